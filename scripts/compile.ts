@@ -27,7 +27,7 @@ const ROOT = join(dirname(fileURLToPath(import.meta.url)), "..");
 const BUN = join(ROOT, "node_modules", "bun", "bin", "bun.exe");
 const MAIN = join(ROOT, "src", "main.ts");
 /** Workers are programs of their own: a worker file that is no entry point is not in the executable. */
-const WORKER = join(ROOT, "src", "app", "data_plane", "worker.ts");
+const WORKER = join(ROOT, "src", "app", "workers", "worker.ts");
 
 const TARGETS = [
   "linux-x64",

@@ -7,7 +7,7 @@
 import { posix } from "node:path";
 import { importsOf } from "./source_text.ts";
 
-const WORKER = "src/app/data_plane/worker.ts";
+const WORKER = "src/app/workers/worker.ts";
 /** The layers that a worker has no use for: it is told what is true, and does not find it out. */
 const MAIN_THREAD = ["grpc", "consul", "secrets", "source", "kit", "admin", "dev"];
 /** Loaded by a worker once somebody needs it, and only then. */

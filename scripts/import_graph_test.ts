@@ -32,7 +32,7 @@ for (
   ] as [string, string, string?][]
 ) {
   test(`workerProblems() ${name}`, () => {
-    const problems = workerProblems(graph({ "src/app/data_plane/worker.ts": text }));
+    const problems = workerProblems(graph({ "src/app/workers/worker.ts": text }));
     assert.equal(problems.length, want === undefined ? 0 : 1, problems.join());
     assert.ok(want === undefined || problems[0]?.includes(want), problems.join());
   });
@@ -40,8 +40,8 @@ for (
 
 test("workerProblems() follows files and says the way, each file once", () => {
   const files = {
-    "src/app/data_plane/worker.ts": `import "../../proxy/mod.ts";\nimport "./log.ts";`,
-    "src/app/data_plane/log.ts": `import "../../proxy/mod.ts";`,
+    "src/app/workers/worker.ts": `import "../../proxy/mod.ts";\nimport "./log.ts";`,
+    "src/app/workers/log.ts": `import "../../proxy/mod.ts";`,
     "src/proxy/mod.ts": `export * from "./trust.ts";`,
     "src/proxy/trust.ts": `\nimport { judgeName } from "../secrets/mod.ts";`,
     "src/proxy/other.ts": `import "valibot";`,
@@ -74,7 +74,7 @@ for (
 
 test("checkLayers() refuses a circle and what a worker must not load", () => {
   const { problems } = checkLayers([
-    { path: "src/app/data_plane/worker.ts", text: `import "../../dev/mod.ts";` },
+    { path: "src/app/workers/worker.ts", text: `import "../../dev/mod.ts";` },
     { path: "src/net/a.ts", text: `import "./b.ts";` },
     { path: "src/net/b.ts", text: `import "./a.ts";` },
   ]);

@@ -14,20 +14,20 @@ import {
   message,
   messageIn,
   numberIn,
-  type Part,
+  type ProtobufField,
   text,
 } from "./protobuf.ts";
-import { type Asked, type Mutation, PARTIAL_BODY, type Verdict } from "./verdict.ts";
+import { type AuthzRequest, type AuthzVerdict, type Mutation, PARTIAL_BODY } from "./verdict.ts";
 
 /** Not copied yet. */
 export interface Check {
-  readonly message: Part;
+  readonly message: ProtobufField;
   /** First of the parts that are the shown body as it is; -1: there are none. */
   readonly bodyAt: number;
 }
 
 /** `packAsBytes`: the body goes as bytes, and not as text. */
-export function encodeCheckRequest(asked: Asked, { wallMs, packAsBytes }: {
+export function encodeCheckRequest(asked: AuthzRequest, { wallMs, packAsBytes }: {
   readonly wallMs: number;
   readonly packAsBytes: boolean;
 }): Check {
@@ -51,7 +51,7 @@ export function encodeCheckRequest(asked: Asked, { wallMs, packAsBytes }: {
   return { message: all, bodyAt: first ? all.indexOf(first) : -1 };
 }
 
-function httpParts({ request, id, body }: Asked, shown: Part): Part[] {
+function httpParts({ request, id, body }: AuthzRequest, shown: ProtobufField): ProtobufField[] {
   const { method, path, authority, scheme } = request;
   const size = request.body ? request.body.length ?? -1 : 0;
   return [
@@ -64,7 +64,7 @@ function httpParts({ request, id, body }: Asked, shown: Part): Part[] {
 }
 
 /** Fields of one name are one of the map; what HTTP/2 says apart is among them. */
-function headersOf({ request, body }: Pick<Asked, "request" | "body">): [string, string][] {
+function headersOf({ request, body }: Pick<AuthzRequest, "request" | "body">): [string, string][] {
   const { method, path, authority, scheme } = request;
   const all = new Map([
     ...[[":method", method], [":path", path], [":authority", authority]] as const,
@@ -80,7 +80,7 @@ function headersOf({ request, body }: Pick<Asked, "request" | "body">): [string,
 }
 
 /** `SocketAddress`, of TCP only. */
-function addressOf({ remoteAddress }: Connection): Part {
+function addressOf({ remoteAddress }: Connection): ProtobufField {
   const colon = remoteAddress.lastIndexOf(":");
   if (colon < 0) return [];
   const host = remoteAddress.slice(0, colon).replace(/^\[|\]$/g, "");
@@ -111,7 +111,7 @@ function asText(pieces: readonly Uint8Array[]): readonly Uint8Array[] {
 }
 
 /** Throws a RangeError for bytes that are no such message. */
-export function decodeCheckResponse(content: Uint8Array): Verdict {
+export function decodeCheckResponse(content: Uint8Array): AuthzVerdict {
   const fields = fieldsOf(content);
   if (numberIn(messageIn(fields, 1) ?? [], 1) !== 0) return deniedOf(messageIn(fields, 2) ?? []);
   const ok = messageIn(fields, 3) ?? [];
@@ -128,7 +128,7 @@ export function decodeCheckResponse(content: Uint8Array): Verdict {
   };
 }
 
-function deniedOf(denied: readonly Field[]): Verdict {
+function deniedOf(denied: readonly Field[]): AuthzVerdict {
   const body = allIn(denied, 3).at(-1);
   return {
     kind: "denied",

@@ -34,7 +34,7 @@ const timeoutMs = v.optional(
   200,
 );
 
-const HttpService = v.strictObject({
+const AuthzHttpService = v.strictObject({
   target: Text,
   timeoutMs,
   pathPrefix: v.optional(v.pipe(v.string(), v.regex(/^(?:\/[\x21-\x7e]*)?$/, "is no path")), ""),
@@ -52,7 +52,7 @@ const HttpService = v.strictObject({
     {},
   ),
 });
-export type HttpService = v.InferOutput<typeof HttpService>;
+export type AuthzHttpService = v.InferOutput<typeof AuthzHttpService>;
 
 const GrpcService = v.strictObject({
   target: Text,
@@ -77,10 +77,10 @@ const COMMON = {
   ownHeaders: v.optional(v.pipe(v.array(HeaderName), v.maxLength(64)), []),
 } as const;
 
-export const Config = v.pipe(
+export const ExtAuthzConfig = v.pipe(
   v.strictObject({
     ...COMMON,
-    httpService: v.optional(HttpService),
+    httpService: v.optional(AuthzHttpService),
     grpcService: v.optional(GrpcService),
   }),
   v.check(
@@ -88,4 +88,4 @@ export const Config = v.pipe(
     "there has to be one of httpService and grpcService",
   ),
 );
-export type Config = v.InferOutput<typeof Config>;
+export type ExtAuthzConfig = v.InferOutput<typeof ExtAuthzConfig>;

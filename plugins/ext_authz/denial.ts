@@ -5,9 +5,9 @@
  */
 
 import type { Host, HttpRequest, HttpResponse } from "../../src/plugin/api.ts";
-import { mutated, type Mutation, type Verdict } from "./verdict.ts";
+import { type AuthzVerdict, mutated, type Mutation } from "./verdict.ts";
 
-type Denial = Omit<Extract<Verdict, { kind: "denied" }>, "kind">;
+type Denial = Omit<Extract<AuthzVerdict, { kind: "denied" }>, "kind">;
 
 /** Throws where its status or a header is not lawful. */
 export function denialOf({ status, headers, body }: Denial, { request, host }: {

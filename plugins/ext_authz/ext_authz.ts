@@ -16,12 +16,19 @@ import type {
   PluginDefinition,
   RequestArgs,
 } from "../../src/plugin/api.ts";
-import { Config } from "./config.ts";
+import { ExtAuthzConfig } from "./config.ts";
 import { askByGrpc } from "./grpc_service.ts";
 import { askByHttp } from "./http_service.ts";
 import { denialOf } from "./denial.ts";
 import { takeBody } from "./shown_body.ts";
-import { type Ask, errorOf, mutated, reasonOf, type ShownBody, type Verdict } from "./verdict.ts";
+import {
+  type AskAuthz,
+  type AuthzVerdict,
+  errorOf,
+  mutated,
+  reasonOf,
+  type ShownBody,
+} from "./verdict.ts";
 
 /** A request is held for less than the ten seconds after which its plugin has failed. */
 const HOLD_MS = 9_000;
@@ -31,7 +38,7 @@ export default {
   name: "ext_authz",
   api: 1,
   phase: "guard",
-  config: Config,
+  config: ExtAuthzConfig,
   async create(host, config): Promise<Plugin> {
     const { httpService, grpcService, withRequestBody } = config;
     const packAsBytes = withRequestBody?.packAsBytes ?? false;
@@ -46,20 +53,20 @@ export default {
     });
     return { onRequest: (args, next) => guard.judge(args, next) };
   },
-} satisfies PluginDefinition<typeof Config>;
+} satisfies PluginDefinition<typeof ExtAuthzConfig>;
 
 class Guard {
   readonly #host: Host;
-  readonly #config: Config;
-  readonly #ask: Ask;
+  readonly #config: ExtAuthzConfig;
+  readonly #ask: AskAuthz;
   readonly #bodyMs: number;
   /** Names that say what only whoever is asked may say. */
   readonly #own: ReadonlySet<string>;
   readonly #none: Headers;
   readonly #counts: ReturnType<typeof countsOf>;
 
-  constructor(host: Host, config: Config, { ask, bodyMs }: {
-    readonly ask: Ask;
+  constructor(host: Host, config: ExtAuthzConfig, { ask, bodyMs }: {
+    readonly ask: AskAuthz;
     readonly bodyMs: number;
   }) {
     this.#host = host;
@@ -78,7 +85,7 @@ class Guard {
     const { withRequestBody } = this.#config;
     let body: ShownBody | null = null;
     let goesOn = () => request;
-    let verdict: Verdict;
+    let verdict: AuthzVerdict;
     try {
       // Who asks for another protocol has no body that ends.
       if (withRequestBody && request.body && request.upgrade === "") {
@@ -109,7 +116,7 @@ class Guard {
   }
 
   /** An answer to the caller, or what goes on. */
-  #outcomeOf(verdict: Verdict, request: HttpRequest): HttpResponse | Change {
+  #outcomeOf(verdict: AuthzVerdict, request: HttpRequest): HttpResponse | Change {
     if (verdict.kind === "error") return this.#failed(verdict, request);
     try {
       const outcome = verdict.kind === "ok"
@@ -123,7 +130,7 @@ class Guard {
   }
 
   /** What the caller says in the place of whoever was asked does not go on. */
-  #allowed(request: HttpRequest, verdict: Extract<Verdict, { kind: "ok" }>): Change {
+  #allowed(request: HttpRequest, verdict: Extract<AuthzVerdict, { kind: "ok" }>): Change {
     const { request: { headers, remove }, response: mutations } = verdict;
     const cleaned = this.#cleaned(request);
     const changed = mutated(cleaned.headers, headers);
@@ -182,7 +189,7 @@ function countsOf({ stats }: Host) {
 /** A caller's own credentials are its own, also where they may be replaced. */
 const CREDENTIALS: ReadonlySet<string> = new Set(["authorization", "cookie"]);
 
-function ownNames({ ownHeaders, httpService }: Config): ReadonlySet<string> {
+function ownNames({ ownHeaders, httpService }: ExtAuthzConfig): ReadonlySet<string> {
   const set = httpService?.authorizationResponse.allowedUpstreamHeaders ?? [];
   const named = set.flatMap((matcher) => "exact" in matcher ? [matcher.exact.toLowerCase()] : []);
   const names = [...ownHeaders, ...named.filter((name) => !CREDENTIALS.has(name))];

@@ -8,7 +8,7 @@ import type { Bytes, Host, HttpResponse } from "../../src/plugin/api.ts";
 import { type Check, decodeCheckResponse, encodeCheckRequest } from "./check_messages.ts";
 import type { GrpcService } from "./config.ts";
 import { joined } from "./protobuf.ts";
-import { ANSWER_LIMIT_BYTES, type Ask, errorOf, reasonOf, type ShownBody } from "./verdict.ts";
+import { ANSWER_LIMIT_BYTES, type AskAuthz, errorOf, reasonOf, type ShownBody } from "./verdict.ts";
 
 const PATH = "/envoy.service.auth.v3.Authorization/Check";
 /** Of a message: whether it is compressed, and its length. */
@@ -17,7 +17,7 @@ const PREFIX = 5;
 export function askByGrpc(
   service: GrpcService,
   { host, packAsBytes }: { readonly host: Host; readonly packAsBytes: boolean },
-): Ask {
+): AskAuthz {
   const { target, timeoutMs, authority, initialMetadata } = service;
   const call = host.callee(target, { http2: true });
   const set = {

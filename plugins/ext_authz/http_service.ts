@@ -6,16 +6,16 @@
  */
 
 import type { Headers, Host, HttpResponse } from "../../src/plugin/api.ts";
-import type { HttpService } from "./config.ts";
+import type { AuthzHttpService } from "./config.ts";
 import { type Matches, matchesAny } from "./header_matchers.ts";
 import {
   ANSWER_LIMIT_BYTES,
-  type Ask,
+  type AskAuthz,
+  type AuthzVerdict,
   errorOf,
   mutated,
   type Mutation,
   PARTIAL_BODY,
-  type Verdict,
 } from "./verdict.ts";
 
 const REMOVE = "x-envoy-auth-headers-to-remove";
@@ -27,7 +27,7 @@ interface Chosen {
   readonly clientOnSuccess: Matches;
 }
 
-export async function askByHttp(service: HttpService, host: Host): Promise<Ask> {
+export async function askByHttp(service: AuthzHttpService, host: Host): Promise<AskAuthz> {
   const { target, timeoutMs, pathPrefix, authorizationRequest } = service;
   const call = host.callee(target);
   const allowed = await matchesAny(authorizationRequest.allowedHeaders, host);
@@ -47,7 +47,10 @@ export async function askByHttp(service: HttpService, host: Host): Promise<Ask> 
   };
 }
 
-async function chosenOf({ authorizationResponse: of }: HttpService, host: Host): Promise<Chosen> {
+async function chosenOf(
+  { authorizationResponse: of }: AuthzHttpService,
+  host: Host,
+): Promise<Chosen> {
   const client = await matchesAny(of.allowedClientHeaders, host);
   const isAll = of.allowedClientHeaders.length === 0;
   return {
@@ -67,7 +70,7 @@ function shownOf(headers: Headers, allowed: Matches): Mutation[] {
     .map(([name, value]) => ({ how: "add", name, value }));
 }
 
-async function verdictOf(response: HttpResponse, chosen: Chosen): Promise<Verdict> {
+async function verdictOf(response: HttpResponse, chosen: Chosen): Promise<AuthzVerdict> {
   const { status, headers, body } = response;
   if (status >= 500) return errorOf({ code: "status", reason: `it answered with ${status}` });
   const remove = headers.all(REMOVE).flatMap((value) => value.split(","));

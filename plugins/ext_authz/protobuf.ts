@@ -10,29 +10,29 @@ import type { Bytes } from "../../src/plugin/api.ts";
 const encoder = new TextEncoder();
 
 /** One field, or one after the other; what is empty is left out, as proto3 has it. */
-export type Part = readonly Uint8Array[];
+export type ProtobufField = readonly Uint8Array[];
 
-export function text(field: number, value: string): Part {
+export function text(field: number, value: string): ProtobufField {
   return value === "" ? [] : bytes(field, encoder.encode(value));
 }
 
-export function bytes(field: number, ...value: readonly Uint8Array[]): Part {
+export function bytes(field: number, ...value: readonly Uint8Array[]): ProtobufField {
   const length = lengthOf(value);
   return length === 0 ? [] : [tag(field, 2), varint(length), ...value];
 }
 
 /** `value`: of up to 53 bits, or -1. */
-export function integer(field: number, value: number): Part {
+export function integer(field: number, value: number): ProtobufField {
   return value === 0 ? [] : [tag(field, 0), varint(value)];
 }
 
 /** A message within another, which may be empty. Nothing of it is copied. */
-export function message(field: number, ...parts: readonly Part[]): Part {
+export function message(field: number, ...parts: readonly ProtobufField[]): ProtobufField {
   const content = parts.flat();
   return [tag(field, 2), varint(lengthOf(content)), ...content];
 }
 
-export function joined(...parts: readonly Part[]): Bytes {
+export function joined(...parts: readonly ProtobufField[]): Bytes {
   const all = parts.flat();
   const made = new Uint8Array(lengthOf(all));
   let at = 0;

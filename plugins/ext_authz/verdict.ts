@@ -6,7 +6,7 @@
 
 import type { Bytes, Connection, Headers, HttpRequest } from "../../src/plugin/api.ts";
 
-export type Verdict =
+export type AuthzVerdict =
   | { readonly kind: "ok"; readonly request: Mutations; readonly response: readonly Mutation[] }
   | {
     readonly kind: "denied";
@@ -33,7 +33,7 @@ export interface Mutation {
 }
 
 /** What is asked about. */
-export interface Asked {
+export interface AuthzRequest {
   readonly request: HttpRequest;
   readonly connection: Connection;
   readonly id: string;
@@ -54,7 +54,7 @@ export interface ShownBody {
   readonly isPartial: boolean;
 }
 
-export type Ask = (asked: Asked) => Promise<Verdict>;
+export type AskAuthz = (asked: AuthzRequest) => Promise<AuthzVerdict>;
 
 /** Says whether some of the body is missing; a caller's own is not told. */
 export const PARTIAL_BODY = "x-envoy-auth-partial-body";
@@ -65,7 +65,7 @@ export const ANSWER_LIMIT_BYTES = 64 * 1_024;
 export function errorOf({ code, reason }: {
   readonly code: string;
   readonly reason: string;
-}): Verdict {
+}): AuthzVerdict {
   return { kind: "error", code, reason };
 }
 

@@ -106,7 +106,7 @@ export function needsOf(require: v.InferOutput<typeof Requirement> | undefined):
   return "any" in require ? require.any : require.all;
 }
 
-export const Config = v.pipe(
+export const JwtAuthConfig = v.pipe(
   v.strictObject({
     providers: v.record(Text, ProviderConfig),
     /** Absent: nobody is turned away. */
@@ -119,4 +119,4 @@ export const Config = v.pipe(
     if (unknown) addIssue({ message: `require: there is no provider "${unknown.provider}"` });
   }),
 );
-export type Config = v.InferOutput<typeof Config>;
+export type JwtAuthConfig = v.InferOutput<typeof JwtAuthConfig>;

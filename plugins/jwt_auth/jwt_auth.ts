@@ -16,21 +16,21 @@ import type {
 } from "../../src/plugin/api.ts";
 import { type Claims, TOKEN_FAULTS, VERIFIED_CLAIMS } from "../verified_claims.ts";
 import { hasClaim } from "./claims.ts";
-import { Config, type Need, needsOf, type ProviderConfig } from "./config.ts";
-import { type Outcome, Provider } from "./provider.ts";
+import { JwtAuthConfig, type Need, needsOf, type ProviderConfig } from "./config.ts";
+import { Provider, type TokenOutcome } from "./provider.ts";
 import { REFUSED, type Refused } from "./token.ts";
 
 interface Checked {
   readonly need: Need;
   readonly provider: Provider;
-  readonly outcome: Outcome;
+  readonly outcome: TokenOutcome;
 }
 
 export default {
   name: "jwt_auth",
   api: 1,
   phase: "guard",
-  config: Config,
+  config: JwtAuthConfig,
   async create(host, config): Promise<Plugin> {
     const { require } = config;
     const providers = new Map(
@@ -59,7 +59,7 @@ export default {
     const decide = (
       { request, exchange }: RequestArgs,
       next: Next,
-      outcomes: readonly Outcome[],
+      outcomes: readonly TokenOutcome[],
     ): Answer => {
       const good: Checked[] = [];
       const whys: Refused[] = [];
@@ -91,7 +91,7 @@ export default {
       },
     };
   },
-} satisfies PluginDefinition<typeof Config>;
+} satisfies PluginDefinition<typeof JwtAuthConfig>;
 
 /** Who turns nobody away goes on without the tokens of one whose keys are none. */
 async function madeOrNot(
@@ -110,11 +110,11 @@ async function madeOrNot(
   }
 }
 
-function isKnown(outcome: Outcome | Promise<Outcome>): outcome is Outcome {
+function isKnown(outcome: TokenOutcome | Promise<TokenOutcome>): outcome is TokenOutcome {
   return "kind" in outcome;
 }
 
-function whyNot({ verifyClaims }: Need, outcome: Outcome): Refused | undefined {
+function whyNot({ verifyClaims }: Need, outcome: TokenOutcome): Refused | undefined {
   if (outcome.kind === "refused") return outcome.why;
   const { claims } = outcome;
   return verifyClaims.every(({ path, value }) => hasClaim(claims, path, value))
@@ -146,7 +146,7 @@ function claimsOf(good: readonly Checked[]): ReadonlyMap<string, Claims> {
 /** For people, who have to know which token was refused and why. */
 function faultsOf(
   wanted: readonly { readonly provider: Provider }[],
-  outcomes: readonly Outcome[],
+  outcomes: readonly TokenOutcome[],
 ): ReadonlyMap<string, Refused> {
   return new Map(
     wanted.flatMap(({ provider: { name } }, index) => {

@@ -6,13 +6,13 @@
  */
 
 import { compactVerify, createLocalJWKSet, errors, type JSONWebKeySet, type JWK } from "jose";
-import type { Token } from "./token.ts";
+import type { JwtToken } from "./token.ts";
 
 /** A token that names no key is held against each. */
 const MAX_KEYS = 64;
 
 /** `noKey`: it has none that could have signed this; `signature`: none of those did. */
-export type Verdict = "verified" | "noKey" | "signature";
+export type KeyVerdict = "verified" | "noKey" | "signature";
 
 type Find = ReturnType<typeof createLocalJWKSet>;
 
@@ -35,7 +35,7 @@ export class KeySet {
     return new KeySet(keys);
   }
 
-  async verify(token: Token): Promise<Verdict> {
+  async verify(token: JwtToken): Promise<KeyVerdict> {
     const { text, algorithm: alg, keyName: kid } = token;
     let isTried = false;
     const tries = kid === undefined

@@ -9,12 +9,12 @@
 import type { Host, HttpRequest } from "../../src/plugin/api.ts";
 import type { Claims } from "../verified_claims.ts";
 import type { KeySource, ProviderConfig } from "./config.ts";
-import { KeySet, type Verdict } from "./key_set.ts";
+import { KeySet, type KeyVerdict } from "./key_set.ts";
 import { Locations } from "./locations.ts";
 import { RemoteKeys } from "./remote_keys.ts";
-import { readToken, REFUSED, type Refused, type Token, whyRefused } from "./token.ts";
+import { type JwtToken, readToken, REFUSED, type Refused, whyRefused } from "./token.ts";
 
-export type Outcome =
+export type TokenOutcome =
   | { readonly kind: "good"; readonly claims: Claims; readonly payload: string }
   | { readonly kind: "refused"; readonly why: Refused };
 
@@ -34,7 +34,7 @@ export class Provider {
   readonly locations: Locations;
   readonly #keys: Keys;
   readonly #host: Host;
-  #remembered = new Map<string, Token>();
+  #remembered = new Map<string, JwtToken>();
   #rememberedFor: KeySet | undefined;
 
   private constructor(name: string, config: ProviderConfig, host: Host, keys: Keys) {
@@ -56,7 +56,7 @@ export class Provider {
   }
 
   /** At once where all is known already. */
-  check(request: HttpRequest): Outcome | Promise<Outcome> {
+  check(request: HttpRequest): TokenOutcome | Promise<TokenOutcome> {
     const texts = this.locations.tokensOf(request);
     const [only] = texts;
     if (only === undefined) return refused(REFUSED.missing);
@@ -67,7 +67,7 @@ export class Provider {
     );
   }
 
-  #judge(text: string): Outcome | Promise<Outcome> {
+  #judge(text: string): TokenOutcome | Promise<TokenOutcome> {
     const known = this.#known(text);
     const token = known ?? readToken(text);
     if (typeof token === "string") return refused(token);
@@ -79,7 +79,7 @@ export class Provider {
     return known ? good(known) : this.#verify(token);
   }
 
-  async #verify(token: Token): Promise<Outcome> {
+  async #verify(token: JwtToken): Promise<TokenOutcome> {
     const known = this.#keys.current;
     let keys = known;
     let verdict = await verdictOf(keys, token);
@@ -92,12 +92,12 @@ export class Provider {
     return good(token);
   }
 
-  #known(text: string): Token | undefined {
+  #known(text: string): JwtToken | undefined {
     const { current } = this.#keys;
     return current && current === this.#rememberedFor ? this.#remembered.get(text) : undefined;
   }
 
-  #remember(token: Token, keys: KeySet | undefined): void {
+  #remember(token: JwtToken, keys: KeySet | undefined): void {
     if (token.text.length > REMEMBERED_CHARS || keys !== this.#keys.current) return;
     if (keys !== this.#rememberedFor) this.#remembered.clear();
     this.#rememberedFor = keys;
@@ -112,15 +112,18 @@ export class Provider {
   }
 }
 
-async function verdictOf(keys: KeySet | undefined, token: Token): Promise<Verdict | "noKeys"> {
+async function verdictOf(
+  keys: KeySet | undefined,
+  token: JwtToken,
+): Promise<KeyVerdict | "noKeys"> {
   return await keys?.verify(token) ?? "noKeys";
 }
 
-function good({ claims, payload }: Token): Outcome {
+function good({ claims, payload }: JwtToken): TokenOutcome {
   return { kind: "good", claims, payload };
 }
 
-function refused(why: Refused): Outcome {
+function refused(why: Refused): TokenOutcome {
   return { kind: "refused", why };
 }
 

@@ -6,7 +6,7 @@ import { PluginHost } from "../../src/plugin/host.ts";
 import { SharedState } from "../../src/plugin/mod.ts";
 import { bearer, mountJwtAuth, providerOf } from "../../test/kit/jwt_auth.ts";
 import { keySetOf, makeIssuer, startKeyServer } from "../../test/kit/tokens.ts";
-import { Config, type Remote } from "./config.ts";
+import { JwtAuthConfig, type Remote } from "./config.ts";
 import { RemoteKeys } from "./remote_keys.ts";
 import * as v from "valibot";
 
@@ -17,7 +17,7 @@ const REMOTE = remoteOf({});
 function remoteOf(more: object): Remote {
   const remote = { uri: "https://idp.example/keys", cacheDuration: "10m", ...more };
   const okta = providerOf(one, { jsonWebKeySet: { remote } });
-  const { providers } = v.parse(Config, {
+  const { providers } = v.parse(JwtAuthConfig, {
     providers: { okta },
     require: { any: [{ provider: "okta" }] },
   });

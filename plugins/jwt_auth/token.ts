@@ -40,7 +40,7 @@ const ALGORITHMS: readonly string[] = [
 const TOKEN_LIMIT_CHARS = 16_384;
 const PART = /^[A-Za-z0-9_-]*$/;
 
-export interface Token {
+export interface JwtToken {
   readonly text: string;
   readonly algorithm: string;
   /** `undefined`: it names no key. */
@@ -51,14 +51,14 @@ export interface Token {
 }
 
 /** What is asked of claims. */
-export interface Terms {
+export interface TokenTerms {
   readonly issuer: string;
   /** Empty: any. */
   readonly audiences: readonly string[];
   readonly clockSkewSeconds: number;
 }
 
-export function readToken(text: string): Token | Refused {
+export function readToken(text: string): JwtToken | Refused {
   const parts = text.length > TOKEN_LIMIT_CHARS ? [] : text.split(".");
   const [head = "", payload = "", signature = ""] = parts;
   if (parts.length !== 3 || parts.includes("")) return REFUSED.format;
@@ -95,7 +95,7 @@ function faultOf(claims: Claims): Refused | undefined {
 const TIMES = ["exp", "nbf", "iat"];
 
 /** `undefined`: there is nothing against it. A token that says no time has none, as with Envoy. */
-export function whyRefused(claims: Claims, terms: Terms, nowMs: number): Refused | undefined {
+export function whyRefused(claims: Claims, terms: TokenTerms, nowMs: number): Refused | undefined {
   if (claims.iss !== terms.issuer) return REFUSED.issuer;
   const now = nowMs / 1_000;
   const { nbf, exp } = claims;

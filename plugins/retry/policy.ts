@@ -23,7 +23,7 @@ const CONDITIONS = [
   "resource-exhausted",
   "unavailable",
 ] as const;
-export type Condition = typeof CONDITIONS[number];
+export type RetryCondition = typeof CONDITIONS[number];
 
 const Count = v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(100));
 const Status = v.pipe(v.number(), v.integer(), v.minValue(200), v.maxValue(599));
@@ -37,18 +37,18 @@ export const POLICY = {
 } as const;
 const Given = v.object(POLICY);
 
-export interface Policy {
+export interface RetryPolicy {
   readonly numRetries: number;
-  readonly on: ReadonlySet<Condition>;
+  readonly on: ReadonlySet<RetryCondition>;
   readonly statuses: ReadonlySet<number>;
   /** 0: none. */
   readonly perTryTimeoutMs: number;
 }
 
 /** `undefined`: nothing is tried again. */
-export function policyOf(given: v.InferOutput<typeof Given>): Policy | undefined {
+export function policyOf(given: v.InferOutput<typeof Given>): RetryPolicy | undefined {
   const { retryOnConnectFailure, retryOn = [], retryOnStatusCodes = [], perTryTimeoutMs } = given;
-  const on = new Set<Condition>(retryOn);
+  const on = new Set<RetryCondition>(retryOn);
   if (retryOnConnectFailure) on.add("connect-failure");
   if (retryOnStatusCodes.length > 0) on.add("retriable-status-codes");
   // Nobody had the request in either case, so that trying again is always safe.
@@ -76,7 +76,7 @@ const RESETS: ReadonlySet<string> = new Set([
   "response_timed_out",
 ]);
 const GATEWAY_ERRORS: ReadonlySet<number> = new Set([502, 503, 504]);
-const GRPC_CONDITIONS: ReadonlyMap<string, Condition> = new Map([
+const GRPC_CONDITIONS: ReadonlyMap<string, RetryCondition> = new Map([
   ["1", "cancelled"],
   ["4", "deadline-exceeded"],
   ["8", "resource-exhausted"],
@@ -85,7 +85,7 @@ const GRPC_CONDITIONS: ReadonlyMap<string, Condition> = new Map([
 ]);
 
 /** Whether what came of a try is a reason for another. What our own limits turned away never is. */
-export function asksForAnother({ on, statuses }: Policy, response: HttpResponse): boolean {
+export function asksForAnother({ on, statuses }: RetryPolicy, response: HttpResponse): boolean {
   const { status, headers, failure } = response;
   if (failure) {
     const { code, wasSent } = failure;

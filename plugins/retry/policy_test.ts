@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { HttpResponse } from "../../src/plugin/api.ts";
-import { asksForAnother, type Condition, policyOf } from "./policy.ts";
+import { asksForAnother, policyOf, type RetryCondition } from "./policy.ts";
 
-const ALL: readonly Condition[] = ["5xx", "gateway-error", "reset", "connect-failure"];
-const REFUSED: readonly Condition[] = ["refused-stream"];
+const ALL: readonly RetryCondition[] = ["5xx", "gateway-error", "reset", "connect-failure"];
+const REFUSED: readonly RetryCondition[] = ["refused-stream"];
 
 for (
   const [code, wasSent, retryOn, wanted] of [

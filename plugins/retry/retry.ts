@@ -17,7 +17,7 @@ import type {
   RequestArgs,
 } from "../../src/plugin/api.ts";
 import { Budget } from "./budget.ts";
-import { asksForAnother, POLICY, type Policy, policyOf } from "./policy.ts";
+import { asksForAnother, POLICY, policyOf, type RetryPolicy } from "./policy.ts";
 
 const Milliseconds = v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(60_000));
 const Bytes = v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(16 * 1024 * 1024));
@@ -111,7 +111,7 @@ function countsOf({ stats }: Host) {
 /** One request, until one of its tries is what is answered. */
 class Tries {
   readonly #means: Means;
-  readonly #policy: Policy;
+  readonly #policy: RetryPolicy;
   readonly #args: RequestArgs;
   readonly #next: Next;
   readonly #failed: Endpoint[] = [];
@@ -119,7 +119,7 @@ class Tries {
   /** It has a part of the budget. */
   #isRetry = false;
 
-  constructor(means: Means, policy: Policy, { args, next }: {
+  constructor(means: Means, policy: RetryPolicy, { args, next }: {
     readonly args: RequestArgs;
     readonly next: Next;
   }) {

@@ -8,12 +8,12 @@
 import type { Host, HttpRequest, RouteMatch, ValueMatch } from "../../src/plugin/api.ts";
 
 /** `path`: without query. */
-export type Condition = (request: HttpRequest, path: string) => boolean;
+export type RouteCondition = (request: HttpRequest, path: string) => boolean;
 /** Of all values of a name. */
 type ValuesTest = (values: readonly string[]) => boolean;
 
-export async function conditionsOf(match: RouteMatch, host: Host): Promise<Condition[]> {
-  const conditions: Condition[] = [];
+export async function conditionsOf(match: RouteMatch, host: Host): Promise<RouteCondition[]> {
+  const conditions: RouteCondition[] = [];
   if (match.methods.length > 0) {
     const methods = new Set(match.methods);
     conditions.push(({ method }) => methods.has(method));

@@ -7,7 +7,7 @@
 
 import * as v from "valibot";
 import type { Host, HttpRequest, Plugin, PluginDefinition, Route } from "../../src/plugin/api.ts";
-import { type Condition, conditionsOf } from "./conditions.ts";
+import { conditionsOf, type RouteCondition } from "./conditions.ts";
 import { PathIndex } from "./path_index.ts";
 
 const Config = v.strictObject({});
@@ -30,7 +30,7 @@ async function finderOf(
   const lowered = new PathIndex();
   /** Routes for any path, and those with a regex, which costs the most and is among their conditions. */
   const others: number[] = [];
-  const conditions: (readonly Condition[])[] = [];
+  const conditions: (readonly RouteCondition[])[] = [];
   for (const [place, { match }] of routes.entries()) {
     const path = match?.path ?? null;
     const all = match ? await conditionsOf(match, host) : [];

@@ -22,7 +22,7 @@ export interface Bundle extends Disposable {
 /** Files lie as they do in `src`: modules name each other by where they are. */
 export async function bundle(): Promise<Bundle> {
   const directory = mkdtempSync(join(tmpdir(), "postern-bundle-"));
-  const app = join(directory, "app", "data_plane");
+  const app = join(directory, "app", "workers");
   mkdirSync(app, { recursive: true });
   const { code, output } = await runBounded([
     ...[BUN, "build", "--target=node", "--format=esm", "--splitting"],
@@ -31,7 +31,7 @@ export async function bundle(): Promise<Bundle> {
       "[name].[ext]",
       `--outdir=${app}`,
       "src/main.ts",
-      "src/app/data_plane/worker.ts",
+      "src/app/workers/worker.ts",
     ],
   ], { cwd: ROOT, timeoutMs: BUNDLE_TIMEOUT_MS });
   const remove = () => rmSync(directory, { recursive: true, force: true });
@@ -43,6 +43,6 @@ export async function bundle(): Promise<Bundle> {
   writeFileSync(join(app, PACKED_NAME), packedTypes());
   writeFileSync(join(app, "worker.ts"), 'import "./worker.js";\n');
   const main = join(directory, "main.ts");
-  writeFileSync(main, 'import "./app/data_plane/main.js";\n');
+  writeFileSync(main, 'import "./app/workers/main.js";\n');
   return { main, [Symbol.dispose]: remove };
 }

@@ -44,12 +44,12 @@ const EVENTS_SHOWN = 100;
 const EVENTS_SHOWN_AT_MOST = 1_000;
 
 /** What a request itself does not say. */
-export interface Caller {
+export interface AdminCaller {
   /** As in {@link GuardedRequest}. */
   readonly peer: string;
 }
 
-type Env = { readonly Bindings: Caller };
+type Env = { readonly Bindings: AdminCaller };
 
 /** Asked whether this process lives or carries traffic; see {@link Places}. */
 export function isProbe(path: string): boolean {

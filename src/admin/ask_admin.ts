@@ -12,7 +12,7 @@ export interface AdminAnswer {
   readonly body: string;
 }
 
-export interface AdminPlace {
+export interface AdminAddress {
   readonly host: string;
   readonly port: number;
 }
@@ -24,13 +24,13 @@ export interface AdminQuestion {
   readonly limitBytes?: number;
 }
 
-export type AskAdmin = (admin: AdminPlace, question: AdminQuestion) => Promise<AdminAnswer>;
+export type AskAdmin = (admin: AdminAddress, question: AdminQuestion) => Promise<AdminAnswer>;
 
 const BODY_LIMIT_BYTES = 65_536;
 
 /** Rejects, in words for people, when there is no answer. */
 export function askAdmin(
-  { host, port }: AdminPlace,
+  { host, port }: AdminAddress,
   { path, timeoutMs, limitBytes = BODY_LIMIT_BYTES }: AdminQuestion,
 ): Promise<AdminAnswer> {
   return new Promise((resolve, reject) => {

@@ -6,10 +6,10 @@
 
 import type { TriedPermission } from "../policy/mod.ts";
 import {
-  type Explained,
+  type ExplainQuery,
+  type ExplainResult,
   type Explanation,
   PLAIN_PLUGINS,
-  type Question,
   type SplitView,
   type TargetView,
 } from "../proxy/mod.ts";
@@ -31,7 +31,7 @@ export interface CalleeVerdict {
 }
 
 /** The answer of all data paths together. */
-export interface Shown extends Omit<Explanation, "splits"> {
+export interface ExplanationView extends Omit<Explanation, "splits"> {
   /** Whether a request goes on to whoever serves it; `depends`: on which split it takes. */
   readonly verdict: "allow" | "deny" | "depends";
   /** What its caller is answered where that is known; 0: that is for the callee to say, or nothing is. */
@@ -42,26 +42,26 @@ export interface Shown extends Omit<Explanation, "splits"> {
   readonly sourceNote: string;
   /** What of the configuration of its upstream, or of the service, is not followed, in sentences. */
   readonly unfollowed: readonly string[];
-  readonly splits: readonly ShownSplit[];
+  readonly splits: readonly ExplainedSplit[];
 }
 
-export interface ShownSplit extends Omit<SplitView, "targets" | "head"> {
-  readonly targets: readonly ShownTarget[];
+export interface ExplainedSplit extends Omit<SplitView, "targets" | "head"> {
+  readonly targets: readonly ExplainedTarget[];
 }
 
-export interface ShownTarget extends Omit<TargetView, "endpoints"> {
-  readonly endpoints: readonly ShownEndpoint[];
+export interface ExplainedTarget extends Omit<TargetView, "endpoints"> {
+  readonly endpoints: readonly ExplainedEndpoint[];
   /** `null`: nothing is sent there. */
   readonly callee: CalleeVerdict | null;
 }
 
 /** What most data paths would not say is said by the one that saw most. */
-export type ShownEndpoint = TargetView["endpoints"][number] & {
+export type ExplainedEndpoint = TargetView["endpoints"][number] & {
   /** Data paths that leave it out now, since it failed them. */
   readonly ejectedBy: number;
 };
 
-type Refused = Exclude<Explained, { readonly kind: "answer" }>;
+type Refused = Exclude<ExplainResult, { readonly kind: "answer" }>;
 
 /** Asks what the intentions of a target say of what a split sends; `null`: nothing is sent. */
 export type AskCallee = (split: SplitView, target: TargetView) => Promise<CalleeVerdict | null>;
@@ -70,7 +70,7 @@ export type AskCallee = (split: SplitView, target: TargetView) => Promise<Callee
 export function questionOf(
   query: (name: string) => string | undefined,
   headers: readonly string[],
-): Question {
+): ExplainQuery {
   const listener = query("listener");
   const upstream = query("upstream");
   return {
@@ -98,14 +98,14 @@ export interface AskMesh {
 
 /** All decide alike; an endpoint may have failed one and not another. `undefined`: none answered. */
 export async function mergeExplained(
-  all: readonly Explained[],
+  all: readonly ExplainResult[],
   ask: AskMesh,
-): Promise<Shown | Refused | undefined> {
+): Promise<ExplanationView | Refused | undefined> {
   const [first] = all;
   if (first?.kind !== "answer") return first;
   const explanations = all.flatMap((each) => each.kind === "answer" ? [each.explanation] : []);
   const { plugins, splits, ...rest } = first.explanation;
-  const shown = await Promise.all(splits.map(async (split, leg): Promise<ShownSplit> => {
+  const shown = await Promise.all(splits.map(async (split, leg): Promise<ExplainedSplit> => {
     const { head: _head, ...facts } = split;
     return {
       ...facts,
@@ -153,8 +153,8 @@ export function whyRefused(refused: readonly Refusal[], named: string): string {
 
 function verdictOf(
   answer: Explanation["answer"],
-  splits: readonly ShownSplit[],
-): Pick<Shown, "verdict" | "status"> {
+  splits: readonly ExplainedSplit[],
+): Pick<ExplanationView, "verdict" | "status"> {
   if (answer) return { verdict: "deny", status: answer.status };
   const ends = splits.map((split) => endOf(split));
   const [first] = ends;
@@ -166,7 +166,7 @@ function verdictOf(
 }
 
 /** The status that a split's requests end with, here or by the callee's proxy; `null`: they go on. */
-export function endOf({ answer, targets }: ShownSplit): number | null {
+export function endOf({ answer, targets }: ExplainedSplit): number | null {
   if (answer) return answer.status;
   const callees = targets.filter(isReachable).map(({ callee }) => callee);
   const [first] = callees;
@@ -174,14 +174,14 @@ export function endOf({ answer, targets }: ShownSplit): number | null {
 }
 
 /** As far as it is known. */
-function isReachable({ endpoints }: ShownTarget): boolean {
+function isReachable({ endpoints }: ExplainedTarget): boolean {
   return endpoints.some(({ unreachable }) => unreachable === null || unreachable === "");
 }
 
 function mergeTarget(
   first: TargetView,
   all: readonly TargetView[],
-): Omit<ShownTarget, "callee"> {
+): Omit<ExplainedTarget, "callee"> {
   const endpoints = first.endpoints.map((endpoint) => {
     const seen = all.flatMap((each) =>
       each.endpoints.filter(({ id, address }) => id === endpoint.id && address === endpoint.address)

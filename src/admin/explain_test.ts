@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { explainedBy } from "../../test/kit/admin_view.ts";
-import type { Explained, Explanation } from "../proxy/mod.ts";
-import { type AskMesh, mergeExplained, type Shown, whyRefused } from "./explain.ts";
+import type { ExplainResult, Explanation } from "../proxy/mod.ts";
+import { type AskMesh, type ExplanationView, mergeExplained, whyRefused } from "./explain.ts";
 import { explainText } from "./explain_text.ts";
 
 const NO_MESH: AskMesh = {
@@ -11,7 +11,10 @@ const NO_MESH: AskMesh = {
   unfollowed: () => [],
 };
 
-async function merged(all: readonly Explained[], ask: Partial<AskMesh> = {}): Promise<Shown> {
+async function merged(
+  all: readonly ExplainResult[],
+  ask: Partial<AskMesh> = {},
+): Promise<ExplanationView> {
   const shown = await mergeExplained(all, { ...NO_MESH, ...ask });
   assert.ok(shown && !("reason" in shown));
   return shown;
@@ -103,7 +106,7 @@ not known    header_rules: may answer.
 });
 
 test("explainText() says which permission decides, and what the others lack", async () => {
-  const shown: Shown = {
+  const shown: ExplanationView = {
     ...await merged([explainedBy(0)]),
     ...{
       source: "spiffe://a/shop",

@@ -5,22 +5,22 @@
  */
 
 import { formatSpanMs } from "../base/mod.ts";
-import type { OwnAnswer } from "../proxy/mod.ts";
+import type { LocalReply } from "../proxy/mod.ts";
 import {
   endOf,
-  type Shown,
-  type ShownEndpoint,
-  type ShownSplit,
-  type ShownTarget,
+  type ExplainedEndpoint,
+  type ExplainedSplit,
+  type ExplainedTarget,
+  type ExplanationView,
 } from "./explain.ts";
 import { lines } from "./texts.ts";
 
 type Rows = readonly (readonly string[])[];
-type Permissions = Shown["permissions"];
+type Permissions = ExplanationView["permissions"];
 
 const LABEL = "permissions".length + 2;
 
-export function explainText(shown: Shown): string {
+export function explainText(shown: ExplanationView): string {
   const { listener, direction, protocol, source, sourceNote, request, route, rule } = shown;
   const { local } = shown;
   const sections: [label: string, rows: Rows][] = [
@@ -48,7 +48,7 @@ export function explainText(shown: Shown): string {
   return lines(sections.flatMap(([label, rows]) => section(label, rows)));
 }
 
-function verdictText({ answer, verdict, status, splits, local }: Shown): string {
+function verdictText({ answer, verdict, status, splits, local }: ExplanationView): string {
   if (answer) return answerText(answer);
   const callees = new Set(
     splits.flatMap(({ targets }) => targets.flatMap(({ callee }) => callee ?? [])),
@@ -75,7 +75,7 @@ function verdictText({ answer, verdict, status, splits, local }: Shown): string 
   return unknown === "" ? "goes on" : `goes on; what the intentions of ${unknown} say is not known`;
 }
 
-function answerText({ status, grpcStatus, reason }: OwnAnswer): string {
+function answerText({ status, grpcStatus, reason }: LocalReply): string {
   if (status === 0) return `the connection is closed: ${reason}`;
   const grpc = grpcStatus === null ? "" : ` (gRPC: status ${grpcStatus})`;
   return `${status < 400 ? "answered" : "refused"} with ${status}${grpc}: ${reason}`;
@@ -94,7 +94,7 @@ function permissionRows(permissions: Permissions): Rows {
 }
 
 function pluginRow(
-  { name, phase, onFailure, isBroken, config, routeConfig }: Shown["plugins"][number],
+  { name, phase, onFailure, isBroken, config, routeConfig }: ExplanationView["plugins"][number],
 ): string[] {
   const said = [
     ...routeConfig === undefined ? [] : [`on this route ${JSON.stringify(routeConfig)}`],
@@ -109,7 +109,7 @@ function isEmpty(config: unknown): boolean {
   return typeof config !== "object" || config === null || Object.keys(config).length === 0;
 }
 
-function splitRows(split: ShownSplit, workers: number): Rows {
+function splitRows(split: ExplainedSplit, workers: number): Rows {
   const { chance, answer, sent, balancing, hashedBy, plugins, lack, targets } = split;
   const by = hashedBy.length > 0 ? ` by ${hashedBy.join(", ")}` : "";
   return [
@@ -123,16 +123,16 @@ function splitRows(split: ShownSplit, workers: number): Rows {
   ];
 }
 
-function sentRows(sent: ShownSplit["sent"]): Rows {
+function sentRows(sent: ExplainedSplit["sent"]): Rows {
   return sent ? [[`sent as ${sent.method} ${sent.host}${sent.path}`]] : [];
 }
 
 function targetRows(
-  { target, connectTimeoutMs, lack, endpoints, callee }: ShownTarget,
+  { target, connectTimeoutMs, lack, endpoints, callee }: ExplainedTarget,
   { isFirst, workers, sent }: {
     readonly isFirst: boolean;
     readonly workers: number;
-    readonly sent: ShownSplit["sent"];
+    readonly sent: ExplainedSplit["sent"];
   },
 ): Rows {
   const title = `${isFirst ? "first" : "then "} ${target}, connects within ${
@@ -146,8 +146,8 @@ function targetRows(
 }
 
 function calleeRows(
-  { service, verdict, path, reason, permissions }: NonNullable<ShownTarget["callee"]>,
-  sent: ShownSplit["sent"],
+  { service, verdict, path, reason, permissions }: NonNullable<ExplainedTarget["callee"]>,
+  sent: ExplainedSplit["sent"],
 ): readonly string[] {
   const isRead = path !== null && sent !== null && path !== sent.path;
   const read = isRead ? [`the proxy of ${service} reads the path as ${path}`] : [];
@@ -163,7 +163,7 @@ function indented(row: string): string[] {
   return [`  ${row}`];
 }
 
-function endpointRow(endpoint: ShownEndpoint, workers: number): string[] {
+function endpointRow(endpoint: ExplainedEndpoint, workers: number): string[] {
   const { address, id, weight, active, failures, lastFailure, lastResort, ejectedBy, unreachable } =
     endpoint;
   const by = workers > 1 ? ` by ${ejectedBy} of ${workers} workers` : "";
@@ -184,7 +184,7 @@ function endpointRow(endpoint: ShownEndpoint, workers: number): string[] {
   return [address, id, `weight ${weight}`, `${active} open`, health + now];
 }
 
-function limitRows(limits: Shown["limits"]): Rows {
+function limitRows(limits: ExplanationView["limits"]): Rows {
   if (!limits) return [];
   return Object.entries(limits).flatMap(([what, places]) =>
     places ? [[what, `${places.taken} of ${places.limit ?? "any number"}`]] : []

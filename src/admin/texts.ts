@@ -10,12 +10,12 @@ import { listenerName } from "./envoy/listeners.ts";
 import type { ListenerShown } from "./warming.ts";
 
 /** A target that has nobody who can be dialled, and why. */
-export interface Lacking {
+export interface EmptyTarget {
   readonly target: string;
   readonly lack: string;
 }
 
-export function lackingOf(snapshot: Snapshot | undefined): readonly Lacking[] {
+export function lackingOf(snapshot: Snapshot | undefined): readonly EmptyTarget[] {
   return Object.values(snapshot?.targets ?? {}).filter(({ lack }) => lack !== "")
     .map(({ key, lack }) => ({ target: key, lack }));
 }

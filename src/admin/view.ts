@@ -5,7 +5,7 @@
  */
 
 import type { Clock, LogLevel, Sample } from "../base/mod.ts";
-import type { DataView, Explained, Question } from "../proxy/mod.ts";
+import type { DataView, ExplainQuery, ExplainResult } from "../proxy/mod.ts";
 import type { SecretsReport, SourceStatus } from "../source/mod.ts";
 import type { MeshQuestions } from "./mesh_questions.ts";
 import type { Refusal, Snapshot } from "../snapshot/mod.ts";
@@ -58,7 +58,7 @@ export interface AdminView {
   /** One per data path that answered in time; must settle within a second or two. */
   data(): Promise<readonly DataView[]>;
   /** The same of what would become of a request. */
-  explain(question: Question): Promise<readonly Explained[]>;
+  explain(question: ExplainQuery): Promise<readonly ExplainResult[]>;
   /** `undefined`: there is no Consul to ask. */
   mesh(): MeshQuestions | undefined;
   /** The main thread's own samples; the workers' come with {@link data}. */

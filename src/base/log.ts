@@ -12,18 +12,18 @@ export const LOG_LEVELS = ["trace", "debug", "info", "warn", "error"] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
 /** Values are written as JSON writes them; `undefined` ones are left out. */
-export type Fields = Readonly<Record<string, unknown>>;
+export type LogFields = Readonly<Record<string, unknown>>;
 
 export interface Log {
-  trace(message: string, fields?: Fields): void;
-  debug(message: string, fields?: Fields): void;
-  info(message: string, fields?: Fields): void;
-  warn(message: string, fields?: Fields): void;
-  error(message: string, fields?: Fields): void;
+  trace(message: string, fields?: LogFields): void;
+  debug(message: string, fields?: LogFields): void;
+  info(message: string, fields?: LogFields): void;
+  warn(message: string, fields?: LogFields): void;
+  error(message: string, fields?: LogFields): void;
   /** Whether a line of this level would be written: ask before building costly fields. */
   enabled(level: LogLevel): boolean;
   /** A log that adds `fields` to every line and shares this one's level. */
-  with(fields: Fields): Log;
+  with(fields: LogFields): Log;
 }
 
 /** One finished line, before formatting: what a worker hands to the main thread. */
@@ -31,7 +31,7 @@ export interface LogRecord {
   readonly timeMs: number;
   readonly level: LogLevel;
   readonly message: string;
-  readonly fields: Fields;
+  readonly fields: LogFields;
 }
 
 /** The level shared by a log and all logs made from it; changed at run time by the admin server. */
@@ -45,10 +45,10 @@ export interface LogOptions {
   readonly holder: LevelHolder;
 }
 
-export function createLog(options: LogOptions, base: Fields = {}): Log {
+export function createLog(options: LogOptions, base: LogFields = {}): Log {
   const { clock, write, holder } = options;
   const isPlain = Object.keys(base).length === 0;
-  const emit = (level: LogLevel, message: string, fields?: Fields) => {
+  const emit = (level: LogLevel, message: string, fields?: LogFields) => {
     if (LOG_LEVELS.indexOf(level) < LOG_LEVELS.indexOf(holder.level)) return;
     const all = !fields ? base : isPlain ? fields : { ...base, ...fields };
     write({ timeMs: clock.now(), level, message, fields: all });

@@ -6,10 +6,10 @@
 
 import type { Clock, Log, Random, Stats } from "../base/mod.ts";
 import type { Agent } from "./agent.ts";
-import { Asking } from "./asking.ts";
+import { RunningWatches } from "./running_watches.ts";
 import { askAuthorize } from "./replies/authorize.ts";
 import { ConnectionBudget } from "./watch/budget.ts";
-import { agentFooting } from "./watch/footing.ts";
+import { agentWatchTerms } from "./watch/watch_terms.ts";
 import { ClusterPin } from "./cluster_pin.ts";
 import { AgentCarrier } from "./http/agent_carrier.ts";
 import { Client } from "./http/client.ts";
@@ -71,8 +71,8 @@ export function createAgent(options: AgentOptions, deps: AgentDeps): Required<Ag
       carrier.dropIdle();
     },
   });
-  const footing = agentFooting(link);
-  const asking = new Asking(client, { clock, random, log, stats, budget, link, footing });
+  const footing = agentWatchTerms(link);
+  const asking = new RunningWatches(client, { clock, random, log, stats, budget, link, footing });
 
   return {
     ...asking.alike,

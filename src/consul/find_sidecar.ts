@@ -7,7 +7,7 @@
 
 import * as v from "valibot";
 import { ProxyError } from "../base/mod.ts";
-import type { Client, Reply } from "./http/client.ts";
+import type { Client, ConsulReply } from "./http/client.ts";
 import { readRegistration } from "./replies/registration.ts";
 import { map, object, readReply, text } from "./replies/schema.ts";
 import { listed, shown } from "./shown_ids.ts";
@@ -139,7 +139,7 @@ export async function findGateway(client: Client, service: string): Promise<stri
 }
 
 /** Fails with the right that is missing on it, where the token may not see it. */
-function readService(client: Client, proxyId: string): Promise<Reply> {
+function readService(client: Client, proxyId: string): Promise<ConsulReply> {
   return client.call({
     resource: "service",
     what: `read the registration of ${JSON.stringify(proxyId)}`,

@@ -59,7 +59,7 @@ const CODES: Readonly<Record<ResetReason, number>> = {
   internal: GRPC_STATUS.internal,
 };
 
-export class Call<Request, Response> implements GrpcCall<Request>, AnyCall, ResponseEvents {
+export class ClientCall<Request, Response> implements GrpcCall<Request>, AnyCall, ResponseEvents {
   readonly path: string;
   readonly metadata: Metadata;
   readonly #types: MessageTypes<Request, Response>;

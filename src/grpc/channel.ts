@@ -7,8 +7,8 @@
 
 import { Deadlines, messageOf } from "../base/mod.ts";
 import { GRPC_STATUS } from "../http/mod.ts";
-import { type AnyCall, Call, type CallContext } from "./call.ts";
-import { Connection } from "./connection.ts";
+import { type AnyCall, type CallContext, ClientCall } from "./call.ts";
+import { GrpcConnection } from "./connection.ts";
 import { type GrpcStatus, grpcStatus } from "./status.ts";
 import {
   DEFAULT_GRPC_LIMITS,
@@ -29,12 +29,12 @@ class Channel implements GrpcChannel {
   readonly #limits: GrpcLimits;
   readonly #deadlines: Deadlines;
   readonly #context: CallContext;
-  readonly #calls = new Map<AnyCall, Connection | undefined>();
+  readonly #calls = new Map<AnyCall, GrpcConnection | undefined>();
   /** The one for new calls, also while it is dialled. */
-  #connection: Connection | undefined;
+  #connection: GrpcConnection | undefined;
   #addressIndex = 0;
   /** The last one that the next address was tried for. */
-  #left: Connection | undefined;
+  #left: GrpcConnection | undefined;
   #closed = false;
 
   constructor(options: GrpcChannelOptions) {
@@ -57,7 +57,7 @@ class Channel implements GrpcChannel {
     types: MessageTypes<Request, Response>,
     handler: StreamHandler<Response>,
   ): GrpcCall<Request> {
-    const call = new Call(path, types, { handler, context: this.#context });
+    const call = new ClientCall(path, types, { handler, context: this.#context });
     void this.#start(call);
     return call;
   }
@@ -81,7 +81,7 @@ class Channel implements GrpcChannel {
   }
 
   /** One that takes a call. Another is dialled for it once: a server that turns calls away is no better then. */
-  async #opened(): Promise<Connection> {
+  async #opened(): Promise<GrpcConnection> {
     for (let tried = 0; tried < 2; tried++) {
       const connection = this.#connection ??= this.#dial();
       try {
@@ -100,11 +100,11 @@ class Channel implements GrpcChannel {
     throw new Error("the server takes no more calls");
   }
 
-  #dial(): Connection {
+  #dial(): GrpcConnection {
     const { addresses } = this.#options;
     const address = addresses[this.#addressIndex % addresses.length];
     if (!address) throw new Error("no address is known");
-    return new Connection({
+    return new GrpcConnection({
       channel: this.#options,
       limits: this.#limits,
       deadlines: this.#deadlines,
@@ -144,6 +144,6 @@ const DEFECTS: readonly number[] = [
 ];
 
 /** Said by the server or here, UNAVAILABLE means the same: look elsewhere next time. */
-function isLost({ code }: GrpcStatus, { answered }: Connection): boolean {
+function isLost({ code }: GrpcStatus, { answered }: GrpcConnection): boolean {
   return code === GRPC_STATUS.unavailable || (!answered && DEFECTS.includes(code));
 }

@@ -8,12 +8,12 @@
 import { type Address, type Deadlines, formatAddress, messageOf, type Timer } from "../base/mod.ts";
 import {
   addField,
-  askHttp2,
   type ClientConnection,
   DEFAULT_HTTP_LIMITS,
   type Fields,
   type HttpEnd,
   type HttpLimits,
+  openHttp2Client,
   UNKNOWN_LENGTH,
 } from "../http/mod.ts";
 import type { Connection as Socket, Dial } from "../net/mod.ts";
@@ -38,7 +38,7 @@ const HTTP_LIMITS: HttpLimits = {
 /** For the last words on a connection that is given up. */
 const LINGER_MS = 1_000;
 
-export class Connection {
+export class GrpcConnection {
   readonly #options: ConnectionOptions;
   readonly #fields: Fields;
   readonly #calls = new Set<AnyCall>();
@@ -137,7 +137,7 @@ export class Connection {
     this.#socket = socket;
     if (refused !== undefined) return this.#fail(refused);
     const { channel: { clock, keepAliveMs, keepAliveTimeoutMs }, deadlines } = this.#options;
-    this.#http = askHttp2(socket, {
+    this.#http = openHttp2Client(socket, {
       ...{ clock, deadlines, limits: HTTP_LIMITS },
       keepAlive: { intervalMs: keepAliveMs, timeoutMs: keepAliveTimeoutMs },
       events: {

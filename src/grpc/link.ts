@@ -7,8 +7,8 @@
 
 import { Deadlines } from "../base/mod.ts";
 import { GRPC_STATUS } from "../http/mod.ts";
-import { type AnyCall, Call, type CallContext } from "./call.ts";
-import { Connection } from "./connection.ts";
+import { type AnyCall, type CallContext, ClientCall } from "./call.ts";
+import { GrpcConnection } from "./connection.ts";
 import { grpcStatus } from "./status.ts";
 import {
   DEFAULT_GRPC_LIMITS,
@@ -25,14 +25,14 @@ export function dialGrpcLink(options: GrpcLinkOptions): GrpcLink {
 }
 
 class Link implements GrpcLink {
-  readonly #connection: Connection;
+  readonly #connection: GrpcConnection;
   readonly #context: CallContext;
   readonly #calls = new Set<AnyCall>();
 
   constructor(options: GrpcLinkOptions) {
     const { clock, random, address, onLost } = options;
     const limits = { ...DEFAULT_GRPC_LIMITS, ...options.limits };
-    this.#connection = new Connection({
+    this.#connection = new GrpcConnection({
       ...{ channel: options, limits, address, onLost },
       deadlines: new Deadlines(clock),
     });
@@ -56,7 +56,7 @@ class Link implements GrpcLink {
     types: MessageTypes<Request, Response>,
     options: { readonly handler: StreamHandler<Response>; readonly metadata: Metadata },
   ): GrpcCall<Request> {
-    const call = new Call(path, types, { ...options, context: this.#context });
+    const call = new ClientCall(path, types, { ...options, context: this.#context });
     this.#calls.add(call);
     if (this.#connection.usable) this.#connection.start(call);
     else {

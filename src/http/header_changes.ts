@@ -9,7 +9,7 @@
 import { Buffer } from "node:buffer";
 import type { ExchangeRecord } from "./access_log/exchange_record.ts";
 import { compileValue } from "./access_log/line_format.ts";
-import type { Surroundings } from "./access_log/record_values.ts";
+import type { ProcessFacts } from "./access_log/record_values.ts";
 import { isAlias, isToken, knownName, PLAIN } from "./field_names.ts";
 import { addField, type Fields, removeAliases, removeField, setField } from "./head.ts";
 
@@ -30,7 +30,7 @@ const VALUE_LIMIT_CHARS = 8_192;
 const NO_VALUE = /[^\t -~\x80-\uffff]/;
 const NO_OCTETS = /[^\t -~\x80-\xff]/g;
 /** No operator is read while faults are looked for. */
-const NOWHERE: Surroundings = { hostname: "", now: () => 0 };
+const NOWHERE: ProcessFacts = { hostname: "", now: () => 0 };
 
 /** Why a field may not be changed so, to continue "it"; undefined: it may. `value` absent: it is removed. */
 export function headerFault(name: string, value?: string): string | undefined {
@@ -50,7 +50,7 @@ export function ownNamesOf({ remove, set }: HeaderChanges): readonly string[] {
 }
 
 /** Removes first, then sets, then adds: what is added stands beside what was set. */
-export function compileChanges(changes: HeaderChanges, around: Surroundings): ChangeFields {
+export function compileChanges(changes: HeaderChanges, around: ProcessFacts): ChangeFields {
   const { remove } = changes;
   const own = ownNamesOf(changes);
   const set = changes.set.map((text) => compileText(text, around));
@@ -71,13 +71,13 @@ export function compileChanges(changes: HeaderChanges, around: Surroundings): Ch
 
 interface CompiledText {
   readonly name: string;
-  readonly valueOf: ValueOf;
+  readonly valueOf: HeaderValueOf;
 }
 
 /** `""`: there is nothing to say, and the field stays as it is. */
-export type ValueOf = (record: ExchangeRecord) => string;
+export type HeaderValueOf = (record: ExchangeRecord) => string;
 
-function compileText([name, text]: HeaderText, around: Surroundings): CompiledText {
+function compileText([name, text]: HeaderText, around: ProcessFacts): CompiledText {
   const compiled = compileFieldValue(text, around);
   // Looked at when it was read: whoever got here with another is left alone.
   if (compiled.kind === "refused") return { name, valueOf: () => "" };
@@ -88,8 +88,8 @@ function compileText([name, text]: HeaderText, around: Surroundings): CompiledTe
 /** Of octets, as fields have it: a constant where nothing depends on an exchange. */
 export function compileFieldValue(
   text: string,
-  around: Surroundings,
-): { readonly kind: "compiled"; readonly value: string | ValueOf } | {
+  around: ProcessFacts,
+): { readonly kind: "compiled"; readonly value: string | HeaderValueOf } | {
   readonly kind: "refused";
   /** To continue "it". */
   readonly reason: string;

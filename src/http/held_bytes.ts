@@ -34,7 +34,7 @@ const STUCK_TURNS = 5;
 const SLOW_TURNS = 2;
 
 /** What bytes are held for: it can be stopped, which gives them back. */
-export interface Holder {
+export interface HeldOwner {
   /**
    * Ends what has made no progress for the longest time; with `since` only if it made none after that. False: nothing was ended.
    */
@@ -81,7 +81,7 @@ export class HeldBytes {
   }
 
   /** Each connection has an account of its own. `holder` absent: nothing can be stopped for it. */
-  open(caller: string, holder?: Holder): HeldAccount {
+  open(caller: string, holder?: HeldOwner): HeldAccount {
     return new HeldAccount(this, caller, holder);
   }
 
@@ -200,7 +200,7 @@ export class HeldAccount implements BagMember {
   place = NO_PLACE;
   bytes = 0;
   readonly all: HeldBytes;
-  readonly holder: Holder | undefined;
+  readonly holder: HeldOwner | undefined;
   readonly burstBytes: number;
   readonly #limitBytes: number;
   readonly #largeBytes: number;
@@ -209,7 +209,7 @@ export class HeldAccount implements BagMember {
   readonly caller: string;
   #ofCaller: CallerBytes | undefined;
 
-  constructor(all: HeldBytes, caller: string, holder: Holder | undefined) {
+  constructor(all: HeldBytes, caller: string, holder: HeldOwner | undefined) {
     this.all = all;
     this.caller = caller;
     this.holder = holder;

@@ -3,10 +3,10 @@ export {
   type CompiledFormat,
   compileFormat,
   DEFAULT_TEXT,
-  type LineOf,
+  type FormatLine,
   type LogFormat,
 } from "./access_log/line_format.ts";
-export type { Surroundings } from "./access_log/record_values.ts";
+export type { ProcessFacts } from "./access_log/record_values.ts";
 export { FLAG, type FlagName, flagsText } from "./access_log/response_flags.ts";
 export type {
   ClientConnection,
@@ -21,7 +21,7 @@ export type {
   ServerEvents,
   ServerExchange,
 } from "./exchange.ts";
-export { askHttp1, type Http1ClientOptions } from "./h1/client_connection.ts";
+export { type Http1ClientOptions, openHttp1Client } from "./h1/client_connection.ts";
 export { type HeadFault } from "./h1/parse_fields.ts";
 export { readRequest } from "./h1/read_request.ts";
 export { type Http1ServerOptions, serveHttp1 } from "./h1/server_connection.ts";
@@ -46,8 +46,8 @@ export {
   HeldAccount,
   HeldBytes,
   heldByThread,
+  type HeldOwner,
   HeldShare,
-  type Holder,
 } from "./held_bytes.ts";
 export { isPlainName, isToken, isValue } from "./field_names.ts";
 export { DEFAULT_HTTP_LIMITS, type HttpLimits } from "./limits.ts";
@@ -92,4 +92,4 @@ export {
   ownNamesOf,
 } from "./header_changes.ts";
 export { HostTable } from "./host_table.ts";
-export { ANOTHER_ORIGIN, type AskedByPage, type OwnHosts, refuseWebPage } from "./web_pages.ts";
+export { ANOTHER_ORIGIN, type BrowserRequest, type OwnHosts, refuseWebPage } from "./web_pages.ts";

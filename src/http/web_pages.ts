@@ -5,7 +5,7 @@
  * @module
  */
 
-export interface AskedByPage {
+export interface BrowserRequest {
   readonly host: string | undefined;
   readonly origin: string | undefined;
 }
@@ -25,7 +25,7 @@ const IP_LITERAL = /^(?:\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-f:.]+\])$/;
 const ANY_ADDRESS = new Set(["0.0.0.0", "[::]"]);
 
 /** Why the request is refused, to continue "because"; `undefined`: no page of another origin asks. */
-export function refuseWebPage(asked: AskedByPage, own: OwnHosts): string | undefined {
+export function refuseWebPage(asked: BrowserRequest, own: OwnHosts): string | undefined {
   const host = asked.host?.toLowerCase();
   if (host === undefined || host === "") return "it has no Host header";
   const [, name = "", port = ""] = /^(\[[0-9a-f:.]+\]|[^:[\]]+)(:\d{1,5})?$/.exec(host) ?? [];

@@ -34,7 +34,7 @@ export interface PathOptions {
   readonly pathFault?: (path: readonly Certificate[]) => string | undefined;
 }
 
-export type Path =
+export type CertificatePath =
   /** Leaf first, root last. */
   | { readonly kind: "found"; readonly certificates: readonly Certificate[] }
   | { readonly kind: "none"; readonly reason: string };
@@ -63,7 +63,7 @@ interface Search {
 }
 
 /** The first valid path, roots tried before presented certificates: the shortest in practice. */
-export function findPath(options: PathOptions): Path {
+export function findPath(options: PathOptions): CertificatePath {
   const { leaf, presented, roots } = options;
   const others = presented.filter((certificate) =>
     ![leaf, ...roots].some((known) => sameBytes(known.raw, certificate.raw))

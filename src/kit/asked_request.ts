@@ -20,9 +20,9 @@ import { type Connection, type Generation, HeaderList } from "../plugin/mod.ts";
 import {
   type Context,
   ExchangeValue,
-  type PluginAsker,
   PluginLayers,
-  type Way,
+  type PluginResponseSink,
+  type PooledConnection,
 } from "../proxy/mod.ts";
 import type { Answer, RequestInit } from "./api.ts";
 import type { FakeClock } from "./clock.ts";
@@ -31,7 +31,7 @@ import { bytesOf, joined, type ScriptedUpstream, textOf } from "./scripted_upstr
 /** How often who is waited for is looked at, as in a proxy. */
 const TICK_MS = 1_000;
 
-export class AskedRequest implements PluginAsker {
+export class AskedRequest implements PluginResponseSink {
   readonly #request: RequestHead;
   readonly #chunks: Uint8Array[];
   readonly #story: ExchangeRecord;
@@ -117,7 +117,7 @@ export class AskedRequest implements PluginAsker {
     this.#takesBody = false;
   }
 
-  reached(way: Way): void {
+  reached(way: PooledConnection): void {
     this.#story.attempts++;
     this.#story.upstreamHost = way.host;
   }

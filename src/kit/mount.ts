@@ -10,8 +10,8 @@ import {
   type AnyPlugin,
   type Connection,
   Generation,
+  type HostDeps,
   type Identity,
-  type Lender,
   SharedState,
   whyNoPlugin,
 } from "../plugin/mod.ts";
@@ -44,7 +44,7 @@ export class Mounted implements api.Mounted {
   readonly lines: string[] = [];
   readonly #definition: AnyPlugin;
   readonly #options: MountOptions;
-  readonly #lender: Lender;
+  readonly #lender: HostDeps;
   readonly #connection: Connection;
   #generation: Generation | undefined;
   #loads = 0;

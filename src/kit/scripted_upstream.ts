@@ -8,7 +8,7 @@
 import type { ClientExchange, RequestHead, ResponseEvents, ResponseHead } from "../http/mod.ts";
 import { addField, fieldOf, type Fields, fieldsOf, UNKNOWN_LENGTH } from "../http/mod.ts";
 import type { Dial } from "../net/mod.ts";
-import type { Dialler, RequestWays, Way } from "../proxy/mod.ts";
+import type { AttemptHandler, PooledConnection, RequestPool } from "../proxy/mod.ts";
 import type * as api from "./api.ts";
 import type { Held, Reply, Reset, Step, Unreachable } from "./api.ts";
 
@@ -96,7 +96,7 @@ export class SeenRequest implements api.SeenRequest {
   }
 }
 
-export class ScriptedUpstream implements RequestWays {
+export class ScriptedUpstream implements RequestPool {
   readonly cluster = "upstream";
   /** One for each try that was sent. */
   readonly requests: SeenRequest[] = [];
@@ -117,7 +117,7 @@ export class ScriptedUpstream implements RequestWays {
     return "";
   }
 
-  reach(dialler: Dialler<ScriptedWay>): Dial {
+  reach(dialler: AttemptHandler<ScriptedWay>): Dial {
     const step = this.#script[Math.min(this.#tries, this.#script.length - 1)] ?? ok();
     const host = `10.0.0.${++this.#tries}:8080`;
     if (typeof step === "object" && step.kind === "unreachable") {
@@ -142,7 +142,7 @@ export class ScriptedUpstream implements RequestWays {
 }
 
 /** As much of one as a request knows. */
-type ScriptedWay = Pick<Way, "host" | "isUsed" | "request">;
+type ScriptedWay = Pick<PooledConnection, "host" | "isUsed" | "request">;
 
 class ScriptedExchange implements ClientExchange {
   events: ResponseEvents;

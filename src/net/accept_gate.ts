@@ -12,21 +12,21 @@ import { fdHeadroom } from "./linux/descriptors.ts";
 import type { Listener } from "./port.ts";
 
 /** Who comes to a listener: the local application, or anybody; these are paused first. */
-export type Callers = "own" | "strangers";
+export type CallerKind = "own" | "strangers";
 
 /**
  * What a connection that came did: nothing to the others, was `refused`, or found so many as young as
  * itself that the next one had better wait.
  */
-export type Strain = "none" | "refused" | "crowded";
+export type AcceptStrain = "none" | "refused" | "crowded";
 
 /** Whom nobody is accepted from now. */
-export type PausedFor = "nobody" | "strangers" | "all";
+export type PausedCallers = "nobody" | "strangers" | "all";
 
 export interface AcceptGateOptions {
   readonly clock: Clock;
   /** Told when accepting stops and when it goes on, with the descriptors left at that time. */
-  readonly onChange: (pausedFor: PausedFor, headroom: number) => void;
+  readonly onChange: (pausedFor: PausedCallers, headroom: number) => void;
   /** Told that a listener could not go on; it is tried again every two seconds. */
   readonly onLost?: (listener: Listener, error: unknown) => void;
   /** Pause below this many descriptors; default {@link RESERVE}, less where the limit is small. */
@@ -53,7 +53,7 @@ const STRAIN_OF = { refused: 1, crowded: 2 } as const;
 /** A listener, as the gate knows it. */
 interface Gated {
   readonly listener: Listener;
-  readonly callers: Callers;
+  readonly callers: CallerKind;
   isHeld: boolean;
   /** It did not resume: somebody took its address while it was paused. */
   isLost: boolean;
@@ -68,7 +68,7 @@ export class AcceptGate {
   readonly #listeners = new Map<Listener, Gated>();
   #timer: Timer | undefined;
   #rest: Timer | undefined;
-  #pausedFor: PausedFor = "nobody";
+  #pausedFor: PausedCallers = "nobody";
   /** Connections that may come before the next look. */
   #left = 0;
 
@@ -79,12 +79,12 @@ export class AcceptGate {
     this.check();
   }
 
-  get pausedFor(): PausedFor {
+  get pausedFor(): PausedCallers {
     return this.#pausedFor;
   }
 
   /** From now on paused and resumed with the others. */
-  add(listener: Listener, callers: Callers): void {
+  add(listener: Listener, callers: CallerKind): void {
     const gated = { listener, callers, isHeld: false, isLost: false, strains: 0 };
     this.#listeners.set(listener, gated);
     this.#settle(gated);
@@ -99,7 +99,7 @@ export class AcceptGate {
    * To be called for each connection that a listener gave: one comparison, and rarely a look. False: it
    * came with others after accepting had stopped, and must be reset.
    */
-  opened(callers: Callers): boolean {
+  opened(callers: CallerKind): boolean {
     if (--this.#left < 0) this.check();
     return !this.#isPaused(callers);
   }
@@ -109,7 +109,7 @@ export class AcceptGate {
    * those that leave are noticed and those that are served go on. Its clients wait in the kernel; a
    * listener that would turn them away instead goes on.
    */
-  strained(listener: Listener, strain: Exclude<Strain, "none">): void {
+  strained(listener: Listener, strain: Exclude<AcceptStrain, "none">): void {
     const gated = this.#listeners.get(listener);
     if (!gated) return;
     const before = gated.strains;
@@ -144,21 +144,21 @@ export class AcceptGate {
     this.#listeners.clear();
   }
 
-  #markOf(callers: Callers): number {
+  #markOf(callers: CallerKind): number {
     return callers === "own" ? this.#reserve : Math.floor(this.#reserve * (1 + OWN_SHARE));
   }
 
-  #isShort(callers: Callers, headroom: number): boolean {
+  #isShort(callers: CallerKind, headroom: number): boolean {
     const mark = this.#markOf(callers);
     // Resuming at the same mark would pause again with the next client.
     return headroom < (this.#isPaused(callers) ? mark + this.#reserve : mark);
   }
 
-  #isPaused(callers: Callers): boolean {
+  #isPaused(callers: CallerKind): boolean {
     return this.#pausedFor === "all" || this.#pausedFor === callers;
   }
 
-  #change(pausedFor: PausedFor, headroom: number): void {
+  #change(pausedFor: PausedCallers, headroom: number): void {
     this.#pausedFor = pausedFor;
     for (const gated of this.#listeners.values()) this.#settle(gated);
     this.#options.onChange(pausedFor, headroom);

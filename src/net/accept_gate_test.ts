@@ -3,7 +3,7 @@ import { closeSync, openSync } from "node:fs";
 import process from "node:process";
 import { test } from "node:test";
 import { FakeClock } from "../../test/kit/clock.ts";
-import { AcceptGate, type PausedFor, RESERVE } from "./accept_gate.ts";
+import { AcceptGate, type PausedCallers, RESERVE } from "./accept_gate.ts";
 import { fdHeadroom } from "./linux/descriptors.ts";
 import type { Listener } from "./port.ts";
 
@@ -28,7 +28,12 @@ class FakeListener implements Listener {
 }
 
 function setUp(headroom: number, options: { reserve?: number; workers?: number } = {}) {
-  const state = { headroom, looks: 0, changes: [] as Array<readonly [PausedFor, number]>, lost: 0 };
+  const state = {
+    headroom,
+    looks: 0,
+    changes: [] as Array<readonly [PausedCallers, number]>,
+    lost: 0,
+  };
   const clock = new FakeClock();
   const gate = new AcceptGate({
     clock,

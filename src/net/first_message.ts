@@ -12,12 +12,15 @@ import type { ServerTls, ServerTlsChooser } from "./port.ts";
 /** Alerts that end a handshake before it began (RFC 8446 6.2). */
 const ALERT = { decode_error: 50, internal_error: 80, unrecognized_name: 112 } as const;
 
-export type Choice =
+export type TlsChoice =
   | { readonly kind: "chosen"; readonly tls: ServerTls }
   | { readonly kind: "refused"; readonly reason: string; readonly alert: keyof typeof ALERT };
 
 /** Never throws and never rejects. */
-export function choiceOf(chooser: ServerTlsChooser, hello: ClientHello): Choice | Promise<Choice> {
+export function choiceOf(
+  chooser: ServerTlsChooser,
+  hello: ClientHello,
+): TlsChoice | Promise<TlsChoice> {
   try {
     const answer = chooser.choose(hello);
     if (!(answer instanceof Promise)) return choice(answer, hello);
@@ -32,7 +35,7 @@ export function fatalAlert(alert: keyof typeof ALERT): Uint8Array {
   return Uint8Array.of(0x15, 3, 3, 0, 2, 2, ALERT[alert]);
 }
 
-function choice(tls: ServerTls | undefined, { serverName }: ClientHello): Choice {
+function choice(tls: ServerTls | undefined, { serverName }: ClientHello): TlsChoice {
   if (tls) return { kind: "chosen", tls };
   const reason = serverName === undefined
     ? "no certificate for a client that names no host"
@@ -40,7 +43,7 @@ function choice(tls: ServerTls | undefined, { serverName }: ClientHello): Choice
   return { kind: "refused", reason, alert: "unrecognized_name" };
 }
 
-function failed(error: unknown): Choice {
+function failed(error: unknown): TlsChoice {
   const reason = `cannot choose a certificate: ${messageOf(error)}`;
   return { kind: "refused", reason, alert: "internal_error" };
 }

@@ -29,7 +29,7 @@ export interface Ticker {
 }
 
 /** Counts what waits in memory for the slower side. */
-export interface Held {
+export interface HeldCounter {
   hold(size: number): void;
   release(size: number): void;
 }
@@ -48,7 +48,7 @@ export class Relay {
   endTick: number | undefined;
   readonly #ticker: Ticker;
   readonly #onOver: (end: RelayEnd) => void;
-  readonly held: Held | undefined;
+  readonly held: HeldCounter | undefined;
   readonly #halves: readonly [Half, Half];
   #firstEnd: Side | undefined;
   #closedSide: Side | undefined;
@@ -59,7 +59,7 @@ export class Relay {
     upstream: Stream,
     options: {
       readonly ticker: Ticker;
-      readonly held?: Held;
+      readonly held?: HeldCounter;
       readonly onOver: (end: RelayEnd) => void;
     },
   ) {

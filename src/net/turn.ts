@@ -15,26 +15,26 @@ const LARGE_BYTES = 16 * 1024;
 const STREAMS = 16;
 
 /** A stream that joins; one that has bytes waiting for the peer already must not. */
-export interface Joining {
+export interface JoiningStream {
   /** Belongs to this module. */
-  joined: Joined | undefined;
+  joined: JoinedWrites | undefined;
   /** Sends the beginning of `bytes`, whose memory it may not keep. False: some of it has to wait. */
   send(bytes: Uint8Array, length: number): boolean;
 }
 
 /** What one stream has joined so far. */
-export class Joined {
+export class JoinedWrites {
   readonly bytes = new Uint8Array(JOINED_BYTES);
   length = 0;
-  stream: Joining | undefined;
+  stream: JoiningStream | undefined;
 }
 
-const free: Joined[] = [];
+const free: JoinedWrites[] = [];
 /** Of this turn, in the order of their first chunk. */
-const open: Joined[] = [];
+const open: JoinedWrites[] = [];
 
 /** Whether a copy of `chunk` leaves with the turn. False: it is to be sent, after all before it. */
-export function join(stream: Joining, chunk: Uint8Array): boolean {
+export function join(stream: JoiningStream, chunk: Uint8Array): boolean {
   const full = (stream.joined?.length ?? 0) + chunk.length > JOINED_BYTES;
   if (full && !flush(stream)) return false;
   if (!hasJoined(stream) && chunk.length >= LARGE_BYTES) return false;
@@ -45,12 +45,12 @@ export function join(stream: Joining, chunk: Uint8Array): boolean {
   return true;
 }
 
-export function hasJoined({ joined }: Joining): boolean {
+export function hasJoined({ joined }: JoiningStream): boolean {
   return joined !== undefined && joined.length > 0;
 }
 
 /** Sends what was joined so far. False: some of it has to wait. */
-export function flush(stream: Joining): boolean {
+export function flush(stream: JoiningStream): boolean {
   const { joined } = stream;
   if (!joined || joined.length === 0) return true;
   const { length } = joined;
@@ -59,14 +59,14 @@ export function flush(stream: Joining): boolean {
 }
 
 /** The stream broke: nothing of it is sent. */
-export function drop({ joined }: Joining): void {
+export function drop({ joined }: JoiningStream): void {
   if (joined) joined.length = 0;
 }
 
-function take(stream: Joining): Joined | undefined {
+function take(stream: JoiningStream): JoinedWrites | undefined {
   if (open.length === STREAMS) return undefined;
   if (open.length === 0) queueMicrotask(endTurn);
-  const joined = free.pop() ?? new Joined();
+  const joined = free.pop() ?? new JoinedWrites();
   joined.stream = stream;
   open.push(joined);
   return joined;

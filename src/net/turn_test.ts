@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { drop, flush, join, type Joined, type Joining } from "./turn.ts";
+import { drop, flush, join, type JoinedWrites, type JoiningStream } from "./turn.ts";
 
-class FakeStream implements Joining {
-  joined: Joined | undefined;
+class FakeStream implements JoiningStream {
+  joined: JoinedWrites | undefined;
   readonly sent: string[] = [];
   takes = true;
   onSend = () => {};

@@ -27,19 +27,19 @@ const ABOUT: Readonly<Record<string, string>> = {
   timeout: "gives up on what takes too long",
 };
 
-export interface AboutPlugin {
+export interface BuiltInSummary {
   readonly name: string;
   readonly phase: Phase;
   readonly about: string;
 }
 
 /** In the order in which they stand around a request. */
-export async function aboutBuiltIn(): Promise<readonly AboutPlugin[]> {
-  const all = await Promise.all(BUILT_IN_NAMES.map(async (name): Promise<AboutPlugin> => {
+export async function aboutBuiltIn(): Promise<readonly BuiltInSummary[]> {
+  const all = await Promise.all(BUILT_IN_NAMES.map(async (name): Promise<BuiltInSummary> => {
     const phase = (await loadBuiltIn(name))?.phase ?? "filter";
     return { name, phase, about: ABOUT[name] ?? "" };
   }));
-  const rank = ({ phase }: AboutPlugin) => PHASES.indexOf(phase);
+  const rank = ({ phase }: BuiltInSummary) => PHASES.indexOf(phase);
   return all.sort((a, b) => rank(a) - rank(b) || (a.name < b.name ? -1 : 1));
 }
 

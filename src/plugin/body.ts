@@ -23,7 +23,7 @@ export interface PassingSource {
 }
 
 /** The plugin whose body it is. */
-export interface Maker {
+export interface BodyOwner {
   readonly name: string;
   readonly standing: { failed(reason: string): void; passed(): void };
 }
@@ -74,7 +74,7 @@ export class PassingBody implements Body {
 export class MadeBody implements Body {
   readonly length: number | null;
   /** Of a stream: who handed it on first. How the stream ends tells how that did. */
-  by: Maker | undefined;
+  by: BodyOwner | undefined;
   readonly #content: Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array>;
 
   constructor(content: string | Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array>) {
@@ -116,7 +116,7 @@ export class MadeBody implements Body {
 }
 
 /** Whether it is a stream that `maker` handed on first. */
-export function isStreamOf(body: PassingBody | MadeBody | null, maker: Maker): boolean {
+export function isStreamOf(body: PassingBody | MadeBody | null, maker: BodyOwner): boolean {
   if (!(body instanceof MadeBody) || body.whole) return false;
   return (body.by ??= maker) === maker;
 }

@@ -29,11 +29,11 @@ export interface Callee {
   /** What a request is for that does not say. */
   readonly authority: string;
   /** `told` once, now or later, unless it is cancelled before. */
-  ask(question: Question, told: (response: PluginResponse) => void): { cancel(): void };
+  ask(question: CalleeRequest, told: (response: PluginResponse) => void): { cancel(): void };
   close(): void;
 }
 
-export interface Question {
+export interface CalleeRequest {
   /** Its body is bytes, or there is none. */
   readonly request: PluginRequest;
   readonly timeoutMs: number;
@@ -116,7 +116,7 @@ export class PluginCalls {
 const UNWANTED = "nobody waits for an answer any more";
 
 /** Throws a TypeError where it is no request that could be sent. */
-function questionOf({ authority }: Callee, change: RequestChange, terms: Terms): Question {
+function questionOf({ authority }: Callee, change: RequestChange, terms: Terms): CalleeRequest {
   const { timeoutMs, limitBytes, signal } = terms;
   if (!(timeoutMs > 0 && timeoutMs <= MAX_TIMEOUT_MS)) {
     throw new TypeError(`timeoutMs ${timeoutMs}: above 0, and up to ${MAX_TIMEOUT_MS}`);

@@ -9,7 +9,7 @@
 import { isBuiltin } from "node:module";
 import process from "node:process";
 import type { PluginCodePart } from "../snapshot/mod.ts";
-import { rememberPlaces } from "./code_places.ts";
+import { rememberPlaces } from "./source_positions.ts";
 import { OwnTimers } from "./own_timers.ts";
 import { type AnyPlugin, whyNoPlugin } from "./registry.ts";
 

@@ -7,15 +7,15 @@
 
 import type { Deadlines } from "../base/mod.ts";
 import type { Connection, Plugin } from "./api.ts";
-import { faultOf } from "./code_places.ts";
+import { faultOf } from "./source_positions.ts";
 import { PluginResponse, type ResponseFailure } from "./messages.ts";
-import type { LayerStanding } from "./standing.ts";
+import type { LayerHealth } from "./plugin_health.ts";
 
 export interface ConnectionLayer {
   readonly name: string;
   readonly onConnection: NonNullable<Plugin["onConnection"]>;
   readonly mayBeSkipped: boolean;
-  readonly standing: LayerStanding;
+  readonly standing: LayerHealth;
 }
 
 /** Why a caller may not stay. */

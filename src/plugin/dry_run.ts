@@ -8,8 +8,14 @@
 import type { RequestHead } from "../http/mod.ts";
 import type { Exchange, HttpResponse } from "./api.ts";
 import type { PluginRequest, PluginResponse } from "./messages.ts";
-import { type Layer, Onion, type RoutePlan, type Sending, type Surroundings } from "./onion.ts";
-import type { LayerStanding } from "./standing.ts";
+import {
+  type ForwardedRequest,
+  type Layer,
+  type LayerContext,
+  LayerStack,
+  type RoutePlan,
+} from "./layer_stack.ts";
+import type { LayerHealth } from "./plugin_health.ts";
 
 /** By their names. `retry` and `timeout` change nothing of a request, so they need not be asked. */
 export const DRY_PLUGINS: ReadonlySet<string> = new Set([
@@ -47,11 +53,11 @@ export function dryRun(
   },
 ): DryRun {
   const run = new Run(layers, exchange, split);
-  new Onion(run).run(request).tell(run);
+  new LayerStack(run).run(request).tell(run);
   return run;
 }
 
-class Run implements Surroundings, DryRun {
+class Run implements LayerContext, DryRun {
   readonly guards: readonly Layer[];
   readonly exchange: Exchange;
   idleTimeoutMs: number | undefined;
@@ -76,7 +82,7 @@ class Run implements Surroundings, DryRun {
     return plan && { ...plan, layers: this.#quiet(plan.layers) };
   }
 
-  sendOn({ head }: PluginRequest, _to: Sending): void {
+  sendOn({ head }: PluginRequest, _to: ForwardedRequest): void {
     this.sent = head;
   }
 
@@ -105,7 +111,7 @@ class Run implements Surroundings, DryRun {
   }
 }
 
-function quiet(standing: LayerStanding): LayerStanding {
+function quiet(standing: LayerHealth): LayerHealth {
   return {
     mayBeAsked: () => !standing.isBroken,
     isBroken: standing.isBroken,

@@ -9,7 +9,7 @@ import { type Deadlines, messageOf, ProxyError, type Random, type Timer } from "
 import { evenChance, pickSplit } from "../chain/mod.ts";
 import type { Connection, Exchange, HttpRequest, Log, Phase, Route } from "./api.ts";
 import { stopTimers } from "./code.ts";
-import { faultOf } from "./code_places.ts";
+import { faultOf } from "./source_positions.ts";
 import type { Callees } from "./callees.ts";
 import {
   ConnectionHooks,
@@ -20,19 +20,19 @@ import {
   closeAll,
   createInstances,
   findRouteOf,
-  type FoundBy,
   type GenerationOptions,
-  type Instance,
-  type RoutePlace,
-  type RouteWay,
+  type PluginInstance,
+  type RouteLookup,
+  type RoutePath,
+  type RoutePlugins,
   routeWaysOf,
 } from "./instances.ts";
 import { isBuiltIn } from "./built_in.ts";
 import { DRY_PLUGINS, type DryRun, dryRun } from "./dry_run.ts";
 import type { PluginRequest } from "./messages.ts";
-import type { Layer, RoutePlan } from "./onion.ts";
+import type { Layer, RoutePlan } from "./layer_stack.ts";
 import { type AnyPlugin, PHASES } from "./registry.ts";
-import type { LastFailure } from "./standing.ts";
+import type { LastFailure } from "./plugin_health.ts";
 
 /** A plugin of a generation, for people. */
 export interface PluginView {
@@ -70,9 +70,9 @@ interface RoutePlans {
 export class Generation {
   readonly guards: readonly Layer[];
   readonly #options: GenerationOptions;
-  readonly #instances: readonly Instance[];
+  readonly #instances: readonly PluginInstance[];
   readonly #plans: ReadonlyMap<Route, RoutePlans>;
-  readonly #routes: FoundBy;
+  readonly #routes: RouteLookup;
   readonly #connectionLayers: readonly ConnectionLayer[];
   readonly #closed = Promise.withResolvers<void>();
   #began = 0;
@@ -82,9 +82,9 @@ export class Generation {
   #drainTimer: Timer | undefined;
 
   private constructor(options: GenerationOptions, made: {
-    readonly instances: readonly Instance[];
-    readonly ways: ReadonlyMap<Route, readonly RouteWay[]>;
-    readonly routes: FoundBy;
+    readonly instances: readonly PluginInstance[];
+    readonly ways: ReadonlyMap<Route, readonly RoutePath[]>;
+    readonly routes: RouteLookup;
   }) {
     const { instances, ways } = made;
     this.#options = options;
@@ -104,7 +104,7 @@ export class Generation {
   /** Throws a ProxyError `plugin_failed` that names plugin and place; what was made is closed then. */
   static async make(options: GenerationOptions): Promise<Generation> {
     const { listener, lender } = options;
-    let instances: readonly Instance[] = [];
+    let instances: readonly PluginInstance[] = [];
     try {
       const ways = await routeWaysOf(options);
       instances = await createInstances(options);
@@ -176,7 +176,7 @@ export class Generation {
     return splits.find(({ resolver }) => resolver === plan.resolver)?.configs ?? {};
   }
 
-  #placeOf(plan: RoutePlan | undefined): RoutePlace | undefined {
+  #placeOf(plan: RoutePlan | undefined): RoutePlugins | undefined {
     return this.#options.routes.find(({ route }) => route === plan?.route);
   }
 
@@ -279,7 +279,7 @@ function isOnRoute(configs: ReadonlyMap<string, unknown>) {
 }
 
 function layersOf(
-  instances: readonly Instance[],
+  instances: readonly PluginInstance[],
   isWanted: (definition: AnyPlugin) => boolean,
   configs: ReadonlyMap<string, unknown> | undefined,
 ): Layer[] {
@@ -297,7 +297,7 @@ function layersOf(
   });
 }
 
-function connectionLayersOf(instances: readonly Instance[]): ConnectionLayer[] {
+function connectionLayersOf(instances: readonly PluginInstance[]): ConnectionLayer[] {
   return inOrder(instances).flatMap(({ place: { definition, onFailure }, plugin, standing }) => {
     if (!plugin.onConnection) return [];
     return {
@@ -310,7 +310,7 @@ function connectionLayersOf(instances: readonly Instance[]): ConnectionLayer[] {
 }
 
 /** Outermost first. */
-function inOrder(instances: readonly Instance[]): Instance[] {
+function inOrder(instances: readonly PluginInstance[]): PluginInstance[] {
   return PHASES.flatMap((phase) =>
     instances.filter(({ place }) => place.definition.phase === phase)
   );

@@ -4,7 +4,7 @@ import { silentLog, Stats, systemClock } from "../base/mod.ts";
 import type { Plugin, Schema } from "./api.ts";
 import { Generation } from "./generation.ts";
 import { PluginRequest } from "./messages.ts";
-import type { RoutePlace } from "./instances.ts";
+import type { RoutePlugins } from "./instances.ts";
 import type { AnyPlugin } from "./registry.ts";
 import { SharedState } from "./shared_state.ts";
 
@@ -25,7 +25,7 @@ const PLUGINS = (["filter", "guard"] as const).map((phase) => ({
   ...{ config: {}, onFailure: "refuse" as const, at: phase },
 }));
 
-async function generationOf(asked: Pick<RoutePlace, "configs" | "splits">) {
+async function generationOf(asked: Pick<RoutePlugins, "configs" | "splits">) {
   return await Generation.make({
     listener: "inbound",
     number: 1,

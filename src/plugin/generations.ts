@@ -10,13 +10,13 @@ import { type PluginUse, sameContent, type Snapshot } from "../snapshot/mod.ts";
 import type { Callees } from "./callees.ts";
 import { loadBuiltIn } from "./built_in.ts";
 import { loadCode, stopTimers } from "./code.ts";
-import { faultOf } from "./code_places.ts";
+import { faultOf } from "./source_positions.ts";
 import { Generation, type PluginView } from "./generation.ts";
-import type { Lender } from "./host.ts";
-import type { RoutePlace } from "./instances.ts";
+import type { HostDeps } from "./host.ts";
+import type { RoutePlugins } from "./instances.ts";
 import type { AnyPlugin } from "./registry.ts";
 import { configOf } from "./schema.ts";
-import { forgetStanding } from "./standing.ts";
+import { forgetStanding } from "./plugin_health.ts";
 
 /** `undefined`: there is none of that name. */
 export type LoadPlugin = (name: string) => Promise<AnyPlugin | undefined>;
@@ -32,7 +32,7 @@ export interface ListenerPlugins {
   /** It knows of no requests. */
   readonly carriesBytes: boolean;
   /** Of its requests; the last takes what no other did. */
-  readonly routes: readonly RoutePlace[];
+  readonly routes: readonly RoutePlugins[];
 }
 
 /** Of each listener, by its name. */
@@ -50,13 +50,13 @@ export interface PreparedGenerations {
 }
 
 export class Generations {
-  readonly #lender: Lender;
+  readonly #lender: HostDeps;
   readonly #load: LoadPlugin;
   #held: ReadonlyMap<string, Held> = new Map();
   /** Others have taken their place, and exchanges of before go on. */
   readonly #draining = new Set<Generation>();
 
-  constructor(lender: Lender, load: LoadPlugin = loadBuiltIn) {
+  constructor(lender: HostDeps, load: LoadPlugin = loadBuiltIn) {
     this.#lender = lender;
     this.#load = load;
   }

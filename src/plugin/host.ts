@@ -31,7 +31,7 @@ import type {
 } from "./api.ts";
 import { MadeBody } from "./body.ts";
 import { type Callees, PluginCalls } from "./callees.ts";
-import { faultOf } from "./code_places.ts";
+import { faultOf } from "./source_positions.ts";
 import { type Coding, compressed } from "./compressed.ts";
 import { EndedExchange } from "./ended_exchange.ts";
 import { fieldsWith } from "./header_list.ts";
@@ -40,7 +40,7 @@ import { failed, PluginResponse } from "./messages.ts";
 import type { SharedState } from "./shared_state.ts";
 
 /** What hosts are made of. */
-export interface Lender {
+export interface HostDeps {
   readonly log: ProxyLog;
   readonly stats: ProxyStats;
   readonly clock: ProxyClock;
@@ -71,12 +71,12 @@ export class PluginHost implements Host {
   readonly listener: string;
   readonly calls: PluginCalls;
   readonly #abort = new AbortController();
-  readonly #lender: Lender;
+  readonly #lender: HostDeps;
   readonly #plugin: string;
   readonly #keys = new Set<string>();
   #tasks = 0;
 
-  constructor(plugin: string, listener: string, lender: Lender) {
+  constructor(plugin: string, listener: string, lender: HostDeps) {
     this.#plugin = plugin;
     this.listener = listener;
     this.#lender = lender;

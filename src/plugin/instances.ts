@@ -7,14 +7,14 @@
 import { ProxyError } from "../base/mod.ts";
 import type { FindRoute, Plugin, Route } from "./api.ts";
 import { stopTimers } from "./code.ts";
-import { faultOf } from "./code_places.ts";
-import { type Lender, PluginHost } from "./host.ts";
+import { faultOf } from "./source_positions.ts";
+import { type HostDeps, PluginHost } from "./host.ts";
 import type { AnyPlugin } from "./registry.ts";
 import { configOf } from "./schema.ts";
-import { Standing } from "./standing.ts";
+import { PluginHealth } from "./plugin_health.ts";
 
 /** A plugin at its place in a listener's list. */
-export interface PluginPlace {
+export interface ListedPlugin {
   readonly definition: AnyPlugin;
   readonly config: unknown;
   /** `skip`: where it fails the request goes on as if it were not there. */
@@ -24,16 +24,16 @@ export interface PluginPlace {
 }
 
 /** A route, and what is asked of plugins on it. */
-export interface RoutePlace {
+export interface RoutePlugins {
   readonly route: Route;
   /** By the plugin's name. */
   readonly configs: Readonly<Record<string, unknown>>;
   /** In place of {@link configs}, where one is chosen by its weight before plugins are asked. */
-  readonly splits?: readonly SplitPlace[];
+  readonly splits?: readonly SplitPlugins[];
   readonly at: string;
 }
 
-export interface SplitPlace extends Pick<RoutePlace, "configs"> {
+export interface SplitPlugins extends Pick<RoutePlugins, "configs"> {
   readonly weight: number;
   /** What it leads to. */
   readonly resolver: string;
@@ -45,24 +45,26 @@ export interface GenerationOptions {
   readonly number?: number;
   /** There are connections on its listener, and no requests; default: there are. */
   readonly carriesBytes?: boolean;
-  readonly plugins: readonly PluginPlace[];
+  readonly plugins: readonly ListedPlugin[];
   /** The last takes what no other did; never empty. */
-  readonly routes: readonly RoutePlace[];
-  readonly lender: Lender;
+  readonly routes: readonly RoutePlugins[];
+  readonly lender: HostDeps;
 }
 
-export interface Instance {
-  readonly place: PluginPlace;
+export interface PluginInstance {
+  readonly place: ListedPlugin;
   readonly host: PluginHost;
   readonly plugin: Plugin;
-  readonly standing: Standing;
+  readonly standing: PluginHealth;
 }
 
 const CREATE_LIMIT_MS = 5_000;
 const CLOSE_LIMIT_MS = 5_000;
 
 /** All, or none: what was created is closed where a later one fails. Throws what names the place. */
-export async function createInstances(options: GenerationOptions): Promise<readonly Instance[]> {
+export async function createInstances(
+  options: GenerationOptions,
+): Promise<readonly PluginInstance[]> {
   const { plugins, lender } = options;
   checkPlaces(plugins);
   const configs = await Promise.all(
@@ -70,7 +72,7 @@ export async function createInstances(options: GenerationOptions): Promise<reado
       configOf(definition.config, config, `${at}.config`)
     ),
   );
-  const instances: Instance[] = [];
+  const instances: PluginInstance[] = [];
   try {
     for (const [index, place] of plugins.entries()) {
       const instance = await createInstance(place, configs[index], options);
@@ -84,14 +86,14 @@ export async function createInstances(options: GenerationOptions): Promise<reado
 }
 
 async function createInstance(
-  place: PluginPlace,
+  place: ListedPlugin,
   config: unknown,
   { listener, lender, carriesBytes = false }: GenerationOptions,
-): Promise<Instance> {
+): Promise<PluginInstance> {
   const { definition, at } = place;
   const { name } = definition;
   const host = new PluginHost(name, listener, lender);
-  const standing = new Standing({ plugin: name, listener, at, log: host.log, lender });
+  const standing = new PluginHealth({ plugin: name, listener, at, log: host.log, lender });
   const startedMs = standing.nowMs();
   const making = Promise.try(() => definition.create(host, config));
   standing.end(startedMs, "create");
@@ -120,7 +122,10 @@ function whyUnusable(plugin: Plugin, carriesBytes: boolean): string | undefined 
 }
 
 /** In the time that all of them together have. Never rejects. */
-export async function closeAll(instances: readonly Instance[], lender: Lender): Promise<void> {
+export async function closeAll(
+  instances: readonly PluginInstance[],
+  lender: HostDeps,
+): Promise<void> {
   await Promise.all(
     instances.toReversed().map(async ({ host, plugin, place, standing }) => {
       host.close();
@@ -138,7 +143,7 @@ export async function closeAll(instances: readonly Instance[], lender: Lender): 
   );
 }
 
-function checkPlaces(plugins: readonly PluginPlace[]): void {
+function checkPlaces(plugins: readonly ListedPlugin[]): void {
   const seen = new Map<string, string>();
   for (const { definition: { name, phase }, onFailure, at } of plugins) {
     const key = phase === "route" || phase === "retry" ? phase : name;
@@ -155,16 +160,16 @@ function checkPlaces(plugins: readonly PluginPlace[]): void {
 }
 
 /** What looks routes up, and whose it is. */
-export interface FoundBy {
+export interface RouteLookup {
   readonly find: FindRoute;
-  readonly chooser: Instance | undefined;
+  readonly chooser: PluginInstance | undefined;
 }
 
 /** Where nobody looks for one every request takes the first. Throws what names the place. */
 export async function findRouteOf(
-  instances: readonly Instance[],
+  instances: readonly PluginInstance[],
   { routes: places, lender }: GenerationOptions,
-): Promise<FoundBy> {
+): Promise<RouteLookup> {
   const routes = places.map(({ route }) => route);
   const chooser = instances.find(({ plugin }) => plugin.onRoutes);
   if (!chooser) return { find: () => routes[0], chooser };
@@ -177,7 +182,7 @@ export async function findRouteOf(
 }
 
 /** A way that a request may go on a route. */
-export interface RouteWay {
+export interface RoutePath {
   readonly weight: number;
   /** `undefined`: it is left to chance later. */
   readonly resolver: string | undefined;
@@ -188,10 +193,10 @@ export interface RouteWay {
 /** At least one for each route. */
 export async function routeWaysOf(
   { plugins, routes }: GenerationOptions,
-): Promise<ReadonlyMap<Route, readonly RouteWay[]>> {
-  const all = new Map<Route, RouteWay[]>();
+): Promise<ReadonlyMap<Route, readonly RoutePath[]>> {
+  const all = new Map<Route, RoutePath[]>();
   for (const { route, configs, splits, at } of routes) {
-    const ways: RouteWay[] = [];
+    const ways: RoutePath[] = [];
     for (const way of splits ?? [{ weight: 1, resolver: undefined, configs }]) {
       ways.push({ ...way, configs: await routeConfigsOf(way.configs, plugins, at) });
     }
@@ -201,8 +206,8 @@ export async function routeWaysOf(
 }
 
 async function routeConfigsOf(
-  configs: RoutePlace["configs"],
-  plugins: readonly PluginPlace[],
+  configs: RoutePlugins["configs"],
+  plugins: readonly ListedPlugin[],
   at: string,
 ): Promise<ReadonlyMap<string, unknown>> {
   const own = new Map<string, unknown>();
@@ -218,7 +223,7 @@ async function routeConfigsOf(
   return own;
 }
 
-function within<T>(limitMs: number, promise: Promise<T>, { clock }: Lender): Promise<T> {
+function within<T>(limitMs: number, promise: Promise<T>, { clock }: HostDeps): Promise<T> {
   const late = Promise.withResolvers<never>();
   const timer = clock.after(limitMs, () => late.reject(new Error(`not done after ${limitMs} ms`)));
   return Promise.race([promise, late.promise]).finally(() => timer.cancel());

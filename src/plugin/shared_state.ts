@@ -5,25 +5,25 @@
  * @module
  */
 
-import { type LendCells, LentCells } from "./lent_cells.ts";
+import { type OpenSharedCells, SharedCells } from "./shared_cells.ts";
 
 /** The thread whose plugins share. */
-export interface WorkerPlace {
+export interface WorkerIdentity {
   readonly worker: number;
   readonly workers: number;
   /** Default: there are no others to share with. */
-  readonly lendCells?: LendCells;
+  readonly lendCells?: OpenSharedCells;
 }
 
 export class SharedState {
   readonly worker: { readonly index: number; readonly count: number };
-  readonly #lendCells: LendCells;
+  readonly #lendCells: OpenSharedCells;
   readonly #cells = new Map<string, Int32Array<SharedArrayBuffer>>();
   readonly #held = new Map<string, { readonly value: object; users: number }>();
 
-  constructor({ worker, workers, lendCells }: WorkerPlace = { worker: 0, workers: 1 }) {
+  constructor({ worker, workers, lendCells }: WorkerIdentity = { worker: 0, workers: 1 }) {
     this.worker = { index: worker, count: workers };
-    const own = new LentCells();
+    const own = new SharedCells();
     this.#lendCells = lendCells ?? (async (key, length) => await own.lend(key, length));
   }
 

@@ -7,7 +7,7 @@
 import type { ErrorCode } from "../base/mod.ts";
 import type { MadeBody } from "./body.ts";
 import { BrokenBody, brokenBodyOf } from "./broken_body.ts";
-import { faultOf } from "./code_places.ts";
+import { faultOf } from "./source_positions.ts";
 
 /** Chunks of a message that somebody reads as a stream. */
 export class OpenedBody {

@@ -8,7 +8,7 @@
 import { covers, type Intention, type Source } from "./intention.ts";
 
 /** All that decides about a source. Plain data, replaced whole. */
-export interface Policy {
+export interface IntentionPolicy {
   /** In Consul's order: the first that covers the source decides. */
   readonly intentions: readonly Intention[];
   /** What holds where no intention covers the source; unknown is deny. */
@@ -16,12 +16,12 @@ export interface Policy {
 }
 
 /** The outcome and the rule it rests on, for the log line. */
-export type Verdict =
+export type IntentionVerdict =
   | { readonly kind: "allow"; readonly rule: string }
   | { readonly kind: "deny"; readonly rule: string };
 
 /** The first covering intention decides; permissions cannot be judged at L4 and deny. */
-export function authorize(source: Source, policy: Policy): Verdict {
+export function authorize(source: Source, policy: IntentionPolicy): IntentionVerdict {
   const intention = policy.intentions.find((candidate) => covers(candidate, source));
   if (!intention) return { kind: policy.defaultAction, rule: `default ${policy.defaultAction}` };
   return { kind: intention.action === "allow" ? "allow" : "deny", rule: intention.rule };

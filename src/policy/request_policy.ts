@@ -6,7 +6,7 @@
  * @module
  */
 
-import type { Policy } from "./authorize.ts";
+import type { IntentionPolicy } from "./authorize.ts";
 import { covers, type Intention, mayAllow, type Source } from "./intention.ts";
 import {
   type CompiledPermission,
@@ -64,12 +64,12 @@ export interface RequestPolicy {
 }
 
 /** Whether `prepareRegexes()` must have been awaited in this thread before {@link compilePolicy}. */
-export function policyNeedsRegexes({ intentions }: Policy): boolean {
+export function policyNeedsRegexes({ intentions }: IntentionPolicy): boolean {
   return intentions.some(({ permissions }) => permissions && needsRegexes(permissions));
 }
 
 /** Of a listener that speaks HTTP; all others go by `authorize`. Throws only where regexes were not prepared. */
-export function compilePolicy({ intentions, defaultAction }: Policy): RequestPolicy {
+export function compilePolicy({ intentions, defaultAction }: IntentionPolicy): RequestPolicy {
   const rules = intentions.map((intention) => ({
     intention,
     judge: judgeOf(intention, defaultAction),

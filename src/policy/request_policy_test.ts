@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { before, test } from "node:test";
 import { prepareRegexes } from "../base/mod.ts";
 import type { ServiceId } from "../identity/mod.ts";
-import { authorize, type Policy } from "./authorize.ts";
+import { authorize, type IntentionPolicy } from "./authorize.ts";
 import { type Intention, type Source, withoutTenancy } from "./intention.ts";
 import type { JudgedRequest, Permission } from "./permission.ts";
 import { compilePolicy, policyNeedsRegexes } from "./request_policy.ts";
@@ -178,7 +178,7 @@ for (
 ) {
   test(`compilePolicy() lets permissions allow nothing to ${name}`, () => {
     const rules = [LAYERED, intention("*", { action: "allow" })];
-    const policy: Policy = { intentions: withoutTenancy(rules), defaultAction: "allow" };
+    const policy: IntentionPolicy = { intentions: withoutTenancy(rules), defaultAction: "allow" };
     assert.equal(authorize(source, policy).kind, "deny");
     const judge = compilePolicy(policy).forSource(source);
     assert.equal(judge.decide(get("/x")).kind, "deny");
@@ -187,7 +187,7 @@ for (
 }
 
 test("compilePolicy() lets permissions stand beside what withoutTenancy() adds", () => {
-  const policy: Policy = { intentions: withoutTenancy([LAYERED]), defaultAction: "deny" };
+  const policy: IntentionPolicy = { intentions: withoutTenancy([LAYERED]), defaultAction: "deny" };
   assert.equal(compilePolicy(policy).forSource(SOURCE).decide(get("/x")).kind, "allow");
   assert.equal(authorize(SOURCE, policy).kind, "deny");
 });
@@ -259,7 +259,7 @@ for (
 }
 
 test("compilePolicy() denies by an intention that denies, whatever token it names", () => {
-  const policy: Policy = {
+  const policy: IntentionPolicy = {
     intentions: [intention("web", { action: "deny", tokens: OKTA })],
     defaultAction: "allow",
   };

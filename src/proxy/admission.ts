@@ -87,16 +87,16 @@ export class SharedCounts {
 }
 
 /** Places for the callers of a listener. */
-export interface Places {
-  /** Asked before a place is worth a handshake; {@link Places.enter} decides. */
+export interface ConnectionLimiter {
+  /** Asked before a place is worth a handshake; {@link ConnectionLimiter.enter} decides. */
   readonly full: boolean;
-  /** True: a place is taken, and {@link Places.leave} must follow for the same caller. */
+  /** True: a place is taken, and {@link ConnectionLimiter.leave} must follow for the same caller. */
   enter(remote: string): boolean;
   leave(remote: string): void;
 }
 
 /** One limit as one worker sees it. */
-export class Limiter implements Places {
+export class SharedLimiter implements ConnectionLimiter {
   readonly #counts: SharedCounts;
   readonly #row: number;
   readonly #column: number;
@@ -114,7 +114,7 @@ export class Limiter implements Places {
     this.limit = options.limit;
   }
 
-  /** True: a place is taken, and {@link Limiter.leave} must follow. */
+  /** True: a place is taken, and {@link SharedLimiter.leave} must follow. */
   enter(): boolean {
     // Taken first and given back when it was too much, so that two workers never both see room.
     this.#counts.add(this.#row, this.#column, 1);
@@ -127,7 +127,7 @@ export class Limiter implements Places {
     this.#counts.add(this.#row, this.#column, -1);
   }
 
-  /** Asked before a place is worth a handshake; {@link Limiter.enter} decides. */
+  /** Asked before a place is worth a handshake; {@link SharedLimiter.enter} decides. */
   get full(): boolean {
     return this.taken >= this.limit;
   }

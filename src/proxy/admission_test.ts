@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Limiter, PROCESS_COLUMN, reservedFor, SharedCounts } from "./admission.ts";
+import { PROCESS_COLUMN, reservedFor, SharedCounts, SharedLimiter } from "./admission.ts";
 
 for (
   const [upstreams, maxConnections, kept] of [
@@ -37,7 +37,7 @@ for (
 test("Limiter counts what all workers hold, and what is its own", () => {
   const counts = SharedCounts.create(2);
   const [one, other] = [0, 1].map((row) =>
-    new Limiter(counts, { row, column: PROCESS_COLUMN, limit: 2 })
+    new SharedLimiter(counts, { row, column: PROCESS_COLUMN, limit: 2 })
   );
   assert.ok(one && other);
   assert.deepEqual([one.enter(), one.full, other.enter(), one.full], [true, false, true, true]);

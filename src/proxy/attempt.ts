@@ -10,10 +10,10 @@ import type { EndpointState } from "../balance/mod.ts";
 import type { Deadline, ErrorCode } from "../base/mod.ts";
 import type { Dial } from "../net/mod.ts";
 import type { Context } from "./context.ts";
-import { type EndpointDialler, trustOf } from "./endpoint_dial.ts";
+import { type EndpointDialHandler, trustOf } from "./endpoint_dial.ts";
 import { addressOf, reportDialFailure } from "./endpoint_failure.ts";
-import type { Failure } from "./refusal_sums.ts";
-import type { Trust } from "./trust/trust.ts";
+import type { RefusalReason } from "./failure_summary.ts";
+import type { TrustContext } from "./trust/trust_context.ts";
 import { giveBack, type Lease, type TargetGroup } from "./target_group.ts";
 
 /** Endpoints that one attempt tries before it gives up, and before it goes on to the next target. */
@@ -24,18 +24,22 @@ const MAX_WAIT_MS = 30_000;
 const NONE: ReadonlySet<EndpointState> = new Set();
 
 /** Who wants a way somewhere: told once what came of it, unless it cancels before. */
-export interface Dialler<Way> extends Pick<EndpointDialler<Way>, "record" | "onFailed"> {
+export interface AttemptHandler<Way> extends Pick<EndpointDialHandler<Way>, "record" | "onFailed"> {
   /** `lease`: of the endpoint that it leads to, if one was picked; to be given back once. */
   onDialled(way: Way, lease?: Lease): void;
 }
 
 /** How an attempt gets to the endpoint that it picked: by a dial, or something that is there already. */
-export type Connect<Way> = (lease: Lease, trust: Trust, dialler: EndpointDialler<Way>) => Dial;
+export type Connect<Way> = (
+  lease: Lease,
+  trust: TrustContext,
+  dialler: EndpointDialHandler<Way>,
+) => Dial;
 
 export class Attempt<Way> implements Dial {
   readonly #context: Context;
   readonly #group: TargetGroup;
-  readonly #dialler: Dialler<Way>;
+  readonly #dialler: AttemptHandler<Way>;
   readonly #connect: Connect<Way>;
   readonly #hash: number | undefined;
   readonly #avoid: ReadonlySet<EndpointState> | undefined;
@@ -45,7 +49,7 @@ export class Attempt<Way> implements Dial {
   #deadline: Deadline | undefined;
   #lease: Lease | undefined;
   #dial: Dial | undefined;
-  #lastFailure: Failure | undefined;
+  #lastFailure: RefusalReason | undefined;
   #lastTried = "";
   #over = false;
 
@@ -55,7 +59,7 @@ export class Attempt<Way> implements Dial {
    */
   constructor(
     group: TargetGroup,
-    dialler: Dialler<Way>,
+    dialler: AttemptHandler<Way>,
     { context, hash, avoid, first, connect }: {
       readonly context: Context;
       readonly hash: number | undefined;
@@ -117,7 +121,7 @@ export class Attempt<Way> implements Dial {
     this.#fail(code, reason);
   }
 
-  #goTo(lease: Lease, trust: Trust): void {
+  #goTo(lease: Lease, trust: TrustContext): void {
     const dial = this.#connect(lease, trust, {
       record: this.#dialler.record,
       onDialled: (way) => {

@@ -18,14 +18,14 @@ import {
   type TokenNeed,
   type VerifiedClaims,
 } from "../policy/mod.ts";
-import type { ConnectionRecord } from "./connection.ts";
+import type { ConnectionRecord } from "./connection_record.ts";
 import type { Context } from "./context.ts";
 
 /** Who must allow it: the intentions (`match`), the agent as well (`both`), or `nobody` any more. */
-export type Authorizer = "match" | "both" | "nobody";
+export type AuthorizeMode = "match" | "both" | "nobody";
 
 /** Who wants to go on. */
-export interface Applicant {
+export interface AuthorizationSubject {
   readonly context: Context;
   readonly record: ConnectionRecord;
   /** Undefined: it has proven nothing. */
@@ -35,8 +35,8 @@ export interface Applicant {
   end(code: ErrorCode, reason: string): void;
 }
 
-/** What of an {@link Applicant} is looked at to judge it, and who is told where it may not go on. */
-interface Judged extends Pick<Applicant, "context" | "peer" | "end"> {
+/** What of an {@link AuthorizationSubject} is looked at to judge it, and who is told where it may not go on. */
+interface Judged extends Pick<AuthorizationSubject, "context" | "peer" | "end"> {
   readonly record: Pick<ConnectionRecord, "rule">;
 }
 
@@ -49,21 +49,21 @@ export interface Permit {
 }
 
 /** Ends with `onPermit`, which may come when the applicant has left, or ends the applicant. */
-export function authorize(applicant: Applicant, { by, connection, onPermit }: {
-  readonly by: Authorizer;
+export function authorize(applicant: AuthorizationSubject, { by, connection, onPermit }: {
+  readonly by: AuthorizeMode;
   readonly connection: Connection;
   readonly onPermit: (permit: Permit) => void;
 }): void {
   if (by !== "nobody") applicant.record.stage = "authorize";
   if (!mayGoOn(applicant, by) || !applicant.takePlace()) return;
   const permit: Permit = { [GRANTED]: true, connection };
-  askAgent(applicant, by, () => onPermit(permit));
+  authorizeWithAgent(applicant, by, () => onPermit(permit));
 }
 
 /** Has the agent agree where that is asked for; what it refuses has ended. */
-export function askAgent(
-  applicant: Pick<Applicant, "context" | "peer" | "end">,
-  by: Authorizer,
+export function authorizeWithAgent(
+  applicant: Pick<AuthorizationSubject, "context" | "peer" | "end">,
+  by: AuthorizeMode,
   onAllowed: () => void,
 ): void {
   if (by !== "both") return onAllowed();
@@ -106,7 +106,7 @@ export type RequestJudge = (
 /** By the intentions of now. */
 export function judgeOfRequests(
   { context, peer, record }: Omit<Judged, "end">,
-  by: Authorizer,
+  by: AuthorizeMode,
 ): RequestJudge {
   if (by === "nobody") return () => ANY_REQUEST;
   const { requestPolicy } = context.facts;
@@ -131,21 +131,21 @@ export function judgeOfRequests(
 
 /** By the intentions of now: it may ask for nothing, whatever it asks for. */
 export function isDeniedAll(
-  { context, peer }: Pick<Applicant, "context" | "peer">,
-  by: Authorizer,
+  { context, peer }: Pick<AuthorizationSubject, "context" | "peer">,
+  by: AuthorizeMode,
 ): boolean {
   if (by === "nobody") return false;
   return context.facts.requestPolicy?.forSource(sourceOf(peer)).kind === "deny";
 }
 
 /** Everybody may ask for this one path, whatever the query; nobody for another. */
-export interface ExposedPath {
+export interface ExposedPathRule {
   /** Undefined: it is not exposed any more. */
   readonly path: string | undefined;
 }
 
 /** By the path of now. */
-export function judgeOfPath(exposed: ExposedPath): RequestJudge {
+export function judgeOfPath(exposed: ExposedPathRule): RequestJudge {
   return ({ path: asked }) => {
     const { path } = exposed;
     if (path !== undefined && pathWithoutQuery(asked) === path) return ANY_REQUEST;
@@ -157,7 +157,7 @@ const ANY_REQUEST: RequestPermit = { [REQUEST_GRANTED]: true, rule: "" };
 const NO_POLICY: RequestDenial = { code: "not_ready", reason: "no intentions yet" };
 
 /** By the intentions of now, whatever they were when it was let in. False: it has ended. */
-export function mayGoOn(applicant: Judged, by: Authorizer): boolean {
+export function mayGoOn(applicant: Judged, by: AuthorizeMode): boolean {
   if (by === "nobody") return true;
   const { policy } = applicant.context.facts;
   if (!policy) {

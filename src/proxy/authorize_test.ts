@@ -7,7 +7,7 @@ import type { End } from "../../test/kit/memory_engine.ts";
 import { type MemoryPath, startMemoryPath } from "../../test/kit/memory_path.ts";
 import { caValidation, inboundBy, withOwn } from "../../test/kit/own_credentials.ts";
 import { intention, policyOf, snapshotOf, withInbound } from "../../test/kit/snapshots.ts";
-import { type Applicant, mayGoOn } from "./authorize.ts";
+import { type AuthorizationSubject, mayGoOn } from "./authorize.ts";
 
 const CA = createAuthority();
 const WEB = CA.issueLeaf({ service: "web" });
@@ -176,7 +176,7 @@ test("mayGoOn() lets nobody go on before there are intentions, but where nobody 
   const applicant = {
     context: { facts: { policy: undefined } },
     end: (code: string, reason: string) => ended.push(`${code}: ${reason}`),
-  } as unknown as Applicant;
+  } as unknown as AuthorizationSubject;
   assert.equal(mayGoOn(applicant, "nobody"), true);
   assert.deepEqual(ended, []);
   assert.equal(mayGoOn(applicant, "both"), false);

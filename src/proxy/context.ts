@@ -8,12 +8,12 @@ import type { Generations } from "../plugin/mod.ts";
 import type { Clock, Deadlines, Log, Stats } from "../base/mod.ts";
 import type { ClientCertElements, HeldBytes, RequestIds } from "../http/mod.ts";
 import type { Engine } from "../net/mod.ts";
-import type { Limiter } from "./admission.ts";
+import type { SharedLimiter } from "./admission.ts";
 import type { AccessLogger } from "./l7/access_logger.ts";
 import type { Handshakes } from "./handshakes.ts";
-import type { LiveSet } from "./live.ts";
-import type { RefusalSums } from "./refusal_sums.ts";
-import type { Trusts } from "./trust/trusts.ts";
+import type { LiveConnections } from "./live_connections.ts";
+import type { FailureSummary } from "./failure_summary.ts";
+import type { TrustContexts } from "./trust/trust_contexts.ts";
 import type { RequestPolicy } from "../policy/mod.ts";
 import type { PolicyPart } from "../snapshot/mod.ts";
 
@@ -28,15 +28,15 @@ export interface Context {
   readonly deadlines: Deadlines;
   readonly log: Log;
   readonly stats: Stats;
-  readonly live: LiveSet;
+  readonly live: LiveConnections;
   readonly handshakes: Handshakes;
-  readonly sums: RefusalSums;
+  readonly sums: FailureSummary;
   readonly requestIds: RequestIds;
   readonly clientCerts: ClientCertElements;
   /** Memory of this thread for sides that are slower than the other. */
   readonly held: HeldBytes;
   /** Connections of the whole process. */
-  readonly processLimit: Limiter;
+  readonly processLimit: SharedLimiter;
   readonly remoteAuthorize: RemoteAuthorize;
   /** Facts of now; replaced as snapshots come in. No trust or policy: no traffic. */
   readonly facts: Facts;
@@ -46,7 +46,7 @@ export interface Facts {
   /** What stands around requests; `undefined`: nothing anywhere. */
   plugins: Generations | undefined;
   service: string;
-  readonly trusts: Trusts;
+  readonly trusts: TrustContexts;
   policy: PolicyPart | undefined;
   /** The same policy, where a listener judges requests; another object whenever it changes. */
   requestPolicy: RequestPolicy | undefined;

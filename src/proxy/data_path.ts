@@ -21,25 +21,29 @@ import type { Engine } from "../net/mod.ts";
 import { compilePolicy, policyNeedsRegexes, type RequestPolicy } from "../policy/mod.ts";
 import {
   Generations,
-  type LendCells,
   type LoadPlugin,
+  type OpenSharedCells,
   type PreparedGenerations,
   SharedState,
 } from "../plugin/mod.ts";
 import { patchSnapshot, type Snapshot, type SnapshotUpdate } from "../snapshot/mod.ts";
-import { Limiter, PROCESS_COLUMN } from "./admission.ts";
+import { PROCESS_COLUMN, SharedLimiter } from "./admission.ts";
 import type { Context, Facts, RemoteAuthorize } from "./context.ts";
 import { forgetTarget } from "./endpoint_failure.ts";
 import { explain } from "./explain.ts";
-import type { Explained, Question } from "./explanation.ts";
+import type { ExplainQuery, ExplainResult } from "./explanation.ts";
 import { handshakeLimit, Handshakes } from "./handshakes.ts";
 import { type Columns, Listeners, type ListenersOptions } from "./listeners.ts";
 import { pluginsOf } from "./listener_plugins.ts";
-import { LiveSet } from "./live.ts";
+import { LiveConnections } from "./live_connections.ts";
 import { AccessLogger, type TakeLine } from "./l7/access_logger.ts";
 import { ProxyCallees } from "./l7/proxy_callees.ts";
-import { RefusalSums } from "./refusal_sums.ts";
-import { type FetchCertificate, type PreparedTrusts, Trusts } from "./trust/trusts.ts";
+import { FailureSummary } from "./failure_summary.ts";
+import {
+  type FetchCertificate,
+  type PreparedTrustContexts,
+  TrustContexts,
+} from "./trust/trust_contexts.ts";
 import type { DataView, ListenerView } from "./view.ts";
 
 export interface DataPathOptions extends ListenersOptions {
@@ -51,7 +55,7 @@ export interface DataPathOptions extends ListenersOptions {
   /** Default: those inside the executable. */
   readonly loadPlugin?: LoadPlugin;
   /** Memory that plugins of all workers share; default: this is the only one. */
-  readonly lendCells?: LendCells;
+  readonly lendCells?: OpenSharedCells;
   /** Memory for sides that are slower than the other; default: 64 MiB. */
   readonly heldBytes?: number;
   /** Takes the lines of the access log, plugins' too; default: they are dropped. */
@@ -64,7 +68,7 @@ const PREPARE_LIMIT_MS = 10_000;
 interface Prepared {
   readonly snapshot: Snapshot;
   readonly requestPolicy: RequestPolicy | undefined;
-  readonly trusts: PreparedTrusts;
+  readonly trusts: PreparedTrustContexts;
   readonly generations: PreparedGenerations;
 }
 
@@ -75,7 +79,7 @@ export class DataPath {
   readonly #options: DataPathOptions;
   readonly #context: Context;
   readonly #facts: Facts;
-  readonly #live: LiveSet;
+  readonly #live: LiveConnections;
   readonly #held: HeldBytes;
   readonly #heldGauges = {
     bytes: this.stats.gauge(
@@ -107,7 +111,7 @@ export class DataPath {
     const { fetchCertificate, remoteAuthorize } = options;
     this.#facts = {
       service: "",
-      trusts: new Trusts({ engine, now: () => clock.now(), fetchCertificate }),
+      trusts: new TrustContexts({ engine, now: () => clock.now(), fetchCertificate }),
       policy: undefined,
       requestPolicy: undefined,
       accessLog: undefined,
@@ -117,7 +121,7 @@ export class DataPath {
     };
     const heldBytes = options.heldBytes ?? HELD_LIMIT_BYTES;
     const held = this.#held = new HeldBytes(heldBytes, () => engine.collect());
-    this.#live = new LiveSet(clock, () => held.turn());
+    this.#live = new LiveConnections(clock, () => held.turn());
     this.#context = {
       engine,
       clock,
@@ -129,11 +133,11 @@ export class DataPath {
         clock,
         limit: Math.ceil(handshakeLimit(maxConnections) / workers),
       }),
-      sums: new RefusalSums({ clock, log }),
+      sums: new FailureSummary({ clock, log }),
       held,
       requestIds: new RequestIds(),
       clientCerts: new ClientCertElements(),
-      processLimit: new Limiter(counts, {
+      processLimit: new SharedLimiter(counts, {
         row: worker,
         column: PROCESS_COLUMN,
         limit: maxConnections,
@@ -298,7 +302,7 @@ export class DataPath {
   }
 
   /** What would become of a request now; `undefined`: there is no snapshot yet. */
-  async explain(question: Question): Promise<Explained | undefined> {
+  async explain(question: ExplainQuery): Promise<ExplainResult | undefined> {
     const snapshot = this.#snapshot;
     if (!snapshot) return undefined;
     // One of the workers connecting to endpoints is enough.

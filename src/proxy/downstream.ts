@@ -9,27 +9,27 @@
 import { type Deadline, type ErrorCode, NO_PLACE } from "../base/mod.ts";
 import type { HeldAccount } from "../http/mod.ts";
 import type { ChainVerdict, TrustedPeer } from "../identity/mod.ts";
-import type { AcceptedConnection, Connection, PresentedPeer, Strain } from "../net/mod.ts";
-import type { Places } from "./admission.ts";
-import { ConnectionRecord, type ListenerStats } from "./connection.ts";
+import type { AcceptedConnection, AcceptStrain, Connection, PresentedPeer } from "../net/mod.ts";
+import type { ConnectionLimiter } from "./admission.ts";
+import { ConnectionRecord, type ListenerStats } from "./connection_record.ts";
 import type { Context } from "./context.ts";
 import { type Ending, reportEnd } from "./ending.ts";
 import { type HandshakeOwner, sourceOf } from "./handshakes.ts";
-import { Holding } from "./holding.ts";
+import { EarlyBytes } from "./early_bytes.ts";
 import type { HttpRules } from "../snapshot/mod.ts";
-import type { ConnectionLimits, LiveConnection } from "./live.ts";
-import { Presentation } from "./trust/presentation.ts";
-import type { Failure } from "./refusal_sums.ts";
-import type { Trust } from "./trust/trust.ts";
+import type { ConnectionLimits, LiveConnection } from "./live_connections.ts";
+import { PeerVerdicts } from "./trust/peer_verdicts.ts";
+import type { RefusalReason } from "./failure_summary.ts";
+import type { TrustContext } from "./trust/trust_context.ts";
 
 /** A listener as its connections see it; what it says may change while they live. */
-export interface Front {
+export interface ListenerFacts {
   readonly direction: "inbound" | "outbound";
   readonly name: string;
   /** Where its callers want to go, for people. */
   readonly destination: string;
   readonly stats: ListenerStats;
-  readonly places: Places;
+  readonly places: ConnectionLimiter;
   readonly limits: ConnectionLimits;
   /** TLS that callers must speak; `null`: they speak plainly, as a local app does. */
   readonly tls: {
@@ -42,17 +42,17 @@ export interface Front {
   /** Why it refuses every connection now; `""`: it does not. */
   readonly fault: string;
   /** Why the caller of that address may not call at all; absent: all may. */
-  barred?(remote: string): Failure | undefined;
+  barred?(remote: string): RefusalReason | undefined;
   /** Why nobody is let in while its places, or those of the process, are taken. */
-  whyFull(remote: string): Failure;
+  whyFull(remote: string): RefusalReason;
   /** Offered by ALPN; empty: none. */
   readonly protocols: readonly string[];
   /** What the connection of a caller that was let in is for. */
-  serve(downstream: Downstream): Service;
+  serve(downstream: Downstream): ConnectionService;
 }
 
 /** What goes on behind one caller. */
-export interface Service {
+export interface ConnectionService {
   start(connection: Connection): void;
   /** Judges it by what is true now; ends the downstream where it may not go on. */
   rejudge(): void;
@@ -75,7 +75,7 @@ const CLOSE_GRACE_MS = 500;
 
 /** Stands for all connections of an identity, or of an address. */
 export function callerKey(
-  { direction }: Pick<Front, "direction">,
+  { direction }: Pick<ListenerFacts, "direction">,
   peer: Pick<TrustedPeer, "uri"> | undefined,
   remote: string,
 ): string {
@@ -86,21 +86,21 @@ export class Downstream implements LiveConnection, HandshakeOwner {
   place = NO_PLACE;
   readonly record: ConnectionRecord;
   readonly context: Context;
-  readonly #front: Front;
+  readonly #front: ListenerFacts;
   readonly #caller: AcceptedConnection | Connection;
   #deadline: Deadline | undefined;
   #connection: Connection | undefined;
-  #presentation: Presentation | undefined;
+  #presentation: PeerVerdicts | undefined;
   #presented: PresentedPeer | undefined;
   #peer: TrustedPeer | undefined;
-  #holding: Holding | undefined;
+  #holding: EarlyBytes | undefined;
   /** Where it has taken a place; the listener may count elsewhere by the time it leaves. */
-  #places: Places | undefined;
-  #service: Service | undefined;
+  #places: ConnectionLimiter | undefined;
+  #service: ConnectionService | undefined;
   #account: HeldAccount | undefined;
   #ended = false;
 
-  constructor(front: Front, caller: AcceptedConnection | Connection) {
+  constructor(front: ListenerFacts, caller: AcceptedConnection | Connection) {
     const { context } = front;
     this.context = context;
     this.#front = front;
@@ -148,7 +148,7 @@ export class Downstream implements LiveConnection, HandshakeOwner {
   }
 
   /** Takes a connection that has just come as far as it gets. */
-  accept(): Strain {
+  accept(): AcceptStrain {
     const { processLimit, live, handshakes } = this.context;
     const { stats, places } = this.#front;
     stats.opened.add(1);
@@ -200,7 +200,7 @@ export class Downstream implements LiveConnection, HandshakeOwner {
     record.stage = "identity";
     this.#hold(connection);
     this.#presented = presented;
-    this.#presentation = new Presentation(presented, "client", this.context.clock);
+    this.#presentation = new PeerVerdicts(presented, "client", this.context.clock);
     // The facts of now, not those that the handshake began with.
     const peer = this.#proven(this.#presentation.judge(this.#trust));
     if (!peer) return;
@@ -221,7 +221,7 @@ export class Downstream implements LiveConnection, HandshakeOwner {
   /** Keeps what it says until {@link Downstream.release}. */
   #hold(connection: Connection): void {
     this.#connection = connection;
-    this.#holding = new Holding(connection, this);
+    this.#holding = new EarlyBytes(connection, this);
   }
 
   /** Hands what it has said to the connection's new events, and lets it run. */
@@ -273,7 +273,7 @@ export class Downstream implements LiveConnection, HandshakeOwner {
     return undefined;
   }
 
-  get #trust(): Trust | undefined {
+  get #trust(): TrustContext | undefined {
     const { tls } = this.#front;
     return tls ? this.context.facts.trusts.of(tls.credentials) : undefined;
   }

@@ -4,10 +4,10 @@
  * @module
  */
 
-import { type ErrorCode, type Fields, type Log, type Origin, originOf } from "../base/mod.ts";
+import { type ErrorCode, type Log, type LogFields, type Origin, originOf } from "../base/mod.ts";
 import type { RelayEnd } from "../net/mod.ts";
-import type { ConnectionRecord, ListenerStats } from "./connection.ts";
-import type { RefusalSums } from "./refusal_sums.ts";
+import type { ConnectionRecord, ListenerStats } from "./connection_record.ts";
+import type { FailureSummary } from "./failure_summary.ts";
 import { type Severity, severityOf } from "./severity.ts";
 
 /** How a connection ended: in order, or with a code from the table. */
@@ -30,7 +30,7 @@ export function reportEnd(
   options: {
     readonly log: Log;
     readonly stats: ListenerStats;
-    readonly sums: RefusalSums;
+    readonly sums: FailureSummary;
     readonly nowMs: number;
   },
 ): void {
@@ -45,7 +45,7 @@ export function reportEnd(
   const level = levelOf(record, ending);
   if (!log.enabled(level)) return;
   if (ending.kind === "failed" && !sums.isTold(record, ending, level)) return;
-  const fields: Fields = {
+  const fields: LogFields = {
     direction: record.direction,
     listener: record.listener,
     source: record.source || record.remote,

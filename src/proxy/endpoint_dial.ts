@@ -8,11 +8,11 @@
 import { type Deadline, type ErrorCode, formatAddress } from "../base/mod.ts";
 import type { ChainVerdict } from "../identity/mod.ts";
 import type { Connection, Dial, PresentedPeer } from "../net/mod.ts";
-import type { ConnectionRecord } from "./connection.ts";
+import type { ConnectionRecord } from "./connection_record.ts";
 import type { Context } from "./context.ts";
 import { countRefusal } from "./endpoint_failure.ts";
-import { Presentation } from "./trust/presentation.ts";
-import type { Trust } from "./trust/trust.ts";
+import { PeerVerdicts } from "./trust/peer_verdicts.ts";
+import type { TrustContext } from "./trust/trust_context.ts";
 import { giveBack, type Lease, type TargetGroup } from "./target_group.ts";
 
 /** An end this soon after connecting, with nothing said, is the server's refusal (TLS 1.3). */
@@ -28,14 +28,14 @@ class Proven {
   /** Whose way it was; to be released once. */
   readonly lease: Lease;
   readonly #context: Context;
-  readonly #presentation: Presentation;
-  readonly #trust: Trust | undefined;
+  readonly #presentation: PeerVerdicts;
+  readonly #trust: TrustContext | undefined;
   readonly #provenMs: number;
 
   constructor(context: Context, group: TargetGroup, of: {
     readonly connection: Connection;
     readonly lease: Lease;
-    readonly presentation: Presentation;
+    readonly presentation: PeerVerdicts;
     readonly protocol: string;
   }) {
     this.#context = context;
@@ -78,7 +78,7 @@ class Proven {
 export type ProvenEndpoint = Proven;
 
 /** Who wants to talk to one endpoint: told once what came of it, unless it cancels before. */
-export interface EndpointDialler<Way> {
+export interface EndpointDialHandler<Way> {
   /** Told how far it is. */
   readonly record: Pick<ConnectionRecord, "stage" | "endpoint" | "secured">;
   onDialled(way: Way): void;
@@ -90,18 +90,23 @@ export class EndpointDial implements Dial {
   readonly #context: Context;
   readonly #lease: Lease;
   readonly #group: TargetGroup;
-  readonly #dialler: EndpointDialler<ProvenEndpoint>;
+  readonly #dialler: EndpointDialHandler<ProvenEndpoint>;
   #deadline: Deadline | undefined;
   #long: Deadline | undefined;
   #answered: (() => void) | undefined;
   #dial: Dial | undefined;
 
   /** `protocols`: offered by ALPN. The lease stays whoever's it is. */
-  constructor(group: TargetGroup, lease: Lease, dialler: EndpointDialler<ProvenEndpoint>, options: {
-    readonly context: Context;
-    readonly trust: Trust;
-    readonly protocols: readonly string[];
-  }) {
+  constructor(
+    group: TargetGroup,
+    lease: Lease,
+    dialler: EndpointDialHandler<ProvenEndpoint>,
+    options: {
+      readonly context: Context;
+      readonly trust: TrustContext;
+      readonly protocols: readonly string[];
+    },
+  ) {
     this.#context = options.context;
     this.#group = group;
     this.#lease = lease;
@@ -109,7 +114,7 @@ export class EndpointDial implements Dial {
     this.#start(options.trust, options.protocols);
   }
 
-  #start(trust: Trust, protocols: readonly string[]): void {
+  #start(trust: TrustContext, protocols: readonly string[]): void {
     const { engine, deadlines, clock } = this.#context;
     const { record } = this.#dialler;
     const { target, state: { endpoint: { host, port } } } = this.#lease;
@@ -153,7 +158,7 @@ export class EndpointDial implements Dial {
   #identify(connection: Connection, presented: PresentedPeer): void {
     const context = this.#context;
     const lease = this.#lease;
-    const presentation = new Presentation(presented, "server", context.clock);
+    const presentation = new PeerVerdicts(presented, "server", context.clock);
     const trust = trustOf(this.#group, context);
     const fault = faultOf(lease, trust, presentation.judge(trust));
     if (fault !== undefined) {
@@ -179,14 +184,14 @@ export class EndpointDial implements Dial {
   }
 }
 
-export function trustOf({ upstream }: TargetGroup, { facts }: Context): Trust | undefined {
+export function trustOf({ upstream }: TargetGroup, { facts }: Context): TrustContext | undefined {
   return facts.trusts.of(upstream.part.credentials);
 }
 
 /** Why the server may not be talked to; undefined: it may. */
 function faultOf(
   lease: Lease,
-  trust: Trust | undefined,
+  trust: TrustContext | undefined,
   verdict: ChainVerdict | undefined,
 ): string | undefined {
   if (!trust || !verdict) return "no certificate of our own";

@@ -6,7 +6,7 @@
 
 import { ERROR_CODES, formatAddress, type Stats } from "../base/mod.ts";
 import type { Context } from "./context.ts";
-import type { Failure } from "./refusal_sums.ts";
+import type { RefusalReason } from "./failure_summary.ts";
 import type { Lease } from "./target_group.ts";
 
 const FAILURES = "endpoint_failures_total";
@@ -21,9 +21,9 @@ export function forgetTarget(stats: Stats, target: string): void {
 /** Counts it; the same failure as the attempt would end with. The lease may be given back already. */
 export function reportDialFailure(
   lease: Lease,
-  { code, reason }: Failure,
+  { code, reason }: RefusalReason,
   { context, name }: { readonly context: Context; readonly name: string },
-): Failure {
+): RefusalReason {
   const { log, stats } = context;
   const target = lease.target.part.key;
   const endpoint = addressOf(lease);

@@ -18,13 +18,19 @@ import {
 import type { TrustedPeer } from "../identity/mod.ts";
 import { PluginRequest } from "../plugin/mod.ts";
 import { faultsOfTokens, type VerifiedClaims } from "../policy/mod.ts";
-import { askedCaller, askedClientCert } from "./asked_caller.ts";
-import { type AnyFront, type Explainable, frontOf } from "./asked_front.ts";
-import { askAgent, judgeOfPath, judgeOfRequests, mayGoOn } from "./authorize.ts";
-import { Edge } from "./edge.ts";
+import { callerOfQuery, clientCertOfQuery } from "./caller_of_query.ts";
+import { type AnyListener, type ExplainContext, findListener } from "./find_listener.ts";
+import { authorizeWithAgent, judgeOfPath, judgeOfRequests, mayGoOn } from "./authorize.ts";
+import { EdgeListener } from "./edge_listener.ts";
 import { callerKey } from "./downstream.ts";
-import { Exposed } from "./exposed.ts";
-import type { Explained, Explanation, LocalView, OwnAnswer, Question } from "./explanation.ts";
+import { ExposedListener } from "./exposed_listener.ts";
+import type {
+  ExplainQuery,
+  ExplainResult,
+  Explanation,
+  LocalReply,
+  LocalView,
+} from "./explanation.ts";
 import {
   closed,
   dryAnswer,
@@ -35,16 +41,18 @@ import {
   unknownOf,
 } from "./explanation_views.ts";
 import { SplitExplainer } from "./explain_splits.ts";
-import { Inbound } from "./inbound.ts";
+import { InboundListener } from "./inbound_listener.ts";
 import type { HttpListener } from "./l7/http_listener.ts";
-import { NO_TUNNELS } from "./l7/http_exchange.ts";
-import type { RequestWays } from "./l7/request_ways.ts";
-import { takeForm } from "./l7/request_form.ts";
+import type { RequestPool } from "./l7/request_pools.ts";
+import { NO_TUNNELS, takeForm } from "./l7/request_form.ts";
 import { unsentExchange, verifiedIn } from "./l7/unsent_request.ts";
-import { Outbound } from "./outbound.ts";
-import { reachLocal } from "./reach.ts";
+import { OutboundListener } from "./outbound_listener.ts";
+import { reachLocal } from "./probe_endpoint.ts";
 
-export async function explain(question: Question, around: Explainable): Promise<Explained> {
+export async function explain(
+  question: ExplainQuery,
+  around: ExplainContext,
+): Promise<ExplainResult> {
   const { method, path, headers } = question;
   if (!isToken(method)) return invalid(`the method ${JSON.stringify(method)} is none`);
   if (!/^\S+$/.test(path)) {
@@ -63,10 +71,12 @@ export async function explain(question: Question, around: Explainable): Promise<
   }
   const hosts = fields.filter(([name]) => name === "host");
   const asked = { ...question, host: hosts[0]?.[1] ?? question.host };
-  const found = frontOf(asked, around);
+  const found = findListener(asked, around);
   if ("reason" in found) return found;
   const { front } = found;
-  const named = front instanceof Edge && asked.to.kind === "upstream" ? asked.to.name : undefined;
+  const named = front instanceof EdgeListener && asked.to.kind === "upstream"
+    ? asked.to.name
+    : undefined;
   const { host = named ?? front.destination } = asked;
   const said = hosts.length > 0 || host === "" ? [] : [["host", host] as const];
   const lines = [
@@ -77,7 +87,7 @@ export async function explain(question: Question, around: Explainable): Promise<
   return { kind: "answer", explanation };
 }
 
-function invalid(reason: string): Explained {
+function invalid(reason: string): ExplainResult {
   return { kind: "invalid", reason };
 }
 
@@ -98,16 +108,16 @@ const NOTHING = {
 } satisfies Facts;
 
 class Explaining {
-  readonly #front: AnyFront;
-  readonly #question: Question;
-  readonly #around: Explainable;
+  readonly #front: AnyListener;
+  readonly #question: ExplainQuery;
+  readonly #around: ExplainContext;
   readonly #peer: TrustedPeer | undefined;
 
-  constructor(front: AnyFront, question: Question, around: Explainable) {
+  constructor(front: AnyListener, question: ExplainQuery, around: ExplainContext) {
     this.#front = front;
     this.#question = question;
     this.#around = around;
-    this.#peer = askedCaller(question.source, { front, snapshot: around.snapshot });
+    this.#peer = callerOfQuery(question.source, { front, snapshot: around.snapshot });
   }
 
   /** `lines`: of the request's head. */
@@ -120,13 +130,13 @@ class Explaining {
       : front.httpListener
       ? await this.#ofRequestWithAgent(lines, front.httpListener)
       : await this.#ofConnection();
-    const source = front instanceof Inbound
+    const source = front instanceof InboundListener
       ? this.#peer?.uri || "a caller without a certificate"
       : null;
     return {
       ...NOTHING,
       ...{ listener, direction, protocol: http?.protocol ?? "tcp", source },
-      upstream: front instanceof Outbound ? listener : null,
+      upstream: front instanceof OutboundListener ? listener : null,
       requestTimeoutMs: http?.requestTimeoutMs ?? 0,
       idleTimeoutMs: http ? http.streamIdleTimeoutMs : front.limits.idleTimeoutMs,
       ...facts,
@@ -135,7 +145,7 @@ class Explaining {
   }
 
   #unknownOfCaller({ permissions = [] }: Facts): readonly string[] {
-    const callers = this.#front instanceof Exposed ? this.#front.callers : "";
+    const callers = this.#front instanceof ExposedListener ? this.#front.callers : "";
     const isCertJudged = permissions.some(({ text }) => text.includes("x-forwarded-client-cert"));
     return [
       ...callers === "" ? [] : [`Where the caller is: only ${callers} may call.`],
@@ -146,7 +156,7 @@ class Explaining {
   }
 
   /** Why its connection does not get as far as to carry a request. */
-  #atTheDoor(): OwnAnswer | null {
+  #atTheDoor(): LocalReply | null {
     const front = this.#front;
     const { facts, processLimit } = front.context;
     if (facts.draining) return closed("drained", "the proxy is stopping, and accepts nothing");
@@ -160,11 +170,11 @@ class Explaining {
     if (!tls) return null;
     const fault = facts.trusts.fault(tls.credentials);
     if (fault !== "") return closed("not_ready", `every handshake fails: ${fault}`);
-    return front instanceof Inbound ? this.#inTheHandshake(tls.credentials) : null;
+    return front instanceof InboundListener ? this.#inTheHandshake(tls.credentials) : null;
   }
 
   /** Why its caller's certificate is refused. */
-  #inTheHandshake(credentials: string | null): OwnAnswer | null {
+  #inTheHandshake(credentials: string | null): LocalReply | null {
     const { snapshot } = this.#around;
     const own = credentials === null ? undefined : snapshot.ownCredentials[credentials];
     if (own && (own.validation === null || !own.requireClientCertificate)) return null;
@@ -189,16 +199,16 @@ class Explaining {
   }
 
   /** Why the agent does not let the connection in; `null`: it does, or is not to be asked. */
-  #askAgent(): Promise<OwnAnswer | null> {
+  #askAgent(): Promise<LocalReply | null> {
     const front = this.#front;
     return new Promise((resolve) => {
-      askAgent(
+      authorizeWithAgent(
         {
           context: front.context,
           peer: this.#peer,
           end: (code, reason) => resolve(closed(code, reason)),
         },
-        front instanceof Inbound && this.#question.connects ? front.authorizer : "nobody",
+        front instanceof InboundListener && this.#question.connects ? front.authorizer : "nobody",
         () => resolve(null),
       );
     });
@@ -220,7 +230,7 @@ class Explaining {
       rules,
       caller: {
         isSecure: front.tls !== null,
-        clientCert: askedClientCert(this.#peer, front),
+        clientCert: clientCertOfQuery(this.#peer, front),
       },
       ids: context.requestIds,
       isInbound: front.direction === "inbound",
@@ -291,13 +301,13 @@ class Explaining {
     const front = this.#front;
     const generation = front.context.facts.plugins?.of(front.name);
     const unknown = unknownOf([], generation);
-    if (front instanceof Inbound) {
+    if (front instanceof InboundListener) {
       const judged = this.#judgedConnection(front);
       if (judged.answer) return { ...judged, unknown };
       const [refusal, local] = await Promise.all([this.#askAgent(), this.#toLocal(undefined, {})]);
       return refusal ? { answer: refusal, unknown } : { ...judged, unknown, ...local };
     }
-    if (!(front instanceof Outbound)) return { unknown };
+    if (!(front instanceof OutboundListener)) return { unknown };
     const explainer = new SplitExplainer(front, this.#around, this.#question.connects);
     const splits = await explainer.splits(DEFAULT_ROUTE);
     const answer = splits.length === 0
@@ -306,8 +316,8 @@ class Explaining {
     return { unknown, splits, answer, limits: limitsOf(front) };
   }
 
-  #judgedConnection(front: Inbound): Pick<Explanation, "answer" | "rule"> {
-    let answer: OwnAnswer | null = null;
+  #judgedConnection(front: InboundListener): Pick<Explanation, "answer" | "rule"> {
+    let answer: LocalReply | null = null;
     const record = { rule: "" };
     mayGoOn({
       ...{ context: front.context, peer: this.#peer, record },
@@ -323,9 +333,9 @@ class Explaining {
     const front = this.#front;
     const { context } = front;
     const peer = this.#peer;
-    const judge = front instanceof Exposed ? judgeOfPath(front) : judgeOfRequests(
+    const judge = front instanceof ExposedListener ? judgeOfPath(front) : judgeOfRequests(
       { context, peer, record: { rule: "" } },
-      front instanceof Inbound ? front.authorizer : "nobody",
+      front instanceof InboundListener ? front.authorizer : "nobody",
     );
     const claims: VerifiedClaims | undefined = verified?.claims;
     const verdict = judge(request, claims);
@@ -336,7 +346,7 @@ class Explaining {
       : verdict.code === "intention_denied"
       ? verdict.reason
       : "";
-    const policy = front instanceof Inbound ? context.facts.requestPolicy : undefined;
+    const policy = front instanceof InboundListener ? context.facts.requestPolicy : undefined;
     const permissions = policy?.forSource(peer ?? NOBODY).tried(request, claims) ?? [];
     const lacks = isAllowed ? undefined : verdict.lacks;
     const tokens = lacks
@@ -345,8 +355,8 @@ class Explaining {
     return { answer, rule: this.#withAgent(rule, answer), permissions, tokens };
   }
 
-  #withAgent(rule: string, answer: OwnAnswer | null): string {
-    const asksAgent = this.#front instanceof Inbound && this.#front.authorizer === "both";
+  #withAgent(rule: string, answer: LocalReply | null): string {
+    const asksAgent = this.#front instanceof InboundListener && this.#front.authorizer === "both";
     if (!asksAgent || answer) return rule;
     return this.#question.connects
       ? `${rule}, and the agent agrees`
@@ -355,12 +365,12 @@ class Explaining {
 
   /** `sent`: `undefined` where bytes are carried, or where a plugin `answered`. */
   async #toLocal(sent: RequestHead | undefined, { answered, to, listener }: {
-    readonly answered?: OwnAnswer | undefined;
-    readonly to?: RequestWays | undefined;
+    readonly answered?: LocalReply | undefined;
+    readonly to?: RequestPool | undefined;
     readonly listener?: HttpListener;
   }): Promise<Facts> {
     const front = this.#front;
-    if (!(front instanceof Inbound || front instanceof Exposed)) return {};
+    if (!(front instanceof InboundListener || front instanceof ExposedListener)) return {};
     const { local: address, localConnectTimeoutMs: timeoutMs } = front.part;
     const local: LocalView = {
       address: formatAddress(address),
@@ -380,16 +390,16 @@ class Explaining {
     return { local, answer: reached ? fail(reached.code, reached.reason) : null };
   }
 
-  #outbound(name: string | undefined): Outbound | undefined {
+  #outbound(name: string | undefined): OutboundListener | undefined {
     const front = this.#around.fronts.get(name ?? "");
-    return front instanceof Outbound ? front : undefined;
+    return front instanceof OutboundListener ? front : undefined;
   }
 }
 
 const NOBODY = { id: undefined, uri: "" };
 
 /** `null`: some go on, or their answers differ. */
-function sameOf(splits: Explanation["splits"]): OwnAnswer | null {
+function sameOf(splits: Explanation["splits"]): LocalReply | null {
   const [first, ...others] = splits.map(({ answer }) => answer);
   if (!first) return null;
   return others.every((other) => other?.status === first.status) ? first : null;

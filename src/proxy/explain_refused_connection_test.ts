@@ -15,7 +15,7 @@ import {
   withInbound,
 } from "../../test/kit/snapshots.ts";
 import type { Snapshot } from "../snapshot/mod.ts";
-import type { Explanation, Question } from "./explanation.ts";
+import type { ExplainQuery, Explanation } from "./explanation.ts";
 
 const CA = createAuthority();
 const WEB = CA.issueLeaf({ service: "web" });
@@ -33,22 +33,22 @@ const SNAPSHOT: Snapshot = {
   ...withInbound(MESH, { http: httpRules("http") }),
   policy: policyOf([intention("web", "allow"), intention("batch", "allow")]),
 };
-const INBOUND: Question = {
+const INBOUND: ExplainQuery = {
   ...{ to: { kind: "inbound" }, source: "web", method: "GET", host: undefined, path: "/" },
   ...{ headers: [], connects: false },
 };
-const CACHE: Question = { ...INBOUND, to: { kind: "upstream", name: "cache" } };
+const CACHE: ExplainQuery = { ...INBOUND, to: { kind: "upstream", name: "cache" } };
 
 async function explained(
   { path }: Pick<MemoryPath, "path">,
-  question: Question,
+  question: ExplainQuery,
 ): Promise<Explanation> {
   const outcome = await path.explain(question);
   assert.ok(outcome?.kind === "answer", JSON.stringify(outcome));
   return outcome.explanation;
 }
 
-async function answerAt(path: Pick<MemoryPath, "path">, question: Question): Promise<string> {
+async function answerAt(path: Pick<MemoryPath, "path">, question: ExplainQuery): Promise<string> {
   const { answer, local, splits } = await explained(path, question);
   assert.equal(local ?? splits[0] ?? null, null, "and nothing of what would come behind it");
   return `${answer?.status} ${answer?.code}: ${answer?.reason}`;

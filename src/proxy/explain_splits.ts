@@ -7,46 +7,46 @@
 
 import type { EndpointState } from "../balance/mod.ts";
 import type { RequestHead } from "../http/mod.ts";
-import type { Explainable } from "./asked_front.ts";
+import type { ExplainContext } from "./find_listener.ts";
 import { trustOf } from "./endpoint_dial.ts";
-import type { OwnAnswer, SplitView, TargetView } from "./explanation.ts";
+import type { LocalReply, SplitView, TargetView } from "./explanation.ts";
 import { closed, ownAnswer, sentView } from "./explanation_views.ts";
-import { protocolsTo, type RequestWays } from "./l7/request_ways.ts";
-import type { Outbound } from "./outbound.ts";
-import { type Reached, reachEndpoints } from "./reach.ts";
-import type { Failure } from "./refusal_sums.ts";
+import { protocolsTo, type RequestPool } from "./l7/request_pools.ts";
+import type { OutboundListener } from "./outbound_listener.ts";
+import { type ProbeFailure, reachEndpoints } from "./probe_endpoint.ts";
+import type { RefusalReason } from "./failure_summary.ts";
 import type { TargetGroup } from "./target_group.ts";
 
 /** A request on one split, after plugins. */
-export interface OnSplit {
+export interface SplitRequest {
   readonly request: RequestHead;
   /** `undefined`: `answer` is given. */
   readonly sent: RequestHead | undefined;
-  readonly answer: OwnAnswer | undefined;
+  readonly answer: LocalReply | undefined;
   /** `undefined`: it leads nowhere. */
-  readonly to: RequestWays | undefined;
+  readonly to: RequestPool | undefined;
   readonly asks: SplitView["plugins"] | undefined;
 }
 
 export class SplitExplainer {
-  readonly #outbound: Outbound;
-  readonly #around: Explainable;
+  readonly #outbound: OutboundListener;
+  readonly #around: ExplainContext;
   readonly #connects: boolean;
 
-  constructor(outbound: Outbound, around: Explainable, connects: boolean) {
+  constructor(outbound: OutboundListener, around: ExplainContext, connects: boolean) {
     this.#outbound = outbound;
     this.#around = around;
     this.#connects = connects;
   }
 
   /** `of`: the request on the split that leads to that resolver; absent: bytes are carried. */
-  async splits(route: string, of?: (resolver: string) => OnSplit): Promise<SplitView[]> {
+  async splits(route: string, of?: (resolver: string) => SplitRequest): Promise<SplitView[]> {
     const outbound = this.#outbound;
     const splits = outbound.upstream.ways.splitsOf(route);
     const whole = splits.reduce((sum, { weight }) => sum + weight, 0);
     return await Promise.all(splits.map(async ({ weight, resolver, group }) => {
       const on = of?.(resolver);
-      const failed = ({ code, reason }: Failure) =>
+      const failed = ({ code, reason }: RefusalReason) =>
         on ? ownAnswer(on.request, code, reason) : closed(code, reason);
       const why = on?.answer ? undefined : this.#whyNot(group, on);
       const known = on?.answer ?? (why && failed(why));
@@ -69,7 +69,7 @@ export class SplitExplainer {
   }
 
   /** In the order of `l7/request_ways.ts` and `attempt.ts`. */
-  #whyNot(group: TargetGroup, on: OnSplit | undefined): Failure | undefined {
+  #whyNot(group: TargetGroup, on: SplitRequest | undefined): RefusalReason | undefined {
     const { context, upstream: { pending } } = this.#outbound;
     if (on) {
       if (!on.to) return { code: "route_not_found", reason: "its route leads nowhere" };
@@ -87,7 +87,7 @@ export class SplitExplainer {
     return { code: "no_endpoint", reason: `no healthy instance: ${group.lack}` };
   }
 
-  #targets(group: TargetGroup, reached: ReadonlyMap<EndpointState, Reached>): TargetView[] {
+  #targets(group: TargetGroup, reached: ReadonlyMap<EndpointState, ProbeFailure>): TargetView[] {
     const nowMs = this.#outbound.context.clock.monotonic();
     return [...group.targets].map(
       ({ part: { key, connectTimeoutMs, lack, spiffeUris }, pool }) => {
@@ -115,7 +115,7 @@ export class SplitExplainer {
   }
 }
 
-const NOT_TRIED: ReadonlyMap<EndpointState, Reached> = new Map();
+const NOT_TRIED: ReadonlyMap<EndpointState, ProbeFailure> = new Map();
 
 function statesOf({ targets }: TargetGroup): EndpointState[] {
   return [...targets].flatMap(({ pool }) => [...pool.states]);
@@ -124,9 +124,9 @@ function statesOf({ targets }: TargetGroup): EndpointState[] {
 /** Why every endpoint was tried in vain; `undefined`: one was reached, or some were not tried. */
 function whyUnreached(
   group: TargetGroup,
-  reached: ReadonlyMap<EndpointState, Reached>,
-): Failure | undefined {
-  let last: Failure | undefined;
+  reached: ReadonlyMap<EndpointState, ProbeFailure>,
+): RefusalReason | undefined {
+  let last: RefusalReason | undefined;
   for (const state of statesOf(group)) {
     const failure = reached.get(state);
     if (!failure) return undefined;

@@ -16,7 +16,7 @@ import {
 import { DEFAULT_OUTLIER } from "../balance/mod.ts";
 import type { Permission } from "../policy/mod.ts";
 import type { ChainPart, PluginUse, Snapshot } from "../snapshot/mod.ts";
-import type { Explanation, Question } from "./explanation.ts";
+import type { ExplainQuery, Explanation } from "./explanation.ts";
 
 const CA = createAuthority();
 const local = { kind: "tcp", host: "127.0.0.1", port: 8080 } as const;
@@ -119,24 +119,24 @@ const SNAPSHOT: Snapshot = {
     },
   },
 };
-const INBOUND: Question = {
+const INBOUND: ExplainQuery = {
   ...{ to: { kind: "inbound" }, source: "web", method: "GET", host: undefined, path: "/" },
   ...{ headers: [], connects: false },
 };
-const toUpstream = (name: string, rest: Partial<Question> = {}): Question => ({
+const toUpstream = (name: string, rest: Partial<ExplainQuery> = {}): ExplainQuery => ({
   ...INBOUND,
   ...{ to: { kind: "upstream", name }, host: name },
   ...rest,
 });
 
-async function ask(question: Partial<Question>, snapshot = SNAPSHOT): Promise<Explanation> {
+async function ask(question: Partial<ExplainQuery>, snapshot = SNAPSHOT): Promise<Explanation> {
   await using started = await startMemoryPath(snapshot);
   const explained = await started.path.explain({ ...INBOUND, ...question });
   assert.ok(explained?.kind === "answer", JSON.stringify(explained));
   return explained.explanation;
 }
 
-async function refusal(question: Partial<Question>, snapshot = SNAPSHOT): Promise<string> {
+async function refusal(question: Partial<ExplainQuery>, snapshot = SNAPSHOT): Promise<string> {
   await using started = await startMemoryPath(snapshot);
   const explained = await started.path.explain({ ...INBOUND, ...question });
   assert.ok(explained && "reason" in explained, JSON.stringify(explained));
@@ -483,7 +483,7 @@ for (
     ["a path that is none", { path: "/a b" }, /^invalid: the path "\/a b"/],
     ["a header without a name", { headers: [": secret"] }, /^invalid: a header .* begins ""$/],
     ["a header over two lines", { headers: ["x: a\nb"] }, /^invalid: a header .* begins "x"$/],
-  ] as [string, Partial<Question>, RegExp][]
+  ] as [string, Partial<ExplainQuery>, RegExp][]
 ) {
   test(`explain() names what is wrong with ${name}`, async () => {
     assert.match(await refusal(question), want);

@@ -15,7 +15,7 @@ import type { Protocol, Resolver } from "../snapshot/mod.ts";
 export const PLAIN_PLUGINS: ReadonlySet<string> = new Set(["retry", "timeout"]);
 
 /** A request that nobody has to send; what is left out is as simple as it can be. */
-export interface Question {
+export interface ExplainQuery {
   /** `name`: of a listener; `upstream`: its name, id or address, or a host at an edge; else the public one. */
   readonly to: { readonly kind: "inbound" } | {
     readonly kind: "listener" | "upstream";
@@ -34,13 +34,13 @@ export interface Question {
   readonly connects: boolean;
 }
 
-export type Explained =
+export type ExplainResult =
   | { readonly kind: "answer"; readonly explanation: Explanation }
   /** It cannot be asked so, or nothing has that name. */
   | { readonly kind: "invalid" | "unknown"; readonly reason: string };
 
 /** What this proxy itself answers, in place of an endpoint or the application. */
-export interface OwnAnswer {
+export interface LocalReply {
   /** 0: it closes the connection and answers nothing. */
   readonly status: number;
   /** A caller that speaks gRPC is told this status in place of the other; `null`: it does not. */
@@ -67,7 +67,7 @@ export interface Explanation {
   /** Id of the upstream that it goes to; `null`: to the application, or nowhere. */
   readonly upstream: string | null;
   /** `null`: it goes on; where its {@link splits} differ in that each has its own. */
-  readonly answer: OwnAnswer | null;
+  readonly answer: LocalReply | null;
   /** The intention that decides, or the default; `""`: none does. */
   readonly rule: string;
   /** Those that were looked at, the one that decides last. */
@@ -107,7 +107,7 @@ export interface SplitView {
   /** From above 0 to 1. */
   readonly chance: number;
   /** `null`: it is sent to one of {@link targets}. */
-  readonly answer: OwnAnswer | null;
+  readonly answer: LocalReply | null;
   /** `null`: bytes are carried, or it is not sent. */
   readonly sent: SentRequest | null;
   /** Its fields as they are sent, for judging and never for showing; absent: it is not sent. */

@@ -14,19 +14,19 @@ import {
   type RequestHead,
 } from "../http/mod.ts";
 import type { DryRun, Generation, Route } from "../plugin/mod.ts";
-import type { Limiter } from "./admission.ts";
+import type { SharedLimiter } from "./admission.ts";
 import {
   type Explanation,
   type LimitsView,
-  type OwnAnswer,
+  type LocalReply,
   PLAIN_PLUGINS,
   type RouteView,
   type SentRequest,
 } from "./explanation.ts";
-import type { Outbound } from "./outbound.ts";
+import type { OutboundListener } from "./outbound_listener.ts";
 
 /** The connection is closed, and nothing is answered. */
-export function closed(code: ErrorCode, reason: string): OwnAnswer {
+export function closed(code: ErrorCode, reason: string): LocalReply {
   return { status: 0, grpcStatus: null, code, reason };
 }
 
@@ -35,7 +35,7 @@ export function ownAnswer(
   { fields }: Pick<RequestHead, "fields">,
   as: ErrorCode | Reply,
   reason: string,
-): OwnAnswer {
+): LocalReply {
   const { status } = typeof as === "string" ? replyOf(as, reason) : as;
   const code = typeof as === "string" ? as : "";
   // As `http/reply.ts` has it: a gRPC client follows no redirect.
@@ -47,7 +47,7 @@ export function ownAnswer(
 export function dryAnswer(
   request: Pick<RequestHead, "fields">,
   { response: { status, failure, head }, by }: NonNullable<DryRun["answer"]>,
-): OwnAnswer {
+): LocalReply {
   if (failure) return ownAnswer(request, failure.code, failure.reason);
   const location = fieldOf(head.fields, "location");
   const where = location === undefined ? "" : `: it is sent to ${location}`;
@@ -58,10 +58,10 @@ export function sentView({ method, authority: host, path }: RequestHead): SentRe
   return { method, host, path };
 }
 
-export function limitsOf(outbound: Outbound | undefined): LimitsView | null {
+export function limitsOf(outbound: OutboundListener | undefined): LimitsView | null {
   if (!outbound) return null;
   const { connections, pending, requests, part: { http } } = outbound.upstream;
-  const places = ({ taken, limit }: Limiter) => ({ taken, limit });
+  const places = ({ taken, limit }: SharedLimiter) => ({ taken, limit });
   return {
     ...{ connections: places(connections), pending: places(pending) },
     requests: http && places(requests),

@@ -8,7 +8,7 @@
  */
 
 import type { Clock, ErrorCode } from "../base/mod.ts";
-import type { ConnectionRecord } from "./connection.ts";
+import type { ConnectionRecord } from "./connection_record.ts";
 
 /** Whose handshake it is; ends it when told to. */
 export interface HandshakeOwner {

@@ -1,7 +1,7 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { FakeClock } from "../../test/kit/clock.ts";
-import { ConnectionRecord } from "./connection.ts";
+import { ConnectionRecord } from "./connection_record.ts";
 import { handshakeLimit, type HandshakeOwner, Handshakes, sourceOf } from "./handshakes.ts";
 
 function setUp(limit: number) {

@@ -6,12 +6,12 @@
  */
 
 import { DEFAULT_ROUTE } from "../chain/mod.ts";
-import type { ListenerPlugins, PluginsOf, RoutePlace } from "../plugin/mod.ts";
+import type { ListenerPlugins, PluginsOf, RoutePlugins } from "../plugin/mod.ts";
 import type { ChainPart, PluginUse, Snapshot } from "../snapshot/mod.ts";
 
 /** Looks routes up, where there are several. */
 const ROUTE_MATCH = "route_match";
-const ONLY: RoutePlace = {
+const ONLY: RoutePlugins = {
   route: { name: DEFAULT_ROUTE, service: "", match: null },
   configs: {},
   at: "",
@@ -41,7 +41,7 @@ export function pluginsOf({ inbound, upstreams, edges, chains }: Snapshot): Plug
   return all;
 }
 
-function placesOf(upstream: string, chain: ChainPart | undefined): readonly RoutePlace[] {
+function placesOf(upstream: string, chain: ChainPart | undefined): readonly RoutePlugins[] {
   if (!chain) return [ONLY];
   return chain.routes.map(({ name, service, match, plugins, splits }) => ({
     route: { name, service, match },
@@ -59,7 +59,7 @@ function placesOf(upstream: string, chain: ChainPart | undefined): readonly Rout
 /** What routes ask of a plugin that is not in the list has one of its own, with nothing configured. */
 function usesOf(
   listed: readonly PluginUse[],
-  routes: readonly RoutePlace[],
+  routes: readonly RoutePlugins[],
   upstream: string,
 ): readonly PluginUse[] {
   const all = routes.flatMap((

@@ -18,23 +18,23 @@ import {
   EXPOSED_COLUMN,
   exposedPlaces,
   INBOUND_COLUMN,
-  Limiter,
   MAX_UPSTREAMS,
   reservedFor,
   type SharedCounts,
+  SharedLimiter,
 } from "./admission.ts";
-import { ListenerStats } from "./connection.ts";
-import type { AnyFront } from "./asked_front.ts";
+import { ListenerStats } from "./connection_record.ts";
+import type { AnyListener } from "./find_listener.ts";
 import type { Context } from "./context.ts";
-import { type Door, Doors, isOpenAt, viewOf } from "./doors.ts";
-import { Downstream, type Front } from "./downstream.ts";
-import { Edge } from "./edge.ts";
-import { Exposed } from "./exposed.ts";
-import { FairPlaces } from "./fair_places.ts";
-import { Inbound } from "./inbound.ts";
-import type { ConnectionLimits } from "./live.ts";
-import type { Route } from "./l7/request_ways.ts";
-import { Outbound } from "./outbound.ts";
+import { type BoundListener, BoundListeners, isOpenAt, viewOf } from "./bound_listeners.ts";
+import { Downstream, type ListenerFacts } from "./downstream.ts";
+import { EdgeListener } from "./edge_listener.ts";
+import { ExposedListener } from "./exposed_listener.ts";
+import { FairConnectionLimiter } from "./fair_limiters.ts";
+import { InboundListener } from "./inbound_listener.ts";
+import type { ConnectionLimits } from "./live_connections.ts";
+import type { Route } from "./l7/request_pools.ts";
+import { OutboundListener } from "./outbound_listener.ts";
 import { Upstream } from "./upstream.ts";
 import type { EndpointView, ListenerView } from "./view.ts";
 
@@ -50,9 +50,9 @@ export interface ListenersOptions extends ConnectionLimits {
   readonly onFirstUse?: (upstreamId: string) => void;
 }
 
-interface Open<F extends Front> {
+interface Open<F extends ListenerFacts> {
   readonly front: F;
-  readonly door: Door;
+  readonly door: BoundListener;
   /** Its callers must speak TLS. */
   readonly isSecure: boolean;
 }
@@ -63,25 +63,28 @@ export type Columns = Readonly<Record<string, number>>;
 export class Listeners {
   readonly #context: Context;
   readonly #options: ListenersOptions;
-  readonly #doors: Doors;
+  readonly #doors: BoundListeners;
   /** Of all exposed paths together. */
-  readonly #exposedPlaces: FairPlaces;
-  readonly #inbounds = new Map<string, Open<Inbound>>();
-  readonly #exposed = new Map<string, Open<Exposed>>();
-  readonly #upstreams = new Map<string, Open<Outbound>>();
+  readonly #exposedPlaces: FairConnectionLimiter;
+  readonly #inbounds = new Map<string, Open<InboundListener>>();
+  readonly #exposed = new Map<string, Open<ExposedListener>>();
+  readonly #upstreams = new Map<string, Open<OutboundListener>>();
   /** Those without a listener of their own, which edges lead to. */
-  readonly #unbound = new Map<string, Outbound>();
-  readonly #edges = new Map<string, Open<Edge>>();
+  readonly #unbound = new Map<string, OutboundListener>();
+  readonly #edges = new Map<string, Open<EdgeListener>>();
   /** Those with connections that are still open. */
-  readonly #removed = new Map<string, Outbound>();
+  readonly #removed = new Map<string, OutboundListener>();
   /** Declared, and there is no column to count them in. */
-  readonly #uncounted = new Map<string, Door>();
+  readonly #uncounted = new Map<string, BoundListener>();
 
   constructor(context: Context, options: ListenersOptions) {
     this.#context = context;
     this.#options = options;
-    this.#doors = new Doors(context, options.workers);
-    this.#exposedPlaces = new FairPlaces(this.#limiter(EXPOSED_COLUMN, 0), options.workers);
+    this.#doors = new BoundListeners(context, options.workers);
+    this.#exposedPlaces = new FairConnectionLimiter(
+      this.#limiter(EXPOSED_COLUMN, 0),
+      options.workers,
+    );
   }
 
   /** Hands parts to what is open already. True: some go by other credentials or paths than before. */
@@ -145,7 +148,7 @@ export class Listeners {
   async #applyInbound(name: string, part: InboundPart, most: number): Promise<void> {
     const current = this.#inbounds.get(name);
     const limit = Math.min(part.maxConnections || Infinity, most);
-    const front = current?.front ?? new Inbound(this.#context, part, {
+    const front = current?.front ?? new InboundListener(this.#context, part, {
       name,
       places: this.#limiter(INBOUND_COLUMN, limit),
       limits: this.#options,
@@ -161,7 +164,7 @@ export class Listeners {
   /** `most`: places of all of them together. */
   async #applyExposed(name: string, part: ExposedPart, most: number): Promise<void> {
     const current = this.#exposed.get(name);
-    const front = current?.front ?? new Exposed(this.#context, part, {
+    const front = current?.front ?? new ExposedListener(this.#context, part, {
       name,
       places: this.#exposedPlaces,
       limits: this.#options,
@@ -179,7 +182,7 @@ export class Listeners {
     const current = this.#edges.get(id);
     const isSecure = part.listener !== null;
     if (current?.isSecure === isSecure && isOpenAt(current.door, bind)) return;
-    const front = current?.front ?? new Edge(this.#context, part, {
+    const front = current?.front ?? new EdgeListener(this.#context, part, {
       places: this.#limiter(INBOUND_COLUMN, this.#options.maxConnections),
       limits: this.#options,
       routeTo: (upstream) => this.routeTo(upstream),
@@ -195,17 +198,17 @@ export class Listeners {
     return this.#outbound(id)?.route;
   }
 
-  #outbound(id: string): Outbound | undefined {
+  #outbound(id: string): OutboundListener | undefined {
     return this.#upstreams.get(id)?.front ?? this.#unbound.get(id);
   }
 
-  *#outbounds(): Iterable<Outbound> {
+  *#outbounds(): Iterable<OutboundListener> {
     for (const { front } of this.#upstreams.values()) yield front;
     yield* this.#unbound.values();
   }
 
   /** Open connections live on. */
-  #removeGone<F extends Front & { end?(): void }>(
+  #removeGone<F extends ListenerFacts & { end?(): void }>(
     open: Map<string, Open<F>>,
     declared: Readonly<Record<string, unknown>>,
   ): void {
@@ -263,7 +266,7 @@ export class Listeners {
     if (column === undefined) return bind ? await this.#refuseUncounted(id, bind) : undefined;
     this.#uncounted.delete(id);
     const known = this.#outbound(id) ?? this.#removed.get(id);
-    const front = known ?? new Outbound(
+    const front = known ?? new OutboundListener(
       this.#context,
       new Upstream(part, {
         stats: new ListenerStats(this.#context.stats, "outbound", id),
@@ -291,10 +294,10 @@ export class Listeners {
     await this.#open(opening);
   }
 
-  async #open({ front, door, isSecure }: Open<Front>): Promise<void> {
+  async #open({ front, door, isSecure }: Open<ListenerFacts>): Promise<void> {
     const { engine } = this.#context;
     const options = { address: door.bind, reusePort: this.#options.workers > 1 };
-    const outbound = front instanceof Outbound ? front : undefined;
+    const outbound = front instanceof OutboundListener ? front : undefined;
     const accept = (caller: AcceptedConnection | Connection) => {
       if (!this.#doors.admits(door)) return caller.reset();
       if (outbound?.isNoted === false) this.#note(outbound);
@@ -306,7 +309,7 @@ export class Listeners {
     );
   }
 
-  #note(outbound: Outbound): void {
+  #note(outbound: OutboundListener): void {
     outbound.isNoted = true;
     this.#options.onFirstUse?.(outbound.name);
   }
@@ -332,13 +335,13 @@ export class Listeners {
     await this.#doors.open(door, () => Promise.reject(new ProxyError("listen_failed", reason)));
   }
 
-  #limiter(column: number, limit: number): Limiter {
+  #limiter(column: number, limit: number): SharedLimiter {
     const { counts, worker } = this.#options;
-    return new Limiter(counts, { row: worker, column, limit });
+    return new SharedLimiter(counts, { row: worker, column, limit });
   }
 
   /** By their names; upstreams without a listener, too. */
-  get fronts(): ReadonlyMap<string, AnyFront> {
+  get fronts(): ReadonlyMap<string, AnyListener> {
     const fronts = [...this.#all().map(({ front }) => front), ...this.#unbound.values()];
     return new Map(fronts.map((front) => [front.name, front]));
   }
@@ -368,11 +371,11 @@ export class Listeners {
     for (const outbound of this.#outbounds()) outbound.update(judge);
   }
 
-  #locals(): Open<Inbound | Exposed>[] {
+  #locals(): Open<InboundListener | ExposedListener>[] {
     return [...this.#inbounds.values(), ...this.#exposed.values()];
   }
 
-  #all(): Open<Inbound | Exposed | Edge | Outbound>[] {
+  #all(): Open<InboundListener | ExposedListener | EdgeListener | OutboundListener>[] {
     return [...this.#locals(), ...this.#edges.values(), ...this.#upstreams.values()];
   }
 

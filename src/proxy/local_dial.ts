@@ -7,7 +7,7 @@
 
 import { type Address, formatAddress } from "../base/mod.ts";
 import type { Connection, Dial } from "../net/mod.ts";
-import type { Dialler } from "./attempt.ts";
+import type { AttemptHandler } from "./attempt.ts";
 import type { Context } from "./context.ts";
 
 const LOCAL: unique symbol = Symbol("local");
@@ -21,7 +21,7 @@ export interface LocalEndpoint {
 /** Tells `dialler`, unless it is cancelled before. */
 export function dialLocal(
   local: Address,
-  dialler: Dialler<LocalEndpoint>,
+  dialler: AttemptHandler<LocalEndpoint>,
   { context: { engine, deadlines }, timeoutMs }: {
     readonly context: Context;
     readonly timeoutMs: number;

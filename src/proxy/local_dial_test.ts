@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MemoryEngine } from "../../test/kit/memory_engine.ts";
 import type { Context } from "./context.ts";
-import { ConnectionRecord } from "./connection.ts";
+import { ConnectionRecord } from "./connection_record.ts";
 import { dialLocal } from "./local_dial.ts";
 
 function setUp() {

@@ -15,11 +15,11 @@ import {
   type TargetPart,
   type UpstreamPart,
 } from "../snapshot/mod.ts";
-import type { Limiter } from "./admission.ts";
+import type { SharedLimiter } from "./admission.ts";
 import type { ClusterStats } from "./cluster_stats.ts";
-import type { ListenerStats } from "./connection.ts";
+import type { ListenerStats } from "./connection_record.ts";
 import { DialWindow } from "./dial_window.ts";
-import type { Refusals } from "./refusal.ts";
+import type { PeerRefusals } from "./peer_refusals.ts";
 
 /** A target with the pool that this upstream keeps of it. */
 export interface PooledTarget {
@@ -47,18 +47,18 @@ export function hashOfCaller(remote: string): number {
 }
 
 /** What all groups of an upstream share. */
-export interface GroupOwner {
+export interface GroupContext {
   readonly part: UpstreamPart;
   readonly stats: ListenerStats;
-  readonly connections: Limiter;
-  readonly pending: Limiter;
+  readonly connections: SharedLimiter;
+  readonly pending: SharedLimiter;
   /** Of HTTP: open requests. */
-  readonly requests: Limiter;
-  readonly refusals: Refusals;
+  readonly requests: SharedLimiter;
+  readonly refusals: PeerRefusals;
 }
 
 export class TargetGroup {
-  readonly upstream: GroupOwner;
+  readonly upstream: GroupContext;
   readonly dials = new DialWindow();
   readonly #random: Random;
   #resolver: Resolver;
@@ -68,7 +68,7 @@ export class TargetGroup {
   readonly #unanswered = new Map<EndpointState, number>();
   #silent: ReadonlySet<EndpointState> = NONE;
 
-  constructor(upstream: GroupOwner, resolver: Resolver, random: Random) {
+  constructor(upstream: GroupContext, resolver: Resolver, random: Random) {
     this.upstream = upstream;
     this.#resolver = resolver;
     this.#random = random;

@@ -16,11 +16,11 @@ import {
   type Snapshot,
   type UpstreamPart,
 } from "../snapshot/mod.ts";
-import type { Limiter } from "./admission.ts";
-import type { ListenerStats } from "./connection.ts";
+import type { SharedLimiter } from "./admission.ts";
+import type { ListenerStats } from "./connection_record.ts";
 import { RequestHash } from "./l7/request_hash.ts";
-import { Refusals } from "./refusal.ts";
-import { type GroupOwner, TargetGroup } from "./target_group.ts";
+import { PeerRefusals } from "./peer_refusals.ts";
+import { type GroupContext, TargetGroup } from "./target_group.ts";
 
 /** Until the chain is known: nobody can be picked. */
 const NOBODY = {
@@ -38,7 +38,7 @@ export interface GroupSplit {
 const NO_SPLITS: readonly GroupSplit[] = [];
 
 /** Where the routes of a chain led when it was asked: whoever is under way keeps to that. */
-export class ChainWays {
+export class RouteTable {
   readonly #splits = new Map<string, readonly GroupSplit[]>();
   /** Of each route its own, so that it adds up whatever comes to the others. */
   readonly #chances = new Map<string, Random>();
@@ -91,26 +91,26 @@ export class ChainWays {
   }
 }
 
-export class Upstream implements GroupOwner {
+export class Upstream implements GroupContext {
   part: UpstreamPart;
   readonly stats: ListenerStats;
-  readonly connections: Limiter;
-  readonly pending: Limiter;
+  readonly connections: SharedLimiter;
+  readonly pending: SharedLimiter;
   /** Of HTTP: open requests, and callers that are connected. */
-  readonly requests: Limiter;
-  readonly callers: Limiter;
-  readonly refusals = new Refusals();
+  readonly requests: SharedLimiter;
+  readonly callers: SharedLimiter;
+  readonly refusals = new PeerRefusals();
   readonly #random: Random;
   #chainVersion = NaN;
   #groups: ReadonlyMap<string, TargetGroup> = new Map();
-  #ways: ChainWays;
+  #ways: RouteTable;
 
   constructor(part: UpstreamPart, options: {
     readonly stats: ListenerStats;
-    readonly connections: Limiter;
-    readonly pending: Limiter;
-    readonly requests: Limiter;
-    readonly callers: Limiter;
+    readonly connections: SharedLimiter;
+    readonly pending: SharedLimiter;
+    readonly requests: SharedLimiter;
+    readonly callers: SharedLimiter;
     readonly random: Random;
   }) {
     this.part = part;
@@ -133,7 +133,7 @@ export class Upstream implements GroupOwner {
     this.#ways = this.#follow(chains[part.chain] ?? NOWHERE, targets);
   }
 
-  #follow(chain: ChainPart, targets: Snapshot["targets"]): ChainWays {
+  #follow(chain: ChainPart, targets: Snapshot["targets"]): RouteTable {
     const { routes, resolvers, version } = chain;
     const groups = new Map<string, TargetGroup>();
     for (const [key, resolver] of Object.entries(resolvers)) {
@@ -145,11 +145,11 @@ export class Upstream implements GroupOwner {
     this.stats.keepClusters(this.clusters);
     if (version === this.#chainVersion) return this.#ways;
     this.#chainVersion = version;
-    return new ChainWays(routes, groups, this.#random);
+    return new RouteTable(routes, groups, this.#random);
   }
 
   /** Of now; another object where the chain is another. */
-  get ways(): ChainWays {
+  get ways(): RouteTable {
     return this.#ways;
   }
 

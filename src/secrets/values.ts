@@ -151,11 +151,11 @@ export function isSocketPath(path: string): boolean {
 
 /** One problem and where it is. `message` continues a sentence that begins with the path. */
 export interface Problem {
-  readonly path: Path;
+  readonly path: ConfigPath;
   readonly message: string;
 }
 
-export type Path = readonly (string | number)[];
+export type ConfigPath = readonly (string | number)[];
 
 /** Where a schema found something wrong, as keys. */
 export function problemOf(issue: v.BaseIssue<unknown>): Problem {
@@ -164,7 +164,7 @@ export function problemOf(issue: v.BaseIssue<unknown>): Problem {
 }
 
 /** `upstreams[0].bind`; "" for the whole. */
-export function formatPath(path: Path): string {
+export function formatPath(path: ConfigPath): string {
   let shown = "";
   for (const part of path) {
     if (typeof part === "number") shown += `[${part}]`;

@@ -5,13 +5,13 @@
  * @module
  */
 
-import type { Part } from "./snapshot.ts";
+import type { SnapshotPart } from "./snapshot.ts";
 
 /** Content of a part, before it has a version. */
-export type Content<T extends Part> = Omit<T, "version">;
+export type Content<T extends SnapshotPart> = Omit<T, "version">;
 
 /** `previous` when its content equals `content`, else a new part of that `version`. */
-export function keepPart<T extends Part>(
+export function keepPart<T extends SnapshotPart>(
   previous: T | null | undefined,
   content: Content<T>,
   version: number,

@@ -12,7 +12,7 @@ import type { HashPolicy, RouteMatch } from "../chain/mod.ts";
 import type { PathRules } from "../http/mod.ts";
 import type { HeaderChanges, LogFormat } from "../http/mod.ts";
 import type { Validation } from "../identity/mod.ts";
-import type { Policy } from "../policy/mod.ts";
+import type { IntentionPolicy } from "../policy/mod.ts";
 import type {
   CertificateSecret,
   CONSUL_KEY,
@@ -21,7 +21,7 @@ import type {
 } from "../secrets/mod.ts";
 
 /** Parts carry the version of their content. */
-export interface Part {
+export interface SnapshotPart {
   readonly version: number;
 }
 
@@ -29,7 +29,7 @@ export interface Part {
  * The proxy's own identity and whom it trusts, for every listener and upstream without credentials of
  * their own; validated as a whole before it gets here.
  */
-export interface CredentialsPart extends Part {
+export interface CredentialsPart extends SnapshotPart {
   /** Leaf first, then intermediates, as PEM. */
   readonly certPem: string;
   /** Private key of the leaf, PEM. Never shown anywhere. */
@@ -47,14 +47,14 @@ export interface CredentialsPart extends Part {
 }
 
 /** A certificate chain with its key that did not come with {@link CredentialsPart}. */
-export interface CertificatePart extends Part, Omit<CertificateSecret, "type"> {
+export interface CertificatePart extends SnapshotPart, Omit<CertificateSecret, "type"> {
   readonly name: string;
   /** For people: `file /etc/tls/web.pem`, `sds sds_cluster`. */
   readonly source: string;
 }
 
 /** Whom a listener or upstream accepts that does not go by {@link CredentialsPart}. */
-export interface ValidationPart extends Part {
+export interface ValidationPart extends SnapshotPart {
   readonly name: string;
   readonly source: string;
   readonly validation: Validation;
@@ -64,7 +64,7 @@ export interface ValidationPart extends Part {
 export const MESH_KEY: typeof CONSUL_KEY = "consul";
 
 /** Credentials of one listener or upstream: which certificates it shows and whom it accepts. */
-export interface OwnCredentialsPart extends Part {
+export interface OwnCredentialsPart extends SnapshotPart {
   /** Keys into {@link Snapshot.certificates}, or {@link MESH_KEY}; the first is shown where none fits. */
   readonly certificates: readonly string[];
   /** Key into {@link Snapshot.validations}, or {@link MESH_KEY}; `null`: nobody is asked for a certificate. */
@@ -82,7 +82,7 @@ export interface OwnCredentialsPart extends Part {
   readonly trustDomains: readonly string[];
 }
 
-export interface PolicyPart extends Part, Policy {}
+export interface PolicyPart extends SnapshotPart, IntentionPolicy {}
 
 export type TlsVersion = "TLSv1.2" | "TLSv1.3";
 
@@ -94,7 +94,7 @@ export interface TlsDirection {
   readonly cipherSuites: readonly string[];
 }
 
-export interface TlsPart extends Part {
+export interface TlsPart extends SnapshotPart {
   readonly incoming: TlsDirection;
   readonly outgoing: TlsDirection;
   /** Also demand that the chain's CA certificates name the trust domain (`-strict-spiffe-chain`). */
@@ -143,7 +143,7 @@ export interface PluginFile {
 }
 
 /** What a plugin's file and all that it imports were made into. Its key is the SHA-256 of the text. */
-export interface PluginCodePart extends Part {
+export interface PluginCodePart extends SnapshotPart {
   /** Body of a function of `module`, `exports` and `require`; `module.exports` may be a promise. */
   readonly text: string;
   /** Of the file, for stack traces. */
@@ -155,7 +155,7 @@ export interface PluginCodePart extends Part {
 }
 
 /** Where a line for each exchange, and each plain connection, is written. */
-export interface AccessLogPart extends Part {
+export interface AccessLogPart extends SnapshotPart {
   readonly to: AccessLogTarget;
   readonly format: LogFormat;
   /** Also of connections that an HTTP listener refused before there was a request. */
@@ -170,7 +170,7 @@ export type AccessLogTarget =
 export const INBOUND_KEY = "inbound";
 
 /** A listener for callers of the service: where other sidecars connect, and what is behind it. */
-export interface InboundPart extends Part {
+export interface InboundPart extends SnapshotPart {
   readonly bind: Extract<BindAddress, { kind: "tcp" }>;
   readonly local: Address;
   /** `null`: connections are carried as they are. */
@@ -193,7 +193,7 @@ export interface InboundPart extends Part {
  * A path of the local service for callers outside the mesh, without TLS and intentions: metrics for
  * everybody, health checks for the agent.
  */
-export interface ExposedPart extends Part {
+export interface ExposedPart extends SnapshotPart {
   readonly bind: Extract<BindAddress, { kind: "tcp" }>;
   /** Requests for exactly this path go on, whatever their query; there is nothing else here. */
   readonly path: string;
@@ -205,7 +205,7 @@ export interface ExposedPart extends Part {
 }
 
 /** A declared upstream: the listener for what goes there. */
-export interface UpstreamPart extends Part {
+export interface UpstreamPart extends SnapshotPart {
   /** Stable key, e.g. `service:default/default/db` or `prepared_query:geo-db`. */
   readonly id: string;
   /** Destination name, for logs and metrics. */
@@ -241,7 +241,7 @@ export interface UpstreamPart extends Part {
 }
 
 /** A listener for callers outside the mesh that leads to several upstreams, by the host they ask for. */
-export interface EdgePart extends Part {
+export interface EdgePart extends SnapshotPart {
   /** Stable key: `ingress:8080`. */
   readonly id: string;
   readonly bind: Extract<BindAddress, { kind: "tcp" }>;
@@ -267,7 +267,7 @@ export interface EdgeHost {
 }
 
 /** What a discovery chain compiled to. */
-export interface ChainPart extends Part {
+export interface ChainPart extends SnapshotPart {
   /** The first that matches; the last takes what no other did, and all plain connections. */
   readonly routes: readonly ChainRoute[];
   readonly resolvers: Keyed<Resolver>;
@@ -304,7 +304,7 @@ export interface Resolver {
 }
 
 /** Where a resolver ends: the endpoints, and who must answer there. */
-export interface TargetPart extends Part {
+export interface TargetPart extends SnapshotPart {
   readonly key: string;
   /** Sent in the ClientHello. */
   readonly sni: string;

@@ -5,7 +5,14 @@
  * @module
  */
 
-import type { Keyed, KeyedParts, Part, SingleParts, Snapshot, SnapshotFacts } from "./snapshot.ts";
+import type {
+  Keyed,
+  KeyedParts,
+  SingleParts,
+  Snapshot,
+  SnapshotFacts,
+  SnapshotPart,
+} from "./snapshot.ts";
 
 /** Every kind of part. A kind that is missing here, or is in the wrong list, does not compile. */
 const KINDS: {
@@ -71,12 +78,15 @@ function factsOf({ version, service, proxyId, datacenter }: SnapshotFacts): Snap
   return { version, service, proxyId, datacenter };
 }
 
-function differs(a: Part | null | undefined, b: Part | null): boolean {
+function differs(a: SnapshotPart | null | undefined, b: SnapshotPart | null): boolean {
   return a?.version !== b?.version;
 }
 
-function diffKeyed(previous: Keyed<Part>, next: Keyed<Part>): Keyed<Part | null> {
-  const changed: Record<string, Part | null> = {};
+function diffKeyed(
+  previous: Keyed<SnapshotPart>,
+  next: Keyed<SnapshotPart>,
+): Keyed<SnapshotPart | null> {
+  const changed: Record<string, SnapshotPart | null> = {};
   for (const [key, part] of Object.entries(next)) {
     if (differs(previous[key], part)) changed[key] = part;
   }
@@ -84,8 +94,11 @@ function diffKeyed(previous: Keyed<Part>, next: Keyed<Part>): Keyed<Part | null>
   return changed;
 }
 
-function patchKeyed(previous: Keyed<Part>, changes: Keyed<Part | null>): Keyed<Part> {
-  const patched: Record<string, Part> = { ...previous };
+function patchKeyed(
+  previous: Keyed<SnapshotPart>,
+  changes: Keyed<SnapshotPart | null>,
+): Keyed<SnapshotPart> {
+  const patched: Record<string, SnapshotPart> = { ...previous };
   for (const [key, part] of Object.entries(changes)) {
     if (part === null) delete patched[key];
     else patched[key] = part;

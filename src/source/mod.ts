@@ -5,7 +5,7 @@ export * from "./consul/consul_source.ts";
 export type { ConsulSourceOptions } from "./consul/consul_source_options.ts";
 export { type RegistrationFlags, registrationOfFlags } from "./consul/flag_registration.ts";
 export * from "./consul/judge_credentials.ts";
-export type { Known } from "./consul/known.ts";
+export type { ConsulState } from "./consul/consul_state.ts";
 export * from "./consul/mesh_tls.ts";
 export { pinStoredCluster } from "./consul/pin_cluster.ts";
 export * from "./consul/plan.ts";

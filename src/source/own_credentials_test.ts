@@ -13,7 +13,7 @@ import {
 import { assemble, type AssembleOptions, NO_MEMORY } from "./consul/assemble.ts";
 import { NO_PLANS } from "./consul/credential_plans.ts";
 import { judgeCredentials } from "./consul/judge_credentials.ts";
-import type { Known } from "./consul/known.ts";
+import type { ConsulState } from "./consul/consul_state.ts";
 import {
   keyInForce,
   NOTHING_HELD,
@@ -69,7 +69,7 @@ const OWN_INBOUND = { ...NO_PLANS, plans: { inbound: PLAN }, inbound: "inbound" 
 const OWN_DB = { ...NO_PLANS, plans: { [DB]: PLAN }, upstreams: new Map([[DB, DB]]) };
 
 /** `web` with upstream `db`, all of it known. */
-const KNOWN: Known = (() => {
+const KNOWN: ConsulState = (() => {
   const declaration = facts.declaration("db");
   const registration = facts.registration({ upstreams: [declaration] });
   const plan = planChain(declaration, facts.chain(facts.target("db")), registration);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import process from "node:process";
 import { test } from "node:test";
-import { locateJsonError, readJson } from "./json_places.ts";
+import { locateJsonError, readJson } from "./json_positions.ts";
 
 for (
   const [name, text, line, column, reason] of [

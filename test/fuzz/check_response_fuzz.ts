@@ -7,7 +7,7 @@
 
 import assert from "node:assert/strict";
 import { decodeCheckResponse } from "../../plugins/ext_authz/check_messages.ts";
-import { mutated, type Verdict } from "../../plugins/ext_authz/verdict.ts";
+import { type AuthzVerdict, mutated } from "../../plugins/ext_authz/verdict.ts";
 import { isPlainName, isValue } from "../../src/http/mod.ts";
 import { HeaderList } from "../../src/plugin/mod.ts";
 import type { PlainMessage } from "../../src/wire/mod.ts";
@@ -21,7 +21,7 @@ const header = (key: string, value: string, more: PlainMessage = {}) => ({
 });
 const NONE = new HeaderList([]);
 
-function decoded(input: Uint8Array): Verdict | undefined {
+function decoded(input: Uint8Array): AuthzVerdict | undefined {
   try {
     return decodeCheckResponse(input);
   } catch (error) {

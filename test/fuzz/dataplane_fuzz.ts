@@ -8,9 +8,9 @@
 
 import assert from "node:assert/strict";
 import { parseDataplane } from "../../src/app/command_line/args_dataplane.ts";
-import { SETTINGS } from "../../src/app/dataplane/flags.ts";
-import { type DataplaneOptions, dataplaneOptions } from "../../src/app/dataplane/options.ts";
-import { dataplaneValues } from "../../src/app/dataplane/values.ts";
+import { SETTINGS } from "../../src/app/consul_dataplane/flags.ts";
+import { type DataplaneOptions, dataplaneOptions } from "../../src/app/consul_dataplane/options.ts";
+import { dataplaneValues } from "../../src/app/consul_dataplane/values.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 import { refuses } from "./fuzz.ts";
 

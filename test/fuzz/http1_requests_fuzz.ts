@@ -6,7 +6,7 @@
  */
 
 import assert from "node:assert/strict";
-import { askHttp1, FIELD, fieldOf } from "../../src/http/mod.ts";
+import { FIELD, fieldOf, openHttp1Client } from "../../src/http/mod.ts";
 import {
   FUZZ_LIMITS,
   randomCuts,
@@ -73,7 +73,7 @@ function forward({ head, body, trailers }: ReadRequest): void {
   // It is given a key of its own.
   if (head.upgrade === "websocket" && !fieldOf(fields, "sec-websocket-key")) return;
   const stream = new SinkStream();
-  const client = askHttp1(stream, {
+  const client = openHttp1Client(stream, {
     limits: FUZZ_LIMITS,
     events: { onCapacity() {}, onClose() {} },
   });

@@ -6,7 +6,7 @@
  */
 
 import assert from "node:assert/strict";
-import { askHttp1, type Fields, type ResponseHead } from "../../src/http/mod.ts";
+import { type Fields, openHttp1Client, type ResponseHead } from "../../src/http/mod.ts";
 import { FUZZ_LIMITS, randomCuts, SinkStream, WORDS } from "../kit/http1_requests.ts";
 import { latin1Bytes, latin1Text, requestHead } from "../kit/http1.ts";
 import type { FuzzTarget } from "./fuzz.ts";
@@ -29,7 +29,7 @@ const HEADS = [
 
 function readResponse(input: Uint8Array, cuts: readonly number[], asked: number): ReadResponse {
   const stream = new SinkStream();
-  const client = askHttp1(stream, {
+  const client = openHttp1Client(stream, {
     limits: FUZZ_LIMITS,
     events: { onCapacity() {}, onClose() {} },
   });

@@ -6,10 +6,10 @@
 import assert from "node:assert/strict";
 import { Deadlines } from "../../src/base/mod.ts";
 import {
-  askHttp2,
   DEFAULT_HTTP_LIMITS,
   type HttpLimits,
   type MessageEvents,
+  openHttp2Client,
   serveHttp2,
 } from "../../src/http/mod.ts";
 import { HeldBytes } from "../../src/http/held_bytes.ts";
@@ -152,7 +152,10 @@ async function run(
     });
     active = () => server.active;
   } else {
-    const client = askHttp2(stream, { ...options, events: { onCapacity: () => {}, onClose } });
+    const client = openHttp2Client(stream, {
+      ...options,
+      events: { onCapacity: () => {}, onClose },
+    });
     for (const method of ["GET", "POST", "HEAD"]) {
       open++;
       const exchange = client.request(requestHead({ method, length: -1 }), method === "GET", {

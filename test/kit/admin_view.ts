@@ -8,7 +8,7 @@
 import type { AdminView, CatalogState, Reloaded } from "../../src/admin/mod.ts";
 import type { LogLevel } from "../../src/base/mod.ts";
 import { createAuthority } from "../../src/dev/ca/authority.ts";
-import type { DataView, Explained, Explanation, Question } from "../../src/proxy/mod.ts";
+import type { DataView, ExplainQuery, ExplainResult, Explanation } from "../../src/proxy/mod.ts";
 import type { Snapshot } from "../../src/snapshot/mod.ts";
 import type { SourceStatus } from "../../src/source/mod.ts";
 import { FakeClock } from "./clock.ts";
@@ -35,8 +35,8 @@ export interface FakeAdminView extends AdminView {
   stuckPaths: readonly string[];
   warnings: readonly string[];
   reloaded: Reloaded;
-  explained: readonly Explained[];
-  readonly questions: Question[];
+  explained: readonly ExplainResult[];
+  readonly questions: ExplainQuery[];
 }
 
 export function fakeAdminView(): FakeAdminView {
@@ -159,7 +159,7 @@ export function fakeAdminView(): FakeAdminView {
 }
 
 /** As the workers of {@link dataView} say it: the first has left the endpoint out. */
-export function explainedBy(worker: number): Explained {
+export function explainedBy(worker: number): ExplainResult {
   const endpoint = {
     ...{ id: "node-db", address: "10.0.0.9:8080", weight: 1, active: 1 + worker },
     ...{

@@ -7,7 +7,6 @@
 import assert from "node:assert/strict";
 import { Deadlines } from "../../src/base/mod.ts";
 import {
-  askHttp1,
   type ClientConnection,
   type ClientExchange,
   DEFAULT_HTTP_LIMITS,
@@ -15,6 +14,7 @@ import {
   type Fields,
   type HttpEnd,
   type HttpLimits,
+  openHttp1Client,
   type RequestHead,
   serveHttp1,
   type ServerConnection,
@@ -189,7 +189,7 @@ export function askRaw(
 ): Asked {
   const [stream, theirs] = memoryPair({ capacityBytes: options.capacityBytes ?? 65_536 });
   const ends: HttpEnd[] = [];
-  const client = askHttp1(stream, {
+  const client = openHttp1Client(stream, {
     limits: { ...DEFAULT_HTTP_LIMITS, ...options.limits },
     events: {
       onCapacity: () => void asked.capacityTold++,

@@ -7,11 +7,11 @@
 import assert from "node:assert/strict";
 import { Deadlines } from "../../src/base/mod.ts";
 import {
-  askHttp2,
   type ClientConnection,
   type ClientExchange,
   DEFAULT_HTTP_LIMITS,
   type HttpEnd,
+  openHttp2Client,
   type RequestHead,
 } from "../../src/http/mod.ts";
 import type { KeepAliveOptions } from "../../src/http/h2/keep_alive.ts";
@@ -39,7 +39,7 @@ export async function asking(
   const clock = new FakeClock();
   const ends: HttpEnd[] = [];
   const capacities: number[] = [];
-  const client = askHttp2(ours, {
+  const client = openHttp2Client(ours, {
     limits: DEFAULT_HTTP_LIMITS,
     clock,
     deadlines: new Deadlines(clock),

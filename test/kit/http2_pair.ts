@@ -6,12 +6,12 @@
 
 import { Deadlines } from "../../src/base/mod.ts";
 import {
-  askHttp2,
   type ClientConnection,
   DEFAULT_HTTP_LIMITS,
   type Fields,
   type HttpEnd,
   type HttpLimits,
+  openHttp2Client,
   type RequestHead,
   type ResetReason,
   type ResponseEvents,
@@ -116,7 +116,7 @@ export function http2Pair(options: Http2PairOptions = {}): Http2Pair {
     },
   });
   const pair: Http2Pair = {
-    client: askHttp2(ends[0], {
+    client: openHttp2Client(ends[0], {
       limits: { ...limits, ...options.clientLimits },
       clock,
       deadlines,

@@ -8,11 +8,11 @@ import { formatAddress, ProxyError, seededRandom, silentLog, Stats } from "../..
 import type { DialHandler, DialOptions } from "../../src/net/mod.ts";
 import { memoryPair } from "../../src/net/memory.ts";
 import type { RegisterRequest } from "../../src/consul/agent.ts";
-import type { Call } from "../../src/consul/http/client.ts";
+import type { ConsulCall } from "../../src/consul/http/client.ts";
 import { AgentLink } from "../../src/consul/http/link.ts";
 import { startWatch } from "../../src/consul/watch/blocking_query.ts";
 import { ConnectionBudget } from "../../src/consul/watch/budget.ts";
-import { serversFooting } from "../../src/consul/watch/footing.ts";
+import { serversWatchTerms } from "../../src/consul/watch/watch_terms.ts";
 import { keepRegistered } from "../../src/consul/servers/catalog/keep/keep_registered.ts";
 import { FakeClock, settle } from "./clock.ts";
 import { MemoryCatalog } from "./memory_catalog.ts";
@@ -74,7 +74,7 @@ export class Keeping {
     const random = seededRandom(7);
     const budget = new ConnectionBudget({ connections: 12, clock, log, stats });
     const link = new AgentLink();
-    const loop = { clock, random, log, stats, budget, link, footing: serversFooting(link) };
+    const loop = { clock, random, log, stats, budget, link, footing: serversWatchTerms(link) };
     const engine = {
       dial: ({ address }: DialOptions, handler: DialHandler) => {
         this.dialled.add(formatAddress(address));
@@ -87,7 +87,7 @@ export class Keeping {
       },
     };
     const client = Object.assign(Object.create(catalog.client), {
-      call: (call: Call) =>
+      call: (call: ConsulCall) =>
         this.isCutOff
           ? Promise.reject(new ProxyError("agent_unreachable", "cut off"))
           : catalog.client.call(call),

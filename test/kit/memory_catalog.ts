@@ -6,7 +6,7 @@
  */
 
 import { ProxyError } from "../../src/base/mod.ts";
-import type { Call, Client, Reply } from "../../src/consul/http/client.ts";
+import type { Client, ConsulCall, ConsulReply } from "../../src/consul/http/client.ts";
 
 interface Check {
   readonly CheckID: string;
@@ -45,7 +45,7 @@ export class MemoryCatalog {
   readonly changes: Map<string, number> = new Map();
   readonly #shown = new Map<string, string>();
   /** Says why a call fails. */
-  refuses: (call: Call) => ProxyError | undefined = () => undefined;
+  refuses: (call: ConsulCall) => ProxyError | undefined = () => undefined;
   #index = 10;
   #lastSession = 0;
   readonly #waiting = new Set<() => void>();
@@ -53,7 +53,7 @@ export class MemoryCatalog {
   readonly client: Client = {
     options: { namespace: "", partition: "", datacenter: "", stale: false },
     hasToken: true,
-    call: (call: Call) => this.#call(call),
+    call: (call: ConsulCall) => this.#call(call),
   } as unknown as Client;
 
   /** `alive:passing/web-proxy`, `application:critical/web`, ...: sorted. */
@@ -91,7 +91,7 @@ export class MemoryCatalog {
     this.#changed();
   }
 
-  async #call(call: Call): Promise<Reply> {
+  async #call(call: ConsulCall): Promise<ConsulReply> {
     const refused = this.refuses(call);
     if (refused) throw refused;
     const what = call.path.replace(/^\/v1\//, "");
@@ -132,7 +132,7 @@ export class MemoryCatalog {
     throw new Error(`nobody said what ${call.path} answers`);
   }
 
-  #register({ Address, Service, Checks = [] }: Written): Reply {
+  #register({ Address, Service, Checks = [] }: Written): ConsulReply {
     this.address ??= Address ?? "";
     if (Service) this.services.set(Service.ID, Service);
     for (const check of Checks) {
@@ -148,7 +148,7 @@ export class MemoryCatalog {
     return this.#reply(true);
   }
 
-  #createSession(name: string): Reply {
+  #createSession(name: string): ConsulReply {
     if (this.address === undefined) {
       throw new ProxyError("agent_failed", "apply failed: Missing node registration");
     }
@@ -168,7 +168,7 @@ export class MemoryCatalog {
   }
 
   /** Until there is news. */
-  #wait({ query, signal }: Call): Promise<void> {
+  #wait({ query, signal }: ConsulCall): Promise<void> {
     if (query?.["index"] !== String(this.#index)) return Promise.resolve();
     return new Promise((resolve, reject) => {
       const wake = () => {
@@ -192,7 +192,7 @@ export class MemoryCatalog {
     for (const wake of [...this.#waiting]) wake();
   }
 
-  #reply(json: unknown): Reply {
+  #reply(json: unknown): ConsulReply {
     return {
       ...{ status: 200, index: this.#index, contentHash: "" },
       ...{ filteredByAcls: false, defaultAclPolicy: "allow", json },

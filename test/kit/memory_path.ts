@@ -5,7 +5,7 @@
  */
 
 import assert from "node:assert/strict";
-import { createLog, type Fields, type LogRecord } from "../../src/base/mod.ts";
+import { createLog, type LogFields, type LogRecord } from "../../src/base/mod.ts";
 import { PROCESS_COLUMN } from "../../src/proxy/admission.ts";
 import { type DataPathOptions, SharedCounts } from "../../src/proxy/mod.ts";
 import type { Snapshot } from "../../src/snapshot/mod.ts";
@@ -24,7 +24,7 @@ export interface MemoryPath extends TestPath {
   /** How each connection ended so far; `completed` in order. */
   readonly endings: readonly string[];
   /** Fields of the last line about a connection. */
-  readonly lastEnd: Fields;
+  readonly lastEnd: LogFields;
   /** Places of the process that are taken. */
   readonly taken: number;
 }

@@ -5,7 +5,7 @@
  * @module
  */
 
-import "../../src/app/data_plane/worker.ts";
+import "../../src/app/workers/worker.ts";
 
 /** Under this name the test says which worker is to die; see {@link MORTAL_CHANNEL}. */
 export const MORTAL_CHANNEL = "postern-mortal-worker";

@@ -15,7 +15,7 @@ import type { NodeCatalog } from "../../src/consul/servers/catalog/node_catalog.
 import type { Method } from "../../src/consul/servers/types.ts";
 import type { LoopDeps } from "../../src/consul/watch/blocking_query.ts";
 import { ConnectionBudget } from "../../src/consul/watch/budget.ts";
-import { serversFooting } from "../../src/consul/watch/footing.ts";
+import { serversWatchTerms } from "../../src/consul/watch/watch_terms.ts";
 import { FakeClock } from "./clock.ts";
 import { type Handler, ScriptedAgent } from "./scripted_agent.ts";
 
@@ -46,7 +46,7 @@ export class CatalogRig {
     this.#budget = new ConnectionBudget({ connections: 12, clock, log: silentLog, stats });
     this.deps = {
       ...{ clock, stats, log: silentLog, random: seededRandom(7) },
-      ...{ budget: this.#budget, link, footing: serversFooting(link) },
+      ...{ budget: this.#budget, link, footing: serversWatchTerms(link) },
     };
     const servers = {
       call: <Request, Response>(method: Method<Request, Response>, request: Request) => {

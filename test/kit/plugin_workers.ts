@@ -11,9 +11,9 @@ import type { Answer, Connection, ExchangeSummary, Identity } from "../../src/pl
 import {
   type AnyPlugin,
   Generation,
-  LentCells,
   PluginRequest,
   PluginResponse,
+  SharedCells,
   SharedState,
   VERIFIED_CLAIMS,
 } from "../../src/plugin/mod.ts";
@@ -42,7 +42,7 @@ export class PluginWorkers {
   readonly stats = new Stats();
   readonly #definition: AnyPlugin;
   readonly #routeConfig: unknown;
-  readonly #lent = new LentCells();
+  readonly #lent = new SharedCells();
   readonly #states: SharedState[];
   #generations: readonly Generation[] = [];
 

@@ -11,7 +11,7 @@ import type { Refusal, Snapshot } from "../../src/snapshot/mod.ts";
 import type { ProxyControl } from "../../src/app/process/control.ts";
 import { Notifier } from "../../src/app/process/notify.ts";
 import { ProxyProcess, type ProxyProcessOptions } from "../../src/app/process/proxy_process.ts";
-import type { DataPlane } from "../../src/app/data_plane/plane.ts";
+import type { DataPlane } from "../../src/app/workers/plane.ts";
 import { createAuthority } from "./certificates.ts";
 import { FakeClock } from "./clock.ts";
 import { snapshotOf } from "./snapshots.ts";

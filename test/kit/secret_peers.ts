@@ -5,7 +5,7 @@
  * @module
  */
 
-import { type Fields, type Log, type LogLevel, silentLog } from "../../src/base/mod.ts";
+import { type Log, type LogFields, type LogLevel, silentLog } from "../../src/base/mod.ts";
 import { NO_RULES } from "../../src/identity/mod.ts";
 import type {
   CertificateSecret,
@@ -159,10 +159,10 @@ export class FakeProviders {
 
 /** A log that can be looked at. */
 export function recordingLog(): Log & {
-  readonly lines: readonly { level: LogLevel; message: string; fields: Fields }[];
+  readonly lines: readonly { level: LogLevel; message: string; fields: LogFields }[];
 } {
-  const lines: { level: LogLevel; message: string; fields: Fields }[] = [];
-  const at = (level: LogLevel) => (message: string, fields: Fields = {}) =>
+  const lines: { level: LogLevel; message: string; fields: LogFields }[] = [];
+  const at = (level: LogLevel) => (message: string, fields: LogFields = {}) =>
     void lines.push({ level, message, fields });
   return {
     ...silentLog,

@@ -17,7 +17,7 @@ import { ClusterPin } from "../../src/consul/cluster_pin.ts";
 import { PROXY_FLAGS } from "../../src/consul/flag_names.ts";
 import { WATCH_ROOTS } from "../../src/consul/servers/methods.ts";
 import { createServersSession, type ServersSession } from "../../src/consul/servers/session.ts";
-import type { ServersOptions, Token } from "../../src/consul/servers/types.ts";
+import type { CallToken, ServersOptions } from "../../src/consul/servers/types.ts";
 
 /** Servers. */
 export const [A, B, C]: readonly [string, string, string] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"];
@@ -34,7 +34,7 @@ export const OPTIONS: ServersOptions = {
 const TURNS = 20;
 const STEPS = 40;
 
-export class ScriptedToken implements Token {
+export class ScriptedToken implements CallToken {
   value = "t1";
   coming: Promise<void> | undefined;
   readonly rejections: string[] = [];

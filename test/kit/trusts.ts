@@ -8,7 +8,7 @@ import assert from "node:assert/strict";
 import type { Authority, IssuedLeaf } from "../../src/dev/ca/authority.ts";
 import type { PeerRules, SanMatcher, Validation } from "../../src/identity/mod.ts";
 import type { ServerTls } from "../../src/net/mod.ts";
-import { Trust, type TrustOptions } from "../../src/proxy/trust/trust.ts";
+import { TrustContext, type TrustContextOptions } from "../../src/proxy/trust/trust_context.ts";
 import { trustMaterial } from "../../src/proxy/trust/trust_material.ts";
 import type { Snapshot } from "../../src/snapshot/mod.ts";
 import type { ClientHello } from "../../src/wire/mod.ts";
@@ -27,9 +27,9 @@ export const KEY = "inbound";
 
 export interface World {
   readonly engine: FakeTlsEngine;
-  readonly options: TrustOptions;
+  readonly options: TrustContextOptions;
   readonly wants: string[];
-  current: Trust | undefined;
+  current: TrustContext | undefined;
   /** Answers everybody who waits. */
   answer(come: boolean): void;
 }
@@ -61,16 +61,16 @@ export function trustOf(
   { key = KEY, in: place = world(), previous }: {
     readonly key?: string | null;
     readonly in?: World;
-    readonly previous?: Trust;
+    readonly previous?: TrustContext;
   } = {},
-): Trust {
+): TrustContext {
   const material = trustMaterial(snapshot, key);
   assert.ok(material);
-  return new Trust(material, place.options, previous);
+  return new TrustContext(material, place.options, previous);
 }
 
 /** Of the mesh's listener with these of its own. */
-export function own(place: OwnPlace = {}): Trust {
+export function own(place: OwnPlace = {}): TrustContext {
   return trustOf(withOwn(MESH, KEY, place));
 }
 
@@ -94,7 +94,7 @@ const hello = (serverName?: string): ClientHello => ({
 export type Chosen = ServerTls | undefined | Promise<ServerTls | undefined>;
 
 /** As a client that asks for that name gets them. */
-export function choose(trust: Trust, serverName?: string): Chosen {
+export function choose(trust: TrustContext, serverName?: string): Chosen {
   const server = trust.server("127.0.0.1:40000");
   return server.kind === "server" ? server : server.choose(hello(serverName));
 }

@@ -7,8 +7,8 @@
 import assert from "node:assert/strict";
 import { type Clock, createLog, type LogRecord, Stats, systemClock } from "../../src/base/mod.ts";
 import { LogRings } from "../../src/app/log/log_rings.ts";
-import type { DataPlane } from "../../src/app/data_plane/plane.ts";
-import { createWorkerPlane } from "../../src/app/data_plane/worker_plane.ts";
+import type { DataPlane } from "../../src/app/workers/plane.ts";
+import { createWorkerPlane } from "../../src/app/workers/worker_plane.ts";
 import type { ConnectionView } from "../../src/proxy/mod.ts";
 import type { HttpRules, PluginUse, Snapshot } from "../../src/snapshot/mod.ts";
 import { createAuthority } from "./certificates.ts";

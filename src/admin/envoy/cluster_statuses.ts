@@ -9,7 +9,7 @@ import { type Address, formatAddress } from "../../base/mod.ts";
 import type { Endpoint } from "../../balance/mod.ts";
 import type { EndpointView } from "../../proxy/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
-import { type Cluster, clustersOf } from "./clusters.ts";
+import { clustersOf, type EnvoyClusterView } from "./clusters.ts";
 import { addressJson } from "./json.ts";
 
 interface Host {
@@ -21,7 +21,7 @@ interface Host {
 }
 
 interface Status {
-  readonly cluster: Cluster;
+  readonly cluster: EnvoyClusterView;
   readonly hosts: readonly Host[];
 }
 
@@ -32,7 +32,7 @@ function statusesOf(
   return clustersOf(snapshot).map((cluster) => ({ cluster, hosts: hostsOf(cluster, endpoints) }));
 }
 
-function hostsOf(cluster: Cluster, endpoints: readonly EndpointView[]): readonly Host[] {
+function hostsOf(cluster: EnvoyClusterView, endpoints: readonly EndpointView[]): readonly Host[] {
   switch (cluster.kind) {
     case "aggregate":
       return [];
@@ -90,12 +90,12 @@ export function clusterStatusesJson(
 }
 
 /** What an endpoint that is in use carries: requests where HTTP is spoken, else connections. */
-function activeName(cluster: Cluster): "rq_active" | "cx_active" {
+function activeName(cluster: EnvoyClusterView): "rq_active" | "cx_active" {
   return cluster.kind !== "local" && cluster.upstream.http ? "rq_active" : "cx_active";
 }
 
 /** Limits that hold for all clusters of an upstream together. */
-function thresholdsOf(cluster: Cluster): Readonly<Record<string, number>> {
+function thresholdsOf(cluster: EnvoyClusterView): Readonly<Record<string, number>> {
   if (cluster.kind === "local") return {};
   const { maxConnections, maxPending, maxRequests } = cluster.upstream;
   return {

@@ -45,11 +45,11 @@ export interface TargetCluster {
   readonly credentials: string | null;
 }
 
-export type Cluster = LocalCluster | AggregateCluster | TargetCluster;
+export type EnvoyClusterView = LocalCluster | AggregateCluster | TargetCluster;
 
 /** Each name once: upstreams that lead to the same place share a cluster in Envoy. */
-export function clustersOf(snapshot: Snapshot | undefined): readonly Cluster[] {
-  const clusters = new Map<string, Cluster>();
+export function clustersOf(snapshot: Snapshot | undefined): readonly EnvoyClusterView[] {
+  const clusters = new Map<string, EnvoyClusterView>();
   if (!snapshot) return [];
   const inbound = snapshot.inbound[INBOUND_KEY];
   if (inbound) clusters.set(LOCAL_APP, { kind: "local", name: LOCAL_APP, address: inbound.local });

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { formatPrometheus, type Labels, type Sample, Stats } from "../../base/mod.ts";
 import { exchangeRecord } from "../../../test/kit/exchange_records.ts";
 import { FLAG } from "../../http/mod.ts";
-import { ListenerStats } from "../../proxy/connection.ts";
+import { ListenerStats } from "../../proxy/connection_record.ts";
 import { HttpStats } from "../../proxy/l7/http_stats.ts";
 import { ENVOY_NAMES } from "./envoy_names.ts";
 import { type EnvoyFacts, envoyStats } from "./envoy_stats.ts";

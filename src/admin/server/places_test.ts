@@ -4,11 +4,11 @@ import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { test } from "node:test";
 import { FakeClock } from "../../../test/kit/clock.ts";
-import { Places } from "./places.ts";
+import { AdminConnectionLimit } from "./connection_limit.ts";
 
 function rig() {
   const clock = new FakeClock();
-  const places = new Places(clock);
+  const places = new AdminConnectionLimit(clock);
   const enter = () => {
     const socket = Object.assign(new EventEmitter(), {
       destroyed: false,

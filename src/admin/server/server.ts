@@ -9,11 +9,11 @@ import { createAdaptorServer } from "@hono/node-server";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { formatAddress, type Log, ProxyError } from "../../base/mod.ts";
 import { createAdmin, isProbe } from "../admin.ts";
-import type { AdminPlace } from "../ask_admin.ts";
+import type { AdminAddress } from "../ask_admin.ts";
 import { tokenFault } from "./admin_token.ts";
 import { codeOf, type Listening, listenOn, reasonOf, SERVER_LIMITS } from "./listening.ts";
 import { machineNames } from "./machine_names.ts";
-import { Places } from "./places.ts";
+import { AdminConnectionLimit } from "./connection_limit.ts";
 import type { AdminView } from "../view.ts";
 
 export type AdminBind =
@@ -25,7 +25,7 @@ export interface AdminServerOptions {
   /** Who shows what is in it may change something from elsewhere; who does not may not from here. */
   readonly tokenFile?: string | undefined;
   /** Which proxy has an address that was asked for and is taken, in words. Never rejects. */
-  readonly whose?: (place: AdminPlace) => Promise<string | undefined>;
+  readonly whose?: (place: AdminAddress) => Promise<string | undefined>;
 }
 
 const DEFAULT_HOST = "127.0.0.1";
@@ -88,7 +88,7 @@ async function started(
       tokenFault: (authorization) => tokenFault(tokenFile, authorization),
     }),
   });
-  const places = new Places(view.clock);
+  const places = new AdminConnectionLimit(view.clock);
   const server = createAdaptorServer({
     fetch: (request: Request, env: unknown) => {
       const { incoming, outgoing } = env as Exchange;

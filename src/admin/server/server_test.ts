@@ -3,8 +3,8 @@ import { request } from "node:http";
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { test } from "node:test";
 import { fakeAdminView } from "../../../test/kit/admin_view.ts";
-import { type Fields, ProxyError, silentLog } from "../../base/mod.ts";
-import type { AdminPlace } from "../ask_admin.ts";
+import { type LogFields, ProxyError, silentLog } from "../../base/mod.ts";
+import type { AdminAddress } from "../ask_admin.ts";
 import type { Listening } from "./listening.ts";
 import { startAdmin } from "./server.ts";
 
@@ -37,10 +37,10 @@ function taken(port: number): Promise<Server | undefined> {
 }
 
 test("startAdmin() answers on its socket and logs where", async () => {
-  const lines: [string, Fields | undefined][] = [];
+  const lines: [string, LogFields | undefined][] = [];
   const log = {
     ...silentLog,
-    info: (text: string, fields?: Fields) => void lines.push([text, fields]),
+    info: (text: string, fields?: LogFields) => void lines.push([text, fields]),
   };
   const server = await startAdmin(fakeAdminView(), { bind: LOCAL }, log);
   try {
@@ -91,7 +91,8 @@ test("startAdmin() fails for an address that was asked for and is taken", async 
       );
       return true;
     });
-    const whose = ({ port }: AdminPlace) => Promise.resolve(`by ${port === bind.port ? "db" : ""}`);
+    const whose = ({ port }: AdminAddress) =>
+      Promise.resolve(`by ${port === bind.port ? "db" : ""}`);
     await assert.rejects(
       startAdmin(fakeAdminView(), { bind, whose }, silentLog),
       /the address is in use \(by db\); give/,

@@ -16,7 +16,7 @@ import { type Clock, formatAddress, type Log, messageOf, ProxyError } from "../.
 import { refuseWebPage } from "../../http/mod.ts";
 import { type Listening, listenOn, reasonOf, SERVER_LIMITS } from "./listening.ts";
 import { machineNames } from "./machine_names.ts";
-import { Places } from "./places.ts";
+import { AdminConnectionLimit } from "./connection_limit.ts";
 
 export interface SmallAnswer {
   readonly status: number;
@@ -54,7 +54,7 @@ export interface SmallServerOptions {
 /** Throws `listen_failed` when the address cannot be had. */
 export async function startSmallServer(options: SmallServerOptions, log: Log): Promise<Listening> {
   const { host, port, name, flag, clock, tls } = options;
-  const places = new Places(clock);
+  const places = new AdminConnectionLimit(clock);
   const names = options.isPublic && !LOOPBACK_HOST.test(host) ? undefined : machineNames();
   const server = serverFor(tls, (request, reply) => {
     // Never for a body: none is wanted.
@@ -77,7 +77,7 @@ export async function startSmallServer(options: SmallServerOptions, log: Log): P
 const LOOPBACK_HOST = /^(?:localhost|127(?:\.\d{1,3}){3}|::1)$/i;
 
 interface Serving {
-  readonly places: Places;
+  readonly places: AdminConnectionLimit;
   /** Of this machine, one of which a request has to say; `undefined`: any name will do. */
   readonly names: readonly string[] | undefined;
   readonly options: SmallServerOptions;

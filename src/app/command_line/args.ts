@@ -36,9 +36,9 @@ import {
 import { agentAddressText } from "../../consul/mod.ts";
 import type { WhichProxy } from "../commands/find_admin.ts";
 
-export type { AdminBind, FlagsMode, ProxyMode, ProxyOptions } from "./args_proxy.ts";
+export type { AdminBindOption, FlagsMode, ProxyMode, ProxyOptions } from "./args_proxy.ts";
 export type { PluginTask } from "./args_plugin.ts";
-export type { UpstreamFlag } from "./args_upstream.ts";
+export type { UpstreamArgument } from "./args_upstream.ts";
 
 type TcpAddress = Extract<Address, { kind: "tcp" }>;
 type Env = Readonly<Record<string, string | undefined>>;

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { DATAPLANE_FLAGS } from "../dataplane/flags.ts";
+import { DATAPLANE_FLAGS } from "../consul_dataplane/flags.ts";
 import { type FlagValues, parseFlags } from "./args_flags.ts";
 
 export interface DataplaneWords {

@@ -9,7 +9,7 @@ import { type Address, canonicalIpText, type LogLevel, ProxyError } from "../../
 import type { AgentFlags, ServersFlags } from "../../consul/mod.ts";
 import type { FlagValues } from "./args_flags.ts";
 import { readServersFlags } from "./args_servers.ts";
-import { parseUpstreams, type UpstreamFlag } from "./args_upstream.ts";
+import { parseUpstreams, type UpstreamArgument } from "./args_upstream.ts";
 import {
   badValue,
   readChoice,
@@ -39,7 +39,7 @@ export interface FlagsMode {
   /** The public listener. */
   readonly listen?: TcpAddress;
   /** Sorted by name. */
-  readonly upstreams: readonly UpstreamFlag[];
+  readonly upstreams: readonly UpstreamArgument[];
   readonly register: boolean;
   /** Of the application, where that is registered, too: `web` or `web-<suffix>`. */
   readonly applicationId: string;
@@ -51,7 +51,7 @@ export interface FlagsMode {
   readonly proxyId: string;
 }
 
-export type AdminBind =
+export type AdminBindOption =
   /** 127.0.0.1:19000, or the next free port. */
   | { readonly kind: "default" }
   | { readonly kind: "address"; readonly host: string; readonly port: number }
@@ -68,7 +68,7 @@ export interface ProxyOptions {
   readonly authorize: "match" | "both";
   readonly strictSpiffeChain: boolean;
   readonly stateDir?: string;
-  readonly adminBind: AdminBind;
+  readonly adminBind: AdminBindOption;
   readonly adminTokenFile?: string;
   /** Which listeners must carry traffic: one, or all that ever did. */
   readonly ready: "any" | "all";
@@ -331,7 +331,7 @@ function readServiceAddress(flags: FlagValues): Address | undefined {
   return { kind: "unix", path };
 }
 
-function readAdminBind(flags: FlagValues): AdminBind {
+function readAdminBind(flags: FlagValues): AdminBindOption {
   const text = flags.text("admin-bind");
   if (text?.toLowerCase() === "off") return { kind: "off" };
   const address = readTcpAddress(flags, "admin-bind", { atLeastPort: 0 });

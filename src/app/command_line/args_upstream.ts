@@ -9,7 +9,7 @@ import { hostFault, ProxyError } from "../../base/mod.ts";
 import { quote } from "./args_flags.ts";
 import { parsePort } from "./args_values.ts";
 
-export interface UpstreamFlag {
+export interface UpstreamArgument {
   readonly name: string;
   readonly type: "service" | "prepared_query";
   readonly host: string;
@@ -18,7 +18,7 @@ export interface UpstreamFlag {
 
 const LONGEST = 500;
 
-export function parseUpstream(text: string): UpstreamFlag {
+export function parseUpstream(text: string): UpstreamArgument {
   const match = /^([^:[\]]+):(?:(?:([^:[\]]*)|\[([0-9A-Fa-f:.]+)\]):)?([^:[\]]+)$/.exec(text);
   if (!match || text.length > LONGEST) {
     throw bad(text, "want name:port, name:address:port, or name.query:port for a prepared query");
@@ -46,7 +46,7 @@ export function parseUpstream(text: string): UpstreamFlag {
 }
 
 /** All of them by name; of two with the same name the last one counts, as in Consul. */
-export function parseUpstreams(texts: readonly string[]): readonly UpstreamFlag[] {
+export function parseUpstreams(texts: readonly string[]): readonly UpstreamArgument[] {
   const byName = new Map(texts.map(parseUpstream).map((upstream) => [upstream.name, upstream]));
   return [...byName.values()].sort((a, b) => a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
 }

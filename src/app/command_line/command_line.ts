@@ -27,7 +27,9 @@ async function run(command: Command): Promise<number> {
     case "proxy":
       return await (await import("../process/run_proxy.ts")).runProxy(command.options);
     case "dataplane":
-      return await (await import("../dataplane/run_dataplane.ts")).runDataplane(command.words);
+      return await (await import("../consul_dataplane/run_dataplane.ts")).runDataplane(
+        command.words,
+      );
     case "check":
       return await (await import("../commands/run_check.ts")).runCheck(command.options);
     case "wait_ready":

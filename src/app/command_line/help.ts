@@ -4,7 +4,7 @@
  * @module
  */
 
-import { DATAPLANE_FLAGS } from "../dataplane/flags.ts";
+import { DATAPLANE_FLAGS } from "../consul_dataplane/flags.ts";
 import type { HelpTopic } from "./args.ts";
 import type { FlagGroup, FlagSpec } from "./args_flags.ts";
 import { PROXY_FLAGS } from "./args_proxy_table.ts";

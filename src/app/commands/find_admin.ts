@@ -7,7 +7,7 @@
 
 import { resolve } from "node:path";
 import * as v from "valibot";
-import { ADMIN_PORTS, type AdminPlace, type AskAdmin } from "../../admin/mod.ts";
+import { ADMIN_PORTS, type AdminAddress, type AskAdmin } from "../../admin/mod.ts";
 import type { Address } from "../../base/mod.ts";
 import { parseJson } from "../../wire/mod.ts";
 import type { ProxyMode } from "../command_line/args_proxy.ts";
@@ -30,7 +30,7 @@ export type WhichProxy =
   | { readonly kind: "proxy"; readonly wanted: WantedProxy };
 
 export type FoundAdmin =
-  | { readonly kind: "found"; readonly admin: AdminPlace }
+  | { readonly kind: "found"; readonly admin: AdminAddress }
   | {
     readonly kind: "several";
     readonly wanted: WantedProxy;
@@ -84,7 +84,7 @@ export function shownMode(
 /** Where it is; an address is taken as it is. */
 export function findProxy(
   which: WhichProxy,
-  options: { readonly ask: AskAdmin; readonly near?: AdminPlace },
+  options: { readonly ask: AskAdmin; readonly near?: AdminAddress },
 ): Promise<FoundAdmin> {
   if (which.kind === "proxy") return findAdmin(which.wanted, options);
   return Promise.resolve({ kind: "found", admin: which.admin });
@@ -109,7 +109,7 @@ export function whyNotFound(found: Exclude<FoundAdmin, { readonly kind: "found" 
 /** `near`: asked first. */
 export async function findAdmin(
   wanted: WantedProxy,
-  { ask, near }: { readonly ask: AskAdmin; readonly near?: AdminPlace },
+  { ask, near }: { readonly ask: AskAdmin; readonly near?: AdminAddress },
 ): Promise<FoundAdmin> {
   const known = near && await infoOf(near, ask);
   if (near && known && isMeant(wanted, known) && sharesAgent(wanted, known) !== false) {
@@ -168,10 +168,10 @@ function detailsOf({ postern: { pid, trust_domain: domain, options } }: Info): r
  */
 export async function findRival(
   proxyId: string,
-  { ask, own }: { readonly ask: AskAdmin; readonly own?: AdminPlace | undefined },
+  { ask, own }: { readonly ask: AskAdmin; readonly own?: AdminAddress | undefined },
 ): Promise<string | undefined> {
   const wanted: WantedProxy = { flag: "proxy-id", value: proxyId };
-  const isOwn = ({ host, port }: AdminPlace) => own?.host === host && own.port === port;
+  const isOwn = ({ host, port }: AdminAddress) => own?.host === host && own.port === port;
   const places = ADMIN_PORTS.map((port) => ({ host: HOST, port })).filter((at) => !isOwn(at));
   const found = await Promise.all(places.map(async (place) => {
     const info = await infoOf(place, ask);
@@ -189,7 +189,7 @@ export async function findRival(
 }
 
 /** Which proxy has this address for its admin server, in words; undefined: none that answers. */
-export async function whoseAdmin(place: AdminPlace, ask: AskAdmin): Promise<string | undefined> {
+export async function whoseAdmin(place: AdminAddress, ask: AskAdmin): Promise<string | undefined> {
   const info = await infoOf(place, ask);
   return info && `by another Postern, ${processOf(info)}${nameOf(info)}`;
 }
@@ -199,7 +199,7 @@ function processOf({ postern }: Info): string {
 }
 
 /** Undefined: nobody answers there, or it is no admin server of a proxy. */
-async function infoOf(place: AdminPlace, ask: AskAdmin): Promise<Info | undefined> {
+async function infoOf(place: AdminAddress, ask: AskAdmin): Promise<Info | undefined> {
   try {
     const { body } = await ask(place, { path: "/server_info", timeoutMs: ASK_TIMEOUT_MS });
     return v.parse(Info, parseJson(body));

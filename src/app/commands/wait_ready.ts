@@ -5,7 +5,7 @@
  * @module
  */
 
-import { type AdminPlace, type AskAdmin, askAdmin } from "../../admin/mod.ts";
+import { type AdminAddress, type AskAdmin, askAdmin } from "../../admin/mod.ts";
 import process from "node:process";
 import {
   type Clock,
@@ -51,7 +51,7 @@ export async function waitReady(options: WaitReadyOptions): Promise<WaitResult> 
     ? CATALOG
     : { everyMs: EVERY_MS, askTimeoutMs: ASK_TIMEOUT_MS };
   const until = clock.monotonic() + timeoutMs;
-  let admin: AdminPlace | undefined;
+  let admin: AdminAddress | undefined;
   for (;;) {
     let why: string;
     // Each time: one that is started again may get another port, and its old one another proxy.

@@ -5,7 +5,7 @@
  */
 
 import { type Clock, type Log, messageOf, type Timer } from "../../base/mod.ts";
-import type { DataPlane } from "../data_plane/plane.ts";
+import type { DataPlane } from "../workers/plane.ts";
 
 export interface BindRetryOptions {
   readonly clock: Clock;

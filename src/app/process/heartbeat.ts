@@ -7,7 +7,7 @@
  */
 
 import type { Clock } from "../../base/mod.ts";
-import type { DataPlane } from "../data_plane/plane.ts";
+import type { DataPlane } from "../workers/plane.ts";
 
 const BEAT_MS = 5_000;
 /** Workers that have not all answered for this long are not healthy. */

@@ -5,7 +5,7 @@ import { request } from "node:http";
 import { test } from "node:test";
 import { fakeAdminView, NO_METRICS } from "../../../test/kit/admin_view.ts";
 import { freePorts, loopbackHost } from "../../../test/kit/ports.ts";
-import { type Fields, silentLog, Stats } from "../../base/mod.ts";
+import { type LogFields, silentLog, Stats } from "../../base/mod.ts";
 import type { SourceStatus } from "../../source/mod.ts";
 import { MetricSinks } from "./metric_sinks.ts";
 import { readAddress, Statsd } from "./statsd_sink.ts";
@@ -37,8 +37,8 @@ function rig({ prometheus = true, env = {} as Record<string, string> } = {}) {
       return { ...source, ...(state.metrics && { metrics: state.metrics }) };
     },
   };
-  const told: [string, Fields | undefined][] = [];
-  const tell = (text: string, fields?: Fields) => void told.push([text, fields]);
+  const told: [string, LogFields | undefined][] = [];
+  const tell = (text: string, fields?: LogFields) => void told.push([text, fields]);
   const log = { ...silentLog, warn: tell, error: tell };
   const sinks = new MetricSinks({ view, stats, log, env, prometheus });
   return { view, state, told, log, sinks, [Symbol.asyncDispose]: () => sinks.close() };

@@ -13,12 +13,12 @@ import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
 import { BindRetry } from "./bind_retry.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import type { Notifier } from "./notify.ts";
-import type { DataPlane } from "../data_plane/plane.ts";
+import type { DataPlane } from "../workers/plane.ts";
 import { Readiness } from "./readiness.ts";
 import type { ProxyControl } from "./control.ts";
 
 /** How long everything goes on when the process was told to end, before it ends at once. */
-export interface Grace {
+export interface ShutdownGrace {
   readonly ms: number;
   /** Callers from the mesh are asked to leave meanwhile; those who come are served. */
   readonly drainInbound: boolean;
@@ -39,7 +39,7 @@ export interface ProxyProcessOptions {
   /** So long new callers are served after Consul was told that none should come: they hear of it late. */
   readonly settleMs: number;
   /** In place of the settle time and the drain at the end. */
-  readonly grace?: Grace;
+  readonly grace?: ShutdownGrace;
   /**
    * May take for ever, until `signal` aborts; `onWaiting` is called for each failure of an agent that is
    * away.
@@ -292,7 +292,7 @@ export class ProxyProcess {
   }
 
   /** False: it was cut short, and the ordinary end follows. */
-  async #grace({ ms, drainInbound }: Grace): Promise<boolean> {
+  async #grace({ ms, drainInbound }: ShutdownGrace): Promise<boolean> {
     const { log } = this.#options;
     log.info("grace period begins", { ms, drain_inbound: drainInbound });
     if (drainInbound) this.drainListeners("inbound");

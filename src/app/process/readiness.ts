@@ -9,7 +9,7 @@ import { type Health, mergeListeners } from "../../admin/mod.ts";
 import { type Clock, type Log, messageOf, type Timer } from "../../base/mod.ts";
 import type { ListenerView } from "../../proxy/mod.ts";
 import { everUpOf, judgeReadiness, type ReadinessFacts } from "./judge_readiness.ts";
-import type { DataPlane } from "../data_plane/plane.ts";
+import type { DataPlane } from "../workers/plane.ts";
 
 export interface ReadinessOptions {
   readonly clock: Clock;

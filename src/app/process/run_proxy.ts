@@ -6,7 +6,7 @@
 
 import process from "node:process";
 import {
-  type AdminPlace,
+  type AdminAddress,
   type AdminView,
   askAdmin,
   readAdminToken,
@@ -35,21 +35,21 @@ import { AccessWriter } from "../log/access_writer.ts";
 import { createLogOutput, createLogWriter } from "../log/log_output.ts";
 import { LogRings } from "../log/log_rings.ts";
 import { Notifier } from "./notify.ts";
-import { createLocalPlane, type DataPlane } from "../data_plane/plane.ts";
-import { trimWhenQuiet } from "../data_plane/quiet_trim.ts";
+import { createLocalPlane, type DataPlane } from "../workers/plane.ts";
+import { trimWhenQuiet } from "../workers/quiet_trim.ts";
 import { giveWayToTraffic } from "./priority.ts";
-import { type Grace, ProxyProcess } from "./proxy_process.ts";
+import { ProxyProcess, type ShutdownGrace } from "./proxy_process.ts";
 import { MetricSinks } from "./metric_sinks.ts";
 import { onSignals } from "./signals.ts";
 import { createControl } from "./control.ts";
 import { versionInfo, versionLine } from "../command_line/version.ts";
-import { createWorkerPlane } from "../data_plane/worker_plane.ts";
+import { createWorkerPlane } from "../workers/worker_plane.ts";
 
 /** What is different where a proxy stands in for another program. */
-export interface StandIn {
+export interface StandInOptions {
   /** In place of this process's. */
   readonly env: Readonly<Record<string, string | undefined>>;
-  readonly grace?: Grace;
+  readonly grace?: ShutdownGrace;
   /** Of the proxy's configuration: all but Prometheus, which it serves itself, or nothing. */
   readonly metrics: "sinks" | "none";
   /** Opens what that program has besides, before anything is asked of Consul. */
@@ -60,7 +60,7 @@ export interface StandIn {
 }
 
 /** Runs until a signal or the admin server ends it; the exit code. */
-export async function runProxy(options: ProxyOptions, standIn?: StandIn): Promise<number> {
+export async function runProxy(options: ProxyOptions, standIn?: StandInOptions): Promise<number> {
   const clock = systemClock;
   const holder: LevelHolder = { level: options.logLevel };
   const { adminBind: bind, adminTokenFile: tokenFile } = options;
@@ -87,7 +87,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandIn): Promis
   const tooFew = tooFewFiles(options.maxConnections, { maxConnections, openFiles });
   if (tooFew !== undefined) log.warn(tooFew);
 
-  let ownAdmin: AdminPlace | undefined;
+  let ownAdmin: AdminAddress | undefined;
   const proxy = new ProxyProcess({
     ...{ clock, log, ready: options.ready, drainTimeoutMs: options.drainTimeoutMs },
     ...{ stopTimeoutMs: options.stopTimeoutMs, settleMs: options.settleMs },
@@ -112,7 +112,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandIn): Promis
       }),
     async openAdmin() {
       if (bind.kind === "off") return undefined;
-      const whose = (place: AdminPlace) => whoseAdmin(place, askAdmin);
+      const whose = (place: AdminAddress) => whoseAdmin(place, askAdmin);
       const admin = await startAdmin(view, { bind, tokenFile, whose }, log);
       ownAdmin = admin.address;
       return admin;
@@ -173,7 +173,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandIn): Promis
     ...{ view, stats, log, env: standIn?.env ?? process.env },
     prometheus: standIn === undefined,
   });
-  let servers: Awaited<ReturnType<StandIn["open"]>> | undefined;
+  let servers: Awaited<ReturnType<StandInOptions["open"]>> | undefined;
   try {
     servers = await standIn?.open(view, { log, stop: () => proxy.stop() });
     return await proxy.run();

@@ -9,19 +9,19 @@ import type { Carrier, WireReply, WireRequest } from "./carrier.ts";
 import { readTlsFiles, type TlsFiles } from "./files.ts";
 import { Transport } from "./transport.ts";
 
-export interface AgentPlace {
+export interface AgentAddress {
   readonly address: Address;
   readonly tls: TlsFiles | null;
 }
 
 export class AgentCarrier implements Carrier {
   readonly peer = "agent";
-  readonly #place: AgentPlace;
+  readonly #place: AgentAddress;
   readonly #clock: Clock;
   #transport: Transport;
 
   /** Fails with `config_invalid` where files cannot be used. */
-  constructor(place: AgentPlace, clock: Clock) {
+  constructor(place: AgentAddress, clock: Clock) {
     this.#place = place;
     this.#clock = clock;
     this.#transport = this.#createTransport();

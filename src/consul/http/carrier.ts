@@ -8,7 +8,7 @@
 import { ProxyError } from "../../base/mod.ts";
 
 /** Who answers, for messages. */
-export type Peer = "agent" | "server";
+export type AnsweringPeer = "agent" | "server";
 
 export interface WireRequest {
   readonly method: string;
@@ -48,7 +48,7 @@ export interface WireTransport {
 }
 
 export interface Carrier {
-  readonly peer: Peer;
+  readonly peer: AnsweringPeer;
   /** Who is asked now, for people. */
   readonly where: string;
   /** Fails as {@link WireTransport.send} does, and a wait with {@link AskAgain}. */

@@ -11,15 +11,15 @@ import { type ErrorCode, ProxyError, type Stats } from "../../base/mod.ts";
 import { jsonCost, locateJsonError } from "../../wire/mod.ts";
 import { type FlagNames, PROXY_FLAGS } from "../flag_names.ts";
 import { hideSecrets } from "../hide_secrets.ts";
-import type { Token } from "../servers/types.ts";
-import type { Carrier, Peer, WireReply } from "./carrier.ts";
+import type { CallToken } from "../servers/types.ts";
+import type { AnsweringPeer, Carrier, WireReply } from "./carrier.ts";
 import type { ClusterProof } from "./cluster_proof.ts";
 
 /** Far more than a sidecar's largest reply; a reply beyond it is refused, not kept. */
 const REPLY_LIMIT_BYTES = 8 << 20;
 const ERROR_TEXT_LIMIT = 500;
 
-export interface Call {
+export interface ConsulCall {
   /** Label of the request counter: `leaf`. */
   readonly resource: string;
   /** What the caller is after, for messages: `read the leaf of "web"`. */
@@ -51,7 +51,7 @@ export interface Call {
   readonly aclsOffIsAnswer?: boolean;
 }
 
-export interface Reply {
+export interface ConsulReply {
   readonly status: number;
   /** `X-Consul-Index`, 0 read as 1; absent where the reply has none. */
   readonly index?: number;
@@ -60,7 +60,7 @@ export interface Reply {
   readonly filteredByAcls: boolean;
   /** `X-Consul-Default-Acl-Policy`: `acl.default_policy` of whoever answered, ACLs enabled or not. */
   readonly defaultAclPolicy: string;
-  /** Of the body, where {@link Call.lastDigest} was given. */
+  /** Of the body, where {@link ConsulCall.lastDigest} was given. */
   readonly digest?: string;
   /** The body is the same as before; `json` is undefined. */
   readonly isSame?: boolean;
@@ -84,7 +84,7 @@ export interface ClientOptions {
 
 export interface ClientDeps {
   readonly carrier: Carrier;
-  readonly token: Token;
+  readonly token: CallToken;
   readonly stats: Stats;
   /** That it is still our cluster that answers; absent: whoever answers is believed. */
   readonly proof?: Pick<ClusterProof, "confirm" | "doubt">;
@@ -118,7 +118,7 @@ export class Client {
     return this.#deps.token.current() !== "";
   }
 
-  async call(call: Call): Promise<Reply> {
+  async call(call: ConsulCall): Promise<ConsulReply> {
     const { coming } = this.#deps.token;
     if (coming) await coming;
     const token = this.#deps.token.current();
@@ -147,7 +147,7 @@ export class Client {
   }
 
   /** A refusal is an answer, too: it must not be that of another cluster. */
-  async #confirm(call: Call, wire: WireReply): Promise<void> {
+  async #confirm(call: ConsulCall, wire: WireReply): Promise<void> {
     const { status, headers } = wire;
     if (status === 429 || status >= 500) return;
     const before = readIndex(call.query?.["index"]);
@@ -159,7 +159,7 @@ export class Client {
     await this.#deps.proof?.confirm({ isNews });
   }
 
-  #send(call: Call, token: string): Promise<WireReply> {
+  #send(call: ConsulCall, token: string): Promise<WireReply> {
     const { pathPrefix, basicAuth } = this.options;
     const headers: Record<string, string> = { accept: "application/json" };
     if (token) headers["x-consul-token"] = token;
@@ -180,7 +180,7 @@ export class Client {
     });
   }
 
-  #query(call: Call): string {
+  #query(call: ConsulCall): string {
     const { namespace, partition } = this.options;
     const query = { ns: tenancy(namespace), partition: tenancy(partition), ...call.query };
     const parts = Object.entries(query)
@@ -190,7 +190,7 @@ export class Client {
     return parts.length ? `?${parts.join("&")}` : "";
   }
 
-  #read(call: Call, wire: WireReply, token: string): Reply {
+  #read(call: ConsulCall, wire: WireReply, token: string): ConsulReply {
     const { status, headers } = wire;
     const absent = (status === 404 && call.absentIsAnswer === true) ||
       (status === 401 && call.aclsOffIsAnswer === true && /ACL support disabled/.test(wire.body));
@@ -214,7 +214,7 @@ export class Client {
   }
 
   #json(
-    call: Call,
+    call: ConsulCall,
     { body }: WireReply,
     { absent, isSame }: { readonly absent: boolean; readonly isSame: boolean },
   ): unknown {
@@ -222,7 +222,7 @@ export class Client {
     return absent || body.length === 0 ? null : this.#parse(call, body);
   }
 
-  #parse(call: Call, text: string): unknown {
+  #parse(call: ConsulCall, text: string): unknown {
     const cost = jsonCost(text);
     if (cost !== undefined) {
       throw new ProxyError(
@@ -242,7 +242,7 @@ export class Client {
     }
   }
 
-  #refusal(call: Call, wire: WireReply, token: string): ProxyError {
+  #refusal(call: ConsulCall, wire: WireReply, token: string): ProxyError {
     const text = oneLine(hideSecrets(wire.body, [token])) || `status ${wire.status}`;
     const what = `Cannot ${call.what}`;
     const { peer, where } = this.carrier;
@@ -279,7 +279,7 @@ export class Client {
     return new ProxyError(code, `${what}: the ${peer} answered ${wire.status}: ${text}${hint}`);
   }
 
-  #forbiddenHint(call: Call, text: string): string {
+  #forbiddenHint(call: ConsulCall, text: string): string {
     if (call.method === "POST" && /Access is restricted/.test(text)) {
       return ` (the ${this.carrier.peer}'s http_config.allow_write_http_from bars POST from this address; ` +
         `this call changes nothing, but Consul takes it for a write: add this host's address there)`;
@@ -289,7 +289,7 @@ export class Client {
     return call.needs && !/lacks permission/.test(text) ? ` (it takes ${call.needs})` : "";
   }
 
-  #count(call: Call, result: string): void {
+  #count(call: ConsulCall, result: string): void {
     this.#deps.stats.counter(
       "agent_requests_total",
       "HTTP requests to the agent or the servers that ended, by resource and result",
@@ -302,7 +302,7 @@ export class Client {
 }
 
 /** What says where it is. */
-const PLACE_FLAG: Readonly<Record<Peer, string>> = {
+const PLACE_FLAG: Readonly<Record<AnsweringPeer, string>> = {
   agent: "-http-addr (CONSUL_HTTP_ADDR)",
   server: "-http-port (POSTERN_HTTP_PORT)",
 };
@@ -324,7 +324,7 @@ function isStranger(text: string): boolean {
 function failureHint(
   text: string,
   { peer, datacenter, names }: {
-    readonly peer: Peer;
+    readonly peer: AnsweringPeer;
     readonly datacenter: string;
     readonly names: FlagNames;
   },

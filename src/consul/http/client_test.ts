@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ProxyError, Stats } from "../../base/mod.ts";
-import type { Token } from "../servers/types.ts";
+import type { CallToken } from "../servers/types.ts";
 import type { WireReply, WireRequest } from "./carrier.ts";
-import { type Call, Client } from "./client.ts";
+import { Client, type ConsulCall } from "./client.ts";
 
 const CALL = { resource: "match", what: "read", path: "/v1/x", timeoutMs: 1_000 } as const;
 
 /** A client of a server that always answers the same, and what happened. */
-function played(token: Partial<Token>, reply: Partial<WireReply> = {}) {
+function played(token: Partial<CallToken>, reply: Partial<WireReply> = {}) {
   const sent: (string | undefined)[] = [];
   const requests: WireRequest[] = [];
   const rejected: string[] = [];
@@ -106,7 +106,7 @@ for (
     ["a wait by hash", { query: { hash: "h" } }, false],
     ["a write", { method: "PUT" }, false],
     ["a question by POST", { method: "POST", changesNothing: true }, true],
-  ] as readonly (readonly [string, Partial<Call>, boolean])[]
+  ] as readonly (readonly [string, Partial<ConsulCall>, boolean])[]
 ) {
   test(`Client.call() has ${what} ${repeatable ? "" : "not "}repeated where a connection broke`, async () => {
     const { client, requests } = played({});

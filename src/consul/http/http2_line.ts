@@ -8,11 +8,11 @@
 import { type Address, type Clock, type Deadlines, messageOf, type Timer } from "../../base/mod.ts";
 import { clientTlsFor, whyRefused } from "../../grpc/mod.ts";
 import {
-  askHttp2,
   type ClientConnection,
   type ClientExchange,
   DEFAULT_HTTP_LIMITS,
   type HttpEnd,
+  openHttp2Client,
   type RequestHead,
   type ResponseEvents,
 } from "../../http/mod.ts";
@@ -110,7 +110,7 @@ export class Http2Line {
     this.#socket = socket;
     if (refused !== undefined) return this.#lost(refused);
     const { clock, deadlines } = this.#options;
-    this.#http = askHttp2(socket, {
+    this.#http = openHttp2Client(socket, {
       ...{ clock, deadlines, limits: DEFAULT_HTTP_LIMITS, keepAlive: KEEP_ALIVE },
       events: {
         onCapacity: () => this.#look(),

@@ -6,7 +6,7 @@
 
 import { formatDurationMs } from "../../base/mod.ts";
 import type { PollAnswer, PollRequest } from "../watch/blocking_query.ts";
-import type { Call, Client, Reply } from "./client.ts";
+import type { Client, ConsulCall, ConsulReply } from "./client.ts";
 
 export interface ReadQuery {
   readonly query: Readonly<Record<string, string>>;
@@ -28,7 +28,7 @@ export function readQuery(
 export function blockingQuery(
   request: PollRequest<unknown>,
   read: ReadQuery,
-): ReadQuery & Pick<Call, "timeoutMs" | "signal" | "lastDigest"> {
+): ReadQuery & Pick<ConsulCall, "timeoutMs" | "signal" | "lastDigest"> {
   const { cursor, stale, waitMs, timeoutMs, signal, last } = request;
   const waiting = cursor === undefined ? {} : { index: cursor, wait: formatDurationMs(waitMs) };
   const flags = stale ? [...read.flags, "stale"] : read.flags;
@@ -38,7 +38,7 @@ export function blockingQuery(
 
 /** What `read` makes of a reply, or what it made of the same bytes before. */
 export function answerOf<T>(
-  reply: Reply,
+  reply: ConsulReply,
   { last }: PollRequest<T>,
   read: (json: unknown) => T,
 ): PollAnswer<T> {
@@ -47,6 +47,6 @@ export function answerOf<T>(
 }
 
 /** The index to go on from, where the reply has one. */
-export function cursorOf(reply: Reply): { readonly cursor?: string } {
+export function cursorOf(reply: ConsulReply): { readonly cursor?: string } {
   return reply.index === undefined ? {} : { cursor: String(reply.index) };
 }

@@ -7,7 +7,7 @@
  */
 
 import { type Clock, ProxyError } from "../../base/mod.ts";
-import type { Server, Servers } from "../servers/types.ts";
+import type { ConsulServers, Server } from "../servers/types.ts";
 import {
   AskAgain,
   type Carrier,
@@ -30,7 +30,7 @@ const TRIES = 3;
 const PATIENCE_MS = 20_000;
 
 export interface ServersCarrierOptions {
-  readonly servers: Pick<Servers, "current" | "leave" | "onMove"> & {
+  readonly servers: Pick<ConsulServers, "current" | "leave" | "onMove"> & {
     /** Why none is in use; `""`: nothing has failed yet. */
     readonly status: { readonly lastFailure: string };
     /** Every known server has failed, and none was ever in use. */

@@ -35,7 +35,7 @@ const ISSUER_CODES = [
 ];
 const CODES: ReadonlySet<string> = new Set([NAME_CODE, ...DATE_CODES, ...ISSUER_CODES]);
 
-export interface AgentTlsPlace {
+export interface AgentTlsFiles {
   readonly address: Extract<Address, { readonly kind: "tcp" }>;
   readonly tls: TransportTls;
   readonly clock: Clock;
@@ -55,7 +55,7 @@ export function isRefusedCertificate(code: unknown): code is string {
 /** Why the agent's certificate was refused with `code`; `undefined` where it cannot be looked at. */
 export async function explainRefusal(
   code: string,
-  place: AgentTlsPlace,
+  place: AgentTlsFiles,
 ): Promise<string | undefined> {
   const certificate = await presentedCertificate(place);
   if (!certificate) return undefined;
@@ -122,7 +122,7 @@ function issuerTrouble(
 }
 
 /** `undefined`: the agent shows none within the time. */
-function presentedCertificate(place: AgentTlsPlace): Promise<X509Certificate | undefined> {
+function presentedCertificate(place: AgentTlsFiles): Promise<X509Certificate | undefined> {
   const { address: { host, port }, tls: { serverName }, clock } = place;
   return new Promise((resolve) => {
     const socket = tls.connect({

@@ -6,11 +6,11 @@
 
 import { statSync } from "node:fs";
 import { type Clock, type Log, messageOf } from "../../base/mod.ts";
-import type { Token } from "../servers/types.ts";
+import type { CallToken } from "../servers/types.ts";
 import { readTokenFile } from "./files.ts";
 
 /** A token that is given, or in a file: read again when it changed, looking at most once a second. */
-export class TokenSource implements Token {
+export class TokenSource implements CallToken {
   readonly #path: string;
   readonly #clock: Clock;
   readonly #log: Log;

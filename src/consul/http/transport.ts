@@ -11,10 +11,10 @@ import { type Address, type Clock, formatAddress, ProxyError } from "../../base/
 import type { TransportTls } from "./files.ts";
 import { explainRefusal, isRefusedCertificate } from "./tls_trouble.ts";
 import {
+  type AnsweringPeer,
   bodyText,
   givenUp,
   NoReply,
-  type Peer,
   type WireReply,
   type WireRequest,
   type WireTransport,
@@ -23,7 +23,7 @@ import { reasonOf } from "./unreachable.ts";
 
 export interface TransportOptions {
   /** For messages; absent: an agent. */
-  readonly peer?: Peer;
+  readonly peer?: AnsweringPeer;
   readonly address: Address;
   readonly tls: TransportTls | null;
   readonly clock: Clock;

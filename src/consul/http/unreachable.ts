@@ -7,16 +7,16 @@
 
 import { type Address, messageOf } from "../../base/mod.ts";
 import { type FlagNames, PROXY_FLAGS } from "../flag_names.ts";
-import type { Peer } from "./carrier.ts";
+import type { AnsweringPeer } from "./carrier.ts";
 import type { TransportTls } from "./files.ts";
 import { explainAlert } from "./tls_trouble.ts";
 
-const WANTED: Readonly<Record<Peer, string>> = {
+const WANTED: Readonly<Record<AnsweringPeer, string>> = {
   agent: "-http-addr (CONSUL_HTTP_ADDR) wants that of its HTTP API",
   server: "-http-port (POSTERN_HTTP_PORT) wants that of its HTTP API",
 };
 
-const REASONS: Readonly<Record<string, (peer: Peer) => string>> = {
+const REASONS: Readonly<Record<string, (peer: AnsweringPeer) => string>> = {
   ECONNREFUSED: (peer) =>
     peer === "agent"
       ? "connection refused; is the agent running, and is this its address (-http-addr or " +
@@ -47,7 +47,7 @@ const OTHER_PORTS: Readonly<Record<number, string>> = {
 };
 const HUNG_UP: ReadonlySet<unknown> = new Set(["ECONNRESET", "HPE_INVALID_CONSTANT"]);
 
-const HINTS: readonly (readonly [RegExp, (names: FlagNames, peer: Peer) => string])[] = [
+const HINTS: readonly (readonly [RegExp, (names: FlagNames, peer: AnsweringPeer) => string])[] = [
   [
     /altnames/,
     ({ serverName }, peer) => `say with ${serverName} which name the ${peer}'s certificate is for`,
@@ -64,7 +64,7 @@ export function reasonOf(
   { address, tls, peer = "agent" }: {
     readonly address: Address;
     readonly tls: TransportTls | null;
-    readonly peer?: Peer;
+    readonly peer?: AnsweringPeer;
   },
 ): string {
   const code = (error as { code?: unknown } | null)?.code;

@@ -17,7 +17,7 @@ export interface AuthorizeAnswer {
 }
 
 /** The verdict, and the configuration of the agent or server that gave it. */
-export interface AskedVerdict extends AuthorizeAnswer {
+export interface AgentVerdict extends AuthorizeAnswer {
   /** `acl.default_policy`, whether ACLs are enabled or not; `""`: not said. */
   readonly aclDefault: string;
 }
@@ -39,7 +39,7 @@ export async function askAuthorize(
     /** See {@link Call.lastDigest}. */
     readonly lastDigest?: string;
   },
-): Promise<AskedVerdict> {
+): Promise<AgentVerdict> {
   const reply = await client.call({
     resource: request.resource,
     what: `ask the ${client.carrier.peer} who may connect to ${JSON.stringify(request.target)}`,

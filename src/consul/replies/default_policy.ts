@@ -12,7 +12,7 @@
  */
 
 import type { Log } from "../../base/mod.ts";
-import { askAuthorize, type AskedVerdict } from "./authorize.ts";
+import { type AgentVerdict, askAuthorize } from "./authorize.ts";
 import type { Client } from "../http/client.ts";
 import type { RepeatQuestion } from "../watch/repeat.ts";
 
@@ -31,7 +31,7 @@ export interface DefaultPolicy {
   readonly contradiction: string;
 }
 
-export function defaultOf({ allowed, reason, aclDefault }: AskedVerdict): DefaultPolicy {
+export function defaultOf({ allowed, reason, aclDefault }: AgentVerdict): DefaultPolicy {
   if (!allowed) return { action: "deny", contradiction: "" };
   switch (reason) {
     case BY_POLICY:

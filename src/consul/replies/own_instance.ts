@@ -23,7 +23,7 @@ const Rows = list(object({
 
 const AgentChecks = map(object({ Node: text, ServiceID: text }));
 
-export interface AskTerms {
+export interface ReadOptions {
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
 }
@@ -35,7 +35,7 @@ export interface AskTerms {
 export async function askNode(
   client: Client,
   proxyId: string,
-  terms: AskTerms,
+  terms: ReadOptions,
 ): Promise<string | undefined> {
   const reply = await client.call({
     resource: "checks",
@@ -55,7 +55,7 @@ export async function askNode(
 export async function askFailingChecks(
   client: Client,
   instance: InstanceRef,
-  { node, ...terms }: AskTerms & { readonly node: string | undefined },
+  { node, ...terms }: ReadOptions & { readonly node: string | undefined },
 ): Promise<readonly string[]> {
   const { service, proxyId, datacenter } = instance;
   const read = readQuery(client, { stale: false, datacenter });

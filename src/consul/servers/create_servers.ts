@@ -7,7 +7,7 @@
 import { ProxyError } from "../../base/mod.ts";
 import type { Engine } from "../../net/mod.ts";
 import type { Agent } from "../agent.ts";
-import { Asking } from "../asking.ts";
+import { RunningWatches } from "../running_watches.ts";
 import { ClusterPin } from "../cluster_pin.ts";
 import type { AgentDeps } from "../create_agent.ts";
 import { followRegistration } from "../follow_registration.ts";
@@ -18,7 +18,7 @@ import { gatewayServicesQuestion } from "../replies/gateway_services.ts";
 import { ingressEntryQuestion } from "../replies/ingress.ts";
 import { askFailingChecks } from "../replies/own_instance.ts";
 import { ConnectionBudget } from "../watch/budget.ts";
-import { serversFooting } from "../watch/footing.ts";
+import { serversWatchTerms } from "../watch/watch_terms.ts";
 import { serversDefaultPolicyQuestion } from "./catalog/default_policy.ts";
 import { findGateway, findProxy, findSidecar } from "./catalog/find_on_node.ts";
 import type { NodeCatalog } from "./catalog/node_catalog.ts";
@@ -63,14 +63,14 @@ export function createServers(options: ServersOptions, deps: ServersDeps): Requi
     login.start(createLoginCalls(options.login, { carrier: client.carrier, stats }));
     servers.onMove(() => login.moved());
   }
-  const asking = new Asking(client, {
+  const asking = new RunningWatches(client, {
     clock,
     random,
     log,
     stats,
     budget,
     link,
-    footing: serversFooting(link),
+    footing: serversWatchTerms(link),
   });
   const catalog: NodeCatalog = { client, servers, node: options.node };
   const roots = new RootsFeed({ servers, cluster, clock, log, stats });

@@ -14,17 +14,17 @@ import { errorOf, isOverload, isUnauthenticated } from "./grpc_errors.ts";
 import type { Method, Server, StreamSink } from "./types.ts";
 
 /** Where calls go. */
-export interface Place {
+export interface CallTarget {
   readonly server: Server;
   readonly link: GrpcLink;
 }
 
 /** What a stream needs of the session. */
-export interface StreamHost {
+export interface StreamSession {
   readonly clock: Clock;
   readonly random: Random;
   /** Undefined while none is found, or there is no token yet. */
-  place(): Place | undefined;
+  place(): CallTarget | undefined;
   /** What calls carry now; `""`: none. */
   token(): string;
   rejected(token: string): void;
@@ -60,7 +60,7 @@ const OURS: readonly number[] = [
 ];
 
 interface Opened {
-  readonly place: Place;
+  readonly place: CallTarget;
   readonly token: string;
   readonly openedMs: number;
   call: GrpcCall<never> | undefined;
@@ -72,7 +72,7 @@ export class FollowedStream<Request, Response> implements AnyStream {
   readonly #method: Method<Request, Response>;
   readonly #request: Request;
   readonly #sink: StreamSink<Response>;
-  readonly #host: StreamHost;
+  readonly #host: StreamSession;
   readonly #backoff: Backoff;
   readonly #patience: Backoff;
   #current: Opened | undefined;
@@ -85,7 +85,7 @@ export class FollowedStream<Request, Response> implements AnyStream {
   constructor(
     method: Method<Request, Response>,
     request: Request,
-    options: { readonly sink: StreamSink<Response>; readonly host: StreamHost },
+    options: { readonly sink: StreamSink<Response>; readonly host: StreamSession },
   ) {
     this.#method = method;
     this.#request = request;

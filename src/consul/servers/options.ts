@@ -8,7 +8,7 @@ import { ProxyError } from "../../base/mod.ts";
 import { type FlagNames, PROXY_FLAGS } from "../flag_names.ts";
 import { checkToken, readTlsFiles, readTokenFile, type TlsFiles } from "../http/files.ts";
 import { type AgentFlags, readBool } from "../http/options.ts";
-import { readServerPlaces } from "./places.ts";
+import { readServerPlaces } from "./server_addresses.ts";
 import type { LoginOptions, ServersOptions } from "./types.ts";
 
 /** As given; absent means not given. */

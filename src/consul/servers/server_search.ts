@@ -17,9 +17,9 @@ import {
 } from "../../base/mod.ts";
 import { dialGrpcLink, type GrpcEngine, type GrpcLink } from "../../grpc/mod.ts";
 import type { ServersTls } from "../http/tls_trouble.ts";
-import { findServers, type Lookup } from "./places.ts";
+import { findServers, type Lookup } from "./server_addresses.ts";
 import { ServerList } from "./server_list.ts";
-import type { ServerPlaces } from "./types.ts";
+import type { ServerAddresses } from "./types.ts";
 
 export interface SearchOptions {
   readonly engine: GrpcEngine;
@@ -28,7 +28,7 @@ export interface SearchOptions {
   readonly log: Log;
   readonly stats: Stats;
   readonly lookup: Lookup;
-  readonly places: ServerPlaces;
+  readonly places: ServerAddresses;
   readonly grpcPort: number;
   readonly tls: ServersTls | null;
   /** Rejects where the server is no good. */

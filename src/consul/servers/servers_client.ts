@@ -16,12 +16,12 @@ import { Transport } from "../http/transport.ts";
 import type { Engine } from "../../net/mod.ts";
 import { judgeCluster } from "../replies/roots.ts";
 import { createServersTls } from "./servers_tls.ts";
-import type { ServersOptions, Token } from "./types.ts";
+import type { CallToken, ServersOptions } from "./types.ts";
 import { UnfitServer } from "./unfit_server.ts";
 
 export interface ServersClientDeps {
   readonly servers: ServersCarrierOptions["servers"];
-  readonly token: Token;
+  readonly token: CallToken;
   readonly engine: Pick<Engine, "dial" | "clientTls">;
   readonly clock: Clock;
   readonly random: Random;

@@ -12,11 +12,11 @@ import {
   type Reaction,
   ScriptedAgent,
 } from "../../../test/kit/scripted_agent.ts";
-import { Asking } from "../asking.ts";
+import { RunningWatches } from "../running_watches.ts";
 import { ClusterPin } from "../cluster_pin.ts";
 import { AgentLink } from "../http/link.ts";
 import { ConnectionBudget } from "../watch/budget.ts";
-import { serversFooting } from "../watch/footing.ts";
+import { serversWatchTerms } from "../watch/watch_terms.ts";
 import type { Intentions } from "../types.ts";
 import { PROXY_FLAGS } from "../flag_names.ts";
 import { createServersClient } from "./servers_client.ts";
@@ -25,7 +25,7 @@ import type { Server, ServersOptions } from "./types.ts";
 class Rig implements AsyncDisposable {
   readonly clock = new FakeClock();
   readonly script: ScriptedAgent;
-  readonly asking: Asking;
+  readonly asking: RunningWatches;
   readonly left: string[] = [];
   /** Tokens that the server did not know. */
   readonly rejected: string[] = [];
@@ -70,7 +70,12 @@ class Rig implements AsyncDisposable {
         },
       },
     });
-    this.asking = new Asking(client, { ...deps, budget, link, footing: serversFooting(link) });
+    this.asking = new RunningWatches(client, {
+      ...deps,
+      budget,
+      link,
+      footing: serversWatchTerms(link),
+    });
     this.#close = () => (this.asking.close(), client.carrier.close());
   }
 

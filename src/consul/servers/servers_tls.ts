@@ -12,7 +12,7 @@ import { NO_RULES } from "../../identity/mod.ts";
 import { PROXY_FLAGS } from "../flag_names.ts";
 import { readTlsFiles, type TransportTls } from "../http/files.ts";
 import { explainServerReason, type ServersTls } from "../http/tls_trouble.ts";
-import type { ServerPlaces, ServersOptions } from "./types.ts";
+import type { ServerAddresses, ServersOptions } from "./types.ts";
 
 const CERTIFICATES = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
@@ -96,7 +96,7 @@ function materialOf(
 }
 
 /** A name that stands for every server is one that their certificates have, too. */
-function onlyName(places: ServerPlaces): string {
+function onlyName(places: ServerAddresses): string {
   const [name = "", ...others] = places.kind === "names" ? places.names : [];
   const isIp = name.includes(":") || /^[\d.]+$/.test(name);
   return isIp || others.length > 0 ? "" : name;

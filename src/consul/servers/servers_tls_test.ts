@@ -9,14 +9,14 @@ import { createLog, type LogRecord, systemClock } from "../../base/mod.ts";
 import { formatPem, parsePem } from "../../wire/mod.ts";
 import type { TlsFiles } from "../http/files.ts";
 import { createServersTls } from "./servers_tls.ts";
-import type { ServerPlaces } from "./types.ts";
+import type { ServerAddresses } from "./types.ts";
 
 const ca = createAuthority();
 const stranger = createAuthority();
 const FILES: TlsFiles = {
   ...{ caFile: "", caPath: "", certFile: "", keyFile: "", serverName: "", verify: true },
 };
-const NAME: ServerPlaces = { kind: "names", names: ["consul.example"] };
+const NAME: ServerAddresses = { kind: "names", names: ["consul.example"] };
 
 const leafOf = (authority: typeof ca, dnsNames: string[]) =>
   parsePem(authority.issueLeaf({ service: "x", overrides: { dnsNames } }).certPem, { what: "leaf" })
@@ -101,7 +101,7 @@ for (
     { kind: "names", names: ["::1"] },
     { kind: "names", names: ["a.example", "b.example"] },
     { kind: "exec", command: ["discover"] },
-  ] as readonly ServerPlaces[]
+  ] as readonly ServerAddresses[]
 ) {
   test(`createServersTls() wants a name where there are ${JSON.stringify(places)}`, async () => {
     await using files = await Files.create(ca.rootPem);

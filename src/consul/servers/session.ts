@@ -18,14 +18,26 @@ import { type GrpcEngine, type GrpcLink } from "../../grpc/mod.ts";
 import type { ServersStatus } from "../agent.ts";
 import type { ClusterPin } from "../cluster_pin.ts";
 import { askOnce } from "./ask_once.ts";
-import { type AnyStream, FollowedStream, type Place, type StreamHost } from "./followed_stream.ts";
+import {
+  type AnyStream,
+  type CallTarget,
+  FollowedStream,
+  type StreamSession,
+} from "./followed_stream.ts";
 import { isUnauthenticated } from "./grpc_errors.ts";
 import { GET_FEATURES, WATCH_ROOTS, WATCH_SERVERS } from "./methods.ts";
-import { type Lookup, systemLookup } from "./places.ts";
+import { type Lookup, systemLookup } from "./server_addresses.ts";
 import { type FoundServer, ServerSearch } from "./server_search.ts";
 import { createServersTls } from "./servers_tls.ts";
 import { whenReady } from "./when_ready.ts";
-import type { Method, Server, Servers, ServersOptions, StreamSink, Token } from "./types.ts";
+import type {
+  CallToken,
+  ConsulServers,
+  Method,
+  Server,
+  ServersOptions,
+  StreamSink,
+} from "./types.ts";
 
 export interface SessionDeps {
   readonly engine: GrpcEngine;
@@ -33,14 +45,14 @@ export interface SessionDeps {
   readonly random: Random;
   readonly log: Log;
   readonly stats: Stats;
-  readonly token: Token;
+  readonly token: CallToken;
   /** A server of another cluster is never used; absent: any is. */
   readonly cluster?: ClusterPin;
   /** The system's where absent. */
   readonly lookup?: Lookup;
 }
 
-export interface ServersSession extends Servers {
+export interface ServersSession extends ConsulServers {
   readonly status: ServersStatus;
   /** Every known server has failed, and none was ever in use. */
   readonly isDown: boolean;
@@ -57,7 +69,7 @@ export function createServersSession(options: ServersOptions, deps: SessionDeps)
   return new Session(options, deps);
 }
 
-class Session implements ServersSession, StreamHost {
+class Session implements ServersSession, StreamSession {
   readonly clock: Clock;
   readonly random: Random;
   readonly names: ServersOptions["names"];
@@ -68,7 +80,7 @@ class Session implements ServersSession, StreamHost {
   readonly #streams = new Set<AnyStream>();
   readonly #movers = new Set<(server: Server) => void>();
   readonly #stopToken: () => void;
-  #inUse: (Place & { readonly sinceMs: number }) | undefined;
+  #inUse: (CallTarget & { readonly sinceMs: number }) | undefined;
   #look: Timer | undefined;
   readonly #onDown = new Set<() => void>();
   isDown = false;
@@ -76,7 +88,7 @@ class Session implements ServersSession, StreamHost {
   #toldPlain = false;
   /** Hosts of servers of other clusters. */
   readonly #foreign = new Set<string>();
-  #doubted: Place | undefined;
+  #doubted: CallTarget | undefined;
 
   constructor(options: ServersOptions, deps: SessionDeps) {
     const { clock, random, token } = deps;
@@ -126,7 +138,7 @@ class Session implements ServersSession, StreamHost {
   ): Promise<Response> {
     const { timeoutMs, signal } = options;
     const untilMs = this.clock.monotonic() + timeoutMs;
-    let place: Place | undefined;
+    let place: CallTarget | undefined;
     try {
       place = await this.#placeFor(method.what, options);
       const leftMs = untilMs - this.clock.monotonic();
@@ -193,7 +205,7 @@ class Session implements ServersSession, StreamHost {
   // For streams.
 
   /** Not before there is a token: another one opens all streams anyway. */
-  place(): Place | undefined {
+  place(): CallTarget | undefined {
     return this.#deps.token.coming ? undefined : this.#inUse;
   }
 
@@ -222,7 +234,7 @@ class Session implements ServersSession, StreamHost {
   }
 
   #ask<Request, Response>(
-    { server, link }: Place,
+    { server, link }: CallTarget,
     question: {
       readonly method: Method<Request, Response>;
       readonly request: Request;
@@ -249,7 +261,7 @@ class Session implements ServersSession, StreamHost {
   #placeFor(
     what: string,
     { timeoutMs, signal }: { readonly timeoutMs: number; readonly signal?: AbortSignal },
-  ): Promise<Place> {
+  ): Promise<CallTarget> {
     const { token } = this.#deps;
     return whenReady(() => this.place(), {
       ...{ clock: this.clock, timeoutMs, signal: this.#until(signal) },
@@ -283,7 +295,7 @@ class Session implements ServersSession, StreamHost {
     for (const fn of [...this.#onDown]) fn();
   }
 
-  async #probe(place: Place): Promise<void> {
+  async #probe(place: CallTarget): Promise<void> {
     try {
       await this.#ask(place, { method: GET_FEATURES, request: null, leftMs: PROBE_MS });
     } catch (error) {
@@ -294,7 +306,7 @@ class Session implements ServersSession, StreamHost {
   }
 
   /** One that may not be asked for its roots is judged by HTTP, where that takes no right. */
-  async #proveCluster({ server, link }: Place): Promise<void> {
+  async #proveCluster({ server, link }: CallTarget): Promise<void> {
     const { cluster } = this.#deps;
     if (!cluster?.isSet) return;
     try {
@@ -340,7 +352,7 @@ class Session implements ServersSession, StreamHost {
     for (const fn of [...this.#movers]) fn(server);
   }
 
-  #lookAfter(place: Place): void {
+  #lookAfter(place: CallTarget): void {
     this.#look = this.clock.after(LOOK_MS * (0.9 + 0.2 * this.random()), () => {
       this.#search.proved(place.server.host);
       this.#lookAfter(place);
@@ -350,7 +362,7 @@ class Session implements ServersSession, StreamHost {
   }
 
   /** What did not answer in time, or says that it is unavailable, may not be there for others either. */
-  async #doubt(place: Place): Promise<void> {
+  async #doubt(place: CallTarget): Promise<void> {
     if (this.#doubted === place || this.#inUse !== place) return;
     this.#doubted = place;
     try {

@@ -11,7 +11,7 @@ import type { FlagNames } from "../flag_names.ts";
 import type { TlsFiles } from "../http/files.ts";
 
 /** Where servers are looked for. */
-export type ServerPlaces =
+export type ServerAddresses =
   /** Addresses, and DNS names with one or several each. Not empty. */
   | { readonly kind: "names"; readonly names: readonly string[] }
   /** A command that prints addresses with blanks between them; its first word is the program. */
@@ -32,7 +32,7 @@ export interface LoginOptions {
 
 /** Checked; empty text means not given. */
 export interface ServersOptions {
-  readonly places: ServerPlaces;
+  readonly places: ServerAddresses;
   readonly grpcPort: number;
   readonly httpPort: number;
   /** Of both ports; `null`: plain text. */
@@ -55,7 +55,7 @@ export interface ServersOptions {
 }
 
 /** The token that calls carry now. */
-export interface Token {
+export interface CallToken {
   /** `""`: none. */
   current(): string;
   /**
@@ -98,7 +98,7 @@ export interface StreamSink<T> {
  * Consul's servers as those who ask them see it: one is in use for everything, until it fails or says
  * that it is overloaded; then all moves on to another.
  */
-export interface Servers {
+export interface ConsulServers {
   /** Undefined while none is found. */
   readonly current: Server | undefined;
   /**

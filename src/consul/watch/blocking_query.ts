@@ -28,9 +28,9 @@ import type { ConnectionBudget } from "./budget.ts";
 import { Delivery, toProxyError } from "./delivery.ts";
 import { AskAgain } from "../http/carrier.ts";
 import type { AgentLink } from "../http/link.ts";
-import type { Footing } from "./footing.ts";
-import type { Seat, Turn } from "./seat.ts";
-import type { Stand } from "./stand.ts";
+import type { WatchTerms } from "./watch_terms.ts";
+import type { PollSlot, PollTurn } from "./poll_slot.ts";
+import type { WatchCursor } from "./watch_cursor.ts";
 import { TokenBucket } from "./token_bucket.ts";
 import { wakeableSleep } from "./wakeable_sleep.ts";
 
@@ -97,7 +97,7 @@ export interface LoopDeps {
   readonly stats: Stats;
   readonly budget: ConnectionBudget;
   readonly link: AgentLink;
-  readonly footing: Footing;
+  readonly footing: WatchTerms;
 }
 
 /** Starts the loop; it runs until the handle is stopped. */
@@ -113,13 +113,13 @@ export function startWatch<T>(
 class WatchLoop<T> implements WatchHandle {
   readonly #question: PollQuestion<T>;
   readonly #deps: LoopDeps;
-  readonly #seat: Seat;
+  readonly #seat: PollSlot;
   readonly #stop = new AbortController();
   readonly #waitMs: number;
   readonly #bucket: TokenBucket;
   readonly #backoff: Backoff;
   readonly #delivery: Delivery<T>;
-  readonly #stand: Stand;
+  readonly #stand: WatchCursor;
   /** Of the bytes of what was believed last. */
   #digest: string | undefined;
   /** Of the last failure, until a success. */
@@ -192,7 +192,7 @@ class WatchLoop<T> implements WatchHandle {
   }
 
   /** Until an answer is believed, or there is none to be had. */
-  async #ask(turn: Turn): Promise<void> {
+  async #ask(turn: PollTurn): Promise<void> {
     let failure: unknown;
     for (;;) {
       const answer = await this.#poll(turn).catch((error: unknown) => {
@@ -211,7 +211,7 @@ class WatchLoop<T> implements WatchHandle {
     }
   }
 
-  #poll(turn: Turn): Promise<PollAnswer<T>> {
+  #poll(turn: PollTurn): Promise<PollAnswer<T>> {
     const ask = this.#stand.ask();
     const waitMs = turn.mode === "long" ? this.#waitMs : NO_WAIT_MS;
     const timeoutMs = ask.cursor === undefined || turn.mode === "short"

@@ -19,7 +19,13 @@
 
 import type { Clock, Counter, Gauge, Log, Stats, Timer } from "../../base/mod.ts";
 import { BudgetGrowth, type GrowthOptions } from "./budget_growth.ts";
-import { ElasticSeat, left, type Preference, type Seat, USED_LATELY_MS } from "./seat.ts";
+import {
+  ElasticPollSlot,
+  left,
+  type PollPriority,
+  type PollSlot,
+  USED_LATELY_MS,
+} from "./poll_slot.ts";
 
 /** Lanes for everything short, of which one is never taken by short polls where there are several. */
 const LANES = 3;
@@ -27,7 +33,7 @@ const LANES = 3;
 const EASED_MS = 60_000;
 const GROW_MS = 30_000;
 const SWAP_MS = 30_000;
-const PREFERENCES: readonly Preference[] = ["first", "middle", "last"];
+const PREFERENCES: readonly PollPriority[] = ["first", "middle", "last"];
 
 /** All but what is about one upstream, and what each of these may add. */
 const MODEST_CONNECTIONS = 3;
@@ -57,7 +63,7 @@ interface Waiter {
 
 export class ConnectionBudget {
   readonly #options: BudgetOptions;
-  readonly #seats = new Set<ElasticSeat>();
+  readonly #seats = new Set<ElasticPollSlot>();
   readonly #waiting = new Set<Waiter>();
   readonly #busy = { short: 0, call: 0, query: 0 };
   readonly #limitGauge: Gauge;
@@ -107,7 +113,7 @@ export class ConnectionBudget {
   }
 
   /** A watch that always has a connection of its own, whatever the limit. */
-  joinCritical(): Seat {
+  joinCritical(): PollSlot {
     const stop = new AbortController();
     this.#critical++;
     this.#assign();
@@ -128,9 +134,9 @@ export class ConnectionBudget {
   }
 
   /** A watch that has a long poll while there is one to spare, else takes its turn. */
-  join(preference: Preference = "first"): Seat {
+  join(preference: PollPriority = "first"): PollSlot {
     const { clock } = this.#options;
-    const seat = new ElasticSeat({
+    const seat = new ElasticPollSlot({
       preference,
       clock,
       phase: this.#joined++,
@@ -240,8 +246,8 @@ export class ConnectionBudget {
 
   /** One long poll goes from the watch that was used least lately to one in use that has none. */
   #swap(): void {
-    let loser: ElasticSeat | undefined;
-    let winner: ElasticSeat | undefined;
+    let loser: ElasticPollSlot | undefined;
+    let winner: ElasticPollSlot | undefined;
     for (const seat of this.#seats) {
       if (seat.mode === "long" && (!loser || seat.lastUsedMs < loser.lastUsedMs)) loser = seat;
       if (seat.mode === "short" && (!winner || seat.lastUsedMs > winner.lastUsedMs)) winner = seat;

@@ -5,7 +5,7 @@ import { AgentClient, Seen } from "../../../test/kit/agent_client.ts";
 import { FakeClock, settle } from "../../../test/kit/clock.ts";
 import { eventually, fixture } from "../../../test/kit/scripted_agent.ts";
 import { ConnectionBudget } from "./budget.ts";
-import type { Seat, Turn } from "./seat.ts";
+import type { PollSlot, PollTurn } from "./poll_slot.ts";
 
 function budgetOf(
   connections: number,
@@ -20,7 +20,7 @@ function budgetOf(
 }
 
 /** Takes turns for ever, each of which is over at once when it is a short one. */
-function take(seat: Seat): { turns: number; ended: number } {
+function take(seat: PollSlot): { turns: number; ended: number } {
   const counts = { turns: 0, ended: 0 };
   const run = async () => {
     for (;;) {
@@ -257,7 +257,7 @@ test("ConnectionBudget lets a wait for a lane be given up", async () => {
 test("ConnectionBudget gives a short turn again once a long poll came and went", async () => {
   const { budget } = budgetOf(4);
   const seat = budget.join();
-  const first: Turn = await seat.turn();
+  const first: PollTurn = await seat.turn();
   assert.equal(first.mode, "long");
   budget.refused();
   assert.equal(first.signal.aborted, true);

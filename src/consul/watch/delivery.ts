@@ -9,8 +9,8 @@ import { isDeepStrictEqual } from "node:util";
 import {
   type Clock,
   type Counter,
-  type Fields,
   type Log,
+  type LogFields,
   messageOf,
   ProxyError,
   type Stats,
@@ -69,7 +69,7 @@ export class Delivery<T> {
     this.#tell(() => this.#options.sink.onValue(value));
   }
 
-  failed(error: ProxyError, more: Fields = {}): void {
+  failed(error: ProxyError, more: LogFields = {}): void {
     this.failures++;
     this.#failureCounter.add(1);
     this.#lastError = error.message;

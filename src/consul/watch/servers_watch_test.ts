@@ -7,7 +7,7 @@ import { AskAgain } from "../http/carrier.ts";
 import { AgentLink } from "../http/link.ts";
 import { type PollAnswer, type PollRequest, startWatch } from "./blocking_query.ts";
 import { ConnectionBudget } from "./budget.ts";
-import { serversFooting } from "./footing.ts";
+import { serversWatchTerms } from "./watch_terms.ts";
 
 type Names = readonly string[];
 
@@ -47,7 +47,7 @@ class Scene {
       },
       deps: {
         ...{ clock, link, random: () => 1, log: silentLog, stats: new Stats() },
-        ...{ budget: this.#budget, footing: serversFooting(link) },
+        ...{ budget: this.#budget, footing: serversWatchTerms(link) },
       },
     });
   }

@@ -5,7 +5,7 @@ import { FakeClock } from "../../../test/kit/clock.ts";
 import { AgentLink } from "../http/link.ts";
 import { type PollAnswer, type PollRequest, startWatch } from "./blocking_query.ts";
 import { ConnectionBudget } from "./budget.ts";
-import { agentFooting } from "./footing.ts";
+import { agentWatchTerms } from "./watch_terms.ts";
 
 type Poll = (request: PollRequest<number>, link: AgentLink) => PollAnswer<number>;
 
@@ -43,7 +43,7 @@ function watch(poll: Poll): {
       stats,
       budget,
       link,
-      footing: agentFooting(link),
+      footing: agentWatchTerms(link),
     },
   });
   return { clock, link, asked, values, stop: () => (handle.stop(), budget.close()) };

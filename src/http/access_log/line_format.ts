@@ -9,7 +9,7 @@
 import { nearest } from "../../base/mod.ts";
 import type { ExchangeRecord } from "./exchange_record.ts";
 import { escaped } from "./log_text.ts";
-import { OPERATORS, type Reader, type Surroundings } from "./record_values.ts";
+import { OPERATORS, type ProcessFacts, type ValueReader } from "./record_values.ts";
 
 export type LogFormat =
   /** What Consul gives to Envoy where it is told nothing. */
@@ -19,10 +19,10 @@ export type LogFormat =
   | { readonly kind: "json"; readonly json: string };
 
 /** With the line's end. */
-export type LineOf = (record: ExchangeRecord) => string;
+export type FormatLine = (record: ExchangeRecord) => string;
 
 export type CompiledFormat =
-  | { readonly kind: "compiled"; readonly line: LineOf }
+  | { readonly kind: "compiled"; readonly line: FormatLine }
   /** Continues a sentence that begins with what the format is of. */
   | { readonly kind: "refused"; readonly reason: string };
 
@@ -76,7 +76,7 @@ export type CompiledValue =
   | Extract<CompiledFormat, { kind: "refused" }>;
 
 /** A value of a field, with operators as a format has them: what is missing is left out. Never throws. */
-export function compileValue(text: string, around: Surroundings): CompiledValue {
+export function compileValue(text: string, around: ProcessFacts): CompiledValue {
   const slots = new Slots(around);
   try {
     slots.text(text, "field");
@@ -88,7 +88,7 @@ export function compileValue(text: string, around: Surroundings): CompiledValue 
 }
 
 /** Never throws. */
-export function compileFormat(format: LogFormat, around: Surroundings): CompiledFormat {
+export function compileFormat(format: LogFormat, around: ProcessFacts): CompiledFormat {
   const slots = new Slots(around);
   try {
     switch (format.kind) {
@@ -131,11 +131,11 @@ function tooLong(): Unusable {
 
 /** Words and values in turn. */
 class Slots {
-  readonly #around: Surroundings;
+  readonly #around: ProcessFacts;
   readonly #words: string[] = [""];
-  readonly #values: LineOf[] = [];
+  readonly #values: FormatLine[] = [];
 
-  constructor(around: Surroundings) {
+  constructor(around: ProcessFacts) {
     this.#around = around;
   }
 
@@ -193,7 +193,7 @@ class Slots {
     word(text.slice(at));
   }
 
-  #reader([, name = "", given = "", limit]: RegExpMatchArray): Reader {
+  #reader([, name = "", given = "", limit]: RegExpMatchArray): ValueReader {
     const row = Object.hasOwn(OPERATORS, name) ? OPERATORS[name] : undefined;
     if (!row) throw new Unusable(unknownOperator(name));
     const read = row(given, this.#around);
@@ -212,7 +212,7 @@ class Slots {
     this.#words.push((this.#words.pop() ?? "") + text);
   }
 
-  #value(value: LineOf): void {
+  #value(value: FormatLine): void {
     this.#values.push(value);
     this.#words.push("");
   }
@@ -222,7 +222,7 @@ class Slots {
     return this.#values.length === 0 ? this.#words.join("") : undefined;
   }
 
-  line(): LineOf {
+  line(): FormatLine {
     const [first = "", ...words] = this.#words;
     const values = this.#values;
     return (record) => {

@@ -12,17 +12,17 @@ import { flagsText } from "./response_flags.ts";
 import { timeFormat } from "./start_time.ts";
 
 export type Value = string | number | undefined;
-export type Reader = (record: ExchangeRecord) => Value;
+export type ValueReader = (record: ExchangeRecord) => Value;
 
 /** What is the same for all lines of this process. */
-export interface Surroundings {
+export interface ProcessFacts {
   readonly hostname: string;
   /** Wall clock in ms. */
   now(): number;
 }
 
 /** What stands in the brackets behind an operator, `""` without any; a text says why it cannot be. */
-type Row = (given: string, around: Surroundings) => Reader | { readonly fault: string };
+type Row = (given: string, around: ProcessFacts) => ValueReader | { readonly fault: string };
 
 export const OPERATORS: Readonly<Record<string, Row>> = {
   START_TIME: (format) => time(format, (record) => record.startMs),
@@ -87,7 +87,7 @@ export const OPERATORS: Readonly<Record<string, Row>> = {
 };
 
 /** An operator that takes nothing. */
-function plain(read: Reader): (given: string) => Reader | { readonly fault: string } {
+function plain(read: ValueReader): (given: string) => ValueReader | { readonly fault: string } {
   return (given) => given === "" ? read : { fault: `takes no "${given}"` };
 }
 

@@ -6,7 +6,7 @@
  * @module
  */
 
-import { HeadReader, PARTIAL, TOO_LARGE } from "./head_reader.ts";
+import { Http1HeadReader, PARTIAL, TOO_LARGE } from "./head_reader.ts";
 import { isProtected } from "../field_names.ts";
 import { HeadFields } from "./parse_fields.ts";
 import { FIELD, type Fields } from "../head.ts";
@@ -41,7 +41,7 @@ const COMPLETE = 9;
 
 export class BodyReader {
   readonly #limits: HttpLimits;
-  readonly #trailerReader: HeadReader;
+  readonly #trailerReader: Http1HeadReader;
   /** Bytes of the payload that are in hand: where in the chunk that was read they begin and end. */
   from = 0;
   to = 0;
@@ -57,7 +57,7 @@ export class BodyReader {
 
   constructor(limits: HttpLimits) {
     this.#limits = limits;
-    this.#trailerReader = new HeadReader(limits.headBytes);
+    this.#trailerReader = new Http1HeadReader(limits.headBytes);
   }
 
   get complete(): boolean {

@@ -22,9 +22,9 @@ import { partOf } from "../latin1.ts";
 import { isNoResponse, spokenInBytes } from "../first_bytes.ts";
 import { BodyReader } from "./body_reader.ts";
 import { BodyWriter } from "./body_writer.ts";
-import { type AskOwner, Http1ClientExchange } from "./client_exchange.ts";
-import { HeadReader, PARTIAL, TOO_LARGE } from "./head_reader.ts";
-import { Intake } from "./intake.ts";
+import { Http1ClientExchange, type Http1ClientOwner } from "./client_exchange.ts";
+import { Http1HeadReader, PARTIAL, TOO_LARGE } from "./head_reader.ts";
+import { InputReader } from "./input_reader.ts";
 import { PROOF, proofOf } from "./websocket.ts";
 import { answersInstead, ResponseParser } from "./parse_response.ts";
 
@@ -34,7 +34,7 @@ export interface Http1ClientOptions {
 }
 
 /** Asks by HTTP/1.1 on a stream, which is taken over. */
-export function askHttp1(stream: Stream, options: Http1ClientOptions): ClientConnection {
+export function openHttp1Client(stream: Stream, options: Http1ClientOptions): ClientConnection {
   return new Http1Client(stream, options);
 }
 
@@ -49,11 +49,11 @@ type Phase =
   | "tunnel"
   | "over";
 
-class Http1Client extends Intake implements ClientConnection, AskOwner {
+class Http1Client extends InputReader implements ClientConnection, Http1ClientOwner {
   readonly writer: BodyWriter;
   readonly #limits: HttpLimits;
   readonly #events: ClientEvents;
-  readonly #heads: HeadReader;
+  readonly #heads: Http1HeadReader;
   readonly #parser = new ResponseParser();
   readonly #body: BodyReader;
   #phase: Phase = "idle";
@@ -67,7 +67,7 @@ class Http1Client extends Intake implements ClientConnection, AskOwner {
     this.writer = new BodyWriter(stream);
     this.#limits = limits;
     this.#events = events;
-    this.#heads = new HeadReader(limits.headBytes);
+    this.#heads = new Http1HeadReader(limits.headBytes);
     this.#body = new BodyReader(limits);
   }
 

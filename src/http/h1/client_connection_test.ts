@@ -12,7 +12,7 @@ import {
 import { SinkStream } from "../../../test/kit/http1_requests.ts";
 import type { RequestHead } from "../head.ts";
 import { DEFAULT_HTTP_LIMITS } from "../limits.ts";
-import { askHttp1 } from "./client_connection.ts";
+import { openHttp1Client } from "./client_connection.ts";
 
 const OK = "HTTP/1.1 200 OK\r\n";
 
@@ -375,7 +375,7 @@ test("askHttp1() does not tell the end of a response whose bytes paused it, nor 
 test("askHttp1() bounds what an engine gives although it was paused", () => {
   const stream = new SinkStream();
   const told: string[] = [];
-  const client = askHttp1(stream, {
+  const client = openHttp1Client(stream, {
     limits: { ...DEFAULT_HTTP_LIMITS, bufferedBytes: 100 },
     events: { onCapacity() {}, onClose() {} },
   });

@@ -9,12 +9,12 @@ import type { ClientExchange, ResetReason, ResponseEvents } from "../exchange.ts
 import { type Fields, type RequestHead, UNKNOWN_LENGTH } from "../head.ts";
 import type { HeldShare } from "../held_bytes.ts";
 import type { BodyWriter } from "./body_writer.ts";
-import type { Asked } from "./parse_response.ts";
+import type { AnsweredRequest } from "./parse_response.ts";
 import { KEY, missingKey } from "./websocket.ts";
 import { writeHead } from "./write_head.ts";
 
 /** The connection that it is on. */
-export interface AskOwner {
+export interface Http1ClientOwner {
   readonly stream: Stream;
   readonly writer: BodyWriter;
   /** What a write of so many bytes said: false is passed on, and remembered until the stream has drained. */
@@ -38,16 +38,16 @@ const BODYLESS = new Set(["GET", "HEAD", "OPTIONS", "DELETE", "TRACE", "CONNECT"
 
 export class Http1ClientExchange implements ClientExchange {
   events: ResponseEvents;
-  readonly asked: Asked;
+  readonly asked: AnsweredRequest;
   readonly #head: RequestHead;
   readonly #held: HeldShare;
   /** Undefined: over, and nothing does anything any more. */
-  #owner: AskOwner | undefined;
+  #owner: Http1ClientOwner | undefined;
   #complete = false;
   /** Of a WebSocket, where who asked gave none. */
   websocketKey = "";
 
-  constructor(owner: AskOwner, { head, events, held }: {
+  constructor(owner: Http1ClientOwner, { head, events, held }: {
     readonly head: RequestHead;
     readonly events: ResponseEvents;
     readonly held: HeldShare;

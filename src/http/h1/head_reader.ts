@@ -17,7 +17,7 @@ const CR = 13;
 const FIRST_BYTES = 1024;
 const NOTHING = new Uint8Array();
 
-export class HeadReader {
+export class Http1HeadReader {
   readonly #limitBytes: number;
   /** The head that was read last, its lines with their ends, the empty one included. */
   text = "";

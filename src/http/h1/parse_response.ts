@@ -10,7 +10,7 @@ import { spokenIn } from "../first_bytes.ts";
 import { ABSENT, HeadFields } from "./parse_fields.ts";
 
 /** What follows the head. */
-export type Body = "none" | "length" | "chunked" | "until_close" | "tunnel";
+export type ResponseBodyKind = "none" | "length" | "chunked" | "until_close" | "tunnel";
 
 /** `HTTP/1.1 200 OK`; the space before an empty reason may be missing. */
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9][0-9]{2})(?: [\t -~\x80-\xff]*)?\r\n/;
@@ -24,7 +24,7 @@ export function answersInstead(spoken: string): string {
 }
 
 /** What a response is an answer to. */
-export interface Asked {
+export interface AnsweredRequest {
   readonly method: string;
   readonly upgrade: string;
 }
@@ -32,7 +32,7 @@ export interface Asked {
 export class ResponseParser {
   readonly #fields = new HeadFields();
   head: ResponseHead = { status: 0, length: 0, fields: [] };
-  body: Body = "none";
+  body: ResponseBodyKind = "none";
   /** Whether the server takes another request on this connection. */
   persistent = false;
 
@@ -42,7 +42,7 @@ export class ResponseParser {
   }
 
   /** What is wrong with it, for people; undefined: nothing. */
-  parse(text: string, limit: number, asked: Asked): string | undefined {
+  parse(text: string, limit: number, asked: AnsweredRequest): string | undefined {
     const line = STATUS_LINE.exec(text);
     if (!line) return NO_STATUS_LINE.test(text) ? answersInstead(spokenIn(text)) : BAD_STATUS_LINE;
     const status = Number(line[2]);

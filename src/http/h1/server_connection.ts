@@ -16,11 +16,11 @@ import { partOf } from "../latin1.ts";
 import { isNoRequest, spokenInBytes } from "../first_bytes.ts";
 import { BodyReader } from "./body_reader.ts";
 import { BodyWriter } from "./body_writer.ts";
-import { HeadReader, PARTIAL, TOO_LARGE } from "./head_reader.ts";
-import { Intake } from "./intake.ts";
+import { Http1HeadReader, PARTIAL, TOO_LARGE } from "./head_reader.ts";
+import { InputReader } from "./input_reader.ts";
 import type { HeadFault } from "./parse_fields.ts";
 import { RequestParser } from "./parse_request.ts";
-import { type ExchangeOwner, Http1ServerExchange } from "./server_exchange.ts";
+import { Http1ServerExchange, type Http1ServerOwner } from "./server_exchange.ts";
 import { refusal } from "./status_line.ts";
 import { writeText } from "./write_head.ts";
 
@@ -76,12 +76,12 @@ type Phase =
   /** Everything is said; what comes is not looked at. */
   | "over";
 
-class Http1Server extends Intake implements ServerConnection, ExchangeOwner {
+class Http1Server extends InputReader implements ServerConnection, Http1ServerOwner {
   readonly writer: BodyWriter;
   readonly #limits: HttpLimits;
   readonly #events: ServerEvents;
   readonly #deadlines: Deadlines;
-  readonly #heads: HeadReader;
+  readonly #heads: Http1HeadReader;
   readonly #parser = new RequestParser();
   readonly #body: BodyReader;
   #phase: Phase = "head";
@@ -101,7 +101,7 @@ class Http1Server extends Intake implements ServerConnection, ExchangeOwner {
     this.#limits = limits;
     this.#events = events;
     this.#deadlines = deadlines;
-    this.#heads = new HeadReader(limits.headBytes);
+    this.#heads = new Http1HeadReader(limits.headBytes);
     this.#body = new BodyReader(limits);
   }
 

@@ -21,7 +21,7 @@ import { KEY, PROOF, proofOf } from "./websocket.ts";
 import { writeHead } from "./write_head.ts";
 
 /** The connection that it is on. */
-export interface ExchangeOwner {
+export interface Http1ServerOwner {
   readonly stream: Stream;
   readonly writer: BodyWriter;
   /** The client takes no more for now. */
@@ -60,14 +60,14 @@ export class Http1ServerExchange implements ServerExchange {
   readonly held: HeldShare;
   events: MessageEvents = ignoredMessage;
   /** Undefined: over, and nothing does anything any more. */
-  #owner: ExchangeOwner | undefined;
+  #owner: Http1ServerOwner | undefined;
   readonly #asksToKeep: boolean;
   responded = false;
   /** The client was told to go on (100), or does not wait to be told. */
   continued: boolean;
 
   constructor(
-    owner: ExchangeOwner,
+    owner: Http1ServerOwner,
     request: RequestHead,
     { endsWithHead, asksToKeep, held }: {
       readonly endsWithHead: boolean;
@@ -172,7 +172,7 @@ export class Http1ServerExchange implements ServerExchange {
     this.#owner = undefined;
   }
 
-  #wrote(owner: ExchangeOwner, all: boolean | undefined): void {
+  #wrote(owner: Http1ServerOwner, all: boolean | undefined): void {
     if (all === undefined) this.#break(NOT_LAWFUL);
     else owner.took(all, 0, this.held);
   }

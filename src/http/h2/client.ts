@@ -17,21 +17,21 @@ import { spokenInBytes } from "../first_bytes.ts";
 import { type RequestHead, UNKNOWN_LENGTH } from "../head.ts";
 import { HeldShare } from "../held_bytes.ts";
 import type { Http2Options } from "./connection.ts";
-import { ErrorCode, MAX_STREAM_ID, PREFACE } from "./frame.ts";
+import { Http2ErrorCode, MAX_STREAM_ID, PREFACE } from "./frame.ts";
 import { FrameRules } from "./frame_rules.ts";
-import type { Part } from "./head_reader.ts";
-import { Http2Stream, type StreamHost } from "./http2_stream.ts";
+import type { HeadBlockKind } from "./head_reader.ts";
+import { Http2Stream, type StreamConnection } from "./http2_stream.ts";
 import { KeepAlive, type KeepAliveOptions } from "./keep_alive.ts";
 import { Http2Tunnel } from "./tunnel.ts";
 
-export interface AskHttp2Options extends Http2Options {
+export interface Http2ClientOptions extends Http2Options {
   readonly events: ClientEvents;
   /** Absent: an idle connection is never asked whether it still is one. */
   readonly keepAlive?: KeepAliveOptions;
 }
 
 /** Asks for HTTP/2 on `stream`, which is taken over; with prior knowledge that it is spoken there. */
-export function askHttp2(stream: Stream, options: AskHttp2Options): ClientConnection {
+export function openHttp2Client(stream: Stream, options: Http2ClientOptions): ClientConnection {
   return new Http2Client(stream, options);
 }
 
@@ -49,7 +49,7 @@ class ClientStream extends Http2Stream implements ClientExchange {
   readonly head: RequestHead;
   informational = 0;
 
-  constructor(host: StreamHost, { head, events, held }: {
+  constructor(host: StreamConnection, { head, events, held }: {
     readonly head: RequestHead;
     readonly events: ResponseEvents;
     readonly held: HeldShare;
@@ -72,7 +72,7 @@ class ClientStream extends Http2Stream implements ClientExchange {
   }
 
   /** Its head leaves now. */
-  begin(id: number, host: StreamHost, options: Begin): void {
+  begin(id: number, host: StreamConnection, options: Begin): void {
     const { ends, expectsLong } = options;
     this.id = id;
     host.writer.request(id, this.head, ends);
@@ -98,7 +98,7 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
   /** Requests that wait to know whether the server takes them. */
   #waiting: ClientStream[] = [];
 
-  constructor(stream: Stream, options: AskHttp2Options) {
+  constructor(stream: Stream, options: Http2ClientOptions) {
     super("client", stream, options);
     this.#events = options.events;
     this.output.reserve(PREFACE.length);
@@ -109,7 +109,7 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
       deadlines,
       isWanted: () => this.active > 0,
       ask: () => this.ping(),
-      lost: () => this.fail(ErrorCode.none, "no answer to a PING", "timed_out"),
+      lost: () => this.fail(Http2ErrorCode.none, "no answer to a PING", "timed_out"),
     });
   }
 
@@ -186,7 +186,7 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
     if (this.streams.size === 0) this.leave("drained");
   }
 
-  protected partOf(stream: ClientStream | undefined): Part {
+  protected partOf(stream: ClientStream | undefined): HeadBlockKind {
     return stream?.hasHead ? "trailers" : "response";
   }
 
@@ -195,18 +195,22 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
     if (!stream) {
       // What we reset may have been answered; it may be long ago, too.
       if (this.closed.find(id) !== "ended") return void this.count(this.floods.late());
-      return this.fail(ErrorCode.streamClosed, "HEADERS after the end");
+      return this.fail(Http2ErrorCode.streamClosed, "HEADERS after the end");
     }
     const { fault, tooLarge } = this.heads;
     if (tooLarge) {
-      return this.streamError(stream, ErrorCode.enhanceYourCalm, "a head above the limits");
+      return this.streamError(stream, Http2ErrorCode.enhanceYourCalm, "a head above the limits");
     }
     const { method, upgrade } = stream.head;
     const head = fault === "" ? this.heads.response(ends, method === "HEAD") : undefined;
-    if (!head) return this.streamError(stream, ErrorCode.protocol, this.heads.fault);
+    if (!head) return this.streamError(stream, Http2ErrorCode.protocol, this.heads.fault);
     if (head.status < 200) {
       if (++stream.informational > INFORMATIONAL) {
-        return this.streamError(stream, ErrorCode.enhanceYourCalm, "informational without end");
+        return this.streamError(
+          stream,
+          Http2ErrorCode.enhanceYourCalm,
+          "informational without end",
+        );
       }
       return stream.events.onInformational(head);
     }

@@ -5,7 +5,7 @@
  * @module
  */
 
-export type Closing =
+export type CloseKind =
   /** Both sides had sent their end. */
   | "ended"
   | "reset by peer"
@@ -13,7 +13,7 @@ export type Closing =
   | "reset by us";
 
 /** How many are known of each kind. Many may be reset at once, while frames for all are on their way. */
-const KEPT: Readonly<Record<Closing, number>> = {
+const KEPT: Readonly<Record<CloseKind, number>> = {
   "ended": 64,
   "reset by peer": 64,
   "reset by us": 1024,
@@ -24,14 +24,14 @@ export class ClosedStreams {
   readonly #byPeer = new Recent(KEPT["reset by peer"]);
   readonly #byUs = new Recent(KEPT["reset by us"]);
 
-  add(id: number, closing: Closing): void {
+  add(id: number, closing: CloseKind): void {
     if (closing === "ended") this.#ended.add(id);
     else if (closing === "reset by us") this.#byUs.add(id);
     else this.#byPeer.add(id);
   }
 
   /** Undefined: never opened, or too long ago. */
-  find(id: number): Closing | undefined {
+  find(id: number): CloseKind | undefined {
     if (this.#byUs.has(id)) return "reset by us";
     if (this.#ended.has(id)) return "ended";
     return this.#byPeer.has(id) ? "reset by peer" : undefined;

@@ -10,12 +10,12 @@ import { ignoredEvents, type Stream, type StreamEvents } from "../../net/mod.ts"
 import type { HttpEnd } from "../exchange.ts";
 import { type HeldAccount, heldByThread } from "../held_bytes.ts";
 import type { HttpLimits } from "../limits.ts";
-import { ClosedStreams, type Closing } from "./closed_streams.ts";
+import { ClosedStreams, type CloseKind } from "./closed_streams.ts";
 import { Floods } from "./floods.ts";
-import { DEFAULT_WINDOW_BYTES, ErrorCode, FrameType, MAX_STREAM_ID } from "./frame.ts";
+import { DEFAULT_WINDOW_BYTES, FrameType, Http2ErrorCode, MAX_STREAM_ID } from "./frame.ts";
 import { HeadWriter } from "./head_writer.ts";
 import { HpackEncoder } from "./hpack/encoder.ts";
-import type { Http2Stream, StreamHost } from "./http2_stream.ts";
+import type { Http2Stream, StreamConnection } from "./http2_stream.ts";
 import { Output } from "./output.ts";
 import { PeerSettings, writeSettings } from "./settings.ts";
 import { SharedWindow } from "./shared_window.ts";
@@ -32,7 +32,8 @@ export interface Http2Options {
 /** A peer that takes longer to acknowledge our settings is none, or is stuck. */
 const SETTINGS_DEADLINE_MS = 10_000;
 
-export abstract class Http2Connection<S extends Http2Stream> implements StreamEvents, StreamHost {
+export abstract class Http2Connection<S extends Http2Stream>
+  implements StreamEvents, StreamConnection {
   readonly limits: HttpLimits;
   readonly output: Output;
   readonly writer: HeadWriter;
@@ -94,7 +95,8 @@ export abstract class Http2Connection<S extends Http2Stream> implements StreamEv
     writeSettings(this.output, this.limits, this.side);
     this.settingsDeadline = this.options.deadlines.after(
       SETTINGS_DEADLINE_MS,
-      () => this.fail(ErrorCode.settingsTimeout, "settings were not acknowledged", "timed_out"),
+      () =>
+        this.fail(Http2ErrorCode.settingsTimeout, "settings were not acknowledged", "timed_out"),
     );
   }
 
@@ -144,7 +146,7 @@ export abstract class Http2Connection<S extends Http2Stream> implements StreamEv
     this.floods.sentData();
   }
 
-  resetStream(stream: Http2Stream, code: ErrorCode): void {
+  resetStream(stream: Http2Stream, code: Http2ErrorCode): void {
     stream.forgetSending();
     this.output.frame32(FrameType.rstStream, stream.id, code);
     this.forget(stream, "reset by us");
@@ -154,7 +156,7 @@ export abstract class Http2Connection<S extends Http2Stream> implements StreamEv
     this.forget(stream, "ended");
   }
 
-  protected forget(stream: Http2Stream, closing: Closing): void {
+  protected forget(stream: Http2Stream, closing: CloseKind): void {
     stream.gone();
     this.streams.delete(stream.id);
     this.closed.add(stream.id, closing);
@@ -165,19 +167,19 @@ export abstract class Http2Connection<S extends Http2Stream> implements StreamEv
   }
 
   protected sizeError(): void {
-    this.fail(ErrorCode.frameSize, "a frame of the wrong size");
+    this.fail(Http2ErrorCode.frameSize, "a frame of the wrong size");
   }
 
   protected protocolError(detail: string): void {
-    this.fail(ErrorCode.protocol, detail);
+    this.fail(Http2ErrorCode.protocol, detail);
   }
 
   protected flood(detail: string): void {
-    this.fail(ErrorCode.enhanceYourCalm, detail, "flood");
+    this.fail(Http2ErrorCode.enhanceYourCalm, detail, "flood");
   }
 
   /** The peer broke a rule that concerns the connection. */
-  protected fail(code: ErrorCode, detail: string, kind: HttpEnd["kind"] = "protocol"): void {
+  protected fail(code: Http2ErrorCode, detail: string, kind: HttpEnd["kind"] = "protocol"): void {
     if (this.over) return;
     this.goaway(code);
     this.finish({ by: "peer", kind, detail });
@@ -194,7 +196,7 @@ export abstract class Http2Connection<S extends Http2Stream> implements StreamEv
   /** Ends it in order. */
   protected leave(detail: string): void {
     if (this.over) return;
-    this.goaway(ErrorCode.none);
+    this.goaway(Http2ErrorCode.none);
     this.finish({ by: "us", kind: "closed", detail });
     this.output.close();
     this.#stream.close();
@@ -209,7 +211,10 @@ export abstract class Http2Connection<S extends Http2Stream> implements StreamEv
     this.output.put(PING);
   }
 
-  protected goaway(code: ErrorCode, lastId = Math.min(this.lastPeerId, this.lastServedId)): void {
+  protected goaway(
+    code: Http2ErrorCode,
+    lastId = Math.min(this.lastPeerId, this.lastServedId),
+  ): void {
     this.output.frame(FrameType.goaway, 0, 0, 8);
     this.output.put32(lastId);
     this.output.put32(code);

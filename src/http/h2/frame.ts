@@ -27,7 +27,7 @@ export const Flag = {
   priority: 0x20,
 } as const;
 
-export const ErrorCode = {
+export const Http2ErrorCode = {
   none: 0,
   protocol: 1,
   internal: 2,
@@ -41,7 +41,7 @@ export const ErrorCode = {
   connect: 10,
   enhanceYourCalm: 11,
 } as const;
-export type ErrorCode = typeof ErrorCode[keyof typeof ErrorCode];
+export type Http2ErrorCode = typeof Http2ErrorCode[keyof typeof Http2ErrorCode];
 
 export const FRAME_HEADER_BYTES = 9;
 /** The largest payload that we take, and until its settings say more, that a peer takes. */
@@ -54,33 +54,33 @@ export const MAX_STREAM_ID = 0x7fff_ffff;
 /** What a client sends first (RFC 9113 3.4). */
 export const PREFACE: Uint8Array = new TextEncoder().encode("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
 
-const CODES: Readonly<Record<ResetReason, ErrorCode>> = {
-  refused: ErrorCode.refusedStream,
-  cancelled: ErrorCode.cancel,
-  protocol: ErrorCode.protocol,
-  connection: ErrorCode.internal,
-  timed_out: ErrorCode.cancel,
-  overflow: ErrorCode.enhanceYourCalm,
-  internal: ErrorCode.internal,
+const CODES: Readonly<Record<ResetReason, Http2ErrorCode>> = {
+  refused: Http2ErrorCode.refusedStream,
+  cancelled: Http2ErrorCode.cancel,
+  protocol: Http2ErrorCode.protocol,
+  connection: Http2ErrorCode.internal,
+  timed_out: Http2ErrorCode.cancel,
+  overflow: Http2ErrorCode.enhanceYourCalm,
+  internal: Http2ErrorCode.internal,
 };
 
-export function codeOf(reason: ResetReason): ErrorCode {
+export function codeOf(reason: ResetReason): Http2ErrorCode {
   return CODES[reason];
 }
 
 export function reasonOf(code: number): ResetReason {
   switch (code) {
-    case ErrorCode.none:
-    case ErrorCode.cancel:
+    case Http2ErrorCode.none:
+    case Http2ErrorCode.cancel:
       return "cancelled";
-    case ErrorCode.refusedStream:
+    case Http2ErrorCode.refusedStream:
       return "refused";
-    case ErrorCode.internal:
-    case ErrorCode.streamClosed:
+    case Http2ErrorCode.internal:
+    case Http2ErrorCode.streamClosed:
       return "internal";
-    case ErrorCode.connect:
+    case Http2ErrorCode.connect:
       return "connection";
-    case ErrorCode.enhanceYourCalm:
+    case Http2ErrorCode.enhanceYourCalm:
       return "overflow";
     default:
       return "protocol";

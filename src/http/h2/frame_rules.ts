@@ -7,9 +7,9 @@
 
 import type { Stream } from "../../net/mod.ts";
 import { Http2Connection, type Http2Options } from "./connection.ts";
-import { ErrorCode, Flag, FrameType, MAX_WINDOW_BYTES, reasonOf } from "./frame.ts";
+import { Flag, FrameType, Http2ErrorCode, MAX_WINDOW_BYTES, reasonOf } from "./frame.ts";
 import { type FrameHandler, FrameReader } from "./frame_reader.ts";
-import { HeadReader, type Part } from "./head_reader.ts";
+import { type HeadBlockKind, Http2HeadReader } from "./head_reader.ts";
 import { HeaderBlock } from "./header_block.ts";
 import { HpackDecoder } from "./hpack/decoder.ts";
 import type { Http2Stream } from "./http2_stream.ts";
@@ -18,7 +18,7 @@ import { passing } from "./output.ts";
 export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<S>
   implements FrameHandler {
   /** The head that came last. */
-  protected readonly heads: HeadReader;
+  protected readonly heads: Http2HeadReader;
   readonly #reader: FrameReader;
   readonly #decoder = new HpackDecoder();
   readonly #block: HeaderBlock;
@@ -26,7 +26,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
 
   constructor(side: "server" | "client", stream: Stream, options: Http2Options) {
     super(side, stream, options);
-    this.heads = new HeadReader(options.limits);
+    this.heads = new Http2HeadReader(options.limits);
     this.#reader = new FrameReader(this);
     this.#block = new HeaderBlock(options.limits.headBytes);
   }
@@ -37,7 +37,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
   }
 
   /** What HEADERS on that stream, or a new one, have to be. */
-  protected abstract partOf(stream: S | undefined): Part;
+  protected abstract partOf(stream: S | undefined): HeadBlockKind;
   /** `heads` has a head that is not one of trailers. */
   protected abstract onHead(id: number, stream: S | undefined, ends: boolean): void;
   protected abstract onGoaway(lastId: number, code: number): void;
@@ -111,7 +111,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     if (id === 0 || this.isIdle(id)) return this.protocolError("DATA on no stream");
     this.receiveWindow.left -= size;
     if (this.receiveWindow.left < 0) {
-      return this.fail(ErrorCode.flowControl, "more DATA than the connection's window");
+      return this.fail(Http2ErrorCode.flowControl, "more DATA than the connection's window");
     }
     if (bodyBytes > 0 || ends) this.floods.progress();
     else if (this.count(this.floods.empty())) return;
@@ -119,17 +119,23 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     const stream = this.streams.get(id);
     if (!stream) return this.#dataAfterEnd(id, size);
     if (stream.receiveEnded) {
-      return this.streamError(stream, ErrorCode.streamClosed, "DATA after the end");
+      return this.streamError(stream, Http2ErrorCode.streamClosed, "DATA after the end");
     }
-    if (!stream.hasHead) return this.streamError(stream, ErrorCode.protocol, "DATA without a head");
+    if (!stream.hasHead) {
+      return this.streamError(stream, Http2ErrorCode.protocol, "DATA without a head");
+    }
     stream.receiveWindow -= size;
     if (stream.receiveWindow < 0) {
-      return this.streamError(stream, ErrorCode.flowControl, "more DATA than the stream's window");
+      return this.streamError(
+        stream,
+        Http2ErrorCode.flowControl,
+        "more DATA than the stream's window",
+      );
     }
     if (stream.expected >= 0) {
       stream.expected -= bodyBytes;
       if (stream.expected < 0 || (ends && stream.expected > 0)) {
-        return this.streamError(stream, ErrorCode.protocol, "a body of another length");
+        return this.streamError(stream, Http2ErrorCode.protocol, "a body of another length");
       }
     }
     this.dataTo = stream;
@@ -190,21 +196,21 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     this.heads.begin(part);
     // Whatever becomes of the message, the table of fields is for all.
     const broken = this.#decoder.decode(bytes, start, end, this.heads);
-    if (broken !== "") return this.fail(ErrorCode.compression, broken);
+    if (broken !== "") return this.fail(Http2ErrorCode.compression, broken);
     if (part === "trailers" && stream) this.#trailers(stream, ends);
     else this.onHead(id, stream, ends);
   }
 
   #trailers(stream: S, ends: boolean): void {
     if (stream.receiveEnded) {
-      return this.streamError(stream, ErrorCode.streamClosed, "HEADERS after the end");
+      return this.streamError(stream, Http2ErrorCode.streamClosed, "HEADERS after the end");
     }
     const { fault, tooLarge } = this.heads;
-    if (!ends) return this.streamError(stream, ErrorCode.protocol, "trailers without an end");
-    if (fault !== "") return this.streamError(stream, ErrorCode.protocol, fault);
-    if (tooLarge) return this.streamError(stream, ErrorCode.enhanceYourCalm, "large trailers");
+    if (!ends) return this.streamError(stream, Http2ErrorCode.protocol, "trailers without an end");
+    if (fault !== "") return this.streamError(stream, Http2ErrorCode.protocol, fault);
+    if (tooLarge) return this.streamError(stream, Http2ErrorCode.enhanceYourCalm, "large trailers");
     if (stream.expected > 0) {
-      return this.streamError(stream, ErrorCode.protocol, "a body of another length");
+      return this.streamError(stream, Http2ErrorCode.protocol, "a body of another length");
     }
     stream.receivedEnd(this.heads.trailers());
   }
@@ -217,7 +223,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
       if (size === 0) return this.protocolError("a window update of nothing");
       this.sendWindow += size;
       if (this.sendWindow > MAX_WINDOW_BYTES) {
-        return this.fail(ErrorCode.flowControl, "a window above the limit");
+        return this.fail(Http2ErrorCode.flowControl, "a window above the limit");
       }
       return this.pump();
     }
@@ -225,10 +231,10 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     const stream = this.streams.get(id);
     if (!stream) return;
     if (size === 0) {
-      return this.streamError(stream, ErrorCode.protocol, "a window update of nothing");
+      return this.streamError(stream, Http2ErrorCode.protocol, "a window update of nothing");
     }
     if (stream.sendWindow + size > MAX_WINDOW_BYTES) {
-      return this.streamError(stream, ErrorCode.flowControl, "a window above the limit");
+      return this.streamError(stream, Http2ErrorCode.flowControl, "a window above the limit");
     }
     stream.windowChanged(size);
     this.pump();
@@ -269,7 +275,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     if (more !== 0) {
       for (const stream of this.streams.all()) {
         if (stream.sendWindow + more > MAX_WINDOW_BYTES) {
-          return this.fail(ErrorCode.flowControl, "a window above the limit");
+          return this.fail(Http2ErrorCode.flowControl, "a window above the limit");
         }
         stream.windowChanged(more);
       }
@@ -293,9 +299,9 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     if (end - start !== 5) {
       const stream = this.streams.get(id);
       if (!stream) {
-        return this.isIdle(id) ? this.sizeError() : this.resetUnknown(id, ErrorCode.frameSize);
+        return this.isIdle(id) ? this.sizeError() : this.resetUnknown(id, Http2ErrorCode.frameSize);
       }
-      return this.streamError(stream, ErrorCode.frameSize, "broken PRIORITY");
+      return this.streamError(stream, Http2ErrorCode.frameSize, "broken PRIORITY");
     }
     if (read31(bytes, start) === id) this.#selfDependency(id);
   }
@@ -303,8 +309,9 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
   /** Priorities are ignored, but not one that cannot be (RFC 7540 5.3.1). */
   #selfDependency(id: number): void {
     const stream = this.streams.get(id);
-    if (stream) this.streamError(stream, ErrorCode.protocol, "a stream that depends on itself");
-    else this.protocolError("a stream that depends on itself");
+    if (stream) {
+      this.streamError(stream, Http2ErrorCode.protocol, "a stream that depends on itself");
+    } else this.protocolError("a stream that depends on itself");
   }
 
   /** DATA on a stream that is not there any more. */
@@ -313,14 +320,14 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
       case "reset by us":
         return void this.count(this.floods.lateData(size));
       case "ended":
-        return this.fail(ErrorCode.streamClosed, "DATA after the end");
+        return this.fail(Http2ErrorCode.streamClosed, "DATA after the end");
       default:
-        this.resetUnknown(id, ErrorCode.streamClosed);
+        this.resetUnknown(id, Http2ErrorCode.streamClosed);
     }
   }
 
   /** Answers a frame on a stream that nobody has. */
-  protected resetUnknown(id: number, code: ErrorCode): void {
+  protected resetUnknown(id: number, code: Http2ErrorCode): void {
     const bornMs = this.side === "server" ? this.nowMs : -Infinity;
     if (this.count(this.floods.reset(bornMs))) return;
     this.output.frame32(FrameType.rstStream, id, code);
@@ -334,12 +341,12 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
   }
 
   /** The peer broke a rule that concerns one stream. */
-  protected streamError(stream: S, code: ErrorCode, detail: string): void {
+  protected streamError(stream: S, code: Http2ErrorCode, detail: string): void {
     // What we are made to reset counts like what the peer resets (CVE-2025-8671).
     if (this.countReset(stream.bornMs)) return;
     this.output.frame32(FrameType.rstStream, stream.id, code);
     this.forget(stream, "reset by us");
-    stream.broke(code === ErrorCode.enhanceYourCalm ? "overflow" : "protocol", detail);
+    stream.broke(code === Http2ErrorCode.enhanceYourCalm ? "overflow" : "protocol", detail);
   }
 }
 

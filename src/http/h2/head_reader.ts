@@ -24,9 +24,9 @@ const PATH_OCTETS = octets('!"$-~\\x80-\\xff');
 const LENGTH_DIGITS = 15;
 
 /** What a header block is. */
-export type Part = "request" | "response" | "trailers";
+export type HeadBlockKind = "request" | "response" | "trailers";
 
-export class HeadReader implements FieldSink {
+export class Http2HeadReader implements FieldSink {
   /** Why the message is malformed; `""`: it is not. */
   fault = "";
   /** Larger than the limits allow: `fields` are not complete. */
@@ -34,7 +34,7 @@ export class HeadReader implements FieldSink {
   /** An `expect` that nobody can meet. */
   unmetExpectation = false;
   readonly #limits: HttpLimits;
-  #part: Part = "request";
+  #part: HeadBlockKind = "request";
   #fields: Fields = [];
   #bytes = 0;
   #method = "";
@@ -56,7 +56,7 @@ export class HeadReader implements FieldSink {
   }
 
   /** To be called before a block is decoded. */
-  begin(part: Part): void {
+  begin(part: HeadBlockKind): void {
     this.#part = part;
     this.fault = "";
     this.tooLarge = false;

@@ -10,13 +10,13 @@ import type { Fields } from "../head.ts";
 import type { HeldAccount, HeldShare } from "../held_bytes.ts";
 import type { HttpLimits } from "../limits.ts";
 import { ChunkQueue } from "./chunk_queue.ts";
-import { codeOf, ErrorCode, FrameType, MAX_FRAME_BYTES } from "./frame.ts";
+import { codeOf, FrameType, Http2ErrorCode, MAX_FRAME_BYTES } from "./frame.ts";
 import type { HeadWriter } from "./head_writer.ts";
 import type { Output } from "./output.ts";
 import { FAST_MS } from "./shared_window.ts";
 
 /** The connection, as its streams need it. */
-export interface StreamHost {
+export interface StreamConnection {
   readonly limits: HttpLimits;
   readonly output: Output;
   readonly writer: HeadWriter;
@@ -33,7 +33,7 @@ export interface StreamHost {
   /** So many octets of the connection's window are used no more. */
   giveBack(size: number): void;
   /** Sends RST_STREAM and forgets the stream. */
-  resetStream(stream: Http2Stream, code: ErrorCode): void;
+  resetStream(stream: Http2Stream, code: Http2ErrorCode): void;
   /** Both messages are complete. */
   finished(stream: Http2Stream): void;
   /** A frame of DATA left. */
@@ -48,7 +48,7 @@ export abstract class Http2Stream implements Message {
   readonly bornMs: number;
   /** Bytes that wait here are counted there: on the asking side for the exchange that asks. */
   readonly held: HeldShare;
-  protected readonly host: StreamHost;
+  protected readonly host: StreamConnection;
   /** What the peer may still send, and what we may. */
   receiveWindow: number;
   sendWindow: number;
@@ -85,7 +85,7 @@ export abstract class Http2Stream implements Message {
   #ending = false;
   #endTrailers: Fields | undefined;
 
-  constructor(id: number, host: StreamHost, held: HeldShare) {
+  constructor(id: number, host: StreamConnection, held: HeldShare) {
     this.id = id;
     this.host = host;
     this.held = held;
@@ -129,9 +129,9 @@ export abstract class Http2Stream implements Message {
     if (!this.over) this.host.resetStream(this, this.resetCode(reason));
   }
 
-  protected resetCode(reason: ResetReason): ErrorCode {
+  protected resetCode(reason: ResetReason): Http2ErrorCode {
     if (!this.tunnelled) return codeOf(reason);
-    return reason === "connection" ? ErrorCode.connect : ErrorCode.none;
+    return reason === "connection" ? Http2ErrorCode.connect : Http2ErrorCode.none;
   }
 
   pause(): void {

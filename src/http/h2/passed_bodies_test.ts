@@ -18,7 +18,7 @@ import { ignoredEvents, type Stream, type StreamEvents } from "../../net/mod.ts"
 import type { ServerExchange } from "../exchange.ts";
 import { UNKNOWN_LENGTH } from "../head.ts";
 import { DEFAULT_HTTP_LIMITS } from "../limits.ts";
-import { askHttp2 } from "./client.ts";
+import { openHttp2Client } from "./client.ts";
 import { serveHttp2 } from "./server.ts";
 
 /** Takes everything and keeps what it was given as it was given. */
@@ -53,7 +53,7 @@ async function relay(change: (chunk: Uint8Array) => Uint8Array = (chunk) => chun
   const common = { clock, deadlines: new Deadlines(clock), limits: DEFAULT_HTTP_LIMITS };
   const front = new Sink();
   const back = new Sink();
-  const client = askHttp2(back, {
+  const client = openHttp2Client(back, {
     ...common,
     events: { onCapacity: () => {}, onClose: () => {} },
   });

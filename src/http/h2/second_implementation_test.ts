@@ -7,7 +7,7 @@ import { Deadlines, systemClock } from "../../base/mod.ts";
 import { type Connection, runtimeEngine } from "../../net/mod.ts";
 import { fieldOf } from "../head.ts";
 import { DEFAULT_HTTP_LIMITS } from "../limits.ts";
-import { askHttp2 } from "./client.ts";
+import { openHttp2Client } from "./client.ts";
 
 /** Fields of many shapes, some that repeat, so that both tables and Huffman codes are at work. */
 function fields(round: number): Record<string, string> {
@@ -58,7 +58,7 @@ test("the runtime's server reads what our client writes, and is read", async () 
   const address = server.address();
   assert.ok(address && typeof address === "object");
   const stream = await dial(address.port);
-  const client = askHttp2(stream, {
+  const client = openHttp2Client(stream, {
     limits: DEFAULT_HTTP_LIMITS,
     clock: systemClock,
     deadlines: new Deadlines(systemClock),

@@ -18,10 +18,10 @@ import { spokenInBytes } from "../first_bytes.ts";
 import { type RequestHead, type ResponseHead, UNKNOWN_LENGTH } from "../head.ts";
 import { HeldShare } from "../held_bytes.ts";
 import type { Http2Options } from "./connection.ts";
-import { ErrorCode, MAX_STREAM_ID, PREFACE } from "./frame.ts";
+import { Http2ErrorCode, MAX_STREAM_ID, PREFACE } from "./frame.ts";
 import { FrameRules } from "./frame_rules.ts";
-import type { Part } from "./head_reader.ts";
-import { Http2Stream, type StreamHost } from "./http2_stream.ts";
+import type { HeadBlockKind } from "./head_reader.ts";
+import { Http2Stream, type StreamConnection } from "./http2_stream.ts";
 import { Http2Tunnel } from "./tunnel.ts";
 
 export interface ServeHttp2Options extends Http2Options {
@@ -53,7 +53,7 @@ class ServerStream extends Http2Stream implements ServerExchange {
   override events: MessageEvents = ignored;
   #responded = false;
 
-  constructor(id: number, host: StreamHost, request: RequestHead, ends: boolean) {
+  constructor(id: number, host: StreamConnection, request: RequestHead, ends: boolean) {
     super(id, host, new HeldShare(host.account));
     this.request = request;
     this.receiveEnded = ends;
@@ -86,8 +86,8 @@ class ServerStream extends Http2Stream implements ServerExchange {
   }
 
   /** A complete response is as good without the rest of its request (RFC 9113 8.1). */
-  protected override resetCode(reason: ResetReason): ErrorCode {
-    return this.sendEnded && !this.tunnelled ? ErrorCode.none : super.resetCode(reason);
+  protected override resetCode(reason: ResetReason): Http2ErrorCode {
+    return this.sendEnded && !this.tunnelled ? Http2ErrorCode.none : super.resetCode(reason);
   }
 }
 
@@ -107,7 +107,7 @@ class Http2Server extends FrameRules<ServerStream> implements ServerConnection {
   drain(): void {
     if (this.over || this.#drain !== "no") return;
     this.#drain = "announced";
-    this.goaway(ErrorCode.none, MAX_STREAM_ID);
+    this.goaway(Http2ErrorCode.none, MAX_STREAM_ID);
     this.ping();
     this.#drainDeadline = this.options.deadlines.after(DRAIN_MS, () => this.#drainFinally());
   }
@@ -126,7 +126,7 @@ class Http2Server extends FrameRules<ServerStream> implements ServerConnection {
     if (size < chunk.length) super.onData(chunk.subarray(size));
   }
 
-  protected partOf(stream: ServerStream | undefined): Part {
+  protected partOf(stream: ServerStream | undefined): HeadBlockKind {
     return stream ? "trailers" : "request";
   }
 
@@ -140,7 +140,7 @@ class Http2Server extends FrameRules<ServerStream> implements ServerConnection {
     }
     this.floods.opened();
     if (this.streams.size >= this.limits.concurrentStreams) {
-      return this.resetUnknown(id, ErrorCode.refusedStream);
+      return this.resetUnknown(id, Http2ErrorCode.refusedStream);
     }
     const { heads } = this;
     const head = heads.fault === "" && !heads.tooLarge ? heads.request(ends) : undefined;
@@ -179,20 +179,20 @@ class Http2Server extends FrameRules<ServerStream> implements ServerConnection {
     this.#drainDeadline?.cancel();
     this.lastServedId = this.lastPeerId;
     if (this.streams.size === 0) return this.leave("drained");
-    this.goaway(ErrorCode.none);
+    this.goaway(Http2ErrorCode.none);
   }
 
   /** A request that nobody can answer, but for why. */
   #invalid(id: number, ends: boolean): void {
     const { fault, tooLarge } = this.heads;
     if (fault !== "") {
-      this.resetUnknown(id, ErrorCode.protocol);
+      this.resetUnknown(id, Http2ErrorCode.protocol);
       return this.#events.onInvalid(0, fault);
     }
     const status = tooLarge ? STATUS_TEXT.tooLarge : STATUS_TEXT.expectation;
     this.writer.response(id, { status, length: UNKNOWN_LENGTH, fields: [] }, true);
     if (ends) this.closed.add(id, "ended");
-    else this.resetUnknown(id, ErrorCode.none);
+    else this.resetUnknown(id, Http2ErrorCode.none);
     this.#events.onInvalid(status, tooLarge ? "a head above the limits" : "an unknown expectation");
   }
 
@@ -200,6 +200,6 @@ class Http2Server extends FrameRules<ServerStream> implements ServerConnection {
     const closing = this.closed.find(id);
     if (closing === "reset by us") return void this.count(this.floods.late());
     if (closing === undefined) return this.protocolError("a stream that was passed over");
-    this.fail(ErrorCode.streamClosed, "HEADERS after the end");
+    this.fail(Http2ErrorCode.streamClosed, "HEADERS after the end");
   }
 }

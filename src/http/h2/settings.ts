@@ -7,8 +7,8 @@
 import type { HttpLimits } from "../limits.ts";
 import {
   DEFAULT_WINDOW_BYTES,
-  ErrorCode,
   FrameType,
+  Http2ErrorCode,
   MAX_FRAME_BYTES,
   MAX_WINDOW_BYTES,
 } from "./frame.ts";
@@ -45,11 +45,13 @@ export class PeerSettings {
     start: number,
     end: number,
     byServer: boolean,
-  ): { readonly code: ErrorCode; readonly detail: string } | undefined {
+  ): { readonly code: Http2ErrorCode; readonly detail: string } | undefined {
     const size = end - start;
-    if (size % ENTRY_BYTES !== 0) return { code: ErrorCode.frameSize, detail: "broken settings" };
+    if (size % ENTRY_BYTES !== 0) {
+      return { code: Http2ErrorCode.frameSize, detail: "broken settings" };
+    }
     if (size > ENTRIES_LIMIT * ENTRY_BYTES) {
-      return { code: ErrorCode.enhanceYourCalm, detail: "too many settings" };
+      return { code: Http2ErrorCode.enhanceYourCalm, detail: "too many settings" };
     }
     if (!this.came) this.concurrentStreams = Infinity;
     this.came = true;
@@ -68,7 +70,10 @@ export class PeerSettings {
           break;
         case INITIAL_WINDOW_SIZE:
           if (value > MAX_WINDOW_BYTES) {
-            return { code: ErrorCode.flowControl, detail: "an initial window above the limit" };
+            return {
+              code: Http2ErrorCode.flowControl,
+              detail: "an initial window above the limit",
+            };
           }
           this.windowBytes = value;
           break;
@@ -88,8 +93,8 @@ export class PeerSettings {
   }
 }
 
-function invalid(name: string): { code: ErrorCode; detail: string } {
-  return { code: ErrorCode.protocol, detail: `no valid value of ${name}` };
+function invalid(name: string): { code: Http2ErrorCode; detail: string } {
+  return { code: Http2ErrorCode.protocol, detail: `no valid value of ${name}` };
 }
 
 /** Writes our first frame, and the window of the connection. */

@@ -7,12 +7,12 @@
 
 import { messageOf } from "../../base/mod.ts";
 import { type ClientHello, readClientHello } from "../../wire/mod.ts";
-import { discard, peek, type Unwatch, watchArrivals } from "../linux/arrivals.ts";
+import { discard, peek, type Unwatch, watchArrivals } from "../linux/arrival_watch.ts";
 import { BunConnection } from "./bun_connection.ts";
 import { type BunTlsError, type SocketOwner, STREAM_HANDLER } from "./bun_owner.ts";
 import { BunPeer } from "./bun_peer.ts";
 import type { BunSocket, BunTlsOptions } from "./bun_types.ts";
-import { type Choice, choiceOf, fatalAlert } from "../first_message.ts";
+import { choiceOf, fatalAlert, type TlsChoice } from "../first_message.ts";
 import type {
   AcceptedConnection,
   HandshakeOutcome,
@@ -33,7 +33,7 @@ const CANNOT_WAIT =
   "Cannot read the client's first message: this system does not let us wait for it";
 
 /** A listener's fresh TCP connection. */
-export class Accepted implements AcceptedConnection, SocketOwner {
+export class BunAccepted implements AcceptedConnection, SocketOwner {
   readonly remote: string;
   /** The plain socket, and once the handshake began the TLS one, which owns the connection then. */
   #socket: BunSocket;
@@ -148,7 +148,7 @@ export class Accepted implements AcceptedConnection, SocketOwner {
     choice.then((late) => this.#chosen(late));
   }
 
-  #chosen(choice: Choice): void {
+  #chosen(choice: TlsChoice): void {
     // Ended meanwhile, and told so.
     if (!this.#chooser) return;
     if (choice.kind === "refused") return this.#refuse(choice);
@@ -180,7 +180,7 @@ export class Accepted implements AcceptedConnection, SocketOwner {
     this.#socket.terminate();
   }
 
-  #refuse({ reason, alert }: Choice & { readonly kind: "refused" }): void {
+  #refuse({ reason, alert }: TlsChoice & { readonly kind: "refused" }): void {
     this.#stopWaiting();
     const socket = this.#socket;
     discard(socket.fd);

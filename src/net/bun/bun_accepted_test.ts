@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Accepted, type BunServerTls } from "./bun_accepted.ts";
+import { BunAccepted, type BunServerTls } from "./bun_accepted.ts";
 import type { BunConnection } from "./bun_connection.ts";
 import type { BunTlsError } from "./bun_owner.ts";
 import type { BunSocket } from "./bun_types.ts";
@@ -14,7 +14,7 @@ function setUp({ upgrade = "succeeds" }: { readonly upgrade?: "succeeds" | "thro
   const told: string[] = [];
   class FakeSocket {
     readonly name: string;
-    data: Accepted | BunConnection | undefined;
+    data: BunAccepted | BunConnection | undefined;
     readonly fd = -1;
     readonly remoteAddress = "192.0.2.1";
     readonly remotePort = 5;
@@ -49,7 +49,10 @@ function setUp({ upgrade = "succeeds" }: { readonly upgrade?: "succeeds" | "thro
   }
   const raw = new FakeSocket("raw");
   const secured = new FakeSocket("secured");
-  const accepted = new Accepted(raw as unknown as BunSocket, () => told.push("a chooser decides"));
+  const accepted = new BunAccepted(
+    raw as unknown as BunSocket,
+    () => told.push("a chooser decides"),
+  );
   const secure = (tls: BunServerTls | ServerTlsChooser = TLS) =>
     accepted.secure(tls, (outcome) => {
       if (outcome.kind === "failed") {

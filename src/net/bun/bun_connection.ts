@@ -10,15 +10,15 @@ import type { SocketOwner } from "./bun_owner.ts";
 import { type Connection, ignoredEvents, type StreamEvents } from "../port.ts";
 import { localOf, remoteOf } from "../socket_address.ts";
 import { alertWords } from "../tls_words.ts";
-import { drop, flush, hasJoined, join, type Joined, type Joining } from "../turn.ts";
+import { drop, flush, hasJoined, join, type JoinedWrites, type JoiningStream } from "../turn.ts";
 
-export class BunConnection implements Connection, SocketOwner, Joining {
+export class BunConnection implements Connection, SocketOwner, JoiningStream {
   events: StreamEvents = ignoredEvents;
   readonly #socket: BunSocket;
   #remote: string | undefined;
   /** Looking costs system calls. */
   #local: string | undefined;
-  joined: Joined | undefined;
+  joined: JoinedWrites | undefined;
   /** Ours: what the kernel did not take. */
   #unsent: Uint8Array[] | undefined;
   #asked = false;

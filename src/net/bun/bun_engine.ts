@@ -8,8 +8,8 @@
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
 import { BunConnection, keepAlive } from "./bun_connection.ts";
-import { Accepted, type BunServerTls } from "./bun_accepted.ts";
-import { Dialling } from "./bun_dialling.ts";
+import { BunAccepted, type BunServerTls } from "./bun_accepted.ts";
+import { BunDial } from "./bun_dial.ts";
 import { NativeListener } from "./bun_listener.ts";
 import { releaseCodePages } from "../linux/code_pages.ts";
 import { DIAL_HANDLER, STREAM_HANDLER } from "./bun_owner.ts";
@@ -127,7 +127,7 @@ async function listenSecure(
   const onChooser = () => listener?.defer();
   const handler: BunSocketHandler = {
     open(socket) {
-      const accepted = new Accepted(socket, onChooser);
+      const accepted = new BunAccepted(socket, onChooser);
       keepAlive(socket, accepted.remote);
       onAccepted(accepted);
       accepted.handedOut();
@@ -142,7 +142,7 @@ async function listenSecure(
     socket: handler,
     deferredSocket: {
       ...handler,
-      close: (socket, error) => (socket.data as Accepted | undefined)?.rawClosed(error),
+      close: (socket, error) => (socket.data as BunAccepted | undefined)?.rawClosed(error),
     },
   });
 }
@@ -160,7 +160,7 @@ async function listen(
 function dial(bun: BunRuntime, options: DialOptions, handler: DialHandler): Dial {
   const { address, tls, ticket } = options;
   const { options: tlsOptions, peerCheck } = (tls as BunClientTls | undefined) ?? {};
-  const dialling = new Dialling({ address, peerCheck, ticket }, handler);
+  const dialling = new BunDial({ address, peerCheck, ticket }, handler);
   const { onTicket } = handler;
   connect(bun, {
     ...(address.kind === "unix"

@@ -10,7 +10,7 @@ import type * as net from "node:net";
 import * as tls from "node:tls";
 import { messageOf } from "../../base/mod.ts";
 import { type ClientHello, readClientHello } from "../../wire/mod.ts";
-import { type Choice, choiceOf, fatalAlert } from "../first_message.ts";
+import { choiceOf, fatalAlert, type TlsChoice } from "../first_message.ts";
 import { NodeConnection, onTransportOver } from "./node_connection.ts";
 import { peerOf, suiteRefused } from "./node_peer.ts";
 import type {
@@ -33,7 +33,7 @@ export interface NodeServerTls extends ServerTls {
 const EARLY_LIMIT_BYTES = 64 * 1024;
 const GONE = "the connection was closed before the handshake was done";
 
-export class Accepted implements AcceptedConnection {
+export class NodeAccepted implements AcceptedConnection {
   readonly remote: string;
   readonly #raw: net.Socket;
   #handler: ((outcome: HandshakeOutcome) => void) | undefined;
@@ -71,13 +71,13 @@ export class Accepted implements AcceptedConnection {
       this.#failed(GONE, true);
       raw.destroy();
     };
-    const refuse = ({ reason, alert }: Choice & { readonly kind: "refused" }) => {
+    const refuse = ({ reason, alert }: TlsChoice & { readonly kind: "refused" }) => {
       stop();
       // What else it sent is not waited for: unread bytes would turn the end into a reset.
       raw.end(fatalAlert(alert), () => raw.destroy());
       this.#failed(reason, false);
     };
-    const chosen = (choice: Choice) => {
+    const chosen = (choice: TlsChoice) => {
       if (!this.#handler) return;
       if (choice.kind === "refused") return refuse(choice);
       stop();

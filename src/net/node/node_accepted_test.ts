@@ -3,7 +3,7 @@ import { EventEmitter } from "node:events";
 import type { Socket } from "node:net";
 import { test } from "node:test";
 import { clientHello } from "../../../test/conformance/net/client_hello.ts";
-import { Accepted } from "./node_accepted.ts";
+import { NodeAccepted } from "./node_accepted.ts";
 import type { ServerTls } from "../port.ts";
 
 const HELLO = clientHello({ names: ["a.example"] });
@@ -39,7 +39,7 @@ class FakeSocket extends EventEmitter {
 function setUp(answer: ServerTls | undefined | Promise<ServerTls | undefined> = undefined) {
   const log: string[] = [];
   const socket = new FakeSocket(log);
-  const accepted = new Accepted(socket as unknown as Socket);
+  const accepted = new NodeAccepted(socket as unknown as Socket);
   const choose = () => {
     log.push("asked");
     return answer;

@@ -12,7 +12,7 @@ import { messageOf, unpinned } from "../../base/mod.ts";
 import { type Connection, ignoredEvents, type StreamEvents } from "../port.ts";
 import { localOf } from "../socket_address.ts";
 import { alertWords } from "../tls_words.ts";
-import { drop, flush, hasJoined, join, type Joined, type Joining } from "../turn.ts";
+import { drop, flush, hasJoined, join, type JoinedWrites, type JoiningStream } from "../turn.ts";
 
 /** Unsent bytes at which `write` asks its caller to stop. */
 const HIGH_WATER_BYTES = 256 * 1024;
@@ -33,7 +33,7 @@ export interface NodeConnectionOptions {
   readonly raw?: net.Socket | undefined;
 }
 
-export class NodeConnection implements Connection, Joining {
+export class NodeConnection implements Connection, JoiningStream {
   events: StreamEvents = ignoredEvents;
   readonly remote: string;
   readonly #socket: net.Socket;
@@ -41,7 +41,7 @@ export class NodeConnection implements Connection, Joining {
   #local: string | undefined;
   /** Came while paused: at most what one read had brought. */
   readonly #held: Uint8Array[] = [];
-  joined: Joined | undefined;
+  joined: JoinedWrites | undefined;
   #unsentBytes = 0;
   #paused = false;
   #asked = false;

@@ -9,7 +9,7 @@ import * as net from "node:net";
 import * as tls from "node:tls";
 import { formatAddress, messageOf } from "../../base/mod.ts";
 import { clearStaleSocket, listenError, UnixSocketFile } from "../listen.ts";
-import { Accepted, type NodeServerTls } from "./node_accepted.ts";
+import { NodeAccepted, type NodeServerTls } from "./node_accepted.ts";
 import { NodeConnection } from "./node_connection.ts";
 import { peerOf, suiteRefused } from "./node_peer.ts";
 import { needsRoots } from "../peer_check.ts";
@@ -47,7 +47,7 @@ export function nodeEngine(): Engine {
         (socket) => onConnection(new NodeConnection(socket, { remote: remoteOf(socket) })),
       ),
     listenSecure: (options, onAccepted) =>
-      listen(options, (socket) => onAccepted(new Accepted(socket))),
+      listen(options, (socket) => onAccepted(new NodeAccepted(socket))),
     dial,
     // Its heap gives memory back by itself.
     trim() {},

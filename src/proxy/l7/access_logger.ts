@@ -12,10 +12,10 @@ import {
   type DownstreamFacts,
   ExchangeRecord,
   FLAG,
-  type LineOf,
+  type FormatLine,
 } from "../../http/mod.ts";
 import type { AccessLogPart } from "../../snapshot/mod.ts";
-import type { ConnectionRecord } from "../connection.ts";
+import type { ConnectionRecord } from "../connection_record.ts";
 import type { Ending } from "../ending.ts";
 
 /** Takes a line with its end. */
@@ -39,7 +39,7 @@ const FLAGS: Partial<Record<ErrorCode, number>> = {
 
 export class AccessLogger {
   readonly part: AccessLogPart;
-  readonly #line: LineOf;
+  readonly #line: FormatLine;
   readonly #take: TakeLine;
 
   constructor(

@@ -11,8 +11,8 @@ import {
   type Exchange,
   faultOf,
   type Layer,
+  type LayerStack,
   type Log,
-  type Onion,
   RECORD,
   type RecordedExchange,
   type StateKey,
@@ -31,7 +31,7 @@ export function callerOf(signal: AbortSignal | undefined): string {
 export class ExchangeValue implements RecordedExchange {
   readonly connection: Connection;
   /** Of the layers around it. */
-  onion: Pick<Onion, "holder"> | undefined;
+  onion: Pick<LayerStack, "holder"> | undefined;
   readonly #story: ExchangeRecord;
   readonly #caller: string;
   #state: Map<StateKey<unknown>, unknown> | undefined;

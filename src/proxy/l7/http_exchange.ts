@@ -35,48 +35,45 @@ import { type Generation, TOKEN_FAULTS, VERIFIED_CLAIMS } from "../../plugin/mod
 import { faultsOfTokens, type TokenNeed, type VerifiedClaims } from "../../policy/mod.ts";
 import { Relay, type RelayEnd } from "../../net/mod.ts";
 import type { RequestJudge, RequestPermit } from "../authorize.ts";
-import type { Now } from "../connection.ts";
+import type { SweepTime } from "../connection_record.ts";
 import type { Downstream } from "../downstream.ts";
 import type { Context } from "../context.ts";
 import type { Lease } from "../target_group.ts";
 import type { RequestView } from "../view.ts";
-import type { Caller } from "./caller.ts";
+import type { DownstreamInfo } from "./downstream_info.ts";
 import { ExchangeValue } from "./exchange_value.ts";
 import type { HttpListener } from "./http_listener.ts";
 import type { HttpClusterStats } from "./http_stats.ts";
-import type { Route } from "./request_ways.ts";
+import type { Route } from "./request_pools.ts";
 import { noteInvalid } from "./invalid_request.ts";
-import { type PluginAsker, PluginLayers } from "./plugin_layers.ts";
-import { takeForm } from "./request_form.ts";
+import { PluginLayers, type PluginResponseSink } from "./plugin_layers.ts";
+import { NO_TUNNELS, takeForm } from "./request_form.ts";
 import { requestView } from "./request_view.ts";
-import { tellRequest } from "./tell_request.ts";
+import { logFailedRequest } from "./log_failed_request.ts";
 import { TokenCheck } from "./token_check.ts";
 import {
-  type Asked,
-  type Inward,
   isSuccess,
   opensTunnel,
+  type OutgoingRequest,
+  type RequestHandle,
   UpstreamRequest,
 } from "./upstream_request.ts";
-import type { Way } from "./ways.ts";
+import type { PooledConnection } from "./connection_pool.ts";
 
 const NO_FIELDS: Fields = [];
-/** It names no path, so that no rule about paths could be meant to hold for it. */
-export const NO_TUNNELS = "CONNECT is sent on to nobody";
-
 /** The connection that an exchange came on. */
-export interface ExchangeOwner {
+export interface ExchangeHost {
   readonly downstream: Downstream;
   readonly listener: HttpListener;
-  readonly caller: Caller;
+  readonly caller: DownstreamInfo;
   /** Of now. */
   readonly judge: RequestJudge;
   over(exchange: HttpExchange): void;
 }
 
-export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
+export class HttpExchange implements MessageEvents, PluginResponseSink, BagMember {
   place = NO_PLACE;
-  readonly #owner: ExchangeOwner;
+  readonly #owner: ExchangeHost;
   readonly #server: ServerExchange;
   readonly #context: Context;
   /** For the access log and the counts. */
@@ -87,7 +84,7 @@ export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
   #claims: VerifiedClaims | undefined;
   #value: ExchangeValue | undefined;
   #route: Route | undefined;
-  #upstream: Inward | undefined;
+  #upstream: RequestHandle | undefined;
   /** The same, where there are plugins. */
   #layers: PluginLayers | undefined;
   #relay: Relay | undefined;
@@ -100,7 +97,7 @@ export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
   #responded = false;
   #over = false;
 
-  constructor(owner: ExchangeOwner, server: ServerExchange) {
+  constructor(owner: ExchangeHost, server: ServerExchange) {
     const { context } = owner.downstream;
     const { live, clock } = context;
     this.#owner = owner;
@@ -188,7 +185,7 @@ export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
     return new ExchangeValue(this.#story, this.#owner.caller.value, this.held.account.caller);
   }
 
-  #asked(): Asked {
+  #asked(): OutgoingRequest {
     const { request, endsWithHead } = this.#server;
     // Nothing of the body is read before there is somebody who takes it.
     if (!this.#requestEnded) this.#server.pause();
@@ -283,7 +280,7 @@ export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
 
   // What comes of it upstream.
 
-  reached(way: Way, lease: Lease | undefined): void {
+  reached(way: PooledConnection, lease: Lease | undefined): void {
     const story = this.#story;
     story.attempts++;
     story.upstreamHost = way.host;
@@ -435,11 +432,16 @@ export class HttpExchange implements MessageEvents, PluginAsker, BagMember {
   #tell(code: ErrorCode, reason: string): void {
     const { method, path } = this.#server.request;
     const { rule, upstreamHost } = this.#story;
-    tellRequest(this.#owner.downstream, { code, reason }, { method, path, rule, upstreamHost });
+    logFailedRequest(this.#owner.downstream, { code, reason }, {
+      method,
+      path,
+      rule,
+      upstreamHost,
+    });
   }
 
   /** By what is true now, of a request that is under way. */
-  view(now: Now): RequestView {
+  view(now: SweepTime): RequestView {
     const { request } = this.#server;
     const activeTick = this.#activeTick;
     return requestView({ request, record: this.#story, relay: this.#relay, activeTick }, now);

@@ -17,23 +17,23 @@ import {
   type ServerExchange,
 } from "../../http/mod.ts";
 import type { Connection, StreamEvents } from "../../net/mod.ts";
-import { askPlugins } from "../ask_plugins.ts";
+import { runConnectionHooks } from "../connection_hooks.ts";
 import {
-  askAgent,
+  authorizeWithAgent,
   isDeniedAll,
   judgeOfPath,
   judgeOfRequests,
   type RequestJudge,
 } from "../authorize.ts";
-import type { Now, OpenRequests } from "../connection.ts";
-import type { Downstream, Service } from "../downstream.ts";
+import type { OpenRequests, SweepTime } from "../connection_record.ts";
+import type { ConnectionService, Downstream } from "../downstream.ts";
 import type { Ending } from "../ending.ts";
-import { Caller } from "./caller.ts";
-import type { Failure } from "../refusal_sums.ts";
+import { DownstreamInfo } from "./downstream_info.ts";
+import type { RefusalReason } from "../failure_summary.ts";
 import type { RequestsView } from "../view.ts";
-import { type ExchangeOwner, HttpExchange } from "./http_exchange.ts";
+import { type ExchangeHost, HttpExchange } from "./http_exchange.ts";
 import { noteInvalid } from "./invalid_request.ts";
-import { tellRequest } from "./tell_request.ts";
+import { logFailedRequest } from "./log_failed_request.ts";
 import type { HttpListener } from "./http_listener.ts";
 
 /** How long a caller without a request has to leave. */
@@ -43,10 +43,10 @@ const DENIED_MS = 10_000;
 /** Requests of one connection that are shown one by one. */
 const SHOWN = 100;
 
-export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRequests {
+export class HttpService implements ConnectionService, ServerEvents, ExchangeHost, OpenRequests {
   readonly downstream: Downstream;
   readonly listener: HttpListener;
-  readonly caller: Caller;
+  readonly caller: DownstreamInfo;
   readonly #open = new Bag<HttpExchange>();
   #total = 0;
   #version: HttpVersion = "HTTP/1.1";
@@ -67,7 +67,7 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
   constructor(downstream: Downstream, listener: HttpListener) {
     this.downstream = downstream;
     this.listener = listener;
-    this.caller = new Caller(downstream);
+    this.caller = new DownstreamInfo(downstream);
     const { draining, drainingInbound } = downstream.context.facts;
     this.#draining = draining || drainingInbound && listener.front.direction === "inbound";
   }
@@ -80,8 +80,8 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
     this.caller.connection = connection;
     // The connection remembers it, and once it is closed it cannot be found out.
     if (facts.accessLog || facts.plugins) void connection.local;
-    const onAllowed = () => askPlugins(downstream, () => this.#begin(connection));
-    askAgent(downstream, this.listener.authorizer, onAllowed);
+    const onAllowed = () => runConnectionHooks(downstream, () => this.#begin(connection));
+    authorizeWithAgent(downstream, this.listener.authorizer, onAllowed);
   }
 
   #begin(connection: Connection): void {
@@ -129,7 +129,7 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
     this.listener.stats.started();
     this.listener.stats.finished(story);
     facts.accessLog?.exchange(story);
-    tellRequest(this.downstream, { code: "request_invalid", reason: detail }, { status });
+    logFailedRequest(this.downstream, { code: "request_invalid", reason: detail }, { status });
   }
 
   onClose(end: HttpEnd): void {
@@ -194,7 +194,7 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
   }
 
   /** In the order that the protocol has for it, and then at once. */
-  #askToLeave(sinceMs: number, { code, reason }: Failure): void {
+  #askToLeave(sinceMs: number, { code, reason }: RefusalReason): void {
     if (this.#server && sinceMs <= LEAVE_MS) this.drain();
     else this.downstream.end(code, reason);
   }
@@ -217,7 +217,7 @@ export class HttpService implements Service, ServerEvents, ExchangeOwner, OpenRe
     return true;
   }
 
-  view(now: Now): RequestsView {
+  view(now: SweepTime): RequestsView {
     const all = this.#open.all().map((exchange) => exchange.view(now));
     const oldest = all.sort((one, other) => other.ageMs - one.ageMs).slice(0, SHOWN);
     const idleMs = this.#idleSweeps * now.tickMs;

@@ -90,7 +90,7 @@ const STATUS_LIMIT = 40;
 const RULE_LIMIT = 40;
 const FLAGS = Object.entries(FLAG);
 
-export interface Whose {
+export interface StatsOwner {
   readonly direction: "inbound" | "outbound";
   /** As in the label of all metrics of a listener. */
   readonly listener: string;
@@ -187,7 +187,7 @@ export class HttpStats {
   readonly #failures: Spread;
   readonly #unjudged: Spread;
 
-  constructor(stats: Stats, { direction, listener }: Whose) {
+  constructor(stats: Stats, { direction, listener }: StatsOwner) {
     const labels = this.#labels = { direction, listener };
     this.#stats = stats;
     this.#requests = stats.counter(...METRICS.requests, labels);

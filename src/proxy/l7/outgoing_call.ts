@@ -7,22 +7,22 @@
 
 import type { ErrorCode, Timer } from "../../base/mod.ts";
 import { addField, FIELD, type Fields, type ResponseHead } from "../../http/mod.ts";
-import { failed, MadeBody, PluginResponse, type Question } from "../../plugin/mod.ts";
+import { type CalleeRequest, failed, MadeBody, PluginResponse } from "../../plugin/mod.ts";
 import type { Context } from "../context.ts";
 import { callerOf } from "./exchange_value.ts";
-import type { RequestWays } from "./request_ways.ts";
-import { type Asker, UpstreamRequest } from "./upstream_request.ts";
-import type { Way } from "./ways.ts";
+import type { RequestPool } from "./request_pools.ts";
+import { type ResponseSink, UpstreamRequest } from "./upstream_request.ts";
+import type { PooledConnection } from "./connection_pool.ts";
 
 /** Of a body that is sent at a time. */
 const PIECE_BYTES = 65_536;
 
-export class OutgoingCall implements Asker {
-  readonly #question: Question;
+export class OutgoingCall implements ResponseSink {
+  readonly #question: CalleeRequest;
   readonly #told: (response: PluginResponse) => void;
   #upstream: UpstreamRequest | undefined;
   #timer: Timer | undefined;
-  #way: Way | undefined;
+  #way: PooledConnection | undefined;
   #head: ResponseHead | undefined;
   readonly #chunks: Uint8Array[] = [];
   #length = 0;
@@ -31,12 +31,12 @@ export class OutgoingCall implements Asker {
   #isOver = false;
 
   /** `told`: once, unless it is cancelled before. */
-  constructor(question: Question, told: (response: PluginResponse) => void) {
+  constructor(question: CalleeRequest, told: (response: PluginResponse) => void) {
     this.#question = question;
     this.#told = told;
   }
 
-  start(ways: RequestWays, context: Context): void {
+  start(ways: RequestPool, context: Context): void {
     const caller = callerOf(this.#question.signal);
     if (!ways.enter(caller)) return this.upstreamFailed("limit_reached", ways.whyFull(), "");
     const { request: { head }, timeoutMs } = this.#question;
@@ -83,7 +83,7 @@ export class OutgoingCall implements Asker {
     this.#told(new PluginResponse(made, body, { endpoint, failure: null }));
   }
 
-  reached(way: Way): void {
+  reached(way: PooledConnection): void {
     this.#way = way;
   }
 

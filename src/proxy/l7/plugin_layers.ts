@@ -11,12 +11,13 @@ import type { Fields, ResponseHead } from "../../http/mod.ts";
 import type { Stream } from "../../net/mod.ts";
 import {
   failed,
+  type ForwardedRequest,
   type Generation,
   type Layer,
+  type LayerContext,
+  LayerStack,
   MadeBody,
-  Onion,
   OpenedBody,
-  type Outcome,
   PassingBody,
   type PassingSource,
   PluginRequest,
@@ -24,28 +25,27 @@ import {
   type Pump,
   pumpOf,
   type ResponseFailure,
+  type ResponseListener,
+  type ResponseOutcome,
   type RoutePlan,
-  type Sending,
-  type Surroundings,
-  type Told,
 } from "../../plugin/mod.ts";
 import type { Context } from "../context.ts";
 import type { Lease } from "../target_group.ts";
-import { AnswerLimits } from "./answer_limits.ts";
+import { ResponseDeadlines } from "./response_deadlines.ts";
 import type { ExchangeValue } from "./exchange_value.ts";
 import { RequestBody } from "./request_body.ts";
-import type { RequestWays, Route } from "./request_ways.ts";
+import type { RequestPool, Route } from "./request_pools.ts";
 import {
-  type Asked,
-  type Asker,
-  type Inward,
   opensTunnel,
+  type OutgoingRequest,
+  type RequestHandle,
+  type ResponseSink,
   UpstreamRequest,
 } from "./upstream_request.ts";
-import type { Way } from "./ways.ts";
+import type { PooledConnection } from "./connection_pool.ts";
 
 /** Who asks, and has more to be told than by an endpoint alone. */
-export interface PluginAsker extends Asker {
+export interface PluginResponseSink extends ResponseSink {
   /** What the way upstream is called. */
   goesTo(cluster: string): void;
   /** The response that is told next is none of an endpoint's. */
@@ -59,29 +59,30 @@ const HOOK_LIMIT_MS = 10_000;
 
 const OVERDUE = "its plugins were closed: others have taken their place long ago";
 
-export class PluginLayers implements Inward, Asker, Surroundings, PassingSource, Told {
+export class PluginLayers
+  implements RequestHandle, ResponseSink, LayerContext, PassingSource, ResponseListener {
   readonly tooLong = "response_invalid";
   readonly exchange: ExchangeValue;
   idleTimeoutMs: number | undefined;
-  readonly #asker: PluginAsker;
-  readonly #asked: Asked;
+  readonly #asker: PluginResponseSink;
+  readonly #asked: OutgoingRequest;
   readonly #generation: Generation;
   readonly #route: Route;
   /** Chosen once, however often it is tried. */
-  #ways: RequestWays | undefined;
+  #ways: RequestPool | undefined;
   readonly #context: Context;
-  readonly #onion: Onion;
+  readonly #onion: LayerStack;
   /** Of the request; absent: it has none. */
   readonly #body: RequestBody | undefined;
   readonly #passing: PassingBody | null;
   /** Made where a plugin limits the time for an answer. */
-  #limits: AnswerLimits | undefined;
+  #limits: ResponseDeadlines | undefined;
   #requestComplete: boolean;
   #requestPump: Pump | undefined;
   /** The try that counts, and whom its response is told. */
   #try: UpstreamRequest | undefined;
-  #sending: Sending | undefined;
-  #way: Way | undefined;
+  #sending: ForwardedRequest | undefined;
+  #way: PooledConnection | undefined;
   #responsePassing: PassingBody | undefined;
   #responseOpened: OpenedBody | undefined;
   /** Of what a plugin read of a response and did not send on. */
@@ -93,12 +94,16 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
   #held: { readonly by: Layer; ticks: number } | undefined;
   #over = false;
 
-  constructor(asker: PluginAsker, asked: Asked, { generation, route, context, exchange }: {
-    readonly generation: Generation;
-    readonly route: Route;
-    readonly context: Context;
-    readonly exchange: ExchangeValue;
-  }) {
+  constructor(
+    asker: PluginResponseSink,
+    asked: OutgoingRequest,
+    { generation, route, context, exchange }: {
+      readonly generation: Generation;
+      readonly route: Route;
+      readonly context: Context;
+      readonly exchange: ExchangeValue;
+    },
+  ) {
     this.exchange = exchange;
     this.#asker = asker;
     this.#asked = asked;
@@ -108,7 +113,7 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
     this.#requestComplete = asked.endsWithHead;
     const body = this.#body = asked.endsWithHead ? undefined : new RequestBody(asker, asked.held);
     this.#passing = body ? new PassingBody(body, asked.request.length) : null;
-    this.#onion = exchange.onion = new Onion(this);
+    this.#onion = exchange.onion = new LayerStack(this);
     generation.enter();
   }
 
@@ -155,9 +160,9 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
     return plan;
   }
 
-  limit(outcome: Outcome, timeoutMs: number): Deadline {
+  limit(outcome: ResponseOutcome, timeoutMs: number): Deadline {
     const { deadlines } = this.#context;
-    this.#limits ??= new AnswerLimits(deadlines, this.#requestComplete);
+    this.#limits ??= new ResponseDeadlines(deadlines, this.#requestComplete);
     return this.#limits.add(timeoutMs, () => {
       if (outcome.isOver) return;
       const reason = `not answered within ${timeoutMs} ms`;
@@ -168,7 +173,7 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
     });
   }
 
-  sendOn(request: PluginRequest, sending: Sending): void {
+  sendOn(request: PluginRequest, sending: ForwardedRequest): void {
     if (this.#over) return;
     this.#giveUp();
     this.#sending = sending;
@@ -188,7 +193,13 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
       return this.#fail("limit_reached", ways.whyFull());
     }
     const { avoid } = sending;
-    const asked: Asked = { request: head, endsWithHead: body === null, remote, avoid, held };
+    const asked: OutgoingRequest = {
+      request: head,
+      endsWithHead: body === null,
+      remote,
+      avoid,
+      held,
+    };
     const hash = this.#route.hashOf?.(name);
     const upstream = this.#try = new UpstreamRequest(this, asked, {
       ways,
@@ -368,7 +379,7 @@ export class PluginLayers implements Inward, Asker, Surroundings, PassingSource,
 
   // What comes from upstream.
 
-  reached(way: Way, lease: Lease | undefined): void {
+  reached(way: PooledConnection, lease: Lease | undefined): void {
     this.#way = way;
     this.#asker.reached(way, lease);
   }

@@ -12,13 +12,13 @@ import type { Snapshot, UpstreamPart } from "../../snapshot/mod.ts";
 import type { Context } from "../context.ts";
 import { HttpPoolStats } from "./http_stats.ts";
 import { OutgoingCall } from "./outgoing_call.ts";
-import { LocalWays, type RequestWays, type Route } from "./request_ways.ts";
+import { LocalPool, type RequestPool, type Route } from "./request_pools.ts";
 
 /** Until a connection to somebody on this machine is up. */
 const CONNECT_TIMEOUT_MS = 5_000;
 
 interface Kept {
-  readonly ways: LocalWays;
+  readonly ways: LocalPool;
   users: number;
 }
 
@@ -99,7 +99,7 @@ export class ProxyCallees {
     const kept = this.#local.get(key) ?? { ways: this.#waysTo(address, http2), users: 0 };
     this.#local.set(key, kept);
     kept.users++;
-    const ways: RequestWays = kept.ways;
+    const ways: RequestPool = kept.ways;
     return {
       authority: address.kind === "tcp" ? where : "localhost",
       ask: (question, told) => {
@@ -115,12 +115,12 @@ export class ProxyCallees {
     };
   }
 
-  #waysTo(local: Address, http2: boolean): LocalWays {
+  #waysTo(local: Address, http2: boolean): LocalPool {
     const http = { protocol: http2 ? "http2" : "http" } as const;
     const part = { local, http, localConnectTimeoutMs: CONNECT_TIMEOUT_MS };
     const context = this.#context;
     this.#stats ??= new HttpPoolStats(context.stats, STATS_LABELS);
-    return new LocalWays({ part, context }, this.#stats);
+    return new LocalPool({ part, context }, this.#stats);
   }
 }
 

@@ -7,13 +7,13 @@
 
 import type { Fields, HeldShare } from "../../http/mod.ts";
 import { OpenedBody, type PassingSource } from "../../plugin/mod.ts";
-import type { Asker, Inward } from "./upstream_request.ts";
+import type { RequestHandle, ResponseSink } from "./upstream_request.ts";
 
 export class RequestBody implements PassingSource {
   readonly tooLong = "request_too_large";
-  readonly #caller: Pick<Asker, "takesBody" | "holdsBody">;
+  readonly #caller: Pick<ResponseSink, "takesBody" | "holdsBody">;
   readonly #held: HeldShare | undefined;
-  #to: Inward | undefined;
+  #to: RequestHandle | undefined;
   #opened: OpenedBody | undefined;
   readonly #kept: Uint8Array[] = [];
   /** Of what is kept, and how much may be. */
@@ -26,7 +26,7 @@ export class RequestBody implements PassingSource {
   #trailers: Fields | undefined;
 
   /** `held`: where it is counted; while its account is tight bodies are not kept, and sent once. */
-  constructor(caller: Pick<Asker, "takesBody" | "holdsBody">, held: HeldShare | undefined) {
+  constructor(caller: Pick<ResponseSink, "takesBody" | "holdsBody">, held: HeldShare | undefined) {
     this.#caller = caller;
     this.#held = held;
   }
@@ -117,7 +117,7 @@ export class RequestBody implements PassingSource {
   }
 
   /** An endpoint takes it, from its beginning, or more of it. */
-  passTo(to: Inward): void {
+  passTo(to: RequestHandle): void {
     if (this.#to !== to) {
       this.#to = to;
       for (const chunk of this.#kept) to.send(chunk.slice());

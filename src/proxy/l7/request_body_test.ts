@@ -2,12 +2,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Fields, HeldBytes, HeldShare } from "../../http/mod.ts";
 import { RequestBody } from "./request_body.ts";
-import type { Inward } from "./upstream_request.ts";
+import type { RequestHandle } from "./upstream_request.ts";
 
 const NOBODY = { takesBody() {}, holdsBody() {} };
 
 /** What one endpoint got. */
-class Endpoint implements Inward {
+class Endpoint implements RequestHandle {
   readonly chunks: string[] = [];
   ended: Fields | true | undefined;
 

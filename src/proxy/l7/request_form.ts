@@ -15,14 +15,14 @@ import {
   ruleUnderscores,
 } from "../../http/mod.ts";
 import type { HttpRules } from "../../snapshot/mod.ts";
-import type { Caller } from "./caller.ts";
+import type { DownstreamInfo } from "./downstream_info.ts";
 
 /** Why a request has no such form; `location`: it would have there. */
 export type FormFault = { readonly reason: string } | { readonly location: string };
 
 export interface FormOptions {
   readonly rules: Pick<HttpRules, "path" | "requestTimeoutMs" | "sanitizeForwardedClientCert">;
-  readonly caller: Pick<Caller, "isSecure" | "clientCert">;
+  readonly caller: Pick<DownstreamInfo, "isSecure" | "clientCert">;
   readonly ids: RequestIds;
   /** The application is told who its caller has proven to be. */
   readonly isInbound: boolean;
@@ -47,6 +47,9 @@ export function takeForm(request: RequestHead, options: FormOptions): FormFault 
   forwardClientCert(fields, isTold ? caller.clientCert : "");
   return undefined;
 }
+
+/** A CONNECT names no path, so no rule about paths could hold for it. */
+export const NO_TUNNELS = "CONNECT is sent on to nobody";
 
 const EXPECTED_MS = "x-envoy-expected-rq-timeout-ms";
 const PATH: FormFault = { reason: "its path is refused" };

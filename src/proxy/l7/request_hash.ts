@@ -13,7 +13,7 @@ import { FIELD, fieldOf, type Fields, type RequestHead } from "../../http/mod.ts
 import { hashOfCaller } from "../target_group.ts";
 
 /** Sees to it that the caller is given a cookie: the value of a `Set-Cookie`. */
-export interface CookieTaker {
+export interface CookieSink {
   takeCookie(cookie: string): void;
 }
 
@@ -25,7 +25,7 @@ export class RequestHash {
   }
 
   /** `remote`: the caller's address with its port. `undefined`: nothing was there to hash. */
-  of(request: RequestHead, remote: string, taker: CookieTaker): number | undefined {
+  of(request: RequestHead, remote: string, taker: CookieSink): number | undefined {
     const asked = { request, remote, taker };
     let hash: number | undefined;
     for (const policy of this.#policies) {
@@ -41,7 +41,7 @@ export class RequestHash {
 interface AskedFor {
   readonly request: RequestHead;
   readonly remote: string;
-  readonly taker: CookieTaker;
+  readonly taker: CookieSink;
 }
 
 function hashBy(policy: HashPolicy, { request, remote, taker }: AskedFor): number | undefined {

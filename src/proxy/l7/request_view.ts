@@ -11,9 +11,9 @@ import {
   type RequestHead,
 } from "../../http/mod.ts";
 import type { Relay } from "../../net/mod.ts";
-import type { Now } from "../connection.ts";
+import type { SweepTime } from "../connection_record.ts";
 import type { RequestView } from "../view.ts";
-import { shown } from "./tell_request.ts";
+import { shown } from "./log_failed_request.ts";
 
 /** What its exchange knows of it. */
 export interface RequestFacts {
@@ -27,7 +27,7 @@ export interface RequestFacts {
 
 export function requestView(
   { request, record, relay, activeTick }: RequestFacts,
-  { ms, tick, tickMs }: Now,
+  { ms, tick, tickMs }: SweepTime,
 ): RequestView {
   const { method, authority, path, fields } = request;
   return {

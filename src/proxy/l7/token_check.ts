@@ -11,10 +11,10 @@ import { DEFAULT_ROUTE } from "../../chain/mod.ts";
 import {
   type Generation,
   type Layer,
-  Onion,
+  type LayerContext,
+  LayerStack,
   PluginRequest,
   type RoutePlan,
-  type Surroundings,
 } from "../../plugin/mod.ts";
 import type { ExchangeValue } from "./exchange_value.ts";
 
@@ -35,7 +35,7 @@ export interface TokenCheckOptions {
   readonly onKnown: (request: RequestHead | undefined) => void;
 }
 
-export class TokenCheck implements Surroundings {
+export class TokenCheck implements LayerContext {
   readonly guards: readonly Layer[];
   readonly exchange: ExchangeValue;
   idleTimeoutMs: number | undefined;
@@ -53,7 +53,7 @@ export class TokenCheck implements Surroundings {
   /** May tell at once. */
   start(request: RequestHead): void {
     const failed = () => this.#end(undefined);
-    new Onion(this).run(new PluginRequest(request, null)).tell({ settle: failed });
+    new LayerStack(this).run(new PluginRequest(request, null)).tell({ settle: failed });
     if (!this.#isOver) this.#deadline = this.#options.deadlines.after(LIMIT_MS, failed);
   }
 

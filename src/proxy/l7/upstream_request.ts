@@ -21,13 +21,13 @@ import {
 } from "../../http/mod.ts";
 import type { Dial, Stream } from "../../net/mod.ts";
 import type { Endpoint } from "../../plugin/mod.ts";
-import type { Dialler } from "../attempt.ts";
+import type { AttemptHandler } from "../attempt.ts";
 import type { Context } from "../context.ts";
 import { countFailure } from "../endpoint_failure.ts";
 import { giveBack, type Lease } from "../target_group.ts";
-import type { CookieTaker, RequestHash } from "./request_hash.ts";
-import type { RequestWays } from "./request_ways.ts";
-import type { Way } from "./ways.ts";
+import type { CookieSink, RequestHash } from "./request_hash.ts";
+import type { RequestPool } from "./request_pools.ts";
+import type { PooledConnection } from "./connection_pool.ts";
 
 /** Requests that may be sent again where nobody answered (RFC 9110 9.2.2), if their body is still whole. */
 const IDEMPOTENT: ReadonlySet<string> = new Set([
@@ -42,9 +42,9 @@ const IDEMPOTENT: ReadonlySet<string> = new Set([
 const MAX_AGAIN = 2;
 
 /** Who asks, and is told what comes of it; nothing after `upstreamFailed` or the end of the response. */
-export interface Asker {
+export interface ResponseSink {
   /** An endpoint has the head. More than once where it is sent again. */
-  reached(way: Way, lease: Lease | undefined): void;
+  reached(way: PooledConnection, lease: Lease | undefined): void;
   /** The body may be sent, be it more of it. */
   takesBody(): void;
   /** That endpoint did not begin to work on it: no body may be sent until another is reached. */
@@ -58,7 +58,7 @@ export interface Asker {
 }
 
 /** What is sent on. */
-export interface Asked {
+export interface OutgoingRequest {
   readonly request: RequestHead;
   /** It has no body. */
   readonly endsWithHead: boolean;
@@ -73,8 +73,8 @@ export interface Asked {
 }
 
 /** What an asker does with what it asked for. */
-export interface Inward {
-  /** Part of the body. False: stop until {@link Asker.takesBody}. */
+export interface RequestHandle {
+  /** Part of the body. False: stop until {@link ResponseSink.takesBody}. */
   send(chunk: Uint8Array): boolean;
   /** The body is complete. */
   end(trailers: Fields | undefined): void;
@@ -89,12 +89,13 @@ export interface Inward {
   leave(isUnwanted: boolean): void;
 }
 
-export class UpstreamRequest implements Inward, Dialler<Way>, ResponseEvents, CookieTaker {
+export class UpstreamRequest
+  implements RequestHandle, AttemptHandler<PooledConnection>, ResponseEvents, CookieSink {
   /** How far a dial is concerns the connections that are kept, not one request. */
   readonly record = NO_RECORD;
-  readonly #asker: Asker;
-  readonly #asked: Asked;
-  readonly #ways: RequestWays;
+  readonly #asker: ResponseSink;
+  readonly #asked: OutgoingRequest;
+  readonly #ways: RequestPool;
   readonly #context: Context;
   readonly #hash: number | undefined;
   /** Given to the caller with the response. */
@@ -102,7 +103,7 @@ export class UpstreamRequest implements Inward, Dialler<Way>, ResponseEvents, Co
   #dial: Dial | undefined;
   #lease: Lease | undefined;
   #client: ClientExchange | undefined;
-  #way: Way | undefined;
+  #way: PooledConnection | undefined;
   /** Of the way that was taken last. */
   #host = "";
   #attempts = 0;
@@ -115,8 +116,8 @@ export class UpstreamRequest implements Inward, Dialler<Way>, ResponseEvents, Co
   #over = false;
 
   /** With a place among `ways`, which it leaves; `hash`: what keeps it with an endpoint. */
-  constructor(asker: Asker, asked: Asked, { ways, hash, context }: {
-    readonly ways: RequestWays;
+  constructor(asker: ResponseSink, asked: OutgoingRequest, { ways, hash, context }: {
+    readonly ways: RequestPool;
     readonly hash?: RequestHash | undefined;
     readonly context: Context;
   }) {
@@ -144,7 +145,7 @@ export class UpstreamRequest implements Inward, Dialler<Way>, ResponseEvents, Co
     if (!this.#client && !this.#over) this.#dial = dial;
   }
 
-  onDialled(way: Way, lease?: Lease): void {
+  onDialled(way: PooledConnection, lease?: Lease): void {
     const { request, endsWithHead, held } = this.#asked;
     this.#dial = undefined;
     this.#lease = lease;
@@ -295,7 +296,11 @@ export function isSuccess(status: number): boolean {
 }
 
 const NO_COOKIES: readonly string[] = [];
-const NO_RECORD: Dialler<Way>["record"] = { stage: "target", endpoint: "", secured: () => {} };
+const NO_RECORD: AttemptHandler<PooledConnection>["record"] = {
+  stage: "target",
+  endpoint: "",
+  secured: () => {},
+};
 
 /** What it is that an endpoint broke an exchange; else `response_reset`. */
 const RESET_CODES: Partial<Record<ResetReason, ErrorCode>> = {

@@ -7,12 +7,12 @@ import type {
   ResponseEvents,
   ResponseHead,
 } from "../../http/mod.ts";
-import type { Dialler } from "../attempt.ts";
+import type { AttemptHandler } from "../attempt.ts";
 import type { Context } from "../context.ts";
 import { RequestHash } from "./request_hash.ts";
-import type { RequestWays } from "./request_ways.ts";
+import type { RequestPool } from "./request_pools.ts";
 import { UpstreamRequest } from "./upstream_request.ts";
-import type { Way } from "./ways.ts";
+import type { PooledConnection } from "./connection_pool.ts";
 
 const HEAD: RequestHead = {
   ...{ method: "POST", scheme: "http", authority: "db", path: "/", upgrade: "", length: 3 },
@@ -24,17 +24,17 @@ function toldOf(break_: (events: ResponseEvents) => void): unknown[] {
   const told: unknown[] = [];
   let events: ResponseEvents | undefined;
   const exchange = { send: () => true, reset() {} } as Partial<ClientExchange> as ClientExchange;
-  const way: Pick<Way, "host" | "isUsed" | "request"> = {
+  const way: Pick<PooledConnection, "host" | "isUsed" | "request"> = {
     ...{ host: "10.0.0.9:80", isUsed: false },
     request(_head, _ends, own) {
       events = own;
       return exchange;
     },
   };
-  const ways: RequestWays = {
+  const ways: RequestPool = {
     ...{ cluster: "", enter: () => true, leave() {}, whyFull: () => "" },
-    reach(dialler: Dialler<Way>) {
-      dialler.onDialled(way as Way);
+    reach(dialler: AttemptHandler<PooledConnection>) {
+      dialler.onDialled(way as PooledConnection);
       return { cancel() {} };
     },
   };
@@ -85,11 +85,11 @@ test("what is hashed stays the same when it is sent again, and a cookie is told 
       return {} as ClientExchange;
     },
   };
-  const ways: RequestWays = {
+  const ways: RequestPool = {
     ...{ cluster: "", enter: () => true, leave() {}, whyFull: () => "" },
-    reach(dialler: Dialler<Way>, hash) {
+    reach(dialler: AttemptHandler<PooledConnection>, hash) {
       hashes.push(hash);
-      dialler.onDialled(way as Partial<Way> as Way);
+      dialler.onDialled(way as Partial<PooledConnection> as PooledConnection);
       return { cancel() {} };
     },
   };

@@ -18,7 +18,7 @@ import {
 } from "../../../test/kit/trusts.ts";
 import { type PeerRules } from "../../identity/mod.ts";
 import { type Snapshot } from "../../snapshot/mod.ts";
-import type { Trust } from "./trust.ts";
+import type { TrustContext } from "./trust_context.ts";
 
 /** One generation after the other, of the same listener. */
 function after(first: Snapshot, second: Snapshot, key: string | null = KEY) {
@@ -126,7 +126,7 @@ test("a Trust that begins forgets the settings of certificates that are gone", (
     },
     own: { validation: `${KEY} validation` },
   });
-  let previous: Trust | undefined;
+  let previous: TrustContext | undefined;
   for (
     const [snapshot, name, made] of [
       [api, "api.example", 1],

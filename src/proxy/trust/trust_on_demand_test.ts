@@ -13,7 +13,7 @@ import {
   world,
 } from "../../../test/kit/trusts.ts";
 import { DEFAULT_ON_DEMAND_RULES } from "../../secrets/mod.ts";
-import { Trust } from "./trust.ts";
+import { TrustContext } from "./trust_context.ts";
 import { trustMaterial } from "./trust_material.ts";
 
 /** With one certificate `a.example` fetched already. */
@@ -119,7 +119,7 @@ test("Trust.server() on demand has room again after a question that failed", asy
     KEY,
   );
   assert.ok(material);
-  const trust = new Trust(material, options);
+  const trust = new TrustContext(material, options);
   for (const name of ["b.example", "c.example", "d.example"]) {
     const chosen = choose(trust, name);
     assert.ok(chosen instanceof Promise, "it is asked for");

@@ -5,11 +5,11 @@
  */
 
 import * as v from "valibot";
-import { anyOf, checked, list, message, type Reader } from "../envoy/message.ts";
+import { anyOf, checked, list, message, type MessageReaderOf } from "../envoy/message.ts";
 import { DEFAULT_ON_DEMAND_RULES, type OnDemandPlan, type SecretRef } from "../plan.ts";
 import { defined, text } from "../values.ts";
 import { configSource } from "./config_source.ts";
-import type { Reading } from "./tls_context.ts";
+import type { TlsReading } from "./tls_context.ts";
 
 export type CertificateSelector =
   | { readonly kind: "on_demand"; readonly plan: OnDemandPlan }
@@ -32,7 +32,7 @@ const MAPPER = message({
   }),
 });
 
-export function certificateSelector(reading: Reading): Reader<CertificateSelector> {
+export function certificateSelector(reading: TlsReading): MessageReaderOf<CertificateSelector> {
   const config = message({
     configSource: configSource(reading),
     certificateMapper: MAPPER,

@@ -6,29 +6,29 @@
 
 import * as v from "valibot";
 import { tlsCertificate } from "../envoy/tls_certificate.ts";
-import { checked, list, message, type Reader, type Report } from "../envoy/message.ts";
+import { checked, list, message, type MessageReaderOf, type Report } from "../envoy/message.ts";
 import { validationContext } from "../envoy/validation_context.ts";
 import type { SecretRef, TlsParameters, ValidationRef } from "../plan.ts";
 import type { ValidationSpec } from "../spec.ts";
 import { defined } from "../values.ts";
 import { type CertificateSelector, certificateSelector } from "./certificate_selector.ts";
 import { inlineRef, sdsSecretConfig } from "./config_source.ts";
-import type { Reading } from "./tls_context.ts";
+import type { TlsReading } from "./tls_context.ts";
 import { decides } from "./file_validation.ts";
 import { CERTIFICATES_LIMIT } from "./sources.ts";
 import { envoyParameters } from "./tls_parameters.ts";
 
 /** `nobody`: given, and says nothing; `null`: not given. */
-export type Trust = ValidationRef | "nobody" | null;
+export type ValidationSource = ValidationRef | "nobody" | null;
 
 export interface CommonContext {
   readonly certificates: readonly SecretRef[];
-  readonly validation: Trust;
+  readonly validation: ValidationSource;
   readonly tls: TlsParameters | undefined;
   readonly selector: CertificateSelector | undefined;
 }
 
-export function commonContext(reading: Reading): Reader<CommonContext> {
+export function commonContext(reading: TlsReading): MessageReaderOf<CommonContext> {
   const provider = "cannot be honoured: give certificates and roots themselves, or SDS";
   const here = { allowFiles: true };
   const roots = sdsSecretConfig(reading, "validation");
@@ -94,7 +94,7 @@ export function commonContext(reading: Reading): Reader<CommonContext> {
   });
 }
 
-function trustOf(spec: ValidationSpec | undefined, report: Report): Trust {
+function trustOf(spec: ValidationSpec | undefined, report: Report): ValidationSource {
   if (!spec) return null;
   if (decides(spec)) return { secret: inlineRef(nameOf(spec.trustedCa), spec) };
   // Matchers and lists without roots would seem to check something and would not.

@@ -14,12 +14,12 @@ import {
   flag,
   isRecord,
   message,
+  type MessageReaderOf,
   number,
-  type Reader,
 } from "../envoy/message.ts";
 import type { ValidationRef } from "../plan.ts";
 import { defined } from "../values.ts";
-import type { Reading, TlsForm } from "./tls_context.ts";
+import type { TlsForm, TlsReading } from "./tls_context.ts";
 import { commonContext } from "./envoy_common.ts";
 
 const MARKS = [
@@ -38,7 +38,7 @@ export function isEnvoyForm(value: unknown): boolean {
   return isRecord(value) && MARKS.some((mark) => Object.hasOwn(value, mark));
 }
 
-export function envoyForm(reading: Reading): Reader<TlsForm> {
+export function envoyForm(reading: TlsReading): MessageReaderOf<TlsForm> {
   const own = reading.kind === "listener" ? "DownstreamTlsContext" : "UpstreamTlsContext";
   const bare = reading.kind === "listener" ? downstreamContext(reading) : upstreamContext(reading);
   const typed = anyOf({ [TYPES + own]: bare });
@@ -53,7 +53,7 @@ export function envoyForm(reading: Reading): Reader<TlsForm> {
   });
 }
 
-function transportSocket<T>(typed: Reader<T>): Reader<T> {
+function transportSocket<T>(typed: MessageReaderOf<T>): MessageReaderOf<T> {
   const fields = message({
     name: v.exactOptional(v.picklist(SOCKET_NAMES, "must be envoy.transport_sockets.tls")),
     typedConfig: typed,
@@ -62,7 +62,7 @@ function transportSocket<T>(typed: Reader<T>): Reader<T> {
   return checked(fields, (found) => found.typedConfig as T);
 }
 
-function downstreamContext(reading: Reading): Reader<TlsForm> {
+function downstreamContext(reading: TlsReading): MessageReaderOf<TlsForm> {
   const own = "cannot be honoured: the TLS library makes its own keys for session tickets";
   const fields = message({
     commonTlsContext: commonContext(reading),
@@ -120,7 +120,7 @@ function downstreamContext(reading: Reading): Reader<TlsForm> {
   });
 }
 
-function upstreamContext(reading: Reading): Reader<TlsForm> {
+function upstreamContext(reading: TlsReading): MessageReaderOf<TlsForm> {
   const sanFix = "cannot be honoured: give sni and match_typed_subject_alt_names";
   const fields = message({
     commonTlsContext: commonContext(reading),

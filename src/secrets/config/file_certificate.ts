@@ -5,7 +5,14 @@
  */
 
 import * as v from "valibot";
-import { fieldsOf, flag, follow, type Reader, reader, type Report } from "../envoy/message.ts";
+import {
+  fieldsOf,
+  flag,
+  follow,
+  type MessageReaderOf,
+  reader,
+  type Report,
+} from "../envoy/message.ts";
 import { pairSpec } from "../envoy/tls_certificate.ts";
 import type { SecretRef } from "../plan.ts";
 import type { CertificateSpec, DataSource, WatchedDirectory } from "../spec.ts";
@@ -104,7 +111,7 @@ export function fileSource(path: string | undefined): DataSource | undefined {
   return path === undefined ? undefined : { kind: "file", path };
 }
 
-function directory(): Reader<WatchedDirectory> {
+function directory(): MessageReaderOf<WatchedDirectory> {
   const fields = fieldsOf({ path: text(), watchModify: v.optional(flag(), false) });
   return reader((value, report) => {
     const found = follow(fields, typeof value === "string" ? { path: value } : value, () => {

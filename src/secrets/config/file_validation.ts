@@ -13,8 +13,8 @@ import {
   flag,
   isRecord,
   list,
+  type MessageReaderOf,
   number,
-  type Reader,
   reader,
   type Report,
 } from "../envoy/message.ts";
@@ -116,7 +116,7 @@ function rulesSpec(found: RuleFields): ValidationSpec {
 }
 
 /** `{ "type": "uri", "exact": "spiffe://..." }`, or Envoy's `{ "san_type", "matcher" }`. */
-function nativeMatcher(): Reader<SanMatcher> {
+function nativeMatcher(): MessageReaderOf<SanMatcher> {
   const { ignoreCase, ...kinds } = MATCHER_ENTRIES;
   const fields = fieldsOf({
     type: sanType(),
@@ -137,7 +137,7 @@ function nativeMatcher(): Reader<SanMatcher> {
   return v.lazy((value) => isRecord(value) && Object.hasOwn(value, "matcher") ? envoy : short);
 }
 
-function sanType(): Reader<SanType> {
+function sanType(): MessageReaderOf<SanType> {
   const types = ["dns", "uri", "email", "ip", "other_name"] as const;
   return reader((value, report) => {
     const text = typeof value === "string" ? value.toLowerCase() : "";

@@ -7,15 +7,15 @@
 import * as v from "valibot";
 import type { Address } from "../../base/mod.ts";
 import { dataSource } from "../envoy/data_source.ts";
-import { checked, list, message, number, type Reader, reader } from "../envoy/message.ts";
+import { checked, list, message, type MessageReaderOf, number, reader } from "../envoy/message.ts";
 import type { SdsServer } from "../plan.ts";
 import { NO_RULES } from "../../identity/mod.ts";
 import { defined, duration, isSocketPath, parseAddress, text } from "../values.ts";
-import type { Reading } from "./tls_context.ts";
+import type { TlsReading } from "./tls_context.ts";
 import { isLoopback, metadataName, sdsServer } from "./sds_defaults.ts";
 import { serverOf } from "./sources.ts";
 
-export function grpcService(reading: Reading): Reader<SdsServer> {
+export function grpcService(reading: TlsReading): MessageReaderOf<SdsServer> {
   const fields = message({
     envoyGrpc: v.exactOptional(envoyGrpc(reading)),
     googleGrpc: v.exactOptional(googleGrpc(reading)),
@@ -44,7 +44,7 @@ export function grpcService(reading: Reading): Reader<SdsServer> {
   });
 }
 
-function envoyGrpc(reading: Reading): Reader<SdsServer> {
+function envoyGrpc(reading: TlsReading): MessageReaderOf<SdsServer> {
   const fields = message({
     clusterName: text(),
     retryPolicy: v.exactOptional(retryPolicy()),
@@ -66,7 +66,9 @@ function envoyGrpc(reading: Reading): Reader<SdsServer> {
 }
 
 /** Of a retry policy only the back-off: streams are begun again for ever. */
-function retryPolicy(): Reader<Partial<Pick<SdsServer, "backoffBaseMs" | "backoffMaxMs">>> {
+function retryPolicy(): MessageReaderOf<
+  Partial<Pick<SdsServer, "backoffBaseMs" | "backoffMaxMs">>
+> {
   const backOff = message({
     baseInterval: duration(1),
     maxInterval: v.exactOptional(duration(1)),
@@ -87,7 +89,7 @@ function retryPolicy(): Reader<Partial<Pick<SdsServer, "backoffBaseMs" | "backof
 }
 
 /** A server by its address, as Google's client takes it. */
-function googleGrpc(reading: Reading): Reader<SdsServer> {
+function googleGrpc(reading: TlsReading): MessageReaderOf<SdsServer> {
   const source = dataSource({ allowFiles: true });
   const fields = message({
     targetUri: target(),
@@ -146,7 +148,7 @@ function googleGrpc(reading: Reading): Reader<SdsServer> {
 }
 
 /** `unix:///run/sds.sock`, `unix:/run/sds.sock`, `dns:///host:port`, `host:port`. */
-function target(): Reader<{ readonly name: string; readonly address: Address }> {
+function target(): MessageReaderOf<{ readonly name: string; readonly address: Address }> {
   return reader((value, report) => {
     const wanted = "must be unix:///path, dns:///host:port or host:port";
     if (typeof value !== "string" || value.length > 4_096) return report([], wanted);

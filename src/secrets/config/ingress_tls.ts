@@ -14,11 +14,11 @@ import {
   type SecretRef,
   type TlsParameters,
 } from "../plan.ts";
-import { formatPath, type Path, type Problem, problemOf } from "../values.ts";
+import { type ConfigPath, formatPath, type Problem, problemOf } from "../values.ts";
 
 export interface IngressContext {
   /** Where the entry is, for problems. */
-  readonly path: Path;
+  readonly path: ConfigPath;
   readonly sdsServers: Readonly<Record<string, SdsServer>>;
   /** Servers that are there and cannot be used, and why. */
   readonly unusable?: ReadonlyMap<string, readonly Problem[]>;
@@ -116,13 +116,13 @@ export function ingressTlsPlan(entry: unknown, context: IngressContext): Ingress
 interface Reading {
   readonly sdsServers: IngressContext["sdsServers"];
   readonly unusable: ReadonlyMap<string, readonly Problem[]>;
-  report(path: Path, message: string): void;
+  report(path: ConfigPath, message: string): void;
   warn(message: string): void;
 }
 
 function listenerTls(
   listener: Listener,
-  options: { readonly gateway: Tls; readonly path: Path; readonly reading: Reading },
+  options: { readonly gateway: Tls; readonly path: ConfigPath; readonly reading: Reading },
 ): IngressListenerTls {
   const { gateway, path, reading } = options;
   const { Port: port } = listener;
@@ -174,7 +174,7 @@ function mergeSds(wide: SdsNames | null | undefined, narrow: SdsNames | null | u
 /** As Consul tells Envoy: state of the world, V3, of a cluster that the operator adds himself. */
 function sdsRef(
   { ClusterName, CertResource }: SdsNames,
-  { path, reading }: { readonly path: Path; readonly reading: Reading },
+  { path, reading }: { readonly path: ConfigPath; readonly reading: Reading },
 ): SecretRef | null {
   const { sdsServers, unusable, report } = reading;
   if (!ClusterName) report([...path, "ClusterName"], "is missing, here and above");
@@ -210,7 +210,7 @@ function distinct(refs: readonly SecretRef[]): readonly SecretRef[] {
 /** The narrower block's fields over the wider's; `undefined`: neither says any. */
 function parametersOf(
   [gateway, listener]: readonly [Tls, Tls],
-  { path, reading }: { readonly path: Path; readonly reading: Reading },
+  { path, reading }: { readonly path: ConfigPath; readonly reading: Reading },
 ): TlsParameters | undefined {
   const { report, warn } = reading;
   const least = listener?.TLSMinVersion || gateway?.TLSMinVersion || "";

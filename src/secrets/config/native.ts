@@ -20,7 +20,7 @@ import {
   flag,
   isRecord,
   list,
-  type Reader,
+  type MessageReaderOf,
   type Report,
   tagged,
 } from "../envoy/message.ts";
@@ -42,7 +42,7 @@ import {
   WORKLOAD_ENTRIES,
   workloadRef,
 } from "./sources.ts";
-import type { Reading, TlsForm } from "./tls_context.ts";
+import type { TlsForm, TlsReading } from "./tls_context.ts";
 import { parametersOf, VERSION_ENTRIES } from "./tls_parameters.ts";
 
 /** What any form may have besides. */
@@ -58,13 +58,13 @@ interface Parts {
   readonly common: v.InferOutput<v.ObjectSchema<typeof COMMON_ENTRIES, undefined>>;
 }
 
-export function nativeForm(reading: Reading): Reader<TlsForm> {
+export function nativeForm(reading: TlsReading): MessageReaderOf<TlsForm> {
   const [whole, line] = [structured(reading), oneLine(reading)];
   const form = v.lazy((value) => isRecord(value) && Object.hasOwn(value, "source") ? line : whole);
   return checked(form, (parts, report) => ({ plan: planOf(parts, { reading, report }) }));
 }
 
-function structured(reading: Reading): Reader<Parts> {
+function structured(reading: TlsReading): MessageReaderOf<Parts> {
   const fields = fieldsOf({
     certificate: v.exactOptional(certificate(reading)),
     certificates: v.exactOptional(list(certificate(reading), CERTIFICATES_LIMIT)),
@@ -91,7 +91,7 @@ function structured(reading: Reading): Reader<Parts> {
 }
 
 /** One source for the whole listener or upstream. */
-function oneLine(reading: Reading): Reader<Parts> {
+function oneLine(reading: TlsReading): MessageReaderOf<Parts> {
   const entries = { ...RULE_ENTRIES, ...COMMON_ENTRIES };
   const consul = fieldsOf(entries);
   const file = fieldsOf({ ...FILE_CERTIFICATE_ENTRIES, ...FILE_VALIDATION_ENTRIES, ...entries }, {
@@ -135,7 +135,7 @@ function oneLine(reading: Reading): Reader<Parts> {
 }
 
 /** `null`: said to be none. */
-function certificate(reading: Reading): Reader<SecretRef | null> {
+function certificate(reading: TlsReading): MessageReaderOf<SecretRef | null> {
   return bySource<SecretRef | null>({
     consul: checked(fieldsOf({}), () => consulRef("certificate")),
     none: checked(fieldsOf({}), () => null),
@@ -146,7 +146,7 @@ function certificate(reading: Reading): Reader<SecretRef | null> {
 }
 
 /** `null`: said to be none. */
-function validation(reading: Reading): Reader<ValidationRef | null> {
+function validation(reading: TlsReading): MessageReaderOf<ValidationRef | null> {
   const sds = sdsRef("validation", reading);
   const workload = workloadRef("validation", reading);
   return bySource<ValidationRef | null>({
@@ -168,7 +168,10 @@ function validation(reading: Reading): Reader<ValidationRef | null> {
 }
 
 /** `sds`: what to say of SDS where it is none of the sources. */
-function bySource<T>(schemas: Readonly<Record<string, Reader<T>>>, sds?: string): Reader<T> {
+function bySource<T>(
+  schemas: Readonly<Record<string, MessageReaderOf<T>>>,
+  sds?: string,
+): MessageReaderOf<T> {
   const wanted = `must be ${Object.keys(schemas).join(", ")}`;
   return tagged("source", schemas, {
     wanted,
@@ -179,7 +182,7 @@ function bySource<T>(schemas: Readonly<Record<string, Reader<T>>>, sds?: string)
 /** What no single field shows. */
 function planOf(
   { certificates, validation, onDemand, common }: Parts,
-  { reading, report }: { readonly reading: Reading; readonly report: Report },
+  { reading, report }: { readonly reading: TlsReading; readonly report: Report },
 ): TlsForm["plan"] {
   const required = common.requireClientCertificate;
   if (reading.kind === "listener") {

@@ -14,7 +14,7 @@ import {
   follow,
   isRecord,
   list,
-  type Reader,
+  type MessageReaderOf,
   reader,
   type Report,
 } from "../envoy/message.ts";
@@ -64,7 +64,7 @@ const FIELDS = fieldsOf({
   node: v.optional(NODE, {}),
 });
 
-export function nativeServer(reading: ServerReading): Reader<SdsServer> {
+export function nativeServer(reading: ServerReading): MessageReaderOf<SdsServer> {
   return checked(FIELDS, (found, report): SdsServer | undefined => {
     const { name = "", plaintext, metadata, backoff, keepAlive, keepAliveTimeout } = found;
     if (found.address && found.addresses) report(["addresses"], "cannot be beside address");
@@ -116,7 +116,7 @@ function tlsOf(
 }
 
 /** One address, or a list of them. */
-function addresses(): Reader<readonly Address[]> {
+function addresses(): MessageReaderOf<readonly Address[]> {
   const one = address({ unix: true });
   const many = checked(list(one, 100), (found, report) => {
     return found.length > 0 ? found : report([], "must not be empty");
@@ -125,7 +125,7 @@ function addresses(): Reader<readonly Address[]> {
   return v.lazy((value) => Array.isArray(value) ? many : single);
 }
 
-function metadata(): Reader<Readonly<Record<string, string>>> {
+function metadata(): MessageReaderOf<Readonly<Record<string, string>>> {
   const name = metadataName();
   return reader((value, report) => {
     if (!isRecord(value)) return report([], "must be an object");

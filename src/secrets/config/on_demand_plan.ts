@@ -5,11 +5,11 @@
  */
 
 import * as v from "valibot";
-import { checked, fieldsOf, list, number, type Reader, reader } from "../envoy/message.ts";
+import { checked, fieldsOf, list, type MessageReaderOf, number, reader } from "../envoy/message.ts";
 import { DEFAULT_ON_DEMAND_RULES, type OnDemandPlan } from "../plan.ts";
 import { defined, duration, text } from "../values.ts";
 import { SDS_ENTRIES, serverOf } from "./sources.ts";
-import type { Reading } from "./tls_context.ts";
+import type { TlsReading } from "./tls_context.ts";
 
 const LIST_LIMIT = 10_000;
 
@@ -27,7 +27,7 @@ const FIELDS = fieldsOf({
   wait: v.exactOptional(duration(1)),
 });
 
-export function onDemandPlan(reading: Reading): Reader<OnDemandPlan> {
+export function onDemandPlan(reading: TlsReading): MessageReaderOf<OnDemandPlan> {
   return checked(FIELDS, (found, report): OnDemandPlan | undefined => {
     const server = serverOf(found.cluster, { reading, report, path: ["cluster"] });
     const { names, suffixes, maxEntries, perSourceRate, maxPending } = found;
@@ -44,7 +44,7 @@ export function onDemandPlan(reading: Reading): Reader<OnDemandPlan> {
 
 const DNS_NAME = /^(?=.{1,253}$)[a-z0-9_](?:[a-z0-9_-]{0,62})(?:\.[a-z0-9_](?:[a-z0-9_-]{0,62}))*$/;
 
-function dnsName(): Reader<string> {
+function dnsName(): MessageReaderOf<string> {
   return reader((value, report) => {
     const lower = typeof value === "string" && value.length <= 253 ? value.toLowerCase() : "";
     return DNS_NAME.test(lower) ? lower : report([], "must be a DNS name without stars");
@@ -52,7 +52,7 @@ function dnsName(): Reader<string> {
 }
 
 /** `.example.com` or `*.example.com`. */
-function suffix(): Reader<string> {
+function suffix(): MessageReaderOf<string> {
   return reader((value, report) => {
     const lower = typeof value === "string" && value.length <= 255 ? value.toLowerCase() : "";
     const match = /^\*?\.(.+)$/.exec(lower);

@@ -14,12 +14,12 @@ import {
   isRecord,
   list,
   message,
+  type MessageReaderOf,
   number,
-  type Reader,
 } from "../envoy/message.ts";
 import type { SdsServer, SecretRef } from "../plan.ts";
 import { defined, duration, host, isSocketPath, port, text } from "../values.ts";
-import type { Reading, ServerReading } from "./tls_context.ts";
+import type { ServerReading, TlsReading } from "./tls_context.ts";
 import { envoyForm } from "./envoy_form.ts";
 import { hostOf, isLoopback, sdsServer } from "./sds_defaults.ts";
 
@@ -78,7 +78,7 @@ const LOAD_ASSIGNMENT = message({
   policy: ignored,
 });
 
-export function sdsCluster(reading: ServerReading): Reader<SdsServer> {
+export function sdsCluster(reading: ServerReading): MessageReaderOf<SdsServer> {
   const fields = message({
     "@type": v.exactOptional(
       v.literal("type.googleapis.com/envoy.config.cluster.v3.Cluster", "must be a v3 Cluster"),
@@ -145,8 +145,8 @@ export function sdsCluster(reading: ServerReading): Reader<SdsServer> {
 }
 
 /** A transport socket as an upstream has it, but with everything in place: credentials for SDS cannot come from SDS. */
-function transportSocket(reading: ServerReading): Reader<NonNullable<SdsServer["tls"]>> {
-  const inner: Reading = {
+function transportSocket(reading: ServerReading): MessageReaderOf<NonNullable<SdsServer["tls"]>> {
+  const inner: TlsReading = {
     kind: "upstream",
     path: [],
     sdsServers: {},
@@ -200,7 +200,7 @@ const PROTOCOL_OPTIONS = checked(
 );
 
 /** One field of a message of which nothing else counts. */
-function within<T>(field: string, inner: Reader<T>): Reader<T | undefined> {
+function within<T>(field: string, inner: MessageReaderOf<T>): MessageReaderOf<T | undefined> {
   const fields = message({ [field]: v.exactOptional(inner) }, { loose: true });
   return checked(fields, (found) => found[field]);
 }

@@ -9,16 +9,16 @@
  * @module
  */
 
-import { follow, isRecord, type Reader, reader, type Report } from "../envoy/message.ts";
+import { follow, isRecord, type MessageReaderOf, reader, type Report } from "../envoy/message.ts";
 import type { SdsNode, SdsServer } from "../plan.ts";
-import type { Path, Problem } from "../values.ts";
+import type { ConfigPath, Problem } from "../values.ts";
 import { nativeServer } from "./native_server.ts";
 import { isCluster, sdsCluster } from "./sds_cluster.ts";
 import { parsed, type ServerReading } from "./tls_context.ts";
 
 export interface SdsServersContext {
   /** Where the value is, for problems. */
-  readonly path: Path;
+  readonly path: ConfigPath;
   /** Who we are, unless a server's configuration says otherwise. */
   readonly node: SdsNode;
 }
@@ -45,7 +45,7 @@ export function parseSdsServers(
   return result.kind === "valid" ? { kind: "valid", servers: result.output, warnings } : result;
 }
 
-function servers(reading: ServerReading): Reader<Readonly<Record<string, SdsServer>>> {
+function servers(reading: ServerReading): MessageReaderOf<Readonly<Record<string, SdsServer>>> {
   const [cluster, native] = [sdsCluster(reading), nativeServer(reading)];
   return reader((value, report) => {
     const entries = entriesOf(value, report);

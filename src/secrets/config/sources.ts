@@ -10,9 +10,9 @@ import type { Report } from "../envoy/message.ts";
 import { INITIAL_FETCH_TIMEOUT_MS, type SdsServer, type SecretRef } from "../plan.ts";
 import type { SecretType } from "../secret.ts";
 import type { SecretSpec } from "../spec.ts";
-import { defined, duration, type Path, text } from "../values.ts";
+import { type ConfigPath, defined, duration, text } from "../values.ts";
 import { ENDPOINT_VARIABLE, parseEndpointSocket } from "../workload/endpoint.ts";
-import type { Reading } from "./tls_context.ts";
+import type { TlsReading } from "./tls_context.ts";
 
 export const TIMEOUT_ENTRIES = {
   initialFetchTimeout: v.optional(duration(0), `${INITIAL_FETCH_TIMEOUT_MS}ms`),
@@ -65,7 +65,7 @@ export function specRef(
   };
 }
 
-export function sdsRef(type: SecretType, reading: Reading): RefOf<typeof SDS_SECRET_ENTRIES> {
+export function sdsRef(type: SecretType, reading: TlsReading): RefOf<typeof SDS_SECRET_ENTRIES> {
   return (found, report) => {
     const { cluster, name, api, initialFetchTimeout: initialFetchTimeoutMs } = found;
     const server = serverOf(cluster, { reading, report, path: ["cluster"] });
@@ -77,7 +77,7 @@ export function sdsRef(type: SecretType, reading: Reading): RefOf<typeof SDS_SEC
 /** The server of that name; reports that there is none. */
 export function serverOf(
   cluster: string,
-  options: { readonly reading: Reading; readonly report: Report; readonly path: Path },
+  options: { readonly reading: TlsReading; readonly report: Report; readonly path: ConfigPath },
 ): SdsServer | undefined {
   const { reading: { sdsServers, noServers }, report, path } = options;
   if (Object.hasOwn(sdsServers, cluster)) return sdsServers[cluster];
@@ -87,7 +87,7 @@ export function serverOf(
   return report(path, `names "${cluster}", which is no SDS server; ${fact}`);
 }
 
-export function workloadRef(type: SecretType, { env }: Reading): RefOf<typeof WORKLOAD_ENTRIES> {
+export function workloadRef(type: SecretType, { env }: TlsReading): RefOf<typeof WORKLOAD_ENTRIES> {
   return (found, report) => {
     const { id, hint, withdrawalGrace: withdrawalGraceMs } = found;
     const socket = found.socket ?? env[ENDPOINT_VARIABLE];

@@ -6,8 +6,8 @@
  */
 
 import { type NamedSpec, secretSchema } from "../envoy/envoy_secret.ts";
-import { checked, list, type Reader } from "../envoy/message.ts";
-import type { Path, Problem } from "../values.ts";
+import { checked, list, type MessageReaderOf } from "../envoy/message.ts";
+import type { ConfigPath, Problem } from "../values.ts";
 import { parsed } from "./tls_context.ts";
 
 export type ParsedStaticSecrets =
@@ -17,13 +17,13 @@ export type ParsedStaticSecrets =
 /** Never throws; everything wrong is reported at once, below `path`. */
 export function parseStaticSecrets(
   value: unknown,
-  context: { readonly path: Path },
+  context: { readonly path: ConfigPath },
 ): ParsedStaticSecrets {
   const result = parsed(SECRETS, value, context.path);
   return result.kind === "valid" ? { kind: "valid", secrets: result.output } : result;
 }
 
-const SECRETS: Reader<readonly NamedSpec[]> = checked(
+const SECRETS: MessageReaderOf<readonly NamedSpec[]> = checked(
   list(secretSchema({ allowFiles: true }), 10_000),
   (secrets, report) => {
     const seen = new Set<string>();

@@ -4,15 +4,15 @@
  * @module
  */
 
-import { follow, type Reader } from "../envoy/message.ts";
+import { follow, type MessageReaderOf } from "../envoy/message.ts";
 import type { NamedSpec } from "../envoy/mod.ts";
 import type { CredentialsPlan, SdsNode, SdsServer } from "../plan.ts";
-import type { Path, Problem } from "../values.ts";
+import type { ConfigPath, Problem } from "../values.ts";
 
 export interface TlsConfigContext {
   readonly kind: "listener" | "upstream";
   /** Where the value is, for problems: `["upstreams", 0, "tls"]`. */
-  readonly path: Path;
+  readonly path: ConfigPath;
   /** By name, from `parseSdsServers`. */
   readonly sdsServers: Readonly<Record<string, SdsServer>>;
   /** Named by an `SdsSecretConfig` that has no `sds_config`. */
@@ -39,7 +39,7 @@ export interface Warnings {
   warn(message: string): void;
 }
 
-export interface Reading extends TlsConfigContext, Warnings {
+export interface TlsReading extends TlsConfigContext, Warnings {
   /** Why no SDS server may be named at all. */
   readonly noServers?: string;
 }
@@ -58,9 +58,9 @@ export interface ServerReading extends Warnings {
 
 /** Never throws; problems have `path` before their own. */
 export function parsed<T>(
-  schema: Reader<T>,
+  schema: MessageReaderOf<T>,
   value: unknown,
-  path: Path,
+  path: ConfigPath,
 ):
   | { readonly kind: "valid"; readonly output: T }
   | { readonly kind: "invalid"; readonly problems: readonly Problem[] } {

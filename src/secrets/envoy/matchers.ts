@@ -8,8 +8,8 @@
 import * as v from "valibot";
 import { canonicalIpText } from "../../base/mod.ts";
 import type { SanMatcher, SanType, StringMatcher } from "../../identity/mod.ts";
-import { type Path, text } from "../values.ts";
-import { checked, choice, flag, message, type Reader, type Report } from "./message.ts";
+import { type ConfigPath, text } from "../values.ts";
+import { checked, choice, flag, message, type MessageReaderOf, type Report } from "./message.ts";
 
 const KINDS = ["exact", "prefix", "suffix", "contains"] as const;
 
@@ -34,7 +34,7 @@ export function matcherOf(found: MatcherFields, regex: string | undefined): Stri
   return { kind, value: found[kind] ?? "", ignoreCase: found.ignoreCase };
 }
 
-export function stringMatcher(): Reader<StringMatcher> {
+export function stringMatcher(): MessageReaderOf<StringMatcher> {
   const { ignoreCase, ...kinds } = MATCHER_ENTRIES;
   const safeRegex = v.exactOptional(
     message({ regex: text(), googleRe2: v.exactOptional(v.unknown()) }),
@@ -54,7 +54,7 @@ export const OID: v.GenericSchema<string> = v.pipe(
   v.regex(/^[0-2](?:\.(?:0|[1-9]\d{0,18})){1,32}$/, "must be an object id such as 1.3.6.1.4.1"),
 );
 
-export function sanMatcher(): Reader<SanMatcher> {
+export function sanMatcher(): MessageReaderOf<SanMatcher> {
   const fields = message({
     sanType: choice<SanType>({
       EMAIL: [1, "email"],
@@ -78,7 +78,7 @@ export function sanMatcher(): Reader<SanMatcher> {
 /** Reports what a type needs; `at` says where and how the form says it. */
 export function sanMatcherOf(
   { type, matcher, oid }: SanMatcher,
-  at: { readonly exact: Path; readonly otherName: string; readonly report: Report },
+  at: { readonly exact: ConfigPath; readonly otherName: string; readonly report: Report },
 ): SanMatcher | undefined {
   if (type === "ip" && !mayBeIp(matcher)) return at.report(at.exact, "must be an IP address");
   if (type !== "other_name") return { type, matcher };

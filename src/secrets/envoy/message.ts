@@ -7,10 +7,10 @@
 
 import { Buffer } from "node:buffer";
 import * as v from "valibot";
-import { notKnown, object, type Path, problemOf } from "../values.ts";
+import { type ConfigPath, notKnown, object, problemOf } from "../values.ts";
 
 /** A schema for anything; it decides what comes out. */
-export type Reader<T> = v.GenericSchema<unknown, T>;
+export type MessageReaderOf<T> = v.GenericSchema<unknown, T>;
 
 type Output<T extends v.ObjectEntries> = v.InferOutput<v.ObjectSchema<T, undefined>>;
 
@@ -33,7 +33,7 @@ export interface MessageOptions {
 export function message<T extends v.ObjectEntries>(
   entries: T,
   options: MessageOptions = {},
-): Reader<Output<T>> {
+): MessageReaderOf<Output<T>> {
   const { names, refused = {}, oneOf = [], atMostOne = oneOf, loose = false } = options;
   const shown = names === "camelCase" ? (key: string) => key : snakeCase;
   const known = Object.keys(entries).map(shown);
@@ -77,18 +77,18 @@ export function message<T extends v.ObjectEntries>(
 export function fieldsOf<T extends v.ObjectEntries>(
   entries: T,
   options: Omit<MessageOptions, "names"> = {},
-): Reader<Output<T>> {
+): MessageReaderOf<Output<T>> {
   return message(entries, { ...options, names: "camelCase" });
 }
 
 /** Says what is wrong at a path below the value. */
-export type Report = (path: Path, message: string) => undefined;
+export type Report = (path: ConfigPath, message: string) => undefined;
 
 /** `schema`, then what no single field shows; what was reported on is dropped. */
 export function checked<T, U>(
-  schema: Reader<T>,
+  schema: MessageReaderOf<T>,
   check: (value: T, report: Report) => U | undefined,
-): Reader<U> {
+): MessageReaderOf<U> {
   return v.pipe(
     schema,
     v.rawTransform<T, U>(({ dataset, addIssue }) => {
@@ -102,12 +102,18 @@ export function checked<T, U>(
 }
 
 /** A schema out of a function, which reports as often as it likes. */
-export function reader<T>(read: (value: unknown, report: Report) => T | undefined): Reader<T> {
+export function reader<T>(
+  read: (value: unknown, report: Report) => T | undefined,
+): MessageReaderOf<T> {
   return checked(v.unknown(), read);
 }
 
 /** Reads a value with a schema; what is wrong with it is reported. */
-export function follow<T>(schema: Reader<T>, value: unknown, report: Report): T | undefined {
+export function follow<T>(
+  schema: MessageReaderOf<T>,
+  value: unknown,
+  report: Report,
+): T | undefined {
   const result = v.safeParse(schema, value, { abortPipeEarly: true });
   if (result.success) return result.output;
   for (const issue of result.issues) {
@@ -157,7 +163,7 @@ export function list<T>(
 }
 
 /** A whole number, which proto3's JSON may also write as a text. */
-export function number(least: number, most: number): Reader<number> {
+export function number(least: number, most: number): MessageReaderOf<number> {
   const wanted = `must be a whole number from ${least} to ${most}`;
   return reader((value, report) => {
     const found = typeof value === "string" && /^-?\d{1,15}$/.test(value) ? Number(value) : value;
@@ -167,7 +173,9 @@ export function number(least: number, most: number): Reader<number> {
 }
 
 /** One of an enum's values, by its name or number. */
-export function choice<T>(values: Readonly<Record<string, readonly [number, T]>>): Reader<T> {
+export function choice<T>(
+  values: Readonly<Record<string, readonly [number, T]>>,
+): MessageReaderOf<T> {
   const wanted = `must be ${Object.keys(values).join(", ")}`;
   return reader((value, report) => {
     const found = Object.entries(values)
@@ -185,7 +193,7 @@ export function longText(limit: number): v.GenericSchema<string> {
 }
 
 /** Base64 of either alphabet, or bytes as they are. */
-export function bytes(limit: number): Reader<Uint8Array> {
+export function bytes(limit: number): MessageReaderOf<Uint8Array> {
   return reader((value, report) => {
     if (value instanceof Uint8Array) {
       return value.length > limit ? report([], `is longer than ${limit} bytes`) : value;
@@ -202,7 +210,7 @@ export function bytes(limit: number): Reader<Uint8Array> {
 const TYPE_PREFIX = "type.googleapis.com/";
 
 /** `Any` in JSON: the fields of one message beside its "@type". By the types' full names. */
-export function anyOf<T>(types: Readonly<Record<string, Reader<T>>>): Reader<T> {
+export function anyOf<T>(types: Readonly<Record<string, MessageReaderOf<T>>>): MessageReaderOf<T> {
   const wanted = Object.keys(types).map((type) => TYPE_PREFIX + type).join(" or ");
   return tagged("@type", types, {
     nameOf: (type) => type.slice(type.lastIndexOf("/") + 1),
@@ -213,14 +221,14 @@ export function anyOf<T>(types: Readonly<Record<string, Reader<T>>>): Reader<T> 
 /** One of several messages, by the text of its field `tag`, which they do not see. */
 export function tagged<T>(
   tag: string,
-  schemas: Readonly<Record<string, Reader<T>>>,
+  schemas: Readonly<Record<string, MessageReaderOf<T>>>,
   { nameOf = (text) => text, wanted, hint = () => wanted }: {
     nameOf?(text: string): string;
     readonly wanted: string;
     /** In place of `wanted`, for a name that is not known. */
     hint?(name: string): string;
   },
-): Reader<T> {
+): MessageReaderOf<T> {
   return reader((value, report) => {
     if (!isRecord(value)) return report([], "must be an object");
     const { [tag]: text, ...fields } = value;

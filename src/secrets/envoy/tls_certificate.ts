@@ -8,9 +8,11 @@ import * as v from "valibot";
 import type { CertificateSpec } from "../spec.ts";
 import { defined } from "../values.ts";
 import { dataSource, watchedDirectory } from "./data_source.ts";
-import { checked, message, type Reader, type Report } from "./message.ts";
+import { checked, message, type MessageReaderOf, type Report } from "./message.ts";
 
-export function tlsCertificate(options: { readonly allowFiles: boolean }): Reader<CertificateSpec> {
+export function tlsCertificate(
+  options: { readonly allowFiles: boolean },
+): MessageReaderOf<CertificateSpec> {
   const source = dataSource(options);
   const fields = message({
     certificateChain: v.exactOptional(source),

@@ -18,15 +18,15 @@ import {
   flag,
   list,
   message,
+  type MessageReaderOf,
   number,
-  type Reader,
   reader,
 } from "./message.ts";
 
 const LIST_LIMIT = 1_000;
 
 /** SHA-256 in hex, with colons or without, as lower-case hex without. */
-export function certificateHash(): Reader<string> {
+export function certificateHash(): MessageReaderOf<string> {
   return reader((value, report) => {
     const hex = typeof value === "string" && value.length <= 95 ? value.replaceAll(":", "") : "";
     if (/^[0-9a-fA-F]{64}$/.test(hex)) return hex.toLowerCase();
@@ -35,7 +35,7 @@ export function certificateHash(): Reader<string> {
 }
 
 /** SHA-256 in base64. */
-export function spkiPin(): Reader<string> {
+export function spkiPin(): MessageReaderOf<string> {
   return reader((value, report) => {
     const digest = typeof value === "string" && /^[A-Za-z0-9+/]{43}=$/.test(value)
       ? Buffer.from(value, "base64")
@@ -47,7 +47,7 @@ export function spkiPin(): Reader<string> {
 
 export function validationContext(
   options: { readonly allowFiles: boolean },
-): Reader<ValidationSpec> {
+): MessageReaderOf<ValidationSpec> {
   const source = dataSource(options);
   const fields = message({
     trustedCa: v.exactOptional(source),
@@ -101,7 +101,9 @@ export function validationContext(
 const SPIFFE_VALIDATOR = "envoy.tls.cert_validator.spiffe";
 
 /** The extension is chosen by its type, as in Envoy; the name is for people, but a wrong one misleads. */
-function customValidator(options: { readonly allowFiles: boolean }): Reader<SpiffeBundlesSpec> {
+function customValidator(
+  options: { readonly allowFiles: boolean },
+): MessageReaderOf<SpiffeBundlesSpec> {
   const fields = message({
     name: v.literal(SPIFFE_VALIDATOR, `must be ${SPIFFE_VALIDATOR}, the one that is known`),
     typedConfig: anyOf({
@@ -113,7 +115,9 @@ function customValidator(options: { readonly allowFiles: boolean }): Reader<Spif
   return checked(fields, ({ typedConfig }) => typedConfig);
 }
 
-function spiffeValidator(options: { readonly allowFiles: boolean }): Reader<SpiffeBundlesSpec> {
+function spiffeValidator(
+  options: { readonly allowFiles: boolean },
+): MessageReaderOf<SpiffeBundlesSpec> {
   const source = dataSource(options);
   const domain = v.pipe(
     text(),

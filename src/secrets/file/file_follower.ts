@@ -18,7 +18,7 @@ import type { ReadSource, SecretFile } from "../load/mod.ts";
 import type { SecretWatch } from "../secret_provider.ts";
 import type { FileSystem } from "./file_system.ts";
 import type { PermissionNotes } from "./permissions.ts";
-import { type Place, placesOf } from "./file_places.ts";
+import { placesOf, type WatchedNames } from "./file_places.ts";
 import { type FileSet, readStable } from "./stable_read.ts";
 import type { DirectoryWatches } from "./watches.ts";
 
@@ -242,7 +242,7 @@ export class FileFollower<T> implements SecretWatch {
       : [target.directory];
     const places = await bounded(async () => {
       const known = new Map();
-      const found: Place[] = [];
+      const found: WatchedNames[] = [];
       for (const path of paths) found.push(...await placesOf(path, files, known));
       return found;
     });

@@ -10,7 +10,7 @@ import { posix } from "node:path";
 import type { FileSystem } from "./file_system.ts";
 
 /** A directory and the names in it whose change means a change of the file. */
-export interface Place {
+export interface WatchedNames {
   readonly directory: string;
   readonly name: string;
 }
@@ -27,8 +27,8 @@ export async function placesOf(
   path: string,
   files: Pick<FileSystem, "entry">,
   known = new Map<string, ReturnType<FileSystem["entry"]>>(),
-): Promise<readonly Place[]> {
-  const places: Place[] = [];
+): Promise<readonly WatchedNames[]> {
+  const places: WatchedNames[] = [];
   let rest = posix.resolve("/", path).split("/").filter((part) => part !== "");
   let directory = "/";
   let links = 0;

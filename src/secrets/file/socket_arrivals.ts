@@ -29,7 +29,7 @@ const POLL_MS = 1_000;
 /** Between two arrivals: a path may come and go all the time. */
 const REST_MS = 1_000;
 
-export class Arrivals {
+export class SocketArrivals {
   readonly #options: ArrivalsOptions;
   readonly #files: FileSystem;
   readonly #paths: readonly string[];

@@ -6,7 +6,7 @@ import { FakeClock } from "../../../test/kit/clock.ts";
 import { advanceUntil, counted, SILENT } from "../../../test/kit/followed_files.ts";
 import { temporaryDirectory } from "../../../test/kit/secret_files.ts";
 import { seededRandom } from "../../base/mod.ts";
-import { Arrivals } from "./socket_arrivals.ts";
+import { SocketArrivals } from "./socket_arrivals.ts";
 import { type FileSystem, realFiles } from "./file_system.ts";
 
 /** Looks for `api.sock` in a directory. */
@@ -14,7 +14,7 @@ async function setUp({ at = "api.sock", files = {} as Partial<FileSystem> } = {}
   const directory = await temporaryDirectory();
   const clock = new FakeClock();
   const told = { arrivals: 0 };
-  const arrivals = new Arrivals({
+  const arrivals = new SocketArrivals({
     clock,
     random: seededRandom(1),
     addresses: [
@@ -132,7 +132,7 @@ test("Arrivals looks at nothing where it is not asked to, or has nothing to look
   await set.clock.advance(5_000);
   assert.deepEqual(set.told, { arrivals: 0 });
   const clock = new FakeClock();
-  const tcp = new Arrivals({
+  const tcp = new SocketArrivals({
     clock,
     random: seededRandom(1),
     addresses: [{ kind: "tcp", host: "127.0.0.1", port: 1 }],

@@ -9,7 +9,7 @@
 import { posix } from "node:path";
 import { type Log, messageOf } from "../../base/mod.ts";
 import type { DirectoryWatch, FileSystem } from "./file_system.ts";
-import type { Place } from "./file_places.ts";
+import type { WatchedNames } from "./file_places.ts";
 
 /** Told that something changed: `exact` where its name is one of those asked for, or not known. */
 export type OnHint = (exact: boolean) => void;
@@ -54,7 +54,7 @@ export class DirectoryWatches {
    * Makes `places` all that `onHint` hears of, and `whole`, of which it hears all names; resolves when
    * watches are there, or known not to be, with whether there are new ones.
    */
-  async set(onHint: OnHint, places: readonly Place[], whole?: string): Promise<boolean> {
+  async set(onHint: OnHint, places: readonly WatchedNames[], whole?: string): Promise<boolean> {
     if (this.#closed) return false;
     const wanted = new Map<string, Set<string> | null>();
     for (const { directory, name } of places) {

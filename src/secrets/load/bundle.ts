@@ -20,7 +20,7 @@ export interface Bundle {
 /** Certificates of one bundle; Mozilla's list has 140. */
 const BLOCK_LIMIT = 1000;
 
-export interface BundleOptions {
+export interface CertificateBundleOptions {
   /** How errors name the text. */
   readonly what: string;
   /** The system's roots are read so: one that we cannot read (version 1, for one) is passed over. */
@@ -28,7 +28,7 @@ export interface BundleOptions {
   readonly limitChars?: number;
 }
 
-export async function readBundle(text: string, options: BundleOptions): Promise<Bundle> {
+export async function readBundle(text: string, options: CertificateBundleOptions): Promise<Bundle> {
   const { what, lenient = false, limitChars = 1 << 20 } = options;
   const blocks = parsePem(text, { what, limitBlocks: BLOCK_LIMIT, limitChars });
   const seen = new Set<string>();

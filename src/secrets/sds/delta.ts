@@ -16,10 +16,10 @@ import {
 import { Holdings } from "./holdings.ts";
 import {
   Answers,
-  Faults,
-  type Protocol,
   type ProtocolHost,
   type ProtocolOptions,
+  ResponseFaults,
+  type SdsProtocol,
 } from "./sds_protocol.ts";
 
 interface Stream {
@@ -27,7 +27,7 @@ interface Stream {
   readonly dropped: Set<string>;
 }
 
-export class DeltaProtocol implements Protocol<DeltaResponse> {
+export class DeltaProtocol implements SdsProtocol<DeltaResponse> {
   readonly #client: SdsClient;
   readonly #send: (request: DeltaRequest) => void;
   readonly #host: ProtocolHost;
@@ -99,9 +99,9 @@ export class DeltaProtocol implements Protocol<DeltaResponse> {
     else this.#answers.taken(() => this.#request({ nonce }));
   }
 
-  async #judge(stream: Stream, response: DeltaResponse): Promise<Faults> {
+  async #judge(stream: Stream, response: DeltaResponse): Promise<ResponseFaults> {
     const { resources, removed } = response;
-    const faults = new Faults();
+    const faults = new ResponseFaults();
     const whole = this.#wholeFault(response);
     if (whole !== undefined) {
       faults.add(whole);

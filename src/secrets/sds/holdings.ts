@@ -7,7 +7,7 @@
 
 import type { Clock, Timer } from "../../base/mod.ts";
 import type { SdsResource } from "./sds_messages.ts";
-import type { Faults, OfferedSecret, ProtocolHost } from "./sds_protocol.ts";
+import type { OfferedSecret, ProtocolHost, ResponseFaults } from "./sds_protocol.ts";
 
 /** What the variants of the protocol see differently. */
 export interface ResponseRules {
@@ -63,7 +63,7 @@ export class Holdings {
   /** Deals with what a response brings, one after the other; `faults` gets what is wrong with it. */
   async take(
     resources: readonly SdsResource[],
-    faults: Faults,
+    faults: ResponseFaults,
     rules: ResponseRules,
   ): Promise<void> {
     const counts = Map.groupBy(resources, ({ name }) => name);

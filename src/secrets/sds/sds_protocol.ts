@@ -26,7 +26,7 @@ export interface ProtocolHost {
 }
 
 /** One stream after the other, over which the subscription and what is known live on. */
-export interface Protocol<Response> {
+export interface SdsProtocol<Response> {
   readonly names: ReadonlySet<string>;
   /** All is held: a server where nothing has changed need not answer a new stream. */
   readonly isComplete: boolean;
@@ -55,7 +55,7 @@ const DETAIL_LIMIT = 4096;
 const TRUNCATED = "... (truncated)";
 
 /** What is wrong with a response; empty: nothing. */
-export class Faults {
+export class ResponseFaults {
   readonly #texts: string[] = [];
   #length = 0;
 

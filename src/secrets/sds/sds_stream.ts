@@ -11,7 +11,7 @@ import { GRPC_STATUS } from "../../http/mod.ts";
 import type { SdsServer } from "../plan.ts";
 import { DeltaProtocol } from "./delta.ts";
 import { DELTA_TYPES, SDS_METHODS, type SdsClient, SOTW_TYPES } from "./sds_messages.ts";
-import type { Protocol, ProtocolHost, ProtocolOptions } from "./sds_protocol.ts";
+import type { ProtocolHost, ProtocolOptions, SdsProtocol } from "./sds_protocol.ts";
 import { Retry } from "./sds_retry.ts";
 import { SotwProtocol } from "./sotw.ts";
 
@@ -23,7 +23,7 @@ export interface StreamEnd {
   readonly wasWell: boolean;
 }
 
-export interface StreamEvents {
+export interface SdsStreamEvents {
   onOpening(names: ReadonlySet<string>): void;
   /** A message came, or none where none is due. */
   onWell(): void;
@@ -31,14 +31,14 @@ export interface StreamEvents {
   onEnded(end: StreamEnd): "again" | "stop";
 }
 
-export interface StreamOptions {
+export interface SdsStreamOptions {
   readonly channel: GrpcChannel;
   readonly variant: SdsVariant;
   readonly server: SdsServer;
   /** Of this program. */
   readonly version: string;
   readonly host: ProtocolHost;
-  readonly events: StreamEvents;
+  readonly events: SdsStreamEvents;
   readonly clock: Clock;
   readonly random: Random;
   /** Shared by the streams of a server. */
@@ -47,15 +47,15 @@ export interface StreamOptions {
 
 /** By the server's configuration. */
 export function retryOf(
-  { clock, random, server }: Pick<StreamOptions, "clock" | "random" | "server">,
+  { clock, random, server }: Pick<SdsStreamOptions, "clock" | "random" | "server">,
 ): Retry {
   const { backoffBaseMs: baseMs, backoffMaxMs: maxMs } = server;
   return new Retry({ clock, random, baseMs, maxMs });
 }
 
 export class SdsStream {
-  readonly #options: StreamOptions;
-  readonly #protocol: Protocol<never>;
+  readonly #options: SdsStreamOptions;
+  readonly #protocol: SdsProtocol<never>;
   readonly #retry: Retry;
   readonly #open: () => { close(): void };
   #call: { close(): void } | undefined;
@@ -63,7 +63,7 @@ export class SdsStream {
   #answered = false;
   #closed = false;
 
-  constructor(options: StreamOptions) {
+  constructor(options: SdsStreamOptions) {
     this.#options = options;
     this.#retry = retryOf(options);
     const { variant } = options;
@@ -103,7 +103,7 @@ export class SdsStream {
   #speaking<Request, Response>(
     path: string,
     types: MessageTypes<Request, Response>,
-    Variant: new (client: SdsClient, options: ProtocolOptions<Request>) => Protocol<Response>,
+    Variant: new (client: SdsClient, options: ProtocolOptions<Request>) => SdsProtocol<Response>,
   ) {
     const { channel, server, version, host, clock, random } = this.#options;
     let call: GrpcCall<Request>;
@@ -122,7 +122,7 @@ export class SdsStream {
     this.#protocol.opened();
   }
 
-  #handler<T>(protocol: Protocol<T>) {
+  #handler<T>(protocol: SdsProtocol<T>) {
     const onWell = () => {
       this.#retry.reset();
       this.#options.lost.reset();

@@ -6,7 +6,7 @@
  */
 
 import { type Clock, formatAddress, type Log, type Random } from "../../base/mod.ts";
-import { Arrivals } from "../file/socket_arrivals.ts";
+import { SocketArrivals } from "../file/socket_arrivals.ts";
 import { formatStatus, type GrpcChannel } from "../../grpc/mod.ts";
 import { GRPC_STATUS } from "../../http/mod.ts";
 import type { SdsApi, SdsServer } from "../plan.ts";
@@ -34,7 +34,7 @@ const NAMES_SHOWN = 10;
 
 export class SdsStreams {
   readonly #options: SdsStreamsOptions;
-  readonly #arrivals: Arrivals;
+  readonly #arrivals: SocketArrivals;
   readonly #health: ServerHealth;
   readonly #lost: Retry;
   readonly #streams = new Set<SdsStream>();
@@ -52,7 +52,7 @@ export class SdsStreams {
     this.#variant = api === "sotw" ? "sotw" : "delta";
     this.#health = new ServerHealth(clock, log);
     this.#lost = retryOf({ clock, random, server });
-    this.#arrivals = new Arrivals({
+    this.#arrivals = new SocketArrivals({
       clock,
       random,
       addresses: server.addresses,

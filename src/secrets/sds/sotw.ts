@@ -16,10 +16,10 @@ import {
 import { Holdings } from "./holdings.ts";
 import {
   Answers,
-  Faults,
-  type Protocol,
   type ProtocolHost,
   type ProtocolOptions,
+  ResponseFaults,
+  type SdsProtocol,
 } from "./sds_protocol.ts";
 
 interface Stream {
@@ -34,7 +34,7 @@ interface Stream {
   readonly again: Set<string>;
 }
 
-export class SotwProtocol implements Protocol<SotwResponse> {
+export class SotwProtocol implements SdsProtocol<SotwResponse> {
   readonly #client: SdsClient;
   readonly #send: (request: SotwRequest) => void;
   readonly #host: ProtocolHost;
@@ -129,8 +129,8 @@ export class SotwProtocol implements Protocol<SotwResponse> {
     if (gap) this.#request(stream);
   }
 
-  async #judge(stream: Stream, response: SotwResponse): Promise<Faults> {
-    const faults = new Faults();
+  async #judge(stream: Stream, response: SotwResponse): Promise<ResponseFaults> {
+    const faults = new ResponseFaults();
     const { resources } = response;
     const whole = this.#wholeFault(response);
     if (whole !== undefined) {

@@ -7,10 +7,10 @@
 
 import { messageOf } from "../../base/mod.ts";
 import type { ReadMessage, SvidFollower } from "./svid_follower.ts";
-import type { StreamEvents, StreamFailure, WorkloadStream } from "./workload_stream.ts";
+import type { StreamFailure, WorkloadStream, WorkloadStreamEvents } from "./workload_stream.ts";
 
 export interface FeedOptions<M> {
-  readonly open: (events: StreamEvents) => WorkloadStream;
+  readonly open: (events: WorkloadStreamEvents) => WorkloadStream;
   /** Throws `credentials_invalid`. */
   readonly decode: (bytes: Uint8Array) => M;
   /** The server does not know the method and will not be asked again. */

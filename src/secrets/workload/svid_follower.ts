@@ -11,7 +11,7 @@ import type { Secret } from "../secret.ts";
 import type { SecretSpec } from "../spec.ts";
 
 /** What a message says about one reference. */
-export type Reading =
+export type SvidReading =
   /** `another`: not the one in use, which it has no more. */
   | {
     readonly kind: "there" | "another";
@@ -21,7 +21,7 @@ export type Reading =
   /** Continues "Cannot use ...: ". */
   | { readonly kind: "absent"; readonly fact: string };
 
-export type ReadMessage<M> = (message: M) => Reading;
+export type ReadMessage<M> = (message: M) => SvidReading;
 
 export interface SvidFollowerOptions {
   readonly events: SecretEvents;
@@ -44,7 +44,7 @@ type Found =
 export class SvidFollower {
   readonly #options: SvidFollowerOptions;
   /** What is read next: only the newest message counts. */
-  #next: (() => Reading) | undefined;
+  #next: (() => SvidReading) | undefined;
   #working = false;
   /** Changes where what is being read must not count any more. */
   #epoch = 0;
@@ -68,7 +68,7 @@ export class SvidFollower {
   }
 
   /** A new full state, from whichever method. */
-  deliver(read: () => Reading): void {
+  deliver(read: () => SvidReading): void {
     this.#next = read;
     if (this.#working || this.#closed) return;
     this.#working = true;
@@ -107,7 +107,7 @@ export class SvidFollower {
     this.#working = false;
   }
 
-  async #find(read: () => Reading): Promise<Found> {
+  async #find(read: () => SvidReading): Promise<Found> {
     const { name, load } = this.#options;
     const reading = read();
     if (reading.kind === "absent") {

@@ -16,7 +16,7 @@ import {
 import { loadSecret, mergeValidation, type ReadSource, type TlsFault } from "../load/mod.ts";
 import { type SecretRef, WITHDRAWAL_GRACE_MS } from "../plan.ts";
 import type { FileSystem } from "../file/file_system.ts";
-import { Arrivals } from "../file/socket_arrivals.ts";
+import { SocketArrivals } from "../file/socket_arrivals.ts";
 import type { SecretEvents, SecretProvider, SecretWatch } from "../secret_provider.ts";
 import type { SecretType } from "../secret.ts";
 import type { SecretSpec } from "../spec.ts";
@@ -29,7 +29,7 @@ import {
   MESSAGE_LIMIT_BYTES,
   type SvidMessage,
 } from "./workload_messages.ts";
-import { type StreamEvents, WorkloadStream } from "./workload_stream.ts";
+import { WorkloadStream, type WorkloadStreamEvents } from "./workload_stream.ts";
 import {
   absence,
   bundlesFor,
@@ -74,7 +74,7 @@ class WorkloadProvider implements SecretProvider {
   readonly #address: Address;
   readonly #deps: WorkloadDeps;
   readonly #channel: GrpcChannel;
-  readonly #arrivals: Arrivals;
+  readonly #arrivals: SocketArrivals;
   readonly #svids: Feed<SvidMessage>;
   readonly #bundles: Feed<BundlesMessage>;
   readonly #readers = new Map<SvidFollower, ReadMessage<SvidMessage>>();
@@ -99,7 +99,7 @@ class WorkloadProvider implements SecretProvider {
       limits: { messageBytes: MESSAGE_LIMIT_BYTES },
     });
     const { clock, random, files } = deps;
-    this.#arrivals = new Arrivals({
+    this.#arrivals = new SocketArrivals({
       clock,
       random,
       ...files && { files },
@@ -164,7 +164,7 @@ class WorkloadProvider implements SecretProvider {
     return `the Workload API at ${formatAddress(this.#address)}`;
   }
 
-  #open(method: WorkloadMethod, events: StreamEvents): WorkloadStream {
+  #open(method: WorkloadMethod, events: WorkloadStreamEvents): WorkloadStream {
     const { clock, random } = this.#deps;
     return new WorkloadStream({
       open: (handler) => {

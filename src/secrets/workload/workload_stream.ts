@@ -13,7 +13,7 @@ import { GRPC_STATUS } from "../../http/mod.ts";
 /** Starts a server stream; as of {@link GrpcChannel}, events come later and none after `close`. */
 export type OpenCall = (handler: StreamHandler<Uint8Array>) => { close(): void };
 
-export interface StreamEvents {
+export interface WorkloadStreamEvents {
   /** Throws nothing. */
   onMessage(bytes: Uint8Array): void;
   /**
@@ -28,11 +28,11 @@ export interface StreamFailure {
   readonly reason: string;
 }
 
-export interface StreamOptions {
+export interface WorkloadStreamOptions {
   readonly open: OpenCall;
   readonly clock: Clock;
   readonly random: Random;
-  readonly events: StreamEvents;
+  readonly events: WorkloadStreamEvents;
   /** For people: `the Workload API at unix:///run/agent.sock`. */
   readonly where: string;
 }
@@ -47,7 +47,7 @@ function caller(): string {
 const SHORT_LIVED_MS = 1_000;
 
 export class WorkloadStream {
-  readonly #options: StreamOptions;
+  readonly #options: WorkloadStreamOptions;
   readonly #backoff: Backoff;
   /** While a new answer is wanted soon. */
   readonly #haste: Backoff;
@@ -57,7 +57,7 @@ export class WorkloadStream {
   #timer: Timer | undefined;
   #closed = false;
 
-  constructor(options: StreamOptions) {
+  constructor(options: WorkloadStreamOptions) {
     this.#options = options;
     const { random } = options;
     this.#backoff = new Backoff({ baseMs: 500, maxMs: 30_000, random });

@@ -1,7 +1,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { FakeClock } from "../../../test/kit/clock.ts";
-import { type Fields, silentLog } from "../../base/mod.ts";
+import { type LogFields, silentLog } from "../../base/mod.ts";
 import { AgentEvents } from "./agent_events.ts";
 import type { CredentialsPart } from "../../snapshot/mod.ts";
 
@@ -19,11 +19,11 @@ const FIRST: CredentialsPart = {
 
 function agentEvents() {
   const clock = new FakeClock();
-  const logged: [string, Fields | undefined][] = [];
+  const logged: [string, LogFields | undefined][] = [];
   const log = {
     ...silentLog,
-    info: (text: string, fields?: Fields) => void logged.push([text, fields]),
-    warn: (text: string, fields?: Fields) => void logged.push([`warn ${text}`, fields]),
+    info: (text: string, fields?: LogFields) => void logged.push([text, fields]),
+    warn: (text: string, fields?: LogFields) => void logged.push([`warn ${text}`, fields]),
   };
   const events = new AgentEvents(clock, log);
   const shown = () => events.with([]).map(({ kind, name, detail }) => `${kind} ${name}: ${detail}`);

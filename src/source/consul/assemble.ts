@@ -14,12 +14,12 @@ import { edgeParts } from "./edges.ts";
 import { refusedMutualTls } from "./entry_keys.ts";
 import { entryPlugins } from "./entry_plugins.ts";
 import { exposedParts } from "./exposed.ts";
-import { earliest, Grace } from "./grace.ts";
+import { AbsenceTimer, earliest } from "./absence_timer.ts";
 import { accessLogPart } from "./access_logs.ts";
 import { inboundParts } from "./inbound.ts";
 import { intentionsFor, refusedIntentions } from "./intentions.ts";
 import type { CredentialsVerdict, JudgeCredentials } from "./judge_credentials.ts";
-import type { Known } from "./known.ts";
+import type { ConsulState } from "./consul_state.ts";
 import { DEFAULT_TLS_DIRECTION, judgeMeshTls } from "./mesh_tls.ts";
 import { protocolOf } from "../http_rules.ts";
 import { NOTHING_HELD, ownCredentials, warmingShown } from "../own_credentials.ts";
@@ -43,7 +43,7 @@ import { judgeTokens } from "./token_providers.ts";
 import { assembleUpstreams } from "./upstreams.ts";
 
 /** What one call leaves for the next. */
-export interface Memory {
+export interface AssembleMemory {
   /** The last snapshot, also a restored one. */
   readonly snapshot: Snapshot | undefined;
   /** Since when (monotonic) something wished for, but not demanded, has been missing. */
@@ -61,7 +61,7 @@ interface Judged {
   readonly verdict: CredentialsVerdict;
 }
 
-export const NO_MEMORY: Memory = {
+export const NO_MEMORY: AssembleMemory = {
   snapshot: undefined,
   missingSinceMs: new Map(),
   lastResortUntilMs: new Map(),
@@ -104,12 +104,16 @@ export interface Assembled {
   readonly warming: readonly string[];
   /** How many upstreams are among them. */
   readonly warmingUpstreams: number;
-  readonly memory: Memory;
+  readonly memory: AssembleMemory;
   /** When (monotonic) the outcome changes without new data; `undefined`: never. */
   readonly dueMs: number | undefined;
 }
 
-export function assemble(known: Known, memory: Memory, options: AssembleOptions): Assembled {
+export function assemble(
+  known: ConsulState,
+  memory: AssembleMemory,
+  options: AssembleOptions,
+): Assembled {
   const { registration } = known;
   const { plans = NO_PLANS, held = NOTHING_HELD, plugins: given = NO_PLUGINS } = options;
   if (!registration) {
@@ -119,7 +123,7 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
   const previous = memory.snapshot?.service === registration.service ? memory.snapshot : undefined;
   const version = (memory.snapshot?.version ?? 0) + 1;
   const refused: Refusal[] = [...known.refused, ...plans.refused, ...given.refused];
-  const grace = new Grace(memory.missingSinceMs, options);
+  const grace = new AbsenceTimer(memory.missingSinceMs, options);
 
   const judged = judgeOnce(known, memory.judged, registration, options);
   let rejudgeDueMs: number | undefined;
@@ -134,7 +138,7 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
   const judgedTokens = known.intentions &&
     judgeTokens(intentionsFor(registration, known.intentions), known.jwtProviders, { http });
   const intentions = judgedTokens?.intentions ?? previous?.policy.intentions;
-  const remembered: Memory = { ...memory, judged };
+  const remembered: AssembleMemory = { ...memory, judged };
 
   const lacking: string[] = [];
   if (!credentials) lacking.push(...missingCredentials(known));
@@ -177,7 +181,7 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
   });
   refused.push(...upstreams.refused);
   if (!previous) lacking.push(...upstreams.awaited.map((id) => `upstream ${id}`));
-  const kept: Memory = {
+  const kept: AssembleMemory = {
     ...remembered,
     missingSinceMs: grace.since,
     lastResortUntilMs: upstreams.lastResortUntilMs,
@@ -249,7 +253,7 @@ export function assemble(known: Known, memory: Memory, options: AssembleOptions)
 }
 
 /** Worth waiting for a little. */
-function unreadEntries({ mesh, proxyDefaults, serviceDefaults }: Known): readonly string[] {
+function unreadEntries({ mesh, proxyDefaults, serviceDefaults }: ConsulState): readonly string[] {
   const entries = {
     "mesh entry": mesh,
     "proxy-defaults": proxyDefaults,
@@ -275,7 +279,7 @@ function closedInbound(
 function waiting(
   missing: readonly string[],
   refused: readonly Refusal[],
-  memory: Memory,
+  memory: AssembleMemory,
 ): Assembled {
   return {
     outcome: { kind: "waiting", for: missing },
@@ -288,7 +292,7 @@ function waiting(
   };
 }
 
-function missingCredentials(known: Known): string[] {
+function missingCredentials(known: ConsulState): string[] {
   const missing = [];
   if (!known.roots) missing.push("roots");
   if (!known.leaf) missing.push("leaf");
@@ -296,7 +300,7 @@ function missingCredentials(known: Known): string[] {
 }
 
 function judgeOnce(
-  known: Known,
+  known: ConsulState,
   judged: Judged | undefined,
   registration: Registration,
   options: AssembleOptions,
@@ -320,7 +324,10 @@ interface PartContext {
   readonly options: AssembleOptions;
 }
 
-function tlsPart(known: Known, context: PartContext & { readonly refused: Refusal[] }): TlsPart {
+function tlsPart(
+  known: ConsulState,
+  context: PartContext & { readonly refused: Refusal[] },
+): TlsPart {
   const { previous, version, options, refused } = context;
   const { strictSpiffeChain } = options;
   let incoming = previous?.tls.incoming ?? DEFAULT_TLS_DIRECTION;

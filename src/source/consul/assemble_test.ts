@@ -4,7 +4,7 @@ import * as facts from "../../../test/kit/snapshot_facts.ts";
 import type { Instance, Leaf, Registration, Roots } from "../../consul/mod.ts";
 import { assemble, type Assembled, type AssembleOptions, NO_MEMORY } from "./assemble.ts";
 import { judgeCredentials } from "./judge_credentials.ts";
-import type { Known } from "./known.ts";
+import type { ConsulState } from "./consul_state.ts";
 import { healthKey, planChain } from "./plan.ts";
 import type { Snapshot, TargetPart } from "../../snapshot/mod.ts";
 
@@ -24,7 +24,10 @@ const OPTIONS: AssembleOptions = {
   lifetimeMs: 0,
 };
 
-function knownWith(overrides: Partial<Known> = {}, registered: Partial<Registration> = {}): Known {
+function knownWith(
+  overrides: Partial<ConsulState> = {},
+  registered: Partial<Registration> = {},
+): ConsulState {
   return {
     registration: facts.registration({ upstreams: [], ...registered }),
     leaf: facts.leafOf(CA),
@@ -45,7 +48,7 @@ function knownWith(overrides: Partial<Known> = {}, registered: Partial<Registrat
 }
 
 /** Everything for one upstream `db`, resolved to `instances`. */
-function knownWithDb(instances: readonly Instance[], target = facts.target("db")): Known {
+function knownWithDb(instances: readonly Instance[], target = facts.target("db")): ConsulState {
   const declaration = facts.declaration("db");
   const registration = facts.registration({ upstreams: [declaration] });
   const plan = planChain(declaration, facts.chain(target), registration);
@@ -101,7 +104,7 @@ for (
       "intentions",
     ]],
     ["a usable leaf", { leaf: facts.leafOf(OTHER_CA) }, ["valid credentials"]],
-  ] as const satisfies readonly (readonly [string, Partial<Known>, readonly string[]])[]
+  ] as const satisfies readonly (readonly [string, Partial<ConsulState>, readonly string[]])[]
 ) {
   test(`assemble() waits for ${name}`, () => {
     const { outcome } = assemble(knownWith(overrides), NO_MEMORY, OPTIONS);
@@ -145,7 +148,7 @@ for (
   test(`assemble() refuses ${name} and keeps the old credentials`, () => {
     const first = assemble(knownWith(), NO_MEMORY, OPTIONS);
     const { credentials } = ready(first);
-    const known = { ...knownWith(), ...update } as Known;
+    const known = { ...knownWith(), ...update } as ConsulState;
     const second = assemble(known, first.memory, { ...OPTIONS, ...options });
     assert.equal(ready(second).credentials, credentials);
     assert.equal(second.refused[0]?.what, "credentials");

@@ -21,7 +21,7 @@ import type {
   Roots,
 } from "../../consul/mod.ts";
 import { parseServiceId } from "../../identity/mod.ts";
-import type { Known } from "./known.ts";
+import type { ConsulState } from "./consul_state.ts";
 import { chainRequest, healthKey, refuseDeclaration, type UpstreamPlan } from "./plan.ts";
 import { protocolOf } from "../http_rules.ts";
 import type { Failing } from "../source.ts";
@@ -95,7 +95,7 @@ export class ConsulFacts {
     this.watches.close();
   }
 
-  get known(): Known {
+  get known(): ConsulState {
     const registration = this.#placed();
     const queries = new Map<string, QueryResult>();
     const { troubles } = this.watches;

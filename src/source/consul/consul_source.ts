@@ -12,8 +12,8 @@ import { AgentOutage, joinOutage } from "./agent_outage.ts";
 import {
   assemble,
   type Assembled,
+  type AssembleMemory,
   type AssembleOptions,
-  type Memory,
   NO_MEMORY,
 } from "./assemble.ts";
 import { ConsulFacts } from "./consul_facts.ts";
@@ -69,7 +69,7 @@ export class ConsulSource implements SnapshotSource {
   readonly #plugins: RegisteredPlugins;
   readonly #keeper: StateKeeper | undefined;
   #plans: CredentialPlans = NO_PLANS;
-  #memory: Memory = NO_MEMORY;
+  #memory: AssembleMemory = NO_MEMORY;
   #assembled: Assembled | undefined;
   #published: Snapshot | undefined;
   /** Whether that came into force. */

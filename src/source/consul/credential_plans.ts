@@ -14,12 +14,12 @@ import type {
   UpstreamDeclaration,
 } from "../../consul/mod.ts";
 import {
+  type ConfigPath,
   type CredentialsPlan,
   formatPath,
   type ParsedTls,
   parseSdsServers,
   parseTlsConfig,
-  type Path,
   type Problem,
   type SdsNode,
   type TlsConfigContext,
@@ -114,7 +114,7 @@ export function planRegistration(
     { value, kind, path }: {
       readonly value: unknown;
       readonly kind: TlsConfigContext["kind"];
-      readonly path: Path;
+      readonly path: ConfigPath;
     },
   ): string | "refused" => {
     const parsed = servers.kind === "invalid" ? servers : readPlan(fromHcl(value), {

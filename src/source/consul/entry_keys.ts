@@ -7,9 +7,9 @@
 
 import { refusalReason } from "../../consul/mod.ts";
 import type { Refusal } from "../../snapshot/mod.ts";
-import type { Known } from "./known.ts";
+import type { ConsulState } from "./consul_state.ts";
 
-type Entries = Pick<Known, "mesh" | "proxyDefaults" | "serviceDefaults">;
+type Entries = Pick<ConsulState, "mesh" | "proxyDefaults" | "serviceDefaults">;
 
 /** A sentence for each key. */
 export function entryWarnings({ mesh, proxyDefaults, serviceDefaults }: Entries): string[] {
@@ -37,7 +37,7 @@ export function refusedMutualTls(
 
 /** In sentences. */
 export function unfollowedOf(
-  known: Entries & Pick<Known, "registration">,
+  known: Entries & Pick<ConsulState, "registration">,
   { upstream, refused, ignored = [] }: {
     /** Its id; `undefined`: the proxy and its service. */
     readonly upstream: string | undefined;

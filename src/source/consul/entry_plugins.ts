@@ -16,7 +16,7 @@ import type {
 } from "../../consul/mod.ts";
 import type { PluginUse, Refusal, UpstreamPart } from "../../snapshot/mod.ts";
 import { convertExtAuthz, EXT_AUTHZ } from "./ext_authz_extension.ts";
-import type { Known } from "./known.ts";
+import type { ConsulState } from "./consul_state.ts";
 
 export interface EntryPlugins {
   readonly uses: readonly PluginUse[];
@@ -34,7 +34,7 @@ const MAX_FILL_S = 86_400;
 const MAX_PATHS = 100;
 
 export function entryPlugins(
-  { proxyDefaults, serviceDefaults }: Pick<Known, "proxyDefaults" | "serviceDefaults">,
+  { proxyDefaults, serviceDefaults }: Pick<ConsulState, "proxyDefaults" | "serviceDefaults">,
   { service, http, isOpen = false, upstreams = [] }: {
     readonly service: string;
     readonly http: boolean;

@@ -10,7 +10,7 @@ import { keyInForce, type OwnCredentials } from "../own_credentials.ts";
 import { INBOUND_KEY, keepPart } from "../../snapshot/mod.ts";
 import type { HttpRules, InboundPart, PluginUse, Refusal, Snapshot } from "../../snapshot/mod.ts";
 import type { CredentialPlans } from "./credential_plans.ts";
-import type { Known } from "./known.ts";
+import type { ConsulState } from "./consul_state.ts";
 import { judgeMeshHttp } from "./mesh_http.ts";
 
 export interface InboundContext {
@@ -32,7 +32,7 @@ export interface InboundContext {
 
 /** By key; empty: there is none, or it has no credentials or plugins yet. */
 export function inboundParts(
-  known: Known,
+  known: ConsulState,
   registration: Registration,
   context: InboundContext,
 ): Snapshot["inbound"] {
@@ -65,7 +65,7 @@ export function inboundParts(
 
 /** What the public listener makes of requests, from the registration and the mesh entry. */
 function inboundRules(
-  { mesh }: Known,
+  { mesh }: ConsulState,
   registration: Registration,
   { previous, refused }: {
     readonly previous: InboundPart | undefined;

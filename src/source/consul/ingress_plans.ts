@@ -7,11 +7,11 @@
 
 import type { IngressTlsDeclaration } from "../../consul/mod.ts";
 import {
+  type ConfigPath,
   ingressTlsPlan,
   type ParsedSdsServers,
   type ParsedTls,
   parseSdsServers,
-  type Path,
   type Problem,
   type SdsNode,
   type SdsServer,
@@ -75,7 +75,7 @@ export function readIngressTls(
   return { kind: "invalid", problems: [{ path: [...path, "Listeners", index, "TLS"], message }] };
 
   /** It was read as if it were the only listener. */
-  function placed(at: Path, before: Path): Path {
+  function placed(at: ConfigPath, before: ConfigPath): ConfigPath {
     return at[before.length] === "Listeners" ? at.with(before.length + 1, index) : at;
   }
 }

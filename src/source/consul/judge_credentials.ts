@@ -15,7 +15,7 @@ export type CredentialsVerdict =
   | { readonly kind: "valid"; readonly credentials: Content<CredentialsPart> }
   | { readonly kind: "invalid"; readonly reason: string };
 
-export interface CredentialsInput {
+export interface LeafAndRoots {
   readonly leaf: Leaf;
   readonly roots: Roots;
   /** The service that the leaf must be for. */
@@ -25,10 +25,10 @@ export interface CredentialsInput {
 }
 
 /** Pure; an argument of `assemble()` so that tests can leave the cryptography out. */
-export type JudgeCredentials = (input: CredentialsInput) => CredentialsVerdict;
+export type JudgeCredentials = (input: LeafAndRoots) => CredentialsVerdict;
 
 /** The judgement that the proxy runs with. */
-export function judgeCredentials(input: CredentialsInput): CredentialsVerdict {
+export function judgeCredentials(input: LeafAndRoots): CredentialsVerdict {
   const { leaf, roots, ...options } = input;
   return judgePems({
     ...options,

@@ -6,7 +6,7 @@
  * @module
  */
 
-import { earliest } from "./grace.ts";
+import { earliest } from "./absence_timer.ts";
 import type { TargetPart } from "../../snapshot/mod.ts";
 import type { TargetContent } from "./targets.ts";
 

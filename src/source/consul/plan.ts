@@ -18,7 +18,7 @@ import type { ChainRoute } from "../../snapshot/mod.ts";
 import { pluginsOfRoute } from "./route_plugins.ts";
 
 /** Where the proxy itself is: decides what is far away and what a chain is compiled for. */
-export interface Place {
+export interface ProxyLocation {
   readonly datacenter: string;
   readonly partition: string;
 }
@@ -132,7 +132,7 @@ export function planQuery(
 export function planChain(
   declaration: UpstreamDeclaration,
   chain: DiscoveryChain,
-  place: Place,
+  place: ProxyLocation,
 ): UpstreamPlan {
   const resolved = resolveChain(chain, place);
   if (resolved.kind === "refused") return resolved;
@@ -173,7 +173,10 @@ function targetKey(declaration: UpstreamDeclaration, id: string): string {
 function planTarget(
   declaration: UpstreamDeclaration,
   target: ChainTarget,
-  { place, chain: { customization } }: { readonly place: Place; readonly chain: DiscoveryChain },
+  { place, chain: { customization } }: {
+    readonly place: ProxyLocation;
+    readonly chain: DiscoveryChain;
+  },
 ): PlannedTarget {
   const { id, service, namespace, filter, sni, onlyPassing, connectTimeoutMs } = target;
   const name = target.name || sni;

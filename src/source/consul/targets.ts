@@ -7,10 +7,10 @@
 
 import { type Endpoint, judgeHealth, type Usability } from "../../balance/mod.ts";
 import type { Instance, QueryResult } from "../../consul/mod.ts";
-import { lackOf } from "./lack.ts";
+import { lackOf } from "./missing_instances.ts";
 import { formatQuerySni, formatServiceId, formatServiceSni } from "../../identity/mod.ts";
 import type { Content } from "../../snapshot/mod.ts";
-import type { Place, PlannedTarget, TargetIdentity } from "./plan.ts";
+import type { PlannedTarget, ProxyLocation, TargetIdentity } from "./plan.ts";
 import type { TargetPart } from "../../snapshot/mod.ts";
 
 export type TargetContent = Content<TargetPart>;
@@ -61,7 +61,7 @@ function addressed(
 }
 
 /** A list as far as it is known. */
-export interface Answer<T> {
+export interface InstanceList<T> {
   /** Absent: not answered yet, nothing can be dialled. */
   readonly value: T | undefined;
   /** Why it cannot be asked for at present. */
@@ -71,7 +71,7 @@ export interface Answer<T> {
 /** A chain's target. */
 export function targetOf(
   planned: PlannedTarget,
-  { value: instances, failing }: Answer<readonly Instance[]>,
+  { value: instances, failing }: InstanceList<readonly Instance[]>,
   trustDomains: readonly string[],
 ): TargetContent {
   const { service, datacenter, filter } = planned.health;
@@ -117,10 +117,10 @@ function failingOf(
  */
 export function queryTargetOf(
   query: { readonly key: string; readonly name: string; readonly datacenter: string },
-  { value: result, failing }: Answer<QueryResult>,
+  { value: result, failing }: InstanceList<QueryResult>,
   { trustDomains, place, connectTimeoutMs }: {
     readonly trustDomains: readonly string[];
-    readonly place: Place;
+    readonly place: ProxyLocation;
     readonly connectTimeoutMs: number;
   },
 ): TargetContent {

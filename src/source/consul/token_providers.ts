@@ -43,7 +43,7 @@ export function providersOf(intentions: Intentions): readonly string[] {
   return [...new Set(needs.map(({ provider }) => provider))].sort();
 }
 
-export interface TokensJudged {
+export interface TokenPlugins {
   readonly intentions: Intentions;
   /** `undefined`: there is nobody whose tokens could be verified. */
   readonly use: PluginUse | undefined;
@@ -56,7 +56,7 @@ export function judgeTokens(
   intentions: Intentions,
   providers: JwtProviders,
   { http }: { readonly http: boolean },
-): TokensJudged {
+): TokenPlugins {
   if (!http) return { intentions, use: undefined, unread: [] };
   const names = providersOf(intentions);
   const configs: Record<string, unknown> = {};

@@ -8,8 +8,8 @@
 
 import { outlierPolicy } from "../../balance/mod.ts";
 import type { Registration, UpstreamDeclaration } from "../../consul/mod.ts";
-import type { Grace } from "./grace.ts";
-import type { Known } from "./known.ts";
+import type { AbsenceTimer } from "./absence_timer.ts";
+import type { ConsulState } from "./consul_state.ts";
 import { LastResort } from "./last_resort.ts";
 import type { CredentialPlans } from "./credential_plans.ts";
 import { isOpen, keyInForce, type OwnCredentials } from "../own_credentials.ts";
@@ -37,7 +37,7 @@ export interface UpstreamContext {
   readonly version: number;
   readonly trustDomains: readonly string[];
   readonly lastResortUntilMs: ReadonlyMap<string, number>;
-  readonly grace: Grace;
+  readonly grace: AbsenceTimer;
   readonly options: UpstreamOptions;
 }
 
@@ -62,7 +62,10 @@ export interface AssembledUpstreams extends Pick<Snapshot, "upstreams" | "chains
   readonly dueMs: number | undefined;
 }
 
-export function assembleUpstreams(known: Known, context: UpstreamContext): AssembledUpstreams {
+export function assembleUpstreams(
+  known: ConsulState,
+  context: UpstreamContext,
+): AssembledUpstreams {
   const { previous, version } = context;
   const upstreams: Record<string, UpstreamPart> = {};
   const chains: Record<string, ChainPart> = {};
@@ -140,7 +143,7 @@ export function assembleUpstreams(known: Known, context: UpstreamContext): Assem
 const PENDING: UpstreamPlan = { kind: "pending" };
 
 /** What the plan needs and nobody has answered yet. */
-function missingFor(id: string, plan: UpstreamPlan, known: Known): readonly string[] {
+function missingFor(id: string, plan: UpstreamPlan, known: ConsulState): readonly string[] {
   switch (plan.kind) {
     case "pending":
       return ["chain"];
@@ -167,7 +170,7 @@ function oldContents(
 }
 
 interface From {
-  readonly known: Known;
+  readonly known: ConsulState;
   readonly context: UpstreamContext;
   readonly lastResort: LastResort;
 }

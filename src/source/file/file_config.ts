@@ -25,7 +25,7 @@ import { dirname, resolve } from "node:path";
 import * as v from "valibot";
 import { messageOf, prepareRegexes, ProxyError } from "../../base/mod.ts";
 import { formatPath, type Problem, problemOf } from "../../secrets/mod.ts";
-import { type Place, readJson } from "../../wire/mod.ts";
+import { type JsonPosition, readJson } from "../../wire/mod.ts";
 import { contradictions } from "./file_config_contradictions.ts";
 import { FILE_CONFIG, type FileConfigOutput } from "./file_config_schema.ts";
 import {
@@ -49,7 +49,7 @@ export interface ConfigProblem {
   /** `upstreams[0].bind`, `""`: the whole. */
   readonly path: string;
   readonly message: string;
-  readonly place: Place;
+  readonly place: JsonPosition;
 }
 
 export type ParsedConfig =

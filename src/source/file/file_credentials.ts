@@ -10,12 +10,12 @@ import * as v from "valibot";
 import { NO_RULES } from "../../identity/mod.ts";
 import {
   type CertificateSpec,
+  type ConfigPath,
   type CredentialsPlan,
   type DataSource,
   INITIAL_FETCH_TIMEOUT_MS,
   object,
   parseSdsServers,
-  type Path,
   type Problem,
   problemOf,
   type SecretRef,
@@ -83,7 +83,7 @@ export function fileCredentials(
   const sdsServers = servers.kind === "valid" ? servers.servers : {};
   const warnings = servers.kind === "valid" ? [...servers.warnings] : [];
 
-  const parse = (value: unknown, kind: TlsConfigContext["kind"], path: Path) => {
+  const parse = (value: unknown, kind: TlsConfigContext["kind"], path: ConfigPath) => {
     const parsed = readPlan(value, {
       ...{ kind, path, sdsServers, node, env: options.env },
       staticSecrets: [],
@@ -100,7 +100,7 @@ export function fileCredentials(
   const own = proxyCredentials(input, parse, problems);
   if (own) plans[own.key] = withPaths(own.plan, from);
   const proxyKey = own?.key === DEFAULT_PLAN ? DEFAULT_PLAN : null;
-  const complete = (plan: CredentialsPlan, path: Path): CredentialsPlan => {
+  const complete = (plan: CredentialsPlan, path: ConfigPath): CredentialsPlan => {
     const needsOwn = [...plan.certificates, plan.validation?.secret]
       .some((ref) => ref?.source.kind === "consul");
     if (needsOwn && !own) {
@@ -168,7 +168,7 @@ export function fileCredentials(
 type Parse = (
   value: unknown,
   kind: TlsConfigContext["kind"],
-  path: Path,
+  path: ConfigPath,
 ) => { readonly plan: CredentialsPlan } | undefined;
 
 function proxyCredentials(

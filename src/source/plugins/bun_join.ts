@@ -6,7 +6,7 @@
 
 import { relative, resolve } from "node:path";
 import process from "node:process";
-import type { Join, Joined, Read } from "./join.ts";
+import type { Join, JoinedModules, ModuleSource } from "./join.ts";
 
 interface BuildLog {
   readonly level: string;
@@ -50,7 +50,7 @@ interface BunPlugin {
   setup(build: {
     onLoad(
       of: { readonly filter: RegExp; readonly namespace: string },
-      load: (of: { readonly path: string }) => ReturnType<Read>,
+      load: (of: { readonly path: string }) => ReturnType<ModuleSource>,
     ): void;
   }): void;
 }
@@ -65,9 +65,9 @@ export function bunJoin(): Join | undefined {
 
 async function join(bun: BunBundler, { entry, read, lent }: {
   readonly entry: string;
-  readonly read: Read;
+  readonly read: ModuleSource;
   readonly lent: readonly string[];
-}): Promise<Joined> {
+}): Promise<JoinedModules> {
   const { success, logs, outputs: [output, map], metafile } = await bun.build({
     entrypoints: [entry],
     format: "cjs",

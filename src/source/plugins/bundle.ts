@@ -16,11 +16,11 @@ import { dirname, extname, relative } from "node:path";
 import { messageOf } from "../../base/mod.ts";
 import { FOR_AUTHORS, LIBRARIES } from "../../plugin/mod.ts";
 import { bunJoin } from "./bun_join.ts";
-import type { Joined, Loader, Read } from "./join.ts";
+import type { JoinedModules, Loader, ModuleSource } from "./join.ts";
 import { moduleJoin } from "./module_join.ts";
 import type { PluginWatch } from "./plugin_watch.ts";
 
-export interface Bundled extends Joined {
+export interface Bundled extends JoinedModules {
   /** SHA-256, as a hexadecimal text. */
   readonly digest: string;
   readonly libraries: readonly string[];
@@ -36,7 +36,7 @@ const LOADERS: Readonly<Record<string, Loader>> = {
   ...{ ".js": "js", ".mjs": "js", ".cjs": "js", ".jsx": "jsx", ".json": "json" },
 };
 
-export interface BundleOptions {
+export interface PluginBundleOptions {
   /** What comes from the executable; absent: what it lends plugins. */
   readonly lent?: readonly string[];
   /** Told of each file before it is read. */
@@ -47,7 +47,7 @@ export interface BundleOptions {
  * Rejects with what is wrong with the file at that absolute path,
  * in words that may have several lines.
  */
-export async function bundle(path: string, options: BundleOptions = {}): Promise<Bundled> {
+export async function bundle(path: string, options: PluginBundleOptions = {}): Promise<Bundled> {
   const { lent = LIBRARIES, watch } = options;
   const sources = new Sources(watch);
   const join = bunJoin() ?? moduleJoin;
@@ -99,7 +99,7 @@ class Sources {
     }
   }
 
-  async read(path: string): ReturnType<Read> {
+  async read(path: string): ReturnType<ModuleSource> {
     const loader = await this.look(path);
     try {
       const bytes = await readFile(path);

@@ -11,7 +11,7 @@ export interface OutsideImport {
   readonly by: string;
 }
 
-export interface Joined {
+export interface JoinedModules {
   readonly text: string;
   /** From the text back to the sources, as `PluginCodePart.map` has it. */
   readonly map: string;
@@ -19,7 +19,7 @@ export interface Joined {
 }
 
 /** A module's source, which `read` gives by its path, with what it is written in. */
-export type Read = (path: string) => Promise<{
+export type ModuleSource = (path: string) => Promise<{
   readonly contents: string;
   readonly loader: Loader;
 }>;
@@ -27,6 +27,10 @@ export type Read = (path: string) => Promise<{
  * Modules named in `lent` are left outside. Rejects with every fault that it finds: file, line, column, what
  * is wrong, and the line's text.
  */
-export type Join = (entry: string, read: Read, lent: readonly string[]) => Promise<Joined>;
+export type Join = (
+  entry: string,
+  read: ModuleSource,
+  lent: readonly string[],
+) => Promise<JoinedModules>;
 
 export type Loader = "ts" | "tsx" | "js" | "jsx" | "json";

@@ -7,7 +7,7 @@
  */
 
 import { dirname, resolve } from "node:path";
-import type { Joined, OutsideImport, Read } from "./join.ts";
+import type { JoinedModules, ModuleSource, OutsideImport } from "./join.ts";
 
 /** A text, the place of a module that came before, or the name of something outside. */
 type Piece = string | number | { readonly outside: string };
@@ -22,7 +22,7 @@ interface Module {
 const IMPORT =
   /(\b(?:import|export)\b(?!\s+type\b)[^"'`;]*?\bfrom\s*|\bimport\s*\(?\s*)(["'])([^"'\n]+)\2/g;
 
-export async function moduleJoin(entry: string, read: Read): Promise<Joined> {
+export async function moduleJoin(entry: string, read: ModuleSource): Promise<JoinedModules> {
   const modules: Module[] = [];
   const sourcesContent: string[] = [];
   const outside: OutsideImport[] = [];

@@ -7,7 +7,7 @@
 import { isAbsolute, resolve } from "node:path";
 import { messageOf } from "../../base/mod.ts";
 import { whyNoImport } from "../../plugin/mod.ts";
-import type { Path, Problem } from "../../secrets/mod.ts";
+import type { ConfigPath, Problem } from "../../secrets/mod.ts";
 import { type Content, keepPart, type Keyed } from "../../snapshot/mod.ts";
 import type { PluginCodePart, Snapshot } from "../../snapshot/mod.ts";
 import { isFile, type PluginList } from "../plugin_uses.ts";
@@ -53,7 +53,7 @@ export class PluginReader {
   }
 
   /** The list, at that path, with what its files were made into; without that where there are problems. */
-  async read<List extends PluginList>(list: List, at: Path): Promise<List> {
+  async read<List extends PluginList>(list: List, at: ConfigPath): Promise<List> {
     const entries = [];
     for (const [index, entry] of (list ?? []).entries()) {
       entries.push(isFile(entry.use) ? await this.#readEntry(entry, [...at, index]) : entry);
@@ -61,7 +61,7 @@ export class PluginReader {
     return list && (entries as NonNullable<PluginList> as List);
   }
 
-  async #readEntry(entry: NonNullable<PluginList>[number], at: Path): Promise<typeof entry> {
+  async #readEntry(entry: NonNullable<PluginList>[number], at: ConfigPath): Promise<typeof entry> {
     const { use, sha256: pin, allow = [] } = entry;
     if (this.#directory === undefined && !isAbsolute(use)) {
       this.problems.push({ path: [...at, "use"], message: "must be an absolute path" });

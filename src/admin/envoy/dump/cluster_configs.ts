@@ -3,7 +3,7 @@
 import { DEFAULT_OUTLIER, type Endpoint, type OutlierPolicy } from "../../../balance/mod.ts";
 import type { LoadBalancing } from "../../../balance/mod.ts";
 import { INBOUND_KEY, type Snapshot, type UpstreamPart } from "../../../snapshot/mod.ts";
-import type { Cluster, TargetCluster } from "../clusters.ts";
+import type { EnvoyClusterView, TargetCluster } from "../clusters.ts";
 import { addressJson, durationJson, type Json } from "../json.ts";
 
 const API = "type.googleapis.com/envoy";
@@ -11,7 +11,7 @@ const API = "type.googleapis.com/envoy";
 const DEFAULT_LIMIT = 1_024;
 const DEFAULT_RING = { minimumSize: 1_024, maximumSize: 8_388_608 };
 
-export function clusterConfig(cluster: Cluster, snapshot: Snapshot): Json {
+export function clusterConfig(cluster: EnvoyClusterView, snapshot: Snapshot): Json {
   const type = { "@type": `${API}.config.cluster.v3.Cluster`, name: cluster.name };
   switch (cluster.kind) {
     case "local": {
@@ -122,7 +122,7 @@ function ringOf(
 }
 
 /** `undefined`: it has no endpoints of its own. */
-export function endpointConfig(cluster: Cluster): Json | undefined {
+export function endpointConfig(cluster: EnvoyClusterView): Json | undefined {
   if (cluster.kind === "aggregate") return undefined;
   const shown = ({ host, port, weight }: Endpoint, health: "HEALTHY" | "UNHEALTHY") => ({
     endpoint: { address: addressJson({ kind: "tcp", host, port }) },

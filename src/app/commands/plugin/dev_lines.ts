@@ -8,7 +8,7 @@
 const LOADED = "loaded";
 const ASKED = "asked";
 
-export interface Told {
+export interface DevLine {
   readonly kind: "loaded" | "refused" | "asked" | "fault" | "line";
   readonly text: string;
 }
@@ -16,7 +16,7 @@ export interface Told {
 type LogLine = Readonly<Record<string, unknown>>;
 
 /** Of a line of the log, as JSON; `undefined`: it is not about the plugin. */
-export function toldOf(line: string): Told | undefined {
+export function toldOf(line: string): DevLine | undefined {
   let record: LogLine;
   try {
     record = JSON.parse(line) as LogLine;
@@ -41,7 +41,7 @@ export function toldOf(line: string): Told | undefined {
 }
 
 /** Why it is not loaded, on lines of its own. */
-function refusedOf({ level, reason, error }: LogLine): Told | undefined {
+function refusedOf({ level, reason, error }: LogLine): DevLine | undefined {
   const why = String(reason ?? error ?? "");
   if (!["warn", "error"].includes(String(level).toLowerCase()) || !why.includes("plugin")) return;
   const lines = why.replace(/^.*(?:cannot be loaded|Cannot load \S+ \(\S+\.use\)):\s*/s, "").split(

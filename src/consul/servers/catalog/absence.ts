@@ -6,7 +6,7 @@
  */
 
 import { ProxyError } from "../../../base/mod.ts";
-import type { Reply } from "../../http/client.ts";
+import type { ConsulReply } from "../../http/client.ts";
 import { shown } from "../../shown_ids.ts";
 import { GET_BOOTSTRAP_PARAMS } from "../methods.ts";
 import { type NodeCatalog, nodeName } from "./node_catalog.ts";
@@ -20,7 +20,7 @@ const TIMEOUT_MS = 5_000;
 export async function absenceOf(
   catalog: NodeCatalog,
   proxyId: string,
-  options: { readonly reply: Reply; readonly signal?: AbortSignal },
+  options: { readonly reply: ConsulReply; readonly signal?: AbortSignal },
 ): Promise<ProxyError> {
   const { client, node } = catalog;
   const { reply, signal } = options;

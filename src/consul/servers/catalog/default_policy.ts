@@ -12,7 +12,7 @@ import { type Clock, type Log, ProxyError } from "../../../base/mod.ts";
 import type { Client } from "../../http/client.ts";
 import { defaultPolicyQuestion } from "../../replies/default_policy.ts";
 import type { RepeatQuestion } from "../../watch/repeat.ts";
-import type { Servers } from "../types.ts";
+import type { ConsulServers } from "../types.ts";
 
 /** Unlike an agent, a server may be another one without a connection having been lost. */
 const INTERVAL_MS = 60_000;
@@ -23,7 +23,7 @@ const REMEMBERED_SERVERS = 16;
 export function serversDefaultPolicyQuestion(
   client: Client,
   request: {
-    readonly servers: Pick<Servers, "current">;
+    readonly servers: Pick<ConsulServers, "current">;
     readonly service: string;
     readonly trustDomain: string;
     readonly datacenter: string;

@@ -5,17 +5,17 @@
  */
 
 import * as v from "valibot";
-import type { Client, Reply } from "../../http/client.ts";
+import type { Client, ConsulReply } from "../../http/client.ts";
 import { readQuery } from "../../http/query.ts";
 import { list, object, openObject, readReply, text } from "../../replies/schema.ts";
-import type { Servers } from "../types.ts";
+import type { ConsulServers } from "../types.ts";
 
 const TIMEOUT_MS = 10_000;
 
 /** Who is asked about which node. */
 export interface NodeCatalog {
   readonly client: Client;
-  readonly servers: Pick<Servers, "call">;
+  readonly servers: Pick<ConsulServers, "call">;
   readonly node: string;
 }
 
@@ -49,7 +49,7 @@ export function nodeServicesPath(node: string): string {
 export async function listServices(
   { client, node }: NodeCatalog,
   options: { readonly what: string; readonly filter: string; readonly signal?: AbortSignal },
-): Promise<NodeServices & { readonly reply: Reply }> {
+): Promise<NodeServices & { readonly reply: ConsulReply }> {
   const { query } = readQuery(client, { stale: false });
   const reply = await client.call({
     resource: "services",

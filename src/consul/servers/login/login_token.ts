@@ -18,7 +18,7 @@ import {
   type Timer,
 } from "../../../base/mod.ts";
 import type { LoginStatus } from "../../agent.ts";
-import type { Token } from "../types.ts";
+import type { CallToken } from "../types.ts";
 import type { Login, LoginCalls } from "./login_calls.ts";
 
 export interface LoginTokenDeps {
@@ -62,7 +62,7 @@ const SHARED: ReadonlySet<ErrorCode> = new Set([
   "config_invalid",
 ]);
 
-export class LoginToken implements Token {
+export class LoginToken implements CallToken {
   readonly #authMethod: string;
   readonly #deps: LoginTokenDeps;
   readonly #backoff: Backoff;

@@ -10,7 +10,7 @@ import { altNamesOf, parseCertificate, validateCredentials } from "../../../iden
 import { parsePem } from "../../../wire/mod.ts";
 import type { Leaf, Roots } from "../../types.ts";
 
-export interface Signed {
+export interface SignedLeafInput {
   /** The reply: leaf first, then what links it to a root. */
   readonly certPem: string;
   /** Of the request, PKCS#8. */
@@ -22,7 +22,7 @@ export interface Signed {
 }
 
 /** Fails with `agent_reply_invalid` that names what is wrong. */
-export function judgeSigned({ certPem, keyPem, uri, roots, nowMs }: Signed): Leaf {
+export function judgeSigned({ certPem, keyPem, uri, roots, nowMs }: SignedLeafInput): Leaf {
   try {
     const valid = validateCredentials({
       ...{ certPem, keyPem, nowMs },

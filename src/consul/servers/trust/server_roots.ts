@@ -11,10 +11,10 @@ import type { ClusterPin } from "../../cluster_pin.ts";
 import type { Roots } from "../../types.ts";
 import { Delivery, toProxyError } from "../../watch/delivery.ts";
 import { type ServerRoots, WATCH_ROOTS } from "../methods.ts";
-import type { Servers } from "../types.ts";
+import type { ConsulServers } from "../types.ts";
 
 export interface RootsDeps {
-  readonly servers: Pick<Servers, "follow">;
+  readonly servers: Pick<ConsulServers, "follow">;
   readonly cluster?: Pick<ClusterPin, "judge">;
   readonly clock: Clock;
   readonly log: Log;

@@ -21,7 +21,7 @@ import type { WatchHandle, WatchSink, WatchState } from "../../agent.ts";
 import type { Leaf, Roots } from "../../types.ts";
 import { Delivery, toProxyError } from "../../watch/delivery.ts";
 import { SIGN } from "../methods.ts";
-import type { Servers } from "../types.ts";
+import type { ConsulServers } from "../types.ts";
 import { judgeSigned } from "./judge_signed.ts";
 import type { RootsFeed } from "./server_roots.ts";
 import { createSigningRequest, type SigningRequest } from "./signing_request.ts";
@@ -44,7 +44,7 @@ const ROTATION_SPREAD_MS = 10_000;
 const LOOK_AGAIN_MS = 600_000;
 
 export interface SignedLeafDeps {
-  readonly servers: Pick<Servers, "call">;
+  readonly servers: Pick<ConsulServers, "call">;
   readonly roots: RootsFeed;
   readonly clock: Clock;
   readonly random: Random;

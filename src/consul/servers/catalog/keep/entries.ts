@@ -169,7 +169,7 @@ function readServices(services: unknown): readonly (Body & { readonly ID: string
 }
 
 /** Somebody else's session is in force for our entries: the name of it. */
-export function strangerIn({ checks }: KeptEntries, own: Own): string | undefined {
+export function strangerIn({ checks }: KeptEntries, own: OwnServices): string | undefined {
   for (const id of own.ids) {
     const check = checks.get(lifeCheckId(id));
     if (check?.status === "passing" && check.sessionName && !own.sessions.has(check.sessionName)) {
@@ -179,7 +179,7 @@ export function strangerIn({ checks }: KeptEntries, own: Own): string | undefine
   return undefined;
 }
 
-export interface Own {
+export interface OwnServices {
   /** Of both services. */
   readonly ids: readonly string[];
   /** Names of every session that this process has had. */

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { ProxyError } from "../../../../base/mod.ts";
 import { Keeping, named, REQUEST, WHOLE } from "../../../../../test/kit/keeping.ts";
 import { MemoryCatalog } from "../../../../../test/kit/memory_catalog.ts";
-import type { Call } from "../../../http/client.ts";
+import type { ConsulCall } from "../../../http/client.ts";
 
 test("keepRegistered() registers both with their checks, and takes them back at the end", async () => {
   const keeping = new Keeping();
@@ -242,7 +242,7 @@ for (
   const [title, refuse, request, code, pattern] of [
     [
       "may not make the node",
-      (call: Call) => call.path === "/v1/catalog/register",
+      (call: ConsulCall) => call.path === "/v1/catalog/register",
       {},
       "agent_forbidden",
       /registered once/,

@@ -1,0 +1,226 @@
+/**
+ * Metrics where central configuration wants them: the proxy's own and the application's as one page, on
+ * the address that Envoy would have them on.
+ *
+ * @module
+ */
+
+import {
+  type AdminView,
+  type AskAdmin,
+  type Listening,
+  METRICS_TYPE,
+  metricsText,
+  type SmallAnswer,
+  type SmallServerTls,
+  startSmallServer,
+} from "../../admin/mod.ts";
+import {
+  formatPrometheus,
+  hostFault,
+  type Log,
+  messageOf,
+  ProxyError,
+  type Sample,
+  sleep,
+  type Timer,
+} from "../../base/mod.ts";
+import { parsePort, splitHostPort } from "../command_line/args_values.ts";
+import { readMetricsTls } from "./metrics_files.ts";
+import type { MetricsOptions, TcpBind } from "./metrics_options.ts";
+
+export interface MetricsDeps {
+  readonly view: AdminView;
+  readonly log: Log;
+  readonly ask: AskAdmin;
+}
+
+/** Central configuration and files of certificates are looked at this often. */
+const LOOK_MS = 1_000;
+/** Collectors wait for 10 s, unless configured otherwise. */
+const APPLICATION_TIMEOUT_MS = 4_000;
+const APPLICATION_LIMIT_CHARS = 8 << 20;
+const BIND_KEY = "envoy_prometheus_bind_addr";
+
+export class DataplaneMetrics {
+  readonly #options: MetricsOptions;
+  readonly #deps: MetricsDeps;
+  #servers: readonly Listening[] = [];
+  /** What the servers are by; `""`: there are none. */
+  #by = "";
+  #looking = Promise.resolve();
+  #timer: Timer | undefined;
+  #closed = false;
+  /** Why nothing is served, or the application's are lacking, as it was told last. */
+  #fault = "";
+  #lack = "";
+  /** One question at a time, however many ask us. */
+  #application: Promise<string> | undefined;
+
+  constructor(options: MetricsOptions, deps: MetricsDeps) {
+    this.#options = options;
+    this.#deps = deps;
+    if (options.useCentralConfig) this.#watch();
+  }
+
+  /** For tests: where they are served now. */
+  get addresses(): readonly TcpBind[] {
+    return this.#servers.map(({ address }) => address);
+  }
+
+  /** Ends once what is true now is served. */
+  look(): Promise<void> {
+    return this.#looking = this.#looking.then(() => this.#look());
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#timer?.cancel();
+    await this.#looking;
+    await this.#stop();
+  }
+
+  #watch(): void {
+    this.#timer = this.#deps.view.clock.after(LOOK_MS, () => {
+      void this.look().then(() => this.#closed || this.#watch());
+    });
+  }
+
+  async #look(): Promise<void> {
+    const { view } = this.#deps;
+    const wanted = view.source()?.metrics;
+    try {
+      const place = readPlace(wanted?.prometheusBindAddr ?? "");
+      const tls = place && readMetricsTls(this.#options.tls);
+      const by = place ? JSON.stringify([place, tls]) : "";
+      if (this.#closed || by === this.#by) return this.#tellFault("");
+      await this.#stop();
+      if (place) await this.#start(place, tls);
+      this.#by = by;
+      this.#tellFault("");
+    } catch (error) {
+      // What is served goes on; it is tried again.
+      this.#tellFault(messageOf(error));
+    }
+  }
+
+  async #start(place: TcpBind, tls: SmallServerTls | undefined): Promise<void> {
+    const { scrapePath, mergePort } = this.#options;
+    const { view: { clock }, log } = this.#deps;
+    const page = (path: string) => async (method: string, target: string) => {
+      const isMeant = target.replace(/\?.*/, "") === path;
+      return isMeant && (method === "GET" || method === "HEAD") ? await this.page() : undefined;
+    };
+    const scraped = await startSmallServer({
+      ...{ ...place, name: "metrics server", clock, flag: BIND_KEY },
+      ...(tls && { tls }),
+      isPublic: true,
+      answer: page(scrapePath),
+    }, log);
+    this.#servers = [scraped];
+    // Only for this machine: from elsewhere the other one is asked.
+    const merged = await startSmallServer({
+      ...{ host: "127.0.0.1", port: mergePort, name: "merged metrics server", clock },
+      ...{ flag: "-telemetry-prom-merge-port", answer: page("/stats/prometheus") },
+    }, log);
+    this.#servers = [scraped, merged];
+  }
+
+  async #stop(): Promise<void> {
+    const servers = this.#servers;
+    this.#servers = [];
+    this.#by = "";
+    await Promise.all(servers.map((server) => server.close()));
+  }
+
+  #tellFault(fault: string): void {
+    if (fault !== "" && fault !== this.#fault) {
+      this.#deps.log.error("metrics are not served as configured", { error: fault });
+    }
+    this.#fault = fault;
+  }
+
+  /** All of them. Without the application's where those cannot be had: the proxy's are worth no less then. */
+  async page(): Promise<SmallAnswer> {
+    const { view, log } = this.#deps;
+    const { serviceUrl } = this.#options;
+    const own = await metricsText(view) + formatPrometheus(this.#samples(), "consul_dataplane_");
+    if (!serviceUrl) return { status: 200, body: own, type: METRICS_TYPE };
+    let lack = "";
+    const application = await this.#applications(serviceUrl).catch((error) => {
+      lack = messageOf(error);
+      return "";
+    });
+    if (lack !== this.#lack && lack !== "") {
+      log.warn("metrics of the application are lacking", {
+        // What follows may hold a token.
+        url: `${serviceUrl.origin}${serviceUrl.pathname}`,
+        error: lack,
+      });
+    }
+    this.#lack = lack;
+    const up = formatPrometheus([
+      gauge("application_metrics_up", "1: the application's metrics are in here", lack === ""),
+    ]);
+    return { status: 200, body: own + up + application, type: METRICS_TYPE };
+  }
+
+  /** Under the names that dashboards of consul-dataplane have. */
+  #samples(): readonly Sample[] {
+    const { view } = this.#deps;
+    const connected = view.samples().find(({ name }) => name === "server_connected");
+    return [
+      gauge("consul_connected", "1: a server of Consul's is in use", connected?.value === 1),
+      gauge("envoy_connected", "1: there is a configuration in force", Boolean(view.snapshot())),
+    ];
+  }
+
+  async #applications(url: URL): Promise<string> {
+    const { clock } = this.#deps.view;
+    const over = new AbortController();
+    const late = sleep(clock, APPLICATION_TIMEOUT_MS, { signal: over.signal }).then(() => {
+      throw new Error("no answer in time");
+    });
+    late.catch(() => {});
+    try {
+      this.#application ??= this.#askApplication(url).finally(() => this.#application = undefined);
+      return await Promise.race([this.#application, late]);
+    } finally {
+      over.abort();
+    }
+  }
+
+  async #askApplication(url: URL): Promise<string> {
+    const { status, body } = await this.#deps.ask({
+      host: url.hostname.replace(/^\[(.*)\]$/, "$1"),
+      port: Number(url.port || 80),
+    }, {
+      path: `${url.pathname}${url.search}`,
+      timeoutMs: APPLICATION_TIMEOUT_MS,
+      limitBytes: APPLICATION_LIMIT_CHARS + 1,
+    });
+    if (status !== 200) throw new Error(`status ${status}`);
+    if (body.length > APPLICATION_LIMIT_CHARS) throw new Error("more than 8 MiB");
+    // One line that is none would spoil the page as a whole.
+    if (/^[^\s#a-zA-Z_:]/m.test(body)) throw new Error("not in the form that Prometheus reads");
+    return body.endsWith("\n") || body === "" ? body : `${body}\n`;
+  }
+}
+
+function gauge(name: string, help: string, value: boolean): Sample {
+  return { name, kind: "gauge", help, labels: {}, value: value ? 1 : 0 };
+}
+
+/** `""`: none is wanted. */
+function readPlace(text: string): TcpBind | undefined {
+  if (text === "") return undefined;
+  const [host = "", portText = ""] = splitHostPort(text) ?? [];
+  const port = parsePort(portText, 1);
+  if (port !== undefined && hostFault(host) === undefined) {
+    return { host: host || "0.0.0.0", port };
+  }
+  throw new ProxyError(
+    "config_invalid",
+    `Cannot use ${BIND_KEY} ${JSON.stringify(text.slice(0, 80))}: want host:port`,
+  );
+}

@@ -1,0 +1,255 @@
+import { strict as assert } from "node:assert";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { request as requestPlain } from "node:http";
+import { request as requestSecure, type RequestOptions } from "node:https";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { fakeAdminView } from "../../../test/kit/admin_view.ts";
+import { NO_METRICS } from "../../../test/kit/admin_view.ts";
+import { createAuthority } from "../../../test/kit/certificates.ts";
+import { freePorts, loopbackHost } from "../../../test/kit/ports.ts";
+import type { AdminAnswer, AskAdmin } from "../../admin/mod.ts";
+import { type LogFields, silentLog } from "../../base/mod.ts";
+import type { SourceStatus } from "../../source/mod.ts";
+import { DataplaneMetrics } from "./metrics.ts";
+import type { MetricsOptions } from "./metrics_options.ts";
+
+interface Pair {
+  readonly certPem: string;
+  readonly keyPem: string;
+}
+
+async function rig(
+  options: Partial<MetricsOptions> = {},
+  ask: AskAdmin = () => Promise.reject(new Error("nobody is asked")),
+) {
+  const host = loopbackHost();
+  const [port = 0, other = 0, mergePort = 0] = await freePorts(host, 3);
+  const base = fakeAdminView();
+  const state = {
+    metrics: undefined as SourceStatus["metrics"],
+    samples: [{ ...gauge("server_connected"), value: 1 }],
+  };
+  const view = {
+    ...base,
+    samples: () => state.samples,
+    source: () => {
+      const source = base.source();
+      assert.ok(source);
+      return { ...source, ...(state.metrics && { metrics: state.metrics }) };
+    },
+  };
+  const told: [string, LogFields | undefined][] = [];
+  const tell = (text: string, fields?: LogFields) => void told.push([text, fields]);
+  const log = { ...silentLog, warn: tell, error: tell };
+  const metrics = new DataplaneMetrics(
+    { useCentralConfig: true, scrapePath: "/metrics", mergePort, ...options },
+    { view, log, ask },
+  );
+  const want = (bound: number | string) => {
+    const prometheusBindAddr = typeof bound === "number" ? `${host}:${bound}` : bound;
+    state.metrics = { ...NO_METRICS, prometheusBindAddr };
+    return metrics.look();
+  };
+  return {
+    ...{ metrics, view, state, told, host, port, other, mergePort, want },
+    get: (port: number, path: string) => get(requestPlain, { host, port, path }),
+    [Symbol.asyncDispose]: () => metrics.close(),
+  };
+}
+
+function gauge(name: string) {
+  return { name, kind: "gauge" as const, help: "of it", labels: {}, value: 0 };
+}
+
+function get(request: typeof requestPlain, options: RequestOptions) {
+  return new Promise<{ status: number; body: string }>((resolve, reject) => {
+    const sent = request({ agent: false, ...options }, (reply) => {
+      let body = "";
+      reply.setEncoding("utf8").on("data", (chunk: string) => body += chunk);
+      reply.on("end", () => resolve({ status: reply.statusCode ?? 0, body }));
+    });
+    sent.on("error", reject).end();
+  });
+}
+
+test("DataplaneMetrics serves where central configuration says, and goes where it says next", async () => {
+  await using it = await rig();
+  const { metrics, host, port, other, mergePort } = it;
+  await metrics.look();
+  assert.equal(metrics.addresses.length, 0);
+  await it.want(port);
+  assert.deepEqual(metrics.addresses.map((place) => [place.host, place.port]), [
+    [host, port],
+    ["127.0.0.1", mergePort],
+  ]);
+  const { status, body } = await it.get(port, "/metrics?x=y");
+  assert.equal(status, 200);
+  assert.match(body, /^postern_connections_total\{direction="inbound"\} 6$/m);
+  assert.match(body, /^consul_dataplane_consul_connected 1$/m);
+  assert.match(body, /^consul_dataplane_envoy_connected 1$/m);
+  assert.ok(!body.includes("application_metrics_up"));
+  const merged = await get(requestPlain, {
+    ...{ host: "127.0.0.1", port: mergePort, path: "/stats/prometheus" },
+  });
+  assert.equal(merged.body, body);
+  assert.equal((await it.get(port, "/stats/prometheus")).status, 404);
+  await it.want(other);
+  await assert.rejects(it.get(port, "/metrics"));
+  assert.equal((await it.get(other, "/metrics")).status, 200);
+  it.state.metrics = undefined;
+  await metrics.look();
+  await assert.rejects(it.get(other, "/metrics"));
+  assert.deepEqual(it.told, []);
+});
+
+test("DataplaneMetrics looks by itself, and not where central configuration is not to count", async () => {
+  for (const useCentralConfig of [true, false]) {
+    await using it = await rig({ useCentralConfig });
+    it.state.metrics = { ...NO_METRICS, prometheusBindAddr: `${it.host}:${it.port}` };
+    await it.view.clock.advance(1_000);
+    if (useCentralConfig) await it.metrics.look();
+    assert.equal(it.metrics.addresses.length, useCentralConfig ? 2 : 0);
+    assert.equal(it.view.clock.pending, useCentralConfig ? 1 : 0, "and again");
+    await it.metrics.close();
+    assert.equal(it.view.clock.pending, 0);
+  }
+});
+
+test("DataplaneMetrics says once what it cannot do, and serves on", async () => {
+  await using it = await rig();
+  await it.want(it.port);
+  for (let count = 0; count < 2; count++) await it.want("nowhere");
+  assert.equal((await it.get(it.port, "/metrics")).status, 200);
+  assert.deepEqual(it.told.map(([text]) => text), [
+    "metrics are not served as configured",
+  ]);
+  assert.match(String(it.told[0]?.[1]?.error), /envoy_prometheus_bind_addr "nowhere": want host:/);
+});
+
+test("DataplaneMetrics takes an address that becomes free", async () => {
+  await using first = await rig();
+  await first.want(first.port);
+  await using second = await rig({ mergePort: first.other });
+  await second.want(`${first.host}:${first.port}`);
+  assert.match(String(second.told[0]?.[1]?.error), /the address is in use/);
+  await first.metrics.close();
+  await second.metrics.look();
+  assert.equal(second.metrics.addresses.length, 2);
+});
+
+test("DataplaneMetrics serves where it could not serve both at first", async () => {
+  const [taken = 0] = await freePorts("127.0.0.1", 1);
+  await using first = await rig({ mergePort: taken });
+  await first.want(first.port);
+  await using second = await rig({ mergePort: taken });
+  await second.want(second.port);
+  assert.match(String(second.told[0]?.[1]?.error), /the address is in use/);
+  await first.metrics.close();
+  await second.metrics.look();
+  assert.deepEqual([second.metrics.addresses.length, second.told.length], [2, 1]);
+});
+
+const URL_OF = { serviceUrl: new URL("http://127.0.0.1:9102/app/metrics?a=b") };
+const answers = (answer: Partial<AdminAnswer>): AskAdmin => () =>
+  Promise.resolve({ status: 200, body: "", ...answer });
+
+test("DataplaneMetrics joins those of the application", async () => {
+  const asked: unknown[] = [];
+  await using it = await rig(URL_OF, (place, question) => {
+    asked.push([place, question.path]);
+    return Promise.resolve({ status: 200, body: "# TYPE app_a counter\napp_a 7" });
+  });
+  const { body } = await it.metrics.page();
+  assert.deepEqual(asked, [[{ host: "127.0.0.1", port: 9102 }, "/app/metrics?a=b"]]);
+  assert.match(body, /\n# TYPE app_a counter\napp_a 7\n$/);
+  assert.match(body, /^postern_application_metrics_up 1$/m);
+});
+
+for (
+  const [name, ask, reason] of [
+    ["do not come", () => Promise.reject(new Error("refused")), /^refused$/],
+    ["are an error", answers({ status: 500, body: "app_a 7\n" }), /^status 500$/],
+    ["are no metrics", answers({ body: "<html>app_a" }), /not in the form/],
+    ["do not end", answers({ body: "app_a 7\n".repeat((1 << 20) + 1) }), /more than 8 MiB/],
+  ] as readonly (readonly [string, AskAdmin, RegExp])[]
+) {
+  test(`DataplaneMetrics gives the proxy's alone where the application's ${name}`, async () => {
+    await using it = await rig(URL_OF, ask);
+    for (let count = 0; count < 2; count++) {
+      const { status, body } = await it.metrics.page();
+      assert.equal(status, 200);
+      assert.match(body, /^postern_connections_total/m);
+      assert.match(body, /^postern_application_metrics_up 0$/m);
+      assert.ok(!body.includes("app_a"));
+      assert.equal(it.told.length, 1);
+    }
+    assert.match(String(it.told[0]?.[1]?.error), reason);
+    assert.equal(it.told[0]?.[1]?.url, "http://127.0.0.1:9102/app/metrics");
+  });
+}
+
+test("DataplaneMetrics waits for the application as long as collectors wait, asking once", async () => {
+  let asked = 0;
+  await using it = await rig(URL_OF, () => {
+    asked++;
+    return new Promise(() => {});
+  });
+  const pages = [it.metrics.page(), it.metrics.page()];
+  await it.view.clock.advance(4_000);
+  for (const page of pages) assert.match((await page).body, /^postern_application_metrics_up 0$/m);
+  assert.equal(asked, 1);
+  await it.metrics.close();
+  assert.equal(it.view.clock.pending, 0);
+});
+
+test("DataplaneMetrics serves with TLS to whom its CA knows, and by new files from then on", async () => {
+  const directory = await mkdtemp(join(tmpdir(), "postern-metrics-"));
+  try {
+    const [ca, other] = [createAuthority(), createAuthority()];
+    const files = {
+      ca: join(directory, "ca"),
+      cert: join(directory, "c"),
+      key: join(directory, "k"),
+    };
+    const write = async ({ certPem, keyPem }: Pair) => {
+      await writeFile(files.cert, certPem);
+      await writeFile(files.key, keyPem);
+    };
+    await writeFile(files.ca, ca.rootPem);
+    await write(ca.issueLeaf({ service: "web" }));
+    await using it = await rig({ tls: files });
+    await it.want(it.port);
+    const asks = async (client: Pair | undefined, by = ca) => {
+      const { status } = await get(requestSecure, {
+        ...{ host: it.host, port: it.port, path: "/metrics", ca: by.rootPem },
+        ...{ checkServerIdentity: () => undefined },
+        ...(client && { cert: client.certPem, key: client.keyPem }),
+      });
+      return status;
+    };
+    const collector = ca.issueLeaf({ service: "prometheus" });
+    assert.equal(await asks(collector), 200);
+    assert.equal(await asks(undefined), 403);
+    assert.equal(await asks(other.issueLeaf({ service: "prometheus" })), 403);
+    await assert.rejects(it.get(it.port, "/metrics"));
+    await writeFile(files.ca, "nobody");
+    await it.metrics.look();
+    assert.equal(await asks(collector), 200);
+    assert.match(String(it.told[0]?.[1]?.error), /there is no CA certificate/);
+    await writeFile(files.ca, ca.rootPem);
+    // Half of a new pair: the old one serves on.
+    const next = other.issueLeaf({ service: "web" });
+    await writeFile(files.cert, next.certPem);
+    await it.metrics.look();
+    assert.equal(await asks(collector), 200);
+    assert.match(String(it.told[1]?.[1]?.error), /the key is that of another certificate/);
+    await write(next);
+    await it.metrics.look();
+    assert.equal(await asks(collector, other), 200);
+    await assert.rejects(asks(collector));
+  } finally {
+    await rm(directory, { recursive: true });
+  }
+});

@@ -1,0 +1,137 @@
+/**
+ * The settings of `postern dataplane` as one value, checked as a whole, and what of them does nothing.
+ *
+ * @module
+ */
+
+import { hostFault } from "../../base/mod.ts";
+import { quote } from "../command_line/args_flags.ts";
+import { badValue, readInteger, readLogLevel } from "../command_line/args_values.ts";
+import { type ProxyOptions, SETTLE_MS } from "../command_line/args_proxy.ts";
+import { DEFAULT_CONNECTIONS } from "../process/descriptors.ts";
+import { UNUSED } from "./running_flags.ts";
+import { type MetricsOptions, readMetrics, readPath, type TcpBind } from "./metrics_options.ts";
+import { readServers } from "./servers_options.ts";
+import type { DataplaneValues } from "./values.ts";
+
+export interface LifecycleOptions extends TcpBind {
+  readonly startupPath: string;
+  readonly startupGraceMs: number;
+  readonly shutdownPath: string;
+  readonly shutdownGraceMs: number;
+  readonly drainListeners: boolean;
+}
+
+export interface DataplaneOptions {
+  readonly proxy: ProxyOptions;
+  /** Where `/ready` is answered besides the admin server. */
+  readonly ready?: TcpBind;
+  readonly lifecycle: LifecycleOptions;
+  readonly metrics: MetricsOptions;
+}
+
+const DAY_S = 86_400;
+/** As `postern proxy` has it by default. */
+const STOP_MS = 8_000;
+const PORT = { atLeast: 1, atMost: 65_535 };
+
+/** `readText` reads a whole file, within its bounds. Throws `usage` and `config_invalid`. */
+export function dataplaneOptions(
+  values: DataplaneValues,
+  { forEnvoy, readText }: {
+    readonly forEnvoy: readonly string[];
+    readonly readText: (path: string, flag: string) => string;
+  },
+): DataplaneOptions {
+  if (values.text("mode") !== undefined && values.text("mode") !== "sidecar") {
+    throw badValue(values, "mode", "there is no DNS proxy; want sidecar");
+  }
+  const { serversFlags, proxyId, warnings } = readServers(values, readText);
+  const ready = {
+    host: readHost(values, "envoy-ready-bind-address", ""),
+    port: readInteger(values, "envoy-ready-bind-port", { byDefault: 0, ...PORT, atLeast: 0 }),
+  };
+  return {
+    proxy: {
+      mode: { kind: "agent", by: "proxy_id", id: proxyId },
+      agentFlags: {},
+      serversFlags,
+      agentConnections: 12,
+      preparedQueryIntervalMs: 10_000,
+      authorize: "match",
+      strictSpiffeChain: false,
+      adminBind: {
+        kind: "address",
+        host: readHost(values, "envoy-admin-bind-address", "127.0.0.1"),
+        port: adminPort(values),
+      },
+      ready: "all",
+      drainTimeoutMs: readSeconds(values, "envoy-drain-time-seconds", 30),
+      // At the end, unless there is a grace period in its place.
+      stopTimeoutMs: STOP_MS,
+      settleMs: SETTLE_MS,
+      idleTimeoutMs: 3_600_000,
+      lifetimeMs: 0,
+      maxConnections: DEFAULT_CONNECTIONS,
+      // As with Envoy, where none is one.
+      workers: Math.max(
+        readInteger(values, "envoy-concurrency", { byDefault: 1, atLeast: 0, atMost: 256 }),
+        1,
+      ),
+      logLevel: readLogLevel(values),
+      logJson: values.on("log-json"),
+      watchPlugins: false,
+      warnings: [...warnings, ...unusedOf(values, forEnvoy)],
+    },
+    ...(ready.host !== "" && ready.port > 0 && { ready }),
+    lifecycle: readLifecycle(values),
+    metrics: readMetrics(values),
+  };
+}
+
+/** What `-check-proxy-health` asks, and nothing else is needed for. */
+export function adminPort(values: DataplaneValues): number {
+  return readInteger(values, "envoy-admin-bind-port", { byDefault: 19_000, ...PORT });
+}
+
+function readLifecycle(values: DataplaneValues): LifecycleOptions {
+  const options = {
+    host: readHost(values, "graceful-addr", "127.0.0.1"),
+    port: readInteger(values, "graceful-port", { byDefault: 20_300, ...PORT }),
+    startupPath: readPath(values, "graceful-startup-path", "/graceful_startup"),
+    startupGraceMs: readSeconds(values, "startup-grace-period-seconds", 0),
+    shutdownPath: readPath(values, "graceful-shutdown-path", "/graceful_shutdown"),
+    shutdownGraceMs: readSeconds(values, "shutdown-grace-period-seconds", 0),
+    drainListeners: values.on("shutdown-drain-listeners"),
+  };
+  if (options.startupPath === options.shutdownPath) {
+    throw badValue(values, "graceful-shutdown-path", "it is -graceful-startup-path already");
+  }
+  return options;
+}
+
+/** Milliseconds. */
+function readSeconds(values: DataplaneValues, name: string, byDefault: number): number {
+  return readInteger(values, name, { byDefault, atLeast: 0, atMost: DAY_S }) * 1_000;
+}
+
+function readHost(values: DataplaneValues, name: string, byDefault: string): string {
+  const host = values.text(name)?.replace(/^\[(.*)\]$/, "$1") ?? byDefault;
+  const fault = hostFault(host);
+  if (fault !== undefined) throw badValue(values, name, `it names ${fault}`);
+  return host;
+}
+
+function unusedOf(values: DataplaneValues, forEnvoy: readonly string[]): readonly string[] {
+  const given = UNUSED.flags.filter(({ name }) => name !== "mode")
+    .filter(({ name, kind }) =>
+      kind === "switch" ? values.on(name) : values.text(name) !== undefined
+    )
+    .filter(({ name }) => name !== "consul-dns-bind-port" || values.text(name) !== "-1");
+  const notes = given.map(({ name, help }) => `${values.origin(name)} does nothing: ${help}`);
+  if (forEnvoy.length === 0) return notes;
+  return [
+    ...notes,
+    `${quote(forEnvoy.join(" "))} after -- does nothing: there is no Envoy that it would be for`,
+  ];
+}

@@ -1,0 +1,243 @@
+/**
+ * One data worker as the main thread sees it: its thread, and the one that takes its place when it dies.
+ *
+ * @module
+ */
+
+import { type LogLevel, messageOf, type Timer } from "../../base/mod.ts";
+import type { OpenSharedCells } from "../../plugin/mod.ts";
+import {
+  type Columns,
+  type ListenerView,
+  PROCESS_COLUMN,
+  type SharedCounts,
+} from "../../proxy/mod.ts";
+import { diffSnapshots, type Snapshot } from "../../snapshot/mod.ts";
+import { Channel, type Port } from "./channel.ts";
+import type { MainCalls, WorkerCalls } from "./protocol.ts";
+import type { PlaneOptions } from "./plane.ts";
+import type { RolloutMember } from "./rollout.ts";
+
+export interface WorkerPlaneOptions extends PlaneOptions {
+  readonly workers: number;
+  readonly logJson: boolean;
+  readonly logLevel: LogLevel;
+  readonly logMemory: SharedArrayBuffer;
+  readonly accessMemory: SharedArrayBuffer;
+  /** A worker has put lines there. */
+  readonly onLines: () => void;
+  /** For tests; default the data worker. */
+  readonly createWorker?: () => Worker;
+}
+
+export interface DataWorkerOptions {
+  readonly worker: number;
+  readonly counts: SharedCounts;
+  readonly plane: WorkerPlaneOptions;
+  readonly lendCells: OpenSharedCells;
+  /** At the moment. */
+  level(): LogLevel;
+  /** It runs, and has no snapshot. */
+  onStarted(): void;
+}
+
+type WorkerChannel = Channel<WorkerCalls, MainCalls>;
+
+/** A worker that has not answered for so long is stuck. */
+export const STUCK_MS = 2_000;
+/** A worker that dies is started again after this, and ever later while it dies young. */
+const RESTART_MS = 200;
+const RESTART_MAX_MS = 10_000;
+const YOUNG_MS = 10_000;
+/** A worker that has not said that it runs is given up after this; longer each time in a row. */
+const START_TIMEOUT_MS = 10_000;
+const START_TIMEOUT_MAX_MS = 80_000;
+
+export class DataWorker implements RolloutMember {
+  published: Snapshot | undefined;
+  readonly #options: DataWorkerOptions;
+  /** Its first thread runs, or was given up. */
+  readonly #first = Promise.withResolvers<void>();
+  #thread: Worker | undefined;
+  /** To a thread that runs. */
+  #channel: WorkerChannel | undefined;
+  #listeners: Promise<readonly ListenerView[] | undefined> | undefined;
+  #beat: Promise<void> | undefined;
+  /** When it was asked for an answer that has not come. */
+  #beatMs: number | undefined;
+  #restart: Timer | undefined;
+  #restartMs = RESTART_MS / 2;
+  #startedMs = 0;
+  #startTimeoutMs = START_TIMEOUT_MS;
+  #late: Timer | undefined;
+  #closed = false;
+
+  constructor(options: DataWorkerOptions) {
+    this.#options = options;
+    this.#spawn();
+  }
+
+  async prepare(snapshot: Snapshot): Promise<boolean> {
+    // All start together; one that comes later is not waited for.
+    await this.#first.promise;
+    const channel = this.#channel;
+    if (!channel) return false;
+    try {
+      await channel.ask("prepare", diffSnapshots(this.published, snapshot));
+      return true;
+    } catch (error) {
+      if (this.#channel !== channel) return false;
+      throw error;
+    }
+  }
+
+  async publish(snapshot: Snapshot, columns: Columns): Promise<void> {
+    const channel = this.#channel;
+    if (!channel) return;
+    this.published = snapshot;
+    try {
+      await channel.ask("publish", columns);
+    } catch (error) {
+      if (this.#channel === channel) throw error;
+    }
+  }
+
+  abandon(): void {
+    this.#channel?.tell("abandon");
+  }
+
+  giveUp(reason: string): void {
+    if (this.#thread) this.#died(this.#thread, reason);
+  }
+
+  /** `undefined`: it is gone, or cannot answer. */
+  async ask<Name extends keyof WorkerCalls>(
+    name: Name,
+    ...given: Parameters<WorkerCalls[Name]>
+  ): Promise<Awaited<ReturnType<WorkerCalls[Name]>> | undefined> {
+    const channel = this.#channel;
+    try {
+      return await channel?.ask(name, ...given);
+    } catch (error) {
+      const { worker, plane: { log } } = this.#options;
+      if (this.#channel === channel) {
+        log.error("data worker cannot answer", { worker, question: name, error: messageOf(error) });
+      }
+      return undefined;
+    }
+  }
+
+  tell(level: LogLevel): void {
+    this.#channel?.tell("logLevel", level);
+  }
+
+  /** One question for all who ask meanwhile: a worker that is stuck does not gather them. */
+  listeners(): Promise<readonly ListenerView[] | undefined> {
+    if (!this.#channel) return Promise.resolve([]);
+    return this.#listeners ??= this.ask("listeners").finally(() => {
+      this.#listeners = undefined;
+    });
+  }
+
+  /** The same; one that is being started or is gone is not asked: that has time limits of its own. */
+  beat(): Promise<void> {
+    if (!this.#channel) return Promise.resolve();
+    this.#beatMs ??= this.#options.plane.clock.monotonic();
+    return this.#beat ??= this.ask("beat").finally(() => {
+      this.#beat = undefined;
+      this.#beatMs = undefined;
+    });
+  }
+
+  get untilStuckMs(): number {
+    if (this.#beatMs === undefined) return STUCK_MS;
+    return this.#beatMs + STUCK_MS - this.#options.plane.clock.monotonic();
+  }
+
+  /** It is not replaced any more. */
+  retire(): void {
+    this.#closed = true;
+    this.#restart?.cancel();
+  }
+
+  terminate(): void {
+    this.retire();
+    this.#late?.cancel();
+    this.#channel?.close();
+    this.#thread?.terminate();
+    this.#thread = undefined;
+  }
+
+  #spawn(): void {
+    const { plane, lendCells } = this.#options;
+    const { clock, createWorker = createDataWorker, onLines, onFirstUse } = plane;
+    const thread = this.#thread = createWorker();
+    this.#startedMs = clock.monotonic();
+    const channel: WorkerChannel = new Channel(thread as Port, {
+      ready: () => this.#runs(thread, channel),
+      lines: onLines,
+      firstUse: (upstreamId) => onFirstUse?.(upstreamId),
+      authorize: plane.remoteAuthorize,
+      fetchCertificate: plane.fetchCertificate,
+      lendCells,
+    });
+    const timeoutMs = this.#startTimeoutMs;
+    this.#late = clock.after(timeoutMs, () => {
+      // On a machine too slow for the time limit, a longer one must come.
+      this.#startTimeoutMs = Math.min(timeoutMs * 2, START_TIMEOUT_MAX_MS);
+      this.#died(thread, `it did not start within ${timeoutMs / 1000} s`);
+    });
+    thread.onerror = (event) => {
+      event.preventDefault();
+      this.#died(thread, event.message);
+    };
+    thread.addEventListener("close", () => this.#died(thread, "it ended"));
+  }
+
+  #runs(thread: Worker, channel: WorkerChannel): void {
+    // One that was given up must not be taken for its successor.
+    if (this.#thread !== thread) return;
+    const { worker, counts, plane, level, onStarted } = this.#options;
+    const { workers, maxConnections, idleTimeoutMs, lifetimeMs, logJson } = plane;
+    this.#late?.cancel();
+    this.#startTimeoutMs = START_TIMEOUT_MS;
+    const settings = { worker, workers, maxConnections, idleTimeoutMs, lifetimeMs, logJson };
+    channel.tell("start", {
+      settings: { ...settings, logLevel: level() },
+      nowMs: plane.clock.monotonic(),
+      counts: counts.memory,
+      logMemory: plane.logMemory,
+      accessMemory: plane.accessMemory,
+    });
+    this.#channel = channel;
+    this.#first.resolve();
+    onStarted();
+  }
+
+  #died(thread: Worker, reason: string): void {
+    if (this.#thread !== thread) return;
+    const { worker, counts, plane: { clock, log } } = this.#options;
+    const channel = this.#channel;
+    this.#late?.cancel();
+    this.#thread = undefined;
+    this.#channel = undefined;
+    this.published = undefined;
+    thread.terminate();
+    // What its callers lost nobody else can tell: their lines died with it.
+    const connections = counts.of(worker, PROCESS_COLUMN);
+    counts.clearRow(worker);
+    channel?.close();
+    this.#first.resolve();
+    if (this.#closed) return;
+    log.error("data worker died; starting another", { worker, connections, reason });
+    const young = clock.monotonic() - this.#startedMs < YOUNG_MS;
+    this.#restartMs = young ? Math.min(this.#restartMs * 2, RESTART_MAX_MS) : RESTART_MS;
+    this.#restart = clock.after(this.#restartMs, () => this.#spawn());
+  }
+}
+
+function createDataWorker(): Worker {
+  // A small heap: what passes through is not kept.
+  const options = { type: "module", smol: true } as WorkerOptions;
+  return new Worker(new URL("./worker.ts", import.meta.url), options);
+}

@@ -1,0 +1,135 @@
+/**
+ * The data plane as the main thread sees it: one data path in this thread, or several in workers. Both
+ * take whole snapshots.
+ *
+ * @module
+ */
+
+import { type Clock, type Log, type LogLevel, type Stats, systemRandom } from "../../base/mod.ts";
+import type { Engine } from "../../net/mod.ts";
+import type { AccessLines } from "../log/access_lines.ts";
+import {
+  type Columns,
+  DataPath,
+  type DataView,
+  type ExplainQuery,
+  type ExplainResult,
+  type FetchCertificate,
+  type ListenerView,
+  type RemoteAuthorize,
+  SharedCounts,
+} from "../../proxy/mod.ts";
+import { diffSnapshots, type Snapshot } from "../../snapshot/mod.ts";
+import { FailureContainer } from "./contain_failures.ts";
+import { Rollout, type RolloutMember } from "./rollout.ts";
+
+export interface DataPlane {
+  /** Takes snapshots, and says which one is in force. */
+  readonly rollout: Pick<Rollout, "apply" | "published" | "refused">;
+  /** Tries listeners again that could not be bound. True: all are. */
+  retryFailed(): Promise<boolean>;
+  /** Of every data path that answered in time; of one that is not there: none. */
+  listeners(): Promise<readonly (readonly ListenerView[])[]>;
+  views(options: { readonly connections: boolean }): Promise<readonly DataView[]>;
+  /** Of every data path that answered in time: upstreams that were in use since it was asked last. */
+  used(): Promise<readonly (readonly string[])[]>;
+  /** Of every data path that answered in time and has a snapshot. */
+  explain(question: ExplainQuery): Promise<readonly ExplainResult[]>;
+  /** Asks every data path for an answer; those that are stuck, in words, after two seconds. */
+  stuck(): Promise<readonly string[]>;
+  setLogLevel(level: LogLevel): void;
+  /** Callers of the inbound listeners are asked to leave, also those that come; the others notice nothing. */
+  drainInbound(): void;
+  /** Stops accepting; resolves when all connections have ended, at the latest after `timeoutMs`. */
+  drain(timeoutMs: number): Promise<void>;
+  close(): void;
+}
+
+export interface PlaneOptions {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly stats: Stats;
+  readonly maxConnections: number;
+  readonly idleTimeoutMs: number;
+  readonly lifetimeMs: number;
+  readonly remoteAuthorize: RemoteAuthorize;
+  /** Resolves when a snapshot with the certificate has been handed to {@link Rollout.apply}. */
+  readonly fetchCertificate: FetchCertificate;
+  /** An upstream that was idle is called, at once. */
+  readonly onFirstUse?: (upstreamId: string) => void;
+}
+
+/** `-workers 0`: the data path in the main thread. */
+export function createLocalPlane(
+  engine: Engine,
+  options: PlaneOptions & { readonly accessLines?: AccessLines },
+): DataPlane {
+  const { accessLines } = options;
+  const counts = SharedCounts.create(1);
+  const path = new DataPath({
+    ...options,
+    engine,
+    random: systemRandom,
+    worker: 0,
+    workers: 1,
+    counts,
+    ...(accessLines && { takeLine: accessLines.take }),
+  });
+  const { clock, log, stats } = options;
+  const member = new LocalMember(path, options);
+  return {
+    rollout: new Rollout({ clock, log, stats, counts, members: [member] }),
+    retryFailed: () => path.retryFailed(),
+    listeners: () => Promise.resolve([path.listeners()]),
+    views: (wanted) => Promise.resolve([path.view(wanted)]),
+    used: () => Promise.resolve([path.used()]),
+    async explain(question) {
+      const explained = await path.explain(question);
+      return explained ? [explained] : [];
+    },
+    // Who reads this is in the same thread.
+    stuck: () => Promise.resolve([]),
+    setLogLevel: () => {},
+    drainInbound: () => path.drainInbound(),
+    async drain(timeoutMs) {
+      await path.drain(timeoutMs);
+      accessLines?.flush();
+    },
+    close: () => path.close(),
+  };
+}
+
+class LocalMember implements RolloutMember {
+  published: Snapshot | undefined;
+  readonly #path: DataPath;
+  readonly #log: Log;
+  readonly #container: FailureContainer;
+
+  constructor(path: DataPath, { log, clock }: PlaneOptions) {
+    this.#path = path;
+    this.#log = log;
+    const nowMs = () => clock.monotonic();
+    this.#container = new FailureContainer({ log, stats: path.stats, nowMs });
+  }
+
+  async prepare(snapshot: Snapshot): Promise<boolean> {
+    const update = diffSnapshots(this.published, snapshot);
+    this.#container.expect(update);
+    await this.#path.prepare(update);
+    return true;
+  }
+
+  publish(snapshot: Snapshot, columns: Columns): Promise<void> {
+    this.published = snapshot;
+    return this.#path.publish(columns);
+  }
+
+  abandon(): void {
+    this.#path.abandon();
+  }
+
+  /** There is no other. */
+  giveUp(reason: string): void {
+    this.#log.error("snapshot not applied", { reason });
+  }
+}

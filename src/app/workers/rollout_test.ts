@@ -1,0 +1,308 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createAuthority } from "../../../test/kit/certificates.ts";
+import { FakeClock } from "../../../test/kit/clock.ts";
+import { declared, snapshotOf } from "../../../test/kit/snapshots.ts";
+import { createLog, type LogRecord, Stats } from "../../base/mod.ts";
+import { type Columns, MAX_UPSTREAMS, SharedCounts } from "../../proxy/mod.ts";
+import type { Snapshot } from "../../snapshot/mod.ts";
+import { Rollout, type RolloutMember } from "./rollout.ts";
+
+const BASE = snapshotOf({ ca: createAuthority(), service: "web" });
+const [A, B, C]: readonly Snapshot[] = [1, 2, 3].map((version) => ({ ...BASE, version }));
+assert.ok(A && B && C);
+
+/** Says yes unless told otherwise. */
+class FakeMember implements RolloutMember {
+  published: Snapshot | undefined;
+  /** What it was asked and told: `prepare 1`, `publish 1`, `given up: why`. */
+  readonly log: string[] = [];
+  columns: Columns = {};
+  verdict: (snapshot: Snapshot) => Promise<boolean> = () => Promise.resolve(true);
+  publishes: () => Promise<void> = () => Promise.resolve();
+
+  prepare(snapshot: Snapshot): Promise<boolean> {
+    this.log.push(`prepare ${snapshot.version}`);
+    return this.verdict(snapshot);
+  }
+
+  publish(snapshot: Snapshot, columns: Columns): Promise<void> {
+    this.log.push(`publish ${snapshot.version}`);
+    this.published = snapshot;
+    this.columns = columns;
+    return this.publishes();
+  }
+
+  abandon(): void {
+    this.log.push("abandon");
+  }
+
+  giveUp(reason: string): void {
+    this.log.push(`given up: ${reason}`);
+    this.published = undefined;
+    this.verdict = () => Promise.resolve(false);
+  }
+
+  /** The next question stays open until this is called. */
+  holdsBack(): { readonly answer: (verdict: boolean | Error) => void } {
+    const held = Promise.withResolvers<boolean>();
+    const before = this.verdict;
+    this.verdict = () => {
+      this.verdict = before;
+      return held.promise;
+    };
+    return {
+      answer: (verdict) => verdict instanceof Error ? held.reject(verdict) : held.resolve(verdict),
+    };
+  }
+
+  refuses(...versions: readonly number[]): void {
+    this.verdict = ({ version }) =>
+      versions.includes(version) ? Promise.reject(new Error("bad key")) : Promise.resolve(true);
+  }
+}
+
+function world(count: number) {
+  const clock = new FakeClock();
+  const lines: LogRecord[] = [];
+  const stats = new Stats();
+  const members = Array.from({ length: count }, () => new FakeMember());
+  const rollout = new Rollout({
+    clock,
+    log: createLog({ clock, holder: { level: "info" }, write: (line) => lines.push(line) }),
+    stats,
+    counts: SharedCounts.create(count),
+    members,
+  });
+  const metric = (name: string) => stats.samples().find((sample) => sample.name === name)?.value;
+  return { clock, lines, members, rollout, metric, logs: () => members.map(({ log }) => log) };
+}
+
+test("Rollout publishes nowhere before all have prepared", async () => {
+  const { members, rollout, logs, clock, metric } = world(2);
+  const { answer } = members[1]?.holdsBack() ?? assert.fail();
+  const applied = rollout.apply(A);
+  await clock.advance(0);
+  assert.deepEqual(logs(), [["prepare 1"], ["prepare 1"]]);
+  assert.equal(rollout.published, undefined);
+  answer(true);
+  await applied;
+  assert.deepEqual(logs(), [["prepare 1", "publish 1"], ["prepare 1", "publish 1"]]);
+  assert.equal(rollout.published, A);
+  assert.equal(metric("snapshot_version"), 1);
+});
+
+test("Rollout refuses whole, says so once, and takes the next", async () => {
+  const { members, rollout, logs, lines, metric, clock } = world(2);
+  await rollout.apply(A);
+  members[1]?.refuses(2, 3);
+  await rollout.apply(B);
+  assert.equal(rollout.published, A);
+  assert.deepEqual(rollout.refused, [{ what: "snapshot", reason: "bad key" }]);
+  assert.equal(metric("snapshot_version"), 1);
+  rollout.look();
+  await clock.advance(3_600_000);
+  assert.deepEqual(logs()[0], ["prepare 1", "publish 1", "prepare 2", "abandon"], "asked once");
+  await rollout.apply(C);
+  assert.equal(metric("snapshots_refused_total"), 2);
+  members[1]?.refuses();
+  await rollout.apply({ ...C, version: 4 });
+  assert.deepEqual(rollout.refused, []);
+  assert.deepEqual(lines.map(({ level, message, fields }) => [level, message, fields.reason]), [
+    ["error", "snapshot refused, the old one serves on", "bad key"],
+    ["info", "snapshot taken again", undefined],
+  ]);
+});
+
+test("Rollout of a first snapshot that is refused serves nothing", async () => {
+  const { members, rollout, lines } = world(1);
+  members[0]?.refuses(1);
+  await rollout.apply(A);
+  assert.equal(rollout.published, undefined);
+  assert.equal(lines[0]?.message, "snapshot refused, nothing is served");
+});
+
+test("Rollout goes on after a while without a member that is stuck, which follows later", async () => {
+  const { members, rollout, logs, clock } = world(2);
+  await rollout.apply(A);
+  const { answer } = members[1]?.holdsBack() ?? assert.fail();
+  const applied = rollout.apply(B);
+  await clock.advance(11_999);
+  assert.equal(rollout.published, A);
+  await clock.advance(1);
+  await applied;
+  assert.equal(rollout.published, B);
+  await rollout.apply(C);
+  assert.deepEqual(logs()[1], ["prepare 1", "publish 1", "prepare 2"], "no questions are gathered");
+  answer(true);
+  await clock.advance(0);
+  assert.deepEqual(logs()[1]?.slice(3), ["abandon", "prepare 3", "publish 3"]);
+});
+
+test("Rollout does not let a stuck member publish what the others refused", async () => {
+  const { members, rollout, logs, clock } = world(2);
+  await rollout.apply(A);
+  const { answer } = members[0]?.holdsBack() ?? assert.fail();
+  members[1]?.refuses(2);
+  const applied = rollout.apply(B);
+  await clock.advance(12_000);
+  await applied;
+  answer(true);
+  await clock.advance(0);
+  assert.deepEqual(logs(), [
+    ["prepare 1", "publish 1", "prepare 2", "abandon"],
+    ["prepare 1", "publish 1", "prepare 2"],
+  ]);
+});
+
+test("Rollout waits for the only member for as long as it takes", async () => {
+  const { members, rollout, clock } = world(1);
+  const { answer } = members[0]?.holdsBack() ?? assert.fail();
+  const applied = rollout.apply(A);
+  await clock.advance(60_000);
+  assert.equal(rollout.published, undefined);
+  answer(true);
+  await applied;
+  assert.equal(rollout.published, A);
+});
+
+test("Rollout asks nothing of members that are gone; who comes back gets what is in force", async () => {
+  const { members, rollout, logs, clock } = world(2);
+  const [, second] = members;
+  assert.ok(second);
+  second.verdict = () => Promise.resolve(false);
+  await rollout.apply(A);
+  assert.equal(rollout.published, A);
+  await clock.advance(0);
+  second.log.length = 0;
+  await clock.advance(3_600_000);
+  assert.deepEqual(logs()[1], [], "nobody goes on asking");
+  second.verdict = () => Promise.resolve(true);
+  rollout.look();
+  await clock.advance(0);
+  assert.deepEqual(logs()[1], ["prepare 1", "publish 1"]);
+});
+
+test("Rollout without any member decides with the first that comes, about the newest", async () => {
+  const { members, rollout, logs, clock } = world(2);
+  for (const member of members) member.verdict = () => Promise.resolve(false);
+  const applied = [rollout.apply(A), rollout.apply(B)];
+  await clock.advance(60_000);
+  assert.equal(rollout.published, undefined);
+  members[0]?.refuses();
+  rollout.look();
+  await Promise.all(applied);
+  assert.equal(rollout.published, B);
+  assert.equal(logs()[0]?.at(-1), "publish 2");
+});
+
+test("Rollout tries only the newest of those that come meanwhile", async () => {
+  const { members, rollout, logs } = world(1);
+  const { answer } = members[0]?.holdsBack() ?? assert.fail();
+  const applied = [A, B, C].map((snapshot) => rollout.apply(snapshot));
+  answer(true);
+  await Promise.all(applied);
+  assert.deepEqual(logs()[0], ["prepare 1", "publish 1", "prepare 3", "publish 3"]);
+});
+
+test("Rollout brings a member what came into force while it prepared, and nothing older", async () => {
+  const { members, rollout, logs, clock } = world(2);
+  const [, second] = members;
+  assert.ok(second);
+  second.verdict = () => Promise.resolve(false);
+  await rollout.apply(A);
+  await clock.advance(0);
+  second.verdict = () => Promise.resolve(true);
+  second.log.length = 0;
+  const { answer } = second.holdsBack();
+  rollout.look();
+  await rollout.apply(B);
+  answer(true);
+  await clock.advance(0);
+  assert.deepEqual(logs()[1], ["prepare 1", "prepare 2", "publish 2"]);
+});
+
+test("Rollout gives up a member that comes back and refuses what is in force", async () => {
+  const { members, rollout, logs, clock } = world(2);
+  const [, second] = members;
+  assert.ok(second);
+  second.verdict = () => Promise.resolve(false);
+  await rollout.apply(A);
+  second.refuses(1);
+  rollout.look();
+  await clock.advance(0);
+  assert.ok(logs()[1]?.includes("given up: it refuses the snapshot in force: bad key"));
+  assert.equal(rollout.published, A);
+});
+
+test("Rollout gives up a member that cannot publish what it prepared", async () => {
+  const { members, rollout, logs } = world(2);
+  const [first] = members;
+  assert.ok(first);
+  first.publishes = () => Promise.reject(new Error("no column"));
+  await rollout.apply(A);
+  const reason = "it could not publish what it had prepared: no column";
+  assert.ok(logs()[0]?.includes(`given up: ${reason}`));
+  assert.equal(rollout.published, A);
+});
+
+test("Rollout waits a while only for a member that publishes slowly", async () => {
+  const { members, rollout, clock } = world(2);
+  const [first] = members;
+  assert.ok(first);
+  first.publishes = () => new Promise(() => {});
+  const applied = rollout.apply(A);
+  await clock.advance(12_000);
+  await applied;
+  first.log.length = 0;
+  await rollout.apply(B);
+  assert.deepEqual(first.log, []);
+});
+
+test("Rollout takes columns back when every member goes by what is in force", async () => {
+  const { members, rollout, clock } = world(2);
+  const [first, second] = members;
+  assert.ok(first && second);
+  const names = (count: number, of: string) =>
+    Array.from({ length: count }, (_, index) => ({ name: `${of}${index}` }));
+  await rollout.apply({ ...A, ...declared(...names(MAX_UPSTREAMS, "old")) });
+  const { answer } = second.holdsBack();
+  const applied = rollout.apply(B);
+  await clock.advance(12_000);
+  await applied;
+  await rollout.apply({ ...C, ...declared({ name: "new" }) });
+  assert.deepEqual(first.columns, {}, "one may still count on them");
+  answer(true);
+  await clock.advance(0);
+  await rollout.apply({ ...C, version: 4, ...declared({ name: "new" }) });
+  assert.equal(Object.keys(first.columns).length, 1);
+  assert.deepEqual(second.columns, first.columns);
+});
+
+test("Rollout takes no columns back while a member publishes what is in force", async () => {
+  const { members, rollout, clock } = world(2);
+  const [first, second] = members;
+  assert.ok(first && second);
+  const old = Array.from({ length: MAX_UPSTREAMS }, (_, index) => ({ name: `old${index}` }));
+  await rollout.apply({ ...A, ...declared(...old) });
+  const publishing = Promise.withResolvers<void>();
+  first.publishes = () => publishing.promise;
+  const applied = rollout.apply(B);
+  await clock.advance(12_000);
+  await applied;
+  await rollout.apply({ ...C, ...declared({ name: "new" }) });
+  assert.deepEqual(second.columns, {}, "the first may still listen for them");
+  publishing.resolve();
+  await clock.advance(0);
+  await rollout.apply({ ...C, version: 4, ...declared({ name: "new" }) });
+  assert.equal(Object.keys(second.columns).length, 1);
+});
+
+test("Rollout.close() lets nobody wait", async () => {
+  const { members, rollout, logs } = world(1);
+  members[0]?.holdsBack();
+  const applied = rollout.apply(A);
+  rollout.close();
+  await applied;
+  assert.deepEqual(logs()[0], ["prepare 1"]);
+});

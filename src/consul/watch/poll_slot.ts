@@ -1,0 +1,142 @@
+/**
+ * A watch's place in the connection budget: a long poll of its own, or its turn with a short one.
+ *
+ * @module
+ */
+
+import { type Clock, ProxyError } from "../../base/mod.ts";
+
+/** Short polls go out together, this often: what is in use is asked for each time. */
+const TURN_MS = 900;
+/** Every how many of these: what is not in use, and what is, once the agent refused for load. */
+const IDLE_TURNS = 10;
+const EASED_TURNS = 3;
+export const USED_LATELY_MS = 60_000;
+
+export type PollMode = "long" | "short";
+
+/** Who gets a long poll before whom. */
+export type PollPriority = "first" | "middle" | "last";
+
+/** The right to make requests, one after the other, until released. */
+export interface PollTurn {
+  readonly mode: PollMode;
+  /** Aborts when the watch stops, or when its long poll goes to another watch. */
+  readonly signal: AbortSignal;
+  release(): void;
+}
+
+/** A watch's place in the budget. */
+export interface PollSlot {
+  readonly mode: PollMode;
+  /** Fails with `closed` once the seat is left. */
+  turn(): Promise<PollTurn>;
+  /** Its data is in use now. */
+  touch(): void;
+  leave(): void;
+}
+
+interface SeatDeps {
+  readonly preference: PollPriority;
+  readonly clock: Clock;
+  /** Seats that are not in use have their turns apart. */
+  readonly phase: number;
+  /** The agent refused for load lately. */
+  readonly isEased: () => boolean;
+  readonly wait: (due: () => number, signal: AbortSignal) => Promise<() => void>;
+  /** `isNew`: it was not in use, so that what was due later is due now. */
+  readonly used: (isNew: boolean) => void;
+  readonly left: () => void;
+}
+
+/** A seat that has a long poll only while there is one to spare. */
+export class ElasticPollSlot implements PollSlot {
+  readonly #deps: SeatDeps;
+  readonly #stop = new AbortController();
+  /** Ends what belongs to the present mode: a wait for a lane, or a long poll. */
+  #change = new AbortController();
+  mode: PollMode = "short";
+  /** The mode of the turn that is taken now. */
+  holding: PollMode | undefined;
+  lastUsedMs = -Infinity;
+  #lastTurnMs = -Infinity;
+
+  constructor(deps: SeatDeps) {
+    this.#deps = deps;
+  }
+
+  get preference(): PollPriority {
+    return this.#deps.preference;
+  }
+
+  async turn(): Promise<PollTurn> {
+    for (;;) {
+      if (this.#stop.signal.aborted) throw left();
+      const change = this.#change.signal;
+      const signal = AbortSignal.any([this.#stop.signal, change]);
+      if (this.mode === "long") return this.#take("long", { signal, release: () => {} });
+      try {
+        const release = await this.#deps.wait(() => this.#dueMs(), signal);
+        // A short poll ends soon by itself, so only stopping ends it early.
+        return this.#take("short", { signal: this.#stop.signal, release });
+      } catch (error) {
+        if (!change.aborted) throw error;
+      }
+    }
+  }
+
+  touch(): void {
+    const isNew = !this.#isUsed();
+    this.lastUsedMs = this.#deps.clock.monotonic();
+    if (this.mode === "short") this.#deps.used(isNew);
+  }
+
+  leave(): void {
+    if (this.#stop.signal.aborted) return;
+    this.#stop.abort();
+    this.#deps.left();
+  }
+
+  setMode(mode: PollMode): void {
+    if (mode === this.mode) return;
+    this.mode = mode;
+    const before = this.#change;
+    this.#change = new AbortController();
+    // Without a reason of ours it would hold an error with a stack.
+    before.abort("changed");
+  }
+
+  #dueMs(): number {
+    if (this.#lastTurnMs === -Infinity) return -Infinity;
+    const turn = Math.floor(this.#lastTurnMs / TURN_MS);
+    const { phase, isEased } = this.#deps;
+    if (this.#isUsed()) return (turn + (isEased() ? EASED_TURNS : 1)) * TURN_MS;
+    return (turn + IDLE_TURNS - (turn + phase) % IDLE_TURNS) * TURN_MS;
+  }
+
+  #isUsed(): boolean {
+    return this.#deps.clock.monotonic() - this.lastUsedMs < USED_LATELY_MS;
+  }
+
+  #take(
+    mode: PollMode,
+    options: { readonly signal: AbortSignal; readonly release: () => void },
+  ): PollTurn {
+    this.holding = mode;
+    return {
+      mode,
+      signal: options.signal,
+      release: () => {
+        this.holding = undefined;
+        // A turn that was cut short has brought nothing: the next one need not wait.
+        if (!options.signal.aborted) this.#lastTurnMs = this.#deps.clock.monotonic();
+        options.release();
+      },
+    };
+  }
+}
+
+/** How a wait ends when its watch is stopped. */
+export function left(): ProxyError {
+  return new ProxyError("closed", "The watch was stopped");
+}

@@ -1,0 +1,96 @@
+/**
+ * Dialled sockets on their way to a stream. Each tells its handler exactly once how it went.
+ *
+ * @module
+ */
+
+import { type Address, formatAddress, messageOf } from "../../base/mod.ts";
+import { BunConnection, keepAlive } from "./bun_connection.ts";
+import type { BunTlsError, SocketOwner } from "./bun_owner.ts";
+import { BunPeer, wentThrough } from "./bun_peer.ts";
+import type { BunSocket } from "./bun_types.ts";
+import { connectWords } from "../connect_words.ts";
+import type { DialHandler, PeerCheck, PresentedPeer, Ticket } from "../port.ts";
+import { tlsWords } from "../tls_words.ts";
+
+const SERVER_GONE = "the server closed the connection";
+
+/** A connection that we dial. */
+export class BunDial implements SocketOwner {
+  readonly #address: Address;
+  readonly #peerCheck: PeerCheck | undefined;
+  readonly #ticket: Ticket | undefined;
+  #handler: DialHandler | undefined;
+  #socket: BunSocket | undefined;
+
+  constructor(
+    options: {
+      readonly address: Address;
+      /** Absent: plain. */
+      readonly peerCheck: PeerCheck | undefined;
+      readonly ticket?: Ticket | undefined;
+    },
+    handler: DialHandler,
+  ) {
+    this.#address = options.address;
+    this.#peerCheck = options.peerCheck;
+    this.#ticket = options.ticket;
+    this.#handler = handler;
+  }
+
+  cancel(): void {
+    this.#handler = undefined;
+    this.#socket?.terminate();
+  }
+
+  opened(socket: BunSocket): void {
+    this.#socket = socket;
+    if (!this.#handler) return socket.terminate();
+    if (this.#address.kind === "tcp") keepAlive(socket, this.#address.host);
+    if (!this.#peerCheck) return this.#connected(socket, undefined);
+    if (this.#ticket) socket.setSession(this.#ticket);
+  }
+
+  handshaken(socket: BunSocket, success: boolean, error: BunTlsError | null): void {
+    if (!wentThrough(success, error)) return this.#failed("handshake", tlsWords(messageOf(error)));
+    // A name that fits makes it a success to Bun, whoever signed: what it minds is in the error only.
+    const peer = new BunPeer(socket, this.#peerCheck ?? "checked", error);
+    if (peer.leaf === undefined) return this.#failed("handshake", peer.reason || messageOf(error));
+    this.#connected(socket, peer);
+  }
+
+  connectFailed(error: unknown): void {
+    this.#failed("connect", connectWords(error));
+  }
+
+  received(): void {}
+
+  drained(): void {}
+
+  peerEnded(): void {
+    this.#failed("handshake", SERVER_GONE);
+  }
+
+  closed(error: Error | undefined): void {
+    this.#failed("handshake", error ? messageOf(error) : SERVER_GONE);
+  }
+
+  broke(error: Error): void {
+    this.#failed("handshake", tlsWords(messageOf(error)));
+  }
+
+  #connected(socket: BunSocket, peer: PresentedPeer | undefined): void {
+    const handler = this.#handler;
+    if (!handler) return;
+    this.#handler = undefined;
+    handler.onConnected(new BunConnection(socket, formatAddress(this.#address)), peer);
+  }
+
+  #failed(stage: "connect" | "handshake", reason: string): void {
+    const handler = this.#handler;
+    this.#handler = undefined;
+    // A server that closed on us, or one that we cannot talk to, keeps no socket of ours.
+    if (handler) this.#socket?.terminate();
+    handler?.onFailed(stage, reason);
+  }
+}

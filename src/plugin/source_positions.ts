@@ -1,0 +1,140 @@
+/**
+ * Where in its author's files an error began. What a runtime tells is a place in the text that the files
+ * were made into; that text's map leads back. It is read when something failed, and never before.
+ *
+ * @module
+ */
+
+import { messageOf } from "../base/mod.ts";
+
+/** Source map 3, with the sources' texts; no `mappings`: each source is run as it is. */
+interface CodeMap {
+  readonly sources: readonly string[];
+  readonly sourcesContent: readonly string[];
+  readonly mappings: string;
+}
+
+export interface SourcePosition {
+  readonly path: string;
+  /** From 1. */
+  readonly line: number;
+  readonly column: number;
+  /** Of that line. */
+  readonly text: string;
+}
+
+/** Column in the text, source, its line and column; all from 0. */
+type Segment = readonly [column: number, source: number, line: number, sourceColumn: number];
+
+interface Known {
+  readonly json: string;
+  /** Which of its sources it is, where each is run as it is. */
+  readonly index: number;
+  map?: CodeMap;
+  /** By the text's line. */
+  lines?: readonly (readonly Segment[])[];
+}
+
+/** As many as all lists of plugins may name, twice: those of before are still at work for a while. */
+const MAX_KNOWN = 128;
+const MAX_MESSAGE_CHARS = 250;
+const MAX_LINE_CHARS = 120;
+const MAX_STACK_CHARS = 32_768;
+const MAX_FRAME_CHARS = 1_000;
+const known = new Map<string, Known>();
+
+/** `file`: what stack traces call the text; `json`: its map, `""` where there is none. */
+export function rememberPlaces(file: string, json: string, index = 0): void {
+  known.delete(file);
+  if (json === "") return;
+  known.set(file, { json, index });
+  for (const oldest of known.keys()) {
+    if (known.size <= MAX_KNOWN) break;
+    known.delete(oldest);
+  }
+}
+
+/** What was thrown, for people; of what a plugin from a file threw with the place and its line. */
+export function faultOf(error: unknown): string {
+  const message = messageOf(error);
+  const place = placeOf(error);
+  if (!place) return message;
+  const { path, line, column, text } = place;
+  const at = `${path}:${line}:${column}: ${shortened(text, MAX_LINE_CHARS)}`;
+  return `${shortened(message, MAX_MESSAGE_CHARS)} (${at})`;
+}
+
+/** The innermost place in a plugin's files; `undefined`: the error did not pass any. */
+export function placeOf(error: unknown): SourcePosition | undefined {
+  if (known.size === 0 || !(error instanceof Error)) return undefined;
+  // Its message comes first, and may hold what a caller sent.
+  for (const frame of String(error.stack).slice(0, MAX_STACK_CHARS).split("\n")) {
+    if (frame.length > MAX_FRAME_CHARS) continue;
+    const [, file = "", line = "", column = ""] =
+      /^\s*at (?:async )?(?:.*?\()?([^()]+?)(?:, <anonymous>)?:(\d+):(\d+)\)?$/.exec(frame) ?? [];
+    const place = placeIn(file, Number(line), Number(column));
+    if (place) return place;
+  }
+  return undefined;
+}
+
+function placeIn(file: string, line: number, column: number): SourcePosition | undefined {
+  const of = known.get(file);
+  if (!of) return undefined;
+  const map = of.map ??= JSON.parse(of.json) as CodeMap;
+  const [source, sourceLine, sourceColumn] = originalOf(of, map, line, column) ?? [];
+  if (source === undefined || sourceLine === undefined || sourceColumn === undefined) return;
+  return {
+    path: map.sources[source] ?? "",
+    line: sourceLine + 1,
+    column: sourceColumn + 1,
+    text: (map.sourcesContent[source] ?? "").split("\n")[sourceLine]?.trim() ?? "",
+  };
+}
+
+function originalOf(of: Known, { mappings }: CodeMap, line: number, column: number) {
+  if (mappings === "") return [of.index, line - 1, column - 1] as const;
+  of.lines ??= decoded(mappings);
+  // `new Function` puts two lines before the text.
+  const segments = of.lines[line - 3] ?? [];
+  const segment = segments.findLast(([start]) => start <= column - 1) ?? segments[0];
+  return segment && [segment[1], segment[2], segment[3]] as const;
+}
+
+/** Each field of a segment is the difference to the one before; the column's begins anew with a line. */
+function decoded(mappings: string): Segment[][] {
+  let source = 0, line = 0, sourceColumn = 0;
+  return mappings.split(";").map((text) => {
+    let column = 0;
+    return text.split(",").flatMap((segment): Segment[] => {
+      const [byColumn, bySource, byLine, bySourceColumn] = numbersOf(segment);
+      column += byColumn ?? 0;
+      if (bySourceColumn === undefined) return [];
+      source += bySource ?? 0;
+      line += byLine ?? 0;
+      sourceColumn += bySourceColumn;
+      return [[column, source, line, sourceColumn]];
+    });
+  });
+}
+
+const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/** Base 64 VLQ: five bits of a digit count, the sixth says that more follow, the lowest of all is the sign. */
+function numbersOf(text: string): number[] {
+  const numbers: number[] = [];
+  let value = 0, shift = 0;
+  for (const char of text) {
+    const digit = DIGITS.indexOf(char);
+    value += (digit & 31) << shift;
+    shift += 5;
+    if (digit & 32) continue;
+    numbers.push(value & 1 ? -(value >> 1) : value >> 1);
+    value = shift = 0;
+  }
+  return numbers;
+}
+
+function shortened(text: string, chars: number): string {
+  return text.length > chars ? `${text.slice(0, chars)}...` : text;
+}

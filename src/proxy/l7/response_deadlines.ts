@@ -1,0 +1,53 @@
+/**
+ * How long an answer may take where plugins say so: from when the request is complete, as with Envoy, so
+ * that a long upload is not held against who answers.
+ *
+ * @module
+ */
+
+import type { Deadline, Deadlines } from "../../base/mod.ts";
+
+interface Limit extends Deadline {
+  begin(): void;
+}
+
+export class ResponseDeadlines {
+  readonly #deadlines: Deadlines;
+  readonly #all = new Set<Limit>();
+  #isComplete: boolean;
+
+  /** `isComplete`: the request is. */
+  constructor(deadlines: Deadlines, isComplete: boolean) {
+    this.#deadlines = deadlines;
+    this.#isComplete = isComplete;
+  }
+
+  /** Calls `expired` once, unless cancelled. */
+  add(timeoutMs: number, expired: () => void): Deadline {
+    let deadline: Deadline | undefined;
+    const limit: Limit = {
+      begin: () => {
+        deadline = this.#deadlines.after(timeoutMs, () => {
+          this.#all.delete(limit);
+          expired();
+        });
+      },
+      cancel: () => {
+        this.#all.delete(limit);
+        deadline?.cancel();
+      },
+    };
+    this.#all.add(limit);
+    if (this.#isComplete) limit.begin();
+    return limit;
+  }
+
+  requestComplete(): void {
+    this.#isComplete = true;
+    for (const limit of this.#all) limit.begin();
+  }
+
+  cancel(): void {
+    for (const limit of this.#all) limit.cancel();
+  }
+}

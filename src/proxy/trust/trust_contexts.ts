@@ -1,0 +1,104 @@
+/**
+ * The credentials in force: those of the proxy itself, and those that listeners and upstreams have of
+ * their own. Brought in line with each snapshot; what has not changed stays as it is.
+ *
+ * @module
+ */
+
+import { messageOf, ProxyError } from "../../base/mod.ts";
+import type { Engine } from "../../net/mod.ts";
+import type { Snapshot } from "../../snapshot/mod.ts";
+import { TrustContext } from "./trust_context.ts";
+import { trustMaterial } from "./trust_material.ts";
+
+/** Has the certificate of a name fetched for a listener; true: a snapshot with it was applied. */
+export type FetchCertificate = (request: {
+  readonly credentials: string;
+  readonly name: string;
+  /** Address of the client that asks for it. */
+  readonly remote: string;
+}) => Promise<boolean>;
+
+export interface TrustContextsOptions {
+  readonly engine: Engine;
+  /** Wall clock. */
+  now(): number;
+  readonly fetchCertificate: FetchCertificate;
+}
+
+/** By key of the credentials, `null` of the proxy's own. */
+export type PreparedTrustContexts = ReadonlyMap<string | null, TrustContext>;
+
+export class TrustContexts {
+  readonly #options: TrustContextsOptions;
+  #byKey: PreparedTrustContexts = new Map();
+
+  constructor(options: TrustContextsOptions) {
+    this.#options = options;
+  }
+
+  /** `null`: the proxy's own. */
+  of(key: string | null): TrustContext | undefined {
+    return this.#byKey.get(key);
+  }
+
+  /** Why nothing that goes by these credentials is let through now; `""`: it is. */
+  fault(key: string | null): string {
+    const trust = this.of(key);
+    return trust ? trust.fault(this.#options.now()) ?? "" : "no certificate yet";
+  }
+
+  /** What {@link take} needs of `snapshot`; nothing in force changes. Throws where it cannot be used. */
+  prepare(snapshot: Snapshot): PreparedTrustContexts {
+    const next = new Map<string | null, TrustContext>();
+    for (const key of [null, ...Object.keys(snapshot.ownCredentials)]) {
+      const trust = this.#trust(snapshot, key);
+      if (trust) next.set(key, trust);
+    }
+    return next;
+  }
+
+  /** True: open connections may be judged otherwise now. */
+  take(next: PreparedTrustContexts): boolean {
+    let otherwise = false;
+    for (const [key, trust] of next) {
+      const previous = this.#byKey.get(key);
+      if (trust === previous) continue;
+      trust.begin();
+      if (!previous || trust.judgesOtherwise(previous)) otherwise = true;
+    }
+    for (const key of this.#byKey.keys()) if (!next.has(key)) otherwise = true;
+    this.#byKey = next;
+    return otherwise;
+  }
+
+  #trust(snapshot: Snapshot, key: string | null): TrustContext | undefined {
+    const previous = this.of(key);
+    const material = trustMaterial(snapshot, key);
+    if (!material) return undefined;
+    if (previous?.material.id === material.id) return previous;
+    const { engine, now, fetchCertificate } = this.#options;
+    try {
+      // Of all others the TLS library was asked where they come from.
+      const mesh = key === null ? snapshot.credentials : null;
+      const fault = mesh && engine.tlsFault(mesh);
+      if (fault) throw new Error(fault);
+      return new TrustContext(material, {
+        engine,
+        now,
+        want: (name, remote) =>
+          key === null
+            ? Promise.resolve(false)
+            : fetchCertificate({ credentials: key, name, remote }),
+        current: () => this.of(key),
+      }, previous);
+    } catch (error) {
+      const whose = key ?? "the mesh";
+      throw new ProxyError(
+        "snapshot_invalid",
+        `Cannot use the credentials of ${whose}: ${messageOf(error)}`,
+        { cause: error },
+      );
+    }
+  }
+}

@@ -1,0 +1,195 @@
+/**
+ * Where things are in a JSON text: line and column of every member, of the first error, and of a key
+ * that is written twice, of which a parser silently takes the last.
+ *
+ * @module
+ */
+
+import { jsonCost } from "./parse_json.ts";
+
+export interface JsonPosition {
+  readonly line: number;
+  readonly column: number;
+}
+
+export type JsonPositions =
+  | {
+    readonly kind: "valid";
+    readonly value: unknown;
+    /** Of a value by its path, else of the nearest value around it. */
+    placeOf(path: readonly (string | number)[]): JsonPosition;
+    readonly duplicates: readonly { readonly path: readonly (string | number)[] }[];
+  }
+  | { readonly kind: "invalid"; readonly reason: string; readonly place: JsonPosition };
+
+/** Deeper nesting is an error; no configuration of ours comes near. */
+const DEPTH_LIMIT = 32;
+/** Keys written twice that are told of; one is enough to refuse a text. */
+const DUPLICATE_LIMIT = 100;
+const ESCAPE = /["\\/bfnrt]|u[0-9a-fA-F]{4}/y;
+const SCALAR = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null/y;
+
+type Path = readonly (string | number)[];
+
+export function readJson(text: string): JsonPositions {
+  const scanner = new Scanner(text);
+  const fault = scanner.scan();
+  if (fault) return { kind: "invalid", reason: fault, place: placeAt(text, scanner.offset) };
+  const cost = jsonCost(text);
+  if (cost) return { kind: "invalid", reason: cost, place: placeAt(text, 0) };
+  return {
+    kind: "valid",
+    value: JSON.parse(text),
+    duplicates: scanner.duplicates,
+    // Looked for again: few are ever asked for, and to keep all would take more than the text.
+    placeOf(path) {
+      const search = new Scanner(text, path);
+      search.scan();
+      return placeAt(text, search.found);
+    },
+  };
+}
+
+/**
+ * How far a text is JSON: its whole length, if no deeper than we take. For what holds keys: the engines'
+ * own messages quote the text around the place.
+ */
+export function locateJsonError(text: string): number {
+  const scanner = new Scanner(text);
+  scanner.scan();
+  return scanner.offset;
+}
+
+class Scanner {
+  readonly duplicates: { readonly path: Path }[] = [];
+  offset = 0;
+  /** Where `wanted` is, or the nearest value around it. */
+  found = 0;
+  readonly #text: string;
+  readonly #wanted: Path;
+  /** Of the value that is read. */
+  readonly #path: (string | number)[] = [];
+  /** How much of {@link #path} is that of `wanted`, and how much of it was at {@link found}. */
+  #fitting = 0;
+  #nearest = 1;
+
+  constructor(text: string, wanted: Path = []) {
+    this.#text = text;
+    this.#wanted = wanted;
+  }
+
+  /** What is wrong at `offset`; `undefined`: nothing. */
+  scan(): string | undefined {
+    const fault = this.#value();
+    if (fault) return fault;
+    this.#space();
+    return this.offset < this.#text.length ? "expected the end of the text" : undefined;
+  }
+
+  #value(): string | undefined {
+    this.#space();
+    if (this.#path.length > DEPTH_LIMIT) {
+      return `it is nested more than ${DEPTH_LIMIT} levels deep`;
+    }
+    switch (this.#text[this.offset]) {
+      case "{": {
+        const keys = new Set<string>();
+        return this.#members("}", () => this.#member(keys));
+      }
+      case "[":
+        return this.#members("]", (index) => this.#item(index));
+      case '"':
+        return this.#string() === undefined ? "the string is not valid" : undefined;
+      default:
+        return this.#take(SCALAR) === undefined ? "expected a value" : undefined;
+    }
+  }
+
+  #members(end: string, one: (index: number) => string | undefined): string | undefined {
+    this.offset++;
+    this.#space();
+    if (this.#skip(end)) return undefined;
+    for (let index = 0;; index++) {
+      const fault = one(index);
+      if (fault) return fault;
+      this.#space();
+      if (this.#skip(end)) return undefined;
+      if (!this.#skip(",")) return `expected "," or "${end}"`;
+    }
+  }
+
+  #member(keys: Set<string>): string | undefined {
+    this.#space();
+    const start = this.offset;
+    const quoted = this.#string();
+    if (quoted === undefined) return "expected a key in double quotes";
+    const key = JSON.parse(quoted) as string;
+    if (keys.has(key) && this.duplicates.length < DUPLICATE_LIMIT) {
+      this.duplicates.push({ path: [...this.#path, key] });
+    }
+    keys.add(key);
+    this.#space();
+    if (!this.#skip(":")) return 'expected ":"';
+    // A key's place rather than its value's: that is where people look.
+    return this.#below(key, start);
+  }
+
+  #item(index: number): string | undefined {
+    this.#space();
+    return this.#below(index, this.offset);
+  }
+
+  #below(part: string | number, start: number): string | undefined {
+    const depth = this.#path.push(part);
+    const fits = this.#fitting === depth - 1 && this.#wanted[depth - 1] === part;
+    if (fits) {
+      this.#fitting = depth;
+      // Of a key that is written twice the last one counts, as it does for parsers.
+      if (depth >= this.#nearest) {
+        this.#nearest = depth;
+        this.found = start;
+      }
+    }
+    const fault = this.#value();
+    this.#path.pop();
+    if (fits) this.#fitting = depth - 1;
+    return fault;
+  }
+
+  /** The string as written. A loop, since an expression for it overflows the stack on long ones. */
+  #string(): string | undefined {
+    if (this.#text[this.offset] !== '"') return undefined;
+    const start = this.offset++;
+    while (this.offset < this.#text.length) {
+      const char = this.#text[this.offset] ?? "";
+      if (char < " ") return undefined;
+      this.offset++;
+      if (char === '"') return this.#text.slice(start, this.offset);
+      if (char === "\\" && this.#take(ESCAPE) === undefined) return undefined;
+    }
+    return undefined;
+  }
+
+  #space(): void {
+    while (" \t\r\n".includes(this.#text[this.offset] ?? "x")) this.offset++;
+  }
+
+  #skip(char: string): boolean {
+    if (this.#text[this.offset] !== char) return false;
+    this.offset++;
+    return true;
+  }
+
+  #take(pattern: RegExp): string | undefined {
+    pattern.lastIndex = this.offset;
+    const found = pattern.exec(this.#text)?.[0];
+    if (found !== undefined) this.offset += found.length;
+    return found;
+  }
+}
+
+function placeAt(text: string, offset: number): JsonPosition {
+  const before = text.slice(0, offset);
+  const line = before.split("\n").length;
+  return { line, column: offset - before.lastIndexOf("\n") };
+}

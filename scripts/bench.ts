@@ -17,7 +17,7 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { posternCommand } from "../test/kit/postern.ts";
+import { posternCommand } from "../test/kit/process/postern.ts";
 import { measureCell, type Measured, resumedCount, type Subject } from "./bench/cell.ts";
 import { countsInstructions } from "./bench/counters.ts";
 import { HTTP_PARTS, type HttpPart, openHttpBench } from "./bench/http_parts.ts";

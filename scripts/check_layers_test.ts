@@ -57,7 +57,7 @@ for (
     [
       "refuses what is outside src",
       "src/app/a.ts",
-      `import { x } from "../../test/kit/clock.ts";`,
+      `import { x } from "../../test/kit/clock/clock.ts";`,
       "outside src",
     ],
     [

@@ -13,8 +13,8 @@ import process from "node:process";
 import { PROXY_FLAGS } from "../src/consul/flag_names.ts";
 import type { ServersOptions } from "../src/consul/servers/types.ts";
 import { sleep, systemClock } from "../src/base/mod.ts";
-import { type Cluster, SERVER_NAME, startCluster } from "../test/kit/cluster.ts";
-import { eventually } from "../test/kit/process.ts";
+import { type Cluster, SERVER_NAME, startCluster } from "../test/kit/mesh/cluster.ts";
+import { eventually } from "../test/kit/process/process.ts";
 import { Member } from "./fleet/member.ts";
 import { serverFacts } from "./fleet/server_facts.ts";
 

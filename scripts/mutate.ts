@@ -76,7 +76,7 @@ async function storiesWithin(): Promise<string[]> {
   const stories = (await testFiles(["test/integration"])).filter((file) =>
     dirname(file) === "test/integration"
   );
-  const starts = /kit\/(?:postern|dev_mesh|process|sidecar|postern_tls|ingress)\w*\.ts"/;
+  const starts = /kit\/\w+\/(?:postern|dev_mesh|process|sidecar|postern_tls|ingress)\w*\.ts"/;
   // Who only waits by means of that module starts nothing.
   const waits = /^import \{ eventually \} .*$/m;
   return stories.filter((file) =>

@@ -1,13 +1,13 @@
 /**
- * Asks Envoy, configured by a real Consul, the questions of `test/kit/l7_intentions.ts`, and writes its
+ * Asks Envoy, configured by a real Consul, the questions of `test/kit/mesh/l7_intentions.ts`, and writes its
  * answers down for the tests that have neither: `deno run -A scripts/record_l7_intentions.ts`.
  *
  * @module
  */
 
 import { writeFile } from "node:fs/promises";
-import { startConsul } from "../test/kit/consul.ts";
-import { Asker, startSeer } from "../test/kit/l7_asker.ts";
+import { startConsul } from "../test/kit/mesh/consul.ts";
+import { Asker, startSeer } from "../test/kit/mesh/l7_asker.ts";
 import {
   DESTINATION,
   ENTRIES,
@@ -16,9 +16,9 @@ import {
   RECORDED,
   shown,
   told,
-} from "../test/kit/l7_intentions.ts";
-import { eventually } from "../test/kit/process.ts";
-import { envoySidecar } from "../test/kit/sidecars.ts";
+} from "../test/kit/mesh/l7_intentions.ts";
+import { eventually } from "../test/kit/process/process.ts";
+import { envoySidecar } from "../test/kit/mesh/sidecars.ts";
 
 async function answersBy(policy: "allow" | "deny"): Promise<Readonly<Record<string, string>>> {
   await using consul = await startConsul({ defaultIntentionPolicy: policy });

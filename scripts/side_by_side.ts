@@ -11,9 +11,9 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { startCluster } from "../test/kit/cluster.ts";
-import { loginsOf } from "../test/kit/login.ts";
-import { pause } from "../test/kit/process.ts";
+import { startCluster } from "../test/kit/mesh/cluster.ts";
+import { loginsOf } from "../test/kit/mesh/login.ts";
+import { pause } from "../test/kit/process/process.ts";
 import { ComparedPair } from "./side_by_side/compared_pair.ts";
 import { DATAPLANE, dataplaneProgram, POSTERN } from "./side_by_side/sides.ts";
 

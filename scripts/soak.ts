@@ -12,10 +12,10 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { startEcho } from "../test/kit/echo.ts";
-import { Load } from "../test/kit/load.ts";
-import { freePorts } from "../test/kit/ports.ts";
-import { pause } from "../test/kit/process.ts";
+import { startEcho } from "../test/kit/wire/echo.ts";
+import { Load } from "../test/kit/wire/load.ts";
+import { freePorts } from "../test/kit/process/ports.ts";
+import { pause } from "../test/kit/process/process.ts";
 import { HOST } from "./bench/site.ts";
 import { ChurningMesh, type Service, SERVICES } from "./soak/churning_mesh.ts";
 

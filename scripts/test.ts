@@ -73,7 +73,7 @@ function nearChecks(files: readonly string[]): readonly Check[] {
 
 async function longFiles(): Promise<string[]> {
   return (await testFiles(TESTS)).filter((file) =>
-    PURE.test(file) || reaches(file, "test/kit/long.ts")
+    PURE.test(file) || reaches(file, "test/kit/clock/long.ts")
   );
 }
 

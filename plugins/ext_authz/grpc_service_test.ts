@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { mount, type Mounted, ok, status, type Step } from "../../src/kit/mod.ts";
 import type { PlainMessage } from "../../src/wire/mod.ts";
-import { CHECK_MESSAGES } from "../../test/kit/ext_authz.ts";
+import { CHECK_MESSAGES } from "../../test/kit/peers/ext_authz.ts";
 import extAuthz from "./ext_authz.ts";
 
 const OK_TYPE = { "content-type": "application/grpc", "grpc-status": "0" };

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { PluginWorkers } from "../../test/kit/plugin_workers.ts";
+import { PluginWorkers } from "../../test/kit/engine/plugin_workers.ts";
 import definition from "./in_flight_limit.ts";
 
 function start(config: unknown, options?: Parameters<typeof PluginWorkers.start>[2]) {

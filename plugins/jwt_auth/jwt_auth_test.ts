@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { SeenRequest } from "../../src/kit/mod.ts";
-import { type Ask, bearer, mountJwtAuth, providerOf } from "../../test/kit/jwt_auth.ts";
-import { ISSUER, makeIssuer } from "../../test/kit/tokens.ts";
+import { type Ask, bearer, mountJwtAuth, providerOf } from "../../test/kit/plugins/jwt_auth.ts";
+import { ISSUER, makeIssuer } from "../../test/kit/certs/tokens.ts";
 
 const one = await makeIssuer("one");
 const good = await one.sign();

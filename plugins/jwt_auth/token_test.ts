@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
 import { test } from "node:test";
 import { FakeClock } from "../../src/kit/mod.ts";
-import { bearer, mountJwtAuth, providerOf } from "../../test/kit/jwt_auth.ts";
-import { ISSUER, makeIssuer, rawToken } from "../../test/kit/tokens.ts";
+import { bearer, mountJwtAuth, providerOf } from "../../test/kit/plugins/jwt_auth.ts";
+import { ISSUER, makeIssuer, rawToken } from "../../test/kit/certs/tokens.ts";
 
 const NOW = new FakeClock().now() / 1_000;
 const one = await makeIssuer("one");

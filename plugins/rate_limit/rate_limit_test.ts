@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type AskedOf, PluginWorkers } from "../../test/kit/plugin_workers.ts";
+import { type AskedOf, PluginWorkers } from "../../test/kit/engine/plugin_workers.ts";
 import definition from "./rate_limit.ts";
 
 function start(config: unknown, options?: Parameters<typeof PluginWorkers.start>[2]) {

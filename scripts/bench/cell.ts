@@ -6,7 +6,7 @@
  * @module
  */
 
-import { eventually, pause } from "../../test/kit/process.ts";
+import { eventually, pause } from "../../test/kit/process/process.ts";
 import { type Cost, startCounting, startTracing, total } from "./counters.ts";
 import { type Load, type LoadOptions, startLoad } from "./load.ts";
 import type { Pair } from "./pairs.ts";

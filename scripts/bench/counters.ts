@@ -8,7 +8,7 @@
 import { spawnSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { eventually } from "../../test/kit/process.ts";
+import { eventually } from "../../test/kit/process/process.ts";
 import { peer } from "../peers.ts";
 import { Program } from "./program.ts";
 

@@ -6,7 +6,7 @@
  */
 
 import { connect, type Socket } from "node:net";
-import { pause } from "../../test/kit/process.ts";
+import { pause } from "../../test/kit/process/process.ts";
 import type { SideName, Subject } from "./cell.ts";
 import { residentBytes } from "./counters.ts";
 import { runH2load } from "./load.ts";

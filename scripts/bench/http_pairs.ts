@@ -7,7 +7,7 @@
 
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { freePort } from "../../test/kit/ports.ts";
+import { freePort } from "../../test/kit/process/ports.ts";
 import { peer } from "../peers.ts";
 import type { Subject } from "./cell.ts";
 import {

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { eventually, pause } from "../../test/kit/process.ts";
+import { eventually, pause } from "../../test/kit/process/process.ts";
 import type { SideName } from "./cell.ts";
 import { residentBytes } from "./counters.ts";
 import { openConnections, startLoad } from "./load.ts";

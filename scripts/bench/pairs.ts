@@ -8,10 +8,10 @@
 import { writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { freePort, freePorts } from "../../test/kit/ports.ts";
-import { eventually } from "../../test/kit/process.ts";
-import { type Consul, startConsul } from "../../test/kit/consul.ts";
-import { posternCommand } from "../../test/kit/postern.ts";
+import { freePort, freePorts } from "../../test/kit/process/ports.ts";
+import { eventually } from "../../test/kit/process/process.ts";
+import { type Consul, startConsul } from "../../test/kit/mesh/consul.ts";
+import { posternCommand } from "../../test/kit/process/postern.ts";
 import { peer } from "../peers.ts";
 import { envoyInbound, envoyOutbound } from "./envoy_config.ts";
 import { Program } from "./program.ts";

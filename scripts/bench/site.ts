@@ -9,9 +9,9 @@ import { mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from "
 import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certificates.ts";
-import { freePorts } from "../../test/kit/ports.ts";
-import { eventually } from "../../test/kit/process.ts";
+import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certs/certificates.ts";
+import { freePorts } from "../../test/kit/process/ports.ts";
+import { eventually } from "../../test/kit/process/process.ts";
 import { peer } from "../peers.ts";
 import { Program } from "./program.ts";
 

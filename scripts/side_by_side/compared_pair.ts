@@ -7,11 +7,11 @@
 
 import { copyFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { Cluster } from "../../test/kit/cluster.ts";
-import { EchoClient, type Place, type TestServer } from "../../test/kit/echo.ts";
-import type { Logins } from "../../test/kit/login.ts";
-import { eventually, type Process } from "../../test/kit/process.ts";
-import { presentedSerial } from "../../test/kit/tls_probe.ts";
+import type { Cluster } from "../../test/kit/mesh/cluster.ts";
+import { EchoClient, type Place, type TestServer } from "../../test/kit/wire/echo.ts";
+import type { Logins } from "../../test/kit/mesh/login.ts";
+import { eventually, type Process } from "../../test/kit/process/process.ts";
+import { presentedSerial } from "../../test/kit/wire/tls_probe.ts";
 import { familyOf, memoryOf, serverConnections, type Side, type SidecarOptions } from "./sides.ts";
 
 const HELLO = new TextEncoder().encode("hello");

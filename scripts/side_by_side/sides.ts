@@ -6,11 +6,11 @@
  */
 
 import { readdir, readFile } from "node:fs/promises";
-import { connectedTo } from "../../test/kit/connections.ts";
-import { type Cluster, SERVER_NAME } from "../../test/kit/cluster.ts";
-import { freePorts } from "../../test/kit/ports.ts";
-import { posternCommand } from "../../test/kit/postern.ts";
-import { Process } from "../../test/kit/process.ts";
+import { connectedTo } from "../../test/kit/process/connections.ts";
+import { type Cluster, SERVER_NAME } from "../../test/kit/mesh/cluster.ts";
+import { freePorts } from "../../test/kit/process/ports.ts";
+import { posternCommand } from "../../test/kit/process/postern.ts";
+import { Process } from "../../test/kit/process/process.ts";
 import { isExecutable } from "../cache.ts";
 import { peer } from "../peers.ts";
 

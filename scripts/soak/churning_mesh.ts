@@ -7,10 +7,10 @@
 
 import { rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { createAuthority } from "../../test/kit/certificates.ts";
-import { EchoClient, type Place } from "../../test/kit/echo.ts";
-import { posternCommand } from "../../test/kit/postern.ts";
-import { eventually, pause } from "../../test/kit/process.ts";
+import { createAuthority } from "../../test/kit/certs/certificates.ts";
+import { EchoClient, type Place } from "../../test/kit/wire/echo.ts";
+import { posternCommand } from "../../test/kit/process/postern.ts";
+import { eventually, pause } from "../../test/kit/process/process.ts";
 import { residentBytes } from "../bench/counters.ts";
 import { Program } from "../bench/program.ts";
 import { get, HOST } from "../bench/site.ts";

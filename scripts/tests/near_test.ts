@@ -6,14 +6,14 @@ const TESTS = [
   "src/policy/authorize_test.ts",
   "src/identity/chain_test.ts",
   "test/conformance/balance/balance_test.ts",
-  "test/kit/clock_test.ts",
+  "test/kit/clock/clock_test.ts",
 ];
 
 for (
   const [name, file, want] of [
-    ["itself", "test/kit/clock_test.ts", ["test/kit/clock_test.ts"]],
+    ["itself", "test/kit/clock/clock_test.ts", ["test/kit/clock/clock_test.ts"]],
     ["the one of its name", "src/policy/authorize.ts", ["src/policy/authorize_test.ts"]],
-    ["the one that imports it", "test/kit/clock.ts", ["test/kit/clock_test.ts"]],
+    ["the one that imports it", "test/kit/clock/clock.ts", ["test/kit/clock/clock_test.ts"]],
     ["those beside it, where it has none", "src/policy/new.ts", ["src/policy/authorize_test.ts"]],
     ["none of what is no code", "README.md", []],
   ] as const
@@ -22,6 +22,6 @@ for (
 }
 
 test("reaches() looks through what tests share", () => {
-  assert.ok(reaches("test/conformance/balance/balance_test.ts", "test/kit/long.ts"));
-  assert.equal(reaches("src/policy/authorize_test.ts", "test/kit/long.ts"), false);
+  assert.ok(reaches("test/conformance/balance/balance_test.ts", "test/kit/clock/long.ts"));
+  assert.equal(reaches("src/policy/authorize_test.ts", "test/kit/clock/long.ts"), false);
 });

@@ -16,7 +16,7 @@ export interface Counts {
   readonly passed: readonly string[];
   /** What failed or was skipped. */
   readonly failures: readonly Failure[];
-  /** What the ordinary run left out, as `test/kit/long.ts` says it. */
+  /** What the ordinary run left out, as `test/kit/clock/long.ts` says it. */
   readonly left: readonly string[];
 }
 
@@ -55,7 +55,7 @@ export function unfinished(output: string): string | undefined {
   return over ? undefined : name;
 }
 
-/** What `test/kit/long.ts` said was left for the long run. */
+/** What `test/kit/clock/long.ts` said was left for the long run. */
 export function leftForLong(output: string): string[] {
   return [...output.matchAll(/^left for test:long: (.*)$/gm)].map(([, what = ""]) => what);
 }

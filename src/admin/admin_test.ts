@@ -1,7 +1,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { fakeAdminView, TOKEN } from "../../test/kit/admin_view.ts";
-import { declared, intention, targetOf } from "../../test/kit/snapshots.ts";
+import { fakeAdminView, TOKEN } from "../../test/kit/admin/admin_view.ts";
+import { declared, intention, targetOf } from "../../test/kit/engine/snapshots.ts";
 import { createAdmin } from "./admin.ts";
 import { PATHS } from "./home.ts";
 import type { AdminView } from "./view.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { explainedBy } from "../../test/kit/admin_view.ts";
+import { explainedBy } from "../../test/kit/admin/admin_view.ts";
 import type { ExplainResult, Explanation } from "../proxy/mod.ts";
 import { type AskMesh, type ExplanationView, mergeExplained, whyRefused } from "./explain.ts";
 import { explainText } from "./explain_text.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority } from "../../test/kit/certificates.ts";
-import { explainedBy } from "../../test/kit/admin_view.ts";
-import { intention, snapshotOf } from "../../test/kit/snapshots.ts";
+import { createAuthority } from "../../test/kit/certs/certificates.ts";
+import { explainedBy } from "../../test/kit/admin/admin_view.ts";
+import { intention, snapshotOf } from "../../test/kit/engine/snapshots.ts";
 import { ProxyError } from "../base/mod.ts";
 import type { SplitView, TargetView } from "../proxy/mod.ts";
 import { calleeAsker, type MeshQuestions, sourceNote } from "./mesh_questions.ts";

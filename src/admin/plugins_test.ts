@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fakeAdminView, TOKEN } from "../../test/kit/admin_view.ts";
+import { fakeAdminView, TOKEN } from "../../test/kit/admin/admin_view.ts";
 import { createAdmin } from "./admin.ts";
 
 function admin() {

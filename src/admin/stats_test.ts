@@ -1,6 +1,6 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { FakeClock } from "../../test/kit/clock.ts";
+import { FakeClock } from "../../test/kit/clock/clock.ts";
 import { lineFilter } from "./stats.ts";
 
 test("lineFilter() gives up what takes too long", async () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FakeClock } from "../../test/kit/clock.ts";
+import { FakeClock } from "../../test/kit/clock/clock.ts";
 import { createLog, formatJson, formatText, LOG_LEVELS, type LogLevel } from "./log.ts";
 import type { LogRecord } from "./log.ts";
 

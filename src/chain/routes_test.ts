@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { seededRandom } from "../base/mod.ts";
 import { readChain } from "../consul/replies/discovery_chain.ts";
-import { fixture } from "../../test/kit/scripted_agent.ts";
+import { fixture } from "../../test/kit/consul/scripted_agent.ts";
 import type { ChainNode, DiscoveryChain } from "./compiled_chain.ts";
 import { evenChance, pickSplit } from "./pick_split.ts";
 import { resolveChain } from "./resolve.ts";

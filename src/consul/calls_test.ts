@@ -5,8 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { ProxyError } from "../base/mod.ts";
-import { AgentClient, Seen } from "../../test/kit/agent_client.ts";
-import { type Answer, eventually, fixture, inTurn } from "../../test/kit/scripted_agent.ts";
+import { AgentClient, Seen } from "../../test/kit/consul/agent_client.ts";
+import { type Answer, eventually, fixture, inTurn } from "../../test/kit/consul/scripted_agent.ts";
 import { readRegistration } from "./replies/registration.ts";
 import type { QueryResult, Roots } from "./types.ts";
 

@@ -2,8 +2,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ProxyError, Stats } from "../base/mod.ts";
-import { AgentClient, Seen } from "../../test/kit/agent_client.ts";
-import { type Asked, eventually, fixture, type Reaction } from "../../test/kit/scripted_agent.ts";
+import { AgentClient, Seen } from "../../test/kit/consul/agent_client.ts";
+import {
+  type Asked,
+  eventually,
+  fixture,
+  type Reaction,
+} from "../../test/kit/consul/scripted_agent.ts";
 import type { PinnedCluster } from "./cluster_pin.ts";
 import { Client } from "./http/client.ts";
 import { readRoots } from "./replies/roots.ts";

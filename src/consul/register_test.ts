@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ProxyError } from "../base/mod.ts";
-import { AgentClient } from "../../test/kit/agent_client.ts";
-import { inTurn } from "../../test/kit/scripted_agent.ts";
+import { AgentClient } from "../../test/kit/consul/agent_client.ts";
+import { inTurn } from "../../test/kit/consul/scripted_agent.ts";
 import { registrationOfFlags } from "../source/consul/flag_registration.ts";
 import type { RegisterRequest } from "./agent.ts";
 

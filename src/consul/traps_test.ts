@@ -7,8 +7,8 @@ import assert from "node:assert/strict";
 import net, { type AddressInfo } from "node:net";
 import { test } from "node:test";
 import { seededRandom, silentLog, Stats } from "../base/mod.ts";
-import { AgentClient, Seen } from "../../test/kit/agent_client.ts";
-import { FakeClock } from "../../test/kit/clock.ts";
+import { AgentClient, Seen } from "../../test/kit/consul/agent_client.ts";
+import { FakeClock } from "../../test/kit/clock/clock.ts";
 import {
   type Answer,
   type Asked,
@@ -17,7 +17,7 @@ import {
   fixtureText,
   inTurn,
   type Reaction,
-} from "../../test/kit/scripted_agent.ts";
+} from "../../test/kit/consul/scripted_agent.ts";
 import { createAgent } from "./create_agent.ts";
 import { resolveAgentOptions } from "./http/options.ts";
 import type { Instance, Intentions, Leaf, Registration } from "./types.ts";

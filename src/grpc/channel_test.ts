@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import test from "node:test";
-import { createAuthority } from "../../test/kit/certificates.ts";
-import { FakeClock } from "../../test/kit/clock.ts";
+import { createAuthority } from "../../test/kit/certs/certificates.ts";
+import { FakeClock } from "../../test/kit/clock/clock.ts";
 import {
   ECHO_PATH,
   startGrpcEcho,
   startStallingRelay,
   startTcp,
   startTrickle,
-} from "../../test/kit/grpc_server.ts";
+} from "../../test/kit/wire/grpc_server.ts";
 import { type Address, systemClock } from "../base/mod.ts";
 import { runtimeEngine } from "../net/mod.ts";
 import { createGrpcChannel } from "./channel.ts";

@@ -8,7 +8,7 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import test from "node:test";
-import { FakeClock, settle } from "../../test/kit/clock.ts";
+import { FakeClock, settle } from "../../test/kit/clock/clock.ts";
 import {
   block,
   END_HEADERS,
@@ -20,8 +20,8 @@ import {
   repeat,
   settings,
   u32,
-} from "../../test/kit/http2_wire.ts";
-import { MemoryEngine } from "../../test/kit/memory_engine.ts";
+} from "../../test/kit/wire/http2_wire.ts";
+import { MemoryEngine } from "../../test/kit/engine/memory_engine.ts";
 import { createGrpcChannel } from "./channel.ts";
 import { framed } from "./message_reader.ts";
 import { formatStatus } from "./status.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { FakeClock, settle } from "../../test/kit/clock.ts";
-import { type MemoryServer, MemoryServers } from "../../test/kit/memory_servers.ts";
+import { FakeClock, settle } from "../../test/kit/clock/clock.ts";
+import { type MemoryServer, MemoryServers } from "../../test/kit/consul/memory_servers.ts";
 import { dialGrpcLink } from "./link.ts";
 import { formatStatus } from "./status.ts";
 import type { GrpcCall, GrpcLink, MessageTypes } from "./types.ts";

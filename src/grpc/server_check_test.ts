@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { PresentedPeer } from "../net/mod.ts";
 import { formatPem } from "../wire/mod.ts";
-import { createAuthority } from "../../test/kit/certificates.ts";
+import { createAuthority } from "../../test/kit/certs/certificates.ts";
 import { areRoots, serverNameMatcher, whyRefused } from "./server_check.ts";
 
 const ca = createAuthority();

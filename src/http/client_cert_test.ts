@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createHash, X509Certificate } from "node:crypto";
 import { test } from "node:test";
-import { createAuthority } from "../../test/kit/certificates.ts";
+import { createAuthority } from "../../test/kit/certs/certificates.ts";
 import { parseCertificate } from "../identity/mod.ts";
 import { clientCertElement, ClientCertElements, forwardClientCert } from "./client_cert.ts";
 import type { Fields } from "./head.ts";

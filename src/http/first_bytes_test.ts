@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { settle } from "../../test/kit/clock.ts";
-import { asking } from "../../test/kit/http2_asking.ts";
-import { askRaw, serveRaw } from "../../test/kit/http1.ts";
+import { settle } from "../../test/kit/clock/clock.ts";
+import { asking } from "../../test/kit/wire/http2_asking.ts";
+import { askRaw, serveRaw } from "../../test/kit/wire/http1.ts";
 import { isNoRequest, isNoResponse, spokenInBytes } from "./first_bytes.ts";
 
 const octets = (text: string) => Uint8Array.from(text, (character) => character.charCodeAt(0));

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { exchangeRecord, requestHead } from "../../test/kit/exchange_records.ts";
+import { exchangeRecord, requestHead } from "../../test/kit/wire/exchange_records.ts";
 import { addField, FIELD, type Fields } from "./head.ts";
 import { compileChanges, type HeaderChanges, headerFault } from "./header_changes.ts";
 

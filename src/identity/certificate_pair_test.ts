@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { generateKeyPairSync } from "node:crypto";
 import test from "node:test";
-import { createAuthority } from "../../test/kit/certificates.ts";
+import { createAuthority } from "../../test/kit/certs/certificates.ts";
 import { ProxyError } from "../base/mod.ts";
 import { formatPem, parsePem } from "../wire/mod.ts";
 import type { CertificateOverrides } from "../dev/ca/authority.ts";

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { constants, sign } from "node:crypto";
 import test from "node:test";
-import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certificates.ts";
-import { withTrailing } from "../../test/kit/der_trailing.ts";
-import { recordedLeaf, recordedRoots } from "../../test/kit/recorded.ts";
+import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certs/certificates.ts";
+import { withTrailing } from "../../test/kit/certs/der_trailing.ts";
+import { recordedLeaf, recordedRoots } from "../../test/kit/consul/recorded.ts";
 import { ProxyError } from "../base/mod.ts";
 import { contextTag, DerReader, TAG } from "../wire/mod.ts";
 import {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { RECORDED_MS, recordedLeaf, recordedRoots } from "../../test/kit/recorded.ts";
+import { RECORDED_MS, recordedLeaf, recordedRoots } from "../../test/kit/consul/recorded.ts";
 import { type ChainOptions, type ChainVerdict, judgeChain } from "./chain.ts";
 
 const { trustDomain } = recordedRoots("roots");

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { cpuMs } from "../../test/kit/cpu_time.ts";
-import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certificates.ts";
+import { cpuMs } from "../../test/kit/process/cpu_time.ts";
+import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certs/certificates.ts";
 import { type Authority, type CertificateOverrides, type IssuedLeaf } from "../dev/ca/authority.ts";
 import { parseCertificate } from "./certificate.ts";
 import { type ChainOptions, type ChainVerdict, judgeChain } from "./chain.ts";

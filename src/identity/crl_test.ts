@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import test from "node:test";
-import { createAuthority } from "../../test/kit/certificates.ts";
-import { withTrailing } from "../../test/kit/der_trailing.ts";
+import { createAuthority } from "../../test/kit/certs/certificates.ts";
+import { withTrailing } from "../../test/kit/certs/der_trailing.ts";
 import { ProxyError } from "../base/mod.ts";
 import { contextTag, DerReader, formatPem, TAG } from "../wire/mod.ts";
 import {
@@ -16,7 +16,7 @@ import {
 } from "../wire/der_writer.ts";
 import { parseCertificate } from "./certificate.ts";
 import { CRL_LIMIT_BYTES, parseCrl, parseCrls, revokes } from "./crl.ts";
-import { type CrlOptions, mintCrl, mintCrlPem } from "../../test/kit/mint_crl.ts";
+import { type CrlOptions, mintCrl, mintCrlPem } from "../../test/kit/certs/mint_crl.ts";
 import type { ExtraExtension } from "../dev/ca/mint_parts.ts";
 import { isSignedBy } from "./signature.ts";
 

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { createAuthority } from "../dev/ca/authority.ts";
 import { createPeerValidator, NO_RULES, PeerJudge, type Validation } from "./mod.ts";
 import { keyIdOf, mintCertificate } from "../dev/ca/mint.ts";
-import { mintCrlPem } from "../../test/kit/mint_crl.ts";
+import { mintCrlPem } from "../../test/kit/certs/mint_crl.ts";
 import { formatPem } from "../wire/mod.ts";
 
 const HOUR_MS = 3_600_000;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certificates.ts";
-import { mintCrl } from "../../test/kit/mint_crl.ts";
+import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certs/certificates.ts";
+import { mintCrl } from "../../test/kit/certs/mint_crl.ts";
 import { messageOf } from "../base/mod.ts";
 import {
   derBits,

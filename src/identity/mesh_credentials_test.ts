@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { createPrivateKey } from "node:crypto";
 import test from "node:test";
-import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certificates.ts";
-import { RECORDED_MS, recordedLeaf, recordedRoots } from "../../test/kit/recorded.ts";
+import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certs/certificates.ts";
+import { RECORDED_MS, recordedLeaf, recordedRoots } from "../../test/kit/consul/recorded.ts";
 import { ProxyError } from "../base/mod.ts";
 import { formatPem, parsePem } from "../wire/mod.ts";
 import { isSignedBy } from "./signature.ts";

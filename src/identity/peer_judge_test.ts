@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certificates.ts";
+import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certs/certificates.ts";
 import { generateKey } from "../dev/ca/mint.ts";
 import { PeerJudge, type PeerJudgeOptions } from "./peer_judge.ts";
 import { createPeerValidator } from "./peer_validator.ts";

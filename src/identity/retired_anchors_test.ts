@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority } from "../../test/kit/certificates.ts";
+import { createAuthority } from "../../test/kit/certs/certificates.ts";
 import { fingerprintOf, parseCertificate } from "./certificate.ts";
 import { retiredAnchors, retiredOf } from "./retired_anchors.ts";
 import { NO_RULES, type Validation } from "./validation.ts";

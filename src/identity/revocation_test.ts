@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certificates.ts";
+import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certs/certificates.ts";
 import { formatPem } from "../wire/mod.ts";
 import type { Authority, CertificateOverrides } from "../dev/ca/authority.ts";
 import { parseCertificate } from "./certificate.ts";
 import type { ChainVerdict } from "./chain.ts";
-import { type CrlOptions, mintCrlPem } from "../../test/kit/mint_crl.ts";
+import { type CrlOptions, mintCrlPem } from "../../test/kit/certs/mint_crl.ts";
 import { parseCrls } from "./crl.ts";
 import { generateKey } from "../dev/ca/mint.ts";
 import { createPeerValidator } from "./peer_validator.ts";

@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import test from "node:test";
-import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certificates.ts";
+import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certs/certificates.ts";
 import { ProxyError } from "../base/mod.ts";
 import { formatPem } from "../wire/mod.ts";
 import type { Authority, CertificateOverrides, IssuedLeaf } from "../dev/ca/authority.ts";
 import { fingerprintOf, parseCertificate } from "./certificate.ts";
 import type { ChainVerdict, PeerToJudge, TrustedPeer } from "./chain.ts";
 import { generateKey, mintCertificate } from "../dev/ca/mint.ts";
-import { mintCrlPem } from "../../test/kit/mint_crl.ts";
+import { mintCrlPem } from "../../test/kit/certs/mint_crl.ts";
 import { createPeerValidator } from "./peer_validator.ts";
 import { NO_RULES, type PeerRules, type SanMatcher, type Validation } from "./validation.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { createAuthority } from "../../test/kit/certificates.ts";
+import { createAuthority } from "../../test/kit/certs/certificates.ts";
 import { canonicalIpText, prepareRegexes } from "../base/mod.ts";
 import { contextTag, TAG } from "../wire/mod.ts";
 import { derElement, derOid, derSequence, derText } from "../wire/der_writer.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import test from "node:test";
-import { createAuthority } from "../../test/kit/certificates.ts";
+import { createAuthority } from "../../test/kit/certs/certificates.ts";
 import { prepareRegexes } from "../base/mod.ts";
 import { derNamedBits } from "../wire/der_writer.ts";
 import { formatPem } from "../wire/mod.ts";
@@ -9,7 +9,7 @@ import type { Authority, CertificateOverrides } from "../dev/ca/authority.ts";
 import { parseCertificate } from "./certificate.ts";
 import type { ChainVerdict } from "./chain.ts";
 import { generateKey } from "../dev/ca/mint.ts";
-import { mintCrlPem } from "../../test/kit/mint_crl.ts";
+import { mintCrlPem } from "../../test/kit/certs/mint_crl.ts";
 import { OID } from "./oids.ts";
 import { createPeerValidator } from "./peer_validator.ts";
 import { parseSpiffeId } from "./spiffe.ts";

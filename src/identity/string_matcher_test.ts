@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { cpuMs } from "../../test/kit/cpu_time.ts";
+import { cpuMs } from "../../test/kit/process/cpu_time.ts";
 import { prepareRegexes, ProxyError, REGEX_LIMIT_CHARS } from "../base/mod.ts";
 import { compileStringMatcher, needsMatchers } from "./string_matcher.ts";
 import { NO_RULES, type StringMatcher } from "./validation.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { closeSync, openSync } from "node:fs";
 import process from "node:process";
 import { test } from "node:test";
-import { FakeClock } from "../../test/kit/clock.ts";
+import { FakeClock } from "../../test/kit/clock/clock.ts";
 import { AcceptGate, type PausedCallers, RESERVE } from "./accept_gate.ts";
 import { fdHeadroom } from "./linux/descriptors.ts";
 import type { Listener } from "./port.ts";

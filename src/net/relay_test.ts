@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { settle } from "../../test/kit/clock.ts";
+import { settle } from "../../test/kit/clock/clock.ts";
 import { type MemoryConnection, memoryPair } from "./memory.ts";
 import { Relay, type RelayEnd } from "./relay.ts";
 

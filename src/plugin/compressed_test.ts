@@ -8,7 +8,7 @@ import {
   gunzipSync,
   zstdDecompressSync,
 } from "node:zlib";
-import { settle } from "../../test/kit/clock.ts";
+import { settle } from "../../test/kit/clock/clock.ts";
 import { type Coding, compressed } from "./compressed.ts";
 
 const READERS = {

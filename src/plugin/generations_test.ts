@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FakeClock } from "../../test/kit/clock.ts";
+import { FakeClock } from "../../test/kit/clock/clock.ts";
 import { createLog, type LogRecord, silentLog, Stats } from "../base/mod.ts";
 import type { PluginCodePart, PluginUse } from "../snapshot/mod.ts";
 import { Generations, type PluginsOf } from "./generations.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FakeClock } from "../../test/kit/clock.ts";
+import { FakeClock } from "../../test/kit/clock/clock.ts";
 import { createLog, type LogRecord, Stats } from "../base/mod.ts";
 import { forgetStanding, PluginHealth } from "./plugin_health.ts";
 

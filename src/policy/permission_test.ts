@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
-import { cpuMs } from "../../test/kit/cpu_time.ts";
+import { cpuMs } from "../../test/kit/process/cpu_time.ts";
 import { prepareRegexes } from "../base/mod.ts";
 import {
   compilePermission,

@@ -1,17 +1,17 @@
 /** Lines of the access log about connections that carry no requests. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority } from "../../test/kit/certificates.ts";
-import { settle } from "../../test/kit/clock.ts";
-import { presented } from "../../test/kit/fake_tls_engine.ts";
-import { startMemoryPath } from "../../test/kit/memory_path.ts";
+import { createAuthority } from "../../test/kit/certs/certificates.ts";
+import { settle } from "../../test/kit/clock/clock.ts";
+import { presented } from "../../test/kit/engine/fake_tls_engine.ts";
+import { startMemoryPath } from "../../test/kit/engine/memory_path.ts";
 import {
   httpRules,
   intention,
   policyOf,
   snapshotOf,
   withInbound,
-} from "../../test/kit/snapshots.ts";
+} from "../../test/kit/engine/snapshots.ts";
 import type { AccessLogPart, Snapshot } from "../snapshot/mod.ts";
 
 const CA = createAuthority();

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FakeClock } from "../../test/kit/clock.ts";
+import { FakeClock } from "../../test/kit/clock/clock.ts";
 import { type BindAddress, type Log, type LogFields, silentLog, Stats } from "../base/mod.ts";
 import type { Listener } from "../net/mod.ts";
 import type { Context } from "./context.ts";

@@ -1,15 +1,15 @@
 /** What `explain()` knows of a caller that it is only told the name of. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority } from "../../test/kit/certificates.ts";
-import { startMemoryPath } from "../../test/kit/memory_path.ts";
+import { createAuthority } from "../../test/kit/certs/certificates.ts";
+import { startMemoryPath } from "../../test/kit/engine/memory_path.ts";
 import {
   httpRules,
   intention,
   policyOf,
   snapshotOf,
   withInbound,
-} from "../../test/kit/snapshots.ts";
+} from "../../test/kit/engine/snapshots.ts";
 import type { Snapshot } from "../snapshot/mod.ts";
 
 const local = { kind: "tcp", host: "127.0.0.1", port: 8080 } as const;

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority } from "../../test/kit/certificates.ts";
-import { settle } from "../../test/kit/clock.ts";
-import { presented } from "../../test/kit/fake_tls_engine.ts";
-import type { SecureCaller } from "../../test/kit/memory_engine.ts";
-import { type MemoryPath, startMemoryPath } from "../../test/kit/memory_path.ts";
-import { caValidation, inboundBy, withOwn } from "../../test/kit/own_credentials.ts";
+import { createAuthority } from "../../test/kit/certs/certificates.ts";
+import { settle } from "../../test/kit/clock/clock.ts";
+import { presented } from "../../test/kit/engine/fake_tls_engine.ts";
+import type { SecureCaller } from "../../test/kit/engine/memory_engine.ts";
+import { type MemoryPath, startMemoryPath } from "../../test/kit/engine/memory_path.ts";
+import { caValidation, inboundBy, withOwn } from "../../test/kit/secrets/own_credentials.ts";
 import {
   intention,
   policyOf,
@@ -13,7 +13,7 @@ import {
   targetOf,
   upstreamOf,
   withInbound,
-} from "../../test/kit/snapshots.ts";
+} from "../../test/kit/engine/snapshots.ts";
 import type { Snapshot } from "../snapshot/mod.ts";
 import type { DataPathOptions } from "./data_path.ts";
 

@@ -1,10 +1,10 @@
 /** What `explain()` says where the connection of a request does not get far enough to carry it. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority } from "../../test/kit/certificates.ts";
-import { settle } from "../../test/kit/clock.ts";
-import { presented } from "../../test/kit/fake_tls_engine.ts";
-import { type MemoryPath, startMemoryPath } from "../../test/kit/memory_path.ts";
+import { createAuthority } from "../../test/kit/certs/certificates.ts";
+import { settle } from "../../test/kit/clock/clock.ts";
+import { presented } from "../../test/kit/engine/fake_tls_engine.ts";
+import { type MemoryPath, startMemoryPath } from "../../test/kit/engine/memory_path.ts";
 import {
   httpRules,
   intention,
@@ -13,7 +13,7 @@ import {
   targetOf,
   upstreamOf,
   withInbound,
-} from "../../test/kit/snapshots.ts";
+} from "../../test/kit/engine/snapshots.ts";
 import type { Snapshot } from "../snapshot/mod.ts";
 import type { ExplainQuery, Explanation } from "./explanation.ts";
 

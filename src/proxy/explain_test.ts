@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority } from "../../test/kit/certificates.ts";
-import { ISSUER, makeIssuer } from "../../test/kit/tokens.ts";
-import { settle } from "../../test/kit/clock.ts";
-import { startMemoryPath } from "../../test/kit/memory_path.ts";
+import { createAuthority } from "../../test/kit/certs/certificates.ts";
+import { ISSUER, makeIssuer } from "../../test/kit/certs/tokens.ts";
+import { settle } from "../../test/kit/clock/clock.ts";
+import { startMemoryPath } from "../../test/kit/engine/memory_path.ts";
 import {
   chainOf,
   httpRules,
@@ -12,7 +12,7 @@ import {
   snapshotOf,
   targetOf,
   withInbound,
-} from "../../test/kit/snapshots.ts";
+} from "../../test/kit/engine/snapshots.ts";
 import { DEFAULT_OUTLIER } from "../balance/mod.ts";
 import type { Permission } from "../policy/mod.ts";
 import type { ChainPart, PluginUse, Snapshot } from "../snapshot/mod.ts";

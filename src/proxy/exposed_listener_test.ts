@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority } from "../../test/kit/certificates.ts";
-import { settle } from "../../test/kit/clock.ts";
-import { type MemoryPath, startMemoryPath } from "../../test/kit/memory_path.ts";
-import { inboundOf, snapshotOf } from "../../test/kit/snapshots.ts";
+import { createAuthority } from "../../test/kit/certs/certificates.ts";
+import { settle } from "../../test/kit/clock/clock.ts";
+import { type MemoryPath, startMemoryPath } from "../../test/kit/engine/memory_path.ts";
+import { inboundOf, snapshotOf } from "../../test/kit/engine/snapshots.ts";
 import type { ExposedPart } from "../snapshot/mod.ts";
 import { unjudgedHttp } from "../source/http_rules.ts";
 

@@ -1,7 +1,7 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { createLog, type ErrorCode, type LogRecord } from "../base/mod.ts";
-import { FakeClock } from "../../test/kit/clock.ts";
+import { FakeClock } from "../../test/kit/clock/clock.ts";
 import { ConnectionRecord } from "./connection_record.ts";
 import { FailureSummary } from "./failure_summary.ts";
 import { severityOf } from "./severity.ts";

@@ -1,6 +1,6 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { FakeClock } from "../../test/kit/clock.ts";
+import { FakeClock } from "../../test/kit/clock/clock.ts";
 import { ConnectionRecord } from "./connection_record.ts";
 import { handshakeLimit, type HandshakeOwner, Handshakes, sourceOf } from "./handshakes.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { MemoryEngine } from "../../test/kit/memory_engine.ts";
+import { MemoryEngine } from "../../test/kit/engine/memory_engine.ts";
 import type { Context } from "./context.ts";
 import { ConnectionRecord } from "./connection_record.ts";
 import { dialLocal } from "./local_dial.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority } from "../../test/kit/certificates.ts";
-import { startMemoryPath } from "../../test/kit/memory_path.ts";
-import { declared, snapshotOf, targetOf } from "../../test/kit/snapshots.ts";
+import { createAuthority } from "../../test/kit/certs/certificates.ts";
+import { startMemoryPath } from "../../test/kit/engine/memory_path.ts";
+import { declared, snapshotOf, targetOf } from "../../test/kit/engine/snapshots.ts";
 
 for (
   const balancing of [

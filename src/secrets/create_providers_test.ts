@@ -3,15 +3,15 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { MemoryEngine } from "../../test/kit/memory_engine.ts";
-import { createAuthority } from "../../test/kit/certificates.ts";
-import { settle } from "../../test/kit/clock.ts";
+import { MemoryEngine } from "../../test/kit/engine/memory_engine.ts";
+import { createAuthority } from "../../test/kit/certs/certificates.ts";
+import { settle } from "../../test/kit/clock/clock.ts";
 import {
   certificateSecret,
   credentialsPlan,
   FakeProviders,
   secretRef,
-} from "../../test/kit/secret_peers.ts";
+} from "../../test/kit/secrets/secret_peers.ts";
 import { silentLog, Stats, systemClock, systemRandom } from "../base/mod.ts";
 import { LoadingProvider } from "./loading_provider.ts";
 import {

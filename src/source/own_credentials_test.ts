@@ -1,8 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { certificateSecret, credentialsPlan, secretRef } from "../../test/kit/secret_peers.ts";
-import { BUNDLE } from "../../test/kit/secret_store.ts";
-import * as facts from "../../test/kit/snapshot_facts.ts";
+import {
+  certificateSecret,
+  credentialsPlan,
+  secretRef,
+} from "../../test/kit/secrets/secret_peers.ts";
+import { BUNDLE } from "../../test/kit/secrets/secret_store.ts";
+import * as facts from "../../test/kit/consul/snapshot_facts.ts";
 import {
   type CertificateSecret,
   CONSUL_KEY,

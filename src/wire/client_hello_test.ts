@@ -8,7 +8,7 @@ import {
   uint16,
   vector,
 } from "../../test/conformance/net/client_hello.ts";
-import { cpuMs } from "../../test/kit/cpu_time.ts";
+import { cpuMs } from "../../test/kit/process/cpu_time.ts";
 import { CLIENT_HELLO_LIMIT_BYTES, readClientHello } from "./client_hello.ts";
 
 const LONG = `${"a".repeat(63)}.`.repeat(3);

@@ -1,4 +1,4 @@
-import { CONSUL } from "../kit/consul.ts";
+import { CONSUL } from "../kit/mesh/consul.ts";
 import { accessLog } from "../stories/access_log.ts";
 
 accessLog(CONSUL);

@@ -8,7 +8,7 @@ import { test } from "node:test";
 import { aclContract } from "../conformance/agent/acl.ts";
 import type { AgentUnderTest } from "../conformance/agent/client.ts";
 import { agentContract } from "../conformance/agent/contract.ts";
-import { type Consul, startConsul } from "../kit/consul.ts";
+import { type Consul, startConsul } from "../kit/mesh/consul.ts";
 
 function underTest(consul: Consul): AgentUnderTest {
   const port = Number(consul.address.slice(consul.address.lastIndexOf(":") + 1));

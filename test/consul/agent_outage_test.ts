@@ -1,9 +1,9 @@
 import test from "node:test";
-import { startConsul } from "../kit/consul.ts";
-import { waitForEcho } from "../kit/echo.ts";
-import { Load } from "../kit/load.ts";
-import { expectFollowed, startPair, waitForPassing } from "../kit/mesh_pair.ts";
-import { pause } from "../kit/process.ts";
+import { startConsul } from "../kit/mesh/consul.ts";
+import { waitForEcho } from "../kit/wire/echo.ts";
+import { Load } from "../kit/wire/load.ts";
+import { expectFollowed, startPair, waitForPassing } from "../kit/mesh/mesh_pair.ts";
+import { pause } from "../kit/process/process.ts";
 
 // Registered as most are, with Consul's default checks: an agent that comes back holds all of them
 // critical until each has run again, up to ten seconds later.

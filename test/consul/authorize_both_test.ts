@@ -1,4 +1,4 @@
-import { CONSUL } from "../kit/consul.ts";
+import { CONSUL } from "../kit/mesh/consul.ts";
 import { authorizeBoth } from "../stories/authorize_both.ts";
 
 authorizeBoth(CONSUL);

@@ -1,11 +1,11 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { startConsul } from "../kit/consul.ts";
-import { EchoClient, waitForEcho } from "../kit/echo.ts";
-import { Load } from "../kit/load.ts";
-import { startPair } from "../kit/mesh_pair.ts";
-import { eventually, pause } from "../kit/process.ts";
-import { presentedSerial } from "../kit/tls_probe.ts";
+import { startConsul } from "../kit/mesh/consul.ts";
+import { EchoClient, waitForEcho } from "../kit/wire/echo.ts";
+import { Load } from "../kit/wire/load.ts";
+import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { eventually, pause } from "../kit/process/process.ts";
+import { presentedSerial } from "../kit/wire/tls_probe.ts";
 
 test("a new root and the leaves it signs come into use without an error", async () => {
   await using server = await startConsul({ acl: true });

@@ -1,4 +1,4 @@
-import { CONSUL } from "../kit/consul.ts";
+import { CONSUL } from "../kit/mesh/consul.ts";
 import { changedRegistration } from "../stories/changed_registration.ts";
 
 changedRegistration(CONSUL);

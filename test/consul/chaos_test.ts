@@ -1,4 +1,4 @@
-import { CONSUL } from "../kit/consul.ts";
+import { CONSUL } from "../kit/mesh/consul.ts";
 import { chaos } from "../stories/chaos.ts";
 
 for (const protocol of ["http", "grpc"] as const) {

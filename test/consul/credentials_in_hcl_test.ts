@@ -9,10 +9,10 @@ import { peer } from "../../scripts/peers.ts";
 import { readRegistration } from "../../src/consul/replies/registration.ts";
 import type { CredentialsPlan } from "../../src/secrets/mod.ts";
 import { NO_PLANS, planRegistration } from "../../src/source/consul/credential_plans.ts";
-import { type Consul, startConsul } from "../kit/consul.ts";
-import { freePort } from "../kit/ports.ts";
-import { eventually, runToEnd } from "../kit/process.ts";
-import { CredentialsStory } from "../kit/sidecar_credentials.ts";
+import { type Consul, startConsul } from "../kit/mesh/consul.ts";
+import { freePort } from "../kit/process/ports.ts";
+import { eventually, runToEnd } from "../kit/process/process.ts";
+import { CredentialsStory } from "../kit/mesh/sidecar_credentials.ts";
 
 async function consul(server: Consul, ...words: readonly string[]): Promise<void> {
   const [command, action, file = ""] = words;

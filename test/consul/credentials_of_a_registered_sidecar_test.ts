@@ -1,4 +1,4 @@
-import { CONSUL } from "../kit/consul.ts";
+import { CONSUL } from "../kit/mesh/consul.ts";
 import { sidecarCredentials } from "../stories/sidecar_credentials.ts";
 
 sidecarCredentials(CONSUL);

@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { networkInterfaces } from "node:os";
 import { test } from "node:test";
-import { startConsul } from "../kit/consul.ts";
-import { answerOf, RawClient, startRawOrigin, statusOf } from "../kit/http_raw.ts";
-import { eventually } from "../kit/process.ts";
+import { startConsul } from "../kit/mesh/consul.ts";
+import { answerOf, RawClient, startRawOrigin, statusOf } from "../kit/wire/http_raw.ts";
+import { eventually } from "../kit/process/process.ts";
 
 type Checks = Readonly<Record<string, { readonly Status: string; readonly ExposedPort: number }>>;
 

@@ -1,4 +1,4 @@
-import { CONSUL } from "../kit/consul.ts";
+import { CONSUL } from "../kit/mesh/consul.ts";
 import { flagsAlone } from "../stories/flags_alone.ts";
 
 flagsAlone(CONSUL);

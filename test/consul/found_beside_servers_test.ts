@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { ProxyError } from "../../src/base/mod.ts";
-import { startCluster } from "../kit/cluster.ts";
-import { registrationOf, serversOf } from "../kit/live_agents.ts";
+import { startCluster } from "../kit/mesh/cluster.ts";
+import { registrationOf, serversOf } from "../kit/mesh/live_agents.ts";
 
 const SERVICES = `
   service "web" { policy = "write" }

@@ -1,6 +1,6 @@
 /** What is told of HTTP beside an agent, told of proxies beside servers alone. */
 
-import { SERVERS } from "../kit/cluster.ts";
+import { SERVERS } from "../kit/mesh/cluster.ts";
 import { accessLog } from "../stories/access_log.ts";
 import { chaos } from "../stories/chaos.ts";
 import { demandedTokens } from "../stories/demanded_tokens.ts";

@@ -1,7 +1,7 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { createAuthority } from "../kit/certificates.ts";
-import type { Place } from "../kit/echo.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import type { Place } from "../kit/wire/echo.ts";
 import {
   answerOf,
   RawClient,
@@ -10,14 +10,14 @@ import {
   startRawOrigin,
   statusOf,
   valuesOf,
-} from "../kit/http_raw.ts";
-import { IngressMesh } from "../kit/ingress.ts";
-import { loopbackHost } from "../kit/ports.ts";
-import { ready } from "../kit/postern.ts";
-import { eventually } from "../kit/process.ts";
-import { inlineCertificate } from "../kit/sds_server.ts";
-import { envoyGateway } from "../kit/sidecars.ts";
-import { probeTls, serialOf } from "../kit/tls_probe.ts";
+} from "../kit/wire/http_raw.ts";
+import { IngressMesh } from "../kit/mesh/ingress.ts";
+import { loopbackHost } from "../kit/process/ports.ts";
+import { ready } from "../kit/process/postern.ts";
+import { eventually } from "../kit/process/process.ts";
+import { inlineCertificate } from "../kit/secrets/sds_server.ts";
+import { envoyGateway } from "../kit/mesh/sidecars.ts";
+import { probeTls, serialOf } from "../kit/wire/tls_probe.ts";
 
 /** A service that says its name; the gateway may call it. */
 async function startService(

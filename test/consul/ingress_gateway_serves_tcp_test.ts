@@ -1,12 +1,12 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { createAuthority } from "../kit/certificates.ts";
-import { EchoClient, expectRefused, waitForEcho, waitForRefusal } from "../kit/echo.ts";
-import { IngressMesh, toDb } from "../kit/ingress.ts";
-import { eventually } from "../kit/process.ts";
-import { inlineCertificate } from "../kit/sds_server.ts";
-import { probeTls, serialOf } from "../kit/tls_probe.ts";
-import { TlsSession, TlsTraffic } from "../kit/tls_session.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import { EchoClient, expectRefused, waitForEcho, waitForRefusal } from "../kit/wire/echo.ts";
+import { IngressMesh, toDb } from "../kit/mesh/ingress.ts";
+import { eventually } from "../kit/process/process.ts";
+import { inlineCertificate } from "../kit/secrets/sds_server.ts";
+import { probeTls, serialOf } from "../kit/wire/tls_probe.ts";
+import { TlsSession, TlsTraffic } from "../kit/wire/tls_session.ts";
 
 const HELLO = new TextEncoder().encode("hello");
 const AUTHORITY = createAuthority();

@@ -4,11 +4,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import assert from "node:assert/strict";
 import { peer } from "../../scripts/peers.ts";
-import { createAuthority } from "../kit/certificates.ts";
-import { IngressMesh } from "../kit/ingress.ts";
-import { eventually, runToEnd } from "../kit/process.ts";
-import { inlineCertificate } from "../kit/sds_server.ts";
-import { probeTls, serialOf } from "../kit/tls_probe.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import { IngressMesh } from "../kit/mesh/ingress.ts";
+import { eventually, runToEnd } from "../kit/process/process.ts";
+import { inlineCertificate } from "../kit/secrets/sds_server.ts";
+import { probeTls, serialOf } from "../kit/wire/tls_probe.ts";
 
 test("the gateway of the page about ingress serves", async () => {
   await using mesh = await IngressMesh.start();

@@ -1,10 +1,10 @@
 import test from "node:test";
-import { startConsul } from "../kit/consul.ts";
-import { waitForEcho } from "../kit/echo.ts";
-import { Load } from "../kit/load.ts";
-import { startPair, waitForPassing } from "../kit/mesh_pair.ts";
-import { eventually, pause } from "../kit/process.ts";
-import { plainSerial, presentedSerial, readLeaf } from "../kit/tls_probe.ts";
+import { startConsul } from "../kit/mesh/consul.ts";
+import { waitForEcho } from "../kit/wire/echo.ts";
+import { Load } from "../kit/wire/load.ts";
+import { startPair, waitForPassing } from "../kit/mesh/mesh_pair.ts";
+import { eventually, pause } from "../kit/process/process.ts";
+import { plainSerial, presentedSerial, readLeaf } from "../kit/wire/tls_probe.ts";
 
 test("a restarted agent issues new leaves; nobody notices", async () => {
   await using server = await startConsul({ acl: true });

@@ -5,14 +5,14 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
-import { SERVERS } from "../kit/cluster.ts";
-import { waitForEcho } from "../kit/echo.ts";
-import { assertFlawless, Load } from "../kit/load.ts";
-import { type Logins, loginsOf } from "../kit/login.ts";
-import { rounds } from "../kit/long.ts";
-import type { Mesh } from "../kit/mesh.ts";
-import type { Postern } from "../kit/postern.ts";
-import { eventually } from "../kit/process.ts";
+import { SERVERS } from "../kit/mesh/cluster.ts";
+import { waitForEcho } from "../kit/wire/echo.ts";
+import { assertFlawless, Load } from "../kit/wire/load.ts";
+import { type Logins, loginsOf } from "../kit/mesh/login.ts";
+import { rounds } from "../kit/clock/long.ts";
+import type { Mesh } from "../kit/mesh/mesh.ts";
+import type { Postern } from "../kit/process/postern.ts";
+import { eventually } from "../kit/process/process.ts";
 
 test("a login's token is replaced when an operator deletes it, and given back at the end", async () => {
   await using story = await startStory();

@@ -1,10 +1,10 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { startConsul } from "../kit/consul.ts";
-import { EchoClient, waitForEcho } from "../kit/echo.ts";
-import { freePorts } from "../kit/ports.ts";
-import { deadline, pause } from "../kit/process.ts";
-import { promptly } from "../kit/promptly.ts";
+import { startConsul } from "../kit/mesh/consul.ts";
+import { EchoClient, waitForEcho } from "../kit/wire/echo.ts";
+import { freePorts } from "../kit/process/ports.ts";
+import { deadline, pause } from "../kit/process/process.ts";
+import { promptly } from "../kit/clock/promptly.ts";
 
 const SIDECARS = 10;
 const UPSTREAMS = 40;

@@ -3,9 +3,9 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import type { Snapshot } from "../../src/snapshot/mod.ts";
-import { type Cluster, startCluster } from "../kit/cluster.ts";
-import { agentOf, registrationOf, serversOf, snapshotOf } from "../kit/live_agents.ts";
-import { eventually } from "../kit/process.ts";
+import { type Cluster, startCluster } from "../kit/mesh/cluster.ts";
+import { agentOf, registrationOf, serversOf, snapshotOf } from "../kit/mesh/live_agents.ts";
+import { eventually } from "../kit/process/process.ts";
 
 const ID = "web-1-sidecar-proxy";
 const NODE = "vm-1";

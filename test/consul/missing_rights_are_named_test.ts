@@ -1,4 +1,4 @@
-import { CONSUL } from "../kit/consul.ts";
+import { CONSUL } from "../kit/mesh/consul.ts";
 import { missingRights } from "../stories/missing_rights.ts";
 
 missingRights(CONSUL);

@@ -1,5 +1,5 @@
-import { CONSUL } from "../kit/consul.ts";
-import { SERVERS } from "../kit/cluster.ts";
+import { CONSUL } from "../kit/mesh/consul.ts";
+import { SERVERS } from "../kit/mesh/cluster.ts";
 import { otherCluster } from "../stories/other_cluster.ts";
 
 otherCluster(CONSUL);

@@ -6,9 +6,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
 import { fileURLToPath } from "node:url";
-import { type Cluster, startCluster } from "../kit/cluster.ts";
-import { waitForEcho } from "../kit/echo.ts";
-import { type Postern, ready, startPostern } from "../kit/postern.ts";
+import { type Cluster, startCluster } from "../kit/mesh/cluster.ts";
+import { waitForEcho } from "../kit/wire/echo.ts";
+import { type Postern, ready, startPostern } from "../kit/process/postern.ts";
 
 const PAGE = await readFile(
   fileURLToPath(new URL("../../docs/without-an-agent.md", import.meta.url)),

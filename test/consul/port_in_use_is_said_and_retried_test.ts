@@ -1,4 +1,4 @@
-import { CONSUL } from "../kit/consul.ts";
+import { CONSUL } from "../kit/mesh/consul.ts";
 import { portInUse } from "../stories/port_in_use.ts";
 
 portInUse(CONSUL);

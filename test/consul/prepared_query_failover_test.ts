@@ -1,7 +1,7 @@
 import test from "node:test";
-import { startConsul } from "../kit/consul.ts";
-import { waitForEcho } from "../kit/echo.ts";
-import { eventually } from "../kit/process.ts";
+import { startConsul } from "../kit/mesh/consul.ts";
+import { waitForEcho } from "../kit/wire/echo.ts";
+import { eventually } from "../kit/process/process.ts";
 
 test("a prepared query upstream moves to the failover datacenter and back", async () => {
   await using dc1 = await startConsul();

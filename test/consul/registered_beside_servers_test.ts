@@ -1,11 +1,11 @@
 /** A proxy beside servers keeps its own entries, and is critical soon after it died without a word. */
 import assert from "node:assert/strict";
 import test from "node:test";
-import { type Cluster, startCluster } from "../kit/cluster.ts";
-import { startEcho, waitForEcho } from "../kit/echo.ts";
-import { freePort } from "../kit/ports.ts";
-import { ready } from "../kit/postern.ts";
-import { eventually } from "../kit/process.ts";
+import { type Cluster, startCluster } from "../kit/mesh/cluster.ts";
+import { startEcho, waitForEcho } from "../kit/wire/echo.ts";
+import { freePort } from "../kit/process/ports.ts";
+import { ready } from "../kit/process/postern.ts";
+import { eventually } from "../kit/process/process.ts";
 
 const NODE = "vm-1";
 /** What a service identity may, and a sign of life on the node: which somebody else has made. */

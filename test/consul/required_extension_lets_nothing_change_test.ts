@@ -1,4 +1,4 @@
-import { CONSUL } from "../kit/consul.ts";
+import { CONSUL } from "../kit/mesh/consul.ts";
 import { envoyExtensions } from "../stories/envoy_extensions.ts";
 
 envoyExtensions(CONSUL);

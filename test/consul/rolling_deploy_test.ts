@@ -1,5 +1,5 @@
-import { SERVERS } from "../kit/cluster.ts";
-import { CONSUL } from "../kit/consul.ts";
+import { SERVERS } from "../kit/mesh/cluster.ts";
+import { CONSUL } from "../kit/mesh/consul.ts";
 import { rollingDeploy } from "../stories/rolling_deploy.ts";
 
 for (const agents of [CONSUL, SERVERS]) {

@@ -9,7 +9,7 @@ import { serverAclContract } from "../conformance/servers/acl.ts";
 import { serverContract } from "../conformance/servers/contract.ts";
 import { loginContract } from "../conformance/servers/login.ts";
 import type { ServerUnderTest } from "../conformance/servers/grpc_client.ts";
-import { type Consul, startConsul } from "../kit/consul.ts";
+import { type Consul, startConsul } from "../kit/mesh/consul.ts";
 
 function underTest({ host, address, grpcAddress, managementToken }: Consul): ServerUnderTest {
   const portOf = (text: string) => Number(text.slice(text.lastIndexOf(":") + 1));

@@ -2,10 +2,10 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { startClusterPair, withstands } from "../kit/cluster_pair.ts";
-import { waitForEcho } from "../kit/echo.ts";
-import { rounds } from "../kit/long.ts";
-import { eventually, pause } from "../kit/process.ts";
+import { startClusterPair, withstands } from "../kit/mesh/cluster_pair.ts";
+import { waitForEcho } from "../kit/wire/echo.ts";
+import { rounds } from "../kit/clock/long.ts";
+import { eventually, pause } from "../kit/process/process.ts";
 
 test("servers are lost under load, one way after the other", async (t) => {
   await using on = await startClusterPair();

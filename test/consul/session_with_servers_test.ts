@@ -16,10 +16,10 @@ import {
 } from "../../src/consul/servers/methods.ts";
 import { createServersSession, type ServersSession } from "../../src/consul/servers/session.ts";
 import { runtimeEngine } from "../../src/net/mod.ts";
-import { createAuthority } from "../kit/certificates.ts";
-import { type Cluster, SERVER_NAME, startCluster } from "../kit/cluster.ts";
-import { OPTIONS, ScriptedToken } from "../kit/session_rig.ts";
-import { eventually } from "../kit/process.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import { type Cluster, SERVER_NAME, startCluster } from "../kit/mesh/cluster.ts";
+import { OPTIONS, ScriptedToken } from "../kit/consul/session_rig.ts";
+import { eventually } from "../kit/process/process.ts";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,10 +1,10 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { startConsul } from "../kit/consul.ts";
-import { waitForEcho } from "../kit/echo.ts";
-import { Load } from "../kit/load.ts";
-import { startPair, waitForPassing } from "../kit/mesh_pair.ts";
-import { pause } from "../kit/process.ts";
+import { startConsul } from "../kit/mesh/consul.ts";
+import { waitForEcho } from "../kit/wire/echo.ts";
+import { Load } from "../kit/wire/load.ts";
+import { startPair, waitForPassing } from "../kit/mesh/mesh_pair.ts";
+import { pause } from "../kit/process/process.ts";
 
 test("two sidecars with service-identity tokens relay bytes under default deny", async () => {
   await using server = await startConsul({ acl: true });

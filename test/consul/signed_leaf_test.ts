@@ -14,9 +14,9 @@ import { createServersSession } from "../../src/consul/servers/session.ts";
 import { RootsFeed } from "../../src/consul/servers/trust/server_roots.ts";
 import { watchSignedLeaf } from "../../src/consul/servers/trust/signed_leaf.ts";
 import { runtimeEngine } from "../../src/net/mod.ts";
-import { type Cluster, DATACENTER, startCluster } from "../kit/cluster.ts";
-import { eventually } from "../kit/process.ts";
-import { OPTIONS, ScriptedToken } from "../kit/session_rig.ts";
+import { type Cluster, DATACENTER, startCluster } from "../kit/mesh/cluster.ts";
+import { eventually } from "../kit/process/process.ts";
+import { OPTIONS, ScriptedToken } from "../kit/consul/session_rig.ts";
 
 const PROXIES = 6;
 const HOUR_MS = 3_600_000;

@@ -1,4 +1,4 @@
-import { CONSUL } from "../kit/consul.ts";
+import { CONSUL } from "../kit/mesh/consul.ts";
 import { stateDirectory } from "../stories/state_directory.ts";
 
 stateDirectory(CONSUL);

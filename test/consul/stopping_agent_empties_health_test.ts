@@ -1,9 +1,9 @@
 import test from "node:test";
-import { startConsul } from "../kit/consul.ts";
-import { waitForEcho } from "../kit/echo.ts";
-import { Load } from "../kit/load.ts";
-import { startPair, waitForPassing } from "../kit/mesh_pair.ts";
-import { eventually, pause } from "../kit/process.ts";
+import { startConsul } from "../kit/mesh/consul.ts";
+import { waitForEcho } from "../kit/wire/echo.ts";
+import { Load } from "../kit/wire/load.ts";
+import { startPair, waitForPassing } from "../kit/mesh/mesh_pair.ts";
+import { eventually, pause } from "../kit/process/process.ts";
 
 test("db's agent leaving empties health for web, whose new connections still arrive", async () => {
   await using server = await startConsul({ acl: true });

@@ -9,7 +9,7 @@
  * @module
  */
 
-import { SERVERS } from "../kit/cluster.ts";
+import { SERVERS } from "../kit/mesh/cluster.ts";
 import { changedRegistration } from "../stories/changed_registration.ts";
 import { intentionFlip } from "../stories/intention_flip.ts";
 import { portInUse } from "../stories/port_in_use.ts";

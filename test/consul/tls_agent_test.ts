@@ -1,9 +1,9 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { startConsul } from "../kit/consul.ts";
-import { EchoClient, waitForEcho } from "../kit/echo.ts";
-import { startPair } from "../kit/mesh_pair.ts";
-import { deadline } from "../kit/process.ts";
+import { startConsul } from "../kit/mesh/consul.ts";
+import { EchoClient, waitForEcho } from "../kit/wire/echo.ts";
+import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { deadline } from "../kit/process/process.ts";
 
 test("an agent that demands client certificates, named by flags", async () => {
   await using server = await startConsul({ acl: true, tls: true });

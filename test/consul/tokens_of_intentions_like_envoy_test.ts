@@ -6,13 +6,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fieldOf } from "../../src/http/mod.ts";
-import { startConsul } from "../kit/consul.ts";
-import { answerOf, startRawOrigin } from "../kit/http_raw.ts";
-import { startHttp2Server } from "../kit/http2_server.ts";
-import { Asker } from "../kit/l7_asker.ts";
-import { eventually } from "../kit/process.ts";
-import { envoySidecar } from "../kit/sidecars.ts";
-import { makeIssuer, rawToken } from "../kit/tokens.ts";
+import { startConsul } from "../kit/mesh/consul.ts";
+import { answerOf, startRawOrigin } from "../kit/wire/http_raw.ts";
+import { startHttp2Server } from "../kit/wire/http2_server.ts";
+import { Asker } from "../kit/mesh/l7_asker.ts";
+import { eventually } from "../kit/process/process.ts";
+import { envoySidecar } from "../kit/mesh/sidecars.ts";
+import { makeIssuer, rawToken } from "../kit/certs/tokens.ts";
 
 const AUTH0 = "https://auth0.example";
 const NOW = Math.floor(Date.now() / 1_000);

@@ -6,14 +6,14 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import test from "node:test";
 import { consulPath } from "../../scripts/consul.ts";
-import { createAuthority } from "../kit/certificates.ts";
-import { startConsul } from "../kit/consul.ts";
-import type { Place } from "../kit/echo.ts";
-import { startEnvoyTls } from "../kit/envoy_tls.ts";
-import { createFileMesh } from "../kit/file_mesh.ts";
-import { startPair } from "../kit/mesh_pair.ts";
-import { startPostern } from "../kit/postern.ts";
-import { eventually } from "../kit/process.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import { startConsul } from "../kit/mesh/consul.ts";
+import type { Place } from "../kit/wire/echo.ts";
+import { startEnvoyTls } from "../kit/peers/envoy_tls.ts";
+import { createFileMesh } from "../kit/mesh/file_mesh.ts";
+import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { startPostern } from "../kit/process/postern.ts";
+import { eventually } from "../kit/process/process.ts";
 
 function troubleshoot(admin: string, ...args: readonly string[]): Promise<string> {
   return new Promise((resolve) => {

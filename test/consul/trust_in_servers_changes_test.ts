@@ -7,11 +7,11 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
-import { startClusterPair, withstands } from "../kit/cluster_pair.ts";
-import { EchoClient, waitForEcho } from "../kit/echo.ts";
-import { loginsOf } from "../kit/login.ts";
-import { eventually } from "../kit/process.ts";
-import { presentedSerial } from "../kit/tls_probe.ts";
+import { startClusterPair, withstands } from "../kit/mesh/cluster_pair.ts";
+import { EchoClient, waitForEcho } from "../kit/wire/echo.ts";
+import { loginsOf } from "../kit/mesh/login.ts";
+import { eventually } from "../kit/process/process.ts";
+import { presentedSerial } from "../kit/wire/tls_probe.ts";
 
 /** The shortest that Consul gives a token. */
 const LIFE = "60s";

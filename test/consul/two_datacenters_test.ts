@@ -1,10 +1,10 @@
 import test from "node:test";
-import { startConsul } from "../kit/consul.ts";
-import { type Place, waitForEcho } from "../kit/echo.ts";
-import { Load } from "../kit/load.ts";
-import { startPair } from "../kit/mesh_pair.ts";
-import { eventually, pause } from "../kit/process.ts";
-import { presentedSerial } from "../kit/tls_probe.ts";
+import { startConsul } from "../kit/mesh/consul.ts";
+import { type Place, waitForEcho } from "../kit/wire/echo.ts";
+import { Load } from "../kit/wire/load.ts";
+import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { eventually, pause } from "../kit/process/process.ts";
+import { presentedSerial } from "../kit/wire/tls_probe.ts";
 
 // A secondary's leaf has an empty issuer, its intermediate an empty subject, and after a rotation the
 // presented chain is not in issuing order: each side must accept the other's in both roles.

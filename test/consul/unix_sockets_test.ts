@@ -4,9 +4,9 @@ import { connect, createServer } from "node:net";
 import { mkdtemp, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { startConsul } from "../kit/consul.ts";
-import { freePort } from "../kit/ports.ts";
-import { eventually } from "../kit/process.ts";
+import { startConsul } from "../kit/mesh/consul.ts";
+import { freePort } from "../kit/process/ports.ts";
+import { eventually } from "../kit/process/process.ts";
 
 test("an application and an upstream on unix sockets", async () => {
   const directory = await mkdtemp(join(tmpdir(), "postern-sockets-"));

@@ -7,8 +7,8 @@ import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 import { Member } from "../../scripts/fleet/member.ts";
 import { PROXY_FLAGS } from "../../src/consul/flag_names.ts";
-import { type Cluster, SERVER_NAME, startCluster } from "../kit/cluster.ts";
-import { eventually } from "../kit/process.ts";
+import { type Cluster, SERVER_NAME, startCluster } from "../kit/mesh/cluster.ts";
+import { eventually } from "../kit/process/process.ts";
 
 const UPSTREAMS = Array.from({ length: 20 }, (_, at) => `upstream-${at}`);
 

@@ -6,12 +6,12 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Consul, startConsul } from "../kit/consul.ts";
-import { waitForEcho } from "../kit/echo.ts";
-import { answerOf, startRawOrigin } from "../kit/http_raw.ts";
-import { freePort } from "../kit/ports.ts";
-import { eventually } from "../kit/process.ts";
-import { envoySidecar } from "../kit/sidecars.ts";
+import { type Consul, startConsul } from "../kit/mesh/consul.ts";
+import { waitForEcho } from "../kit/wire/echo.ts";
+import { answerOf, startRawOrigin } from "../kit/wire/http_raw.ts";
+import { freePort } from "../kit/process/ports.ts";
+import { eventually } from "../kit/process/process.ts";
+import { envoySidecar } from "../kit/mesh/sidecars.ts";
 
 /** What only Postern has, by page: the beginning of a path, and why it is there. */
 const OURS: Readonly<Record<string, Readonly<Record<string, string>>>> = {

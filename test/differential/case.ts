@@ -4,9 +4,9 @@
  * @module
  */
 
-import { PLAN } from "../kit/asked_plans.ts";
-import type { Ask } from "../kit/mixed_ask.ts";
-import type { MeshWorld } from "../kit/mixed_mesh.ts";
+import { PLAN } from "../kit/wire/asked_plans.ts";
+import type { Ask } from "../kit/wire/mixed_ask.ts";
+import type { MeshWorld } from "../kit/mesh/mixed_mesh.ts";
 
 /** How the caller asks. */
 export type Wire = "1.1" | "2";

@@ -5,11 +5,11 @@
  */
 
 import { createHash } from "node:crypto";
-import { ASKED, FROM } from "../kit/asked_app.ts";
-import type { Place } from "../kit/echo.ts";
-import { type Ask, askHttp1, askHttp2, type Got } from "../kit/mixed_ask.ts";
-import { type MixedMesh, PROXIES, type Proxy } from "../kit/mixed_mesh.ts";
-import { eventually } from "../kit/process.ts";
+import { ASKED, FROM } from "../kit/wire/asked_app.ts";
+import type { Place } from "../kit/wire/echo.ts";
+import { type Ask, askHttp1, askHttp2, type Got } from "../kit/wire/mixed_ask.ts";
+import { type MixedMesh, PROXIES, type Proxy } from "../kit/mesh/mixed_mesh.ts";
+import { eventually } from "../kit/process/process.ts";
 import type { Area, Case } from "./case.ts";
 import { type Explainers, Predictions, type Went, whyUnasked } from "./explained.ts";
 

@@ -5,13 +5,13 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Consul, startConsul } from "../kit/consul.ts";
-import type { ConsulOptions } from "../kit/consul_config.ts";
-import type { Place } from "../kit/echo.ts";
-import { eventually } from "../kit/process.ts";
-import { ready } from "../kit/postern.ts";
-import { envoyOfNode, envoySidecar } from "../kit/sidecars.ts";
-import { probeTls, readLeaf } from "../kit/tls_probe.ts";
+import { type Consul, startConsul } from "../kit/mesh/consul.ts";
+import type { ConsulOptions } from "../kit/mesh/consul_config.ts";
+import type { Place } from "../kit/wire/echo.ts";
+import { eventually } from "../kit/process/process.ts";
+import { ready } from "../kit/process/postern.ts";
+import { envoyOfNode, envoySidecar } from "../kit/mesh/sidecars.ts";
+import { probeTls, readLeaf } from "../kit/wire/tls_probe.ts";
 
 type Policy = "allow" | "deny";
 

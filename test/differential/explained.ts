@@ -6,9 +6,9 @@
  */
 
 import { grpcStatusOf } from "../../src/http/mod.ts";
-import type { Ask } from "../kit/mixed_ask.ts";
-import { LIMITED } from "../kit/mixed_mesh.ts";
-import type { Postern } from "../kit/postern.ts";
+import type { Ask } from "../kit/wire/mixed_ask.ts";
+import { LIMITED } from "../kit/mesh/mixed_mesh.ts";
+import type { Postern } from "../kit/process/postern.ts";
 
 /** What is asked of a proxy's `/explain` besides the request itself. */
 export interface Explainer {

@@ -6,8 +6,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { startConsul } from "../kit/consul.ts";
-import { Asker, asWritten, startSeer, wentAs } from "../kit/l7_asker.ts";
+import { startConsul } from "../kit/mesh/consul.ts";
+import { Asker, asWritten, startSeer, wentAs } from "../kit/mesh/l7_asker.ts";
 import {
   type Answer,
   DESTINATION,
@@ -17,9 +17,9 @@ import {
   recordedAnswers,
   shown,
   told,
-} from "../kit/l7_intentions.ts";
-import { eventually } from "../kit/process.ts";
-import { envoySidecar } from "../kit/sidecars.ts";
+} from "../kit/mesh/l7_intentions.ts";
+import { eventually } from "../kit/process/process.ts";
+import { envoySidecar } from "../kit/mesh/sidecars.ts";
 import { Predictions } from "./explained.ts";
 
 /** What Envoy has no route for, and no method over HTTP/1.1, an application may answer: docs/l7-intentions.md. */

@@ -7,8 +7,8 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { test } from "node:test";
-import { MixedMesh } from "../kit/mixed_mesh.ts";
-import { eventually } from "../kit/process.ts";
+import { MixedMesh } from "../kit/mesh/mixed_mesh.ts";
+import { eventually } from "../kit/process/process.ts";
 import { headers } from "./areas/headers.ts";
 import { grpc, messages } from "./areas/messages.ts";
 import { optionsOfMesh, paths } from "./areas/normalisation.ts";

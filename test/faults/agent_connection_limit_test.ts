@@ -1,10 +1,10 @@
 import test from "node:test";
 import { connect, type Socket } from "node:net";
-import { startConsul } from "../kit/consul.ts";
-import { waitForEcho } from "../kit/echo.ts";
-import { startPair } from "../kit/mesh_pair.ts";
-import { startPostern } from "../kit/postern.ts";
-import { eventually } from "../kit/process.ts";
+import { startConsul } from "../kit/mesh/consul.ts";
+import { waitForEcho } from "../kit/wire/echo.ts";
+import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { startPostern } from "../kit/process/postern.ts";
+import { eventually } from "../kit/process/process.ts";
 
 test("an agent whose connections others have used up is waited for", async () => {
   await using server = await startConsul();

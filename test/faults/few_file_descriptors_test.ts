@@ -1,11 +1,11 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { connect, type Socket } from "node:net";
-import { startConsul } from "../kit/consul.ts";
-import { processorMs } from "../kit/memory.ts";
-import { waitForEcho } from "../kit/echo.ts";
-import { startPair } from "../kit/mesh_pair.ts";
-import { eventually, pause } from "../kit/process.ts";
+import { startConsul } from "../kit/mesh/consul.ts";
+import { processorMs } from "../kit/process/memory.ts";
+import { waitForEcho } from "../kit/wire/echo.ts";
+import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { eventually, pause } from "../kit/process/process.ts";
 
 test("without file descriptors left it waits, without spinning, and goes on afterwards", async () => {
   await using server = await startConsul();

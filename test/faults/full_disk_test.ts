@@ -2,10 +2,10 @@ import test from "node:test";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { startConsul } from "../kit/consul.ts";
-import { waitForEcho } from "../kit/echo.ts";
-import { startPair } from "../kit/mesh_pair.ts";
-import { eventually, runToEnd } from "../kit/process.ts";
+import { startConsul } from "../kit/mesh/consul.ts";
+import { waitForEcho } from "../kit/wire/echo.ts";
+import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { eventually, runToEnd } from "../kit/process/process.ts";
 
 test("a full disk under the state directory is reported and harms no connection", async () => {
   const directory = await mkdtemp(join(tmpdir(), "postern-full-"));

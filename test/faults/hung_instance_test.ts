@@ -7,10 +7,10 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { HttpLoad } from "../kit/http_load.ts";
-import { startCountingOrigin } from "../kit/http_origin.ts";
-import { startHttpPair } from "../kit/http_pair.ts";
-import { eventually } from "../kit/process.ts";
+import { HttpLoad } from "../kit/wire/http_load.ts";
+import { startCountingOrigin } from "../kit/wire/http_origin.ts";
+import { startHttpPair } from "../kit/mesh/http_pair.ts";
+import { eventually } from "../kit/process/process.ts";
 
 for (const protocol of ["http", "http2"] as const) {
   test(`${protocol}: of two instances one hangs, is ejected, and costs only what it had been sent`, async () => {

@@ -1,11 +1,11 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { connect, type Socket } from "node:net";
-import { startConsul } from "../kit/consul.ts";
-import { startServer } from "../kit/echo.ts";
-import { startPair } from "../kit/mesh_pair.ts";
-import { residentBytes } from "../kit/memory.ts";
-import { eventually, pause } from "../kit/process.ts";
+import { startConsul } from "../kit/mesh/consul.ts";
+import { startServer } from "../kit/wire/echo.ts";
+import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { residentBytes } from "../kit/process/memory.ts";
+import { eventually, pause } from "../kit/process/process.ts";
 
 const CONNECTIONS = 30;
 const CHUNK = new Uint8Array(65_536).fill(7);

@@ -8,11 +8,11 @@
 import assert from "node:assert/strict";
 import { connect, type Socket } from "node:net";
 import { test } from "node:test";
-import { startServer } from "../kit/echo.ts";
-import { startHttpPair } from "../kit/http_pair.ts";
-import { answerOf, startRawOrigin } from "../kit/http_raw.ts";
-import { residentBytes } from "../kit/memory.ts";
-import { eventually, pause } from "../kit/process.ts";
+import { startServer } from "../kit/wire/echo.ts";
+import { startHttpPair } from "../kit/mesh/http_pair.ts";
+import { answerOf, startRawOrigin } from "../kit/wire/http_raw.ts";
+import { residentBytes } from "../kit/process/memory.ts";
+import { eventually, pause } from "../kit/process/process.ts";
 
 const BODY = new Uint8Array(1 << 20).fill(120);
 const UPLOADS = 240;

@@ -1,12 +1,12 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { connect, type Socket } from "node:net";
-import { startConsul } from "../kit/consul.ts";
-import { waitForEcho } from "../kit/echo.ts";
-import { Load } from "../kit/load.ts";
-import { startPair } from "../kit/mesh_pair.ts";
-import { residentBytes } from "../kit/memory.ts";
-import { eventually, pause } from "../kit/process.ts";
+import { startConsul } from "../kit/mesh/consul.ts";
+import { waitForEcho } from "../kit/wire/echo.ts";
+import { Load } from "../kit/wire/load.ts";
+import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { residentBytes } from "../kit/process/memory.ts";
+import { eventually, pause } from "../kit/process/process.ts";
 
 const SLOW = 1_000;
 /** The beginning of a ClientHello: enough to look like TLS, never enough to go on. */

@@ -1,10 +1,10 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { startConsul } from "../kit/consul.ts";
-import { EchoClient, pattern, waitForEcho } from "../kit/echo.ts";
-import { startPair } from "../kit/mesh_pair.ts";
-import { eventually, pause } from "../kit/process.ts";
+import { startConsul } from "../kit/mesh/consul.ts";
+import { EchoClient, pattern, waitForEcho } from "../kit/wire/echo.ts";
+import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { eventually, pause } from "../kit/process/process.ts";
 
 const STOPPED_MS = 4_000;
 

@@ -8,7 +8,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import process from "node:process";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import type { Place } from "../kit/echo.ts";
+import type { Place } from "../kit/wire/echo.ts";
 
 export interface StrangersOptions {
   readonly place: Place;

@@ -7,12 +7,12 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { EchoClient, pattern, type Place } from "../kit/echo.ts";
-import { createFileMesh } from "../kit/file_mesh.ts";
-import { Load, type LoadResult } from "../kit/load.ts";
-import { openFiles } from "../kit/memory.ts";
-import { eventually, pause } from "../kit/process.ts";
-import { OWN_ENGINE, posternCommand, runPostern } from "../kit/postern.ts";
+import { EchoClient, pattern, type Place } from "../kit/wire/echo.ts";
+import { createFileMesh } from "../kit/mesh/file_mesh.ts";
+import { Load, type LoadResult } from "../kit/wire/load.ts";
+import { openFiles } from "../kit/process/memory.ts";
+import { eventually, pause } from "../kit/process/process.ts";
+import { OWN_ENGINE, posternCommand, runPostern } from "../kit/process/postern.ts";
 import { Strangers, type StrangersOptions } from "./strangers.ts";
 
 const TESTED_MS = 3_000;

@@ -7,7 +7,7 @@
 
 import assert from "node:assert/strict";
 import { compileFormat, type LogFormat } from "../../src/http/mod.ts";
-import { exchangeRecord, requestHead } from "../kit/exchange_records.ts";
+import { exchangeRecord, requestHead } from "../kit/wire/exchange_records.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 
 const AROUND = { hostname: "host", now: () => 0 };

@@ -37,7 +37,7 @@ import type { Defaults, JwtProvider } from "../../src/consul/mod.ts";
 import type { PluginDefinition } from "../../src/plugin/api.ts";
 import { entryPlugins } from "../../src/source/consul/entry_plugins.ts";
 import { judgeTokens } from "../../src/source/consul/token_providers.ts";
-import { fixture, fixtureText } from "../kit/scripted_agent.ts";
+import { fixture, fixtureText } from "../kit/consul/scripted_agent.ts";
 import { locateJsonError } from "../../src/wire/mod.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { altNamesOf, commonNameOf } from "../../src/identity/alt_names.ts";
 import { parseCertificate } from "../../src/identity/mod.ts";
-import { recordedLeaf, recordedRoots } from "../kit/recorded.ts";
+import { recordedLeaf, recordedRoots } from "../kit/consul/recorded.ts";
 import { type FuzzTarget, refuses } from "./fuzz.ts";
 
 const LEAVES = ["leaf", "leaf_rotated", "leaf_rsa", "leaf_secondary_rotated"].map(recordedLeaf);

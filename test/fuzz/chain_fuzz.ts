@@ -8,7 +8,7 @@
 import assert from "node:assert/strict";
 import { type ChainVerdict, judgeChain } from "../../src/identity/mod.ts";
 import { sameBytes } from "../../src/identity/certificate.ts";
-import { RECORDED_MS, recordedLeaf, recordedRoots } from "../kit/recorded.ts";
+import { RECORDED_MS, recordedLeaf, recordedRoots } from "../kit/consul/recorded.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 
 const LEAVES = ["leaf", "leaf_rotated", "leaf_rsa", "leaf_secondary", "leaf_secondary_rotated"]

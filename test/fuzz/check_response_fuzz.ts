@@ -11,7 +11,7 @@ import { type AuthzVerdict, mutated } from "../../plugins/ext_authz/verdict.ts";
 import { isPlainName, isValue } from "../../src/http/mod.ts";
 import { HeaderList } from "../../src/plugin/mod.ts";
 import type { PlainMessage } from "../../src/wire/mod.ts";
-import { CHECK_MESSAGES } from "../kit/ext_authz.ts";
+import { CHECK_MESSAGES } from "../kit/peers/ext_authz.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 
 const encode = (message: PlainMessage) => CHECK_MESSAGES.encode("CheckResponse", message);

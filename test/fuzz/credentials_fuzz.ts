@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { validateCredentials } from "../../src/identity/mod.ts";
-import { RECORDED_MS, recordedLeaf, recordedRoots } from "../kit/recorded.ts";
+import { RECORDED_MS, recordedLeaf, recordedRoots } from "../kit/consul/recorded.ts";
 import { type FuzzTarget, refuses } from "./fuzz.ts";
 
 const encoder = new TextEncoder();

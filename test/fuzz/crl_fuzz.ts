@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { createAuthority } from "../../src/dev/ca/authority.ts";
 import { parseCertificate } from "../../src/identity/mod.ts";
-import { mintCrl } from "../kit/mint_crl.ts";
+import { mintCrl } from "../kit/certs/mint_crl.ts";
 import { sameBytes } from "../../src/identity/certificate.ts";
 import { parseCrl } from "../../src/identity/crl.ts";
 import { isSignedBy } from "../../src/identity/signature.ts";

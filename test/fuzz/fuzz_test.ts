@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { ProxyError } from "../../src/base/mod.ts";
-import { rounds } from "../kit/long.ts";
+import { rounds } from "../kit/clock/long.ts";
 import { fuzz, type FuzzTarget, loadTargets, refuses } from "./fuzz.ts";
 
 /**

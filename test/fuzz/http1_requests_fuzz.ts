@@ -16,8 +16,8 @@ import {
   REQUESTS,
   SinkStream,
   WORDS,
-} from "../kit/http1_requests.ts";
-import { latin1Bytes } from "../kit/http1.ts";
+} from "../kit/wire/http1_requests.ts";
+import { latin1Bytes } from "../kit/wire/http1.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 
 export const target: FuzzTarget = {

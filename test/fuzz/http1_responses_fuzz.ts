@@ -7,8 +7,8 @@
 
 import assert from "node:assert/strict";
 import { type Fields, openHttp1Client, type ResponseHead } from "../../src/http/mod.ts";
-import { FUZZ_LIMITS, randomCuts, SinkStream, WORDS } from "../kit/http1_requests.ts";
-import { latin1Bytes, latin1Text, requestHead } from "../kit/http1.ts";
+import { FUZZ_LIMITS, randomCuts, SinkStream, WORDS } from "../kit/wire/http1_requests.ts";
+import { latin1Bytes, latin1Text, requestHead } from "../kit/wire/http1.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 
 interface ReadResponse {

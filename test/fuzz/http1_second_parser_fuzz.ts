@@ -9,7 +9,7 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import process from "node:process";
 import { FIELD } from "../../src/http/mod.ts";
-import { type ReadRequest, readRequests, REQUESTS, WORDS } from "../kit/http1_requests.ts";
+import { type ReadRequest, readRequests, REQUESTS, WORDS } from "../kit/wire/http1_requests.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 
 interface Parser {

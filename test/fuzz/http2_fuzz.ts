@@ -14,8 +14,8 @@ import {
 } from "../../src/http/mod.ts";
 import { HeldBytes } from "../../src/http/held_bytes.ts";
 import { ignoredEvents, type Stream, type StreamEvents } from "../../src/net/mod.ts";
-import { FakeClock } from "../kit/clock.ts";
-import { requestHead } from "../kit/http2_pair.ts";
+import { FakeClock } from "../kit/clock/clock.ts";
+import { requestHead } from "../kit/wire/http2_pair.ts";
 import {
   END_STREAM,
   frame,
@@ -27,7 +27,7 @@ import {
   PREFACE,
   settings,
   u32,
-} from "../kit/http2_wire.ts";
+} from "../kit/wire/http2_wire.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 
 const LIMITS: HttpLimits = {

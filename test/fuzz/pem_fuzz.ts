@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { formatPem, parsePem } from "../../src/wire/mod.ts";
-import { recordedLeaf } from "../kit/recorded.ts";
+import { recordedLeaf } from "../kit/consul/recorded.ts";
 import { type FuzzTarget, refuses } from "./fuzz.ts";
 
 const encoder = new TextEncoder();

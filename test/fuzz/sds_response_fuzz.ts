@@ -20,9 +20,9 @@ import type { OfferedSecret } from "../../src/secrets/sds/sds_protocol.ts";
 import { SDS_PROTOBUF as protobuf } from "../../src/secrets/sds/sds_types.ts";
 import { SotwProtocol } from "../../src/secrets/sds/sotw.ts";
 import type { PlainMessage } from "../../src/wire/mod.ts";
-import { createAuthority } from "../kit/certificates.ts";
-import { ProtocolHarness, SDS_CLIENT } from "../kit/sds_protocol.ts";
-import { inlineBundle, inlineCertificate } from "../kit/sds_server.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import { ProtocolHarness, SDS_CLIENT } from "../kit/secrets/sds_protocol.ts";
+import { inlineBundle, inlineCertificate } from "../kit/secrets/sds_server.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 
 const NAMES = ["web", "ROOTCA", "ALL"];

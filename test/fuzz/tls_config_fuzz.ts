@@ -13,7 +13,7 @@ import {
   parseStaticSecrets,
   parseTlsConfig,
 } from "../../src/secrets/mod.ts";
-import { LISTENER, NODE, UPSTREAM } from "../kit/tls_config.ts";
+import { LISTENER, NODE, UPSTREAM } from "../kit/secrets/tls_config.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 
 const TYPES = "type.googleapis.com/envoy.extensions.transport_sockets.tls";

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { Locations } from "../../plugins/jwt_auth/locations.ts";
 import { readToken, whyRefused } from "../../plugins/jwt_auth/token.ts";
 import { PluginRequest } from "../../src/plugin/mod.ts";
-import { rawToken } from "../kit/tokens.ts";
+import { rawToken } from "../kit/certs/tokens.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 
 const ALGORITHMS = /^(?:(?:RS|PS|ES)(?:256|384|512)|EdDSA|Ed25519)$/;

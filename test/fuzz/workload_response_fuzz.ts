@@ -18,8 +18,8 @@ import {
   certificateSpecOf,
   validationSpecOf,
 } from "../../src/secrets/workload/svid.ts";
-import { createAuthority } from "../kit/certificates.ts";
-import { encodeBundles, encodeSvids, svidOf } from "../kit/workload_server.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import { encodeBundles, encodeSvids, svidOf } from "../kit/secrets/workload_server.ts";
 import { type FuzzTarget, refuses } from "./fuzz.ts";
 
 const ca = createAuthority({ trustDomain: "example.org" });

@@ -10,11 +10,11 @@ import {
   startRawOrigin,
   statusOf,
   valuesOf,
-} from "../kit/http_raw.ts";
-import { startPathPair } from "../kit/path_pair.ts";
-import { pause } from "../kit/process.ts";
-import { eventually } from "../kit/process.ts";
-import { httpRules } from "../kit/snapshots.ts";
+} from "../kit/wire/http_raw.ts";
+import { startPathPair } from "../kit/engine/path_pair.ts";
+import { pause } from "../kit/process/process.ts";
+import { eventually } from "../kit/process/process.ts";
+import { httpRules } from "../kit/engine/snapshots.ts";
 
 interface Rig extends AsyncDisposable {
   /** First lines of what reached the application. */

@@ -8,9 +8,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Clock, systemClock } from "../../src/base/mod.ts";
-import { openClient } from "../kit/data_path.ts";
-import { startEcho } from "../kit/echo.ts";
-import { startPathPair } from "../kit/path_pair.ts";
+import { openClient } from "../kit/engine/data_path.ts";
+import { startEcho } from "../kit/wire/echo.ts";
+import { startPathPair } from "../kit/engine/path_pair.ts";
 
 const DAY_MS = 24 * 3_600_000;
 

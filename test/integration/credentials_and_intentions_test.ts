@@ -10,11 +10,11 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { createAuthority } from "../kit/certificates.ts";
-import { type Place, startEcho } from "../kit/echo.ts";
-import { freePort, loopbackHost } from "../kit/ports.ts";
-import { type Postern, ready, runPostern } from "../kit/postern.ts";
-import { probeTls } from "../kit/tls_probe.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import { type Place, startEcho } from "../kit/wire/echo.ts";
+import { freePort, loopbackHost } from "../kit/process/ports.ts";
+import { type Postern, ready, runPostern } from "../kit/process/postern.ts";
+import { probeTls } from "../kit/wire/tls_probe.ts";
 
 const CA = createAuthority({ trustDomain: "example.org" });
 const MESH = createAuthority({ trustDomain: "mesh.test" });

@@ -7,12 +7,12 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority } from "../kit/certificates.ts";
-import { openClient, type TestClient } from "../kit/data_path.ts";
-import { startEcho } from "../kit/echo.ts";
-import { caValidation, inboundBy, upstreamsBy, withOwn } from "../kit/own_credentials.ts";
-import { type PathPair, startPathPair } from "../kit/path_pair.ts";
-import { deadline } from "../kit/process.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import { openClient, type TestClient } from "../kit/engine/data_path.ts";
+import { startEcho } from "../kit/wire/echo.ts";
+import { caValidation, inboundBy, upstreamsBy, withOwn } from "../kit/secrets/own_credentials.ts";
+import { type PathPair, startPathPair } from "../kit/engine/path_pair.ts";
+import { deadline } from "../kit/process/process.ts";
 
 const OTHER = createAuthority({ trustDomain: "other.test" });
 const exact = (value: string) => [

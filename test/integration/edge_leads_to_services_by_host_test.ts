@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Snapshot } from "../../src/snapshot/mod.ts";
-import { answerOf, RawClient, startRawOrigin, statusOf, valuesOf } from "../kit/http_raw.ts";
-import { startPathPair } from "../kit/path_pair.ts";
-import { freePort } from "../kit/ports.ts";
-import { httpRules } from "../kit/snapshots.ts";
+import { answerOf, RawClient, startRawOrigin, statusOf, valuesOf } from "../kit/wire/http_raw.ts";
+import { startPathPair } from "../kit/engine/path_pair.ts";
+import { freePort } from "../kit/process/ports.ts";
+import { httpRules } from "../kit/engine/snapshots.ts";
 
 const DB = "service:default/default/db";
 

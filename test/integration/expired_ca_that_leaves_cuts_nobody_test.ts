@@ -10,13 +10,13 @@ import { test } from "node:test";
 import { type Clock, systemClock } from "../../src/base/mod.ts";
 import { NO_RULES, type Validation } from "../../src/identity/mod.ts";
 import type { Snapshot } from "../../src/snapshot/mod.ts";
-import { createAuthority } from "../kit/certificates.ts";
-import { openClient } from "../kit/data_path.ts";
-import { startEcho } from "../kit/echo.ts";
-import { caValidation, inboundBy, upstreamsBy, withOwn } from "../kit/own_credentials.ts";
-import { startPathPair } from "../kit/path_pair.ts";
-import { deadline } from "../kit/process.ts";
-import type { MeshSnapshot } from "../kit/snapshots.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import { openClient } from "../kit/engine/data_path.ts";
+import { startEcho } from "../kit/wire/echo.ts";
+import { caValidation, inboundBy, upstreamsBy, withOwn } from "../kit/secrets/own_credentials.ts";
+import { startPathPair } from "../kit/engine/path_pair.ts";
+import { deadline } from "../kit/process/process.ts";
+import type { MeshSnapshot } from "../kit/engine/snapshots.ts";
 
 /** Longer than a root lives. */
 const AGE_MS = 20 * 365 * 24 * 3_600_000;

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority } from "../kit/certificates.ts";
-import { startDataPath } from "../kit/data_path.ts";
-import { httpOf, startAuthz } from "../kit/ext_authz.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import { startDataPath } from "../kit/engine/data_path.ts";
+import { httpOf, startAuthz } from "../kit/peers/ext_authz.ts";
 import {
   answerOf,
   type RawAnswer,
@@ -10,9 +10,15 @@ import {
   type RawOrigin,
   startRawOrigin,
   statusOf,
-} from "../kit/http_raw.ts";
-import { type PathPair, startPathPair } from "../kit/path_pair.ts";
-import { httpRules, intention, snapshotOf, targetOf, withInbound } from "../kit/snapshots.ts";
+} from "../kit/wire/http_raw.ts";
+import { type PathPair, startPathPair } from "../kit/engine/path_pair.ts";
+import {
+  httpRules,
+  intention,
+  snapshotOf,
+  targetOf,
+  withInbound,
+} from "../kit/engine/snapshots.ts";
 
 interface Rig extends AsyncDisposable {
   readonly app: RawOrigin;

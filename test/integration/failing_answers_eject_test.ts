@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { DEFAULT_OUTLIER } from "../../src/balance/mod.ts";
-import { startAskedApp } from "../kit/asked_app.ts";
-import { GRPC_MESSAGE } from "../kit/asked_plans.ts";
-import { askHttp2 } from "../kit/mixed_ask.ts";
-import { startPathPair } from "../kit/path_pair.ts";
-import { httpRules } from "../kit/snapshots.ts";
+import { startAskedApp } from "../kit/wire/asked_app.ts";
+import { GRPC_MESSAGE } from "../kit/wire/asked_plans.ts";
+import { askHttp2 } from "../kit/wire/mixed_ask.ts";
+import { startPathPair } from "../kit/engine/path_pair.ts";
+import { httpRules } from "../kit/engine/snapshots.ts";
 
 const ASK = { method: "POST", body: GRPC_MESSAGE, fields: ["content-type: application/grpc"] };
 

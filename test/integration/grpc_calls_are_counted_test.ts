@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { startAskedApp } from "../kit/asked_app.ts";
-import { GRPC_MESSAGE, PLAN } from "../kit/asked_plans.ts";
-import { askHttp2 } from "../kit/mixed_ask.ts";
-import type { TestPath } from "../kit/data_path.ts";
-import { startPathPair } from "../kit/path_pair.ts";
-import { eventually } from "../kit/process.ts";
-import { httpRules } from "../kit/snapshots.ts";
+import { startAskedApp } from "../kit/wire/asked_app.ts";
+import { GRPC_MESSAGE, PLAN } from "../kit/wire/asked_plans.ts";
+import { askHttp2 } from "../kit/wire/mixed_ask.ts";
+import type { TestPath } from "../kit/engine/data_path.ts";
+import { startPathPair } from "../kit/engine/path_pair.ts";
+import { eventually } from "../kit/process/process.ts";
+import { httpRules } from "../kit/engine/snapshots.ts";
 
 /** An exchange may be over a moment after its caller has read the answer. */
 async function shows({ path: { stats } }: TestPath, want: readonly string[]): Promise<void> {

@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { createServer, type ServerHttp2Stream } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
-import { startHttp2Server } from "../kit/http2_server.ts";
-import { answerOf, RawClient, startRawOrigin, statusOf, valuesOf } from "../kit/http_raw.ts";
-import { type PathPair, startPathPair } from "../kit/path_pair.ts";
-import { httpRules } from "../kit/snapshots.ts";
+import { startHttp2Server } from "../kit/wire/http2_server.ts";
+import { answerOf, RawClient, startRawOrigin, statusOf, valuesOf } from "../kit/wire/http_raw.ts";
+import { type PathPair, startPathPair } from "../kit/engine/path_pair.ts";
+import { httpRules } from "../kit/engine/snapshots.ts";
 
 async function asksThrough(pair: PathPair): Promise<void> {
   await using client = await RawClient.open({ host: "127.0.0.1", port: pair.port });

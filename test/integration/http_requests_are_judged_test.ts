@@ -9,10 +9,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Intention, Permission } from "../../src/policy/mod.ts";
 import type { HttpRules, Snapshot } from "../../src/snapshot/mod.ts";
-import { answerOf, RawClient, startRawOrigin, statusOf, valuesOf } from "../kit/http_raw.ts";
-import { openWebSocket, startWebSocketEcho } from "../kit/http_websocket.ts";
-import { type PathPair, startPathPair } from "../kit/path_pair.ts";
-import { httpRules, intention, policyOf } from "../kit/snapshots.ts";
+import { answerOf, RawClient, startRawOrigin, statusOf, valuesOf } from "../kit/wire/http_raw.ts";
+import { openWebSocket, startWebSocketEcho } from "../kit/wire/http_websocket.ts";
+import { type PathPair, startPathPair } from "../kit/engine/path_pair.ts";
+import { httpRules, intention, policyOf } from "../kit/engine/snapshots.ts";
 
 function judged(localPort: number, intentions: readonly Intention[], rules?: Partial<HttpRules>) {
   return startPathPair({

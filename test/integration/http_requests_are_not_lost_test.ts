@@ -7,14 +7,14 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { startServer } from "../kit/echo.ts";
-import { startHttp2Server } from "../kit/http2_server.ts";
-import { FLAG, FRAME, type RawField, RawHttp2Client } from "../kit/http2_raw.ts";
-import { answerOf, RawClient, startRawOrigin, statusOf, valuesOf } from "../kit/http_raw.ts";
-import { openWebSocketOverHttp2 } from "../kit/http_websocket.ts";
-import { type PathPair, type PathPairOptions, startPathPair } from "../kit/path_pair.ts";
-import { eventually } from "../kit/process.ts";
-import { httpRules } from "../kit/snapshots.ts";
+import { startServer } from "../kit/wire/echo.ts";
+import { startHttp2Server } from "../kit/wire/http2_server.ts";
+import { FLAG, FRAME, type RawField, RawHttp2Client } from "../kit/wire/http2_raw.ts";
+import { answerOf, RawClient, startRawOrigin, statusOf, valuesOf } from "../kit/wire/http_raw.ts";
+import { openWebSocketOverHttp2 } from "../kit/wire/http_websocket.ts";
+import { type PathPair, type PathPairOptions, startPathPair } from "../kit/engine/path_pair.ts";
+import { eventually } from "../kit/process/process.ts";
+import { httpRules } from "../kit/engine/snapshots.ts";
 
 const dbOf = (pair: PathPair) => ({ host: "127.0.0.1", port: pair.port });
 

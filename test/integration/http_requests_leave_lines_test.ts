@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { AccessLogPart, PluginUse } from "../../src/snapshot/mod.ts";
-import { eventually } from "../kit/process.ts";
-import { answerOf, RawClient, startRawOrigin, statusOf } from "../kit/http_raw.ts";
-import { startPathPair } from "../kit/path_pair.ts";
-import { httpRules, policyOf, withInbound } from "../kit/snapshots.ts";
+import { eventually } from "../kit/process/process.ts";
+import { answerOf, RawClient, startRawOrigin, statusOf } from "../kit/wire/http_raw.ts";
+import { startPathPair } from "../kit/engine/path_pair.ts";
+import { httpRules, policyOf, withInbound } from "../kit/engine/snapshots.ts";
 
 const LOG: AccessLogPart = {
   version: 1,

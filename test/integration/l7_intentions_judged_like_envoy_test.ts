@@ -9,7 +9,7 @@ import { prepareRegexes } from "../../src/base/mod.ts";
 import { readIntentions } from "../../src/consul/replies/intentions.ts";
 import { DEFAULT_PATH_RULES, normalizePath } from "../../src/http/mod.ts";
 import { compilePolicy, type JudgedRequest, withoutTenancy } from "../../src/policy/mod.ts";
-import { DevMesh } from "../kit/dev_mesh.ts";
+import { DevMesh } from "../kit/mesh/dev_mesh.ts";
 import {
   DESTINATION,
   ENTRIES,
@@ -17,7 +17,7 @@ import {
   QUESTIONS,
   recordedAnswers,
   shown,
-} from "../kit/l7_intentions.ts";
+} from "../kit/mesh/l7_intentions.ts";
 
 /** As a listener hands it to the judge. */
 function requestOf({ source, method, fields, body }: Question, path: string): JudgedRequest {

@@ -11,10 +11,10 @@ import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { clientOf, openClient } from "../kit/data_path.ts";
-import { startEcho } from "../kit/echo.ts";
-import { startPathPair } from "../kit/path_pair.ts";
-import { upstreamOf } from "../kit/snapshots.ts";
+import { clientOf, openClient } from "../kit/engine/data_path.ts";
+import { startEcho } from "../kit/wire/echo.ts";
+import { startPathPair } from "../kit/engine/path_pair.ts";
+import { upstreamOf } from "../kit/engine/snapshots.ts";
 
 async function greet(port: number) {
   const client = await openClient(port);

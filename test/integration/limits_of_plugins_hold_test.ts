@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import type { Socket } from "node:net";
 import { test } from "node:test";
-import { answerOf, RawClient, startRawOrigin, statusOf, valuesOf } from "../kit/http_raw.ts";
-import { startPathPair } from "../kit/path_pair.ts";
-import { eventually } from "../kit/process.ts";
-import { httpRules, withInbound } from "../kit/snapshots.ts";
-import { startWorkerRig } from "../kit/worker_rig.ts";
+import { answerOf, RawClient, startRawOrigin, statusOf, valuesOf } from "../kit/wire/http_raw.ts";
+import { startPathPair } from "../kit/engine/path_pair.ts";
+import { eventually } from "../kit/process/process.ts";
+import { httpRules, withInbound } from "../kit/engine/snapshots.ts";
+import { startWorkerRig } from "../kit/engine/worker_rig.ts";
 
 const GET = "GET /a HTTP/1.1\r\nHost: db\r\n\r\n";
 const GRPC = "POST /a.B/C HTTP/1.1\r\nHost: db\r\nContent-Type: application/grpc\r\n" +

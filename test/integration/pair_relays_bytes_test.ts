@@ -8,9 +8,9 @@
 import assert from "node:assert/strict";
 import { createHash, randomBytes } from "node:crypto";
 import { test } from "node:test";
-import { openClient } from "../kit/data_path.ts";
-import { startEcho, startServer } from "../kit/echo.ts";
-import { startPathPair } from "../kit/path_pair.ts";
+import { openClient } from "../kit/engine/data_path.ts";
+import { startEcho, startServer } from "../kit/wire/echo.ts";
+import { startPathPair } from "../kit/engine/path_pair.ts";
 
 test("a pair relays a request and its reply", async () => {
   await using echo = await startEcho();

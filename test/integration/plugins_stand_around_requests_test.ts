@@ -3,9 +3,9 @@ import { test } from "node:test";
 import type { AnyPlugin, LoadPlugin } from "../../src/plugin/mod.ts";
 import type { HttpRequest, Plugin, PluginDefinition, Schema } from "../../src/plugin/api.ts";
 import type { HttpRules, PluginUse } from "../../src/snapshot/mod.ts";
-import { answerOf, RawClient, startRawOrigin, statusOf, valuesOf } from "../kit/http_raw.ts";
-import { type PathPair, startPathPair } from "../kit/path_pair.ts";
-import { httpRules } from "../kit/snapshots.ts";
+import { answerOf, RawClient, startRawOrigin, statusOf, valuesOf } from "../kit/wire/http_raw.ts";
+import { type PathPair, startPathPair } from "../kit/engine/path_pair.ts";
+import { httpRules } from "../kit/engine/snapshots.ts";
 
 const ANYTHING: Schema = {
   "~standard": { version: 1, validate: (value: unknown) => ({ value }) },

@@ -7,11 +7,11 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority } from "../kit/certificates.ts";
-import { openClient } from "../kit/data_path.ts";
-import { startEcho, startServer } from "../kit/echo.ts";
-import { type PathPair, startPathPair } from "../kit/path_pair.ts";
-import { intention } from "../kit/snapshots.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import { openClient } from "../kit/engine/data_path.ts";
+import { startEcho, startServer } from "../kit/wire/echo.ts";
+import { type PathPair, startPathPair } from "../kit/engine/path_pair.ts";
+import { intention } from "../kit/engine/snapshots.ts";
 
 type Line = Awaited<ReturnType<PathPair["line"]>>;
 

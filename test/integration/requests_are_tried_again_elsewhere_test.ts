@@ -1,13 +1,19 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { DEFAULT_OUTLIER } from "../../src/balance/mod.ts";
-import { assertFlawless } from "../kit/load.ts";
-import { createAuthority } from "../kit/certificates.ts";
-import { startDataPath, type TestPath } from "../kit/data_path.ts";
-import { HttpLoad } from "../kit/http_load.ts";
-import { RequestCounts } from "../kit/http_origin.ts";
-import { answerOf, RawClient, startRawOrigin, statusOf } from "../kit/http_raw.ts";
-import { httpRules, intention, snapshotOf, targetOf, withInbound } from "../kit/snapshots.ts";
+import { assertFlawless } from "../kit/wire/load.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import { startDataPath, type TestPath } from "../kit/engine/data_path.ts";
+import { HttpLoad } from "../kit/wire/http_load.ts";
+import { RequestCounts } from "../kit/wire/http_origin.ts";
+import { answerOf, RawClient, startRawOrigin, statusOf } from "../kit/wire/http_raw.ts";
+import {
+  httpRules,
+  intention,
+  snapshotOf,
+  targetOf,
+  withInbound,
+} from "../kit/engine/snapshots.ts";
 
 /** Failures in a row that eject. */
 const MAX_FAILURES = 2;

@@ -10,11 +10,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { runtimeEngine } from "../../src/net/mod.ts";
-import { createAuthority } from "../kit/certificates.ts";
-import { openClient } from "../kit/data_path.ts";
-import { startEcho } from "../kit/echo.ts";
-import { type PathPair, startPathPair } from "../kit/path_pair.ts";
-import type { MeshSnapshot } from "../kit/snapshots.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import { openClient } from "../kit/engine/data_path.ts";
+import { startEcho } from "../kit/wire/echo.ts";
+import { type PathPair, startPathPair } from "../kit/engine/path_pair.ts";
+import type { MeshSnapshot } from "../kit/engine/snapshots.ts";
 
 /** The engine on `node:tls` keeps no tickets. */
 const RESUMES = runtimeEngine().name.startsWith("bun");

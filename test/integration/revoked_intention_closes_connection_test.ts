@@ -7,11 +7,11 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority } from "../kit/certificates.ts";
-import { openClient } from "../kit/data_path.ts";
-import { startEcho } from "../kit/echo.ts";
-import { startPathPair } from "../kit/path_pair.ts";
-import { intention, policyOf } from "../kit/snapshots.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import { openClient } from "../kit/engine/data_path.ts";
+import { startEcho } from "../kit/wire/echo.ts";
+import { startPathPair } from "../kit/engine/path_pair.ts";
+import { intention, policyOf } from "../kit/engine/snapshots.ts";
 
 async function openThrough(port: number) {
   const client = await openClient(port);

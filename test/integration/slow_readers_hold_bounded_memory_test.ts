@@ -3,12 +3,12 @@ import { Buffer } from "node:buffer";
 import type { Socket } from "node:net";
 import { test } from "node:test";
 import type { DataPath } from "../../src/proxy/mod.ts";
-import { type Place, startServer } from "../kit/echo.ts";
-import { FRAME, RawHttp2Client } from "../kit/http2_raw.ts";
-import { startHttp2Server } from "../kit/http2_server.ts";
-import { answerOf, RawClient, statusOf } from "../kit/http_raw.ts";
-import { type PathPair, startPathPair } from "../kit/path_pair.ts";
-import { httpRules } from "../kit/snapshots.ts";
+import { type Place, startServer } from "../kit/wire/echo.ts";
+import { FRAME, RawHttp2Client } from "../kit/wire/http2_raw.ts";
+import { startHttp2Server } from "../kit/wire/http2_server.ts";
+import { answerOf, RawClient, statusOf } from "../kit/wire/http_raw.ts";
+import { type PathPair, startPathPair } from "../kit/engine/path_pair.ts";
+import { httpRules } from "../kit/engine/snapshots.ts";
 
 type Version = "http" | "http2";
 

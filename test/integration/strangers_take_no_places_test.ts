@@ -8,10 +8,10 @@
 import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { test } from "node:test";
-import { openClient, type TestClient } from "../kit/data_path.ts";
-import { startEcho } from "../kit/echo.ts";
-import { type PathPair, startPathPair } from "../kit/path_pair.ts";
-import { upstreamOf } from "../kit/snapshots.ts";
+import { openClient, type TestClient } from "../kit/engine/data_path.ts";
+import { startEcho } from "../kit/wire/echo.ts";
+import { type PathPair, startPathPair } from "../kit/engine/path_pair.ts";
+import { upstreamOf } from "../kit/engine/snapshots.ts";
 
 async function greet(client: TestClient): Promise<void> {
   client.send("hello");

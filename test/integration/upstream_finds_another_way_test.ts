@@ -7,10 +7,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { openClient, startDataPath } from "../kit/data_path.ts";
-import { startEcho, startServer } from "../kit/echo.ts";
-import { startPathPair } from "../kit/path_pair.ts";
-import { chainOf, declared, intention, snapshotOf, targetOf } from "../kit/snapshots.ts";
+import { openClient, startDataPath } from "../kit/engine/data_path.ts";
+import { startEcho, startServer } from "../kit/wire/echo.ts";
+import { startPathPair } from "../kit/engine/path_pair.ts";
+import { chainOf, declared, intention, snapshotOf, targetOf } from "../kit/engine/snapshots.ts";
 
 /** A port where nobody listens. */
 async function closedPort(): Promise<number> {

@@ -8,10 +8,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { diffSnapshots } from "../../src/snapshot/mod.ts";
-import { openClient } from "../kit/data_path.ts";
-import { startEcho } from "../kit/echo.ts";
-import { recordingLog, startPathPair } from "../kit/path_pair.ts";
-import { upstreamOf } from "../kit/snapshots.ts";
+import { openClient } from "../kit/engine/data_path.ts";
+import { startEcho } from "../kit/wire/echo.ts";
+import { recordingLog, startPathPair } from "../kit/engine/path_pair.ts";
+import { upstreamOf } from "../kit/engine/snapshots.ts";
 
 test("10,000 upstreams come and go; one that stays serves on and keeps its limits", async () => {
   await using echo = await startEcho();

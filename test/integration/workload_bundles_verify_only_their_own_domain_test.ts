@@ -5,13 +5,13 @@ import test from "node:test";
 import { systemRandom } from "../../src/base/mod.ts";
 import type { Authority, IssuedLeaf } from "../../src/dev/ca/authority.ts";
 import { createPeerValidator, parseCertificate, type Validation } from "../../src/identity/mod.ts";
-import { mintCrl } from "../kit/mint_crl.ts";
+import { mintCrl } from "../kit/certs/mint_crl.ts";
 import { runtimeEngine } from "../../src/net/mod.ts";
 import { tlsFault } from "../../src/net/tls_fault.ts";
 import { createWorkloadProvider } from "../../src/secrets/workload/workload_provider.ts";
-import { createAuthority } from "../kit/certificates.ts";
-import { FakeClock } from "../kit/clock.ts";
-import { startWorkloadServer, svidOf } from "../kit/workload_server.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import { FakeClock } from "../kit/clock/clock.ts";
+import { startWorkloadServer, svidOf } from "../kit/secrets/workload_server.ts";
 
 const CA = createAuthority({ trustDomain: "example.org" });
 const NEXT = createAuthority({ trustDomain: "example.org" });

@@ -8,11 +8,11 @@ import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { test } from "node:test";
 import { connect as tlsConnect, type ConnectionOptions } from "node:tls";
-import { createAuthority } from "../kit/certificates.ts";
-import { clientOf, openClient } from "../kit/data_path.ts";
-import { startEcho } from "../kit/echo.ts";
-import { type PathPair, startPathPair } from "../kit/path_pair.ts";
-import { eventually } from "../kit/process.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import { clientOf, openClient } from "../kit/engine/data_path.ts";
+import { startEcho } from "../kit/wire/echo.ts";
+import { type PathPair, startPathPair } from "../kit/engine/path_pair.ts";
+import { eventually } from "../kit/process/process.ts";
 
 const HOUR_MS = 3_600_000;
 

@@ -1,10 +1,10 @@
 import test from "node:test";
-import { startConsul } from "../kit/consul.ts";
-import { expectRefused, waitForEcho, waitForRefusal } from "../kit/echo.ts";
-import { Load } from "../kit/load.ts";
-import { type MeshPair, saysRefused, startPair } from "../kit/mesh_pair.ts";
-import { builtInSidecar } from "../kit/sidecars.ts";
-import { pause } from "../kit/process.ts";
+import { startConsul } from "../kit/mesh/consul.ts";
+import { expectRefused, waitForEcho, waitForRefusal } from "../kit/wire/echo.ts";
+import { Load } from "../kit/wire/load.ts";
+import { type MeshPair, saysRefused, startPair } from "../kit/mesh/mesh_pair.ts";
+import { builtInSidecar } from "../kit/mesh/sidecars.ts";
+import { pause } from "../kit/process/process.ts";
 
 test("the built-in proxy calls Postern and is denied by intention", async () => {
   await using server = await startConsul({ acl: true });

@@ -9,9 +9,9 @@ import { chmod, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { peer } from "../../scripts/peers.ts";
-import type { Place } from "../kit/echo.ts";
-import { freePort } from "../kit/ports.ts";
-import { Process, runToEnd } from "../kit/process.ts";
+import type { Place } from "../kit/wire/echo.ts";
+import { freePort } from "../kit/process/ports.ts";
+import { Process, runToEnd } from "../kit/process/process.ts";
 
 export interface Database extends Place, AsyncDisposable {}
 

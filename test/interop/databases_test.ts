@@ -1,11 +1,11 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { peer } from "../../scripts/peers.ts";
-import { startConsul } from "../kit/consul.ts";
+import { startConsul } from "../kit/mesh/consul.ts";
 import { type Database, startMariadb, startPostgres, startRedis } from "./databases.ts";
-import type { Place } from "../kit/echo.ts";
-import { startPair } from "../kit/mesh_pair.ts";
-import { eventually, runToEnd } from "../kit/process.ts";
+import type { Place } from "../kit/wire/echo.ts";
+import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { eventually, runToEnd } from "../kit/process/process.ts";
 
 test("PostgreSQL under pgbench, kept connections and one per transaction", async () => {
   await withPair(startPostgres, async ({ host, port }) => {

@@ -1,11 +1,11 @@
 /** Envoy and Postern beside the same servers, told of entries of one shape: each takes the other's word. */
 
 import test from "node:test";
-import { startCluster } from "../kit/cluster.ts";
-import { waitForEcho, waitForRefusal } from "../kit/echo.ts";
-import { Load } from "../kit/load.ts";
-import { startPair } from "../kit/mesh_pair.ts";
-import { envoyBesideServers } from "../kit/sidecars.ts";
+import { startCluster } from "../kit/mesh/cluster.ts";
+import { waitForEcho, waitForRefusal } from "../kit/wire/echo.ts";
+import { Load } from "../kit/wire/load.ts";
+import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { envoyBesideServers } from "../kit/mesh/sidecars.ts";
 
 for (
   const [title, web, db] of [

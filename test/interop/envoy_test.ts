@@ -1,11 +1,11 @@
 import test from "node:test";
-import { startConsul } from "../kit/consul.ts";
-import { waitForEcho, waitForRefusal } from "../kit/echo.ts";
-import { Load } from "../kit/load.ts";
-import { saysRefused, startPair } from "../kit/mesh_pair.ts";
-import { envoySidecar } from "../kit/sidecars.ts";
-import { eventually, pause } from "../kit/process.ts";
-import { presentedSerial } from "../kit/tls_probe.ts";
+import { startConsul } from "../kit/mesh/consul.ts";
+import { waitForEcho, waitForRefusal } from "../kit/wire/echo.ts";
+import { Load } from "../kit/wire/load.ts";
+import { saysRefused, startPair } from "../kit/mesh/mesh_pair.ts";
+import { envoySidecar } from "../kit/mesh/sidecars.ts";
+import { eventually, pause } from "../kit/process/process.ts";
+import { presentedSerial } from "../kit/wire/tls_probe.ts";
 
 for (
   const [title, web, db] of [

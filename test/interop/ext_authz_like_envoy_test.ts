@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { PlainMessage } from "../../src/wire/mod.ts";
-import type { Place } from "../kit/echo.ts";
-import { startEnvoyAsker } from "../kit/envoy_ext_authz.ts";
-import { type AskedHttp, httpOf, startAuthz } from "../kit/ext_authz.ts";
+import type { Place } from "../kit/wire/echo.ts";
+import { startEnvoyAsker } from "../kit/peers/envoy_ext_authz.ts";
+import { type AskedHttp, httpOf, startAuthz } from "../kit/peers/ext_authz.ts";
 import {
   answerOf,
   type RawAnswer,
@@ -13,9 +13,9 @@ import {
   startRawOrigin,
   statusOf,
   valuesOf,
-} from "../kit/http_raw.ts";
-import { startPathPair } from "../kit/path_pair.ts";
-import { httpRules } from "../kit/snapshots.ts";
+} from "../kit/wire/http_raw.ts";
+import { startPathPair } from "../kit/engine/path_pair.ts";
+import { httpRules } from "../kit/engine/snapshots.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 

@@ -6,7 +6,7 @@
 
 import assert from "node:assert/strict";
 import { peer } from "../../scripts/peers.ts";
-import { runToEnd } from "../kit/process.ts";
+import { runToEnd } from "../kit/process/process.ts";
 
 const CASES = 146;
 

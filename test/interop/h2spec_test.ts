@@ -1,8 +1,8 @@
 import test from "node:test";
 import { connect } from "node:tls";
-import { startHttp2Server } from "../kit/http2_server.ts";
-import { startHttpPair } from "../kit/http_pair.ts";
-import { startPipe } from "../kit/pipe.ts";
+import { startHttp2Server } from "../kit/wire/http2_server.ts";
+import { startHttpPair } from "../kit/mesh/http_pair.ts";
+import { startPipe } from "../kit/process/pipe.ts";
 import { passesH2spec } from "./h2spec.ts";
 
 test("serveHttp2() passes every case of h2spec in strict mode", async () => {

@@ -5,11 +5,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createHash } from "node:crypto";
 import { peer } from "../../scripts/peers.ts";
-import { startConsul } from "../kit/consul.ts";
-import { pattern } from "../kit/echo.ts";
-import { startPair } from "../kit/mesh_pair.ts";
-import { freePort } from "../kit/ports.ts";
-import { eventually, Process, runToEnd } from "../kit/process.ts";
+import { startConsul } from "../kit/mesh/consul.ts";
+import { pattern } from "../kit/wire/echo.ts";
+import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { freePort } from "../kit/process/ports.ts";
+import { eventually, Process, runToEnd } from "../kit/process/process.ts";
 
 const SIZE = 20_000_000;
 

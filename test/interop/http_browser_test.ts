@@ -15,17 +15,17 @@ import { join } from "node:path";
 import test from "node:test";
 import { peer } from "../../scripts/peers.ts";
 import { parseCertificate } from "../../src/identity/mod.ts";
-import { createAuthority } from "../kit/certificates.ts";
-import { startHttpPair } from "../kit/http_pair.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import { startHttpPair } from "../kit/mesh/http_pair.ts";
 import {
   answerOf,
   type RawAnswer,
   type RawMessage,
   startRawOrigin,
   valuesOf,
-} from "../kit/http_raw.ts";
-import { CLOSED_BY_ECHO, echoWebSocket } from "../kit/http_websocket.ts";
-import { deadline, Process } from "../kit/process.ts";
+} from "../kit/wire/http_raw.ts";
+import { CLOSED_BY_ECHO, echoWebSocket } from "../kit/wire/http_websocket.ts";
+import { deadline, Process } from "../kit/process/process.ts";
 import { askForEverything, type Findings } from "./http_browser_page.ts";
 
 const BIG_BYTES = 3_000_000;

@@ -12,11 +12,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
 import { peer } from "../../scripts/peers.ts";
-import { assertExactlyOnce, HttpLoad } from "../kit/http_load.ts";
-import { startCountingOrigin } from "../kit/http_origin.ts";
-import { startHttpPair } from "../kit/http_pair.ts";
-import { answerOf, RawClient, startRawOrigin, statusOf, valuesOf } from "../kit/http_raw.ts";
-import { runToEnd } from "../kit/process.ts";
+import { assertExactlyOnce, HttpLoad } from "../kit/wire/http_load.ts";
+import { startCountingOrigin } from "../kit/wire/http_origin.ts";
+import { startHttpPair } from "../kit/mesh/http_pair.ts";
+import { answerOf, RawClient, startRawOrigin, statusOf, valuesOf } from "../kit/wire/http_raw.ts";
+import { runToEnd } from "../kit/process/process.ts";
 
 const BIG_BYTES = 4_000_000;
 const LIMIT = { timeoutMs: 60_000 };

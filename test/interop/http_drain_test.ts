@@ -9,12 +9,12 @@ import assert from "node:assert/strict";
 import { connect, type Socket } from "node:net";
 import test from "node:test";
 import { peer } from "../../scripts/peers.ts";
-import { assertExactlyOnce, HttpLoad } from "../kit/http_load.ts";
-import { startCountingOrigin } from "../kit/http_origin.ts";
-import { startHttpPair } from "../kit/http_pair.ts";
-import { answerOf, startRawOrigin } from "../kit/http_raw.ts";
-import { startPipe } from "../kit/pipe.ts";
-import { eventually, Process } from "../kit/process.ts";
+import { assertExactlyOnce, HttpLoad } from "../kit/wire/http_load.ts";
+import { startCountingOrigin } from "../kit/wire/http_origin.ts";
+import { startHttpPair } from "../kit/mesh/http_pair.ts";
+import { answerOf, startRawOrigin } from "../kit/wire/http_raw.ts";
+import { startPipe } from "../kit/process/pipe.ts";
+import { eventually, Process } from "../kit/process/process.ts";
 
 const LIMIT = { timeoutMs: 60_000 };
 const HTTP2_REQUESTS = 50_000;

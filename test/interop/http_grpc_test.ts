@@ -7,10 +7,10 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { peer } from "../../scripts/peers.ts";
-import { isOpen } from "../kit/envoy_tls.ts";
-import { type HttpPair, startHttpPair } from "../kit/http_pair.ts";
-import { freePort } from "../kit/ports.ts";
-import { eventually, Process, runToEnd } from "../kit/process.ts";
+import { isOpen } from "../kit/peers/envoy_tls.ts";
+import { type HttpPair, startHttpPair } from "../kit/mesh/http_pair.ts";
+import { freePort } from "../kit/process/ports.ts";
+import { eventually, Process, runToEnd } from "../kit/process/process.ts";
 
 const CASES = [
   "empty_unary",

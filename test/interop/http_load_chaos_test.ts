@@ -7,12 +7,16 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import type { Place } from "../kit/echo.ts";
-import { assertExactlyOnce, HttpLoad, type HttpLoadOptions } from "../kit/http_load.ts";
-import { type CountingOrigin, RequestCounts, startCountingOrigin } from "../kit/http_origin.ts";
-import { ALLOW_WEB, type HttpPair, startHttpPair } from "../kit/http_pair.ts";
-import { answerOf, RawClient, startRawOrigin, statusOf } from "../kit/http_raw.ts";
-import { eventually } from "../kit/process.ts";
+import type { Place } from "../kit/wire/echo.ts";
+import { assertExactlyOnce, HttpLoad, type HttpLoadOptions } from "../kit/wire/http_load.ts";
+import {
+  type CountingOrigin,
+  RequestCounts,
+  startCountingOrigin,
+} from "../kit/wire/http_origin.ts";
+import { ALLOW_WEB, type HttpPair, startHttpPair } from "../kit/mesh/http_pair.ts";
+import { answerOf, RawClient, startRawOrigin, statusOf } from "../kit/wire/http_raw.ts";
+import { eventually } from "../kit/process/process.ts";
 
 const CLIENTS: HttpLoadOptions = { keptAlive: 3, shortLived: 2, http2: 1 };
 const ENOUGH = 300;

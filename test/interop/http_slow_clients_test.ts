@@ -9,11 +9,11 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 import { peer } from "../../scripts/peers.ts";
-import { assertExactlyOnce, HttpLoad } from "../kit/http_load.ts";
-import { startCountingOrigin } from "../kit/http_origin.ts";
-import { startHttpPair } from "../kit/http_pair.ts";
-import type { Postern } from "../kit/postern.ts";
-import { Process } from "../kit/process.ts";
+import { assertExactlyOnce, HttpLoad } from "../kit/wire/http_load.ts";
+import { startCountingOrigin } from "../kit/wire/http_origin.ts";
+import { startHttpPair } from "../kit/mesh/http_pair.ts";
+import type { Postern } from "../kit/process/postern.ts";
+import { Process } from "../kit/process/process.ts";
 
 const CONNECTIONS = 400;
 const SECONDS = "6";

@@ -7,9 +7,15 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { FRAME, type RawField, RawHttp2Client } from "../kit/http2_raw.ts";
-import { type HttpPair, startHttpPair } from "../kit/http_pair.ts";
-import { answerOf, RawClient, type RawOrigin, startRawOrigin, statusOf } from "../kit/http_raw.ts";
+import { FRAME, type RawField, RawHttp2Client } from "../kit/wire/http2_raw.ts";
+import { type HttpPair, startHttpPair } from "../kit/mesh/http_pair.ts";
+import {
+  answerOf,
+  RawClient,
+  type RawOrigin,
+  startRawOrigin,
+  statusOf,
+} from "../kit/wire/http_raw.ts";
 
 /** `refused`: nothing of it reaches the application. `safe`: that, or exactly one clean request. */
 type Wanted = "refused" | "safe";

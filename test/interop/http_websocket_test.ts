@@ -7,17 +7,17 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { pattern, type Place } from "../kit/echo.ts";
-import { ALLOW_WEB, type HttpPair, startHttpPair } from "../kit/http_pair.ts";
-import { RawClient, startRawOrigin, statusOf } from "../kit/http_raw.ts";
+import { pattern, type Place } from "../kit/wire/echo.ts";
+import { ALLOW_WEB, type HttpPair, startHttpPair } from "../kit/mesh/http_pair.ts";
+import { RawClient, startRawOrigin, statusOf } from "../kit/wire/http_raw.ts";
 import {
   CLOSED_BY_ECHO,
   openWebSocket,
   openWebSocketOverHttp2,
   startWebSocketEcho,
   type WebSocketClient,
-} from "../kit/http_websocket.ts";
-import { deadline } from "../kit/process.ts";
+} from "../kit/wire/http_websocket.ts";
+import { deadline } from "../kit/process/process.ts";
 
 const FRAMES = 10_000;
 /** As many as a window of the other side may hold. */

@@ -7,12 +7,12 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { HttpLoad } from "../kit/http_load.ts";
-import { startCountingOrigin } from "../kit/http_origin.ts";
-import { RawClient, statusOf } from "../kit/http_raw.ts";
-import { eventually } from "../kit/process.ts";
-import { httpRules } from "../kit/snapshots.ts";
-import { startWorkerRig } from "../kit/worker_rig.ts";
+import { HttpLoad } from "../kit/wire/http_load.ts";
+import { startCountingOrigin } from "../kit/wire/http_origin.ts";
+import { RawClient, statusOf } from "../kit/wire/http_raw.ts";
+import { eventually } from "../kit/process/process.ts";
+import { httpRules } from "../kit/engine/snapshots.ts";
+import { startWorkerRig } from "../kit/engine/worker_rig.ts";
 
 const CLIENTS = { keptAlive: 4, shortLived: 2, http2: 2 };
 /** Each HTTP/2 client has four under way. */

@@ -1,14 +1,20 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { createServer } from "node:tls";
-import { createAuthority } from "../kit/certificates.ts";
-import { EchoClient, type Place, startEcho, waitForEcho, waitForRefusal } from "../kit/echo.ts";
-import { sdsSecret } from "../kit/envoy_tls.ts";
-import { deadline, eventually, pause } from "../kit/process.ts";
-import { certificateSecret, startSdsPeer, validationSecret } from "../kit/sds_peer.ts";
-import { probeTls } from "../kit/tls_probe.ts";
-import { clientPair, TlsSession } from "../kit/tls_session.ts";
-import { mutualTls, SUBJECTS, waitForLeaf } from "../kit/tls_subjects.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import {
+  EchoClient,
+  type Place,
+  startEcho,
+  waitForEcho,
+  waitForRefusal,
+} from "../kit/wire/echo.ts";
+import { sdsSecret } from "../kit/peers/envoy_tls.ts";
+import { deadline, eventually, pause } from "../kit/process/process.ts";
+import { certificateSecret, startSdsPeer, validationSecret } from "../kit/secrets/sds_peer.ts";
+import { probeTls } from "../kit/wire/tls_probe.ts";
+import { clientPair, TlsSession } from "../kit/wire/tls_session.ts";
+import { mutualTls, SUBJECTS, waitForLeaf } from "../kit/peers/tls_subjects.ts";
 
 /** Long enough to connect on a busy machine, short enough to wait for. */
 const LIFETIME_MS = 10_000;

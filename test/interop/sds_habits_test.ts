@@ -7,13 +7,24 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
 import { createServer } from "node:tls";
-import { createAuthority } from "../kit/certificates.ts";
-import { EchoClient, type Place, startEcho, waitForEcho, waitForRefusal } from "../kit/echo.ts";
-import { sdsSecret, type TlsProxy } from "../kit/envoy_tls.ts";
-import { eventually, pause } from "../kit/process.ts";
-import { certificateSecret, inlineBytes, startSdsPeer, validationSecret } from "../kit/sds_peer.ts";
-import { probeTls, serialOf } from "../kit/tls_probe.ts";
-import { SUBJECTS } from "../kit/tls_subjects.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import {
+  EchoClient,
+  type Place,
+  startEcho,
+  waitForEcho,
+  waitForRefusal,
+} from "../kit/wire/echo.ts";
+import { sdsSecret, type TlsProxy } from "../kit/peers/envoy_tls.ts";
+import { eventually, pause } from "../kit/process/process.ts";
+import {
+  certificateSecret,
+  inlineBytes,
+  startSdsPeer,
+  validationSecret,
+} from "../kit/secrets/sds_peer.ts";
+import { probeTls, serialOf } from "../kit/wire/tls_probe.ts";
+import { SUBJECTS } from "../kit/peers/tls_subjects.ts";
 
 /** The first try of a proxy that backs off may be half a minute away. */
 const RECOVERY = { timeoutMs: 60_000 };

@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { createAuthority } from "../kit/certificates.ts";
-import { startEcho } from "../kit/echo.ts";
-import { sdsSecret } from "../kit/envoy_tls.ts";
-import { freePort } from "../kit/ports.ts";
-import { eventually, pause } from "../kit/process.ts";
-import { certificateSecret, startSdsPeer, validationSecret } from "../kit/sds_peer.ts";
-import { probeTls, serialOf } from "../kit/tls_probe.ts";
-import { clientPair } from "../kit/tls_session.ts";
-import { APIS, mutualTls, SUBJECTS, waitForLeaf } from "../kit/tls_subjects.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import { startEcho } from "../kit/wire/echo.ts";
+import { sdsSecret } from "../kit/peers/envoy_tls.ts";
+import { freePort } from "../kit/process/ports.ts";
+import { eventually, pause } from "../kit/process/process.ts";
+import { certificateSecret, startSdsPeer, validationSecret } from "../kit/secrets/sds_peer.ts";
+import { probeTls, serialOf } from "../kit/wire/tls_probe.ts";
+import { clientPair } from "../kit/wire/tls_session.ts";
+import { APIS, mutualTls, SUBJECTS, waitForLeaf } from "../kit/peers/tls_subjects.ts";
 
 const HOUR_MS = 3_600_000;
 const [ca, other] = [createAuthority(), createAuthority()];

@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { createAuthority } from "../kit/certificates.ts";
-import { type Place, startEcho, type TestServer } from "../kit/echo.ts";
-import { SDS_CLUSTER } from "../kit/envoy_tls.ts";
-import { type PosternTls, startPosternTls } from "../kit/postern_tls.ts";
-import { eventually, pause } from "../kit/process.ts";
-import { promptly } from "../kit/promptly.ts";
-import { certificateSecret, type SdsPeer, startSdsPeer } from "../kit/sds_peer.ts";
-import { probeTls, serialOf } from "../kit/tls_probe.ts";
-import { TlsSession } from "../kit/tls_session.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import { type Place, startEcho, type TestServer } from "../kit/wire/echo.ts";
+import { SDS_CLUSTER } from "../kit/peers/envoy_tls.ts";
+import { type PosternTls, startPosternTls } from "../kit/peers/postern_tls.ts";
+import { eventually, pause } from "../kit/process/process.ts";
+import { promptly } from "../kit/clock/promptly.ts";
+import { certificateSecret, type SdsPeer, startSdsPeer } from "../kit/secrets/sds_peer.ts";
+import { probeTls, serialOf } from "../kit/wire/tls_probe.ts";
+import { TlsSession } from "../kit/wire/tls_session.ts";
 
 const ca = createAuthority();
 const issue = (name: string) => ca.issueLeaf({ service: "edge", overrides: { dnsNames: [name] } });

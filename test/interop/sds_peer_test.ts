@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { createAuthority } from "../kit/certificates.ts";
-import { startEcho } from "../kit/echo.ts";
-import { freePort } from "../kit/ports.ts";
-import { eventually, pause } from "../kit/process.ts";
-import { certificateSecret, startSdsPeer, validationSecret } from "../kit/sds_peer.ts";
-import { probeTls } from "../kit/tls_probe.ts";
-import { APIS, mutualTls, SUBJECTS, waitForLeaf } from "../kit/tls_subjects.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import { startEcho } from "../kit/wire/echo.ts";
+import { freePort } from "../kit/process/ports.ts";
+import { eventually, pause } from "../kit/process/process.ts";
+import { certificateSecret, startSdsPeer, validationSecret } from "../kit/secrets/sds_peer.ts";
+import { probeTls } from "../kit/wire/tls_probe.ts";
+import { APIS, mutualTls, SUBJECTS, waitForLeaf } from "../kit/peers/tls_subjects.ts";
 
 /** Longer than it takes, on any machine, to look at a proxy that has just been started. */
 const FETCH_TIMEOUT_MS = 6_000;

@@ -3,13 +3,13 @@ import { Buffer } from "node:buffer";
 import { connect } from "node:net";
 import test from "node:test";
 import { clientHello, type HelloOptions } from "../conformance/net/client_hello.ts";
-import { createAuthority } from "../kit/certificates.ts";
-import { type Place, startEcho } from "../kit/echo.ts";
-import { sdsSecret } from "../kit/envoy_tls.ts";
-import { eventually } from "../kit/process.ts";
-import { certificateSecret, startSdsPeer } from "../kit/sds_peer.ts";
-import { serialOf } from "../kit/tls_probe.ts";
-import { APIS, SUBJECTS } from "../kit/tls_subjects.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import { type Place, startEcho } from "../kit/wire/echo.ts";
+import { sdsSecret } from "../kit/peers/envoy_tls.ts";
+import { eventually } from "../kit/process/process.ts";
+import { certificateSecret, startSdsPeer } from "../kit/secrets/sds_peer.ts";
+import { serialOf } from "../kit/wire/tls_probe.ts";
+import { APIS, SUBJECTS } from "../kit/peers/tls_subjects.ts";
 import { formatPem } from "../../src/wire/mod.ts";
 
 /** Any key at all, and RSA alone: signature schemes and suites of TLS 1.2. */

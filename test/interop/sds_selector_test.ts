@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { createAuthority } from "../kit/certificates.ts";
-import { startEcho } from "../kit/echo.ts";
-import { sdsSecret } from "../kit/envoy_tls.ts";
-import { eventually } from "../kit/process.ts";
-import { certificateSecret, startSdsPeer } from "../kit/sds_peer.ts";
-import { probeTls, serialOf } from "../kit/tls_probe.ts";
-import { TlsSession } from "../kit/tls_session.ts";
-import { SUBJECTS } from "../kit/tls_subjects.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import { startEcho } from "../kit/wire/echo.ts";
+import { sdsSecret } from "../kit/peers/envoy_tls.ts";
+import { eventually } from "../kit/process/process.ts";
+import { certificateSecret, startSdsPeer } from "../kit/secrets/sds_peer.ts";
+import { probeTls, serialOf } from "../kit/wire/tls_probe.ts";
+import { TlsSession } from "../kit/wire/tls_session.ts";
+import { SUBJECTS } from "../kit/peers/tls_subjects.ts";
 
 const ca = createAuthority();
 const issue = (name: string) => ca.issueLeaf({ service: "edge", overrides: { dnsNames: [name] } });

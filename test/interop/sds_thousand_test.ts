@@ -1,18 +1,18 @@
 import assert from "node:assert/strict";
 import { createPrivateKey, createPublicKey } from "node:crypto";
 import test from "node:test";
-import { createAuthority } from "../kit/certificates.ts";
-import type { Place } from "../kit/echo.ts";
-import { sdsSecret } from "../kit/envoy_tls.ts";
-import { processorMs } from "../kit/memory.ts";
-import { startPosternTls } from "../kit/postern_tls.ts";
-import { OWN_ENGINE } from "../kit/postern.ts";
-import { eventually, pause } from "../kit/process.ts";
-import { certificateSecret, startSdsPeer } from "../kit/sds_peer.ts";
-import { serialOf } from "../kit/tls_probe.ts";
-import { EchoProcess, TlsLoad } from "../kit/tls_load.ts";
-import { percentile, TlsSession } from "../kit/tls_session.ts";
-import { APIS } from "../kit/tls_subjects.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import type { Place } from "../kit/wire/echo.ts";
+import { sdsSecret } from "../kit/peers/envoy_tls.ts";
+import { processorMs } from "../kit/process/memory.ts";
+import { startPosternTls } from "../kit/peers/postern_tls.ts";
+import { OWN_ENGINE } from "../kit/process/postern.ts";
+import { eventually, pause } from "../kit/process/process.ts";
+import { certificateSecret, startSdsPeer } from "../kit/secrets/sds_peer.ts";
+import { serialOf } from "../kit/wire/tls_probe.ts";
+import { EchoProcess, TlsLoad } from "../kit/wire/tls_load.ts";
+import { percentile, TlsSession } from "../kit/wire/tls_session.ts";
+import { APIS } from "../kit/peers/tls_subjects.ts";
 
 const COUNT = 1_000;
 /**

@@ -3,13 +3,13 @@ import { mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
-import { createAuthority } from "../kit/certificates.ts";
-import { startEcho } from "../kit/echo.ts";
-import { sdsSecret } from "../kit/envoy_tls.ts";
-import { eventually, pause } from "../kit/process.ts";
-import { certificateSecret, startSdsPeer, validationSecret } from "../kit/sds_peer.ts";
-import { clientPair, TlsTraffic } from "../kit/tls_session.ts";
-import { mutualTls, SUBJECTS, waitForLeaf } from "../kit/tls_subjects.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import { startEcho } from "../kit/wire/echo.ts";
+import { sdsSecret } from "../kit/peers/envoy_tls.ts";
+import { eventually, pause } from "../kit/process/process.ts";
+import { certificateSecret, startSdsPeer, validationSecret } from "../kit/secrets/sds_peer.ts";
+import { clientPair, TlsTraffic } from "../kit/wire/tls_session.ts";
+import { mutualTls, SUBJECTS, waitForLeaf } from "../kit/peers/tls_subjects.ts";
 
 /** The next try of a proxy that backs off may be half a minute away. */
 const RECOVERY = { timeoutMs: 60_000 };

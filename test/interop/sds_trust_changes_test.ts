@@ -1,14 +1,19 @@
 import assert from "node:assert/strict";
 import { X509Certificate } from "node:crypto";
 import test from "node:test";
-import { mintCrlPem } from "../kit/mint_crl.ts";
-import { createAuthority } from "../kit/certificates.ts";
-import { startEcho } from "../kit/echo.ts";
-import { eventually, pause } from "../kit/process.ts";
-import { certificateSecret, inlineBytes, startSdsPeer, validationSecret } from "../kit/sds_peer.ts";
-import { probeTls } from "../kit/tls_probe.ts";
-import { clientPair, TlsSession, TlsTraffic } from "../kit/tls_session.ts";
-import { APIS, mutualTls, SUBJECTS, waitForLeaf } from "../kit/tls_subjects.ts";
+import { mintCrlPem } from "../kit/certs/mint_crl.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import { startEcho } from "../kit/wire/echo.ts";
+import { eventually, pause } from "../kit/process/process.ts";
+import {
+  certificateSecret,
+  inlineBytes,
+  startSdsPeer,
+  validationSecret,
+} from "../kit/secrets/sds_peer.ts";
+import { probeTls } from "../kit/wire/tls_probe.ts";
+import { clientPair, TlsSession, TlsTraffic } from "../kit/wire/tls_session.ts";
+import { APIS, mutualTls, SUBJECTS, waitForLeaf } from "../kit/peers/tls_subjects.ts";
 
 const HOUR_MS = 3_600_000;
 const ca = createAuthority({ name: "root" });

@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { type Place, startEcho } from "../kit/echo.ts";
-import { sdsSecret, type TlsProxyDescription } from "../kit/envoy_tls.ts";
-import { type PosternTls, startPosternTls } from "../kit/postern_tls.ts";
-import { eventually, pause } from "../kit/process.ts";
-import { promptly } from "../kit/promptly.ts";
-import type { SdsPeer } from "../kit/sds_peer.ts";
-import { trustDomainOf, withSpireAgent, workloadState } from "../kit/spire_agent.ts";
-import { probeTls } from "../kit/tls_probe.ts";
-import { clientPair, TlsSession, TlsTraffic } from "../kit/tls_session.ts";
-import { waitForLeaf } from "../kit/tls_subjects.ts";
+import { type Place, startEcho } from "../kit/wire/echo.ts";
+import { sdsSecret, type TlsProxyDescription } from "../kit/peers/envoy_tls.ts";
+import { type PosternTls, startPosternTls } from "../kit/peers/postern_tls.ts";
+import { eventually, pause } from "../kit/process/process.ts";
+import { promptly } from "../kit/clock/promptly.ts";
+import type { SdsPeer } from "../kit/secrets/sds_peer.ts";
+import { trustDomainOf, withSpireAgent, workloadState } from "../kit/secrets/spire_agent.ts";
+import { probeTls } from "../kit/wire/tls_probe.ts";
+import { clientPair, TlsSession, TlsTraffic } from "../kit/wire/tls_session.ts";
+import { waitForLeaf } from "../kit/peers/tls_subjects.ts";
 
 const own = trustDomainOf("own.example");
 const caller = clientPair(own.svid("api"));

@@ -6,15 +6,15 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { CertificateOverrides } from "../../src/dev/ca/authority.ts";
-import { createAuthority } from "../kit/certificates.ts";
-import { startEcho } from "../kit/echo.ts";
-import { sdsSecret } from "../kit/envoy_tls.ts";
-import { startPosternTls } from "../kit/postern_tls.ts";
-import { eventually, pause } from "../kit/process.ts";
-import { trustDomainOf, withSpireAgent, workloadState } from "../kit/spire_agent.ts";
-import { probeTls } from "../kit/tls_probe.ts";
-import { clientPair, TlsSession } from "../kit/tls_session.ts";
-import { waitForLeaf } from "../kit/tls_subjects.ts";
+import { createAuthority } from "../kit/certs/certificates.ts";
+import { startEcho } from "../kit/wire/echo.ts";
+import { sdsSecret } from "../kit/peers/envoy_tls.ts";
+import { startPosternTls } from "../kit/peers/postern_tls.ts";
+import { eventually, pause } from "../kit/process/process.ts";
+import { trustDomainOf, withSpireAgent, workloadState } from "../kit/secrets/spire_agent.ts";
+import { probeTls } from "../kit/wire/tls_probe.ts";
+import { clientPair, TlsSession } from "../kit/wire/tls_session.ts";
+import { waitForLeaf } from "../kit/peers/tls_subjects.ts";
 
 const own = trustDomainOf("own.example");
 /** In which connections are opened before the CA ends. */

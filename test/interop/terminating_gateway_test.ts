@@ -5,12 +5,12 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Consul } from "../kit/consul.ts";
-import { startConsul } from "../kit/consul.ts";
-import { type Place, waitForEcho, waitForRefusal } from "../kit/echo.ts";
-import { answerOf, RawClient, startRawOrigin, statusOf } from "../kit/http_raw.ts";
-import { eventually } from "../kit/process.ts";
-import { envoyGateway } from "../kit/sidecars.ts";
+import type { Consul } from "../kit/mesh/consul.ts";
+import { startConsul } from "../kit/mesh/consul.ts";
+import { type Place, waitForEcho, waitForRefusal } from "../kit/wire/echo.ts";
+import { answerOf, RawClient, startRawOrigin, statusOf } from "../kit/wire/http_raw.ts";
+import { eventually } from "../kit/process/process.ts";
+import { envoyGateway } from "../kit/mesh/sidecars.ts";
 
 async function registerGateway(
   consul: Consul,

@@ -1,21 +1,21 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { expectRefused, startEcho, waitForEcho, waitForRefusal } from "../kit/echo.ts";
-import { sdsSecret } from "../kit/envoy_tls.ts";
-import { startPosternTls } from "../kit/postern_tls.ts";
-import { freePort } from "../kit/ports.ts";
-import { eventually, pause } from "../kit/process.ts";
-import { assertMostlyWithin } from "../kit/promptly.ts";
+import { expectRefused, startEcho, waitForEcho, waitForRefusal } from "../kit/wire/echo.ts";
+import { sdsSecret } from "../kit/peers/envoy_tls.ts";
+import { startPosternTls } from "../kit/peers/postern_tls.ts";
+import { freePort } from "../kit/process/ports.ts";
+import { eventually, pause } from "../kit/process/process.ts";
+import { assertMostlyWithin } from "../kit/clock/promptly.ts";
 import {
   type AgentSvid,
   type TrustDomain,
   trustDomainOf,
   withSpireAgent,
   workloadState,
-} from "../kit/spire_agent.ts";
-import { probeTls } from "../kit/tls_probe.ts";
-import { clientPair, TlsSession, TlsTraffic } from "../kit/tls_session.ts";
-import { SUBJECTS, waitForLeaf } from "../kit/tls_subjects.ts";
+} from "../kit/secrets/spire_agent.ts";
+import { probeTls } from "../kit/wire/tls_probe.ts";
+import { clientPair, TlsSession, TlsTraffic } from "../kit/wire/tls_session.ts";
+import { SUBJECTS, waitForLeaf } from "../kit/peers/tls_subjects.ts";
 
 const own = trustDomainOf("own.example");
 const partner = trustDomainOf("partner.example");

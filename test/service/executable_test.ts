@@ -8,9 +8,9 @@ import test, { after, before } from "node:test";
 import { fileURLToPath } from "node:url";
 import { peer } from "../../scripts/peers.ts";
 import { firstHeeded } from "../../scripts/runtime_variables.ts";
-import { createFileMesh } from "../kit/file_mesh.ts";
-import { waitForEcho } from "../kit/echo.ts";
-import { eventually, Process, runToEnd } from "../kit/process.ts";
+import { createFileMesh } from "../kit/mesh/file_mesh.ts";
+import { waitForEcho } from "../kit/wire/echo.ts";
+import { eventually, Process, runToEnd } from "../kit/process/process.ts";
 
 const COMPILE = fileURLToPath(new URL("../../scripts/compile.ts", import.meta.url));
 const DENO = "Deno" in globalThis ? process.execPath : "deno";

@@ -5,8 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
 import { fileURLToPath } from "node:url";
-import { walkFirstPlugin } from "../kit/first_plugin.ts";
-import { runToEnd } from "../kit/process.ts";
+import { walkFirstPlugin } from "../kit/plugins/first_plugin.ts";
+import { runToEnd } from "../kit/process/process.ts";
 
 const COMPILE = fileURLToPath(new URL("../../scripts/compile.ts", import.meta.url));
 const DENO = "Deno" in globalThis ? process.execPath : "deno";

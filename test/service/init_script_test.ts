@@ -11,7 +11,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
 import { fileURLToPath } from "node:url";
-import { eventually, Process } from "../kit/process.ts";
+import { eventually, Process } from "../kit/process/process.ts";
 
 const SCRIPT = fileURLToPath(new URL("../../scripts/service/postern.init", import.meta.url));
 const STAND_IN = `#!/bin/sh

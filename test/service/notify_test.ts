@@ -4,9 +4,9 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import test from "node:test";
 import { peer } from "../../scripts/peers.ts";
-import { createFileMesh } from "../kit/file_mesh.ts";
-import { startPostern } from "../kit/postern.ts";
-import { Process } from "../kit/process.ts";
+import { createFileMesh } from "../kit/mesh/file_mesh.ts";
+import { startPostern } from "../kit/process/postern.ts";
+import { Process } from "../kit/process/process.ts";
 
 /** Prints each datagram as one line: the kernel's word on who sent it, then its text. */
 const RECEIVER = `

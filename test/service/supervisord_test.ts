@@ -5,12 +5,12 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "node:test";
 import { parseCommand } from "../../src/app/command_line/args.ts";
-import { createFileMesh, type FileMesh } from "../kit/file_mesh.ts";
+import { createFileMesh, type FileMesh } from "../kit/mesh/file_mesh.ts";
 import { peer } from "../../scripts/peers.ts";
-import { EchoClient, waitForEcho, waitForRefusal } from "../kit/echo.ts";
-import { posternCommand } from "../kit/postern.ts";
-import { eventually, Process, runToEnd } from "../kit/process.ts";
-import { promptly } from "../kit/promptly.ts";
+import { EchoClient, waitForEcho, waitForRefusal } from "../kit/wire/echo.ts";
+import { posternCommand } from "../kit/process/postern.ts";
+import { eventually, Process, runToEnd } from "../kit/process/process.ts";
+import { promptly } from "../kit/clock/promptly.ts";
 
 const PROGRAM = "postern-web";
 const SHIPPED = new URL("../../scripts/service/postern.supervisord.conf", import.meta.url);

@@ -2,9 +2,9 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { answerOf, startRawOrigin } from "../kit/http_raw.ts";
-import type { Agents } from "../kit/mesh.ts";
-import { eventually } from "../kit/process.ts";
+import { answerOf, startRawOrigin } from "../kit/wire/http_raw.ts";
+import type { Agents } from "../kit/mesh/mesh.ts";
+import { eventually } from "../kit/process/process.ts";
 
 export function accessLog(agents: Agents): void {
   test("the access log of proxy-defaults is followed live, and what cannot be is named", async (t) => {

@@ -2,10 +2,10 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { EchoClient, expectRefused, waitForEcho, waitForRefusal } from "../kit/echo.ts";
-import { Load } from "../kit/load.ts";
-import type { Agents } from "../kit/mesh.ts";
-import { type MeshPair, startPair } from "../kit/mesh_pair.ts";
+import { EchoClient, expectRefused, waitForEcho, waitForRefusal } from "../kit/wire/echo.ts";
+import { Load } from "../kit/wire/load.ts";
+import type { Agents } from "../kit/mesh/mesh.ts";
+import { type MeshPair, startPair } from "../kit/mesh/mesh_pair.ts";
 
 export function authorizeBoth(agents: Agents): void {
   test("-authorize both asks the agent for each connection, and fails closed without it", async () => {

@@ -2,10 +2,10 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { EchoClient, expectRefused, waitForEcho } from "../kit/echo.ts";
-import type { Agents, Mesh } from "../kit/mesh.ts";
-import { startPair } from "../kit/mesh_pair.ts";
-import { eventually } from "../kit/process.ts";
+import { EchoClient, expectRefused, waitForEcho } from "../kit/wire/echo.ts";
+import type { Agents, Mesh } from "../kit/mesh/mesh.ts";
+import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { eventually } from "../kit/process/process.ts";
 
 const HELLO = new TextEncoder().encode("hello");
 

@@ -8,14 +8,14 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
-import { AuthzServer, PASS } from "../kit/authz_server.ts";
-import type { Place } from "../kit/echo.ts";
-import { HttpLoad } from "../kit/http_load.ts";
-import { RequestCounts, startCountingOrigin } from "../kit/http_origin.ts";
-import { RawClient, statusOf } from "../kit/http_raw.ts";
-import type { Agents, Mesh } from "../kit/mesh.ts";
-import { eventually, pause } from "../kit/process.ts";
-import { ISSUER, keySetOf, makeIssuer, startKeyServer } from "../kit/tokens.ts";
+import { AuthzServer, PASS } from "../kit/peers/authz_server.ts";
+import type { Place } from "../kit/wire/echo.ts";
+import { HttpLoad } from "../kit/wire/http_load.ts";
+import { RequestCounts, startCountingOrigin } from "../kit/wire/http_origin.ts";
+import { RawClient, statusOf } from "../kit/wire/http_raw.ts";
+import type { Agents, Mesh } from "../kit/mesh/mesh.ts";
+import { eventually, pause } from "../kit/process/process.ts";
+import { ISSUER, keySetOf, makeIssuer, startKeyServer } from "../kit/certs/tokens.ts";
 
 export interface ChaosOptions {
   /** Of the mesh's service; callers speak HTTP/1.1 and HTTP/2, and to `grpc` gRPC as well. */

@@ -2,10 +2,10 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { answerOf, RawClient, startRawOrigin, statusOf } from "../kit/http_raw.ts";
-import type { Agents } from "../kit/mesh.ts";
-import { eventually } from "../kit/process.ts";
-import { ISSUER, keySetOf, makeIssuer, startKeyServer } from "../kit/tokens.ts";
+import { answerOf, RawClient, startRawOrigin, statusOf } from "../kit/wire/http_raw.ts";
+import type { Agents } from "../kit/mesh/mesh.ts";
+import { eventually } from "../kit/process/process.ts";
+import { ISSUER, keySetOf, makeIssuer, startKeyServer } from "../kit/certs/tokens.ts";
 
 export function demandedTokens(agents: Agents): void {
   test("an intention's demand for tokens is followed live, and so are the keys", async () => {

@@ -2,9 +2,9 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { Asker, startSeer } from "../kit/l7_asker.ts";
-import type { Agents } from "../kit/mesh.ts";
-import { eventually } from "../kit/process.ts";
+import { Asker, startSeer } from "../kit/mesh/l7_asker.ts";
+import type { Agents } from "../kit/mesh/mesh.ts";
+import { eventually } from "../kit/process/process.ts";
 
 export function envoyExtensions(agents: Agents): void {
   test("an extension of Envoy is named, and a required one lets nothing change", async () => {

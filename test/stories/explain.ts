@@ -2,10 +2,10 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { answerOf, startRawOrigin } from "../kit/http_raw.ts";
-import type { Agents, Mesh } from "../kit/mesh.ts";
-import type { Postern } from "../kit/postern.ts";
-import { eventually } from "../kit/process.ts";
+import { answerOf, startRawOrigin } from "../kit/wire/http_raw.ts";
+import type { Agents, Mesh } from "../kit/mesh/mesh.ts";
+import type { Postern } from "../kit/process/postern.ts";
+import { eventually } from "../kit/process/process.ts";
 
 export function explained(agents: Agents): void {
   test("a request is explained as it goes", async (t) => {

@@ -2,10 +2,10 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { waitForEcho } from "../kit/echo.ts";
-import type { Agents } from "../kit/mesh.ts";
-import { ready } from "../kit/postern.ts";
-import { eventually } from "../kit/process.ts";
+import { waitForEcho } from "../kit/wire/echo.ts";
+import type { Agents } from "../kit/mesh/mesh.ts";
+import { ready } from "../kit/process/postern.ts";
+import { eventually } from "../kit/process/process.ts";
 
 export function flagsAlone(agents: Agents): void {
   test("flags alone serve, register with a passing check, call, and deregister at the end", async () => {

@@ -2,9 +2,9 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { answerOf, startRawOrigin } from "../kit/http_raw.ts";
-import type { Agents } from "../kit/mesh.ts";
-import { eventually } from "../kit/process.ts";
+import { answerOf, startRawOrigin } from "../kit/wire/http_raw.ts";
+import type { Agents } from "../kit/mesh/mesh.ts";
+import { eventually } from "../kit/process/process.ts";
 
 const NAMES = ["one", "two", "three"];
 /** No multiple of the instances, so that those who are asked in turn are others the next time. */

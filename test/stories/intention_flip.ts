@@ -2,11 +2,11 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { EchoClient, waitForEcho, waitForRefusal } from "../kit/echo.ts";
-import type { Agents, Mesh } from "../kit/mesh.ts";
-import { type MeshPair, startPair } from "../kit/mesh_pair.ts";
-import { deadline, eventually } from "../kit/process.ts";
-import { assertMostlyWithin } from "../kit/promptly.ts";
+import { EchoClient, waitForEcho, waitForRefusal } from "../kit/wire/echo.ts";
+import type { Agents, Mesh } from "../kit/mesh/mesh.ts";
+import { type MeshPair, startPair } from "../kit/mesh/mesh_pair.ts";
+import { deadline, eventually } from "../kit/process/process.ts";
+import { assertMostlyWithin } from "../kit/clock/promptly.ts";
 
 const HELLO = new TextEncoder().encode("hello");
 /** A real agent's authorize call and bare cached reads freeze within 8 changes: go past that. */

@@ -5,10 +5,10 @@ import { mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
-import { EchoClient, waitForEcho, waitForRefusal } from "../kit/echo.ts";
-import { assertFlawless, Load } from "../kit/load.ts";
-import type { Agents } from "../kit/mesh.ts";
-import { eventually, pause } from "../kit/process.ts";
+import { EchoClient, waitForEcho, waitForRefusal } from "../kit/wire/echo.ts";
+import { assertFlawless, Load } from "../kit/wire/load.ts";
+import type { Agents } from "../kit/mesh/mesh.ts";
+import { eventually, pause } from "../kit/process/process.ts";
 
 /** Everything that `web` with an upstream `db` needs, rule by rule. */
 const RULES = {

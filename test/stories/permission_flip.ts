@@ -2,10 +2,10 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { RawClient, statusOf } from "../kit/http_raw.ts";
-import { startSeer } from "../kit/l7_asker.ts";
-import type { Agents } from "../kit/mesh.ts";
-import { eventually } from "../kit/process.ts";
+import { RawClient, statusOf } from "../kit/wire/http_raw.ts";
+import { startSeer } from "../kit/mesh/l7_asker.ts";
+import type { Agents } from "../kit/mesh/mesh.ts";
+import { eventually } from "../kit/process/process.ts";
 
 export function permissionFlip(agents: Agents): void {
   test("permissions are followed live, and what nobody can judge denies and is named", async () => {

@@ -2,9 +2,9 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { startEcho, waitForEcho } from "../kit/echo.ts";
-import type { Agents } from "../kit/mesh.ts";
-import { eventually } from "../kit/process.ts";
+import { startEcho, waitForEcho } from "../kit/wire/echo.ts";
+import type { Agents } from "../kit/mesh/mesh.ts";
+import { eventually } from "../kit/process/process.ts";
 
 export function portInUse(agents: Agents): void {
   test("a taken port is said, the others serve, and it is bound when it is free", async () => {

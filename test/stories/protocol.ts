@@ -2,11 +2,11 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { waitForEcho } from "../kit/echo.ts";
-import { answerOf, startRawOrigin } from "../kit/http_raw.ts";
-import type { Agents } from "../kit/mesh.ts";
-import { eventually } from "../kit/process.ts";
-import type { Postern } from "../kit/postern.ts";
+import { waitForEcho } from "../kit/wire/echo.ts";
+import { answerOf, startRawOrigin } from "../kit/wire/http_raw.ts";
+import type { Agents } from "../kit/mesh/mesh.ts";
+import { eventually } from "../kit/process/process.ts";
+import type { Postern } from "../kit/process/postern.ts";
 
 interface Shown {
   readonly snapshot: {

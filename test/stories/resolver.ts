@@ -1,8 +1,8 @@
 /** What a service's resolver and a prepared query say decides about new connections, live. */
 
 import test from "node:test";
-import { waitForEcho } from "../kit/echo.ts";
-import type { Agents } from "../kit/mesh.ts";
+import { waitForEcho } from "../kit/wire/echo.ts";
+import type { Agents } from "../kit/mesh/mesh.ts";
 
 export function resolver(agents: Agents): void {
   test("failover, subsets, redirects and prepared queries are followed live", async (t) => {

@@ -5,15 +5,15 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { type Place, startEcho, waitForEcho } from "../kit/echo.ts";
-import { assertExactlyOnce, HttpLoad } from "../kit/http_load.ts";
-import { startCountingOrigin } from "../kit/http_origin.ts";
-import { RawClient, statusOf } from "../kit/http_raw.ts";
-import { assertFlawless, Load } from "../kit/load.ts";
-import { rounds } from "../kit/long.ts";
-import type { Agents, Mesh } from "../kit/mesh.ts";
-import { type Postern, ready } from "../kit/postern.ts";
-import { eventually } from "../kit/process.ts";
+import { type Place, startEcho, waitForEcho } from "../kit/wire/echo.ts";
+import { assertExactlyOnce, HttpLoad } from "../kit/wire/http_load.ts";
+import { startCountingOrigin } from "../kit/wire/http_origin.ts";
+import { RawClient, statusOf } from "../kit/wire/http_raw.ts";
+import { assertFlawless, Load } from "../kit/wire/load.ts";
+import { rounds } from "../kit/clock/long.ts";
+import type { Agents, Mesh } from "../kit/mesh/mesh.ts";
+import { type Postern, ready } from "../kit/process/postern.ts";
+import { eventually } from "../kit/process/process.ts";
 
 const SERVICES = [["db", "tcp"], ["shop", "http"], ["api", "http2"]] as const;
 type Service = typeof SERVICES[number][0];

@@ -2,9 +2,9 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { answerOf, startRawOrigin } from "../kit/http_raw.ts";
-import type { Agents } from "../kit/mesh.ts";
-import { eventually } from "../kit/process.ts";
+import { answerOf, startRawOrigin } from "../kit/wire/http_raw.ts";
+import type { Agents } from "../kit/mesh/mesh.ts";
+import { eventually } from "../kit/process/process.ts";
 
 export function routes(agents: Agents): void {
   test("routes and splits between two services are followed live", async (t) => {

@@ -4,15 +4,15 @@ import assert from "node:assert/strict";
 import { rm } from "node:fs/promises";
 import test from "node:test";
 import { createServer } from "node:tls";
-import { EchoClient, expectRefused, waitForEcho, waitForRefusal } from "../kit/echo.ts";
-import type { Agents, Mesh } from "../kit/mesh.ts";
-import { freePort } from "../kit/ports.ts";
-import { eventually, pause } from "../kit/process.ts";
-import { inlineBundle, startSdsServer } from "../kit/sds_server.ts";
-import { CredentialsStory } from "../kit/sidecar_credentials.ts";
-import { probeTls, serialOf } from "../kit/tls_probe.ts";
-import { TlsSession, TlsTraffic } from "../kit/tls_session.ts";
-import type { Postern } from "../kit/postern.ts";
+import { EchoClient, expectRefused, waitForEcho, waitForRefusal } from "../kit/wire/echo.ts";
+import type { Agents, Mesh } from "../kit/mesh/mesh.ts";
+import { freePort } from "../kit/process/ports.ts";
+import { eventually, pause } from "../kit/process/process.ts";
+import { inlineBundle, startSdsServer } from "../kit/secrets/sds_server.ts";
+import { CredentialsStory } from "../kit/mesh/sidecar_credentials.ts";
+import { probeTls, serialOf } from "../kit/wire/tls_probe.ts";
+import { TlsSession, TlsTraffic } from "../kit/wire/tls_session.ts";
+import type { Postern } from "../kit/process/postern.ts";
 
 export function sidecarCredentials(agents: Agents): void {
   for (

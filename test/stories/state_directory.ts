@@ -5,12 +5,12 @@ import { mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promise
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
-import { expectRefused, waitForEcho, waitForRefusal } from "../kit/echo.ts";
-import { answerOf, startRawOrigin } from "../kit/http_raw.ts";
-import type { Agents } from "../kit/mesh.ts";
-import { startPair } from "../kit/mesh_pair.ts";
-import { ready } from "../kit/postern.ts";
-import { eventually } from "../kit/process.ts";
+import { expectRefused, waitForEcho, waitForRefusal } from "../kit/wire/echo.ts";
+import { answerOf, startRawOrigin } from "../kit/wire/http_raw.ts";
+import type { Agents } from "../kit/mesh/mesh.ts";
+import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { ready } from "../kit/process/postern.ts";
+import { eventually } from "../kit/process/process.ts";
 
 const SAID = { timeoutMs: 20_000 };
 /** Bun's own is 5 s, which servers that start twice take. */

@@ -2,8 +2,8 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { freePort } from "../kit/ports.ts";
-import type { Agents, Mesh } from "../kit/mesh.ts";
+import { freePort } from "../kit/process/ports.ts";
+import type { Agents, Mesh } from "../kit/mesh/mesh.ts";
 
 async function check(mesh: Mesh, id: string): Promise<{ code: number | null; output: string }> {
   await using checked = mesh.run(["check", "-sidecar-for", id]);

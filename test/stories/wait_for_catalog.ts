@@ -2,8 +2,8 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import type { Agents, Mesh } from "../kit/mesh.ts";
-import type { Postern } from "../kit/postern.ts";
+import type { Agents, Mesh } from "../kit/mesh/mesh.ts";
+import type { Postern } from "../kit/process/postern.ts";
 
 export function waitForCatalog(agents: Agents): void {
   test("wait-ready -catalog waits until the instance passes its checks in the catalog", async () => {

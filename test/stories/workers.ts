@@ -2,11 +2,11 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { EchoClient, waitForEcho } from "../kit/echo.ts";
-import { Load } from "../kit/load.ts";
-import type { Agents } from "../kit/mesh.ts";
-import { startPair } from "../kit/mesh_pair.ts";
-import { deadline, eventually } from "../kit/process.ts";
+import { EchoClient, waitForEcho } from "../kit/wire/echo.ts";
+import { Load } from "../kit/wire/load.ts";
+import type { Agents } from "../kit/mesh/mesh.ts";
+import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { deadline, eventually } from "../kit/process/process.ts";
 
 const HELLO = new TextEncoder().encode("hello");
 const CLIENTS = 20;

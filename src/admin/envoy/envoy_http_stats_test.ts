@@ -2,7 +2,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { formatPrometheus, type Labels, type Sample, Stats } from "../../base/mod.ts";
-import { exchangeRecord } from "../../../test/kit/exchange_records.ts";
+import { exchangeRecord } from "../../../test/kit/wire/exchange_records.ts";
 import { FLAG } from "../../http/mod.ts";
 import { ListenerStats } from "../../proxy/connection_record.ts";
 import { HttpStats } from "../../proxy/l7/http_stats.ts";

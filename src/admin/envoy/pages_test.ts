@@ -1,8 +1,8 @@
 /** Pages in Envoy's shape, of a proxy whose upstreams fail over, share a cluster, and have nobody. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fakeAdminView } from "../../../test/kit/admin_view.ts";
-import { declared, httpRules, targetOf } from "../../../test/kit/snapshots.ts";
+import { fakeAdminView } from "../../../test/kit/admin/admin_view.ts";
+import { declared, httpRules, targetOf } from "../../../test/kit/engine/snapshots.ts";
 import { createAdmin } from "../admin.ts";
 
 const DB2 = "1a47f6e1~db.default.dc2.internal.test.consul";

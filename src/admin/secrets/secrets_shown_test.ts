@@ -1,9 +1,9 @@
 import { strict as assert } from "node:assert";
 import { X509Certificate } from "node:crypto";
 import { test } from "node:test";
-import { fakeAdminSecrets, WEB_FILE } from "../../../test/kit/admin_secrets.ts";
-import { fakeAdminView } from "../../../test/kit/admin_view.ts";
-import { keyPieces, piecesIn } from "../../../test/kit/key_pieces.ts";
+import { fakeAdminSecrets, WEB_FILE } from "../../../test/kit/admin/admin_secrets.ts";
+import { fakeAdminView } from "../../../test/kit/admin/admin_view.ts";
+import { keyPieces, piecesIn } from "../../../test/kit/certs/key_pieces.ts";
 import { createAdmin } from "../admin.ts";
 import { PATHS } from "../home.ts";
 

@@ -2,7 +2,7 @@ import { strict as assert } from "node:assert";
 import { request } from "node:http";
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { test } from "node:test";
-import { fakeAdminView } from "../../../test/kit/admin_view.ts";
+import { fakeAdminView } from "../../../test/kit/admin/admin_view.ts";
 import { type LogFields, ProxyError, silentLog } from "../../base/mod.ts";
 import type { AdminAddress } from "../ask_admin.ts";
 import type { Listening } from "./listening.ts";

@@ -3,7 +3,7 @@ import { request as requestPlain } from "node:http";
 import { request as requestSecure, type RequestOptions } from "node:https";
 import { connect } from "node:net";
 import { test } from "node:test";
-import { createAuthority } from "../../../test/kit/certificates.ts";
+import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { silentLog, systemClock } from "../../base/mod.ts";
 import { machineNames } from "./machine_names.ts";
 import { type SmallAnswer, type SmallServerOptions, startSmallServer } from "./small_server.ts";

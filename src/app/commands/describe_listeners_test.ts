@@ -1,7 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority } from "../../../test/kit/certificates.ts";
-import { httpRules, intention, snapshotOf, withInbound } from "../../../test/kit/snapshots.ts";
+import { createAuthority } from "../../../test/kit/certs/certificates.ts";
+import {
+  httpRules,
+  intention,
+  snapshotOf,
+  withInbound,
+} from "../../../test/kit/engine/snapshots.ts";
 import { describeListeners } from "./describe_listeners.ts";
 
 const MESH = snapshotOf({

@@ -1,8 +1,8 @@
 import { strict as assert } from "node:assert";
 import { PassThrough } from "node:stream";
 import { test } from "node:test";
-import { FakeClock } from "../../../test/kit/clock.ts";
-import { loopbackHost } from "../../../test/kit/ports.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
+import { loopbackHost } from "../../../test/kit/process/ports.ts";
 import { createLog, ProxyError, seededRandom, systemClock } from "../../base/mod.ts";
 import { startDevServers } from "../../dev/mod.ts";
 import { parseCommand } from "../command_line/args.ts";

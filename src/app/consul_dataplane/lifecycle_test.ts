@@ -1,7 +1,7 @@
 import { strict as assert } from "node:assert";
 import { request } from "node:http";
 import { test } from "node:test";
-import { FakeClock, settle } from "../../../test/kit/clock.ts";
+import { FakeClock, settle } from "../../../test/kit/clock/clock.ts";
 import { type LogFields, silentLog } from "../../base/mod.ts";
 import { lifecycleAnswer, startLifecycle, startReady } from "./lifecycle.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority } from "../../../test/kit/certificates.ts";
-import { snapshotOf, withInbound } from "../../../test/kit/snapshots.ts";
+import { createAuthority } from "../../../test/kit/certs/certificates.ts";
+import { snapshotOf, withInbound } from "../../../test/kit/engine/snapshots.ts";
 import type { AccessLogPart, PluginUse } from "../../snapshot/mod.ts";
 import { accessTargetOf } from "./access_target.ts";
 

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { createLog, Stats, systemClock } from "../../base/mod.ts";
-import { FakeClock, settle } from "../../../test/kit/clock.ts";
+import { FakeClock, settle } from "../../../test/kit/clock/clock.ts";
 import { AccessWriter } from "./access_writer.ts";
 import { LogRings } from "./log_rings.ts";
 

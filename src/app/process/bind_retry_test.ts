@@ -1,7 +1,7 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { silentLog } from "../../base/mod.ts";
-import { FakeClock } from "../../../test/kit/clock.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import { BindRetry } from "./bind_retry.ts";
 
 function rig(answers: readonly (boolean | Error)[], rival?: string) {

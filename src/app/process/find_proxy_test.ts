@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createLog, type ErrorCode, type LogRecord, ProxyError } from "../../base/mod.ts";
-import { FakeClock } from "../../../test/kit/clock.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import { findProxy, type ProxyName } from "./find_proxy.ts";
 
 /** A search on a clock that the test moves; `ask` is what the agent says each time. */

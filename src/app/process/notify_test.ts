@@ -1,7 +1,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { silentLog } from "../../base/mod.ts";
-import { FakeClock } from "../../../test/kit/clock.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import { Notifier } from "./notify.ts";
 
 function recorded(env: Record<string, string>) {

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ProxyError } from "../../base/mod.ts";
 import type { RegisterSignals } from "../../consul/mod.ts";
-import { settle } from "../../../test/kit/clock.ts";
-import { processRig as rig, SNAPSHOT } from "../../../test/kit/proxy_process.ts";
+import { settle } from "../../../test/kit/clock/clock.ts";
+import { processRig as rig, SNAPSHOT } from "../../../test/kit/engine/proxy_process.ts";
 import type { ProxyProcess } from "./proxy_process.ts";
 
 for (

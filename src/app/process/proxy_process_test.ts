@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ProxyError } from "../../base/mod.ts";
-import { settle } from "../../../test/kit/clock.ts";
-import { INBOUND, processRig as rig, SNAPSHOT } from "../../../test/kit/proxy_process.ts";
+import { settle } from "../../../test/kit/clock/clock.ts";
+import { INBOUND, processRig as rig, SNAPSHOT } from "../../../test/kit/engine/proxy_process.ts";
 import type { ProxyControl } from "./control.ts";
 
 test("ProxyProcess starts, serves, is ready, drains and ends in this order", async () => {

@@ -2,9 +2,9 @@ import test from "node:test";
 import assert from "node:assert/strict";
 import { silentLog } from "../../base/mod.ts";
 import type { ListenerView } from "../../proxy/mod.ts";
-import { createAuthority } from "../../../test/kit/certificates.ts";
-import { FakeClock } from "../../../test/kit/clock.ts";
-import { httpRules, snapshotOf, upstreamOf } from "../../../test/kit/snapshots.ts";
+import { createAuthority } from "../../../test/kit/certs/certificates.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
+import { httpRules, snapshotOf, upstreamOf } from "../../../test/kit/engine/snapshots.ts";
 import type { ReadinessFacts } from "./judge_readiness.ts";
 import { Readiness, type ReadinessOptions } from "./readiness.ts";
 

@@ -1,7 +1,7 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { createAuthority } from "../../../test/kit/certificates.ts";
-import { snapshotOf } from "../../../test/kit/snapshots.ts";
+import { createAuthority } from "../../../test/kit/certs/certificates.ts";
+import { snapshotOf } from "../../../test/kit/engine/snapshots.ts";
 import { SharedLimiter } from "../../proxy/admission.ts";
 import {
   FIRST_UPSTREAM_COLUMN,

@@ -5,8 +5,8 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { createLog, type LogRecord, Stats } from "../../base/mod.ts";
-import { FakeClock } from "../../../test/kit/clock.ts";
-import { OWN_ENGINE } from "../../../test/kit/postern.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
+import { OWN_ENGINE } from "../../../test/kit/process/postern.ts";
 import { FailureContainer } from "./contain_failures.ts";
 
 test("FailureContainer says once a second what failed, with its place, and counts the rest", () => {
@@ -33,7 +33,9 @@ test("FailureContainer says once a second what failed, with its place, and count
 
 test("a worker with plugins outlives a failure that nobody waited for", async () => {
   // Bun's test runner takes such failures of workers for its own.
-  const child = fileURLToPath(new URL("../../../test/kit/loose_failure.ts", import.meta.url));
+  const child = fileURLToPath(
+    new URL("../../../test/kit/process/loose_failure.ts", import.meta.url),
+  );
   const words = OWN_ENGINE === "deno" ? ["run", "-A", "--no-check", child] : [child];
   const { stdout } = await promisify(execFile)(process.execPath, words, { timeout: 50_000 });
   assert.match(stdout, /^outlived 1, died 0$/m);

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority } from "../../../test/kit/certificates.ts";
-import { FakeClock } from "../../../test/kit/clock.ts";
-import { declared, snapshotOf } from "../../../test/kit/snapshots.ts";
+import { createAuthority } from "../../../test/kit/certs/certificates.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
+import { declared, snapshotOf } from "../../../test/kit/engine/snapshots.ts";
 import { createLog, type LogRecord, Stats } from "../../base/mod.ts";
 import { type Columns, MAX_UPSTREAMS, SharedCounts } from "../../proxy/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";

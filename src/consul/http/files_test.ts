@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { createAuthority } from "../../../test/kit/certificates.ts";
+import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { readTlsFiles, type TlsFiles } from "./files.ts";
 
 const NONE: TlsFiles = {

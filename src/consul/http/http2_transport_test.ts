@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { messageOf } from "../../base/mod.ts";
 import type { PresentedPeer } from "../../net/mod.ts";
-import { FakeClock, settle } from "../../../test/kit/clock.ts";
-import type { MadeClient } from "../../../test/kit/fake_tls_engine.ts";
+import { FakeClock, settle } from "../../../test/kit/clock/clock.ts";
+import type { MadeClient } from "../../../test/kit/engine/fake_tls_engine.ts";
 import {
   ACK,
   block,
@@ -16,8 +16,8 @@ import {
   repeat,
   settings,
   u32,
-} from "../../../test/kit/http2_wire.ts";
-import { MemoryEngine } from "../../../test/kit/memory_engine.ts";
+} from "../../../test/kit/wire/http2_wire.ts";
+import { MemoryEngine } from "../../../test/kit/engine/memory_engine.ts";
 import { AskAgain, type WireRequest } from "./carrier.ts";
 import { Http2Transport } from "./http2_transport.ts";
 import type { ServersTls } from "./tls_trouble.ts";

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { ProxyError } from "../../base/mod.ts";
-import { fixture } from "../../../test/kit/scripted_agent.ts";
+import { fixture } from "../../../test/kit/consul/scripted_agent.ts";
 import { type AgentFlags, resolveAgentOptions } from "./options.ts";
 
 const tcp = (host: string, port: number) => ({ kind: "tcp", host, port });

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { AgentClient, Seen } from "../../../test/kit/agent_client.ts";
+import { AgentClient, Seen } from "../../../test/kit/consul/agent_client.ts";
 import {
   type Asked,
   eventually,
   fixture,
   type Reaction,
-} from "../../../test/kit/scripted_agent.ts";
+} from "../../../test/kit/consul/scripted_agent.ts";
 import { readGateways } from "../find_sidecar.ts";
 import { readGatewayServices } from "./gateway_services.ts";
 import { readIngressEntry } from "./ingress.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fixture } from "../../../test/kit/scripted_agent.ts";
+import { fixture } from "../../../test/kit/consul/scripted_agent.ts";
 import { readJwtProvider } from "./jwt_provider.ts";
 
 test("readJwtProvider() reads an entry of a real agent", () => {

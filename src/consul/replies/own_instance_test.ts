@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { AgentClient } from "../../../test/kit/agent_client.ts";
-import { inTurn } from "../../../test/kit/scripted_agent.ts";
+import { AgentClient } from "../../../test/kit/consul/agent_client.ts";
+import { inTurn } from "../../../test/kit/consul/scripted_agent.ts";
 
 const ID = "web-1-sidecar-proxy";
 const INSTANCE = { service: "web", proxyId: ID, datacenter: "dc1" };

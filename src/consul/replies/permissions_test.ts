@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fixture } from "../../../test/kit/scripted_agent.ts";
+import { fixture } from "../../../test/kit/consul/scripted_agent.ts";
 import { readIntentions } from "./intentions.ts";
 import { readJwt, readPermission } from "./permissions.ts";
 

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { NO_METRICS } from "../../../test/kit/admin_view.ts";
+import { NO_METRICS } from "../../../test/kit/admin/admin_view.ts";
 import { ProxyError } from "../../base/mod.ts";
-import { fixture } from "../../../test/kit/scripted_agent.ts";
+import { fixture } from "../../../test/kit/consul/scripted_agent.ts";
 import { readRegistration, warningsOf } from "./registration.ts";
 import type { Registration, UpstreamDeclaration } from "../types.ts";
 

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ProxyError } from "../../base/mod.ts";
-import { fixture } from "../../../test/kit/scripted_agent.ts";
+import { fixture } from "../../../test/kit/consul/scripted_agent.ts";
 import { readAuthorize } from "./authorize.ts";
 import { defaultOf } from "./default_policy.ts";
 import { readChain } from "./discovery_chain.ts";

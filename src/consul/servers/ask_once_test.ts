@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FakeClock } from "../../../test/kit/clock.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import { type GrpcLink, grpcStatus, type StreamHandler } from "../../grpc/mod.ts";
 import { askOnce } from "./ask_once.ts";
 import { SIGN } from "./methods.ts";

@@ -1,8 +1,8 @@
 import { Buffer } from "node:buffer";
 import assert from "node:assert/strict";
 import test from "node:test";
-import type { MemoryCall } from "../../../test/kit/memory_servers.ts";
-import { A, B, rootsOf, SessionRig } from "../../../test/kit/session_rig.ts";
+import type { MemoryCall } from "../../../test/kit/consul/memory_servers.ts";
+import { A, B, rootsOf, SessionRig } from "../../../test/kit/consul/session_rig.ts";
 import { WATCH_ROOTS, WATCH_SERVERS } from "./methods.ts";
 
 for (

@@ -3,7 +3,7 @@ import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
-import { FakeClock } from "../../../test/kit/clock.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import { type Clock, systemClock } from "../../base/mod.ts";
 import { findServers, readServerPlaces, systemLookup } from "./server_addresses.ts";
 

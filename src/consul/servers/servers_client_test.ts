@@ -2,16 +2,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { seededRandom, silentLog, Stats } from "../../base/mod.ts";
-import { Seen } from "../../../test/kit/agent_client.ts";
-import { FakeClock } from "../../../test/kit/clock.ts";
-import { MemoryEngine } from "../../../test/kit/memory_engine.ts";
+import { Seen } from "../../../test/kit/consul/agent_client.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
+import { MemoryEngine } from "../../../test/kit/engine/memory_engine.ts";
 import {
   type Asked,
   eventually,
   type Handler,
   type Reaction,
   ScriptedAgent,
-} from "../../../test/kit/scripted_agent.ts";
+} from "../../../test/kit/consul/scripted_agent.ts";
 import { RunningWatches } from "../running_watches.ts";
 import { ClusterPin } from "../cluster_pin.ts";
 import { AgentLink } from "../http/link.ts";

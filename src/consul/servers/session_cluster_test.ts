@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { A, B, rootsOf, SessionRig } from "../../../test/kit/session_rig.ts";
+import { A, B, rootsOf, SessionRig } from "../../../test/kit/consul/session_rig.ts";
 import { WATCH_ROOTS } from "./methods.ts";
 
 const OURS = "11111111-0000-0000-0000-000000000000.consul";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { settle } from "../../../test/kit/clock.ts";
+import { settle } from "../../../test/kit/clock/clock.ts";
 import { ProxyError } from "../../base/mod.ts";
-import { A, B, C, outcome, rootsOf, SessionRig } from "../../../test/kit/session_rig.ts";
+import { A, B, C, outcome, rootsOf, SessionRig } from "../../../test/kit/consul/session_rig.ts";
 import { GET_FEATURES, SIGN, WATCH_ROOTS } from "./methods.ts";
 import type { ServersSession } from "./session.ts";
 import type { Server } from "./types.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { AgentClient, Seen } from "../../../test/kit/agent_client.ts";
-import { eventually, inTurn } from "../../../test/kit/scripted_agent.ts";
-import { settle } from "../../../test/kit/clock.ts";
+import { AgentClient, Seen } from "../../../test/kit/consul/agent_client.ts";
+import { eventually, inTurn } from "../../../test/kit/consul/scripted_agent.ts";
+import { settle } from "../../../test/kit/clock/clock.ts";
 import type { Agent } from "../agent.ts";
 import type { Instance, Intentions } from "../types.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createLog, type LogRecord, silentLog, Stats } from "../../base/mod.ts";
-import { FakeClock, settle } from "../../../test/kit/clock.ts";
+import { FakeClock, settle } from "../../../test/kit/clock/clock.ts";
 import { ConnectionBudget } from "./budget.ts";
 
 /** A host whose connections to its agent are those of `others` and of these budgets. */

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { silentLog, Stats } from "../../base/mod.ts";
-import { AgentClient, Seen } from "../../../test/kit/agent_client.ts";
-import { FakeClock, settle } from "../../../test/kit/clock.ts";
-import { eventually, fixture } from "../../../test/kit/scripted_agent.ts";
+import { AgentClient, Seen } from "../../../test/kit/consul/agent_client.ts";
+import { FakeClock, settle } from "../../../test/kit/clock/clock.ts";
+import { eventually, fixture } from "../../../test/kit/consul/scripted_agent.ts";
 import { ConnectionBudget } from "./budget.ts";
 import type { PollSlot, PollTurn } from "./poll_slot.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ErrorCode } from "../../base/mod.ts";
-import { fixture } from "../../../test/kit/scripted_agent.ts";
+import { fixture } from "../../../test/kit/consul/scripted_agent.ts";
 import {
   type CursorEvent,
   type CursorPosition,

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type ErrorCode, ProxyError, silentLog, Stats } from "../../base/mod.ts";
-import { FakeClock } from "../../../test/kit/clock.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import { AskAgain } from "../http/carrier.ts";
 import { AgentLink } from "../http/link.ts";
 import { type PollAnswer, type PollRequest, startWatch } from "./blocking_query.ts";

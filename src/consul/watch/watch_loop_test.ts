@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ProxyError, silentLog, Stats } from "../../base/mod.ts";
-import { FakeClock } from "../../../test/kit/clock.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import { AgentLink } from "../http/link.ts";
 import { type PollAnswer, type PollRequest, startWatch } from "./blocking_query.ts";
 import { ConnectionBudget } from "./budget.ts";

@@ -5,8 +5,8 @@ import { connect, type TLSSocket } from "node:tls";
 import { SignJWT } from "jose";
 import { AgentClient, type Reply } from "../../../test/conformance/agent/client.ts";
 import { GrpcClient } from "../../../test/conformance/servers/grpc_client.ts";
-import { FakeClock } from "../../../test/kit/clock.ts";
-import { loopbackHost } from "../../../test/kit/ports.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
+import { loopbackHost } from "../../../test/kit/process/ports.ts";
 import { seededRandom } from "../../base/mod.ts";
 import { type DevServers, startDevServers } from "./mod.ts";
 

@@ -5,7 +5,7 @@ import {
   exchangeRecord,
   requestHead,
   START_MS,
-} from "../../../test/kit/exchange_records.ts";
+} from "../../../test/kit/wire/exchange_records.ts";
 import { FLAG } from "./response_flags.ts";
 import { ExchangeRecord } from "./exchange_record.ts";
 import { compileFormat, DEFAULT_TEXT, KNOWN_OPERATORS, type LogFormat } from "./line_format.ts";

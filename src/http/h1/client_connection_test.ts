@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { settle } from "../../../test/kit/clock.ts";
+import { settle } from "../../../test/kit/clock/clock.ts";
 import {
   type Asked,
   askRaw,
@@ -8,8 +8,8 @@ import {
   latin1Bytes,
   type Reply,
   requestHead,
-} from "../../../test/kit/http1.ts";
-import { SinkStream } from "../../../test/kit/http1_requests.ts";
+} from "../../../test/kit/wire/http1.ts";
+import { SinkStream } from "../../../test/kit/wire/http1_requests.ts";
 import type { RequestHead } from "../head.ts";
 import { DEFAULT_HTTP_LIMITS } from "../limits.ts";
 import { openHttp1Client } from "./client_connection.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { settle } from "../../../test/kit/clock.ts";
+import { settle } from "../../../test/kit/clock/clock.ts";
 import {
   answer,
   fieldTexts,
@@ -8,7 +8,7 @@ import {
   type RawEnd,
   type ServeOptions,
   serveRaw,
-} from "../../../test/kit/http1.ts";
+} from "../../../test/kit/wire/http1.ts";
 
 const OK = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 const LAST = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";

@@ -6,7 +6,7 @@ import {
   type Seen,
   type ServeOptions,
   serveRaw,
-} from "../../../test/kit/http1.ts";
+} from "../../../test/kit/wire/http1.ts";
 
 const OK = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 const LAST = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";

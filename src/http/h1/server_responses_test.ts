@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { settle } from "../../../test/kit/clock.ts";
-import { latin1Bytes, serveRaw } from "../../../test/kit/http1.ts";
+import { settle } from "../../../test/kit/clock/clock.ts";
+import { latin1Bytes, serveRaw } from "../../../test/kit/wire/http1.ts";
 
 const GET = "GET / HTTP/1.1\r\nHost: db\r\n";
 

@@ -5,7 +5,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { answer, askRaw, serveRaw } from "../../../test/kit/http1.ts";
+import { answer, askRaw, serveRaw } from "../../../test/kit/wire/http1.ts";
 
 const GET = "GET / HTTP/1.1\r\nHost: db\r\n";
 const POST = "POST / HTTP/1.1\r\nHost: db\r\n";

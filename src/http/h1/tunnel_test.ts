@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { settle } from "../../../test/kit/clock.ts";
-import { answer, askRaw, latin1Bytes, latin1Text, serveRaw } from "../../../test/kit/http1.ts";
+import { settle } from "../../../test/kit/clock/clock.ts";
+import { answer, askRaw, latin1Bytes, latin1Text, serveRaw } from "../../../test/kit/wire/http1.ts";
 import { proofOf } from "./websocket.ts";
 import { Relay } from "../../net/mod.ts";
 import type { Stream } from "../../net/mod.ts";

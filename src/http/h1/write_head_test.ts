@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { latin1Text } from "../../../test/kit/http1.ts";
+import { latin1Text } from "../../../test/kit/wire/http1.ts";
 import { memoryPair } from "../../net/memory.ts";
 import type { Stream } from "../../net/mod.ts";
 import { forgetReady, makeReady } from "../ready_values.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { served } from "../../../test/kit/http2_served.ts";
+import { served } from "../../../test/kit/wire/http2_served.ts";
 import {
   frame,
   GET,
@@ -10,7 +10,7 @@ import {
   repeat,
   settings,
   u32,
-} from "../../../test/kit/http2_wire.ts";
+} from "../../../test/kit/wire/http2_wire.ts";
 
 const RST = frame("RST_STREAM", 0, 1, u32(8));
 const ONE_BYTE = frame("DATA", 0, 1, [0x61]);

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { settle } from "../../../test/kit/clock.ts";
-import { asking } from "../../../test/kit/http2_asking.ts";
-import { bytes } from "../../../test/kit/http2_pair.ts";
+import { settle } from "../../../test/kit/clock/clock.ts";
+import { asking } from "../../../test/kit/wire/http2_asking.ts";
+import { bytes } from "../../../test/kit/wire/http2_pair.ts";
 import {
   END_STREAM,
   frame,
@@ -10,7 +10,7 @@ import {
   type Pairs,
   settings,
   u32,
-} from "../../../test/kit/http2_wire.ts";
+} from "../../../test/kit/wire/http2_wire.ts";
 import type { RequestHead } from "../head.ts";
 
 const OK: Pairs = [[":status", "200"]];

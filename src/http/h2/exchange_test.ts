@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { settle } from "../../../test/kit/clock.ts";
-import { bytes, http2Pair, requestHead, Told } from "../../../test/kit/http2_pair.ts";
+import { settle } from "../../../test/kit/clock/clock.ts";
+import { bytes, http2Pair, requestHead, Told } from "../../../test/kit/wire/http2_pair.ts";
 import { addField, fieldOf, type Fields, UNKNOWN_LENGTH } from "../head.ts";
 
 test("a request and its response pass with heads, bodies and trailers", async () => {

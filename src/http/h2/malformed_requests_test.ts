@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { served } from "../../../test/kit/http2_served.ts";
+import { served } from "../../../test/kit/wire/http2_served.ts";
 import {
   block,
   END_HEADERS,
@@ -10,7 +10,7 @@ import {
   headers,
   type Pairs,
   POST,
-} from "../../../test/kit/http2_wire.ts";
+} from "../../../test/kit/wire/http2_wire.ts";
 
 const without = (name: string): Pairs => GET.filter(([field]) => field !== name);
 const CONNECT: Pairs = [[":method", "CONNECT"], [":authority", "db:80"]];

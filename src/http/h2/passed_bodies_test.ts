@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { FakeClock, settle } from "../../../test/kit/clock.ts";
-import { requestHead, Told } from "../../../test/kit/http2_pair.ts";
+import { FakeClock, settle } from "../../../test/kit/clock/clock.ts";
+import { requestHead, Told } from "../../../test/kit/wire/http2_pair.ts";
 import {
   END_STREAM,
   frame,
@@ -12,7 +12,7 @@ import {
   POST,
   PREFACE,
   settings,
-} from "../../../test/kit/http2_wire.ts";
+} from "../../../test/kit/wire/http2_wire.ts";
 import { Deadlines } from "../../base/mod.ts";
 import { ignoredEvents, type Stream, type StreamEvents } from "../../net/mod.ts";
 import type { ServerExchange } from "../exchange.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import http2 from "node:http2";
 import test from "node:test";
-import { bytes, requestHead, Told } from "../../../test/kit/http2_pair.ts";
-import { startHttp2Server } from "../../../test/kit/http2_server.ts";
+import { bytes, requestHead, Told } from "../../../test/kit/wire/http2_pair.ts";
+import { startHttp2Server } from "../../../test/kit/wire/http2_server.ts";
 import { Deadlines, systemClock } from "../../base/mod.ts";
 import { type Connection, runtimeEngine } from "../../net/mod.ts";
 import { fieldOf } from "../head.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { FakeClock, settle } from "../../../test/kit/clock.ts";
-import { bytes } from "../../../test/kit/http2_pair.ts";
-import { served } from "../../../test/kit/http2_served.ts";
+import { FakeClock, settle } from "../../../test/kit/clock/clock.ts";
+import { bytes } from "../../../test/kit/wire/http2_pair.ts";
+import { served } from "../../../test/kit/wire/http2_served.ts";
 import {
   block,
   END_HEADERS,
@@ -18,7 +18,7 @@ import {
   repeat,
   settings,
   u32,
-} from "../../../test/kit/http2_wire.ts";
+} from "../../../test/kit/wire/http2_wire.ts";
 import { Deadlines } from "../../base/mod.ts";
 import { memoryPair } from "../../net/memory.ts";
 import type { HttpEnd } from "../exchange.ts";

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { settle } from "../../../test/kit/clock.ts";
+import { settle } from "../../../test/kit/clock/clock.ts";
 import {
   bytes,
   type Http2Pair,
   http2Pair,
   requestHead,
   Told,
-} from "../../../test/kit/http2_pair.ts";
+} from "../../../test/kit/wire/http2_pair.ts";
 import type { Stream, StreamEvents } from "../../net/mod.ts";
 import type { ClientExchange } from "../exchange.ts";
 import { type RequestHead, UNKNOWN_LENGTH } from "../head.ts";

@@ -2,9 +2,9 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { settle } from "../../../test/kit/clock.ts";
-import { asking } from "../../../test/kit/http2_asking.ts";
-import { served } from "../../../test/kit/http2_served.ts";
+import { settle } from "../../../test/kit/clock/clock.ts";
+import { asking } from "../../../test/kit/wire/http2_asking.ts";
+import { served } from "../../../test/kit/wire/http2_served.ts";
 import {
   ACK,
   frame,
@@ -15,7 +15,7 @@ import {
   repeat,
   settings,
   u32,
-} from "../../../test/kit/http2_wire.ts";
+} from "../../../test/kit/wire/http2_wire.ts";
 import type { HttpEnd } from "../exchange.ts";
 
 const OK: Pairs = [[":status", "200"]];

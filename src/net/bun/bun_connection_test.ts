@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { testEachEvent, toldTo } from "../../../test/kit/event_table.ts";
+import { testEachEvent, toldTo } from "../../../test/kit/engine/event_table.ts";
 import { BunConnection, keepAlive } from "./bun_connection.ts";
 import type { BunSocket } from "./bun_types.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
 import { test } from "node:test";
-import { FakeClock } from "../../../test/kit/clock.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import { ArrivalWatch, watchArrivals } from "./arrival_watch.ts";
 import { type CLibrary, cLibrary } from "./c_library.ts";
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { EventEmitter } from "node:events";
 import type { Socket } from "node:net";
 import { test } from "node:test";
-import { testEachEvent, toldTo } from "../../../test/kit/event_table.ts";
+import { testEachEvent, toldTo } from "../../../test/kit/engine/event_table.ts";
 import { NodeConnection } from "./node_connection.ts";
 
 /** Passes bytes on when told to; its close is told a little later, as the runtime's is. */

@@ -1,17 +1,17 @@
 /** What becomes of a request while its tokens are verified, and after that. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority } from "../../../test/kit/certificates.ts";
-import { settle } from "../../../test/kit/clock.ts";
-import { callAs } from "../../../test/kit/memory_caller.ts";
-import { type MemoryPath, startMemoryPath } from "../../../test/kit/memory_path.ts";
+import { createAuthority } from "../../../test/kit/certs/certificates.ts";
+import { settle } from "../../../test/kit/clock/clock.ts";
+import { callAs } from "../../../test/kit/engine/memory_caller.ts";
+import { type MemoryPath, startMemoryPath } from "../../../test/kit/engine/memory_path.ts";
 import {
   httpRules,
   intention,
   policyOf,
   snapshotOf,
   withInbound,
-} from "../../../test/kit/snapshots.ts";
+} from "../../../test/kit/engine/snapshots.ts";
 import type { Plugin } from "../../plugin/api.ts";
 import { type AnyPlugin, TOKEN_FAULTS, VERIFIED_CLAIMS } from "../../plugin/mod.ts";
 import type { PluginUse } from "../../snapshot/mod.ts";

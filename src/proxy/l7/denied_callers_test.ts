@@ -1,18 +1,18 @@
 /** What becomes of callers that may ask for nothing, and what is counted of rules that nobody can judge. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority } from "../../../test/kit/certificates.ts";
-import { settle } from "../../../test/kit/clock.ts";
-import { presented } from "../../../test/kit/fake_tls_engine.ts";
-import type { End } from "../../../test/kit/memory_engine.ts";
-import { type MemoryPath, startMemoryPath } from "../../../test/kit/memory_path.ts";
+import { createAuthority } from "../../../test/kit/certs/certificates.ts";
+import { settle } from "../../../test/kit/clock/clock.ts";
+import { presented } from "../../../test/kit/engine/fake_tls_engine.ts";
+import type { End } from "../../../test/kit/engine/memory_engine.ts";
+import { type MemoryPath, startMemoryPath } from "../../../test/kit/engine/memory_path.ts";
 import {
   httpRules,
   intention,
   policyOf,
   snapshotOf,
   withInbound,
-} from "../../../test/kit/snapshots.ts";
+} from "../../../test/kit/engine/snapshots.ts";
 import type { Intention } from "../../policy/mod.ts";
 
 const CA = createAuthority();

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { exchangeRecord, requestHead } from "../../../test/kit/exchange_records.ts";
+import { exchangeRecord, requestHead } from "../../../test/kit/wire/exchange_records.ts";
 import { Stats } from "../../base/mod.ts";
 import { GrpcStats } from "./grpc_stats.ts";
 

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority } from "../../../test/kit/certificates.ts";
-import { startMemoryPath } from "../../../test/kit/memory_path.ts";
-import { httpRules, snapshotOf, withInbound } from "../../../test/kit/snapshots.ts";
+import { createAuthority } from "../../../test/kit/certs/certificates.ts";
+import { startMemoryPath } from "../../../test/kit/engine/memory_path.ts";
+import { httpRules, snapshotOf, withInbound } from "../../../test/kit/engine/snapshots.ts";
 import type { ExposedPart } from "../../snapshot/mod.ts";
 import { Stats } from "../../base/mod.ts";
 import { type DownstreamFacts, ExchangeRecord, FLAG } from "../../http/mod.ts";

@@ -1,10 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority } from "../../../test/kit/certificates.ts";
-import { settle } from "../../../test/kit/clock.ts";
-import { presented } from "../../../test/kit/fake_tls_engine.ts";
-import { type MemoryPath, startMemoryPath } from "../../../test/kit/memory_path.ts";
-import { httpRules, intention, snapshotOf, withInbound } from "../../../test/kit/snapshots.ts";
+import { createAuthority } from "../../../test/kit/certs/certificates.ts";
+import { settle } from "../../../test/kit/clock/clock.ts";
+import { presented } from "../../../test/kit/engine/fake_tls_engine.ts";
+import { type MemoryPath, startMemoryPath } from "../../../test/kit/engine/memory_path.ts";
+import {
+  httpRules,
+  intention,
+  snapshotOf,
+  withInbound,
+} from "../../../test/kit/engine/snapshots.ts";
 
 const CA = createAuthority();
 const SNAPSHOT = withInbound(

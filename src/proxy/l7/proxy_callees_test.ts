@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority } from "../../../test/kit/certificates.ts";
-import { settle } from "../../../test/kit/clock.ts";
-import { presented } from "../../../test/kit/fake_tls_engine.ts";
-import { askThrough, callAs } from "../../../test/kit/memory_caller.ts";
-import { type MemoryPath, startMemoryPath } from "../../../test/kit/memory_path.ts";
+import { createAuthority } from "../../../test/kit/certs/certificates.ts";
+import { settle } from "../../../test/kit/clock/clock.ts";
+import { presented } from "../../../test/kit/engine/fake_tls_engine.ts";
+import { askThrough, callAs } from "../../../test/kit/engine/memory_caller.ts";
+import { type MemoryPath, startMemoryPath } from "../../../test/kit/engine/memory_path.ts";
 import {
   declared,
   httpRules,
@@ -13,7 +13,7 @@ import {
   targetOf,
   type UpstreamOptions,
   withInbound,
-} from "../../../test/kit/snapshots.ts";
+} from "../../../test/kit/engine/snapshots.ts";
 import type { Call, Host } from "../../plugin/api.ts";
 import type { AnyPlugin } from "../../plugin/mod.ts";
 import { SharedCounts } from "../admission.ts";

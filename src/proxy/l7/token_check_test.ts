@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FakeClock } from "../../../test/kit/clock.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import { Deadlines } from "../../base/mod.ts";
 import type { RequestHead } from "../../http/mod.ts";
 import type { Generation, Layer } from "../../plugin/mod.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FakeClock } from "../../../test/kit/clock.ts";
-import { presented } from "../../../test/kit/fake_tls_engine.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
+import { presented } from "../../../test/kit/engine/fake_tls_engine.ts";
 import { PeerVerdicts } from "./peer_verdicts.ts";
 import type { TrustContext } from "./trust_context.ts";
 

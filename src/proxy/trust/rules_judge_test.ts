@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority, TRUST_DOMAIN } from "../../../test/kit/certificates.ts";
+import { createAuthority, TRUST_DOMAIN } from "../../../test/kit/certs/certificates.ts";
 import type { Authority } from "../../dev/ca/authority.ts";
 import { NO_RULES, parseCertificate, type PeerRules, type Validation } from "../../identity/mod.ts";
 import { generateKey } from "../../dev/ca/mint.ts";
-import { mintCrlPem } from "../../../test/kit/mint_crl.ts";
+import { mintCrlPem } from "../../../test/kit/certs/mint_crl.ts";
 import { formatPem } from "../../wire/mod.ts";
 import { RulesJudge, type ShownChain } from "./rules_judge.ts";
 import type { PeerRulesInForce } from "./trust_material.ts";

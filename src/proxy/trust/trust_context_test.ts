@@ -1,7 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type MadeServer, presented } from "../../../test/kit/fake_tls_engine.ts";
-import { caValidation, certificatePart, withOwn } from "../../../test/kit/own_credentials.ts";
+import { type MadeServer, presented } from "../../../test/kit/engine/fake_tls_engine.ts";
+import {
+  caValidation,
+  certificatePart,
+  withOwn,
+} from "../../../test/kit/secrets/own_credentials.ts";
 import {
   anybodyOf,
   CA,
@@ -18,7 +22,7 @@ import {
   trustOf,
   WEB,
   world,
-} from "../../../test/kit/trusts.ts";
+} from "../../../test/kit/engine/trusts.ts";
 
 for (
   const [name, place, peer, usage, want] of [

@@ -1,9 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority } from "../../../test/kit/certificates.ts";
-import { FakeTlsEngine } from "../../../test/kit/fake_tls_engine.ts";
-import { caValidation, certificatePart, withOwn } from "../../../test/kit/own_credentials.ts";
-import { policyOf, snapshotOf } from "../../../test/kit/snapshots.ts";
+import { createAuthority } from "../../../test/kit/certs/certificates.ts";
+import { FakeTlsEngine } from "../../../test/kit/engine/fake_tls_engine.ts";
+import {
+  caValidation,
+  certificatePart,
+  withOwn,
+} from "../../../test/kit/secrets/own_credentials.ts";
+import { policyOf, snapshotOf } from "../../../test/kit/engine/snapshots.ts";
 import { DEFAULT_ON_DEMAND_RULES } from "../../secrets/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
 import type { ClientHello } from "../../wire/mod.ts";

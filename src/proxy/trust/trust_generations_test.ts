@@ -1,7 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { presented } from "../../../test/kit/fake_tls_engine.ts";
-import { caValidation, certificatePart, withOwn } from "../../../test/kit/own_credentials.ts";
+import { presented } from "../../../test/kit/engine/fake_tls_engine.ts";
+import {
+  caValidation,
+  certificatePart,
+  withOwn,
+} from "../../../test/kit/secrets/own_credentials.ts";
 import {
   anybodyOf,
   CA,
@@ -15,7 +19,7 @@ import {
   trustOf,
   WEB,
   world,
-} from "../../../test/kit/trusts.ts";
+} from "../../../test/kit/engine/trusts.ts";
 import { type PeerRules } from "../../identity/mod.ts";
 import { type Snapshot } from "../../snapshot/mod.ts";
 import type { TrustContext } from "./trust_context.ts";

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority } from "../../../test/kit/certificates.ts";
+import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import {
   caValidation,
   certificatePart,
   type OwnPlace,
   withOwn,
-} from "../../../test/kit/own_credentials.ts";
-import { snapshotOf } from "../../../test/kit/snapshots.ts";
+} from "../../../test/kit/secrets/own_credentials.ts";
+import { snapshotOf } from "../../../test/kit/engine/snapshots.ts";
 import { MESH_KEY, type Snapshot } from "../../snapshot/mod.ts";
 import { trustMaterial } from "./trust_material.ts";
 

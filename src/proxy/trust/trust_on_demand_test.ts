@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { certificatePart, withOwn } from "../../../test/kit/own_credentials.ts";
+import { certificatePart, withOwn } from "../../../test/kit/secrets/own_credentials.ts";
 import {
   CA,
   choose,
@@ -11,7 +11,7 @@ import {
   trustOf,
   WEB,
   world,
-} from "../../../test/kit/trusts.ts";
+} from "../../../test/kit/engine/trusts.ts";
 import { DEFAULT_ON_DEMAND_RULES } from "../../secrets/mod.ts";
 import { TrustContext } from "./trust_context.ts";
 import { trustMaterial } from "./trust_material.ts";

@@ -9,8 +9,8 @@ import {
   TRUST,
   TYPES,
   withPair,
-} from "../../../test/kit/envoy_snippets.ts";
-import { LISTENER, problemsOf, UPSTREAM } from "../../../test/kit/tls_config.ts";
+} from "../../../test/kit/peers/envoy_snippets.ts";
+import { LISTENER, problemsOf, UPSTREAM } from "../../../test/kit/secrets/tls_config.ts";
 
 const COMMON = ".common_tls_context";
 const one = (sds_config: object) => ({

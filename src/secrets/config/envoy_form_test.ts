@@ -11,10 +11,10 @@ import {
   TRUST,
   TYPES,
   withPair,
-} from "../../../test/kit/envoy_snippets.ts";
+} from "../../../test/kit/peers/envoy_snippets.ts";
 import { NO_RULES } from "../../identity/mod.ts";
 import { DEFAULT_ON_DEMAND_RULES } from "../plan.ts";
-import { LISTENER, NODE, SERVER, UPSTREAM } from "../../../test/kit/tls_config.ts";
+import { LISTENER, NODE, SERVER, UPSTREAM } from "../../../test/kit/secrets/tls_config.ts";
 import { parseTlsConfig } from "./tls.ts";
 
 const file = (path: string) => ({ kind: "file", path });

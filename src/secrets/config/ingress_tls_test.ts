@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { SERVER } from "../../../test/kit/tls_config.ts";
+import { SERVER } from "../../../test/kit/secrets/tls_config.ts";
 import { formatPath } from "../values.ts";
 import { ingressTlsPlan } from "./ingress_tls.ts";
 

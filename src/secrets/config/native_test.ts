@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { NO_RULES } from "../../identity/mod.ts";
 import { DEFAULT_ON_DEMAND_RULES } from "../plan.ts";
-import { LISTENER, problemsOf, SERVER, UPSTREAM } from "../../../test/kit/tls_config.ts";
+import { LISTENER, problemsOf, SERVER, UPSTREAM } from "../../../test/kit/secrets/tls_config.ts";
 import { parseTlsConfig } from "./tls.ts";
 
 const file = (path: string) => ({ kind: "file", path });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { NODE, SERVER } from "../../../test/kit/tls_config.ts";
+import { NODE, SERVER } from "../../../test/kit/secrets/tls_config.ts";
 import { NO_RULES } from "../../identity/mod.ts";
 import { formatPath } from "../values.ts";
 import { parseSdsServers } from "./sds_servers.ts";

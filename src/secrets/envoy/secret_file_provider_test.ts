@@ -8,9 +8,9 @@ import {
   SecretRecord,
   temporaryDirectory,
   type TestPair,
-} from "../../../test/kit/secret_files.ts";
-import { followNews } from "../../../test/kit/secret_news.ts";
-import { SteadyClock } from "../../../test/kit/steady_clock.ts";
+} from "../../../test/kit/secrets/secret_files.ts";
+import { followNews } from "../../../test/kit/secrets/secret_news.ts";
+import { SteadyClock } from "../../../test/kit/clock/steady_clock.ts";
 import { FileHub } from "../file/file_hub.ts";
 import type { WatchedDirectory } from "../spec.ts";
 import { createSecretFileProvider } from "./secret_file_provider.ts";

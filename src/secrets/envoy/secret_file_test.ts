@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { cpuMs } from "../../../test/kit/cpu_time.ts";
+import { cpuMs } from "../../../test/kit/process/cpu_time.ts";
 import { ProxyError } from "../../base/mod.ts";
 import { parseSecretFile, SECRET_FILE_LIMIT_BYTES } from "./secret_file.ts";
 

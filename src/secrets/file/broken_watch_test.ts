@@ -1,9 +1,14 @@
 /** Watches that say only after they were made that there is none: Deno's, where the quota is used up. */
 import assert from "node:assert/strict";
 import test from "node:test";
-import { FakeClock } from "../../../test/kit/clock.ts";
-import { advanceUntil, follow, specIn, writePair } from "../../../test/kit/followed_files.ts";
-import { temporaryDirectory } from "../../../test/kit/secret_files.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
+import {
+  advanceUntil,
+  follow,
+  specIn,
+  writePair,
+} from "../../../test/kit/secrets/followed_files.ts";
+import { temporaryDirectory } from "../../../test/kit/secrets/secret_files.ts";
 import { type FileSystem, realFiles } from "./file_system.ts";
 
 /** Far beyond what the first reading takes of the fake clock on a busy machine, which is a step a turn. */

@@ -4,16 +4,16 @@ import { execFileSync } from "node:child_process";
 import { mkdir, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "node:test";
-import { FakeClock } from "../../../test/kit/clock.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import {
   advanceUntil,
   follow,
   SILENT,
   specIn,
   writePair,
-} from "../../../test/kit/followed_files.ts";
-import { newPair, ROOT_PEM, temporaryDirectory } from "../../../test/kit/secret_files.ts";
-import { SteadyClock } from "../../../test/kit/steady_clock.ts";
+} from "../../../test/kit/secrets/followed_files.ts";
+import { newPair, ROOT_PEM, temporaryDirectory } from "../../../test/kit/secrets/secret_files.ts";
+import { SteadyClock } from "../../../test/kit/clock/steady_clock.ts";
 import { ProxyError, sleep } from "../../base/mod.ts";
 import { NO_RULES } from "../../identity/mod.ts";
 import type { SecretSpec } from "../spec.ts";

@@ -1,8 +1,8 @@
 /** When files are read, judged and judged again: on files and a clock that the test makes up. */
 import assert from "node:assert/strict";
 import test from "node:test";
-import { FakeClock } from "../../../test/kit/clock.ts";
-import { advanceUntil } from "../../../test/kit/followed_files.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
+import { advanceUntil } from "../../../test/kit/secrets/followed_files.ts";
 import { ProxyError } from "../../base/mod.ts";
 import { FileHub } from "./file_hub.ts";
 import type { FileSystem } from "./file_system.ts";

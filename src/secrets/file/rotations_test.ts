@@ -4,17 +4,17 @@ import { readdirSync } from "node:fs";
 import { mkdir, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "node:test";
-import { settle } from "../../../test/kit/clock.ts";
-import { rounds } from "../../../test/kit/long.ts";
+import { settle } from "../../../test/kit/clock/clock.ts";
+import { rounds } from "../../../test/kit/clock/long.ts";
 import {
   newPair,
   pairSpec,
   refOf,
   SecretRecord,
   temporaryDirectory,
-} from "../../../test/kit/secret_files.ts";
-import { followNews } from "../../../test/kit/secret_news.ts";
-import { SteadyClock } from "../../../test/kit/steady_clock.ts";
+} from "../../../test/kit/secrets/secret_files.ts";
+import { followNews } from "../../../test/kit/secrets/secret_news.ts";
+import { SteadyClock } from "../../../test/kit/clock/steady_clock.ts";
 import type { Clock } from "../../base/mod.ts";
 import { type FileSystem, realFiles } from "./file_system.ts";
 import { FileHub } from "./file_hub.ts";

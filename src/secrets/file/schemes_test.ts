@@ -3,9 +3,13 @@ import assert from "node:assert/strict";
 import { copyFile, mkdir, rename, rm, symlink, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import test from "node:test";
-import { follow, specIn, writePair } from "../../../test/kit/followed_files.ts";
-import { newPair, temporaryDirectory, type TestPair } from "../../../test/kit/secret_files.ts";
-import { SteadyClock } from "../../../test/kit/steady_clock.ts";
+import { follow, specIn, writePair } from "../../../test/kit/secrets/followed_files.ts";
+import {
+  newPair,
+  temporaryDirectory,
+  type TestPair,
+} from "../../../test/kit/secrets/secret_files.ts";
+import { SteadyClock } from "../../../test/kit/clock/steady_clock.ts";
 import type { CertificateSpec } from "../spec.ts";
 
 /** Each prepares `root`, says what to follow, and rotates to the next pair. */

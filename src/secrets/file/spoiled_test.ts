@@ -4,8 +4,8 @@ import { execFileSync } from "node:child_process";
 import { mkdir, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "node:test";
-import { follow, SILENT, specIn, writePair } from "../../../test/kit/followed_files.ts";
-import { temporaryDirectory } from "../../../test/kit/secret_files.ts";
+import { follow, SILENT, specIn, writePair } from "../../../test/kit/secrets/followed_files.ts";
+import { temporaryDirectory } from "../../../test/kit/secrets/secret_files.ts";
 
 const FAULTS: readonly {
   readonly name: string;

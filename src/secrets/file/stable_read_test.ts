@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { advanceUntil } from "../../../test/kit/followed_files.ts";
-import { FakeClock } from "../../../test/kit/clock.ts";
+import { advanceUntil } from "../../../test/kit/secrets/followed_files.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import { realFiles } from "./file_system.ts";
 import { readStable } from "./stable_read.ts";
 

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test from "node:test";
 import { rootCertificates } from "node:tls";
-import { createAuthority } from "../../../test/kit/certificates.ts";
+import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { ProxyError } from "../../base/mod.ts";
 import { NO_RULES, type PeerRules, type Validation } from "../../identity/mod.ts";
 import type { DataSource, ValidationSpec } from "../spec.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FakeClock, settle } from "../../../test/kit/clock.ts";
-import { rounds } from "../../../test/kit/long.ts";
+import { FakeClock, settle } from "../../../test/kit/clock/clock.ts";
+import { rounds } from "../../../test/kit/clock/long.ts";
 import {
   certificateSecret,
   credentialsPlan,
@@ -9,7 +9,7 @@ import {
   recordingLog,
   sdsSource,
   secretRef,
-} from "../../../test/kit/secret_peers.ts";
+} from "../../../test/kit/secrets/secret_peers.ts";
 import { seededRandom, Stats } from "../../base/mod.ts";
 import {
   type CertificateAnswer,

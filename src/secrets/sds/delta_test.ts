@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { settle } from "../../../test/kit/clock.ts";
+import { settle } from "../../../test/kit/clock/clock.ts";
 import {
   ProtocolHarness,
   SDS_CLIENT,
   sdsResource,
   SECRET_TYPE,
-} from "../../../test/kit/sds_protocol.ts";
+} from "../../../test/kit/secrets/sds_protocol.ts";
 import { DeltaProtocol } from "./delta.ts";
 import type { DeltaRequest, DeltaResponse, SdsResource } from "./sds_messages.ts";
 

@@ -2,16 +2,16 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { createHash, X509Certificate } from "node:crypto";
 import test from "node:test";
-import { createAuthority } from "../../../test/kit/certificates.ts";
-import { startTcp, startTrickle } from "../../../test/kit/grpc_server.ts";
-import { SdsClient } from "../../../test/kit/sds_client.ts";
+import { createAuthority } from "../../../test/kit/certs/certificates.ts";
+import { startTcp, startTrickle } from "../../../test/kit/wire/grpc_server.ts";
+import { SdsClient } from "../../../test/kit/secrets/sds_client.ts";
 import {
   inlineCertificate,
   type SdsServer,
   type ServerStream,
   startSdsServer,
-} from "../../../test/kit/sds_server.ts";
-import { SteadyClock } from "../../../test/kit/steady_clock.ts";
+} from "../../../test/kit/secrets/sds_server.ts";
+import { SteadyClock } from "../../../test/kit/clock/steady_clock.ts";
 import { createLog, type LogRecord, systemClock } from "../../base/mod.ts";
 import { NO_RULES, type PeerRules } from "../../identity/mod.ts";
 import type { SecretSpec } from "../spec.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { certificateSecret, secretRef } from "../../../test/kit/secret_peers.ts";
+import { certificateSecret, secretRef } from "../../../test/kit/secrets/secret_peers.ts";
 import type { FileEvents } from "../secret_provider.ts";
 import type { Secret } from "../secret.ts";
 import type { CertificateSpec, SecretSpec } from "../spec.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { FakeClock } from "../../../test/kit/clock.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import { createLog, type LogRecord } from "../../base/mod.ts";
 import { grpcStatus } from "../../grpc/mod.ts";
 import { GRPC_STATUS } from "../../http/mod.ts";

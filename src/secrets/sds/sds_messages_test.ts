@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { createAuthority } from "../../../test/kit/certificates.ts";
-import { inlineBundle, inlineCertificate } from "../../../test/kit/sds_server.ts";
+import { createAuthority } from "../../../test/kit/certs/certificates.ts";
+import { inlineBundle, inlineCertificate } from "../../../test/kit/secrets/sds_server.ts";
 import { parseSecret } from "../envoy/mod.ts";
 import type { PlainMessage } from "../../wire/mod.ts";
 import { DELTA_TYPES, type SdsResource, SECRET_TYPE_URL, SOTW_TYPES } from "./sds_messages.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { FakeClock } from "../../../test/kit/clock.ts";
-import { certificateSecret, secretRef } from "../../../test/kit/secret_peers.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
+import { certificateSecret, secretRef } from "../../../test/kit/secrets/secret_peers.ts";
 import { Stats } from "../../base/mod.ts";
 import { SdsFollower } from "./sds_follower.ts";
 import { SecretNames } from "./sds_names.ts";

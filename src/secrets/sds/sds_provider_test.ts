@@ -2,9 +2,13 @@ import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
 import { dirname } from "node:path";
 import test from "node:test";
-import { createAuthority } from "../../../test/kit/certificates.ts";
-import { SdsClient, type SdsEvent } from "../../../test/kit/sds_client.ts";
-import { inlineBundle, inlineCertificate, startSdsServer } from "../../../test/kit/sds_server.ts";
+import { createAuthority } from "../../../test/kit/certs/certificates.ts";
+import { SdsClient, type SdsEvent } from "../../../test/kit/secrets/sds_client.ts";
+import {
+  inlineBundle,
+  inlineCertificate,
+  startSdsServer,
+} from "../../../test/kit/secrets/sds_server.ts";
 import { createLog, type LogRecord, systemClock } from "../../base/mod.ts";
 
 const authority = createAuthority();

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { FakeClock } from "../../../test/kit/clock.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import { Retry } from "./sds_retry.ts";
 
 const BOUNDS = { baseMs: 500, maxMs: 30_000 };

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FakeClock } from "../../../test/kit/clock.ts";
-import { certificateSecret, recordingLog } from "../../../test/kit/secret_peers.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
+import { certificateSecret, recordingLog } from "../../../test/kit/secrets/secret_peers.ts";
 import { Stats } from "../../base/mod.ts";
 import { ExpiryWatch } from "./expiry.ts";
 

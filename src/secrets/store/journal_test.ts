@@ -1,7 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { certificateSecret, credentialsPlan, secretRef } from "../../../test/kit/secret_peers.ts";
-import { FILE, storeWorld, WORKLOAD } from "../../../test/kit/secret_store.ts";
+import {
+  certificateSecret,
+  credentialsPlan,
+  secretRef,
+} from "../../../test/kit/secrets/secret_peers.ts";
+import { FILE, storeWorld, WORKLOAD } from "../../../test/kit/secrets/secret_store.ts";
 
 const idOf = (name: string) => `spiffe://example.org/${name}`;
 const svid = (serial: string, ...names: readonly string[]) => ({

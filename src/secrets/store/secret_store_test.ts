@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { settle } from "../../../test/kit/clock.ts";
+import { settle } from "../../../test/kit/clock/clock.ts";
 import {
   certificateSecret,
   credentialsPlan,
   sdsSource,
   secretRef,
-} from "../../../test/kit/secret_peers.ts";
+} from "../../../test/kit/secrets/secret_peers.ts";
 import {
   BUNDLE,
   CERTIFICATE,
@@ -17,7 +17,7 @@ import {
   WEB,
   WEB_MTLS,
   WORKLOAD,
-} from "../../../test/kit/secret_store.ts";
+} from "../../../test/kit/secrets/secret_store.ts";
 import { NO_RULES } from "../../identity/mod.ts";
 import type { CredentialsPlan, SecretEvents, SecretSource } from "../mod.ts";
 

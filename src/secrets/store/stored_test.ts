@@ -6,14 +6,14 @@ import {
   credentialsPlan,
   sdsSource,
   secretRef,
-} from "../../../test/kit/secret_peers.ts";
+} from "../../../test/kit/secrets/secret_peers.ts";
 import {
   BUNDLE,
   openOf,
   type StoreWorld,
   storeWorld,
   WORKLOAD,
-} from "../../../test/kit/secret_store.ts";
+} from "../../../test/kit/secrets/secret_store.ts";
 import {
   type CertificateSecret,
   DEFAULT_ON_DEMAND_RULES,

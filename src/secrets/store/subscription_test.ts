@@ -1,9 +1,9 @@
 /** What of all that a source tells is news. */
 import assert from "node:assert/strict";
 import test from "node:test";
-import { followNews } from "../../../test/kit/secret_news.ts";
-import { certificateSecret, secretRef } from "../../../test/kit/secret_peers.ts";
-import { WORKLOAD } from "../../../test/kit/secret_store.ts";
+import { followNews } from "../../../test/kit/secrets/secret_news.ts";
+import { certificateSecret, secretRef } from "../../../test/kit/secrets/secret_peers.ts";
+import { WORKLOAD } from "../../../test/kit/secrets/secret_store.ts";
 import type { SecretRef } from "../plan.ts";
 import type { SecretEvents } from "../secret_provider.ts";
 

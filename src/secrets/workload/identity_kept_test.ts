@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { createAuthority } from "../../../test/kit/certificates.ts";
+import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import {
   graceBegins,
   graceEnds,
   setUpWorkload as setUp,
-} from "../../../test/kit/workload_provider.ts";
-import { type SvidFields, svidOf } from "../../../test/kit/workload_server.ts";
+} from "../../../test/kit/secrets/workload_provider.ts";
+import { type SvidFields, svidOf } from "../../../test/kit/secrets/workload_server.ts";
 import { WITHDRAWAL_GRACE_MS } from "../plan.ts";
 
 const WEB = "spiffe://example.org/web";

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { advanceUntil } from "../../../test/kit/followed_files.ts";
-import { createAuthority } from "../../../test/kit/certificates.ts";
-import { graceEnds, setUpWorkload as setUp } from "../../../test/kit/workload_provider.ts";
-import { svidOf } from "../../../test/kit/workload_server.ts";
+import { advanceUntil } from "../../../test/kit/secrets/followed_files.ts";
+import { createAuthority } from "../../../test/kit/certs/certificates.ts";
+import { graceEnds, setUpWorkload as setUp } from "../../../test/kit/secrets/workload_provider.ts";
+import { svidOf } from "../../../test/kit/secrets/workload_server.ts";
 
 const WEB = "spiffe://example.org/web";
 const API = "spiffe://example.org/api";

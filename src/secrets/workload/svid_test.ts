@@ -3,8 +3,8 @@ import { generateKeyPairSync } from "node:crypto";
 import test from "node:test";
 import { ProxyError } from "../../base/mod.ts";
 import type { CertificateOverrides } from "../../dev/ca/authority.ts";
-import { createAuthority } from "../../../test/kit/certificates.ts";
-import { type SvidFields, svidOf } from "../../../test/kit/workload_server.ts";
+import { createAuthority } from "../../../test/kit/certs/certificates.ts";
+import { type SvidFields, svidOf } from "../../../test/kit/secrets/workload_server.ts";
 import { bundlesFor, certificateSpecOf, chooseSvid, validationSpecOf } from "./svid.ts";
 
 const ID = "spiffe://example.org/web";

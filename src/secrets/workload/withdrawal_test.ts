@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import process from "node:process";
 import test from "node:test";
-import { createAuthority } from "../../../test/kit/certificates.ts";
+import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import {
   setUpWorkload as setUp,
   type WorkloadFixture,
-} from "../../../test/kit/workload_provider.ts";
+} from "../../../test/kit/secrets/workload_provider.ts";
 import { WITHDRAWAL_GRACE_MS } from "../plan.ts";
-import { svidOf } from "../../../test/kit/workload_server.ts";
+import { svidOf } from "../../../test/kit/secrets/workload_server.ts";
 
 const WEB = "spiffe://example.org/web";
 const CA = createAuthority({ trustDomain: "example.org" });

@@ -1,7 +1,11 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { ProxyError } from "../../base/mod.ts";
-import { encodeBundles, encodeSvids, type SvidFields } from "../../../test/kit/workload_server.ts";
+import {
+  encodeBundles,
+  encodeSvids,
+  type SvidFields,
+} from "../../../test/kit/secrets/workload_server.ts";
 import { decodeBundles, decodeSvids, MESSAGE_LIMIT_BYTES } from "./workload_messages.ts";
 
 const BYTES = new Uint8Array([1, 2, 3]);

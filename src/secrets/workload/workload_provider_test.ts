@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import type { Authority } from "../../dev/ca/authority.ts";
 import { NO_RULES } from "../../identity/mod.ts";
-import { createAuthority } from "../../../test/kit/certificates.ts";
-import { Followed, setUpWorkload as setUp } from "../../../test/kit/workload_provider.ts";
-import { svidOf } from "../../../test/kit/workload_server.ts";
+import { createAuthority } from "../../../test/kit/certs/certificates.ts";
+import { Followed, setUpWorkload as setUp } from "../../../test/kit/secrets/workload_provider.ts";
+import { svidOf } from "../../../test/kit/secrets/workload_server.ts";
 import type { SecretRef } from "../plan.ts";
 
 const WEB = "spiffe://example.org/web";

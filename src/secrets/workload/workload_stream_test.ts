@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { seededRandom } from "../../base/mod.ts";
-import { FakeClock } from "../../../test/kit/clock.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import type { StreamHandler } from "../../grpc/mod.ts";
 import { type StreamFailure, WorkloadStream } from "./workload_stream.ts";
 

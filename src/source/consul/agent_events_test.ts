@@ -1,6 +1,6 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { FakeClock } from "../../../test/kit/clock.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import { type LogFields, silentLog } from "../../base/mod.ts";
 import { AgentEvents } from "./agent_events.ts";
 import type { CredentialsPart } from "../../snapshot/mod.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import * as facts from "../../../test/kit/snapshot_facts.ts";
+import * as facts from "../../../test/kit/consul/snapshot_facts.ts";
 import type { Instance, Leaf, Registration, Roots } from "../../consul/mod.ts";
 import { assemble, type Assembled, type AssembleOptions, NO_MEMORY } from "./assemble.ts";
 import { judgeCredentials } from "./judge_credentials.ts";

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import * as facts from "../../../test/kit/snapshot_facts.ts";
-import { ScriptedAgent } from "../../../test/kit/scripted_agent_watches.ts";
+import * as facts from "../../../test/kit/consul/snapshot_facts.ts";
+import { ScriptedAgent } from "../../../test/kit/consul/scripted_agent_watches.ts";
 import {
   answeringAgent,
   CA,
   MemoryStateStore,
   SourceRig,
-} from "../../../test/kit/snapshot_source.ts";
+} from "../../../test/kit/consul/snapshot_source.ts";
 import { diffSnapshots, targetKeysOf } from "../../snapshot/mod.ts";
 import { registrationOfFlags, type StoredState } from "../mod.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { resolve } from "node:path";
 import { test } from "node:test";
-import * as facts from "../../../test/kit/snapshot_facts.ts";
+import * as facts from "../../../test/kit/consul/snapshot_facts.ts";
 import type { Registration } from "../../consul/mod.ts";
 import type { CredentialsPlan } from "../../secrets/mod.ts";
 import { NO_PLANS, planRegistration } from "./credential_plans.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Defaults, UpstreamDeclaration } from "../../consul/mod.ts";
-import { registration } from "../../../test/kit/snapshot_facts.ts";
+import { registration } from "../../../test/kit/consul/snapshot_facts.ts";
 import { refusedMutualTls, unfollowedOf } from "./entry_keys.ts";
 
 const saying = (mutualTlsMode?: string): Defaults => ({

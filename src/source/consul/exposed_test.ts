@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { registration } from "../../../test/kit/snapshot_facts.ts";
+import { registration } from "../../../test/kit/consul/snapshot_facts.ts";
 import type { ExposedPath, Registration } from "../../consul/mod.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
 import { exposedParts } from "./exposed.ts";

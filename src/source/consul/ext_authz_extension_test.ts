@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { prepareRegexes } from "../../base/mod.ts";
-import { httpRules, upstreamOf } from "../../../test/kit/snapshots.ts";
+import { httpRules, upstreamOf } from "../../../test/kit/engine/snapshots.ts";
 import extAuthz from "../../../plugins/ext_authz/ext_authz.ts";
 import { convertExtAuthz } from "./ext_authz_extension.ts";
 import { entryPlugins } from "./entry_plugins.ts";

@@ -1,9 +1,9 @@
 /** What the agent says about HTTP, as a snapshot has it, and how its changes are followed. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ScriptedAgent } from "../../../test/kit/scripted_agent_watches.ts";
-import { SourceRig } from "../../../test/kit/snapshot_source.ts";
-import * as facts from "../../../test/kit/snapshot_facts.ts";
+import { ScriptedAgent } from "../../../test/kit/consul/scripted_agent_watches.ts";
+import { SourceRig } from "../../../test/kit/consul/snapshot_source.ts";
+import * as facts from "../../../test/kit/consul/snapshot_facts.ts";
 import type { ChainSplit, RouteDestination, RouterRoute } from "../../chain/mod.ts";
 import { ProxyError } from "../../base/mod.ts";
 import type { Defaults, DiscoveryChain, Mesh, MeshHttp } from "../../consul/mod.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import * as facts from "../../../test/kit/snapshot_facts.ts";
+import * as facts from "../../../test/kit/consul/snapshot_facts.ts";
 import type { Registration, UpstreamDeclaration } from "../../consul/mod.ts";
 import { NO_PLANS, planRegistration } from "./credential_plans.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import * as facts from "../../../test/kit/snapshot_facts.ts";
+import * as facts from "../../../test/kit/consul/snapshot_facts.ts";
 import type { Intention } from "../../policy/mod.ts";
 import { intentionsFor, refusedIntentions } from "./intentions.ts";
 

@@ -3,8 +3,8 @@ import { mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { FakeClock } from "../../../test/kit/clock.ts";
-import { eventually } from "../../../test/kit/process.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
+import { eventually } from "../../../test/kit/process/process.ts";
 import { systemClock } from "../../base/mod.ts";
 import { PluginWatch } from "./plugin_watch.ts";
 

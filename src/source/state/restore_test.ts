@@ -1,14 +1,14 @@
 /** What a `ConsulSource` does with the snapshot of an earlier run. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ScriptedAgent } from "../../../test/kit/scripted_agent_watches.ts";
-import * as facts from "../../../test/kit/snapshot_facts.ts";
+import { ScriptedAgent } from "../../../test/kit/consul/scripted_agent_watches.ts";
+import * as facts from "../../../test/kit/consul/snapshot_facts.ts";
 import {
   answeringAgent,
   CA,
   MemoryStateStore,
   SourceRig,
-} from "../../../test/kit/snapshot_source.ts";
+} from "../../../test/kit/consul/snapshot_source.ts";
 import { diffSnapshots, type Snapshot } from "../../snapshot/mod.ts";
 
 const DB_TARGET = "service:default/default/db#db.default.default.dc1";

@@ -15,9 +15,9 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { FakeClock } from "../../../test/kit/clock.ts";
-import * as facts from "../../../test/kit/snapshot_facts.ts";
-import { answeringAgent, SourceRig } from "../../../test/kit/snapshot_source.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
+import * as facts from "../../../test/kit/consul/snapshot_facts.ts";
+import { answeringAgent, SourceRig } from "../../../test/kit/consul/snapshot_source.ts";
 import { createLog, type LogRecord, Stats } from "../../base/mod.ts";
 import { createStateFiles, FileStore, type FileSystem } from "../mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";

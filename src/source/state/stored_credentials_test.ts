@@ -6,10 +6,10 @@ import {
   FakeProviders,
   type FakeWatch,
   validationSecret,
-} from "../../../test/kit/secret_peers.ts";
-import { ScriptedAgent } from "../../../test/kit/scripted_agent_watches.ts";
-import * as facts from "../../../test/kit/snapshot_facts.ts";
-import { CA, MemoryStateStore, SourceRig } from "../../../test/kit/snapshot_source.ts";
+} from "../../../test/kit/secrets/secret_peers.ts";
+import { ScriptedAgent } from "../../../test/kit/consul/scripted_agent_watches.ts";
+import * as facts from "../../../test/kit/consul/snapshot_facts.ts";
+import { CA, MemoryStateStore, SourceRig } from "../../../test/kit/consul/snapshot_source.ts";
 import { seededRandom, silentLog } from "../../base/mod.ts";
 import type { Registration } from "../../consul/mod.ts";
 import { type CertificateSecret, SecretStore } from "../../secrets/mod.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import * as facts from "../../../test/kit/snapshot_facts.ts";
-import { answeringAgent, SourceRig } from "../../../test/kit/snapshot_source.ts";
+import * as facts from "../../../test/kit/consul/snapshot_facts.ts";
+import { answeringAgent, SourceRig } from "../../../test/kit/consul/snapshot_source.ts";
 import type { HashPolicy } from "../../chain/mod.ts";
 import type { Intention, Permission } from "../../policy/mod.ts";
 import type { PluginUse } from "../../snapshot/mod.ts";

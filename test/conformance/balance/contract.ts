@@ -14,7 +14,7 @@ import {
   outlierPolicy,
 } from "../../../src/balance/mod.ts";
 import { seededRandom } from "../../../src/base/mod.ts";
-import { rounds } from "../../kit/long.ts";
+import { rounds } from "../../kit/clock/long.ts";
 
 const MANY = rounds("endpoints of one pool", { few: 1_000, all: 10_000 });
 

@@ -12,7 +12,7 @@ import process from "node:process";
 import test from "node:test";
 import { fileURLToPath } from "node:url";
 import { runtimeEngine } from "../../../src/net/mod.ts";
-import { freePort, loopbackHost } from "../../kit/ports.ts";
+import { freePort, loopbackHost } from "../../kit/process/ports.ts";
 
 const CHILD = join(dirname(fileURLToPath(import.meta.url)), "backlog_child.ts");
 const onBun = runtimeEngine().name.startsWith("bun");

@@ -8,7 +8,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Ticket, TlsMaterial } from "../../../src/net/mod.ts";
-import { createAuthority } from "../../kit/certificates.ts";
+import { createAuthority } from "../../kit/certs/certificates.ts";
 import { leafOf, serveAtOnce } from "./chooser_kit.ts";
 import { ca, dial, engine, materialOf, resumes, type SecureServer } from "./kit.ts";
 

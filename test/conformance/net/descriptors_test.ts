@@ -13,7 +13,7 @@ import { createInterface } from "node:readline";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { systemClock } from "../../../src/base/mod.ts";
-import { eventually } from "../../kit/process.ts";
+import { eventually } from "../../kit/process/process.ts";
 import { engine, Waiting } from "./kit.ts";
 
 interface Told {

@@ -9,8 +9,8 @@ import assert from "node:assert/strict";
 import type { Socket } from "node:net";
 import { test } from "node:test";
 import { formatPem } from "../../../src/wire/mod.ts";
-import { createAuthority } from "../../kit/certificates.ts";
-import { startServer } from "../../kit/echo.ts";
+import { createAuthority } from "../../kit/certs/certificates.ts";
+import { startServer } from "../../kit/wire/echo.ts";
 import {
   ca,
   dial,

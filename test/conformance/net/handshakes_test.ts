@@ -10,7 +10,7 @@ import { connect, type Socket } from "node:net";
 import { test } from "node:test";
 import { connect as connectTls } from "node:tls";
 import type { HandshakeOutcome, TlsMaterial } from "../../../src/net/mod.ts";
-import { createAuthority } from "../../kit/certificates.ts";
+import { createAuthority } from "../../kit/certs/certificates.ts";
 import { ca, dial, materialOf, quiet, SecureServer, SERVER_NAME } from "./kit.ts";
 import { clientHello } from "./client_hello.ts";
 

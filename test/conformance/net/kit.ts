@@ -19,7 +19,7 @@ import {
   type Ticket,
   type TlsMaterial,
 } from "../../../src/net/mod.ts";
-import { createAuthority } from "../../kit/certificates.ts";
+import { createAuthority } from "../../kit/certs/certificates.ts";
 import { Side, Waiting } from "./side.ts";
 
 export { quiet, Side, Waiting } from "./side.ts";

@@ -9,7 +9,7 @@ import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { test } from "node:test";
 import type { PeerCheck, PresentedPeer, Ticket, TlsMaterial } from "../../../src/net/mod.ts";
-import { createAuthority } from "../../kit/certificates.ts";
+import { createAuthority } from "../../kit/certs/certificates.ts";
 import { clientHello } from "./client_hello.ts";
 import {
   CERTIFICATE_REQUEST,

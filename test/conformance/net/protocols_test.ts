@@ -9,7 +9,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Ticket } from "../../../src/net/mod.ts";
 import { readClientHello } from "../../../src/wire/mod.ts";
-import { startServer } from "../../kit/echo.ts";
+import { startServer } from "../../kit/wire/echo.ts";
 import { failureOf, serve } from "./chooser_kit.ts";
 import { dbMaterial, dial, engine, resumes, SecureServer, webMaterial } from "./kit.ts";
 

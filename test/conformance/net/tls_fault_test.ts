@@ -6,7 +6,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority } from "../../kit/certificates.ts";
+import { createAuthority } from "../../kit/certs/certificates.ts";
 import { ca, dial, engine, materialOf, SecureServer } from "./kit.ts";
 
 const leaf = ca.intermediate().issueLeaf({ service: "db" });

@@ -9,7 +9,7 @@ import assert from "node:assert/strict";
 import { connect, type Socket } from "node:net";
 import { test } from "node:test";
 import type { PresentedPeer, Ticket } from "../../../src/net/mod.ts";
-import { startServer } from "../../kit/echo.ts";
+import { startServer } from "../../kit/wire/echo.ts";
 import {
   ca,
   dial,

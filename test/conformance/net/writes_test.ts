@@ -10,7 +10,7 @@ import { randomBytes } from "node:crypto";
 import { connect } from "node:net";
 import { test } from "node:test";
 import { memoryPair } from "../../../src/net/memory.ts";
-import { startServer } from "../../kit/echo.ts";
+import { startServer } from "../../kit/wire/echo.ts";
 import { dial, openPair, type Pair, quiet, SecureServer, Side, Waiting } from "./kit.ts";
 
 type Kind = "plain" | "tls" | "memory";

@@ -21,7 +21,7 @@ import { createGrpcChannel } from "../../../src/grpc/mod.ts";
 import { altNamesOf, parseCertificate } from "../../../src/identity/mod.ts";
 import { runtimeEngine } from "../../../src/net/mod.ts";
 import { parsePem } from "../../../src/wire/mod.ts";
-import { mintRequest } from "../../kit/mint_csr.ts";
+import { mintRequest } from "../../kit/certs/mint_csr.ts";
 import { AgentClient, unique } from "../agent/client.ts";
 import type { ServerUnderTest } from "./grpc_client.ts";
 

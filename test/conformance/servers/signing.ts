@@ -10,7 +10,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { generateKey } from "../../../src/dev/ca/mint.ts";
 import { parsePem } from "../../../src/wire/mod.ts";
-import { mintRequest, type RequestedNames } from "../../kit/mint_csr.ts";
+import { mintRequest, type RequestedNames } from "../../kit/certs/mint_csr.ts";
 import { AgentClient } from "../agent/client.ts";
 import { GrpcClient, type ServerUnderTest } from "./grpc_client.ts";
 

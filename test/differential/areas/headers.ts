@@ -1,6 +1,6 @@
 /** Header changes of routes, as the application and the caller see them. */
 
-import type { Json } from "../../kit/mixed_mesh.ts";
+import type { Json } from "../../kit/mesh/mixed_mesh.ts";
 import { type Area, type Case, get } from "../case.ts";
 
 type Row = readonly [

@@ -1,6 +1,6 @@
 /** What `UpstreamConfig` of the caller allows at a time. */
 
-import { LIMITED, PROXIES } from "../../kit/mixed_mesh.ts";
+import { LIMITED, PROXIES } from "../../kit/mesh/mixed_mesh.ts";
 import { type Area, type Case, planned } from "../case.ts";
 
 const LIMITS: Readonly<Record<(typeof LIMITED)[number], object>> = {

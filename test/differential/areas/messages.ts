@@ -1,7 +1,7 @@
 /** Requests and responses of every form, between an application and another: what passes two proxies. */
 
-import { GRPC_MESSAGE } from "../../kit/asked_plans.ts";
-import type { Ask } from "../../kit/mixed_ask.ts";
+import { GRPC_MESSAGE } from "../../kit/wire/asked_plans.ts";
+import type { Ask } from "../../kit/wire/mixed_ask.ts";
 import type { Area, Case, Wire } from "../case.ts";
 
 /** What the caller speaks, and the service. */

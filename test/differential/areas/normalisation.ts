@@ -1,6 +1,6 @@
 /** What becomes of a path on its way to an application, and what the options of the mesh change about it. */
 
-import type { Json } from "../../kit/mixed_mesh.ts";
+import type { Json } from "../../kit/mesh/mixed_mesh.ts";
 import { type Area, type Case, get, type Wire } from "../case.ts";
 
 function mesh(RequestNormalization: Json, more: Json = {}): Json {

@@ -1,7 +1,7 @@
 /** Ways that are no upstream with an application behind it: exposed paths, and services that nobody is. */
 
-import type { Ask } from "../../kit/mixed_ask.ts";
-import { EXPOSED, type MixedMesh, NOWHERE, PROXIES } from "../../kit/mixed_mesh.ts";
+import type { Ask } from "../../kit/wire/mixed_ask.ts";
+import { EXPOSED, type MixedMesh, NOWHERE, PROXIES } from "../../kit/mesh/mixed_mesh.ts";
 import type { Area, Wire } from "../case.ts";
 import { explainersOf, type Round } from "../compare.ts";
 import { FORWARDED, rpc } from "./messages.ts";

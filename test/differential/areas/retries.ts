@@ -1,8 +1,8 @@
 /** What a route tries again, how often, and what it leaves alone. */
 
 import { type Area, type Case, planned } from "../case.ts";
-import type { Ask } from "../../kit/mixed_ask.ts";
-import type { Json } from "../../kit/mixed_mesh.ts";
+import type { Ask } from "../../kit/wire/mixed_ask.ts";
+import type { Json } from "../../kit/mesh/mixed_mesh.ts";
 import { rpc } from "./messages.ts";
 
 /** `[plan of the tries, answer, the rest of the request]`. */

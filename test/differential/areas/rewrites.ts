@@ -1,6 +1,6 @@
 /** What `PrefixRewrite` of a route makes of a path. */
 
-import type { Json } from "../../kit/mixed_mesh.ts";
+import type { Json } from "../../kit/mesh/mixed_mesh.ts";
 import { type Area, type Case, get } from "../case.ts";
 
 type Row = readonly [match: Json, to: string, paths: readonly string[]];

@@ -1,8 +1,8 @@
 /** Which route of a service-router takes a request: every kind of match, and their order. */
 
 import { type Area, type Case, get } from "../case.ts";
-import type { Ask } from "../../kit/mixed_ask.ts";
-import type { Json } from "../../kit/mixed_mesh.ts";
+import type { Ask } from "../../kit/wire/mixed_ask.ts";
+import type { Json } from "../../kit/mesh/mixed_mesh.ts";
 
 /** Requests that it takes, and some that it leaves to the last route. */
 type Row = readonly [

@@ -1,7 +1,7 @@
 /** Which instances a request may come to: splits, subsets, redirects, failover, load balancing. */
 
 import { type Area, type Case, get } from "../case.ts";
-import type { Json } from "../../kit/mixed_mesh.ts";
+import type { Json } from "../../kit/mesh/mixed_mesh.ts";
 
 const SUBSETS = {
   v1: { Filter: "Service.Meta.version == 1" },

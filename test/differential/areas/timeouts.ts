@@ -1,8 +1,8 @@
 /** How long a request may take, by what says so, and what is answered then. */
 
-import { LATE_MS } from "../../kit/asked_plans.ts";
+import { LATE_MS } from "../../kit/wire/asked_plans.ts";
 import { type Area, type Case, planned } from "../case.ts";
-import type { Json } from "../../kit/mixed_mesh.ts";
+import type { Json } from "../../kit/mesh/mixed_mesh.ts";
 import { rpc } from "./messages.ts";
 
 /** More than an answer at once takes on a busy machine. */

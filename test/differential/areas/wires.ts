@@ -1,6 +1,6 @@
 /** Requests as they stand on a wire of HTTP/1.1: what is odd about them, and what is no request at all. */
 
-import type { Ask } from "../../kit/mixed_ask.ts";
+import type { Ask } from "../../kit/wire/mixed_ask.ts";
 import type { Area, Case, Wire } from "../case.ts";
 
 type Row = readonly [name: string, want: string, ask: Partial<Ask>, wire?: Wire];

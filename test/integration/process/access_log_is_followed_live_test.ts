@@ -1,4 +1,4 @@
-import { DevMesh } from "../../kit/dev_mesh.ts";
+import { DevMesh } from "../../kit/mesh/dev_mesh.ts";
 import { accessLog } from "../../stories/access_log.ts";
 
 accessLog(DevMesh);

@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "node:test";
-import { EchoClient, waitForEcho } from "../../kit/echo.ts";
-import { createFileMesh } from "../../kit/file_mesh.ts";
-import { answerOf, RawClient, startRawOrigin, statusOf } from "../../kit/http_raw.ts";
-import { runPostern } from "../../kit/postern.ts";
-import { eventually } from "../../kit/process.ts";
+import { EchoClient, waitForEcho } from "../../kit/wire/echo.ts";
+import { createFileMesh } from "../../kit/mesh/file_mesh.ts";
+import { answerOf, RawClient, startRawOrigin, statusOf } from "../../kit/wire/http_raw.ts";
+import { runPostern } from "../../kit/process/postern.ts";
+import { eventually } from "../../kit/process/process.ts";
 
 const HELLO = new TextEncoder().encode("hello");
 

@@ -1,11 +1,11 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { request } from "node:http";
-import { DevMesh } from "../../kit/dev_mesh.ts";
-import { EchoClient, waitForEcho } from "../../kit/echo.ts";
-import { startPair } from "../../kit/mesh_pair.ts";
-import type { Postern } from "../../kit/postern.ts";
-import { eventually } from "../../kit/process.ts";
+import { DevMesh } from "../../kit/mesh/dev_mesh.ts";
+import { EchoClient, waitForEcho } from "../../kit/wire/echo.ts";
+import { startPair } from "../../kit/mesh/mesh_pair.ts";
+import type { Postern } from "../../kit/process/postern.ts";
+import { eventually } from "../../kit/process/process.ts";
 
 const HELLO = new TextEncoder().encode("hello");
 

@@ -1,8 +1,8 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { DevMesh } from "../../kit/dev_mesh.ts";
-import { expectRefused, waitForEcho, waitForRefusal } from "../../kit/echo.ts";
-import { startPair } from "../../kit/mesh_pair.ts";
+import { DevMesh } from "../../kit/mesh/dev_mesh.ts";
+import { expectRefused, waitForEcho, waitForRefusal } from "../../kit/wire/echo.ts";
+import { startPair } from "../../kit/mesh/mesh_pair.ts";
 import { authorizeBoth } from "../../stories/authorize_both.ts";
 
 authorizeBoth(DevMesh);

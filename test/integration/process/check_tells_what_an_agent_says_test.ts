@@ -4,10 +4,10 @@ import { join } from "node:path";
 import process from "node:process";
 import test from "node:test";
 import { formatAddress } from "../../../src/base/mod.ts";
-import { createAuthority } from "../../kit/certificates.ts";
-import { runPostern } from "../../kit/postern.ts";
-import { createFileMesh } from "../../kit/file_mesh.ts";
-import { startWorkloadServer, svidOf } from "../../kit/workload_server.ts";
+import { createAuthority } from "../../kit/certs/certificates.ts";
+import { runPostern } from "../../kit/process/postern.ts";
+import { createFileMesh } from "../../kit/mesh/file_mesh.ts";
+import { startWorkloadServer, svidOf } from "../../kit/secrets/workload_server.ts";
 
 const WEB = "spiffe://example.org/web";
 const USER = `uid ${process.getuid?.()}, gid ${process.getgid?.()}`;

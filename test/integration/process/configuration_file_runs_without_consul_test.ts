@@ -2,11 +2,11 @@ import test from "node:test";
 import assert from "node:assert/strict";
 import { chmod, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { runPostern } from "../../kit/postern.ts";
-import { createFileMesh } from "../../kit/file_mesh.ts";
-import { EchoClient, expectRefused, waitForEcho, waitForRefusal } from "../../kit/echo.ts";
-import { freePort } from "../../kit/ports.ts";
-import { eventually } from "../../kit/process.ts";
+import { runPostern } from "../../kit/process/postern.ts";
+import { createFileMesh } from "../../kit/mesh/file_mesh.ts";
+import { EchoClient, expectRefused, waitForEcho, waitForRefusal } from "../../kit/wire/echo.ts";
+import { freePort } from "../../kit/process/ports.ts";
+import { eventually } from "../../kit/process/process.ts";
 
 const HELLO = new TextEncoder().encode("hello");
 

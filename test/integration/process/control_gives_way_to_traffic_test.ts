@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { getPriority } from "node:os";
 import { test } from "node:test";
-import { createFileMesh } from "../../kit/file_mesh.ts";
-import { runPostern } from "../../kit/postern.ts";
-import { eventually } from "../../kit/process.ts";
+import { createFileMesh } from "../../kit/mesh/file_mesh.ts";
+import { runPostern } from "../../kit/process/postern.ts";
+import { eventually } from "../../kit/process/process.ts";
 
 /** The lowest there is: nothing stands behind it. */
 const LAST = 19;

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { test } from "node:test";
-import { OWN_ENGINE, posternCommand } from "../../kit/postern.ts";
-import { Process } from "../../kit/process.ts";
+import { OWN_ENGINE, posternCommand } from "../../kit/process/postern.ts";
+import { Process } from "../../kit/process/process.ts";
 
 const IN_TIME = { timeoutMs: 60_000 };
 

@@ -1,10 +1,10 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { DevMesh } from "../../kit/dev_mesh.ts";
-import { waitForEcho } from "../../kit/echo.ts";
-import { startPair } from "../../kit/mesh_pair.ts";
-import { OWN_ENGINE, ready } from "../../kit/postern.ts";
-import { freePort } from "../../kit/ports.ts";
+import { DevMesh } from "../../kit/mesh/dev_mesh.ts";
+import { waitForEcho } from "../../kit/wire/echo.ts";
+import { startPair } from "../../kit/mesh/mesh_pair.ts";
+import { OWN_ENGINE, ready } from "../../kit/process/postern.ts";
+import { freePort } from "../../kit/process/ports.ts";
 import { flagsAlone } from "../../stories/flags_alone.ts";
 
 test("proxy -sidecar-for runs both sides of a pair", async () => {

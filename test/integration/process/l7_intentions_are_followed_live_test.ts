@@ -1,4 +1,4 @@
-import { DevMesh } from "../../kit/dev_mesh.ts";
+import { DevMesh } from "../../kit/mesh/dev_mesh.ts";
 import { permissionFlip } from "../../stories/permission_flip.ts";
 
 permissionFlip(DevMesh);

@@ -3,9 +3,9 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { OWN_ENGINE, posternCommand } from "../../kit/postern.ts";
-import { eventually, Process } from "../../kit/process.ts";
-import { promptly } from "../../kit/promptly.ts";
+import { OWN_ENGINE, posternCommand } from "../../kit/process/postern.ts";
+import { eventually, Process } from "../../kit/process/process.ts";
+import { promptly } from "../../kit/clock/promptly.ts";
 
 const IN_TIME = { timeoutMs: 60_000 };
 

@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "node:test";
-import { createFileMesh, type FileMesh } from "../../kit/file_mesh.ts";
-import { answerOf, RawClient, startRawOrigin } from "../../kit/http_raw.ts";
-import { type Postern, runPostern } from "../../kit/postern.ts";
-import { eventually } from "../../kit/process.ts";
-import { promptly } from "../../kit/promptly.ts";
+import { createFileMesh, type FileMesh } from "../../kit/mesh/file_mesh.ts";
+import { answerOf, RawClient, startRawOrigin } from "../../kit/wire/http_raw.ts";
+import { type Postern, runPostern } from "../../kit/process/postern.ts";
+import { eventually } from "../../kit/process/process.ts";
+import { promptly } from "../../kit/clock/promptly.ts";
 
 const PLUGIN = `import * as v from "valibot";
 import { mark } from "./rules/mark.ts";

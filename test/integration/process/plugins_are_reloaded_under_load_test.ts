@@ -2,11 +2,17 @@ import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { createFileMesh } from "../../kit/file_mesh.ts";
-import { answerOf, RawClient, startRawOrigin, statusOf, valuesOf } from "../../kit/http_raw.ts";
-import { runPostern } from "../../kit/postern.ts";
-import { rounds } from "../../kit/long.ts";
-import { eventually } from "../../kit/process.ts";
+import { createFileMesh } from "../../kit/mesh/file_mesh.ts";
+import {
+  answerOf,
+  RawClient,
+  startRawOrigin,
+  statusOf,
+  valuesOf,
+} from "../../kit/wire/http_raw.ts";
+import { runPostern } from "../../kit/process/postern.ts";
+import { rounds } from "../../kit/clock/long.ts";
+import { eventually } from "../../kit/process/process.ts";
 
 const RELOADS = rounds("reloads of plugins under load", { few: 20, all: 50 });
 const CLIENTS = 4;

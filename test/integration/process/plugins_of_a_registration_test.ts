@@ -3,10 +3,10 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
-import { DevMesh } from "../../kit/dev_mesh.ts";
-import { answerOf, RawClient, startRawOrigin } from "../../kit/http_raw.ts";
-import { ready } from "../../kit/postern.ts";
-import { eventually } from "../../kit/process.ts";
+import { DevMesh } from "../../kit/mesh/dev_mesh.ts";
+import { answerOf, RawClient, startRawOrigin } from "../../kit/wire/http_raw.ts";
+import { ready } from "../../kit/process/postern.ts";
+import { eventually } from "../../kit/process/process.ts";
 
 const pluginOf = (mark: string) =>
   `import * as v from "valibot";

@@ -2,11 +2,17 @@ import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { createFileMesh } from "../../kit/file_mesh.ts";
-import { answerOf, RawClient, startRawOrigin, statusOf, valuesOf } from "../../kit/http_raw.ts";
-import { rounds } from "../../kit/long.ts";
-import { residentBytes } from "../../kit/memory.ts";
-import { OWN_ENGINE, runPostern } from "../../kit/postern.ts";
+import { createFileMesh } from "../../kit/mesh/file_mesh.ts";
+import {
+  answerOf,
+  RawClient,
+  startRawOrigin,
+  statusOf,
+  valuesOf,
+} from "../../kit/wire/http_raw.ts";
+import { rounds } from "../../kit/clock/long.ts";
+import { residentBytes } from "../../kit/process/memory.ts";
+import { OWN_ENGINE, runPostern } from "../../kit/process/postern.ts";
 
 const RELOADS = rounds("reloads of plugins that leave nothing", { few: 20, all: 500 });
 /** What is resident goes up and down with a collector: what grows does so each time. */

@@ -1,4 +1,4 @@
-import { DevMesh } from "../../kit/dev_mesh.ts";
+import { DevMesh } from "../../kit/mesh/dev_mesh.ts";
 import { portInUse } from "../../stories/port_in_use.ts";
 
 portInUse(DevMesh);

@@ -1,12 +1,12 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { DevMesh } from "../../kit/dev_mesh.ts";
-import { EchoClient, waitForEcho } from "../../kit/echo.ts";
-import { Load } from "../../kit/load.ts";
-import { type MeshPair, startPair } from "../../kit/mesh_pair.ts";
-import type { Postern } from "../../kit/postern.ts";
-import { deadline, eventually } from "../../kit/process.ts";
-import { promptly } from "../../kit/promptly.ts";
+import { DevMesh } from "../../kit/mesh/dev_mesh.ts";
+import { EchoClient, waitForEcho } from "../../kit/wire/echo.ts";
+import { Load } from "../../kit/wire/load.ts";
+import { type MeshPair, startPair } from "../../kit/mesh/mesh_pair.ts";
+import type { Postern } from "../../kit/process/postern.ts";
+import { deadline, eventually } from "../../kit/process/process.ts";
+import { promptly } from "../../kit/clock/promptly.ts";
 
 const HELLO = new TextEncoder().encode("hello");
 

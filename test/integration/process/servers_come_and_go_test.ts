@@ -1,9 +1,9 @@
 import { test } from "node:test";
-import { DevCluster } from "../../kit/dev_cluster.ts";
-import { waitForEcho } from "../../kit/echo.ts";
-import { Load } from "../../kit/load.ts";
-import { expectFollowed, startPair } from "../../kit/mesh_pair.ts";
-import { eventually } from "../../kit/process.ts";
+import { DevCluster } from "../../kit/mesh/dev_cluster.ts";
+import { waitForEcho } from "../../kit/wire/echo.ts";
+import { Load } from "../../kit/wire/load.ts";
+import { expectFollowed, startPair } from "../../kit/mesh/mesh_pair.ts";
+import { eventually } from "../../kit/process/process.ts";
 
 test("a pair without an agent serves while servers are killed and come back empty, and nobody leads", async () => {
   await using mesh = await DevCluster.start({ acl: true });

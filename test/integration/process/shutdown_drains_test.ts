@@ -1,10 +1,10 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { createFileMesh, type FileMesh } from "../../kit/file_mesh.ts";
-import { EchoClient, waitForEcho, waitForRefusal } from "../../kit/echo.ts";
-import { type Postern, runPostern } from "../../kit/postern.ts";
-import { freePort } from "../../kit/ports.ts";
-import { eventually } from "../../kit/process.ts";
+import { createFileMesh, type FileMesh } from "../../kit/mesh/file_mesh.ts";
+import { EchoClient, waitForEcho, waitForRefusal } from "../../kit/wire/echo.ts";
+import { type Postern, runPostern } from "../../kit/process/postern.ts";
+import { freePort } from "../../kit/process/ports.ts";
+import { eventually } from "../../kit/process/process.ts";
 
 /** Long before a drain of 30 s would be over. */
 const SOON = { timeoutMs: 20_000 };

@@ -3,10 +3,10 @@ import { closeSync, constants, openSync, readSync, writeSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
-import { EchoClient, pattern, type Place } from "../../kit/echo.ts";
-import { createFileMesh, type FileMesh } from "../../kit/file_mesh.ts";
-import { OWN_ENGINE, type Postern, startPostern } from "../../kit/postern.ts";
-import { eventually, runToEnd } from "../../kit/process.ts";
+import { EchoClient, pattern, type Place } from "../../kit/wire/echo.ts";
+import { createFileMesh, type FileMesh } from "../../kit/mesh/file_mesh.ts";
+import { OWN_ENGINE, type Postern, startPostern } from "../../kit/process/postern.ts";
+import { eventually, runToEnd } from "../../kit/process/process.ts";
 
 /** In one round. */
 const STRANGERS = 30;

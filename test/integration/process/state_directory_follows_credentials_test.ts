@@ -2,13 +2,13 @@ import test from "node:test";
 import assert from "node:assert/strict";
 import { readdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { DevMesh } from "../../kit/dev_mesh.ts";
-import type { Postern } from "../../kit/postern.ts";
-import { eventually } from "../../kit/process.ts";
-import { inlineBundle, startSdsServer } from "../../kit/sds_server.ts";
-import { CredentialsStory } from "../../kit/sidecar_credentials.ts";
-import { probeTls } from "../../kit/tls_probe.ts";
-import { TlsSession } from "../../kit/tls_session.ts";
+import { DevMesh } from "../../kit/mesh/dev_mesh.ts";
+import type { Postern } from "../../kit/process/postern.ts";
+import { eventually } from "../../kit/process/process.ts";
+import { inlineBundle, startSdsServer } from "../../kit/secrets/sds_server.ts";
+import { CredentialsStory } from "../../kit/mesh/sidecar_credentials.ts";
+import { probeTls } from "../../kit/wire/tls_probe.ts";
+import { TlsSession } from "../../kit/wire/tls_session.ts";
 
 test("credentials are followed after a restart while the agent is away", async () => {
   await using mesh = await DevMesh.start();

@@ -2,16 +2,16 @@ import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { createFileMesh } from "../../kit/file_mesh.ts";
+import { createFileMesh } from "../../kit/mesh/file_mesh.ts";
 import {
   answerOf,
   RawClient,
   type RawMessage,
   startRawOrigin,
   statusOf,
-} from "../../kit/http_raw.ts";
-import { runPostern } from "../../kit/postern.ts";
-import { ISSUER, keySetOf, makeIssuer, startKeyServer } from "../../kit/tokens.ts";
+} from "../../kit/wire/http_raw.ts";
+import { runPostern } from "../../kit/process/postern.ts";
+import { ISSUER, keySetOf, makeIssuer, startKeyServer } from "../../kit/certs/tokens.ts";
 
 test("tokens of a trusted issuer let callers in, and others do not", async () => {
   const issuer = await makeIssuer("one");

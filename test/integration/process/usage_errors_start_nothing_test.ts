@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { runPostern } from "../../kit/postern.ts";
+import { runPostern } from "../../kit/process/postern.ts";
 
 let directory = "";
 before(async () => {

@@ -3,11 +3,11 @@ import assert from "node:assert/strict";
 import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "node:test";
-import { createAuthority } from "../../kit/certificates.ts";
-import { keyPieces, piecesIn } from "../../kit/key_pieces.ts";
-import { eventually } from "../../kit/process.ts";
-import { probeTls, serialOf } from "../../kit/tls_probe.ts";
-import { clientPair } from "../../kit/tls_session.ts";
+import { createAuthority } from "../../kit/certs/certificates.ts";
+import { keyPieces, piecesIn } from "../../kit/certs/key_pieces.ts";
+import { eventually } from "../../kit/process/process.ts";
+import { probeTls, serialOf } from "../../kit/wire/tls_probe.ts";
+import { clientPair } from "../../kit/wire/tls_session.ts";
 import { FileListener } from "./file_listener.ts";
 
 const authority = createAuthority();

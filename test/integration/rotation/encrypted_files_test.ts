@@ -5,10 +5,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
 import type { IssuedLeaf } from "../../../src/dev/ca/authority.ts";
-import { createAuthority } from "../../kit/certificates.ts";
-import { eventually, runToEnd } from "../../kit/process.ts";
-import { probeTls, serialOf } from "../../kit/tls_probe.ts";
-import { clientPair } from "../../kit/tls_session.ts";
+import { createAuthority } from "../../kit/certs/certificates.ts";
+import { eventually, runToEnd } from "../../kit/process/process.ts";
+import { probeTls, serialOf } from "../../kit/wire/tls_probe.ts";
+import { clientPair } from "../../kit/wire/tls_session.ts";
 import { FileListener } from "./file_listener.ts";
 
 const authority = createAuthority();

@@ -4,9 +4,9 @@
  */
 import assert from "node:assert/strict";
 import test from "node:test";
-import { rounds } from "../../kit/long.ts";
-import { pause } from "../../kit/process.ts";
-import { ROTATION_SCHEMES, type RotationScheme } from "../../kit/rotating_files.ts";
+import { rounds } from "../../kit/clock/long.ts";
+import { pause } from "../../kit/process/process.ts";
+import { ROTATION_SCHEMES, type RotationScheme } from "../../kit/secrets/rotating_files.ts";
 import { clientOf, RotatingMesh } from "./rotating_mesh.ts";
 import {
   assertPrompt,

@@ -9,12 +9,12 @@ import { renameSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Place, startEcho, type TestServer } from "../../kit/echo.ts";
-import type { Postern } from "../../kit/postern.ts";
-import { type PosternTls, startPosternTls } from "../../kit/postern_tls.ts";
-import { eventually } from "../../kit/process.ts";
-import { probeTls, serialOf } from "../../kit/tls_probe.ts";
-import type { ClientPair } from "../../kit/tls_session.ts";
+import { type Place, startEcho, type TestServer } from "../../kit/wire/echo.ts";
+import type { Postern } from "../../kit/process/postern.ts";
+import { type PosternTls, startPosternTls } from "../../kit/peers/postern_tls.ts";
+import { eventually } from "../../kit/process/process.ts";
+import { probeTls, serialOf } from "../../kit/wire/tls_probe.ts";
+import type { ClientPair } from "../../kit/wire/tls_session.ts";
 
 export class FileListener implements AsyncDisposable {
   readonly directory: string;

@@ -3,11 +3,11 @@ import assert from "node:assert/strict";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import test from "node:test";
-import { createAuthority } from "../../kit/certificates.ts";
-import { inTime } from "../../kit/long.ts";
-import { eventually, pause } from "../../kit/process.ts";
-import { probeTls } from "../../kit/tls_probe.ts";
-import { clientPair } from "../../kit/tls_session.ts";
+import { createAuthority } from "../../kit/certs/certificates.ts";
+import { inTime } from "../../kit/clock/long.ts";
+import { eventually, pause } from "../../kit/process/process.ts";
+import { probeTls } from "../../kit/wire/tls_probe.ts";
+import { clientPair } from "../../kit/wire/tls_session.ts";
 import { FileListener } from "./file_listener.ts";
 
 /** Minutes are the same as seconds here: retries have long reached their longest pause. */

@@ -1,8 +1,8 @@
 /** Rotations leave nothing behind: no TLS context, no timer, no watch. */
 import assert from "node:assert/strict";
 import test from "node:test";
-import { rounds } from "../../kit/long.ts";
-import { type RotationScheme, rotationScheme } from "../../kit/rotating_files.ts";
+import { rounds } from "../../kit/clock/long.ts";
+import { type RotationScheme, rotationScheme } from "../../kit/secrets/rotating_files.ts";
 import { clientOf, RotatingMesh } from "./rotating_mesh.ts";
 import { figures, heldOver, rotateAndWait, type Shown } from "./rotations.ts";
 

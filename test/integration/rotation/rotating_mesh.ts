@@ -10,11 +10,11 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Authority, IssuedLeaf } from "../../../src/dev/ca/authority.ts";
-import { createAuthority } from "../../kit/certificates.ts";
-import { type Place, startEcho, type TestServer } from "../../kit/echo.ts";
-import { OWN_ENGINE, type Postern, runPostern, startPostern } from "../../kit/postern.ts";
-import { freePorts, loopbackHost } from "../../kit/ports.ts";
-import { RotatingFiles, type RotationScheme } from "../../kit/rotating_files.ts";
+import { createAuthority } from "../../kit/certs/certificates.ts";
+import { type Place, startEcho, type TestServer } from "../../kit/wire/echo.ts";
+import { OWN_ENGINE, type Postern, runPostern, startPostern } from "../../kit/process/postern.ts";
+import { freePorts, loopbackHost } from "../../kit/process/ports.ts";
+import { RotatingFiles, type RotationScheme } from "../../kit/secrets/rotating_files.ts";
 import { SerialServer } from "./serial_server.ts";
 
 /** A name that a TLS library finds in every leaf of {@link issue}. */

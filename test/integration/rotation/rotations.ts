@@ -7,11 +7,11 @@
 
 import assert from "node:assert/strict";
 import type { IssuedLeaf } from "../../../src/dev/ca/authority.ts";
-import { openFiles, residentBytes } from "../../kit/memory.ts";
-import { inTime } from "../../kit/long.ts";
-import { deadline, eventually, pause } from "../../kit/process.ts";
-import { probeTls, serialOf } from "../../kit/tls_probe.ts";
-import { percentile } from "../../kit/tls_session.ts";
+import { openFiles, residentBytes } from "../../kit/process/memory.ts";
+import { inTime } from "../../kit/clock/long.ts";
+import { deadline, eventually, pause } from "../../kit/process/process.ts";
+import { probeTls, serialOf } from "../../kit/wire/tls_probe.ts";
+import { percentile } from "../../kit/wire/tls_session.ts";
 import { type Client, issue, RotatingMesh } from "./rotating_mesh.ts";
 import { shownSerial } from "./serial_server.ts";
 

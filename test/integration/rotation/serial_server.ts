@@ -8,8 +8,8 @@ import { X509Certificate } from "node:crypto";
 import { connect } from "node:net";
 import type { Authority, IssuedLeaf } from "../../../src/dev/ca/authority.ts";
 import { type Listener, runtimeEngine } from "../../../src/net/mod.ts";
-import type { Place } from "../../kit/echo.ts";
-import { plainSerial } from "../../kit/tls_probe.ts";
+import type { Place } from "../../kit/wire/echo.ts";
+import { plainSerial } from "../../kit/wire/tls_probe.ts";
 
 export class SerialServer {
   readonly port: number;

@@ -7,8 +7,8 @@
 
 import { Buffer } from "node:buffer";
 import { connect } from "node:tls";
-import { pattern, type Place } from "../../kit/echo.ts";
-import { pause } from "../../kit/process.ts";
+import { pattern, type Place } from "../../kit/wire/echo.ts";
+import { pause } from "../../kit/process/process.ts";
 import { type Client, SERVER_NAME } from "./rotating_mesh.ts";
 
 /** Opens, exchanges `message` and closes in order. */

@@ -2,12 +2,12 @@
 import assert from "node:assert/strict";
 import { X509Certificate } from "node:crypto";
 import test from "node:test";
-import { mintCrlPem } from "../../kit/mint_crl.ts";
-import { createAuthority } from "../../kit/certificates.ts";
-import { inTime } from "../../kit/long.ts";
-import { eventually } from "../../kit/process.ts";
-import { probeTls } from "../../kit/tls_probe.ts";
-import { type ClientPair, clientPair, TlsSession } from "../../kit/tls_session.ts";
+import { mintCrlPem } from "../../kit/certs/mint_crl.ts";
+import { createAuthority } from "../../kit/certs/certificates.ts";
+import { inTime } from "../../kit/clock/long.ts";
+import { eventually } from "../../kit/process/process.ts";
+import { probeTls } from "../../kit/wire/tls_probe.ts";
+import { type ClientPair, clientPair, TlsSession } from "../../kit/wire/tls_session.ts";
 import { FileListener } from "./file_listener.ts";
 
 /** From the write to the end of the connection. */

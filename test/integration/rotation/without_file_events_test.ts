@@ -1,8 +1,8 @@
 /** Where the system gives no watches, a poll finds every rotation, and SIGHUP finds it at once. */
 import assert from "node:assert/strict";
 import test from "node:test";
-import { inTime } from "../../kit/long.ts";
-import { ROTATION_SCHEMES } from "../../kit/rotating_files.ts";
+import { inTime } from "../../kit/clock/long.ts";
+import { ROTATION_SCHEMES } from "../../kit/secrets/rotating_files.ts";
 import { clientOf, issue, RotatingMesh } from "./rotating_mesh.ts";
 import { figures, POLL_MS, rotateAndWait, type Shown, shows } from "./rotations.ts";
 

@@ -1,14 +1,14 @@
 /** `configs` of `/config_dump`, as scripts and Consul's tools read Envoy's. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fakeAdminView } from "../../../../test/kit/admin_view.ts";
+import { fakeAdminView } from "../../../../test/kit/admin/admin_view.ts";
 import {
   declared,
   httpRules,
   intention,
   targetOf,
   withInbound,
-} from "../../../../test/kit/snapshots.ts";
+} from "../../../../test/kit/engine/snapshots.ts";
 import { DEFAULT_OUTLIER } from "../../../balance/mod.ts";
 import type { Intention } from "../../../policy/mod.ts";
 import type { Snapshot } from "../../../snapshot/mod.ts";

@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { FakeClock } from "../../../../test/kit/clock.ts";
+import { FakeClock } from "../../../../test/kit/clock/clock.ts";
 import { settle } from "../../../kit/mod.ts";
 import { TEST_LIMIT_MS, type TestOutcome, Tests } from "./test_module.ts";
 import { testPlugins } from "./test_plugin.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ProxyError } from "../../../base/mod.ts";
-import { CatalogRig } from "../../../../test/kit/node_catalog.ts";
-import { inTurn } from "../../../../test/kit/scripted_agent.ts";
+import { CatalogRig } from "../../../../test/kit/consul/node_catalog.ts";
+import { inTurn } from "../../../../test/kit/consul/scripted_agent.ts";
 import { anyCase, filterText } from "./expression.ts";
 import { findGateway, findProxy, findSidecar } from "./find_on_node.ts";
 

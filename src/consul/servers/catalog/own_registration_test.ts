@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ProxyError } from "../../../base/mod.ts";
-import { Seen } from "../../../../test/kit/agent_client.ts";
-import { CatalogRig } from "../../../../test/kit/node_catalog.ts";
-import { eventually, fixture, inTurn } from "../../../../test/kit/scripted_agent.ts";
+import { Seen } from "../../../../test/kit/consul/agent_client.ts";
+import { CatalogRig } from "../../../../test/kit/consul/node_catalog.ts";
+import { eventually, fixture, inTurn } from "../../../../test/kit/consul/scripted_agent.ts";
 import { readRegistration } from "../../replies/registration.ts";
 import type { Registration } from "../../types.ts";
 import { startWatch } from "../../watch/blocking_query.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createLog, messageOf, ProxyError } from "../../../base/mod.ts";
-import { FakeClock } from "../../../../test/kit/clock.ts";
+import { FakeClock } from "../../../../test/kit/clock/clock.ts";
 import type { Login } from "./login_calls.ts";
 import { LoginToken } from "./login_token.ts";
 

@@ -5,7 +5,7 @@ import { ProxyError } from "../../../base/mod.ts";
 import { readSigningRequest } from "../../../dev/ca/csr.ts";
 import { generateKey } from "../../../dev/ca/mint.ts";
 import { contextTag, DerReader, derText, parsePem, TAG } from "../../../wire/mod.ts";
-import { createAuthority } from "../../../../test/kit/certificates.ts";
+import { createAuthority } from "../../../../test/kit/certs/certificates.ts";
 import { judgeSigned } from "./judge_signed.ts";
 import { createSigningRequest } from "./signing_request.ts";
 

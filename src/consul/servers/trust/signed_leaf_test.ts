@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { ProxyError } from "../../../base/mod.ts";
-import { FollowedLeaf, ScriptedSigner } from "../../../../test/kit/scripted_signer.ts";
+import { FollowedLeaf, ScriptedSigner } from "../../../../test/kit/consul/scripted_signer.ts";
 
 const HOUR_MS = 3_600_000;
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FakeClock } from "../../../../test/kit/clock.ts";
+import { FakeClock } from "../../../../test/kit/clock/clock.ts";
 import { SigningPace } from "./sign.ts";
 
 test("turn() lets so many through in a second, and refuses who would wait longer than half of one", async () => {

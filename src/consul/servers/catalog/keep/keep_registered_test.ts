@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ProxyError } from "../../../../base/mod.ts";
-import { Keeping, named, REQUEST, WHOLE } from "../../../../../test/kit/keeping.ts";
-import { MemoryCatalog } from "../../../../../test/kit/memory_catalog.ts";
+import { Keeping, named, REQUEST, WHOLE } from "../../../../../test/kit/consul/keeping.ts";
+import { MemoryCatalog } from "../../../../../test/kit/consul/memory_catalog.ts";
 import type { ConsulCall } from "../../../http/client.ts";
 
 test("keepRegistered() registers both with their checks, and takes them back at the end", async () => {

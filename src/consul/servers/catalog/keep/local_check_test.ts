@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { MemoryEngine } from "../../../../../test/kit/memory_engine.ts";
-import { FakeClock, settle } from "../../../../../test/kit/clock.ts";
+import { MemoryEngine } from "../../../../../test/kit/engine/memory_engine.ts";
+import { FakeClock, settle } from "../../../../../test/kit/clock/clock.ts";
 import { checkLocal } from "./local_check.ts";
 
 const ADDRESS = { kind: "tcp", host: "127.0.0.1", port: 8080 } as const;

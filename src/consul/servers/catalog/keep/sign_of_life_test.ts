@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ProxyError, silentLog } from "../../../../base/mod.ts";
-import { FakeClock } from "../../../../../test/kit/clock.ts";
-import { MemoryCatalog } from "../../../../../test/kit/memory_catalog.ts";
+import { FakeClock } from "../../../../../test/kit/clock/clock.ts";
+import { MemoryCatalog } from "../../../../../test/kit/consul/memory_catalog.ts";
 import { SignOfLife } from "./sign_of_life.ts";
 
 const { signal } = new AbortController();

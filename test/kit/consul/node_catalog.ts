@@ -1,0 +1,73 @@
+/**
+ * What asks Consul's servers about a node, against a {@link ScriptedAgent} in a server's place; calls by
+ * gRPC fail as the test says.
+ *
+ * @module
+ */
+
+import { ProxyError, seededRandom, silentLog, Stats } from "../../../src/base/mod.ts";
+import { AgentCarrier } from "../../../src/consul/http/agent_carrier.ts";
+import { Client } from "../../../src/consul/http/client.ts";
+import { AgentLink } from "../../../src/consul/http/link.ts";
+import { TokenSource } from "../../../src/consul/http/token_source.ts";
+import type { AgentOptions } from "../../../src/consul/mod.ts";
+import type { NodeCatalog } from "../../../src/consul/servers/catalog/node_catalog.ts";
+import type { Method } from "../../../src/consul/servers/types.ts";
+import type { LoopDeps } from "../../../src/consul/watch/blocking_query.ts";
+import { ConnectionBudget } from "../../../src/consul/watch/budget.ts";
+import { serversWatchTerms } from "../../../src/consul/watch/watch_terms.ts";
+import { FakeClock } from "../clock/clock.ts";
+import { type Handler, ScriptedAgent } from "./scripted_agent.ts";
+
+/** What a gRPC call comes to: an answer, or the error that it rejects with. */
+export type CallOutcome = Uint8Array | ProxyError;
+
+export class CatalogRig {
+  readonly clock: FakeClock = new FakeClock();
+  readonly script: ScriptedAgent;
+  readonly catalog: NodeCatalog;
+  readonly deps: LoopDeps;
+  /** Names of gRPC calls so far. */
+  readonly called: string[] = [];
+  outcome: CallOutcome = new ProxyError("agent_unreachable", "nobody said what comes of it");
+  readonly #budget: ConnectionBudget;
+
+  private constructor(script: ScriptedAgent, options: Partial<AgentOptions>) {
+    const { clock } = this;
+    const stats = new Stats();
+    this.script = script;
+    const agent = script.options(options);
+    const client = new Client(agent, {
+      carrier: new AgentCarrier(agent, clock),
+      token: new TokenSource(agent, { clock, log: silentLog }),
+      stats,
+    });
+    const link = new AgentLink();
+    this.#budget = new ConnectionBudget({ connections: 12, clock, log: silentLog, stats });
+    this.deps = {
+      ...{ clock, stats, log: silentLog, random: seededRandom(7) },
+      ...{ budget: this.#budget, link, footing: serversWatchTerms(link) },
+    };
+    const servers = {
+      call: <Request, Response>(method: Method<Request, Response>, request: Request) => {
+        method.encode(request);
+        this.called.push(method.path.replace(/^.*\//, ""));
+        const { outcome } = this;
+        return outcome instanceof ProxyError
+          ? Promise.reject(outcome)
+          : Promise.resolve(method.decode(outcome));
+      },
+    };
+    this.catalog = { client, servers, node: "virt-1" };
+  }
+
+  static async start(handler: Handler, options: Partial<AgentOptions> = {}): Promise<CatalogRig> {
+    return new CatalogRig(await ScriptedAgent.start(handler), { token: "any", ...options });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#budget.close();
+    this.catalog.client.carrier.close();
+    await this.script[Symbol.asyncDispose]();
+  }
+}

@@ -1,0 +1,215 @@
+/**
+ * An engine without sockets: whoever calls a listener and whatever is dialled is played by the test, one
+ * step at a time, so that a data path can be seen between any two of them.
+ *
+ * @module
+ */
+
+import assert from "node:assert/strict";
+import type {
+  AcceptedConnection,
+  Connection,
+  DialHandler,
+  DialOptions,
+  Engine,
+  HandshakeOutcome,
+  Listener,
+  ListenOptions,
+  PresentedPeer,
+  Ticket,
+} from "../../../src/net/mod.ts";
+import { type MemoryConnection, memoryPair } from "../../../src/net/memory.ts";
+import { FakeTlsEngine } from "./fake_tls_engine.ts";
+
+/** The other end of a connection: what it was told, and whether it is over. */
+export class End {
+  readonly connection: MemoryConnection;
+  received = "";
+  over: "no" | "end" | "reset" = "no";
+  readonly #theirs: MemoryConnection;
+
+  /** `theirs`: the end that the data path has. */
+  constructor(connection: MemoryConnection, theirs: MemoryConnection) {
+    this.connection = connection;
+    this.#theirs = theirs;
+    connection.events = {
+      onData: (chunk) => void (this.received += new TextDecoder().decode(chunk)),
+      onEnd: () => void (this.over = "end"),
+      onDrain: () => {},
+      onClose: (reset) => {
+        if (reset) this.over = "reset";
+      },
+    };
+  }
+
+  /** The data path does not take more now. */
+  get heldBack(): boolean {
+    return this.#theirs.paused;
+  }
+
+  send(text: string): void {
+    this.connection.write(new TextEncoder().encode(text));
+  }
+}
+
+/** A client that must shake hands. */
+export class SecureCaller implements AcceptedConnection {
+  readonly remote: string;
+  readonly local = "127.0.0.1:20000";
+  #handler: ((outcome: HandshakeOutcome) => void) | undefined;
+  /** Broken by the data path. */
+  gone = false;
+
+  constructor(remote: string) {
+    this.remote = remote;
+  }
+
+  secure(_tls: unknown, handler: (outcome: HandshakeOutcome) => void): void {
+    this.#handler = handler;
+  }
+
+  reset(): void {
+    this.gone = true;
+    this.#handler = undefined;
+  }
+
+  get shakesHands(): boolean {
+    return this.#handler !== undefined;
+  }
+
+  /** The handshake is done; what the client has of the connection then. */
+  prove(peer: PresentedPeer): End {
+    const [ours, theirs] = memoryPair();
+    this.#finish({ kind: "secured", connection: ours, peer });
+    return new End(theirs, ours);
+  }
+
+  fail(reason: string, gone: boolean): void {
+    this.#finish({ kind: "failed", reason, gone });
+  }
+
+  #finish(outcome: HandshakeOutcome): void {
+    assert.ok(this.#handler, "there is no handshake under way");
+    this.#handler(outcome);
+    this.#handler = undefined;
+  }
+}
+
+export class MemoryDial {
+  readonly options: DialOptions;
+  readonly #handler: DialHandler;
+  cancelled = false;
+  /** It went through, failed or was cancelled. */
+  settled = false;
+  #connection: MemoryConnection | undefined;
+
+  constructor(options: DialOptions, handler: DialHandler) {
+    this.options = options;
+    this.#handler = handler;
+  }
+
+  /** Breaks what has become of it as well, as a socket's would. */
+  cancel(): void {
+    this.cancelled = true;
+    this.settled = true;
+    this.#connection?.reset();
+  }
+
+  /** It went through; what the server has of the connection then. */
+  connect(peer?: PresentedPeer): End {
+    assert.ok(!this.cancelled, "it was cancelled");
+    const [ours, theirs] = memoryPair();
+    this.#connection = ours;
+    this.settled = true;
+    this.#handler.onConnected(ours, peer);
+    return new End(theirs, ours);
+  }
+
+  fail(reason = "connection refused"): void {
+    assert.ok(!this.cancelled, "it was cancelled");
+    this.settled = true;
+    this.#handler.onFailed("connect", reason);
+  }
+
+  ticket(ticket: Ticket): void {
+    this.#handler.onTicket?.(ticket);
+  }
+}
+
+export class MemoryEngine extends FakeTlsEngine implements Engine {
+  readonly name = "memory";
+  readonly dials: MemoryDial[] = [];
+  readonly #plain = new Map<number, (connection: Connection) => void>();
+  readonly #secure = new Map<number, (accepted: AcceptedConnection) => void>();
+  #lastPort = 20_000;
+
+  listen(
+    options: ListenOptions,
+    onConnection: (connection: Connection) => void,
+  ): Promise<Listener> {
+    return this.#bind(this.#plain, options, onConnection);
+  }
+
+  listenSecure(
+    options: ListenOptions,
+    onAccepted: (accepted: AcceptedConnection) => void,
+  ): Promise<Listener> {
+    return this.#bind(this.#secure, options, onAccepted);
+  }
+
+  #bind<T>(to: Map<number, T>, { address }: ListenOptions, onCaller: T): Promise<Listener> {
+    assert.equal(address.kind, "tcp");
+    const port = address.kind === "tcp" && address.port || ++this.#lastPort;
+    if (this.#plain.has(port) || this.#secure.has(port)) {
+      return Promise.reject(new Error("the address is in use"));
+    }
+    to.set(port, onCaller);
+    return Promise.resolve({
+      address: { kind: "tcp", host: "127.0.0.1", port },
+      pause() {},
+      resume() {},
+      keepsWaiting: true,
+      close: () => void to.delete(port),
+    });
+  }
+
+  /** Listeners that are bound. */
+  get listening(): number {
+    return this.#plain.size + this.#secure.size;
+  }
+
+  /** A client of a plain listener. */
+  call(port: number, remote?: string): End {
+    const [ours, theirs] = memoryPair(remote === undefined ? {} : { remote });
+    const onConnection = this.#plain.get(port);
+    assert.ok(onConnection, `nobody listens on port ${port}`);
+    const end = new End(theirs, ours);
+    onConnection(ours);
+    return end;
+  }
+
+  callSecurely(port: number, remote = "127.0.0.1:40000"): SecureCaller {
+    const onAccepted = this.#secure.get(port);
+    assert.ok(onAccepted, `nobody listens on port ${port}`);
+    const caller = new SecureCaller(remote);
+    onAccepted(caller);
+    return caller;
+  }
+
+  dial(options: DialOptions, handler: DialHandler): MemoryDial {
+    const dial = new MemoryDial(options, handler);
+    this.dials.push(dial);
+    return dial;
+  }
+
+  /** The last dial, whose turn it is to be answered. */
+  get lastDial(): MemoryDial {
+    const dial = this.dials.at(-1);
+    assert.ok(dial, "nothing was dialled");
+    return dial;
+  }
+
+  trim(): void {}
+
+  collect(): void {}
+}

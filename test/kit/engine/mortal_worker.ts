@@ -1,0 +1,41 @@
+/**
+ * The data worker, with a way to die: told on the channel, its thread throws what nobody catches. And
+ * one to be stuck: told `stick`, its thread says so in the first word and waits for the second.
+ *
+ * @module
+ */
+
+import "../../../src/app/workers/worker.ts";
+
+/** Under this name the test says which worker is to die; see {@link MORTAL_CHANNEL}. */
+export const MORTAL_CHANNEL = "postern-mortal-worker";
+
+interface Told {
+  readonly words?: Int32Array;
+  readonly name?: string;
+  readonly given?: readonly [{ readonly settings: { readonly worker: number } }];
+}
+
+const scope = globalThis as unknown as { onmessage: (event: { readonly data: Told }) => void };
+
+let worker = -1;
+const serve = scope.onmessage;
+scope.onmessage = (event) => {
+  const { words, name, given } = event.data;
+  if (words) {
+    Atomics.store(words, 0, 1);
+    Atomics.wait(words, 1, 0);
+    return;
+  }
+  if (name === "start") worker = given?.[0].settings.worker ?? worker;
+  return serve(event);
+};
+
+new BroadcastChannel(MORTAL_CHANNEL).onmessage = ({ data }: MessageEvent) => {
+  if (data === worker) {
+    // Out of the channel's own handler, so that nothing of it can catch this.
+    setTimeout(() => {
+      throw new Error("told to die");
+    });
+  }
+};

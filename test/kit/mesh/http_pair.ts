@@ -1,0 +1,159 @@
+/**
+ * Two sidecars of `postern proxy -config` for stories about HTTP: `web` calls `db`, which may have
+ * several instances, each with an application of its own. Files take the place of an agent, so that a
+ * story can change them while requests are under way.
+ *
+ * @module
+ */
+
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { IssuedLeaf } from "../../../src/dev/ca/authority.ts";
+import { createAuthority } from "../certs/certificates.ts";
+import type { Place } from "../wire/echo.ts";
+import { freePorts, loopbackHost } from "../process/ports.ts";
+import { type Postern, ready, runPostern } from "../process/postern.ts";
+import { eventually } from "../process/process.ts";
+
+type Json = Readonly<Record<string, unknown>>;
+
+export interface HttpPairOptions {
+  readonly protocol: "http" | "http2" | "grpc";
+  /** The application of each instance of db. */
+  readonly apps: readonly Place[];
+  /** `http` of db's listener, and of web's upstream. */
+  readonly inbound?: Json;
+  readonly outbound?: Json;
+  readonly intentions?: readonly Json[];
+  readonly args?: readonly string[];
+  /** Other keys of the upstream: `maxConnections`. */
+  readonly upstream?: Json;
+}
+
+export interface HttpPair extends AsyncDisposable {
+  readonly web: Postern;
+  /** In the order of the applications. */
+  readonly dbs: readonly Postern[];
+  /** Where web's application reaches db. */
+  readonly upstream: Place;
+  /** The public listener of each instance. */
+  readonly publics: readonly Place[];
+  /** What another caller may show as web. */
+  issueWeb(): IssuedLeaf;
+  /** Rules for calls to db from now on; resolves when all instances have read them. */
+  setIntentions(intentions: readonly Json[]): Promise<void>;
+  /** Every sidecar gets another leaf, from a new root if asked; both roots are trusted meanwhile. */
+  rotate(options: { readonly root: boolean }): Promise<void>;
+  /** Kills an instance of db and waits until it is gone. */
+  kill(index: number): Promise<void>;
+  /** Starts a killed one again. */
+  revive(index: number): Promise<void>;
+}
+
+export const ALLOW_WEB: readonly Json[] = [{ source: "web", action: "allow" }];
+
+export async function startHttpPair(options: HttpPairOptions): Promise<HttpPair> {
+  const directory = await mkdtemp(join(tmpdir(), "postern-http-pair-"));
+  await using own = new AsyncDisposableStack();
+  own.defer(() => rm(directory, { recursive: true, force: true }));
+  const host = loopbackHost();
+  const { protocol, apps, args = [] } = options;
+  const [upstream = 0, webAdmin = 0, ...ports] = await freePorts(host, 2 + 2 * apps.length);
+  const publics = apps.map((_, at) => ({ host, port: ports[2 * at] ?? 0 }));
+  const path = (name: string) => join(directory, name);
+  let authority = createAuthority();
+  const roots = [authority.rootPem];
+  const issue = async () => {
+    for (const service of ["web", "db"]) {
+      const leaf = authority.issueLeaf({ service });
+      await writeFile(path(`${service}.key`), leaf.keyPem, { mode: 0o600 });
+      await writeFile(path(`${service}.pem`), leaf.certPem);
+    }
+  };
+  const credentialsOf = (service: string) => ({
+    ...{ certFile: path(`${service}.pem`), keyFile: path(`${service}.key`) },
+    rootsFile: path("roots.pem"),
+  });
+  const common = (service: string) => ({
+    ...{ service, trustDomain: authority.trustDomain, credentials: credentialsOf(service) },
+  });
+  const writeDbs = async (intentions: readonly Json[]) => {
+    for (const [at, app] of apps.entries()) {
+      const inbound = {
+        ...{ bind: `${host}:${publics[at]?.port}`, local: `${app.host}:${app.port}`, protocol },
+        ...(options.inbound ? { http: options.inbound } : {}),
+      };
+      await writeFile(
+        path(`db-${at}.json`),
+        JSON.stringify({ ...common("db"), inbound, intentions }),
+      );
+    }
+  };
+  await issue();
+  await writeFile(path("roots.pem"), roots.join(""));
+  await writeDbs(options.intentions ?? ALLOW_WEB);
+  await writeFile(
+    path("web.json"),
+    JSON.stringify({
+      ...common("web"),
+      upstreams: [{
+        ...{ name: "db", bind: `${host}:${upstream}`, protocol },
+        addresses: publics.map(({ port }) => `${host}:${port}`),
+        identity: { service: "db" },
+        ...(options.outbound ? { http: options.outbound } : {}),
+        ...options.upstream,
+      }],
+    }),
+  );
+  const start = (name: string, adminPort: number): Postern => {
+    const adminAddress = `${host}:${adminPort}`;
+    const command = ["proxy", "-config", path(`${name}.json`), "-admin-bind", adminAddress];
+    return runPostern([...command, ...args], { adminAddress });
+  };
+  const startDb = (at: number) => start(`db-${at}`, ports[2 * at + 1] ?? 0);
+  const dbs = apps.map((_, at) => own.use(startDb(at)));
+  const web = own.use(start("web", webAdmin));
+  await Promise.all([web, ...dbs].map(ready));
+  const reload = async (sidecars: readonly Postern[]) => {
+    const told = sidecars.filter(({ process }) => !process.ended);
+    const counts = told.map((sidecar) => reloadsOf(sidecar));
+    for (const sidecar of told) sidecar.kill("SIGHUP");
+    await eventually("the sidecars have read their files", () => {
+      return told.every((sidecar, at) => reloadsOf(sidecar) > (counts[at] ?? 0));
+    });
+  };
+  // What is started later is disposed with the rest.
+  const stack = own.move();
+  return {
+    ...{ web, dbs, upstream: { host, port: upstream }, publics },
+    issueWeb: () => authority.issueLeaf({ service: "web" }),
+    async setIntentions(intentions) {
+      await writeDbs(intentions);
+      await reload(dbs);
+    },
+    async rotate({ root }) {
+      if (root) {
+        authority = createAuthority();
+        roots.push(authority.rootPem);
+        await writeFile(path("roots.pem"), roots.join(""));
+        // Everybody trusts the new root before anybody shows what it issued.
+        await reload([web, ...dbs]);
+      }
+      await issue();
+      await reload([web, ...dbs]);
+    },
+    async kill(index) {
+      dbs[index]?.kill("SIGKILL");
+      await dbs[index]?.process.exited;
+    },
+    async revive(index) {
+      dbs[index] = stack.use(await ready(startDb(index)));
+    },
+    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+  };
+}
+
+function reloadsOf({ output }: Postern): number {
+  return output.match(/files reloaded/g)?.length ?? 0;
+}

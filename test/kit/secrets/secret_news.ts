@@ -1,0 +1,56 @@
+/**
+ * What is news of a secret, told as a store's journal is told it: through a subscription of its own, which
+ * is what decides about that.
+ *
+ * @module
+ */
+
+import { silentLog, Stats } from "../../../src/base/mod.ts";
+import type { Secret, SecretEvents, SecretProvider, SecretRef } from "../../../src/secrets/mod.ts";
+import { type Reported, SecretJournal } from "../../../src/secrets/store/journal.ts";
+import { Subscription } from "../../../src/secrets/store/subscription.ts";
+import { FakeClock } from "../clock/clock.ts";
+
+type News = Partial<SecretEvents>;
+
+/** Follows `ref` as the store does; `news` is told after `watch` has returned. */
+export function followNews(provider: SecretProvider, ref: SecretRef, news: News): Subscription {
+  return new Subscription({
+    key: ref.name,
+    ref,
+    lease: { provider, release() {} },
+    journal: new NewsJournal(news),
+    nowMs: 0,
+    onChange() {},
+  });
+}
+
+class NewsJournal extends SecretJournal {
+  readonly #news: News;
+
+  constructor(news: News) {
+    super({ clock: new FakeClock(), log: silentLog, stats: new Stats() });
+    this.#news = news;
+  }
+
+  override changed(of: Reported, _old: Secret | undefined, secret: Secret): number {
+    this.#news.onSecret?.(secret, of instanceof Subscription ? of.version : "");
+    return 1;
+  }
+
+  override recovered(): void {
+    this.#news.onRecovered?.();
+  }
+
+  override rejected(_of: Reported, reason: string): void {
+    this.#news.onRejected?.(reason);
+  }
+
+  override unreachable(_of: Reported, reason: string): void {
+    this.#news.onUnreachable?.(reason);
+  }
+
+  override removed(_of: Reported, { reason }: { readonly reason?: string }): void {
+    this.#news.onRemoved?.(reason);
+  }
+}

@@ -1,0 +1,69 @@
+/**
+ * Our HTTP/2 client and a server that is a test's own, byte by byte.
+ *
+ * @module
+ */
+
+import assert from "node:assert/strict";
+import { Deadlines } from "../../../src/base/mod.ts";
+import {
+  type ClientConnection,
+  type ClientExchange,
+  DEFAULT_HTTP_LIMITS,
+  type HttpEnd,
+  openHttp2Client,
+  type RequestHead,
+} from "../../../src/http/mod.ts";
+import type { KeepAliveOptions } from "../../../src/http/h2/keep_alive.ts";
+import { memoryPair } from "../../../src/net/memory.ts";
+import { FakeClock, settle } from "../clock/clock.ts";
+import { requestHead, Told } from "./http2_pair.ts";
+import { frame, RawPeer, settings } from "./http2_wire.ts";
+
+export interface Asking {
+  readonly peer: RawPeer;
+  readonly client: ClientConnection;
+  readonly clock: FakeClock;
+  readonly ends: HttpEnd[];
+  readonly capacities: number[];
+  ask(head?: Partial<RequestHead>, ends?: boolean): { told: Told; exchange: ClientExchange };
+}
+
+/** A client, and its server that sent `said` in its settings; null: it sent none yet. */
+export async function asking(
+  said: readonly (readonly [number, number])[] | null = [],
+  keepAlive?: KeepAliveOptions,
+): Promise<Asking> {
+  const [ours, theirs] = memoryPair();
+  const peer = new RawPeer(theirs, { server: true });
+  const clock = new FakeClock();
+  const ends: HttpEnd[] = [];
+  const capacities: number[] = [];
+  const client = openHttp2Client(ours, {
+    limits: DEFAULT_HTTP_LIMITS,
+    clock,
+    deadlines: new Deadlines(clock),
+    ...keepAlive ? { keepAlive } : {},
+    events: {
+      onCapacity: () => void capacities.push(client.capacity),
+      onClose: (end) => void ends.push(end),
+    },
+  });
+  await settle();
+  assert.deepEqual(peer.take(), ["SETTINGS 0", "WINDOW_UPDATE 0 983041"]);
+  if (said) {
+    await peer.send(settings(...said), frame("SETTINGS", 1, 0));
+    assert.deepEqual(peer.take(), ["SETTINGS 0 ack"]);
+  }
+  return {
+    peer,
+    client,
+    clock,
+    ends,
+    capacities,
+    ask(head = {}, end = true) {
+      const told = new Told();
+      return { told, exchange: client.request(requestHead(head), end, told) };
+    },
+  };
+}

@@ -1,0 +1,62 @@
+/**
+ * Our HTTP/2 server and a client that is a test's own, byte by byte.
+ *
+ * @module
+ */
+
+import assert from "node:assert/strict";
+import { Deadlines } from "../../../src/base/mod.ts";
+import {
+  DEFAULT_HTTP_LIMITS,
+  HeldBytes,
+  type HttpEnd,
+  type HttpLimits,
+  serveHttp2,
+  type ServerConnection,
+  type ServerExchange,
+} from "../../../src/http/mod.ts";
+import { memoryPair } from "../../../src/net/memory.ts";
+import { FakeClock } from "../clock/clock.ts";
+import { Told } from "./http2_pair.ts";
+import { frame, PREFACE, RawPeer, settings } from "./http2_wire.ts";
+
+export interface Served {
+  readonly peer: RawPeer;
+  readonly server: ServerConnection;
+  readonly clock: FakeClock;
+  readonly requests: { readonly exchange: ServerExchange; readonly told: Told }[];
+  readonly invalid: string[];
+  readonly ends: HttpEnd[];
+}
+
+/** A server that answers nothing by itself, with a client that has shaken hands. */
+export async function served(
+  limits: Partial<HttpLimits> = {},
+  held: HeldBytes = new HeldBytes(1 << 24),
+  windowBytes = 983_041,
+): Promise<Served> {
+  const [ours, theirs] = memoryPair();
+  const peer = new RawPeer(ours);
+  const clock = new FakeClock();
+  const requests: Served["requests"] = [];
+  const invalid: string[] = [];
+  const ends: HttpEnd[] = [];
+  const server = serveHttp2(theirs, {
+    limits: { ...DEFAULT_HTTP_LIMITS, ...limits },
+    clock,
+    deadlines: new Deadlines(clock),
+    account: held.open("peer"),
+    events: {
+      onRequest(exchange) {
+        const told = new Told();
+        exchange.events = told;
+        requests.push({ exchange, told });
+      },
+      onInvalid: (status, detail) => void invalid.push(`${status} ${detail}`),
+      onClose: (end) => void ends.push(end),
+    },
+  });
+  await peer.send(PREFACE, settings(), frame("SETTINGS", 1, 0));
+  assert.deepEqual(peer.take(), ["SETTINGS 0", `WINDOW_UPDATE 0 ${windowBytes}`, "SETTINGS 0 ack"]);
+  return { peer, server, clock, requests, invalid, ends };
+}

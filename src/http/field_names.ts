@@ -88,7 +88,17 @@ export function isToken(text: string): boolean {
  * neither taken away because `Connection` names it, nor added by trailers (envoy.md 2.8, 3.3).
  */
 export function isProtected(name: string): boolean {
-  return name.startsWith("x-forwarded-") || PROTECTED.has(name);
+  // Asked of every trailer: most names are told apart by their first letter.
+  switch (name.charCodeAt(0)) {
+    case 0x61: // authorization
+    case 0x63: // cookie
+    case 0x68: // host
+      return PROTECTED.has(name);
+    case X:
+      return name.startsWith("x-forwarded-");
+    default:
+      return false;
+  }
 }
 const PROTECTED = new Set(["authorization", "host", "cookie"]);
 

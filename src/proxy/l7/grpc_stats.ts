@@ -29,6 +29,9 @@ export class GrpcStats {
   readonly #other: Method = { service: "other", method: "other", counters: [] };
   /** By path. */
   readonly #methods = new Map<string, Method>();
+  /** Path and method of the last call: calls of one method often follow each other. */
+  #lastPath = "";
+  #last = this.#other;
 
   /** `labels`: of the listener, and the cluster. */
   constructor(stats: Stats, labels: Labels) {
@@ -43,8 +46,11 @@ export class GrpcStats {
       readGrpcStatus(response.fields);
     if (said === undefined) return;
     const status = said > GRPC_STATUS.unauthenticated ? GRPC_STATUS.unknown : said;
-    const { counters, service, method } = this.#methods.get(request.path) ??
-      this.#methodOf(request.path);
+    if (request.path !== this.#lastPath) {
+      this.#last = this.#methods.get(request.path) ?? this.#methodOf(request.path);
+      this.#lastPath = request.path;
+    }
+    const { counters, service, method } = this.#last;
     const counter = counters[status] ??= this.#stats.counter(
       ...CALLS,
       { ...this.#labels, service, method, status: String(status) },
@@ -70,5 +76,7 @@ export class GrpcStats {
     }
     this.#other.counters.length = 0;
     this.#methods.clear();
+    this.#lastPath = "";
+    this.#last = this.#other;
   }
 }

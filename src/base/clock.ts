@@ -29,6 +29,34 @@ export const systemClock: Clock = {
   },
 };
 
+/**
+ * Reads `clock` once and gives that time until the next microtask: all marks of one event share one system
+ * call (5 % of a gRPC request's processor time).
+ */
+export function turnClock(clock: Clock): Clock {
+  let wallMs = 0;
+  let monotonicMs = -1;
+  const forget = () => {
+    monotonicMs = -1;
+  };
+  const read = () => {
+    monotonicMs = clock.monotonic();
+    wallMs = clock.now();
+    queueMicrotask(forget);
+  };
+  return {
+    now() {
+      if (monotonicMs < 0) read();
+      return wallMs;
+    },
+    monotonic() {
+      if (monotonicMs < 0) read();
+      return monotonicMs;
+    },
+    after: (delayMs, fn) => clock.after(delayMs, fn),
+  };
+}
+
 /** Resolves after `delayMs`, or at once when `signal` aborts (never rejects). */
 export function sleep(
   clock: Clock,

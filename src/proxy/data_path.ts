@@ -14,6 +14,7 @@ import {
   type Sample,
   Stats,
   systemRandom,
+  turnClock,
 } from "../base/mod.ts";
 import { ClientCertElements, HELD_LIMIT_BYTES, HeldBytes, RequestIds } from "../http/mod.ts";
 import { needsMatchers } from "../identity/mod.ts";
@@ -124,7 +125,7 @@ export class DataPath {
     this.#live = new LiveConnections(clock, () => held.turn());
     this.#context = {
       engine,
-      clock,
+      clock: turnClock(clock),
       deadlines: new Deadlines(clock),
       log,
       stats: this.stats,

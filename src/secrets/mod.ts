@@ -17,4 +17,3 @@ export {
 } from "./store/secret_store.ts";
 export type { StoredSecrets } from "./store/stored.ts";
 export type { ExternalSource, ProviderFactory } from "./store/shared_providers.ts";
-export * from "./values.ts";

@@ -5,9 +5,9 @@
  */
 
 import * as v from "valibot";
-import { anyOf, checked, list, message, type MessageReaderOf } from "../envoy/message.ts";
+import { anyOf, message } from "../envoy/message.ts";
+import { checked, defined, list, type SchemaOf, text } from "../../base/schema.ts";
 import { DEFAULT_ON_DEMAND_RULES, type OnDemandPlan, type SecretRef } from "../plan.ts";
-import { defined, text } from "../values.ts";
 import { configSource } from "./config_source.ts";
 import type { TlsReading } from "./tls_context.ts";
 
@@ -32,7 +32,7 @@ const MAPPER = message({
   }),
 });
 
-export function certificateSelector(reading: TlsReading): MessageReaderOf<CertificateSelector> {
+export function certificateSelector(reading: TlsReading): SchemaOf<CertificateSelector> {
   const config = message({
     configSource: configSource(reading),
     certificateMapper: MAPPER,

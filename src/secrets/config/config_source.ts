@@ -6,7 +6,8 @@
 
 import * as v from "valibot";
 import { watchedDirectory } from "../envoy/data_source.ts";
-import { checked, choice, flag, list, message, type MessageReaderOf } from "../envoy/message.ts";
+import { choice, message } from "../envoy/message.ts";
+import { checked, flag, list, type SchemaOf, text } from "../../base/schema.ts";
 import {
   INITIAL_FETCH_TIMEOUT_MS,
   type SdsApi,
@@ -15,7 +16,6 @@ import {
 } from "../plan.ts";
 import type { SecretType } from "../secret.ts";
 import type { SecretSpec } from "../spec.ts";
-import { text } from "../values.ts";
 import { grpcService } from "./grpc_service.ts";
 import { TIMEOUT_ENTRIES } from "./sources.ts";
 import type { TlsReading } from "./tls_context.ts";
@@ -26,7 +26,7 @@ export interface ConfigSource {
 }
 
 /** Envoy's current release takes V3 only; where nothing is said, nothing else is meant. */
-function apiVersion(): MessageReaderOf<"v3"> {
+function apiVersion(): SchemaOf<"v3"> {
   return checked(
     choice({ AUTO: [0, true], V2: [1, false], V3: [2, true] }),
     (known, report) => known ? "v3" : report([], "must be V3: V2 is gone"),
@@ -34,7 +34,7 @@ function apiVersion(): MessageReaderOf<"v3"> {
 }
 
 /** Which is asked for, or why it cannot be. */
-const API_TYPES: MessageReaderOf<string> = choice({
+const API_TYPES: SchemaOf<string> = choice({
   DEPRECATED_AND_UNAVAILABLE_DO_NOT_USE: [0, "it is deprecated"],
   REST: [1, "secrets come over gRPC only"],
   GRPC: [2, "sotw"],
@@ -43,12 +43,12 @@ const API_TYPES: MessageReaderOf<string> = choice({
   AGGREGATED_DELTA_GRPC: [6, "there is no aggregated stream"],
 });
 
-const API_TYPE: MessageReaderOf<SdsApi> = checked(API_TYPES, (found, report) => {
+const API_TYPE: SchemaOf<SdsApi> = checked(API_TYPES, (found, report) => {
   if (found === "sotw" || found === "delta") return found;
   return report([], `must be GRPC or DELTA_GRPC: ${found}`);
 });
 
-export function configSource(reading: TlsReading): MessageReaderOf<ConfigSource> {
+export function configSource(reading: TlsReading): SchemaOf<ConfigSource> {
   const fields = message({
     path: v.exactOptional(text()),
     pathConfigSource: v.exactOptional(message({
@@ -73,7 +73,7 @@ export function configSource(reading: TlsReading): MessageReaderOf<ConfigSource>
   });
 }
 
-function apiConfigSource(reading: TlsReading): MessageReaderOf<SecretSource> {
+function apiConfigSource(reading: TlsReading): SchemaOf<SecretSource> {
   const fields = message({
     apiType: API_TYPE,
     transportApiVersion: v.exactOptional(apiVersion()),
@@ -99,7 +99,7 @@ function apiConfigSource(reading: TlsReading): MessageReaderOf<SecretSource> {
 }
 
 /** A secret by name: from a source, or of those that the configuration has itself. */
-export function sdsSecretConfig(reading: TlsReading, type: SecretType): MessageReaderOf<SecretRef> {
+export function sdsSecretConfig(reading: TlsReading, type: SecretType): SchemaOf<SecretRef> {
   const fields = message({ name: text(), sdsConfig: v.exactOptional(configSource(reading)) });
   return checked(fields, ({ name, sdsConfig }, report): SecretRef | undefined => {
     if (sdsConfig) return { type, name, ...sdsConfig };

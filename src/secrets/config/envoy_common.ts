@@ -6,11 +6,11 @@
 
 import * as v from "valibot";
 import { tlsCertificate } from "../envoy/tls_certificate.ts";
-import { checked, list, message, type MessageReaderOf, type Report } from "../envoy/message.ts";
+import { message } from "../envoy/message.ts";
+import { checked, defined, list, type Report, type SchemaOf } from "../../base/schema.ts";
 import { validationContext } from "../envoy/validation_context.ts";
 import type { SecretRef, TlsParameters, ValidationRef } from "../plan.ts";
 import type { ValidationSpec } from "../spec.ts";
-import { defined } from "../values.ts";
 import { type CertificateSelector, certificateSelector } from "./certificate_selector.ts";
 import { inlineRef, sdsSecretConfig } from "./config_source.ts";
 import type { TlsReading } from "./tls_context.ts";
@@ -28,7 +28,7 @@ export interface CommonContext {
   readonly selector: CertificateSelector | undefined;
 }
 
-export function commonContext(reading: TlsReading): MessageReaderOf<CommonContext> {
+export function commonContext(reading: TlsReading): SchemaOf<CommonContext> {
   const provider = "cannot be honoured: give certificates and roots themselves, or SDS";
   const here = { allowFiles: true };
   const roots = sdsSecretConfig(reading, "validation");

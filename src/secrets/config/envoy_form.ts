@@ -7,18 +7,9 @@
 
 import * as v from "valibot";
 import { NO_RULES } from "../../identity/mod.ts";
-import {
-  anyOf,
-  checked,
-  choice,
-  flag,
-  isRecord,
-  message,
-  type MessageReaderOf,
-  number,
-} from "../envoy/message.ts";
+import { anyOf, choice, message, number } from "../envoy/message.ts";
+import { checked, defined, flag, isRecord, type SchemaOf } from "../../base/schema.ts";
 import type { ValidationRef } from "../plan.ts";
-import { defined } from "../values.ts";
 import type { TlsForm, TlsReading } from "./tls_context.ts";
 import { commonContext } from "./envoy_common.ts";
 
@@ -38,7 +29,7 @@ export function isEnvoyForm(value: unknown): boolean {
   return isRecord(value) && MARKS.some((mark) => Object.hasOwn(value, mark));
 }
 
-export function envoyForm(reading: TlsReading): MessageReaderOf<TlsForm> {
+export function envoyForm(reading: TlsReading): SchemaOf<TlsForm> {
   const own = reading.kind === "listener" ? "DownstreamTlsContext" : "UpstreamTlsContext";
   const bare = reading.kind === "listener" ? downstreamContext(reading) : upstreamContext(reading);
   const typed = anyOf({ [TYPES + own]: bare });
@@ -53,7 +44,7 @@ export function envoyForm(reading: TlsReading): MessageReaderOf<TlsForm> {
   });
 }
 
-function transportSocket<T>(typed: MessageReaderOf<T>): MessageReaderOf<T> {
+function transportSocket<T>(typed: SchemaOf<T>): SchemaOf<T> {
   const fields = message({
     name: v.exactOptional(v.picklist(SOCKET_NAMES, "must be envoy.transport_sockets.tls")),
     typedConfig: typed,
@@ -62,7 +53,7 @@ function transportSocket<T>(typed: MessageReaderOf<T>): MessageReaderOf<T> {
   return checked(fields, (found) => found.typedConfig as T);
 }
 
-function downstreamContext(reading: TlsReading): MessageReaderOf<TlsForm> {
+function downstreamContext(reading: TlsReading): SchemaOf<TlsForm> {
   const own = "cannot be honoured: the TLS library makes its own keys for session tickets";
   const fields = message({
     commonTlsContext: commonContext(reading),
@@ -120,7 +111,7 @@ function downstreamContext(reading: TlsReading): MessageReaderOf<TlsForm> {
   });
 }
 
-function upstreamContext(reading: TlsReading): MessageReaderOf<TlsForm> {
+function upstreamContext(reading: TlsReading): SchemaOf<TlsForm> {
   const sanFix = "cannot be honoured: give sni and match_typed_subject_alt_names";
   const fields = message({
     commonTlsContext: commonContext(reading),

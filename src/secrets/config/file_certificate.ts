@@ -5,18 +5,19 @@
  */
 
 import * as v from "valibot";
+import { fieldsOf } from "../envoy/message.ts";
 import {
-  fieldsOf,
+  defined,
   flag,
-  follow,
-  type MessageReaderOf,
   reader,
+  readValue,
   type Report,
-} from "../envoy/message.ts";
+  type SchemaOf,
+  text,
+} from "../../base/schema.ts";
 import { pairSpec } from "../envoy/tls_certificate.ts";
 import type { SecretRef } from "../plan.ts";
 import type { CertificateSpec, DataSource, WatchedDirectory } from "../spec.ts";
-import { defined, text } from "../values.ts";
 import { specRef, TIMEOUT_ENTRIES } from "./sources.ts";
 
 export const PAIR_ENTRIES = {
@@ -111,10 +112,10 @@ export function fileSource(path: string | undefined): DataSource | undefined {
   return path === undefined ? undefined : { kind: "file", path };
 }
 
-function directory(): MessageReaderOf<WatchedDirectory> {
+function directory(): SchemaOf<WatchedDirectory> {
   const fields = fieldsOf({ path: text(), watchModify: v.optional(flag(), false) });
   return reader((value, report) => {
-    const found = follow(fields, typeof value === "string" ? { path: value } : value, () => {
+    const found = readValue(fields, typeof value === "string" ? { path: value } : value, () => {
       return undefined;
     });
     return found ?? report([], 'must be a directory, or { "path", "watchModify" }');

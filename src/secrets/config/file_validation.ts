@@ -7,21 +7,21 @@
 import * as v from "valibot";
 import { NO_RULES, type PeerRules, type SanMatcher, type SanType } from "../../identity/mod.ts";
 import { MATCHER_ENTRIES, matcherOf, OID, sanMatcher, sanMatcherOf } from "../envoy/matchers.ts";
+import { fieldsOf, number } from "../envoy/message.ts";
 import {
   checked,
-  fieldsOf,
+  defined,
   flag,
   isRecord,
   list,
-  type MessageReaderOf,
-  number,
   reader,
   type Report,
-} from "../envoy/message.ts";
+  type SchemaOf,
+  text,
+} from "../../base/schema.ts";
 import { certificateHash, spkiPin } from "../envoy/validation_context.ts";
 import type { SecretRef, ValidationRef } from "../plan.ts";
 import type { ValidationSpec } from "../spec.ts";
-import { defined, text } from "../values.ts";
 import { fileSource, SECRET_FILE_ENTRIES, secretFileRef } from "./file_certificate.ts";
 import { specRef } from "./sources.ts";
 
@@ -116,7 +116,7 @@ function rulesSpec(found: RuleFields): ValidationSpec {
 }
 
 /** `{ "type": "uri", "exact": "spiffe://..." }`, or Envoy's `{ "san_type", "matcher" }`. */
-function nativeMatcher(): MessageReaderOf<SanMatcher> {
+function nativeMatcher(): SchemaOf<SanMatcher> {
   const { ignoreCase, ...kinds } = MATCHER_ENTRIES;
   const fields = fieldsOf({
     type: sanType(),
@@ -137,7 +137,7 @@ function nativeMatcher(): MessageReaderOf<SanMatcher> {
   return v.lazy((value) => isRecord(value) && Object.hasOwn(value, "matcher") ? envoy : short);
 }
 
-function sanType(): MessageReaderOf<SanType> {
+function sanType(): SchemaOf<SanType> {
   const types = ["dns", "uri", "email", "ip", "other_name"] as const;
   return reader((value, report) => {
     const text = typeof value === "string" ? value.toLowerCase() : "";

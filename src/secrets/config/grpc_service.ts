@@ -7,15 +7,25 @@
 import * as v from "valibot";
 import type { Address } from "../../base/mod.ts";
 import { dataSource } from "../envoy/data_source.ts";
-import { checked, list, message, type MessageReaderOf, number, reader } from "../envoy/message.ts";
+import { message, number } from "../envoy/message.ts";
+import {
+  checked,
+  defined,
+  duration,
+  isSocketPath,
+  list,
+  parseAddress,
+  reader,
+  type SchemaOf,
+  text,
+} from "../../base/schema.ts";
 import type { SdsServer } from "../plan.ts";
 import { NO_RULES } from "../../identity/mod.ts";
-import { defined, duration, isSocketPath, parseAddress, text } from "../values.ts";
 import type { TlsReading } from "./tls_context.ts";
 import { isLoopback, metadataName, sdsServer } from "./sds_defaults.ts";
 import { serverOf } from "./sources.ts";
 
-export function grpcService(reading: TlsReading): MessageReaderOf<SdsServer> {
+export function grpcService(reading: TlsReading): SchemaOf<SdsServer> {
   const fields = message({
     envoyGrpc: v.exactOptional(envoyGrpc(reading)),
     googleGrpc: v.exactOptional(googleGrpc(reading)),
@@ -44,7 +54,7 @@ export function grpcService(reading: TlsReading): MessageReaderOf<SdsServer> {
   });
 }
 
-function envoyGrpc(reading: TlsReading): MessageReaderOf<SdsServer> {
+function envoyGrpc(reading: TlsReading): SchemaOf<SdsServer> {
   const fields = message({
     clusterName: text(),
     retryPolicy: v.exactOptional(retryPolicy()),
@@ -66,7 +76,7 @@ function envoyGrpc(reading: TlsReading): MessageReaderOf<SdsServer> {
 }
 
 /** Of a retry policy only the back-off: streams are begun again for ever. */
-function retryPolicy(): MessageReaderOf<
+function retryPolicy(): SchemaOf<
   Partial<Pick<SdsServer, "backoffBaseMs" | "backoffMaxMs">>
 > {
   const backOff = message({
@@ -89,7 +99,7 @@ function retryPolicy(): MessageReaderOf<
 }
 
 /** A server by its address, as Google's client takes it. */
-function googleGrpc(reading: TlsReading): MessageReaderOf<SdsServer> {
+function googleGrpc(reading: TlsReading): SchemaOf<SdsServer> {
   const source = dataSource({ allowFiles: true });
   const fields = message({
     targetUri: target(),
@@ -148,7 +158,7 @@ function googleGrpc(reading: TlsReading): MessageReaderOf<SdsServer> {
 }
 
 /** `unix:///run/sds.sock`, `unix:/run/sds.sock`, `dns:///host:port`, `host:port`. */
-function target(): MessageReaderOf<{ readonly name: string; readonly address: Address }> {
+function target(): SchemaOf<{ readonly name: string; readonly address: Address }> {
   return reader((value, report) => {
     const wanted = "must be unix:///path, dns:///host:port or host:port";
     if (typeof value !== "string" || value.length > 4_096) return report([], wanted);

@@ -14,7 +14,7 @@ import {
   type SecretRef,
   type TlsParameters,
 } from "../plan.ts";
-import { type ConfigPath, formatPath, type Problem, problemOf } from "../values.ts";
+import { type ConfigPath, formatPath, type Problem, problemOf } from "../../base/schema.ts";
 
 export interface IngressContext {
   /** Where the entry is, for problems. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { SERVER } from "../../../test/kit/secrets/tls_config.ts";
-import { formatPath } from "../values.ts";
+import { formatPath } from "../../base/schema.ts";
 import { ingressTlsPlan } from "./ingress_tls.ts";
 
 const OTHER = { ...SERVER, name: "other" };

@@ -14,18 +14,18 @@
  */
 
 import * as v from "valibot";
+import { fieldsOf } from "../envoy/message.ts";
 import {
   checked,
-  fieldsOf,
+  defined,
   flag,
   isRecord,
   list,
-  type MessageReaderOf,
   type Report,
+  type SchemaOf,
   tagged,
-} from "../envoy/message.ts";
+} from "../../base/schema.ts";
 import type { OnDemandPlan, SecretRef, ValidationRef } from "../plan.ts";
-import { defined } from "../values.ts";
 import { FILE_CERTIFICATE_ENTRIES, fileCertificateRef, saysPair } from "./file_certificate.ts";
 import {
   FILE_VALIDATION_ENTRIES,
@@ -58,13 +58,13 @@ interface Parts {
   readonly common: v.InferOutput<v.ObjectSchema<typeof COMMON_ENTRIES, undefined>>;
 }
 
-export function nativeForm(reading: TlsReading): MessageReaderOf<TlsForm> {
+export function nativeForm(reading: TlsReading): SchemaOf<TlsForm> {
   const [whole, line] = [structured(reading), oneLine(reading)];
   const form = v.lazy((value) => isRecord(value) && Object.hasOwn(value, "source") ? line : whole);
   return checked(form, (parts, report) => ({ plan: planOf(parts, { reading, report }) }));
 }
 
-function structured(reading: TlsReading): MessageReaderOf<Parts> {
+function structured(reading: TlsReading): SchemaOf<Parts> {
   const fields = fieldsOf({
     certificate: v.exactOptional(certificate(reading)),
     certificates: v.exactOptional(list(certificate(reading), CERTIFICATES_LIMIT)),
@@ -91,7 +91,7 @@ function structured(reading: TlsReading): MessageReaderOf<Parts> {
 }
 
 /** One source for the whole listener or upstream. */
-function oneLine(reading: TlsReading): MessageReaderOf<Parts> {
+function oneLine(reading: TlsReading): SchemaOf<Parts> {
   const entries = { ...RULE_ENTRIES, ...COMMON_ENTRIES };
   const consul = fieldsOf(entries);
   const file = fieldsOf({ ...FILE_CERTIFICATE_ENTRIES, ...FILE_VALIDATION_ENTRIES, ...entries }, {
@@ -135,7 +135,7 @@ function oneLine(reading: TlsReading): MessageReaderOf<Parts> {
 }
 
 /** `null`: said to be none. */
-function certificate(reading: TlsReading): MessageReaderOf<SecretRef | null> {
+function certificate(reading: TlsReading): SchemaOf<SecretRef | null> {
   return bySource<SecretRef | null>({
     consul: checked(fieldsOf({}), () => consulRef("certificate")),
     none: checked(fieldsOf({}), () => null),
@@ -146,7 +146,7 @@ function certificate(reading: TlsReading): MessageReaderOf<SecretRef | null> {
 }
 
 /** `null`: said to be none. */
-function validation(reading: TlsReading): MessageReaderOf<ValidationRef | null> {
+function validation(reading: TlsReading): SchemaOf<ValidationRef | null> {
   const sds = sdsRef("validation", reading);
   const workload = workloadRef("validation", reading);
   return bySource<ValidationRef | null>({
@@ -169,9 +169,9 @@ function validation(reading: TlsReading): MessageReaderOf<ValidationRef | null> 
 
 /** `sds`: what to say of SDS where it is none of the sources. */
 function bySource<T>(
-  schemas: Readonly<Record<string, MessageReaderOf<T>>>,
+  schemas: Readonly<Record<string, SchemaOf<T>>>,
   sds?: string,
-): MessageReaderOf<T> {
+): SchemaOf<T> {
   const wanted = `must be ${Object.keys(schemas).join(", ")}`;
   return tagged("source", schemas, {
     wanted,

@@ -7,19 +7,22 @@
 import * as v from "valibot";
 import type { Address } from "../../base/mod.ts";
 import { NO_RULES } from "../../identity/mod.ts";
+import { fieldsOf } from "../envoy/message.ts";
 import {
+  address,
   checked,
-  fieldsOf,
+  defined,
+  duration,
   flag,
-  follow,
   isRecord,
   list,
-  type MessageReaderOf,
   reader,
+  readValue,
   type Report,
-} from "../envoy/message.ts";
+  type SchemaOf,
+  text,
+} from "../../base/schema.ts";
 import type { SdsServer } from "../plan.ts";
-import { address, defined, duration, text } from "../values.ts";
 import { fileCertificate, fileSource, PAIR_ENTRIES, saysPair } from "./file_certificate.ts";
 import { hostOf, isLoopback, metadataName, sdsServer } from "./sds_defaults.ts";
 import type { ServerReading } from "./tls_context.ts";
@@ -64,7 +67,7 @@ const FIELDS = fieldsOf({
   node: v.optional(NODE, {}),
 });
 
-export function nativeServer(reading: ServerReading): MessageReaderOf<SdsServer> {
+export function nativeServer(reading: ServerReading): SchemaOf<SdsServer> {
   return checked(FIELDS, (found, report): SdsServer | undefined => {
     const { name = "", plaintext, metadata, backoff, keepAlive, keepAliveTimeout } = found;
     if (found.address && found.addresses) report(["addresses"], "cannot be beside address");
@@ -116,7 +119,7 @@ function tlsOf(
 }
 
 /** One address, or a list of them. */
-function addresses(): MessageReaderOf<readonly Address[]> {
+function addresses(): SchemaOf<readonly Address[]> {
   const one = address({ unix: true });
   const many = checked(list(one, 100), (found, report) => {
     return found.length > 0 ? found : report([], "must not be empty");
@@ -125,13 +128,13 @@ function addresses(): MessageReaderOf<readonly Address[]> {
   return v.lazy((value) => Array.isArray(value) ? many : single);
 }
 
-function metadata(): MessageReaderOf<Readonly<Record<string, string>>> {
+function metadata(): SchemaOf<Readonly<Record<string, string>>> {
   const name = metadataName();
   return reader((value, report) => {
     if (!isRecord(value)) return report([], "must be an object");
     const found = new Map<string, string>();
     for (const [key, entry] of Object.entries(value)) {
-      const lower = follow(name, key, (_, message) => report([key], message));
+      const lower = readValue(name, key, (_, message) => report([key], message));
       if (lower === undefined) continue;
       if (typeof entry !== "string" || !/^[\x20-\x7e]{1,8192}$/.test(entry)) {
         report([key], "must be a text of plain characters");

@@ -5,9 +5,17 @@
  */
 
 import * as v from "valibot";
-import { checked, fieldsOf, list, type MessageReaderOf, number, reader } from "../envoy/message.ts";
+import { fieldsOf, number } from "../envoy/message.ts";
+import {
+  checked,
+  defined,
+  duration,
+  list,
+  reader,
+  type SchemaOf,
+  text,
+} from "../../base/schema.ts";
 import { DEFAULT_ON_DEMAND_RULES, type OnDemandPlan } from "../plan.ts";
-import { defined, duration, text } from "../values.ts";
 import { SDS_ENTRIES, serverOf } from "./sources.ts";
 import type { TlsReading } from "./tls_context.ts";
 
@@ -27,7 +35,7 @@ const FIELDS = fieldsOf({
   wait: v.exactOptional(duration(1)),
 });
 
-export function onDemandPlan(reading: TlsReading): MessageReaderOf<OnDemandPlan> {
+export function onDemandPlan(reading: TlsReading): SchemaOf<OnDemandPlan> {
   return checked(FIELDS, (found, report): OnDemandPlan | undefined => {
     const server = serverOf(found.cluster, { reading, report, path: ["cluster"] });
     const { names, suffixes, maxEntries, perSourceRate, maxPending } = found;
@@ -44,7 +52,7 @@ export function onDemandPlan(reading: TlsReading): MessageReaderOf<OnDemandPlan>
 
 const DNS_NAME = /^(?=.{1,253}$)[a-z0-9_](?:[a-z0-9_-]{0,62})(?:\.[a-z0-9_](?:[a-z0-9_-]{0,62}))*$/;
 
-function dnsName(): MessageReaderOf<string> {
+function dnsName(): SchemaOf<string> {
   return reader((value, report) => {
     const lower = typeof value === "string" && value.length <= 253 ? value.toLowerCase() : "";
     return DNS_NAME.test(lower) ? lower : report([], "must be a DNS name without stars");
@@ -52,7 +60,7 @@ function dnsName(): MessageReaderOf<string> {
 }
 
 /** `.example.com` or `*.example.com`. */
-function suffix(): MessageReaderOf<string> {
+function suffix(): SchemaOf<string> {
   return reader((value, report) => {
     const lower = typeof value === "string" && value.length <= 255 ? value.toLowerCase() : "";
     const match = /^\*?\.(.+)$/.exec(lower);

@@ -7,18 +7,21 @@
 
 import * as v from "valibot";
 import type { Address } from "../../base/mod.ts";
+import { choice, message, number } from "../envoy/message.ts";
 import {
   checked,
-  choice,
+  defined,
+  duration,
   flag,
+  host,
   isRecord,
+  isSocketPath,
   list,
-  message,
-  type MessageReaderOf,
-  number,
-} from "../envoy/message.ts";
+  port,
+  type SchemaOf,
+  text,
+} from "../../base/schema.ts";
 import type { SdsServer, SecretRef } from "../plan.ts";
-import { defined, duration, host, isSocketPath, port, text } from "../values.ts";
 import type { ServerReading, TlsReading } from "./tls_context.ts";
 import { envoyForm } from "./envoy_form.ts";
 import { hostOf, isLoopback, sdsServer } from "./sds_defaults.ts";
@@ -78,7 +81,7 @@ const LOAD_ASSIGNMENT = message({
   policy: ignored,
 });
 
-export function sdsCluster(reading: ServerReading): MessageReaderOf<SdsServer> {
+export function sdsCluster(reading: ServerReading): SchemaOf<SdsServer> {
   const fields = message({
     "@type": v.exactOptional(
       v.literal("type.googleapis.com/envoy.config.cluster.v3.Cluster", "must be a v3 Cluster"),
@@ -145,7 +148,7 @@ export function sdsCluster(reading: ServerReading): MessageReaderOf<SdsServer> {
 }
 
 /** A transport socket as an upstream has it, but with everything in place: credentials for SDS cannot come from SDS. */
-function transportSocket(reading: ServerReading): MessageReaderOf<NonNullable<SdsServer["tls"]>> {
+function transportSocket(reading: ServerReading): SchemaOf<NonNullable<SdsServer["tls"]>> {
   const inner: TlsReading = {
     kind: "upstream",
     path: [],
@@ -200,7 +203,7 @@ const PROTOCOL_OPTIONS = checked(
 );
 
 /** One field of a message of which nothing else counts. */
-function within<T>(field: string, inner: MessageReaderOf<T>): MessageReaderOf<T | undefined> {
+function within<T>(field: string, inner: SchemaOf<T>): SchemaOf<T | undefined> {
   const fields = message({ [field]: v.exactOptional(inner) }, { loose: true });
   return checked(fields, (found) => found[field]);
 }

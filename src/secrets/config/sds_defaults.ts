@@ -5,7 +5,7 @@
  */
 
 import type { Address } from "../../base/mod.ts";
-import { type MessageReaderOf, reader } from "../envoy/message.ts";
+import { reader, type SchemaOf } from "../../base/schema.ts";
 import type { SdsNode, SdsServer } from "../plan.ts";
 
 export function sdsServer(
@@ -39,7 +39,7 @@ export function isLoopback(address: Address): boolean {
 }
 
 /** A header's name as HTTP/2 takes it; gRPC's own names are not for people, and `-bin` means base64. */
-export function metadataName(): MessageReaderOf<string> {
+export function metadataName(): SchemaOf<string> {
   return reader((value, report) => {
     const lower = typeof value === "string" && value.length <= 255 ? value.toLowerCase() : "";
     if (!/^[a-z0-9_.-]+$/.test(lower)) return report([], "must be a header's name");

@@ -9,12 +9,20 @@
  * @module
  */
 
-import { follow, isRecord, type MessageReaderOf, reader, type Report } from "../envoy/message.ts";
+import {
+  type ConfigPath,
+  isRecord,
+  parsed,
+  type Problem,
+  reader,
+  readValue,
+  type Report,
+  type SchemaOf,
+} from "../../base/schema.ts";
 import type { SdsNode, SdsServer } from "../plan.ts";
-import type { ConfigPath, Problem } from "../values.ts";
 import { nativeServer } from "./native_server.ts";
 import { isCluster, sdsCluster } from "./sds_cluster.ts";
-import { parsed, type ServerReading } from "./tls_context.ts";
+import { type ServerReading } from "./tls_context.ts";
 
 export interface SdsServersContext {
   /** Where the value is, for problems. */
@@ -45,7 +53,7 @@ export function parseSdsServers(
   return result.kind === "valid" ? { kind: "valid", servers: result.output, warnings } : result;
 }
 
-function servers(reading: ServerReading): MessageReaderOf<Readonly<Record<string, SdsServer>>> {
+function servers(reading: ServerReading): SchemaOf<Readonly<Record<string, SdsServer>>> {
   const [cluster, native] = [sdsCluster(reading), nativeServer(reading)];
   return reader((value, report) => {
     const entries = entriesOf(value, report);
@@ -56,7 +64,7 @@ function servers(reading: ServerReading): MessageReaderOf<Readonly<Record<string
     const found = new Map<string, SdsServer>();
     for (const { key: listed, name, entry } of entries) {
       const at: Report = (path, message) => report([listed, ...path], message);
-      const server = follow(isCluster(entry) ? cluster : native, entry, at);
+      const server = readValue(isCluster(entry) ? cluster : native, entry, at);
       if (!server) continue;
       if (name !== undefined && server.name !== "" && server.name !== name) {
         at(["name"], `is not "${name}", under which it is listed`);

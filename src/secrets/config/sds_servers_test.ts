@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { NODE, SERVER } from "../../../test/kit/secrets/tls_config.ts";
 import { NO_RULES } from "../../identity/mod.ts";
-import { formatPath } from "../values.ts";
+import { formatPath } from "../../base/schema.ts";
 import { parseSdsServers } from "./sds_servers.ts";
 
 const CONTEXT = { path: ["sdsClusters"], node: NODE };

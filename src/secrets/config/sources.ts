@@ -6,11 +6,10 @@
 
 import * as v from "valibot";
 import { type Address, messageOf } from "../../base/mod.ts";
-import type { Report } from "../envoy/message.ts";
+import { type ConfigPath, defined, duration, type Report, text } from "../../base/schema.ts";
 import { INITIAL_FETCH_TIMEOUT_MS, type SdsServer, type SecretRef } from "../plan.ts";
 import type { SecretType } from "../secret.ts";
 import type { SecretSpec } from "../spec.ts";
-import { type ConfigPath, defined, duration, text } from "../values.ts";
 import { ENDPOINT_VARIABLE, parseEndpointSocket } from "../workload/endpoint.ts";
 import type { TlsReading } from "./tls_context.ts";
 

@@ -6,9 +6,14 @@
  */
 
 import { type NamedSpec, secretSchema } from "../envoy/envoy_secret.ts";
-import { checked, list, type MessageReaderOf } from "../envoy/message.ts";
-import type { ConfigPath, Problem } from "../values.ts";
-import { parsed } from "./tls_context.ts";
+import {
+  checked,
+  type ConfigPath,
+  list,
+  parsed,
+  type Problem,
+  type SchemaOf,
+} from "../../base/schema.ts";
 
 export type ParsedStaticSecrets =
   | { readonly kind: "valid"; readonly secrets: readonly NamedSpec[] }
@@ -23,7 +28,7 @@ export function parseStaticSecrets(
   return result.kind === "valid" ? { kind: "valid", secrets: result.output } : result;
 }
 
-const SECRETS: MessageReaderOf<readonly NamedSpec[]> = checked(
+const SECRETS: SchemaOf<readonly NamedSpec[]> = checked(
   list(secretSchema({ allowFiles: true }), 10_000),
   (secrets, report) => {
     const seen = new Set<string>();

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { LISTENER } from "../../../test/kit/secrets/tls_config.ts";
-import { formatPath } from "../values.ts";
+import { formatPath } from "../../base/schema.ts";
 import { parseStaticSecrets } from "./static_secrets.ts";
 import { parseTlsConfig } from "./tls.ts";
 

@@ -7,7 +7,8 @@
 
 import { envoyForm, isEnvoyForm } from "./envoy_form.ts";
 import { nativeForm } from "./native.ts";
-import { parsed, type ParsedTls, type TlsConfigContext, type TlsReading } from "./tls_context.ts";
+import { type ParsedTls, type TlsConfigContext, type TlsReading } from "./tls_context.ts";
+import { parsed } from "../../base/schema.ts";
 
 /** Never throws; problems have the context's path before their own. */
 export function parseTlsConfig(value: unknown, context: TlsConfigContext): ParsedTls {

@@ -4,10 +4,9 @@
  * @module
  */
 
-import { follow, type MessageReaderOf } from "../envoy/message.ts";
+import type { ConfigPath, Problem } from "../../base/schema.ts";
 import type { NamedSpec } from "../envoy/mod.ts";
 import type { CredentialsPlan, SdsNode, SdsServer } from "../plan.ts";
-import type { ConfigPath, Problem } from "../values.ts";
 
 export interface TlsConfigContext {
   readonly kind: "listener" | "upstream";
@@ -54,20 +53,4 @@ export interface TlsForm {
 export interface ServerReading extends Warnings {
   /** Who we are, unless a server's configuration says otherwise. */
   readonly node: SdsNode;
-}
-
-/** Never throws; problems have `path` before their own. */
-export function parsed<T>(
-  schema: MessageReaderOf<T>,
-  value: unknown,
-  path: ConfigPath,
-):
-  | { readonly kind: "valid"; readonly output: T }
-  | { readonly kind: "invalid"; readonly problems: readonly Problem[] } {
-  const problems: Problem[] = [];
-  const output = follow(schema, value, (below, message) => {
-    problems.push({ path: [...path, ...below], message });
-    return undefined;
-  });
-  return output === undefined ? { kind: "invalid", problems } : { kind: "valid", output };
 }

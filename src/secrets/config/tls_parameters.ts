@@ -6,9 +6,9 @@
 
 import * as v from "valibot";
 import { cipherSuite } from "../cipher_suites.ts";
-import { checked, choice, list, message, type MessageReaderOf, reader } from "../envoy/message.ts";
+import { choice, message } from "../envoy/message.ts";
+import { checked, list, reader, type SchemaOf, text } from "../../base/schema.ts";
 import type { TlsParameters } from "../plan.ts";
-import { text } from "../values.ts";
 import type { TlsReading } from "./tls_context.ts";
 
 type Version = TlsParameters["minVersion"];
@@ -35,7 +35,7 @@ export function parametersOf(
   return given === undefined ? undefined : { minVersion, maxVersion, cipherSuites };
 }
 
-function nativeVersion(): MessageReaderOf<Version> {
+function nativeVersion(): SchemaOf<Version> {
   return reader((value, report) => {
     if (value === "1.2" || value === "TLSv1.2" || value === "TLSv1_2") return "TLSv1.2";
     if (value === "1.3" || value === "TLSv1.3" || value === "TLSv1_3") return "TLSv1.3";
@@ -43,7 +43,7 @@ function nativeVersion(): MessageReaderOf<Version> {
   });
 }
 
-function suite(): MessageReaderOf<string> {
+function suite(): SchemaOf<string> {
   return reader((value, report) => {
     const known = typeof value === "string" ? cipherSuite(value) : undefined;
     return known ?? report([], "is no cipher suite that is known here");
@@ -51,7 +51,7 @@ function suite(): MessageReaderOf<string> {
 }
 
 /** A version that is spoken; older ones are `too_old`. */
-function envoyVersion(): MessageReaderOf<Version | "too_old" | "auto"> {
+function envoyVersion(): SchemaOf<Version | "too_old" | "auto"> {
   return choice<Version | "too_old" | "auto">({
     TLS_AUTO: [0, "auto"],
     TLSv1_0: [1, "too_old"],
@@ -64,7 +64,7 @@ function envoyVersion(): MessageReaderOf<Version | "too_old" | "auto"> {
 /** Envoy's `TlsParameters`. */
 export function envoyParameters(
   reading: TlsReading,
-): MessageReaderOf<{ tls: TlsParameters | undefined }> {
+): SchemaOf<{ tls: TlsParameters | undefined }> {
   const refused = "cannot be honoured: the TLS library's own choice is used";
   const fields = message({
     tlsMinimumProtocolVersion: v.optional(envoyVersion(), "TLS_AUTO"),

@@ -6,14 +6,14 @@
 
 import * as v from "valibot";
 import type { DataSource, WatchedDirectory } from "../spec.ts";
-import { text } from "../values.ts";
-import { bytes, checked, flag, longText, message, type MessageReaderOf } from "./message.ts";
+import { checked, flag, type SchemaOf, text } from "../../base/schema.ts";
+import { bytes, longText, message } from "./message.ts";
 
 /** More than the largest bundle of roots in use. */
 const INLINE_LIMIT_BYTES = 4 * 1024 * 1024;
 
 /** `allowFiles`: false where a server says it, which has no business with our files and environment. */
-export function dataSource(options: { readonly allowFiles: boolean }): MessageReaderOf<DataSource> {
+export function dataSource(options: { readonly allowFiles: boolean }): SchemaOf<DataSource> {
   const fields = message({
     filename: v.exactOptional(text()),
     inlineBytes: v.exactOptional(bytes(INLINE_LIMIT_BYTES)),
@@ -44,7 +44,7 @@ export function dataSource(options: { readonly allowFiles: boolean }): MessageRe
 
 export function watchedDirectory(
   options: { readonly allowFiles: boolean },
-): MessageReaderOf<WatchedDirectory> {
+): SchemaOf<WatchedDirectory> {
   const fields = message({ path: text(), watchModify: v.optional(flag(), false) });
   return checked(fields, (directory, report) => {
     if (options.allowFiles) return directory;

@@ -7,9 +7,16 @@
 import * as v from "valibot";
 import { ProxyError } from "../../base/mod.ts";
 import type { SecretSpec } from "../spec.ts";
-import { formatPath, type Problem, problemOf, text } from "../values.ts";
+import {
+  checked,
+  formatPath,
+  type Problem,
+  problemOf,
+  type SchemaOf,
+  text,
+} from "../../base/schema.ts";
 import { tlsCertificate } from "./tls_certificate.ts";
-import { checked, message, type MessageReaderOf } from "./message.ts";
+import { message } from "./message.ts";
 import { validationContext } from "./validation_context.ts";
 
 export interface NamedSpec {
@@ -55,7 +62,7 @@ function cut(part: string | number): string | number {
   return typeof part === "string" && part.length > 40 ? `${part.slice(0, 8)}...` : part;
 }
 
-export function secretSchema(options: SecretOptions): MessageReaderOf<NamedSpec> {
+export function secretSchema(options: SecretOptions): SchemaOf<NamedSpec> {
   const fields = message({
     name: v.optional(v.union([v.literal(""), text()], "must be a text"), ""),
     tlsCertificate: v.exactOptional(tlsCertificate(options)),

@@ -8,8 +8,15 @@
 import * as v from "valibot";
 import { canonicalIpText } from "../../base/mod.ts";
 import type { SanMatcher, SanType, StringMatcher } from "../../identity/mod.ts";
-import { type ConfigPath, text } from "../values.ts";
-import { checked, choice, flag, message, type MessageReaderOf, type Report } from "./message.ts";
+import {
+  checked,
+  type ConfigPath,
+  flag,
+  type Report,
+  type SchemaOf,
+  text,
+} from "../../base/schema.ts";
+import { choice, message } from "./message.ts";
 
 const KINDS = ["exact", "prefix", "suffix", "contains"] as const;
 
@@ -34,7 +41,7 @@ export function matcherOf(found: MatcherFields, regex: string | undefined): Stri
   return { kind, value: found[kind] ?? "", ignoreCase: found.ignoreCase };
 }
 
-export function stringMatcher(): MessageReaderOf<StringMatcher> {
+export function stringMatcher(): SchemaOf<StringMatcher> {
   const { ignoreCase, ...kinds } = MATCHER_ENTRIES;
   const safeRegex = v.exactOptional(
     message({ regex: text(), googleRe2: v.exactOptional(v.unknown()) }),
@@ -54,7 +61,7 @@ export const OID: v.GenericSchema<string> = v.pipe(
   v.regex(/^[0-2](?:\.(?:0|[1-9]\d{0,18})){1,32}$/, "must be an object id such as 1.3.6.1.4.1"),
 );
 
-export function sanMatcher(): MessageReaderOf<SanMatcher> {
+export function sanMatcher(): SchemaOf<SanMatcher> {
   const fields = message({
     sanType: choice<SanType>({
       EMAIL: [1, "email"],

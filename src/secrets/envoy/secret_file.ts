@@ -11,8 +11,8 @@ import { messageOf, ProxyError } from "../../base/mod.ts";
 import { readJson } from "../../wire/mod.ts";
 import type { SecretType } from "../secret.ts";
 import type { SecretSpec } from "../spec.ts";
-import { problemOf } from "../values.ts";
-import { anyOf, checked, isRecord, list, message, type MessageReaderOf } from "./message.ts";
+import { checked, isRecord, list, problemOf, type SchemaOf } from "../../base/schema.ts";
+import { anyOf, message } from "./message.ts";
 import { formatProblems, type NamedSpec, secretSchema } from "./envoy_secret.ts";
 import { parseYaml } from "./yaml.ts";
 
@@ -103,7 +103,7 @@ interface Content {
   readonly version: string;
 }
 
-const RESPONSE: MessageReaderOf<Content> = checked(
+const RESPONSE: SchemaOf<Content> = checked(
   message({
     versionInfo: v.optional(v.pipe(v.string("must be a text"), v.maxLength(1_024, "is too long"))),
     resources: list(TYPED, 1),
@@ -119,12 +119,12 @@ const RESPONSE: MessageReaderOf<Content> = checked(
     secret ? { secret, version: versionInfo } : report(["resources"], "must have one secret"),
 );
 
-const BARE: MessageReaderOf<Content> = checked(
+const BARE: SchemaOf<Content> = checked(
   bareSecret(),
   (secret) => ({ secret, version: "" }),
 );
 
 /** A secret with its type or without. */
-function bareSecret(): MessageReaderOf<NamedSpec> {
+function bareSecret(): SchemaOf<NamedSpec> {
   return v.lazy((value) => isRecord(value) && Object.hasOwn(value, "@type") ? TYPED : SECRET);
 }

@@ -6,13 +6,13 @@
 
 import * as v from "valibot";
 import type { CertificateSpec } from "../spec.ts";
-import { defined } from "../values.ts";
+import { checked, defined, type Report, type SchemaOf } from "../../base/schema.ts";
 import { dataSource, watchedDirectory } from "./data_source.ts";
-import { checked, message, type MessageReaderOf, type Report } from "./message.ts";
+import { message } from "./message.ts";
 
 export function tlsCertificate(
   options: { readonly allowFiles: boolean },
-): MessageReaderOf<CertificateSpec> {
+): SchemaOf<CertificateSpec> {
   const source = dataSource(options);
   const fields = message({
     certificateChain: v.exactOptional(source),

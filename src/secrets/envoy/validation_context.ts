@@ -8,25 +8,15 @@ import { Buffer } from "node:buffer";
 import * as v from "valibot";
 import { NO_RULES, parseTrustDomain } from "../../identity/mod.ts";
 import type { SpiffeBundlesSpec, ValidationSpec } from "../spec.ts";
-import { defined, text } from "../values.ts";
+import { checked, defined, flag, list, reader, type SchemaOf, text } from "../../base/schema.ts";
 import { dataSource, watchedDirectory } from "./data_source.ts";
 import { sanMatcher, stringMatcher, typedMatchers } from "./matchers.ts";
-import {
-  anyOf,
-  checked,
-  choice,
-  flag,
-  list,
-  message,
-  type MessageReaderOf,
-  number,
-  reader,
-} from "./message.ts";
+import { anyOf, choice, message, number } from "./message.ts";
 
 const LIST_LIMIT = 1_000;
 
 /** SHA-256 in hex, with colons or without, as lower-case hex without. */
-export function certificateHash(): MessageReaderOf<string> {
+export function certificateHash(): SchemaOf<string> {
   return reader((value, report) => {
     const hex = typeof value === "string" && value.length <= 95 ? value.replaceAll(":", "") : "";
     if (/^[0-9a-fA-F]{64}$/.test(hex)) return hex.toLowerCase();
@@ -35,7 +25,7 @@ export function certificateHash(): MessageReaderOf<string> {
 }
 
 /** SHA-256 in base64. */
-export function spkiPin(): MessageReaderOf<string> {
+export function spkiPin(): SchemaOf<string> {
   return reader((value, report) => {
     const digest = typeof value === "string" && /^[A-Za-z0-9+/]{43}=$/.test(value)
       ? Buffer.from(value, "base64")
@@ -47,7 +37,7 @@ export function spkiPin(): MessageReaderOf<string> {
 
 export function validationContext(
   options: { readonly allowFiles: boolean },
-): MessageReaderOf<ValidationSpec> {
+): SchemaOf<ValidationSpec> {
   const source = dataSource(options);
   const fields = message({
     trustedCa: v.exactOptional(source),
@@ -103,7 +93,7 @@ const SPIFFE_VALIDATOR = "envoy.tls.cert_validator.spiffe";
 /** The extension is chosen by its type, as in Envoy; the name is for people, but a wrong one misleads. */
 function customValidator(
   options: { readonly allowFiles: boolean },
-): MessageReaderOf<SpiffeBundlesSpec> {
+): SchemaOf<SpiffeBundlesSpec> {
   const fields = message({
     name: v.literal(SPIFFE_VALIDATOR, `must be ${SPIFFE_VALIDATOR}, the one that is known`),
     typedConfig: anyOf({
@@ -117,7 +107,7 @@ function customValidator(
 
 function spiffeValidator(
   options: { readonly allowFiles: boolean },
-): MessageReaderOf<SpiffeBundlesSpec> {
+): SchemaOf<SpiffeBundlesSpec> {
   const source = dataSource(options);
   const domain = v.pipe(
     text(),

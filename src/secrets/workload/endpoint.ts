@@ -6,7 +6,7 @@
 
 import * as v from "valibot";
 import { type Address, ProxyError } from "../../base/mod.ts";
-import { isSocketPath } from "../values.ts";
+import { isSocketPath } from "../../base/schema.ts";
 
 /** The variable every workload may be given. */
 export const ENDPOINT_VARIABLE = "SPIFFE_ENDPOINT_SOCKET";

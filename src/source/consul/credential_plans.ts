@@ -14,16 +14,14 @@ import type {
   UpstreamDeclaration,
 } from "../../consul/mod.ts";
 import {
-  type ConfigPath,
   type CredentialsPlan,
-  formatPath,
   type ParsedTls,
   parseSdsServers,
   parseTlsConfig,
-  type Problem,
   type SdsNode,
   type TlsConfigContext,
 } from "../../secrets/mod.ts";
+import { type ConfigPath, formatPath, type Problem } from "../../base/schema.ts";
 import { fromHcl } from "./hcl_shape.ts";
 import { ingressServers, readIngressTls } from "./ingress_plans.ts";
 import { withPaths } from "../plan_paths.ts";

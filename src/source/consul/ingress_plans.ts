@@ -7,15 +7,14 @@
 
 import type { IngressTlsDeclaration } from "../../consul/mod.ts";
 import {
-  type ConfigPath,
   ingressTlsPlan,
   type ParsedSdsServers,
   type ParsedTls,
   parseSdsServers,
-  type Problem,
   type SdsNode,
   type SdsServer,
 } from "../../secrets/mod.ts";
+import { type ConfigPath, type Problem } from "../../base/schema.ts";
 
 const CLUSTERS = "envoy_extra_static_clusters_json";
 

@@ -5,12 +5,8 @@
  */
 
 import assert from "node:assert/strict";
-import {
-  formatPath,
-  parseTlsConfig,
-  type SdsServer,
-  type TlsConfigContext,
-} from "../../../src/secrets/mod.ts";
+import { parseTlsConfig, type SdsServer, type TlsConfigContext } from "../../../src/secrets/mod.ts";
+import { formatPath } from "../../../src/base/schema.ts";
 
 export const NODE = { id: "web-1", cluster: "web", metadata: {} };
 export const SERVER: SdsServer = {

@@ -24,11 +24,11 @@ const ORDER = [
   "balance",
   "net",
   "http",
+  "snapshot",
   // Before what speaks it: whoever asks Consul's servers or SDS for something does it by this one.
   "grpc",
   "consul",
   "secrets",
-  "snapshot",
   "plugin",
   "source",
   "proxy",

@@ -14,6 +14,23 @@ export interface WantedNames {
   readonly suffixes: readonly string[];
 }
 
+/** Bounds on what clients can make the proxy fetch (envoy.md 1.10). Plain data. */
+export interface OnDemandRules extends WantedNames {
+  /** Certificates held at once; the least recently requested one goes. Default 1,000. */
+  readonly maxEntries: number;
+  /** A name that the server does not know is not requested again for this long. Default 30 s. */
+  readonly negativeTtlMs: number;
+  /** New names per second and source address. Default 10. */
+  readonly perSourceRate: number;
+  /** Names requested and not answered at once. Default 100. */
+  readonly maxPending: number;
+  /**
+   * How long a handshake waits, within its own deadline of 10 s. Default 8 s, so that the client gets an
+   * alert.
+   */
+  readonly waitMs: number;
+}
+
 interface Allowed {
   readonly names: ReadonlySet<string>;
   /** With their leading dot. */

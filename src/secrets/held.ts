@@ -4,7 +4,8 @@
  * @module
  */
 
-import type { OnDemandRules, TlsParameters } from "./plan.ts";
+import type { TlsDirection } from "../snapshot/mod.ts";
+import type { OnDemandRules } from "../identity/mod.ts";
 import type { CertificateSecret, SecretType, ValidationSecret } from "./secret.ts";
 
 /** A secret in use and where it came from. */
@@ -26,18 +27,15 @@ export type CredentialsState =
    */
   | {
     readonly kind: "open";
-    /** Keys, in the plan's order, of those that are there; on-demand ones follow. `consul` stands for the agent's. */
+    /** Keys, in the plan's order, of those that are there; on-demand ones follow. `MESH_KEY` stands for the mesh's. */
     readonly certificates: readonly string[];
     readonly validation: string | null;
     readonly missing: readonly string[];
     readonly requireClientCertificate: boolean;
     readonly onDemand: OnDemandRules | null;
     readonly defaultName?: string;
-    readonly tls?: TlsParameters;
+    readonly tls?: TlsDirection;
   };
-
-/** Stands for what the agent gives, in {@link CredentialsState}. */
-export const CONSUL_KEY = "consul";
 
 export interface HeldSecrets {
   readonly certificates: Readonly<Record<string, HeldSecret<CertificateSecret>>>;

@@ -6,7 +6,8 @@
  */
 
 import type { Address } from "../base/mod.ts";
-import type { WantedNames } from "../identity/mod.ts";
+import type { OnDemandRules } from "../identity/mod.ts";
+import type { TlsDirection } from "../snapshot/mod.ts";
 import type { SecretType } from "./secret.ts";
 import type { CertificateSpec, SecretSpec, ValidationSpec, WatchedDirectory } from "./spec.ts";
 
@@ -107,20 +108,6 @@ export interface OnDemandPlan {
   readonly defaultName?: string;
 }
 
-/** Bounds on what strangers can make us fetch (envoy.md 1.10). Plain data, known to the data path. */
-export interface OnDemandRules extends WantedNames {
-  /** Certificates held at once; the one not asked for longest goes. Default 1,000. */
-  readonly maxEntries: number;
-  /** A name that the server does not know is not asked for again for this long. Default 30 s. */
-  readonly negativeTtlMs: number;
-  /** New names per second and source address. Default 10. */
-  readonly perSourceRate: number;
-  /** Names waited for at once. Default 100. */
-  readonly maxPending: number;
-  /** How long a handshake waits, within its own deadline of 10 s. Default 8 s, so that the client is told. */
-  readonly waitMs: number;
-}
-
 export const DEFAULT_ON_DEMAND_RULES: OnDemandRules = {
   names: [],
   suffixes: [],
@@ -130,14 +117,6 @@ export const DEFAULT_ON_DEMAND_RULES: OnDemandRules = {
   maxPending: 100,
   waitMs: 8_000,
 };
-
-/** TLS versions and suites of one listener or upstream, in place of the proxy's. */
-export interface TlsParameters {
-  readonly minVersion: "TLSv1.2" | "TLSv1.3";
-  readonly maxVersion: "TLSv1.2" | "TLSv1.3";
-  /** OpenSSL names, for TLS 1.2 only; empty: the engine's own choice. */
-  readonly cipherSuites: readonly string[];
-}
 
 /** The credentials of one listener or upstream. */
 export interface CredentialsPlan {
@@ -151,5 +130,5 @@ export interface CredentialsPlan {
   readonly requireForSpiffe?: true;
   readonly onDemand: OnDemandPlan | null;
   /** Absent: the proxy's own. */
-  readonly tls?: TlsParameters;
+  readonly tls?: TlsDirection;
 }

@@ -9,7 +9,8 @@ import { tlsCertificate } from "../envoy/tls_certificate.ts";
 import { message } from "../envoy/message.ts";
 import { checked, defined, list, type Report, type SchemaOf } from "../../base/schema.ts";
 import { validationContext } from "../envoy/validation_context.ts";
-import type { SecretRef, TlsParameters, ValidationRef } from "../plan.ts";
+import type { SecretRef, ValidationRef } from "../plan.ts";
+import type { TlsDirection } from "../../snapshot/mod.ts";
 import type { ValidationSpec } from "../spec.ts";
 import { type CertificateSelector, certificateSelector } from "./certificate_selector.ts";
 import { inlineRef, sdsSecretConfig } from "./config_source.ts";
@@ -24,7 +25,7 @@ export type ValidationSource = ValidationRef | "nobody" | null;
 export interface CommonContext {
   readonly certificates: readonly SecretRef[];
   readonly validation: ValidationSource;
-  readonly tls: TlsParameters | undefined;
+  readonly tls: TlsDirection | undefined;
   readonly selector: CertificateSelector | undefined;
 }
 

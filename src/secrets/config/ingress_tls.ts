@@ -12,8 +12,8 @@ import {
   INITIAL_FETCH_TIMEOUT_MS,
   type SdsServer,
   type SecretRef,
-  type TlsParameters,
 } from "../plan.ts";
+import { type TlsDirection } from "../../snapshot/mod.ts";
 import { type ConfigPath, formatPath, type Problem, problemOf } from "../../base/schema.ts";
 
 export interface IngressContext {
@@ -211,7 +211,7 @@ function distinct(refs: readonly SecretRef[]): readonly SecretRef[] {
 function parametersOf(
   [gateway, listener]: readonly [Tls, Tls],
   { path, reading }: { readonly path: ConfigPath; readonly reading: Reading },
-): TlsParameters | undefined {
+): TlsDirection | undefined {
   const { report, warn } = reading;
   const least = listener?.TLSMinVersion || gateway?.TLSMinVersion || "";
   const most = listener?.TLSMaxVersion || gateway?.TLSMaxVersion || "";

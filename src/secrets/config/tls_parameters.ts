@@ -8,10 +8,10 @@ import * as v from "valibot";
 import { cipherSuite } from "../cipher_suites.ts";
 import { choice, message } from "../envoy/message.ts";
 import { checked, list, reader, type SchemaOf, text } from "../../base/schema.ts";
-import type { TlsParameters } from "../plan.ts";
+import type { TlsDirection } from "../../snapshot/mod.ts";
 import type { TlsReading } from "./tls_context.ts";
 
-type Version = TlsParameters["minVersion"];
+type Version = TlsDirection["minVersion"];
 
 /** `minVersion`, `maxVersion`, `cipherSuites` of our own form. */
 export const VERSION_ENTRIES = {
@@ -28,7 +28,7 @@ export function parametersOf(
     readonly cipherSuites: readonly string[];
   },
   reportUpsideDown: () => void,
-): TlsParameters | undefined {
+): TlsDirection | undefined {
   const { minVersion = "TLSv1.2", maxVersion = "TLSv1.3", cipherSuites } = found;
   if (minVersion > maxVersion) reportUpsideDown();
   const given = found.minVersion ?? found.maxVersion ?? cipherSuites[0];
@@ -61,10 +61,10 @@ function envoyVersion(): SchemaOf<Version | "too_old" | "auto"> {
   });
 }
 
-/** Envoy's `TlsParameters`. */
+/** Envoy's `TlsDirection`. */
 export function envoyParameters(
   reading: TlsReading,
-): SchemaOf<{ tls: TlsParameters | undefined }> {
+): SchemaOf<{ tls: TlsDirection | undefined }> {
   const refused = "cannot be honoured: the TLS library's own choice is used";
   const fields = message({
     tlsMinimumProtocolVersion: v.optional(envoyVersion(), "TLS_AUTO"),

@@ -15,9 +15,9 @@ import {
   type CertificateAnswer,
   DEFAULT_ON_DEMAND_RULES,
   type OnDemandPlan,
-  type OnDemandRules,
   SecretStore,
 } from "../mod.ts";
+import { type OnDemandRules } from "../../identity/mod.ts";
 
 function setUp(rules: Partial<OnDemandRules> = {}, parts: Partial<OnDemandPlan> = {}) {
   const clock = new FakeClock();

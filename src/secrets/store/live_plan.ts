@@ -5,7 +5,8 @@
  * @module
  */
 
-import { CONSUL_KEY, type CredentialsState } from "../held.ts";
+import { type CredentialsState } from "../held.ts";
+import { MESH_KEY } from "../../snapshot/mod.ts";
 import type { OnDemand } from "../on_demand/on_demand.ts";
 import type { CredentialsPlan, SecretRef } from "../plan.ts";
 import { refOfValidation } from "./key.ts";
@@ -119,7 +120,7 @@ function isSpiffe(wanted: Wanted | null): boolean {
 }
 
 function keyOf({ subscription }: Wanted): string {
-  return subscription?.key ?? CONSUL_KEY;
+  return subscription?.key ?? MESH_KEY;
 }
 
 function textOf({ ref, subscription }: Wanted): string {

@@ -20,7 +20,7 @@ import {
   WORKLOAD,
 } from "../../../test/kit/secrets/secret_store.ts";
 import { NO_RULES } from "../../identity/mod.ts";
-import { CONSUL_KEY } from "../mod.ts";
+import { MESH_KEY } from "../../snapshot/mod.ts";
 
 // What ends the waiting for a secret (envoy.md 1.5), by kind of source.
 for (
@@ -142,8 +142,8 @@ test("SecretStore waits for nothing of the agent's", async () => {
   });
   assert.deepEqual(openOf(state()), {
     kind: "open",
-    certificates: [CONSUL_KEY],
-    validation: CONSUL_KEY,
+    certificates: [MESH_KEY],
+    validation: MESH_KEY,
     missing: [],
     requireClientCertificate: true,
     onDemand: null,

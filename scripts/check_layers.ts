@@ -28,6 +28,7 @@ const ORDER = [
   // Before what speaks it: whoever asks Consul's servers or SDS for something does it by this one.
   "grpc",
   "consul",
+  "xds",
   "secrets",
   "plugin",
   "source",

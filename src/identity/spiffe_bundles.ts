@@ -10,15 +10,8 @@ import { formatPem, readJson } from "../wire/mod.ts";
 import { parseCertificate } from "./certificate.ts";
 import { parseTrustDomain } from "./spiffe.ts";
 
-/** What vouches for one trust domain. */
-export interface SpiffeBundle {
-  /** One certificate each. Empty: the domain has none for X.509 now, and nobody of it is trusted. */
-  readonly rootPems: readonly string[];
-  /** This form of bundle has no place for lists; others do. */
-  readonly crlPems?: readonly string[];
-}
-
-export type SpiffeBundles = Readonly<Record<string, SpiffeBundle>>;
+/** By trust domain: PEM certificates, one each. Empty: the domain has none for X.509 now, and no peer of it is trusted. */
+type SpiffeBundles = Readonly<Record<string, readonly string[]>>;
 
 const LIMIT_CHARS = 4 << 20;
 const TRUST_DOMAIN_LIMIT = 1000;
@@ -54,7 +47,7 @@ export function parseSpiffeBundles(text: string): SpiffeBundles {
   return Object.fromEntries([...domains].map(([name, value]) => [name, bundleOf(name, value)]));
 }
 
-function bundleOf(name: string, value: unknown): SpiffeBundle {
+function bundleOf(name: string, value: unknown): readonly string[] {
   const where = `trust domain ${JSON.stringify(name.slice(0, 256))}`;
   if (parseTrustDomain(name) !== name) fail(`${where} is not the name of one`);
   const keys = membersOf(value, where).get("keys");
@@ -66,7 +59,7 @@ function bundleOf(name: string, value: unknown): SpiffeBundle {
     if (fields.get("use") !== "x509-svid") return;
     rootPems.push(pemOfX5c(fields.get("x5c"), `${where}: keys[${index}].x5c`));
   });
-  return { rootPems };
+  return rootPems;
 }
 
 /** One certificate: further ones would be a chain, not anchors. */

@@ -27,9 +27,9 @@ test("parseSpiffeBundles() reads bundles of several domains", () => {
     "none.example": { keys: [] },
   }));
   assert.deepEqual(bundles, {
-    "a.example": { rootPems: [A.rootPem, B.rootPem] },
-    "b.example": { rootPems: [B.rootPem] },
-    "none.example": { rootPems: [] },
+    "a.example": [A.rootPem, B.rootPem],
+    "b.example": [B.rootPem],
+    "none.example": [],
   });
 });
 

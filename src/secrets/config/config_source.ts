@@ -1,39 +1,32 @@
 /**
- * Envoy's `ConfigSource` and `SdsSecretConfig`: where a secret comes from.
+ * Envoy's `ConfigSource` and `SdsSecretConfig`: the source of a secret.
  *
  * @module
  */
 
 import * as v from "valibot";
-import { watchedDirectory } from "../envoy/data_source.ts";
-import { choice, message } from "../envoy/message.ts";
 import { checked, flag, list, type SchemaOf, text } from "../../base/schema.ts";
+import { choice, message } from "../envoy/message.ts";
+import { watchedDirectory } from "../envoy/tls_certificate.ts";
 import {
   INITIAL_FETCH_TIMEOUT_MS,
   type SdsApi,
   type SecretRef,
   type SecretSource,
-} from "../plan.ts";
-import type { SecretType } from "../secret.ts";
-import type { SecretSpec } from "../spec.ts";
+} from "../model/plan.ts";
+import type { SecretType } from "../model/secret.ts";
+import type { SecretSpec } from "../model/spec.ts";
 import { grpcService } from "./grpc_service.ts";
 import { TIMEOUT_ENTRIES } from "./sources.ts";
 import type { TlsReading } from "./tls_context.ts";
 
-export interface ConfigSource {
-  readonly source: SecretSource;
-  readonly initialFetchTimeoutMs: number;
-}
+/** Envoy's current release takes V3 only, which is also the meaning of AUTO here. */
+const API_VERSION: SchemaOf<"v3"> = checked(
+  choice({ AUTO: [0, true], V2: [1, false], V3: [2, true] }),
+  (known, report) => known ? "v3" : report([], "must be V3: V2 is gone"),
+);
 
-/** Envoy's current release takes V3 only; where nothing is said, nothing else is meant. */
-function apiVersion(): SchemaOf<"v3"> {
-  return checked(
-    choice({ AUTO: [0, true], V2: [1, false], V3: [2, true] }),
-    (known, report) => known ? "v3" : report([], "must be V3: V2 is gone"),
-  );
-}
-
-/** Which is asked for, or why it cannot be. */
+/** The variant, or why there is none. */
 const API_TYPES: SchemaOf<string> = choice({
   DEPRECATED_AND_UNAVAILABLE_DO_NOT_USE: [0, "it is deprecated"],
   REST: [1, "secrets come over gRPC only"],
@@ -48,7 +41,9 @@ const API_TYPE: SchemaOf<SdsApi> = checked(API_TYPES, (found, report) => {
   return report([], `must be GRPC or DELTA_GRPC: ${found}`);
 });
 
-export function configSource(reading: TlsReading): SchemaOf<ConfigSource> {
+export function configSource(
+  reading: TlsReading,
+): SchemaOf<Pick<SecretRef, "source" | "initialFetchTimeoutMs">> {
   const fields = message({
     path: v.exactOptional(text()),
     pathConfigSource: v.exactOptional(message({
@@ -57,7 +52,7 @@ export function configSource(reading: TlsReading): SchemaOf<ConfigSource> {
     })),
     apiConfigSource: v.exactOptional(apiConfigSource(reading)),
     ...TIMEOUT_ENTRIES,
-    resourceApiVersion: v.exactOptional(apiVersion()),
+    resourceApiVersion: v.exactOptional(API_VERSION),
   }, {
     oneOf: ["pathConfigSource", "apiConfigSource", "path"],
     refused: {
@@ -66,7 +61,7 @@ export function configSource(reading: TlsReading): SchemaOf<ConfigSource> {
       authorities: "cannot be honoured: secrets are named without authorities",
     },
   });
-  return checked(fields, (found): ConfigSource => {
+  return checked(fields, (found) => {
     const { initialFetchTimeout: initialFetchTimeoutMs, path = "" } = found;
     const file = { kind: "secret_file", path, ...found.pathConfigSource } as const;
     return { source: found.apiConfigSource ?? file, initialFetchTimeoutMs };
@@ -76,7 +71,7 @@ export function configSource(reading: TlsReading): SchemaOf<ConfigSource> {
 function apiConfigSource(reading: TlsReading): SchemaOf<SecretSource> {
   const fields = message({
     apiType: API_TYPE,
-    transportApiVersion: v.exactOptional(apiVersion()),
+    transportApiVersion: v.exactOptional(API_VERSION),
     grpcServices: list(grpcService(reading), 1),
     setNodeOnFirstMessageOnly: v.exactOptional(flag()),
     rateLimitSettings: v.exactOptional(v.unknown()),
@@ -98,22 +93,17 @@ function apiConfigSource(reading: TlsReading): SchemaOf<SecretSource> {
   });
 }
 
-/** A secret by name: from a source, or of those that the configuration has itself. */
+/** Envoy's static secrets, which have no `sds_config`, are not supported. */
 export function sdsSecretConfig(reading: TlsReading, type: SecretType): SchemaOf<SecretRef> {
   const fields = message({ name: text(), sdsConfig: v.exactOptional(configSource(reading)) });
   return checked(fields, ({ name, sdsConfig }, report): SecretRef | undefined => {
     if (sdsConfig) return { type, name, ...sdsConfig };
-    const named = reading.staticSecrets.filter((secret) => secret.name === name);
-    const found = named.find(({ spec }) => spec.type === type);
-    if (found) return inlineRef(name, found.spec);
-    const fact = named.length > 0
-      ? `which is no ${type}`
-      : "which is no static secret, and has no sds_config";
+    const fact = "which is no static secret, and has no sds_config";
     return report(["name"], `names "${name}", ${fact}`);
   });
 }
 
-/** What the configuration says itself is read once, as in Envoy, unless it says what to watch. */
+/** A secret in the configuration itself is read once, as in Envoy, unless it has a watched directory. */
 export function inlineRef(name: string, spec: SecretSpec): SecretRef {
   return {
     type: spec.type,

@@ -5,20 +5,21 @@
  */
 
 import * as v from "valibot";
-import { fieldsOf } from "../envoy/message.ts";
 import {
   defined,
   flag,
+  type OutputOf,
   reader,
   readValue,
   type Report,
   type SchemaOf,
   text,
 } from "../../base/schema.ts";
+import { fieldsOf } from "../envoy/message.ts";
 import { pairSpec } from "../envoy/tls_certificate.ts";
-import type { SecretRef } from "../plan.ts";
-import type { CertificateSpec, DataSource, WatchedDirectory } from "../spec.ts";
-import { specRef, TIMEOUT_ENTRIES } from "./sources.ts";
+import type { SecretRef } from "../model/plan.ts";
+import type { CertificateSpec, DataSource, SecretSpec, WatchedDirectory } from "../model/spec.ts";
+import { TIMEOUT_ENTRIES } from "./sources.ts";
 
 export const PAIR_ENTRIES = {
   cert: v.exactOptional(text()),
@@ -31,7 +32,7 @@ export const PAIR_ENTRIES = {
   ocspStaple: v.exactOptional(text()),
 };
 
-/** Envoy's file with one `Secret`, in place of the files themselves, and what both may have besides. */
+/** Envoy's file with one `Secret` in place of the files themselves, and common fields. */
 export const SECRET_FILE_ENTRIES = {
   secretFile: v.exactOptional(text()),
   name: v.exactOptional(text()),
@@ -41,16 +42,13 @@ export const SECRET_FILE_ENTRIES = {
 
 export const FILE_CERTIFICATE_ENTRIES = { ...PAIR_ENTRIES, ...SECRET_FILE_ENTRIES };
 
-type Output<T extends v.ObjectEntries> = v.InferOutput<v.ObjectSchema<T, undefined>>;
-
-/** Does it say anything of a certificate? */
-export function saysPair(found: object): boolean {
+/** Whether any field describes a certificate. */
+export function hasPair(found: object): boolean {
   return Object.keys(found).some((field) => Object.hasOwn(PAIR_ENTRIES, field));
 }
 
-/** Reports what does not go together. */
 export function fileCertificateRef(
-  found: Output<typeof FILE_CERTIFICATE_ENTRIES>,
+  found: OutputOf<typeof FILE_CERTIFICATE_ENTRIES>,
   report: Report,
 ): SecretRef {
   const { cert, pkcs12, initialFetchTimeout } = found;
@@ -59,9 +57,8 @@ export function fileCertificateRef(
     specRef(cert ?? pkcs12 ?? "", fileCertificate(found, report), initialFetchTimeout);
 }
 
-/** Reports what does not go together. */
 export function fileCertificate(
-  found: Output<typeof PAIR_ENTRIES> & { readonly watchedDirectory?: WatchedDirectory },
+  found: OutputOf<typeof PAIR_ENTRIES> & { readonly watchedDirectory?: WatchedDirectory },
   report: Report,
 ): CertificateSpec {
   const { cert, key, pkcs12, keyPassword, keyPasswordFile, ocspStaple, watchedDirectory } = found;
@@ -82,18 +79,18 @@ export function fileCertificate(
   return pairSpec(pair, { chain: "cert", key: "key", or: "pkcs12, or secretFile" }, report);
 }
 
-/** A secret of Envoy's file, where one is named; without a name it takes what is there. */
+/** The secret of `secretFile`, if there is one; without a name, any secret in the file will do. */
 export function secretFileRef(
-  found: Output<typeof SECRET_FILE_ENTRIES>,
+  found: OutputOf<typeof SECRET_FILE_ENTRIES>,
   { type, beside, whose }: {
     readonly type: SecretRef["type"];
-    /** Fields for which it leaves no room. */
+    /** Fields that exclude it. */
     readonly beside: object;
     readonly whose: "files" | "roots";
   },
   report: Report,
 ): SecretRef | undefined {
-  const { secretFile: path, name, initialFetchTimeout: initialFetchTimeoutMs } = found;
+  const { secretFile: path, name, watchedDirectory, initialFetchTimeout } = found;
   if (path === undefined) {
     return name === undefined ? undefined : report(["name"], "goes with secretFile only");
   }
@@ -101,9 +98,18 @@ export function secretFileRef(
     if (!Object.hasOwn(beside, field)) continue;
     report([field], `cannot be beside secretFile, which names the ${whose} itself`);
   }
-  const directory = defined({ watchedDirectory: found.watchedDirectory });
-  const source = { kind: "secret_file", path, ...directory } as const;
-  return { type, name: name ?? "", source, initialFetchTimeoutMs };
+  return {
+    type,
+    name: name ?? "",
+    source: { kind: "secret_file", path, ...defined({ watchedDirectory }) },
+    initialFetchTimeoutMs: initialFetchTimeout,
+  };
+}
+
+/** A secret that the configuration describes itself; its files are watched. */
+export function specRef(name: string, spec: SecretSpec, initialFetchTimeoutMs: number): SecretRef {
+  const source = { kind: "spec", spec, watch: true } as const;
+  return { type: spec.type, name, source, initialFetchTimeoutMs };
 }
 
 export function fileSource(path: string): DataSource;
@@ -115,9 +121,8 @@ export function fileSource(path: string | undefined): DataSource | undefined {
 function directory(): SchemaOf<WatchedDirectory> {
   const fields = fieldsOf({ path: text(), watchModify: v.optional(flag(), false) });
   return reader((value, report) => {
-    const found = readValue(fields, typeof value === "string" ? { path: value } : value, () => {
-      return undefined;
-    });
-    return found ?? report([], 'must be a directory, or { "path", "watchModify" }');
+    const given = typeof value === "string" ? { path: value } : value;
+    return readValue(fields, given, () => undefined) ??
+      report([], 'must be a directory, or { "path", "watchModify" }');
   });
 }

@@ -1,33 +1,32 @@
 /**
- * Whom to accept, in our own form: roots from files, and rules that go with roots from anywhere.
+ * A validation in our own form: roots from files, and rules, which apply to roots from any source.
  *
  * @module
  */
 
 import * as v from "valibot";
-import { NO_RULES, type PeerRules, type SanMatcher, type SanType } from "../../identity/mod.ts";
-import { MATCHER_ENTRIES, matcherOf, OID, sanMatcher, sanMatcherOf } from "../envoy/matchers.ts";
-import { fieldsOf, number } from "../envoy/message.ts";
 import {
   checked,
   defined,
   flag,
   isRecord,
   list,
+  type OutputOf,
   reader,
   type Report,
   type SchemaOf,
   text,
 } from "../../base/schema.ts";
+import { NO_RULES, type SanMatcher, type SanType } from "../../identity/mod.ts";
+import { MATCHER_ENTRIES, matcherOf, OID, sanMatcher, sanMatcherOf } from "../envoy/matchers.ts";
+import { fieldsOf, number } from "../envoy/message.ts";
 import { certificateHash, spkiPin } from "../envoy/validation_context.ts";
-import type { SecretRef, ValidationRef } from "../plan.ts";
-import type { ValidationSpec } from "../spec.ts";
-import { fileSource, SECRET_FILE_ENTRIES, secretFileRef } from "./file_certificate.ts";
-import { specRef } from "./sources.ts";
+import type { SecretRef, ValidationRef } from "../model/plan.ts";
+import type { ValidationSpec } from "../model/spec.ts";
+import { fileSource, SECRET_FILE_ENTRIES, secretFileRef, specRef } from "./file_certificate.ts";
 
 const LIST_LIMIT = 1_000;
 
-/** What a peer must satisfy besides, with roots of any source. */
 export const RULE_ENTRIES = {
   sanMatchers: list(nativeMatcher(), LIST_LIMIT),
   matchTypedSubjectAltNames: list(sanMatcher(), LIST_LIMIT),
@@ -52,12 +51,10 @@ export const FILE_VALIDATION_ENTRIES = {
   ...SECRET_FILE_ENTRIES,
 };
 
-type Output<T extends v.ObjectEntries> = v.InferOutput<v.ObjectSchema<T, undefined>>;
-type RuleFields = Output<typeof RULE_ENTRIES>;
+type RuleFields = OutputOf<typeof RULE_ENTRIES>;
 
-/** Reports what does not go together. */
 export function fileValidationRef(
-  found: Output<typeof FILE_VALIDATION_ENTRIES>,
+  found: OutputOf<typeof FILE_VALIDATION_ENTRIES>,
   report: Report,
 ): ValidationRef | undefined {
   const { ca, trustBundles, systemRoots = false, watchedDirectory } = found;
@@ -85,33 +82,35 @@ export function fileValidationRef(
   return { secret: specRef(name, spec, found.initialFetchTimeout) };
 }
 
-/** Does it say whom to accept, be it anyone? Matchers alone do not: names that nobody vouches for. */
+/** Whether it says which peers to accept, be it all. Matchers alone do not: no CA vouches for the names. */
 export function decides({ trustedCa, systemRoots, spiffe, rules }: ValidationSpec): boolean {
   return trustedCa !== undefined || systemRoots || spiffe !== undefined || rules.acceptUntrusted ||
     rules.spkiPins.length > 0 || rules.certificateHashes.length > 0;
 }
 
-/** Roots from elsewhere, with the rules that were given here. */
+/** Roots from another source with these rules. */
 export function withRules(secret: SecretRef, found: RuleFields): ValidationRef {
   const defaults = rulesSpec(found);
-  const given = defaults.crl || JSON.stringify(defaults.rules) !== JSON.stringify(NO_RULES);
-  return given ? { secret, defaults } : { secret };
+  const hasRules = defaults.crl || JSON.stringify(defaults.rules) !== JSON.stringify(NO_RULES);
+  return hasRules ? { secret, defaults } : { secret };
 }
 
-/** Rules, and no roots. */
+/** Rules without roots. */
 function rulesSpec(found: RuleFields): ValidationSpec {
-  const { sanMatchers, matchTypedSubjectAltNames, spkiPins, certificateHashes } = found;
-  const { onlyLeafCrl, maxDepth, allowExpired, acceptUntrusted } = found;
-  const rules: PeerRules = {
-    matchers: [...sanMatchers, ...matchTypedSubjectAltNames],
-    ...{ spkiPins, certificateHashes, crlPems: [] },
-    ...{ onlyLeafCrl, maxDepth, allowExpired, acceptUntrusted },
-  };
   return {
     type: "validation",
     systemRoots: false,
     ...defined({ crl: fileSource(found.crl) }),
-    rules,
+    rules: {
+      matchers: [...found.sanMatchers, ...found.matchTypedSubjectAltNames],
+      spkiPins: found.spkiPins,
+      certificateHashes: found.certificateHashes,
+      crlPems: [],
+      onlyLeafCrl: found.onlyLeafCrl,
+      maxDepth: found.maxDepth,
+      allowExpired: found.allowExpired,
+      acceptUntrusted: found.acceptUntrusted,
+    },
   };
 }
 

@@ -6,8 +6,6 @@
 
 import * as v from "valibot";
 import type { Address } from "../../base/mod.ts";
-import { dataSource } from "../envoy/data_source.ts";
-import { message, number } from "../envoy/message.ts";
 import {
   checked,
   defined,
@@ -19,11 +17,13 @@ import {
   type SchemaOf,
   text,
 } from "../../base/schema.ts";
-import type { SdsServer } from "../plan.ts";
 import { NO_RULES } from "../../identity/mod.ts";
-import type { TlsReading } from "./tls_context.ts";
-import { isLoopback, metadataName, sdsServer } from "./sds_defaults.ts";
+import { message, number } from "../envoy/message.ts";
+import { dataSource } from "../envoy/tls_certificate.ts";
+import type { SdsServer } from "../model/plan.ts";
+import { isLoopback, metadataName, sdsServer } from "./native_server.ts";
 import { serverOf } from "./sources.ts";
+import type { TlsReading } from "./tls_context.ts";
 
 export function grpcService(reading: TlsReading): SchemaOf<SdsServer> {
   const fields = message({
@@ -35,9 +35,9 @@ export function grpcService(reading: TlsReading): SchemaOf<SdsServer> {
       }),
       100,
     ),
-    // In Envoy it is that of unary calls; a stream has no end.
+    // In Envoy it limits unary calls; a stream has no end.
     timeout: v.exactOptional(duration(0)),
-    retryPolicy: v.exactOptional(retryPolicy()),
+    retryPolicy: v.exactOptional(RETRY_POLICY),
   }, { oneOf: ["envoyGrpc", "googleGrpc"] });
   return checked(fields, (found, report): SdsServer | undefined => {
     const server = found.envoyGrpc ?? found.googleGrpc;
@@ -46,7 +46,7 @@ export function grpcService(reading: TlsReading): SchemaOf<SdsServer> {
     found.initialMetadata.forEach(({ key, value = "" }, index) => {
       const at = ["initial_metadata", index, "value"];
       if (value === "") report(at, "is missing");
-      // Envoy's formatters would put something else in its place.
+      // Envoy's formatters would replace it by another value.
       if (value.includes("%")) report(at, "has a %, whose command cannot be honoured");
       metadata[key] = value;
     });
@@ -57,7 +57,7 @@ export function grpcService(reading: TlsReading): SchemaOf<SdsServer> {
 function envoyGrpc(reading: TlsReading): SchemaOf<SdsServer> {
   const fields = message({
     clusterName: text(),
-    retryPolicy: v.exactOptional(retryPolicy()),
+    retryPolicy: v.exactOptional(RETRY_POLICY),
     maxReceiveMessageLength: v.exactOptional(v.unknown()),
   }, {
     refused: {
@@ -75,49 +75,45 @@ function envoyGrpc(reading: TlsReading): SchemaOf<SdsServer> {
   });
 }
 
-/** Of a retry policy only the back-off: streams are begun again for ever. */
-function retryPolicy(): SchemaOf<
-  Partial<Pick<SdsServer, "backoffBaseMs" | "backoffMaxMs">>
-> {
-  const backOff = message({
-    baseInterval: duration(1),
-    maxInterval: v.exactOptional(duration(1)),
-  });
-  const fields = message({
-    retryBackOff: v.exactOptional(backOff),
+/** Only the backoff has an effect: streams are retried for ever. */
+const RETRY_POLICY: SchemaOf<Partial<Pick<SdsServer, "backoffBaseMs" | "backoffMaxMs">>> = checked(
+  message({
+    retryBackOff: v.exactOptional(message({
+      baseInterval: duration(1),
+      maxInterval: v.exactOptional(duration(1)),
+    })),
     numRetries: v.exactOptional(number(0, 4_294_967_295)),
     retryOn: v.exactOptional(v.string("must be a text")),
-  });
-  return checked(fields, ({ retryBackOff }, report) => {
+  }),
+  ({ retryBackOff }, report) => {
     if (!retryBackOff) return {};
     const { baseInterval: backoffBaseMs, maxInterval: backoffMaxMs = backoffBaseMs * 10 } =
       retryBackOff;
     return backoffMaxMs < backoffBaseMs
       ? report(["retry_back_off", "max_interval"], "is below base_interval")
       : { backoffBaseMs, backoffMaxMs };
-  });
-}
+  },
+);
 
-/** A server by its address, as Google's client takes it. */
+/** A server by its address, as Google's client has it. */
 function googleGrpc(reading: TlsReading): SchemaOf<SdsServer> {
-  const source = dataSource({ allowFiles: true });
+  const source = v.exactOptional(dataSource({ allowFiles: true }));
+  const noExtension = "cannot be honoured: no extension is loaded here";
   const fields = message({
     targetUri: target(),
     statPrefix: v.optional(v.string("must be a text"), ""),
     channelCredentials: v.exactOptional(message({
-      sslCredentials: v.exactOptional(message({
-        rootCerts: v.exactOptional(source),
-        privateKey: v.exactOptional(source),
-        certChain: v.exactOptional(source),
-      })),
+      sslCredentials: v.exactOptional(
+        message({ rootCerts: source, privateKey: source, certChain: source }),
+      ),
       localCredentials: v.exactOptional(message({})),
     }, { refused: { googleDefault: "cannot be honoured: give ssl_credentials" } })),
   }, {
     refused: {
       callCredentials: "cannot be honoured: give a token as initial_metadata",
-      credentialsFactoryName: "cannot be honoured: no extension is loaded here",
-      channelCredentialsPlugin: "cannot be honoured: no extension is loaded here",
-      callCredentialsPlugin: "cannot be honoured: no extension is loaded here",
+      credentialsFactoryName: noExtension,
+      channelCredentialsPlugin: noExtension,
+      callCredentialsPlugin: noExtension,
       config: "cannot be honoured: it is of another library",
       perStreamBufferLimitBytes: "cannot be honoured: our own limit holds",
       channelArgs: "cannot be honoured: they are of another library",

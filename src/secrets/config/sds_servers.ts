@@ -19,17 +19,11 @@ import {
   type Report,
   type SchemaOf,
 } from "../../base/schema.ts";
-import type { SdsNode, SdsServer } from "../plan.ts";
+import type { XdsNode } from "../../xds/mod.ts";
+import type { SdsServer } from "../model/plan.ts";
 import { nativeServer } from "./native_server.ts";
 import { isCluster, sdsCluster } from "./sds_cluster.ts";
-import { type ServerReading } from "./tls_context.ts";
-
-export interface SdsServersContext {
-  /** Where the value is, for problems. */
-  readonly path: ConfigPath;
-  /** Who we are, unless a server's configuration says otherwise. */
-  readonly node: SdsNode;
-}
+import type { ServerReading } from "./tls_context.ts";
 
 export type ParsedSdsServers =
   | {
@@ -39,13 +33,16 @@ export type ParsedSdsServers =
   }
   | { readonly kind: "invalid"; readonly problems: readonly Problem[] };
 
-/** More than anyone has; each may hold a connection open. */
+/** Each server may hold a connection open. */
 const SERVERS_LIMIT = 100;
 
-/** Never throws; everything wrong is reported at once. */
+/**
+ * Never throws; all problems are reported at once, below `path`. `node`: ours, unless a server's
+ * configuration has its own.
+ */
 export function parseSdsServers(
   value: unknown,
-  { path, node }: SdsServersContext,
+  { path, node }: { readonly path: ConfigPath; readonly node: XdsNode },
 ): ParsedSdsServers {
   const warnings: string[] = [];
   const schema = servers({ node, warn: (message) => void warnings.push(message) });
@@ -85,7 +82,7 @@ function servers(reading: ServerReading): SchemaOf<Readonly<Record<string, SdsSe
 
 interface Entry {
   readonly key: string | number;
-  /** `undefined`: it says its name itself. */
+  /** `undefined`: the entry has its name itself. */
   readonly name?: string;
   readonly entry: unknown;
 }

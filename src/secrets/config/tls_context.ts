@@ -1,56 +1,48 @@
 /**
- * What the configuration of one listener's or upstream's credentials is read against.
+ * The surroundings in which the configuration of credentials is read.
  *
  * @module
  */
 
 import type { ConfigPath, Problem } from "../../base/schema.ts";
-import type { NamedSpec } from "../envoy/mod.ts";
-import type { CredentialsPlan, SdsNode, SdsServer } from "../plan.ts";
+import type { XdsNode } from "../../xds/mod.ts";
+import type { CredentialsPlan, SdsServer } from "../model/plan.ts";
 
 export interface TlsConfigContext {
   readonly kind: "listener" | "upstream";
-  /** Where the value is, for problems: `["upstreams", 0, "tls"]`. */
+  /** The place of the value, for problems: `["upstreams", 0, "tls"]`. */
   readonly path: ConfigPath;
   /** By name, from `parseSdsServers`. */
   readonly sdsServers: Readonly<Record<string, SdsServer>>;
-  /** Named by an `SdsSecretConfig` that has no `sds_config`. */
-  readonly staticSecrets: readonly NamedSpec[];
-  /** Who we are to SDS servers that the value describes itself (`google_grpc`). */
-  readonly node: SdsNode;
-  /** `SPIFFE_ENDPOINT_SOCKET` is looked up here. */
+  /** Our node at SDS servers that the value describes itself (`google_grpc`). */
+  readonly node: XdsNode;
+  /** For `SPIFFE_ENDPOINT_SOCKET`. */
   readonly env: Readonly<Record<string, string | undefined>>;
 }
 
+/** The result of one form. */
+export interface TlsForm {
+  readonly plan: CredentialsPlan;
+  /** An `UpstreamTlsContext`'s. */
+  readonly sni?: string;
+}
+
 export type ParsedTls =
-  | {
+  | TlsForm & {
     readonly kind: "valid";
-    readonly plan: CredentialsPlan;
-    /** What an `UpstreamTlsContext` says. */
-    readonly sni?: string;
-    /** What was taken otherwise than it reads; whole sentences. */
+    /** Settings without effect or with another one; whole sentences. */
     readonly warnings: readonly string[];
   }
   | { readonly kind: "invalid"; readonly problems: readonly Problem[] };
 
-/** Where warnings go. */
-export interface Warnings {
+/** For the configuration of an SDS server. */
+export interface ServerReading {
+  /** Our node, unless the server's configuration has its own. */
+  readonly node: XdsNode;
   warn(message: string): void;
 }
 
-export interface TlsReading extends TlsConfigContext, Warnings {
+export interface TlsReading extends TlsConfigContext, ServerReading {
   /** Why no SDS server may be named at all. */
   readonly noServers?: string;
-}
-
-/** Fields of a plan that a form gives. */
-export interface TlsForm {
-  readonly plan: CredentialsPlan;
-  readonly sni?: string;
-}
-
-/** What the configuration of an SDS server is read against. */
-export interface ServerReading extends Warnings {
-  /** Who we are, unless a server's configuration says otherwise. */
-  readonly node: SdsNode;
 }

@@ -1,28 +1,28 @@
 /**
- * Envoy's `StringMatcher` and `SubjectAltNameMatcher`. Whether a regex means here what RE2 makes of it
- * is judged where it is compiled.
+ * Envoy's `StringMatcher` and `SubjectAltNameMatcher`. A regex is checked against RE2's language where it
+ * is compiled.
  *
  * @module
  */
 
 import * as v from "valibot";
 import { canonicalIpText } from "../../base/mod.ts";
-import type { SanMatcher, SanType, StringMatcher } from "../../identity/mod.ts";
 import {
   checked,
   type ConfigPath,
   flag,
+  type OutputOf,
   type Report,
   type SchemaOf,
   text,
 } from "../../base/schema.ts";
+import type { SanMatcher, SanType, StringMatcher } from "../../identity/mod.ts";
 import { choice, message } from "./message.ts";
 
 const KINDS = ["exact", "prefix", "suffix", "contains"] as const;
 
-/** The kinds of matchers, and what holds for them. */
 export const MATCHER_ENTRIES = {
-  // No name is empty, and Envoy's own check leaves only this kind out.
+  // No name is empty; Envoy's own check allows only this kind to be.
   exact: v.exactOptional(
     v.pipe(v.string("must be a text"), v.nonEmpty("must not be empty"), v.maxLength(4_096)),
   ),
@@ -32,10 +32,11 @@ export const MATCHER_ENTRIES = {
   ignoreCase: v.optional(flag(), false),
 };
 
-type MatcherFields = v.InferOutput<v.ObjectSchema<typeof MATCHER_ENTRIES, undefined>>;
-
-/** The matcher that fields say, of which one is given. As in Envoy, `ignoreCase` says nothing about a regex. */
-export function matcherOf(found: MatcherFields, regex: string | undefined): StringMatcher {
+/** As in Envoy, `ignoreCase` has no effect on a regex. */
+export function matcherOf(
+  found: OutputOf<typeof MATCHER_ENTRIES>,
+  regex: string | undefined,
+): StringMatcher {
   if (regex !== undefined) return { kind: "regex", regex };
   const kind = KINDS.find((kind) => found[kind] !== undefined) ?? "exact";
   return { kind, value: found[kind] ?? "", ignoreCase: found.ignoreCase };
@@ -53,7 +54,7 @@ export function stringMatcher(): SchemaOf<StringMatcher> {
   return checked(fields, (found) => matcherOf(found, found.safeRegex?.regex));
 }
 
-/** Types that an untyped matcher stands for (`match_subject_alt_names`). */
+/** The types that an untyped matcher applies to (`match_subject_alt_names`). */
 const UNTYPED: readonly SanType[] = ["dns", "uri", "email", "ip"];
 
 export const OID: v.GenericSchema<string> = v.pipe(
@@ -82,7 +83,7 @@ export function sanMatcher(): SchemaOf<SanMatcher> {
   });
 }
 
-/** Reports what a type needs; `at` says where and how the form says it. */
+/** Reports what the type requires; `at` has the names of the form. */
 export function sanMatcherOf(
   { type, matcher, oid }: SanMatcher,
   at: { readonly exact: ConfigPath; readonly otherName: string; readonly report: Report },
@@ -94,7 +95,7 @@ export function sanMatcherOf(
     : { type, oid, matcher };
 }
 
-/** A `StringMatcher` of the deprecated list as the typed ones that it stands for. */
+/** The typed matchers that a `StringMatcher` of the deprecated list is equal to. */
 export function typedMatchers(matcher: StringMatcher): readonly SanMatcher[] {
   return UNTYPED.filter((type) => type !== "ip" || mayBeIp(matcher))
     .map((type) => ({ type, matcher }));

@@ -1,14 +1,14 @@
 /**
- * Follows secrets of Envoy's files: the file that describes a secret, and the files that it names. A
- * description that cannot be used leaves the one before in force, with the files that it follows.
+ * Follows Envoy's secret files: the file that describes a secret, and the files that it names. A
+ * description that cannot be used leaves the one before in force, with its files.
  *
  * @module
  */
 
 import { ProxyError } from "../../base/mod.ts";
 import { type FileProviderOptions, followSpec } from "../file/file_provider.ts";
-import type { SecretRef } from "../plan.ts";
-import type { SecretEvents, SecretProvider, SecretWatch } from "../secret_provider.ts";
+import type { SecretRef } from "../model/plan.ts";
+import type { SecretEvents, SecretProvider, SecretWatch } from "../model/secret_provider.ts";
 import { type ParsedSecretFile, parseSecretFile, SECRET_FILE_LIMIT_BYTES } from "./secret_file.ts";
 
 /** Follows references of source kind `secret_file`. Closes the hub, too. */
@@ -20,58 +20,51 @@ export function createSecretFileProvider(options: FileProviderOptions): SecretPr
 }
 
 function followSecretFile(
-  ref: SecretRef,
+  { source, name, type, defaults }: SecretRef,
   options: FileProviderOptions,
   events: SecretEvents,
 ): SecretWatch {
-  const { source, name, type, defaults } = ref;
   if (source.kind !== "secret_file") {
     throw new ProxyError("internal", `Cannot follow a secret of source "${source.kind}" in a file`);
   }
-  const { hub } = options;
   const { path, watchedDirectory } = source;
   let parts: SecretWatch | undefined;
   let closed = false;
-  // Both must be good for the whole to be.
+  // The secret is good when both are.
   const faulty = { description: false, parts: false };
-  const recover = (which: "description" | "parts") => {
-    faulty[which] = false;
-    if (!faulty.description && !faulty.parts) events.onRecovered();
-  };
-  const reject = (which: "description" | "parts", reason: string) => {
-    faulty[which] = true;
-    events.onRejected(reason);
-  };
-  const follow = ({ spec, version }: ParsedSecretFile) => {
-    parts?.close();
-    const base = { ...options, watch: true, ...defaults && { defaults } };
-    parts = followSpec(spec, base, {
-      onSecret(secret) {
-        faulty.parts = false;
-        events.onSecret(secret, version);
-      },
-      onRejected: (reason) => reject("parts", reason),
-      onRecovered: () => recover("parts"),
-    });
-  };
-  const description = hub.follow<ParsedSecretFile>({
+  const faultsOf = (which: "description" | "parts") => ({
+    onRejected(reason: string) {
+      faulty[which] = true;
+      events.onRejected(reason);
+    },
+    onRecovered() {
+      faulty[which] = false;
+      if (!faulty.description && !faulty.parts) events.onRecovered();
+    },
+  });
+  const description = options.hub.follow<ParsedSecretFile>({
     // Keys may be inline.
     files: [{ path, limitBytes: SECRET_FILE_LIMIT_BYTES, secret: true }],
     ...watchedDirectory && { directory: watchedDirectory.path },
     watch: true,
     async load(read) {
-      const bytes = await read(path, SECRET_FILE_LIMIT_BYTES);
-      const text = new TextDecoder().decode(bytes);
+      const text = new TextDecoder().decode(await read(path, SECRET_FILE_LIMIT_BYTES));
       return await parseSecretFile(text, { path, wantedName: name, wantedType: type });
     },
   }, {
-    onValue(file) {
+    onValue({ spec, version }) {
       if (closed) return;
       faulty.description = false;
-      follow(file);
+      parts?.close();
+      parts = followSpec(spec, { ...options, watch: true, defaults }, {
+        onSecret(secret) {
+          faulty.parts = false;
+          events.onSecret(secret, version);
+        },
+        ...faultsOf("parts"),
+      });
     },
-    onRejected: (reason) => reject("description", reason),
-    onRecovered: () => recover("description"),
+    ...faultsOf("description"),
   });
   return {
     async refresh() {

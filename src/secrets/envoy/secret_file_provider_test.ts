@@ -9,10 +9,11 @@ import {
   temporaryDirectory,
   type TestPair,
 } from "../../../test/kit/secrets/secret_files.ts";
+import { fileOptions } from "../../../test/kit/secrets/followed_files.ts";
 import { followNews } from "../../../test/kit/secrets/secret_news.ts";
 import { SteadyClock } from "../../../test/kit/clock/steady_clock.ts";
 import { FileHub } from "../file/file_hub.ts";
-import type { WatchedDirectory } from "../spec.ts";
+import type { WatchedDirectory } from "../model/spec.ts";
 import { createSecretFileProvider } from "./secret_file_provider.ts";
 
 /** Far away: what these tests see comes from watches. */
@@ -22,12 +23,7 @@ function follow(path: string, watchedDirectory?: WatchedDirectory) {
   const record = new SecretRecord();
   const clock = new SteadyClock();
   const hub = new FileHub({ clock, pollMs: POLL_MS });
-  const provider = createSecretFileProvider({
-    clock,
-    tlsFault: () => undefined,
-    env: {},
-    hub,
-  });
+  const provider = createSecretFileProvider(fileOptions(hub, clock));
   const watch = followNews(provider, {
     type: "certificate",
     name: "web",

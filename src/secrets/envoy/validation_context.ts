@@ -6,12 +6,12 @@
 
 import { Buffer } from "node:buffer";
 import * as v from "valibot";
-import { NO_RULES, parseTrustDomain } from "../../identity/mod.ts";
-import type { SpiffeBundlesSpec, ValidationSpec } from "../spec.ts";
 import { checked, defined, flag, list, reader, type SchemaOf, text } from "../../base/schema.ts";
-import { dataSource, watchedDirectory } from "./data_source.ts";
+import { NO_RULES, parseTrustDomain } from "../../identity/mod.ts";
+import type { SpiffeBundlesSpec, ValidationSpec } from "../model/spec.ts";
 import { sanMatcher, stringMatcher, typedMatchers } from "./matchers.ts";
 import { anyOf, choice, message, number } from "./message.ts";
+import { dataSource, type SecretOptions, watchedDirectory } from "./tls_certificate.ts";
 
 const LIST_LIMIT = 1_000;
 
@@ -27,22 +27,19 @@ export function certificateHash(): SchemaOf<string> {
 /** SHA-256 in base64. */
 export function spkiPin(): SchemaOf<string> {
   return reader((value, report) => {
-    const digest = typeof value === "string" && /^[A-Za-z0-9+/]{43}=$/.test(value)
-      ? Buffer.from(value, "base64")
-      : undefined;
-    if (digest) return digest.toString("base64");
+    if (typeof value === "string" && /^[A-Za-z0-9+/]{43}=$/.test(value)) {
+      return Buffer.from(value, "base64").toString("base64");
+    }
     return report([], "must be the SHA-256 of a public key in base64, 44 characters");
   });
 }
 
-export function validationContext(
-  options: { readonly allowFiles: boolean },
-): SchemaOf<ValidationSpec> {
-  const source = dataSource(options);
+export function validationContext(options: SecretOptions): SchemaOf<ValidationSpec> {
+  const source = v.exactOptional(dataSource(options));
   const fields = message({
-    trustedCa: v.exactOptional(source),
+    trustedCa: source,
     systemRootCerts: v.exactOptional(message({})),
-    crl: v.exactOptional(source),
+    crl: source,
     verifyCertificateHash: list(certificateHash(), LIST_LIMIT),
     verifyCertificateSpki: list(spkiPin(), LIST_LIMIT),
     matchTypedSubjectAltNames: list(sanMatcher(), LIST_LIMIT),
@@ -74,7 +71,7 @@ export function validationContext(
       ...defined({ trustedCa, crl, spiffe, watchedDirectory }),
       systemRoots: found.systemRootCerts !== undefined,
       rules: {
-        // Envoy does not look at the deprecated list beside the typed one.
+        // Envoy ignores the deprecated list beside the typed one.
         matchers: typed.length > 0 ? typed : found.matchSubjectAltNames.flatMap(typedMatchers),
         spkiPins: found.verifyCertificateSpki,
         certificateHashes: found.verifyCertificateHash,
@@ -90,10 +87,8 @@ export function validationContext(
 
 const SPIFFE_VALIDATOR = "envoy.tls.cert_validator.spiffe";
 
-/** The extension is chosen by its type, as in Envoy; the name is for people, but a wrong one misleads. */
-function customValidator(
-  options: { readonly allowFiles: boolean },
-): SchemaOf<SpiffeBundlesSpec> {
+/** Envoy chooses the extension by its type and ignores the name; a wrong name is refused here. */
+function customValidator(options: SecretOptions): SchemaOf<SpiffeBundlesSpec> {
   const fields = message({
     name: v.literal(SPIFFE_VALIDATOR, `must be ${SPIFFE_VALIDATOR}, the one that is known`),
     typedConfig: anyOf({
@@ -105,9 +100,7 @@ function customValidator(
   return checked(fields, ({ typedConfig }) => typedConfig);
 }
 
-function spiffeValidator(
-  options: { readonly allowFiles: boolean },
-): SchemaOf<SpiffeBundlesSpec> {
+function spiffeValidator(options: SecretOptions): SchemaOf<SpiffeBundlesSpec> {
   const source = dataSource(options);
   const domain = v.pipe(
     text(),

@@ -16,7 +16,7 @@ import { newPair, ROOT_PEM, temporaryDirectory } from "../../../test/kit/secrets
 import { SteadyClock } from "../../../test/kit/clock/steady_clock.ts";
 import { ProxyError, sleep } from "../../base/mod.ts";
 import { NO_RULES } from "../../identity/mod.ts";
-import type { SecretSpec } from "../spec.ts";
+import type { SecretSpec } from "../model/spec.ts";
 import { type FileSystem, realFiles } from "./file_system.ts";
 
 for (const first of ["web.key", "web.pem"] as const) {

@@ -1,7 +1,7 @@
 /**
- * Where to look for changes of a file: the directory that holds it, and each directory that holds a
- * symbolic link on the way to it, because that is where `mv -T` and Kubernetes swap what it leads to.
- * Where a part is missing, the deepest directory that is there: what is missing appears in it.
+ * The directories in which a change of a file shows: its own directory, and that of each symbolic link on
+ * its path, because `mv -T` and Kubernetes swap the target there. A missing part shows in the deepest
+ * directory that exists.
  *
  * @module
  */
@@ -9,27 +9,27 @@
 import { posix } from "node:path";
 import type { FileSystem } from "./file_system.ts";
 
-/** A directory and the names in it whose change means a change of the file. */
-export interface WatchedNames {
+/** A directory, and a name in it whose change means a change of the file. */
+export interface WatchedName {
   readonly directory: string;
   readonly name: string;
 }
 
-/** As Linux counts before it says ELOOP. */
+/** Linux' own limit before ELOOP. */
 const LINK_LIMIT = 40;
 const PART_LIMIT = 256;
 
 /**
- * The places of one absolute path, links followed. `known` remembers what parts of paths are, so that
- * a thousand files of one directory cost little more than one: give one map per round.
+ * The places of one absolute path. `known` remembers entries, so that a thousand files of one directory
+ * cost little more than one: pass one map per round.
  */
 export async function placesOf(
   path: string,
   files: Pick<FileSystem, "entry">,
   known = new Map<string, ReturnType<FileSystem["entry"]>>(),
-): Promise<readonly WatchedNames[]> {
-  const places: WatchedNames[] = [];
-  let rest = posix.resolve("/", path).split("/").filter((part) => part !== "");
+): Promise<readonly WatchedName[]> {
+  const places: WatchedName[] = [];
+  let rest = partsOf(posix.resolve("/", path));
   let directory = "/";
   let links = 0;
   for (let parts = 0; rest.length > 0 && parts < PART_LIMIT; parts++) {
@@ -41,18 +41,16 @@ export async function placesOf(
     rest = after;
     switch (entry.kind) {
       case "directory":
-        // The last part, too: a directory in the place of a file may make room for it again.
+        // A directory at the path of the file may make room for it again.
         if (after.length === 0) places.push({ directory, name });
         directory = here;
         break;
-      case "symlink": {
+      case "symlink":
         places.push({ directory, name });
         if (++links > LINK_LIMIT) return places;
-        const target = posix.resolve(directory, entry.target);
-        rest = [...target.split("/").filter((part) => part !== ""), ...after];
+        rest = [...partsOf(posix.resolve(directory, entry.target)), ...after];
         directory = "/";
         break;
-      }
       case "other":
       case "none":
         places.push({ directory, name });
@@ -60,4 +58,8 @@ export async function placesOf(
     }
   }
   return places;
+}
+
+function partsOf(path: string): string[] {
+  return path.split("/").filter((part) => part !== "");
 }

@@ -1,19 +1,19 @@
 /**
- * Looks for the sockets of a server that is away, and tells as soon as a new one is there: whoever waits
- * to try again need not wait any longer. Directories are watched; a slow poll finds what is not told.
+ * Notices a new socket of a server that is away, so that a retry need not wait any longer. Directories
+ * are watched, and a slow poll finds what the watches miss.
  *
  * @module
  */
 
 import { type Address, type Clock, type Random, silentLog, type Timer } from "../../base/mod.ts";
-import { type FileSystem, realFiles } from "./file_system.ts";
 import { placesOf } from "./file_places.ts";
+import { type FileSystem, realFiles } from "./file_system.ts";
 import { DirectoryWatches } from "./watches.ts";
 
 export interface ArrivalsOptions {
   readonly clock: Clock;
   readonly random: Random;
-  /** Those that are no sockets of this machine cannot be looked for. */
+  /** Only unix sockets can be noticed. */
   readonly addresses: readonly Address[];
   readonly onArrival: () => void;
   readonly files?: FileSystem;
@@ -23,7 +23,7 @@ export interface ArrivalsOptions {
 const SETTLE_MS = 50;
 /** Every proxy of a machine waits for the same agent. */
 const SPREAD_MS = 200;
-/** Deno's watches begin some milliseconds after they are made; and something else has changed. */
+/** After a hint about another name, and after a watch is made: Deno's begins some milliseconds later. */
 const GLANCE_MS = 500;
 const POLL_MS = 1_000;
 /** Between two arrivals: a path may come and go all the time. */
@@ -40,7 +40,7 @@ export class SocketArrivals {
   /** Present while the server is away. */
   #watches: DirectoryWatches | undefined;
   #next: { readonly dueMs: number; readonly timer: Timer } | undefined;
-  /** What was at the paths at the last look. */
+  /** Stamps of the paths at the last look. */
   #stamps: readonly string[] | undefined;
   #arrivedMs = -Infinity;
 
@@ -52,14 +52,14 @@ export class SocketArrivals {
     );
   }
 
-  /** The server is away, or of no use as it is: what appears from now on is new. */
+  /** The server is away or fails: a socket that appears from now on is an arrival. */
   begin(): void {
     if (this.#watches || this.#paths.length === 0) return;
     const watches = this.#watches = new DirectoryWatches(this.#files, silentLog);
     void this.#look(watches);
   }
 
-  /** It is back, or nobody wants it any more. */
+  /** The server is back, or not wanted any more. */
   end(): void {
     this.#watches?.close();
     this.#watches = undefined;
@@ -72,7 +72,7 @@ export class SocketArrivals {
     const watches = this.#watches;
     const { clock } = this.#options;
     const dueMs = clock.monotonic() + delayMs;
-    // The first hint sets the time: later ones would put it off for ever.
+    // The first hint sets the time: later ones would postpone the look for ever.
     if (!watches || (this.#next && this.#next.dueMs <= dueMs)) return;
     this.#next?.timer.cancel();
     const timer = clock.after(delayMs, () => {
@@ -84,9 +84,9 @@ export class SocketArrivals {
 
   async #look(watches: DirectoryWatches): Promise<void> {
     const files = this.#files;
-    // Before the paths are looked at, so that what appears after it is heard of.
+    // Before the stamps are read, so that no later arrival is missed.
     const places = await Promise.all(this.#paths.map((path) => placesOf(path, files)));
-    const armed = await watches.set(this.#onHint, places.flat());
+    const isWatchNew = await watches.set(this.#onHint, places.flat());
     await watches.verify();
     const stamps = await Promise.all(this.#paths.map((path) => files.stamp(path)));
     if (this.#watches !== watches) return;
@@ -96,7 +96,7 @@ export class SocketArrivals {
     const restMs = this.#arrivedMs + REST_MS - clock.monotonic();
     if (isNew && restMs > 0) return this.#plan(restMs);
     this.#stamps = stamps;
-    this.#plan(armed ? GLANCE_MS : POLL_MS);
+    this.#plan(isWatchNew ? GLANCE_MS : POLL_MS);
     if (!isNew) return;
     this.#arrivedMs = clock.monotonic();
     onArrival();

@@ -4,23 +4,24 @@
  * @module
  */
 
-import { ProxyError } from "../../base/mod.ts";
 import { validateCertificatePair } from "../../identity/mod.ts";
 import { formatPem, parsePem } from "../../wire/mod.ts";
-import type { CertificateSecret } from "../secret.ts";
-import type { CertificateSpec, DataSource } from "../spec.ts";
+import type { CertificateSecret } from "../model/secret.ts";
+import type { CertificateSpec, DataSource } from "../model/spec.ts";
 import { readPrivateKey, withoutPrivateKeys } from "./private_key.ts";
 import {
+  asUseFault,
   fail,
   foundInstead,
   type LoadContext,
+  refuse,
   resolveSource,
   type SourceBytes,
   textOf,
 } from "./source_bytes.ts";
 
 interface Pair {
-  /** How errors name where the pair is. */
+  /** The name of the pair in errors. */
   readonly what: string;
   readonly certPem: string;
   readonly keyPem: string;
@@ -33,11 +34,13 @@ export async function loadCertificate(
   if (spec.ocspStaple) {
     refuse("an OCSP staple was given, and one cannot be served; leave it out");
   }
-  const pair = await readPair(spec, context);
-  const secret = checkPair(pair, context);
-  const fault = context.tlsFault({ certPem: secret.certPem, keyPem: secret.keyPem, rootPems: [] });
-  if (fault !== undefined) refuse(`the TLS library does not take ${pair.what}: ${fault}`);
-  return secret;
+  const { what, ...pems } = await readPair(spec, context);
+  const { nowMs, tlsFault } = context;
+  // The extended key usage is checked at the use: a listener needs another purpose than a dial.
+  const pair = asUseFault(what, () => validateCertificatePair({ ...pems, nowMs }));
+  const fault = tlsFault({ certPem: pair.certPem, keyPem: pair.keyPem, rootPems: [] });
+  if (fault !== undefined) refuse(`the TLS library does not take ${what}: ${fault}`);
+  return { type: "certificate", ...pair };
 }
 
 async function readPair(spec: CertificateSpec, context: LoadContext): Promise<Pair> {
@@ -48,13 +51,13 @@ async function readPair(spec: CertificateSpec, context: LoadContext): Promise<Pa
       return refuse("PKCS#12 was given with a chain or a key; it holds both itself");
     }
     const { bytes, what } = await resolveSource(pkcs12, context, { role: "PKCS#12" });
-    // It is loaded only where it is used, as everything that few configurations have.
+    // Loaded on demand: few configurations need it.
     const { readPkcs12 } = await import("./pkcs12.ts");
     return { what, ...await readPkcs12(bytes, { what, password: password ?? new Uint8Array() }) };
   }
   if (!chain) return refuse("there is no certificate chain");
   if (!key) return refuse("there is no private key");
-  // One after the other, so that of two faults the same one is always told.
+  // Read in a fixed order, so that of two faults the same one is always reported.
   const chainBytes = await resolveSource(chain, context, { role: "certificate chain" });
   const keyBytes = await resolveSource(key, context, { role: "private key" });
   const keyPem = await readPrivateKey(textOf(keyBytes), {
@@ -68,7 +71,7 @@ async function readPair(spec: CertificateSpec, context: LoadContext): Promise<Pa
   };
 }
 
-/** Files that hold chain and key both are common; of such a text only the certificates. */
+/** The certificates of a text, which often contains the key, too. */
 function certificatesOf(source: SourceBytes): string {
   const { what } = source;
   const text = textOf(source);
@@ -80,38 +83,11 @@ function certificatesOf(source: SourceBytes): string {
   return blocks.map(({ der }) => formatPem("CERTIFICATE", der)).join("");
 }
 
-/** The bytes without the newline that editors and `echo` leave at the end. */
-export async function readPassword(
-  source: DataSource,
-  context: LoadContext,
-): Promise<Uint8Array> {
+/** The bytes without the newline that editors and `echo` append. */
+async function readPassword(source: DataSource, context: LoadContext): Promise<Uint8Array> {
   const { bytes } = await resolveSource(source, context, { role: "password", limitBytes: 4096 });
   let end = bytes.length;
   if (bytes[end - 1] === 0x0a) end--;
   if (bytes[end - 1] === 0x0d) end--;
   return bytes.subarray(0, end);
-}
-
-/** Which of both purposes a leaf serves shows where it is used: a listener needs another than a dial. */
-function checkPair(pair: Pair, { nowMs }: LoadContext): CertificateSecret {
-  const { what, certPem, keyPem } = pair;
-  return asUseFault(what, () => {
-    return { type: "certificate", ...validateCertificatePair({ certPem, keyPem, nowMs }) };
-  });
-}
-
-/** Faults of the whole, told of `what` and not of "the certificate". */
-export function asUseFault<T>(what: string, attempt: () => T): T {
-  try {
-    return attempt();
-  } catch (error) {
-    if (!(error instanceof ProxyError)) throw error;
-    const fact = error.message.replace(/^Cannot [^:]{1,60}: /, "");
-    const message = `Cannot use ${what}: ${fact}`;
-    throw new ProxyError("credentials_invalid", message, { cause: error });
-  }
-}
-
-export function refuse(fact: string): never {
-  throw new ProxyError("credentials_invalid", `Cannot use credentials: ${fact}`);
 }

@@ -8,8 +8,8 @@ import test from "node:test";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { newPair } from "../../../test/kit/secrets/secret_files.ts";
 import { ProxyError } from "../../base/mod.ts";
-import type { CertificateSecret } from "../secret.ts";
-import type { CertificateSpec, DataSource } from "../spec.ts";
+import type { CertificateSecret } from "../model/secret.ts";
+import type { CertificateSpec, DataSource } from "../model/spec.ts";
 import { type LoadOptions, loadSecret } from "./load_secret.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../../test/fixtures/secrets/", import.meta.url));

@@ -1,14 +1,16 @@
 /**
- * From where the parts of a secret are to the whole secret, decoded and checked: what comes back can be
- * given to the TLS library. Every refusal is `credentials_invalid` and names the file or resource and
- * the reason, never what a file holds.
+ * From the sources of a secret's parts to the whole secret, decoded and checked so that the TLS library
+ * can take it. A refusal is `credentials_invalid`: it names the file or resource and the reason, never
+ * the content of a file.
  *
  * @module
  */
 
-import type { Secret } from "../secret.ts";
-import type { DataSource, SecretSpec } from "../spec.ts";
+import type { Clock } from "../../base/mod.ts";
+import type { Secret } from "../model/secret.ts";
+import type { DataSource, SecretSpec, ValidationSpec } from "../model/spec.ts";
 import { loadCertificate } from "./load_certificate.ts";
+import { loadValidation, mergeValidation, systemRootsPath } from "./load_validation.ts";
 import {
   CRL_LIMIT_BYTES,
   type Environment,
@@ -16,8 +18,6 @@ import {
   type LoadContext,
   type ReadSource,
 } from "./source_bytes.ts";
-import { systemRootsPath } from "./system_roots.ts";
-import { loadValidation } from "./load_validation.ts";
 
 export interface LoadOptions extends Omit<LoadContext, "read" | "env"> {
   /** Absent: a source of kind `environment` is refused. */
@@ -35,15 +35,32 @@ export async function loadSecret(
     : await loadValidation(spec, context);
 }
 
+/** Loads secrets at the time of the call; `read` replaces the loader's own. */
+export type LoadSecret = (spec: SecretSpec, read?: ReadSource) => Promise<Secret>;
+
+export function createLoader(
+  { clock, read, ...options }: Omit<LoadOptions, "nowMs"> & {
+    readonly clock: Clock;
+    readonly read: ReadSource;
+  },
+): LoadSecret {
+  return (spec, ownRead = read) => loadSecret(spec, ownRead, { ...options, nowMs: clock.now() });
+}
+
+/** A validation merged onto the configuration's part of it. */
+export function withDefaults(spec: SecretSpec, defaults: ValidationSpec | undefined): SecretSpec {
+  return defaults && spec.type === "validation" ? mergeValidation(defaults, spec) : spec;
+}
+
 /** A file that a secret is made of. */
 export interface SecretFile {
   readonly path: string;
   readonly limitBytes: number;
-  /** Nobody else should be able to read it. */
+  /** Only its owner should be able to read it. */
   readonly secret: boolean;
 }
 
-/** Every file that {@link loadSecret} will read of `spec`, once each. */
+/** Every file that {@link loadSecret} reads for `spec`, once each. */
 export function filesOf(spec: SecretSpec, env: Environment = {}): readonly SecretFile[] {
   const files = new Map<string, SecretFile>();
   const add = (source: DataSource | undefined, limitBytes: number, secret = false) => {

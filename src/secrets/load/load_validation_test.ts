@@ -9,10 +9,9 @@ import { rootCertificates } from "node:tls";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { ProxyError } from "../../base/mod.ts";
 import { NO_RULES, type PeerRules, type Validation } from "../../identity/mod.ts";
-import type { DataSource, ValidationSpec } from "../spec.ts";
+import type { DataSource, ValidationSpec } from "../model/spec.ts";
 import { filesOf, loadSecret } from "./load_secret.ts";
-import { mergeValidation } from "./merge_validation.ts";
-import { systemRootsPath } from "./system_roots.ts";
+import { mergeValidation, systemRootsPath } from "./load_validation.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../../test/fixtures/secrets/", import.meta.url));
 const text = (name: string) => readFileSync(FIXTURES + name, "latin1");

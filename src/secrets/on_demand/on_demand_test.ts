@@ -11,12 +11,8 @@ import {
   secretRef,
 } from "../../../test/kit/secrets/secret_peers.ts";
 import { seededRandom, Stats } from "../../base/mod.ts";
-import {
-  type CertificateAnswer,
-  DEFAULT_ON_DEMAND_RULES,
-  type OnDemandPlan,
-  SecretStore,
-} from "../mod.ts";
+import { DEFAULT_ON_DEMAND_RULES, type OnDemandPlan, SecretStore } from "../mod.ts";
+import type { CertificateAnswer } from "./on_demand.ts";
 import { type OnDemandRules } from "../../identity/mod.ts";
 
 function setUp(rules: Partial<OnDemandRules> = {}, parts: Partial<OnDemandPlan> = {}) {

@@ -14,7 +14,7 @@ import {
 import { SteadyClock } from "../../../test/kit/clock/steady_clock.ts";
 import { createLog, type LogRecord, systemClock } from "../../base/mod.ts";
 import { NO_RULES, type PeerRules } from "../../identity/mod.ts";
-import type { SecretSpec } from "../spec.ts";
+import type { SecretSpec } from "../model/spec.ts";
 
 const authority = createAuthority();
 const leaf = authority.issueLeaf({ service: "web" });

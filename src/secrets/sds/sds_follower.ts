@@ -1,38 +1,39 @@
 /**
- * One reference: what a server offers of it is decoded and checked, and told. Files that an offer names
- * are followed until another offer takes its place.
+ * Follows one reference at an SDS server: decodes and checks each offered secret, and follows the files
+ * that an offer names until another offer replaces them.
  *
  * @module
  */
 
 import { messageOf } from "../../base/mod.ts";
+import { SPEC_NOUNS } from "../envoy/envoy_secret.ts";
 import { filesOf } from "../load/mod.ts";
-import type { SecretRef } from "../plan.ts";
-import type { FileEvents, SecretEvents, SecretWatch } from "../secret_provider.ts";
-import type { Secret } from "../secret.ts";
-import type { SecretSpec } from "../spec.ts";
+import type { SecretRef } from "../model/plan.ts";
+import type { FileEvents, SecretEvents, SecretWatch } from "../model/secret_provider.ts";
+import type { Secret } from "../model/secret.ts";
+import type { SecretSpec } from "../model/spec.ts";
 
 export interface SdsFollowerOptions {
   readonly ref: SecretRef;
   readonly events: SecretEvents;
   /** Decodes and checks; throws `credentials_invalid`. */
   readonly load: (spec: SecretSpec, ref: SecretRef) => Promise<Secret>;
-  /** Follows the files that a spec names; absent: there are none in what a server sends. */
+  /** Follows the files that a spec names; absent: a server may not name any. */
   readonly followFiles: FollowFiles | undefined;
 }
 
-/** As the provider of files does it: `onRejected` and `onSecret` come for the first reading, too. */
+/** As the provider of files: the first reading has events, too. */
 export type FollowFiles = (spec: SecretSpec, ref: SecretRef, events: FileEvents) => SecretWatch;
 
 export class SdsFollower {
   readonly #options: SdsFollowerOptions;
-  /** Of the last spec that names files and was not refused outright: followed until another takes its place. */
+  /** Files of the last spec that names some and was not refused outright. */
   #files: SecretWatch | undefined;
-  /** The server's last offer was refused, whatever files have said since. */
-  #refused = false;
-  /** What files hold cannot be used. */
+  /** The server's last offer was refused, whatever its files are now. */
+  #isRefused = false;
+  /** The files cannot be used. */
   #isTorn = false;
-  /** Changes where what is being read must not count any more. */
+  /** Changes when a running load must not count any more. */
   #epoch = 0;
   #giveUp: (() => void) | undefined;
   #closed = false;
@@ -45,26 +46,28 @@ export class SdsFollower {
     return this.#options.events;
   }
 
-  /** What came last cannot be used. */
+  /** The last offer cannot be used. */
   get hasFault(): boolean {
-    return this.#refused || this.#isTorn;
+    return this.#isRefused || this.#isTorn;
   }
 
-  /** Why it cannot be used; `undefined`: it is in use. Never rejects. */
+  /** Returns why the offer cannot be used; `undefined`: it is in use. Never rejects. */
   async offer(spec: SecretSpec, version: string): Promise<string | undefined> {
-    // What was held before it came may be offered when it has gone already.
+    // A value that was held before `watch` is offered later, and may come too late.
     if (this.#closed) return undefined;
     const { ref, load, followFiles } = this.#options;
     const epoch = this.#nextEpoch();
     if (spec.type !== ref.type) {
-      return this.reject(`it is a ${NAMES[spec.type]}, and a ${NAMES[ref.type]} is wanted`);
+      return this.reject(
+        `it is a ${SPEC_NOUNS[spec.type]}, and a ${SPEC_NOUNS[ref.type]} is wanted`,
+      );
     }
     if (followFiles && namesFiles(spec)) return await this.#follow(spec, version, followFiles);
     try {
       const secret = await load(spec, ref);
       if (this.#epoch !== epoch) return undefined;
       this.#stopFiles();
-      this.#refused = false;
+      this.#isRefused = false;
       this.events.onSecret(secret, version);
       return undefined;
     } catch (error) {
@@ -73,17 +76,17 @@ export class SdsFollower {
     }
   }
 
-  /** Gives the reason. */
+  /** Returns the reason. */
   reject(reason: string): string {
-    this.#refused = true;
-    this.#tell(reason);
+    this.#isRefused = true;
+    this.#report(reason);
     return reason;
   }
 
   remove(): void {
     this.#nextEpoch();
     this.#stopFiles();
-    this.#refused = false;
+    this.#isRefused = false;
     this.events.onRemoved();
   }
 
@@ -98,11 +101,11 @@ export class SdsFollower {
   }
 
   #follow(spec: SecretSpec, version: string, follow: FollowFiles): Promise<string | undefined> {
-    this.#refused = false;
+    this.#isRefused = false;
     const before = this.#files;
     return new Promise((resolve) => {
       this.#giveUp = () => resolve(undefined);
-      // A later offer that is refused leaves these in force.
+      // A later offer that is refused leaves these files in force.
       const isCurrent = () => this.#files === watch;
       const watch = this.#files = follow(spec, this.#options.ref, {
         onSecret: (secret) => {
@@ -111,12 +114,12 @@ export class SdsFollower {
           this.#isTorn = false;
           this.events.onSecret(secret, version);
         },
-        // The files may still come: they stay watched, though the server hears of a refusal.
+        // The files stay watched although the server gets a NACK: they may still come.
         onRejected: (reason) => {
           resolve(reason);
           if (!isCurrent()) return;
           this.#isTorn = true;
-          this.#tell(reason);
+          this.#report(reason);
         },
         onRecovered: () => {
           if (!isCurrent()) return;
@@ -129,13 +132,13 @@ export class SdsFollower {
   }
 
   #nextEpoch(): number {
-    // Whoever waits for files that nobody wants any more would wait for ever.
+    // A wait for files that are not wanted any more would never end.
     this.#giveUp?.();
     this.#giveUp = undefined;
     return ++this.#epoch;
   }
 
-  #tell(reason: string): void {
+  #report(reason: string): void {
     this.events.onRejected(`Cannot use "${this.#options.ref.name}": ${reason}`);
   }
 
@@ -146,9 +149,7 @@ export class SdsFollower {
   }
 }
 
-const NAMES = { certificate: "certificate", validation: "validation context" } as const;
-
-/** The system's roots aside, which the configuration names, not the server. */
+/** The system's roots do not count: the configuration names them, not the server. */
 function namesFiles(spec: SecretSpec): boolean {
   return filesOf(spec.type === "validation" ? { ...spec, systemRoots: false } : spec).length > 0;
 }

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { certificateSecret, secretRef } from "../../../test/kit/secrets/secret_peers.ts";
-import type { FileEvents } from "../secret_provider.ts";
-import type { Secret } from "../secret.ts";
-import type { CertificateSpec, SecretSpec } from "../spec.ts";
+import type { FileEvents } from "../model/secret_provider.ts";
+import type { Secret } from "../model/secret.ts";
+import type { CertificateSpec, SecretSpec } from "../model/spec.ts";
 import { NO_RULES } from "../../identity/mod.ts";
 import { SdsFollower } from "./sds_follower.ts";
 

@@ -1,25 +1,25 @@
 /**
- * The names asked of one server: who follows each, what is held of it, and what becomes of what the
- * server offers.
+ * The names subscribed at one SDS server, with their followers and the last spec of each: the host of the
+ * discovery protocol.
  *
  * @module
  */
 
 import { type Clock, messageOf } from "../../base/mod.ts";
-import { parseSecret } from "../envoy/mod.ts";
-import type { SecretSpec } from "../spec.ts";
+import { parseSecret } from "../envoy/envoy_secret.ts";
+import type { SecretSpec } from "../model/spec.ts";
+import type { PlainMessage } from "../../wire/mod.ts";
+import type { OfferedResource, ResourceHost, XdsStream } from "../../xds/mod.ts";
 import type { SdsFollower } from "./sds_follower.ts";
-import type { OfferedSecret, ProtocolHost } from "./sds_protocol.ts";
-import type { SdsStats } from "./sds_stats.ts";
-import type { SdsStream } from "./sds_stream.ts";
+import type { SdsStats } from "./sds_reports.ts";
 
-/** One name and all who follow it. */
+/** One name and its followers. */
 export interface NameEntry {
   readonly name: string;
   readonly followers: Set<SdsFollower>;
-  /** That it is asked for on; `undefined`: not yet. */
-  stream: SdsStream | undefined;
-  /** The last one that could be read, for those who come later. */
+  /** The stream on which it is subscribed; `undefined`: not yet. */
+  stream: XdsStream<PlainMessage> | undefined;
+  /** The last spec that could be read, for followers that come later. */
   held: HeldSpec | undefined;
 }
 
@@ -29,17 +29,17 @@ interface HeldSpec {
   readonly digest: string;
 }
 
-export interface NamesOptions {
+interface NamesOptions {
   readonly clock: Clock;
   readonly stats: SdsStats;
-  /** May the server name files of this machine? */
+  /** Whether the server may name files of this machine. */
   readonly allowFiles: boolean;
 }
 
-/** Checking certificates in a row, before traffic gets its turn. */
+/** How long certificates are checked in a row before traffic gets its turn. */
 const TURN_MS = 1;
 
-export class SecretNames implements ProtocolHost {
+export class SecretNames implements ResourceHost<PlainMessage> {
   readonly #options: NamesOptions;
   readonly #entries = new Map<string, NameEntry>();
   #turnEndsMs = 0;
@@ -67,12 +67,12 @@ export class SecretNames implements ProtocolHost {
     this.#entries.delete(name);
   }
 
-  /** Tells `tell` each follower of these names. */
-  each(names: Iterable<string>, tell: (follower: SdsFollower) => void): void {
-    for (const name of names) this.#entries.get(name)?.followers.forEach(tell);
+  /** Calls `fn` with each follower of these names. */
+  each(names: Iterable<string>, fn: (follower: SdsFollower) => void): void {
+    for (const name of names) this.#entries.get(name)?.followers.forEach(fn);
   }
 
-  async accept(offered: OfferedSecret): Promise<string | undefined> {
+  async accept(offered: OfferedResource<PlainMessage>): Promise<string | undefined> {
     const { name, version, digest } = offered;
     const { stats, allowFiles } = this.#options;
     await this.#turn();
@@ -82,7 +82,7 @@ export class SecretNames implements ProtocolHost {
     try {
       const held = entry.held?.digest === digest ? entry.held : undefined;
       const { spec } = held ?? parseSecret(offered.read(), { allowFiles });
-      // The same again is news to those who have not taken it.
+      // Unchanged bytes are offered again only to followers that could not use them.
       const followers = [...entry.followers].filter((of) => !held || of.hasFault);
       entry.held = { spec, version, digest };
       const outcomes = await Promise.all(followers.map((of) => of.offer(spec, version)));

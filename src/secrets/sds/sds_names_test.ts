@@ -5,7 +5,7 @@ import { certificateSecret, secretRef } from "../../../test/kit/secrets/secret_p
 import { Stats } from "../../base/mod.ts";
 import { SdsFollower } from "./sds_follower.ts";
 import { SecretNames } from "./sds_names.ts";
-import { SdsStats } from "./sds_stats.ts";
+import { SdsStats } from "./sds_reports.ts";
 
 function setUp() {
   const stats = new SdsStats(new Stats(), "sds test");

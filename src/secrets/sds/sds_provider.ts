@@ -1,32 +1,24 @@
 /**
- * Secrets from one SDS server: who follows which name, and how the server is reached.
+ * Secrets from one SDS server.
  *
  * @module
  */
 
-import { type Clock, type Log, type Random, type Stats } from "../../base/mod.ts";
+import type { Clock, Log, Random, Stats } from "../../base/mod.ts";
 import {
   createGrpcChannel,
   type GrpcChannel,
   type GrpcEngine,
   type GrpcLimits,
 } from "../../grpc/mod.ts";
-import {
-  type Environment,
-  loadSecret,
-  mergeValidation,
-  type ReadSource,
-  type TlsFault,
-} from "../load/mod.ts";
-import type { SdsApi, SdsServer, SecretRef } from "../plan.ts";
-import type { SecretEvents, SecretProvider, SecretWatch } from "../secret_provider.ts";
-import type { Secret } from "../secret.ts";
-import type { SecretSpec } from "../spec.ts";
+import { type LoadSecret, withDefaults } from "../load/mod.ts";
+import type { SdsApi, SdsServer, SecretRef } from "../model/plan.ts";
+import type { SecretEvents, SecretProvider, SecretWatch } from "../model/secret_provider.ts";
 import { type FollowFiles, SdsFollower } from "./sds_follower.ts";
 import { type NameEntry, SecretNames } from "./sds_names.ts";
-import { serverTls } from "./server_tls.ts";
-import { SdsStats } from "./sds_stats.ts";
+import { SdsStats } from "./sds_reports.ts";
 import { SdsStreams } from "./sds_streams.ts";
+import { serverTls } from "./server_tls.ts";
 
 export interface SdsDeps {
   readonly engine: GrpcEngine;
@@ -34,26 +26,22 @@ export interface SdsDeps {
   readonly random: Random;
   readonly log: Log;
   readonly stats: Stats;
-  /** Of this program: the server is told. */
+  /** The version of this program, which is sent to the server. */
   readonly version: string;
-  /** For the server's own TLS, and what configuration merges with a validation. */
-  readonly read: ReadSource;
-  readonly env?: Environment;
-  /** The engine's. */
-  readonly tlsFault: TlsFault;
-  /** Present: a server may name files of this machine, which are watched then. */
+  /** Also for the server's own TLS, and the configuration's part of a validation. */
+  readonly load: LoadSecret;
+  /** Present: a server may name files of this machine, which are followed then. */
   readonly followFiles?: FollowFiles;
   readonly limits?: Partial<GrpcLimits>;
 }
 
-/** Every reference watched must be of this server and variant. */
+/** Every reference must have this server and variant as its source. */
 export function createSdsProvider(server: SdsServer, api: SdsApi, deps: SdsDeps): SecretProvider {
   return new SdsProvider(server, api, deps);
 }
 
 class SdsProvider implements SecretProvider {
   readonly #deps: SdsDeps;
-  readonly #log: Log;
   readonly #channel: GrpcChannel;
   readonly #stats: SdsStats;
   readonly #names: SecretNames;
@@ -63,9 +51,8 @@ class SdsProvider implements SecretProvider {
   #closed = false;
 
   constructor(server: SdsServer, api: SdsApi, deps: SdsDeps) {
-    const { engine, clock, random, version } = deps;
+    const { engine, clock, random, version, load } = deps;
     this.#deps = deps;
-    this.#log = deps.log.with({ sds: server.name });
     const stats = this.#stats = new SdsStats(deps.stats, `sds ${server.name}`);
     const allowFiles = deps.followFiles !== undefined;
     const names = this.#names = new SecretNames({ clock, stats, allowFiles });
@@ -74,13 +61,12 @@ class SdsProvider implements SecretProvider {
       clock,
       random,
       addresses: server.addresses,
-      tls: serverTls(server, { load: (spec) => this.#load(spec), nowMs: () => clock.now() }),
+      tls: serverTls(server, { load, nowMs: () => clock.now() }),
       metadata: server.metadata,
       keepAliveMs: server.keepAliveMs,
       keepAliveTimeoutMs: server.keepAliveTimeoutMs,
       ...(deps.limits && { limits: deps.limits }),
     });
-    const log = this.#log;
     this.#streams = new SdsStreams({
       server,
       api,
@@ -89,7 +75,7 @@ class SdsProvider implements SecretProvider {
       stats,
       clock,
       random,
-      log,
+      log: deps.log.with({ sds: server.name }),
       version,
     });
   }
@@ -102,14 +88,12 @@ class SdsProvider implements SecretProvider {
     const known = this.#names.get(name);
     const entry = known ?? this.#names.add(name);
     if (!known) this.#change(entry);
+    const { load, followFiles } = this.#deps;
     const follower = new SdsFollower({
       ref,
       events,
-      load: (spec, { defaults }) =>
-        this.#load(
-          defaults && spec.type === "validation" ? mergeValidation(defaults, spec) : spec,
-        ),
-      followFiles: this.#deps.followFiles,
+      load: (spec, { defaults }) => load(withDefaults(spec, defaults)),
+      followFiles,
     });
     const { followers, held } = entry;
     followers.add(follower);
@@ -138,7 +122,7 @@ class SdsProvider implements SecretProvider {
     return Promise.resolve();
   }
 
-  /** Names that come and go in one turn of the loop make one request. */
+  /** Names that come and go in one turn of the event loop make one request. */
   #change(entry: NameEntry): void {
     if (this.#changed.size === 0) queueMicrotask(() => this.#apply());
     this.#changed.add(entry);
@@ -157,10 +141,5 @@ class SdsProvider implements SecretProvider {
     this.#changed.clear();
     this.#streams.leave(gone);
     this.#streams.join(added);
-  }
-
-  #load(spec: SecretSpec): Promise<Secret> {
-    const { clock, read, env, tlsFault } = this.#deps;
-    return loadSecret(spec, read, { nowMs: clock.now(), tlsFault, ...(env && { env }) });
   }
 }

@@ -1,23 +1,23 @@
 /**
- * Secrets that an earlier run held: first values until their sources say something themselves. Only for
- * the very same references, from the same places: anything else waits for its own source.
+ * Secrets that an earlier run held: first values until their sources answer, for equal references to the
+ * same sources only.
  *
  * @module
  */
 
-import type { SecretRef, SecretSource } from "../plan.ts";
-import type { CertificateSecret, Secret, ValidationSecret } from "../secret.ts";
+import type { SecretRef, SecretSource } from "../model/plan.ts";
+import type { CertificateSecret, Secret, ValidationSecret } from "../model/secret.ts";
 import { keyOfRef } from "./key.ts";
 
-/** By keys that the earlier run gave. */
+/** By the earlier run's keys. */
 export interface StoredSecrets {
-  /** What its keys were made with. */
+  /** The salt of the keys. */
   readonly salt: string;
   readonly certificates: Readonly<
     Record<string, { readonly name: string; readonly value: CertificateSecret }>
   >;
   readonly validations: Readonly<Record<string, ValidationSecret>>;
-  /** Certificates of each listener and upstream. */
+  /** Keys of the certificates of each listener and upstream. */
   readonly credentials: Readonly<Record<string, readonly string[]>>;
 }
 
@@ -31,26 +31,27 @@ export class StoredValues {
     this.#nowMs = nowMs;
   }
 
-  /** What the earlier run held for that reference, unless it has expired. */
+  /** The stored value of a reference, unless it has expired. */
   of(ref: SecretRef): Secret | undefined {
     const { salt, certificates, validations } = this.#stored;
     const key = keyOfRef(ref, salt);
-    if (ref.type === "validation") {
-      return Object.hasOwn(validations, key) ? validations[key] : undefined;
-    }
-    const value = Object.hasOwn(certificates, key) ? certificates[key]?.value : undefined;
+    if (ref.type === "validation") return own(validations, key);
+    const value = own(certificates, key)?.value;
     return value && value.notAfterMs > this.#nowMs ? value : undefined;
   }
 
-  /** Names of the certificates that these credentials had by name from there, in their order. */
+  /** Names of the stored certificates of these credentials that came from `source`, in order. */
   namesOf(credentials: string, source: SecretSource): readonly string[] {
     const { salt, certificates, credentials: all } = this.#stored;
-    const keys = Object.hasOwn(all, credentials) ? all[credentials] ?? [] : [];
-    return keys.flatMap((key) => {
-      const name = Object.hasOwn(certificates, key) ? certificates[key]?.name : undefined;
-      if (name === undefined) return [];
-      const ref = { type: "certificate", name, source, initialFetchTimeoutMs: 0 } as const;
-      return keyOfRef(ref, salt) === key ? [name] : [];
-    });
+    return (own(all, credentials) ?? []).filter((key) => {
+      const name = own(certificates, key)?.name ?? "";
+      return keyOfRef({ type: "certificate", name, source, initialFetchTimeoutMs: 0 }, salt) ===
+        key;
+    }).flatMap((key) => certificates[key]?.name ?? []);
   }
+}
+
+/** Keys may be any text, `__proto__` included. */
+function own<T>(record: Readonly<Record<string, T>>, key: string): T | undefined {
+  return Object.hasOwn(record, key) ? record[key] : undefined;
 }

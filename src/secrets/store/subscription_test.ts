@@ -4,8 +4,8 @@ import test from "node:test";
 import { followNews } from "../../../test/kit/secrets/secret_news.ts";
 import { certificateSecret, secretRef } from "../../../test/kit/secrets/secret_peers.ts";
 import { WORKLOAD } from "../../../test/kit/secrets/secret_store.ts";
-import type { SecretRef } from "../plan.ts";
-import type { SecretEvents } from "../secret_provider.ts";
+import type { SecretRef } from "../model/plan.ts";
+import type { SecretEvents } from "../model/secret_provider.ts";
 
 function follow(ref: SecretRef = secretRef("web")) {
   const heard: string[] = [];

@@ -1,6 +1,6 @@
 /**
- * One method of one Workload API: a stream while anybody follows it, and its last message for those who
- * come later.
+ * One method of a Workload API: a stream while there are followers, and its last message for followers
+ * that come later.
  *
  * @module
  */
@@ -9,11 +9,11 @@ import { messageOf } from "../../base/mod.ts";
 import type { ReadMessage, SvidFollower } from "./svid_follower.ts";
 import type { StreamFailure, WorkloadStream, WorkloadStreamEvents } from "./workload_stream.ts";
 
-export interface FeedOptions<M> {
+interface FeedOptions<M> {
   readonly open: (events: WorkloadStreamEvents) => WorkloadStream;
   /** Throws `credentials_invalid`. */
   readonly decode: (bytes: Uint8Array) => M;
-  /** The server does not know the method and will not be asked again. */
+  /** The server does not implement the method and will not be called again. */
   readonly onUnimplemented?: () => void;
 }
 
@@ -22,7 +22,7 @@ export class Feed<M> {
   readonly #followers = new Map<SvidFollower, ReadMessage<M>>();
   #stream: WorkloadStream | undefined;
   #last: M | undefined;
-  /** Since the last message. */
+  /** The failure since the last message. */
   #failure: StreamFailure | undefined;
   #rejected: string | undefined;
 
@@ -35,8 +35,8 @@ export class Feed<M> {
     if (!this.#stream) return this.#start();
     const last = this.#last;
     if (last !== undefined) follower.deliver(() => read(last));
-    // What others were told before, later, as everything.
-    void Promise.resolve().then(() => {
+    // The current faults are reported later, as all events.
+    queueMicrotask(() => {
       if (!this.#followers.has(follower)) return;
       if (this.#rejected !== undefined) follower.events.onRejected(this.#rejected);
       if (this.#failure) follower.events.onUnreachable(this.#failure.reason);
@@ -47,7 +47,7 @@ export class Feed<M> {
     if (this.#followers.delete(follower) && this.#followers.size === 0) this.close();
   }
 
-  /** Everybody who follows, who then does no more. */
+  /** Removes all followers, and returns them. */
   takeAll(): SvidFollower[] {
     const all = [...this.#followers.keys()];
     this.#followers.clear();
@@ -62,9 +62,7 @@ export class Feed<M> {
   close(): void {
     const stream = this.#stream;
     this.#stream = undefined;
-    this.#last = undefined;
-    this.#failure = undefined;
-    this.#rejected = undefined;
+    this.#set(undefined);
     stream?.close();
   }
 
@@ -83,10 +81,15 @@ export class Feed<M> {
     this.#stream = stream;
   }
 
-  #take(message: M): void {
+  /** A message without faults since. */
+  #set(message: M | undefined): void {
     this.#last = message;
     this.#failure = undefined;
     this.#rejected = undefined;
+  }
+
+  #take(message: M): void {
+    this.#set(message);
     for (const [follower, read] of [...this.#followers]) follower.deliver(() => read(message));
   }
 
@@ -104,12 +107,12 @@ export class Feed<M> {
       return undefined;
     }
     this.#failure = failure;
-    const denied = failure.kind === "denied";
-    if (denied) this.#last = undefined;
+    const isDenied = failure.kind === "denied";
+    if (isDenied) this.#last = undefined;
     const followers = [...this.#followers.keys()];
     for (const follower of followers) {
-      // Denial takes everything back (SPIFFE Workload API 5.2.1).
-      if (denied) follower.withdraw(failure.reason);
+      // A denial withdraws everything (SPIFFE Workload API 5.2.1).
+      if (isDenied) follower.withdraw(failure.reason);
       follower.events.onUnreachable(failure.reason);
     }
     return followers.some(({ isInGrace }) => isInGrace) ? "soon" : undefined;

@@ -7,7 +7,7 @@ import {
   setUpWorkload as setUp,
 } from "../../../test/kit/secrets/workload_provider.ts";
 import { type SvidFields, svidOf } from "../../../test/kit/secrets/workload_server.ts";
-import { WITHDRAWAL_GRACE_MS } from "../plan.ts";
+import { WITHDRAWAL_GRACE_MS } from "../model/plan.ts";
 
 const WEB = "spiffe://example.org/web";
 const API = "spiffe://example.org/api";

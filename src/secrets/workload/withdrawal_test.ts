@@ -6,7 +6,7 @@ import {
   setUpWorkload as setUp,
   type WorkloadFixture,
 } from "../../../test/kit/secrets/workload_provider.ts";
-import { WITHDRAWAL_GRACE_MS } from "../plan.ts";
+import { WITHDRAWAL_GRACE_MS } from "../model/plan.ts";
 import { svidOf } from "../../../test/kit/secrets/workload_server.ts";
 
 const WEB = "spiffe://example.org/web";

@@ -5,7 +5,7 @@ import { NO_RULES } from "../../identity/mod.ts";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { Followed, setUpWorkload as setUp } from "../../../test/kit/secrets/workload_provider.ts";
 import { svidOf } from "../../../test/kit/secrets/workload_server.ts";
-import type { SecretRef } from "../plan.ts";
+import type { SecretRef } from "../model/plan.ts";
 
 const WEB = "spiffe://example.org/web";
 const API = "spiffe://example.org/api";

@@ -1,24 +1,28 @@
 /**
- * One stream to a Workload API, kept up: when it is opened again after it ended, by what it said (SPIFFE
- * Workload Endpoint 6). What its messages mean is left to the caller.
+ * One stream to a Workload API, kept open: its last status decides when the next one is opened (SPIFFE
+ * Workload Endpoint 6). The meaning of messages is left to the caller.
  *
  * @module
  */
 
 import process from "node:process";
-import { Backoff, type Clock, type Random, type Timer } from "../../base/mod.ts";
-import { formatStatus, type GrpcStatus, type StreamHandler } from "../../grpc/mod.ts";
+import { Backoff, type Clock, type Random } from "../../base/mod.ts";
+import {
+  formatStatus,
+  KeptStream,
+  type OpenStream,
+  type Reopening,
+  type StreamEnd,
+  type StreamHandler,
+} from "../../grpc/mod.ts";
 import { GRPC_STATUS } from "../../http/mod.ts";
-
-/** Starts a server stream; as of {@link GrpcChannel}, events come later and none after `close`. */
-export type OpenCall = (handler: StreamHandler<Uint8Array>) => { close(): void };
 
 export interface WorkloadStreamEvents {
   /** Throws nothing. */
   onMessage(bytes: Uint8Array): void;
   /**
-   * It ended and will be opened again, unless the server does not know the method; soon, where what was
-   * taken back is kept for a moment only.
+   * The stream ended. The next one is opened later, unless the server does not implement the method;
+   * `soon`: earlier, because a withdrawn value is kept for a moment only.
    */
   onFailed(failure: StreamFailure): "soon" | undefined;
 }
@@ -29,7 +33,8 @@ export interface StreamFailure {
 }
 
 export interface WorkloadStreamOptions {
-  readonly open: OpenCall;
+  /** Starts a server stream; its events come later, and none after `close`. */
+  readonly open: (handler: StreamHandler<Uint8Array>) => OpenStream;
   readonly clock: Clock;
   readonly random: Random;
   readonly events: WorkloadStreamEvents;
@@ -37,117 +42,83 @@ export interface WorkloadStreamOptions {
   readonly where: string;
 }
 
-/** What an agent sees at the other end of its socket, and selectors are about. */
-function caller(): string {
-  const { getuid, getgid, pid } = process;
-  return `uid ${getuid?.()}, gid ${getgid?.()}, pid ${pid}`;
-}
-
-/** A stream that ended well is opened again at once, unless it had hardly begun. */
-const SHORT_LIVED_MS = 1_000;
-
 export class WorkloadStream {
   readonly #options: WorkloadStreamOptions;
+  readonly #stream: KeptStream<Uint8Array>;
   readonly #backoff: Backoff;
-  /** While a new answer is wanted soon. */
+  /** While a withdrawn value is kept. */
   readonly #haste: Backoff;
-  /** For what no retry mends, only an operator. */
+  /** For faults that only an operator can remove. */
   readonly #patience: Backoff;
-  #call: { close(): void } | undefined;
-  #timer: Timer | undefined;
-  #closed = false;
 
   constructor(options: WorkloadStreamOptions) {
     this.#options = options;
-    const { random } = options;
+    const { clock, random, open, events } = options;
     this.#backoff = new Backoff({ baseMs: 500, maxMs: 30_000, random });
     this.#haste = new Backoff({ baseMs: 100, maxMs: 500, random });
     this.#patience = new Backoff({ baseMs: 60_000, maxMs: 300_000, random });
-    this.#open();
+    this.#stream = new KeptStream({
+      clock,
+      open,
+      onMessage: (bytes) => {
+        this.#resetBackoffs();
+        return events.onMessage(bytes);
+      },
+      onEnd: (end) => this.#ended(end),
+    });
+    this.#stream.start();
   }
 
-  /** There may be another server now: opens it if it waits to be opened, or was given up. */
+  /** There may be another server now: opens a stream, unless one is open. */
   refresh(): void {
-    this.#backoff.reset();
-    this.#patience.reset();
-    if (!this.#call && !this.#closed) this.#open();
+    this.#resetBackoffs();
+    this.#stream.refresh();
   }
 
   close(): void {
-    this.#closed = true;
-    this.#stop();
+    this.#stream.stop();
   }
 
-  #open(): void {
-    const { open, clock, events } = this.#options;
-    this.#stop();
-    const openedMs = clock.monotonic();
-    let answered = false;
-    this.#call = open({
-      onMessage: (bytes) => {
-        answered = true;
-        this.#backoff.reset();
-        this.#patience.reset();
-        return events.onMessage(bytes);
-      },
-      onEnd: (status) => {
-        this.#call = undefined;
-        const brief = clock.monotonic() - openedMs < SHORT_LIVED_MS;
-        // One that goes on giving and taking back is asked no faster for it.
-        if (answered && !brief) this.#haste.reset();
-        // After an answer the deadline is our channel's own, for streams that were quiet for long.
-        const well = status.code === GRPC_STATUS.ok ||
-          (status.code === GRPC_STATUS.deadlineExceeded && answered);
-        if (!well) this.#failed(status);
-        else if (answered && !brief) this.#again(0);
-        else {
-          const next = answered
-            ? undefined
-            : this.#tell("unreachable", "it ended the stream without a message");
-          this.#againAfter(next);
-        }
-      },
-    });
+  #resetBackoffs(): void {
+    this.#backoff.reset();
+    this.#patience.reset();
   }
 
-  #failed(status: GrpcStatus): void {
+  #ended({ status, answered, isWell, isBrief }: StreamEnd): Reopening {
+    // An agent that gives and withdraws again and again is not called faster for it.
+    if (answered && !isBrief) this.#haste.reset();
+    // A stream that ended well is opened again at once, unless it was brief.
+    if (isWell) return isBrief ? this.#backoff.next() : 0;
     const said = formatStatus(status);
     switch (status.code) {
+      case GRPC_STATUS.ok:
+        return this.#failed("unreachable", "it ended the stream without a message");
       case GRPC_STATUS.unimplemented:
-        this.#tell("unimplemented", `it does not offer this (${said})`);
-        return;
+        this.#failed("unimplemented", `it does not offer this (${said})`);
+        return "on_request";
       case GRPC_STATUS.invalidArgument:
-        this.#tell("refused", said);
-        return this.#again(this.#patience.next());
+        this.#failed("refused", said);
+        return this.#patience.next();
       case GRPC_STATUS.permissionDenied:
-        return this.#againAfter(
-          this.#tell("denied", `nothing is registered for this process: ${caller()} (${said})`),
+        return this.#failed(
+          "denied",
+          `nothing is registered for this process: ${caller()} (${said})`,
         );
       default:
-        return this.#againAfter(this.#tell("unreachable", said));
+        return this.#failed("unreachable", said);
     }
   }
 
-  #tell(kind: StreamFailure["kind"], fact: string): "soon" | undefined {
+  /** Returns the wait before the next stream. */
+  #failed(kind: StreamFailure["kind"], fact: string): number {
     const reason = `Cannot read from ${this.#options.where}: ${fact}`;
-    return this.#options.events.onFailed({ kind, reason });
+    const isSoon = this.#options.events.onFailed({ kind, reason }) === "soon";
+    return (isSoon ? this.#haste : this.#backoff).next();
   }
+}
 
-  #againAfter(next: "soon" | undefined): void {
-    this.#again((next === "soon" ? this.#haste : this.#backoff).next());
-  }
-
-  #again(delayMs: number): void {
-    // Whoever was told of the failure may have closed us, or asked for a look at once.
-    if (this.#closed || this.#call) return;
-    this.#timer = this.#options.clock.after(delayMs, () => this.#open());
-  }
-
-  #stop(): void {
-    this.#timer?.cancel();
-    this.#timer = undefined;
-    const call = this.#call;
-    this.#call = undefined;
-    call?.close();
-  }
+/** What the agent sees at our end of its socket, which its selectors match. */
+function caller(): string {
+  const { getuid, getgid, pid } = process;
+  return `uid ${getuid?.()}, gid ${getgid?.()}, pid ${pid}`;
 }

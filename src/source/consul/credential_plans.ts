@@ -18,9 +18,9 @@ import {
   type ParsedTls,
   parseSdsServers,
   parseTlsConfig,
-  type SdsNode,
   type TlsConfigContext,
 } from "../../secrets/mod.ts";
+import { type XdsNode } from "../../xds/mod.ts";
 import { type ConfigPath, formatPath, type Problem } from "../../base/schema.ts";
 import { fromHcl } from "./hcl_shape.ts";
 import { ingressServers, readIngressTls } from "./ingress_plans.ts";
@@ -84,7 +84,7 @@ export function planRegistration(
   if (read) return read;
   const { id, service } = registration;
   const raw = registration.tls === undefined ? undefined : fromHcl(registration.tls);
-  const node: SdsNode = { id, cluster: service, metadata: {} };
+  const node: XdsNode = { id, cluster: service, metadata: {} };
   const plans: Record<string, CredentialsPlan> = {};
   const refused: Refusal[] = [];
   const upstreams = new Map<string, string | "refused">();
@@ -118,7 +118,6 @@ export function planRegistration(
     const parsed = servers.kind === "invalid" ? servers : readPlan(fromHcl(value), {
       ...{ kind, path, node, env },
       sdsServers: servers.servers,
-      staticSecrets: [],
     });
     return take(key, parsed);
   };

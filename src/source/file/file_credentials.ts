@@ -82,7 +82,6 @@ export function fileCredentials(
   const parse = (value: unknown, kind: TlsConfigContext["kind"], path: ConfigPath) => {
     const parsed = readPlan(value, {
       ...{ kind, path, sdsServers, node, env: options.env },
-      staticSecrets: [],
     });
     if (parsed.kind === "valid") {
       warnings.push(...parsed.warnings);

@@ -24,14 +24,6 @@ export const LISTENER: TlsConfigContext = {
   kind: "listener",
   path: ["inbound", "tls"],
   sdsServers: { sds_cluster: SERVER },
-  staticSecrets: [{
-    name: "server_cert",
-    spec: {
-      type: "certificate",
-      chain: { kind: "file", path: "static.pem" },
-      key: { kind: "file", path: "static.key" },
-    },
-  }],
   node: NODE,
   env: { SPIFFE_ENDPOINT_SOCKET: "unix:///run/spire/agent.sock" },
 };

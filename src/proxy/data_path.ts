@@ -28,24 +28,24 @@ import {
   SharedState,
 } from "../plugin/mod.ts";
 import { patchSnapshot, type Snapshot, type SnapshotUpdate } from "../snapshot/mod.ts";
-import { PROCESS_COLUMN, SharedLimiter } from "./admission.ts";
-import type { Context, Facts, RemoteAuthorize } from "./context.ts";
-import { forgetTarget } from "./endpoint_failure.ts";
-import { explain } from "./explain.ts";
-import type { ExplainQuery, ExplainResult } from "./explanation.ts";
-import { handshakeLimit, Handshakes } from "./handshakes.ts";
-import { type Columns, Listeners, type ListenersOptions } from "./listeners.ts";
-import { pluginsOf } from "./listener_plugins.ts";
-import { LiveConnections } from "./live_connections.ts";
-import { AccessLogger, type TakeLine } from "./l7/access_logger.ts";
-import { ProxyCallees } from "./l7/proxy_callees.ts";
-import { FailureSummary } from "./failure_summary.ts";
+import { PROCESS_COLUMN, SharedLimiter } from "./core/admission.ts";
+import type { Context, Facts, RemoteAuthorize } from "./core/context.ts";
+import { forgetTarget } from "./upstream/endpoint_failure.ts";
+import { explain } from "./explain/explain.ts";
+import type { ExplainQuery, ExplainResult } from "./explain/explanation.ts";
+import { handshakeLimit, Handshakes } from "./core/handshakes.ts";
+import { type Columns, Listeners, type ListenersOptions } from "./listen/listeners.ts";
+import { pluginsOf } from "./listen/listener_plugins.ts";
+import { LiveConnections } from "./core/live_connections.ts";
+import { AccessLogger, type TakeLine } from "./observe/access_logger.ts";
+import { ProxyCallees } from "./service/proxy_callees.ts";
+import { FailureSummary } from "./observe/failure_summary.ts";
 import {
   type FetchCertificate,
   type PreparedTrustContexts,
   TrustContexts,
 } from "./trust/trust_contexts.ts";
-import type { DataView, ListenerView } from "./view.ts";
+import type { DataView, ListenerView } from "./observe/view.ts";
 
 export interface DataPathOptions extends ListenersOptions {
   readonly engine: Engine;

@@ -1,8 +1,8 @@
 import { test } from "node:test";
 import { memoryPair } from "../net/memory.ts";
-import type { ProvenEndpoint } from "./endpoint_dial.ts";
-import type { Permit } from "./authorize.ts";
-import type { LocalEndpoint } from "./local_dial.ts";
+import type { ProvenEndpoint } from "./upstream/endpoint_dial.ts";
+import type { Permit } from "./caller/authorize.ts";
+import type { LocalEndpoint } from "./upstream/local_dial.ts";
 
 test("a Permit and an endpoint are made by their stages alone: a look-alike does not type-check", () => {
   const [connection] = memoryPair();

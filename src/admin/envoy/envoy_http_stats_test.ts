@@ -4,8 +4,8 @@ import { test } from "node:test";
 import { formatPrometheus, type Labels, type Sample, Stats } from "../../base/mod.ts";
 import { exchangeRecord } from "../../../test/kit/wire/exchange_records.ts";
 import { FLAG } from "../../http/mod.ts";
-import { ListenerStats } from "../../proxy/connection_record.ts";
-import { HttpStats } from "../../proxy/l7/http_stats.ts";
+import { ListenerStats } from "../../proxy/observe/connection_record.ts";
+import { HttpStats } from "../../proxy/observe/http_stats.ts";
 import { ENVOY_NAMES } from "./envoy_names.ts";
 import { type EnvoyFacts, envoyStats } from "./envoy_stats.ts";
 

@@ -1,0 +1,64 @@
+/**
+ * Which listener a question about a request is about.
+ *
+ * @module
+ */
+
+import { formatAddress } from "../../base/mod.ts";
+import type { Snapshot } from "../../snapshot/mod.ts";
+import { EdgeListener } from "../listen/edge_listener.ts";
+import type { ExplainQuery } from "./explanation.ts";
+import type { AnyListener } from "../listen/listeners.ts";
+import { OutboundListener } from "../listen/outbound_listener.ts";
+
+/** What there is to be asked. */
+export interface ExplainContext {
+  readonly snapshot: Snapshot;
+  /** Listeners by their names, and upstreams that edges lead to. */
+  readonly fronts: ReadonlyMap<string, AnyListener>;
+  /** Why the listener of that name is not bound; `""`: it is, or needs no address. */
+  faultOf(listener: string): string;
+}
+
+type Found = { readonly front: AnyListener } | {
+  readonly kind: "unknown";
+  readonly reason: string;
+};
+
+export function findListener(
+  { to, host }: ExplainQuery,
+  { fronts, snapshot }: ExplainContext,
+): Found {
+  const all = [...fronts.values()];
+  if (to.kind === "listener") {
+    return found(fronts.get(to.name), "listener", to.name, [...fronts.keys()]);
+  }
+  if (to.kind === "inbound") {
+    const name = Object.keys(snapshot.inbound)[0] ?? "";
+    return found(fronts.get(name), "listener for callers of the service", name, []);
+  }
+  const outbounds = all.filter((front) => front instanceof OutboundListener);
+  // As in a URL, where the port of an upstream's name says nothing.
+  const names = [to.name, to.name.replace(/:\d+$/, "")];
+  const [first, second] = outbounds.filter(({ upstream: { part: { id, name, bind } } }) =>
+    id === to.name || names.includes(name) || bind && formatAddress(bind) === to.name
+  );
+  if (first && second) {
+    const ids = `${first.name} ${second.name}`;
+    return { kind: "unknown", reason: `more than one upstream is called "${to.name}": ${ids}` };
+  }
+  const edge = all.find((front) =>
+    front instanceof EdgeListener && front.httpListener.routeOf({ authority: host ?? to.name })
+  );
+  return found(first ?? edge, "upstream", to.name, outbounds.map(({ destination }) => destination));
+}
+function found(
+  front: AnyListener | undefined,
+  what: string,
+  name: string,
+  known: readonly string[],
+): Found {
+  if (front) return { front };
+  const there = known.length === 0 ? "there is none" : `there is: ${known.join(" ")}`;
+  return { kind: "unknown", reason: `there is no ${what}${name && ` "${name}"`}; ${there}` };
+}

@@ -2,7 +2,7 @@
 export { ingressTlsPlan } from "./config/ingress_tls.ts";
 export { type ParsedSdsServers, parseSdsServers } from "./config/sds_servers.ts";
 export { parseTlsConfig } from "./config/tls_config.ts";
-export type { ParsedTls, TlsConfigContext } from "./config/tls_context.ts";
+export type { ParsedTls, TlsConfigContext } from "./config/sources.ts";
 export { opensslSuite } from "./config/tls_parameters.ts";
 export * from "./model/plan.ts";
 export * from "./model/secret.ts";
@@ -16,4 +16,4 @@ export {
   SecretStore,
   type SecretStoreOptions,
 } from "./store/secret_store.ts";
-export type { StoredSecrets } from "./store/stored.ts";
+export type { StoredSecrets } from "./store/subscriptions.ts";

@@ -18,9 +18,8 @@ import {
 } from "../model/plan.ts";
 import type { ValidationSpec } from "../model/spec.ts";
 import { configSource, inlineRef, sdsSecretConfig } from "./config_source.ts";
-import { decides } from "./file_validation.ts";
-import { CERTIFICATES_LIMIT } from "./sources.ts";
-import type { TlsReading } from "./tls_context.ts";
+import { decides } from "./file_secrets.ts";
+import { CERTIFICATES_LIMIT, type TlsReading } from "./sources.ts";
 import { envoyParameters } from "./tls_parameters.ts";
 
 interface CommonContext {

@@ -11,7 +11,7 @@ import { NO_RULES } from "../../identity/mod.ts";
 import { anyOf, choice, message, number } from "../envoy/message.ts";
 import type { ValidationRef } from "../model/plan.ts";
 import { commonContext } from "./envoy_common.ts";
-import type { TlsForm, TlsReading } from "./tls_context.ts";
+import type { TlsForm, TlsReading } from "./sources.ts";
 
 const MARKS = [
   "@type",

@@ -25,8 +25,8 @@ import { NO_RULES } from "../../identity/mod.ts";
 import type { XdsNode } from "../../xds/mod.ts";
 import { fieldsOf } from "../envoy/message.ts";
 import type { SdsServer } from "../model/plan.ts";
-import { fileCertificate, fileSource, hasPair, PAIR_ENTRIES } from "./file_certificate.ts";
-import type { ServerReading } from "./tls_context.ts";
+import { fileCertificate, fileSource, hasPair, PAIR_ENTRIES } from "./file_secrets.ts";
+import type { ServerReading } from "./sources.ts";
 
 const TLS_ENTRIES = {
   serverName: v.exactOptional(text()),

@@ -25,7 +25,7 @@ import { choice, message, number } from "../envoy/message.ts";
 import type { SdsServer, SecretRef } from "../model/plan.ts";
 import { envoyForm } from "./envoy_form.ts";
 import { hostOf, isLoopback, sdsServer } from "./native_server.ts";
-import type { ServerReading, TlsReading } from "./tls_context.ts";
+import type { ServerReading, TlsReading } from "./sources.ts";
 
 const MARKS = ["load_assignment", "loadAssignment", "transport_socket", "transportSocket", "hosts"];
 

@@ -23,7 +23,7 @@ import type { XdsNode } from "../../xds/mod.ts";
 import type { SdsServer } from "../model/plan.ts";
 import { nativeServer } from "./native_server.ts";
 import { isCluster, sdsCluster } from "./sds_cluster.ts";
-import type { ServerReading } from "./tls_context.ts";
+import type { ServerReading } from "./sources.ts";
 
 export type ParsedSdsServers =
   | {

@@ -1,5 +1,6 @@
 /**
- * Secrets of our own form from sources besides files: the agent, SDS, the Workload API.
+ * The context in which the configuration of credentials is read, and secrets of our own form from sources
+ * besides files: the agent, SDS, the Workload API.
  *
  * @module
  */
@@ -12,12 +13,18 @@ import {
   duration,
   isSocketPath,
   type OutputOf,
+  type Problem,
   type Report,
   text,
 } from "../../base/schema.ts";
-import { INITIAL_FETCH_TIMEOUT_MS, type SdsServer, type SecretRef } from "../model/plan.ts";
+import type { XdsNode } from "../../xds/mod.ts";
+import {
+  type CredentialsPlan,
+  INITIAL_FETCH_TIMEOUT_MS,
+  type SdsServer,
+  type SecretRef,
+} from "../model/plan.ts";
 import type { SecretType } from "../model/secret.ts";
-import type { TlsReading } from "./tls_context.ts";
 
 export const TIMEOUT_ENTRIES = {
   initialFetchTimeout: v.optional(duration(0), `${INITIAL_FETCH_TIMEOUT_MS}ms`),
@@ -162,4 +169,43 @@ function parseTcp(text: string, fail: (fact: string) => never): Address {
   const port = Number(digits);
   if (port < 1 || port > 65_535) return fail("the port must be from 1 to 65535");
   return { kind: "tcp", host, port };
+}
+
+export interface TlsConfigContext {
+  readonly kind: "listener" | "upstream";
+  /** The place of the value, for problems: `["upstreams", 0, "tls"]`. */
+  readonly path: ConfigPath;
+  /** By name, from `parseSdsServers`. */
+  readonly sdsServers: Readonly<Record<string, SdsServer>>;
+  /** Our node at SDS servers that the value describes itself (`google_grpc`). */
+  readonly node: XdsNode;
+  /** For `SPIFFE_ENDPOINT_SOCKET`. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+}
+
+/** The result of one form. */
+export interface TlsForm {
+  readonly plan: CredentialsPlan;
+  /** An `UpstreamTlsContext`'s. */
+  readonly sni?: string;
+}
+
+export type ParsedTls =
+  | TlsForm & {
+    readonly kind: "valid";
+    /** Settings without effect or with another one; whole sentences. */
+    readonly warnings: readonly string[];
+  }
+  | { readonly kind: "invalid"; readonly problems: readonly Problem[] };
+
+/** For the configuration of an SDS server. */
+export interface ServerReading {
+  /** Our node, unless the server's configuration has its own. */
+  readonly node: XdsNode;
+  warn(message: string): void;
+}
+
+export interface TlsReading extends TlsConfigContext, ServerReading {
+  /** Why no SDS server may be named at all. */
+  readonly noServers?: string;
 }

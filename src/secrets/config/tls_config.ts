@@ -37,24 +37,29 @@ import {
   type ValidationRef,
 } from "../model/plan.ts";
 import { envoyForm, isEnvoyForm } from "./envoy_form.ts";
-import { FILE_CERTIFICATE_ENTRIES, fileCertificateRef, hasPair } from "./file_certificate.ts";
 import {
+  FILE_CERTIFICATE_ENTRIES,
   FILE_VALIDATION_ENTRIES,
+  fileCertificateRef,
   fileValidationRef,
+  hasPair,
   RULE_ENTRIES,
   withRules,
-} from "./file_validation.ts";
+} from "./file_secrets.ts";
 import {
   CERTIFICATES_LIMIT,
   consulRef,
+  type ParsedTls,
   SDS_ENTRIES,
   SDS_SECRET_ENTRIES,
   sdsRef,
   serverOf,
+  type TlsConfigContext,
+  type TlsForm,
+  type TlsReading,
   WORKLOAD_ENTRIES,
   workloadRef,
 } from "./sources.ts";
-import type { ParsedTls, TlsConfigContext, TlsForm, TlsReading } from "./tls_context.ts";
 import { parametersOf, VERSION_ENTRIES } from "./tls_parameters.ts";
 
 /** Never throws; all problems are reported at once, below the context's path. */

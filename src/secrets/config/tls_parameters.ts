@@ -8,7 +8,7 @@ import * as v from "valibot";
 import { checked, defined, list, reader, type SchemaOf, text } from "../../base/schema.ts";
 import type { TlsDirection, TlsVersion } from "../../snapshot/mod.ts";
 import { choice, message } from "../envoy/message.ts";
-import type { TlsReading } from "./tls_context.ts";
+import type { TlsReading } from "./sources.ts";
 
 /** The IANA names that Consul allows in a mesh entry, with those of OpenSSL and BoringSSL. */
 const OPENSSL_NAMES: Readonly<Record<string, string>> = {

@@ -14,7 +14,7 @@ import { followNews } from "../../../test/kit/secrets/secret_news.ts";
 import { SteadyClock } from "../../../test/kit/clock/steady_clock.ts";
 import { FileHub } from "../file/file_hub.ts";
 import type { WatchedDirectory } from "../model/spec.ts";
-import { createSecretFileProvider } from "./secret_file_provider.ts";
+import { createSecretFileProvider } from "./secret_file.ts";
 
 /** Far away: what these tests see comes from watches. */
 const POLL_MS = 3_600_000;

@@ -16,10 +16,9 @@ import {
 } from "../../base/mod.ts";
 import type { ReadSource, SecretFile } from "../load/mod.ts";
 import type { SecretWatch } from "../model/secret_provider.ts";
-import { placesOf, type WatchedName } from "./file_places.ts";
+import { type DirectoryWatches, placesOf, type WatchedName } from "./watches.ts";
 import type { FileSystem } from "./file_system.ts";
 import { type FileSet, readStable } from "./stable_read.ts";
-import type { DirectoryWatches } from "./watches.ts";
 
 export interface FollowTarget<T> {
   /** Read together. */

@@ -6,9 +6,8 @@
  */
 
 import { type Address, type Clock, type Random, silentLog, type Timer } from "../../base/mod.ts";
-import { placesOf } from "./file_places.ts";
+import { DirectoryWatches, placesOf } from "./watches.ts";
 import { type FileSystem, realFiles } from "./file_system.ts";
-import { DirectoryWatches } from "./watches.ts";
 
 export interface ArrivalsOptions {
   readonly clock: Clock;

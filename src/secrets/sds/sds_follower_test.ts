@@ -5,7 +5,7 @@ import type { FileEvents } from "../model/secret_provider.ts";
 import type { Secret } from "../model/secret.ts";
 import type { CertificateSpec, SecretSpec } from "../model/spec.ts";
 import { NO_RULES } from "../../identity/mod.ts";
-import { SdsFollower } from "./sds_follower.ts";
+import { SdsFollower } from "./sds_names.ts";
 
 const inline = { kind: "inline", bytes: new Uint8Array() } as const;
 const INLINE: CertificateSpec = { type: "certificate", chain: inline, key: inline };

@@ -3,8 +3,7 @@ import test from "node:test";
 import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import { certificateSecret, secretRef } from "../../../test/kit/secrets/secret_peers.ts";
 import { Stats } from "../../base/mod.ts";
-import { SdsFollower } from "./sds_follower.ts";
-import { SecretNames } from "./sds_names.ts";
+import { SdsFollower, SecretNames } from "./sds_names.ts";
 import { SdsStats } from "./sds_reports.ts";
 
 function setUp() {

@@ -14,8 +14,7 @@ import {
 import { type LoadSecret, withDefaults } from "../load/mod.ts";
 import type { SdsApi, SdsServer, SecretRef } from "../model/plan.ts";
 import type { SecretEvents, SecretProvider, SecretWatch } from "../model/secret_provider.ts";
-import { type FollowFiles, SdsFollower } from "./sds_follower.ts";
-import { type NameEntry, SecretNames } from "./sds_names.ts";
+import { type FollowFiles, type NameEntry, SdsFollower, SecretNames } from "./sds_names.ts";
 import { SdsStats } from "./sds_reports.ts";
 import { SdsStreams } from "./sds_streams.ts";
 import { serverTls } from "./server_tls.ts";

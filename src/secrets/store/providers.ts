@@ -49,7 +49,7 @@ async function loadProvider(source: ExternalSource, given: ProviderDeps): Promis
     case "spec":
       return createFileProvider(deps);
     case "secret_file": {
-      const { createSecretFileProvider } = await import("../envoy/secret_file_provider.ts");
+      const { createSecretFileProvider } = await import("../envoy/secret_file.ts");
       return createSecretFileProvider(deps);
     }
     case "sds": {

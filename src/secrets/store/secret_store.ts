@@ -33,8 +33,7 @@ import {
   secretsOf,
 } from "./live_plan.ts";
 import { type ProviderLease, SharedProviders } from "./providers.ts";
-import { type StoredSecrets, StoredValues } from "./stored.ts";
-import { Subscriptions } from "./subscriptions.ts";
+import { type StoredSecrets, StoredValues, Subscriptions } from "./subscriptions.ts";
 
 export interface SecretStoreOptions {
   readonly clock: Clock;

@@ -1,16 +1,17 @@
 /**
- * All followed secrets: equal references share one subscription, which ends with its last user.
+ * All followed secrets: equal references share one subscription, which ends with its last user. A secret
+ * that an earlier run held is the first value until its source answers.
  *
  * @module
  */
 
 import type { Clock } from "../../base/mod.ts";
-import type { ExternalRef } from "../model/plan.ts";
+import type { ExternalRef, SecretRef, SecretSource } from "../model/plan.ts";
+import type { CertificateSecret, Secret, ValidationSecret } from "../model/secret.ts";
 import type { ExpiryWatch } from "./expiry.ts";
 import type { SecretJournal } from "./journal.ts";
 import { keyOfRef } from "./key.ts";
 import type { ProviderLease, SharedProviders } from "./providers.ts";
-import type { StoredValues } from "./stored.ts";
 import { Subscription } from "./subscription.ts";
 
 interface SubscriptionsOptions {
@@ -96,4 +97,51 @@ export class Subscriptions {
 function restore(subscription: Subscription, stored: StoredValues): void {
   const secret = stored.of(subscription.ref);
   if (secret) subscription.restore(secret);
+}
+
+/** By the earlier run's keys. */
+export interface StoredSecrets {
+  /** The salt of the keys. */
+  readonly salt: string;
+  readonly certificates: Readonly<
+    Record<string, { readonly name: string; readonly value: CertificateSecret }>
+  >;
+  readonly validations: Readonly<Record<string, ValidationSecret>>;
+  /** Keys of the certificates of each listener and upstream. */
+  readonly credentials: Readonly<Record<string, readonly string[]>>;
+}
+
+export class StoredValues {
+  readonly #stored: StoredSecrets;
+  readonly #nowMs: number;
+
+  /** `nowMs`: wall clock. */
+  constructor(stored: StoredSecrets, nowMs: number) {
+    this.#stored = stored;
+    this.#nowMs = nowMs;
+  }
+
+  /** The stored value of a reference, unless it has expired. */
+  of(ref: SecretRef): Secret | undefined {
+    const { salt, certificates, validations } = this.#stored;
+    const key = keyOfRef(ref, salt);
+    if (ref.type === "validation") return own(validations, key);
+    const value = own(certificates, key)?.value;
+    return value && value.notAfterMs > this.#nowMs ? value : undefined;
+  }
+
+  /** Names of the stored certificates of these credentials that came from `source`, in order. */
+  namesOf(credentials: string, source: SecretSource): readonly string[] {
+    const { salt, certificates, credentials: all } = this.#stored;
+    return (own(all, credentials) ?? []).filter((key) => {
+      const name = own(certificates, key)?.name ?? "";
+      return keyOfRef({ type: "certificate", name, source, initialFetchTimeoutMs: 0 }, salt) ===
+        key;
+    }).flatMap((key) => certificates[key]?.name ?? []);
+  }
+}
+
+/** Keys may be any text, `__proto__` included. */
+function own<T>(record: Readonly<Record<string, T>>, key: string): T | undefined {
+  return Object.hasOwn(record, key) ? record[key] : undefined;
 }

@@ -20,7 +20,7 @@ import { type LoadSecret, withDefaults } from "../load/mod.ts";
 import { type SecretRef, WITHDRAWAL_GRACE_MS } from "../model/plan.ts";
 import type { SecretType } from "../model/secret.ts";
 import type { SecretEvents, SecretProvider, SecretWatch } from "../model/secret_provider.ts";
-import { Feed } from "./feed.ts";
+import { Feed, WorkloadStream, type WorkloadStreamEvents } from "./feed.ts";
 import {
   absence,
   bundlesFor,
@@ -37,7 +37,6 @@ import {
   MESSAGE_LIMIT_BYTES,
   type SvidMessage,
 } from "./workload_messages.ts";
-import { WorkloadStream, type WorkloadStreamEvents } from "./workload_stream.ts";
 
 export interface WorkloadDeps {
   readonly engine: GrpcEngine;

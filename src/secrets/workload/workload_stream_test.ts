@@ -3,7 +3,7 @@ import test from "node:test";
 import { seededRandom } from "../../base/mod.ts";
 import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import type { StreamHandler } from "../../grpc/mod.ts";
-import { type StreamFailure, WorkloadStream } from "./workload_stream.ts";
+import { type StreamFailure, WorkloadStream } from "./feed.ts";
 
 const MESSAGE = new Uint8Array([1]);
 

@@ -20,7 +20,7 @@ import { type LoadSecret, withDefaults } from "../load/mod.ts";
 import { type SecretRef, WITHDRAWAL_GRACE_MS } from "../model/plan.ts";
 import type { SecretType } from "../model/secret.ts";
 import type { SecretEvents, SecretProvider, SecretWatch } from "../model/secret_provider.ts";
-import { Feed, WorkloadStream, type WorkloadStreamEvents } from "./feed.ts";
+import { Feed, type FeedFollower } from "./feed.ts";
 import {
   absence,
   bundlesFor,
@@ -74,7 +74,7 @@ class WorkloadProvider implements SecretProvider {
   readonly #arrivals: SocketArrivals;
   readonly #svids: Feed<SvidMessage>;
   readonly #bundles: Feed<BundlesMessage>;
-  readonly #readers = new Map<SvidFollower, ReadMessage<SvidMessage>>();
+  readonly #readers = new Map<FeedFollower, ReadMessage<SvidMessage>>();
   /** By {@link keyOf} a choice; kept while no SVID fits it. */
   readonly #idsInUse = new Map<string, string>();
   #hasBundles = true;
@@ -103,15 +103,27 @@ class WorkloadProvider implements SecretProvider {
       addresses: [address],
       onArrival: () => this.#refresh(),
     });
-    this.#svids = new Feed<SvidMessage>({
-      open: (events) => this.#open("svids", events),
-      decode: decodeSvids,
-    });
-    this.#bundles = new Feed<BundlesMessage>({
-      open: (events) => this.#open("bundles", events),
-      decode: decodeBundles,
-      onUnimplemented: () => this.#doWithoutBundles(),
-    });
+    const feed = <M>(
+      method: WorkloadMethod,
+      decode: (bytes: Uint8Array) => M,
+      onUnimplemented?: () => void,
+    ) =>
+      new Feed<M>({
+        open: (handler) => {
+          const call = this.#channel.open(WORKLOAD_METHODS[method], RAW, handler);
+          call.send(new Uint8Array());
+          call.halfClose();
+          return call;
+        },
+        decode,
+        ...onUnimplemented && { onUnimplemented },
+        arrivals: this.#arrivals,
+        clock,
+        random,
+        where: this.#where,
+      });
+    this.#svids = feed("svids", decodeSvids);
+    this.#bundles = feed("bundles", decodeBundles, () => this.#doWithoutBundles());
   }
 
   watch(ref: SecretRef, events: SecretEvents): SecretWatch {
@@ -158,31 +170,6 @@ class WorkloadProvider implements SecretProvider {
     return Promise.resolve();
   }
 
-  #open(method: WorkloadMethod, events: WorkloadStreamEvents): WorkloadStream {
-    const { clock, random } = this.#deps;
-    return new WorkloadStream({
-      open: (handler) => {
-        const call = this.#channel.open(WORKLOAD_METHODS[method], RAW, handler);
-        call.send(new Uint8Array());
-        call.halfClose();
-        return call;
-      },
-      clock,
-      random,
-      events: {
-        onMessage: (bytes) => {
-          this.#arrivals.end();
-          return events.onMessage(bytes);
-        },
-        onFailed: (failure) => {
-          this.#arrivals.begin();
-          return events.onFailed(failure);
-        },
-      },
-      where: this.#where,
-    });
-  }
-
   #refresh(): void {
     this.#svids.refresh();
     this.#bundles.refresh();
@@ -191,7 +178,7 @@ class WorkloadProvider implements SecretProvider {
   /** Agents older than the method send every bundle with the identities, too. */
   #doWithoutBundles(): void {
     this.#hasBundles = false;
-    for (const follower of this.#bundles.takeAll()) {
+    for (const follower of this.#bundles.close()) {
       const read = this.#readers.get(follower);
       if (read) this.#svids.add(follower, read);
     }

@@ -22,51 +22,41 @@ interface Stream {
 export class DeltaProtocol<T> implements XdsProtocol<DeltaResponse<T>> {
   readonly #options: ProtocolOptions<T, DeltaRequest>;
   readonly #acknowledgements: Acknowledgements;
-  readonly #held: HeldResources<T>;
+  readonly held: HeldResources<T>;
   #stream: Stream | undefined;
   #tail: Promise<void> = Promise.resolve();
 
   constructor(options: ProtocolOptions<T, DeltaRequest>) {
     this.#options = options;
     this.#acknowledgements = new Acknowledgements(options.clock, options.random);
-    this.#held = new HeldResources(options);
-  }
-
-  get names(): ReadonlySet<string> {
-    return this.#held.names;
-  }
-
-  get isComplete(): boolean {
-    return this.#held.isComplete;
+    this.held = new HeldResources(options);
   }
 
   change(subscribe: readonly string[], unsubscribe: readonly string[]): void {
     const stream = this.#stream;
-    const { added, gone } = this.#held.change(subscribe, unsubscribe);
+    const { added, gone } = this.held.change(subscribe, unsubscribe);
     for (const name of gone) stream?.dropped.add(name);
     for (const name of added) stream?.dropped.delete(name);
     if (!stream || (gone.length === 0 && added.length === 0)) return;
     // A name that is dropped and subscribed at once is requested again.
-    this.#send({ subscribe: added, unsubscribe: gone.filter((name) => !this.names.has(name)) });
+    this.#send({
+      subscribe: added,
+      unsubscribe: gone.filter((name) => !this.held.names.has(name)),
+    });
   }
 
   opened(): void {
     this.#stream = { dropped: new Set() };
     this.#send({
       client: this.#options.client,
-      subscribe: [...this.names],
-      initialVersions: new Map(this.#held.versions),
+      subscribe: [...this.held.names],
+      initialVersions: new Map(this.held.versions),
     });
   }
 
   closed(): void {
     this.#stream = undefined;
     this.#acknowledgements.drop();
-  }
-
-  close(): void {
-    this.closed();
-    this.#held.close();
   }
 
   message(response: DeltaResponse<T>): Promise<void> {
@@ -88,14 +78,14 @@ export class DeltaProtocol<T> implements XdsProtocol<DeltaResponse<T>> {
   }
 
   async #judge(stream: Stream, response: DeltaResponse<T>): Promise<ResponseFaults> {
-    const { only } = this.#held;
+    const { only } = this.held;
     const isEmpty = response.resources.length === 0 && response.removed.length === 0;
-    return await this.#held.take(response, {
+    return await this.held.take(response, {
       fault: isEmpty && only !== undefined
         ? `Missing ${this.#options.type.service} resources for ${only}`
         : undefined,
       isCurrent: () => this.#stream === stream,
-      isKnown: ({ name, version }) => this.#held.versions.get(name) === version,
+      isKnown: ({ name, version }) => this.held.versions.get(name) === version,
       unexpected: (resource) =>
         stream.dropped.has(resource.name) ? undefined : strangerFault(resource),
     });

@@ -27,9 +27,7 @@ export interface ResourceHost<T> {
 
 /** One subscription over a sequence of streams: its names and versions outlive each stream. */
 export interface XdsProtocol<Response> {
-  readonly names: ReadonlySet<string>;
-  /** Every resource is held, so a server with no change need not answer a new stream. */
-  readonly isComplete: boolean;
+  readonly held: HeldState;
   /**
    * Sends a request on the open stream, if there is one. The caller ends the stream instead when no name
    * is left.
@@ -41,6 +39,13 @@ export interface XdsProtocol<Response> {
   closed(): void;
   /** Resolves when the response has been handled; later ones wait. */
   message(response: Response): Promise<void>;
+}
+
+/** What outlives a stream. */
+export interface HeldState {
+  readonly names: ReadonlySet<string>;
+  /** A version of every name is in use, so a server with no change need not answer a new stream. */
+  readonly isComplete: boolean;
   /** Ends timers. */
   close(): void;
 }

@@ -29,7 +29,7 @@ interface Stream {
 export class SotwProtocol<T> implements XdsProtocol<SotwResponse<T>> {
   readonly #options: ProtocolOptions<T, SotwRequest>;
   readonly #acknowledgements: Acknowledgements;
-  readonly #held: HeldResources<T>;
+  readonly held: HeldResources<T>;
   #version = "";
   #stream: Stream | undefined;
   #tail: Promise<void> = Promise.resolve();
@@ -37,21 +37,13 @@ export class SotwProtocol<T> implements XdsProtocol<SotwResponse<T>> {
   constructor(options: ProtocolOptions<T, SotwRequest>) {
     this.#options = options;
     this.#acknowledgements = new Acknowledgements(options.clock, options.random);
-    this.#held = new HeldResources(options);
-  }
-
-  get names(): ReadonlySet<string> {
-    return this.#held.names;
-  }
-
-  get isComplete(): boolean {
-    return this.#held.isComplete;
+    this.held = new HeldResources(options);
   }
 
   change(subscribe: readonly string[], unsubscribe: readonly string[]): void {
     const stream = this.#stream;
-    const before = this.names.size;
-    const { added, gone } = this.#held.change(subscribe, unsubscribe);
+    const before = this.held.names.size;
+    const { added, gone } = this.held.change(subscribe, unsubscribe);
     for (const name of gone) {
       stream?.dropped.add(name);
       stream?.again.delete(name);
@@ -61,7 +53,7 @@ export class SotwProtocol<T> implements XdsProtocol<SotwResponse<T>> {
     }
     if (added.length === 0 && gone.length === 0) return;
     // A pending answer will list the names that are subscribed then.
-    if (!stream || stream.busy > 0 || this.names.size === 0) return;
+    if (!stream || stream.busy > 0 || this.held.names.size === 0) return;
     if (before > 0 && this.#acknowledgements.flush()) return;
     this.#request(stream);
   }
@@ -69,18 +61,13 @@ export class SotwProtocol<T> implements XdsProtocol<SotwResponse<T>> {
   opened(): void {
     this.#stream = { nonce: "", sentClient: false, busy: 0, dropped: new Set(), again: new Set() };
     // A server may stay silent to a client that names its current version: not with names new to it.
-    for (const name of this.names) if (!this.#held.versions.has(name)) this.#version = "";
+    for (const name of this.held.names) if (!this.held.versions.has(name)) this.#version = "";
     this.#request(this.#stream);
   }
 
   closed(): void {
     this.#stream = undefined;
     this.#acknowledgements.drop();
-  }
-
-  close(): void {
-    this.closed();
-    this.#held.close();
   }
 
   message(response: SotwResponse<T>): Promise<void> {
@@ -113,20 +100,20 @@ export class SotwProtocol<T> implements XdsProtocol<SotwResponse<T>> {
     const { again } = stream;
     const without = stream.busy > 0
       ? []
-      : [...again].filter((name) => !this.#held.versions.has(name));
+      : [...again].filter((name) => !this.held.versions.has(name));
     if (stream.busy === 0) again.clear();
-    const isGap = without.length > 0 && without.length < this.names.size;
+    const isGap = without.length > 0 && without.length < this.held.names.size;
     this.#request(stream, error, isGap ? new Set(without) : undefined);
     if (isGap) this.#request(stream);
   }
 
   async #judge(stream: Stream, response: SotwResponse<T>): Promise<ResponseFaults> {
     const served = new Set(response.resources.map(({ name }) => name));
-    return await this.#held.take(response, {
+    return await this.held.take(response, {
       fault: this.#fault(response.resources.length),
       isCurrent: () => this.#stream === stream,
       // A response has one version for all its resources.
-      isKnown: ({ name }) => this.#held.versions.has(name),
+      isKnown: ({ name }) => this.held.versions.has(name),
       unexpected: (resource) =>
         stream.dropped.has(resource.name) ? undefined : this.#unexpected(resource, served),
     });
@@ -134,7 +121,7 @@ export class SotwProtocol<T> implements XdsProtocol<SotwResponse<T>> {
 
   /** Envoy's texts about a response to one name. */
   #fault(resources: number): string | undefined {
-    const { only } = this.#held;
+    const { only } = this.held;
     if (only === undefined || resources === 1) return undefined;
     const { service, noun } = this.#options.type;
     return resources === 0
@@ -145,7 +132,7 @@ export class SotwProtocol<T> implements XdsProtocol<SotwResponse<T>> {
   #unexpected(resource: XdsResource<T>, served: ReadonlySet<string>): string {
     const { host, type: { service, noun } } = this.#options;
     const { name } = resource;
-    const { only } = this.#held;
+    const { only } = this.held;
     if (name !== "" && only !== undefined) {
       const text = `Unexpected ${service} ${noun} (expecting ${only}): ${name.slice(0, 256)}`;
       host.rejected(only, text);
@@ -154,18 +141,18 @@ export class SotwProtocol<T> implements XdsProtocol<SotwResponse<T>> {
     const text = strangerFault(resource);
     // A resource without a name may be any of those that the response does not serve.
     if (name === "") {
-      for (const other of this.names) if (!served.has(other)) host.rejected(other, text);
+      for (const other of this.held.names) if (!served.has(other)) host.rejected(other, text);
     }
     return text;
   }
 
   #request(stream: Stream, error?: ErrorDetail, without?: ReadonlySet<string>): void {
     // A request without names would subscribe to everything.
-    if (this.names.size === 0) return;
+    if (this.held.names.size === 0) return;
     const { client, send } = this.#options;
     send({
       version: this.#version,
-      names: [...this.names].filter((name) => !without?.has(name)),
+      names: [...this.held.names].filter((name) => !without?.has(name)),
       nonce: stream.nonce,
       ...(!stream.sentClient && { client }),
       ...(error && { error }),

@@ -324,6 +324,6 @@ test("SotwProtocol lets a secret expire unless a heartbeat comes", async () => {
   assert.deepEqual(it.calls, ["accept web 1", "accept db 1"]);
   await it.clock.advance(200);
   assert.deepEqual(it.calls, ["accept web 1", "accept db 1", "removed web"]);
-  it.protocol.close();
+  it.protocol.held.close();
   assert.equal(it.clock.pending, 0);
 });

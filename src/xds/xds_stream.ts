@@ -64,7 +64,7 @@ export class XdsStream<T> {
   }
 
   get names(): ReadonlySet<string> {
-    return this.#protocol.names;
+    return this.#protocol.held.names;
   }
 
   /** The stream opens with the first name and closes with the last. */
@@ -85,7 +85,7 @@ export class XdsStream<T> {
   close(): void {
     this.#closed = true;
     this.#end();
-    this.#protocol.close();
+    this.#protocol.held.close();
   }
 
   #speaking<Request, Response>(
@@ -101,9 +101,9 @@ export class XdsStream<T> {
     const stream = new KeptStream<Response>({
       clock,
       open: ({ onSilent, ...handler }) => {
-        events.onOpening(protocol.names);
+        events.onOpening(protocol.held.names);
         // A server need not answer a client that holds everything.
-        const silent = protocol.isComplete && onSilent ? { onSilent } : {};
+        const silent = protocol.held.isComplete && onSilent ? { onSilent } : {};
         call = channel.open(methods[variant], types, { ...handler, ...silent });
         protocol.opened();
         return call;

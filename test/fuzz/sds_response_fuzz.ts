@@ -128,7 +128,7 @@ export const target: FuzzTarget = {
         encode(sent as never);
       }
       for (const line of harness.calls) assert.ok(line.length < 100_000);
-      protocol.close();
+      protocol.held.close();
       assert.equal(harness.clock.pending, 0);
     }
   },

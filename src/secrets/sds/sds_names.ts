@@ -10,7 +10,7 @@ import { type Clock, messageOf } from "../../base/mod.ts";
 import type { PlainMessage } from "../../wire/mod.ts";
 import type { OfferedResource, ResourceHost, XdsStream } from "../../xds/mod.ts";
 import { parseSecret, SPEC_NOUNS } from "../envoy/envoy_secret.ts";
-import { filesOf } from "../load/mod.ts";
+import { filesOf, withDefaults } from "../load/mod.ts";
 import type { SecretRef } from "../model/plan.ts";
 import type { Secret } from "../model/secret.ts";
 import type { FileEvents, SecretEvents, SecretWatch } from "../model/secret_provider.ts";
@@ -24,20 +24,16 @@ export interface NameEntry {
   /** The stream on which it is subscribed; `undefined`: not yet. */
   stream: XdsStream<PlainMessage> | undefined;
   /** The last spec that could be read, for followers that come later. */
-  held: HeldSpec | undefined;
+  held:
+    | { readonly spec: SecretSpec; readonly version: string; readonly digest: string }
+    | undefined;
 }
 
-interface HeldSpec {
-  readonly spec: SecretSpec;
-  readonly version: string;
-  readonly digest: string;
-}
-
-interface NamesOptions {
+export interface NamesOptions extends Pick<SdsFollowerOptions, "load" | "followFiles"> {
   readonly clock: Clock;
   readonly stats: SdsStats;
-  /** Whether the server may name files of this machine. */
-  readonly allowFiles: boolean;
+  /** Names that are to be subscribed and unsubscribed: in one request for one turn of the event loop. */
+  readonly onChange: (added: readonly NameEntry[], gone: readonly NameEntry[]) => void;
 }
 
 /** How long certificates are checked in a row before traffic gets its turn. */
@@ -46,29 +42,16 @@ const TURN_MS = 1;
 export class SecretNames implements ResourceHost<PlainMessage> {
   readonly #options: NamesOptions;
   readonly #entries = new Map<string, NameEntry>();
+  /** Names whose subscription has changed in this turn. */
+  readonly #changed = new Set<NameEntry>();
   #turnEndsMs = 0;
 
   constructor(options: NamesOptions) {
     this.#options = options;
   }
 
-  get(name: string): NameEntry | undefined {
-    return this.#entries.get(name);
-  }
-
   all(): Iterable<NameEntry> {
     return this.#entries.values();
-  }
-
-  /** A new name, without followers. */
-  add(name: string): NameEntry {
-    const entry = { name, followers: new Set<SdsFollower>(), stream: undefined, held: undefined };
-    this.#entries.set(name, entry);
-    return entry;
-  }
-
-  delete(name: string): void {
-    this.#entries.delete(name);
   }
 
   /** Calls `fn` with each follower of these names. */
@@ -76,15 +59,43 @@ export class SecretNames implements ResourceHost<PlainMessage> {
     for (const name of names) this.#entries.get(name)?.followers.forEach(fn);
   }
 
+  watch(ref: SecretRef, events: SecretEvents): SecretWatch {
+    const { name } = ref;
+    let entry = this.#entries.get(name);
+    if (!entry) {
+      entry = { name, followers: new Set(), stream: undefined, held: undefined };
+      this.#entries.set(name, entry);
+      this.#change(entry);
+    }
+    const followed = entry;
+    const { followers, held } = followed;
+    const follower = new SdsFollower({ ...this.#options, ref, events });
+    followers.add(follower);
+    if (held) queueMicrotask(() => void follower.offer(held.spec, held.version));
+    return {
+      refresh: () => {
+        followed.stream?.refresh();
+        return follower.refresh();
+      },
+      close: () => {
+        follower.close();
+        if (!followers.delete(follower) || followers.size > 0) return;
+        this.#entries.delete(name);
+        this.#change(followed);
+      },
+    };
+  }
+
   async accept(offered: OfferedResource<PlainMessage>): Promise<string | undefined> {
     const { name, version, digest } = offered;
-    const { stats, allowFiles } = this.#options;
+    const { stats, followFiles } = this.#options;
     await this.#turn();
     const entry = this.#entries.get(name);
     if (!entry) return undefined;
     stats.add("attempt", name);
     try {
       const held = entry.held?.digest === digest ? entry.held : undefined;
+      const allowFiles = followFiles !== undefined;
       const { spec } = held ?? parseSecret(offered.read(), { allowFiles });
       // Unchanged bytes are offered again only to followers that could not use them.
       const followers = [...entry.followers].filter((of) => !held || of.hasFault);
@@ -112,10 +123,28 @@ export class SecretNames implements ResourceHost<PlainMessage> {
     for (const follower of entry.followers) follower.remove();
   }
 
-  /** Ends every follower. */
   close(): void {
     for (const { followers } of this.#entries.values()) followers.forEach((of) => of.close());
     this.#entries.clear();
+    this.#changed.clear();
+  }
+
+  #change(entry: NameEntry): void {
+    if (this.#changed.size === 0) queueMicrotask(() => this.#publish());
+    this.#changed.add(entry);
+  }
+
+  #publish(): void {
+    const isCurrent = (entry: NameEntry) => this.#entries.get(entry.name) === entry;
+    const changed = [...this.#changed];
+    this.#changed.clear();
+    for (const { name } of changed) {
+      if (!this.#entries.has(name)) this.#options.stats.forget(name);
+    }
+    this.#options.onChange(
+      changed.filter((entry) => isCurrent(entry) && !entry.stream),
+      changed.filter((entry) => !isCurrent(entry) && entry.stream),
+    );
   }
 
   async #turn(): Promise<void> {
@@ -130,7 +159,7 @@ export interface SdsFollowerOptions {
   readonly ref: SecretRef;
   readonly events: SecretEvents;
   /** Decodes and checks; throws `credentials_invalid`. */
-  readonly load: (spec: SecretSpec, ref: SecretRef) => Promise<Secret>;
+  readonly load: (spec: SecretSpec) => Promise<Secret>;
   /** Follows the files that a spec names; absent: a server may not name any. */
   readonly followFiles: FollowFiles | undefined;
 }
@@ -177,7 +206,7 @@ export class SdsFollower {
     }
     if (followFiles && namesFiles(spec)) return await this.#follow(spec, version, followFiles);
     try {
-      const secret = await load(spec, ref);
+      const secret = await load(withDefaults(spec, ref.defaults));
       if (this.#epoch !== epoch) return undefined;
       this.#stopFiles();
       this.#isRefused = false;

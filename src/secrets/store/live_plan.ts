@@ -5,6 +5,7 @@
  * @module
  */
 
+import { isDeepStrictEqual } from "node:util";
 import { MESH_KEY } from "../../snapshot/mod.ts";
 import type { CredentialsPlan, ExternalRef, SecretRef } from "../model/plan.ts";
 import type {
@@ -102,7 +103,7 @@ export function nextHeld(
     if (!live) continue;
     const state = open ? openState(open) : warmingState(live, nowMs);
     const old = before.credentials[key];
-    states.push([key, old && isSameState(old, state) ? old : state]);
+    states.push([key, old && isDeepStrictEqual(old, state) ? old : state]);
   }
   const held = {
     certificates: merged(before.certificates, certificates),
@@ -143,19 +144,6 @@ function openState({ plan, certificates: planned, validation, onDemand }: LivePl
     ...(tls && { tls }),
   };
   return state;
-}
-
-function isSameState(a: CredentialsState, b: CredentialsState): boolean {
-  if (a.kind === "warming" || b.kind === "warming") {
-    return a.kind === "warming" && b.kind === "warming" && isSame(a.waitingFor, b.waitingFor);
-  }
-  return isSame(a.certificates, b.certificates) && a.validation === b.validation &&
-    isSame(a.missing, b.missing) && a.onDemand === b.onDemand && a.tls === b.tls &&
-    a.requireClientCertificate === b.requireClientCertificate && a.defaultName === b.defaultName;
-}
-
-function isSame(a: readonly string[], b: readonly string[]): boolean {
-  return a.length === b.length && a.every((text, index) => text === b[index]);
 }
 
 /** The agent's roots take no rules of ours: with rules, no peer is trusted rather than too many. */

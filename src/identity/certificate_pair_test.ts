@@ -6,7 +6,7 @@ import { ProxyError } from "../base/mod.ts";
 import { formatPem, parsePem } from "../wire/mod.ts";
 import type { CertificateOverrides } from "../dev/ca/authority.ts";
 import { parseCertificate } from "./certificate.ts";
-import { type CertificatePairInput, validateCertificatePair } from "./certificate_pair.ts";
+import { type CertificatePairInput, validateCertificatePair } from "./credentials.ts";
 import { generateKey, type KeyKind } from "../dev/ca/mint.ts";
 
 const NOW_MS = Date.UTC(2026, 10, 21, 12);

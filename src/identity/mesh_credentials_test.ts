@@ -6,7 +6,7 @@ import { RECORDED_MS, recordedLeaf, recordedRoots } from "../../test/kit/consul/
 import { ProxyError } from "../base/mod.ts";
 import { formatPem, parsePem } from "../wire/mod.ts";
 import { isSignedBy } from "./signature.ts";
-import { type CredentialsInput, validateCredentials } from "./mesh_credentials.ts";
+import { type CredentialsInput, validateCredentials } from "./credentials.ts";
 import { parseCertificate } from "./certificate.ts";
 
 const NOW_MS = Date.UTC(2026, 10, 21, 12);

@@ -3,7 +3,7 @@ import test from "node:test";
 import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certs/certificates.ts";
 import { generateKey } from "../dev/ca/mint.ts";
 import { PeerJudge, type PeerJudgeOptions } from "./peer_judge.ts";
-import { createPeerValidator } from "./peer_validator.ts";
+import { createPeerValidator } from "./rules_validator.ts";
 import { NO_RULES } from "./validation.ts";
 
 const NOW_MS = Date.UTC(2026, 10, 21, 12);

@@ -8,7 +8,7 @@ import type { ChainVerdict } from "./chain.ts";
 import { type CrlOptions, mintCrlPem } from "../../test/kit/certs/mint_crl.ts";
 import { parseCrls } from "./crl.ts";
 import { generateKey } from "../dev/ca/mint.ts";
-import { createPeerValidator } from "./peer_validator.ts";
+import { createPeerValidator } from "./rules_validator.ts";
 import { Revocation } from "./revocation.ts";
 import { NO_RULES, type PeerRules } from "./validation.ts";
 

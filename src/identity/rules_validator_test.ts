@@ -9,7 +9,7 @@ import { fingerprintOf, parseCertificate } from "./certificate.ts";
 import type { ChainVerdict, PeerToJudge, TrustedPeer } from "./chain.ts";
 import { generateKey, mintCertificate } from "../dev/ca/mint.ts";
 import { mintCrlPem } from "../../test/kit/certs/mint_crl.ts";
-import { createPeerValidator } from "./peer_validator.ts";
+import { createPeerValidator } from "./rules_validator.ts";
 import { NO_RULES, type PeerRules, type SanMatcher, type Validation } from "./validation.ts";
 
 const NOW_MS = Date.UTC(2026, 10, 21, 12);

@@ -8,7 +8,7 @@ import { altNamesOf, commonNameOf } from "./alt_names.ts";
 import type { CertificateOverrides } from "../dev/ca/authority.ts";
 import { type Certificate, parseCertificate } from "./certificate.ts";
 import { generateKey } from "../dev/ca/mint.ts";
-import { compileSanMatchers, dnsNameCovers } from "./san_matcher.ts";
+import { compileSanMatchers, dnsNameCovers } from "./leaf_matchers.ts";
 import type { SanMatcher, SanType, StringMatcher } from "./validation.ts";
 
 await prepareRegexes();

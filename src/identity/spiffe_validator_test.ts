@@ -11,7 +11,7 @@ import type { ChainVerdict } from "./chain.ts";
 import { generateKey } from "../dev/ca/mint.ts";
 import { mintCrlPem } from "../../test/kit/certs/mint_crl.ts";
 import { OID } from "./oids.ts";
-import { createPeerValidator } from "./peer_validator.ts";
+import { createPeerValidator } from "./rules_validator.ts";
 import { parseSpiffeId } from "./spiffe.ts";
 import { NO_RULES, type PeerRules, type SanMatcher } from "./validation.ts";
 

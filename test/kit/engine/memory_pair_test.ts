@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { settle } from "../../test/kit/clock/clock.ts";
-import { MemoryConnection, memoryPair } from "./memory.ts";
-import type { StreamEvents } from "./port.ts";
+import { settle } from "../clock/clock.ts";
+import { MemoryConnection, memoryPair } from "./memory_pair.ts";
+import type { StreamEvents } from "../../../src/net/port.ts";
 
 /** Everything one end is told. */
 function listen(connection: MemoryConnection): string[] {

@@ -1,20 +1,20 @@
 /**
- * Two ends of a connection without a network, for tests of what lives between connections: the same
- * promises as a socket's, nothing said within the call that caused it, and the same order every time.
+ * Two ends of a connection without a network, for tests of code between connections. An end keeps the
+ * promises of a socket, calls back never within the call that caused it, and always in the same order.
  *
  * @module
  */
 
-import { type Connection, ignoredEvents, type StreamEvents } from "./port.ts";
+import { type Connection, ignoredEvents, type StreamEvents } from "../../../src/net/port.ts";
 
 export interface MemoryPairOptions {
   /** What each direction holds before `write` says stop, as a socket's buffers do; default 64 KiB. */
   readonly capacityBytes?: number;
-  /** Where the first end's peer is said to be. */
+  /** `remote` of the first end. */
   readonly remote?: string;
 }
 
-/** What one end writes is what the other is told. */
+/** Each end receives what the other one writes. */
 export function memoryPair(
   options: MemoryPairOptions = {},
 ): readonly [MemoryConnection, MemoryConnection] {
@@ -32,15 +32,15 @@ export class MemoryConnection implements Connection {
   readonly local: string;
   readonly #capacityBytes: number;
   #peer: MemoryConnection | undefined;
-  /** On its way to the peer. */
+  /** Written and not delivered yet. */
   readonly #queue: Uint8Array[] = [];
   #queuedBytes = 0;
-  #asked = false;
+  #full = false;
   #paused = false;
-  /** Our half: `ended` once the peer was told. */
+  /** State of our half; `ended` once `onEnd` of the peer was called. */
   #half: "open" | "ending" | "ended" = "open";
   #leaving = false;
-  #closed: "no" | "told" | "to tell" | "to tell reset" = "no";
+  #closed: "no" | "close pending" | "reset pending" | "reported" = "no";
   #scheduled = false;
 
   constructor(local: string, remote: string, capacityBytes: number) {
@@ -57,9 +57,9 @@ export class MemoryConnection implements Connection {
     return this.#paused;
   }
 
-  /** Whether nothing more will be told. */
+  /** Whether `onClose` was called. */
   get closed(): boolean {
-    return this.#closed === "told";
+    return this.#closed === "reported";
   }
 
   write(chunk: Uint8Array): boolean {
@@ -68,16 +68,16 @@ export class MemoryConnection implements Connection {
 
   give(chunk: Uint8Array): boolean {
     if (this.#closed !== "no" || this.#half !== "open") return true;
-    // Who writes to somebody who has left is answered with a reset.
+    // A write to a closed end is answered with a reset.
     if (this.#peer?.closedOrClosing) {
-      this.#finish("to tell reset");
+      this.#finish("reset pending");
       return true;
     }
     this.#queue.push(chunk);
     this.#queuedBytes += chunk.length;
     this.#schedule();
-    this.#asked ||= this.#queuedBytes > this.#capacityBytes;
-    return !this.#asked;
+    this.#full ||= this.#queuedBytes > this.#capacityBytes;
+    return !this.#full;
   }
 
   end(): void {
@@ -95,7 +95,7 @@ export class MemoryConnection implements Connection {
 
   reset(): void {
     if (this.#closed !== "no") return;
-    this.#finish("to tell");
+    this.#finish("close pending");
     this.#peer?.broken();
   }
 
@@ -108,12 +108,12 @@ export class MemoryConnection implements Connection {
     this.#peer?.moved();
   }
 
-  /** The other end broke it: what was on its way is lost. */
+  /** The other end reset the connection: chunks under way are lost. */
   broken(): void {
-    if (this.#closed === "no") this.#finish("to tell reset");
+    if (this.#closed === "no") this.#finish("reset pending");
   }
 
-  /** The other end may take more. */
+  /** The other end reads again. */
   moved(): void {
     this.#schedule();
   }
@@ -122,7 +122,7 @@ export class MemoryConnection implements Connection {
     return this.#closed !== "no" || this.#leaving;
   }
 
-  #finish(how: "to tell" | "to tell reset"): void {
+  #finish(how: "close pending" | "reset pending"): void {
     this.#closed = how;
     this.#queue.length = 0;
     this.#queuedBytes = 0;
@@ -141,15 +141,15 @@ export class MemoryConnection implements Connection {
   /** One step: one chunk, the end, or the close, so that ends of a test's connections take turns. */
   #run(): void {
     const peer = this.#peer;
-    if (!peer || this.#closed === "told") return;
-    if (this.#closed !== "no") return this.#tellClose();
+    if (!peer || this.#closed === "reported") return;
+    if (this.#closed !== "no") return this.#reportClose();
     const chunk = peer.#takes() ? this.#queue.shift() : undefined;
     if (chunk) {
       this.#queuedBytes -= chunk.length;
       this.#schedule();
       if (peer.#closed === "no" && !peer.#leaving) peer.events.onData(chunk);
-      if (this.#asked && this.#queuedBytes <= this.#capacityBytes && this.#closed === "no") {
-        this.#asked = false;
+      if (this.#full && this.#queuedBytes <= this.#capacityBytes && this.#closed === "no") {
+        this.#full = false;
         if (this.#half === "open") this.events.onDrain();
       }
       return;
@@ -162,17 +162,17 @@ export class MemoryConnection implements Connection {
       return;
     }
     const done = this.#half === "ended" && (this.#leaving || peer.#half === "ended");
-    if (done) this.#finish("to tell");
+    if (done) this.#finish("close pending");
   }
 
-  /** Somebody who left takes everything, and looks at nothing. */
+  /** A closed end takes every chunk and drops it. */
   #takes(): boolean {
     return !this.#paused || this.closedOrClosing;
   }
 
-  #tellClose(): void {
-    const reset = this.#closed === "to tell reset";
-    this.#closed = "told";
+  #reportClose(): void {
+    const reset = this.#closed === "reset pending";
+    this.#closed = "reported";
     const { events } = this;
     this.events = ignoredEvents;
     events.onClose(reset, "");

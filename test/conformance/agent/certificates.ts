@@ -50,7 +50,6 @@ export function certificateContract(agent: AgentClient): void {
     ]);
     assert.ok(reply.index > 0);
     assert.match(reply.headers.get("X-Cache") ?? "", /^(HIT|MISS)$/);
-    assert.equal(reply.headers.has("X-Consul-Effective-Consistency"), false);
     const [root] = body.Roots;
     const certificate = new X509Certificate(root?.RootCert ?? "");
     assert.equal(certificate.fingerprint.toLowerCase(), root?.ID);

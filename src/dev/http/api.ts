@@ -1,0 +1,132 @@
+/**
+ * The HTTP API as its endpoints see it: a request with the world that it is asked in, waiting for a
+ * change, and the headers that tell where a reader stands.
+ *
+ * @module
+ */
+
+import type { Context, Hono } from "hono";
+import { parseDurationMs } from "../../base/mod.ts";
+import { Refusal } from "../refusal.ts";
+import type { World } from "../world.ts";
+
+interface ApiEnv {
+  readonly Bindings: World;
+}
+
+/** Endpoints are added to it; a request carries its {@link World} as `env`. */
+export type Api = Hono<ApiEnv>;
+export type Call = Context<ApiEnv>;
+
+const DEFAULT_WAIT_MS = 5 * 60_000;
+const MAX_WAIT_MS = 10 * 60_000;
+
+/** What a read gave: the topics whose writes can change it, and the index to go on from. */
+export interface Read<T> {
+  readonly index: number;
+  readonly topics: readonly string[];
+  readonly value: T;
+}
+
+interface WaitOptions {
+  /** The wait ends at `wait`, without the random sixteenth that spreads callers. */
+  readonly isExact?: boolean;
+}
+
+/** Reads once more whenever it may have changed, until its index is above that of the request. */
+export function blockingRead<T>(
+  call: Call,
+  read: () => Read<T>,
+  options: WaitOptions = {},
+): Promise<Read<T>> {
+  const index = indexOf(call);
+  return readUntil(call, read, { ...options, isOld: (now) => index > 0 && now.index <= index });
+}
+
+/** The same, until its hash is not that of the request. */
+export function blockingReadByHash<R extends { readonly hash: string }>(
+  call: Call,
+  read: () => R & Pick<Read<unknown>, "topics">,
+): Promise<R> {
+  const hash = call.req.query("hash") ?? "";
+  return readUntil(call, read, { isOld: (now) => hash !== "" && now.hash === hash });
+}
+
+/** The `index` of a request: a long poll where it is above 0. */
+export function indexOf(call: Call): number {
+  const index = call.req.query("index") ?? "";
+  if (!/^\d{0,20}$/.test(index)) throw new Refusal(400, "Invalid index");
+  return Number(index);
+}
+
+async function readUntil<R extends Pick<Read<unknown>, "topics">>(
+  call: Call,
+  read: () => R,
+  { isExact = false, isOld }: WaitOptions & { readonly isOld: (now: R) => boolean },
+): Promise<R> {
+  const { clock, random, store } = call.env;
+  const waitMs = waitOf(call);
+  const first = read();
+  if (!isOld(first)) return first;
+  const over = new AbortController();
+  const end = () => over.abort();
+  const timer = clock.after(isExact ? waitMs : waitMs * (1 + random() / 16), end);
+  const { signal: gone } = call.req.raw;
+  gone.addEventListener("abort", end);
+  if (gone.aborted) end();
+  try {
+    for (let now = first;; now = read()) {
+      if (over.signal.aborted || !isOld(now)) return now;
+      await store.change(now.topics, over.signal);
+    }
+  } finally {
+    timer.cancel();
+    gone.removeEventListener("abort", end);
+  }
+}
+
+function waitOf(call: Call): number {
+  const text = call.req.query("wait") ?? "";
+  const waitMs = text === "" ? DEFAULT_WAIT_MS : parseDurationMs(text);
+  if (waitMs === undefined) throw new Refusal(400, "Invalid wait time");
+  return waitMs === 0 ? DEFAULT_WAIT_MS : Math.min(waitMs, MAX_WAIT_MS);
+}
+
+/** Headers of a reply that has an index. `streaming`: it comes from Consul's streaming backend. */
+export function indexHeaders(
+  call: Call,
+  index: number,
+  { streaming = false }: { readonly streaming?: boolean } = {},
+): Record<string, string> {
+  const mode = ["stale", "consistent"].find((name) => has(call, name)) ?? "leader";
+  return {
+    "X-Consul-Effective-Consistency": mode,
+    "X-Consul-Index": String(index),
+    "X-Consul-Knownleader": String(!streaming),
+    "X-Consul-Lastcontact": "0",
+    "X-Consul-Query-Backend": streaming ? "streaming" : "blocking-query",
+  };
+}
+
+/** Headers of a reply that an agent may have kept. */
+export function cacheHeaders(isHit: boolean, ageMs = 0): Record<string, string> {
+  if (!isHit) return { "X-Cache": "MISS" };
+  return { "Age": String(Math.floor(ageMs / 1000)), "X-Cache": "HIT" };
+}
+
+/** Whether a parameter is there, with a value or without one. */
+export function has(call: Call, name: string): boolean {
+  return call.req.query(name) !== undefined;
+}
+
+/** A parameter that a request must have. */
+export function required(call: Call, name: string): string {
+  const value = call.req.query(name) ?? "";
+  if (value === "") throw new Refusal(400, `required query parameter '${name}' not set`);
+  return value;
+}
+
+/** A part of the path, decoded. */
+export function param(call: Call, name: string): string {
+  return call.req.param(name) ?? "";
+}

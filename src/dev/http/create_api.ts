@@ -1,0 +1,90 @@
+/**
+ * All endpoints behind one handler: what every request needs first, and Consul's answers to requests
+ * that no endpoint takes.
+ *
+ * @module
+ */
+
+import { Hono } from "hono";
+import { addAgentRoutes } from "../routes/agent.ts";
+import { addCatalogRoutes } from "../routes/catalog.ts";
+import { addConfigRoutes } from "../routes/config.ts";
+import { addConnectRoutes } from "../routes/connect.ts";
+import { addIntentionRoutes } from "../routes/intentions.ts";
+import { addQueryRoutes } from "../routes/query.ts";
+import { Refusal } from "../refusal.ts";
+import type { Api, Call } from "./api.ts";
+
+/** `extend` adds middleware and endpoints, which come before those of the agent. */
+export function createApi(extend: (api: Api) => void = () => {}): Api {
+  const api: Api = new Hono();
+  api.use(async (call, next) => {
+    await next();
+    const { acl, clock } = call.env;
+    call.header("X-Consul-Default-Acl-Policy", acl.defaultPolicy);
+    call.header("Date", new Date(clock.now()).toUTCString());
+  });
+  extend(api);
+  api.use(async (call, next) => {
+    checkToken(call);
+    checkScope(call);
+    await next();
+  });
+  addAgentRoutes(api);
+  addConnectRoutes(api);
+  addIntentionRoutes(api);
+  addCatalogRoutes(api);
+  addConfigRoutes(api);
+  addQueryRoutes(api);
+  api.notFound((call) => textReply(noEndpoint(api, call)));
+  api.onError((error) => {
+    if (error instanceof Refusal) return textReply(error);
+    throw error;
+  });
+  return api;
+}
+
+function textReply({ message, status, headers }: Refusal): Response {
+  const text = { "Content-Type": "text/plain; charset=utf-8" };
+  return new Response(message, { status, headers: { ...text, ...headers } });
+}
+
+function noEndpoint(api: Api, { req: { method, path } }: Call): Refusal {
+  const allowed = ["GET", "PUT", "POST", "DELETE"].filter((other) =>
+    api.routes.some((route) => route.method === other) && isTaken(api, other, path)
+  );
+  if (allowed.length > 0) {
+    return new Refusal(405, `method ${method} not allowed`, { Allow: `OPTIONS,${allowed}` });
+  }
+  return new Refusal(
+    404,
+    path.startsWith("/v1/")
+      ? "Invalid URL path: not a recognized HTTP API endpoint\n"
+      : "Invalid URL path: if attempting to use the HTTP API, ensure the path starts with '/v1/'\n",
+  );
+}
+
+/** Whether an endpoint, not only middleware, takes the path with this method. */
+function isTaken(api: Api, method: string, path: string): boolean {
+  const [found] = api.router.match(method, path);
+  return found.some(([[, route]]) => route.method === method);
+}
+
+/** Where a token is wanted, every request needs it. */
+function checkToken({ env: { acl }, req }: Call): void {
+  if (acl.token === undefined) return;
+  const [, bearer] = /^Bearer\s+(\S+)$/i.exec(req.header("authorization") ?? "") ?? [];
+  const token = req.query("token") || req.header("x-consul-token") || bearer;
+  if (token === acl.token) return;
+  throw new Refusal(403, token ? "ACL not found" : "Permission denied: a token is wanted");
+}
+
+/** There is one datacenter, and what only Consul Enterprise has is refused. */
+function checkScope({ env: { datacenter }, req }: Call): void {
+  for (const name of ["ns", "partition"]) {
+    if ((req.query(name) ?? "") === "") continue;
+    throw new Refusal(400, `Invalid query parameter: "${name}" is a Consul Enterprise feature`);
+  }
+  const dc = req.query("dc") || datacenter;
+  if (dc !== datacenter) throw new Refusal(500, "No path to datacenter");
+}

@@ -1,0 +1,152 @@
+/**
+ * Serves an HTTP handler in the form of `fetch` on one address, over our own codecs. Can be stopped and
+ * started again on the same port. Web pages of other origins are refused: what is served here has keys in
+ * it that a page in a developer's browser must not read.
+ *
+ * @module
+ */
+
+import { Buffer } from "node:buffer";
+import { type Clock, Deadlines } from "../../base/mod.ts";
+import {
+  ANOTHER_ORIGIN,
+  DEFAULT_HTTP_LIMITS,
+  fieldOf,
+  refuseWebPage,
+  serveHttp1,
+  serveHttp2,
+  type ServerExchange,
+} from "../../http/mod.ts";
+import type { Connection, Listener, ListenOptions } from "../../net/mod.ts";
+import { FetchExchange, type FetchHandler } from "./fetch_exchange.ts";
+
+/** Accepts connections: an engine, or something in front of one. */
+export interface Acceptor {
+  /** `protocol`: what TLS agreed on by ALPN; `""` and absent: nothing. */
+  listen(
+    options: ListenOptions,
+    onConnection: (connection: Connection, protocol?: string) => void,
+  ): Promise<Listener>;
+}
+
+export interface ApiListenerOptions {
+  readonly acceptor: Acceptor;
+  readonly clock: Clock;
+  readonly host: string;
+  readonly fetch: FetchHandler;
+  readonly onError: (message: string) => void;
+  /** Over TLS the certificate proves the name, which a page of another origin does not have. */
+  readonly isSecure?: boolean;
+}
+
+/** Connections that Consul grants to one address (`limits.http_max_conns_per_client`). */
+const MAX_CONNECTIONS_PER_CLIENT = 200;
+/** Streams that Consul allows on one connection of HTTP/2. */
+const MAX_STREAMS = 250;
+const TOO_MANY =
+  "Your IP is issuing too many concurrent connections, please rate limit your calls\n";
+/** Written before the client has asked anything, as Consul does. */
+const TOO_MANY_REPLY = "HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/plain\r\n" +
+  `Content-Length: ${TOO_MANY.length}\r\nConnection: close\r\n\r\n${TOO_MANY}`;
+
+export class ApiListener {
+  readonly #options: ApiListenerOptions;
+  readonly #deadlines: Deadlines;
+  /** By connection, the address of its client; refused ones have none. */
+  readonly #open = new Map<Connection, string | undefined>();
+  #listener: Listener | undefined;
+  #port = 0;
+
+  constructor(options: ApiListenerOptions) {
+    this.#options = options;
+    this.#deadlines = new Deadlines(options.clock);
+  }
+
+  get port(): number {
+    return this.#port;
+  }
+
+  /** Open connections, without refused ones. */
+  get connections(): number {
+    return [...this.#open.values()].filter((client) => client !== undefined).length;
+  }
+
+  async start(port: number): Promise<void> {
+    const { acceptor, host } = this.#options;
+    const address = { kind: "tcp", host, port } as const;
+    const listener = await acceptor.listen(
+      { address, reusePort: false },
+      (connection, protocol) => this.#accept(connection, protocol),
+    );
+    this.#listener = listener;
+    if (listener.address.kind === "tcp") this.#port = listener.address.port;
+  }
+
+  /** Ends the listener and every connection at once, as a killed agent does. */
+  stop(): void {
+    this.#listener?.close();
+    this.#listener = undefined;
+    for (const connection of [...this.#open.keys()]) connection.reset();
+  }
+
+  #accept(connection: Connection, protocol = ""): void {
+    const client = connection.remote.slice(0, connection.remote.lastIndexOf(":"));
+    const others = [...this.#open.values()].filter((other) => other === client);
+    if (others.length >= MAX_CONNECTIONS_PER_CLIENT) return this.#refuse(connection);
+    this.#open.set(connection, client);
+    const options = {
+      limits: { ...DEFAULT_HTTP_LIMITS, concurrentStreams: MAX_STREAMS },
+      clock: this.#options.clock,
+      deadlines: this.#deadlines,
+      events: {
+        onRequest: (exchange: ServerExchange) => this.#serve(exchange),
+        onInvalid: () => {},
+        onClose: () => void this.#open.delete(connection),
+      },
+    };
+    if (protocol === "h2") serveHttp2(connection, options);
+    else serveHttp1(connection, options);
+  }
+
+  #serve(exchange: ServerExchange): void {
+    const reason = whyPage(exchange, this.#options);
+    const fetch = reason === undefined
+      ? this.#options.fetch
+      : () => new Response(`Cannot answer: ${reason}\n`, { status: 403 });
+    new FetchExchange(exchange, { fetch, onError: this.#options.onError });
+  }
+
+  #refuse(connection: Connection): void {
+    this.#open.set(connection, undefined);
+    connection.events = {
+      onData: () => {},
+      onEnd: () => connection.close(),
+      onDrain: () => {},
+      onClose: () => void this.#open.delete(connection),
+    };
+    connection.write(Buffer.from(TOO_MANY_REPLY));
+    connection.end();
+  }
+}
+
+/** Why a web page is refused; undefined: no page of another origin asks. */
+function whyPage({ request }: ServerExchange, options: ApiListenerOptions): string | undefined {
+  const { host: boundHost, isSecure = false } = options;
+  const host = request.authority || "localhost";
+  const origin = fieldOf(request.fields, "origin");
+  const names = LOOPBACK.test(boundHost) ? [] : localNames(host);
+  const reason = isSecure
+    ? origin && ANOTHER_ORIGIN
+    : refuseWebPage({ host, origin }, { boundHost, server: "embedded Consul", names });
+  const site = fieldOf(request.fields, "sec-fetch-site") ?? "none";
+  return reason ?? (["none", "same-origin"].includes(site) ? undefined : ANOTHER_ORIGIN);
+}
+
+const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[?::1\]?)$/;
+/** Names of containers and of the local network, under which no stranger can have a page. */
+const LOCAL_NAME = /^(?:[a-z0-9_-]+|[a-z0-9_.-]+\.(?:internal|local|localhost|test))$/;
+
+function localNames(host: string): readonly string[] {
+  const name = host.toLowerCase().replace(/:\d{1,5}$/, "");
+  return LOCAL_NAME.test(name) ? [name] : [];
+}

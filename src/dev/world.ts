@@ -8,9 +8,8 @@ import { randomUUID } from "node:crypto";
 import type { Clock, Random } from "../base/mod.ts";
 import type { Engine } from "../net/mod.ts";
 import { Ca, LEAF_TTL_MS } from "./ca/ca.ts";
-import { AgentServices } from "./catalog/agent_services.ts";
+import { AgentServices, type Probes, socketProbes } from "./catalog/agent_services.ts";
 import { Catalog, CatalogNode } from "./catalog/catalog.ts";
-import { type Probes, socketProbes } from "./catalog/probes.ts";
 import { Store } from "./catalog/store.ts";
 import { ConfigEntries } from "./entries/config_entries.ts";
 import { PreparedQueries } from "./entries/prepared_queries.ts";
@@ -55,7 +54,7 @@ export interface World {
 }
 
 /** The place of an agent in the catalog. */
-export interface AgentNode {
+interface AgentNode {
   readonly name: string;
   readonly address: string;
 }

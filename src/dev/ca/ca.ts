@@ -11,6 +11,7 @@ import type { Clock, Random, Timer } from "../../base/mod.ts";
 import type { Store } from "../catalog/store.ts";
 import { formatServiceId } from "../../identity/mod.ts";
 import type { JsonObject } from "../json.ts";
+import { leafTopic, ROOTS } from "../topics.ts";
 import { formatPem } from "../../wire/mod.ts";
 import {
   generateKey,
@@ -20,7 +21,7 @@ import {
   signCertificate,
 } from "./certificates.ts";
 
-export interface CaOptions {
+interface CaOptions {
   readonly store: Store;
   readonly clock: Clock;
   readonly random: Random;
@@ -42,7 +43,6 @@ interface Root {
 
 interface Leaf {
   readonly json: JsonObject;
-  readonly issuedMs: number;
   readonly renewal: Timer;
 }
 
@@ -52,12 +52,6 @@ const BACKDATE_MS = 60_000;
 export const LEAF_TTL_MS: number = 72 * HOUR_MS;
 const CROSS_TTL_MS = 7 * 24 * HOUR_MS;
 const ROOT_TTL_MS = 10 * 365 * 24 * HOUR_MS;
-
-export const ROOTS_TOPIC = "ca:roots";
-
-export function leafTopic(service: string): string {
-  return `ca:leaf:${service}`;
-}
 
 export class Ca {
   readonly #options: CaOptions;
@@ -115,20 +109,14 @@ export class Ca {
   /** Takes all but the active root off the list. */
   prune(): void {
     this.#roots = [this.#active];
-    this.#options.store.commit([ROOTS_TOPIC]);
+    this.#options.store.commit([ROOTS]);
   }
 
   /** The leaf of a service, issued where there is none. */
-  leaf(
-    service: string,
-  ): { readonly json: JsonObject; readonly index: number; readonly ageMs: number } {
-    const { json, issuedMs } = this.#leaves.get(service) ?? this.issue(service);
+  leaf(service: string): { readonly json: JsonObject; readonly index: number } {
+    const { json } = this.#leaves.get(service) ?? this.issue(service);
     const index = this.#options.store.indexOf(leafTopic(service)) ?? 1;
-    return {
-      json: { ...json, CreateIndex: index, ModifyIndex: index },
-      index,
-      ageMs: this.#options.clock.now() - issuedMs,
-    };
+    return { json: { ...json, CreateIndex: index, ModifyIndex: index }, index };
   }
 
   has(service: string): boolean {
@@ -173,7 +161,6 @@ export class Ca {
         ValidAfter: goTime(notBeforeMs),
         ValidBefore: goTime(notAfterMs),
       },
-      issuedMs: nowMs,
       renewal: clock.after(renewMs, () => void this.issue(service)),
     };
     this.#leaves.set(service, leaf);
@@ -227,7 +214,7 @@ export class Ca {
       pem: formatPem("CERTIFICATE", der),
       crossPem,
       notBeforeMs,
-      index: store.commit([ROOTS_TOPIC]),
+      index: store.commit([ROOTS]),
     }];
   }
 

@@ -6,19 +6,25 @@
  */
 
 import { type Clock, messageOf, type Timer } from "../../base/mod.ts";
+import type { Engine } from "../../net/mod.ts";
 import { mergeProxy } from "../entries/central_config.ts";
 import type { ConfigEntries } from "../entries/config_entries.ts";
 import { type JsonObject, numberAt, textAt } from "../json.ts";
 import { Refusal } from "../refusal.ts";
 import type { CatalogNode } from "./catalog.ts";
-import type { Probes } from "./probes.ts";
 import { type ServiceContent, type ServiceRecord, type Status, worstOf } from "./records.ts";
 import { type CheckTask, readRegistrationBody, serviceFacts } from "./registration.ts";
 
 const FIRST_SIDECAR_PORT = 21000;
 const LAST_SIDECAR_PORT = 21255;
 
-export interface AgentServicesOptions {
+/** How checks are made. Each resolves with a text to show, and rejects where the check fails. */
+export interface Probes {
+  tcp(host: string, port: number, timeoutMs: number): Promise<string>;
+  http(url: string, timeoutMs: number): Promise<string>;
+}
+
+interface AgentServicesOptions {
   readonly clock: Clock;
   readonly probes: Probes;
   readonly config: ConfigEntries;
@@ -214,4 +220,37 @@ export class AgentServices {
 
 function unknownService(id: string): Refusal {
   return new Refusal(404, `Unknown service ID "${id}"`);
+}
+
+/** Checks over the network. A TCP check wants only that the service accepts the connection. */
+export function socketProbes(engine: Engine, clock: Clock): Probes {
+  return {
+    tcp(host, port, timeoutMs) {
+      return new Promise((resolve, reject) => {
+        const fail = (fact: string) => reject(new Error(`dial tcp ${host}:${port}: ${fact}`));
+        if (!(port > 0 && port < 65536)) return fail("invalid port");
+        const timer = clock.after(timeoutMs, () => {
+          dial.cancel();
+          fail("i/o timeout");
+        });
+        const dial = engine.dial({ address: { kind: "tcp", host, port } }, {
+          onConnected(connection) {
+            timer.cancel();
+            connection.close();
+            resolve(`TCP connect ${host}:${port}: Success`);
+          },
+          onFailed(_stage, reason) {
+            timer.cancel();
+            fail(reason);
+          },
+        });
+      });
+    },
+    async http(url, timeoutMs) {
+      const reply = await fetch(url, { signal: AbortSignal.timeout(timeoutMs) });
+      await reply.body?.cancel();
+      if (reply.ok) return `HTTP GET ${url}: ${reply.status}`;
+      throw new Error(`HTTP GET ${url}: ${reply.status}`);
+    },
+  };
 }

@@ -6,6 +6,7 @@
  */
 
 import { type JsonObject, stableJson } from "../json.ts";
+import { CATALOG, checksTopic, instanceTopic, nodeTopic, serviceTopic } from "../topics.ts";
 import {
   catalogServiceJson,
   type CheckContent,
@@ -19,28 +20,6 @@ import {
   type ServiceRecord,
 } from "./records.ts";
 import type { Store } from "./store.ts";
-
-/** The topic of every write in the catalog, but for checks. */
-export const CATALOG = "catalog";
-
-/** The topic of a service's instances: all of them, or (`mesh`) those that take its mesh traffic. */
-export function serviceTopic(name: string, mesh: boolean): string {
-  return `${mesh ? "mesh" : "service"}:${name.toLowerCase()}`;
-}
-
-export function instanceTopic(node: NodeFacts, id: string): string {
-  return `instance:${node.name}/${id}`;
-}
-
-/** The topic of a node and its services. */
-export function nodeTopic(name: string): string {
-  return `node:${name.toLowerCase()}`;
-}
-
-/** The topic of the checks on a node. */
-export function checksTopic(name: string): string {
-  return `checks:${name.toLowerCase()}`;
-}
 
 /** An instance with its node and the checks that count for it. */
 export interface Entry {
@@ -154,7 +133,7 @@ export class CatalogNode {
   }
 
   #topicsOf(service: ServiceContent): readonly string[] {
-    return [...readersOf(service), instanceTopic(this.#record, service.id)];
+    return [...readersOf(service), instanceTopic(this.#record.name, service.id)];
   }
 
   /** Indexes for something that is written now; `old`: what it replaces. */

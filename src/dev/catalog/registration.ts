@@ -5,6 +5,7 @@
  * @module
  */
 
+import { formatAddress } from "../../base/mod.ts";
 import {
   durationMsAt,
   isEmpty,
@@ -58,7 +59,7 @@ export function readRegistrationBody(
 }
 
 /** A service from a body in the agent's form. */
-export function readServiceBody(body: JsonObject): ServiceContent {
+function readServiceBody(body: JsonObject): ServiceContent {
   const name = textAt(body, "Name");
   if (name === "") throw invalid("Name is missing");
   const kind = textAt(body, "Kind");
@@ -216,29 +217,10 @@ function defaultChecks(app: ServiceContent, proxy: ServiceContent): readonly Che
   const host = textAt(proxy.definition, "Address") ||
     textAt(objectAt(block, "Config"), "bind_address") || textAt(block, "LocalServiceAddress") ||
     "127.0.0.1";
-  const port = numberAt(proxy.definition, "Port");
-  const task = (
-    number: number,
-    name: string,
-    run: CheckTask["run"],
-    interval: string,
-  ): CheckTask => ({
-    content: {
-      id: `service:${proxy.id}:${number}`,
-      status: "critical",
-      output: "",
-      serviceId: proxy.id,
-      facts: { Name: name, ...serviceFacts(proxy), Type: run.kind, Interval: interval },
-    },
-    saysStatus: false,
-    run,
-    intervalMs: durationMsAt({ interval }, "interval"),
-    timeoutMs: DEFAULT_TIMEOUT_MS,
-  });
-  return [
-    task(1, "Connect Sidecar Listening", { kind: "tcp", host, port }, "10s"),
-    task(2, `Connect Sidecar Aliasing ${app.id}`, { kind: "alias", serviceId: app.id }, ""),
-  ];
+  const address = formatAddress({ kind: "tcp", host, port: numberAt(proxy.definition, "Port") });
+  const listening = { Name: "Connect Sidecar Listening", TCP: address, Interval: "10s" };
+  const alias = { Name: `Connect Sidecar Aliasing ${app.id}`, AliasService: app.id };
+  return readChecks({ Checks: [listening, alias] }, proxy);
 }
 
 /** What a check says of its service. */

@@ -11,7 +11,7 @@ import { ApiListener } from "../http/listener.ts";
 const HOST = "127.0.0.1";
 const PROBE_TIMEOUT_MS = 900;
 
-export interface DemoApp {
+interface DemoApp {
   readonly port: number;
   /** Every connection breaks. */
   stop(): void;

@@ -11,14 +11,14 @@ import type { JsonObject } from "../json.ts";
 import { decodeAs } from "../shapes.ts";
 import type { World } from "../world.ts";
 
-export interface DemoMeshOptions {
+interface DemoMeshOptions {
   readonly web: DemoService;
   readonly api: DemoService;
   /** Where web reaches api through its sidecar. */
   readonly upstreamPort: number;
 }
 
-export interface DemoService {
+interface DemoService {
   /** Where the application listens. */
   readonly port: number;
   /** Where its sidecar listens. */
@@ -27,7 +27,7 @@ export interface DemoService {
   readonly proxyConfig?: Readonly<Record<string, unknown>>;
 }
 
-export interface DemoMeshState {
+interface DemoMeshState {
   readonly intention: keyof typeof DEMO_INTENTIONS;
   /** By id, sidecars included. */
   readonly services: ReadonlyMap<string, Status>;

@@ -17,7 +17,7 @@ import {
   withoutEmpty,
 } from "../json.ts";
 import { meshProtocol } from "./chain_compiler.ts";
-import type { FindEntry } from "./config_topics.ts";
+import type { FindEntry } from "./chain_targets.ts";
 
 /** The proxy block as `/v1/agent/service/:id` shows it. */
 export function mergeProxy(proxy: JsonObject, find: FindEntry): JsonObject {

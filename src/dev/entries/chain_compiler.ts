@@ -17,8 +17,8 @@ import {
   withoutEmpty,
 } from "../json.ts";
 import { Refusal } from "../refusal.ts";
-import { type ChainOverrides, ChainTargets } from "./chain_targets.ts";
-import { configTopic, type FindEntry } from "./config_topics.ts";
+import { configTopic } from "../topics.ts";
+import { type ChainOverrides, ChainTargets, type FindEntry } from "./chain_targets.ts";
 
 export const NO_OVERRIDES: ChainOverrides = {
   protocol: "",
@@ -34,7 +34,7 @@ export interface ChainRequest {
   readonly find: FindEntry;
 }
 
-export interface CompiledChain {
+interface CompiledChain {
   readonly chain: JsonObject;
   /** Topics of every entry that was read or missed. */
   readonly topics: readonly string[];

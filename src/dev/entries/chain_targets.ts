@@ -17,7 +17,9 @@ import {
   withoutEmpty,
 } from "../json.ts";
 import { Refusal } from "../refusal.ts";
-import type { FindEntry } from "./config_topics.ts";
+
+/** Reads a config entry. */
+export type FindEntry = (kind: string, name: string) => JsonObject | undefined;
 
 const DEFAULT_CONNECT_TIMEOUT = "5s";
 
@@ -39,14 +41,14 @@ interface TargetParts {
 }
 
 /** Where a resolver ends. */
-export interface ResolvedTarget extends TargetParts {
+interface ResolvedTarget extends TargetParts {
   readonly id: string;
   /** The service-resolver that applies. */
   readonly entry: JsonObject | undefined;
   readonly connectTimeout: Json;
 }
 
-export interface ChainTargetsOptions {
+interface ChainTargetsOptions {
   readonly find: FindEntry;
   readonly overrides: ChainOverrides;
   readonly datacenter: string;

@@ -10,7 +10,7 @@ import { type JsonObject, numberAt, objectAt, objectsAt, textAt } from "../json.
 import { parseFilter } from "../http/filter.ts";
 import { Refusal } from "../refusal.ts";
 import { compileChain, NO_OVERRIDES, protocolOf } from "./chain_compiler.ts";
-import type { FindEntry } from "./config_topics.ts";
+import type { FindEntry } from "./chain_targets.ts";
 
 const HTTP_PROTOCOLS = ["http", "http2", "grpc"];
 

@@ -10,7 +10,8 @@ import { type JsonObject, numberAt, stableJson, textAt } from "../json.ts";
 import { Refusal } from "../refusal.ts";
 import { decodeAs, parseBody } from "../shapes.ts";
 import { checkEntries, checkEntry, providersIn } from "./check_entries.ts";
-import { CONFIG, configTopic, type FindEntry } from "./config_topics.ts";
+import { CONFIG, configTopic } from "../topics.ts";
+import type { FindEntry } from "./chain_targets.ts";
 
 const KINDS = [
   "service-defaults",

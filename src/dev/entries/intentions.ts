@@ -7,7 +7,7 @@
 
 import { type JsonObject, numberAt, objectsAt, textAt, withoutEmpty } from "../json.ts";
 import type { ConfigEntries } from "./config_entries.ts";
-import { configTopic } from "./config_topics.ts";
+import { configTopic } from "../topics.ts";
 
 const KIND = "service-intentions";
 
@@ -77,7 +77,7 @@ function othersIn(entry: JsonObject, name: string): readonly JsonObject[] {
   );
 }
 
-export interface Decision {
+interface Decision {
   readonly allowed: boolean;
   readonly reason: string;
 }

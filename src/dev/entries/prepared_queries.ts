@@ -10,7 +10,7 @@ import { meshServiceOf, worstOf } from "../catalog/records.ts";
 import { type JsonObject, objectAt, objectsAt, textAt, textsAt } from "../json.ts";
 import { Refusal } from "../refusal.ts";
 
-export interface ExecuteOptions {
+interface ExecuteOptions {
   readonly connect: boolean;
   /** 0: none. */
   readonly limit: number;

@@ -92,26 +92,13 @@ function waitOf(call: Call): number {
   return waitMs === 0 ? DEFAULT_WAIT_MS : Math.min(waitMs, MAX_WAIT_MS);
 }
 
-/** Headers of a reply that has an index. `streaming`: it comes from Consul's streaming backend. */
-export function indexHeaders(
-  call: Call,
-  index: number,
-  { streaming = false }: { readonly streaming?: boolean } = {},
-): Record<string, string> {
-  const mode = ["stale", "consistent"].find((name) => has(call, name)) ?? "leader";
+/** Headers of a reply that can be waited on. */
+export function indexHeaders(index: number): Record<string, string> {
   return {
-    "X-Consul-Effective-Consistency": mode,
     "X-Consul-Index": String(index),
-    "X-Consul-Knownleader": String(!streaming),
+    "X-Consul-Knownleader": "true",
     "X-Consul-Lastcontact": "0",
-    "X-Consul-Query-Backend": streaming ? "streaming" : "blocking-query",
   };
-}
-
-/** Headers of a reply that an agent may have kept. */
-export function cacheHeaders(isHit: boolean, ageMs = 0): Record<string, string> {
-  if (!isHit) return { "X-Cache": "MISS" };
-  return { "Age": String(Math.floor(ageMs / 1000)), "X-Cache": "HIT" };
 }
 
 /** Whether a parameter is there, with a value or without one. */

@@ -11,7 +11,6 @@ import { addCatalogRoutes } from "../routes/catalog.ts";
 import { addConfigRoutes } from "../routes/config.ts";
 import { addConnectRoutes } from "../routes/connect.ts";
 import { addIntentionRoutes } from "../routes/intentions.ts";
-import { addQueryRoutes } from "../routes/query.ts";
 import { Refusal } from "../refusal.ts";
 import type { Api, Call } from "./api.ts";
 
@@ -35,7 +34,6 @@ export function createApi(extend: (api: Api) => void = () => {}): Api {
   addIntentionRoutes(api);
   addCatalogRoutes(api);
   addConfigRoutes(api);
-  addQueryRoutes(api);
   api.notFound((call) => textReply(noEndpoint(api, call)));
   api.onError((error) => {
     if (error instanceof Refusal) return textReply(error);

@@ -17,7 +17,7 @@ import {
 
 export type FetchHandler = (request: Request) => Response | Promise<Response>;
 
-export interface FetchExchangeOptions {
+interface FetchExchangeOptions {
   readonly fetch: FetchHandler;
   readonly onError: (message: string) => void;
 }

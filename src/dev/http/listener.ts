@@ -29,7 +29,7 @@ export interface Acceptor {
   ): Promise<Listener>;
 }
 
-export interface ApiListenerOptions {
+interface ApiListenerOptions {
   readonly acceptor: Acceptor;
   readonly clock: Clock;
   readonly host: string;

@@ -5,7 +5,7 @@
  */
 
 import { createHash } from "node:crypto";
-import { instanceTopic } from "../catalog/catalog.ts";
+import type { StatusCode } from "hono/utils/http-status";
 import {
   agentServiceJson,
   checkJson,
@@ -15,12 +15,12 @@ import {
 } from "../catalog/records.ts";
 import { isStatus } from "../catalog/registration.ts";
 import { mergedNames } from "../entries/central_config.ts";
-import { configTopic } from "../entries/config_topics.ts";
 import { type Api, blockingReadByHash, type Call, param } from "../http/api.ts";
 import { parseFilter } from "../http/filter.ts";
 import { type JsonObject, stableJson, textAt } from "../json.ts";
 import { Refusal } from "../refusal.ts";
 import { decodeBody } from "../shapes.ts";
+import { configTopic, instanceTopic } from "../topics.ts";
 
 /** The version of Consul whose answers these are. */
 const VERSION = "1.22.7";
@@ -58,8 +58,13 @@ export function addAgentRoutes(api: Api): void {
     call.env.services.beat(param(call, "id"), status, textAt(body, "Output"));
     return call.body(null);
   });
-  api.get("/v1/agent/health/service/id/:id", healthById);
-  api.get("/v1/agent/health/service/name/:name", healthByName);
+  api.get("/v1/agent/health/service/id/:id", (call) => {
+    const [only = null] = health(call, ({ id }) => id === param(call, "id"));
+    return call.json(only);
+  });
+  api.get("/v1/agent/health/service/name/:name", (call) => {
+    return call.json(health(call, ({ name }) => name === param(call, "name")));
+  });
   api.get("/v1/agent/version", () => Response.json({ HumanVersion: VERSION }));
   api.get("/v1/agent/self", describeAgent);
   api.get("/v1/status/leader", () => Response.json("127.0.0.1:8300"));
@@ -82,7 +87,7 @@ async function readService(call: Call): Promise<Response> {
 /** What can change how an agent shows a service. */
 function topicsOf({ env: { services } }: Call, { id, proxy }: ServiceRecord): readonly string[] {
   return [
-    instanceTopic(services.node.record, id),
+    instanceTopic(services.node.record.name, id),
     ...proxy ? mergeTopics(proxy) : [],
   ];
 }
@@ -130,42 +135,19 @@ const HEALTH_CODES: Readonly<Record<Status, number>> = {
   critical: 503,
 };
 
-function healthById(call: Call): Response {
-  const id = param(call, "id");
-  const { services } = call.env;
-  const record = services.get(id);
-  if (!record) return unhealthy(`ServiceId ${id} not found`);
-  return health(services.statusOf(id), healthJson(call, record));
-}
-
-function healthByName(call: Call): Response {
-  const name = param(call, "name");
-  const { services } = call.env;
-  const records = services.all().filter((record) => record.name === name);
-  if (records.length === 0) return unhealthy(`ServiceName ${name} Not Found`);
-  const status = worstOf(records.map(({ id }) => ({ status: services.statusOf(id) })));
-  return health(status, records.map((record) => healthJson(call, record)));
-}
-
-function healthJson(call: Call, record: ServiceRecord): JsonObject {
+/** The health of services, whose status is the status of the reply. */
+function health(call: Call, isMeant: (record: ServiceRecord) => boolean): readonly JsonObject[] {
   const { services, datacenter } = call.env;
   const { node } = services;
-  return {
+  const found = services.all().filter(isMeant);
+  const status = worstOf(found.flatMap(({ id }) => node.checksOf(id)));
+  call.header("X-Consul-Reason", found.length === 0 ? "not found" : status);
+  call.status((found.length === 0 ? 404 : HEALTH_CODES[status]) as StatusCode);
+  return found.map((record) => ({
     AggregatedStatus: services.statusOf(record.id),
     Service: agentServiceJson(record, datacenter),
     Checks: node.checksOf(record.id).map((check) => checkJson(node.record, check, true)),
-  };
-}
-
-function health(status: Status, body: unknown): Response {
-  return Response.json(body, {
-    status: HEALTH_CODES[status],
-    headers: { "X-Consul-Reason": status },
-  });
-}
-
-function unhealthy(reason: string): Response {
-  return Response.json([], { status: 404, headers: { "X-Consul-Reason": reason } });
+  }));
 }
 
 function describeAgent(call: Call): Response {

@@ -1,25 +1,26 @@
 /**
- * `/v1/health` and `/v1/catalog`. Consul answers long polls and cached reads of mesh health from its
- * streaming backend.
+ * The instances of services: `/v1/health`, `/v1/catalog` and prepared queries (`/v1/query`).
  *
  * @module
  */
 
-import { CATALOG, type Entry, entryJson, serviceTopic } from "../catalog/catalog.ts";
+import { type Entry, entryJson } from "../catalog/catalog.ts";
 import { catalogServiceJson, meshServiceOf, nodeJson, worstOf } from "../catalog/records.ts";
 import {
   type Api,
   blockingRead,
-  cacheHeaders,
   type Call,
   has,
   indexHeaders,
-  indexOf,
   param,
   type Read,
 } from "../http/api.ts";
 import { parseFilter } from "../http/filter.ts";
+import { executeQuery } from "../entries/prepared_queries.ts";
 import { type JsonObject, textsAt } from "../json.ts";
+import { Refusal } from "../refusal.ts";
+import { decodeBody } from "../shapes.ts";
+import { CATALOG, serviceTopic } from "../topics.ts";
 
 export function addCatalogRoutes(api: Api): void {
   api.get("/v1/health/connect/:name", (call) => health(call, true));
@@ -28,15 +29,21 @@ export function addCatalogRoutes(api: Api): void {
   api.get("/v1/catalog/service/:name", (call) => rows(call, false));
   api.get("/v1/catalog/connect/:name", (call) => rows(call, true));
   api.get("/v1/catalog/datacenters", (call) => Response.json([call.env.datacenter]));
+  api.post("/v1/query", async (call) => {
+    const body = decodeBody(await call.req.text(), "query");
+    return Response.json({ ID: call.env.queries.put(body) });
+  });
+  api.get("/v1/query/:id", (call) => Response.json([call.env.queries.get(param(call, "id"))]));
+  api.delete("/v1/query/:id", (call) => {
+    call.env.queries.remove(param(call, "id"));
+    return call.body(null);
+  });
+  api.get("/v1/query/:name/execute", execute);
 }
 
 async function health(call: Call, mesh: boolean): Promise<Response> {
   const filter = parseFilter(call.req.query("filter") ?? "");
-  const isCached = mesh && has(call, "cached");
-  const streaming = isCached || mesh && indexOf(call) > 0;
-  const { value, index } = await blockingRead(call, () => instances(call, mesh), {
-    isExact: streaming,
-  });
+  const { value, index } = await blockingRead(call, () => instances(call, mesh));
   const onlyPassing = has(call, "passing") && call.req.query("passing") !== "false";
   const tags = mesh ? [] : call.req.queries("tag") ?? [];
   const body = value
@@ -47,15 +54,11 @@ async function health(call: Call, mesh: boolean): Promise<Response> {
     })
     .map((entry) => entryJson(entry))
     .filter(filter);
-  const headers = {
-    ...isCached ? cacheHeaders(true) : {},
-    ...indexHeaders(call, index, { streaming }),
-  };
-  return Response.json(body, { headers });
+  return Response.json(body, { headers: indexHeaders(index) });
 }
 
 /** Instances of a service, with its index while there are some, else that of the whole catalog. */
-export function instances(call: Call, mesh: boolean): Read<readonly Entry[]> {
+function instances(call: Call, mesh: boolean): Read<readonly Entry[]> {
   const name = param(call, "name").toLowerCase();
   const { catalog, store } = call.env;
   const topic = serviceTopic(name, mesh);
@@ -81,13 +84,13 @@ async function listServices(call: Call): Promise<Response> {
     tags.set(name, new Set([...own, ...textsAt(definition, "Tags")]));
   }
   const body = Object.fromEntries([...tags].map(([name, own]) => [name, [...own]]));
-  return Response.json(body, { headers: indexHeaders(call, index) });
+  return Response.json(body, { headers: indexHeaders(index) });
 }
 
 async function rows(call: Call, mesh: boolean): Promise<Response> {
   const filter = parseFilter(call.req.query("filter") ?? "");
   const { value, index } = await blockingRead(call, () => instances(call, mesh));
-  return Response.json(value.map(rowJson).filter(filter), { headers: indexHeaders(call, index) });
+  return Response.json(value.map(rowJson).filter(filter), { headers: indexHeaders(index) });
 }
 
 /** An instance as a row of the catalog: fields of the node, and those of the service with a prefix. */
@@ -105,4 +108,16 @@ function rowJson({ node, service }: Entry): JsonObject {
     CreateIndex,
     ModifyIndex,
   };
+}
+
+function execute(call: Call): Response {
+  const { queries, catalog, datacenter } = call.env;
+  const limit = Number(call.req.query("limit") ?? "0");
+  if (!Number.isInteger(limit)) throw new Refusal(400, "Invalid limit");
+  const body = executeQuery(queries.get(param(call, "name")), catalog, {
+    connect: has(call, "connect") && call.req.query("connect") !== "false",
+    limit,
+    datacenter,
+  });
+  return Response.json(body, { headers: indexHeaders(1) });
 }

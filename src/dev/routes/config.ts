@@ -3,11 +3,11 @@
 import { compileChain, NO_OVERRIDES } from "../entries/chain_compiler.ts";
 import type { ChainOverrides } from "../entries/chain_targets.ts";
 import { checkKind, readEntryBody } from "../entries/config_entries.ts";
-import { CONFIG, configTopic } from "../entries/config_topics.ts";
 import { type Api, blockingRead, type Call, indexHeaders, param } from "../http/api.ts";
 import { objectAt, textAt } from "../json.ts";
 import { Refusal } from "../refusal.ts";
 import { decodeBody } from "../shapes.ts";
+import { CONFIG, configTopic } from "../topics.ts";
 
 export function addConfigRoutes(api: Api): void {
   api.put("/v1/config", async (call) => {
@@ -36,7 +36,7 @@ async function readEntry(call: Call): Promise<Response> {
     topics: [configTopic(kind, name)],
     value: config.find(kind, name),
   }));
-  const headers = indexHeaders(call, index);
+  const headers = indexHeaders(index);
   if (!value) throw new Refusal(404, `Config entry not found for "${kind}" / "${name}"`, headers);
   return Response.json(value, { headers });
 }
@@ -50,7 +50,7 @@ async function listKind(call: Call): Promise<Response> {
     topics: [configTopic(kind)],
     value: config.list(kind),
   }));
-  return Response.json(value, { headers: indexHeaders(call, index) });
+  return Response.json(value, { headers: indexHeaders(index) });
 }
 
 async function chain(call: Call, overrides: ChainOverrides): Promise<Response> {
@@ -66,7 +66,7 @@ async function chain(call: Call, overrides: ChainOverrides): Promise<Response> {
     });
     return { index: tableIndex(call), topics, value };
   });
-  return Response.json({ Chain: value }, { headers: indexHeaders(call, index) });
+  return Response.json({ Chain: value }, { headers: indexHeaders(index) });
 }
 
 /** Config entries have the index of their table, whichever is read. */

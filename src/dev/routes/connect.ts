@@ -5,32 +5,23 @@
  */
 
 import { parseDurationMs } from "../../base/mod.ts";
-import { leafTopic, ROOTS_TOPIC } from "../ca/ca.ts";
 import { decide } from "../entries/intentions.ts";
-import {
-  type Api,
-  blockingRead,
-  cacheHeaders,
-  type Call,
-  indexHeaders,
-  indexOf,
-  param,
-} from "../http/api.ts";
+import { type Api, blockingRead, type Call, indexHeaders, param } from "../http/api.ts";
 import { type JsonObject, objectAt, objectsAt, textAt } from "../json.ts";
 import { Refusal } from "../refusal.ts";
 import { decodeBody } from "../shapes.ts";
+import { leafTopic, ROOTS } from "../topics.ts";
 import type { World } from "../world.ts";
 
 export function addConnectRoutes(api: Api): void {
   api.get("/v1/agent/connect/ca/roots", async (call) => {
     const { value, index } = await readRoots(call);
-    const headers = { ...cacheHeaders(indexOf(call) === 0), ...indexHeaders(call, index) };
-    return Response.json(value, { headers });
+    return Response.json(value, { headers: indexHeaders(index) });
   });
   api.get("/v1/connect/ca/roots", async (call) => {
     const { value, index } = await readRoots(call);
     if (call.req.query("pem") === "true") return pemReply(value);
-    return Response.json(value, { headers: indexHeaders(call, index) });
+    return Response.json(value, { headers: indexHeaders(index) });
   });
   api.get("/v1/agent/connect/ca/leaf/:service", leaf);
   api.get("/v1/connect/ca/configuration", (call) => Response.json(call.env.ca.configurationJson()));
@@ -41,15 +32,15 @@ export function addConnectRoutes(api: Api): void {
   api.post("/v1/agent/connect/authorize", async (call) => {
     const body = decodeBody(await call.req.text(), "authorization");
     const { allowed, reason } = authorize(call.env, body);
-    return Response.json({ Authorized: allowed, Reason: reason }, { headers: cacheHeaders(false) });
+    return Response.json({ Authorized: allowed, Reason: reason });
   });
 }
 
 function readRoots(call: Call) {
   const { ca, store } = call.env;
   return blockingRead(call, () => ({
-    index: store.indexOf(ROOTS_TOPIC) ?? 1,
-    topics: [ROOTS_TOPIC],
+    index: store.indexOf(ROOTS) ?? 1,
+    topics: [ROOTS],
     value: ca.rootsJson(),
   }));
 }
@@ -66,19 +57,7 @@ async function leaf(call: Call): Promise<Response> {
     const { json, index } = ca.leaf(service);
     return { index, topics: [leafTopic(service)], value: json };
   }, { isExact: true });
-  const isHit = isHeld(call.env, service) && indexOf(call) === 0;
-  const headers = {
-    ...cacheHeaders(isHit, ca.leaf(service).ageMs),
-    "X-Consul-Index": String(index),
-  };
-  return Response.json(value, { headers });
-}
-
-/** Whether the agent keeps the leaf for a sidecar of its own. */
-export function isHeld({ services }: World, service: string): boolean {
-  return services.all().some(({ kind, proxy }) =>
-    kind === "connect-proxy" && textAt(proxy ?? {}, "DestinationServiceName") === service
-  );
+  return Response.json(value, { headers: { "X-Consul-Index": String(index) } });
 }
 
 /** Another key, or key type, rotates the CA; the key itself is made here. */

@@ -9,11 +9,11 @@ import {
   matchTopics,
   putIntention,
 } from "../entries/intentions.ts";
-import { CONFIG, configTopic } from "../entries/config_topics.ts";
 import { type Api, blockingRead, type Call, indexHeaders, required } from "../http/api.ts";
 import { textAt, withoutEmpty } from "../json.ts";
 import { Refusal } from "../refusal.ts";
 import { decodeBody } from "../shapes.ts";
+import { CONFIG, configTopic } from "../topics.ts";
 
 export function addIntentionRoutes(api: Api): void {
   api.get("/v1/connect/intentions/match", match);
@@ -54,7 +54,7 @@ export function addIntentionRoutes(api: Api): void {
       topics: [configTopic("service-intentions")],
       value: listIntentions(config),
     }));
-    return Response.json(value, { headers: indexHeaders(call, index) });
+    return Response.json(value, { headers: indexHeaders(index) });
   });
 }
 
@@ -78,7 +78,7 @@ async function match(call: Call): Promise<Response> {
       return [name, found.length > 0 ? found : null];
     })),
   }));
-  return Response.json(value, { headers: indexHeaders(call, index) });
+  return Response.json(value, { headers: indexHeaders(index) });
 }
 
 function namesOf(call: Call): { readonly source: string; readonly destination: string } {

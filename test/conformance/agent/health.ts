@@ -86,7 +86,6 @@ export function healthContract(agent: AgentClient): void {
         "Type",
       ],
     ]);
-    assert.equal(reply.headers.get("X-Consul-Query-Backend"), "blocking-query");
     assert.equal(reply.headers.get("X-Consul-Knownleader"), "true");
   });
 
@@ -132,17 +131,6 @@ export function healthContract(agent: AgentClient): void {
     assert.deepEqual(await filtered("Node.Datacenter == dc1"), ids);
     assert.deepEqual(await filtered("Service.Tags is empty"), []);
     assert.equal(entries(await agent.get(`${path}?tag=blue`)).length, 3);
-  });
-
-  test("long polls and cached reads come from the streaming backend", async () => {
-    const path = await instances(unique("stream"), ["passing"]);
-    for (const query of ["index=1", "cached"]) {
-      const reply = await agent.get(`${path}?${query}`);
-      assert.equal(reply.headers.get("X-Consul-Query-Backend"), "streaming", query);
-      assert.equal(reply.headers.get("X-Consul-Knownleader"), "false", query);
-      assert.equal(reply.headers.get("X-Consul-Lastcontact"), "0", query);
-    }
-    assert.equal((await agent.get(`${path}?cached`)).headers.has("X-Cache"), true);
   });
 
   test("a long poll is woken by a changed check of an instance, also one that the filter hides", async () => {

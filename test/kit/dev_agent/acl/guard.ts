@@ -16,7 +16,7 @@ import {
 } from "../../../../src/dev/http/api.ts";
 import { isObject, type JsonObject, objectAt, textAt } from "../../../../src/dev/json.ts";
 import { Refusal } from "../../../../src/dev/refusal.ts";
-import { isHeld } from "../../../../src/dev/routes/connect.ts";
+import type { World } from "../../../../src/dev/world.ts";
 import { type Access, type Authorizer, TOKEN_UNKNOWN } from "./acl.ts";
 import { type AclOf, rightsOf, secretOf } from "./acl_of.ts";
 
@@ -159,6 +159,13 @@ const LISTS: readonly (readonly [path: string, visible: Visible])[] = [
   }],
 ];
 
+/** Whether the agent keeps the leaf for a sidecar of its own. */
+function isHeld({ services }: World, service: string): boolean {
+  return services.all().some(({ kind, proxy }) =>
+    kind === "connect-proxy" && textAt(proxy ?? {}, "DestinationServiceName") === service
+  );
+}
+
 /** The streaming backend refuses nothing: it answers an empty list. */
 async function guardHealth(
   call: Call,
@@ -171,7 +178,7 @@ async function guardHealth(
   const rights = aclOf(call.env).authorizer(secretOf(call));
   if (!rights) {
     if (!streaming) throw new Refusal(403, TOKEN_UNKNOWN);
-    return Response.json([], { headers: indexHeaders(call, 1, { streaming }) });
+    return Response.json([], { headers: indexHeaders(1) });
   }
   const isAllowed = rights.allows("service", "read", param(call, "name"));
   if (mesh && !streaming && !isAllowed) throw new Refusal(403, "Permission denied");

@@ -1,11 +1,7 @@
 /** Registrations in the catalog itself, and the services and checks of a node. @module */
 
-import {
-  CATALOG,
-  CatalogNode,
-  checksTopic,
-  nodeTopic,
-} from "../../../../src/dev/catalog/catalog.ts";
+import { CatalogNode } from "../../../../src/dev/catalog/catalog.ts";
+import { CATALOG, checksTopic, nodeTopic } from "../../../../src/dev/topics.ts";
 import {
   catalogServiceJson,
   checkJson,
@@ -173,7 +169,7 @@ async function nodeServices(call: Call, aclOf: AclOf): Promise<Response> {
     Node: node ? nodeJson(node.record) : null,
     Services: shown.length > 0 ? shown : none,
   };
-  return Response.json(body, { headers: headersOf(call, index, rights.hasToken && isFiltered) });
+  return Response.json(body, { headers: headersOf(index, rights.hasToken && isFiltered) });
 }
 
 /** Topics of the entries that are merged into a service's proxy, where that is asked for. */
@@ -212,11 +208,11 @@ async function nodeHealth(call: Call, aclOf: AclOf): Promise<Response> {
   });
   const body = value ? seen.map((check) => checkJson(value.record, check)) : [];
   const isFiltered = seen.length < checks.length;
-  return Response.json(body, { headers: headersOf(call, index, rights.hasToken && isFiltered) });
+  return Response.json(body, { headers: headersOf(index, rights.hasToken && isFiltered) });
 }
 
-function headersOf(call: Call, index: number, isFiltered: boolean): Record<string, string> {
-  const headers = indexHeaders(call, index);
+function headersOf(index: number, isFiltered: boolean): Record<string, string> {
+  const headers = indexHeaders(index);
   return isFiltered ? { ...headers, "X-Consul-Results-Filtered-By-Acls": "true" } : headers;
 }
 

@@ -192,7 +192,9 @@ export class DevServer {
     const { cluster, random, number } = this.#options;
     api.use(async (call, next) => {
       await next();
-      if (cluster.leader === number || !has(call, "stale")) return;
+      if (!has(call, "stale")) return;
+      call.header("X-Consul-Effective-Consistency", "stale");
+      if (cluster.leader === number) return;
       const { leaderlessMs } = cluster;
       // A follower notices only after a while.
       call.header("X-Consul-Knownleader", String(leaderlessMs < UNNOTICED_MS));

@@ -6,9 +6,8 @@
  */
 
 import { type Log, ProxyError, silentLog } from "../../../../src/base/mod.ts";
-import { AgentServices } from "../../../../src/dev/catalog/agent_services.ts";
+import { AgentServices, socketProbes } from "../../../../src/dev/catalog/agent_services.ts";
 import { CatalogNode } from "../../../../src/dev/catalog/catalog.ts";
-import { socketProbes } from "../../../../src/dev/catalog/probes.ts";
 import type { Api } from "../../../../src/dev/http/api.ts";
 import { newWorld, withAgent, type World, type WorldOptions } from "../../../../src/dev/world.ts";
 import { type Engine, runtimeEngine } from "../../../../src/net/mod.ts";

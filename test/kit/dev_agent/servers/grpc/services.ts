@@ -6,7 +6,7 @@
  */
 
 import type { Random } from "../../../../../src/base/mod.ts";
-import { ROOTS_TOPIC } from "../../../../../src/dev/ca/ca.ts";
+import { ROOTS } from "../../../../../src/dev/topics.ts";
 import { mergeProxy } from "../../../../../src/dev/entries/central_config.ts";
 import {
   isObject,
@@ -141,7 +141,7 @@ function watchRoots(server: ServingServer, call: ServedCall): void {
   const follow = async () => {
     while (!over.signal.aborted) {
       call.send(MESSAGES.encode("WatchRootsResponse", rootsMessage(ca.rootsJson())));
-      await store.change([ROOTS_TOPIC], over.signal);
+      await store.change([ROOTS], over.signal);
     }
   };
   void follow();

@@ -9,7 +9,7 @@ import { type Log, silentLog } from "../base/mod.ts";
 import { type Engine, runtimeEngine } from "../net/mod.ts";
 import type { Api } from "./http/api.ts";
 import { createApi } from "./http/create_api.ts";
-import { ApiListener } from "./http/listener.ts";
+import { ApiListener, refusePages } from "./http/listener.ts";
 import { newWorld, type World, type WorldOptions } from "./world.ts";
 
 export interface DevAgentOptions extends WorldOptions {
@@ -42,6 +42,7 @@ export class DevAgent implements AsyncDisposable {
       clock,
       host,
       fetch: (request) => api.fetch(request, this.#world),
+      whyRefused: refusePages(host, { isSecure: false }),
       onError: (message) => log.warn("embedded agent failed", { error: message }),
     });
   }

@@ -34,7 +34,6 @@ interface AgentServicesOptions {
 interface RunningCheck {
   readonly task: CheckTask;
   timer: Timer | undefined;
-  isStopped: boolean;
 }
 
 export class AgentServices {
@@ -154,7 +153,7 @@ export class AgentServices {
       : {};
     this.#stop(content.id);
     this.node.putCheck({ ...content, ...kept });
-    const running: RunningCheck = { task, timer: undefined, isStopped: false };
+    const running: RunningCheck = { task, timer: undefined };
     this.#running.set(content.id, running);
     if (run.kind === "ttl") this.#expireAfter(run.ttlMs, running);
     else if (run.kind === "alias") this.#judgeAlias(task);
@@ -162,10 +161,7 @@ export class AgentServices {
   }
 
   #stop(id: string): void {
-    const running = this.#running.get(id);
-    if (!running) return;
-    running.isStopped = true;
-    running.timer?.cancel();
+    this.#running.get(id)?.timer?.cancel();
     this.#running.delete(id);
   }
 
@@ -180,7 +176,7 @@ export class AgentServices {
     const { clock, probes } = this.#options;
     const { run, timeoutMs, intervalMs } = running.task;
     const finish = (status: Status, output: string) => {
-      if (running.isStopped) return;
+      if (this.#running.get(running.task.content.id) !== running) return;
       this.#report(running.task, status, output);
       running.timer = clock.after(intervalMs, () => this.#probe(running));
     };

@@ -21,7 +21,7 @@ import {
 } from "./records.ts";
 import type { Store } from "./store.ts";
 
-/** An instance with its node and the checks that count for it. */
+/** An instance of a service, with its node and the checks that count for it. */
 export interface Entry {
   readonly node: CatalogNode;
   readonly service: ServiceRecord;
@@ -152,7 +152,7 @@ export class CatalogNode {
 }
 
 export class Catalog {
-  /** By name; of several nodes each has its own. */
+  /** By name in lower case. */
   readonly nodes = new Map<string, CatalogNode>();
 
   add(node: CatalogNode): CatalogNode {
@@ -166,11 +166,10 @@ export class Catalog {
   }
 }
 
-/** `proxy`: the proxy block to show. */
-export function entryJson({ node, service, checks }: Entry, proxy?: JsonObject): JsonObject {
+export function entryJson({ node, service, checks }: Entry): JsonObject {
   return {
     Node: nodeJson(node.record),
-    Service: catalogServiceJson(service, proxy),
+    Service: catalogServiceJson(service),
     Checks: checks.map((check) => checkJson(node.record, check)),
   };
 }

@@ -23,9 +23,9 @@ import type { CheckContent, ServiceContent, Status } from "./records.ts";
 
 /** A check and how it is run. */
 export interface CheckTask {
-  /** As it is before it ran once. */
+  /** The check before it has run. */
   readonly content: CheckContent;
-  /** The registration says a status; otherwise a check of that id keeps the one that it has. */
+  /** The registration sets the status; otherwise an older check of that id keeps its own. */
   readonly saysStatus: boolean;
   readonly run:
     | { readonly kind: "ttl"; readonly ttlMs: number }
@@ -36,12 +36,12 @@ export interface CheckTask {
   readonly timeoutMs: number;
 }
 
-export interface Registered {
+interface Registered {
   readonly service: ServiceContent;
   readonly checks: readonly CheckTask[];
 }
 
-/** The service and, where the body has one, its sidecar. `sidecarPort` finds a free port. */
+/** Reads the service and, if the body has one, its sidecar. `sidecarPort` finds a free port. */
 export function readRegistrationBody(
   body: JsonObject,
   sidecarPort: (sidecarId: string) => number,
@@ -50,7 +50,9 @@ export function readRegistrationBody(
   const checks = readChecks(body, app);
   const { SidecarService: sidecar } = objectAt(body, "Connect");
   if (!isObject(sidecar)) return [{ service: app, checks }];
-  const proxy = readServiceBody(sidecarBody(body, app.id, { sidecar, sidecarPort }));
+  const id = `${app.id}-sidecar-proxy`;
+  const port = numberAt(sidecar, "Port") || sidecarPort(id);
+  const proxy = readServiceBody(sidecarBody({ ...sidecar, ID: id, Port: port }, body, app.id));
   const own = readChecks(sidecar, proxy);
   return [
     { service: app, checks },
@@ -58,7 +60,6 @@ export function readRegistrationBody(
   ];
 }
 
-/** A service from a body in the agent's form. */
 function readServiceBody(body: JsonObject): ServiceContent {
   const name = textAt(body, "Name");
   if (name === "") throw invalid("Name is missing");
@@ -90,15 +91,7 @@ function readServiceBody(body: JsonObject): ServiceContent {
 }
 
 /** The body of a sidecar with what it inherits from its application. */
-function sidecarBody(
-  app: JsonObject,
-  appId: string,
-  { sidecar, sidecarPort }: {
-    readonly sidecar: JsonObject;
-    readonly sidecarPort: (sidecarId: string) => number;
-  },
-): JsonObject {
-  const id = `${appId}-sidecar-proxy`;
+function sidecarBody(sidecar: JsonObject, app: JsonObject, appId: string): JsonObject {
   const name = textAt(app, "Name");
   const inherited = (key: string) =>
     isEmpty(sidecar[key]) ? app[key] ?? null : sidecar[key] ?? null;
@@ -106,14 +99,12 @@ function sidecarBody(
   const socket = textAt(proxy, "LocalServiceSocketPath");
   return {
     ...sidecar,
-    ID: id,
     Kind: textAt(sidecar, "Kind") || "connect-proxy",
     Name: textAt(sidecar, "Name") || `${name}-sidecar-proxy`,
     Tags: inherited("Tags"),
     Meta: inherited("Meta"),
     Address: inherited("Address"),
     Locality: inherited("Locality"),
-    Port: numberAt(sidecar, "Port") || sidecarPort(id),
     Proxy: {
       ...socket === ""
         ? { LocalServiceAddress: "127.0.0.1", LocalServicePort: numberAt(app, "Port") }
@@ -165,7 +156,7 @@ function readCheck(check: JsonObject, service: ServiceContent, suffix: string): 
   }
   const status = textAt(check, "Status") || "critical";
   if (!isStatus(status)) {
-    throw invalid(`the status "${status}" of a check is not passing, warning or critical`);
+    throw invalid(`"${status}" is no status of a check: want passing, warning or critical`);
   }
   return {
     content: {
@@ -223,7 +214,7 @@ function defaultChecks(app: ServiceContent, proxy: ServiceContent): readonly Che
   return readChecks({ Checks: [listening, alias] }, proxy);
 }
 
-/** What a check says of its service. */
+/** The facts of a check about its service. */
 export function serviceFacts({ name, definition }: ServiceContent): JsonObject {
   return { ServiceName: name, ServiceTags: textsAt(definition, "Tags") };
 }

@@ -91,19 +91,14 @@ function mergedUpstream(upstream: JsonObject, sources: Sources): JsonObject {
 
 /** An item of UpstreamConfig under the keys that an upstream's opaque config has for it. */
 function upstreamConfig(item: JsonObject): JsonObject {
-  const timeoutMs = numberAt(item, "ConnectTimeoutMs");
-  return {
-    ...withoutEmpty({
-      balance_outbound_connections: textAt(item, "BalanceOutboundConnections"),
-      connect_timeout_ms: Math.max(timeoutMs, 0),
-      envoy_listener_json: textAt(item, "EnvoyListenerJSON"),
-      envoy_cluster_json: textAt(item, "EnvoyClusterJSON"),
-    }),
-    ...isObject(item["Limits"]) ? { limits: item["Limits"] } : {},
-    ...isObject(item["PassiveHealthCheck"])
-      ? { passive_health_check: item["PassiveHealthCheck"] }
-      : {},
-  };
+  return withoutEmpty({
+    balance_outbound_connections: textAt(item, "BalanceOutboundConnections"),
+    connect_timeout_ms: Math.max(numberAt(item, "ConnectTimeoutMs"), 0),
+    envoy_listener_json: textAt(item, "EnvoyListenerJSON"),
+    envoy_cluster_json: textAt(item, "EnvoyClusterJSON"),
+    limits: objectAt(item, "Limits"),
+    passive_health_check: objectAt(item, "PassiveHealthCheck"),
+  });
 }
 
 /** Numbers count where they are above 0, the size of heads wherever it is given. */
@@ -124,12 +119,11 @@ function serviceConfig(defaults: JsonObject): JsonObject {
 
 /** Checks if any source exposes them; the paths of the first source that has some. */
 function mergedExpose(sources: readonly JsonObject[]): JsonObject {
-  const paths = sources.map((source) => objectsAt(source, "Paths")).find(({ length }) =>
-    length > 0
-  );
+  const paths = sources.map((source) => objectsAt(source, "Paths"));
+  const chosen = paths.find(({ length }) => length > 0) ?? [];
   return withoutEmpty({
     Checks: sources.some((source) => source["Checks"] === true),
-    Paths: (paths ?? []).map((path) => ({ ...withoutEmpty(path), ParsedFromCheck: false })),
+    Paths: chosen.map((path) => ({ ...withoutEmpty(path), ParsedFromCheck: false })),
   });
 }
 

@@ -91,10 +91,8 @@ export class ChainTargets {
       const next = isObject(redirect) ? redirected(at, redirect) : at;
       const id = idOf(at);
       if (idOf(next) === id) {
-        return this.#use(
-          { ...at, subset: at.subset || textAt(entry ?? {}, "DefaultSubset") },
-          entry,
-        );
+        const subset = at.subset || textAt(entry ?? {}, "DefaultSubset");
+        return this.#use({ ...at, subset }, entry);
       }
       if (seen.includes(id)) {
         const circle = [...seen.slice(seen.indexOf(id)), id].join(" -> ");

@@ -75,7 +75,7 @@ function faultOfSplits(entry: JsonObject): string | undefined {
   return Math.abs(sum - 100) < 0.005 ? undefined : `the weights add up to ${sum}, not to 100`;
 }
 
-/** Refuses entries that do not fit together, as `find` shows them, by the names that have some. */
+/** Refuses entries that do not fit together, as `find` shows them; `names`: those of all entries. */
 export function checkEntries(
   find: FindEntry,
   names: ReadonlySet<string>,
@@ -98,7 +98,7 @@ export function checkEntries(
 }
 
 /** Names of the providers that intentions refer to. */
-export function providersIn(intentions: JsonObject): readonly string[] {
+function providersIn(intentions: JsonObject): readonly string[] {
   const permissions = objectsAt(intentions, "Sources")
     .flatMap((source) => objectsAt(source, "Permissions"));
   return [intentions, ...permissions].flatMap((holder) =>

@@ -9,9 +9,9 @@ import type { Store } from "../catalog/store.ts";
 import { type JsonObject, numberAt, stableJson, textAt } from "../json.ts";
 import { Refusal } from "../refusal.ts";
 import { decodeAs, parseBody } from "../shapes.ts";
-import { checkEntries, checkEntry, providersIn } from "./check_entries.ts";
 import { CONFIG, configTopic } from "../topics.ts";
 import type { FindEntry } from "./chain_targets.ts";
+import { checkEntries, checkEntry } from "./check_entries.ts";
 
 const KINDS = [
   "service-defaults",
@@ -63,58 +63,30 @@ export class ConfigEntries {
     };
     if (old && stableJson(withoutIndexes(old)) === stableJson(content)) return true;
     checkEntry(content);
-    this.#change(kind, name, content, (index) => ({
-      ...content,
-      CreateIndex: old ? numberAt(old, "CreateIndex") : index,
-      ModifyIndex: index,
-    }));
+    this.#change(kind, name, content);
     return true;
   }
 
   /** Removes an entry; an absent one is no error. */
   remove(kind: string, name: string): void {
-    if (!this.find(kind, name)) return;
-    if (kind === "jwt-provider") {
-      const user = this.list("service-intentions").find((entry) =>
-        providersIn(entry).includes(name)
-      );
-      if (user) {
-        const fact = `the intentions of ${textAt(user, "Name")} refer to it`;
-        throw new Refusal(500, `Cannot remove the jwt-provider "${name}": ${fact}`);
-      }
-    }
-    this.#change(kind, name, undefined, () => undefined);
+    if (this.find(kind, name)) this.#change(kind, name, undefined);
   }
 
-  /** Checks all entries as they would be with `content`, then writes what `entryAt` gives. */
-  #change(
-    kind: string,
-    name: string,
-    content: JsonObject | undefined,
-    entryAt: (index: number) => JsonObject | undefined,
-  ): void {
+  /** Writes or removes an entry, unless the others do not fit together then. */
+  #change(kind: string, name: string, content: JsonObject | undefined): void {
     const key = configTopic(kind, name);
     const find: FindEntry = (otherKind, otherName) =>
       configTopic(otherKind, otherName) === key ? content : this.find(otherKind, otherName);
-    const named = [...this.#entries.values()].filter(({ Kind }) =>
-      CHAIN_KINDS.includes(String(Kind))
-    )
-      .map((entry) => textAt(entry, "Name"));
-    checkEntries(find, new Set([...named, name]), this.#datacenter);
-    const entry = entryAt(this.#store.commit([CONFIG, configTopic(kind), configTopic(kind, name)]));
-    if (entry) this.#entries.set(key, entry);
+    const names = [...this.#entries.values()].map((entry) => textAt(entry, "Name"));
+    checkEntries(find, new Set([...names, name]), this.#datacenter);
+    const old = this.#entries.get(key);
+    const index = this.#store.commit([CONFIG, configTopic(kind), key]);
+    const CreateIndex = old ? numberAt(old, "CreateIndex") : index;
+    if (content) this.#entries.set(key, { ...content, CreateIndex, ModifyIndex: index });
     else this.#entries.delete(key);
     for (const fn of this.#onChange) fn(kind);
   }
 }
-
-/** Kinds whose entries have to fit together. */
-const CHAIN_KINDS = [
-  "service-router",
-  "service-splitter",
-  "service-resolver",
-  "service-intentions",
-];
 
 /** Decodes the body of `PUT /v1/config`. */
 export function readEntryBody(text: string): JsonObject {

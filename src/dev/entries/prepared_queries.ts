@@ -20,7 +20,7 @@ interface ExecuteOptions {
 export class PreparedQueries {
   readonly #queries = new Map<string, JsonObject>();
 
-  /** Keeps a decoded definition. Its id. */
+  /** Keeps a decoded definition and returns its id. */
   put(body: JsonObject): string {
     const name = textAt(body, "Name");
     if (textAt(objectAt(body, "Service"), "Service") === "") {
@@ -63,11 +63,11 @@ export function executeQuery(
   const limited = limit > 0 ? found.slice(0, limit) : found;
   return {
     Service: name,
-    Nodes: limited.map((entry) => entryJson(entry)),
+    Nodes: limited.map(entryJson),
     DNS: objectAt(query, "DNS"),
     Datacenter: datacenter,
     PeerName: "",
-    // Attempts to reach other datacenters and peers, of which there are none.
+    // Attempts at other datacenters and peers, of which there are none.
     Failovers: found.length > 0 ? 0 : objectsAt(objectAt(service, "Failover"), "Targets").length,
   };
 }

@@ -1,6 +1,6 @@
 /**
- * The HTTP API as its endpoints see it: a request with the world that it is asked in, waiting for a
- * change, and the headers that tell where a reader stands.
+ * The HTTP API as its endpoints see it: a request with its world, reads that wait for a change, and the
+ * headers of replies that can be waited on.
  *
  * @module
  */
@@ -21,7 +21,7 @@ export type Call = Context<ApiEnv>;
 const DEFAULT_WAIT_MS = 5 * 60_000;
 const MAX_WAIT_MS = 10 * 60_000;
 
-/** What a read gave: the topics whose writes can change it, and the index to go on from. */
+/** The result of a read, the topics whose writes can change it, and the index to go on from. */
 export interface Read<T> {
   readonly index: number;
   readonly topics: readonly string[];
@@ -29,11 +29,11 @@ export interface Read<T> {
 }
 
 interface WaitOptions {
-  /** The wait ends at `wait`, without the random sixteenth that spreads callers. */
+  /** The wait ends at `wait`, without the random sixteenth that spreads clients. */
   readonly isExact?: boolean;
 }
 
-/** Reads once more whenever it may have changed, until its index is above that of the request. */
+/** Reads again after each write that concerns it, until its index is above that of the request. */
 export function blockingRead<T>(
   call: Call,
   read: () => Read<T>,
@@ -43,7 +43,7 @@ export function blockingRead<T>(
   return readUntil(call, read, { ...options, isOld: (now) => index > 0 && now.index <= index });
 }
 
-/** The same, until its hash is not that of the request. */
+/** Reads again after each write that concerns it, until its hash differs from that of the request. */
 export function blockingReadByHash<R extends { readonly hash: string }>(
   call: Call,
   read: () => R & Pick<Read<unknown>, "topics">,

@@ -48,8 +48,9 @@ function textReply({ message, status, headers }: Refusal): Response {
 }
 
 function noEndpoint(api: Api, { req: { method, path } }: Call): Refusal {
+  // Middleware takes every path; only an endpoint has a method of its own.
   const allowed = ["GET", "PUT", "POST", "DELETE"].filter((other) =>
-    api.routes.some((route) => route.method === other) && isTaken(api, other, path)
+    api.router.match(other, path)[0].some(([[, route]]) => route.method === other)
   );
   if (allowed.length > 0) {
     return new Refusal(405, `method ${method} not allowed`, { Allow: `OPTIONS,${allowed}` });
@@ -62,13 +63,7 @@ function noEndpoint(api: Api, { req: { method, path } }: Call): Refusal {
   );
 }
 
-/** Whether an endpoint, not only middleware, takes the path with this method. */
-function isTaken(api: Api, method: string, path: string): boolean {
-  const [found] = api.router.match(method, path);
-  return found.some(([[, route]]) => route.method === method);
-}
-
-/** Where a token is wanted, every request needs it. */
+/** Refuses a request without the token, if there is one. */
 function checkToken({ env: { acl }, req }: Call): void {
   if (acl.token === undefined) return;
   const [, bearer] = /^Bearer\s+(\S+)$/i.exec(req.header("authorization") ?? "") ?? [];
@@ -77,7 +72,7 @@ function checkToken({ env: { acl }, req }: Call): void {
   throw new Refusal(403, token ? "ACL not found" : "Permission denied: a token is wanted");
 }
 
-/** There is one datacenter, and what only Consul Enterprise has is refused. */
+/** Refuses other datacenters, and namespaces and partitions, which only Consul Enterprise has. */
 function checkScope({ env: { datacenter }, req }: Call): void {
   for (const name of ["ns", "partition"]) {
     if ((req.query(name) ?? "") === "") continue;

@@ -27,34 +27,23 @@ interface Token {
   readonly at: number;
 }
 
-const SIGN = /==|!=|[()]/y;
-const QUOTED = /"((?:[^"\\]|\\.)*)"/y;
-const RAW = /`([^`]*)`/y;
 /** A word may go on with a map key in brackets. */
-const WORD = /[\w./-]+(?:\[\s*(?:"[^"]*"|`[^`]*`)\s*\][\w./-]*)*/y;
+const TOKEN =
+  /\s*(?:(?<sign>==|!=|[()])|"(?<quoted>(?:[^"\\]|\\.)*)"|`(?<raw>[^`]*)`|(?<word>[\w./-]+(?:\[\s*(?:"[^"]*"|`[^`]*`)\s*\][\w./-]*)*))/y;
 
 function tokensOf(text: string): readonly Token[] {
   const tokens: Token[] = [];
-  let at = 0;
-  const take = (pattern: RegExp): RegExpExecArray | null => {
-    pattern.lastIndex = at;
-    return pattern.exec(text);
-  };
-  for (;;) {
-    at += take(/\s*/y)?.[0].length ?? 0;
-    const sign = take(SIGN);
-    const quoted = take(QUOTED);
-    const raw = take(RAW);
-    const found = sign ?? quoted ?? raw ?? take(WORD);
-    if (!found) break;
-    const [whole, inner = ""] = found;
-    if (sign) tokens.push({ kind: "sign", text: whole, at });
-    else if (quoted) tokens.push({ kind: "quoted", text: unescaped(inner), at });
-    else if (raw) tokens.push({ kind: "quoted", text: inner, at });
-    else tokens.push({ kind: "word", text: whole, at });
-    at += whole.length;
+  for (let at = 0;;) {
+    TOKEN.lastIndex = at;
+    const found = TOKEN.exec(text);
+    if (!found) return [...tokens, { kind: "end", text: text.slice(at).trim(), at }];
+    const { sign, quoted, raw, word = "" } = found.groups ?? {};
+    if (sign !== undefined) tokens.push({ kind: "sign", text: sign, at });
+    else if (quoted !== undefined) tokens.push({ kind: "quoted", text: unescaped(quoted), at });
+    else if (raw !== undefined) tokens.push({ kind: "quoted", text: raw, at });
+    else tokens.push({ kind: "word", text: word, at });
+    at += found[0].length;
   }
-  return [...tokens, { kind: "end", text: text.slice(at), at }];
 }
 
 class Parser {
@@ -77,15 +66,15 @@ class Parser {
   }
 
   #or(depth: number): Filter {
-    let left = this.#and(depth);
-    while (this.#take("or")) left = either(left, this.#and(depth));
-    return left;
+    const parts = [this.#and(depth)];
+    while (this.#take("or")) parts.push(this.#and(depth));
+    return (value) => parts.some((part) => part(value));
   }
 
   #and(depth: number): Filter {
-    let left = this.#not(depth);
-    while (this.#take("and")) left = both(left, this.#not(depth));
-    return left;
+    const parts = [this.#not(depth)];
+    while (this.#take("and")) parts.push(this.#not(depth));
+    return (value) => parts.every((part) => part(value));
   }
 
   #not(depth: number): Filter {
@@ -150,14 +139,6 @@ class Parser {
   }
 }
 
-function both(left: Filter, right: Filter): Filter {
-  return (value) => left(value) && right(value);
-}
-
-function either(left: Filter, right: Filter): Filter {
-  return (value) => left(value) || right(value);
-}
-
 function opposite(filter: Filter): Filter {
   return (value) => !filter(value);
 }
@@ -170,7 +151,7 @@ function contains(selector: readonly string[], text: string): Filter {
   };
 }
 
-/** Fields that are left out when they are empty count as empty; absent keys of maps equal nothing. */
+/** An absent field counts as empty, since empty ones are left out; an absent key of a map equals nothing. */
 const MAPS = ["Meta", "ServiceMeta", "NodeMeta", "TaggedAddresses"];
 
 function equals(selector: readonly string[], text: string): Filter {

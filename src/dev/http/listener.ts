@@ -1,7 +1,6 @@
 /**
  * Serves an HTTP handler in the form of `fetch` on one address, over our own codecs. Can be stopped and
- * started again on the same port. Web pages of other origins are refused: what is served here has keys in
- * it that a page in a developer's browser must not read.
+ * started again on the same port.
  *
  * @module
  */
@@ -13,12 +12,13 @@ import {
   DEFAULT_HTTP_LIMITS,
   fieldOf,
   refuseWebPage,
+  type RequestHead,
   serveHttp1,
   serveHttp2,
   type ServerExchange,
 } from "../../http/mod.ts";
 import type { Connection, Listener, ListenOptions } from "../../net/mod.ts";
-import { FetchExchange, type FetchHandler } from "./fetch_exchange.ts";
+import { type FetchHandler, serveFetch } from "./serve_fetch.ts";
 
 /** Accepts connections: an engine, or something in front of one. */
 export interface Acceptor {
@@ -35,8 +35,8 @@ interface ApiListenerOptions {
   readonly host: string;
   readonly fetch: FetchHandler;
   readonly onError: (message: string) => void;
-  /** Over TLS the certificate proves the name, which a page of another origin does not have. */
-  readonly isSecure?: boolean;
+  /** Why a request is refused with 403; absent: none is. */
+  readonly whyRefused?: (request: RequestHead) => string | undefined;
 }
 
 /** Connections that Consul grants to one address (`limits.http_max_conns_per_client`). */
@@ -109,11 +109,10 @@ export class ApiListener {
   }
 
   #serve(exchange: ServerExchange): void {
-    const reason = whyPage(exchange, this.#options);
-    const fetch = reason === undefined
-      ? this.#options.fetch
-      : () => new Response(`Cannot answer: ${reason}\n`, { status: 403 });
-    new FetchExchange(exchange, { fetch, onError: this.#options.onError });
+    const { fetch, onError, whyRefused } = this.#options;
+    const reason = whyRefused?.(exchange.request);
+    const refuse = () => new Response(`Cannot answer: ${reason}\n`, { status: 403 });
+    serveFetch(exchange, { fetch: reason === undefined ? fetch : refuse, onError });
   }
 
   #refuse(connection: Connection): void {
@@ -129,17 +128,24 @@ export class ApiListener {
   }
 }
 
-/** Why a web page is refused; undefined: no page of another origin asks. */
-function whyPage({ request }: ServerExchange, options: ApiListenerOptions): string | undefined {
-  const { host: boundHost, isSecure = false } = options;
-  const host = request.authority || "localhost";
-  const origin = fieldOf(request.fields, "origin");
-  const names = LOOPBACK.test(boundHost) ? [] : localNames(host);
-  const reason = isSecure
-    ? origin && ANOTHER_ORIGIN
-    : refuseWebPage({ host, origin }, { boundHost, server: "embedded Consul", names });
-  const site = fieldOf(request.fields, "sec-fetch-site") ?? "none";
-  return reason ?? (["none", "same-origin"].includes(site) ? undefined : ANOTHER_ORIGIN);
+/**
+ * Refuses web pages of other origins: the API has keys that a page in a developer's browser must not read.
+ * `isSecure`: over TLS the certificate proves the name, which such a page does not have.
+ */
+export function refusePages(
+  boundHost: string,
+  { isSecure }: { readonly isSecure: boolean },
+): (request: RequestHead) => string | undefined {
+  return ({ authority, fields }) => {
+    const host = authority || "localhost";
+    const origin = fieldOf(fields, "origin");
+    const names = LOOPBACK.test(boundHost) ? [] : localNames(host);
+    const reason = isSecure
+      ? origin && ANOTHER_ORIGIN
+      : refuseWebPage({ host, origin }, { boundHost, server: "embedded Consul", names });
+    const site = fieldOf(fields, "sec-fetch-site") ?? "none";
+    return reason ?? (["none", "same-origin"].includes(site) ? undefined : ANOTHER_ORIGIN);
+  };
 }
 
 const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[?::1\]?)$/;

@@ -5,7 +5,7 @@ import { connect } from "node:net";
 import { test } from "node:test";
 import { systemClock } from "../../base/mod.ts";
 import { runtimeEngine } from "../../net/mod.ts";
-import { ApiListener } from "./listener.ts";
+import { ApiListener, refusePages } from "./listener.ts";
 
 /** The status of a request with these fields. */
 async function ask(port: number, fields: readonly string[]): Promise<string> {
@@ -45,6 +45,7 @@ for (
       clock: systemClock,
       host: bound,
       fetch: () => new Response("keys"),
+      whyRefused: refusePages(bound, { isSecure: false }),
       onError: assert.fail,
     });
     await server.start(0);

@@ -52,7 +52,7 @@ async function health(call: Call, mesh: boolean): Promise<Response> {
       const own = textsAt(service.definition, "Tags");
       return tags.every((tag) => own.includes(tag));
     })
-    .map((entry) => entryJson(entry))
+    .map(entryJson)
     .filter(filter);
   return Response.json(body, { headers: indexHeaders(index) });
 }

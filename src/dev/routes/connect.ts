@@ -5,6 +5,7 @@
  */
 
 import { parseDurationMs } from "../../base/mod.ts";
+import { parseServiceId } from "../../identity/mod.ts";
 import { decide } from "../entries/intentions.ts";
 import { type Api, blockingRead, type Call, indexHeaders, param } from "../http/api.ts";
 import { type JsonObject, objectAt, objectsAt, textAt } from "../json.ts";
@@ -80,20 +81,13 @@ function configure({ ca }: World, body: JsonObject): void {
 function authorize(world: World, body: JsonObject) {
   const target = textAt(body, "Target");
   if (target === "") throw new Refusal(400, "Target service must be specified");
-  const uri = textAt(body, "ClientCertURI");
-  const [, namespace, service] = SERVICE_URI.exec(uri) ?? [];
-  if (namespace === undefined || service === undefined) {
+  const source = parseServiceId(textAt(body, "ClientCertURI"));
+  if (source.kind === "refused" || source.id.partition !== "default") {
     throw new Refusal(400, "ClientCertURI not a valid Service identifier");
   }
-  const source = {
-    namespace: decodeURIComponent(namespace),
-    service: decodeURIComponent(service),
-  };
   const { config, intentionPolicy, acl } = world;
-  return decide(config, source, target) ??
+  return decide(config, source.id, target) ??
     (intentionPolicy === undefined
       ? { allowed: acl.allowsByDefault, reason: "Default behavior configured by ACLs" }
       : { allowed: intentionPolicy === "allow", reason: "Default intention policy" });
 }
-
-const SERVICE_URI = /^spiffe:\/\/[^/]+(?:\/ap\/default)?\/ns\/([^/]+)\/dc\/[^/]+\/svc\/([^/]+)$/;

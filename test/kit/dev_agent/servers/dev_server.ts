@@ -8,7 +8,7 @@
 import type { Clock, Log, Random } from "../../../../src/base/mod.ts";
 import { type Api, has } from "../../../../src/dev/http/api.ts";
 import { createApi } from "../../../../src/dev/http/create_api.ts";
-import { ApiListener } from "../../../../src/dev/http/listener.ts";
+import { ApiListener, refusePages } from "../../../../src/dev/http/listener.ts";
 import type { World } from "../../../../src/dev/world.ts";
 import type { Engine } from "../../../../src/net/mod.ts";
 import type { Acl } from "../acl/acl.ts";
@@ -72,7 +72,7 @@ export class DevServer {
       acceptor: this.#acceptors[0],
       clock,
       host,
-      isSecure: tls !== undefined,
+      whyRefused: refusePages(host, { isSecure: tls !== undefined }),
       fetch: (request) => this.#answer(request),
       onError: (message) => log.warn("embedded server failed", { host, error: message }),
     });

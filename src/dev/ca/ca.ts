@@ -8,11 +8,11 @@
 import { Buffer } from "node:buffer";
 import { createHash, randomUUID } from "node:crypto";
 import type { Clock, Random, Timer } from "../../base/mod.ts";
-import type { Store } from "../catalog/store.ts";
 import { formatServiceId } from "../../identity/mod.ts";
+import { formatPem } from "../../wire/mod.ts";
+import type { Store } from "../catalog/store.ts";
 import type { JsonObject } from "../json.ts";
 import { leafTopic, ROOTS } from "../topics.ts";
-import { formatPem } from "../../wire/mod.ts";
 import {
   generateKey,
   type Issuer,
@@ -91,12 +91,7 @@ export class Ca {
   configurationJson(): JsonObject {
     return {
       Provider: "consul",
-      Config: {
-        IntermediateCertTTL: "8760h",
-        LeafCertTTL: `${Math.round(this.#options.leafTtlMs / HOUR_MS)}h`,
-        RootCertTTL: "87600h",
-      },
-      ForceWithoutCrossSigning: false,
+      Config: { LeafCertTTL: `${Math.round(this.#options.leafTtlMs / HOUR_MS)}h` },
     };
   }
 

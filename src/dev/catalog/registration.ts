@@ -66,8 +66,6 @@ function readServiceBody(body: JsonObject): ServiceContent {
   const kind = textAt(body, "Kind");
   const proxy = kind === "connect-proxy" ? proxyOf(body) : undefined;
   const id = textAt(body, "ID") || name;
-  const address = textAt(body, "Address");
-  const port = numberAt(body, "Port");
   const weights = objectAt(body, "Weights");
   const definition = {
     Kind: kind,
@@ -75,10 +73,10 @@ function readServiceBody(body: JsonObject): ServiceContent {
     Service: name,
     Tags: textsAt(body, "Tags"),
     Meta: objectAt(body, "Meta"),
-    Port: port,
-    Address: address,
+    Port: numberAt(body, "Port"),
+    Address: textAt(body, "Address"),
     SocketPath: textAt(body, "SocketPath"),
-    TaggedAddresses: { ...lanAndWan(address, port), ...objectAt(body, "TaggedAddresses") },
+    TaggedAddresses: objectAt(body, "TaggedAddresses"),
     Weights: {
       Passing: numberAt(weights, "Passing") || 1,
       Warning: "Warning" in weights ? numberAt(weights, "Warning") : 1,
@@ -135,16 +133,10 @@ function proxyOf(body: JsonObject): JsonObject {
   return { ...proxy, Upstreams: upstreams };
 }
 
-/** The tagged addresses that an agent gives to an IP address. */
-function lanAndWan(address: string, port: number): JsonObject {
-  const family = /^\d+(\.\d+){3}$/.test(address) ? "ipv4" : address.includes(":") ? "ipv6" : "";
-  if (family === "") return {};
-  const tagged = { Address: address, Port: port };
-  return { [`lan_${family}`]: tagged, [`wan_${family}`]: tagged };
-}
-
 function readChecks(body: JsonObject, service: ServiceContent): readonly CheckTask[] {
-  const all = [body["Check"], ...objectsAt(body, "Checks")].filter(isObject);
+  // The Consul CLI sends an empty one where there is none.
+  const all = [objectAt(body, "Check"), ...objectsAt(body, "Checks")]
+    .filter((check) => !isEmpty(check));
   return all.map((check, at) => readCheck(check, service, all.length > 1 ? `:${at + 1}` : ""));
 }
 

@@ -96,7 +96,7 @@ export function readEntryBody(text: string): JsonObject {
     throw new Refusal(400, "Cannot read the config entry: Kind is missing");
   }
   checkKind(kind);
-  return decodeAs(body, kind);
+  return decodeAs(withoutIndexes(body), kind);
 }
 
 /** Refuses kinds that are not kept here. */

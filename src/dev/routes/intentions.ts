@@ -10,10 +10,11 @@ import {
   putIntention,
 } from "../entries/intentions.ts";
 import { type Api, blockingRead, type Call, indexHeaders, required } from "../http/api.ts";
-import { textAt, withoutEmpty } from "../json.ts";
+import { type JsonObject, textAt, withoutEmpty } from "../json.ts";
 import { Refusal } from "../refusal.ts";
 import { decodeBody } from "../shapes.ts";
 import { CONFIG, configTopic } from "../topics.ts";
+import type { World } from "../world.ts";
 
 export function addIntentionRoutes(api: Api): void {
   api.get("/v1/connect/intentions/match", match);
@@ -25,27 +26,28 @@ export function addIntentionRoutes(api: Api): void {
     return Response.json({ Allowed: decision?.allowed ?? acl.allowsByDefault });
   });
   api.get("/v1/connect/intentions/exact", (call) => {
-    const { source, destination } = namesOf(call);
+    const [source, destination] = [required(call, "source"), required(call, "destination")];
     const found = exactIntention(call.env.config, source, destination);
     if (!found) throw new Refusal(404, "Intention not found");
     return Response.json(found);
   });
   api.put("/v1/connect/intentions/exact", async (call) => {
-    const { source, destination } = namesOf(call);
+    const [source, destination] = [required(call, "source"), required(call, "destination")];
     const body = decodeBody(await call.req.text(), "intention");
-    const content = {
-      Action: textAt(body, "Action"),
-      Permissions: body["Permissions"] ?? null,
-      Description: textAt(body, "Description"),
-      Peer: textAt(body, "SourcePeer"),
-    };
-    putIntention(call.env.config, destination, { Name: source, ...withoutEmpty(content) });
+    put(call.env, { ...body, SourceName: source, DestinationName: destination });
     return Response.json(true);
   });
   api.delete("/v1/connect/intentions/exact", (call) => {
-    const { source, destination } = namesOf(call);
-    deleteIntention(call.env.config, source, destination);
+    deleteIntention(call.env.config, required(call, "source"), required(call, "destination"));
     return Response.json(true);
+  });
+  // The deprecated way to write an intention, which the Consul CLI takes; with a slash to replace one.
+  api.on(["POST", "PUT"], ["/v1/connect/intentions", "/v1/connect/intentions/"], async (call) => {
+    const body = decodeBody(await call.req.text(), "intention");
+    put(call.env, body);
+    return Response.json({
+      ID: `${textAt(body, "SourceName")}/${textAt(body, "DestinationName")}`,
+    });
   });
   api.get("/v1/connect/intentions", async (call) => {
     const { config, store } = call.env;
@@ -81,6 +83,13 @@ async function match(call: Call): Promise<Response> {
   return Response.json(value, { headers: indexHeaders(index) });
 }
 
-function namesOf(call: Call): { readonly source: string; readonly destination: string } {
-  return { source: required(call, "source"), destination: required(call, "destination") };
+function put({ config }: World, body: JsonObject): void {
+  const source = withoutEmpty({
+    Name: textAt(body, "SourceName"),
+    Action: textAt(body, "Action"),
+    Permissions: body["Permissions"] ?? null,
+    Description: textAt(body, "Description"),
+    Peer: textAt(body, "SourcePeer"),
+  });
+  putIntention(config, textAt(body, "DestinationName"), source);
 }

@@ -7,12 +7,12 @@
 import { namedCallerElement } from "../../http/mod.ts";
 import { formatServiceId, parseServiceId, type TrustedPeer } from "../../identity/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
-import type { AnyListener } from "../listen/listeners.ts";
+import type { ServedListener } from "../listen/listener.ts";
 
 /** `undefined`: it shows no certificate. The name of a service is of our own datacenter. */
 export function callerOfQuery(
   source: string,
-  { front, snapshot }: { readonly front: AnyListener; readonly snapshot: Snapshot },
+  { front, snapshot }: { readonly front: ServedListener; readonly snapshot: Snapshot },
 ): TrustedPeer | undefined {
   if (source === "") return undefined;
   const credentials = front.tls?.credentials ?? null;
@@ -30,7 +30,7 @@ export function callerOfQuery(
 }
 
 /** What the application is told of it in `X-Forwarded-Client-Cert`, as far as that is known. */
-export function clientCertOfQuery(caller: TrustedPeer | undefined, front: AnyListener): string {
+export function clientCertOfQuery(caller: TrustedPeer | undefined, front: ServedListener): string {
   const { tls, context: { facts: { trusts } } } = front;
   if (!caller || !tls) return "";
   return namedCallerElement({ by: trusts.of(tls.credentials)?.ownUris ?? [], uri: caller.uri });

@@ -19,11 +19,16 @@ import type { TrustedPeer } from "../../identity/mod.ts";
 import { PluginRequest } from "../../plugin/mod.ts";
 import { faultsOfTokens, type VerifiedClaims } from "../../policy/mod.ts";
 import { callerOfQuery, clientCertOfQuery } from "./caller_of_query.ts";
-import type { AnyListener } from "../listen/listeners.ts";
+import type { ServedListener } from "../listen/listener.ts";
 import { type ExplainContext, findListener } from "./find_listener.ts";
-import { authorizeWithAgent, judgeOfPath, judgeOfRequests, mayGoOn } from "../caller/authorize.ts";
+import {
+  authorizeWithAgent,
+  isAllowed,
+  judgeOfPath,
+  judgeOfRequests,
+} from "../caller/authorize.ts";
 import { EdgeListener } from "../listen/edge_listener.ts";
-import { callerKey } from "../caller/downstream.ts";
+import { callerKey } from "../caller/session.ts";
 import { ExposedListener } from "../listen/exposed_listener.ts";
 import type {
   ExplainQuery,
@@ -45,7 +50,7 @@ import { SplitExplainer } from "./explain_splits.ts";
 import { InboundListener } from "../listen/inbound_listener.ts";
 import type { HttpListener } from "../service/http_listener.ts";
 import type { RequestPool } from "../upstream/request_pools.ts";
-import { NO_TUNNELS, takeForm } from "../service/request_form.ts";
+import { takeForm } from "../service/request_form.ts";
 import { unsentExchange, verifiedIn } from "./unsent_request.ts";
 import { OutboundListener } from "../listen/outbound_listener.ts";
 import { reachLocal } from "../upstream/probe_endpoint.ts";
@@ -109,12 +114,12 @@ const NOTHING = {
 } satisfies Facts;
 
 class Explaining {
-  readonly #front: AnyListener;
+  readonly #front: ServedListener;
   readonly #question: ExplainQuery;
   readonly #around: ExplainContext;
   readonly #peer: TrustedPeer | undefined;
 
-  constructor(front: AnyListener, question: ExplainQuery, around: ExplainContext) {
+  constructor(front: ServedListener, question: ExplainQuery, around: ExplainContext) {
     this.#front = front;
     this.#question = question;
     this.#around = around;
@@ -146,7 +151,7 @@ class Explaining {
   }
 
   #unknownOfCaller({ permissions = [] }: Facts): readonly string[] {
-    const callers = this.#front instanceof ExposedListener ? this.#front.callers : "";
+    const callers = this.#front instanceof ExposedListener ? this.#front.allowedAddresses : "";
     const isCertJudged = permissions.some(({ text }) => text.includes("x-forwarded-client-cert"));
     return [
       ...callers === "" ? [] : [`Where the caller is: only ${callers} may call.`],
@@ -209,7 +214,9 @@ class Explaining {
           peer: this.#peer,
           end: (code, reason) => resolve(closed(code, reason)),
         },
-        front instanceof InboundListener && this.#question.connects ? front.authorizer : "nobody",
+        front instanceof InboundListener && this.#question.connects
+          ? front.authorizeMode
+          : "nobody",
         () => resolve(null),
       );
     });
@@ -255,7 +262,7 @@ class Explaining {
       ...judged,
       answer: ended("route_not_found", reason),
     });
-    if (request.method === "CONNECT") return nowhere(NO_TUNNELS);
+    if (request.method === "CONNECT") return nowhere("CONNECT is not supported");
     const way = listener.routeOf(request);
     if (!way) return nowhere("no service is here for its host");
     const exchange = unsentExchange(listener, request);
@@ -279,7 +286,7 @@ class Explaining {
     const name = plan?.route.name ?? DEFAULT_ROUTE;
     const outbound = this.#outbound(way.plugins);
     if (!outbound) {
-      const to = way.waysOf(name, plan?.resolver);
+      const to = way.poolFor(name, plan?.resolver);
       const sent = first ? first.sent : request;
       return { ...rest, ...await this.#toLocal(sent, { answered, to, listener }) };
     }
@@ -287,7 +294,7 @@ class Explaining {
     const splits = await explainer.splits(name, (resolver) => {
       const split = Math.max(first?.plans.findIndex((each) => each.resolver === resolver) ?? 0, 0);
       const dry = split === 0 ? first : run(split);
-      const to = way.waysOf(name, resolver);
+      const to = way.poolFor(name, resolver);
       const asks = dry?.plan && generation?.asksOf(dry.plan);
       const answer = dry?.answer && dryAnswer(request, dry.answer);
       return { request, asks, to, answer, sent: dry ? dry.sent : request };
@@ -320,10 +327,10 @@ class Explaining {
   #judgedConnection(front: InboundListener): Pick<Explanation, "answer" | "rule"> {
     let answer: LocalReply | null = null;
     const record = { rule: "" };
-    mayGoOn({
+    isAllowed({
       ...{ context: front.context, peer: this.#peer, record },
       end: (code, reason) => void (answer = closed(code, reason)),
-    }, front.authorizer);
+    }, front.authorizeMode);
     return { answer, rule: this.#withAgent(record.rule, answer) };
   }
 
@@ -336,7 +343,7 @@ class Explaining {
     const peer = this.#peer;
     const judge = front instanceof ExposedListener ? judgeOfPath(front) : judgeOfRequests(
       { context, peer, record: { rule: "" } },
-      front instanceof InboundListener ? front.authorizer : "nobody",
+      front instanceof InboundListener ? front.authorizeMode : "nobody",
     );
     const claims: VerifiedClaims | undefined = verified?.claims;
     const verdict = judge(request, claims);
@@ -357,7 +364,8 @@ class Explaining {
   }
 
   #withAgent(rule: string, answer: LocalReply | null): string {
-    const asksAgent = this.#front instanceof InboundListener && this.#front.authorizer === "both";
+    const asksAgent = this.#front instanceof InboundListener &&
+      this.#front.authorizeMode === "both";
     if (!asksAgent || answer) return rule;
     return this.#question.connects
       ? `${rule}, and the agent agrees`

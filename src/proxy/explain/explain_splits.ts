@@ -42,7 +42,7 @@ export class SplitExplainer {
   /** `of`: the request on the split that leads to that resolver; absent: bytes are carried. */
   async splits(route: string, of?: (resolver: string) => SplitRequest): Promise<SplitView[]> {
     const outbound = this.#outbound;
-    const splits = outbound.upstream.ways.splitsOf(route);
+    const splits = outbound.upstream.routes.splitsOf(route);
     const whole = splits.reduce((sum, { weight }) => sum + weight, 0);
     return await Promise.all(splits.map(async ({ weight, resolver, group }) => {
       const on = of?.(resolver);

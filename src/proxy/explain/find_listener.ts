@@ -8,19 +8,19 @@ import { formatAddress } from "../../base/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
 import { EdgeListener } from "../listen/edge_listener.ts";
 import type { ExplainQuery } from "./explanation.ts";
-import type { AnyListener } from "../listen/listeners.ts";
+import type { ServedListener } from "../listen/listener.ts";
 import { OutboundListener } from "../listen/outbound_listener.ts";
 
 /** What there is to be asked. */
 export interface ExplainContext {
   readonly snapshot: Snapshot;
   /** Listeners by their names, and upstreams that edges lead to. */
-  readonly fronts: ReadonlyMap<string, AnyListener>;
+  readonly fronts: ReadonlyMap<string, ServedListener>;
   /** Why the listener of that name is not bound; `""`: it is, or needs no address. */
   faultOf(listener: string): string;
 }
 
-type Found = { readonly front: AnyListener } | {
+type Found = { readonly front: ServedListener } | {
   readonly kind: "unknown";
   readonly reason: string;
 };
@@ -53,7 +53,7 @@ export function findListener(
   return found(first ?? edge, "upstream", to.name, outbounds.map(({ destination }) => destination));
 }
 function found(
-  front: AnyListener | undefined,
+  front: ServedListener | undefined,
   what: string,
   name: string,
   known: readonly string[],

@@ -23,7 +23,7 @@ export interface UnsentExchange {
 }
 
 export function unsentExchange(
-  { front: { context: { clock }, name, direction } }: HttpListener,
+  { facts: { context: { clock }, name, direction } }: HttpListener,
   request: RequestHead,
 ): UnsentExchange {
   const record = new ExchangeRecord(NOBODY, request, {
@@ -47,7 +47,7 @@ export async function verifiedIn(
   listener: HttpListener,
   request: RequestHead,
 ): Promise<VerifiedTokens | "unknown" | undefined> {
-  const { tokens = "", front: { context: { facts, deadlines } } } = listener;
+  const { tokens = "", facts: { context: { facts, deadlines } } } = listener;
   const generation = facts.plugins?.of(tokens);
   if (!generation) return undefined;
   const { value: exchange } = unsentExchange(listener, request);

@@ -1,12 +1,12 @@
 /**
- * One line for each exchange, and for each connection that carries no exchanges: which facts of ours are
- * which of Envoy's. Where lines go is somebody else's affair; giving them away costs no wait.
+ * The access log: one line for each exchange, and for each connection that carries none, in the terms of
+ * Envoy's access log. Lines are handed on without waiting; `takeLine` decides where they go.
  *
  * @module
  */
 
 import { hostname } from "node:os";
-import type { ErrorCode } from "../../base/mod.ts";
+import type { Clock, ErrorCode } from "../../base/mod.ts";
 import {
   compileFormat,
   type DownstreamFacts,
@@ -17,11 +17,12 @@ import {
 import type { AccessLogPart } from "../../snapshot/mod.ts";
 import type { ConnectionRecord } from "./connection_record.ts";
 import type { Ending } from "./ending.ts";
+import type { ConnectionObserver, ExchangeObserver } from "./observers.ts";
 
-/** Takes a line with its end. */
+/** Takes a line, which ends with a line feed. */
 export type TakeLine = (line: string) => void;
 
-/** Of a connection, what Envoy calls a flag. */
+/** Envoy's response flags of failed connections. */
 const FLAGS: Partial<Record<ErrorCode, number>> = {
   no_endpoint: FLAG.UH,
   limit_reached: FLAG.UO,
@@ -37,46 +38,51 @@ const FLAGS: Partial<Record<ErrorCode, number>> = {
   lifetime_ended: FLAG.DT,
 };
 
+export interface AccessLoggerOptions {
+  readonly clock: Pick<Clock, "now" | "monotonic">;
+  readonly take: TakeLine;
+}
+
 export class AccessLogger {
   readonly part: AccessLogPart;
   readonly #line: FormatLine;
-  readonly #take: TakeLine;
+  readonly #options: AccessLoggerOptions;
 
-  constructor(
-    part: AccessLogPart,
-    options: { readonly now: () => number; readonly take: TakeLine },
-  ) {
+  constructor(part: AccessLogPart, options: AccessLoggerOptions) {
     this.part = part;
-    this.#take = options.take;
-    const around = { hostname: hostname(), now: options.now };
-    const compiled = compileFormat(part.format, around);
-    // Judged when it was read; a line in another form is worth more than none.
+    this.#options = options;
+    const process = { hostname: hostname(), now: () => options.clock.now() };
+    const compiled = compileFormat(part.format, process);
+    // The format was validated when it was read; a line in another form is worth more than none.
     const usable = compiled.kind === "compiled"
       ? compiled
-      : compileFormat({ kind: "default" }, around);
+      : compileFormat({ kind: "default" }, process);
     this.#line = usable.kind === "compiled" ? usable.line : () => "";
   }
 
-  /** Its record is complete. */
-  exchange(record: ExchangeRecord): void {
-    this.#take(this.#line(record));
-  }
+  readonly exchanges: ExchangeObserver = {
+    ended: (record) => this.#options.take(this.#line(record)),
+  };
 
-  /** One that carried bytes, or was refused before anybody knew what it would carry. */
-  connection(
-    record: ConnectionRecord,
-    ending: Ending,
-    at: { readonly wallMs: number; readonly monotonicMs: number },
-  ): void {
-    // What probes ports is no use of the service.
-    if (ending.kind === "failed" && ending.code === "closed_early") return;
+  readonly connections: ConnectionObserver = {
+    ended: (record, ending) => {
+      // HTTP has a line for each exchange; its connections have one only where they were refused before.
+      const isOwn = !record.speaksHttp || !record.served && this.part.listeners;
+      // A port probe is no use of the service.
+      const isProbe = ending.kind === "failed" && ending.code === "closed_early";
+      if (isOwn && !isProbe) this.#connection(record, ending);
+    },
+  };
+
+  #connection(record: ConnectionRecord, ending: Ending): void {
     const { relay, openedMs } = record;
-    const startedMs = Math.round(at.wallMs - (at.monotonicMs - openedMs));
+    const { clock } = this.#options;
+    const nowMs = clock.monotonic();
     const line = new ExchangeRecord(factsOf(record), undefined, {
-      wallMs: startedMs,
+      wallMs: Math.round(clock.now() - (nowMs - openedMs)),
       monotonicMs: openedMs,
     });
-    line.endAt = at.monotonicMs;
+    line.endAt = nowMs;
     line.receivedBytes = relay?.receivedBytes ?? 0;
     line.sentBytes = relay?.sentBytes ?? 0;
     line.upstreamHost = record.endpoint;
@@ -84,7 +90,7 @@ export class AccessLogger {
       (record.direction === "inbound" ? "local_app" : record.destination);
     if (record.upstreamLocal !== "") line.upstream = { local: record.upstreamLocal };
     if (ending.kind === "failed") describe(line, ending.code, ending.reason);
-    this.#take(this.#line(line));
+    this.#options.take(this.#line(line));
   }
 }
 

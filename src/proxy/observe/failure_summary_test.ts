@@ -17,7 +17,7 @@ function setUp() {
     let told = 0;
     for (let port = 1; port <= count; port++) {
       const record = new ConnectionRecord(
-        { direction: "inbound", name: listener, destination: "" },
+        { direction: "inbound", name: listener, destination: "", http: null },
         `${from}:${port}`,
         0,
       );

@@ -45,7 +45,7 @@ import {
   type PreparedTrustContexts,
   TrustContexts,
 } from "./trust/trust_contexts.ts";
-import type { DataView, ListenerView } from "./view.ts";
+import type { DataView, ListenerView, ViewOptions } from "./view.ts";
 
 export interface DataPathOptions extends ListenersOptions {
   readonly engine: Engine;
@@ -273,7 +273,7 @@ export class DataPath {
     return this.#listeners.used();
   }
 
-  view(options: { readonly connections: boolean }): DataView {
+  view(options: ViewOptions): DataView {
     const { clock, worker } = this.#options;
     const nowMs = clock.monotonic();
     const now = { ms: nowMs, tick: this.#live.tick, tickMs: this.#live.tickMs };
@@ -290,7 +290,7 @@ export class DataPath {
         : [],
       endpoints: this.#listeners.endpoints(nowMs),
       plugins: this.#generations.views(),
-      samples: this.#samples(),
+      samples: options.samples === false ? [] : this.#samples(),
     };
   }
 

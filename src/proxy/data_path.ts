@@ -47,7 +47,7 @@ import {
   type PreparedTrustContexts,
   TrustContexts,
 } from "./trust/trust_contexts.ts";
-import type { DataView, ListenerView } from "./observe/view.ts";
+import type { DataView, ListenerView, ViewOptions } from "./observe/view.ts";
 
 export interface DataPathOptions extends ListenersOptions {
   readonly engine: Engine;
@@ -287,7 +287,7 @@ export class DataPath {
     return this.#listeners.used();
   }
 
-  view(options: { readonly connections: boolean }): DataView {
+  view(options: ViewOptions): DataView {
     const { clock, worker } = this.#options;
     const nowMs = clock.monotonic();
     const now = { ms: nowMs, tick: this.#live.tick, tickMs: this.#live.tickMs };
@@ -304,7 +304,7 @@ export class DataPath {
         : [],
       endpoints: this.#listeners.endpoints(nowMs),
       plugins: this.#generations.views(),
-      samples: this.#samples(),
+      samples: options.samples === false ? [] : this.#samples(),
     };
   }
 

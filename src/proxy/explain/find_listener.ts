@@ -1,17 +1,16 @@
 /**
- * Which listener a question about a request is about.
+ * The listener that a request to be explained would reach.
  *
  * @module
  */
 
-import { formatAddress } from "../../base/mod.ts";
-import type { Snapshot } from "../../snapshot/mod.ts";
+import { type Snapshot, upstreamLabel, upstreamsNamed } from "../../snapshot/mod.ts";
 import { EdgeListener } from "../listen/edge_listener.ts";
 import type { ExplainQuery } from "./explanation.ts";
 import type { ServedListener } from "../listen/listener.ts";
 import { OutboundListener } from "../listen/outbound_listener.ts";
 
-/** What there is to be asked. */
+/** The state that a question is answered from. */
 export interface ExplainContext {
   readonly snapshot: Snapshot;
   /** Listeners by their names, and upstreams that edges lead to. */
@@ -38,20 +37,18 @@ export function findListener(
     return found(fronts.get(name), "listener for callers of the service", name, []);
   }
   const outbounds = all.filter((front) => front instanceof OutboundListener);
-  // As in a URL, where the port of an upstream's name says nothing.
-  const names = [to.name, to.name.replace(/:\d+$/, "")];
-  const [first, second] = outbounds.filter(({ upstream: { part: { id, name, bind } } }) =>
-    id === to.name || names.includes(name) || bind && formatAddress(bind) === to.name
-  );
+  const [first, second] = upstreamsNamed(outbounds, to.name, ({ upstream }) => upstream.part);
   if (first && second) {
     const ids = `${first.name} ${second.name}`;
-    return { kind: "unknown", reason: `more than one upstream is called "${to.name}": ${ids}` };
+    return { kind: "unknown", reason: `several upstreams have the name "${to.name}": ${ids}` };
   }
   const edge = all.find((front) =>
     front instanceof EdgeListener && front.httpListener.routeOf({ authority: host ?? to.name })
   );
-  return found(first ?? edge, "upstream", to.name, outbounds.map(({ destination }) => destination));
+  const labels = outbounds.map(({ upstream }) => upstreamLabel(upstream.part));
+  return found(first ?? edge, "upstream", to.name, labels);
 }
+
 function found(
   front: ServedListener | undefined,
   what: string,

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority } from "../../test/kit/certs/certificates.ts";
-import { explainedBy } from "../../test/kit/admin/admin_view.ts";
-import { intention, snapshotOf } from "../../test/kit/engine/snapshots.ts";
-import { ProxyError } from "../base/mod.ts";
-import type { SplitView, TargetView } from "../proxy/mod.ts";
+import { createAuthority } from "../../../test/kit/certs/certificates.ts";
+import { explainedBy } from "../../../test/kit/admin/admin_view.ts";
+import { intention, snapshotOf } from "../../../test/kit/engine/snapshots.ts";
+import { ProxyError } from "../../base/mod.ts";
+import type { SplitView, TargetView } from "../../proxy/mod.ts";
 import { calleeAsker, type MeshQuestions, sourceNote } from "./mesh_questions.ts";
 
 const local = { kind: "tcp", host: "127.0.0.1", port: 8080 } as const;

@@ -1,12 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { explainedBy } from "../../test/kit/admin/admin_view.ts";
-import type { ExplainResult, Explanation } from "../proxy/mod.ts";
-import { type AskMesh, type ExplanationView, mergeExplained, whyRefused } from "./explain.ts";
+import { explainedBy } from "../../../test/kit/admin/admin_view.ts";
+import type { ExplainResult, Explanation } from "../../proxy/mod.ts";
+import type { ExplanationView } from "./explanation_view.ts";
+import { type AskMesh, mergeExplained } from "./merge_explained.ts";
 import { explainText } from "./explain_text.ts";
 
 const NO_MESH: AskMesh = {
   callee: () => Promise.resolve(null),
+  hasConsul: true,
+  ownUri: "",
   sourceNote: () => Promise.resolve(""),
   unfollowed: () => [],
 };
@@ -57,27 +60,6 @@ test("mergeExplained() says what is not followed of its upstream, or of the serv
   assert.deepEqual((await told({ upstream: null })).unfollowed, [], "it leads nowhere");
 });
 
-for (
-  const [named, want] of [
-    ["db", "; upstream service:default/default/db is refused: no"],
-    ["db:80", "; upstream service:default/default/db is refused: no"],
-    ["service:default/default/db", "; upstream service:default/default/db is refused: no"],
-    ["near", "; upstream prepared_query:near is refused: never"],
-    ["b", ""],
-    ["upstream", ""],
-    ["db?dc=2", ""],
-  ] as const
-) {
-  test(`whyRefused() knows ${JSON.stringify(want)} of ${named}`, () => {
-    const refused = [
-      { what: "exposed path /db", reason: "other" },
-      { what: "upstream service:default/default/db", reason: "no" },
-      { what: "upstream prepared_query:near", reason: "never" },
-    ];
-    assert.equal(whyRefused(refused, named), want);
-  });
-}
-
 test("mergeExplained() says nothing where nobody answered", async () => {
   assert.equal(await mergeExplained([], NO_MESH), undefined);
 });
@@ -87,16 +69,15 @@ test("explainText() has one aligned table for each thing", async () => {
     explainText(await merged([0, 1].map(explainedBy))),
     `request      PUT db/a
 listener     service:default/default/db (outbound, http)
-verdict      goes on
+verdict      leaves this proxy; the last request was answered 503 by the other side
 route        routes[0] (/a*) to db
-plugins      guard  header_rules  configured {"request":{"set":{"authorization":"(not shown)"}}}; broken: not asked now
-             retry  retry         on this route {"numRetries":2,"retryOn":["5xx"]}; passed by where it fails
+plugins      guard  header_rules  broken: not run for a while
+             retry  retry         on this route {"numRetries":2,"retryOn":["5xx"]}; skipped when it fails
 to           100 % of the requests, maglev by header x-user
              sent as PUT db/new/a
-             header_rules is told {"request":{"set":{"a":"(not shown)"}}}
              first db.default.dc1, connects within 2500 ms
-               10.0.0.9:8080  node-db  weight 1  3 open  ejected by 1 of 2 workers, last with status 503, takes connections
-timeouts     request 15s, idle none where no plugin says another
+               10.0.0.9:8080  node-db  weight 1  3 requests open  passes Consul's checks, ejected by 1 of 2 workers, last with status 503, takes connections
+timeouts     request 15s, idle none, unless a plugin sets others
 limits       connections  1 of 10
              pending      0 of 10
              requests     3 of 10
@@ -128,7 +109,7 @@ verdict      refused with 403: permission 2
 rule         shop => db (permission 2)
 permissions  1  allow GET /*  does not cover it: it needs method GET
              2  deny /admin*  covers it: denies
-timeouts     request 15s, idle none where no plugin says another
+timeouts     request 15s, idle none
 `,
   );
 });

@@ -5,24 +5,25 @@
  * @module
  */
 
-import { messageOf } from "../base/mod.ts";
-import type { Agent, ServiceRef } from "../consul/mod.ts";
+import { messageOf } from "../../base/mod.ts";
+import type { Agent, ServiceRef } from "../../consul/mod.ts";
 import {
   DEFAULT_PATH_RULES,
   namedCallerElement,
   REDIRECT,
   replyOf,
   RequestIds,
-} from "../http/mod.ts";
-import { parseServiceId, type ServiceId } from "../identity/mod.ts";
-import { authorize, compilePolicy, type Source } from "../policy/mod.ts";
-import { type SplitView, takeForm, type TargetView } from "../proxy/mod.ts";
-import type { Snapshot } from "../snapshot/mod.ts";
-import type { AskCallee, CalleeVerdict } from "./explain.ts";
+} from "../../http/mod.ts";
+import { parseServiceId, type ServiceId } from "../../identity/mod.ts";
+import { authorize, compilePolicy, type Source } from "../../policy/mod.ts";
+import { type SplitView, takeForm, type TargetView } from "../../proxy/mod.ts";
+import type { Snapshot } from "../../snapshot/mod.ts";
+import type { CalleeVerdict } from "./explanation_view.ts";
+import type { AskCallee } from "./merge_explained.ts";
 
 export type MeshQuestions = Pick<Agent, "askInCatalog" | "askIntentions">;
 
-const UNKNOWN = { verdict: "unknown", status: 0, path: null, permissions: [] } as const;
+const UNKNOWN = { verdict: "unknown", path: null, permissions: [] } as const;
 
 /** `mesh`: `undefined` where there is no Consul to ask. */
 export function calleeAsker(snapshot: Snapshot, mesh: MeshQuestions | undefined): AskCallee {
@@ -72,7 +73,8 @@ function judged(
   const { head } = split;
   if (!head) {
     const { kind: verdict, rule: reason } = authorize(source, policy);
-    return { verdict, status: 0, path: null, reason, permissions: [] };
+    const closed = verdict === "deny" && { status: 0 };
+    return { verdict, ...closed, path: null, reason, permissions: [] };
   }
   const request = { ...head, fields: [...head.fields] };
   // The mesh entry says how requests are read for all proxies, so ours read them as the callee's do.
@@ -91,9 +93,9 @@ function judged(
   if (lacks) {
     return { ...UNKNOWN, path: request.path, reason: `its proxy verifies tokens: ${reason}` };
   }
-  const { status } = replyOf("intention_denied");
   const { path } = request;
-  return { verdict, status, path, reason, permissions: judge.tried(request) };
+  const denied = verdict === "deny" && { status: replyOf("intention_denied").status };
+  return { verdict, ...denied, path, reason, permissions: judge.tried(request) };
 }
 
 const DEFAULT_RULES = {

@@ -38,7 +38,9 @@ const DENIALS: ReadonlySet<string> = new Set<ErrorCode>([
 ]);
 
 /** How requests on this split end. */
-export function endingOf({ answer, targets }: Pick<ExplainedSplit, "answer" | "targets">): VerdictEnding {
+export function endingOf(
+  { answer, targets }: Pick<ExplainedSplit, "answer" | "targets">,
+): VerdictEnding {
   if (answer) return endingBy(answer);
   const reachable = targets.filter(({ endpoints }) => endpoints.some(isReachable));
   const [first] = reachable;

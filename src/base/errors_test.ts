@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { severityOf } from "./severity.ts";
+import { severityOf } from "./errors.ts";
 
 for (
   const [level, codes] of [

@@ -75,6 +75,7 @@ export type Command =
     readonly waitFor: WhichProxy;
     readonly timeoutMs: number;
     readonly catalog: boolean;
+    readonly upstreams: boolean;
   }
   | { readonly kind: "explain"; readonly options: ExplainOptions }
   | { readonly kind: "plugin"; readonly task: PluginTask }
@@ -202,6 +203,7 @@ function parseWaitReady(argv: readonly string[], env: Env): Command {
     kind: "wait_ready",
     waitFor,
     catalog,
+    upstreams: flags.on("upstreams"),
     timeoutMs: readDurationMs(flags, "timeout", { byDefaultMs: 30_000, atLeastMs: 0 }),
   };
 }

@@ -123,5 +123,12 @@ export const WAIT_READY_FLAGS: readonly FlagGroup[] = [{
         "Also wait until the instance passes all its checks in Consul's catalog, where callers " +
         "look. The proxy reads it with its own token.",
     },
+    {
+      name: "upstreams",
+      kind: "switch",
+      help:
+        "Also wait until every upstream can be used: it is not refused, and has an instance that " +
+        "does not keep failing.",
+    },
   ],
 }];

@@ -121,6 +121,7 @@ export function fakeAdminView(): FakeAdminView {
       options: { agentFlags: { token: TOKEN, httpAddr: "127.0.0.1:8500" }, note: `is ${TOKEN}` },
     },
     data: () => Promise.resolve([dataView(0), dataView(1)]),
+    endpoints: () => Promise.resolve([dataView(0), dataView(1)]),
     explained: [0, 1].map(explainedBy),
     questions: [],
     explain(question) {

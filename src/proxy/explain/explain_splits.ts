@@ -1,0 +1,151 @@
+/**
+ * Explains each split of a route: the endpoints that a request or connection would go to, or the answer in
+ * place of that.
+ *
+ * @module
+ */
+
+import type { EndpointState } from "../../balance/mod.ts";
+import type { RequestHead } from "../../http/mod.ts";
+import type { ExplainContext } from "./find_listener.ts";
+import { trustOf } from "../upstream/endpoint_dial.ts";
+import type { LocalReply, SplitView, TargetView } from "./explanation.ts";
+import { closed, ownAnswer, sentView } from "./explanation_views.ts";
+import { protocolsTo, type RequestPool } from "../upstream/request_pools.ts";
+import type { Context } from "../core/context.ts";
+import { whyNoPlace } from "../service/stages.ts";
+import type { Upstream } from "../upstream/upstream.ts";
+import { type ProbeFailure, reachEndpoints } from "../upstream/probe_endpoint.ts";
+import type { RefusalReason } from "../observe/failure_summary.ts";
+import type { TargetGroup } from "../upstream/target_group.ts";
+
+/** A request on one split, after plugins. */
+export interface SplitRequest {
+  readonly request: RequestHead;
+  /** `undefined`: `answer` is given. */
+  readonly sent: RequestHead | undefined;
+  readonly answer: LocalReply | undefined;
+  /** `undefined`: it leads nowhere. */
+  readonly pool: RequestPool | undefined;
+  readonly asks: SplitView["plugins"] | undefined;
+}
+
+export class SplitExplainer {
+  readonly #context: Context;
+  readonly #upstream: Upstream;
+  readonly #explained: ExplainContext;
+  readonly #connects: boolean;
+
+  constructor(
+    context: Context,
+    upstream: Upstream,
+    explained: ExplainContext,
+    connects: boolean,
+  ) {
+    this.#context = context;
+    this.#upstream = upstream;
+    this.#explained = explained;
+    this.#connects = connects;
+  }
+
+  /** `of`: the request on the split that leads to that resolver; absent: bytes are carried. */
+  async splits(route: string, of?: (resolver: string) => SplitRequest): Promise<SplitView[]> {
+    const splits = this.#upstream.routes.splitsOf(route);
+    const whole = splits.reduce((sum, { weight }) => sum + weight, 0);
+    return await Promise.all(splits.map(async ({ weight, resolver, group }) => {
+      const on = of?.(resolver);
+      const failed = ({ code, reason }: RefusalReason) =>
+        on ? ownAnswer(on.request, code, reason) : closed(code, reason);
+      const why = on?.answer ? undefined : this.#whyNot(group, on);
+      const known = on?.answer ?? (why && failed(why));
+      const reached = this.#connects && !known
+        ? await reachEndpoints(group, this.#context, protocolsTo(group))
+        : NOT_TRIED;
+      const unreached = whyUnreached(group, reached);
+      const answer = known ?? (unreached ? failed(unreached) : null);
+      const head = on?.sent;
+      return {
+        chance: weight / whole,
+        answer,
+        balancing: group.balancing,
+        sent: head ? sentView(head) : null,
+        ...(head && { head }),
+        lack: group.isEmpty ? group.lack : "",
+        plugins: on?.asks ?? {},
+        hashedBy: group.needsHash ? this.#hashedBy(route) : [],
+        targets: this.#targets(group, reached),
+      };
+    }));
+  }
+
+  /** The checks of the stage `pool` and of `upstream/attempt.ts`, in their order. */
+  #whyNot(group: TargetGroup, on: SplitRequest | undefined): RefusalReason | undefined {
+    const context = this.#context;
+    const { pending } = this.#upstream;
+    if (on) {
+      const refusal = whyNoPlace(on.pool, "");
+      if (refusal) return refusal;
+      on.pool?.leave("");
+    }
+    if (pending.limit === 0) {
+      return { code: "limit_reached", reason: "limits.max_pending_requests is 0" };
+    }
+    const trust = trustOf(group, context);
+    const fault = trust ? trust.fault(context.clock.now()) : "no certificate yet";
+    if (fault !== undefined) return { code: "not_ready", reason: fault };
+    // Those that are ejected, or that fail their checks, are tried when nothing else is left.
+    if (statesOf(group).length > 0) return undefined;
+    return { code: "no_endpoint", reason: `no healthy instance: ${group.lack}` };
+  }
+
+  #targets(group: TargetGroup, reached: ReadonlyMap<EndpointState, ProbeFailure>): TargetView[] {
+    const nowMs = this.#context.clock.monotonic();
+    return [...group.targets].map(
+      ({ part: { key, connectTimeoutMs, lack, spiffeUris }, pool }) => {
+        const states = [...pool.states];
+        return {
+          target: key,
+          connectTimeoutMs,
+          lack,
+          spiffeUris,
+          endpoints: pool.views(nowMs).map((view, at) => {
+            const state = states[at];
+            const unreachable = state && reached.has(state)
+              ? reached.get(state)?.reason ?? ""
+              : null;
+            return { ...view, unreachable };
+          }),
+        };
+      },
+    );
+  }
+
+  #hashedBy(route: string): readonly string[] {
+    const chain = this.#explained.snapshot.chains[this.#upstream.part.chain];
+    const policies = chain?.routes.find(({ name }) => name === route)?.hash ?? [];
+    return policies.map((policy) =>
+      policy.kind === "source" ? "source address" : `${policy.kind} ${policy.name}`
+    );
+  }
+}
+
+const NOT_TRIED: ReadonlyMap<EndpointState, ProbeFailure> = new Map();
+
+function statesOf({ targets }: TargetGroup): EndpointState[] {
+  return [...targets].flatMap(({ pool }) => [...pool.states]);
+}
+
+/** Why every endpoint was tried in vain; `undefined`: one was reached, or some were not tried. */
+function whyUnreached(
+  group: TargetGroup,
+  reached: ReadonlyMap<EndpointState, ProbeFailure>,
+): RefusalReason | undefined {
+  let last: RefusalReason | undefined;
+  for (const state of statesOf(group)) {
+    const failure = reached.get(state);
+    if (!failure) return undefined;
+    last = failure;
+  }
+  if (!last) return undefined;
+  return { code: last.code, reason: `no instance takes a connection: ${last.reason}` };
+}

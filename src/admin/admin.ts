@@ -10,9 +10,10 @@ import { LOG_LEVELS, messageOf } from "../base/mod.ts";
 import { certsShown } from "./secrets/certs.ts";
 import { configDump } from "./config_dump.ts";
 import { eventLine, eventsShown } from "./secrets/events.ts";
-import { mergeExplained, questionOf, whyRefused } from "./explain.ts";
-import { explainText } from "./explain_text.ts";
-import { calleeAsker, sourceNote } from "./mesh_questions.ts";
+import { questionOf } from "./explain/merge_explained.ts";
+import { explainFor } from "./explain/explain_for.ts";
+import { explainText } from "./explain/explain_text.ts";
+import { EXIT_CODE_HEADER, exitCodeOf } from "./explain/verdict.ts";
 import { type GuardRules, refuseRequest } from "./server/guard.ts";
 import { homePage, PATHS } from "./home.ts";
 import { measuredData, METRICS_TYPE, shownData } from "./measured.ts";
@@ -21,7 +22,8 @@ import { clusterStatusesJson, clusterStatusLines } from "./envoy/cluster_statuse
 import { listenerStatusesJson } from "./envoy/listeners.ts";
 import { serverInfo } from "./envoy/server_info.ts";
 import { CounterReset } from "./reset_counters.ts";
-import { stateOf, withCatalog } from "./state.ts";
+import { mergeEndpoints } from "./merge.ts";
+import { stateOf, withCatalog, withUpstreams } from "./state.ts";
 import {
   lineFilter,
   ownStatsJson,
@@ -32,6 +34,7 @@ import {
   typeOfStats,
 } from "./stats.ts";
 import { healthOf, lackingOf, lines, listenersText } from "./texts.ts";
+import { troubleTexts, upstreamTroubles } from "./upstream_troubles.ts";
 import type { AdminView } from "./view.ts";
 
 type Handler = (context: Context) => Response | Promise<Response>;
@@ -154,20 +157,24 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
     },
     "/ready": {
       async GET(context) {
-        const wantsCatalog = context.req.query("catalog") !== undefined;
-        const state = await stateOf(view);
-        const found = wantsCatalog ? await withCatalog(state, view) : state;
+        const wants = (name: string) => context.req.query(name) !== undefined;
+        const [state, endpoints] = await Promise.all([stateOf(view), view.endpoints()]);
+        const found = wants("catalog") ? await withCatalog(state, view) : state;
         if ("reason" in found) {
           return context.text(
             shownText(`Cannot look into the catalog: ${found.reason}\n`, view.secrets()),
             400,
           );
         }
-        const { name, reasons, warnings } = found;
+        const troubles = upstreamTroubles(view, mergeEndpoints(endpoints));
+        const { name, reasons, warnings } = wants("upstreams")
+          ? withUpstreams(found, troubles)
+          : found;
         const refused = view.refused().map(({ what, reason }) => `${what}: ${reason}`);
-        const told = [...reasons, ...[...warnings, ...refused].map((line) => `warning: ${line}`)];
-        const body = lines([name, ...told.map((line) => shownText(line, view.secrets()))]);
-        return context.text(body, reasons.length === 0 ? 200 : 503);
+        const noted = [...new Set([...warnings, ...refused, ...troubleTexts(troubles)])]
+          .filter((line) => !reasons.includes(line)).map((line) => `warning: ${line}`);
+        const shown = [...reasons, ...noted].map((line) => shownText(line, view.secrets()));
+        return context.text(lines([name, ...shown]), reasons.length === 0 ? 200 : 503);
       },
     },
     "/live": {
@@ -232,24 +239,17 @@ function routesOf(view: AdminView): Readonly<Record<string, Methods>> {
       async GET(context) {
         const { req } = context;
         const question = questionOf((name) => req.query(name), req.queries("header") ?? []);
-        const snapshot = view.snapshot();
-        const all = snapshot ? await view.explain(question) : [];
-        const shown = snapshot && await mergeExplained(all, {
-          callee: calleeAsker(snapshot, view.mesh()),
-          sourceNote: (uri) => sourceNote(uri, snapshot, view.mesh()),
-          unfollowed: (upstream) => view.unfollowed(upstream),
-        });
-        if (!shown) return context.text("Cannot explain: there is no state yet\n", 503);
-        if ("reason" in shown) {
-          const status = shown.kind === "invalid" ? 400 : 404;
-          const { to } = question;
-          const why = to.kind === "upstream" ? whyRefused(view.refused(), to.name) : "";
-          const reason = shownText(shown.reason + why, view.secrets());
+        const explained = await explainFor(view, question);
+        if (!explained) return context.text("Cannot explain: there is no state yet\n", 503);
+        if ("reason" in explained) {
+          const status = explained.kind === "invalid" ? 400 : 404;
+          const reason = shownText(explained.reason, view.secrets());
           return context.text(`Cannot explain: ${reason}\n`, status);
         }
+        context.header(EXIT_CODE_HEADER, String(exitCodeOf(explained)));
         return req.query("format") === "text"
-          ? text(context, explainText(shown))
-          : json(context, shown);
+          ? text(context, explainText(explained))
+          : json(context, explained);
       },
     },
     "/events": {

@@ -1,6 +1,7 @@
 /** The admin server: how the proxy is, for people and probes. @module */
 export * from "./ask_admin.ts";
 export { createAdmin } from "./admin.ts";
+export { EXIT_CODE_HEADER } from "./explain/verdict.ts";
 export { readAdminToken } from "./server/admin_token.ts";
 export { METRICS_TYPE, metricsText } from "./measured.ts";
 export { answerStats, type SinkStat, sinkStats } from "./sink_stats.ts";

@@ -4,11 +4,18 @@
  * @module
  */
 
+import { troubleTexts, type UpstreamTrouble } from "./upstream_troubles.ts";
 import type { AdminView, CatalogState, Health } from "./view.ts";
 
 export interface State extends Omit<Health, "notReady"> {
-  /** As Envoy's `/server_info` has it; with the catalog, also `NOT_PASSING`. */
-  readonly name: "LIVE" | "NOT_PASSING" | "DRAINING" | "PRE_INITIALIZING" | "INITIALIZING";
+  /** As Envoy's `/server_info` has it; the catalog and upstreams add one each. */
+  readonly name:
+    | "LIVE"
+    | "NOT_PASSING"
+    | "UPSTREAMS_NOT_USABLE"
+    | "DRAINING"
+    | "PRE_INITIALIZING"
+    | "INITIALIZING";
   /** Empty: ready. */
   readonly reasons: readonly string[];
 }
@@ -21,6 +28,12 @@ export async function stateOf(view: AdminView): Promise<State> {
   if (notReady.length === 0) return { ...rest, name: "LIVE", reasons: [] };
   const name = view.snapshot() ? "INITIALIZING" : "PRE_INITIALIZING";
   return { ...rest, name, reasons: notReady };
+}
+
+/** Ready, and every upstream can be used. */
+export function withUpstreams(state: State, troubles: readonly UpstreamTrouble[]): State {
+  if (state.reasons.length > 0 || troubles.length === 0) return state;
+  return { ...state, name: "UPSTREAMS_NOT_USABLE", reasons: troubleTexts(troubles) };
 }
 
 /**

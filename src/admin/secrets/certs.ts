@@ -14,6 +14,7 @@ import {
   daysLeft,
   factsOfPem,
   isNearExpiry,
+  NEAR_EXPIRY_OF_AGENT_LEAF,
   timeLeft,
   wholeDaysLeft,
 } from "./certificate_facts.ts";
@@ -43,7 +44,7 @@ export interface CertificateDetails {
   readonly expiration_time: string;
   /** Two decimals; negative: expired. */
   readonly days_left: number;
-  /** A third of the lifetime is left, or less. */
+  /** A third of the lifetime is left, of an agent's leaf a twelfth, or less. */
   readonly near_expiry: boolean;
   /** Of a bundle of one trust domain among several. */
   readonly trust_domain?: string;
@@ -125,9 +126,12 @@ function secretsInUse(
   ) => {
     const { origin, users = [], bundles } = secret;
     const path = pathOf(origin.source);
+    const isAgentLeaf = kind === "cert_chain" && origin.source === "consul";
+    const nearExpiry = isAgentLeaf ? NEAR_EXPIRY_OF_AGENT_LEAF : undefined;
     const details = bundles.flatMap((bundle) =>
       read(part, bundle).map((facts) => ({
         ...detailsOf(facts, path, nowMs),
+        near_expiry: isNearExpiry(facts, nowMs, nearExpiry),
         ...(bundle.trustDomain !== undefined && { trust_domain: bundle.trustDomain }),
       }))
     );
@@ -226,7 +230,11 @@ function pathOf(source: string): string {
   return source.startsWith("file /") ? source.slice("file ".length) : "<inline>";
 }
 
-function detailsOf(facts: CertificateFacts, path: string, nowMs: number): CertificateDetails {
+function detailsOf(
+  facts: CertificateFacts,
+  path: string,
+  nowMs: number,
+): Omit<CertificateDetails, "near_expiry" | "trust_domain"> {
   const { serial, dnsNames, uris, ips, emails, notBeforeMs, notAfterMs } = facts;
   return {
     path,
@@ -241,7 +249,6 @@ function detailsOf(facts: CertificateFacts, path: string, nowMs: number): Certif
     valid_from: secondsText(notBeforeMs),
     expiration_time: secondsText(notAfterMs),
     days_left: daysLeft(facts, nowMs),
-    near_expiry: isNearExpiry(facts, nowMs),
   };
 }
 

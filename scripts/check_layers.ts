@@ -38,6 +38,14 @@ const ORDER = [
   "app",
 ];
 
+/**
+ * Floors of a room, lowest first: a folder imports only those before it. Files directly in the room are
+ * above all its floors. A room that is not listed has none.
+ */
+const FLOORS: Readonly<Record<string, readonly string[]>> = {
+  proxy: ["trust", "observe", "core", "caller", "upstream", "service", "listen", "explain"],
+};
+
 /** Pure directories: of Node's modules only these, which do no I/O. */
 const PURE = ["base", "wire", "identity", "policy", "chain", "balance"];
 const PURE_MODULES = ["node:buffer", "node:crypto", "node:util"];
@@ -113,7 +121,30 @@ export function checkLayers(files: readonly SourceFile[]): Findings {
   for (const circle of circles(graph)) {
     problems.push(`${circle.join(", ")}: import each other; give what they share a file`);
   }
+  problems.push(...repeatedTypes(files));
   return { problems, notices };
+}
+
+/** What plugins and their tests see: names that are clear beside the whole contract, and there alone. */
+const CONTRACTS = ["src/plugin/api.ts", "src/kit/api.ts"];
+const EXPORTED_TYPE = /^export (?:declare )?(?:abstract )?(?:interface|type|class) (\w+)/gm;
+
+/** A name stands for one exported type, so that a search for it finds what is meant. */
+function repeatedTypes(files: readonly SourceFile[]): string[] {
+  const homes = new Map<string, string>();
+  const problems: string[] = [];
+  for (const { path, text } of files) {
+    // The embedded agent is being made smaller, and has names of its own until then.
+    if (path.endsWith("_test.ts") || CONTRACTS.includes(path) || path.startsWith("src/dev/")) {
+      continue;
+    }
+    for (const [, name = ""] of text.matchAll(EXPORTED_TYPE)) {
+      const home = homes.get(name);
+      if (home === undefined) homes.set(name, path);
+      else if (home !== path) problems.push(`${path}: type ${name} is exported by ${home}, too`);
+    }
+  }
+  return problems;
 }
 
 function whyForbidden(path: string, specifier: string): string | undefined {
@@ -146,11 +177,29 @@ function whySource(path: string, imported: string): string | undefined {
     return `"${imported}" is outside src`;
   }
   const other = layerOf(imported);
-  if (other === own) return undefined;
+  if (other === own) return whyFloor(own, path, imported);
   const rank = rankOf(other);
   if (rank < 0) return `directory "${other}" is not in the list of layers`;
   if (rank > rankOf(own)) return `"${own}" may not import "${other}", which comes after it`;
   return imported === `src/${other}/mod.ts` ? undefined : `import "${other}" through its mod.ts`;
+}
+
+function whyFloor(room: string, path: string, imported: string): string | undefined {
+  const floors = FLOORS[room];
+  if (!floors) return undefined;
+  const own = floorOf(path);
+  const other = floorOf(imported);
+  if (own === undefined || own === other) return undefined;
+  if (!floors.includes(own)) return `"${own}" is not in the list of floors of "${room}"`;
+  if (other === undefined) return `"${room}/${own}" may not import a file above all floors`;
+  if (floors.indexOf(other) < floors.indexOf(own)) return undefined;
+  return `"${room}/${own}" may not import "${room}/${other}", which comes after it`;
+}
+
+/** Folder below the room; `undefined`: the file is directly in it. */
+function floorOf(path: string): string | undefined {
+  const parts = path.split("/");
+  return parts.length > 3 ? parts[2] : undefined;
 }
 
 function whyPackage(path: string, specifier: string): string | undefined {

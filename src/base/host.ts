@@ -24,6 +24,28 @@ export function peerIp(remote: string): string {
   return canonicalIpText(mapped ?? host) ?? host;
 }
 
+/**
+ * What an address, `10.0.0.1:4711` or `[2001:db8::1]:4711`, counts as where callers have shares: an IPv4
+ * address, or the /64 network of an IPv6 address, because one host may use any address of that network.
+ */
+export function networkOf(remote: string): string {
+  const end = remote.lastIndexOf("]");
+  if (end < 0) {
+    const colon = remote.lastIndexOf(":");
+    return colon < 0 ? remote : remote.slice(0, colon);
+  }
+  const host = remote.slice(1, end).split("%")[0] ?? "";
+  if (host.includes(".")) return host.slice(host.lastIndexOf(":") + 1);
+  const [head = "", tail] = host.split("::");
+  const groups = head === "" ? [] : head.split(":");
+  if (tail !== undefined) {
+    const rest = tail === "" ? [] : tail.split(":");
+    while (groups.length + rest.length < 8) groups.push("0");
+    groups.push(...rest);
+  }
+  return groups.slice(0, 4).map((group) => group.replace(/^0+(?=.)/, "").toLowerCase()).join(":");
+}
+
 /** All of 127/8, and `::1`; `ip` in the spelling of {@link canonicalIpText}. */
 export function isLoopbackIp(ip: string): boolean {
   return ip === "::1" || ip.startsWith("127.");

@@ -93,3 +93,4 @@ export {
 } from "./header_changes.ts";
 export { HostTable } from "./host_table.ts";
 export { ANOTHER_ORIGIN, type BrowserRequest, type OwnHosts, refuseWebPage } from "./web_pages.ts";
+export { VersionSniffer } from "./version_sniffer.ts";

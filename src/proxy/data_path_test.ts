@@ -6,7 +6,7 @@ import { presented } from "../../test/kit/engine/fake_tls_engine.ts";
 import { startMemoryPath } from "../../test/kit/engine/memory_path.ts";
 import { caValidation, withOwn } from "../../test/kit/secrets/own_credentials.ts";
 import { snapshotOf, targetOf } from "../../test/kit/engine/snapshots.ts";
-import { SharedCounts } from "./admission.ts";
+import { SharedCounts } from "./core/admission.ts";
 import { diffSnapshots } from "../snapshot/mod.ts";
 
 const CA = createAuthority();

@@ -16,7 +16,7 @@ import type {
 import { NOTHING_HELD } from "./own_credentials.ts";
 import type { Refusal } from "../snapshot/mod.ts";
 
-export interface CertificateRequest {
+export interface FetchedCertificate {
   /** Key of the listener's credentials. */
   readonly credentials: string;
   /** What the client asked for (SNI). */
@@ -61,7 +61,7 @@ export class SecretsLink {
     return this.#store?.held ?? NOTHING_HELD;
   }
 
-  async fetch(request: CertificateRequest): Promise<boolean> {
+  async fetch(request: FetchedCertificate): Promise<boolean> {
     const answer = await this.#store?.certificateWanted(request);
     return answer?.available ?? false;
   }

@@ -6,7 +6,7 @@
 
 import type { ErrorCode, ProxyError } from "../base/mod.ts";
 import type { MetricsSettings, ServersStatus, WatchState } from "../consul/mod.ts";
-import type { CertificateRequest, SecretsReport } from "./secrets_link.ts";
+import type { FetchedCertificate, SecretsReport } from "./secrets_link.ts";
 import type { Refusal, Snapshot } from "../snapshot/mod.ts";
 
 /** Resolves when it is decided. True: the snapshot is in force; a restart may go on with it. */
@@ -29,7 +29,7 @@ export interface SnapshotSource {
    * A client asked for a name whose certificate is fetched on demand. True: a snapshot with it has been
    * published.
    */
-  fetchCertificate(request: CertificateRequest): Promise<boolean>;
+  fetchCertificate(request: FetchedCertificate): Promise<boolean>;
   /** What is known of secrets that did not come with the agent's answers, and what happened to them. */
   secrets(): SecretsReport;
   /**

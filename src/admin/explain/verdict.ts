@@ -15,7 +15,7 @@ import type {
   Verdict,
 } from "./explanation_view.ts";
 
-export interface Ending {
+interface SplitEnding {
   readonly verdict: Exclude<Verdict, "depends">;
   /** What the caller is answered; 0: its connection is closed; `null`: it goes on, or is not known. */
   readonly status: number | null;
@@ -38,7 +38,9 @@ const DENIALS: ReadonlySet<string> = new Set<ErrorCode>([
 ]);
 
 /** How requests on this split end. */
-export function endingOf({ answer, targets }: Pick<ExplainedSplit, "answer" | "targets">): Ending {
+export function endingOf(
+  { answer, targets }: Pick<ExplainedSplit, "answer" | "targets">,
+): SplitEnding {
   if (answer) return endingBy(answer);
   const reachable = targets.filter(({ endpoints }) => endpoints.some(isReachable));
   const [first] = reachable;
@@ -67,7 +69,7 @@ function isReachable({ unreachable }: ExplainedEndpoint): boolean {
   return unreachable === null || unreachable === "";
 }
 
-function endingBy({ code, status }: LocalReply): Ending {
+function endingBy({ code, status }: LocalReply): SplitEnding {
   if (code === "") return { verdict: "answer", status };
   return { verdict: DENIALS.has(code) ? "deny" : "fail", status };
 }

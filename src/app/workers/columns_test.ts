@@ -2,7 +2,7 @@ import test from "node:test";
 import assert from "node:assert/strict";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { snapshotOf } from "../../../test/kit/engine/snapshots.ts";
-import { SharedLimiter } from "../../proxy/admission.ts";
+import { SharedLimiter } from "../../proxy/core/admission.ts";
 import {
   FIRST_UPSTREAM_COLUMN,
   MAX_UPSTREAMS,

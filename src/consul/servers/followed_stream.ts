@@ -5,8 +5,16 @@
  * @module
  */
 
-import { Backoff, type Clock, type Random, type Timer } from "../../base/mod.ts";
-import { type GrpcCall, type GrpcLink, type GrpcStatus } from "../../grpc/mod.ts";
+import { Backoff, type Clock, type Random } from "../../base/mod.ts";
+import {
+  type GrpcLink,
+  type GrpcStatus,
+  KeptStream,
+  type OpenStream,
+  type Reopening,
+  type StreamEnd,
+  type StreamHandler,
+} from "../../grpc/mod.ts";
 import { GRPC_STATUS } from "../../http/mod.ts";
 import type { FlagNames } from "../flag_names.ts";
 import { messagesOf, metadataOf } from "./ask_once.ts";
@@ -43,8 +51,6 @@ export interface AnyStream {
 
 /** Streams of one proxy, and of many that move together, do not all come at once. */
 const MOVE_SPREAD_MS = 250;
-/** One that ended well is opened again soon, unless it had hardly begun. */
-const SHORT_LIVED_MS = 1_000;
 /** One that lasted so long counts as one that worked, however it ended. */
 const LASTING_MS = 60_000;
 /** A server that fails so often in a row has something that another may not have. */
@@ -59,12 +65,10 @@ const OURS: readonly number[] = [
   ...HOPELESS,
 ];
 
+/** What the stream that is open now was opened with. */
 interface Opened {
-  readonly place: CallTarget;
+  readonly target: CallTarget;
   readonly token: string;
-  readonly openedMs: number;
-  call: GrpcCall<never> | undefined;
-  answered: boolean;
   unreadable: string | undefined;
 }
 
@@ -75,11 +79,8 @@ export class FollowedStream<Request, Response> implements AnyStream {
   readonly #host: StreamSession;
   readonly #backoff: Backoff;
   readonly #patience: Backoff;
-  #current: Opened | undefined;
-  /** Delivers until the current one does. */
-  #previous: Opened | undefined;
-  #timer: Timer | undefined;
-  #stopped = false;
+  readonly #stream: KeptStream<Response>;
+  #opened: Opened | undefined;
   #renewals = 0;
 
   constructor(
@@ -91,97 +92,61 @@ export class FollowedStream<Request, Response> implements AnyStream {
     this.#request = request;
     this.#sink = options.sink;
     this.#host = options.host;
-    const { random } = options.host;
+    const { random, clock } = options.host;
     this.#backoff = new Backoff({ baseMs: 500, maxMs: 10_000, random });
     this.#patience = new Backoff({ baseMs: 60_000, maxMs: 300_000, random });
-    // Later, as all events.
-    this.#openAfter(0);
+    this.#stream = new KeptStream({
+      clock,
+      open: (handler) => this.#open(handler),
+      onMessage: (message, isFirst) => {
+        if (isFirst) this.#host.count(this.#method.resource, "ok");
+        this.#sink.onMessage(message);
+      },
+      onEnd: (end) => this.#ended(end),
+    });
+    this.#stream.start();
   }
 
   renew(): void {
-    this.#openAfter(this.#renewals++ === 0 ? 0 : this.#host.random() * MOVE_SPREAD_MS);
+    this.#stream.renew(this.#renewals++ === 0 ? 0 : this.#host.random() * MOVE_SPREAD_MS);
   }
 
   stop(): void {
-    this.#stopped = true;
-    this.#timer?.cancel();
-    this.#current?.call?.close();
-    this.#previous?.call?.close();
-    this.#current = this.#previous = undefined;
+    this.#stream.stop();
   }
 
-  #openAfter(delayMs: number): void {
-    this.#timer?.cancel();
-    this.#timer = this.#host.clock.after(delayMs, () => this.#open());
-  }
-
-  #open(): void {
-    const place = this.#host.place();
-    if (!place || this.#stopped) return;
-    if (this.#current?.answered) {
-      this.#previous?.call?.close();
-      this.#previous = this.#current;
-    } else this.#current?.call?.close();
-    const { clock } = this.#host;
-    const opened: Opened = {
-      ...{ place, token: this.#host.token(), openedMs: clock.monotonic() },
-      ...{ call: undefined, answered: false, unreadable: undefined },
-    };
-    this.#current = opened;
+  #open(handler: StreamHandler<Response>): OpenStream | undefined {
+    const target = this.#host.place();
+    if (!target) return undefined;
+    const opened: Opened = { target, token: this.#host.token(), unreadable: undefined };
+    this.#opened = opened;
     const types = messagesOf(this.#method, (fact) => opened.unreadable = fact);
-    const call = place.link.open(this.#method.path, types, {
-      metadata: metadataOf(opened.token),
-      handler: {
-        onMessage: (message) => this.#take(opened, message),
-        onEnd: (status) => this.#ended(opened, status),
-      },
-    });
-    opened.call = call;
+    const metadata = metadataOf(opened.token);
+    const call = target.link.open(this.#method.path, types, { metadata, handler });
     call.send(this.#request);
     call.halfClose();
+    return call;
   }
 
-  #take(opened: Opened, message: Response): void {
-    if (!opened.answered) {
-      opened.answered = true;
-      this.#host.count(this.#method.resource, "ok");
-      if (opened === this.#current) {
-        this.#previous?.call?.close();
-        this.#previous = undefined;
-      }
-    }
-    this.#sink.onMessage(message);
+  #ended({ status, answered, isWell, isBrief, livedMs }: StreamEnd): Reopening {
+    const endedWell = isWell && !isBrief;
+    if (endedWell || answered && livedMs >= LASTING_MS) this.#backoff.reset();
+    return endedWell ? this.#host.random() * MOVE_SPREAD_MS : this.#failed(status);
   }
 
-  #ended(opened: Opened, status: GrpcStatus): void {
-    // What delivered until now ends, as it had to.
-    if (opened === this.#previous) this.#previous = undefined;
-    if (opened !== this.#current) return;
-    this.#current = undefined;
-    const { clock } = this.#host;
-    const livedMs = clock.monotonic() - opened.openedMs;
-    const brief = livedMs < SHORT_LIVED_MS;
-    // After a message the deadline is our own, for streams that were quiet for long.
-    const well = opened.answered &&
-      (status.code === GRPC_STATUS.ok || status.code === GRPC_STATUS.deadlineExceeded);
-    if (well && !brief || opened.answered && livedMs >= LASTING_MS) this.#backoff.reset();
-    if (well && !brief) return this.#openAfter(this.#host.random() * MOVE_SPREAD_MS);
-    this.#failed(opened, status);
-  }
-
-  #failed({ place, token, unreadable }: Opened, status: GrpcStatus): void {
+  #failed(status: GrpcStatus): Reopening {
+    if (!this.#opened) return "on_request";
+    const { target: { server }, token, unreadable } = this.#opened;
     const { what, resource } = this.#method;
-    const { server } = place;
-    const error = errorOf(status, {
-      ...{ what, host: server.host, token, unreadable },
-      names: this.#host.names,
-    });
+    const { names } = this.#host;
+    const error = errorOf(status, { what, host: server.host, token, unreadable, names });
     this.#host.count(resource, error.code);
-    const hopeless = HOPELESS.includes(status.code);
-    this.#openAfter((hopeless ? this.#patience : this.#backoff).next());
+    const delays = HOPELESS.includes(status.code) ? this.#patience : this.#backoff;
+    const delayMs = delays.next();
     if (isUnauthenticated(status)) this.#host.rejected(token);
     const isFault = !OURS.includes(status.code) && this.#backoff.failures % FAILURES === 0;
     if (isOverload(status) || isFault) this.#host.leave(server, error.message);
     this.#sink.onError(error);
+    return delayMs;
   }
 }

@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { Clock, Random } from "../../base/mod.ts";
+import { type Clock, networkOf, type Random } from "../../base/mod.ts";
 
 const SOURCES_LIMIT = 10_000;
 const NEGATIVES_LIMIT = 10_000;
@@ -27,7 +27,7 @@ export class SourceRates {
 
   /** Whether a source may have one more now. */
   take(remote: string, perSecond: number): boolean {
-    const source = sourceOf(remote);
+    const source = networkOf(remote);
     const nowMs = this.#clock.monotonic();
     const depth = Math.max(1, perSecond);
     const bucket = this.#buckets.get(source) ?? { tokens: depth, atMs: nowMs };
@@ -81,22 +81,6 @@ export class NegativeNames {
   clear(): void {
     this.#names.clear();
   }
-}
-
-/** Whoever has one IPv6 address has its whole /64. `remote`: `1.2.3.4:5`, `[2001:db8::1]:5` or `unix`. */
-export function sourceOf(remote: string): string {
-  const end = remote.lastIndexOf("]");
-  if (end === -1) return remote.split(":")[0] ?? "";
-  const host = remote.slice(1, end).split("%")[0] ?? "";
-  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(host)?.[1];
-  if (mapped) return mapped;
-  const [head = "", tail] = host.split("::");
-  const groups = head === "" ? [] : head.split(":");
-  if (tail !== undefined) {
-    const after = tail === "" ? 0 : tail.split(":").length;
-    while (groups.length + after < 8) groups.push("0");
-  }
-  return groups.slice(0, 4).map((group) => group.replace(/^0+(?=.)/, "").toLowerCase()).join(":");
 }
 
 function dropOldest(table: Map<string, unknown>, limit: number): void {

@@ -24,7 +24,7 @@ import { pinCluster } from "./pin_cluster.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
 import type { Failing, SnapshotSource, SourceStatus, TakeSnapshot } from "../source.ts";
 import { certificateStatusOf, SourceReport } from "../source_report.ts";
-import { type CertificateRequest, SecretsLink, type SecretsReport } from "../secrets_link.ts";
+import { type FetchedCertificate, SecretsLink, type SecretsReport } from "../secrets_link.ts";
 import { RegisteredPlugins } from "./registered_plugins.ts";
 import { StateKeeper } from "../state/state_keeper.ts";
 import {
@@ -188,7 +188,7 @@ export class ConsulSource implements SnapshotSource {
     };
   }
 
-  async fetchCertificate(request: CertificateRequest): Promise<boolean> {
+  async fetchCertificate(request: FetchedCertificate): Promise<boolean> {
     const available = await this.#secrets.fetch(request);
     if (available && !this.#closed) this.#refresh();
     return available;

@@ -8,7 +8,7 @@ import type { Clock, Log, Stats } from "../../base/mod.ts";
 import type { Agent } from "../../consul/mod.ts";
 import type { SecretStore } from "../../secrets/mod.ts";
 import type { RegistrationSource } from "./consul_facts.ts";
-import type { Environment } from "./credential_plans.ts";
+import type { EnvironmentVariables } from "./credential_plans.ts";
 import type { JudgeCredentials } from "./judge_credentials.ts";
 import type { PluginWatch } from "../plugins/plugin_watch.ts";
 import type { SnapshotStore } from "../state/store.ts";
@@ -38,7 +38,7 @@ export interface ConsulSourceOptions {
   /** For listeners and upstreams with credentials of their own. */
   readonly createSecretStore: () => SecretStore;
   /** Where SPIFFE_ENDPOINT_SOCKET is looked up; default nowhere. */
-  readonly env?: Environment;
+  readonly env?: EnvironmentVariables;
   /** Absent: changed files of plugins count from the next reload. */
   readonly pluginWatch?: PluginWatch | undefined;
 }

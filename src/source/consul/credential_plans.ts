@@ -30,7 +30,7 @@ import { withPaths } from "../plan_paths.ts";
 import type { Refusal } from "../../snapshot/mod.ts";
 
 /** Environment variables, such as SPIFFE_ENDPOINT_SOCKET. */
-export type Environment = Readonly<Record<string, string | undefined>>;
+export type EnvironmentVariables = Readonly<Record<string, string | undefined>>;
 
 /** What of a registration is about credentials. */
 export interface CredentialFacts extends Pick<Registration, "id" | "service" | "tls"> {
@@ -80,7 +80,7 @@ export function refusedOf(key: string): string {
 export function planRegistration(
   registration: CredentialFacts,
   previous: CredentialPlans,
-  env: Environment,
+  env: EnvironmentVariables,
 ): CredentialPlans {
   const read = reads.get(registration);
   if (read) return read;

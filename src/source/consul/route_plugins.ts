@@ -10,7 +10,7 @@ import type { ChainRoute } from "../../snapshot/mod.ts";
 import type { HeaderTexts, ResolvedRoute, RouteDestination, RouteMatch } from "../../chain/mod.ts";
 import { DEFAULT_PATH_RULES, headerFault, normalizePath } from "../../http/mod.ts";
 
-export type RoutePlugins =
+export type PluginsByRoute =
   | ({ readonly kind: "taken" } & Pick<ChainRoute, "plugins" | "splits">)
   /** `reason` says what of which route cannot be followed. */
   | { readonly kind: "refused"; readonly reason: string };
@@ -34,7 +34,7 @@ const MAX_RETRIES = 100;
 const MAX_MS = 2 ** 31 - 1;
 
 /** Regexes must have been prepared where a route has one. */
-export function pluginsOfRoute(route: ResolvedRoute): RoutePlugins {
+export function pluginsOfRoute(route: ResolvedRoute): PluginsByRoute {
   const faults = faultsOf(route);
   if (faults.length > 0) return { kind: "refused", reason: faults.join("; ") };
   const plugins = route.destination ? askedOf(route.destination, route.match) : {};

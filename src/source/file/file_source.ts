@@ -8,10 +8,10 @@
 
 import { type Clock, type Log, messageOf, ProxyError, type Stats } from "../../base/mod.ts";
 import { keySalt, type SecretStore } from "../../secrets/mod.ts";
-import type { Environment } from "../consul/credential_plans.ts";
+import type { EnvironmentVariables } from "../consul/credential_plans.ts";
 import { type FileConfig, readFileConfig } from "./file_config.ts";
 import { type FileSnapshot, fileSnapshot } from "./file_snapshot.ts";
-import { type CertificateRequest, SecretsLink, type SecretsReport } from "../secrets_link.ts";
+import { type FetchedCertificate, SecretsLink, type SecretsReport } from "../secrets_link.ts";
 import type { PluginWatch } from "../plugins/plugin_watch.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
 import type { SnapshotSource, SourceStatus, TakeSnapshot } from "../source.ts";
@@ -28,7 +28,7 @@ export interface FileSourceOptions {
   /** For the secrets that servers gave; default nowhere. */
   readonly store?: SnapshotStore;
   /** Where SPIFFE_ENDPOINT_SOCKET is looked up; default nowhere. */
-  readonly env?: Environment;
+  readonly env?: EnvironmentVariables;
   /** Absent: changed files of plugins count from the next reload. */
   readonly pluginWatch?: PluginWatch | undefined;
   readonly strictSpiffeChain?: boolean;
@@ -86,7 +86,7 @@ export class FileSource implements SnapshotSource {
     return isRead;
   }
 
-  async fetchCertificate(request: CertificateRequest): Promise<boolean> {
+  async fetchCertificate(request: FetchedCertificate): Promise<boolean> {
     const available = await this.#secrets.fetch(request);
     if (available) this.#publish();
     return available;

@@ -18,7 +18,7 @@ export interface StateFiles {
 }
 
 /** What is used of `node:fs/promises`, so that a test can make it fail. */
-export interface FileSystem {
+export interface StateFileSystem {
   readonly lstat: typeof lstat;
   readonly mkdir: typeof mkdir;
   readonly open: (path: string, flags: number | string, mode?: number) => Promise<FileHandle>;
@@ -26,12 +26,12 @@ export interface FileSystem {
   readonly unlink: typeof unlink;
 }
 
-const SYSTEM: FileSystem = { lstat, mkdir, open, rename, unlink };
+const SYSTEM: StateFileSystem = { lstat, mkdir, open, rename, unlink };
 
 /** A mesh with thousands of endpoints takes a few megabytes. */
 const SIZE_LIMIT_BYTES = 64 * 1024 * 1024;
 
-export function createStateFiles(system: Partial<FileSystem> = {}): StateFiles {
+export function createStateFiles(system: Partial<StateFileSystem> = {}): StateFiles {
   const fs = { ...SYSTEM, ...system };
   return {
     read: (directory, file) => read(fs, directory, file),
@@ -40,7 +40,7 @@ export function createStateFiles(system: Partial<FileSystem> = {}): StateFiles {
 }
 
 async function read(
-  fs: FileSystem,
+  fs: StateFileSystem,
   directory: string,
   file: string,
 ): Promise<string | undefined> {
@@ -63,7 +63,7 @@ async function read(
 }
 
 async function write(
-  fs: FileSystem,
+  fs: StateFileSystem,
   options: { readonly directory: string; readonly file: string; readonly text: string },
 ): Promise<void> {
   const { directory, file, text } = options;
@@ -88,13 +88,13 @@ async function write(
 }
 
 /** The rename itself must survive a power cut, too. */
-async function syncDirectory(fs: FileSystem, directory: string): Promise<void> {
+async function syncDirectory(fs: StateFileSystem, directory: string): Promise<void> {
   await using handle = await fs.open(directory, constants.O_RDONLY);
   await handle.sync();
 }
 
 /** Who can write the directory can replace the file, whatever the file's own mode. */
-async function checkDirectory(fs: FileSystem, directory: string): Promise<void> {
+async function checkDirectory(fs: StateFileSystem, directory: string): Promise<void> {
   const status = await fs.lstat(directory);
   if (!status.isDirectory()) throw refusal(`"${directory}" is not a directory`);
   if (!isOurs(status.uid)) throw refusal(`directory "${directory}" belongs to another user`);

@@ -19,7 +19,7 @@ import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import * as facts from "../../../test/kit/consul/snapshot_facts.ts";
 import { answeringAgent, SourceRig } from "../../../test/kit/consul/snapshot_source.ts";
 import { createLog, type LogRecord, Stats } from "../../base/mod.ts";
-import { createStateFiles, FileStore, type FileSystem } from "../mod.ts";
+import { createStateFiles, FileStore, type StateFileSystem } from "../mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
 
 const PROXY_ID = "web-1-sidecar-proxy";
@@ -40,7 +40,7 @@ class Rig {
     return new Rig(await mkdtemp(join(tmpdir(), "postern-store-")));
   }
 
-  store(system: Partial<FileSystem> = {}): FileStore {
+  store(system: Partial<StateFileSystem> = {}): FileStore {
     const { clock, stats, directory } = this;
     const write = (line: LogRecord) => void this.lines.push(line);
     const log = createLog({ clock, write, holder: { level: "info" } });
@@ -228,7 +228,7 @@ function failingAt(
   at: "open" | "writeFile" | "sync" | "rename",
   code: string,
   isFailing: () => boolean,
-): Partial<FileSystem> {
+): Partial<StateFileSystem> {
   const fail = () => Promise.reject(Object.assign(new Error(`${code}: ${at}`), { code }));
   if (at === "rename") {
     return {
@@ -268,7 +268,7 @@ test("FileStore writes at most once per second, and the newest last", async () =
     mkdir: ((path: string, options: { recursive: true }) => {
       startedMs.push(rig.clock.monotonic());
       return mkdir(path, options);
-    }) as FileSystem["mkdir"],
+    }) as StateFileSystem["mkdir"],
     rename: async (from, to) => {
       await rename(from, to);
       finished++;

@@ -16,7 +16,7 @@ import {
 import {
   type CredentialFacts,
   type CredentialPlans,
-  type Environment,
+  type EnvironmentVariables,
   NO_PLANS,
   planRegistration,
 } from "../consul/credential_plans.ts";
@@ -68,7 +68,10 @@ export function storedCredentials(registration: Registration): StoredCredentials
  * What stored facts mean now. Nobody waits for a limited time: until a source has answered, what was
  * stored serves, as long as it is valid.
  */
-export function planStored({ credentials }: StoredState, env: Environment): CredentialPlans {
+export function planStored(
+  { credentials }: StoredState,
+  env: EnvironmentVariables,
+): CredentialPlans {
   if (!credentials) return NO_PLANS;
   const plans = planRegistration(credentials.registration, NO_PLANS, env);
   const patient = Object.entries(plans.plans).map(([key, plan]) => [key, patientPlan(plan)]);

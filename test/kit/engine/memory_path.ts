@@ -6,7 +6,7 @@
 
 import assert from "node:assert/strict";
 import { createLog, type LogFields, type LogRecord } from "../../../src/base/mod.ts";
-import { PROCESS_COLUMN } from "../../../src/proxy/admission.ts";
+import { PROCESS_COLUMN } from "../../../src/proxy/core/admission.ts";
 import { type DataPathOptions, SharedCounts } from "../../../src/proxy/mod.ts";
 import type { Snapshot } from "../../../src/snapshot/mod.ts";
 import { FakeClock, settle } from "../clock/clock.ts";

@@ -1,0 +1,152 @@
+/**
+ * Whether a caller may reach what is behind its listener: by the intentions for the identity that it proved,
+ * and with `-authorize both` also by the agent. A listener that carries HTTP judges each request.
+ *
+ * @module
+ */
+
+import { type ErrorCode, messageOf } from "../../base/mod.ts";
+import { pathWithoutQuery } from "../../http/mod.ts";
+import type { TrustedPeer } from "../../identity/mod.ts";
+import {
+  authorize as decide,
+  type JudgedRequest,
+  type RequestVerdict,
+  type Source,
+  type TokenNeed,
+  type VerifiedClaims,
+} from "../../policy/mod.ts";
+import type { ConnectionRecord } from "../observe/connection_record.ts";
+import type { Context } from "../core/context.ts";
+
+/** Who decides about a caller: the intentions (`match`), the agent as well (`both`), or `nobody`. */
+export type AuthorizeMode = "match" | "both" | "nobody";
+
+/** The caller that is judged; it ends where it is denied. */
+export interface AuthorizationSubject {
+  readonly context: Pick<Context, "facts" | "remoteAuthorize">;
+  readonly record: Pick<ConnectionRecord, "rule">;
+  /** `undefined`: a plain connection. */
+  readonly peer: TrustedPeer | undefined;
+  end(code: ErrorCode, reason: string): void;
+}
+
+/** Asks the agent where `mode` says so; a subject that it denies has ended. */
+export function authorizeWithAgent(
+  subject: Omit<AuthorizationSubject, "record">,
+  mode: AuthorizeMode,
+  onAllowed: () => void,
+): void {
+  if (mode !== "both") return onAllowed();
+  const { facts, remoteAuthorize } = subject.context;
+  const { uri = "", serial = "" } = subject.peer ?? {};
+  remoteAuthorize({ target: facts.service, uri, serial }).then(
+    ({ allowed, reason }) => {
+      if (allowed) onAllowed();
+      else subject.end("intention_denied", `agent: ${reason}`);
+    },
+    (error: unknown) => subject.end("authorize_failed", messageOf(error)),
+  );
+}
+
+/**
+ * Whether the intentions in force allow the caller, whatever they were when it was accepted. False: denied,
+ * and the subject has ended.
+ */
+export function isAllowed(subject: AuthorizationSubject, mode: AuthorizeMode): boolean {
+  if (mode === "nobody") return true;
+  const { policy } = subject.context.facts;
+  if (!policy) {
+    subject.end("not_ready", "no intentions yet");
+    return false;
+  }
+  const { kind, rule } = decide(sourceOf(subject.peer), policy);
+  subject.record.rule = rule;
+  if (kind === "deny") subject.end("intention_denied", rule);
+  return kind === "allow";
+}
+
+const REQUEST_GRANTED: unique symbol = Symbol("request granted");
+
+/** The proof that a request is allowed; made here only. */
+export interface RequestPermit {
+  readonly [REQUEST_GRANTED]: true;
+  readonly rule: string;
+}
+
+/** Why a request is denied. */
+export interface RequestDenial {
+  readonly code: ErrorCode;
+  readonly reason: string;
+  /** The deciding rule has a condition that cannot be checked. */
+  readonly isUnjudged?: boolean;
+  /** The tokens that would have allowed it; absent: no token would. */
+  readonly lacks?: readonly TokenNeed[] | undefined;
+}
+
+/** Judges the requests of one session; replaced when policy or credentials change. */
+export type RequestJudge = (
+  request: JudgedRequest,
+  /** Claims of its verified tokens; absent: it has none. */
+  claims?: VerifiedClaims,
+) => RequestPermit | RequestDenial;
+
+/** Judges by the intentions in force now. */
+export function judgeOfRequests(
+  { context, peer, record }: Pick<AuthorizationSubject, "context" | "peer" | "record">,
+  mode: AuthorizeMode,
+): RequestJudge {
+  if (mode === "nobody") return () => ANY_REQUEST;
+  const { requestPolicy } = context.facts;
+  if (!requestPolicy) return () => NO_POLICY;
+  const judge = requestPolicy.forSource(sourceOf(peer));
+  record.rule = judge.rule;
+  // Requests of one connection mostly get the same verdict.
+  let last: RequestVerdict | undefined;
+  let outcome: RequestPermit | RequestDenial = NO_POLICY;
+  return (request, claims) => {
+    const verdict = judge.decide(request, claims);
+    if (verdict !== last) {
+      last = verdict;
+      const { kind, rule, isUnjudged, lacks } = verdict;
+      outcome = kind === "allow"
+        ? { [REQUEST_GRANTED]: true, rule }
+        : { code: "intention_denied", reason: rule, isUnjudged, lacks };
+    }
+    return outcome;
+  };
+}
+
+/** Whether the intentions in force deny every request of the caller. */
+export function isDeniedAll(
+  { context, peer }: Pick<AuthorizationSubject, "context" | "peer">,
+  mode: AuthorizeMode,
+): boolean {
+  if (mode === "nobody") return false;
+  return context.facts.requestPolicy?.forSource(sourceOf(peer)).kind === "deny";
+}
+
+/** Any caller may request this one path, with any query, and no other. */
+export interface ExposedPathRule {
+  /** `undefined`: it is not exposed any more. */
+  readonly path: string | undefined;
+}
+
+/** Judges by the path that is exposed now. */
+export function judgeOfPath(exposed: ExposedPathRule): RequestJudge {
+  return ({ path: asked }) => {
+    const { path } = exposed;
+    if (path !== undefined && pathWithoutQuery(asked) === path) return ANY_REQUEST;
+    return { code: "route_not_found", reason: `only ${path ?? "what was exposed"} is here` };
+  };
+}
+
+const ANY_REQUEST: RequestPermit = { [REQUEST_GRANTED]: true, rule: "" };
+const NO_POLICY: RequestDenial = { code: "not_ready", reason: "no intentions yet" };
+
+/** The name in an unverified certificate is only a claim: the default policy decides about such a peer. */
+function sourceOf(peer: TrustedPeer | undefined): Source {
+  return peer?.verified ? peer : NOBODY;
+}
+
+const NOBODY: Source = { id: undefined, uri: "" };

@@ -1,0 +1,115 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
+import { type BindAddress, type Log, type LogFields, silentLog, Stats } from "../../base/mod.ts";
+import type { Listener } from "../../net/mod.ts";
+import type { Context } from "../core/context.ts";
+import { type BoundListener, BoundListeners } from "./bound_listeners.ts";
+
+const at = (port: number) => ({ kind: "tcp", host: "127.0.0.1", port }) as const;
+
+class FakeListener implements Listener {
+  readonly address: BindAddress;
+  readonly keepsWaiting = true;
+  isOpen = true;
+
+  constructor(address: BindAddress) {
+    this.address = address;
+  }
+
+  pause(): void {}
+  resume(): void {}
+  close(): void {
+    assert.ok(this.isOpen, "it was closed before");
+    this.isOpen = false;
+  }
+}
+
+function world(log: Log = silentLog) {
+  const context = { clock: new FakeClock(), log, stats: new Stats() };
+  const doors = new BoundListeners(context as unknown as Context, 1);
+  return {
+    doors,
+    replace: (port: number, current?: BoundListener) =>
+      doors.replace("in", at(port), current, "strangers"),
+    /** Bound when `bind` is called. */
+    opening(door: BoundListener) {
+      const listener = new FakeListener(door.bind);
+      const held = Promise.withResolvers<Listener>();
+      const opened = doors.open(door, () => held.promise);
+      const bind = () => {
+        held.resolve(listener);
+        return opened;
+      };
+      return { listener, bind };
+    },
+  };
+}
+
+test("BoundListeners lets nobody in by a door that was closed while it was being bound", async () => {
+  const { doors, replace, opening } = world();
+  const door = replace(1);
+  const { listener, bind } = opening(door);
+  doors.close(door);
+  await bind();
+  assert.equal(listener.isOpen, false);
+  assert.equal(door.listener, undefined);
+});
+
+test("BoundListeners keeps the address before until the last of its successors is bound", async () => {
+  const { doors, replace, opening } = world();
+  const [first, second, third] = [1, 2, 3].reduce<BoundListener[]>(
+    (made, port) => [...made, replace(port, made.at(-1))],
+    [],
+  );
+  assert.ok(first && second && third);
+  // Replaced before any was bound: only the last one may listen.
+  const late = [first, second].map(opening);
+  const last = opening(third);
+  for (const { bind } of [...late, last]) await bind();
+  assert.deepEqual([...late, last].map(({ listener }) => listener.isOpen), [false, false, true]);
+  const fourth = replace(4, third);
+  const skipped = opening(fourth);
+  const fifth = replace(5, fourth);
+  const newest = opening(fifth);
+  await skipped.bind();
+  assert.deepEqual([skipped, last].map(({ listener }) => listener.isOpen), [false, true]);
+  await newest.bind();
+  assert.deepEqual([newest, last].map(({ listener }) => listener.isOpen), [true, false]);
+  doors.close(fifth);
+  assert.equal(newest.listener.isOpen, false);
+});
+
+test("BoundListeners.close() closes the address before as well", async () => {
+  const { doors, replace, opening } = world();
+  const before = replace(1);
+  const { listener, bind } = opening(before);
+  await bind();
+  doors.close(replace(2, before));
+  assert.equal(listener.isOpen, false);
+});
+
+test("BoundListeners.replace() makes room at once where the new one listens at the same address", async () => {
+  const { replace, opening } = world();
+  const before = replace(1);
+  const { listener, bind } = opening(before);
+  await bind();
+  assert.equal(replace(1, before).previous, undefined);
+  assert.equal(listener.isOpen, false);
+});
+
+test("BoundListeners.open() says an error once, and again when it becomes another one", async () => {
+  const said: string[] = [];
+  const log = {
+    ...silentLog,
+    debug: (_message: string, fields?: LogFields) => said.push(`debug ${fields?.["error"]}`),
+    error: (_message: string, fields?: LogFields) => said.push(`error ${fields?.["error"]}`),
+  };
+  const { doors, replace } = world(log);
+  let door: BoundListener | undefined;
+  for (const error of ["in use", "in use", "no rights"]) {
+    door = replace(1, door);
+    await doors.open(door, () => Promise.reject(new Error(error)));
+  }
+  assert.deepEqual(said, ["error in use", "debug in use", "error no rights"]);
+});

@@ -1,0 +1,60 @@
+/**
+ * What all listeners of a data path share.
+ *
+ * @module
+ */
+
+import type { Generations } from "../../plugin/mod.ts";
+import type { Clock, Deadlines, Log, Stats } from "../../base/mod.ts";
+import type { ClientCertElements, HeldBytes, RequestIds } from "../../http/mod.ts";
+import type { Engine } from "../../net/mod.ts";
+import type { SharedLimiter } from "./admission.ts";
+import type { AccessLogger } from "../observe/access_logger.ts";
+import type { Observers } from "../observe/observers.ts";
+import type { Handshakes } from "./handshakes.ts";
+import type { LiveConnections } from "./live_connections.ts";
+import type { FailureSummary } from "../observe/failure_summary.ts";
+import type { TrustContexts } from "../trust/trust_contexts.ts";
+import type { RequestPolicy } from "../../policy/mod.ts";
+import type { PolicyPart } from "../../snapshot/mod.ts";
+
+/** The agent's verdict on one connection (`-authorize both`); rejects when the agent gives none. */
+export type RemoteAuthorize = (
+  request: { readonly target: string; readonly uri: string; readonly serial: string },
+) => Promise<{ readonly allowed: boolean; readonly reason: string }>;
+
+export interface Context {
+  readonly engine: Engine;
+  readonly clock: Clock;
+  readonly deadlines: Deadlines;
+  readonly log: Log;
+  readonly stats: Stats;
+  readonly live: LiveConnections;
+  readonly handshakes: Handshakes;
+  readonly sums: FailureSummary;
+  readonly requestIds: RequestIds;
+  readonly clientCerts: ClientCertElements;
+  /** Account of the bytes that this thread holds for slow peers. */
+  readonly held: HeldBytes;
+  /** Limit on the connections of the whole process. */
+  readonly processLimit: SharedLimiter;
+  readonly remoteAuthorize: RemoteAuthorize;
+  /** Changes with each snapshot. Without trust or policy there is no traffic. */
+  readonly facts: Facts;
+}
+
+export interface Facts {
+  /** `undefined`: no listener has plugins. */
+  plugins: Generations | undefined;
+  service: string;
+  readonly trusts: TrustContexts;
+  policy: PolicyPart | undefined;
+  /** The same policy compiled for requests, where a listener judges them; a new object for each change. */
+  requestPolicy: RequestPolicy | undefined;
+  /** `undefined`: there is no access log. */
+  accessLog: AccessLogger | undefined;
+  observers: Observers;
+  draining: boolean;
+  /** Callers of the local service are asked to leave; none is refused. */
+  drainingInbound: boolean;
+}

@@ -1,0 +1,111 @@
+/**
+ * The connections that are open now: swept for idleness and age, and judged again whenever what is true
+ * changes.
+ *
+ * @module
+ */
+
+import { Bag, type BagMember, type Clock, type ErrorCode, type Timer } from "../../base/mod.ts";
+import type { Ticker } from "../../net/mod.ts";
+import type { ConnectionRecord } from "../observe/connection_record.ts";
+
+/** Milliseconds without a byte, and of life, after which a connection is ended; 0 is never. */
+export interface ConnectionLimits {
+  readonly idleTimeoutMs: number;
+  readonly lifetimeMs: number;
+}
+
+/** A connection that can be ended from outside and asked whether it may go on. */
+export interface LiveConnection extends BagMember {
+  readonly record: ConnectionRecord;
+  readonly limits: ConnectionLimits;
+  /** Judges it by what is true now; ends itself when refused. */
+  rejudge(): void;
+  /** Once a second. */
+  sweep(): void;
+  /** No new requests; ends when it has no more under way, if it has such. */
+  drain(): void;
+  end(code: ErrorCode, reason: string): void;
+}
+
+/** How often idleness is looked at; the precision of idle timeouts. */
+const SWEEP_MS = 1_000;
+
+export class LiveConnections implements Ticker {
+  tick = 0;
+  readonly tickMs = SWEEP_MS;
+  readonly #clock: Clock;
+  readonly #onSweep: () => void;
+  readonly #connections = new Bag<LiveConnection>();
+  #timer: Timer | undefined;
+  #idle: (() => void) | undefined;
+
+  /** `onSweep`: told once a second, while there are connections. */
+  constructor(clock: Clock, onSweep: () => void = () => {}) {
+    this.#clock = clock;
+    this.#onSweep = onSweep;
+  }
+
+  get size(): number {
+    return this.#connections.size;
+  }
+
+  [Symbol.iterator](): Iterator<LiveConnection> {
+    return this.#connections.all()[Symbol.iterator]();
+  }
+
+  add(connection: LiveConnection): void {
+    this.#connections.add(connection);
+    this.#timer ??= this.#clock.after(SWEEP_MS, () => this.#sweep());
+  }
+
+  delete(connection: LiveConnection): void {
+    this.#connections.delete(connection);
+    if (this.#connections.size === 0) this.#idle?.();
+  }
+
+  /** After every change of credentials or policy. */
+  rejudge(): void {
+    for (const connection of this.#connections.all()) connection.rejudge();
+  }
+
+  /** Without `direction`: all. */
+  drain(direction?: "inbound"): void {
+    for (const connection of this.#connections.all()) {
+      if (direction === undefined || connection.record.direction === direction) connection.drain();
+    }
+  }
+
+  endAll(code: ErrorCode, reason: string): void {
+    for (const connection of this.#connections.all()) connection.end(code, reason);
+  }
+
+  /** Resolves when no connection is open. */
+  async drained(): Promise<void> {
+    if (this.#connections.size === 0) return;
+    await new Promise<void>((resolve) => {
+      this.#idle = resolve;
+    });
+  }
+
+  #sweep(): void {
+    this.#timer = undefined;
+    this.tick++;
+    this.#onSweep();
+    const nowMs = this.#clock.monotonic();
+    for (const connection of this.#connections.all()) {
+      const { record, limits: { idleTimeoutMs, lifetimeMs } } = connection;
+      if (lifetimeMs > 0 && nowMs - record.openedMs >= lifetimeMs) {
+        connection.end("lifetime_ended", `open for ${lifetimeMs} ms`);
+      } else if (
+        idleTimeoutMs > 0 && record.relay &&
+        (this.tick - record.relay.activeTick) * SWEEP_MS > idleTimeoutMs
+      ) {
+        connection.end("idle_timed_out", `no byte for ${idleTimeoutMs} ms`);
+      } else connection.sweep();
+    }
+    if (this.#connections.size > 0) {
+      this.#timer = this.#clock.after(SWEEP_MS, () => this.#sweep());
+    }
+  }
+}

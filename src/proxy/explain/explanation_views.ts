@@ -1,0 +1,100 @@
+/**
+ * Parts of an explanation that are made of one thing each.
+ *
+ * @module
+ */
+
+import type { ErrorCode } from "../../base/mod.ts";
+import {
+  fieldOf,
+  grpcStatusOf,
+  isGrpc,
+  type Reply,
+  replyOf,
+  type RequestHead,
+} from "../../http/mod.ts";
+import type { DryRun, Generation, Route } from "../../plugin/mod.ts";
+import type { SharedLimiter } from "../core/admission.ts";
+import {
+  type Explanation,
+  type LimitsView,
+  type LocalReply,
+  PLAIN_PLUGINS,
+  type RouteView,
+  type SentRequest,
+} from "./explanation.ts";
+import type { OutboundListener } from "../listen/outbound_listener.ts";
+
+/** The connection is closed, and nothing is answered. */
+export function closed(code: ErrorCode, reason: string): LocalReply {
+  return { status: 0, grpcStatus: null, code, reason };
+}
+
+/** What the request's caller is told where it ends with that code, or with that reply. */
+export function ownAnswer(
+  { fields }: Pick<RequestHead, "fields">,
+  as: ErrorCode | Reply,
+  reason: string,
+): LocalReply {
+  const { status } = typeof as === "string" ? replyOf(as, reason) : as;
+  const code = typeof as === "string" ? as : "";
+  // As `http/reply.ts` has it: a gRPC client follows no redirect.
+  const grpcStatus = isGrpc(fields) ? grpcStatusOf(status === 307 ? 400 : status) : null;
+  return { status, grpcStatus, code, reason };
+}
+
+/** What a plugin answered. */
+export function dryAnswer(
+  request: Pick<RequestHead, "fields">,
+  { response: { status, failure, head }, by }: NonNullable<DryRun["answer"]>,
+): LocalReply {
+  if (failure) return ownAnswer(request, failure.code, failure.reason);
+  const location = fieldOf(head.fields, "location");
+  const where = location === undefined ? "" : `: it is sent to ${location}`;
+  return { status, grpcStatus: null, code: "", reason: `the plugin ${by} answers${where}` };
+}
+
+export function sentView({ method, authority: host, path }: RequestHead): SentRequest {
+  return { method, host, path };
+}
+
+export function limitsOf(outbound: OutboundListener | undefined): LimitsView | null {
+  if (!outbound) return null;
+  const { connections, pending, requests, part: { http } } = outbound.upstream;
+  const places = ({ taken, limit }: SharedLimiter) => ({ taken, limit });
+  return {
+    ...{ connections: places(connections), pending: places(pending) },
+    requests: http && places(requests),
+  };
+}
+
+/** In words; what is wanted in a header may be a token. */
+export function routeView({ name, service, match }: Route): RouteView {
+  if (!match) return { name, service, matches: "everything" };
+  const { path, methods, headers, query } = match;
+  const star = path?.kind === "prefix" ? "*" : "";
+  const words = [
+    methods.join("|"),
+    path ? `${path.kind === "regex" ? "~" : ""}${path.value}${star}` : "",
+    ...headers.map(({ name }) => `header ${name}`),
+    ...query.map(({ name }) => `query ${name}`),
+  ];
+  return { name, service, matches: words.filter((word) => word !== "").join(" ") || "everything" };
+}
+
+export function unknownOf(
+  plugins: Explanation["plugins"],
+  generation: Generation | undefined,
+): readonly string[] {
+  const names = (isWanted: (phase: string) => boolean) =>
+    plugins.filter(({ name, phase }) =>
+      isWanted(phase) && !PLAIN_PLUGINS.has(name) && !generation?.isDry(name)
+    ).map(({ name }) => name).join(", ");
+  const guards = names((phase) => phase === "guard");
+  const others = names((phase) => phase !== "guard");
+  return [
+    ...generation?.looksAtConnections ? ["Its plugins may refuse the connection."] : [],
+    ...guards ? [`${guards}: may answer, or change the request before its route is known.`] : [],
+    ...others ? [`${others}: may answer, or change the request and its response.`] : [],
+  ];
+}

@@ -1,0 +1,78 @@
+/**
+ * Which plugins stand around the requests of each listener: those that its configuration lists, and those
+ * that the chain behind it asks for.
+ *
+ * @module
+ */
+
+import { DEFAULT_ROUTE } from "../../chain/mod.ts";
+import type { ListenerPlugins, PluginsOf, RoutePlugins } from "../../plugin/mod.ts";
+import type { ChainPart, PluginUse, Snapshot } from "../../snapshot/mod.ts";
+
+/** Looks routes up, where there are several. */
+const ROUTE_MATCH = "route_match";
+const ONLY: RoutePlugins = {
+  route: { name: DEFAULT_ROUTE, service: "", match: null },
+  configs: {},
+  at: "",
+};
+
+/** What verifies tokens for a listener, which is before and apart from what stands around its requests. */
+export function tokensOf(listener: string): string {
+  return `${listener} tokens`;
+}
+
+/** By the name of the listener. */
+export function pluginsOf({ inbound, upstreams, edges, chains }: Snapshot): PluginsOf {
+  const all = new Map<string, ListenerPlugins>();
+  for (const [name, { plugins: uses, http }] of Object.entries({ ...inbound, ...edges })) {
+    if (uses.length > 0) all.set(name, { uses, carriesBytes: http === null, routes: [ONLY] });
+  }
+  for (const [name, { tokens, http }] of Object.entries(inbound)) {
+    if (!tokens || !http) continue;
+    all.set(tokensOf(name), { uses: [tokens], carriesBytes: false, routes: [ONLY] });
+  }
+  for (const [name, { plugins, http, chain }] of Object.entries(upstreams)) {
+    const carriesBytes = http === null;
+    const routes = carriesBytes ? [ONLY] : placesOf(name, chains[chain]);
+    const uses = usesOf(plugins, routes, name);
+    if (uses.length > 0) all.set(name, { uses, carriesBytes, routes });
+  }
+  return all;
+}
+
+function placesOf(upstream: string, chain: ChainPart | undefined): readonly RoutePlugins[] {
+  if (!chain) return [ONLY];
+  return chain.routes.map(({ name, service, match, plugins, splits }) => ({
+    route: { name, service, match },
+    configs: plugins,
+    // Which of them is taken matters to plugins only where they are asked for different things.
+    ...splits.some((split) => split.plugins) && {
+      splits: splits.map(({ weight, resolver, plugins: own = plugins }) => ({
+        ...{ weight, resolver, configs: own },
+      })),
+    },
+    at: `${upstream} ${name}`,
+  }));
+}
+
+/** What routes ask of a plugin that is not in the list has one of its own, with nothing configured. */
+function usesOf(
+  listed: readonly PluginUse[],
+  routes: readonly RoutePlugins[],
+  upstream: string,
+): readonly PluginUse[] {
+  const all = routes.flatMap((
+    { configs, splits = [] },
+  ) => [configs, ...splits.map(({ configs }) => configs)]);
+  const wanted = new Set(all.flatMap((configs) => Object.keys(configs)));
+  if (routes.length > 1) wanted.add(ROUTE_MATCH);
+  for (const { plugin } of listed) wanted.delete(plugin);
+  const added = [...wanted].sort().map((plugin) => ({
+    plugin,
+    config: {},
+    onFailure: "refuse" as const,
+    at: `the chain of ${upstream}`,
+  }));
+  return [...listed, ...added];
+}

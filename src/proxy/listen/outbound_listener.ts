@@ -1,0 +1,248 @@
+/**
+ * The listener of an upstream: the local application connects here to reach another service, without TLS
+ * or, at an edge of the mesh, with it. An upstream without an address has none of its own and is reached
+ * through edge listeners and plugins.
+ *
+ * @module
+ */
+
+import type { BindAddress } from "../../base/mod.ts";
+import type { CallerKind, Dial } from "../../net/mod.ts";
+import type { Snapshot } from "../../snapshot/mod.ts";
+import type { ListenerFacts } from "../caller/listener_facts.ts";
+import { MAX_UPSTREAMS, type SharedLimiter } from "../core/admission.ts";
+import type { Context } from "../core/context.ts";
+import type { ConnectionLimits } from "../core/live_connections.ts";
+import type { RefusalReason } from "../observe/failure_summary.ts";
+import { HttpStats } from "../observe/http_stats.ts";
+import { ListenerStats } from "../observe/listener_stats.ts";
+import { ExchangeObservers } from "../observe/observers.ts";
+import type { HttpListener } from "../service/http_listener.ts";
+import type { TcpDestination } from "../service/tcp_service.ts";
+import { Attempt, type AttemptHandler, type Connect } from "../upstream/attempt.ts";
+import { EndpointDial, type ProvenEndpoint } from "../upstream/endpoint_dial.ts";
+import { EITHER_VERSION, EndpointPools, type RequestRoute } from "../upstream/request_pools.ts";
+import { hashOfCaller, type TargetGroup } from "../upstream/target_group.ts";
+import { type RouteTable, Upstream } from "../upstream/upstream.ts";
+import { type ListenerKind, processFull, ServedListener } from "./listener.ts";
+
+export const UPSTREAM: ListenerKind = {
+  name: "upstream",
+  declared: ({ upstreams }) => Object.keys(upstreams),
+  whyNot(name, { columnOf }) {
+    if (columnOf(name) !== undefined) return undefined;
+    // Opened without a column, the limits of the others would be wrong.
+    return `Cannot open upstream ${name}: ${MAX_UPSTREAMS} are declared, or have connections that are ` +
+      "still open; declare fewer";
+  },
+  make(name, snapshot, { context, columnOf, limiter, random, worker }) {
+    const part = snapshot.upstreams[name];
+    const column = columnOf(name);
+    if (!part || column === undefined) throw new TypeError(`no upstream ${name}`);
+    const upstream = new Upstream(part, {
+      stats: new ListenerStats(context.stats, "outbound", name),
+      connections: limiter(column, part.maxConnections),
+      pending: limiter(column + 1, part.maxPending),
+      requests: limiter(column + 2, part.maxRequests),
+      callers: limiter(column + 3, part.maxClientConnections ?? Infinity),
+      random,
+    });
+    const listener = new OutboundListener(context, upstream, worker);
+    upstream.update(part, snapshot);
+    return listener;
+  },
+};
+
+interface OutboundHttp {
+  readonly stats: HttpStats;
+  readonly listener: HttpListener;
+}
+
+export class OutboundListener extends ServedListener implements TcpDestination {
+  readonly kind = "upstream";
+  /** The control thread knows that it was used lately. */
+  isNoted = false;
+  readonly #upstream: Upstream;
+  readonly #worker: number;
+  /** Made where HTTP is spoken, so that its metrics exist before the first request. */
+  #http: OutboundHttp | undefined;
+  /** Made when the first request comes. */
+  readonly #pools = new Map<TargetGroup, EndpointPools>();
+  #route: { readonly of: RouteTable; readonly route: RequestRoute } | undefined;
+
+  constructor(context: Context, upstream: Upstream, worker: number) {
+    super(upstream.part.id, "outbound", context, upstream.stats);
+    this.#upstream = upstream;
+    this.#worker = worker;
+    this.update(false);
+  }
+
+  override get upstream(): Upstream {
+    return this.#upstream;
+  }
+
+  take(snapshot: Snapshot): boolean {
+    const part = snapshot.upstreams[this.name];
+    if (!part) return false;
+    const { credentials, listener } = this.#upstream.part;
+    this.#upstream.update(part, snapshot);
+    return part.credentials !== credentials ||
+      part.listener?.credentials !== listener?.credentials;
+  }
+
+  /** Workers cannot share a unix socket: the first one serves it. */
+  get bind(): BindAddress | null {
+    const { bind } = this.#upstream.part;
+    return bind?.kind === "unix" && this.#worker > 0 ? null : bind;
+  }
+
+  override get callers(): CallerKind {
+    return this.tls ? "strangers" : "own";
+  }
+
+  get destination(): string {
+    return this.#upstream.part.name;
+  }
+
+  /** With HTTP the limit on connections is about those to endpoints, whichever requests they carry. */
+  get places(): SharedLimiter {
+    const { part, callers, connections } = this.#upstream;
+    return part.http ? callers : connections;
+  }
+
+  override get isUsed(): boolean {
+    const { callers, connections } = this.#upstream;
+    return callers.own > 0 || connections.own > 0;
+  }
+
+  /** A caller that is on the way gets no place; open connections live on. */
+  override removed(): void {
+    const { callers, connections } = this.#upstream;
+    callers.limit = connections.limit = 0;
+    this.end();
+  }
+
+  override end(): void {
+    for (const pools of this.#pools.values()) pools.drain();
+  }
+
+  get limits(): ConnectionLimits {
+    return this.#upstream.part;
+  }
+
+  get tls(): ListenerFacts["tls"] {
+    return this.#upstream.part.listener;
+  }
+
+  get http(): ListenerFacts["http"] {
+    return this.#upstream.part.http;
+  }
+
+  get fault(): string {
+    const { context: { facts: { trusts } } } = this;
+    const { part } = this.#upstream;
+    return (part.listener && trusts.fault(part.listener.credentials)) ||
+      trusts.fault(part.credentials);
+  }
+
+  whyFull(): RefusalReason {
+    if (this.context.processLimit.full) return processFull(this.context);
+    const key = this.#upstream.part.http ? "max_client_connections" : "max_connections";
+    return { code: "limit_reached", reason: `limits.${key} is ${this.places.limit}` };
+  }
+
+  get protocols(): readonly string[] {
+    return this.#upstream.part.http ? EITHER_VERSION : [];
+  }
+
+  get httpListener(): HttpListener | undefined {
+    return this.#upstream.part.http ? this.#serveHttp().listener : undefined;
+  }
+
+  #serveHttp(): OutboundHttp {
+    if (this.#http) return this.#http;
+    const stats = new HttpStats(this.context.stats, {
+      direction: this.direction,
+      listener: this.name,
+      speaksGrpc: () => this.#upstream.part.http?.protocol === "grpc",
+    });
+    let last = this.#upstream.part.http;
+    const listener: HttpListener = {
+      facts: this,
+      authorizeMode: "nobody",
+      stats,
+      observers: new ExchangeObservers(stats, this.context),
+      routeOf: () => this.route,
+      rules: () => {
+        // A session outlives a change to TCP, and keeps the rules that it began with.
+        last = this.#upstream.part.http ?? last;
+        if (!last) throw new TypeError(`upstream ${this.name} speaks no HTTP`);
+        return last;
+      },
+    };
+    return this.#http = { stats, listener };
+  }
+
+  /** Route of requests, whichever listener they came to. */
+  get route(): RequestRoute {
+    const of = this.#upstream.routes;
+    if (this.#route?.of === of) return this.#route.route;
+    const route: RequestRoute = {
+      poolFor: (name, resolver) => {
+        const group = of.groupFor(name, resolver);
+        return group && this.#poolsOf(group);
+      },
+      hashFor: of.hashes ? (name) => of.hashFor(name) : undefined,
+      plugins: this.name,
+    };
+    this.#route = { of, route };
+    return route;
+  }
+
+  #poolsOf(group: TargetGroup): EndpointPools {
+    let pools = this.#pools.get(group);
+    if (pools) return pools;
+    pools = new EndpointPools(this.context, group, this.#serveHttp().stats);
+    this.#pools.set(group, pools);
+    return pools;
+  }
+
+  override forget(): void {
+    this.stats.forget();
+    this.#http?.stats.forget();
+  }
+
+  override update(judge: boolean): void {
+    if (this.#upstream.part.http) this.#serveHttp().stats.keepClusters(this.#upstream.clusters);
+    const groups = new Set(this.#upstream.groups);
+    for (const [group, pools] of this.#pools) {
+      if (groups.has(group)) {
+        pools.update(judge);
+        continue;
+      }
+      this.#pools.delete(group);
+      pools.drain();
+    }
+  }
+
+  protected override get tcp(): TcpDestination {
+    return this;
+  }
+
+  dial(handler: AttemptHandler<ProvenEndpoint>, remote: string): Dial {
+    const { context } = this;
+    const { group } = this.#upstream;
+    if (!group) {
+      handler.onFailed("no_endpoint", "its chain leads nowhere");
+      return NOTHING;
+    }
+    const hash = group.needsHash ? hashOfCaller(remote) : undefined;
+    const connect: Connect<ProvenEndpoint> = (lease, trust, endpointHandler) =>
+      new EndpointDial(group, lease, endpointHandler, { context, trust, protocols: [] });
+    const attempt = new Attempt(group, handler, { context, hash, connect });
+    attempt.start();
+    return attempt;
+  }
+}
+
+const NOTHING: Dial = { cancel: () => {} };

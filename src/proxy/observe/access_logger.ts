@@ -1,0 +1,117 @@
+/**
+ * The access log: one line for each exchange, and for each connection that carries none, in the terms of
+ * Envoy's access log. Lines are handed on without waiting; `takeLine` decides where they go.
+ *
+ * @module
+ */
+
+import { hostname } from "node:os";
+import type { Clock, ErrorCode } from "../../base/mod.ts";
+import {
+  compileFormat,
+  type DownstreamFacts,
+  ExchangeRecord,
+  FLAG,
+  type FormatLine,
+} from "../../http/mod.ts";
+import type { AccessLogPart } from "../../snapshot/mod.ts";
+import type { ConnectionRecord } from "./connection_record.ts";
+import type { Ending } from "./ending.ts";
+import type { ConnectionObserver, ExchangeObserver } from "./observers.ts";
+
+/** Takes a line, which ends with a line feed. */
+export type TakeLine = (line: string) => void;
+
+/** Envoy's response flags of failed connections. */
+const FLAGS: Partial<Record<ErrorCode, number>> = {
+  no_endpoint: FLAG.UH,
+  limit_reached: FLAG.UO,
+  overloaded: FLAG.OM,
+  endpoint_refused: FLAG.UF,
+  endpoint_untrusted: FLAG.UF,
+  endpoint_timed_out: FLAG.UF,
+  local_refused: FLAG.UF,
+  local_timed_out: FLAG.UF,
+  endpoint_reset: FLAG.UC,
+  refused_by_peer: FLAG.UC,
+  downstream_reset: FLAG.DC,
+  lifetime_ended: FLAG.DT,
+};
+
+export interface AccessLoggerOptions {
+  readonly clock: Pick<Clock, "now" | "monotonic">;
+  readonly take: TakeLine;
+}
+
+export class AccessLogger {
+  readonly part: AccessLogPart;
+  readonly #line: FormatLine;
+  readonly #options: AccessLoggerOptions;
+
+  constructor(part: AccessLogPart, options: AccessLoggerOptions) {
+    this.part = part;
+    this.#options = options;
+    const process = { hostname: hostname(), now: () => options.clock.now() };
+    const compiled = compileFormat(part.format, process);
+    // The format was validated when it was read; a line in another form is worth more than none.
+    const usable = compiled.kind === "compiled"
+      ? compiled
+      : compileFormat({ kind: "default" }, process);
+    this.#line = usable.kind === "compiled" ? usable.line : () => "";
+  }
+
+  readonly exchanges: ExchangeObserver = {
+    ended: (record) => this.#options.take(this.#line(record)),
+  };
+
+  readonly connections: ConnectionObserver = {
+    ended: (record, ending) => {
+      // HTTP has a line for each exchange; its connections have one only where they were refused before.
+      const isOwn = !record.speaksHttp || !record.served && this.part.listeners;
+      // A port probe is no use of the service.
+      const isProbe = ending.kind === "failed" && ending.code === "closed_early";
+      if (isOwn && !isProbe) this.#connection(record, ending);
+    },
+  };
+
+  #connection(record: ConnectionRecord, ending: Ending): void {
+    const { relay, openedMs } = record;
+    const { clock } = this.#options;
+    const nowMs = clock.monotonic();
+    const line = new ExchangeRecord(factsOf(record), undefined, {
+      wallMs: Math.round(clock.now() - (nowMs - openedMs)),
+      monotonicMs: openedMs,
+    });
+    line.endAt = nowMs;
+    line.receivedBytes = relay?.receivedBytes ?? 0;
+    line.sentBytes = relay?.sentBytes ?? 0;
+    line.upstreamHost = record.endpoint;
+    line.upstreamCluster = record.cluster ||
+      (record.direction === "inbound" ? "local_app" : record.destination);
+    if (record.upstreamLocal !== "") line.upstream = { local: record.upstreamLocal };
+    if (ending.kind === "failed") describe(line, ending.code, ending.reason);
+    this.#options.take(this.#line(line));
+  }
+}
+
+function describe(line: ExchangeRecord, code: ErrorCode, reason: string): void {
+  line.flags = FLAGS[code] ?? 0;
+  line.connectionDetails = code === "intention_denied" || code === "authorize_failed"
+    ? "rbac_access_denied_matched_policy[none]"
+    : code;
+  if (line.flags === FLAG.UF) line.upstreamFailure = reason;
+}
+
+function factsOf(record: ConnectionRecord): DownstreamFacts {
+  const { id, remote, local, direction, source } = record;
+  const uri = direction === "inbound" && source.startsWith("spiffe://") ? source : "";
+  return {
+    id,
+    remote,
+    local,
+    requestedServerName: record.serverName,
+    tlsVersion: direction === "inbound" ? record.tlsVersion : "",
+    peer: uri === "" ? undefined : { uri, serial: "", leaf: undefined },
+    localUri: "",
+  };
+}

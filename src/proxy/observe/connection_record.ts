@@ -1,0 +1,112 @@
+/**
+ * What is known of one session: where it came from, which stage it reached, what it carries.
+ *
+ * @module
+ */
+
+import type { Counter } from "../../base/mod.ts";
+import type { PresentedPeer, Relay } from "../../net/mod.ts";
+import type { ConnectionView, RequestsView } from "./view.ts";
+
+/** Stages of the data flow, in their order. */
+export type ConnectionStage =
+  | "accept"
+  | "handshake"
+  | "identity"
+  | "authorize"
+  | "plugins"
+  | "target"
+  | "endpoint"
+  | "dial"
+  | "relay"
+  | "http";
+
+/** A moment, in monotonic milliseconds and in ticks of the sweep. */
+export interface SweepTime {
+  readonly ms: number;
+  readonly tick: number;
+  readonly tickMs: number;
+}
+
+/** The requests of a session that carries HTTP. */
+export interface OpenRequests {
+  view(now: SweepTime): RequestsView;
+}
+
+let lastId = 0;
+
+export class ConnectionRecord {
+  readonly id: number = ++lastId;
+  readonly direction: "inbound" | "outbound";
+  readonly listener: string;
+  readonly remote: string;
+  readonly openedMs: number;
+  readonly destination: string;
+  stage: ConnectionStage = "accept";
+  source = "";
+  endpoint = "";
+  rule = "";
+  /** SNI of the caller's handshake; `""`: none. */
+  serverName = "";
+  tlsVersion = "";
+  resumed = false;
+  relay: Relay | undefined;
+  /** Set once the session carries HTTP. */
+  requests: OpenRequests | undefined;
+  /** Its listener speaks HTTP. */
+  readonly speaksHttp: boolean;
+  /** It was handed to what serves its listener. */
+  served = false;
+  /** Our ends, and Envoy's name of the cluster; noted only for observers that need addresses. */
+  local = "";
+  upstreamLocal = "";
+  cluster = "";
+
+  constructor(
+    { direction, name, destination, http }: {
+      readonly direction: "inbound" | "outbound";
+      readonly name: string;
+      readonly destination: string;
+      readonly http: object | null;
+    },
+    remote: string,
+    openedMs: number,
+  ) {
+    this.direction = direction;
+    this.listener = name;
+    this.destination = destination;
+    this.speaksHttp = http !== null;
+    this.remote = remote;
+    this.openedMs = openedMs;
+  }
+
+  /** Notes the handshake with the side that is in the mesh. */
+  secured({ version, resumed }: PresentedPeer, counters: { readonly resumed: Counter }): void {
+    this.tlsVersion = version;
+    this.resumed = resumed;
+    if (resumed) counters.resumed.add(1);
+  }
+
+  view(now: SweepTime): ConnectionView {
+    const { relay } = this;
+    const http = this.requests?.view(now) ?? null;
+    return {
+      id: String(this.id),
+      listener: this.listener,
+      direction: this.direction,
+      source: this.source,
+      destination: this.destination,
+      remote: this.remote,
+      endpoint: this.endpoint,
+      stage: this.stage,
+      ageMs: Math.round(now.ms - this.openedMs),
+      idleMs: relay ? (now.tick - relay.activeTick) * now.tickMs : http?.idleMs ?? 0,
+      receivedBytes: relay?.receivedBytes ?? 0,
+      sentBytes: relay?.sentBytes ?? 0,
+      rule: this.rule,
+      tlsVersion: this.tlsVersion,
+      resumed: this.resumed,
+      http,
+    };
+  }
+}

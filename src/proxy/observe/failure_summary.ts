@@ -1,0 +1,124 @@
+/**
+ * Keeps failures that anybody can bring about, and warnings, from flooding the log: the first one of a
+ * second is told in full, the others with one line that counts them. Metrics count each.
+ *
+ * @module
+ */
+
+import { type Clock, type ErrorCode, type Log, type LogFields, networkOf } from "../../base/mod.ts";
+import type { ConnectionRecord } from "./connection_record.ts";
+import type { Severity } from "./severity.ts";
+
+/** What anybody can bring about, be he authenticated or not, and where there was no place. */
+const BY_STRANGERS: ReadonlySet<ErrorCode> = new Set([
+  "overloaded",
+  "limit_reached",
+  "handshake_failed",
+  "handshake_timed_out",
+  "handshake_crowded_out",
+  "closed_early",
+  "identity_invalid",
+  "chain_untrusted",
+  "request_invalid",
+  "downstream_flooded",
+]);
+/** Others have a line each, until they are a flood, too; of requests the access log has all. */
+const LINES_PER_SECOND = { connections: 1_000, requests: 100 } as const;
+/** More addresses than that are not told apart. */
+const MAX_SOURCES = 1_000;
+const PERIOD_MS = 1_000;
+
+/** What it is that failed. */
+type What = "connections" | "requests";
+
+export interface RefusalReason {
+  readonly code: ErrorCode;
+  readonly reason: string;
+}
+
+interface Sum {
+  readonly tell: () => void;
+  told: number;
+  count: number;
+  readonly sources: Set<string>;
+  example: LogFields;
+}
+
+export class FailureSummary {
+  readonly #clock: Clock;
+  readonly #log: Log;
+  /** Of this second, by listener and code. */
+  readonly #sums = new Map<string, Sum>();
+
+  constructor({ clock, log }: { readonly clock: Clock; readonly log: Log }) {
+    this.#clock = clock;
+    this.#log = log;
+  }
+
+  /** Whether it is told in full; else it is counted, and told with the others of its second. */
+  isTold(
+    record: ConnectionRecord,
+    failure: RefusalReason,
+    level: Severity,
+    what: What = "connections",
+  ): boolean {
+    const { code, reason } = failure;
+    const key = `${what} ${code} ${record.listener}`;
+    let sum = this.#sums.get(key);
+    if (!sum) {
+      const { direction, listener } = record;
+      const timer = this.#clock.after(PERIOD_MS, () => tell());
+      const tell = () => {
+        timer.cancel();
+        this.#tell(key, { direction, listener, code, level, what });
+      };
+      sum = { tell, told: 0, count: 0, sources: new Set(), example: {} };
+      this.#sums.set(key, sum);
+    }
+    const isSummed = level === "warn" || BY_STRANGERS.has(code);
+    if (sum.told < (isSummed ? 1 : LINES_PER_SECOND[what])) {
+      sum.told++;
+      return true;
+    }
+    sum.count++;
+    if (sum.sources.size < MAX_SOURCES) sum.sources.add(networkOf(record.remote));
+    if (sum.count === 1) {
+      const { remote, stage, source, rule } = record;
+      sum.example = {
+        stage,
+        source: source || remote,
+        remote,
+        reason: reason || undefined,
+        rule: rule || undefined,
+      };
+    }
+    return false;
+  }
+
+  /** What has not been told yet, before nobody tells any more. */
+  flush(): void {
+    for (const { tell } of [...this.#sums.values()]) tell();
+  }
+
+  #tell(
+    key: string,
+    of: {
+      readonly direction: string;
+      readonly listener: string;
+      readonly code: ErrorCode;
+      readonly level: Severity;
+      readonly what: What;
+    },
+  ): void {
+    const sum = this.#sums.get(key);
+    this.#sums.delete(key);
+    if (!sum || sum.count === 0) return;
+    const { level, what, ...fields } = of;
+    this.#log[level](`more ${what} failed`, {
+      ...fields,
+      count: sum.count,
+      sources: sum.sources.size,
+      ...sum.example,
+    });
+  }
+}

@@ -1,0 +1,29 @@
+/**
+ * What the requests of one listener have in common. One object for the life of the listener; what changes
+ * with a snapshot is asked for when it is needed.
+ *
+ * @module
+ */
+
+import type { RequestHead } from "../../http/mod.ts";
+import type { HttpRules } from "../../snapshot/mod.ts";
+import type { AuthorizeMode, ExposedPathRule } from "../caller/authorize.ts";
+import type { ListenerFacts } from "../caller/listener_facts.ts";
+import type { HttpStats } from "../observe/http_stats.ts";
+import type { ExchangeObserver } from "../observe/observers.ts";
+import type { RequestRoute } from "../upstream/request_pools.ts";
+
+export interface HttpListener {
+  readonly facts: ListenerFacts;
+  readonly authorizeMode: AuthorizeMode;
+  /** Key of the plugins that verify tokens before a request is judged; absent: none ever do. */
+  readonly tokens?: string;
+  /** Judges by a path in place of intentions. */
+  readonly exposed?: ExposedPathRule;
+  /** Where a request goes; `undefined`: nowhere. */
+  routeOf(request: Pick<RequestHead, "authority">): RequestRoute | undefined;
+  readonly stats: HttpStats;
+  readonly observers: Required<ExchangeObserver>;
+  /** The rules in force. */
+  rules(): HttpRules;
+}

@@ -1,0 +1,213 @@
+/**
+ * The way to one endpoint: dials it and has it prove who it is. Whatever wants to talk to somebody in the
+ * mesh gets its connection here.
+ *
+ * @module
+ */
+
+import { type Deadline, type ErrorCode, formatAddress } from "../../base/mod.ts";
+import type { ChainVerdict } from "../../identity/mod.ts";
+import type { Connection, Dial, PresentedPeer, Stream } from "../../net/mod.ts";
+import type { ConnectionRecord } from "../observe/connection_record.ts";
+import type { Context } from "../core/context.ts";
+import { countRefusal } from "./endpoint_failure.ts";
+import { PeerVerdicts } from "../trust/peer_verdicts.ts";
+import type { TrustContext } from "../trust/trust_context.ts";
+import { giveBack, type Lease, type TargetGroup } from "./target_group.ts";
+
+/** An end this soon after connecting, with nothing said, is the server's refusal (TLS 1.3). */
+const REFUSAL_WINDOW_MS = 1_000;
+/** A handshake that is not answered for so long: others are asked meanwhile. */
+const LONG_MS = 1_000;
+
+class Proven {
+  readonly stream: Stream;
+  readonly group: TargetGroup;
+  /** Agreed on in the handshake; `""`: none was. */
+  readonly protocol: string;
+  /** Whose way it was; to be released once. */
+  readonly lease: Lease;
+  readonly #connection: Connection;
+  readonly #context: Context;
+  readonly #presentation: PeerVerdicts;
+  readonly #trust: TrustContext | undefined;
+  readonly #provenMs: number;
+
+  constructor(context: Context, group: TargetGroup, of: {
+    readonly connection: Connection;
+    readonly lease: Lease;
+    readonly presentation: PeerVerdicts;
+    readonly protocol: string;
+  }) {
+    this.#context = context;
+    this.group = group;
+    this.#connection = of.connection;
+    this.stream = of.connection;
+    this.lease = of.lease;
+    this.protocol = of.protocol;
+    this.#presentation = of.presentation;
+    this.#trust = trustOf(group, context);
+    this.#provenMs = context.clock.monotonic();
+  }
+
+  /** Our end of the connection. */
+  get local(): string {
+    return this.#connection.local;
+  }
+
+  /** Why the server is not trusted any more; `undefined`: it is. */
+  fault(): string | undefined {
+    const trust = trustOf(this.group, this.#context);
+    return faultOf(this.lease, trust, this.#presentation.judgeAgain(trust));
+  }
+
+  /** Whether it was made with the credentials that are in force now. */
+  get isOfNow(): boolean {
+    return trustOf(this.group, this.#context) === this.#trust;
+  }
+
+  /** In TLS 1.3 a client is connected before the server has judged it: passive health looks again. */
+  ended(by: "downstream" | "upstream", sentBytes: number): void {
+    const { target, state } = this.lease;
+    const sinceMs = this.#context.clock.monotonic() - this.#provenMs;
+    const isSoon = sinceMs < REFUSAL_WINDOW_MS;
+    if (by === "upstream" && sentBytes === 0 && isSoon) countRefusal(this.lease, this.#context);
+    // A caller that leaves before the server has said anything proves nothing.
+    else if (sentBytes > 0 || !isSoon) target.pool.succeeded(state);
+  }
+
+  release(): void {
+    giveBack(this.lease);
+  }
+}
+
+/** The proof that a server showed an identity of the target it was picked for; made here only. */
+export type ProvenEndpoint = Proven;
+
+/** Who wants to talk to one endpoint: told once what came of it, unless it cancels before. */
+export interface EndpointDialHandler<Way> {
+  /** Told how far it is. */
+  readonly record: Pick<ConnectionRecord, "stage" | "endpoint" | "secured">;
+  onDialled(way: Way): void;
+  /** `tried`: the address that was dialled last, where it is not in `record`. */
+  onFailed(code: ErrorCode, reason: string, tried?: string): void;
+}
+
+export class EndpointDial implements Dial {
+  readonly #context: Context;
+  readonly #lease: Lease;
+  readonly #group: TargetGroup;
+  readonly #dialler: EndpointDialHandler<ProvenEndpoint>;
+  #deadline: Deadline | undefined;
+  #long: Deadline | undefined;
+  #answered: (() => void) | undefined;
+  #dial: Dial | undefined;
+
+  /** `protocols`: offered by ALPN. The lease stays whoever's it is. */
+  constructor(
+    group: TargetGroup,
+    lease: Lease,
+    dialler: EndpointDialHandler<ProvenEndpoint>,
+    options: {
+      readonly context: Context;
+      readonly trust: TrustContext;
+      readonly protocols: readonly string[];
+    },
+  ) {
+    this.#context = options.context;
+    this.#group = group;
+    this.#lease = lease;
+    this.#dialler = dialler;
+    this.#start(options.trust, options.protocols);
+  }
+
+  #start(trust: TrustContext, protocols: readonly string[]): void {
+    const { engine, deadlines, clock } = this.#context;
+    const { record } = this.#dialler;
+    const { target, state: { endpoint: { host, port } } } = this.#lease;
+    const { sni, connectTimeoutMs, key } = target.part;
+    const address = { kind: "tcp", host, port } as const;
+    const ticketKey = `${key} ${host}:${port} ${protocols}`;
+    record.stage = "dial";
+    record.endpoint = formatAddress(address);
+    this.#long = deadlines.after(LONG_MS, () => {
+      this.#answered = this.#group.takesLong(this.#lease.state);
+    });
+    this.#deadline = deadlines.after(connectTimeoutMs, () => {
+      this.#over();
+      this.#dial?.cancel();
+      const reason = `no connection after ${connectTimeoutMs} ms`;
+      this.#dialler.onFailed("endpoint_timed_out", reason);
+    });
+    const nowMs = clock.monotonic();
+    const kept = trust.tickets.find(ticketKey, nowMs);
+    let provenMs = nowMs;
+    const tls = trust.client(sni, protocols);
+    this.#dial = engine.dial({ address, tls, ticket: kept?.ticket }, {
+      onConnected: (connection, presented) => {
+        this.#over();
+        this.#dial = undefined;
+        if (!presented) return;
+        if (kept && presented.resumed) provenMs = kept.provenMs;
+        this.#identify(connection, presented);
+      },
+      onFailed: (stage, reason) => {
+        this.#over();
+        trust.tickets.drop(ticketKey);
+        const fact = stage === "connect" ? reason : `TLS: ${reason}`;
+        this.#dialler.onFailed("endpoint_refused", fact);
+      },
+      onTicket: (ticket) => trust.tickets.keep(ticketKey, { ticket, provenMs }),
+    });
+  }
+
+  /** The server must prove one of the target's identities, by the facts of now. */
+  #identify(connection: Connection, presented: PresentedPeer): void {
+    const context = this.#context;
+    const lease = this.#lease;
+    const presentation = new PeerVerdicts(presented, "server", context.clock);
+    const trust = trustOf(this.#group, context);
+    const fault = faultOf(lease, trust, presentation.judge(trust));
+    if (fault !== undefined) {
+      connection.close();
+      return this.#dialler.onFailed("endpoint_untrusted", fault);
+    }
+    this.#dialler.record.secured(presented, this.#group.upstream.stats);
+    const { protocol } = presented;
+    const of = { connection, lease, presentation, protocol };
+    this.#dialler.onDialled(new Proven(context, this.#group, of));
+  }
+
+  #over(): void {
+    this.#deadline?.cancel();
+    this.#long?.cancel();
+    this.#answered?.();
+    this.#answered = undefined;
+  }
+
+  cancel(): void {
+    this.#over();
+    this.#dial?.cancel();
+  }
+}
+
+export function trustOf({ upstream }: TargetGroup, { facts }: Context): TrustContext | undefined {
+  return facts.trusts.of(upstream.part.credentials);
+}
+
+/** Why the server may not be talked to; undefined: it may. */
+function faultOf(
+  lease: Lease,
+  trust: TrustContext | undefined,
+  verdict: ChainVerdict | undefined,
+): string | undefined {
+  if (!trust || !verdict) return "no certificate of our own";
+  if (verdict.kind !== "trusted") return verdict.reason;
+  const { spiffeUris } = lease.target.part;
+  if (trust.namesPeers || spiffeUris.includes(verdict.uri)) return undefined;
+  // Configured in so many words: whoever answers is taken.
+  if (trust.acceptsAnybody && spiffeUris.length === 0) return undefined;
+  const wanted = spiffeUris.join(" or ") ||
+    "anybody that was named: there is no identity to ask for";
+  return `it is ${verdict.name}, not ${wanted}`;
+}

@@ -1,0 +1,99 @@
+/**
+ * Which endpoints of a group take a connection now, found out by connecting as a request would and
+ * closing again. Passive health does not hear of it, and nothing is sent.
+ *
+ * @module
+ */
+
+import type { EndpointState } from "../../balance/mod.ts";
+import type { Address, ErrorCode } from "../../base/mod.ts";
+import type { Dial } from "../../net/mod.ts";
+import type { Context } from "../core/context.ts";
+import { EndpointDial, type EndpointDialHandler, trustOf } from "./endpoint_dial.ts";
+import { dialLocal } from "./local_dial.ts";
+import type { RefusalReason } from "../observe/failure_summary.ts";
+import type { TargetGroup } from "./target_group.ts";
+
+/** Endpoints that one question connects to. */
+const MOST = 16;
+/** The answer is for an operator who waits for it. */
+const LIMIT_MS = 2_000;
+
+/** Why no connection came up; `undefined`: one did. */
+export type ProbeFailure = RefusalReason | undefined;
+
+/** An endpoint that is not in the answer was not tried. */
+export async function reachEndpoints(
+  group: TargetGroup,
+  context: Context,
+  protocols: readonly string[],
+): Promise<ReadonlyMap<EndpointState, ProbeFailure>> {
+  const trust = trustOf(group, context);
+  const all = [...group.targets].flatMap((target) =>
+    [...target.pool.states].map((state) => ({ target, state }))
+  );
+  // Those that a request would be sent to come first.
+  const rank = ({ ejected, lastResort }: EndpointState) => Number(ejected) + 2 * Number(lastResort);
+  const tried = all.sort((a, b) => rank(a.state) - rank(b.state)).slice(0, MOST);
+  const found = tried.map(async ({ target, state }) => {
+    const reached = await connected(context, (dialler) =>
+      // Where bytes are carried the other proxy would connect its application for us.
+      group.upstream.part.http && trust
+        ? new EndpointDial(group, { target, state }, dialler, { context, trust, protocols })
+        : plainDial({ kind: "tcp", ...state.endpoint }, dialler, context));
+    return [state, reached] as const;
+  });
+  return new Map(await Promise.all(found));
+}
+
+/** The same of the local application. */
+export async function reachLocal(
+  local: Address,
+  { context, timeoutMs }: { readonly context: Context; readonly timeoutMs: number },
+): Promise<ProbeFailure> {
+  return await connected(
+    context,
+    (dialler) => dialLocal(local, dialler, { context, timeoutMs }),
+    "local_timed_out",
+  );
+}
+
+interface Closed {
+  readonly stream: { close(): void };
+}
+
+function connected(
+  { deadlines }: Context,
+  dial: (dialler: EndpointDialHandler<Closed>) => Dial,
+  late: ErrorCode = "endpoint_timed_out",
+): Promise<ProbeFailure> {
+  return new Promise((resolve) => {
+    const over = (reached: ProbeFailure) => {
+      deadline.cancel();
+      resolve(reached);
+    };
+    const deadline = deadlines.after(LIMIT_MS, () => {
+      dialled.cancel();
+      over({ code: late, reason: `no connection after ${LIMIT_MS} ms` });
+    });
+    const dialled = dial({
+      record: { stage: "target", endpoint: "", secured() {} },
+      onDialled({ stream }) {
+        stream.close();
+        over(undefined);
+      },
+      onFailed: (code, reason) => over({ code, reason }),
+    });
+  });
+}
+
+function plainDial(
+  address: Address,
+  dialler: EndpointDialHandler<Closed>,
+  { engine }: Context,
+): Dial {
+  return engine.dial({ address }, {
+    onConnected: (stream) => dialler.onDialled({ stream }),
+    onFailed: (_stage, reason) => dialler.onFailed("endpoint_refused", reason),
+  });
+}

@@ -1,0 +1,202 @@
+/**
+ * What an endpoint is picked from: the targets of one resolver with their pools. Lives as long as its
+ * chain leads there; every change is applied in place, so that counts, ejections and open connections
+ * stay.
+ *
+ * @module
+ */
+
+import { EndpointPool, type EndpointState, hashText } from "../../balance/mod.ts";
+import type { Random } from "../../base/mod.ts";
+import {
+  clusterNames,
+  type Resolver,
+  type Snapshot,
+  type TargetPart,
+  type UpstreamPart,
+} from "../../snapshot/mod.ts";
+import type { SharedLimiter } from "../core/admission.ts";
+import type { ClusterStats } from "../observe/cluster_stats.ts";
+import type { ListenerStats } from "../observe/listener_stats.ts";
+import { DialWindow } from "./dial_window.ts";
+import type { PeerRefusals } from "./peer_refusals.ts";
+
+/** A target with the pool that this upstream keeps of it. */
+export interface PooledTarget {
+  part: TargetPart;
+  /** As Consul names it to Envoy. */
+  cluster: string;
+  /** Of connections that carry bytes; `undefined`: HTTP is spoken, which counts for itself. */
+  stats: ClusterStats | undefined;
+  readonly pool: EndpointPool;
+}
+
+/** An endpoint in use: given back exactly once. */
+export interface Lease {
+  readonly target: PooledTarget;
+  readonly state: EndpointState;
+}
+
+export function giveBack({ target, state }: Lease): void {
+  target.pool.release(state);
+}
+
+/** What stays with its endpoint where balancing looks at that: connections and requests of one client. */
+export function hashOfCaller(remote: string): number {
+  return hashText(remote.slice(0, Math.max(remote.lastIndexOf(":"), 0)));
+}
+
+/** What all groups of an upstream share. */
+export interface GroupContext {
+  readonly part: UpstreamPart;
+  readonly stats: ListenerStats;
+  readonly connections: SharedLimiter;
+  readonly pending: SharedLimiter;
+  /** Of HTTP: open requests. */
+  readonly requests: SharedLimiter;
+  readonly refusals: PeerRefusals;
+}
+
+export class TargetGroup {
+  readonly upstream: GroupContext;
+  readonly dials = new DialWindow();
+  readonly #random: Random;
+  #resolver: Resolver;
+  #version = -1;
+  #targets = new Map<string, PooledTarget>();
+  /** Endpoints with a handshake that is not answered so far, and how many. */
+  readonly #unanswered = new Map<EndpointState, number>();
+  #silent: ReadonlySet<EndpointState> = NONE;
+
+  constructor(upstream: GroupContext, resolver: Resolver, random: Random) {
+    this.upstream = upstream;
+    this.#resolver = resolver;
+    this.#random = random;
+  }
+
+  /** Takes over the targets that `resolver` names; `version`: of the chain that it is part of. */
+  update(resolver: Resolver, version: number, targets: Snapshot["targets"]): void {
+    const policyChanged = version !== this.#version;
+    this.#resolver = resolver;
+    this.#version = version;
+    const kept = new Map<string, PooledTarget>();
+    const names = clusterNames(resolver, targets);
+    const { part: { http }, stats } = this.upstream;
+    for (const [at, key] of resolver.targets.entries()) {
+      const target = targets[key];
+      if (!target || kept.has(key)) continue;
+      const pooled = this.#keep(target, policyChanged);
+      pooled.cluster = names[at] ?? "";
+      pooled.stats = http ? undefined : stats.of(pooled.cluster);
+      kept.set(key, pooled);
+    }
+    this.#targets = kept;
+  }
+
+  #keep(part: TargetPart, policyChanged: boolean): PooledTarget {
+    const { balancing, outlier } = this.#resolver;
+    const known = this.#targets.get(part.key);
+    if (!known) {
+      const pool = new EndpointPool({ balancing, outlier, random: this.#random });
+      pool.update(part.endpoints, part.lastResort);
+      return { part, cluster: "", stats: undefined, pool };
+    }
+    if (policyChanged) known.pool.setPolicy(balancing, outlier);
+    if (known.part.version !== part.version) {
+      known.part = part;
+      known.pool.update(part.endpoints, part.lastResort);
+    }
+    return known;
+  }
+
+  /**
+   * A handshake with `state` takes long: it is passed over while others answer, which ejects nobody. Call
+   * what this returns when the handshake is over, whatever came of it.
+   */
+  takesLong(state: EndpointState): () => void {
+    this.#unanswered.set(state, (this.#unanswered.get(state) ?? 0) + 1);
+    this.#silent = new Set(this.#unanswered.keys());
+    return () => {
+      const left = (this.#unanswered.get(state) ?? 1) - 1;
+      if (left > 0) return void this.#unanswered.set(state, left);
+      this.#unanswered.delete(state);
+      this.#silent = new Set(this.#unanswered.keys());
+    };
+  }
+
+  /** How endpoints are picked. */
+  get balancing(): Resolver["balancing"] {
+    return this.#resolver.balancing;
+  }
+
+  get targets(): Iterable<PooledTarget> {
+    return this.#targets.values();
+  }
+
+  /**
+   * The next endpoint to try: from the first target that has one left and was not tried `perTarget` times
+   * already, in failover order. When no target has one, an ejected endpoint, as a service whose only
+   * instance failed a few times must not be away for longer than it is; at last one that fails its checks
+   * or was there before a list turned empty. Those to `avoid`, and those that take long to answer, are
+   * passed over within their target while it has others. The lease must be released.
+   */
+  pick(
+    nowMs: number,
+    options: {
+      readonly hash: number | undefined;
+      readonly exclude: ReadonlySet<EndpointState>;
+      readonly avoid?: ReadonlySet<EndpointState> | undefined;
+      readonly perTarget: number;
+    },
+  ): Lease | undefined {
+    const { hash, exclude, perTarget } = options;
+    const avoid = this.#silent.size === 0
+      ? options.avoid
+      : options.avoid?.union(this.#silent) ?? this.#silent;
+    const others = avoid && { hash, exclude: exclude.union(avoid) };
+    for (const target of this.#targets.values()) {
+      if (exclude.size >= perTarget && triedIn(target, exclude) >= perTarget) continue;
+      const state = (others && target.pool.pick(nowMs, others)) ?? target.pool.pick(nowMs, options);
+      if (state) return this.#lease(target, state);
+    }
+    for (const target of this.#targets.values()) {
+      const state = target.pool.pickEjected(nowMs, options);
+      if (state) return this.#lease(target, state);
+    }
+    for (const target of this.#targets.values()) {
+      const state = target.pool.pickLastResort(nowMs, options);
+      if (state) return this.#lease(target, state);
+    }
+    return undefined;
+  }
+
+  #lease(target: PooledTarget, state: EndpointState): Lease {
+    target.pool.acquire(state);
+    return { target, state };
+  }
+
+  get isEmpty(): boolean {
+    return this.#targets.size === 0;
+  }
+
+  /** Why there is nobody to pick, in failover order. */
+  get lack(): string {
+    const lacks = new Set([...this.#targets.values()].map(({ part }) => part.lack));
+    lacks.delete("");
+    return [...lacks].join("; ") || `Consul has not said yet where "${this.upstream.part.name}" is`;
+  }
+
+  /** Whether picking looks at where a connection comes from. */
+  get needsHash(): boolean {
+    const { kind } = this.#resolver.balancing;
+    return kind === "ring_hash" || kind === "maglev";
+  }
+}
+
+const NONE: ReadonlySet<EndpointState> = new Set();
+
+function triedIn(target: PooledTarget, tried: ReadonlySet<EndpointState>): number {
+  let count = 0;
+  for (const state of tried) if (target.pool.has(state)) count++;
+  return count;
+}

@@ -325,7 +325,7 @@ export class DataPath {
     const listeners = this.listeners();
     return await explain({ ...question, connects }, {
       snapshot,
-      fronts: this.#listeners.byName,
+      listeners: this.#listeners.byName,
       faultOf: (name) => {
         const found = listeners.find((listener) => listener.name === name);
         return found?.state === "failed" ? found.error : "";

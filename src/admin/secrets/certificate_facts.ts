@@ -1,6 +1,6 @@
 /**
- * What certificates say of themselves, read once for each part of a snapshot: parts never change, and
- * there may be a thousand of them.
+ * Names and dates of certificates, read once for each part of a snapshot: parts never change, and there
+ * may be a thousand of them.
  *
  * @module
  */
@@ -26,7 +26,7 @@ export interface CertificateFacts {
   readonly notAfterMs: number;
 }
 
-export type PemFacts =
+type PemFacts =
   | { readonly kind: "read"; readonly certificates: readonly CertificateFacts[] }
   | { readonly kind: "failed"; readonly error: string };
 

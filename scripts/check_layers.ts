@@ -52,14 +52,13 @@ const PURE_MODULES = ["node:buffer", "node:crypto", "node:util"];
 
 /** Modules that reach the network, and the directories that may use them. */
 const NETWORK: Readonly<Record<string, readonly string[]>> = {
-  // The embedded agent makes TCP checks and answers before it is asked, as Consul does.
-  "node:net": ["net", "dev"],
+  "node:net": ["net"],
   // The agent's own TLS: a context made from files, for HTTPS.
   "node:tls": ["net", "consul"],
   "node:dgram": ["net"],
   "node:http2": ["net"],
-  "node:http": ["consul", "admin", "dev"],
-  "node:https": ["consul", "admin", "dev"],
+  "node:http": ["consul", "admin"],
+  "node:https": ["consul", "admin"],
 };
 
 const PACKAGES = [

@@ -20,4 +20,6 @@ export {
   type KeyPlace,
   refusalReason,
 } from "./replies/config_keys.ts";
+export { readJwtProvider } from "./replies/jwt_provider.ts";
+export { readPermission } from "./replies/permissions.ts";
 export { warningsOf } from "./replies/registration.ts";

@@ -71,15 +71,7 @@ export {
   trailersOnly,
 } from "./grpc.ts";
 export { type RandomFill, RequestIds } from "./request_id.ts";
-export {
-  REDIRECT,
-  type Reply,
-  replyOf,
-  type ReplyOptions,
-  type ResponseFlag,
-  sendReply,
-  UNANSWERED,
-} from "./reply.ts";
+export { REDIRECT, type ReplyOptions, sendReply, UNANSWERED } from "./reply.ts";
 export { ClientCertElements, forwardClientCert, namedCallerElement } from "./client_cert.ts";
 export * from "./h2/mod.ts";
 export {

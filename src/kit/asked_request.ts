@@ -5,12 +5,11 @@
  * @module
  */
 
-import type { Deadlines, ErrorCode } from "../base/mod.ts";
+import { type Deadlines, type ErrorCode, replyOf } from "../base/mod.ts";
 import {
   addField,
   ExchangeRecord,
   type Fields,
-  replyOf,
   type RequestHead,
   type ResponseHead,
   sendReply,

@@ -1,5 +1,5 @@
 import { test } from "node:test";
-import { memoryPair } from "../net/memory.ts";
+import { memoryPair } from "../../test/kit/engine/memory_pair.ts";
 import type { ProvenEndpoint } from "./upstream/endpoint_dial.ts";
 import type { Permit } from "./caller/admit.ts";
 import type { LocalEndpoint } from "./upstream/local_dial.ts";

@@ -5,15 +5,9 @@
  * @module
  */
 
-import { messageOf } from "../../base/mod.ts";
+import { messageOf, replyOf } from "../../base/mod.ts";
 import type { Agent, ServiceRef } from "../../consul/mod.ts";
-import {
-  DEFAULT_PATH_RULES,
-  namedCallerElement,
-  REDIRECT,
-  replyOf,
-  RequestIds,
-} from "../../http/mod.ts";
+import { DEFAULT_PATH_RULES, namedCallerElement, REDIRECT, RequestIds } from "../../http/mod.ts";
 import { parseServiceId, type ServiceId } from "../../identity/mod.ts";
 import { authorize, compilePolicy, type Source } from "../../policy/mod.ts";
 import { type SplitView, takeForm, type TargetView } from "../../proxy/mod.ts";

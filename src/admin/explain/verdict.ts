@@ -15,7 +15,7 @@ import type {
   Verdict,
 } from "./explanation_view.ts";
 
-interface SplitEnding {
+interface VerdictEnding {
   readonly verdict: Exclude<Verdict, "depends">;
   /** What the caller is answered; 0: its connection is closed; `null`: it goes on, or is not known. */
   readonly status: number | null;
@@ -40,7 +40,7 @@ const DENIALS: ReadonlySet<string> = new Set<ErrorCode>([
 /** How requests on this split end. */
 export function endingOf(
   { answer, targets }: Pick<ExplainedSplit, "answer" | "targets">,
-): SplitEnding {
+): VerdictEnding {
   if (answer) return endingBy(answer);
   const reachable = targets.filter(({ endpoints }) => endpoints.some(isReachable));
   const [first] = reachable;
@@ -69,7 +69,7 @@ function isReachable({ unreachable }: ExplainedEndpoint): boolean {
   return unreachable === null || unreachable === "";
 }
 
-function endingBy({ code, status }: LocalReply): SplitEnding {
+function endingBy({ code, status }: LocalReply): VerdictEnding {
   if (code === "") return { verdict: "answer", status };
   return { verdict: DENIALS.has(code) ? "deny" : "fail", status };
 }

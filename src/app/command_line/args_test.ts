@@ -296,7 +296,6 @@ test("parseCommand() reads wait-ready and dev", () => {
     options: {
       listen: { kind: "tcp", host: "::1", port: 0 },
       elsewhere: false,
-      servers: 0,
       datacenter: "dc1",
       defaultPolicy: "deny",
       demo: false,

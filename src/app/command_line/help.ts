@@ -131,7 +131,6 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
       ["An agent for tests, on a free port:", "postern dev -http-addr 127.0.0.1:0"],
       ["A whole mesh to play with:", "postern dev -demo"],
       ["Refuse what no intention allows:", "postern dev -default-policy deny"],
-      ["Three servers without an agent:", "postern dev -servers 3"],
     ],
     flags: DEV_FLAGS,
   },

@@ -4,15 +4,8 @@
  * @module
  */
 
-import type { ErrorCode } from "../../base/mod.ts";
-import {
-  fieldOf,
-  grpcStatusOf,
-  isGrpc,
-  type Reply,
-  replyOf,
-  type RequestHead,
-} from "../../http/mod.ts";
+import { type ErrorCode, type Reply, replyOf } from "../../base/mod.ts";
+import { fieldOf, grpcStatusOf, isGrpc, type RequestHead } from "../../http/mod.ts";
 import type { DryRun, Generation, Route } from "../../plugin/mod.ts";
 import type { SharedLimiter } from "../core/admission.ts";
 import {

@@ -6,7 +6,7 @@
  */
 
 import { hostname } from "node:os";
-import type { Clock, ErrorCode } from "../../base/mod.ts";
+import { type Clock, connectionFlagOf, type ErrorCode } from "../../base/mod.ts";
 import {
   compileFormat,
   type DownstreamFacts,
@@ -21,22 +21,6 @@ import type { ConnectionObserver, ExchangeObserver } from "./observers.ts";
 
 /** Takes a line, which ends with a line feed. */
 export type TakeLine = (line: string) => void;
-
-/** Envoy's response flags of failed connections. */
-const FLAGS: Partial<Record<ErrorCode, number>> = {
-  no_endpoint: FLAG.UH,
-  limit_reached: FLAG.UO,
-  overloaded: FLAG.OM,
-  endpoint_refused: FLAG.UF,
-  endpoint_untrusted: FLAG.UF,
-  endpoint_timed_out: FLAG.UF,
-  local_refused: FLAG.UF,
-  local_timed_out: FLAG.UF,
-  endpoint_reset: FLAG.UC,
-  refused_by_peer: FLAG.UC,
-  downstream_reset: FLAG.DC,
-  lifetime_ended: FLAG.DT,
-};
 
 export interface AccessLoggerOptions {
   readonly clock: Pick<Clock, "now" | "monotonic">;
@@ -95,7 +79,8 @@ export class AccessLogger {
 }
 
 function describe(line: ExchangeRecord, code: ErrorCode, reason: string): void {
-  line.flags = FLAGS[code] ?? 0;
+  const flag = connectionFlagOf(code);
+  line.flags = flag === "" ? 0 : FLAG[flag];
   line.connectionDetails = code === "intention_denied" || code === "authorize_failed"
     ? "rbac_access_denied_matched_policy[none]"
     : code;

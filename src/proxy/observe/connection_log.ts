@@ -4,12 +4,11 @@
  * @module
  */
 
-import type { Clock, Log, LogFields } from "../../base/mod.ts";
+import { type Clock, type Log, type LogFields, type Severity, severityOf } from "../../base/mod.ts";
 import type { ConnectionRecord } from "./connection_record.ts";
 import { endedByOf, type Ending } from "./ending.ts";
 import type { FailureSummary } from "./failure_summary.ts";
 import type { ConnectionObserver } from "./observers.ts";
-import { type Severity, severityOf } from "./severity.ts";
 
 export interface ConnectionLogOptions {
   readonly log: Log;

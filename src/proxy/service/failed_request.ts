@@ -5,10 +5,10 @@
  * @module
  */
 
+import { severityOf } from "../../base/mod.ts";
 import { type ExchangeRecord, FLAG, type HttpVersion, pathWithoutQuery } from "../../http/mod.ts";
 import type { Session } from "../caller/session.ts";
 import type { RefusalReason } from "../observe/failure_summary.ts";
-import { severityOf } from "../observe/severity.ts";
 
 const SHOWN_CHARS = 500;
 

@@ -12,6 +12,8 @@ import {
   NO_PLACE,
   type Origin,
   originOf,
+  type Reply,
+  replyOf,
 } from "../../base/mod.ts";
 import { DEFAULT_ROUTE } from "../../chain/mod.ts";
 import {
@@ -22,8 +24,6 @@ import {
   isGrpc,
   type MessageEvents,
   REDIRECT,
-  type Reply,
-  replyOf,
   type ReplyOptions,
   type RequestHead,
   type ResetReason,

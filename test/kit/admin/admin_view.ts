@@ -7,7 +7,7 @@
 
 import type { AdminView, CatalogState, Reloaded } from "../../../src/admin/mod.ts";
 import type { LogLevel } from "../../../src/base/mod.ts";
-import { createAuthority } from "../../../src/dev/ca/authority.ts";
+import { createAuthority } from "../certs/authority.ts";
 import type { DataView, ExplainQuery, ExplainResult, Explanation } from "../../../src/proxy/mod.ts";
 import type { Snapshot } from "../../../src/snapshot/mod.ts";
 import type { SourceStatus } from "../../../src/source/mod.ts";

@@ -25,7 +25,7 @@ import {
   type ServerExchange,
   UNKNOWN_LENGTH,
 } from "../../../src/http/mod.ts";
-import { type MemoryConnection, memoryPair } from "../../../src/net/memory.ts";
+import { type MemoryConnection, memoryPair } from "../engine/memory_pair.ts";
 import { SERVERS_PROTOBUF } from "../../../src/consul/servers/messages.ts";
 import { GET_FEATURES, WATCH_SERVERS } from "../../../src/consul/servers/methods.ts";
 

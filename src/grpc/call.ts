@@ -25,13 +25,13 @@ import { type GrpcStatus, grpcStatus } from "./status.ts";
 import type { GrpcCall, GrpcLimits, MessageTypes, Metadata, StreamHandler } from "./types.ts";
 
 export interface CallContext {
-  /** A message has come. */
-  readonly onAnswered: (call: AnyCall) => void;
   readonly clock: Clock;
   readonly random: Random;
   readonly limits: GrpcLimits;
   readonly begun: BegunBytes;
-  /** Before the handler hears of it; `null`: closed by its owner. */
+  /** A message came. */
+  readonly onAnswered?: (call: AnyCall) => void;
+  /** Called before the handler's `onEnd`; `null`: closed by its owner. */
   readonly onEnded: (call: AnyCall, status: GrpcStatus | null) => void;
 }
 
@@ -233,7 +233,7 @@ export class ClientCall<Request, Response> implements GrpcCall<Request>, AnyCall
     try {
       const message = this.#decode(bytes);
       if (message === undefined) return;
-      onAnswered(this);
+      onAnswered?.(this);
       const handled = this.#handler.onMessage(message);
       if (handled) await handled;
     } catch (error) {

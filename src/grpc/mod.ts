@@ -8,24 +8,14 @@ export { createGrpcChannel } from "./channel.ts";
 export { KeptStream, type OpenStream, type Reopening, type StreamEnd } from "./kept_stream.ts";
 export { dialGrpcLink } from "./link.ts";
 export { framed } from "./message_reader.ts";
-export {
-  areRoots,
-  clientTlsFor,
-  serverJudge,
-  serverNameMatcher,
-  whyRefused,
-} from "./server_check.ts";
 export { formatStatus, type GrpcStatus, grpcStatus } from "./status.ts";
 export type {
   GrpcCall,
   GrpcChannel,
   GrpcChannelOptions,
-  GrpcEngine,
   GrpcLimits,
   GrpcLink,
   GrpcLinkOptions,
-  GrpcTls,
-  GrpcTlsMaterial,
   MessageTypes,
   Metadata,
   StreamHandler,

@@ -6,11 +6,8 @@
  */
 
 import type { Address, Clock, Random } from "../base/mod.ts";
-import type { Engine } from "../net/mod.ts";
+import type { DialEngine, DialTls } from "../http/mod.ts";
 import type { GrpcStatus } from "./status.ts";
-
-/** What dials. */
-export type GrpcEngine = Pick<Engine, "dial" | "clientTls">;
 
 /** Lower-case names that neither HTTP/2 nor gRPC has a meaning for. */
 export type Metadata = Readonly<Record<string, string>>;
@@ -74,34 +71,12 @@ export interface GrpcLink {
   close(): void;
 }
 
-/** Credentials of one connection. */
-export interface GrpcTlsMaterial {
-  /** Anchors; never empty where `peerCheck` is `checked`. */
-  readonly rootPems: readonly string[];
-  /** `""`: none is shown. */
-  readonly certPem: string;
-  readonly keyPem: string;
-  /** `checked`: the TLS library verifies the chain, too. `shown`: only `judge` decides. */
-  readonly peerCheck: "checked" | "shown";
-  /** Our own verdict on the server's certificates, DER, leaf first, its name included; a reason refuses. */
-  judge(chain: readonly Uint8Array[]): string | undefined;
-}
-
-export interface GrpcTls {
-  /** SNI, unless it is an address, which TLS has no words for; what calls name as authority. */
-  readonly serverName: string;
-  /** Asked before each connection, so that the next one uses what was rotated meanwhile. */
-  material(): GrpcTlsMaterial | Promise<GrpcTlsMaterial>;
-}
-
-export interface GrpcChannelOptions {
-  readonly engine: GrpcEngine;
+export interface GrpcConnectionOptions {
+  readonly engine: DialEngine;
   readonly clock: Clock;
   readonly random: Random;
-  /** Tried in order, from the next one on after a failure. Not empty. */
-  readonly addresses: readonly Address[];
   /** `null`: plain text. */
-  readonly tls: GrpcTls | null;
+  readonly tls: DialTls | null;
   /** Of every call. */
   readonly metadata: Metadata;
   readonly keepAliveMs: number;
@@ -109,7 +84,12 @@ export interface GrpcChannelOptions {
   readonly limits?: Partial<GrpcLimits>;
 }
 
-export interface GrpcLinkOptions extends Omit<GrpcChannelOptions, "addresses"> {
+export interface GrpcChannelOptions extends GrpcConnectionOptions {
+  /** Tried in order, from the next one on after a failure. Not empty. */
+  readonly addresses: readonly Address[];
+}
+
+export interface GrpcLinkOptions extends GrpcConnectionOptions {
   readonly address: Address;
   /** Once it was opened and takes no calls any more; those on it end by themselves. At most once. */
   readonly onLost: (reason: string) => void;

@@ -9,7 +9,7 @@
 import { X509Certificate } from "node:crypto";
 import tls from "node:tls";
 import type { Address, Clock } from "../../base/mod.ts";
-import type { GrpcTls } from "../../grpc/mod.ts";
+import { type DialTls } from "../../http/mod.ts";
 import {
   DISTRUSTS_OUR_CA,
   MAY_WANT_CERTIFICATE,
@@ -42,7 +42,7 @@ export interface AgentTlsFiles {
 }
 
 /** TLS towards Consul's servers, with the files behind it. */
-export interface ServersTls extends GrpcTls {
+export interface ServersTls extends DialTls {
   /** `reason` of a failed connection, with the flags to change where a server minds our certificate. */
   readonly explain: (reason: string) => string;
 }

@@ -15,14 +15,15 @@ import {
   sleep,
   type Stats,
 } from "../../base/mod.ts";
-import { dialGrpcLink, type GrpcEngine, type GrpcLink } from "../../grpc/mod.ts";
+import { dialGrpcLink, type GrpcLink } from "../../grpc/mod.ts";
+import { type DialEngine } from "../../http/mod.ts";
 import type { ServersTls } from "../http/tls_trouble.ts";
 import { findServers, type Lookup } from "./server_addresses.ts";
 import { ServerList } from "./server_list.ts";
 import type { ServerAddresses } from "./types.ts";
 
 export interface SearchOptions {
-  readonly engine: GrpcEngine;
+  readonly engine: DialEngine;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;

@@ -7,7 +7,7 @@
 
 import { isDeepStrictEqual } from "node:util";
 import { type Clock, type Log, messageOf, ProxyError } from "../../base/mod.ts";
-import { areRoots, type GrpcTlsMaterial, serverJudge, serverNameMatcher } from "../../grpc/mod.ts";
+import { areRoots, type DialCredentials, serverJudge, serverNameMatcher } from "../../http/mod.ts";
 import { NO_RULES } from "../../identity/mod.ts";
 import { PROXY_FLAGS } from "../flag_names.ts";
 import { readTlsFiles, type TransportTls } from "../http/files.ts";
@@ -67,7 +67,7 @@ function materialOf(
     readonly named: boolean;
     readonly clock: Clock;
   },
-): GrpcTlsMaterial {
+): DialCredentials {
   const shown = { certPem, keyPem };
   if (!verify) return { rootPems: [], ...shown, peerCheck: "shown", judge: () => undefined };
   // What the system trusts is one text of hundreds.
@@ -84,7 +84,7 @@ function materialOf(
     serverJudge({ kind: "ca", rootPems: caPems, rules }, () => clock.now());
   const judgeWhole = judgeBy({ ...NO_RULES, matchers: [serverNameMatcher(serverName)] });
   const judgeChain = judgeBy(NO_RULES);
-  const judge: GrpcTlsMaterial["judge"] = (chain) => {
+  const judge: DialCredentials["judge"] = (chain) => {
     const refused = judgeWhole(chain);
     if (refused === undefined || chain.length === 0) return refused;
     // What to change is told by whether any other name would do.

@@ -14,7 +14,8 @@ import {
   type Stats,
   type Timer,
 } from "../../base/mod.ts";
-import { type GrpcEngine, type GrpcLink } from "../../grpc/mod.ts";
+import { type GrpcLink } from "../../grpc/mod.ts";
+import { type DialEngine } from "../../http/mod.ts";
 import type { ServersStatus } from "../agent.ts";
 import type { ClusterPin } from "../cluster_pin.ts";
 import { askOnce } from "./ask_once.ts";
@@ -40,7 +41,7 @@ import type {
 } from "./types.ts";
 
 export interface SessionDeps {
-  readonly engine: GrpcEngine;
+  readonly engine: DialEngine;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;

@@ -5,12 +5,8 @@
  */
 
 import { type Clock, type Log, type Random, type Stats } from "../../base/mod.ts";
-import {
-  createGrpcChannel,
-  type GrpcChannel,
-  type GrpcEngine,
-  type GrpcLimits,
-} from "../../grpc/mod.ts";
+import { createGrpcChannel, type GrpcChannel, type GrpcLimits } from "../../grpc/mod.ts";
+import { type DialEngine } from "../../http/mod.ts";
 import {
   type Environment,
   loadSecret,
@@ -29,7 +25,7 @@ import { SdsStats } from "./sds_stats.ts";
 import { SdsStreams } from "./sds_streams.ts";
 
 export interface SdsDeps {
-  readonly engine: GrpcEngine;
+  readonly engine: DialEngine;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;

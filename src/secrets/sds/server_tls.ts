@@ -10,11 +10,11 @@ import { prepareRegexes, ProxyError } from "../../base/mod.ts";
 import { needsMatchers, type Validation } from "../../identity/mod.ts";
 import {
   areRoots,
-  type GrpcTls,
-  type GrpcTlsMaterial,
+  type DialCredentials,
+  type DialTls,
   serverJudge,
   serverNameMatcher,
-} from "../../grpc/mod.ts";
+} from "../../http/mod.ts";
 import type { SdsServer } from "../plan.ts";
 import type { Secret } from "../secret.ts";
 import type { SecretSpec } from "../spec.ts";
@@ -28,13 +28,13 @@ export interface ServerTlsOptions {
 
 type CaValidation = Validation & { readonly kind: "ca" };
 
-export function serverTls({ tls, name }: SdsServer, options: ServerTlsOptions): GrpcTls | null {
+export function serverTls({ tls, name }: SdsServer, options: ServerTlsOptions): DialTls | null {
   if (!tls) return null;
   const { load, nowMs } = options;
   const { serverName, certificate } = tls;
   return {
     serverName,
-    async material(): Promise<GrpcTlsMaterial> {
+    async material(): Promise<DialCredentials> {
       const [trust, own] = await Promise.all([
         load(tls.validation),
         certificate ? load(certificate) : undefined,

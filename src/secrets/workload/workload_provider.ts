@@ -7,12 +7,8 @@
  */
 
 import { type Address, type Clock, formatAddress, type Random } from "../../base/mod.ts";
-import {
-  createGrpcChannel,
-  type GrpcChannel,
-  type GrpcEngine,
-  type MessageTypes,
-} from "../../grpc/mod.ts";
+import { createGrpcChannel, type GrpcChannel, type MessageTypes } from "../../grpc/mod.ts";
+import { type DialEngine } from "../../http/mod.ts";
 import { loadSecret, mergeValidation, type ReadSource, type TlsFault } from "../load/mod.ts";
 import { type SecretRef, WITHDRAWAL_GRACE_MS } from "../plan.ts";
 import type { FileSystem } from "../file/file_system.ts";
@@ -40,7 +36,7 @@ import {
 } from "./svid.ts";
 
 export interface WorkloadDeps {
-  readonly engine: GrpcEngine;
+  readonly engine: DialEngine;
   readonly clock: Clock;
   readonly random: Random;
   /** For what configuration merges with a bundle, such as its own CRL file. */

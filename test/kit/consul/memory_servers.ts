@@ -13,7 +13,7 @@
 import { Buffer } from "node:buffer";
 import { type Clock, Deadlines } from "../../../src/base/mod.ts";
 import { framed } from "../../../src/grpc/message_reader.ts";
-import type { GrpcEngine } from "../../../src/grpc/mod.ts";
+import { type DialEngine } from "../../../src/http/mod.ts";
 import { HeldBytes } from "../../../src/http/held_bytes.ts";
 import {
   addField,
@@ -53,7 +53,7 @@ export class MemoryServers {
     return server;
   }
 
-  readonly engine: GrpcEngine = {
+  readonly engine: DialEngine = {
     dial: ({ address }, handler) => {
       const host = address.kind === "tcp" ? address.host : "";
       this.dialled.push(host);

@@ -54,12 +54,12 @@ const PURE_MODULES = ["node:buffer", "node:crypto", "node:util"];
 const NETWORK: Readonly<Record<string, readonly string[]>> = {
   // The embedded agent makes TCP checks and answers before it is asked, as Consul does.
   "node:net": ["net", "dev"],
-  // The agent's own TLS: a context made from files, for HTTPS.
+  // The CAs that the runtime brings, for an agent's HTTPS where the system has none.
   "node:tls": ["net", "consul"],
   "node:dgram": ["net"],
   "node:http2": ["net"],
-  "node:http": ["consul", "admin", "dev"],
-  "node:https": ["consul", "admin", "dev"],
+  "node:http": ["admin", "dev"],
+  "node:https": ["admin", "dev"],
 };
 
 const PACKAGES = [

@@ -5,13 +5,14 @@
  */
 
 import type { Clock, Log, Random, Stats } from "../base/mod.ts";
+import type { DialEngine } from "../http/mod.ts";
 import type { Agent } from "./agent.ts";
 import { RunningWatches } from "./running_watches.ts";
 import { askAuthorize } from "./replies/authorize.ts";
 import { ConnectionBudget } from "./watch/budget.ts";
 import { agentWatchTerms } from "./watch/watch_terms.ts";
 import { ClusterPin } from "./cluster_pin.ts";
-import { AgentCarrier } from "./http/agent_carrier.ts";
+import { createAgentCarrier } from "./http/agent_carrier.ts";
 import { Client } from "./http/client.ts";
 import { ClusterProof } from "./http/cluster_proof.ts";
 import { countConnections } from "./http/count_connections.ts";
@@ -32,6 +33,7 @@ import { registrationQuestion } from "./replies/registration.ts";
 import { judgeCluster, rootsQuestion } from "./replies/roots.ts";
 
 export interface AgentDeps {
+  readonly engine: DialEngine;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
@@ -45,7 +47,7 @@ const START_CONNECTIONS = 12;
 
 /** Opens nothing yet; fails with `config_invalid` where files cannot be used. */
 export function createAgent(options: AgentOptions, deps: AgentDeps): Required<Agent> {
-  const { clock, random, log, stats } = deps;
+  const { engine, clock, random, log, stats } = deps;
   const budget = new ConnectionBudget({
     connections: Math.min(START_CONNECTIONS, deps.connections),
     growth: {
@@ -56,7 +58,7 @@ export function createAgent(options: AgentOptions, deps: AgentDeps): Required<Ag
     ...{ clock, log, stats },
   });
   const token = new TokenSource(options, { clock, log });
-  const carrier = new AgentCarrier(options, clock);
+  const carrier = createAgentCarrier(options, { engine, clock });
   const link = new AgentLink();
   const cluster = new ClusterPin();
   const proof = new ClusterProof({ pin: cluster, link, ask: () => judgeCluster(client, cluster) });

@@ -6,13 +6,13 @@
  */
 
 import type { Agent } from "./agent.ts";
-import type { ServersDeps } from "./servers/create_servers.ts";
+import type { AgentDeps } from "./create_agent.ts";
 import type { ServersOptions } from "./servers/types.ts";
 
 /** Opens nothing yet; rejects with `config_invalid` where files cannot be used. */
 export async function openServers(
   options: ServersOptions,
-  deps: ServersDeps,
+  deps: AgentDeps,
 ): Promise<Required<Agent>> {
   const { createServers } = await import("./servers/create_servers.ts");
   return createServers(options, deps);

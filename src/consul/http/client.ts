@@ -13,6 +13,7 @@ import { type FlagNames, PROXY_FLAGS } from "../flag_names.ts";
 import { hideSecrets } from "../hide_secrets.ts";
 import type { CallToken } from "../servers/types.ts";
 import type { AnsweringPeer, Carrier, WireReply } from "./carrier.ts";
+import { ADDRESS_FLAG } from "./unreachable.ts";
 import type { ClusterProof } from "./cluster_proof.ts";
 
 /** Far more than a sidecar's largest reply; a reply beyond it is refused, not kept. */
@@ -256,14 +257,14 @@ export class Client {
       case 415:
         return new ProxyError(
           "agent_failed",
-          `${what}: ${where} speaks gRPC; ${PLACE_FLAG[peer]} wants that of the HTTP API`,
+          `${what}: ${where} speaks gRPC; ${ADDRESS_FLAG[peer]} wants that of the HTTP API`,
         );
       case 404:
         return new ProxyError(
           "agent_not_found",
           isStranger(text)
             ? `${what}: nothing answers to ${call.path} at ${where}: it is no Consul ${peer}, or ` +
-              `one that is too old; is ${PLACE_FLAG[peer]} right?`
+              `one that is too old; is ${ADDRESS_FLAG[peer]} right?`
             : `${what}: ${text}`,
         );
     }
@@ -301,12 +302,6 @@ export class Client {
   }
 }
 
-/** What says where it is. */
-const PLACE_FLAG: Readonly<Record<AnsweringPeer, string>> = {
-  agent: "-http-addr (CONSUL_HTTP_ADDR)",
-  server: "-http-port (POSTERN_HTTP_PORT)",
-};
-
 /** Also what a token is answered that has ended. */
 function isUnknownToken({ status, body }: WireReply): boolean {
   return status === 403 && UNKNOWN_TOKEN.test(body);
@@ -331,7 +326,7 @@ function failureHint(
 ): string {
   if (/HTTP request to an HTTPS server/.test(text)) {
     return peer === "agent"
-      ? `; write https:// in ${PLACE_FLAG.agent}`
+      ? `; write https:// in ${ADDRESS_FLAG.agent}`
       : "; leave out -tls-disabled, or give the port of its HTTP API with -http-port";
   }
   if (/Connect must be enabled/.test(text)) {

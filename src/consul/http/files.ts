@@ -35,7 +35,7 @@ export interface TlsFiles {
 }
 
 /** TLS towards the agent, as PEM texts that were read and checked before. */
-export interface TransportTls {
+export interface TlsTexts {
   /** Empty: what the system trusts. */
   readonly caPems: readonly string[];
   /** Where they are from, for people: `-ca-file (CONSUL_CACERT) "/etc/consul/ca.pem"`. */
@@ -51,7 +51,7 @@ export interface TransportTls {
 }
 
 /** Fails with `config_invalid`, naming flag and variable. */
-export function readTlsFiles(files: TlsFiles): TransportTls {
+export function readTlsFiles(files: TlsFiles): TlsTexts {
   const { names = PROXY_FLAGS } = files;
   const { caPems, caName } = readCas(files, names);
   const { cert: certName, key: keyName } = names;
@@ -76,7 +76,7 @@ export function readTlsFiles(files: TlsFiles): TransportTls {
 function readCas(
   { caFile, caPath }: TlsFiles,
   names: FlagNames,
-): Pick<TransportTls, "caPems" | "caName"> {
+): Pick<TlsTexts, "caPems" | "caName"> {
   if (caFile) {
     const name = names.caFile;
     return { caPems: readCertificates(caFile, name), caName: `${name} ${quote(caFile)}` };

@@ -107,11 +107,8 @@ export class ServersCarrier implements Carrier {
   reloadFiles(): void {
     const line = this.#line;
     if (!line) return;
-    const transport = this.#options.createTransport(line.server);
-    this.#line = { server: line.server, transport };
-    // A move finds all of them in one place.
+    line.transport.renew();
     this.endWaits("Files for TLS were read again");
-    line.transport.retire();
   }
 
   close(): void {

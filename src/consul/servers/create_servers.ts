@@ -5,7 +5,6 @@
  */
 
 import { ProxyError } from "../../base/mod.ts";
-import type { Engine } from "../../net/mod.ts";
 import type { Agent } from "../agent.ts";
 import { RunningWatches } from "../running_watches.ts";
 import { ClusterPin } from "../cluster_pin.ts";
@@ -32,17 +31,13 @@ import { RootsFeed } from "./trust/server_roots.ts";
 import { watchSignedLeaf } from "./trust/signed_leaf.ts";
 import type { ServersOptions } from "./types.ts";
 
-export interface ServersDeps extends AgentDeps {
-  readonly engine: Pick<Engine, "dial" | "clientTls">;
-}
-
 /** Of one HTTP/2 connection, of which Consul allows 250. */
 const STREAMS = 200;
 /** By HTTP/1.1: whole fleets ask the same few servers. */
 const PLAIN_CONNECTIONS = 12;
 
 /** Opens nothing yet; fails with `config_invalid` where files cannot be used. */
-export function createServers(options: ServersOptions, deps: ServersDeps): Required<Agent> {
+export function createServers(options: ServersOptions, deps: AgentDeps): Required<Agent> {
   const { clock, random, log, stats, engine } = deps;
   const link = new AgentLink();
   const budget = new ConnectionBudget({

@@ -17,7 +17,7 @@ import {
 } from "../../base/mod.ts";
 import { dialGrpcLink, type GrpcLink } from "../../grpc/mod.ts";
 import { type DialEngine } from "../../http/mod.ts";
-import type { ServersTls } from "../http/tls_trouble.ts";
+import type { ConsulTls } from "../http/tls_credentials.ts";
 import { findServers, type Lookup } from "./server_addresses.ts";
 import { ServerList } from "./server_list.ts";
 import type { ServerAddresses } from "./types.ts";
@@ -31,7 +31,7 @@ export interface SearchOptions {
   readonly lookup: Lookup;
   readonly places: ServerAddresses;
   readonly grpcPort: number;
-  readonly tls: ServersTls | null;
+  readonly tls: ConsulTls | null;
   /** Rejects where the server is no good. */
   readonly probe: (link: GrpcLink, host: string) => Promise<void>;
   /** Every server that is known has failed, or none is; called once in each search. */

@@ -9,11 +9,10 @@ import { type Clock, type Log, messageOf, type Random, type Stats } from "../../
 import type { ClusterPin } from "../cluster_pin.ts";
 import { Client } from "../http/client.ts";
 import { ClusterProof } from "../http/cluster_proof.ts";
-import { Http2Transport } from "../http/http2_transport.ts";
 import type { AgentLink } from "../http/link.ts";
 import { ServersCarrier, type ServersCarrierOptions } from "../http/servers_carrier.ts";
 import { Transport } from "../http/transport.ts";
-import type { Engine } from "../../net/mod.ts";
+import type { DialEngine } from "../../http/mod.ts";
 import { judgeCluster } from "../replies/roots.ts";
 import { createServersTls } from "./servers_tls.ts";
 import type { CallToken, ServersOptions } from "./types.ts";
@@ -22,7 +21,7 @@ import { UnfitServer } from "./unfit_server.ts";
 export interface ServersClientDeps {
   readonly servers: ServersCarrierOptions["servers"];
   readonly token: CallToken;
-  readonly engine: Pick<Engine, "dial" | "clientTls">;
+  readonly engine: DialEngine;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
@@ -46,9 +45,7 @@ export function createServersClient(options: ServersOptions, deps: ServersClient
     clock,
     createTransport({ host }) {
       const address = { kind: "tcp", host, port: options.httpPort } as const;
-      return tls
-        ? new Http2Transport({ engine, clock, address, tls })
-        : new Transport({ peer: "server", address, tls: null, clock });
+      return new Transport({ peer: "server", address, tls, engine, clock });
     },
   });
   const unfit = new UnfitServer(deps);

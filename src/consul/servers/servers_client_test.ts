@@ -4,7 +4,6 @@ import { test } from "node:test";
 import { seededRandom, silentLog, Stats } from "../../base/mod.ts";
 import { Seen } from "../../../test/kit/consul/agent_client.ts";
 import { FakeClock } from "../../../test/kit/clock/clock.ts";
-import { MemoryEngine } from "../../../test/kit/engine/memory_engine.ts";
 import {
   type Asked,
   eventually,
@@ -12,6 +11,7 @@ import {
   type Reaction,
   ScriptedAgent,
 } from "../../../test/kit/consul/scripted_agent.ts";
+import { runtimeEngine } from "../../net/mod.ts";
 import { RunningWatches } from "../running_watches.ts";
 import { ClusterPin } from "../cluster_pin.ts";
 import { AgentLink } from "../http/link.ts";
@@ -59,7 +59,7 @@ class Rig implements AsyncDisposable {
     };
     const client = createServersClient(options, {
       ...deps,
-      ...{ servers: this.#servers, engine: new MemoryEngine(), link },
+      ...{ servers: this.#servers, engine: runtimeEngine(), link },
       cluster: new ClusterPin(),
       token: {
         current: () => this.token,

@@ -193,7 +193,7 @@ for (
       "a reply that is cut off",
       { json: rules("a"), cutAt: 12 },
       "agent_unreachable",
-      /ended after/,
+      /, after 12 bytes of the reply$/,
     ],
     ["JSON that is cut off", { text: '{"web":[{"Sou' }, "agent_reply_invalid", /at byte 13 of 13/],
     ["what is no JSON", { text: "<html>" }, "agent_reply_invalid", /at byte 0 of 6/],

@@ -41,7 +41,7 @@ export type PoolFault<R extends Reached> =
   | { readonly kind: "takes_no_requests" };
 
 /** Places for connections that several pools share. */
-export interface ConnectionLimiter {
+export interface PoolLimiter {
   /** False: none is left. */
   enter(): boolean;
   leave(): void;
@@ -73,7 +73,7 @@ export interface ClientPoolOptions<R extends Reached, F> extends ClientCodecOpti
   readonly connectMs?: number;
   /** Connections that take requests, at once; absent: as many as the requests need. */
   readonly limit?: number;
-  readonly limiter?: ConnectionLimiter | undefined;
+  readonly limiter?: PoolLimiter | undefined;
   /** How long a request waits for a connection with room; absent: until it is cancelled. */
   readonly waitMs?: number;
   /** Requests that wait at once; absent: the owner bounds them. */

@@ -12,6 +12,7 @@ import {
   type WatchSink,
 } from "../../../src/consul/mod.ts";
 import { Transport } from "../../../src/consul/http/transport.ts";
+import { runtimeEngine } from "../../../src/net/mod.ts";
 import { FakeClock, settle } from "../clock/clock.ts";
 import { eventually, type Handler, ScriptedAgent } from "./scripted_agent.ts";
 
@@ -74,6 +75,7 @@ export class AgentClient {
   ) {
     this.script = script;
     this.agent = createAgent(script.options(options.agent), {
+      engine: runtimeEngine(),
       clock: this.clock,
       random: seededRandom(7),
       log: silentLog,

@@ -6,7 +6,7 @@
  */
 
 import { ProxyError, seededRandom, silentLog, Stats } from "../../../src/base/mod.ts";
-import { AgentCarrier } from "../../../src/consul/http/agent_carrier.ts";
+import { createAgentCarrier } from "../../../src/consul/http/agent_carrier.ts";
 import { Client } from "../../../src/consul/http/client.ts";
 import { AgentLink } from "../../../src/consul/http/link.ts";
 import { TokenSource } from "../../../src/consul/http/token_source.ts";
@@ -16,6 +16,7 @@ import type { Method } from "../../../src/consul/servers/types.ts";
 import type { LoopDeps } from "../../../src/consul/watch/blocking_query.ts";
 import { ConnectionBudget } from "../../../src/consul/watch/budget.ts";
 import { serversWatchTerms } from "../../../src/consul/watch/watch_terms.ts";
+import { runtimeEngine } from "../../../src/net/mod.ts";
 import { FakeClock } from "../clock/clock.ts";
 import { type Handler, ScriptedAgent } from "./scripted_agent.ts";
 
@@ -38,7 +39,7 @@ export class CatalogRig {
     this.script = script;
     const agent = script.options(options);
     const client = new Client(agent, {
-      carrier: new AgentCarrier(agent, clock),
+      carrier: createAgentCarrier(agent, { engine: runtimeEngine(), clock }),
       token: new TokenSource(agent, { clock, log: silentLog }),
       stats,
     });

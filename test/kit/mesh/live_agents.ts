@@ -23,6 +23,7 @@ import { deadline } from "../process/process.ts";
 
 const TIMEOUT_MS = 30_000;
 const deps = () => ({
+  engine: runtimeEngine(),
   ...{ clock: systemClock, random: systemRandom, log: silentLog, stats: new Stats() },
   connections: 12,
 });
@@ -45,7 +46,7 @@ export function serversOf(
     ...{ grpcPort: cluster.grpcPort, httpPort: cluster.httpPort, tlsDisabled: true },
     ...{ node, token },
   }, {});
-  return createServers(resolved, { ...deps(), engine: runtimeEngine() });
+  return createServers(resolved, deps());
 }
 
 /** The first value that a watch gives. */

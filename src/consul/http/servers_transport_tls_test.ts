@@ -13,8 +13,8 @@ import { type CertificateOverrides, createAuthority } from "../../dev/ca/authori
 import { runtimeEngine } from "../../net/mod.ts";
 import { ServerSearch } from "../servers/server_search.ts";
 import { createServersTls } from "../servers/servers_tls.ts";
-import { Http2Transport } from "./http2_transport.ts";
-import type { ServersTls } from "./tls_trouble.ts";
+import type { ConsulTls } from "./tls_credentials.ts";
+import { Transport } from "./transport.ts";
 
 const HOUR_MS = 3_600_000;
 const authority = (name: string) =>
@@ -45,8 +45,8 @@ class Rig implements AsyncDisposable {
   readonly heard: unknown[] = [];
   connections = 0;
   readonly caFile: string;
-  transport!: Http2Transport;
-  #tls: ServersTls | null = null;
+  transport!: Transport;
+  #tls: ConsulTls | null = null;
   readonly #directory = mkdtempSync(join(tmpdir(), "postern-http2-tls-"));
   readonly #ownCert = join(this.#directory, "own.pem");
   readonly #ownKey = join(this.#directory, "own_key.pem");
@@ -136,7 +136,7 @@ class Rig implements AsyncDisposable {
     return (this.#server.address() as AddressInfo).port;
   }
 
-  #create(showsOwn: boolean): Http2Transport {
+  #create(showsOwn: boolean): Transport {
     const tls = createServersTls({
       places: PLACES,
       datacenter: "",
@@ -148,7 +148,8 @@ class Rig implements AsyncDisposable {
     }, { clock: systemClock, log: silentLog });
     assert.ok(tls);
     this.#tls = tls;
-    return new Http2Transport({
+    return new Transport({
+      peer: "server",
       ...{ engine: runtimeEngine(), clock: systemClock, tls },
       address: { kind: "tcp", host: "127.0.0.1", port: this.#port },
     });

@@ -19,8 +19,8 @@ import {
 } from "../../../test/kit/wire/http2_wire.ts";
 import { MemoryEngine } from "../../../test/kit/engine/memory_engine.ts";
 import { AskAgain, type WireRequest } from "./carrier.ts";
-import { Http2Transport } from "./http2_transport.ts";
-import type { ServersTls } from "./tls_trouble.ts";
+import type { ConsulTls } from "./tls_credentials.ts";
+import { Transport } from "./transport.ts";
 
 const READ: WireRequest = {
   ...{ method: "GET", path: "/v1/a?b=c", headers: { "x-consul-token": "secret" } },
@@ -36,20 +36,27 @@ const PEER: PresentedPeer = {
 class Rig {
   readonly clock = new FakeClock();
   readonly engine = new MemoryEngine();
-  readonly transport: Http2Transport;
+  readonly transport: Transport;
 
   constructor(
     judge: () => string | undefined = () => undefined,
-    material: ServersTls["material"] = () => ({
+    material: ConsulTls["material"] = () => ({
       ...{ rootPems: ["root"], certPem: "", keyPem: "", peerCheck: "checked", judge },
     }),
   ) {
-    const tls: ServersTls = {
+    const tls: ConsulTls = {
       ...{ serverName: "server.dc1.consul", material, explain: (reason) => reason },
     };
     const address = { kind: "tcp", host: "192.0.2.1", port: 8501 } as const;
     const { engine, clock } = this;
-    this.transport = new Http2Transport({ engine, clock, address, tls, heldBytes: 2_500 });
+    this.transport = new Transport({
+      peer: "server",
+      engine,
+      clock,
+      address,
+      tls,
+      heldBytes: 2_500,
+    });
   }
 
   /** Words for what becomes of a request. */
@@ -382,7 +389,7 @@ test("a server that cannot be dialled is told about, and dialled again for the n
   const rig = new Rig();
   const reply = rig.send();
   await settle();
-  rig.engine.lastDial.fail();
+  rig.engine.lastDial.fail("nothing there takes connections (ECONNREFUSED)");
   assert.match(
     await reply,
     /^Cannot reach the Consul server at https:\/\/192\.0\.2\.1:8501: connection refused; .*-http-port/,
@@ -402,15 +409,18 @@ test("a server that says nothing is given up after ten seconds", async () => {
   assert.equal(server.closed, "reset");
 });
 
-test("retire() lets what runs end, and then the connection", async () => {
+test("renew() lets what runs end, and then the connection", async () => {
   const rig = new Rig();
   const reply = rig.send();
   const server = await rig.serve();
-  rig.transport.retire();
+  rig.transport.renew();
   await server.send(...OK(1, "old"));
   assert.match(await reply, /old$/);
-  await rig.clock.advance(1_000);
-  assert.equal(server.closed, "reset");
+  assert.equal(server.closed, "closed");
+  const next = rig.send();
+  await (await rig.serve()).send(...OK(1, "new"));
+  assert.match(await next, /new$/);
+  rig.transport.close();
 });
 
 test("close() ends what runs and what waits", async () => {

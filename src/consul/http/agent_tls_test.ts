@@ -11,10 +11,9 @@ import { ProxyError, systemClock } from "../../base/mod.ts";
 import { contextTag } from "../../wire/mod.ts";
 import { derElement } from "../../wire/der_writer.ts";
 import { type CertificateOverrides, createAuthority } from "../../dev/ca/authority.ts";
-import { readTlsFiles } from "./files.ts";
-import { explainAlert, explainServerReason } from "./tls_trouble.ts";
-import { tlsWords } from "../../net/mod.ts";
-import { Transport } from "./transport.ts";
+import { runtimeEngine, tlsWords } from "../../net/mod.ts";
+import { createAgentCarrier } from "./agent_carrier.ts";
+import { explainAlert } from "./tls_credentials.ts";
 
 const HOUR_MS = 3_600_000;
 const authority = (name: string) =>
@@ -49,17 +48,21 @@ async function failureOf(
   const directory = mkdtempSync(join(tmpdir(), "postern-tls-"));
   const caFile = join(directory, "ca.pem");
   if (caPem) writeFileSync(caFile, caPem);
-  const transport = new Transport({
-    address: { kind: "tcp", host: "127.0.0.1", port: (server.address() as AddressInfo).port },
-    tls: readTlsFiles({
-      ...{ caFile: caPem ? caFile : "", caPath: "", certFile: "", keyFile: "", verify: true },
+  const { port } = server.address() as AddressInfo;
+  const carrier = createAgentCarrier({
+    address: { kind: "tcp", host: "127.0.0.1", port },
+    tls: {
+      caFile: caPem ? caFile : "",
+      caPath: "",
+      certFile: "",
+      keyFile: "",
+      verify: true,
       serverName: flags.serverName ?? "",
-    }),
-    clock: systemClock,
-  });
+    },
+  }, { engine: runtimeEngine(), clock: systemClock });
   try {
     const request = { method: "GET", path: "/", headers: { "x-consul-token": "secret" } };
-    await transport.send({ ...request, timeoutMs: 10_000, repeatable: true, limitBytes: 99 });
+    await carrier.send({ ...request, timeoutMs: 10_000, repeatable: true, limitBytes: 99 });
     throw new Error("the agent was trusted");
   } catch (error) {
     assert.ok(error instanceof ProxyError, String(error));
@@ -67,7 +70,7 @@ async function failureOf(
     assert.equal(requests, 0, "nothing is sent to an agent that is not trusted");
     return error.message.replaceAll(directory, "/tls");
   } finally {
-    transport.close();
+    carrier.close();
     server.close();
     server.closeAllConnections();
     rmSync(directory, { recursive: true });
@@ -108,58 +111,46 @@ for (
     ],
   ] as const
 ) {
-  test(`Transport names what of the agent's certificate does not fit ${name}`, async () => {
+  test(`an agent that is not trusted: the message names what of the agent's certificate does not fit ${name}`, async () => {
     assert.match(await failure(), pattern);
-  });
-}
-
-for (
-  const [text, certName, pattern] of [
-    ["received fatal alert: CertificateRequired", "", /wants a certificate: give -client-cert/],
-    ["error:1:SSL routines:OPENSSL_internal:TLSV1_ALERT_CERTIFICATE_REQUIRED", "", /wants a cert/],
-    [
-      "received fatal alert: UnknownCA",
-      '-client-cert "/c"',
-      /does not take -client-cert "\/c": use one/,
-    ],
-    [
-      "OPENSSL_internal:TLSV1_ALERT_UNKNOWN_CA",
-      '-client-cert "/c"',
-      /does not take -client-cert "\/c"/,
-    ],
-    ["OPENSSL_internal:SSLV3_ALERT_BAD_CERTIFICATE", '-client-cert "/c"', /does not take/],
-    ["OPENSSL_internal:SSLV3_ALERT_BAD_CERTIFICATE", "", /wants a certificate/],
-  ] as const
-) {
-  test(`explainAlert() reads ${JSON.stringify(text)}`, () => {
-    const tls = { caPems: [], caName: "", certPem: "", keyPem: "", serverName: "", verify: true };
-    const names = PROXY_FLAGS;
-    assert.match(explainAlert(text, { ...tls, names, certName }) ?? "", pattern);
   });
 }
 
 const SHOWN = '-client-cert (CONSUL_CLIENT_CERT) "/c"';
 for (
   const [alert, certName, pattern] of [
-    ["CertificateRequired", "", /^the server wants a certificate: give -client-cert/],
-    ["BadCertificate", "", /^the server wants a certificate: give -client-cert and -client-key$/],
+    [
+      "CertificateRequired",
+      "",
+      /^the PEER wants a certificate: give -client-cert and -client-key$/,
+    ],
+    ["BadCertificate", "", /^the PEER wants a certificate: give -client-cert and -client-key$/],
     ["HandshakeFailure", "", /^the peer found nothing .*: give -client-cert and -client-key$/],
     ["HandshakeFailure", SHOWN, /asks for$/],
-    ["UnknownCA", SHOWN, /^the server does not take -client-cert .* "\/c": use one of a CA/],
-    ["BadCertificate", SHOWN, /^the server does not take -client-cert .* "\/c": use one of a CA/],
+    [
+      "UnknownCA",
+      SHOWN,
+      /^the PEER does not take -client-cert .* "\/c": use one of a CA that its LIST/,
+    ],
+    ["BadCertificate", SHOWN, /^the PEER does not take -client-cert .* "\/c": use one of a CA/],
     ["ProtocolVersion", "", /^the peer takes no TLS version/],
   ] as const
 ) {
-  test(`explainServerReason() reads ${alert}${certName && ", with a certificate shown"}`, () => {
-    const words = tlsWords(`received fatal alert: ${alert}`);
-    assert.match(explainServerReason(words, { certName, names: PROXY_FLAGS }), pattern);
-  });
+  for (const [peer, list] of [["agent", "tls.https"], ["server", "tls.defaults"]] as const) {
+    test(`explainAlert() reads ${alert} of an ${peer}${certName && ", with a certificate shown"}`, () => {
+      const words = tlsWords(`received fatal alert: ${alert}`);
+      const texts = { certName, names: PROXY_FLAGS };
+      const said = explainAlert(words, { peer, texts }).replace(`the ${peer} `, "the PEER ")
+        .replace(`${list}.ca_file`, "LIST");
+      assert.match(said, pattern);
+    });
+  }
 }
 
-test("explainServerReason() names the flags of the command that runs", () => {
+test("explainAlert() names the flags of the command that runs", () => {
   const words = tlsWords("received fatal alert: CertificateRequired");
   assert.equal(
-    explainServerReason(words, { certName: "", names: DATAPLANE_FLAGS }),
+    explainAlert(words, { peer: "server", texts: { certName: "", names: DATAPLANE_FLAGS } }),
     "the server wants a certificate: give -tls-cert and -tls-key",
   );
 });

@@ -43,6 +43,7 @@ const ORDER = [
  * above all its floors. A room that is not listed has none.
  */
 const FLOORS: Readonly<Record<string, readonly string[]>> = {
+  consul: ["model", "http", "watch", "replies", "servers"],
   proxy: ["trust", "observe", "core", "caller", "upstream", "service", "listen", "explain"],
 };
 

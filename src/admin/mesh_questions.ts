@@ -6,7 +6,7 @@
  */
 
 import { messageOf } from "../base/mod.ts";
-import type { Agent, ServiceRef } from "../consul/mod.ts";
+import type { Consul, ServiceRef } from "../consul/mod.ts";
 import {
   DEFAULT_PATH_RULES,
   namedCallerElement,
@@ -20,7 +20,7 @@ import { type SplitView, takeForm, type TargetView } from "../proxy/mod.ts";
 import type { Snapshot } from "../snapshot/mod.ts";
 import type { AskCallee, CalleeVerdict } from "./explain.ts";
 
-export type MeshQuestions = Pick<Agent, "askInCatalog" | "askIntentions">;
+export type MeshQuestions = Pick<Consul, "askInCatalog" | "askIntentions">;
 
 const UNKNOWN = { verdict: "unknown", status: 0, path: null, permissions: [] } as const;
 

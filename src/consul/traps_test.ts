@@ -21,7 +21,7 @@ import {
 import { runtimeEngine } from "../net/mod.ts";
 import { createAgent } from "./create_agent.ts";
 import { resolveAgentOptions } from "./http/options.ts";
-import type { Instance, Intentions, Leaf, Registration } from "./types.ts";
+import type { Instance, Intentions, Leaf, Registration } from "./model/values.ts";
 
 const API = { service: "api", datacenter: "", filter: "" };
 const INSTANCES: Answer = { index: 5, json: fixture("health_connect") };

@@ -1,5 +1,5 @@
 /** What is said when TLS to the agent fails, on a real handshake. */
-import { DATAPLANE_FLAGS, PROXY_FLAGS } from "../flag_names.ts";
+import { DATAPLANE_FLAGS, PROXY_FLAGS } from "../model/flag_names.ts";
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import https from "node:https";

@@ -176,7 +176,10 @@ export class PendingRequest implements ResponseEvents {
     if (reason === "overflow" || reason === "protocol") {
       return this.fail(new ProxyError("agent_reply_invalid", this.#cannot(detail)));
     }
-    this.cannotReach(`${detail}, after ${this.#size} bytes of the reply`);
+    const after = `after ${this.#size} bytes of the reply`;
+    this.cannotReach(
+      reason === "connection" ? `the connection ended ${after} (${detail})` : `${detail}, ${after}`,
+    );
   }
 
   readonly #onAbort = () => this.fail(givenUp());

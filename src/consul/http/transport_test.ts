@@ -293,7 +293,7 @@ for (
       status,
       frame("DATA", 0, 1, [1, 2]),
       frame("DATA", 0, 1, new Uint8Array(16_385)),
-    ], /wrong size, after 2 bytes of the reply/],
+    ], /the connection ended after 2 bytes of the reply \(a frame of the wrong size\)/],
     ["a head above the limits", [
       frame("HEADERS", 0, 1, longHead.subarray(0, 16_384)),
       ...repeat(4, (at) =>

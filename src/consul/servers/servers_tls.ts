@@ -1,6 +1,6 @@
 /**
- * TLS towards Consul's servers, of both their ports: files read before each connection, and our own
- * verdict on the certificate that a server shows, its name included.
+ * TLS towards both ports of Consul's servers: files are read before each connection, and our own verdict on
+ * a server's certificate includes its name.
  *
  * @module
  */
@@ -8,7 +8,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { type Clock, type Log, messageOf, ProxyError } from "../../base/mod.ts";
 import type { DialCredentials } from "../../http/mod.ts";
-import { PROXY_FLAGS } from "../flag_names.ts";
+import { PROXY_FLAGS } from "../model/flag_names.ts";
 import { readTlsFiles, type TlsTexts } from "../http/files.ts";
 import { anchorsOf, type ConsulTls, credentialsOf, explainAlert } from "../http/tls_credentials.ts";
 import type { ServerAddresses, ServersOptions } from "./types.ts";
@@ -34,7 +34,7 @@ export function createServersTls(
   const { clock, log } = deps;
   const terms = { serverName, isNamed: tls.caFile !== "" || tls.caPath !== "", clock };
   let read = readTlsFiles(tls);
-  // Files that were good once stay in use; those of the start have to be good.
+  // Files that were good stay in use; those of the start have to be good.
   let material = materialOf(read, terms);
   return {
     serverName,
@@ -42,7 +42,7 @@ export function createServersTls(
     material() {
       try {
         const again = readTlsFiles(tls);
-        // All that a system trusts takes a twentieth of a second to be read.
+        // Parsing all CAs of a system takes a twentieth of a second.
         if (isDeepStrictEqual(again, read)) return material;
         material = materialOf(again, terms);
         read = again;
@@ -86,7 +86,7 @@ function materialOf(
   });
 }
 
-/** A name that stands for every server is one that their certificates have, too. */
+/** A single DNS name leads to every server, so their certificates have it. */
 function onlyName(places: ServerAddresses): string {
   const [name = "", ...others] = places.kind === "names" ? places.names : [];
   const isIp = name.includes(":") || /^[\d.]+$/.test(name);

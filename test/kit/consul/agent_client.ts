@@ -6,8 +6,8 @@
 
 import { type ProxyError, seededRandom, silentLog, Stats } from "../../../src/base/mod.ts";
 import {
-  type Agent,
   type AgentOptions,
+  type Consul,
   createAgent,
   type WatchSink,
 } from "../../../src/consul/mod.ts";
@@ -67,7 +67,7 @@ export class AgentClient {
   readonly clock: FakeClock = new FakeClock();
   readonly stats: Stats = new Stats();
   readonly script: ScriptedAgent;
-  readonly agent: Required<Agent>;
+  readonly agent: Required<Consul>;
 
   private constructor(
     script: ScriptedAgent,

@@ -8,8 +8,8 @@
 import { ProxyError, seededRandom, silentLog, Stats } from "../../../src/base/mod.ts";
 import { createAgentCarrier } from "../../../src/consul/http/agent_carrier.ts";
 import { Client } from "../../../src/consul/http/client.ts";
-import { AgentLink } from "../../../src/consul/http/link.ts";
-import { TokenSource } from "../../../src/consul/http/token_source.ts";
+import { ConsulReach } from "../../../src/consul/watch/consul_reach.ts";
+import { TokenSource } from "../../../src/consul/http/token.ts";
 import type { AgentOptions } from "../../../src/consul/mod.ts";
 import type { NodeCatalog } from "../../../src/consul/servers/catalog/node_catalog.ts";
 import type { Method } from "../../../src/consul/servers/types.ts";
@@ -43,11 +43,11 @@ export class CatalogRig {
       token: new TokenSource(agent, { clock, log: silentLog }),
       stats,
     });
-    const link = new AgentLink();
+    const reach = new ConsulReach();
     this.#budget = new ConnectionBudget({ connections: 12, clock, log: silentLog, stats });
     this.deps = {
       ...{ clock, stats, log: silentLog, random: seededRandom(7) },
-      ...{ budget: this.#budget, link, footing: serversWatchTerms(link) },
+      ...{ budget: this.#budget, reach, terms: serversWatchTerms(reach) },
     };
     const servers = {
       call: <Request, Response>(method: Method<Request, Response>, request: Request) => {

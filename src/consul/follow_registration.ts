@@ -13,7 +13,7 @@ import { namesEveryService, withIngressEntry } from "./replies/ingress_listeners
 import type { PollQuestion } from "./watch/blocking_query.ts";
 import type { RepeatQuestion } from "./watch/repeat.ts";
 
-export interface RegistrationQuestions {
+interface RegistrationQuestions {
   readonly registration: PollQuestion<Registration>;
   entryOf(gateway: Registration): PollQuestion<IngressEntry | null>;
   servicesOf(gateway: Registration): PollQuestion<GatewayServices>;

@@ -17,7 +17,7 @@ const DEREGISTER_TRIES = 3;
 const DEREGISTER_PAUSE_MS = 500;
 
 /** The agent's entry for the proxy alone. */
-export interface ProxyEntry {
+interface ProxyEntry {
   readonly id: string;
   readonly name: string;
   readonly destination: string;

@@ -26,7 +26,7 @@ import type { GrpcConnectionOptions, GrpcLimits, Metadata } from "./types.ts";
 
 export type CallConnection = KeptConnection<ReachedServer>;
 
-export interface CallConnectionsOptions {
+interface CallConnectionsOptions {
   readonly connection: GrpcConnectionOptions;
   readonly limits: GrpcLimits;
   /** Where the next connection leads. */

@@ -34,7 +34,7 @@ export interface StreamEnd {
  */
 export type Reopening = number | ((open: () => void) => { cancel(): void }) | "on_request";
 
-export interface KeptStreamOptions<T> {
+interface KeptStreamOptions<T> {
   readonly clock: Pick<Clock, "after" | "monotonic">;
   /** Opens a stream; its events come later. Undefined: none can be opened now, the last one goes on. */
   open(handler: StreamHandler<T>): OpenStream | undefined;

@@ -67,7 +67,7 @@ export interface ConsulReply {
 }
 
 /** Parts of every request; empty text means nothing. */
-export interface ClientOptions {
+interface ClientOptions {
   /** Before every path, for an agent behind a reverse proxy: `/consul`. */
   readonly pathPrefix: string;
   /** `user:password`. */
@@ -81,7 +81,7 @@ export interface ClientOptions {
   readonly names?: FlagNames;
 }
 
-export interface ClientDeps {
+interface ClientDeps {
   readonly carrier: Carrier;
   readonly token: CallToken;
   readonly stats: Stats;

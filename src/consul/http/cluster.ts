@@ -46,7 +46,7 @@ function shortened(trustDomain: string): string {
 /** Epochs that may pass during one proof; then the reply is given up. */
 const TRIES = 5;
 
-export interface ClusterProofOptions {
+interface ClusterProofOptions {
   readonly pin: Pick<ClusterPin, "isSet">;
   /** `epoch` changes with every broken connection and every change of server or token. */
   readonly reach: { readonly epoch: number };

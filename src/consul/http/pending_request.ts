@@ -23,7 +23,7 @@ import { givenUp, NoReply, type WireReply, type WireRequest } from "./carrier.ts
 /** A reply that has begun is complete after this, however long it was waited for. */
 const BODY_MS = 30_000;
 
-export interface PendingRequestOptions {
+interface PendingRequestOptions {
   readonly clock: Clock;
   /** For messages: `the Consul server at https://192.0.2.1:8501`. */
   readonly where: string;

@@ -11,7 +11,7 @@ import { hideSecrets } from "../model/texts.ts";
 import type { AnsweringPeer, WireReply } from "./carrier.ts";
 import { ADDRESS_FLAG } from "./unreachable.ts";
 
-export interface RefusedCall {
+interface RefusedCall {
   /** `read the leaf of "web"`. */
   readonly what: string;
   readonly path: string;
@@ -24,7 +24,7 @@ export interface RefusedCall {
   readonly token: string;
 }
 
-export interface RefusingPeer {
+interface RefusingPeer {
   readonly peer: AnsweringPeer;
   /** For people: `https://127.0.0.1:8501`. */
   readonly where: string;

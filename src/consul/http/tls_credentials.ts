@@ -25,7 +25,7 @@ export interface ConsulTls extends DialTls {
 }
 
 /** What our own verdict minds. */
-export interface RefusedServer {
+interface RefusedServer {
   /** `name`: the certificate would do for another name. */
   readonly kind: "name" | "chain" | "leaf";
   readonly reason: string;
@@ -33,7 +33,7 @@ export interface RefusedServer {
   readonly leaf: Uint8Array;
 }
 
-export interface CredentialOptions {
+interface CredentialOptions {
   /** Whom the certificate has to be for. */
   readonly serverName: string;
   /** Whatever the system trusts is one text of hundreds. */

@@ -30,7 +30,7 @@ import { PendingRequest, Unsent } from "./pending_request.ts";
 import type { ConsulTls } from "./tls_credentials.ts";
 import { type AskedPlace, brokenWords, dialWords, portWanted } from "./unreachable.ts";
 
-export interface TransportOptions {
+interface TransportOptions {
   readonly peer: AnsweringPeer;
   readonly address: Address;
   /** `null`: plain text. */

@@ -117,7 +117,7 @@ export interface EdgeDeclaration {
   readonly tls: IngressTlsDeclaration;
 }
 
-export interface EdgeHostDeclaration {
+interface EdgeHostDeclaration {
   /** In Consul's form: exact, or with a star in front or at the end. */
   readonly names: readonly string[];
   readonly upstream: string;

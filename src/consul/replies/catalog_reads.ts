@@ -25,7 +25,7 @@ const Rows = list(object({
 
 const AgentChecks = map(object({ Node: text, ServiceID: text }));
 
-export interface ReadTerms {
+interface ReadTerms {
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
 }

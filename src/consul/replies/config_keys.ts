@@ -22,7 +22,7 @@ export const KEY_PLACES = [
 ] as const;
 export type KeyPlace = (typeof KEY_PLACES)[number];
 
-export type KeyFate =
+type KeyFate =
   /** It works as in Consul's documentation, except for values that are refused by name. */
   | { readonly kind: "followed"; readonly note?: string }
   /** No behaviour of a proxy depends on it. */

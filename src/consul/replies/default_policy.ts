@@ -31,7 +31,7 @@ const BY_ACLS = "Default behavior configured by ACLs";
 
 const AuthorizeReply = object({ Authorized: v.boolean(), Reason: text });
 
-export interface AuthorizeVerdict {
+interface AuthorizeVerdict {
   readonly allowed: boolean;
   readonly reason: string;
   /** `acl.default_policy` of the answering node, ACLs enabled or not; `""`: not known. */
@@ -66,7 +66,7 @@ export async function askAuthorize(
   return { ...readAuthorize(json), aclDefault: defaultAclPolicy };
 }
 
-export interface DefaultPolicy {
+interface DefaultPolicy {
   readonly action: "allow" | "deny";
   /** Why it is deny although authorize allows; `""`: the two agree. */
   readonly contradiction: string;

@@ -32,7 +32,7 @@ const ChecksReply = map(
 );
 const NodeReply = v.nullable(object({ Node: object({ Address: text }) }));
 
-export interface ExposedChecks {
+interface ExposedChecks {
   readonly paths: readonly ExposedPath[];
   /** The agent's node; `""`: no check is exposed. */
   readonly node: string;

@@ -95,7 +95,7 @@ export interface GatewayServices {
   readonly someHidden: boolean;
 }
 
-export interface GatewayService {
+interface GatewayService {
   readonly port: number;
   readonly name: string;
   readonly namespace: string;

@@ -35,7 +35,7 @@ export function plain(key: string): string {
   return key.replaceAll("_", "").toLowerCase();
 }
 
-export interface NamingOptions {
+interface NamingOptions {
   readonly place: KeyPlace;
   /** Starts each sentence. */
   readonly where: string;

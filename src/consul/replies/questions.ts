@@ -8,7 +8,7 @@ import { formatDurationMs } from "../../base/mod.ts";
 import type { Client, ConsulCall, ConsulReply } from "../http/client.ts";
 import type { PollAnswer, PollQuestion, PollRequest } from "../watch/blocking_query.ts";
 
-export interface ReadQuery {
+interface ReadQuery {
   readonly query: Readonly<Record<string, string>>;
   readonly flags: readonly string[];
 }
@@ -24,7 +24,7 @@ export function readQuery(
   };
 }
 
-export interface PolledCall extends
+interface PolledCall extends
   Pick<
     ConsulCall,
     | "absentIsAnswer"

@@ -10,7 +10,7 @@ import { canonicalIpText, hasUnseen } from "../../base/mod.ts";
 import { type PlainMessage, Protobuf } from "../../wire/mod.ts";
 import type { Method } from "./types.ts";
 
-export interface Features {
+interface Features {
   readonly watchServers: boolean;
   /** It signs certificates for our own keys. */
   readonly signs: boolean;
@@ -33,7 +33,7 @@ export interface BootstrapParams {
   readonly nodeName: string;
 }
 
-export interface ServerRoot {
+interface ServerRoot {
   readonly id: string;
   readonly name: string;
   /** PEM. */

@@ -15,7 +15,7 @@ import type { Method, Server } from "./types.ts";
 
 const PROBE_MS = 5_000;
 
-export interface ServerProbeOptions {
+interface ServerProbeOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly names: FlagNames;

@@ -21,7 +21,7 @@ import type { ConsulTls } from "../http/tls_credentials.ts";
 import { findServers, type Lookup } from "./server_addresses.ts";
 import type { ServerAddresses } from "./types.ts";
 
-export interface SearchOptions {
+interface SearchOptions {
   readonly engine: DialEngine;
   readonly clock: Clock;
   readonly random: Random;

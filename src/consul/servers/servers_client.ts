@@ -17,7 +17,7 @@ import { ServersCarrier, type ServersCarrierOptions } from "./servers_carrier.ts
 import { createServersTls } from "./servers_tls.ts";
 import type { ServersOptions } from "./types.ts";
 
-export interface ServersClientDeps {
+interface ServersClientDeps {
   readonly servers: ServersCarrierOptions["servers"];
   readonly token: CallToken;
   readonly engine: DialEngine;

@@ -28,7 +28,7 @@ import { type FoundServer, ServerSearch } from "./server_search.ts";
 import { createServersTls } from "./servers_tls.ts";
 import type { ConsulServers, Method, Server, ServersOptions, StreamSink } from "./types.ts";
 
-export interface SessionDeps {
+interface SessionDeps {
   readonly engine: DialEngine;
   readonly clock: Clock;
   readonly random: Random;

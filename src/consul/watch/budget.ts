@@ -37,7 +37,7 @@ const PREFERENCES: readonly PollPriority[] = ["first", "middle", "last"];
 const MODEST_CONNECTIONS = 3;
 const MODEST_PER_UPSTREAM = 2;
 
-export interface BudgetOptions {
+interface BudgetOptions {
   /** At the start. */
   readonly connections: number;
   /** Absent: it never has more. */

@@ -17,14 +17,14 @@ export interface GrowthOptions {
   countOfHost(): Promise<number | undefined>;
 }
 
-export interface GrowingBudget {
+interface GrowingBudget {
   readonly limit: number;
   /** Watches without a long poll that would take one. */
   readonly wanted: number;
   setLimit(limit: number): void;
 }
 
-export interface GrowthDeps {
+interface GrowthDeps {
   readonly clock: Clock;
   readonly log: Log;
   /** Connections at the start, which are never given back. */

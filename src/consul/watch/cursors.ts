@@ -16,14 +16,14 @@
 import type { ErrorCode } from "../../base/mod.ts";
 import type { ConsulReach } from "./consul_reach.ts";
 
-export interface CursorRead {
+interface CursorRead {
   /** Absent: answer at once. */
   readonly cursor?: string;
   /** Any server may answer from its own state; absent: default consistency, by the leader. */
   readonly stale?: true;
 }
 
-export interface CursorReply {
+interface CursorReply {
   readonly cursor?: string | undefined;
   /** Something that was delivered before is missing. */
   readonly lacks: boolean;
@@ -87,7 +87,7 @@ export type CursorEvent =
   /** Another server is asked from now on, or with another token. */
   | { readonly kind: "move" };
 
-export interface CursorStep {
+interface CursorStep {
   readonly position: CursorPosition;
   /** `deliver` the answer; `ask` something else at once; `pause` before the next read. */
   readonly then: "deliver" | "ask" | "pause";

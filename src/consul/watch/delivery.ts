@@ -17,7 +17,7 @@ import {
 } from "../../base/mod.ts";
 import type { WatchSink, WatchState } from "../model/consul.ts";
 
-export interface DeliveryOptions<T> {
+interface DeliveryOptions<T> {
   readonly sink: WatchSink<T>;
   readonly deps: { readonly clock: Clock; readonly log: Log; readonly stats: Stats };
   /** Nothing is delivered any more once it aborts. */

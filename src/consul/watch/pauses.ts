@@ -32,7 +32,7 @@ export function wakeableSleep(
   });
 }
 
-export interface TokenBucketOptions {
+interface TokenBucketOptions {
   readonly burst: number;
   /** One more is allowed this often. */
   readonly refillMs: number;

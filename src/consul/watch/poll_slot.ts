@@ -13,7 +13,7 @@ const IDLE_TURNS = 10;
 const EASED_TURNS = 3;
 export const USED_LATELY_MS = 60_000;
 
-export type PollMode = "long" | "short";
+type PollMode = "long" | "short";
 
 /** The order in which watches get a long poll. */
 export type PollPriority = "first" | "middle" | "last";

@@ -41,7 +41,7 @@ export type PoolFault<R extends Reached> =
   | { readonly kind: "takes_no_requests" };
 
 /** Places for connections that several pools share. */
-export interface PoolLimiter {
+interface PoolLimiter {
   /** False: none is left. */
   enter(): boolean;
   leave(): void;

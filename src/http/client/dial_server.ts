@@ -42,7 +42,7 @@ export interface DialTls {
   material(): DialCredentials | Promise<DialCredentials>;
 }
 
-export interface DialServerOptions {
+interface DialServerOptions {
   readonly engine: DialEngine;
   readonly address: Address;
   /** `null`: plain text. */

@@ -34,7 +34,7 @@ export function readBearerToken(
 }
 
 /** The fault of a trimmed bearer token, for people; `""`: none that can be seen. */
-export function bearerFault(token: string): string {
+function bearerFault(token: string): string {
   if (token === "") return "is empty";
   // deno-lint-ignore no-control-regex -- these are what must not be in it
   return /[\x00-\x1f\x7f]/.test(token) ? "has characters that no bearer token has" : "";

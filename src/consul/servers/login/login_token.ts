@@ -21,7 +21,7 @@ import type { LoginStatus } from "../../model/consul.ts";
 import type { CallToken } from "../../http/token.ts";
 import type { Login, LoginCalls } from "./login_calls.ts";
 
-export interface LoginTokenDeps {
+interface LoginTokenDeps {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;

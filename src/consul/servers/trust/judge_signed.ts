@@ -10,7 +10,7 @@ import { altNamesOf, parseCertificate, validateCredentials } from "../../../iden
 import { parsePem } from "../../../wire/mod.ts";
 import type { Leaf, Roots } from "../../model/values.ts";
 
-export interface SignedLeafInput {
+interface SignedLeafInput {
   /** The reply: the leaf first, then the certificates that link it to a root. */
   readonly certPem: string;
   /** The request's, PKCS#8. */

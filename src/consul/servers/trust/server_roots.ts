@@ -12,7 +12,7 @@ import { Delivery, toProxyError } from "../../watch/delivery.ts";
 import { type ServerRoots, WATCH_ROOTS } from "../methods.ts";
 import type { ConsulServers } from "../types.ts";
 
-export interface RootsDeps {
+interface RootsDeps {
   readonly servers: Pick<ConsulServers, "follow">;
   readonly cluster?: Pick<ClusterPin, "judge">;
   readonly clock: Clock;

@@ -42,7 +42,7 @@ const ROTATION_SPREAD_MS = 10_000;
 /** A runtime's timers end at 24 days, and the wall clock may be set meanwhile. */
 const LOOK_AGAIN_MS = 600_000;
 
-export interface SignedLeafDeps {
+interface SignedLeafDeps {
   readonly servers: Pick<ConsulServers, "call">;
   readonly roots: RootsFeed;
   readonly clock: Clock;
@@ -51,7 +51,7 @@ export interface SignedLeafDeps {
   readonly stats: Stats;
 }
 
-export interface LeafRequest {
+interface LeafRequest {
   readonly service: string;
   /** That of the proxy's node. */
   readonly datacenter: string;

@@ -120,7 +120,7 @@ export interface KeptEntries {
   readonly checks: ReadonlyMap<string, KeptCheck>;
 }
 
-export interface KeptCheck {
+interface KeptCheck {
   readonly status: string;
   /** `""`: no check of type `session`. */
   readonly sessionName: string;
@@ -190,7 +190,7 @@ export function strangerIn({ checks }: KeptEntries, own: OwnServices): string | 
   return undefined;
 }
 
-export interface OwnServices {
+interface OwnServices {
   /** Those of both services. */
   readonly ids: readonly string[];
   /** Names of every session that this process has had. */

@@ -47,7 +47,7 @@ const PAUSE_LIMIT_MS = 8_000;
 const TAKE_BACK_MS = 10_000;
 const TAKE_BACK_PAUSE_MS = 500;
 
-export interface KeepDeps {
+interface KeepDeps {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
@@ -55,7 +55,7 @@ export interface KeepDeps {
   watch<T>(question: PollQuestion<T>, sink: WatchSink<T>): WatchHandle;
 }
 
-export interface KeepOptions extends RegisterSignals {
+interface KeepOptions extends RegisterSignals {
   readonly deps: KeepDeps;
 }
 

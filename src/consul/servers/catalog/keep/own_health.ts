@@ -22,7 +22,7 @@ const LINE_LIMIT_BYTES = 1_024;
 const UNKNOWN: LocalHealth = { status: "critical", output: "not asked yet" };
 const LEAVING: LocalHealth = { status: "critical", output: "the proxy is ending" };
 
-export interface OwnHealthOptions {
+interface OwnHealthOptions {
   /** From then on both are critical: no new callers should come. */
   readonly draining: AbortSignal | undefined;
   /** From then on callers are served; `undefined`: already. */
@@ -97,7 +97,7 @@ export interface LocalHealth {
   readonly output: string;
 }
 
-export interface LocalCheck {
+interface LocalCheck {
   readonly address: Address;
   /** `""`: a connection is enough. */
   readonly httpPath: string;

@@ -21,7 +21,7 @@ const NAMES_LIMIT = 8;
 /** After a refusal; the right may be granted at any time. */
 const REFUSED_MS = 60_000;
 
-export interface SignOfLifeOptions {
+interface SignOfLifeOptions {
   readonly proxyId: string;
   readonly deps: { readonly clock: Clock; readonly log: Log };
 }

@@ -22,13 +22,13 @@ import {
   UNKNOWN_LENGTH,
 } from "../http/mod.ts";
 import type { AnyCall } from "./call.ts";
-import type { GrpcConnectionOptions, GrpcLimits, Metadata } from "./types.ts";
+import type { GrpcConnectionOptions, Metadata } from "./types.ts";
 
 export type CallConnection = KeptConnection<ReachedServer>;
 
 interface CallConnectionsOptions {
   readonly connection: GrpcConnectionOptions;
-  readonly limits: GrpcLimits;
+  readonly connectMs: number;
   /** Where the next connection leads. */
   readonly address: () => Address;
   readonly events: PoolEvents<ReachedServer, DialFailure>;
@@ -36,7 +36,7 @@ interface CallConnectionsOptions {
 
 const HTTP_LIMITS: HttpLimits = {
   ...DEFAULT_HTTP_LIMITS,
-  // More than a server's first flight of 1,000 secrets needs; what is not read waits at the server.
+  // More than a server's first flight of 1,000 secrets; unread messages wait at the server.
   streamWindowBytes: 1024 * 1024,
 };
 
@@ -45,7 +45,7 @@ export class CallConnections extends ClientPool<ReachedServer, DialFailure> {
   readonly #fields: Fields;
 
   constructor(options: CallConnectionsOptions) {
-    const { connection, limits, address, events } = options;
+    const { connection, connectMs, address, events } = options;
     const { engine, clock, tls, keepAliveMs, keepAliveTimeoutMs } = connection;
     super({
       clock,
@@ -55,7 +55,7 @@ export class CallConnections extends ClientPool<ReachedServer, DialFailure> {
       limits: HTTP_LIMITS,
       keepAlive: { intervalMs: keepAliveMs, timeoutMs: keepAliveTimeoutMs },
       awaitsSettings: true,
-      connectMs: limits.connectMs,
+      connectMs,
       events,
       dial: (handler) =>
         dialServer({ engine, address: address(), tls, protocols: ["h2"] }, handler),

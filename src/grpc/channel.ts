@@ -24,7 +24,7 @@ export function createGrpcChannel(options: GrpcChannelOptions): GrpcChannel {
   return new Channel(options);
 }
 
-/** What a call goes over, or waits for. */
+/** The connection of a call, or its wait for one. */
 interface Route {
   connection?: CallConnection;
   dial?: Dial;
@@ -47,7 +47,7 @@ class Channel implements GrpcChannel {
     this.#addresses = addresses;
     this.#connections = new CallConnections({
       connection: options,
-      limits,
+      connectMs: limits.connectMs,
       address: () => this.#address(),
       events: { onDialFailed: () => this.#addressIndex++ },
     });

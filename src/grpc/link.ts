@@ -38,7 +38,7 @@ class Link implements GrpcLink {
     this.#onLost = onLost;
     this.#connections = new CallConnections({
       connection: options,
-      limits,
+      connectMs: limits.connectMs,
       address: () => address,
       events: {
         onDraining: () => this.#lost("the server takes no more calls"),

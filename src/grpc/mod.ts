@@ -1,6 +1,6 @@
 /**
- * A gRPC client on our own HTTP/2: calls that stream messages, over one connection at a time. What is in
- * the messages, and when a call is made again, is for those who call.
+ * A gRPC client on our own HTTP/2: calls that stream messages. The content of messages, and when a call is
+ * made again, is left to the callers.
  *
  * @module
  */

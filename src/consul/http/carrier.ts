@@ -7,7 +7,7 @@
 
 import { ProxyError } from "../../base/mod.ts";
 
-/** What answers, for messages. */
+/** The kind of peer, for messages. */
 export type AnsweringPeer = "agent" | "server";
 
 export interface WireRequest {
@@ -64,7 +64,7 @@ export interface Carrier {
 
 /**
  * A wait ended for a reason that says nothing about the server: the server was left, or the token was
- * replaced. It is sent anew at once, from where the watch stands then.
+ * replaced. It is sent anew at once, from the watch's position then.
  */
 export class AskAgain extends ProxyError {
   constructor(reason: string) {

@@ -1,6 +1,6 @@
 /**
- * What a status of Consul's HTTP API means, as an error with a code of ours. Consul's own text is kept,
- * because it names the right that is missing; what to change is added where that text does not say it.
+ * Refusals of Consul's HTTP API as errors with a code of ours. Consul's own text is kept, because it names
+ * the right that is missing; a hint is added where that text does not say what to change.
  *
  * @module
  */
@@ -32,7 +32,7 @@ interface RefusingPeer {
 }
 
 const ERROR_TEXT_LIMIT = 500;
-/** The text goes on where it is about something else of ACLs. */
+/** With more text behind it, the refusal is about an auth method. */
 const UNKNOWN_TOKEN = /ACL not found(?!: auth method)/;
 /** Replies of a 404 that Consul does not give about things that it does not have. */
 const FROM_ANOTHER_SERVER =

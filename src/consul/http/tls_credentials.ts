@@ -1,6 +1,6 @@
 /**
- * TLS towards an agent or Consul's servers: credentials out of files that were read, our own verdict on
- * what is shown, and words for a refusal that name the files and flags of both sides.
+ * TLS towards an agent or Consul's servers: credentials from the files that were read, our own verdict on
+ * the peer's certificate, and messages that name the files and flags of both sides.
  *
  * @module
  */
@@ -24,7 +24,7 @@ export interface ConsulTls extends DialTls {
   readonly explain: (reason: string) => string;
 }
 
-/** What our own verdict minds. */
+/** A server that our own verdict refuses. */
 interface RefusedServer {
   /** `name`: the certificate would do for another name. */
   readonly kind: "name" | "chain" | "leaf";
@@ -34,9 +34,9 @@ interface RefusedServer {
 }
 
 interface CredentialOptions {
-  /** Whom the certificate has to be for. */
+  /** The certificate must have this name. */
   readonly serverName: string;
-  /** Whatever the system trusts is one text of hundreds. */
+  /** One text for each certificate. */
   readonly anchors: readonly string[];
   readonly clock: Pick<Clock, "now">;
   readonly refusalWords: (refused: RefusedServer) => string;

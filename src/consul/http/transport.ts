@@ -77,7 +77,7 @@ export class Transport implements WireTransport {
       waitingLimit: WAITING_LIMIT,
       dial: (handler) => this.#dial(handler),
       failureOf: dialFailureOf,
-      // How many connections of HTTP/1.1 there are is for the budget to say.
+      // The budget bounds the connections of HTTP/1.1.
       ...(this.#isHttp2
         ? { version: "h2", awaitsSettings: true, keepAlive: KEEP_ALIVE, limit: 1 } as const
         : { version: "h1" } as const),
@@ -89,7 +89,7 @@ export class Transport implements WireTransport {
       return await this.#sendOnce(wire);
     } catch (error) {
       if (!(error instanceof Unsent)) throw error;
-      // Where a wait goes on from is for the watch to say.
+      // The watch knows where a wait goes on from.
       if (error.kind === "refused" && wire.waits) throw new AskAgain(error.message);
       if (error.kind === "stale" && !wire.repeatable) throw error;
       return await this.#sendOnce(wire);
@@ -192,7 +192,7 @@ export class Transport implements WireTransport {
   }
 }
 
-/** As a client of HTTP/1.1 names it: without the port that the scheme stands for. */
+/** The `Host` of HTTP/1.1: without the default port of the scheme. */
 function authorityOf(address: Address, isTls: boolean): string {
   if (address.kind === "unix") return "localhost";
   const { port } = address;

@@ -90,7 +90,7 @@ const JwtJson = v.strictObject({
   })),
 });
 
-/** `name` is the destination as it was asked for. */
+/** `name` is the destination in the request. */
 export function readIntentions(json: unknown, name: string): Intentions {
   const reply = readReply(MatchReply, json, `intentions for ${JSON.stringify(name)}`);
   const found = Object.hasOwn(reply, name) ? reply[name] : undefined;

@@ -58,7 +58,7 @@ const OURS: readonly number[] = [
   ...HOPELESS,
 ];
 
-/** What the stream that is open now was opened with. */
+/** Server and token of the stream that is open now. */
 interface Opened {
   readonly server: Server;
   readonly token: string;

@@ -192,7 +192,7 @@ function listOf(value: unknown, name: string, limit: number): readonly PlainMess
   return items;
 }
 
-/** A name is one line of visible characters; PEM has several lines, whose ends are made ours. */
+/** A name is one line of visible characters; PEM has several lines, with any line ends. */
 function textOf(value: unknown, name: string, lines = false): string {
   const written = typeof value === "string" ? value : "";
   if (written.length > TEXT_LIMIT) throw new RangeError(`${name} is too long`);

@@ -68,7 +68,7 @@ export class ServerSearch {
   readonly #options: SearchOptions;
   readonly #list: ServerList;
   #lookedUpMs = -Infinity;
-  /** Of the search or of a server that was found; `""`: none yet. */
+  /** The last failure of the search or of a server; `""`: none yet. */
   lastFailure = "";
 
   constructor(options: SearchOptions) {

@@ -1,5 +1,5 @@
 /**
- * Events about the way to Consul that concern all watches: a connection broke (every index is worthless,
+ * Events of the connections to Consul that concern all watches: a connection broke (every index is worthless,
  * and the default policy may have changed), or Consul answers again (watches need not sleep on).
  *
  * @module

@@ -1,5 +1,5 @@
 /**
- * Where a watch stands in time: what it reads next, and whether it believes the answer.
+ * The position of a watch in time: what it reads next, and whether it believes the answer.
  *
  * Beside an agent every answer is believed, and an index is worth nothing once a connection broke.
  *

@@ -52,7 +52,7 @@ export interface PoolEvents<R extends Reached, F> {
   onOpened?(): void;
   onDialFailed?(failure: F): void;
   onWaiting?(change: 1 | -1): void;
-  /** It takes no new requests: its server said so, or it was full when its server lowered the limit. */
+  /** The connection takes no new requests: its server is leaving, or lowered the limit. */
   onDraining?(connection: KeptConnection<R>): void;
   /** A connection that was open is over. */
   onClosed?(connection: KeptConnection<R>, end: HttpEnd): void;
@@ -80,7 +80,7 @@ export interface ClientPoolOptions<R extends Reached, F> extends ClientCodecOpti
   readonly waitingLimit?: number;
 }
 
-/** Requests that an HTTP/2 connection is taken to carry until its server has said so. */
+/** Assumed capacity of an HTTP/2 connection before the server's SETTINGS came. */
 const EXPECTED_STREAMS = 100;
 /** A connection that was not used for so long is closed. */
 const IDLE_MS = 3_600_000;
@@ -180,7 +180,7 @@ export class ClientPool<R extends Reached, F> implements ConnectionOwner<R> {
     for (const { client } of this.connections) client.drain();
   }
 
-  /** Nothing new is carried; open requests go on, those that wait fail. */
+  /** Takes no new requests: open ones go on, waiting ones fail. */
   drain(): void {
     this.#over = true;
     this.#cancelOpenings();

@@ -51,7 +51,7 @@ interface DialServerOptions {
   readonly protocols: readonly string[];
 }
 
-/** A server that proved who it is, where that is asked for. */
+/** A server that proved its identity, where TLS is used. */
 export interface ReachedServer extends Reached {
   readonly connection: Connection;
   readonly protocol: string;
@@ -136,7 +136,7 @@ function clientTlsOf(
   }, { serverName: canonicalIpText(serverName) === undefined ? serverName : "" });
 }
 
-/** Why the server is not talked to: our own verdict says more than that of the TLS library. */
+/** Why the server is refused: our own verdict has better words than that of the TLS library. */
 function whyRefused(
   peer: PresentedPeer | undefined,
   { judge }: DialCredentials,
@@ -147,7 +147,7 @@ function whyRefused(
   return peer.accepted ? undefined : peer.reason;
 }
 
-/** What the certificate of the server `name`, a DNS name or an IP address, has among its names. */
+/** Matches certificates with the name `name`, a DNS name or an IP address. */
 export function serverNameMatcher(name: string): SanMatcher {
   const isIp = name.includes(":") || /^\d+(\.\d+){3}$/.test(name);
   return {

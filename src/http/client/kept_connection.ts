@@ -35,11 +35,11 @@ export interface ClientCodecOptions {
   readonly limits: HttpLimits;
   readonly clock: Clock;
   readonly deadlines: Deadlines;
-  /** PING, for HTTP/2; absent: a silent server is not asked. */
+  /** PING, for HTTP/2; absent: none is sent. */
   readonly keepAlive?: KeepAliveOptions;
 }
 
-/** What the connection reports to its pool. */
+/** The pool, for its connections. */
 export interface ConnectionOwner<R extends Reached> {
   /** A request begins. */
   began(): void;
@@ -58,7 +58,7 @@ export class KeptConnection<R extends Reached> implements ClientEvents {
   readonly client: ClientConnection;
   /** It has carried a request: its peer may close it at any time. */
   isUsed = false;
-  /** It stands in its pool's list of connections with room. */
+  /** It is in its pool's list of connections with room. */
   isListed = false;
   /** Some of a response came since the pool looked last. */
   heard = false;
@@ -92,7 +92,7 @@ export class KeptConnection<R extends Reached> implements ClientEvents {
     return this.client.request(head, ends, events, held);
   }
 
-  /** The server says for how long it keeps a connection without requests, and may be about to end it. */
+  /** The server's `Keep-Alive` timeout is near: it may be about to end the connection. */
   get isStale(): boolean {
     const { keptMs, active } = this.client;
     if (keptMs === Infinity || active > 0) return false;

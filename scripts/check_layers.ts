@@ -53,20 +53,18 @@ const PURE_MODULES = ["node:buffer", "node:crypto", "node:util"];
 
 /** Modules that reach the network, and the directories that may use them. */
 const NETWORK: Readonly<Record<string, readonly string[]>> = {
-  // The embedded agent makes TCP checks and answers before it is asked, as Consul does.
-  "node:net": ["net", "dev"],
+  "node:net": ["net"],
   // The CAs that the runtime brings, for an agent's HTTPS where the system has none.
   "node:tls": ["net", "consul"],
   "node:dgram": ["net"],
   "node:http2": ["net"],
-  "node:http": ["admin", "dev"],
-  "node:https": ["admin", "dev"],
+  "node:http": ["admin"],
+  "node:https": ["admin"],
 };
 
 const PACKAGES = [
   "hono",
   "valibot",
-  "@hono/node-server",
   "re2js",
   "yaml",
   // Lent to plugins from files.

@@ -280,7 +280,7 @@ test("admin /explain hands the question on, and shows what is said", async () =>
     ...{ source: "", method: "PUT", host: undefined, path: "/a?b" },
     ...{ headers: ["x:1", "y:2"], connects: true },
   }]);
-  assert.deepEqual([shown.workers, shown.verdict], [2, "allow"]);
+  assert.deepEqual([shown.workers, shown.verdict], [2, "failing"]);
   const text = await ask(`${path}&format=text`);
   assert.match(await text.text(), /^request +PUT db\/a\n/);
   view.explained = [{ kind: "unknown", reason: `there is no "x" ${TOKEN}` }];

@@ -10,6 +10,8 @@ import { messageOf } from "../base/mod.ts";
 export interface AdminAnswer {
   readonly status: number;
   readonly body: string;
+  /** By lower-case name. */
+  readonly headers?: Readonly<Record<string, string | readonly string[] | undefined>>;
 }
 
 export interface AdminAddress {
@@ -40,7 +42,8 @@ export function askAdmin(
       reply.setEncoding("utf8").on("data", (chunk: string) => {
         body += chunk.slice(0, limitBytes - body.length);
       });
-      reply.on("end", () => resolve({ status: reply.statusCode ?? 0, body }));
+      const { statusCode: status = 0, headers } = reply;
+      reply.on("end", () => resolve({ status, body, headers }));
       reply.on("error", failed);
     });
     // For silence, wherever it begins: before the connection or within the answer.

@@ -10,7 +10,13 @@ import type { LoginStatus, ServersStatus } from "../consul/mod.ts";
 import type { MergedView } from "./merge.ts";
 import { meshLeafText } from "./secrets/certs.ts";
 import { secretsSection } from "./secrets/home_secrets.ts";
-import type { State } from "./state.ts";
+import { stateOf } from "./ready_page.ts";
+import {
+  declaredUpstreams,
+  troubleTexts,
+  type UpstreamTrouble,
+  upstreamTroubles,
+} from "./upstream_troubles.ts";
 import type { AdminView } from "./view.ts";
 
 /** Path and what it is for; the method where it is not GET. */
@@ -48,13 +54,11 @@ export const PATHS: readonly (readonly [string, string, ("POST")?])[] = [
 
 type Html = ReturnType<typeof html>;
 
-export function homePage(
-  view: AdminView,
-  { merged, state }: { readonly merged: MergedView; readonly state: State },
-): Html {
+export async function homePage(view: AdminView, merged: MergedView): Promise<Html> {
   const snapshot = view.snapshot();
-  const { name, reasons, warnings, listeners: { total, unusable } } = state;
+  const { name, reasons, warnings, listeners: { total, unusable } } = await stateOf(view);
   const failing = view.source()?.failing ?? [];
+  const upstreams = upstreamTroubles(view, merged.endpoints);
   const rows: [string, string][] = [
     ["state", name],
     ["service", snapshot?.service ?? ""],
@@ -64,6 +68,7 @@ export function homePage(
     ["Consul server", serverText(view.source()?.servers, view.clock.now())],
     ["login", loginText(view.source()?.servers?.login, view.clock.now())],
     ["listeners", unusable === 0 ? `${total}` : `${total}, ${unusable} of them carry no traffic`],
+    ["upstreams", upstreamsText(view, upstreams)],
     ["open connections", String(merged.connections.length)],
     ["open requests", requestsText(merged.connections)],
     ["version", `${view.info.version} (${view.info.commit}), ${view.info.engine}`],
@@ -74,6 +79,7 @@ export function homePage(
     ...reasons,
     ...warnings,
     ...view.refused().map(({ what, reason }) => `${what}: ${reason}`),
+    ...troubleTexts(upstreams),
     ...failing.map(({ watch, message }) => `${watch}: ${message}`),
     ...merged.plugins.filter(({ state }) => state === "broken").map(
       ({ name, listener, lastFailure }) =>
@@ -122,7 +128,7 @@ export function homePage(
     ${secretsSection(view)}
     ${troubles.length === 0 ? "" : html`
       <h2>Trouble</h2>
-      <ul>${troubles.map((text) => html`<li>${text}</li>`)}</ul>
+      <ul>${[...new Set(troubles)].map((text) => html`<li>${text}</li>`)}</ul>
     `}
     <h2>Ask</h2>
     <table>${PATHS.map(([path, about, method]) =>
@@ -138,6 +144,14 @@ export function homePage(
       </body>
     </html>
   `;
+}
+
+/** `""`: there are none. */
+function upstreamsText(view: AdminView, troubles: readonly UpstreamTrouble[]): string {
+  const total = declaredUpstreams(view).length;
+  if (total === 0) return "";
+  const unusable = new Set(troubles.map(({ id }) => id)).size;
+  return unusable === 0 ? `${total}` : `${total}, ${unusable} of them not usable`;
 }
 
 /** `""` where no connection carries HTTP. */

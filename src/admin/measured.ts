@@ -6,8 +6,9 @@
 
 import { type MergedView, mergeViews } from "./merge.ts";
 import { hide } from "./redact.ts";
-import { prometheusText } from "./stats.ts";
+import { statsPages } from "./stats.ts";
 import type { AdminView } from "./view.ts";
+import { upstreamSamples, upstreamTroubles } from "./upstream_troubles.ts";
 import { type ListenerShown, usableSamples, withWarming } from "./warming.ts";
 
 /** Of {@link metricsText}. */
@@ -22,10 +23,15 @@ export async function shownData(
 
 export async function measuredData(view: AdminView): Promise<MergedView> {
   const { merged, listeners } = await shownData(view);
-  return { ...merged, samples: [...merged.samples, ...usableSamples(listeners)] };
+  const troubles = upstreamTroubles(view, merged.endpoints);
+  const usable = [
+    ...usableSamples(listeners),
+    ...upstreamSamples(view, troubles),
+  ];
+  return { ...merged, samples: [...merged.samples, ...usable] };
 }
 
 /** For Prometheus, ending with a line break. */
 export async function metricsText(view: AdminView): Promise<string> {
-  return hide(prometheusText(view, await measuredData(view)), view.secrets());
+  return hide(statsPages(view, await measuredData(view)).prometheus(), view.secrets());
 }

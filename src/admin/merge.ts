@@ -31,19 +31,26 @@ export function mergeViews(views: readonly DataView[], own: readonly Sample[]): 
     workers: views.length,
     listeners: mergeListeners(views.map(({ listeners }) => listeners)),
     connections: views.flatMap(({ connections }) => connections),
-    endpoints: mergeBy(
-      views.flatMap(({ endpoints }) => endpoints),
-      ({ target, id, lastResort }) => `${target}\u0000${id}\u0000${lastResort}`,
-      (a, b) => ({
-        ...a,
-        active: a.active + b.active,
-        failures: Math.max(a.failures, b.failures),
-        ejectedForMs: Math.max(a.ejectedForMs, b.ejectedForMs),
-      }),
-    ),
+    endpoints: mergeEndpoints(views),
     plugins: mergePlugins(views.flatMap(({ plugins }) => plugins)),
     samples: mergeStats([own, ...views.map(({ samples }) => samples)]),
   };
+}
+
+export function mergeEndpoints(
+  views: readonly Pick<DataView, "endpoints">[],
+): readonly EndpointView[] {
+  return mergeBy(
+    views.flatMap(({ endpoints }) => endpoints),
+    ({ target, id, lastResort }) => `${target}\u0000${id}\u0000${lastResort}`,
+    (a, b) => ({
+      ...a,
+      active: a.active + b.active,
+      failures: Math.max(a.failures, b.failures),
+      lastFailure: a.lastFailure || b.lastFailure,
+      ejectedForMs: Math.max(a.ejectedForMs, b.ejectedForMs),
+    }),
+  );
 }
 
 export function mergeListeners(

@@ -7,7 +7,7 @@
 import type { Clock, LogLevel, Sample } from "../base/mod.ts";
 import type { DataView, ExplainQuery, ExplainResult } from "../proxy/mod.ts";
 import type { SecretsReport, SourceStatus } from "../source/mod.ts";
-import type { MeshQuestions } from "./mesh_questions.ts";
+import type { MeshQuestions } from "./explain/mesh_questions.ts";
 import type { Refusal, Snapshot } from "../snapshot/mod.ts";
 
 /** Never changes while the process runs. */
@@ -57,6 +57,8 @@ export interface AdminView {
   readonly info: ServerInfo;
   /** One per data path that answered in time; must settle within a second or two. */
   data(): Promise<readonly DataView[]>;
+  /** Endpoints as each data path sees them that answered in time; cheap enough for probes. */
+  endpoints(): Promise<readonly Pick<DataView, "endpoints">[]>;
   /** The same of what would become of a request. */
   explain(question: ExplainQuery): Promise<readonly ExplainResult[]>;
   /** `undefined`: there is no Consul to ask. */

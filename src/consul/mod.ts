@@ -15,6 +15,8 @@ export * from "./model/consul.ts";
 export { DATAPLANE_FLAGS } from "./model/flag_names.ts";
 export * from "./model/values.ts";
 export { CONFIG_KEYS, type ConfigKey, KEY_PLACES, type KeyPlace } from "./replies/config_keys.ts";
+export { readPermission } from "./replies/intentions.ts";
+export { readJwtProvider } from "./replies/jwt_provider.ts";
 export { refusalReason } from "./replies/named_keys.ts";
 export { warningsOf } from "./replies/registration.ts";
 export { resolveServersOptions, type ServersFlags } from "./servers/options.ts";

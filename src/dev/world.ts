@@ -1,116 +1,105 @@
 /**
- * An agent's world at its start: empty, with a new CA, made of what the options ask for.
+ * Everything that an agent knows, made anew whenever it forgets: empty, with a new CA.
  *
  * @module
  */
 
-import type { Clock, Log, Random } from "../base/mod.ts";
-import { LEAF_TTL_MS } from "./ca/mint.ts";
+import { randomUUID } from "node:crypto";
+import type { Clock, Random } from "../base/mod.ts";
 import type { Engine } from "../net/mod.ts";
-import { Acl, type AclOptions } from "./acl/acl.ts";
-import { AuthMethods } from "./acl/auth_methods.ts";
-import { Ca } from "./ca/ca.ts";
-import type { State, World } from "./http/call.ts";
-import { Catalog } from "./catalog/catalog.ts";
-import type { NodeRecord } from "./catalog/records.ts";
-import { ConfigEntries } from "./entries/config_entries.ts";
-import { type Probes, socketProbes } from "./catalog/health_checks.ts";
-import { LocalServices } from "./catalog/local_services.ts";
-import { PreparedQueries } from "./entries/prepared_queries.ts";
-import { Sessions } from "./catalog/sessions.ts";
+import { Ca, LEAF_TTL_MS } from "./ca/ca.ts";
+import { AgentServices, type Probes, socketProbes } from "./catalog/agent_services.ts";
+import { Catalog, CatalogNode } from "./catalog/catalog.ts";
 import { Store } from "./catalog/store.ts";
-import { validateEntries } from "./entries/validate_entries.ts";
+import { ConfigEntries } from "./entries/config_entries.ts";
+import { PreparedQueries } from "./entries/prepared_queries.ts";
 
-export interface DevAgentOptions {
+export interface WorldOptions {
   readonly clock: Clock;
   readonly random: Random;
-  readonly log?: Log;
-  readonly host?: string;
-  /** 0, the default: a free one. */
-  readonly port?: number;
   readonly datacenter?: string;
-  /** Absent: ACLs are off. */
-  readonly acl?: AclOptions;
+  /** Absent: requests need no token. */
+  readonly acl?: AclTerms;
   readonly defaultIntentionPolicy?: "allow" | "deny";
   readonly leafTtlMs?: number;
-  /** Answer like a client agent: forwarded errors are prefixed, unset limits written as null. */
-  readonly asClientAgent?: boolean;
-  /** Sockets; this runtime's by default. */
-  readonly engine?: Engine;
   /** How TCP and HTTP checks are made; over the engine by default. */
   readonly probes?: Probes;
 }
 
-export function newWorld(options: DevAgentOptions, engine: Engine, nodeName = "dev"): World {
-  const { clock, random, datacenter = "dc1", asClientAgent = false } = options;
+export interface AclTerms {
+  /** `acl.default_policy` as the API shows it. */
+  readonly defaultPolicy: "allow" | "deny";
+  /** Whether authorize and intentions/check allow what no intention covers. */
+  readonly allowsByDefault: boolean;
+  /** The one token that every request needs; undefined: requests need none. */
+  readonly token: string | undefined;
+}
+
+const OPEN: AclTerms = { defaultPolicy: "allow", allowsByDefault: true, token: undefined };
+
+export interface World {
+  readonly datacenter: string;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** What happens where no intention matches; undefined: what `acl` says. */
+  readonly intentionPolicy: "allow" | "deny" | undefined;
+  readonly acl: AclTerms;
+  readonly store: Store;
+  readonly catalog: Catalog;
+  readonly config: ConfigEntries;
+  readonly ca: Ca;
+  readonly queries: PreparedQueries;
+  /** The services of the agent that answers. */
+  readonly services: AgentServices;
+}
+
+/** The place of an agent in the catalog. */
+interface AgentNode {
+  readonly name: string;
+  readonly address: string;
+}
+
+export function newWorld(options: WorldOptions, engine: Engine, agent: AgentNode): World {
+  const { clock, random, datacenter = "dc1", acl = OPEN, leafTtlMs = LEAF_TTL_MS } = options;
   const store = new Store();
-  const catalog = new Catalog(store);
-  const ca = new Ca({
-    store,
-    clock,
-    random,
-    datacenter,
-    leafTtlMs: options.leafTtlMs ?? LEAF_TTL_MS,
-  });
-  const config = new ConfigEntries(
-    store,
-    (find, names) => validateEntries(find, names, datacenter),
-  );
-  store.commit("config", []);
-  config.onChange((kind, name) => {
-    if (kind.startsWith("service-") && name !== "*") catalog.giveVirtualIp(datacenter, name);
-  });
-  const acl = new Acl(options.acl);
+  const config = new ConfigEntries(store, datacenter);
   const shared = {
     datacenter,
     clock,
     random,
-    asClientAgent,
-    defaultIntentionPolicy: options.defaultIntentionPolicy,
-    state: {
-      store,
-      catalog,
-      config,
-      ca,
-      acl,
-      methods: new AuthMethods(acl, clock),
-      queries: new PreparedQueries(store),
-      sessions: new Sessions({ store, clock, catalog }),
-      authorized: new Set<string>(),
-    },
-  };
-  return withNode(shared, { nodeName, host: options.host ?? "127.0.0.1", options, engine });
+    intentionPolicy: options.defaultIntentionPolicy,
+    acl,
+    store,
+    catalog: new Catalog(),
+    config,
+    ca: new Ca({ store, clock, random, datacenter, leafTtlMs }),
+    queries: new PreparedQueries(),
+  } as const;
+  return withAgent(shared, { options, engine, agent });
 }
 
-/** The same world as another node's agent has it, with local services of its own. */
-export function withNode(
-  { state, ...world }: Shared,
-  { nodeName, host, ...how }: ServicesOptions & {
-    readonly nodeName: string;
-    readonly host: string;
+/** The world as another agent of the datacenter knows it, with services of its own. */
+export function withAgent(
+  world: Omit<World, "services">,
+  { options, engine, agent }: {
+    readonly options: WorldOptions;
+    readonly engine: Engine;
+    readonly agent: AgentNode;
   },
 ): World {
-  const node = state.catalog.addNode(world.datacenter, nodeName, host);
-  return { ...world, nodeName, state: { ...state, services: servicesOn(node, state, how) } };
+  const { clock, store, config, catalog, datacenter } = world;
+  const { name, address } = agent;
+  const node = catalog.add(
+    new CatalogNode(store, {
+      id: randomUUID(),
+      name,
+      address,
+      datacenter,
+      taggedAddresses: { lan: address, wan: address },
+      meta: {},
+      hasAgent: true,
+    }),
+  );
+  const probes = options.probes ?? socketProbes(engine, clock);
+  return { ...world, services: new AgentServices({ clock, probes, config, node }) };
 }
-
-/** Services that `node` keeps in the catalog, with their checks. */
-export function servicesOn(
-  node: NodeRecord,
-  { catalog, config }: Pick<State, "catalog" | "config">,
-  { options, engine }: ServicesOptions,
-): LocalServices {
-  const { clock, asClientAgent = false, probes = socketProbes(engine, clock) } = options;
-  const services = new LocalServices({ clock, catalog, config, asClientAgent, probes, node });
-  config.onChange((kind) => {
-    if (kind === "proxy-defaults" || kind === "service-defaults") services.refresh();
-  });
-  return services;
-}
-
-interface ServicesOptions {
-  readonly options: DevAgentOptions;
-  readonly engine: Engine;
-}
-
-type Shared = Omit<World, "nodeName" | "state"> & { readonly state: Omit<State, "services"> };

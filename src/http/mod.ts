@@ -92,15 +92,7 @@ export {
   trailersOnly,
 } from "./grpc.ts";
 export { type RandomFill, RequestIds } from "./request_id.ts";
-export {
-  REDIRECT,
-  type Reply,
-  replyOf,
-  type ReplyOptions,
-  type ResponseFlag,
-  sendReply,
-  UNANSWERED,
-} from "./reply.ts";
+export { REDIRECT, type ReplyOptions, sendReply, UNANSWERED } from "./reply.ts";
 export { ClientCertElements, forwardClientCert, namedCallerElement } from "./client_cert.ts";
 export * from "./h2/mod.ts";
 export {
@@ -114,3 +106,4 @@ export {
 } from "./header_changes.ts";
 export { HostTable } from "./host_table.ts";
 export { ANOTHER_ORIGIN, type BrowserRequest, type OwnHosts, refuseWebPage } from "./web_pages.ts";
+export { VersionSniffer } from "./version_sniffer.ts";

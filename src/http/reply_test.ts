@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ERROR_CODES } from "../base/mod.ts";
+import { ERROR_CODES, type Reply, replyOf } from "../base/mod.ts";
 import type { ServerExchange } from "./exchange.ts";
 import { FIELD, type ResponseHead, UNKNOWN_LENGTH } from "./head.ts";
-import { REDIRECT, type Reply, replyOf, type ReplyOptions, sendReply } from "./reply.ts";
+import { REDIRECT, type ReplyOptions, sendReply } from "./reply.ts";
 
 interface Sent {
   status: number;

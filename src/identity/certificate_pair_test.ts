@@ -4,10 +4,10 @@ import test from "node:test";
 import { createAuthority } from "../../test/kit/certs/certificates.ts";
 import { ProxyError } from "../base/mod.ts";
 import { formatPem, parsePem } from "../wire/mod.ts";
-import type { CertificateOverrides } from "../dev/ca/authority.ts";
+import type { CertificateOverrides } from "../../test/kit/certs/authority.ts";
 import { parseCertificate } from "./certificate.ts";
 import { type CertificatePairInput, validateCertificatePair } from "./certificate_pair.ts";
-import { generateKey, type KeyKind } from "../dev/ca/mint.ts";
+import { generateKey, type KeyKind } from "../../test/kit/certs/mint.ts";
 
 const NOW_MS = Date.UTC(2026, 10, 21, 12);
 const CA = createAuthority({ nowMs: NOW_MS });

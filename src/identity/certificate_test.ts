@@ -16,7 +16,7 @@ import {
   derSequence,
   derText,
 } from "../wire/der_writer.ts";
-import type { CertificateOverrides } from "../dev/ca/authority.ts";
+import type { CertificateOverrides } from "../../test/kit/certs/authority.ts";
 import {
   allowsKeyUsage,
   CERTIFICATE_LIMIT_BYTES,
@@ -24,7 +24,7 @@ import {
   isEmptyName,
   parseCertificate,
 } from "./certificate.ts";
-import { generateKey } from "../dev/ca/mint.ts";
+import { generateKey } from "../../test/kit/certs/mint.ts";
 import { OID } from "./oids.ts";
 import { isSignedBy, keyFault } from "./signature.ts";
 

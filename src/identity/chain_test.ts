@@ -2,10 +2,14 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { cpuMs } from "../../test/kit/process/cpu_time.ts";
 import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certs/certificates.ts";
-import { type Authority, type CertificateOverrides, type IssuedLeaf } from "../dev/ca/authority.ts";
+import {
+  type Authority,
+  type CertificateOverrides,
+  type IssuedLeaf,
+} from "../../test/kit/certs/authority.ts";
 import { parseCertificate } from "./certificate.ts";
 import { type ChainOptions, type ChainVerdict, judgeChain } from "./chain.ts";
-import { generateKey, type KeyPair, mintCertificate } from "../dev/ca/mint.ts";
+import { generateKey, type KeyPair, mintCertificate } from "../../test/kit/certs/mint.ts";
 
 const NOW_MS = Date.UTC(2026, 10, 21, 12);
 const HOUR_MS = 3_600_000;

@@ -17,7 +17,7 @@ import {
 import { parseCertificate } from "./certificate.ts";
 import { CRL_LIMIT_BYTES, parseCrl, parseCrls, revokes } from "./crl.ts";
 import { type CrlOptions, mintCrl, mintCrlPem } from "../../test/kit/certs/mint_crl.ts";
-import type { ExtraExtension } from "../dev/ca/mint_parts.ts";
+import type { ExtraExtension } from "../../test/kit/certs/mint_parts.ts";
 import { isSignedBy } from "./signature.ts";
 
 const NOW_MS = Date.UTC(2026, 10, 21, 12);

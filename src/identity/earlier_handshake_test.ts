@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { X509Certificate } from "node:crypto";
 import { test } from "node:test";
-import { createAuthority } from "../dev/ca/authority.ts";
+import { createAuthority } from "../../test/kit/certs/authority.ts";
 import { createPeerValidator, NO_RULES, PeerJudge, type Validation } from "./mod.ts";
-import { keyIdOf, mintCertificate } from "../dev/ca/mint.ts";
+import { keyIdOf, mintCertificate } from "../../test/kit/certs/mint.ts";
 import { mintCrlPem } from "../../test/kit/certs/mint_crl.ts";
 import { formatPem } from "../wire/mod.ts";
 

@@ -12,8 +12,8 @@ import {
   derSequence,
   derText,
 } from "../wire/der_writer.ts";
-import type { ExtraExtension } from "../dev/ca/mint_parts.ts";
-import { generateKey, mintCertificate } from "../dev/ca/mint.ts";
+import type { ExtraExtension } from "../../test/kit/certs/mint_parts.ts";
+import { generateKey, mintCertificate } from "../../test/kit/certs/mint.ts";
 import { contextTag, DerReader, TAG } from "../wire/mod.ts";
 import { CERTIFICATE_LIMIT_BYTES, parseCertificate } from "./certificate.ts";
 import { validateCertificatePair } from "./certificate_pair.ts";

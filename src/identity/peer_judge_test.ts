@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certs/certificates.ts";
-import { generateKey } from "../dev/ca/mint.ts";
+import { generateKey } from "../../test/kit/certs/mint.ts";
 import { PeerJudge, type PeerJudgeOptions } from "./peer_judge.ts";
 import { createPeerValidator } from "./peer_validator.ts";
 import { NO_RULES } from "./validation.ts";

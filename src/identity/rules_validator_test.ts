@@ -4,10 +4,14 @@ import test from "node:test";
 import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certs/certificates.ts";
 import { ProxyError } from "../base/mod.ts";
 import { formatPem } from "../wire/mod.ts";
-import type { Authority, CertificateOverrides, IssuedLeaf } from "../dev/ca/authority.ts";
+import type {
+  Authority,
+  CertificateOverrides,
+  IssuedLeaf,
+} from "../../test/kit/certs/authority.ts";
 import { fingerprintOf, parseCertificate } from "./certificate.ts";
 import type { ChainVerdict, PeerToJudge, TrustedPeer } from "./chain.ts";
-import { generateKey, mintCertificate } from "../dev/ca/mint.ts";
+import { generateKey, mintCertificate } from "../../test/kit/certs/mint.ts";
 import { mintCrlPem } from "../../test/kit/certs/mint_crl.ts";
 import { createPeerValidator } from "./peer_validator.ts";
 import { NO_RULES, type PeerRules, type SanMatcher, type Validation } from "./validation.ts";

@@ -5,9 +5,9 @@ import { canonicalIpText, prepareRegexes } from "../base/mod.ts";
 import { contextTag, TAG } from "../wire/mod.ts";
 import { derElement, derOid, derSequence, derText } from "../wire/der_writer.ts";
 import { altNamesOf, commonNameOf } from "./alt_names.ts";
-import type { CertificateOverrides } from "../dev/ca/authority.ts";
+import type { CertificateOverrides } from "../../test/kit/certs/authority.ts";
 import { type Certificate, parseCertificate } from "./certificate.ts";
-import { generateKey } from "../dev/ca/mint.ts";
+import { generateKey } from "../../test/kit/certs/mint.ts";
 import { compileSanMatchers, dnsNameCovers } from "./san_matcher.ts";
 import type { SanMatcher, SanType, StringMatcher } from "./validation.ts";
 

@@ -5,12 +5,11 @@
  * @module
  */
 
-import type { Deadlines, ErrorCode } from "../base/mod.ts";
+import { type Deadlines, type ErrorCode, replyOf } from "../base/mod.ts";
 import {
   addField,
   ExchangeRecord,
   type Fields,
-  replyOf,
   type RequestHead,
   type ResponseHead,
   sendReply,
@@ -66,7 +65,7 @@ export class AskedRequest implements PluginResponseSink {
     const asked = { request, endsWithHead: this.#isSent, remote: connection.remoteAddress };
     this.#layers = new PluginLayers(this, asked, {
       generation,
-      route: { waysOf: () => upstream },
+      route: { poolFor: () => upstream },
       // What is left out is about the health of endpoints that were picked; none is, here.
       context: { deadlines: clock as Pick<Deadlines, "after"> } as Context,
       exchange: new ExchangeValue(this.#story, connection),
@@ -95,7 +94,7 @@ export class AskedRequest implements PluginResponseSink {
     this.#end(true);
   }
 
-  takesBody(): void {
+  bodyWanted(): void {
     this.#takesBody = true;
     // As from a socket: not within the call that asks for it.
     queueMicrotask(() => this.#send());
@@ -113,7 +112,7 @@ export class AskedRequest implements PluginResponseSink {
     }
   }
 
-  holdsBody(): void {
+  bodyHeld(): void {
     this.#takesBody = false;
   }
 

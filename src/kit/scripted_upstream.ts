@@ -117,7 +117,7 @@ export class ScriptedUpstream implements RequestPool {
     return "";
   }
 
-  reach(dialler: AttemptHandler<ScriptedWay>): Dial {
+  acquire(dialler: AttemptHandler<ScriptedWay>): Dial {
     const step = this.#script[Math.min(this.#tries, this.#script.length - 1)] ?? ok();
     const host = `10.0.0.${++this.#tries}:8080`;
     if (typeof step === "object" && step.kind === "unreachable") {

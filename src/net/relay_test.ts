@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { settle } from "../../test/kit/clock/clock.ts";
-import { type MemoryConnection, memoryPair } from "./memory.ts";
+import { type MemoryConnection, memoryPair } from "../../test/kit/engine/memory_pair.ts";
 import { Relay, type RelayEnd } from "./relay.ts";
 
 class Peer {

@@ -4,14 +4,8 @@
  * @module
  */
 
-import type { ErrorCode } from "../base/mod.ts";
-import {
-  isToken,
-  replyOf,
-  type RequestHead,
-  type ResponseHead,
-  UNKNOWN_LENGTH,
-} from "../http/mod.ts";
+import { type ErrorCode, replyOf } from "../base/mod.ts";
+import { isToken, type RequestHead, type ResponseHead, UNKNOWN_LENGTH } from "../http/mod.ts";
 import type {
   Endpoint,
   Failure,

@@ -38,6 +38,8 @@ import { type Columns, Listeners, type ListenersOptions } from "./listen/listene
 import { pluginsOf } from "./listen/listener_plugins.ts";
 import { LiveConnections } from "./core/live_connections.ts";
 import { AccessLogger, type TakeLine } from "./observe/access_logger.ts";
+import { ConnectionLog } from "./observe/connection_log.ts";
+import { NO_OBSERVERS } from "./observe/observers.ts";
 import { ProxyCallees } from "./service/proxy_callees.ts";
 import { FailureSummary } from "./observe/failure_summary.ts";
 import {
@@ -45,7 +47,7 @@ import {
   type PreparedTrustContexts,
   TrustContexts,
 } from "./trust/trust_contexts.ts";
-import type { DataView, ListenerView } from "./observe/view.ts";
+import type { DataView, ListenerView, ViewOptions } from "./observe/view.ts";
 
 export interface DataPathOptions extends ListenersOptions {
   readonly engine: Engine;
@@ -116,6 +118,7 @@ export class DataPath {
       policy: undefined,
       requestPolicy: undefined,
       accessLog: undefined,
+      observers: NO_OBSERVERS,
       plugins: undefined,
       draining: false,
       drainingInbound: false,
@@ -236,7 +239,7 @@ export class DataPath {
     this.#facts.requestPolicy = prepared.requestPolicy;
     this.#generations.publish(prepared.generations);
     this.#facts.plugins = prepared.generations.all.size > 0 ? this.#generations : undefined;
-    this.#facts.accessLog = this.#accessLoggerOf(snapshot);
+    this.#observe(snapshot);
     // Before anything is judged: connections are judged by the credentials that their part names.
     const goesByOthers = this.#listeners.take(snapshot);
     const judge = judgedOtherwise || goesByOthers || previous?.policy.version !== policy.version;
@@ -248,12 +251,23 @@ export class DataPath {
     await this.#listeners.apply(snapshot, columns);
   }
 
-  #accessLoggerOf({ accessLog }: Snapshot): AccessLogger | undefined {
-    const { takeLine, clock } = this.#options;
-    if (!accessLog || !takeLine) return undefined;
+  /** Observers of every listener: the log of connections, and the access log where there is one. */
+  #observe({ accessLog }: Snapshot): void {
+    const { takeLine } = this.#options;
     const current = this.#facts.accessLog;
-    if (current?.part.version === accessLog.version) return current;
-    return new AccessLogger(accessLog, { now: () => clock.now(), take: takeLine });
+    if (current?.part.version === accessLog?.version && this.#facts.observers !== NO_OBSERVERS) {
+      return;
+    }
+    const { clock, log, sums } = this.#context;
+    const logger = accessLog && takeLine
+      ? new AccessLogger(accessLog, { clock, take: takeLine })
+      : undefined;
+    const connectionLog = new ConnectionLog({ log, sums, clock });
+    this.#facts.accessLog = logger;
+    this.#facts.observers = {
+      connections: logger ? [connectionLog, logger.connections] : [connectionLog],
+      exchanges: logger ? [logger.exchanges] : [],
+    };
   }
 
   /** Tries listeners again that could not be bound. True: all are. */
@@ -273,7 +287,7 @@ export class DataPath {
     return this.#listeners.used();
   }
 
-  view(options: { readonly connections: boolean }): DataView {
+  view(options: ViewOptions): DataView {
     const { clock, worker } = this.#options;
     const nowMs = clock.monotonic();
     const now = { ms: nowMs, tick: this.#live.tick, tickMs: this.#live.tickMs };
@@ -290,7 +304,7 @@ export class DataPath {
         : [],
       endpoints: this.#listeners.endpoints(nowMs),
       plugins: this.#generations.views(),
-      samples: this.#samples(),
+      samples: options.samples === false ? [] : this.#samples(),
     };
   }
 
@@ -310,7 +324,8 @@ export class DataPath {
     const connects = question.connects && this.#options.worker === 0;
     const listeners = this.listeners();
     return await explain({ ...question, connects }, {
-      ...{ snapshot, fronts: this.#listeners.fronts },
+      snapshot,
+      listeners: this.#listeners.byName,
       faultOf: (name) => {
         const found = listeners.find((listener) => listener.name === name);
         return found?.state === "failed" ? found.error : "";

@@ -1,17 +1,18 @@
 import { test } from "node:test";
-import { memoryPair } from "../net/memory.ts";
+import { memoryPair } from "../../test/kit/engine/memory_pair.ts";
 import type { ProvenEndpoint } from "./upstream/endpoint_dial.ts";
-import type { Permit } from "./caller/authorize.ts";
+import type { Permit } from "./caller/admit.ts";
 import type { LocalEndpoint } from "./upstream/local_dial.ts";
 
 test("a Permit and an endpoint are made by their stages alone: a look-alike does not type-check", () => {
-  const [connection] = memoryPair();
-  // @ts-expect-error: only `authorize` can name what makes it one.
-  const permit: Permit = { connection };
+  const [stream] = memoryPair();
+  // @ts-expect-error: only `admit` can name what makes it one.
+  const permit: Permit = {};
   // @ts-expect-error: only `dialLocal` can.
-  const local: LocalEndpoint = { connection };
+  const local: LocalEndpoint = { stream, local: "" };
   const members = {
-    connection,
+    stream,
+    local: "",
     group: {} as ProvenEndpoint["group"],
     protocol: "",
     lease: {} as ProvenEndpoint["lease"],

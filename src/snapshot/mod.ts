@@ -3,3 +3,4 @@ export * from "./chains.ts";
 export * from "./parts.ts";
 export * from "./snapshot.ts";
 export * from "./update.ts";
+export * from "./upstream_names.ts";

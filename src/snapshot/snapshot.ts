@@ -332,6 +332,8 @@ export interface TargetPart extends SnapshotPart {
 export interface Refusal {
   readonly what: string;
   readonly reason: string;
+  /** The upstream that is not served for this reason; absent: something else was not taken. */
+  readonly upstream?: Pick<UpstreamPart, "id" | "name" | "bind">;
 }
 
 /** Kinds of which there is one part. */

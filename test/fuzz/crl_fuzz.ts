@@ -1,7 +1,7 @@
 /** Revocation lists: any bytes give one or `credentials_invalid`; a damaged one is not its CA's any more. @module */
 
 import assert from "node:assert/strict";
-import { createAuthority } from "../../src/dev/ca/authority.ts";
+import { createAuthority } from "../kit/certs/authority.ts";
 import { parseCertificate } from "../../src/identity/mod.ts";
 import { mintCrl } from "../kit/certs/mint_crl.ts";
 import { sameBytes } from "../../src/identity/certificate.ts";

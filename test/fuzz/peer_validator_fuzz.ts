@@ -6,7 +6,7 @@
  */
 
 import assert from "node:assert/strict";
-import { createAuthority } from "../../src/dev/ca/authority.ts";
+import { createAuthority } from "../kit/certs/authority.ts";
 import { createPeerValidator, NO_RULES, type SanMatcher } from "../../src/identity/mod.ts";
 import { mintCrlPem } from "../kit/certs/mint_crl.ts";
 import { sameBytes } from "../../src/identity/certificate.ts";

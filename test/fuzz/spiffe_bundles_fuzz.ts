@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import { createAuthority } from "../../src/dev/ca/authority.ts";
+import { createAuthority } from "../kit/certs/authority.ts";
 import { parseRoots, parseSpiffeBundles, parseTrustDomain } from "../../src/identity/mod.ts";
 import { type FuzzTarget, refuses } from "./fuzz.ts";
 

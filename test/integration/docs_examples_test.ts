@@ -22,7 +22,7 @@ import { readChain } from "../../src/consul/replies/discovery_chain.ts";
 import { readIntentions } from "../../src/consul/replies/intentions.ts";
 import { readRegistration } from "../../src/consul/replies/registration.ts";
 import { readOwnRegistration } from "../../src/consul/servers/catalog/own_registration.ts";
-import { startDevAgent, startDevServers } from "../../src/dev/mod.ts";
+import { startDevAgent } from "../../src/dev/mod.ts";
 import { mount } from "../../src/kit/mod.ts";
 import { BUILT_IN_NAMES, loadBuiltIn } from "../../src/plugin/mod.ts";
 import { permissionFault } from "../../src/policy/mod.ts";
@@ -33,6 +33,7 @@ import { accessLogPart } from "../../src/source/consul/access_logs.ts";
 import { NO_PLANS, planRegistration } from "../../src/source/consul/credential_plans.ts";
 import { planChain } from "../../src/source/consul/plan.ts";
 import { createAuthority } from "../kit/certs/certificates.ts";
+import { startDevServers } from "../kit/dev_agent/servers/dev_servers.ts";
 import { DevMesh } from "../kit/mesh/dev_mesh.ts";
 import { runPostern } from "../kit/process/postern.ts";
 import { inlineBundle, inlineCertificate, startSdsServer } from "../kit/secrets/sds_server.ts";
@@ -472,7 +473,7 @@ test("every metric on the pages is one that the source counts", async () => {
     .filter((name) => !/tls$|^show_denials$/.test(name));
   assert.ok(named.length >= 14, `only ${named.join(", ")}`);
   const sources = [];
-  const directories = ["consul", "plugin", "secrets", "proxy", "admin", "app"];
+  const directories = ["consul", "plugin", "secrets", "source", "proxy", "admin", "app"];
   for (const directory of directories.map((name) => `src/${name}`)) {
     for (const path of await readdir(join(ROOT, directory), { recursive: true })) {
       if (!path.endsWith(".ts") || path.endsWith("_test.ts")) continue;

@@ -5,7 +5,7 @@ import { mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
-import type { IssuedLeaf } from "../../src/dev/ca/authority.ts";
+import type { IssuedLeaf } from "../kit/certs/authority.ts";
 import { createAuthority } from "../kit/certs/certificates.ts";
 import { EchoClient, startEcho } from "../kit/wire/echo.ts";
 import { type Postern, ready, runPostern } from "../kit/process/postern.ts";

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { systemRandom } from "../../src/base/mod.ts";
-import type { Authority, IssuedLeaf } from "../../src/dev/ca/authority.ts";
+import type { Authority, IssuedLeaf } from "../kit/certs/authority.ts";
 import { createPeerValidator, parseCertificate, type Validation } from "../../src/identity/mod.ts";
 import { mintCrl } from "../kit/certs/mint_crl.ts";
 import { runtimeEngine } from "../../src/net/mod.ts";

@@ -5,7 +5,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import type { CertificateOverrides } from "../../src/dev/ca/authority.ts";
+import type { CertificateOverrides } from "../kit/certs/authority.ts";
 import { createAuthority } from "../kit/certs/certificates.ts";
 import { startEcho } from "../kit/wire/echo.ts";
 import { sdsSecret } from "../kit/peers/envoy_tls.ts";

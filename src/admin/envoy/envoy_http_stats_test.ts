@@ -4,10 +4,11 @@ import { test } from "node:test";
 import { formatPrometheus, type Labels, type Sample, Stats } from "../../base/mod.ts";
 import { exchangeRecord } from "../../../test/kit/wire/exchange_records.ts";
 import { FLAG } from "../../http/mod.ts";
-import { ListenerStats } from "../../proxy/observe/connection_record.ts";
+import { ListenerStats } from "../../proxy/observe/listener_stats.ts";
 import { HttpStats } from "../../proxy/observe/http_stats.ts";
 import { ENVOY_NAMES } from "./envoy_names.ts";
-import { type EnvoyFacts, envoyStats } from "./envoy_stats.ts";
+import type { EnvoyFacts } from "./envoy_facts.ts";
+import { envoyStats } from "./envoy_stats.ts";
 
 const DB = "service:default/default/db";
 const FACTS: EnvoyFacts = {
@@ -46,7 +47,7 @@ function samples(direction: "inbound" | "outbound", listener: string): readonly 
   const labels = { direction, listener };
   stats.counter("connections_opened_total", "", labels).add(2);
   stats.gauge("connections_active", "", labels).add(1);
-  const http = new HttpStats(stats, { direction, listener });
+  const http = new HttpStats(stats, { direction, listener, speaksGrpc: () => false });
   const cluster = direction === "inbound" ? "local_app" : "db";
   const behind = http.of(cluster);
   const { pool } = behind;
@@ -56,15 +57,15 @@ function samples(direction: "inbound" | "outbound", listener: string): readonly 
   pool.pendingActive.add(1);
   pool.connectFailures.add(4);
   pool.connectTimeouts.add(3);
-  for (let i = 0; i < 4; i++) http.started();
+  for (let i = 0; i < 4; i++) http.began();
   // Five attempts, of which one is not over.
   for (let i = 0; i < 5; i++) behind.reached();
   for (let i = 0; i < 4; i++) behind.left();
-  http.finished(exchangeRecord({ status: 200, upstreamCluster: cluster }));
-  http.finished(exchangeRecord({ status: 204, upstreamCluster: cluster }));
+  http.ended(exchangeRecord({ status: 200, upstreamCluster: cluster }));
+  http.ended(exchangeRecord({ status: 204, upstreamCluster: cluster }));
   const flags = FLAG.UT | FLAG.URX | FLAG.UO | FLAG.UH | FLAG.UC | FLAG.UR | FLAG.SI | FLAG.DC |
     FLAG.DR | FLAG.DPE;
-  http.finished(exchangeRecord({ status: 504, attempts: 3, flags, upstreamCluster: cluster }));
+  http.ended(exchangeRecord({ status: 504, attempts: 3, flags, upstreamCluster: cluster }));
   return stats.samples();
 }
 
@@ -191,9 +192,11 @@ test("Prometheus has what varies in labels, as Envoy's own", () => {
 test("a listener that carries bytes has what Envoy's TCP proxy counts, and no HTTP", () => {
   const stats = new Stats();
   const listener = new ListenerStats(stats, "outbound", DB);
-  listener.opened.add(3);
-  listener.receivedBytes.add(5);
-  listener.sentBytes.add(25);
+  for (let count = 0; count < 3; count++) listener.began();
+  listener.ended(
+    { relay: { receivedBytes: 5, sentBytes: 25 } },
+    { kind: "completed", by: "downstream" },
+  );
   const behind = listener.of("db");
   behind.opened();
   behind.opened();

@@ -5,18 +5,12 @@
  */
 
 import { type Address, type BindAddress, formatAddress } from "../../base/mod.ts";
-import { INBOUND_KEY, type Snapshot, type UpstreamPart } from "../../snapshot/mod.ts";
+import { INBOUND_KEY, type Snapshot, upstreamLabel } from "../../snapshot/mod.ts";
+import { lines } from "../redact.ts";
 import type { ListenerShown } from "../warming.ts";
 import { addressJson, type Json } from "./json.ts";
 
 export const PUBLIC_LISTENER = "public_listener";
-
-/** Consul's identifier of an upstream at Envoy: `db`, `db?dc=dc2`, `prepared_query:geo`. */
-export function envoyId({ id, name }: Pick<UpstreamPart, "id" | "name">): string {
-  const type = /^(?!service:|ingress:)([a-z_]+:)/.exec(id)?.[1] ?? "";
-  const place = /\?(?:dc|peer)=.*$/.exec(id)?.[0] ?? "";
-  return `${type}${name}${place}`;
-}
 
 /** What an exposed path's listener is named after. */
 export function exposedPathName(path: string): string {
@@ -29,7 +23,7 @@ export function listenerName(
   snapshot: Snapshot | undefined,
 ): string {
   const upstream = snapshot?.upstreams[name];
-  if (upstream) return named(envoyId(upstream), upstream.bind);
+  if (upstream) return named(upstreamLabel(upstream), upstream.bind);
   const edge = snapshot?.edges[name];
   if (edge) return named(edge.http.protocol, edge.bind);
   const exposed = snapshot?.exposed[name];
@@ -42,6 +36,21 @@ export function listenerName(
 function named(prefix: string, bind: BindAddress | null): string {
   if (!bind) return prefix;
   return `${prefix}:${bind.kind === "unix" ? bind.path : formatAddress(bind)}`;
+}
+
+/** `/listeners`: `name::address` as Envoy has it, and the trouble where there is one. */
+export function listenersText(
+  listeners: readonly ListenerShown[],
+  snapshot: Snapshot | undefined,
+): string {
+  return lines(listeners.map((listener) => {
+    const { address, state, error, fault } = listener;
+    const name = listenerName(listener, snapshot);
+    const how = state === "listening" && fault !== "" ? "unusable" : state;
+    const why = error || fault;
+    const trouble = how === "listening" ? "" : `::${how}${why && `::${why}`}`;
+    return `${name}::${address || "-"}${trouble}`.replaceAll("\n", " ");
+  }));
 }
 
 /** `/listeners?format=json`: those that are bound, as Envoy shows no others. */

@@ -25,13 +25,7 @@ import { parsePluginTask, type PluginTask } from "./args_plugin.ts";
 import { type ProxyOptions, readProxyOptions } from "./args_proxy.ts";
 import { PROXY_FLAGS } from "./args_proxy_table.ts";
 import { DEV_FLAGS, WAIT_READY_FLAGS } from "./args_tables.ts";
-import {
-  readChoice,
-  readDurationMs,
-  readInteger,
-  readLogLevel,
-  readTcpAddress,
-} from "./args_values.ts";
+import { readChoice, readDurationMs, readLogLevel, readTcpAddress } from "./args_values.ts";
 
 import { agentAddressText } from "../../consul/mod.ts";
 import type { WhichProxy } from "../commands/find_admin.ts";
@@ -48,8 +42,6 @@ export interface DevOptions {
   readonly listen: TcpAddress;
   /** Nobody asked for that port: where it is in use, any other will do. */
   readonly elsewhere: boolean;
-  /** So many servers in place of an agent; 0: an agent. */
-  readonly servers: number;
   readonly datacenter: string;
   readonly defaultPolicy: "allow" | "deny";
   /** Absent: no tokens are asked for. */
@@ -83,6 +75,7 @@ export type Command =
     readonly waitFor: WhichProxy;
     readonly timeoutMs: number;
     readonly catalog: boolean;
+    readonly upstreams: boolean;
   }
   | { readonly kind: "explain"; readonly options: ExplainOptions }
   | { readonly kind: "plugin"; readonly task: PluginTask }
@@ -181,7 +174,6 @@ function parseDev(argv: readonly string[], env: Env): Command {
       listen: readTcpAddress(flags, "http-addr", { atLeastPort: 0 }) ??
         { kind: "tcp", host: "127.0.0.1", port: 8500 },
       elsewhere: !flags.given("http-addr"),
-      servers: readInteger(flags, "servers", { byDefault: 0, atLeast: 1, atMost: 5 }),
       datacenter: flags.text("datacenter") ?? "dc1",
       defaultPolicy: readChoice(flags, "default-policy", {
         choices: ["allow", "deny"],
@@ -211,6 +203,7 @@ function parseWaitReady(argv: readonly string[], env: Env): Command {
     kind: "wait_ready",
     waitFor,
     catalog,
+    upstreams: flags.on("upstreams"),
     timeoutMs: readDurationMs(flags, "timeout", { byDefaultMs: 30_000, atLeastMs: 0 }),
   };
 }

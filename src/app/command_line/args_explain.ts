@@ -12,7 +12,7 @@ import { PROXY_CHOICE_FLAGS } from "./args_tables.ts";
 export interface ExplainOptions {
   readonly proxy: WhichProxy;
   readonly method: string;
-  /** Name or address, with the port where one was written; `undefined`: to the service itself. */
+  /** Id, name or address, with the port where one was written; `undefined`: to the service itself. */
   readonly upstream: string | undefined;
   /** `""`: none was written. */
   readonly host: string;
@@ -63,21 +63,20 @@ export const EXPLAIN_FLAGS: readonly FlagGroup[] = [
   { title: "The proxy (one of these)", flags: PROXY_CHOICE_FLAGS },
 ];
 
-/** The scheme says nothing that the upstream does not know; an upstream of TCP is asked by its name. */
+/** An upstream's name needs no scheme, and the scheme changes nothing: the upstream has its protocol. */
 const URL_FORM = /^(?:(?:https?|tcp):\/\/)?(?![a-z]+:\/)([^/?#\s]+)([/?][^#\s]*)?$/i;
+
+/** An id as listed, with a path where one follows: `db?dc=dc2`, `service:default/default/db/orders`. */
+const ID_FORM = new RegExp(
+  "^((?:service:[^/?#\\s]+/[^/?#\\s]+/[^/?#\\s]+|prepared_query:[^/?#\\s]+|" +
+    "ingress:\\d+/[^/?#\\s]+)(?:\\?(?:dc|peer)=[^/?#&\\s]+)?|" +
+    "[^:/?#\\s]+\\?(?:dc|peer)=[^/?#&\\s]+)([/?][^#\\s]*)?$",
+);
 
 /** Throws `usage`, naming what cannot be read. */
 export function readExplain(flags: FlagValues, proxy: WhichProxy): ExplainOptions {
   const given = EXPLAIN_ARGUMENTS.flatMap((name) => flags.text(name) ?? []);
   const isInbound = flags.on("inbound");
-  const url = given.at(-1) ?? (isInbound ? "/" : undefined);
-  if (url === undefined) throw unreadable("no URL was given");
-  const [, host = "", rest = "/"] = URL_FORM.exec(url) ?? [];
-  const isPath = /^\/[^#\s]*$/.test(url);
-  if (host === "" && !isPath) throw unreadable(`the URL ${quote(url)} cannot be read`);
-  if (host === "" && !isInbound) {
-    throw unreadable(`the URL ${quote(url)} names no upstream`);
-  }
   if (!isInbound && flags.given("source")) {
     throw new ProxyError(
       "usage",
@@ -87,9 +86,7 @@ export function readExplain(flags: FlagValues, proxy: WhichProxy): ExplainOption
   return {
     proxy,
     method: given.length === 2 ? given[0] ?? "" : "GET",
-    upstream: isInbound ? undefined : host,
-    host,
-    path: isPath ? url : rest.startsWith("?") ? `/${rest}` : rest,
+    ...readTarget(given.at(-1) ?? (isInbound ? "/" : undefined), isInbound),
     headers: flags.list("H"),
     source: flags.text("source") ?? "",
     json: flags.on("json"),
@@ -97,9 +94,27 @@ export function readExplain(flags: FlagValues, proxy: WhichProxy): ExplainOption
   };
 }
 
+function readTarget(
+  url: string | undefined,
+  isInbound: boolean,
+): Pick<ExplainOptions, "upstream" | "host" | "path"> {
+  if (url === undefined) throw unreadable("no URL was given");
+  const [, id, ofId] = isInbound ? [] : ID_FORM.exec(url) ?? [];
+  if (id !== undefined) return { upstream: id, host: "", path: pathOf(ofId) };
+  const [, host = "", rest] = URL_FORM.exec(url) ?? [];
+  if (host !== "") return { upstream: isInbound ? undefined : host, host, path: pathOf(rest) };
+  if (!/^\/[^#\s]*$/.test(url)) throw unreadable(`the URL ${quote(url)} cannot be read`);
+  if (!isInbound) throw unreadable(`the URL ${quote(url)} names no upstream`);
+  return { upstream: undefined, host: "", path: url };
+}
+
+function pathOf(rest = "/"): string {
+  return rest.startsWith("?") ? `/${rest}` : rest;
+}
+
 function unreadable(why: string): ProxyError {
   return new ProxyError(
     "usage",
-    `Cannot explain: ${why}; want http://UPSTREAM/PATH, or -inbound and /PATH`,
+    `Cannot explain: ${why}; want http://UPSTREAM/PATH, an upstream's id, or -inbound and /PATH`,
   );
 }

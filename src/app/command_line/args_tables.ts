@@ -28,14 +28,6 @@ export const DEV_FLAGS: readonly FlagGroup[] = [{
       help: "Where the agent's HTTP API listens, [host]:port; port 0 takes a free one.",
     },
     {
-      name: "servers",
-      kind: "text",
-      value: "NUMBER",
-      help: "So many servers, 1 to 5, in place of an agent, for proxies that live without one: " +
-        "HTTP and gRPC (two ports above) on the same ports of as many addresses, from that of " +
-        "-http-addr on. Each is killed, hung and started again by a line on standard input.",
-    },
-    {
       name: "datacenter",
       kind: "text",
       value: "NAME",
@@ -53,7 +45,7 @@ export const DEV_FLAGS: readonly FlagGroup[] = [{
       name: "token",
       kind: "text",
       value: "TOKEN",
-      help: "Ask every request for an ACL token; this one may do everything.",
+      help: "Refuse requests without this ACL token, which may do everything.",
     },
     {
       name: "demo",
@@ -130,6 +122,13 @@ export const WAIT_READY_FLAGS: readonly FlagGroup[] = [{
       help:
         "Also wait until the instance passes all its checks in Consul's catalog, where callers " +
         "look. The proxy reads it with its own token.",
+    },
+    {
+      name: "upstreams",
+      kind: "switch",
+      help:
+        "Also wait until every upstream can be used: it is not refused, and has an instance that " +
+        "does not keep failing.",
     },
   ],
 }];

@@ -285,16 +285,17 @@ test("parseCommand() reads wait-ready and dev", () => {
     waitFor: { kind: "address", admin: { kind: "tcp", host: "127.0.0.1", port: 19_001 } },
     timeoutMs: 500,
     catalog: false,
+    upstreams: false,
   };
   const words = ["wait-ready", "-admin", ":19001", "-timeout", "0.5s"];
   assert.deepEqual(parseCommand(words, {}), want);
   assert.deepEqual(parseCommand([...words, "-catalog"], {}), { ...want, catalog: true });
+  assert.deepEqual(parseCommand([...words, "-upstreams"], {}), { ...want, upstreams: true });
   assert.deepEqual(parseCommand(["dev", "-http-addr", "[::1]:0", "-default-policy", "deny"], {}), {
     kind: "dev",
     options: {
       listen: { kind: "tcp", host: "::1", port: 0 },
       elsewhere: false,
-      servers: 0,
       datacenter: "dc1",
       defaultPolicy: "deny",
       demo: false,
@@ -316,6 +317,16 @@ for (
     ["", /no URL was given/],
     ["db", { method: "GET", upstream: "db", host: "db", path: "/" }],
     ["tcp://db", { upstream: "db", path: "/" }],
+    ["db?dc=dc2", { upstream: "db?dc=dc2", host: "", path: "/" }],
+    ["PUT db?dc=dc2/a?b=c", { method: "PUT", upstream: "db?dc=dc2", path: "/a?b=c" }],
+    ["db?peer=east", { upstream: "db?peer=east", path: "/" }],
+    ["service:default/default/db?dc=dc2", { upstream: "service:default/default/db?dc=dc2" }],
+    ["service:default/default/db/a", { upstream: "service:default/default/db", path: "/a" }],
+    ["prepared_query:geo?dc=dc2", { upstream: "prepared_query:geo?dc=dc2", path: "/" }],
+    ["ingress:8080/web", { upstream: "ingress:8080/web", host: "", path: "/" }],
+    ["http://db?dc=dc2", { upstream: "db", path: "/?dc=dc2" }],
+    ["db?dc=dc2&x=1", { upstream: "db", path: "/?dc=dc2&x=1" }],
+    ["127.0.0.1:9005", { upstream: "127.0.0.1:9005", path: "/" }],
     ["ftp://db/", /the URL "ftp:\/\/db\/" cannot be read/],
     ["GET http:///a", /the URL "http:\/\/\/a" cannot be read/],
     ["http://db/#a", /cannot be read/],

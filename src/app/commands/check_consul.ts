@@ -1,7 +1,7 @@
 /**
- * `postern check -sidecar-for ID`: what the agent, or Consul's servers, say of a proxy, and what of that
- * Postern does not do. Opens no listener and registers nothing; the certificate is fetched, since
- * whether it can be had is part of the answer.
+ * `postern check -sidecar-for ID`: a report on a proxy's configuration in Consul, with the parts that
+ * Postern does not follow. Opens no listener and registers nothing; the certificate is fetched, since
+ * whether it can be had is part of the report.
  *
  * @module
  */
@@ -17,17 +17,22 @@ import {
   systemRandom,
 } from "../../base/mod.ts";
 import { runtimeEngine } from "../../net/mod.ts";
-import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
+import { localAddressOf, type Refusal, type Snapshot } from "../../snapshot/mod.ts";
 import type { SnapshotSource } from "../../source/mod.ts";
 import type { ProxyOptions } from "../command_line/args.ts";
 import { createControl } from "../process/control.ts";
 
-/** What the proxy would wait for before it serves without what has not come. */
+/** As long as a proxy waits before it serves without parts that Consul has not answered. */
 const ANSWERS_WAIT_MS = 10_000;
 const LOOK_MS = 50;
 
-/** Lines for people; throws where nothing would be served, or where a part is refused. */
-export async function checkConsul(options: ProxyOptions): Promise<readonly string[]> {
+export interface ConsulReport {
+  readonly lines: readonly string[];
+  readonly hasRefusals: boolean;
+}
+
+/** Throws where nothing could be served. */
+export async function checkConsul(options: ProxyOptions): Promise<ConsulReport> {
   const stop = new AbortController();
   const log = createLog({ clock: systemClock, write() {}, holder: { level: "error" } });
   // A state that was stored earlier is not what the agent says now.
@@ -41,13 +46,14 @@ export async function checkConsul(options: ProxyOptions): Promise<readonly strin
   try {
     const snapshot = await firstSnapshot(source, systemClock);
     const { refused, warnings } = source;
-    const lines = [
-      ...options.warnings,
-      `${agent?.called ?? "Consul"} answered: ${proxyId}, ${summary(snapshot, refused)}`,
-      ...listed(warnings, refused),
-    ];
-    if (refused.length === 0) return lines;
-    throw new ProxyError("config_invalid", lines.join("\n"));
+    return {
+      lines: [
+        ...options.warnings,
+        `${agent?.called ?? "Consul"} answered: ${proxyId}, ${summary(snapshot, refused)}`,
+        ...listed(warnings, refused),
+      ],
+      hasRefusals: refused.length > 0,
+    };
   } finally {
     stop.abort();
     await source.close();
@@ -103,16 +109,21 @@ function summary(
 }
 
 function upstreamsText(served: readonly string[], refused: readonly Refusal[]): string {
-  const names = new Set(refused.map(({ what }) => what).filter((what) => /^upstream /.test(what)));
-  for (const id of served) names.delete(`upstream ${id}`);
-  if (names.size === 0) return `${served.length} upstreams`;
-  return `${served.length + names.size} upstreams, ${names.size} of them refused`;
+  const { length } = refused.filter(({ upstream }) => upstream);
+  if (length === 0) return `${served.length} upstreams`;
+  return `${served.length + length} upstreams, ${length} of them refused`;
+}
+
+function refusalText({ what, reason, upstream }: Refusal): string {
+  const address = upstream ? localAddressOf(upstream) : "";
+  const consequence = address && `; nothing listens on ${address}`;
+  return `refused: ${what}: ${reason}${consequence}`;
 }
 
 function listed(warnings: readonly string[], refused: readonly Refusal[]): readonly string[] {
   const things = [
-    ...refused.map(({ what, reason }) => `refused: ${what}: ${reason}`),
-    ...warnings.map((warning) => `ignored: ${warning}`),
+    ...refused.map(refusalText),
+    ...warnings.map((warning) => warning.includes(" is ignored") ? warning : `ignored: ${warning}`),
   ];
   if (things.length === 0) {
     return ["Postern does everything that this service's configuration asks"];

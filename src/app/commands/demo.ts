@@ -1,6 +1,6 @@
 /**
- * The demonstration mesh: `web` calls `api` over HTTP through two sidecars in processes of their own, on the agent
- * in memory. Shows what to try and one line that lives.
+ * The demonstration mesh: `web` calls `api` over HTTP through two sidecars in processes of their own. Shows
+ * what to try, and a status line.
  *
  * @module
  */
@@ -10,18 +10,37 @@ import { sleep, systemClock } from "../../base/mod.ts";
 import {
   DEMO_INTENTIONS,
   demoMeshState,
-  type DevAgent,
-  DevServers,
   flipIntention,
   freePorts,
-  portOf,
   type Probe,
   probe,
   registerDemoMesh,
   startApp,
+  type World,
 } from "../../dev/mod.ts";
-import { proxyFlags } from "./dev_servers.ts";
 import { RESTART_MS, Sidecar } from "./sidecar_process.ts";
+
+/** The agent or servers that the mesh runs on. */
+export interface DemoConsul {
+  readonly world: World;
+  /** `http://127.0.0.1:PORT`, for the commands to try. */
+  readonly address: string;
+  /** `an agent in memory`. */
+  readonly name: string;
+  /** URL of the agent that the sidecars ask; undefined: `sidecarArgs` say what they ask. */
+  readonly agent?: string;
+  readonly sidecarArgs?: readonly string[];
+  /** A further part of the status line. */
+  readonly status?: () => string;
+  /** A further key, beside those of the demo. */
+  readonly key?: DemoKey;
+}
+
+export interface DemoKey {
+  readonly letter: string;
+  readonly does: string;
+  press(): void;
+}
 
 export interface DemoControl {
   readonly stop: () => void;
@@ -30,28 +49,21 @@ export interface DemoControl {
 }
 
 const TICK_MS = 1_000;
-/** Longer than an election takes, so that one can watch it. */
-const SERVER_RESTART_MS = 10_000;
+const FIRST_ANSWER_TRIES = 150;
 
-export async function runDemo(
-  consul: DevAgent | DevServers,
-  control: DemoControl,
-): Promise<void> {
-  // First who takes any port: it might be given one of those that are only meant to be taken.
+export async function runDemo(consul: DemoConsul, control: DemoControl): Promise<void> {
+  // First, since it takes any port: it could get one of the ports that are only meant to be taken.
   const api = await startApp("api");
   const [webPort = 0, webSidecar = 0, apiSidecar = 0, upstreamPort = 0] = await freePorts(4);
-  registerDemoMesh(consul, {
+  registerDemoMesh(consul.world, {
     web: { port: webPort, sidecarPort: webSidecar },
-    api: { port: portOf(api), sidecarPort: apiSidecar },
+    api: { port: api.port, sidecarPort: apiSidecar },
     upstreamPort,
   });
   const web = await startApp("web", webPort);
   const ending = new AbortController();
-  const servers = consul instanceof DevServers ? consul : undefined;
-  const agent = consul instanceof DevServers ? undefined : consul.address;
-  const args = servers ? [...proxyFlags(servers), "-node", servers.node] : [];
   const sidecars = ["web-1", "api-1"].map((id) =>
-    new Sidecar(id, agent, { token: control.token, args })
+    new Sidecar(id, consul.agent, { token: control.token, args: consul.sidecarArgs ?? [] })
   );
   const url = `http://127.0.0.1:${upstreamPort}/`;
   try {
@@ -59,7 +71,7 @@ export async function runDemo(
     await firstAnswer(url, control.stopped);
     process.stdout.write(introduction(consul, url, sidecars));
     listenForKeys(consul, sidecars, control.stop);
-    const line = showStatus(consul, url, sidecars, ending.signal);
+    const line = showStatus(consul, { url, sidecars, signal: ending.signal });
     await control.stopped;
     ending.abort();
     await line;
@@ -68,26 +80,25 @@ export async function runDemo(
     if (process.stdin.isTTY) process.stdin.setRawMode(false);
     process.stdin.pause();
     await Promise.all(sidecars.map((sidecar) => sidecar.stop()));
-    for (const app of [api, web]) {
-      app.close();
-      app.closeAllConnections();
-    }
+    for (const app of [api, web]) app.stop();
   }
 }
 
 function introduction(
-  consul: DevAgent | DevServers,
+  { address, name, key }: DemoConsul,
   url: string,
-  sidecars: readonly Sidecar[],
+  [web, api]: readonly Sidecar[],
 ): string {
-  const [web, api] = sidecars;
-  const servers = consul instanceof DevServers ? consul : undefined;
-  const exact = `${consul.address}/v1/connect/intentions/exact?source=web&destination=api`;
+  const exact = `${address}/v1/connect/intentions/exact?source=web&destination=api`;
   const { allow, permissions, deny } = DEMO_INTENTIONS;
+  const keys = [
+    "i (the next of these intentions)",
+    "k (kill)",
+    ...key ? [`${key.letter} (${key.does})`] : [],
+    "q (quit)",
+  ];
   return `
-A mesh of two services on ${
-    servers ? `${servers.hosts.length} servers in memory, without an agent` : "an agent in memory"
-  } (${consul.address}):
+A mesh of two services on ${name} (${address}):
 
     you -> web's sidecar (pid ${web?.pid}) == mTLS ==> api's sidecar (pid ${api?.pid}) -> api
 
@@ -101,39 +112,33 @@ Try, in another terminal:
         lets web do nothing; '${JSON.stringify(allow)}' lets it do everything again
     kill -9 ${api?.pid}
         kills api's sidecar; it is started again after ${RESTART_MS / 1_000} s
-${
-    process.stdin.isTTY
-      ? `\nOr press i (the next of these intentions), k (kill), ${
-        servers
-          ? `l (kill the server that leads; it is back after ${SERVER_RESTART_MS / 1_000} s), `
-          : ""
-      }q (quit). `
-      : "\n"
-  }Ctrl-C stops everything.
+${process.stdin.isTTY ? `\nOr press ${keys.join(", ")}. ` : "\n"}Ctrl-C stops everything.
 
 `;
 }
 
 async function firstAnswer(url: string, stopped: Promise<void>): Promise<void> {
   process.stdout.write("Starting two services and their sidecars ...\n");
-  let given = false;
-  stopped.then(() => given = true);
-  for (let attempt = 0; attempt < 150 && !given; attempt++) {
+  let isStopped = false;
+  void stopped.then(() => isStopped = true);
+  for (let tried = 0; tried < FIRST_ANSWER_TRIES && !isStopped; tried++) {
     if ((await probe(url)).status === 200) return;
     await sleep(systemClock, 200);
   }
 }
 
 async function showStatus(
-  consul: DevAgent | DevServers,
-  url: string,
-  sidecars: readonly Sidecar[],
-  signal: AbortSignal,
+  consul: DemoConsul,
+  { url, sidecars, signal }: {
+    readonly url: string;
+    readonly sidecars: readonly Sidecar[];
+    readonly signal: AbortSignal;
+  },
 ): Promise<void> {
   let last = "";
   while (!signal.aborted) {
     const [reads, writes] = await Promise.all([probe(url), probe(url, "POST")]);
-    const { intention, services } = demoMeshState(consul);
+    const { intention, services } = demoMeshState(consul.world);
     const health = sidecars.map(({ id, pid }) =>
       `${id} ${pid ? services.get(`${id}-sidecar-proxy`) ?? "unknown" : "killed"}`
     );
@@ -142,14 +147,14 @@ async function showStatus(
         `web -> api: GET ${shown(reads)}, POST ${shown(writes)}`,
         `intention ${intention}`,
         ...health,
-        ...consul instanceof DevServers ? [serversText(consul)] : [],
+        ...consul.status ? [consul.status()] : [],
       ].join(" | ");
     const state = line(({ status }) => status === 0 ? "no answer" : String(status));
     if (process.stdout.isTTY) {
       const time = new Date(systemClock.now()).toLocaleTimeString();
       process.stdout.write(`\r\x1b[K${time}  ${line(({ text }) => text)}`);
     } else if (state !== last) {
-      // Not a terminal: a line whenever something changes.
+      // Without a terminal there is a line whenever something changes.
       process.stdout.write(`${state}\n`);
     }
     last = state;
@@ -157,26 +162,8 @@ async function showStatus(
   }
 }
 
-/** Each by its number: the one that leads, and those that do not run. */
-function serversText(servers: DevServers): string {
-  const shown = servers.hosts.map((_host, server) =>
-    servers.stateOf(server) !== "running" ? "dead" : servers.leader === server ? "leads" : "follows"
-  );
-  return `servers ${shown.join(", ")}`;
-}
-
-/** Nobody in the mesh should notice. */
-function killLeader(servers: DevServers): void {
-  const { leader } = servers;
-  if (leader === undefined) return;
-  servers.kill(leader);
-  systemClock.after(SERVER_RESTART_MS, () => {
-    if (!servers.closed) void servers.restart(leader, { empty: true });
-  });
-}
-
 function listenForKeys(
-  consul: DevAgent | DevServers,
+  { world, key }: DemoConsul,
   sidecars: readonly Sidecar[],
   stop: () => void,
 ): void {
@@ -184,19 +171,10 @@ function listenForKeys(
   process.stdin.setRawMode(true);
   process.stdin.resume();
   process.stdin.on("data", (data: Uint8Array) => {
-    switch (String.fromCharCode(data[0] ?? 0)) {
-      case "i":
-        flipIntention(consul);
-        return;
-      case "k":
-        sidecars[1]?.kill();
-        return;
-      case "l":
-        if (consul instanceof DevServers) killLeader(consul);
-        return;
-      case "q":
-      case "\u0003":
-        stop();
-    }
+    const pressed = String.fromCharCode(data[0] ?? 0);
+    if (pressed === "i") flipIntention(world);
+    else if (pressed === "k") sidecars[1]?.kill();
+    else if (pressed === "q" || pressed === "\u0003") stop();
+    else if (pressed === key?.letter) key.press();
   });
 }

@@ -34,15 +34,20 @@ const LOOK_MS = 50;
 const WAIT_S = SECRETS_WAIT_MS / 1_000;
 const SILENT = `it did not come within ${WAIT_S} s; does its source know the name?`;
 
-/** Prints what is fine; throws `config_invalid` with what is not. The exit code. */
+/** A part of the configuration is refused. */
+const REFUSED = 2;
+
+/** Prints the report; throws `config_invalid` with the faults of a file. The exit code. */
 export async function runCheck(options: ProxyOptions): Promise<number> {
-  for (const line of await check(options)) process.stdout.write(`${printable(line)}\n`);
-  return 0;
+  const { lines, hasRefusals } = options.mode.kind === "agent"
+    ? await checkConsul(options)
+    : { lines: await check(options), hasRefusals: false };
+  for (const line of lines) process.stdout.write(`${printable(line)}\n`);
+  return hasRefusals ? REFUSED : 0;
 }
 
 async function check(options: ProxyOptions): Promise<readonly string[]> {
   const { mode, serversFlags } = options;
-  if (mode.kind === "agent") return await checkConsul(options);
   if (serversFlags) {
     resolveServersOptions(serversFlags, process.env);
     return [...options.warnings, "flags and environment are valid; no server was asked"];

@@ -15,10 +15,9 @@ import {
 } from "../../base/mod.ts";
 import { type DevAgent, startDevAgent } from "../../dev/mod.ts";
 import type { DevOptions } from "../command_line/args.ts";
-import { obeyLines, serversIntroduction, startServers } from "./dev_servers.ts";
-import { runDemo } from "./demo.ts";
 import { createLogOutput, createLogWriter } from "../log/log_output.ts";
 import { onSignals } from "../process/signals.ts";
+import { runDemo } from "./demo.ts";
 
 /** Runs until a signal; the exit code. */
 export async function runDev(options: DevOptions): Promise<number> {
@@ -26,56 +25,44 @@ export async function runDev(options: DevOptions): Promise<number> {
   const common = { clock: systemClock, json: options.logJson };
   const writer = createLogWriter({ ...common, workers: 0 });
   const log = createLogOutput({ ...common, holder, ring: writer.rings.own, wake: writer.drain });
-  let stop = () => {};
-  const stopped = new Promise<void>((resolve) => stop = resolve);
+  const { promise: stopped, resolve: stop } = Promise.withResolvers<void>();
   const signals = onSignals({ stop, reload: () => {} });
   try {
-    if (options.servers > 0) await playServers(options, { log, stop, stopped });
-    else await playAgent(options, { log, stop, stopped });
+    const agent = await startAgent(options, log);
+    try {
+      if (options.demo) await demoOn(agent, options, { stop, stopped });
+      else {
+        process.stdout.write(introduction(agent));
+        await stopped;
+      }
+    } finally {
+      agent.close();
+    }
   } finally {
     signals.off();
   }
   return 0;
 }
 
-interface Play {
-  readonly log: Log;
-  readonly stop: () => void;
-  readonly stopped: Promise<void>;
+function demoOn(
+  { world, address }: DevAgent,
+  { token }: DevOptions,
+  until: { readonly stop: () => void; readonly stopped: Promise<void> },
+): Promise<void> {
+  const consul = { world, address, name: "an agent in memory", agent: address };
+  return runDemo(consul, { ...until, token });
 }
 
-async function playAgent(options: DevOptions, { log, stop, stopped }: Play): Promise<void> {
-  const agent = await startAgent(options, log);
-  try {
-    if (options.demo) return await runDemo(agent, { stop, stopped, token: options.token });
-    process.stdout.write(
-      `The agent listens on ${agent.address}; nothing is kept when it ends.\n` +
-        `Point the Consul CLI and proxies at it:\n\n` +
-        `    export CONSUL_HTTP_ADDR=${agent.address}\n\n`,
-    );
-    await stopped;
-  } finally {
-    agent.close();
-  }
+function introduction({ address }: DevAgent): string {
+  return `The agent listens on ${address}; nothing is kept when it ends.\n` +
+    `Point the Consul CLI and proxies at it:\n\n` +
+    `    export CONSUL_HTTP_ADDR=${address}\n\n`;
 }
 
-async function playServers(options: DevOptions, { log, stop, stopped }: Play): Promise<void> {
-  const servers = await elsewhereIfTaken(options, (port) => startServers(options, log, port));
-  try {
-    if (options.demo) return await runDemo(servers, { stop, stopped, token: options.token });
-    process.stdout.write(serversIntroduction(servers));
-    const off = obeyLines(servers, process.stdin, (text) => process.stdout.write(`${text}\n`));
-    await stopped;
-    off();
-  } finally {
-    servers.close();
-  }
-}
-
-/** On a port that `options` say, or on a free one where they leave it open, which is told. */
-export function startAgent(options: DevOptions, log: Log): Promise<DevAgent> {
+/** Starts the agent on the port of `options`, or on a free one where that is in use and not asked for. */
+export async function startAgent(options: DevOptions, log: Log): Promise<DevAgent> {
   const { listen, datacenter, defaultPolicy, token } = options;
-  return elsewhereIfTaken(options, (port) =>
+  const start = (port: number) =>
     startDevAgent({
       clock: systemClock,
       random: systemRandom,
@@ -84,27 +71,15 @@ export function startAgent(options: DevOptions, log: Log): Promise<DevAgent> {
       port,
       datacenter,
       defaultIntentionPolicy: defaultPolicy,
-      ...(token !== undefined && {
-        acl: { defaultPolicy: "deny", tokens: [{ secretId: token, management: true }] },
-      }),
-    }));
-}
-
-/** Two ports of several addresses, where there are servers. */
-function placesOf({ listen, servers }: DevOptions): string {
-  if (servers === 0) return formatAddress(listen);
-  return `${formatAddress(listen)}, the port for gRPC, or one of them on the addresses that follow`;
-}
-
-async function elsewhereIfTaken<T>(
-  options: DevOptions,
-  start: (port: number) => Promise<T>,
-): Promise<T> {
+      ...token === undefined
+        ? {}
+        : { acl: { defaultPolicy: "deny", allowsByDefault: false, token } },
+    });
   try {
-    return await start(options.listen.port);
+    return await start(listen.port);
   } catch (error) {
     if (!(error instanceof ProxyError) || codeOf(error.cause) !== "EADDRINUSE") throw error;
-    const taken = placesOf(options);
+    const taken = formatAddress(listen);
     if (!options.elsewhere) {
       throw new ProxyError(
         "listen_failed",
@@ -113,9 +88,9 @@ async function elsewhereIfTaken<T>(
         { cause: error.cause },
       );
     }
-    const started = await start(0);
-    process.stdout.write(`${taken} is in use (a Consul agent, perhaps); free ports are taken.\n`);
-    return started;
+    const agent = await start(0);
+    process.stdout.write(`${taken} is in use (a Consul agent, perhaps); a free port is taken.\n`);
+    return agent;
   }
 }
 

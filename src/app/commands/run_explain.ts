@@ -1,28 +1,42 @@
 /**
- * `postern explain`: asks a running proxy's admin server what would become of a request.
+ * `postern explain`: has a running proxy explain what it would do with a request.
  *
  * @module
  */
 
 import process from "node:process";
-import { type AskAdmin, askAdmin } from "../../admin/mod.ts";
+import { type AskAdmin, askAdmin, EXIT_CODE_HEADER } from "../../admin/mod.ts";
 import { escapeUnseen, formatAddress, messageOf, printable, ProxyError } from "../../base/mod.ts";
 import type { ExplainOptions } from "../command_line/args_explain.ts";
 import { findProxy, whyNotFound } from "./find_admin.ts";
 
-/** Longer than the data workers and Consul are waited for. */
+/** Longer than the proxy waits for its data workers and for Consul. */
 const ASK_TIMEOUT_MS = 10_000;
-/** Of an answer: some ten thousand endpoints. */
+/** Room for about ten thousand endpoints. */
 const LIMIT_BYTES = 4 * 1_048_576;
+/** There is no answer: no such listener, no proxy. As for wrong usage. */
+const NO_ANSWER = 2;
 
-/** The exit code; the answer goes to standard output. */
+export interface Explained {
+  readonly text: string;
+  /** 0: the request goes on; 1: it is refused or would fail. */
+  readonly exitCode: number;
+}
+
+/** Writes the answer to standard output; the exit code. */
 export async function runExplain(options: ExplainOptions): Promise<number> {
-  process.stdout.write(await explained(options, askAdmin));
-  return 0;
+  try {
+    const { text, exitCode } = await explained(options, askAdmin);
+    process.stdout.write(text);
+    return exitCode;
+  } catch (error) {
+    process.stderr.write(`postern: ${printable(messageOf(error))}\n`);
+    return NO_ANSWER;
+  }
 }
 
 /** Throws, in words for people, where there is no answer. */
-export async function explained(options: ExplainOptions, ask: AskAdmin): Promise<string> {
+export async function explained(options: ExplainOptions, ask: AskAdmin): Promise<Explained> {
   const found = await findProxy(options.proxy, { ask });
   if (found.kind !== "found") {
     throw new ProxyError("internal", `Cannot ask the proxy ${whyNotFound(found)}`);
@@ -30,15 +44,17 @@ export async function explained(options: ExplainOptions, ask: AskAdmin): Promise
   const { admin } = found;
   const at = `the proxy at ${formatAddress({ ...admin, kind: "tcp" })}`;
   const question = { path: pathOf(options), timeoutMs: ASK_TIMEOUT_MS, limitBytes: LIMIT_BYTES };
-  const { status, body } = await ask(admin, question).catch((error) => {
+  const { status, body, headers } = await ask(admin, question).catch((error) => {
     throw new ProxyError("internal", `Cannot ask ${at}: ${messageOf(error)}`);
   });
-  // Whoever listens there may not be a proxy.
-  if (status === 200) return escapeUnseen(body);
+  // The server at that address may be no proxy.
+  if (status === 200) {
+    return { text: escapeUnseen(body), exitCode: Number(headers?.[EXIT_CODE_HEADER] ?? 0) };
+  }
   throw new ProxyError("internal", printable(body.trim()) || `Cannot ask ${at}: status ${status}`);
 }
 
-/** Of the admin server. */
+/** The question as a path of the admin server. */
 function pathOf(options: ExplainOptions): string {
   const { method, upstream, host, path, headers, source, json, connects } = options;
   const query = new URLSearchParams({ method, ...(host !== "" && { host }), path });

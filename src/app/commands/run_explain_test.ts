@@ -30,7 +30,7 @@ function admin(status: number, body: string): { readonly asked: URL[]; readonly 
 
 test("explained() asks as the request was written", async () => {
   const { asked, ask } = admin(200, "the answer");
-  assert.equal(await explained(OPTIONS, ask), "the answer");
+  assert.deepEqual(await explained(OPTIONS, ask), { text: "the answer", exitCode: 0 });
   const [{ pathname, port, searchParams } = new URL("a:b")] = asked;
   assert.deepEqual([pathname, port], ["/explain", "19001"]);
   assert.deepEqual([...searchParams], [
@@ -75,7 +75,16 @@ for (
 
 test("explained() shows nothing that a terminal would obey", async () => {
   const { ask } = admin(200, "a\x1b[2J\n");
-  assert.equal(await explained(OPTIONS, ask), "a\\u001b[2J\n");
+  assert.equal((await explained(OPTIONS, ask)).text, "a\\u001b[2J\n");
+});
+
+test("explained() ends with the exit code that the proxy gives", async () => {
+  const { ask } = admin(200, "refused");
+  const refusing: AskAdmin = async (place, question) => ({
+    ...await ask(place, question),
+    headers: { "postern-exit-code": "1" },
+  });
+  assert.equal((await explained(OPTIONS, refusing)).exitCode, 1);
 });
 
 test("explained() names the proxy that does not answer", async () => {

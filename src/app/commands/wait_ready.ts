@@ -22,6 +22,8 @@ export interface WaitReadyOptions {
   readonly timeoutMs: number;
   /** Also until the instance passes its checks in Consul's catalog. */
   readonly catalog: boolean;
+  /** Also until every upstream can be used. */
+  readonly upstreams: boolean;
   readonly clock: Clock;
   /** For tests. */
   readonly ask?: AskAdmin;
@@ -29,6 +31,8 @@ export interface WaitReadyOptions {
 
 export type WaitResult = {
   readonly kind: "ready";
+  /** `the proxy at 127.0.0.1:19000`. */
+  readonly proxy: string;
   /** What does not work all the same, such as a refused upstream. */
   readonly warnings: readonly string[];
 } | {
@@ -46,7 +50,9 @@ const ASK_TIMEOUT_MS = 2_000;
 const CATALOG = { everyMs: 1_000, askTimeoutMs: 15_000 };
 
 export async function waitReady(options: WaitReadyOptions): Promise<WaitResult> {
-  const { waitFor, timeoutMs, catalog, clock, ask = askAdmin } = options;
+  const { waitFor, timeoutMs, catalog, upstreams, clock, ask = askAdmin } = options;
+  const wanted = [...catalog ? ["catalog"] : [], ...upstreams ? ["upstreams"] : []].join("&");
+  const path = wanted === "" ? "/ready" : `/ready?${wanted}`;
   const { everyMs, askTimeoutMs } = catalog
     ? CATALOG
     : { everyMs: EVERY_MS, askTimeoutMs: ASK_TIMEOUT_MS };
@@ -60,23 +66,20 @@ export async function waitReady(options: WaitReadyOptions): Promise<WaitResult> 
     if (found.kind !== "found") {
       why = whyNotFound(found);
     } else {
+      const at = `at ${formatAddress({ ...found.admin, kind: "tcp" })}`;
       let last: string;
       try {
-        const { status, body } = await ask(found.admin, {
-          path: catalog ? "/ready?catalog" : "/ready",
-          timeoutMs: askTimeoutMs,
-        });
+        const { status, body } = await ask(found.admin, { path, timeoutMs: askTimeoutMs });
         if (status === 200) {
           const warnings = body.split("\n").filter((line) => line.startsWith("warning: "));
-          return { kind: "ready", warnings };
+          return { kind: "ready", proxy: `the proxy ${at}${flagText(waitFor)}`, warnings };
         }
         if (catalog && status === 400) return { kind: "refused", message: body.trim() };
         last = `status ${status}, ${body.trim().split("\n").join(", ")}`;
       } catch (error) {
         last = messageOf(error);
       }
-      why = `at ${formatAddress({ ...found.admin, kind: "tcp" })}: not ready after ` +
-        `${timeoutMs / 1_000}s; last answer: ${last}`;
+      why = `${at}: not ready after ${timeoutMs / 1_000}s; last answer: ${last}`;
     }
     const leftMs = until - clock.monotonic();
     if (leftMs <= 0) {
@@ -86,13 +89,20 @@ export async function waitReady(options: WaitReadyOptions): Promise<WaitResult> 
   }
 }
 
-/** The command: prints why it gave up; the exit code. */
+function flagText(waitFor: WhichProxy): string {
+  if (waitFor.kind === "address") return "";
+  const { flag, value } = waitFor.wanted;
+  return ` (-${flag} ${value})`;
+}
+
+/** Prints the outcome; the exit code. */
 export async function runWaitReady(
-  options: Pick<WaitReadyOptions, "waitFor" | "timeoutMs" | "catalog">,
+  options: Omit<WaitReadyOptions, "clock" | "ask">,
 ): Promise<number> {
   const result = await waitReady({ ...options, clock: systemClock });
   if (result.kind === "ready") {
     for (const line of result.warnings) process.stderr.write(`postern: ${printable(line)}\n`);
+    process.stdout.write(`ready: ${printable(result.proxy)}\n`);
     return 0;
   }
   process.stderr.write(`postern: ${printable(result.message)}\n`);

@@ -11,7 +11,7 @@ const ADMIN = {
   kind: "address",
   admin: { kind: "tcp", host: "127.0.0.1", port: 19_000 },
 } as const;
-const PLAIN = { catalog: false } as const;
+const PLAIN = { catalog: false, upstreams: false } as const;
 
 test("waitReady() asks again until the proxy is ready", async () => {
   const clock = new FakeClock();
@@ -27,7 +27,9 @@ test("waitReady() asks again until the proxy is ready", async () => {
   const result = waitReady({ waitFor: ADMIN, timeoutMs: 30_000, ...PLAIN, clock, ask });
   await clock.advance(1_000);
   assert.deepEqual(await result, {
-    ...{ kind: "ready", warnings: ["warning: upstream db: no gateway"] },
+    kind: "ready",
+    proxy: "the proxy at 127.0.0.1:19000",
+    warnings: ["warning: upstream db: no gateway"],
   });
   assert.equal(asked, 3);
   assert.equal(clock.pending, 0);
@@ -52,7 +54,7 @@ test("waitReady() with the catalog waits until the instance passes there", async
   const bind = { kind: "address", host: "127.0.0.1", port: 0 } as const;
   const server = await startAdmin(view, { bind }, silentLog);
   const waitFor = { kind: "address", admin: server.address } as const;
-  const options = { waitFor, timeoutMs: 0, catalog: true, clock };
+  const options = { waitFor, timeoutMs: 0, catalog: true, upstreams: false, clock };
   try {
     const late = await waitReady(options);
     assert.match(
@@ -67,6 +69,31 @@ test("waitReady() with the catalog waits until the instance passes there", async
       kind: "refused",
       message: "Cannot look into the catalog: it is a gateway",
     });
+  } finally {
+    await server.close();
+  }
+});
+
+test("waitReady() with upstreams waits until each can be used", async () => {
+  const view = fakeAdminView();
+  const upstream = { id: "service:default/default/db", name: "db", bind: null };
+  view.refused = () => [{ what: `upstream ${upstream.id}`, reason: "no gateway", upstream }];
+  const bind = { kind: "address", host: "127.0.0.1", port: 0 } as const;
+  const server = await startAdmin(view, { bind }, silentLog);
+  const waitFor = { kind: "address", admin: server.address } as const;
+  const options = { waitFor, timeoutMs: 0, catalog: false, upstreams: true, clock: systemClock };
+  try {
+    const late = await waitReady(options);
+    assert.match(
+      late.kind === "timed_out" ? late.message : "",
+      /status 503, UPSTREAMS_NOT_USABLE, upstream service:default\/default\/db: no gateway$/,
+    );
+    const plain = await waitReady({ ...options, upstreams: false });
+    assert.deepEqual(plain.kind === "ready" && plain.warnings, [
+      "warning: upstream service:default/default/db: no gateway",
+    ]);
+    view.refused = () => [];
+    assert.equal((await waitReady(options)).kind, "ready");
   } finally {
     await server.close();
   }
@@ -168,7 +195,11 @@ for (
       clock: new FakeClock(),
       ask,
     });
-    assert.deepEqual(result, { kind: "ready", warnings: [] });
+    assert.deepEqual(result, {
+      kind: "ready",
+      proxy: `the proxy at 127.0.0.1:${port} (-${flag} ${value})`,
+      warnings: [],
+    });
     assert.equal(asked.at(-1), `${port}/ready`);
   });
 }
@@ -252,6 +283,10 @@ test("waitReady() follows the one it waits for to another port", async () => {
     },
   });
   await clock.advance(2_000);
-  assert.deepEqual(await waiting, { kind: "ready", warnings: [] });
+  assert.deepEqual(await waiting, {
+    kind: "ready",
+    proxy: "the proxy at 127.0.0.1:19007 (-proxy-id b)",
+    warnings: [],
+  });
   assert.deepEqual(asked, [19_001, 19_007, 19_007]);
 });

@@ -137,6 +137,8 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
       };
     },
     data: () => proxy.parts?.plane.views({ connections: true }) ?? Promise.resolve([]),
+    endpoints: () =>
+      proxy.parts?.plane.views({ connections: false, samples: false }) ?? Promise.resolve([]),
     explain: (question) => proxy.parts?.plane.explain(question) ?? Promise.resolve([]),
     mesh: () => proxy.parts?.agent,
     samples() {

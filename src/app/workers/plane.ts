@@ -18,6 +18,7 @@ import {
   type ListenerView,
   type RemoteAuthorize,
   SharedCounts,
+  type ViewOptions,
 } from "../../proxy/mod.ts";
 import { diffSnapshots, type Snapshot } from "../../snapshot/mod.ts";
 import { FailureContainer } from "./contain_failures.ts";
@@ -30,7 +31,7 @@ export interface DataPlane {
   retryFailed(): Promise<boolean>;
   /** Of every data path that answered in time; of one that is not there: none. */
   listeners(): Promise<readonly (readonly ListenerView[])[]>;
-  views(options: { readonly connections: boolean }): Promise<readonly DataView[]>;
+  views(options: ViewOptions): Promise<readonly DataView[]>;
   /** Of every data path that answered in time: upstreams that were in use since it was asked last. */
   used(): Promise<readonly (readonly string[])[]>;
   /** Of every data path that answered in time and has a snapshot. */

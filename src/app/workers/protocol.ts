@@ -15,6 +15,7 @@ import type {
   FetchCertificate,
   ListenerView,
   RemoteAuthorize,
+  ViewOptions,
 } from "../../proxy/mod.ts";
 import type { SnapshotUpdate } from "../../snapshot/mod.ts";
 
@@ -49,7 +50,7 @@ export interface WorkerCalls {
   abandon(): void;
   retryFailed(): Promise<boolean>;
   listeners(): readonly ListenerView[];
-  view(options: { readonly connections: boolean }): DataView;
+  view(options: ViewOptions): DataView;
   used(): readonly string[];
   explain(question: ExplainQuery): Promise<ExplainResult | undefined>;
   /** Does it answer? */

@@ -10,7 +10,7 @@ import { test } from "node:test";
 import { ProxyError, systemClock } from "../../base/mod.ts";
 import { contextTag } from "../../wire/mod.ts";
 import { derElement } from "../../wire/der_writer.ts";
-import { type CertificateOverrides, createAuthority } from "../../dev/ca/authority.ts";
+import { type CertificateOverrides, createAuthority } from "../../../test/kit/certs/authority.ts";
 import { runtimeEngine, tlsWords } from "../../net/mod.ts";
 import { createAgentCarrier } from "./agent_carrier.ts";
 import { explainAlert } from "./tls_credentials.ts";

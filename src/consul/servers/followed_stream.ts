@@ -12,7 +12,7 @@ import {
   KeptStream,
   type OpenStream,
   type Reopening,
-  type StreamEnd,
+  type KeptStreamEnd,
   type StreamHandler,
 } from "../../grpc/mod.ts";
 import { GRPC_STATUS } from "../../http/mod.ts";
@@ -123,7 +123,7 @@ export class FollowedStream<Request, Response> {
     return call;
   }
 
-  #ended({ status, answered, isWell, isBrief, livedMs }: StreamEnd): Reopening {
+  #ended({ status, answered, isWell, isBrief, livedMs }: KeptStreamEnd): Reopening {
     const endedWell = isWell && !isBrief;
     if (endedWell || answered && livedMs >= LASTING_MS) this.#backoff.reset();
     return endedWell ? this.#session.random() * MOVE_SPREAD_MS : this.#failed(status);

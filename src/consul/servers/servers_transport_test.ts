@@ -9,7 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { messageOf, silentLog, Stats, systemClock } from "../../base/mod.ts";
-import { type CertificateOverrides, createAuthority } from "../../dev/ca/authority.ts";
+import { type CertificateOverrides, createAuthority } from "../../../test/kit/certs/authority.ts";
 import { runtimeEngine } from "../../net/mod.ts";
 import { ServerSearch } from "./server_search.ts";
 import { createServersTls } from "./servers_tls.ts";

@@ -6,15 +6,22 @@
  */
 
 import { Buffer } from "node:buffer";
-import { createHash, type KeyObject, randomUUID, X509Certificate } from "node:crypto";
-import { type Authority, createAuthority } from "./authority.ts";
-import { keyIdOf, type KeyKind } from "./mint.ts";
+import { createHash, randomUUID } from "node:crypto";
 import type { Clock, Random, Timer } from "../../base/mod.ts";
-import type { JsonObject } from "../http/decode.ts";
-import { Refusal } from "../http/refusal.ts";
+import { formatServiceId } from "../../identity/mod.ts";
+import { formatPem } from "../../wire/mod.ts";
 import type { Store } from "../catalog/store.ts";
+import type { JsonObject } from "../json.ts";
+import { leafTopic, ROOTS } from "../topics.ts";
+import {
+  generateKey,
+  type Issuer,
+  keyIdOf,
+  type KeyKind,
+  signCertificate,
+} from "./certificates.ts";
 
-export interface CaOptions {
+interface CaOptions {
   readonly store: Store;
   readonly clock: Clock;
   readonly random: Random;
@@ -22,230 +29,212 @@ export interface CaOptions {
   readonly leafTtlMs: number;
 }
 
-interface RootRecord {
+interface Root {
   readonly id: string;
-  readonly authority: Authority;
-  readonly serial: number;
-  readonly crossSigned: readonly string[];
-  readonly active: boolean;
+  readonly issuer: Issuer;
   readonly keyKind: KeyKind;
-  readonly createIndex: number;
-  readonly modifyIndex: number;
-}
-
-interface LeafRecord {
-  readonly json: JsonObject;
+  readonly serial: number;
+  readonly pem: string;
+  /** This root certified by the one before it; `""`: there was none. */
+  readonly crossPem: string;
+  readonly notBeforeMs: number;
   readonly index: number;
-  readonly issuedMs: number;
-  readonly timer: Timer;
 }
 
-export const ROOTS_TOPIC = "ca:roots";
-export const leafTopic = (service: string): string => `ca:leaf:${service}`;
+interface Leaf {
+  readonly json: JsonObject;
+  readonly renewal: Timer;
+}
+
+const HOUR_MS = 3_600_000;
+/** Consul dates certificates a minute back; leaves last for 72 hours, cross-signed roots for a week. */
+const BACKDATE_MS = 60_000;
+export const LEAF_TTL_MS: number = 72 * HOUR_MS;
+const CROSS_TTL_MS = 7 * 24 * HOUR_MS;
+const ROOT_TTL_MS = 10 * 365 * 24 * HOUR_MS;
 
 export class Ca {
   readonly #options: CaOptions;
-  readonly trustDomain = `${randomUUID()}.consul`;
-  #roots: readonly RootRecord[] = [];
+  readonly trustDomain: string = `${randomUUID()}.consul`;
+  /** The last one is active. */
+  #roots: readonly Root[] = [];
   #serial = 6;
-  readonly #leaves = new Map<string, LeafRecord>();
+  readonly #leaves = new Map<string, Leaf>();
 
   constructor(options: CaOptions) {
     this.#options = options;
     this.#addRoot("ec-p256");
   }
 
-  /** The one that signs now. */
-  get authority(): Authority {
-    const active = this.#roots.find((root) => root.active);
-    if (!active) throw new Error("Cannot sign: no root is active");
-    return active.authority;
+  /** Signs now; `chainPem` links what it signs to older roots. */
+  get signer(): Issuer & { readonly chainPem: string } {
+    const { issuer, crossPem } = this.#active;
+    return { ...issuer, chainPem: crossPem };
+  }
+
+  /** A number for the next certificate. */
+  nextSerial(): number {
+    return ++this.#serial;
   }
 
   /** As `/v1/agent/connect/ca/roots`. */
   rootsJson(): JsonObject {
-    const active = this.#roots.find((root) => root.active);
+    const { id } = this.#active;
+    const shown = [...this.#roots].sort((a, b) => a.id < b.id ? -1 : 1);
     return {
-      ActiveRootID: active?.id ?? "",
+      ActiveRootID: id,
       TrustDomain: this.trustDomain,
-      Roots: [...this.#roots].sort((a, b) => a.id < b.id ? -1 : 1).map((root) =>
-        this.#rootJson(root)
-      ),
+      Roots: shown.map((root) => this.#rootJson(root)),
     };
-  }
-
-  rootsPem(): string {
-    return [...this.#roots].sort((a, b) => a.id < b.id ? -1 : 1)
-      .map((root) => root.authority.rootPem).join("");
   }
 
   configurationJson(): JsonObject {
     return {
       Provider: "consul",
-      Config: {
-        IntermediateCertTTL: "8760h",
-        LeafCertTTL: `${Math.round(this.#options.leafTtlMs / 3_600_000)}h`,
-        RootCertTTL: "87600h",
-      },
-      State: null,
-      ForceWithoutCrossSigning: false,
-      CreateIndex: 5,
-      ModifyIndex: this.#options.store.tableIndex("ca"),
+      Config: { LeafCertTTL: `${Math.round(this.#options.leafTtlMs / HOUR_MS)}h` },
     };
   }
 
-  /**
-   * A new root, cross-signed by the old one; both stay in the list. Leaves follow at once, which a real
-   * agent spreads over up to 30 s.
-   */
+  /** A new root, cross-signed by the old one, which stays. Leaves follow at once. */
   rotate(keyKind: KeyKind): void {
     this.#addRoot(keyKind);
-    for (const service of this.#leaves.keys()) this.#issue(service);
+    for (const service of this.#leaves.keys()) this.issue(service);
   }
 
-  /** Takes an inactive root off the list, as pruning does. */
-  prune(rootId: string): void {
-    this.#roots = this.#roots.filter((root) => root.active || root.id !== rootId);
-    this.#options.store.commit("ca", [ROOTS_TOPIC]);
-  }
-
-  isCached(service: string): boolean {
-    return this.#leaves.has(service);
+  /** Takes all but the active root off the list. */
+  prune(): void {
+    this.#roots = [this.#active];
+    this.#options.store.commit([ROOTS]);
   }
 
   /** The leaf of a service, issued where there is none. */
-  leaf(
-    service: string,
-  ): { readonly json: JsonObject; readonly index: number; readonly ageMs: number } {
-    if (service === "") {
-      throw new Refusal(500, "URI must be either service, agent, server, or kind");
-    }
-    if (service.includes("/")) {
-      const uri =
-        `spiffe://${this.trustDomain}/ns/default/dc/${this.#options.datacenter}/svc/${service}`;
-      throw new Refusal(500, `SPIFFE ID is not in the expected format: ${uri}`);
-    }
-    const leaf = this.#leaves.get(service) ?? this.#issue(service);
-    // The topic's, not the record's: it goes back with all others when indexes are rewound.
-    const index = this.#options.store.topicIndex(leafTopic(service)) ?? leaf.index;
-    const json = { ...leaf.json, CreateIndex: index, ModifyIndex: index };
-    return { json, index, ageMs: this.#options.clock.now() - leaf.issuedMs };
+  leaf(service: string): { readonly json: JsonObject; readonly index: number } {
+    const { json } = this.#leaves.get(service) ?? this.issue(service);
+    const index = this.#options.store.indexOf(leafTopic(service)) ?? 1;
+    return { json: { ...json, CreateIndex: index, ModifyIndex: index }, index };
   }
 
-  /** Issues the leaf of a service anew, as a renewal does. */
-  reissue(service: string): void {
-    this.#issue(service);
+  has(service: string): boolean {
+    return this.#leaves.has(service);
   }
 
-  /**
-   * A certificate for somebody else's key, with these names (DER of each GeneralName), and what links it to
-   * the root. Nothing is kept of it.
-   */
-  certify(publicKey: KeyObject, altNames: readonly Uint8Array[]): string {
-    const { clock, leafTtlMs } = this.#options;
-    return this.authority.certify(publicKey, {
-      nowMs: clock.now(),
-      ttlMs: leafTtlMs,
-      overrides: { altNames, serial: serialBytes(++this.#serial) },
-    }).certPem;
+  /** Issues the leaf of a service anew. */
+  issue(service: string): Leaf {
+    const { clock, store, random, datacenter, leafTtlMs } = this.#options;
+    const { trustDomain } = this;
+    this.#leaves.get(service)?.renewal.cancel();
+    const nowMs = clock.now();
+    const key = generateKey("ec-p256");
+    const uri = formatServiceId({
+      trustDomain,
+      partition: "default",
+      namespace: "default",
+      datacenter,
+      service,
+    });
+    const serial = serialBytes(this.nextSerial());
+    const [notBeforeMs, notAfterMs] = [nowMs - BACKDATE_MS, nowMs - BACKDATE_MS + leafTtlMs];
+    const der = signCertificate({
+      issuer: this.signer,
+      publicKey: key.publicKey,
+      subject: "",
+      uri,
+      serial,
+      notBeforeMs,
+      notAfterMs,
+      isCa: false,
+    });
+    // As an agent does, at a random moment between 60 % and 90 % of its life.
+    const renewMs = (notAfterMs - nowMs) * (0.6 + 0.3 * random());
+    const leaf = {
+      json: {
+        SerialNumber: colons(serial),
+        CertPEM: formatPem("CERTIFICATE", der) + this.signer.chainPem,
+        PrivateKeyPEM: key.privateKey.export({ type: "sec1", format: "pem" }).toString(),
+        Service: service,
+        ServiceURI: uri,
+        ValidAfter: goTime(notBeforeMs),
+        ValidBefore: goTime(notAfterMs),
+      },
+      renewal: clock.after(renewMs, () => void this.issue(service)),
+    };
+    this.#leaves.set(service, leaf);
+    store.commit([leafTopic(service)]);
+    return leaf;
   }
 
   stop(): void {
-    for (const leaf of this.#leaves.values()) leaf.timer.cancel();
+    for (const { renewal } of this.#leaves.values()) renewal.cancel();
+  }
+
+  get #active(): Root {
+    const active = this.#roots.at(-1);
+    if (!active) throw new Error("Cannot sign: there is no root");
+    return active;
   }
 
   #addRoot(keyKind: KeyKind): void {
     const { clock, store } = this.#options;
-    const serial = ++this.#serial;
-    const created = createAuthority({
-      trustDomain: this.trustDomain,
-      nowMs: clock.now(),
+    const { trustDomain } = this;
+    const notBeforeMs = clock.now();
+    const key = generateKey(keyKind);
+    const unique = Buffer.from(keyIdOf(key.publicKey).subarray(0, 4)).toString("hex");
+    const name = `pri-${unique}.consul.ca.${trustDomain.slice(0, 8)}.consul`;
+    const certified = (issuer: Issuer, serial: number, fromMs: number, ttlMs: number) =>
+      signCertificate({
+        issuer,
+        publicKey: key.publicKey,
+        subject: name,
+        uri: `spiffe://${trustDomain}`,
+        serial: serialBytes(serial),
+        notBeforeMs: fromMs,
+        notAfterMs: fromMs + ttlMs,
+        isCa: true,
+      });
+    const issuer = { name, key };
+    const serial = this.nextSerial();
+    const der = certified(issuer, serial, notBeforeMs, ROOT_TTL_MS);
+    const old = this.#roots.at(-1);
+    const crossPem = old
+      ? formatPem(
+        "CERTIFICATE",
+        certified(old.issuer, this.nextSerial(), notBeforeMs - BACKDATE_MS, CROSS_TTL_MS),
+      )
+      : "";
+    this.#roots = [...this.#roots, {
+      id: colons(createHash("sha1").update(der).digest()),
+      issuer,
       keyKind,
-      overrides: { serial: serialBytes(serial) },
-    });
-    const old = this.#roots.find((root) => root.active);
-    const index = store.commit("ca", [ROOTS_TOPIC]);
-    let authority = created;
-    let crossSigned: readonly string[] = [];
-    if (old) {
-      const der = old.authority.crossSign(created, { serial: serialBytes(++this.#serial) });
-      authority = created.withChain([der]);
-      crossSigned = [pemOf(der)];
-    }
-    this.#roots = [
-      ...this.#roots.map((root) =>
-        root.active ? { ...root, active: false, modifyIndex: index } : root
-      ),
-      {
-        id: colons(createHash("sha1").update(created.rootDer).digest()),
-        authority,
-        serial,
-        crossSigned,
-        active: true,
-        keyKind,
-        createIndex: index,
-        modifyIndex: index,
-      },
-    ];
+      serial,
+      pem: formatPem("CERTIFICATE", der),
+      crossPem,
+      notBeforeMs,
+      index: store.commit([ROOTS]),
+    }];
   }
 
-  #issue(service: string): LeafRecord {
-    const { clock, store, random, datacenter, leafTtlMs } = this.#options;
-    this.#leaves.get(service)?.timer.cancel();
-    const serial = ++this.#serial;
-    const leaf = this.authority.issueLeaf({
-      service,
-      datacenter,
-      nowMs: clock.now(),
-      ttlMs: leafTtlMs,
-      overrides: { serial: serialBytes(serial) },
-    });
-    // Like the agent: at a random moment between 60 % and 90 % of its life.
-    const lifeMs = leaf.notAfterMs - clock.now();
-    const timer = clock.after(lifeMs * (0.6 + 0.3 * random()), () => this.#issue(service));
-    const index = store.commit("ca", [leafTopic(service)]);
-    const record: LeafRecord = {
-      json: {
-        SerialNumber: colons(serialBytes(serial)),
-        CertPEM: leaf.certPem,
-        PrivateKeyPEM: leaf.keyPem,
-        Service: service,
-        ServiceURI: leaf.uri,
-        ValidAfter: goTime(leaf.notBeforeMs),
-        ValidBefore: goTime(leaf.notAfterMs),
-        CreateIndex: index,
-        ModifyIndex: index,
-      },
-      index,
-      issuedMs: clock.now(),
-      timer,
-    };
-    this.#leaves.set(service, record);
-    return record;
-  }
-
-  #rootJson(root: RootRecord): JsonObject {
-    const certificate = new X509Certificate(root.authority.rootPem);
+  #rootJson(root: Root): JsonObject {
     return {
       ID: root.id,
       Name: "Consul CA Primary Cert",
       SerialNumber: root.serial,
-      SigningKeyID: colons(keyIdOf(root.authority.key.publicKey)),
+      SigningKeyID: colons(keyIdOf(root.issuer.key.publicKey)),
       ExternalTrustDomain: this.trustDomain.replace(/\.consul$/, ""),
-      NotBefore: goTime(Date.parse(certificate.validFrom)),
-      NotAfter: goTime(Date.parse(certificate.validTo)),
-      RootCert: root.authority.rootPem,
-      IntermediateCerts: root.crossSigned.length > 0 ? root.crossSigned : null,
-      Active: root.active,
-      PrivateKeyType: root.keyKind.startsWith("rsa") ? "rsa" : "ec",
-      PrivateKeyBits: Number(/\d+$/.exec(root.keyKind)?.[0] ?? 256),
-      CreateIndex: root.createIndex,
-      ModifyIndex: root.modifyIndex,
+      NotBefore: goTime(root.notBeforeMs),
+      NotAfter: goTime(root.notBeforeMs + ROOT_TTL_MS),
+      RootCert: root.pem,
+      IntermediateCerts: root.crossPem === "" ? null : [root.crossPem],
+      Active: root === this.#active,
+      PrivateKeyType: root.keyKind === "rsa-2048" ? "rsa" : "ec",
+      PrivateKeyBits: Number(root.keyKind.slice(-4).replace(/\D/g, "")),
+      CreateIndex: root.index,
+      ModifyIndex: root.index,
     };
   }
 }
 
-function serialBytes(serial: number): Uint8Array {
+/** The bytes of a certificate's serial number. */
+export function serialBytes(serial: number): Uint8Array {
   const hex = serial.toString(16);
   return new Uint8Array(Buffer.from(hex.length % 2 === 1 ? `0${hex}` : hex, "hex"));
 }
@@ -254,11 +243,7 @@ function colons(bytes: Uint8Array): string {
   return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join(":");
 }
 
-function pemOf(der: Uint8Array): string {
-  return new X509Certificate(der).toString();
-}
-
-/** Times as Go writes them: whole seconds, UTC. */
+/** A time as Go writes it: whole seconds, UTC. */
 function goTime(ms: number): string {
   return new Date(ms).toISOString().replace(/\.\d+Z$/, "Z");
 }

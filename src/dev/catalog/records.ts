@@ -1,13 +1,12 @@
 /**
- * What the agent knows about nodes, services and checks, and the two ways Consul writes a service as
- * JSON: as the agent holds it, and as the catalog holds it.
+ * What the catalog keeps about nodes, services and checks, and how the API shows them.
  *
  * @module
  */
 
-import { isObject, type Json, type JsonObject } from "../http/decode.ts";
+import { isObject, type Json, type JsonObject, objectAt, textAt, withoutEmpty } from "../json.ts";
 
-export interface NodeRecord {
+export interface NodeFacts {
   /** `""`: none was given. */
   readonly id: string;
   readonly name: string;
@@ -15,120 +14,86 @@ export interface NodeRecord {
   readonly datacenter: string;
   readonly taggedAddresses: JsonObject | null;
   readonly meta: JsonObject | null;
-  /** An agent runs there, whose life the cluster watches; elsewhere nobody but who registered it does. */
+  /** An agent runs there, which the cluster watches by the check `serfHealth`. */
   readonly hasAgent: boolean;
+}
+
+/** Indexes of the write that made something, and of the last one that changed it. */
+interface Indexes {
   readonly createIndex: number;
   readonly modifyIndex: number;
 }
 
-export interface ServiceRecord {
-  readonly node: NodeRecord;
-  readonly kind: string;
+export interface NodeRecord extends NodeFacts, Indexes {}
+
+export interface ServiceContent {
   readonly id: string;
   readonly name: string;
-  readonly tags: readonly string[];
-  readonly meta: JsonObject;
-  readonly port: number;
-  readonly address: string;
-  readonly socketPath: string;
-  readonly taggedAddresses: JsonObject;
-  readonly weights: { readonly Passing: number; readonly Warning: number };
-  readonly enableTagOverride: boolean;
-  readonly native: boolean;
-  readonly locality: JsonObject | undefined;
-  /** As registered. Absent for services that are no proxies. */
+  readonly kind: string;
+  /** Its fields in Consul's spelling, without `Proxy`. */
+  readonly definition: JsonObject;
+  /** The proxy block as registered; undefined: the service is no proxy. */
   readonly proxy: JsonObject | undefined;
-  /** `proxy` with the central configuration merged in. */
+  /** `proxy` with the central configuration merged in; undefined: nothing merges for this node. */
   readonly merged: JsonObject | undefined;
-  readonly createIndex: number;
-  readonly modifyIndex: number;
 }
+
+export interface ServiceRecord extends ServiceContent, Indexes {}
 
 export type Status = "passing" | "warning" | "critical";
 
-export interface CheckRecord {
+export interface CheckContent {
   readonly id: string;
-  readonly name: string;
   readonly status: Status;
-  readonly notes: string;
   readonly output: string;
   /** `""`: a check of the node. */
   readonly serviceId: string;
-  readonly serviceName: string;
-  readonly serviceTags: readonly string[];
-  readonly type: string;
-  readonly interval: string;
-  readonly timeout: string;
-  readonly definition: JsonObject;
-  readonly createIndex: number;
-  readonly modifyIndex: number;
+  /** The other fields that the API shows, in Consul's spelling. */
+  readonly facts: JsonObject;
 }
 
-/** The service whose mesh traffic an instance takes: a proxy's destination, or a native one itself. */
-export function meshServiceOf(service: ServiceRecord): string | undefined {
-  if (service.native) return service.name;
-  const destination = service.proxy?.["DestinationServiceName"];
-  return service.kind === "connect-proxy" && typeof destination === "string"
-    ? destination
-    : undefined;
+export interface CheckRecord extends CheckContent, Indexes {}
+
+/** The service whose mesh traffic an instance takes: a proxy's destination, or a native service itself. */
+export function meshServiceOf(
+  { name, kind, definition, proxy }: ServiceContent,
+): string | undefined {
+  if (objectAt(definition, "Connect")["Native"] === true) return name;
+  return kind === "connect-proxy" ? textAt(proxy ?? {}, "DestinationServiceName") : undefined;
 }
 
-/** The worst of several, as Consul aggregates. */
-export function worst(statuses: Iterable<Status>): Status {
-  let result: Status = "passing";
-  for (const status of statuses) {
-    if (status === "critical") return "critical";
-    if (status === "warning") result = "warning";
-  }
-  return result;
+/** The worst status of several, as Consul sums them up. */
+export function worstOf(checks: Iterable<Pick<CheckContent, "status">>): Status {
+  const statuses = new Set([...checks].map(({ status }) => status));
+  return statuses.has("critical") ? "critical" : statuses.has("warning") ? "warning" : "passing";
 }
 
-/** As `/v1/agent/service/:id` writes it, without the hash. */
-export function agentService(service: ServiceRecord): JsonObject {
-  return dropEmpty({
-    Kind: service.kind,
-    ID: service.id,
-    Service: service.name,
-    Tags: service.tags,
-    Meta: service.meta,
-    Port: service.port,
-    Address: service.address,
-    SocketPath: service.socketPath,
-    TaggedAddresses: service.taggedAddresses,
-    Weights: service.weights,
-    EnableTagOverride: service.enableTagOverride,
-    Proxy: service.merged === undefined ? null : proxyJson(service.merged, false),
-    Connect: service.native ? { Native: true } : null,
-    Datacenter: service.node.datacenter,
-    Locality: service.locality ?? null,
-  }, ["Kind", "SocketPath", "TaggedAddresses", "Proxy", "Connect", "Locality"]);
+const OPTIONAL = ["Kind", "SocketPath", "TaggedAddresses", "Connect", "Locality"];
+
+/** A service as `/v1/agent/service/:id` shows it, without the content hash. */
+export function agentServiceJson(service: ServiceRecord, datacenter: string): JsonObject {
+  return {
+    ...withoutEmpty(service.definition, OPTIONAL),
+    ...service.merged ? { Proxy: proxyJson(service.merged) } : {},
+    Datacenter: datacenter,
+  };
 }
 
-/** As `/v1/health` writes it; `proxy` is the block to show, merged or not. */
-export function catalogService(
+/** A service as `/v1/health` shows it; `proxy`: the block to show. */
+export function catalogServiceJson(
   service: ServiceRecord,
-  tagged: JsonObject,
   proxy: JsonObject | undefined = service.merged ?? service.proxy,
 ): JsonObject {
-  return dropEmpty({
-    Kind: service.kind,
-    ID: service.id,
-    Service: service.name,
-    Tags: service.tags,
-    Address: service.address,
-    TaggedAddresses: tagged,
-    Meta: Object.keys(service.meta).length === 0 ? null : service.meta,
-    Port: service.port,
-    SocketPath: service.socketPath,
-    Weights: service.weights,
-    EnableTagOverride: service.enableTagOverride,
-    Proxy: proxyJson(proxy ?? {}, true),
-    Connect: service.native ? { Native: true } : {},
-    Locality: service.locality ?? null,
+  const { Meta: meta = null, ...definition } = service.definition;
+  return {
+    ...withoutEmpty(definition, OPTIONAL),
+    Meta: isObject(meta) && Object.keys(meta).length > 0 ? meta : null,
+    Proxy: proxyJson(proxy ?? {}),
+    Connect: objectAt(definition, "Connect"),
     PeerName: "",
     CreateIndex: service.createIndex,
     ModifyIndex: service.modifyIndex,
-  }, ["Kind", "SocketPath", "TaggedAddresses", "Locality"]);
+  };
 }
 
 export function nodeJson(node: NodeRecord): JsonObject {
@@ -144,102 +109,50 @@ export function nodeJson(node: NodeRecord): JsonObject {
   };
 }
 
-export function checkJson(node: NodeRecord, check: CheckRecord, local = false): JsonObject {
+/** `local`: as an agent shows its own, without indexes. */
+export function checkJson(node: NodeFacts, check: CheckRecord, local = false): JsonObject {
   return {
     Node: node.name,
     CheckID: check.id,
-    Name: check.name,
+    Name: "",
     Status: check.status,
-    Notes: check.notes,
+    Notes: "",
     Output: check.output,
     ServiceID: check.serviceId,
-    ServiceName: check.serviceName,
-    ServiceTags: check.serviceTags,
-    Type: check.type,
-    Interval: check.interval,
-    Timeout: check.timeout,
+    ServiceName: "",
+    ServiceTags: [],
+    Type: "",
+    Interval: "",
+    Timeout: "",
     ExposedPort: 0,
-    Definition: check.definition,
+    Definition: {},
+    ...check.facts,
     CreateIndex: local ? 0 : check.createIndex,
     ModifyIndex: local ? 0 : check.modifyIndex,
   };
 }
 
-const PROXY_ORDER = [
-  "DestinationServiceName",
-  "DestinationServiceID",
-  "LocalServiceAddress",
-  "LocalServicePort",
-  "LocalServiceSocketPath",
-  "Mode",
-  "TransparentProxy",
-  "Config",
-  "Upstreams",
-  "MeshGateway",
-  "Expose",
-  "AccessLogs",
-  "EnvoyExtensions",
-];
-
-/** A proxy block without its empty fields; the catalog always writes `Mode` and upstream datacenters. */
-function proxyJson(proxy: JsonObject, catalog: boolean): JsonObject {
-  const result: Record<string, Json> = {};
-  for (const key of PROXY_ORDER) {
-    if (key === "EnvoyExtensions" && !catalog) continue;
-    const value = proxy[key] ?? null;
-    if (key === "MeshGateway" || key === "Expose") {
-      result[key] = isObject(value) ? dropEmpty(value, Object.keys(value)) : {};
-    } else if (key === "Mode" && catalog) result[key] = value ?? "";
-    else if (key === "Upstreams" && Array.isArray(value) && value.length > 0) {
-      result[key] = (value as readonly Json[]).map((item) =>
-        isObject(item) ? upstreamJson(item, catalog) : item
-      );
-    } else if (!isEmpty(value)) {
-      result[key] = isObject(value) && key !== "Config"
-        ? dropEmpty(value, Object.keys(value))
-        : value;
-    }
-  }
-  return result;
+/** A proxy block without its empty fields; these two are always shown. */
+function proxyJson(proxy: JsonObject): JsonObject {
+  const shown = Object.entries(proxy).map(([key, value]): [string, Json] => [
+    key,
+    isObject(value) && key !== "Config" ? withoutEmpty(value) : value,
+  ]);
+  const upstreams = proxy["Upstreams"];
+  return {
+    ...withoutEmpty(Object.fromEntries(shown)),
+    MeshGateway: withoutEmpty(objectAt(proxy, "MeshGateway")),
+    Expose: withoutEmpty(objectAt(proxy, "Expose")),
+    ...Array.isArray(upstreams) && upstreams.length > 0
+      ? { Upstreams: upstreams.map((upstream) => isObject(upstream) ? upstreamJson(upstream) : {}) }
+      : {},
+  };
 }
 
-const UPSTREAM_ORDER = [
-  "DestinationType",
-  "DestinationPartition",
-  "DestinationNamespace",
-  "DestinationPeer",
-  "DestinationName",
-  "Datacenter",
-  "LocalBindAddress",
-  "LocalBindPort",
-  "LocalBindSocketPath",
-  "LocalBindSocketMode",
-  "Config",
-  "MeshGateway",
-];
-
-function upstreamJson(upstream: JsonObject, catalog: boolean): JsonObject {
-  const result: Record<string, Json> = {};
-  for (const key of UPSTREAM_ORDER) {
-    const value = upstream[key] ?? null;
-    if (key === "DestinationType") result[key] = value ?? "";
-    else if (key === "Datacenter" && catalog) result[key] = value ?? "";
-    else if (key === "MeshGateway") {
-      result[key] = isObject(value) ? dropEmpty(value, Object.keys(value)) : {};
-    } else if (!isEmpty(value)) result[key] = value;
-  }
-  return result;
-}
-
-export function isEmpty(value: Json): boolean {
-  if (value === null || value === "" || value === 0 || value === false) return true;
-  if (Array.isArray(value)) return value.length === 0;
-  return isObject(value) && Object.keys(value).length === 0;
-}
-
-/** The object without those of `keys` that are empty. */
-export function dropEmpty(object: JsonObject, keys: readonly string[]): JsonObject {
-  return Object.fromEntries(
-    Object.entries(object).filter(([key, value]) => !(keys.includes(key) && isEmpty(value))),
-  );
+function upstreamJson(upstream: JsonObject): JsonObject {
+  return {
+    ...withoutEmpty(upstream),
+    DestinationType: textAt(upstream, "DestinationType"),
+    MeshGateway: withoutEmpty(objectAt(upstream, "MeshGateway")),
+  };
 }

@@ -1,180 +1,216 @@
 /**
- * Turns a registration body into services and checks: a sidecar block becomes a service of its own with
- * inherited fields, default checks and a port, and what Consul refuses is refused with its words.
+ * From the body of a registration to services and checks: a sidecar block becomes a service of its own
+ * with inherited fields, default checks and a port.
  *
  * @module
  */
 
-import type { NewService } from "./catalog.ts";
-import { type CheckDefinition, defaultChecks, readChecks } from "./check_definition.ts";
-import { isObject, type Json, type JsonObject } from "../http/decode.ts";
-import { numberAt, objectAt, textAt, textsAt } from "../http/fields.ts";
-import { exposeFault } from "../entries/exposed.ts";
-import { upstreamFaults } from "./upstream_faults.ts";
-import { isEmpty } from "./records.ts";
-import { Refusal } from "../http/refusal.ts";
+import { formatAddress } from "../../base/mod.ts";
+import {
+  durationMsAt,
+  isEmpty,
+  isObject,
+  type JsonObject,
+  numberAt,
+  objectAt,
+  objectsAt,
+  textAt,
+  textsAt,
+  withoutEmpty,
+} from "../json.ts";
+import { Refusal } from "../refusal.ts";
+import type { CheckContent, ServiceContent, Status } from "./records.ts";
 
-export interface Registered {
-  readonly service: NewService;
-  readonly checks: readonly CheckDefinition[];
+/** A check and how it is run. */
+export interface CheckTask {
+  /** The check before it has run. */
+  readonly content: CheckContent;
+  /** The registration sets the status; otherwise an older check of that id keeps its own. */
+  readonly saysStatus: boolean;
+  readonly run:
+    | { readonly kind: "ttl"; readonly ttlMs: number }
+    | { readonly kind: "tcp"; readonly host: string; readonly port: number }
+    | { readonly kind: "http"; readonly url: string }
+    | { readonly kind: "alias"; readonly serviceId: string };
+  readonly intervalMs: number;
+  readonly timeoutMs: number;
 }
 
-/** The service and, where asked for, its sidecar. `sidecarPort` finds a free port. */
-export function readRegistration(
+interface Registered {
+  readonly service: ServiceContent;
+  readonly checks: readonly CheckTask[];
+}
+
+/** Reads the service and, if the body has one, its sidecar. `sidecarPort` finds a free port. */
+export function readRegistrationBody(
   body: JsonObject,
   sidecarPort: (sidecarId: string) => number,
 ): readonly Registered[] {
-  const app = readService(body);
-  const connect = objectAt(body, "Connect");
-  const sidecar = connect["SidecarService"];
-  const appChecks = readChecks(body, app);
-  if (!isObject(sidecar)) return [{ service: app, checks: appChecks }];
-  if (isObject(objectAt(sidecar, "Connect")["SidecarService"])) {
-    throw invalid("A SidecarService cannot have a nested SidecarService");
-  }
-  if (textAt(sidecar, "ID") !== "") {
-    throw invalid("A SidecarService cannot specify an ID as this is managed by the agent");
-  }
-  if (!isEmpty(body["Ports"] ?? null)) {
-    throw new Refusal(400, "MultiPort cannot be used with Consul Connect.");
-  }
-  const proxy = readSidecar(app, sidecar, sidecarPort);
+  const app = readServiceBody(body);
+  const checks = readChecks(body, app);
+  const { SidecarService: sidecar } = objectAt(body, "Connect");
+  if (!isObject(sidecar)) return [{ service: app, checks }];
+  const id = `${app.id}-sidecar-proxy`;
+  const port = numberAt(sidecar, "Port") || sidecarPort(id);
+  const proxy = readServiceBody(sidecarBody({ ...sidecar, ID: id, Port: port }, body, app.id));
   const own = readChecks(sidecar, proxy);
   return [
-    { service: app, checks: appChecks },
+    { service: app, checks },
     { service: proxy, checks: own.length > 0 ? own : defaultChecks(app, proxy) },
   ];
 }
 
-function readService(body: JsonObject): NewService {
+function readServiceBody(body: JsonObject): ServiceContent {
   const name = textAt(body, "Name");
-  if (name === "") throw new Refusal(400, "Missing service name");
+  if (name === "") throw invalid("Name is missing");
   const kind = textAt(body, "Kind");
-  const port = numberAt(body, "Port");
-  const proxy = isObject(body["Proxy"]) ? body["Proxy"] : undefined;
-  const connect = objectAt(body, "Connect");
-  const native = connect["Native"] === true;
-  if (kind === "connect-proxy") {
-    if (textAt(proxy ?? {}, "DestinationServiceName") === "") {
-      throw invalid("Proxy.DestinationServiceName must be non-empty for Connect proxy services");
-    }
-    if (port === 0 && textAt(body, "SocketPath") === "") {
-      throw invalid("Port or SocketPath must be set for a connect-proxy");
-    }
-    if (native) throw invalid("A Proxy cannot also be Connect Native, only typical services");
-  }
-  if (port !== 0 && !isEmpty(body["Ports"] ?? null)) {
-    throw invalid("Port and Ports cannot both be set");
-  }
-  if (proxy) checkProxy(proxy);
-  return {
-    ...common(body),
-    kind,
-    id: textAt(body, "ID") || name,
-    name,
-    tags: textsAt(body, "Tags"),
-    meta: objectAt(body, "Meta"),
-    port,
-    address: textAt(body, "Address"),
-    native,
-    locality: isObject(body["Locality"]) ? body["Locality"] : undefined,
-    proxy: kind === "connect-proxy" ? proxyOf(proxy ?? {}, undefined) : undefined,
-  };
-}
-
-function readSidecar(
-  app: NewService,
-  sidecar: JsonObject,
-  sidecarPort: (sidecarId: string) => number,
-): NewService {
-  const id = `${app.id}-sidecar-proxy`;
-  const proxy = objectAt(sidecar, "Proxy");
-  checkProxy(proxy);
-  const tags = textsAt(sidecar, "Tags");
-  const meta = objectAt(sidecar, "Meta");
-  const port = numberAt(sidecar, "Port") || sidecarPort(id);
-  const address = textAt(sidecar, "Address") || app.address;
-  return {
-    ...common({ ...sidecar, Address: address, Port: port }),
-    kind: textAt(sidecar, "Kind") || "connect-proxy",
-    id,
-    name: textAt(sidecar, "Name") || `${app.name}-sidecar-proxy`,
-    tags: tags.length > 0 ? tags : app.tags,
-    meta: isEmpty(meta) ? app.meta : meta,
-    port,
-    address,
-    native: false,
-    locality: isObject(sidecar["Locality"]) ? sidecar["Locality"] : app.locality,
-    proxy: proxyOf(proxy, app),
-  };
-}
-
-function common(
-  body: JsonObject,
-): Pick<
-  NewService,
-  "socketPath" | "taggedAddresses" | "weights" | "enableTagOverride" | "merged"
-> {
+  const proxy = kind === "connect-proxy" ? proxyOf(body) : undefined;
+  const id = textAt(body, "ID") || name;
   const weights = objectAt(body, "Weights");
-  const address = textAt(body, "Address");
-  const port = numberAt(body, "Port");
-  const tagged = objectAt(body, "TaggedAddresses");
-  const isIpv4 = /^\d+\.\d+\.\d+\.\d+$/.test(address);
-  const family = isIpv4
-    ? ["lan_ipv4", "wan_ipv4"]
-    : address.includes(":")
-    ? ["lan_ipv6", "wan_ipv6"]
-    : [];
-  return {
-    socketPath: textAt(body, "SocketPath"),
-    taggedAddresses: {
-      ...Object.fromEntries(family.map((name) => [name, { Address: address, Port: port }])),
-      ...tagged,
-    },
-    weights: {
+  const definition = {
+    Kind: kind,
+    ID: id,
+    Service: name,
+    Tags: textsAt(body, "Tags"),
+    Meta: objectAt(body, "Meta"),
+    Port: numberAt(body, "Port"),
+    Address: textAt(body, "Address"),
+    SocketPath: textAt(body, "SocketPath"),
+    TaggedAddresses: objectAt(body, "TaggedAddresses"),
+    Weights: {
       Passing: numberAt(weights, "Passing") || 1,
       Warning: "Warning" in weights ? numberAt(weights, "Warning") : 1,
     },
-    enableTagOverride: body["EnableTagOverride"] === true,
-    merged: undefined,
+    EnableTagOverride: body["EnableTagOverride"] === true,
+    Connect: objectAt(body, "Connect")["Native"] === true ? { Native: true } : {},
+    Locality: objectAt(body, "Locality"),
   };
+  return { id, name, kind, definition, proxy, merged: undefined };
 }
 
-/** The proxy block with what the agent fills in for a sidecar of `app`. */
-function proxyOf(proxy: JsonObject, app: NewService | undefined): JsonObject {
+/** The body of a sidecar with what it inherits from its application. */
+function sidecarBody(sidecar: JsonObject, app: JsonObject, appId: string): JsonObject {
+  const name = textAt(app, "Name");
+  const inherited = (key: string) =>
+    isEmpty(sidecar[key]) ? app[key] ?? null : sidecar[key] ?? null;
+  const proxy = objectAt(sidecar, "Proxy");
   const socket = textAt(proxy, "LocalServiceSocketPath");
-  const port = numberAt(proxy, "LocalServicePort");
-  const upstreams = Array.isArray(proxy["Upstreams"]) ? proxy["Upstreams"] as readonly Json[] : [];
-  const result: Record<string, Json> = {
-    ...proxy,
-    Upstreams: upstreams.map((upstream) =>
-      isObject(upstream)
-        ? { ...upstream, DestinationType: textAt(upstream, "DestinationType") || "service" }
-        : upstream
-    ),
+  return {
+    ...sidecar,
+    Kind: textAt(sidecar, "Kind") || "connect-proxy",
+    Name: textAt(sidecar, "Name") || `${name}-sidecar-proxy`,
+    Tags: inherited("Tags"),
+    Meta: inherited("Meta"),
+    Address: inherited("Address"),
+    Locality: inherited("Locality"),
+    Proxy: {
+      ...socket === ""
+        ? { LocalServiceAddress: "127.0.0.1", LocalServicePort: numberAt(app, "Port") }
+        : {},
+      DestinationServiceName: name,
+      DestinationServiceID: appId,
+      ...withoutEmpty(proxy),
+    },
   };
-  if (app) {
-    result["DestinationServiceName"] = textAt(proxy, "DestinationServiceName") || app.name;
-    result["DestinationServiceID"] = textAt(proxy, "DestinationServiceID") || app.id;
-    if (socket === "") {
-      result["LocalServiceAddress"] = textAt(proxy, "LocalServiceAddress") || "127.0.0.1";
-      result["LocalServicePort"] = port || app.port;
-    }
+}
+
+function proxyOf(body: JsonObject): JsonObject {
+  const proxy = objectAt(body, "Proxy");
+  if (textAt(proxy, "DestinationServiceName") === "") {
+    throw invalid("Proxy.DestinationServiceName is missing");
   }
-  return result;
+  if (numberAt(body, "Port") === 0 && textAt(body, "SocketPath") === "") {
+    throw invalid("a proxy needs a Port or a SocketPath");
+  }
+  const upstreams = objectsAt(proxy, "Upstreams").map((upstream) => {
+    const name = textAt(upstream, "DestinationName");
+    if (name === "") throw invalid("an upstream has no DestinationName");
+    if (!numberAt(upstream, "LocalBindPort") && !textAt(upstream, "LocalBindSocketPath")) {
+      throw invalid(`the upstream "${name}" has neither LocalBindPort nor LocalBindSocketPath`);
+    }
+    return { ...upstream, DestinationType: textAt(upstream, "DestinationType") || "service" };
+  });
+  return { ...proxy, Upstreams: upstreams };
 }
 
-function checkProxy(proxy: JsonObject): void {
-  const [fault] = upstreamFaults(proxy, "service");
-  if (fault !== undefined) throw failed(fault);
-  const exposed = exposeFault(objectAt(proxy, "Expose"));
-  if (exposed !== undefined) throw failed(exposed);
+function readChecks(body: JsonObject, service: ServiceContent): readonly CheckTask[] {
+  // The Consul CLI sends an empty one where there is none.
+  const all = [objectAt(body, "Check"), ...objectsAt(body, "Checks")]
+    .filter((check) => !isEmpty(check));
+  return all.map((check, at) => readCheck(check, service, all.length > 1 ? `:${at + 1}` : ""));
 }
 
-function failed(text: string): Refusal {
-  return new Refusal(400, `Failed Validation: 1 error occurred:\n\t* ${text}\n\n`);
+function readCheck(check: JsonObject, service: ServiceContent, suffix: string): CheckTask {
+  const run = runOf(check);
+  const intervalMs = durationMsAt(check, "Interval");
+  if ((run.kind === "tcp" || run.kind === "http") && intervalMs <= 0) {
+    throw invalid(`a check by ${run.kind.toUpperCase()} needs an Interval`);
+  }
+  const status = textAt(check, "Status") || "critical";
+  if (!isStatus(status)) {
+    throw invalid(`"${status}" is no status of a check: want passing, warning or critical`);
+  }
+  return {
+    content: {
+      id: textAt(check, "CheckID") || textAt(check, "ID") || `service:${service.id}${suffix}`,
+      status,
+      output: "",
+      serviceId: service.id,
+      facts: {
+        Name: textAt(check, "Name") || `Service '${service.name}' check`,
+        Notes: textAt(check, "Notes"),
+        ...serviceFacts(service),
+        Type: run.kind,
+        Interval: textAt(check, "Interval"),
+        Timeout: textAt(check, "Timeout"),
+      },
+    },
+    saysStatus: textAt(check, "Status") !== "",
+    run,
+    intervalMs,
+    timeoutMs: durationMsAt(check, "Timeout") || DEFAULT_TIMEOUT_MS,
+  };
 }
 
-function invalid(text: string): Refusal {
-  return new Refusal(400, `Validation failed: 1 error occurred:\n\t* ${text}\n\n`);
+const DEFAULT_TIMEOUT_MS = 10_000;
+
+export function isStatus(text: string): text is Status {
+  return ["passing", "warning", "critical"].includes(text);
+}
+
+function runOf(check: JsonObject): CheckTask["run"] {
+  const tcp = textAt(check, "TCP");
+  if (tcp !== "") {
+    const colon = tcp.lastIndexOf(":");
+    const host = tcp.slice(0, colon).replace(/^\[|\]$/g, "");
+    return { kind: "tcp", host, port: Number(tcp.slice(colon + 1)) };
+  }
+  const url = textAt(check, "HTTP");
+  if (url !== "") return { kind: "http", url };
+  const aliased = textAt(check, "AliasService");
+  if (aliased !== "") return { kind: "alias", serviceId: aliased };
+  const ttlMs = durationMsAt(check, "TTL");
+  if (ttlMs <= 0) throw invalid("a check needs TCP, HTTP, AliasService or a TTL above 0");
+  return { kind: "ttl", ttlMs };
+}
+
+/** A sidecar without checks gets one of its listener and an alias of its application. */
+function defaultChecks(app: ServiceContent, proxy: ServiceContent): readonly CheckTask[] {
+  const block = proxy.proxy ?? {};
+  const host = textAt(proxy.definition, "Address") ||
+    textAt(objectAt(block, "Config"), "bind_address") || textAt(block, "LocalServiceAddress") ||
+    "127.0.0.1";
+  const address = formatAddress({ kind: "tcp", host, port: numberAt(proxy.definition, "Port") });
+  const listening = { Name: "Connect Sidecar Listening", TCP: address, Interval: "10s" };
+  const alias = { Name: `Connect Sidecar Aliasing ${app.id}`, AliasService: app.id };
+  return readChecks({ Checks: [listening, alias] }, proxy);
+}
+
+/** The facts of a check about its service. */
+export function serviceFacts({ name, definition }: ServiceContent): JsonObject {
+  return { ServiceName: name, ServiceTags: textsAt(definition, "Tags") };
+}
+
+function invalid(fact: string): Refusal {
+  return new Refusal(400, `Cannot register the service: ${fact}`);
 }

@@ -1,77 +1,75 @@
 /**
- * The applications of the demonstration mesh, and how one sees whether they answer.
+ * The applications of the demonstration mesh, and requests that show whether they answer.
  *
  * @module
  */
 
-import { createServer, type IncomingMessage, request, type Server } from "node:http";
-import { createServer as createTcpServer } from "node:net";
 import { systemClock } from "../../base/mod.ts";
+import { runtimeEngine } from "../../net/mod.ts";
+import { ApiListener } from "../http/listener.ts";
 
+const HOST = "127.0.0.1";
 const PROBE_TIMEOUT_MS = 900;
 
-/** A small HTTP service on 127.0.0.1. */
-export async function startApp(name: string, port = 0): Promise<Server> {
-  let answered = 0;
-  const server = createServer((request, response) => {
-    const { method, url } = request;
-    request.resume();
-    response.setHeader("content-type", "text/plain; charset=utf-8");
-    response.end(
-      `hello${callerOf(request)} from ${name}: ${method} ${url}, answer ${++answered}\n`,
-    );
-  });
-  await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
-  return server;
+interface DemoApp {
+  readonly port: number;
+  /** Every connection breaks. */
+  stop(): void;
 }
 
-/** As its sidecar has proven it. */
-function callerOf({ headers }: IncomingMessage): string {
-  const [, service] = /URI=[^,;]*\/svc\/([\w-]+)/.exec(
-    String(headers["x-forwarded-client-cert"] ?? ""),
-  ) ?? [];
+/** Starts a small HTTP service on 127.0.0.1. */
+export async function startApp(name: string, port = 0): Promise<DemoApp> {
+  let answered = 0;
+  const app = new ApiListener({
+    acceptor: runtimeEngine(),
+    clock: systemClock,
+    host: HOST,
+    fetch({ method, url, headers }) {
+      const { pathname, search } = new URL(url);
+      const caller = callerIn(headers.get("x-forwarded-client-cert") ?? "");
+      return new Response(
+        `hello${caller} from ${name}: ${method} ${pathname}${search}, answer ${++answered}\n`,
+      );
+    },
+    onError: () => {},
+  });
+  await app.start(port);
+  return app;
+}
+
+/** The caller that the sidecar has proven. */
+function callerIn(clientCert: string): string {
+  const [, service] = /URI=[^,;]*\/svc\/([\w-]+)/.exec(clientCert) ?? [];
   return service === undefined ? "" : ` ${service}`;
 }
 
-/** Where a listening server listens. */
-export function portOf(server: { address(): unknown }): number {
-  return (server.address() as { port: number }).port;
-}
-
-/** Ports that nobody listens on at the moment. */
+/** Ports on which nothing listens at the moment. */
 export async function freePorts(count: number): Promise<readonly number[]> {
-  const servers = await Promise.all(Array.from({ length: count }, async () => {
-    const server = createTcpServer();
-    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    return server;
+  const engine = runtimeEngine();
+  const listeners = await Promise.all(Array.from({ length: count }, () => {
+    const address = { kind: "tcp", host: HOST, port: 0 } as const;
+    return engine.listen({ address, reusePort: false }, (connection) => connection.reset());
   }));
-  const ports = servers.map(portOf);
-  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
-  return ports;
+  for (const listener of listeners) listener.close();
+  return listeners.map(({ address }) => address.kind === "tcp" ? address.port : 0);
 }
 
 export interface Probe {
-  /** 0: nobody answered. */
+  /** 0: there was no answer. */
   readonly status: number;
   readonly text: string;
 }
 
-/** One request, and how it went, for people. Never rejects. */
-export function probe(url: string, method = "GET"): Promise<Probe> {
+/** Makes one request and describes the answer for people. Never rejects. */
+export async function probe(url: string, method = "GET"): Promise<Probe> {
   const begun = systemClock.monotonic();
-  return new Promise((resolve) => {
-    const options = { method, agent: false, timeout: PROBE_TIMEOUT_MS };
-    const asked = request(url, options, (response) => {
-      const { statusCode: status = 0 } = response;
-      response.resume();
-      response.on("error", () => resolve({ status: 0, text: "broken" }));
-      response.on("end", () => {
-        const ms = (systemClock.monotonic() - begun).toFixed(1);
-        resolve({ status, text: `${status} in ${ms} ms` });
-      });
-    });
-    asked.on("timeout", () => asked.destroy(new Error("no answer")));
-    asked.on("error", () => resolve({ status: 0, text: "no answer" }));
-    asked.end();
-  });
+  try {
+    const signal = AbortSignal.timeout(PROBE_TIMEOUT_MS);
+    const reply = await fetch(url, { method, signal, headers: { connection: "close" } });
+    await reply.arrayBuffer();
+    const ms = (systemClock.monotonic() - begun).toFixed(1);
+    return { status: reply.status, text: `${reply.status} in ${ms} ms` };
+  } catch {
+    return { status: 0, text: "no answer" };
+  }
 }

@@ -1,36 +1,34 @@
 /**
- * The mesh of `postern dev`: `web`, which calls `api` over HTTP, on an agent in memory. Processes and what
- * is printed are left to the command.
+ * The mesh of `postern dev -demo`: `web`, which calls `api` over HTTP. Processes and output are left to the
+ * command.
  *
  * @module
  */
 
-import type { DevWorld } from "../dev_world.ts";
 import type { Status } from "../catalog/records.ts";
+import { decide, exactIntention, putIntention } from "../entries/intentions.ts";
+import type { JsonObject } from "../json.ts";
+import { decodeAs } from "../shapes.ts";
+import type { World } from "../world.ts";
 
-export interface DemoMeshOptions {
+interface DemoMeshOptions {
   readonly web: DemoService;
   readonly api: DemoService;
   /** Where web reaches api through its sidecar. */
   readonly upstreamPort: number;
-  /** Address of all of it; 127.0.0.1 unless given. */
-  readonly host?: string;
 }
 
-export interface DemoService {
+interface DemoService {
   /** Where the application listens. */
   readonly port: number;
   /** Where its sidecar listens. */
   readonly sidecarPort: number;
-  /** Absent: `web-1`, `api-1`. */
-  readonly id?: string;
   /** What its sidecar's registration says under `Config`; absent: nothing. */
   readonly proxyConfig?: Readonly<Record<string, unknown>>;
 }
 
-/** What a status line shows. */
-export interface DemoMeshState {
-  readonly intention: ReturnType<DevWorld["intention"]>;
+interface DemoMeshState {
+  readonly intention: keyof typeof DEMO_INTENTIONS;
   /** By id, sidecars included. */
   readonly services: ReadonlyMap<string, Status>;
 }
@@ -47,71 +45,73 @@ export const DEMO_INTENTIONS = {
   deny: { Action: "deny" },
 } as const;
 
+const HOST = "127.0.0.1";
+
 /** Registers both services with their sidecars and allows web to call api. */
-export function registerDemoMesh(mesh: DevWorld, options: DemoMeshOptions): void {
-  for (const name of ["web", "api"]) {
-    mesh.writeEntry({ Kind: "service-defaults", Name: name, Protocol: "http" });
+export function registerDemoMesh(world: World, { api, web, upstreamPort }: DemoMeshOptions): void {
+  for (const Name of ["web", "api"]) {
+    world.config.put({ Kind: "service-defaults", Name, Protocol: "http" });
   }
-  addInstance(mesh, "api", options.api, { host: options.host });
-  addInstance(mesh, "web", options.web, {
-    host: options.host,
-    upstreams: [{ DestinationName: "api", LocalBindPort: options.upstreamPort }],
-  });
-  mesh.setIntention("web", "api", DEMO_INTENTIONS.allow);
+  registerDemoService(world, "api", api, []);
+  const upstream = { DestinationName: "api", LocalBindPort: upstreamPort };
+  registerDemoService(world, "web", web, [upstream]);
+  setDemoIntention(world, "allow");
 }
 
-/** One more instance, as for a second api that takes over. */
-export function addInstance(
-  mesh: DevWorld,
+function registerDemoService(
+  { services }: World,
   name: string,
-  service: DemoService,
-  more: {
-    readonly host?: string | undefined;
-    readonly upstreams?: readonly Readonly<Record<string, unknown>>[];
-  } = {},
-): string {
-  const host = more.host ?? "127.0.0.1";
-  const id = service.id ?? `${name}-1`;
-  mesh.registerService({
+  { port, sidecarPort, proxyConfig = {} }: DemoService,
+  upstreams: readonly JsonObject[],
+): void {
+  // Checked every second, so that one can watch a killed sidecar become critical.
+  const check = (title: string, port: number) => ({
+    CheckID: `${name}-1 ${title}`,
+    Name: title,
+    TCP: `${HOST}:${port}`,
+    Interval: "1s",
+  });
+  const body = {
     Name: name,
-    ID: id,
-    Address: host,
-    Port: service.port,
+    ID: `${name}-1`,
+    Address: HOST,
+    Port: port,
     Connect: {
       SidecarService: {
-        Port: service.sidecarPort,
-        // Checked every second, so that a killed instance is seen while one looks on.
-        Checks: [{
-          CheckID: `${id}-sidecar`,
-          Name: "Connect Sidecar Listening",
-          TCP: `${host}:${service.sidecarPort}`,
-          Interval: "1s",
-        }, {
-          CheckID: `${id}-app`,
-          Name: `Application ${id}`,
-          TCP: `${host}:${service.port}`,
-          Interval: "1s",
-        }],
+        Port: sidecarPort,
+        Checks: [check("sidecar", sidecarPort), check("application", port)],
         Proxy: {
-          LocalServiceAddress: host,
-          Upstreams: more.upstreams ?? [],
-          ...(service.proxyConfig && { Config: service.proxyConfig }),
+          LocalServiceAddress: HOST,
+          Upstreams: upstreams,
+          Config: proxyConfig as JsonObject,
         },
       },
     },
-  });
-  return id;
+  };
+  services.register(decodeAs(body, "registration"));
 }
 
 const NEXT = { allow: "permissions", permissions: "deny", deny: "allow" } as const;
 
-/** To the next of {@link DEMO_INTENTIONS}; returns which one holds now. */
-export function flipIntention(mesh: DevWorld): DemoMeshState["intention"] {
-  const next = NEXT[mesh.intention("web", "api")];
-  mesh.setIntention("web", "api", DEMO_INTENTIONS[next]);
-  return next;
+/** Sets the next of {@link DEMO_INTENTIONS}. */
+export function flipIntention(world: World): void {
+  setDemoIntention(world, NEXT[intentionOf(world)]);
 }
 
-export function demoMeshState(mesh: DevWorld): DemoMeshState {
-  return { intention: mesh.intention("web", "api"), services: mesh.statuses() };
+export function demoMeshState(world: World): DemoMeshState {
+  const { services } = world;
+  const statuses = services.all().map(({ id }) => [id, services.statusOf(id)] as const);
+  return { intention: intentionOf(world), services: new Map(statuses) };
+}
+
+function setDemoIntention({ config }: World, intention: DemoMeshState["intention"]): void {
+  putIntention(config, "api", { Name: "web", ...DEMO_INTENTIONS[intention] });
+}
+
+function intentionOf({ config, intentionPolicy, acl }: World): DemoMeshState["intention"] {
+  const exact = exactIntention(config, "web", "api");
+  if (exact?.["Permissions"]) return "permissions";
+  const decision = decide(config, { namespace: "default", service: "web" }, "api");
+  const isAllowed = decision?.allowed ?? (intentionPolicy ?? acl.defaultPolicy) === "allow";
+  return isAllowed ? "allow" : "deny";
 }

@@ -2,15 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import { seededRandom } from "../../base/mod.ts";
-import {
-  addInstance,
-  demoMeshState,
-  flipIntention,
-  registerDemoMesh,
-  startDevAgent,
-} from "../mod.ts";
+import { demoMeshState, flipIntention, registerDemoMesh, startDevAgent } from "../mod.ts";
 
-test("the demo's mesh registers both services, flips its intention and shows killed instances", async () => {
+test("the demo's mesh registers both services, flips its intention and shows killed sidecars", async () => {
   const down = new Set<number>();
   const clock = new FakeClock();
   await using agent = await startDevAgent({
@@ -22,22 +16,22 @@ test("the demo's mesh registers both services, flips its intention and shows kil
       http: () => Promise.resolve("ok"),
     },
   });
-  registerDemoMesh(agent, {
+  const { world } = agent;
+  registerDemoMesh(world, {
     web: { port: 1001, sidecarPort: 1002 },
     api: { port: 1003, sidecarPort: 1004 },
     upstreamPort: 1005,
   });
-  assert.equal(addInstance(agent, "api", { port: 1006, sidecarPort: 1007, id: "api-2" }), "api-2");
   await clock.advance(1_000);
-  const state = demoMeshState(agent);
+  const state = demoMeshState(world);
   assert.equal(state.intention, "allow");
   assert.equal(state.services.get("api-1-sidecar-proxy"), "passing");
   for (const intention of ["permissions", "deny", "allow"] as const) {
-    assert.equal(flipIntention(agent), intention);
-    assert.equal(demoMeshState(agent).intention, intention);
+    flipIntention(world);
+    assert.equal(demoMeshState(world).intention, intention);
   }
-  down.add(1003);
+  down.add(1004);
   await clock.advance(1_000);
-  assert.equal(demoMeshState(agent).services.get("api-1-sidecar-proxy"), "critical");
-  assert.equal(demoMeshState(agent).services.get("api-2-sidecar-proxy"), "passing");
+  assert.equal(demoMeshState(world).services.get("api-1-sidecar-proxy"), "critical");
+  assert.equal(demoMeshState(world).services.get("web-1-sidecar-proxy"), "passing");
 });

@@ -1,76 +1,57 @@
 /**
- * What the agent merges into a proxy's registration: proxy-defaults, the service-defaults of its
- * service, and per upstream the latter's UpstreamConfig. A registered value always wins.
+ * The central configuration of a proxy: proxy-defaults, the service-defaults of its service and, for each
+ * upstream, the latter's UpstreamConfig are merged into its registration. A registered value wins.
  *
  * @module
  */
 
+import {
+  isEmpty,
+  isObject,
+  type Json,
+  type JsonObject,
+  numberAt,
+  objectAt,
+  objectsAt,
+  textAt,
+  withoutEmpty,
+} from "../json.ts";
 import { meshProtocol } from "./chain_compiler.ts";
-import type { FindEntry } from "./config_entries.ts";
-import { mergedExpose } from "./exposed.ts";
+import type { FindEntry } from "./chain_targets.ts";
 
-import { isObject, type Json, type JsonObject } from "../http/decode.ts";
-import { isEmpty } from "../catalog/records.ts";
-import { numberAt, objectAt, textAt } from "../http/fields.ts";
-
-/**
- * The proxy block as `/v1/agent/service/:id` shows it. `explicitNulls`: unset limits are written as
- * null, as a client agent does, which gets them from a server; a server itself leaves them out.
- */
-export function mergeProxy(
-  proxy: JsonObject,
-  find: FindEntry,
-  explicitNulls: boolean,
-): JsonObject {
+/** The proxy block as `/v1/agent/service/:id` shows it. */
+export function mergeProxy(proxy: JsonObject, find: FindEntry): JsonObject {
   const service = textAt(proxy, "DestinationServiceName");
   const global = find("proxy-defaults", "global") ?? {};
   const defaults = find("service-defaults", service) ?? {};
-  const config = deepMerged(
-    { ...objectAt(global, "Config"), ...serviceConfig(defaults) },
-    objectAt(proxy, "Config"),
-  );
-  const upstreams = Array.isArray(proxy["Upstreams"]) ? proxy["Upstreams"] as readonly Json[] : [];
+  const sources = [proxy, defaults, global];
+  const under = { ...objectAt(global, "Config"), ...serviceConfig(defaults) };
   return {
     ...proxy,
-    Mode: firstFull(proxy["Mode"], defaults["Mode"], global["Mode"]) ?? "",
-    ...isEmpty(config) ? {} : { Config: sorted(config) },
+    Mode: firstIn(sources, "Mode"),
+    Config: merged(under, objectAt(proxy, "Config")),
     TransparentProxy: {
       ...objectAt(global, "TransparentProxy"),
       ...objectAt(defaults, "TransparentProxy"),
       ...objectAt(proxy, "TransparentProxy"),
     },
-    MeshGateway: firstFull(proxy["MeshGateway"], defaults["MeshGateway"], global["MeshGateway"]) ??
-      {},
-    Expose: mergedExpose(...[proxy, defaults, global].map((from) => objectAt(from, "Expose"))),
-    // Those of the config entries alone; an agent shows none at all.
-    EnvoyExtensions: [global, defaults].flatMap((from) => {
-      const extensions = from["EnvoyExtensions"];
-      return Array.isArray(extensions) ? extensions as readonly Json[] : [];
-    }),
+    MeshGateway: firstIn(sources, "MeshGateway"),
+    Expose: mergedExpose(sources.map((source) => objectAt(source, "Expose"))),
     AccessLogs: { ...objectAt(global, "AccessLogs"), ...objectAt(proxy, "AccessLogs") },
-    Upstreams: upstreams.map((upstream) =>
-      isObject(upstream)
-        ? mergeUpstream(upstream, { proxy, defaults, global, find, explicitNulls })
-        : upstream
+    // An agent does not show them; they are read from the entries.
+    EnvoyExtensions: null,
+    Upstreams: objectsAt(proxy, "Upstreams").map((upstream) =>
+      mergedUpstream(upstream, { proxy, defaults, global, find })
     ),
   };
 }
 
-/** Maps inside of maps are merged as well; lists and everything else of `over` win whole. */
-function deepMerged(under: JsonObject, over: JsonObject): JsonObject {
-  const merged = Object.entries(over).map(([key, value]): [string, Json] => {
-    const below = Object.hasOwn(under, key) ? under[key] : undefined;
-    return [key, isObject(below) && isObject(value) ? deepMerged(below, value) : value];
-  });
-  return { ...under, ...Object.fromEntries(merged) };
-}
-
-/** Names whose service-defaults the merge of this proxy reads, for whoever watches it. */
+/** Services whose service-defaults {@link mergeProxy} reads for this proxy. */
 export function mergedNames(proxy: JsonObject): readonly string[] {
-  const upstreams = Array.isArray(proxy["Upstreams"]) ? proxy["Upstreams"] as readonly Json[] : [];
+  const upstreams = objectsAt(proxy, "Upstreams");
   return [
     textAt(proxy, "DestinationServiceName"),
-    ...upstreams.filter(isObject).map((upstream) => textAt(upstream, "DestinationName")),
+    ...upstreams.map((upstream) => textAt(upstream, "DestinationName")),
   ];
 }
 
@@ -79,17 +60,9 @@ interface Sources {
   readonly defaults: JsonObject;
   readonly global: JsonObject;
   readonly find: FindEntry;
-  readonly explicitNulls: boolean;
 }
 
-const NO_LIMITS = { MaxConcurrentRequests: null, MaxConnections: null, MaxPendingRequests: null };
-const NO_PASSIVE_CHECK = {
-  BaseEjectionTime: null,
-  EnforcingConsecutive5xx: null,
-  MaxEjectionPercent: null,
-};
-
-function mergeUpstream(upstream: JsonObject, sources: Sources): JsonObject {
+function mergedUpstream(upstream: JsonObject, sources: Sources): JsonObject {
   // Prepared queries get no central configuration at all.
   if (textAt(upstream, "DestinationType") === "prepared_query") return upstream;
   const { proxy, defaults, global, find } = sources;
@@ -97,87 +70,73 @@ function mergeUpstream(upstream: JsonObject, sources: Sources): JsonObject {
   const peer = textAt(upstream, "DestinationPeer");
   const central = objectAt(defaults, "UpstreamConfig");
   const shared = objectAt(central, "Defaults");
-  const overrides = Array.isArray(central["Overrides"])
-    ? central["Overrides"] as readonly Json[]
-    : [];
-  const own = overrides.filter(isObject)
+  const own = objectsAt(central, "Overrides")
     .find((item) => textAt(item, "Name") === name && textAt(item, "Peer") === peer) ?? {};
-  const protocol = peer !== "" ? "" : firstText(
-    textAt(own, "Protocol"),
-    textAt(shared, "Protocol"),
-    textAt(find("service-defaults", name) ?? {}, "Protocol"),
-    meshProtocol(find),
-  );
-  const config = {
-    ...upstreamConfig(shared, sources.explicitNulls),
-    ...upstreamConfig(own, sources.explicitNulls),
-    ...protocol === "" ? {} : { protocol },
-    ...objectAt(upstream, "Config"),
-  };
+  const callee = find("service-defaults", name) ?? {};
+  const protocol = peer !== ""
+    ? ""
+    : textAt(own, "Protocol") || textAt(shared, "Protocol") || textAt(callee, "Protocol") ||
+      meshProtocol(find);
   return {
     ...upstream,
-    ...isEmpty(config) ? {} : { Config: sorted(config) },
-    MeshGateway: firstFull(
-      upstream["MeshGateway"],
-      own["MeshGateway"],
-      proxy["MeshGateway"],
-      shared["MeshGateway"],
-      defaults["MeshGateway"],
-      global["MeshGateway"],
-    ) ?? {},
+    Config: {
+      ...upstreamConfig(shared),
+      ...upstreamConfig(own),
+      ...protocol === "" ? {} : { protocol: protocol.toLowerCase() },
+      ...objectAt(upstream, "Config"),
+    },
+    MeshGateway: firstIn([upstream, own, proxy, shared, defaults, global], "MeshGateway"),
   };
 }
 
-/** The keys of an UpstreamConfig item as they arrive in an upstream's opaque config. */
-function upstreamConfig(item: JsonObject, explicitNulls: boolean): JsonObject {
-  const result: Record<string, Json> = {};
-  const balance = textAt(item, "BalanceOutboundConnections");
-  if (balance !== "") result["balance_outbound_connections"] = balance;
-  const timeout = numberAt(item, "ConnectTimeoutMs");
-  if (timeout > 0) result["connect_timeout_ms"] = timeout;
-  const listener = textAt(item, "EnvoyListenerJSON");
-  if (listener !== "") result["envoy_listener_json"] = listener;
-  const cluster = textAt(item, "EnvoyClusterJSON");
-  if (cluster !== "") result["envoy_cluster_json"] = cluster;
-  const limits = item["Limits"];
-  if (isObject(limits)) {
-    result["limits"] = sorted({ ...explicitNulls ? NO_LIMITS : {}, ...limits });
-  }
-  const passive = item["PassiveHealthCheck"];
-  if (isObject(passive)) {
-    result["passive_health_check"] = sorted({
-      ...explicitNulls ? NO_PASSIVE_CHECK : {},
-      ...passive,
-    });
-  }
-  return result;
+/** An item of UpstreamConfig under the keys that an upstream's opaque config has for it. */
+function upstreamConfig(item: JsonObject): JsonObject {
+  return withoutEmpty({
+    balance_outbound_connections: textAt(item, "BalanceOutboundConnections"),
+    connect_timeout_ms: Math.max(numberAt(item, "ConnectTimeoutMs"), 0),
+    envoy_listener_json: textAt(item, "EnvoyListenerJSON"),
+    envoy_cluster_json: textAt(item, "EnvoyClusterJSON"),
+    limits: objectAt(item, "Limits"),
+    passive_health_check: objectAt(item, "PassiveHealthCheck"),
+  });
 }
 
+/** Numbers count where they are above 0, the size of heads wherever it is given. */
 function serviceConfig(defaults: JsonObject): JsonObject {
-  const result: Record<string, Json> = {};
-  const take = (from: string, to: string) => {
-    const value = defaults[from] ?? null;
-    if (!isEmpty(value) && !(typeof value === "number" && value < 0)) result[to] = value;
+  const positive = (key: string) => Math.max(numberAt(defaults, key), 0);
+  const headKilobytes = defaults["MaxRequestHeadersKB"];
+  return {
+    ...withoutEmpty({
+      protocol: textAt(defaults, "Protocol"),
+      max_inbound_connections: positive("MaxInboundConnections"),
+      local_connect_timeout_ms: positive("LocalConnectTimeoutMs"),
+      local_request_timeout_ms: positive("LocalRequestTimeoutMs"),
+      balance_inbound_connections: textAt(defaults, "BalanceInboundConnections"),
+    }),
+    ...typeof headKilobytes === "number" ? { max_request_headers_kb: headKilobytes } : {},
   };
-  take("Protocol", "protocol");
-  take("MaxInboundConnections", "max_inbound_connections");
-  take("LocalConnectTimeoutMs", "local_connect_timeout_ms");
-  take("LocalRequestTimeoutMs", "local_request_timeout_ms");
-  take("BalanceInboundConnections", "balance_inbound_connections");
-  const kilobytes = defaults["MaxRequestHeadersKB"];
-  if (typeof kilobytes === "number") result["max_request_headers_kb"] = kilobytes;
-  return result;
 }
 
-function firstFull(...values: readonly (Json | undefined)[]): Json | undefined {
-  return values.find((value) => value !== undefined && !isEmpty(value));
+/** Checks if any source exposes them; the paths of the first source that has some. */
+function mergedExpose(sources: readonly JsonObject[]): JsonObject {
+  const paths = sources.map((source) => objectsAt(source, "Paths"));
+  const chosen = paths.find(({ length }) => length > 0) ?? [];
+  return withoutEmpty({
+    Checks: sources.some((source) => source["Checks"] === true),
+    Paths: chosen.map((path) => ({ ...withoutEmpty(path), ParsedFromCheck: false })),
+  });
 }
 
-function firstText(...values: readonly string[]): string {
-  return values.find((value) => value !== "") ?? "";
+/** Maps inside of maps are merged; lists and everything else of `over` replace what is `under`. */
+function merged(under: JsonObject, over: JsonObject): JsonObject {
+  const entries = Object.entries(over).map(([key, value]): [string, Json] => {
+    const below = Object.hasOwn(under, key) ? under[key] : undefined;
+    return [key, isObject(below) && isObject(value) ? merged(below, value) : value];
+  });
+  return { ...under, ...Object.fromEntries(entries) };
 }
 
-/** Go writes the keys of a map in order. */
-function sorted(object: JsonObject): JsonObject {
-  return Object.fromEntries(Object.entries(object).sort(([a], [b]) => a < b ? -1 : 1));
+/** The value of the first source that has one. */
+function firstIn(sources: readonly JsonObject[], key: string): Json {
+  return sources.map((source) => source[key] ?? null).find((value) => !isEmpty(value)) ?? null;
 }

@@ -1,22 +1,28 @@
 /**
- * Compiles router, splitter, resolver and defaults entries into a discovery chain, the graph that a
- * proxy follows for one upstream. Pure: entries are read through `find`.
+ * Compiles router, splitter, resolver and defaults entries into a discovery chain, the graph that a proxy
+ * follows for one upstream. Pure: entries are read through `find`.
  *
  * @module
  */
 
 import { createHash } from "node:crypto";
-import { type ChainOverrides, ChainTargets, type Resolved } from "./chain_targets.ts";
-import { configTopic, type FindEntry } from "./config_entries.ts";
-import { isObject, type Json, type JsonObject } from "../http/decode.ts";
-import { goDuration } from "../http/go_duration.ts";
-import { Refusal } from "../http/refusal.ts";
-import { dropEmpty } from "../catalog/records.ts";
-import { numberAt, objectAt, textAt, textsAt } from "../http/fields.ts";
+import {
+  isEmpty,
+  type JsonObject,
+  numberAt,
+  objectAt,
+  objectsAt,
+  textAt,
+  textsAt,
+  withoutEmpty,
+} from "../json.ts";
+import { Refusal } from "../refusal.ts";
+import { configTopic } from "../topics.ts";
+import { type ChainOverrides, ChainTargets, type FindEntry } from "./chain_targets.ts";
 
 export const NO_OVERRIDES: ChainOverrides = {
   protocol: "",
-  connectTimeoutNs: 0,
+  connectTimeout: null,
   meshGatewayMode: "",
 };
 
@@ -26,31 +32,29 @@ export interface ChainRequest {
   readonly trustDomain: string;
   readonly overrides: ChainOverrides;
   readonly find: FindEntry;
-  readonly virtualIp: string | undefined;
 }
 
-export interface CompiledChain {
+interface CompiledChain {
   readonly chain: JsonObject;
   /** Topics of every entry that was read or missed. */
   readonly topics: readonly string[];
 }
 
-/** Throws a {@link Refusal} with Consul's text where the entries do not fit together. */
+/** Throws a {@link Refusal} where the entries do not fit together. */
 export function compileChain(request: ChainRequest): CompiledChain {
   return new Compiler(request).compile();
 }
 
-/** The protocol a service has by its own defaults, else the mesh's. */
+/** The protocol of a service by its own defaults, else by those of the mesh. */
 export function protocolOf(service: string, find: FindEntry): string {
   const own = find("service-defaults", service);
-  if (own) return textAt(own, "Protocol") || "tcp";
-  return meshProtocol(find) || "tcp";
+  return (own ? textAt(own, "Protocol") : meshProtocol(find)) || "tcp";
 }
 
-/** The mesh's protocol, weakly typed and in any letter case; `""`: it has none. */
+/** The protocol that proxy-defaults say, which may be of any type there; `""`: none. */
 export function meshProtocol(find: FindEntry): string {
   const { protocol } = objectAt(find("proxy-defaults", "global") ?? {}, "Config");
-  return protocol === undefined || protocol === null ? "" : String(protocol).toLowerCase();
+  return String(protocol ?? "").toLowerCase();
 }
 
 const HASHED = ["ring_hash", "maglev"];
@@ -62,7 +66,6 @@ class Compiler {
   readonly #nodes: Record<string, JsonObject> = {};
   readonly #targets: ChainTargets;
   readonly #protocol: string;
-  readonly #plain: boolean;
 
   constructor(request: ChainRequest) {
     this.#request = request;
@@ -70,211 +73,191 @@ class Compiler {
       this.#topics.add(configTopic(kind, name));
       return request.find(kind, name);
     };
-    const { overrides, datacenter, trustDomain } = request;
-    this.#targets = new ChainTargets({ find: this.#find, overrides, datacenter, trustDomain });
+    this.#targets = new ChainTargets({ ...request, find: this.#find });
     this.#protocol = protocolOf(request.service, this.#find);
-    this.#plain = (overrides.protocol || this.#protocol) === "tcp";
   }
 
   compile(): CompiledChain {
     const { service, overrides, datacenter } = this.#request;
     const start = this.#start(service);
-    const first = this.#nodes[start] ?? {};
-    const resolver = objectAt(first, "Resolver");
+    const resolver = objectAt(this.#nodes[start] ?? {}, "Resolver");
     const defaults = this.#find("service-defaults", service) ?? {};
-    const ip = this.#request.virtualIp;
-    const chain = dropEmpty({
+    const chain = {
+      ...withoutEmpty({
+        CustomizationHash: this.#customization(),
+        Default: resolver["Default"] === true &&
+          textAt(resolver, "Target") === `${service}.default.default.${datacenter}`,
+        ServiceMeta: objectAt(defaults, "Meta"),
+      }),
       ServiceName: service,
       Namespace: "default",
       Partition: "default",
       Datacenter: datacenter,
-      CustomizationHash: this.#customization(),
-      Default: resolver["Default"] === true &&
-        textAt(resolver, "Target") === `${service}.default.default.${datacenter}`,
       Protocol: overrides.protocol || this.#protocol,
-      ServiceMeta: objectAt(defaults, "Meta"),
       StartNode: start,
-      Nodes: byKey(this.#reached(start)),
-      Targets: byKey(this.#targets.used),
-      AutoVirtualIPs: ip === undefined ? null : [ip],
-      ManualVirtualIPs: ip === undefined ? null : [],
-    }, ["CustomizationHash", "Default", "ServiceMeta"]);
+      Nodes: this.#nodesFrom(start),
+      Targets: this.#targets.used,
+    };
     return { chain, topics: [...this.#topics] };
   }
 
   #start(service: string): string {
-    const router = this.#find("service-router", service);
-    if (!router || this.#plainRefuses(service, "service-router")) {
-      return this.#splitterOrResolver(service);
-    }
-    const name = `router:${service}.default.default`;
-    const routes = Array.isArray(router["Routes"]) ? router["Routes"] as readonly Json[] : [];
-    const built = routes.filter(isObject).map((route) => {
+    const router = this.#routing("service-router", service);
+    if (!router) return this.#splitterOrResolver(service);
+    const routes = objectsAt(router, "Routes").map((route) => {
       const destination = objectAt(route, "Destination");
       const to = textAt(destination, "Service") || service;
       const subset = textAt(destination, "ServiceSubset");
-      return {
-        Definition: route,
-        NextNode: subset === "" ? this.#splitterOrResolver(to) : this.#resolver(to, subset),
-      };
+      const next = subset === "" ? this.#splitterOrResolver(to) : this.#resolver(to, subset);
+      return { Definition: route, NextNode: next };
     });
-    built.push({
+    const last = {
       Definition: {
         Match: { HTTP: { PathPrefix: "/" } },
         Destination: { Service: service, Namespace: "default", Partition: "default" },
       },
       NextNode: this.#splitterOrResolver(service),
-    });
-    this.#nodes[name] = { Type: "router", Name: `${service}.default.default`, Routes: built };
-    return name;
+    };
+    return this.#node("router", `${service}.default.default`, { Routes: [...routes, last] });
   }
 
   #splitterOrResolver(service: string): string {
-    const splitter = this.#find("service-splitter", service);
-    if (!splitter || this.#plainRefuses(service, "service-splitter")) {
-      return this.#resolver(service, "");
-    }
-    const name = `splitter:${service}.default.default`;
-    if (this.#nodes[name]) return name;
-    // In place before its legs are compiled, so that a circle ends here.
-    this.#nodes[name] = { Type: "splitter", Name: `${service}.default.default` };
-    const splits = Array.isArray(splitter["Splits"]) ? splitter["Splits"] as readonly Json[] : [];
-    const legs = splits.filter(isObject).flatMap((split) => {
-      const to = textAt(split, "Service") || service;
-      const subset = textAt(split, "ServiceSubset");
+    const splitter = this.#routing("service-splitter", service);
+    if (!splitter) return this.#resolver(service, "");
+    const name = `${service}.default.default`;
+    const id = `splitter:${name}`;
+    if (this.#nodes[id]) return id;
+    // In place before its splits are compiled, so that a circle ends here.
+    this.#node("splitter", name, {});
+    const splits = objectsAt(splitter, "Splits").flatMap((definition) => {
+      const to = textAt(definition, "Service") || service;
+      const subset = textAt(definition, "ServiceSubset");
       const next = to === service || subset !== ""
         ? this.#resolver(to, subset)
         : this.#splitterOrResolver(to);
-      const leg = { Definition: split, Weight: numberAt(split, "Weight"), NextNode: next };
-      return next.startsWith("splitter:") ? this.#flatten(leg) : [leg];
+      const weight = numberAt(definition, "Weight");
+      if (next.startsWith("splitter:")) return this.#flattened(definition, weight, next);
+      return [{ Definition: definition, Weight: weight, NextNode: next }];
     });
-    const balancer = legs.map((leg) => objectAt(this.#nodes[leg.NextNode] ?? {}, "LoadBalancer"))
-      .find((item) => HASHED.includes(textAt(item, "Policy")));
-    this.#nodes[name] = {
-      Type: "splitter",
-      Name: `${service}.default.default`,
-      Splits: legs,
+    const balancer = splits.map(({ NextNode }) =>
+      objectAt(this.#nodes[NextNode] ?? {}, "LoadBalancer")
+    )
+      .find((found) => HASHED.includes(textAt(found, "Policy")));
+    return this.#node("splitter", name, {
+      Splits: splits,
       ...balancer ? { LoadBalancer: balancer } : {},
-    };
-    return name;
+    });
   }
 
-  /** Without splitters that are a part of another one, and of nothing else. */
-  #reached(start: string): Record<string, JsonObject> {
+  /** The splits of an inner splitter in place of the one that leads to it. */
+  #flattened(outer: JsonObject, weight: number, inner: string) {
+    const splits = objectsAt(this.#nodes[inner] ?? {}, "Splits");
+    if (splits.length === 0) {
+      throw new Refusal(500, "detected circular reference between splitters");
+    }
+    return splits.map((split) => ({
+      Definition: withHeadersOf(outer, objectAt(split, "Definition")),
+      Weight: Math.round(weight * numberAt(split, "Weight")) / 100,
+      NextNode: textAt(split, "NextNode"),
+    }));
+  }
+
+  #resolver(service: string, subset: string): string {
+    const resolved = this.#targets.resolve(service, subset);
+    this.#agree(resolved.service);
+    const { id, entry, connectTimeout } = resolved;
+    if (this.#nodes[`resolver:${id}`]) return `resolver:${id}`;
+    const failover = this.#targets.failover(resolved);
+    for (const target of failover) this.#agree(target.service);
+    const balancer = objectAt(entry ?? {}, "LoadBalancer");
+    return this.#node("resolver", id, {
+      Resolver: {
+        ...withoutEmpty({
+          RequestTimeout: entry?.["RequestTimeout"] ?? null,
+          Default: entry === undefined,
+          Failover: failover.length > 0 ? { Targets: failover.map((target) => target.id) } : null,
+        }),
+        ConnectTimeout: connectTimeout,
+        Target: id,
+      },
+      ...isEmpty(balancer) ? {} : { LoadBalancer: balancer },
+    });
+  }
+
+  #node(type: string, name: string, content: JsonObject): string {
+    const id = `${type}:${name}`;
+    this.#nodes[id] = { Type: type, Name: name, ...content };
+    return id;
+  }
+
+  /** Without splitters that are nothing but a part of another one. */
+  #nodesFrom(start: string): Record<string, JsonObject> {
     const reached: Record<string, JsonObject> = {};
     const pending = [start];
     for (let id = pending.pop(); id !== undefined; id = pending.pop()) {
       const node = this.#nodes[id];
       if (!node || reached[id]) continue;
       reached[id] = node;
-      for (const legs of [node["Routes"], node["Splits"]]) {
-        const all: readonly Json[] = Array.isArray(legs) ? legs : [];
-        pending.push(...all.filter(isObject).map((leg) => textAt(leg, "NextNode")));
-      }
+      const branches = [...objectsAt(node, "Routes"), ...objectsAt(node, "Splits")];
+      pending.push(...branches.map((branch) => textAt(branch, "NextNode")));
     }
     return reached;
   }
 
-  /** The legs of an inner splitter, weighted by the outer leg. */
-  #flatten(leg: { Definition: JsonObject; Weight: number; NextNode: string }) {
-    const inner = this.#nodes[leg.NextNode]?.["Splits"];
-    if (!Array.isArray(inner)) {
-      throw new Refusal(500, "detected circular reference between splitters");
-    }
-    return (inner as readonly Json[]).filter(isObject).map((split) => ({
-      Definition: withHeadersOf(leg.Definition, objectAt(split, "Definition")),
-      Weight: Math.round(leg.Weight * numberAt(split, "Weight")) / 100,
-      NextNode: textAt(split, "NextNode"),
-    }));
-  }
-
-  #resolver(service: string, subset: string): string {
-    const resolved = this.#targets.resolve({
-      service,
-      subset,
-      datacenter: this.#request.datacenter,
-      peer: "",
-    });
-    this.#agree(resolved.service);
-    const name = `resolver:${resolved.id}`;
-    if (this.#nodes[name]) return name;
-    const entry = resolved.entry;
-    const failover = this.#targets.failover(resolved);
-    for (const target of failover) this.#agree(target.service);
-    const balancer = objectAt(entry ?? {}, "LoadBalancer");
-    this.#nodes[name] = {
-      Type: "resolver",
-      Name: resolved.id,
-      Resolver: dropEmpty({
-        ConnectTimeout: goDuration(resolved.connectTimeoutNs),
-        RequestTimeout: requestTimeoutNs(resolved),
-        Default: entry === undefined,
-        Target: resolved.id,
-        Failover: failover.length > 0 ? { Targets: failover.map((target) => target.id) } : null,
-      }, ["RequestTimeout", "Default", "Failover"]),
-      ...Object.keys(balancer).length > 0 ? { LoadBalancer: balancer } : {},
-    };
-    return name;
-  }
-
-  /** TCP allows no routing: dropped when the caller overrides to it, otherwise refused. */
-  #plainRefuses(service: string, _kind: string): boolean {
-    if (!this.#plain) return false;
-    if (this.#request.overrides.protocol === "tcp") return true;
+  /** A router or splitter. TCP allows none: left out if the caller asks for TCP, else refused. */
+  #routing(kind: string, service: string): JsonObject | undefined {
+    const entry = this.#find(kind, service);
+    const { protocol } = this.#request.overrides;
+    if (!entry || (protocol || this.#protocol) !== "tcp") return entry;
+    if (protocol === "tcp") return undefined;
     throw new Refusal(
       500,
-      `discovery chain "${service}" uses a protocol "tcp" that does not permit advanced routing or splitting behavior`,
+      `discovery chain "${service}" uses a protocol "tcp" that does not permit advanced routing ` +
+        "or splitting behavior",
     );
   }
 
+  /** All services of a chain speak one protocol. */
   #agree(service: string): void {
-    if (this.#request.overrides.protocol !== "" || service === this.#request.service) return;
+    const { overrides, service: own } = this.#request;
+    if (overrides.protocol !== "" || service === own) return;
     const protocol = protocolOf(service, this.#find);
     if (protocol === this.#protocol) return;
     throw new Refusal(
       500,
-      `discovery chain "${this.#request.service}" uses inconsistent protocols; service "${service}" has "${protocol}" which is not "${this.#protocol}"`,
+      `discovery chain "${own}" uses inconsistent protocols; service "${service}" has ` +
+        `"${protocol}" which is not "${this.#protocol}"`,
     );
   }
 
-  /** Eight hex digits when an override changed something. */
+  /** Eight hex digits where an override changed something. */
   #customization(): string {
-    const { protocol, connectTimeoutNs, meshGatewayMode } = this.#request.overrides;
-    const effective = [
-      protocol !== "" && protocol !== this.#protocol ? protocol : "",
-      this.#targets.timeoutOverridden ? String(connectTimeoutNs) : "",
+    const { protocol, connectTimeout, meshGatewayMode } = this.#request.overrides;
+    const changes = [
+      protocol !== this.#protocol ? protocol : "",
+      this.#targets.timeoutOverridden ? String(connectTimeout) : "",
       this.#targets.gatewayOverridden ? meshGatewayMode : "",
     ];
-    if (effective.every((part) => part === "")) return "";
-    return createHash("sha256").update(effective.join("\n")).digest("hex").slice(0, 8);
+    if (changes.every((change) => change === "")) return "";
+    return createHash("sha256").update(changes.join("\n")).digest("hex").slice(0, 8);
   }
 }
 
-/** The last to touch a message has the last word: the inner split of requests, the outer of responses. */
+/** The changes of both splits. The inner one is the last to change requests, the outer one responses. */
 function withHeadersOf(outer: JsonObject, inner: JsonObject): JsonObject {
   const merged = (name: string, [first, last]: readonly [JsonObject, JsonObject]) => {
     const [before, after] = [objectAt(first, name), objectAt(last, name)];
-    const all = {
+    return withoutEmpty({
       Add: { ...objectAt(before, "Add"), ...objectAt(after, "Add") },
       Set: { ...objectAt(before, "Set"), ...objectAt(after, "Set") },
       Remove: [...textsAt(before, "Remove"), ...textsAt(after, "Remove")],
-    };
-    return dropEmpty(all, ["Add", "Set", "Remove"]);
+    });
   };
   return {
     ...inner,
-    ...dropEmpty({
+    ...withoutEmpty({
       RequestHeaders: merged("RequestHeaders", [outer, inner]),
       ResponseHeaders: merged("ResponseHeaders", [inner, outer]),
-    }, ["RequestHeaders", "ResponseHeaders"]),
+    }),
   };
-}
-
-function requestTimeoutNs(resolved: Resolved): number {
-  const text = textAt(resolved.entry ?? {}, "RequestTimeout");
-  return text === "" ? 0 : resolved.requestTimeoutNs;
-}
-
-function byKey(record: Readonly<Record<string, JsonObject>>): JsonObject {
-  return Object.fromEntries(Object.entries(record).sort(([a], [b]) => a < b ? -1 : 1));
 }

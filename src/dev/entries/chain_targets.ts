@@ -5,24 +5,34 @@
  * @module
  */
 
-import type { FindEntry } from "./config_entries.ts";
-import { isObject, type Json, type JsonObject } from "../http/decode.ts";
-import { durationNs, goDuration } from "../http/go_duration.ts";
-import { Refusal } from "../http/refusal.ts";
-import { dropEmpty } from "../catalog/records.ts";
-import { objectAt, textAt, textsAt } from "../http/fields.ts";
+import {
+  durationMsAt,
+  isObject,
+  type Json,
+  type JsonObject,
+  objectAt,
+  objectsAt,
+  textAt,
+  textsAt,
+  withoutEmpty,
+} from "../json.ts";
+import { Refusal } from "../refusal.ts";
 
-const DEFAULT_CONNECT_TIMEOUT_NS = 5e9;
+/** Reads a config entry. */
+export type FindEntry = (kind: string, name: string) => JsonObject | undefined;
+
+const DEFAULT_CONNECT_TIMEOUT = "5s";
 
 export interface ChainOverrides {
   /** `""`: none. */
   readonly protocol: string;
-  readonly connectTimeoutNs: number;
+  /** A Go duration; null: none. */
+  readonly connectTimeout: Json;
   readonly meshGatewayMode: string;
 }
 
-/** Service, subset, datacenter and peer, before or after redirects. */
-export interface Place {
+/** A target by its parts, before or after redirects. */
+interface TargetParts {
   readonly service: string;
   readonly subset: string;
   /** `""` with a peer. */
@@ -30,14 +40,15 @@ export interface Place {
   readonly peer: string;
 }
 
-export interface Resolved extends Place {
+/** Where a resolver ends. */
+interface ResolvedTarget extends TargetParts {
   readonly id: string;
+  /** The service-resolver that applies. */
   readonly entry: JsonObject | undefined;
-  readonly connectTimeoutNs: number;
-  readonly requestTimeoutNs: number;
+  readonly connectTimeout: Json;
 }
 
-export interface ChainTargetsOptions {
+interface ChainTargetsOptions {
   readonly find: FindEntry;
   readonly overrides: ChainOverrides;
   readonly datacenter: string;
@@ -55,140 +66,131 @@ export class ChainTargets {
     this.#options = options;
   }
 
-  /** Follows redirects from `place` and notes the target. */
-  resolve(place: Place): Resolved {
-    let at = place;
-    const seen: string[] = [];
-    while (true) {
-      const entry = at.peer === "" ? this.#options.find("service-resolver", at.service) : undefined;
-      const redirect = entry?.["Redirect"];
-      const next = isObject(redirect) ? redirected(at, redirect) : at;
-      if (isObject(redirect) && idOf(next) !== idOf(at)) {
-        const id = idOf(at);
-        if (seen.includes(id)) {
-          const circle = [...seen.slice(seen.indexOf(id)), id].join(" -> ");
-          throw new Refusal(500, `detected circular resolver redirect: [${circle}]`);
-        }
-        seen.push(id);
-        at = next;
-        continue;
-      }
-      const subset = at.subset || textAt(entry ?? {}, "DefaultSubset");
-      return this.#note({ ...at, subset }, entry);
-    }
+  /** Where the resolver of a service leads. */
+  resolve(service: string, subset: string): ResolvedTarget {
+    return this.#follow({ service, subset, datacenter: this.#options.datacenter, peer: "" });
   }
 
-  /** Failover targets of a resolved place, in order, without itself. */
-  failover(resolved: Resolved): readonly Resolved[] {
+  /** Failover targets of a resolved one, in order, without itself. */
+  failover(resolved: ResolvedTarget): readonly ResolvedTarget[] {
     const all = objectAt(resolved.entry ?? {}, "Failover");
     const failover = all[resolved.subset] ?? all["*"];
     if (!isObject(failover)) return [];
-    const result: Resolved[] = [];
-    for (const place of placesOf(resolved, failover, this.#options.datacenter)) {
-      if (idOf(place) === resolved.id) continue;
-      const target = this.resolve(place);
-      if (target.id !== resolved.id && !result.some((other) => other.id === target.id)) {
-        result.push(target);
-      }
-    }
-    return result;
+    const targets = failoverParts(resolved, failover, this.#options.datacenter)
+      .filter((parts) => idOf(parts) !== resolved.id)
+      .map((parts) => this.#follow(parts))
+      .filter(({ id }) => id !== resolved.id);
+    return targets.filter(({ id }, at) => targets.findIndex((other) => other.id === id) === at);
   }
 
-  #note(place: Place, entry: JsonObject | undefined): Resolved {
-    const { find, overrides } = this.#options;
-    const subset = objectAt(objectAt(entry ?? {}, "Subsets"), place.subset);
-    if (place.subset !== "" && !(place.subset in objectAt(entry ?? {}, "Subsets"))) {
-      throw new Refusal(
-        500,
-        `service "${place.service}" does not have a subset named "${place.subset}"`,
-      );
+  #follow(start: TargetParts): ResolvedTarget {
+    const seen: string[] = [];
+    for (let at = start;;) {
+      const entry = at.peer === "" ? this.#options.find("service-resolver", at.service) : undefined;
+      const redirect = entry?.["Redirect"];
+      const next = isObject(redirect) ? redirected(at, redirect) : at;
+      const id = idOf(at);
+      if (idOf(next) === id) {
+        const subset = at.subset || textAt(entry ?? {}, "DefaultSubset");
+        return this.#use({ ...at, subset }, entry);
+      }
+      if (seen.includes(id)) {
+        const circle = [...seen.slice(seen.indexOf(id)), id].join(" -> ");
+        throw new Refusal(500, `detected circular resolver redirect: [${circle}]`);
+      }
+      seen.push(id);
+      at = next;
+    }
+  }
+
+  #use(parts: TargetParts, entry: JsonObject | undefined): ResolvedTarget {
+    const { service, subset, datacenter, peer } = parts;
+    const { find, overrides, trustDomain } = this.#options;
+    const subsets = objectAt(entry ?? {}, "Subsets");
+    if (subset !== "" && !(subset in subsets)) {
+      throw new Refusal(500, `service "${service}" does not have a subset named "${subset}"`);
     }
     // A peer's target has the timeout of the local resolver of that name.
-    const timed = entry ?? find("service-resolver", place.service);
-    const own = timeoutNs(timed, "ConnectTimeout") || DEFAULT_CONNECT_TIMEOUT_NS;
-    const connectTimeoutNs = overrides.connectTimeoutNs || own;
-    if (connectTimeoutNs !== own) this.timeoutOverridden = true;
-    const id = idOf(place);
-    const defaults = find("service-defaults", place.service) ?? {};
-    const external = textAt(defaults, "ExternalSNI");
+    const connectTimeout = this.#timeout(entry ?? find("service-resolver", service) ?? {});
+    const defaults = find("service-defaults", service) ?? {};
+    const externalSni = textAt(defaults, "ExternalSNI");
     const configured = textAt(objectAt(defaults, "MeshGateway"), "Mode") ||
       textAt(objectAt(find("proxy-defaults", "global") ?? {}, "MeshGateway"), "Mode");
-    const mode = external !== "" ? "" : overrides.meshGatewayMode || configured;
+    const mode = externalSni !== "" ? "" : overrides.meshGatewayMode || configured;
     if (mode !== "" && mode !== configured) this.gatewayOverridden = true;
-    const sni = this.#sni(place);
-    this.used[id] = dropEmpty({
-      ConnectTimeout: goDuration(connectTimeoutNs),
+    const id = idOf(parts);
+    const sni = peer !== ""
+      ? ""
+      : `${dotted(subset)}${service}.default.${datacenter}.internal.${trustDomain}`;
+    this.used[id] = {
+      ...withoutEmpty({
+        ServiceSubset: subset,
+        Datacenter: datacenter,
+        Peer: peer,
+        External: externalSni !== "",
+        SNI: peer === "" ? externalSni || sni : "",
+        Name: sni,
+      }),
+      ConnectTimeout: connectTimeout,
       ID: id,
-      Service: place.service,
-      ServiceSubset: place.subset,
+      Service: service,
       Namespace: "default",
       Partition: "default",
-      Datacenter: place.datacenter,
-      Peer: place.peer,
       MeshGateway: mode === "" ? {} : { Mode: mode },
-      Subset: dropEmpty(subset, ["Filter", "OnlyPassing"]),
+      Subset: withoutEmpty(objectAt(subsets, subset)),
       TransparentProxy: {},
-      External: external !== "",
-      SNI: place.peer !== "" ? "" : external || sni,
-      Name: place.peer !== "" ? "" : sni,
-    }, ["ServiceSubset", "Datacenter", "Peer", "External", "SNI", "Name"]);
-    return {
-      ...place,
-      id,
-      entry,
-      connectTimeoutNs,
-      requestTimeoutNs: timeoutNs(entry, "RequestTimeout"),
     };
+    return { ...parts, id, entry, connectTimeout };
   }
 
-  #sni(place: Place): string {
-    const prefix = place.subset === "" ? "" : `${place.subset}.`;
-    return `${prefix}${place.service}.default.${place.datacenter}.internal.${this.#options.trustDomain}`;
+  #timeout(entry: JsonObject): Json {
+    const { connectTimeout: override } = this.#options.overrides;
+    const own = durationMsAt(entry, "ConnectTimeout") > 0
+      ? entry["ConnectTimeout"] ?? null
+      : DEFAULT_CONNECT_TIMEOUT;
+    const overrideMs = durationMsAt({ override }, "override");
+    if (overrideMs <= 0 || overrideMs === durationMsAt({ own }, "own")) return own;
+    this.timeoutOverridden = true;
+    return override;
   }
 }
 
-function idOf(place: Place): string {
-  const prefix = place.subset === "" ? "" : `${place.subset}.`;
-  const where = place.peer === "" ? place.datacenter : `external.${place.peer}`;
-  return `${prefix}${place.service}.default.default.${where}`;
+function idOf({ service, subset, datacenter, peer }: TargetParts): string {
+  const where = peer === "" ? datacenter : `external.${peer}`;
+  return `${dotted(subset)}${service}.default.default.${where}`;
 }
 
-function redirected(place: Place, redirect: JsonObject): Place {
-  const service = textAt(redirect, "Service") || place.service;
+function dotted(subset: string): string {
+  return subset === "" ? "" : `${subset}.`;
+}
+
+function redirected(from: TargetParts, redirect: JsonObject): TargetParts {
   const peer = textAt(redirect, "Peer");
   return {
-    service,
-    subset: textAt(redirect, "ServiceSubset") || (service === place.service ? place.subset : ""),
-    datacenter: peer !== "" ? "" : textAt(redirect, "Datacenter") || place.datacenter,
+    ...withServiceOf(from, redirect),
+    datacenter: peer !== "" ? "" : textAt(redirect, "Datacenter") || from.datacenter,
     peer,
   };
 }
 
-function placesOf(from: Place, failover: JsonObject, datacenter: string): readonly Place[] {
-  const targets = failover["Targets"];
-  if (Array.isArray(targets)) {
-    return (targets as readonly Json[]).filter(isObject).map((target) => {
-      const peer = textAt(target, "Peer");
-      return {
-        ...elsewhere(from, target),
-        datacenter: peer !== "" ? "" : textAt(target, "Datacenter") || datacenter,
-        peer,
-      };
-    });
+function failoverParts(
+  from: TargetParts,
+  failover: JsonObject,
+  datacenter: string,
+): readonly TargetParts[] {
+  const targets = objectsAt(failover, "Targets");
+  if (targets.length > 0) {
+    return targets.map((target) => redirected({ ...from, datacenter }, target));
   }
+  const parts = withServiceOf(from, failover);
   const datacenters = textsAt(failover, "Datacenters");
-  const place = elsewhere(from, failover);
   return (datacenters.length > 0 ? datacenters : [from.datacenter])
-    .map((name) => ({ ...place, datacenter: name }));
+    .map((name) => ({ ...parts, datacenter: name }));
 }
 
-function elsewhere(from: Place, to: JsonObject): Place {
+/** The subset stays where the service does. */
+function withServiceOf(from: TargetParts, to: JsonObject): TargetParts {
   const service = textAt(to, "Service") || from.service;
   const subset = textAt(to, "ServiceSubset") || (service === from.service ? from.subset : "");
   return { ...from, service, subset };
-}
-
-function timeoutNs(entry: JsonObject | undefined, key: string): number {
-  const text = textAt(entry ?? {}, key);
-  return text === "" ? 0 : durationNs(text, key);
 }

@@ -1,50 +1,49 @@
 /**
- * Config entries: read, written and removed as `/v1/config` does, with the checks that Consul makes
- * when one is written. What they mean for a proxy or a chain is left to the modules that read them.
+ * Config entries: read, written and removed as `/v1/config` does. What they mean for a proxy or a chain
+ * is left to the modules that read them.
  *
  * @module
  */
 
-import { createHash } from "node:crypto";
-import { normalEntry } from "./config_normal.ts";
-import { CONFIG_SHAPES, READ_ONLY_KINDS } from "./config_shapes.ts";
-import { DecodeError, decodeObject, isObject, type JsonObject, parseJson } from "../http/decode.ts";
-import { Refusal } from "../http/refusal.ts";
-import { numberAt, textAt } from "../http/fields.ts";
-import { providersIn } from "./jwt_provider.ts";
 import type { Store } from "../catalog/store.ts";
+import { type JsonObject, numberAt, stableJson, textAt } from "../json.ts";
+import { Refusal } from "../refusal.ts";
+import { decodeAs, parseBody } from "../shapes.ts";
+import { CONFIG, configTopic } from "../topics.ts";
+import type { FindEntry } from "./chain_targets.ts";
+import { checkEntries, checkEntry } from "./check_entries.ts";
 
-export type FindEntry = (kind: string, name: string) => JsonObject | undefined;
+const KINDS = [
+  "service-defaults",
+  "proxy-defaults",
+  "mesh",
+  "service-resolver",
+  "service-splitter",
+  "service-router",
+  "service-intentions",
+  "jwt-provider",
+];
 
 export class ConfigEntries {
   readonly #store: Store;
-  readonly #entries = new Map<string, JsonObject>();
-  /** Throws where the entries, seen through `find`, would not fit together. */
-  readonly #validate: (find: FindEntry, names: ReadonlySet<string>) => void;
-  readonly #onChange: ((kind: string, name: string) => void)[] = [];
+  readonly #datacenter: string;
+  readonly #entries: Map<string, JsonObject>;
+  readonly #onChange: ((kind: string) => void)[] = [];
 
-  constructor(
-    store: Store,
-    validate: (find: FindEntry, names: ReadonlySet<string>) => void,
-  ) {
+  /** `from`: entries to be copied as they are now. */
+  constructor(store: Store, datacenter: string, from?: ConfigEntries) {
     this.#store = store;
-    this.#validate = validate;
+    this.#datacenter = datacenter;
+    this.#entries = new Map(from && from.#entries);
   }
 
-  /** As they are now, over a copy of the store; only to be read. */
-  copy(store: Store): ConfigEntries {
-    const copy = new ConfigEntries(store, this.#validate);
-    for (const [key, entry] of this.#entries) copy.#entries.set(key, entry);
-    return copy;
-  }
-
-  /** `fn` is called after each write and removal. */
-  onChange(fn: (kind: string, name: string) => void): void {
+  /** `fn` is called with the kind of every entry that is written or removed. */
+  onChange(fn: (kind: string) => void): void {
     this.#onChange.push(fn);
   }
 
   find(kind: string, name: string): JsonObject | undefined {
-    return this.#entries.get(keyOf(kind, name));
+    return this.#entries.get(configTopic(kind, name));
   }
 
   list(kind: string): readonly JsonObject[] {
@@ -52,152 +51,72 @@ export class ConfigEntries {
       .sort((a, b) => textAt(a, "Name") < textAt(b, "Name") ? -1 : 1);
   }
 
-  /** Writes an entry as decoded; returns false where `cas` does not fit. */
+  /** Writes a decoded entry. An equal one changes nothing; false: `cas` is not its index. */
   put(entry: JsonObject, cas?: number): boolean {
     const kind = textAt(entry, "Kind");
     const name = nameOf(entry);
     const old = this.find(kind, name);
     if (cas !== undefined && cas !== (old ? numberAt(old, "ModifyIndex") : 0)) return false;
-    const content = normalEntry(entry);
-    this.#fits(
-      (otherKind, otherName) =>
-        keyOf(otherKind, otherName) === keyOf(kind, name)
-          ? content
-          : this.find(otherKind, otherName),
-      name,
-    );
-    if (old && sameEntry(old, content)) return true;
-    const index = this.#store.commit("config", topicsOf(kind, name));
-    const createIndex = old ? numberAt(old, "CreateIndex") : index;
-    this.#entries.set(keyOf(kind, name), {
-      ...content,
-      Hash: hashOf(content),
-      CreateIndex: createIndex,
-      ModifyIndex: index,
-    });
-    for (const fn of this.#onChange) fn(kind, name);
+    const content = {
+      ...withoutIndexes(entry),
+      ...kind === "service-defaults" ? { Protocol: textAt(entry, "Protocol").toLowerCase() } : {},
+    };
+    if (old && stableJson(withoutIndexes(old)) === stableJson(content)) return true;
+    checkEntry(content);
+    this.#change(kind, name, content);
     return true;
   }
 
   /** Removes an entry; an absent one is no error. */
   remove(kind: string, name: string): void {
-    const old = this.find(kind, name);
-    if (!old) return;
-    if (kind === "jwt-provider") this.#isUnused(name);
-    this.#fits(
-      (otherKind, otherName) =>
-        keyOf(otherKind, otherName) === keyOf(kind, name)
-          ? undefined
-          : this.find(otherKind, otherName),
-      name,
-    );
-    this.#entries.delete(keyOf(kind, name));
-    this.#store.commit("config", topicsOf(kind, name));
-    for (const fn of this.#onChange) fn(kind, name);
+    if (this.find(kind, name)) this.#change(kind, name, undefined);
   }
 
-  /** Refuses where an intention refers to the provider. */
-  #isUnused(provider: string): void {
-    const user = this.list("service-intentions")
-      .find((entry) => providersIn(entry).includes(provider));
-    if (!user) return;
-    throw new Refusal(
-      500,
-      "cannot delete jwt provider config entry referenced by an intention. " +
-        `Provider name: ${provider}, intention name: ${textAt(user, "Name")}`,
-    );
+  /** Writes or removes an entry, unless the others do not fit together then. */
+  #change(kind: string, name: string, content: JsonObject | undefined): void {
+    const key = configTopic(kind, name);
+    const find: FindEntry = (otherKind, otherName) =>
+      configTopic(otherKind, otherName) === key ? content : this.find(otherKind, otherName);
+    const names = [...this.#entries.values()].map((entry) => textAt(entry, "Name"));
+    checkEntries(find, new Set([...names, name]), this.#datacenter);
+    const old = this.#entries.get(key);
+    const index = this.#store.commit([CONFIG, configTopic(kind), key]);
+    const CreateIndex = old ? numberAt(old, "CreateIndex") : index;
+    if (content) this.#entries.set(key, { ...content, CreateIndex, ModifyIndex: index });
+    else this.#entries.delete(key);
+    for (const fn of this.#onChange) fn(kind);
   }
-
-  #fits(find: FindEntry, changed: string): void {
-    const names = new Set<string>([changed]);
-    for (
-      const kind of ["service-router", "service-splitter", "service-resolver", "service-intentions"]
-    ) {
-      for (const entry of this.list(kind)) names.add(textAt(entry, "Name"));
-    }
-    names.delete("*");
-    names.delete("global");
-    this.#validate(find, names);
-  }
-}
-
-/** The topic that a read of this entry watches. */
-export function configTopic(kind: string, name: string): string {
-  return `config:${keyOf(kind, name)}`;
 }
 
 /** Decodes the body of `PUT /v1/config`. */
-export function readEntry(text: string): JsonObject {
-  const raw = decoding(() => parseJson(text));
-  const kindKey = isObject(raw) ? raw["Kind"] ?? raw["kind"] : undefined;
-  if (!isObject(raw) || typeof kindKey !== "string") {
-    throw new Refusal(
-      400,
-      "Request decoding failed: Payload does not contain a kind/Kind key at the top level",
-    );
+export function readEntryBody(text: string): JsonObject {
+  const body = parseBody(text);
+  const kind = body["Kind"] ?? body["kind"];
+  if (typeof kind !== "string") {
+    throw new Refusal(400, "Cannot read the config entry: Kind is missing");
   }
-  const shape = CONFIG_SHAPES[kindKey];
-  if (!shape) {
-    if (!READ_ONLY_KINDS.has(kindKey)) {
-      throw new Refusal(400, `Request decoding failed: invalid config entry kind: ${kindKey}`);
-    }
-    throw new Refusal(500, `config entry kind ${kindKey} cannot be written on the embedded agent`);
-  }
-  for (const key of ["Namespace", "Partition", "namespace", "partition"]) {
-    if (!(key in raw) || kindKey === "mesh") continue;
-    throw new Refusal(400, badKey(key, `, ${key.toLowerCase()}s are a consul enterprise feature`));
-  }
-  return decoding(() => decodeObject(text, shape));
+  checkKind(kind);
+  return decodeAs(withoutIndexes(body), kind);
 }
 
-/** The kind and name of a path; 500 for kinds that Consul does not know. */
+/** Refuses kinds that are not kept here. */
 export function checkKind(kind: string): void {
-  if (kind in CONFIG_SHAPES || READ_ONLY_KINDS.has(kind)) return;
-  throw new Refusal(500, `invalid config entry kind: ${kind}`);
-}
-
-function decoding<T>(decode: () => T): T {
-  try {
-    return decode();
-  } catch (error) {
-    if (!(error instanceof DecodeError)) throw error;
-    const text = error.unknownKey === undefined
-      ? `Request decoding failed: ${error.message}`
-      : badKey(error.unknownKey, "");
-    throw new Refusal(400, text);
-  }
-}
-
-function badKey(key: string, reason: string): string {
-  return `Request decoding failed: 1 error occurred:\n\t* invalid config key "${key}"${reason}\n\n`;
-}
-
-function keyOf(kind: string, name: string): string {
-  return `${kind}/${kind === "service-intentions" ? name.toLowerCase() : name}`;
-}
-
-function topicsOf(kind: string, name: string): readonly string[] {
-  return [configTopic(kind, name), `config:${kind}`];
+  if (KINDS.includes(kind)) return;
+  throw new Refusal(400, `Cannot keep config entries of kind "${kind}": want ${KINDS.join(", ")}`);
 }
 
 function nameOf(entry: JsonObject): string {
   const kind = textAt(entry, "Kind");
-  const name = textAt(entry, "Name");
   if (kind === "mesh") return "mesh";
-  if (name === "") throw new Refusal(500, "Name is required");
+  const name = textAt(entry, "Name");
+  if (name === "") throw new Refusal(400, `Cannot keep the ${kind} entry: Name is missing`);
   if (kind === "proxy-defaults" && name !== "global") {
-    throw new Refusal(500, `invalid name ("${name}"), only "global" is supported`);
+    throw new Refusal(400, `Cannot keep the proxy-defaults entry "${name}": its Name is "global"`);
   }
   return name;
 }
 
-function sameEntry(old: JsonObject, content: JsonObject): boolean {
-  const { Hash: _h, CreateIndex: _c, ModifyIndex: _m, ...rest } = old;
-  return JSON.stringify(rest) === JSON.stringify(content);
-}
-
-/** A 64-bit number, like Consul's larger than a JSON number keeps exactly. */
-function hashOf(content: JsonObject): number {
-  const digest = createHash("sha256").update(JSON.stringify(content)).digest();
-  return Number(digest.readBigUInt64BE());
+function withoutIndexes(entry: JsonObject): JsonObject {
+  const { CreateIndex: _c, ModifyIndex: _m, ...content } = entry;
+  return content;
 }

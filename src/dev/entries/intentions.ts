@@ -1,22 +1,19 @@
 /**
- * Intentions as `/v1/connect/intentions` shows them, made from the `service-intentions` entries, and
- * the two verdicts that the agent itself gives: check and authorize.
+ * Intentions as `/v1/connect/intentions` shows them, made from the `service-intentions` entries, and the
+ * agent's own verdict by them.
  *
  * @module
  */
 
-import { createHash } from "node:crypto";
-import { type ConfigEntries, configTopic } from "./config_entries.ts";
-import type { JsonObject } from "../http/decode.ts";
-import { permissionsOf, precedenceOf, sourcesOf } from "./intention_entry.ts";
-import { dropEmpty } from "../catalog/records.ts";
-import { numberAt, textAt } from "../http/fields.ts";
+import { type JsonObject, numberAt, objectsAt, textAt, withoutEmpty } from "../json.ts";
+import type { ConfigEntries } from "./config_entries.ts";
+import { configTopic } from "../topics.ts";
 
-/** Topics that a match on this destination watches. */
+const KIND = "service-intentions";
+
+/** Topics of a match. */
 export function matchTopics(by: "source" | "destination", name: string): readonly string[] {
-  return by === "source"
-    ? ["config:service-intentions"]
-    : [configTopic("service-intentions", name), configTopic("service-intentions", "*")];
+  return by === "source" ? [configTopic(KIND)] : [configTopic(KIND, name), configTopic(KIND, "*")];
 }
 
 /** Intentions that cover `name`, in Consul's order. */
@@ -25,23 +22,21 @@ export function matchIntentions(
   by: "source" | "destination",
   name: string,
 ): readonly JsonObject[] {
-  const wanted = name.toLowerCase();
-  return listIntentions(config).filter((intention) => {
-    const side = textAt(intention, by === "source" ? "SourceName" : "DestinationName")
-      .toLowerCase();
-    return side === "*" || side === wanted;
-  });
+  const side = by === "source" ? "SourceName" : "DestinationName";
+  return listIntentions(config).filter((intention) =>
+    ["*", name.toLowerCase()].includes(textAt(intention, side).toLowerCase())
+  );
 }
 
-/** All intentions, by precedence, then local before peers, then by name. */
+/** All intentions: by precedence, local sources before those of peers, then by name. */
 export function listIntentions(config: ConfigEntries): readonly JsonObject[] {
-  return config.list("service-intentions").flatMap((entry) =>
-    sourcesOf(entry).map((source) => toIntention(entry, source))
-  ).sort((a, b) =>
-    numberAt(b, "Precedence") - numberAt(a, "Precedence") ||
-    compare(textAt(a, "SourcePeer"), textAt(b, "SourcePeer")) ||
-    compare(textAt(a, "SourceName"), textAt(b, "SourceName")) ||
-    compare(textAt(a, "DestinationName"), textAt(b, "DestinationName"))
+  const all = config.list(KIND).flatMap((entry) =>
+    objectsAt(entry, "Sources").map((source) => toIntention(entry, source))
+  );
+  const order = (intention: JsonObject) =>
+    ["SourcePeer", "SourceName", "DestinationName"].map((key) => textAt(intention, key)).join("\0");
+  return all.sort((a, b) =>
+    numberAt(b, "Precedence") - numberAt(a, "Precedence") || (order(a) < order(b) ? -1 : 1)
   );
 }
 
@@ -56,79 +51,67 @@ export function exactIntention(
   );
 }
 
-/** Adds or replaces one source of a destination's entry. */
+/** Adds or replaces the source of a destination's entry that has this name. */
 export function putIntention(
   config: ConfigEntries,
   destination: string,
   source: JsonObject,
 ): void {
-  const entry = config.find("service-intentions", destination);
-  const others = (entry ? sourcesOf(entry) : []).filter((other) =>
-    textAt(other, "Name") !== textAt(source, "Name") ||
-    textAt(other, "Peer") !== textAt(source, "Peer")
-  );
-  config.put({
-    ...withoutIndexes(entry ?? {}),
-    Kind: "service-intentions",
-    Name: destination,
-    Sources: [...others, source],
-  });
+  const entry = config.find(KIND, destination) ?? { Kind: KIND, Name: destination };
+  config.put({ ...entry, Sources: [...othersIn(entry, textAt(source, "Name")), source] });
 }
 
 /** Removes one source; the entry goes with its last one. */
 export function deleteIntention(config: ConfigEntries, source: string, destination: string): void {
-  const entry = config.find("service-intentions", destination);
+  const entry = config.find(KIND, destination);
   if (!entry) return;
-  const left = sourcesOf(entry).filter((other) =>
-    textAt(other, "Name") !== source || textAt(other, "Peer") !== ""
-  );
-  if (left.length === sourcesOf(entry).length) return;
-  if (left.length === 0) config.remove("service-intentions", destination);
-  else config.put({ ...withoutIndexes(entry), Sources: left });
+  const left = othersIn(entry, source);
+  if (left.length === 0) config.remove(KIND, destination);
+  else config.put({ ...entry, Sources: left });
 }
 
-export interface Decision {
+/** Sources of an entry but the local one of that name. */
+function othersIn(entry: JsonObject, name: string): readonly JsonObject[] {
+  return objectsAt(entry, "Sources").filter((source) =>
+    textAt(source, "Name") !== name || textAt(source, "Peer") !== ""
+  );
+}
+
+interface Decision {
   readonly allowed: boolean;
   readonly reason: string;
 }
 
-/** The first local intention that covers the source, else `undefined`. Permissions deny at L4. */
+/** By the first local intention that covers the source; undefined: none does. Permissions deny here. */
 export function decide(
   config: ConfigEntries,
   source: { readonly namespace: string; readonly service: string },
   destination: string,
 ): Decision | undefined {
-  // No intention here can name a namespace, so one other than the default is never covered.
+  // Intentions here name no namespace: a source outside the default one is never covered.
   if (source.namespace !== "default") return undefined;
   const rule = matchIntentions(config, "destination", destination).find((intention) =>
     textAt(intention, "SourcePeer") === "" &&
     ["*", source.service].includes(textAt(intention, "SourceName"))
   );
   if (!rule) return undefined;
-  const permissions = permissionsOf(rule);
-  const names = `default/${textAt(rule, "SourceName")} => default/${
-    textAt(rule, "DestinationName")
-  }`;
-  const precedence = `Precedence: ${numberAt(rule, "Precedence")}`;
-  if (permissions.length > 0) {
-    const count = `Permissions: ${permissions.length}`;
-    return { allowed: false, reason: `Matched L7 intention: ${names} (${precedence}, ${count})` };
-  }
+  const permissions = objectsAt(rule, "Permissions");
   const action = textAt(rule, "Action");
+  const [layer, effect] = permissions.length > 0
+    ? ["L7", `Permissions: ${permissions.length}`]
+    : ["L4", `Action: ${action.toUpperCase()}`];
   return {
     allowed: action === "allow",
-    reason: `Matched L4 intention: ${names} (${precedence}, Action: ${action.toUpperCase()})`,
+    reason: `Matched ${layer} intention: default/${textAt(rule, "SourceName")} => ` +
+      `default/${textAt(rule, "DestinationName")} ` +
+      `(Precedence: ${numberAt(rule, "Precedence")}, ${effect})`,
   };
 }
 
 function toIntention(entry: JsonObject, source: JsonObject): JsonObject {
-  const legacy = textAt(source, "LegacyID");
   const destination = textAt(entry, "Name");
   const name = textAt(source, "Name");
-  return dropEmpty({
-    CreatedAt: textAt(source, "LegacyCreateTime"),
-    UpdatedAt: textAt(source, "LegacyUpdateTime"),
-    ID: legacy,
+  return withoutEmpty({
     Description: textAt(source, "Description"),
     SourceNS: "default",
     SourceName: name,
@@ -137,32 +120,12 @@ function toIntention(entry: JsonObject, source: JsonObject): JsonObject {
     SourcePeer: textAt(source, "Peer"),
     SourceType: "consul",
     Action: textAt(source, "Action"),
-    Permissions: permissionsOf(source),
+    Permissions: objectsAt(source, "Permissions"),
     JWT: entry["JWT"] ?? null,
     Meta: entry["Meta"] ?? null,
-    Precedence: precedenceOf(name, destination),
-    Hash: legacy === "" ? "" : createHash("sha256").update(legacy).digest("base64"),
+    // 9, 8, 6 or 5 by how exact source and destination are; namespaces are always exact here.
+    Precedence: (destination === "*" ? 6 : 9) - (name === "*" ? 1 : 0),
     CreateIndex: numberAt(entry, "CreateIndex"),
     ModifyIndex: numberAt(entry, "ModifyIndex"),
-  }, [
-    "CreatedAt",
-    "UpdatedAt",
-    "ID",
-    "Description",
-    "SourcePeer",
-    "Action",
-    "Permissions",
-    "JWT",
-    "Meta",
-    "Hash",
-  ]);
-}
-
-function withoutIndexes(entry: JsonObject): JsonObject {
-  const { CreateIndex: _c, ModifyIndex: _m, Hash: _h, ...rest } = entry;
-  return rest;
-}
-
-function compare(a: string, b: string): number {
-  return a < b ? -1 : a > b ? 1 : 0;
+  });
 }

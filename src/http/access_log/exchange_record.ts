@@ -90,6 +90,8 @@ export class ExchangeRecord {
   endedBy: Origin | undefined;
   /** Of our own table; `undefined`: nothing failed. */
   code: ErrorCode | undefined;
+  /** Slot of the observer that counts requests by cluster: the cluster that has the request now. */
+  counted: { left(): void } | undefined;
 
   constructor(
     downstream: DownstreamFacts,

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { settle } from "../../../test/kit/clock/clock.ts";
-import { memoryPair } from "../../net/memory.ts";
+import { memoryPair } from "../../../test/kit/engine/memory_pair.ts";
 import type { ClientTls, DialHandler, DialOptions, PresentedPeer } from "../../net/mod.ts";
 import { formatPem } from "../../wire/mod.ts";
 import { areRoots, dialServer, type DialTls, serverNameMatcher } from "./dial_server.ts";

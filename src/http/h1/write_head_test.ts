@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { latin1Text } from "../../../test/kit/wire/http1.ts";
-import { memoryPair } from "../../net/memory.ts";
+import { memoryPair } from "../../../test/kit/engine/memory_pair.ts";
 import type { Stream } from "../../net/mod.ts";
 import { forgetReady, makeReady } from "../ready_values.ts";
 import { writeHead } from "./write_head.ts";

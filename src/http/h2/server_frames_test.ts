@@ -20,7 +20,7 @@ import {
   u32,
 } from "../../../test/kit/wire/http2_wire.ts";
 import { Deadlines } from "../../base/mod.ts";
-import { memoryPair } from "../../net/memory.ts";
+import { memoryPair } from "../../../test/kit/engine/memory_pair.ts";
 import type { HttpEnd } from "../exchange.ts";
 import { HeldBytes } from "../held_bytes.ts";
 import { DEFAULT_HTTP_LIMITS } from "../limits.ts";

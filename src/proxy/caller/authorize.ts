@@ -1,7 +1,6 @@
 /**
- * May a caller go on to what its listener stands for? The intentions decide by what it has proven to be,
- * and where that is asked for the agent must agree; where nobody is asked, being let in is enough. Without
- * a permit nothing is dialled for it.
+ * Whether a caller may reach what is behind its listener: by the intentions for the identity that it proved,
+ * and with `-authorize both` also by the agent. A listener that carries HTTP judges each request.
  *
  * @module
  */
@@ -9,7 +8,6 @@
 import { type ErrorCode, messageOf } from "../../base/mod.ts";
 import { pathWithoutQuery } from "../../http/mod.ts";
 import type { TrustedPeer } from "../../identity/mod.ts";
-import type { Connection } from "../../net/mod.ts";
 import {
   authorize as decide,
   type JudgedRequest,
@@ -21,99 +19,89 @@ import {
 import type { ConnectionRecord } from "../observe/connection_record.ts";
 import type { Context } from "../core/context.ts";
 
-/** Who must allow it: the intentions (`match`), the agent as well (`both`), or `nobody` any more. */
+/** Who decides about a caller: the intentions (`match`), the agent as well (`both`), or `nobody`. */
 export type AuthorizeMode = "match" | "both" | "nobody";
 
-/** Who wants to go on. */
+/** The caller that is judged; it ends where it is denied. */
 export interface AuthorizationSubject {
-  readonly context: Context;
-  readonly record: ConnectionRecord;
-  /** Undefined: it has proven nothing. */
+  readonly context: Pick<Context, "facts" | "remoteAuthorize">;
+  readonly record: Pick<ConnectionRecord, "rule">;
+  /** `undefined`: a plain connection. */
   readonly peer: TrustedPeer | undefined;
-  /** Asked when all but the agent allow it, which may take its time. False: it has ended. */
-  takePlace(): boolean;
   end(code: ErrorCode, reason: string): void;
 }
 
-/** What of an {@link AuthorizationSubject} is looked at to judge it, and who is told where it may not go on. */
-interface Judged extends Pick<AuthorizationSubject, "context" | "peer" | "end"> {
-  readonly record: Pick<ConnectionRecord, "rule">;
-}
-
-const GRANTED: unique symbol = Symbol("granted");
-
-/** The proof that what a connection says may go further; only {@link authorize} can make one. */
-export interface Permit {
-  readonly [GRANTED]: true;
-  readonly connection: Connection;
-}
-
-/** Ends with `onPermit`, which may come when the applicant has left, or ends the applicant. */
-export function authorize(applicant: AuthorizationSubject, { by, connection, onPermit }: {
-  readonly by: AuthorizeMode;
-  readonly connection: Connection;
-  readonly onPermit: (permit: Permit) => void;
-}): void {
-  if (by !== "nobody") applicant.record.stage = "authorize";
-  if (!mayGoOn(applicant, by) || !applicant.takePlace()) return;
-  const permit: Permit = { [GRANTED]: true, connection };
-  authorizeWithAgent(applicant, by, () => onPermit(permit));
-}
-
-/** Has the agent agree where that is asked for; what it refuses has ended. */
+/** Asks the agent where `mode` says so; a subject that it denies has ended. */
 export function authorizeWithAgent(
-  applicant: Pick<AuthorizationSubject, "context" | "peer" | "end">,
-  by: AuthorizeMode,
+  subject: Omit<AuthorizationSubject, "record">,
+  mode: AuthorizeMode,
   onAllowed: () => void,
 ): void {
-  if (by !== "both") return onAllowed();
-  const { facts, remoteAuthorize } = applicant.context;
-  const { uri = "", serial = "" } = applicant.peer ?? {};
+  if (mode !== "both") return onAllowed();
+  const { facts, remoteAuthorize } = subject.context;
+  const { uri = "", serial = "" } = subject.peer ?? {};
   remoteAuthorize({ target: facts.service, uri, serial }).then(
     ({ allowed, reason }) => {
       if (allowed) onAllowed();
-      else applicant.end("intention_denied", `agent: ${reason}`);
+      else subject.end("intention_denied", `agent: ${reason}`);
     },
-    (error: unknown) => applicant.end("authorize_failed", messageOf(error)),
+    (error: unknown) => subject.end("authorize_failed", messageOf(error)),
   );
+}
+
+/**
+ * Whether the intentions in force allow the caller, whatever they were when it was accepted. False: denied,
+ * and the subject has ended.
+ */
+export function isAllowed(subject: AuthorizationSubject, mode: AuthorizeMode): boolean {
+  if (mode === "nobody") return true;
+  const { policy } = subject.context.facts;
+  if (!policy) {
+    subject.end("not_ready", "no intentions yet");
+    return false;
+  }
+  const { kind, rule } = decide(sourceOf(subject.peer), policy);
+  subject.record.rule = rule;
+  if (kind === "deny") subject.end("intention_denied", rule);
+  return kind === "allow";
 }
 
 const REQUEST_GRANTED: unique symbol = Symbol("request granted");
 
-/** The proof that one request may go on; made here only. */
+/** The proof that a request is allowed; made here only. */
 export interface RequestPermit {
   readonly [REQUEST_GRANTED]: true;
   readonly rule: string;
 }
 
-/** Why a request may not go on. */
+/** Why a request is denied. */
 export interface RequestDenial {
   readonly code: ErrorCode;
   readonly reason: string;
-  /** By a rule that asks for what nobody can check. */
+  /** The deciding rule has a condition that cannot be checked. */
   readonly isUnjudged?: boolean;
   /** The tokens that would have allowed it; absent: no token would. */
   readonly lacks?: readonly TokenNeed[] | undefined;
 }
 
-/** Judges the requests of one connection; made anew when what is true changes. */
+/** Judges the requests of one session; replaced when policy or credentials change. */
 export type RequestJudge = (
   request: JudgedRequest,
-  /** Of the tokens that came with it; absent: none. */
+  /** Claims of its verified tokens; absent: it has none. */
   claims?: VerifiedClaims,
 ) => RequestPermit | RequestDenial;
 
-/** By the intentions of now. */
+/** Judges by the intentions in force now. */
 export function judgeOfRequests(
-  { context, peer, record }: Omit<Judged, "end">,
-  by: AuthorizeMode,
+  { context, peer, record }: Pick<AuthorizationSubject, "context" | "peer" | "record">,
+  mode: AuthorizeMode,
 ): RequestJudge {
-  if (by === "nobody") return () => ANY_REQUEST;
+  if (mode === "nobody") return () => ANY_REQUEST;
   const { requestPolicy } = context.facts;
   if (!requestPolicy) return () => NO_POLICY;
   const judge = requestPolicy.forSource(sourceOf(peer));
   record.rule = judge.rule;
-  // The same verdict for one request after the other, mostly.
+  // Requests of one connection mostly get the same verdict.
   let last: RequestVerdict | undefined;
   let outcome: RequestPermit | RequestDenial = NO_POLICY;
   return (request, claims) => {
@@ -129,22 +117,22 @@ export function judgeOfRequests(
   };
 }
 
-/** By the intentions of now: it may ask for nothing, whatever it asks for. */
+/** Whether the intentions in force deny every request of the caller. */
 export function isDeniedAll(
   { context, peer }: Pick<AuthorizationSubject, "context" | "peer">,
-  by: AuthorizeMode,
+  mode: AuthorizeMode,
 ): boolean {
-  if (by === "nobody") return false;
+  if (mode === "nobody") return false;
   return context.facts.requestPolicy?.forSource(sourceOf(peer)).kind === "deny";
 }
 
-/** Everybody may ask for this one path, whatever the query; nobody for another. */
+/** Any caller may request this one path, with any query, and no other. */
 export interface ExposedPathRule {
-  /** Undefined: it is not exposed any more. */
+  /** `undefined`: it is not exposed any more. */
   readonly path: string | undefined;
 }
 
-/** By the path of now. */
+/** Judges by the path that is exposed now. */
 export function judgeOfPath(exposed: ExposedPathRule): RequestJudge {
   return ({ path: asked }) => {
     const { path } = exposed;
@@ -156,21 +144,7 @@ export function judgeOfPath(exposed: ExposedPathRule): RequestJudge {
 const ANY_REQUEST: RequestPermit = { [REQUEST_GRANTED]: true, rule: "" };
 const NO_POLICY: RequestDenial = { code: "not_ready", reason: "no intentions yet" };
 
-/** By the intentions of now, whatever they were when it was let in. False: it has ended. */
-export function mayGoOn(applicant: Judged, by: AuthorizeMode): boolean {
-  if (by === "nobody") return true;
-  const { policy } = applicant.context.facts;
-  if (!policy) {
-    applicant.end("not_ready", "no intentions yet");
-    return false;
-  }
-  const { kind, rule } = decide(sourceOf(applicant.peer), policy);
-  applicant.record.rule = rule;
-  if (kind === "deny") applicant.end("intention_denied", rule);
-  return kind === "allow";
-}
-
-/** What nobody vouches for is a claim: such a peer has only what the default gives. */
+/** The name in an unverified certificate is only a claim: the default policy decides about such a peer. */
 function sourceOf(peer: TrustedPeer | undefined): Source {
   return peer?.verified ? peer : NOBODY;
 }

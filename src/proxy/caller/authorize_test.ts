@@ -12,7 +12,7 @@ import {
   snapshotOf,
   withInbound,
 } from "../../../test/kit/engine/snapshots.ts";
-import { type AuthorizationSubject, mayGoOn } from "./authorize.ts";
+import { type AuthorizationSubject, isAllowed } from "./authorize.ts";
 
 const CA = createAuthority();
 const WEB = CA.issueLeaf({ service: "web" });
@@ -176,14 +176,14 @@ test("a local application that refuses or does not answer ends its caller, and t
   assert.equal(served.over, "no");
 });
 
-test("mayGoOn() lets nobody go on before there are intentions, but where nobody is asked", () => {
+test("isAllowed() denies before there are intentions, unless nobody judges", () => {
   const ended: string[] = [];
   const applicant = {
     context: { facts: { policy: undefined } },
     end: (code: string, reason: string) => ended.push(`${code}: ${reason}`),
   } as unknown as AuthorizationSubject;
-  assert.equal(mayGoOn(applicant, "nobody"), true);
+  assert.equal(isAllowed(applicant, "nobody"), true);
   assert.deepEqual(ended, []);
-  assert.equal(mayGoOn(applicant, "both"), false);
+  assert.equal(isAllowed(applicant, "both"), false);
   assert.deepEqual(ended, ["not_ready: no intentions yet"]);
 });

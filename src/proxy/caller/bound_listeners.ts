@@ -1,6 +1,6 @@
 /**
- * Listening sockets: bound, told about, tried again, and paused together while the process is short of
- * file descriptors.
+ * Listening sockets: bound, logged, bound again after a failure, and paused together while the process is
+ * short of file descriptors.
  *
  * @module
  */
@@ -8,10 +8,10 @@
 import { type BindAddress, formatAddress, messageOf } from "../../base/mod.ts";
 import { AcceptGate, type AcceptStrain, type CallerKind, type Listener } from "../../net/mod.ts";
 import type { Context } from "../core/context.ts";
-import type { ListenerFacts } from "./downstream.ts";
+import type { ListenerFacts } from "./listener_facts.ts";
 import type { ListenerView } from "../observe/view.ts";
 
-/** One listener of ours, whether it listens or could not be bound. */
+/** A listener that is bound, is being bound, or could not be. */
 export interface BoundListener {
   readonly name: string;
   readonly callers: CallerKind;
@@ -19,10 +19,10 @@ export interface BoundListener {
   readonly bind: BindAddress;
   listener: Listener | undefined;
   error: string;
-  /** What was said about the attempt before this one. */
-  readonly said: string;
-  /** Listens on the address before, until this one does. */
-  before: Listener | undefined;
+  /** Error of the attempt before, which was logged. */
+  readonly lastError: string;
+  /** Listens on the previous address until this one is bound. */
+  previous: Listener | undefined;
   closed: boolean;
 }
 
@@ -57,19 +57,19 @@ export class BoundListeners {
     });
   }
 
-  /** To be asked once for each connection that came in. False: it must be reset. */
+  /** Called once for each accepted connection. False: it must be reset. */
   admits({ callers }: BoundListener): boolean {
     return this.#gate.opened(callers);
   }
 
-  /** What one that came there did: others have their turn before the next ones. */
+  /** After a connection that cost much: open connections are served before more are accepted. */
   strained({ listener }: BoundListener, strain: AcceptStrain): void {
     if (strain !== "none" && listener) this.#gate.strained(listener, strain);
   }
 
   /**
-   * A door for `bind` in place of `current`, which goes on until the new one is open, unless it is in its
-   * way: one that listens there for callers of another kind.
+   * Replaces `current` with a listener for `bind`. `current` goes on until the new one is bound, unless both
+   * want the same address.
    */
   replace(
     name: string,
@@ -82,66 +82,66 @@ export class BoundListeners {
       this.#close(current.listener);
       current.listener = undefined;
     }
-    const door: BoundListener = {
+    const bound: BoundListener = {
       name,
       callers,
       key,
       bind,
       listener: undefined,
       error: "",
-      said: current?.error ?? "",
-      before: current?.listener ?? current?.before,
+      lastError: current?.error ?? "",
+      previous: current?.listener ?? current?.previous,
       closed: false,
     };
     if (current) current.closed = true;
-    return door;
+    return bound;
   }
 
-  /** Binds it; a failure is kept in the door, counted and logged. */
-  async open(door: BoundListener, listen: () => Promise<Listener>): Promise<void> {
+  /** Binds it. A failure is kept, counted and logged. */
+  async open(bound: BoundListener, listen: () => Promise<Listener>): Promise<void> {
     const { log, stats } = this.#context;
     try {
       const listener = await listen();
-      // Removed, replaced or drained while it was being bound.
-      if (door.closed) return listener.close();
-      door.listener = listener;
-      this.#gate.add(listener, door.callers);
-      if (door.before) this.#close(door.before);
-      door.before = undefined;
+      // It was removed, replaced or drained meanwhile.
+      if (bound.closed) return listener.close();
+      bound.listener = listener;
+      this.#gate.add(listener, bound.callers);
+      if (bound.previous) this.#close(bound.previous);
+      bound.previous = undefined;
       log.info("listener started", {
-        listener: door.name,
+        listener: bound.name,
         address: formatAddress(listener.address),
       });
     } catch (error) {
-      door.error = messageOf(error);
+      bound.error = messageOf(error);
       stats.counter(
         LISTEN_FAILURES,
         "Attempts to bind a listener that failed; it is tried again every second",
         {
-          listener: door.name,
+          listener: bound.name,
         },
       ).add(1);
-      // Tried every second; the same again is no news.
-      const level = door.said === door.error ? "debug" : "error";
+      // Tried every second: the same error is logged once.
+      const level = bound.lastError === bound.error ? "debug" : "error";
       log[level]("listener failed; tried again every second", {
-        listener: door.name,
-        error: door.error,
+        listener: bound.name,
+        error: bound.error,
       });
     }
   }
 
-  /** Stops accepting there; open connections live on. */
-  close(door: BoundListener): void {
-    door.closed = true;
-    for (const listener of [door.listener, door.before]) if (listener) this.#close(listener);
+  /** Stops accepting; open connections live on. */
+  close(bound: BoundListener): void {
+    bound.closed = true;
+    for (const listener of [bound.listener, bound.previous]) if (listener) this.#close(listener);
   }
 
-  /** Nobody declares a listener of that name any more. */
+  /** A listener of that name is not declared any more. */
   forget(name: string): void {
     this.#context.stats.remove(LISTEN_FAILURES, { listener: name });
   }
 
-  /** Ends the looking after, too. */
+  /** Ends the watch on file descriptors. */
   end(): void {
     this.#gate.close();
   }
@@ -152,33 +152,33 @@ export class BoundListeners {
   }
 }
 
-/** Open on this address, or on the way to it. */
+/** Bound to this address, or being bound. */
 export function isOpenAt(
-  door: BoundListener | undefined,
+  bound: BoundListener | undefined,
   bind: BindAddress,
-): door is BoundListener {
-  return door !== undefined && door.key === formatAddress(bind) &&
-    (door.listener !== undefined || door.error === "");
+): bound is BoundListener {
+  return bound !== undefined && bound.key === formatAddress(bind) &&
+    (bound.listener !== undefined || bound.error === "");
 }
 
-/** `front`: what it leads to; absent: an upstream's that is not opened. */
+/** `listener`: what is bound; absent: an upstream that cannot be opened. */
 export function viewOf(
-  door: BoundListener,
-  { draining, nowMs, front }: {
+  bound: BoundListener,
+  { draining, nowMs, listener }: {
     readonly draining: boolean;
     readonly nowMs: number;
-    readonly front?: ListenerFacts | undefined;
+    readonly listener?: ListenerFacts | undefined;
   },
 ): ListenerView {
   return {
-    name: door.name,
-    direction: front?.direction ?? "outbound",
-    address: formatAddress(door.listener?.address ?? door.bind),
-    protocol: front?.http?.protocol ?? "tcp",
-    state: door.listener ? draining ? "draining" : "listening" : "failed",
-    error: door.error,
-    fault: front?.fault ?? "",
-    warnings: front?.stats.warnings(nowMs) ?? [],
-    connections: front?.stats.active.value ?? 0,
+    name: bound.name,
+    direction: listener?.direction ?? "outbound",
+    address: formatAddress(bound.listener?.address ?? bound.bind),
+    protocol: listener?.http?.protocol ?? "tcp",
+    state: bound.listener ? draining ? "draining" : "listening" : "failed",
+    error: bound.error,
+    fault: listener?.fault ?? "",
+    warnings: listener?.stats.warnings(nowMs) ?? [],
+    connections: listener?.stats.active.value ?? 0,
   };
 }

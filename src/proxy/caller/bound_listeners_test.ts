@@ -46,7 +46,7 @@ function world(log: Log = silentLog) {
   };
 }
 
-test("Doors lets nobody in by a door that was closed while it was being bound", async () => {
+test("BoundListeners lets nobody in by a door that was closed while it was being bound", async () => {
   const { doors, replace, opening } = world();
   const door = replace(1);
   const { listener, bind } = opening(door);
@@ -56,7 +56,7 @@ test("Doors lets nobody in by a door that was closed while it was being bound", 
   assert.equal(door.listener, undefined);
 });
 
-test("Doors keeps the address before until the last of its successors is bound", async () => {
+test("BoundListeners keeps the address before until the last of its successors is bound", async () => {
   const { doors, replace, opening } = world();
   const [first, second, third] = [1, 2, 3].reduce<BoundListener[]>(
     (made, port) => [...made, replace(port, made.at(-1))],
@@ -80,7 +80,7 @@ test("Doors keeps the address before until the last of its successors is bound",
   assert.equal(newest.listener.isOpen, false);
 });
 
-test("Doors.close() closes the address before as well", async () => {
+test("BoundListeners.close() closes the address before as well", async () => {
   const { doors, replace, opening } = world();
   const before = replace(1);
   const { listener, bind } = opening(before);
@@ -89,16 +89,16 @@ test("Doors.close() closes the address before as well", async () => {
   assert.equal(listener.isOpen, false);
 });
 
-test("Doors.replace() makes room at once where the new one listens at the same address", async () => {
+test("BoundListeners.replace() makes room at once where the new one listens at the same address", async () => {
   const { replace, opening } = world();
   const before = replace(1);
   const { listener, bind } = opening(before);
   await bind();
-  assert.equal(replace(1, before).before, undefined);
+  assert.equal(replace(1, before).previous, undefined);
   assert.equal(listener.isOpen, false);
 });
 
-test("Doors.open() says an error once, and again when it becomes another one", async () => {
+test("BoundListeners.open() says an error once, and again when it becomes another one", async () => {
   const said: string[] = [];
   const log = {
     ...silentLog,

@@ -1,5 +1,5 @@
 /**
- * What every listener of a data path works with.
+ * What all listeners of a data path share.
  *
  * @module
  */
@@ -10,6 +10,7 @@ import type { ClientCertElements, HeldBytes, RequestIds } from "../../http/mod.t
 import type { Engine } from "../../net/mod.ts";
 import type { SharedLimiter } from "./admission.ts";
 import type { AccessLogger } from "../observe/access_logger.ts";
+import type { Observers } from "../observe/observers.ts";
 import type { Handshakes } from "./handshakes.ts";
 import type { LiveConnections } from "./live_connections.ts";
 import type { FailureSummary } from "../observe/failure_summary.ts";
@@ -17,7 +18,7 @@ import type { TrustContexts } from "../trust/trust_contexts.ts";
 import type { RequestPolicy } from "../../policy/mod.ts";
 import type { PolicyPart } from "../../snapshot/mod.ts";
 
-/** The agent's own verdict on one connection (`-authorize both`); rejects when it cannot be had. */
+/** The agent's verdict on one connection (`-authorize both`); rejects when the agent gives none. */
 export type RemoteAuthorize = (
   request: { readonly target: string; readonly uri: string; readonly serial: string },
 ) => Promise<{ readonly allowed: boolean; readonly reason: string }>;
@@ -33,26 +34,27 @@ export interface Context {
   readonly sums: FailureSummary;
   readonly requestIds: RequestIds;
   readonly clientCerts: ClientCertElements;
-  /** Memory of this thread for sides that are slower than the other. */
+  /** Account of the bytes that this thread holds for slow peers. */
   readonly held: HeldBytes;
-  /** Connections of the whole process. */
+  /** Limit on the connections of the whole process. */
   readonly processLimit: SharedLimiter;
   readonly remoteAuthorize: RemoteAuthorize;
-  /** Facts of now; replaced as snapshots come in. No trust or policy: no traffic. */
+  /** Changes with each snapshot. Without trust or policy there is no traffic. */
   readonly facts: Facts;
 }
 
 export interface Facts {
-  /** What stands around requests; `undefined`: nothing anywhere. */
+  /** `undefined`: no listener has plugins. */
   plugins: Generations | undefined;
   service: string;
   readonly trusts: TrustContexts;
   policy: PolicyPart | undefined;
-  /** The same policy, where a listener judges requests; another object whenever it changes. */
+  /** The same policy compiled for requests, where a listener judges them; a new object for each change. */
   requestPolicy: RequestPolicy | undefined;
-  /** Nobody wants one: undefined. */
+  /** `undefined`: there is no access log. */
   accessLog: AccessLogger | undefined;
+  observers: Observers;
   draining: boolean;
-  /** Those who call the local service are asked to leave; nobody is refused for it. */
+  /** Callers of the local service are asked to leave; none is refused. */
   drainingInbound: boolean;
 }

@@ -11,7 +11,7 @@ function setUp(limit: number) {
   const gone: string[] = [];
   const begin = (name: string, remote: string) => {
     const record = new ConnectionRecord(
-      { direction: "inbound", name: "inbound", destination: "" },
+      { direction: "inbound", name: "inbound", destination: "", http: null },
       remote,
       clock.monotonic(),
     );

@@ -1,6 +1,6 @@
 /**
- * What would become of a request, or of a connection, that came now: every stage is asked as the request
- * itself would ask it, and nothing is sent.
+ * Explains what would happen now to a request or a connection: admission and the stages of
+ * `service/stages.ts` run on it as on a real one, and nothing is sent.
  *
  * @module
  */
@@ -17,14 +17,15 @@ import {
 } from "../../http/mod.ts";
 import type { TrustedPeer } from "../../identity/mod.ts";
 import { PluginRequest } from "../../plugin/mod.ts";
-import { faultsOfTokens, type VerifiedClaims } from "../../policy/mod.ts";
+import { faultsOfTokens } from "../../policy/mod.ts";
+import { authorizeWithAgent, isAllowed } from "../caller/authorize.ts";
+import type { ServedListener } from "../listen/listener.ts";
+import type { HttpListener } from "../service/http_listener.ts";
+import { type StageRefusal, whyNoPlace } from "../service/stages.ts";
+import { reachLocal } from "../upstream/probe_endpoint.ts";
+import type { RequestPool } from "../upstream/request_pools.ts";
 import { callerOfQuery, clientCertOfQuery } from "./caller_of_query.ts";
-import type { AnyListener } from "../listen/listeners.ts";
-import { type ExplainContext, findListener } from "./find_listener.ts";
-import { authorizeWithAgent, judgeOfPath, judgeOfRequests, mayGoOn } from "../caller/authorize.ts";
-import { EdgeListener } from "../listen/edge_listener.ts";
-import { callerKey } from "../caller/downstream.ts";
-import { ExposedListener } from "../listen/exposed_listener.ts";
+import { SplitExplainer } from "./explain_splits.ts";
 import type {
   ExplainQuery,
   ExplainResult,
@@ -41,20 +42,14 @@ import {
   sentView,
   unknownOf,
 } from "./explanation_views.ts";
-import { SplitExplainer } from "./explain_splits.ts";
-import { InboundListener } from "../listen/inbound_listener.ts";
-import type { HttpListener } from "../service/http_listener.ts";
-import type { RequestPool } from "../upstream/request_pools.ts";
-import { NO_TUNNELS, takeForm } from "../service/request_form.ts";
-import { unsentExchange, verifiedIn } from "./unsent_request.ts";
-import { OutboundListener } from "../listen/outbound_listener.ts";
-import { reachLocal } from "../upstream/probe_endpoint.ts";
+import { type ExplainContext, findListener } from "./find_listener.ts";
+import { UnsentRequest } from "./unsent_request.ts";
 
 export async function explain(
-  question: ExplainQuery,
-  around: ExplainContext,
+  query: ExplainQuery,
+  context: ExplainContext,
 ): Promise<ExplainResult> {
-  const { method, path, headers } = question;
+  const { method, path, headers } = query;
   if (!isToken(method)) return invalid(`the method ${JSON.stringify(method)} is none`);
   if (!/^\S+$/.test(path)) {
     return invalid(`the path ${JSON.stringify(path)} is empty, or has a space in it`);
@@ -71,20 +66,20 @@ export async function explain(
     fields.push([name, value]);
   }
   const hosts = fields.filter(([name]) => name === "host");
-  const asked = { ...question, host: hosts[0]?.[1] ?? question.host };
-  const found = findListener(asked, around);
+  const withHost = { ...query, host: hosts[0]?.[1] ?? query.host };
+  const found = findListener(withHost, context);
   if ("reason" in found) return found;
-  const { front } = found;
-  const named = front instanceof EdgeListener && asked.to.kind === "upstream"
-    ? asked.to.name
+  const { listener } = found;
+  const edgeHost = listener.kind === "edge" && query.to.kind === "upstream"
+    ? query.to.name
     : undefined;
-  const { host = named ?? front.destination } = asked;
-  const said = hosts.length > 0 || host === "" ? [] : [["host", host] as const];
+  const { host = edgeHost ?? listener.destination } = withHost;
+  if (hosts.length === 0 && host !== "") fields.unshift(["host", host]);
   const lines = [
     `${method} ${path} HTTP/1.1`,
-    ...[...said, ...fields].map(([name, value]) => `${name}: ${value}`),
+    ...fields.map(([name, value]) => `${name}: ${value}`),
   ];
-  const explanation = await new Explaining(front, asked, around).answer(lines);
+  const explanation = await new Explainer(listener, withHost, context).explain(lines);
   return { kind: "answer", explanation };
 }
 
@@ -92,287 +87,268 @@ function invalid(reason: string): ExplainResult {
   return { kind: "invalid", reason };
 }
 
-/** What is found out on the way; what is missing is as in {@link NOTHING}. */
-type Facts = Partial<Explanation>;
+/** What was found out; what is missing is as in {@link NOTHING}. */
+type Findings = Partial<Explanation>;
 
 const NOTHING = {
-  ...{
-    request: null,
-    upstream: null,
-    answer: null,
-    rule: "",
-    permissions: [],
-    tokens: [],
-    route: null,
-  },
-  ...{ plugins: [], splits: [], local: null, limits: null, unknown: [] },
-} satisfies Facts;
+  request: null,
+  upstream: null,
+  answer: null,
+  rule: "",
+  permissions: [],
+  tokens: [],
+  route: null,
+  plugins: [],
+  splits: [],
+  local: null,
+  limits: null,
+  unknown: [],
+} satisfies Findings;
 
-class Explaining {
-  readonly #front: AnyListener;
-  readonly #question: ExplainQuery;
-  readonly #around: ExplainContext;
+class Explainer {
+  readonly #listener: ServedListener;
+  readonly #query: ExplainQuery;
+  readonly #context: ExplainContext;
   readonly #peer: TrustedPeer | undefined;
 
-  constructor(front: AnyListener, question: ExplainQuery, around: ExplainContext) {
-    this.#front = front;
-    this.#question = question;
-    this.#around = around;
-    this.#peer = callerOfQuery(question.source, { front, snapshot: around.snapshot });
+  constructor(listener: ServedListener, query: ExplainQuery, context: ExplainContext) {
+    this.#listener = listener;
+    this.#query = query;
+    this.#context = context;
+    this.#peer = callerOfQuery(query.source, { listener, snapshot: context.snapshot });
   }
 
-  /** `lines`: of the request's head. */
-  async answer(lines: readonly string[]): Promise<Explanation> {
-    const front = this.#front;
-    const { direction, http, name: listener } = front;
-    const refusal = this.#atTheDoor();
-    const facts: Facts = refusal
+  /** `lines`: the head of the request. */
+  async explain(lines: readonly string[]): Promise<Explanation> {
+    const listener = this.#listener;
+    const { direction, http, name, upstream, kind, limits, httpListener } = listener;
+    const refusal = this.#beforeService();
+    const findings: Findings = refusal
       ? { answer: refusal }
-      : front.httpListener
-      ? await this.#ofRequestWithAgent(lines, front.httpListener)
-      : await this.#ofConnection();
-    const source = front instanceof InboundListener
-      ? this.#peer?.uri || "a caller without a certificate"
-      : null;
+      : httpListener
+      ? await this.#request(lines, httpListener)
+      : await this.#connection();
     return {
       ...NOTHING,
-      ...{ listener, direction, protocol: http?.protocol ?? "tcp", source },
-      upstream: front instanceof OutboundListener ? listener : null,
+      listener: name,
+      direction,
+      protocol: http?.protocol ?? "tcp",
+      source: kind === "inbound" ? this.#peer?.uri || "a caller without a certificate" : null,
+      upstream: upstream ? name : null,
       requestTimeoutMs: http?.requestTimeoutMs ?? 0,
-      idleTimeoutMs: http ? http.streamIdleTimeoutMs : front.limits.idleTimeoutMs,
-      ...facts,
-      unknown: [...facts.unknown ?? [], ...this.#unknownOfCaller(facts)],
+      idleTimeoutMs: http ? http.streamIdleTimeoutMs : limits.idleTimeoutMs,
+      ...findings,
+      unknown: [...findings.unknown ?? [], ...this.#unknownOfCaller(findings)],
     };
   }
 
-  #unknownOfCaller({ permissions = [] }: Facts): readonly string[] {
-    const callers = this.#front instanceof ExposedListener ? this.#front.callers : "";
-    const isCertJudged = permissions.some(({ text }) => text.includes("x-forwarded-client-cert"));
-    return [
-      ...callers === "" ? [] : [`Where the caller is: only ${callers} may call.`],
-      ...isCertJudged
-        ? ["What x-forwarded-client-cert has besides the URIs: the caller's certificate."]
-        : [],
-    ];
+  #unknownOfCaller({ permissions = [] }: Findings): readonly string[] {
+    const { allowedAddresses } = this.#listener;
+    const unknown: string[] = [];
+    if (allowedAddresses !== "") {
+      unknown.push(`Where the caller is: only ${allowedAddresses} may call.`);
+    }
+    if (permissions.some(({ text }) => text.includes("x-forwarded-client-cert"))) {
+      unknown.push(
+        "What x-forwarded-client-cert has besides the URIs: the caller's certificate.",
+      );
+    }
+    return unknown;
   }
 
-  /** Why its connection does not get as far as to carry a request. */
-  #atTheDoor(): LocalReply | null {
-    const front = this.#front;
-    const { facts, processLimit } = front.context;
+  /** Why the connection ends before a service gets it; `null`: it does not. */
+  #beforeService(): LocalReply | null {
+    const listener = this.#listener;
+    const { facts, processLimit } = listener.context;
     if (facts.draining) return closed("drained", "the proxy is stopping, and accepts nothing");
-    const notBound = this.#around.faultOf(front.name);
+    const notBound = this.#context.faultOf(listener.name);
     if (notBound !== "") return closed("listen_failed", `nobody listens there: ${notBound}`);
-    if (processLimit.full || front.places.full) {
-      const { code, reason } = front.whyFull("");
+    if (processLimit.full || listener.places.full) {
+      const { code, reason } = listener.whyFull("");
       return closed(code, reason);
     }
-    const { tls } = front;
+    const { tls } = listener;
     if (!tls) return null;
     const fault = facts.trusts.fault(tls.credentials);
     if (fault !== "") return closed("not_ready", `every handshake fails: ${fault}`);
-    return front instanceof InboundListener ? this.#inTheHandshake(tls.credentials) : null;
+    return listener.kind === "inbound" ? this.#inHandshake(tls.credentials) : null;
   }
 
-  /** Why its caller's certificate is refused. */
-  #inTheHandshake(credentials: string | null): LocalReply | null {
-    const { snapshot } = this.#around;
+  /** Why the caller's certificate is refused. */
+  #inHandshake(credentials: string | null): LocalReply | null {
+    const { snapshot } = this.#context;
     const own = credentials === null ? undefined : snapshot.ownCredentials[credentials];
     if (own && (own.validation === null || !own.requireClientCertificate)) return null;
-    const source = this.#peer;
-    if (!source) {
+    const peer = this.#peer;
+    if (!peer) {
       return closed("handshake_failed", "a caller must show a certificate: say which with -source");
     }
-    const [, domain] = /^spiffe:\/\/([^/]*)/.exec(source.uri.toLowerCase()) ?? [];
+    const [, domain] = /^spiffe:\/\/([^/]*)/.exec(peer.uri.toLowerCase()) ?? [];
     const domains = own?.trustDomains ?? snapshot.credentials?.trustDomains ?? [];
     if (own || domain === undefined || domains.includes(domain)) return null;
     const known = domains.join(", ");
     return closed("chain_untrusted", `its trust domain is ${domain}; this proxy trusts ${known}`);
   }
 
-  /** As `l7/http_service.ts` has it: the agent judges the connection before it carries a request. */
-  async #ofRequestWithAgent(lines: readonly string[], listener: HttpListener): Promise<Facts> {
-    const [refusal, facts] = await Promise.all([
+  /** The agent judges the connection before it carries a request. */
+  async #request(lines: readonly string[], listener: HttpListener): Promise<Findings> {
+    const [refusal, findings] = await Promise.all([
       this.#askAgent(),
-      this.#ofRequest(lines, listener),
+      this.#stages(lines, listener),
     ]);
-    return refusal ? { request: facts.request ?? null, answer: refusal } : facts;
+    return refusal ? { request: findings.request ?? null, answer: refusal } : findings;
   }
 
-  /** Why the agent does not let the connection in; `null`: it does, or is not to be asked. */
+  /** Why the agent denies the connection; `null`: it does not, or is not asked. */
   #askAgent(): Promise<LocalReply | null> {
-    const front = this.#front;
+    const { context, authorizeMode } = this.#listener;
     return new Promise((resolve) => {
       authorizeWithAgent(
         {
-          context: front.context,
+          context,
           peer: this.#peer,
           end: (code, reason) => resolve(closed(code, reason)),
         },
-        front instanceof InboundListener && this.#question.connects ? front.authorizer : "nobody",
+        this.#query.connects ? authorizeMode : "nobody",
         () => resolve(null),
       );
     });
   }
 
-  /** In the order of `l7/http_exchange.ts`. */
-  async #ofRequest(lines: readonly string[], listener: HttpListener): Promise<Facts> {
-    const front = this.#front;
-    const { context } = front;
-    const rules = listener.rules();
+  async #stages(lines: readonly string[], listener: HttpListener): Promise<Findings> {
     const { fields } = DEFAULT_HTTP_LIMITS;
-    const request = readRequest(lines, { headBytes: rules.headBytes, fields });
-    if ("detail" in request) {
-      const { status, detail: reason } = request;
+    const head = readRequest(lines, { headBytes: listener.rules().headBytes, fields });
+    if ("detail" in head) {
+      const { status, detail: reason } = head;
       return { answer: { ...closed("request_invalid", reason), status } };
     }
-    const ended = (code: ErrorCode, reason: string) => ownAnswer(request, code, reason);
-    const fault = takeForm(request, {
-      rules,
+    const request = new UnsentRequest({
+      listener,
+      head,
+      peer: this.#peer,
       caller: {
-        isSecure: front.tls !== null,
-        clientCert: clientCertOfQuery(this.#peer, front),
+        isSecure: this.#listener.tls !== null,
+        clientCert: clientCertOfQuery(this.#peer, this.#listener),
       },
-      ids: context.requestIds,
-      isInbound: front.direction === "inbound",
     });
-    const asJudged = sentView(request);
-    if (fault && "reason" in fault) {
-      return { request: asJudged, answer: ended("request_invalid", fault.reason) };
-    }
-    if (fault) {
-      const reason = `the path is redirected to ${fault.location}`;
-      return { request: asJudged, answer: ownAnswer(request, REDIRECT, reason) };
-    }
-    const verified = await verifiedIn(listener, request);
-    if (verified === "unknown") {
-      const answer = ended("plugin_failed", "its tokens could not be verified");
-      return { request: asJudged, answer };
-    }
-    const judged = { request: asJudged, ...this.#judged(request, verified) };
-    if (judged.answer) return judged;
-    const nowhere = (reason: string): Facts => ({
-      ...judged,
-      answer: ended("route_not_found", reason),
-    });
-    if (request.method === "CONNECT") return nowhere(NO_TUNNELS);
-    const way = listener.routeOf(request);
-    if (!way) return nowhere("no service is here for its host");
-    const exchange = unsentExchange(listener, request);
-    way.changeRequest?.(request.fields, exchange.record);
-    const generation = context.facts.plugins?.of(way.plugins ?? front.name);
-    const run = (split: number) =>
-      generation?.dryRun(new PluginRequest(request, null), exchange.value, split);
+    let asJudged = sentView(head);
+    await request.run((normalized) => asJudged = sentView(normalized));
+    const { refusal } = request;
+    const answer = refusal ? refusalView(head, refusal) : null;
+    const findings: Findings = {
+      request: asJudged,
+      answer,
+      ...(request.isJudged ? this.#judgement(request, answer) : {}),
+    };
+    return refusal ? findings : await this.#beyondStages(request, findings);
+  }
+
+  /** The intention that decided, and its permissions and tokens. */
+  #judgement(
+    { head, claims, refusal, record, tokenFaults: faults }: UnsentRequest,
+    answer: LocalReply | null,
+  ): Pick<Explanation, "rule" | "permissions" | "tokens"> {
+    const { kind, context } = this.#listener;
+    const policy = kind === "inbound" ? context.facts.requestPolicy : undefined;
+    const permissions = policy?.forSource(this.#peer ?? NO_IDENTITY).tried(head, claims) ?? [];
+    const lacks = refusal?.lacks;
+    const tokens = lacks ? faultsOfTokens(lacks, { verified: claims, faults }) : [];
+    const isDecided = !refusal || refusal.code === "intention_denied" ||
+      refusal.reason !== record.rule;
+    return { rule: isDecided ? this.#withAgent(record.rule, answer) : "", permissions, tokens };
+  }
+
+  #withAgent(rule: string, answer: LocalReply | null): string {
+    if (this.#listener.authorizeMode !== "both" || answer) return rule;
+    return this.#query.connects ? `${rule}, and the agent agrees` : `${rule}, if the agent agrees`;
+  }
+
+  /** Plugins, splits and endpoints of a request that no stage refused. */
+  async #beyondStages(request: UnsentRequest, judged: Findings): Promise<Findings> {
+    const { head, generation, value, route, listener } = request;
+    const run = (split: number) => generation?.dryRun(new PluginRequest(head, null), value, split);
     const first = run(0);
     const [plan] = first?.plans ?? [];
     const plugins = generation?.layersOf(plan) ?? [];
-    const rest = {
-      ...{ ...judged, plugins, unknown: unknownOf(plugins, generation) },
+    const findings: Findings = {
+      ...judged,
+      plugins,
+      unknown: unknownOf(plugins, generation),
       route: plan ? routeView(plan.route) : null,
     };
-    const answered = first?.answer && dryAnswer(request, first.answer);
-    if (first && !plan) {
-      return answered
-        ? { ...rest, answer: answered }
-        : { ...nowhere("no route takes it"), ...rest };
-    }
+    const nowhere = (reason: string) => ownAnswer(head, "route_not_found", reason);
+    const answered = first?.answer && dryAnswer(head, first.answer);
+    if (first && !plan) return { ...findings, answer: answered ?? nowhere("no route takes it") };
     const name = plan?.route.name ?? DEFAULT_ROUTE;
-    const outbound = this.#outbound(way.plugins);
-    if (!outbound) {
-      const to = way.waysOf(name, plan?.resolver);
-      const sent = first ? first.sent : request;
-      return { ...rest, ...await this.#toLocal(sent, { answered, to, listener }) };
+    const outbound = this.#context.listeners.get(route?.plugins ?? "");
+    if (!outbound?.upstream) {
+      const pool = route?.poolFor(name, plan?.resolver);
+      const sent = first ? first.sent : head;
+      return { ...findings, ...await this.#toLocal(sent, { answered, pool, request, listener }) };
     }
-    const explainer = new SplitExplainer(outbound, this.#around, this.#question.connects);
+    const explainer = new SplitExplainer(
+      outbound.context,
+      outbound.upstream,
+      this.#context,
+      this.#query.connects,
+    );
     const splits = await explainer.splits(name, (resolver) => {
       const split = Math.max(first?.plans.findIndex((each) => each.resolver === resolver) ?? 0, 0);
       const dry = split === 0 ? first : run(split);
-      const to = way.waysOf(name, resolver);
-      const asks = dry?.plan && generation?.asksOf(dry.plan);
-      const answer = dry?.answer && dryAnswer(request, dry.answer);
-      return { request, asks, to, answer, sent: dry ? dry.sent : request };
+      return {
+        request: head,
+        asks: dry?.plan && generation?.asksOf(dry.plan),
+        pool: route?.poolFor(name, resolver),
+        answer: dry?.answer && dryAnswer(head, dry.answer),
+        sent: dry ? dry.sent : head,
+      };
     });
     const upstream = outbound.name;
-    const where = { ...rest, upstream };
-    if (splits.length === 0) return { ...nowhere(`the route ${name} leads nowhere`), ...where };
-    return { ...where, splits, answer: sameOf(splits), limits: limitsOf(outbound) };
+    if (splits.length === 0) {
+      return { ...findings, upstream, answer: nowhere(`the route ${name} leads nowhere`) };
+    }
+    const limits = limitsOf(outbound.upstream);
+    return { ...findings, upstream, splits, answer: sameOf(splits), limits };
   }
 
-  async #ofConnection(): Promise<Facts> {
-    const front = this.#front;
-    const generation = front.context.facts.plugins?.of(front.name);
-    const unknown = unknownOf([], generation);
-    if (front instanceof InboundListener) {
-      const judged = this.#judgedConnection(front);
+  async #connection(): Promise<Findings> {
+    const { context, name, upstream, kind } = this.#listener;
+    const unknown = unknownOf([], context.facts.plugins?.of(name));
+    if (kind === "inbound") {
+      const judged = this.#judgeConnection();
       if (judged.answer) return { ...judged, unknown };
       const [refusal, local] = await Promise.all([this.#askAgent(), this.#toLocal(undefined, {})]);
       return refusal ? { answer: refusal, unknown } : { ...judged, unknown, ...local };
     }
-    if (!(front instanceof OutboundListener)) return { unknown };
-    const explainer = new SplitExplainer(front, this.#around, this.#question.connects);
-    const splits = await explainer.splits(DEFAULT_ROUTE);
+    if (!upstream) return { unknown };
+    const { connects } = this.#query;
+    const splits = await new SplitExplainer(context, upstream, this.#context, connects)
+      .splits(DEFAULT_ROUTE);
     const answer = splits.length === 0
       ? closed("no_endpoint", "its chain leads nowhere")
       : sameOf(splits);
-    return { unknown, splits, answer, limits: limitsOf(front) };
+    return { unknown, splits, answer, limits: limitsOf(upstream) };
   }
 
-  #judgedConnection(front: InboundListener): Pick<Explanation, "answer" | "rule"> {
+  #judgeConnection(): Pick<Explanation, "answer" | "rule"> {
+    const { context, authorizeMode } = this.#listener;
     let answer: LocalReply | null = null;
     const record = { rule: "" };
-    mayGoOn({
-      ...{ context: front.context, peer: this.#peer, record },
-      end: (code, reason) => void (answer = closed(code, reason)),
-    }, front.authorizer);
+    const end = (code: ErrorCode, reason: string) => void (answer = closed(code, reason));
+    isAllowed({ context, peer: this.#peer, record, end }, authorizeMode);
     return { answer, rule: this.#withAgent(record.rule, answer) };
   }
 
-  #judged(
-    request: RequestHead,
-    verified: Exclude<Awaited<ReturnType<typeof verifiedIn>>, "unknown">,
-  ): Pick<Explanation, "answer" | "rule" | "permissions" | "tokens"> {
-    const front = this.#front;
-    const { context } = front;
-    const peer = this.#peer;
-    const judge = front instanceof ExposedListener ? judgeOfPath(front) : judgeOfRequests(
-      { context, peer, record: { rule: "" } },
-      front instanceof InboundListener ? front.authorizer : "nobody",
-    );
-    const claims: VerifiedClaims | undefined = verified?.claims;
-    const verdict = judge(request, claims);
-    const isAllowed = !("code" in verdict);
-    const answer = isAllowed ? null : ownAnswer(request, verdict.code, verdict.reason);
-    const rule = isAllowed
-      ? verdict.rule
-      : verdict.code === "intention_denied"
-      ? verdict.reason
-      : "";
-    const policy = front instanceof InboundListener ? context.facts.requestPolicy : undefined;
-    const permissions = policy?.forSource(peer ?? NOBODY).tried(request, claims) ?? [];
-    const lacks = isAllowed ? undefined : verdict.lacks;
-    const tokens = lacks
-      ? faultsOfTokens(lacks, { verified: claims, faults: verified?.faults })
-      : [];
-    return { answer, rule: this.#withAgent(rule, answer), permissions, tokens };
-  }
-
-  #withAgent(rule: string, answer: LocalReply | null): string {
-    const asksAgent = this.#front instanceof InboundListener && this.#front.authorizer === "both";
-    if (!asksAgent || answer) return rule;
-    return this.#question.connects
-      ? `${rule}, and the agent agrees`
-      : `${rule}, if the agent agrees`;
-  }
-
   /** `sent`: `undefined` where bytes are carried, or where a plugin `answered`. */
-  async #toLocal(sent: RequestHead | undefined, { answered, to, listener }: {
+  async #toLocal(sent: RequestHead | undefined, { answered, pool, request, listener }: {
     readonly answered?: LocalReply | undefined;
-    readonly to?: RequestPool | undefined;
+    readonly pool?: RequestPool | undefined;
+    readonly request?: UnsentRequest;
     readonly listener?: HttpListener;
-  }): Promise<Facts> {
-    const front = this.#front;
-    if (!(front instanceof InboundListener || front instanceof ExposedListener)) return {};
-    const { local: address, localConnectTimeoutMs: timeoutMs } = front.part;
+  }): Promise<Findings> {
+    const { local: destination, context } = this.#listener;
+    if (!destination) return {};
+    const { local: address, localConnectTimeoutMs: timeoutMs } = destination;
     const local: LocalView = {
       address: formatAddress(address),
       sent: sent ? sentView(sent) : null,
@@ -380,24 +356,25 @@ class Explaining {
     if (answered) return { answer: answered };
     const fail = (code: ErrorCode, reason: string) =>
       sent && listener ? ownAnswer(sent, code, reason) : closed(code, reason);
-    // A caller without a certificate may have any address.
-    const caller = this.#peer ? callerKey(front, this.#peer, "") : "";
-    if (to && !to.enter(caller)) return { answer: fail("limit_reached", to.whyFull()) };
-    to?.leave(caller);
-    if (!this.#question.connects) {
+    if (pool) {
+      const key = request?.callerKey ?? "";
+      const refusal = whyNoPlace(pool, key);
+      if (refusal) return { answer: fail(refusal.code, refusal.reason) };
+      pool.leave(key);
+    }
+    if (!this.#query.connects) {
       return { local, unknown: ["Whether the application takes connections was not tried."] };
     }
-    const reached = await reachLocal(address, { context: front.context, timeoutMs });
-    return { local, answer: reached ? fail(reached.code, reached.reason) : null };
-  }
-
-  #outbound(name: string | undefined): OutboundListener | undefined {
-    const front = this.#around.fronts.get(name ?? "");
-    return front instanceof OutboundListener ? front : undefined;
+    const failure = await reachLocal(address, { context, timeoutMs });
+    return { local, answer: failure ? fail(failure.code, failure.reason) : null };
   }
 }
 
-const NOBODY = { id: undefined, uri: "" };
+const NO_IDENTITY = { id: undefined, uri: "" };
+
+function refusalView(head: RequestHead, { code, reason, location }: StageRefusal): LocalReply {
+  return ownAnswer(head, location === undefined ? code : REDIRECT, reason);
+}
 
 /** `null`: some go on, or their answers differ. */
 function sameOf(splits: Explanation["splits"]): LocalReply | null {

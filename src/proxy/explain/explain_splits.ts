@@ -1,6 +1,6 @@
 /**
- * What would become of a request, or of a connection, on each split of its route: where it would be sent
- * and as what, or what is answered in place of that.
+ * Explains each split of a route: the endpoints that a request or connection would go to, or the answer in
+ * place of that.
  *
  * @module
  */
@@ -12,7 +12,9 @@ import { trustOf } from "../upstream/endpoint_dial.ts";
 import type { LocalReply, SplitView, TargetView } from "./explanation.ts";
 import { closed, ownAnswer, sentView } from "./explanation_views.ts";
 import { protocolsTo, type RequestPool } from "../upstream/request_pools.ts";
-import type { OutboundListener } from "../listen/outbound_listener.ts";
+import type { Context } from "../core/context.ts";
+import { whyNoPlace } from "../service/stages.ts";
+import type { Upstream } from "../upstream/upstream.ts";
 import { type ProbeFailure, reachEndpoints } from "../upstream/probe_endpoint.ts";
 import type { RefusalReason } from "../observe/failure_summary.ts";
 import type { TargetGroup } from "../upstream/target_group.ts";
@@ -24,25 +26,31 @@ export interface SplitRequest {
   readonly sent: RequestHead | undefined;
   readonly answer: LocalReply | undefined;
   /** `undefined`: it leads nowhere. */
-  readonly to: RequestPool | undefined;
+  readonly pool: RequestPool | undefined;
   readonly asks: SplitView["plugins"] | undefined;
 }
 
 export class SplitExplainer {
-  readonly #outbound: OutboundListener;
-  readonly #around: ExplainContext;
+  readonly #context: Context;
+  readonly #upstream: Upstream;
+  readonly #explained: ExplainContext;
   readonly #connects: boolean;
 
-  constructor(outbound: OutboundListener, around: ExplainContext, connects: boolean) {
-    this.#outbound = outbound;
-    this.#around = around;
+  constructor(
+    context: Context,
+    upstream: Upstream,
+    explained: ExplainContext,
+    connects: boolean,
+  ) {
+    this.#context = context;
+    this.#upstream = upstream;
+    this.#explained = explained;
     this.#connects = connects;
   }
 
   /** `of`: the request on the split that leads to that resolver; absent: bytes are carried. */
   async splits(route: string, of?: (resolver: string) => SplitRequest): Promise<SplitView[]> {
-    const outbound = this.#outbound;
-    const splits = outbound.upstream.ways.splitsOf(route);
+    const splits = this.#upstream.routes.splitsOf(route);
     const whole = splits.reduce((sum, { weight }) => sum + weight, 0);
     return await Promise.all(splits.map(async ({ weight, resolver, group }) => {
       const on = of?.(resolver);
@@ -51,13 +59,15 @@ export class SplitExplainer {
       const why = on?.answer ? undefined : this.#whyNot(group, on);
       const known = on?.answer ?? (why && failed(why));
       const reached = this.#connects && !known
-        ? await reachEndpoints(group, outbound.context, protocolsTo(group))
+        ? await reachEndpoints(group, this.#context, protocolsTo(group))
         : NOT_TRIED;
       const unreached = whyUnreached(group, reached);
       const answer = known ?? (unreached ? failed(unreached) : null);
       const head = on?.sent;
       return {
-        ...{ chance: weight / whole, answer, balancing: group.balancing },
+        chance: weight / whole,
+        answer,
+        balancing: group.balancing,
         sent: head ? sentView(head) : null,
         ...(head && { head }),
         lack: group.isEmpty ? group.lack : "",
@@ -68,13 +78,14 @@ export class SplitExplainer {
     }));
   }
 
-  /** In the order of `l7/request_ways.ts` and `attempt.ts`. */
+  /** The checks of the stage `pool` and of `upstream/attempt.ts`, in their order. */
   #whyNot(group: TargetGroup, on: SplitRequest | undefined): RefusalReason | undefined {
-    const { context, upstream: { pending } } = this.#outbound;
+    const context = this.#context;
+    const { pending } = this.#upstream;
     if (on) {
-      if (!on.to) return { code: "route_not_found", reason: "its route leads nowhere" };
-      if (!on.to.enter("")) return { code: "limit_reached", reason: on.to.whyFull() };
-      on.to.leave("");
+      const refusal = whyNoPlace(on.pool, "");
+      if (refusal) return refusal;
+      on.pool?.leave("");
     }
     if (pending.limit === 0) {
       return { code: "limit_reached", reason: "limits.max_pending_requests is 0" };
@@ -88,12 +99,15 @@ export class SplitExplainer {
   }
 
   #targets(group: TargetGroup, reached: ReadonlyMap<EndpointState, ProbeFailure>): TargetView[] {
-    const nowMs = this.#outbound.context.clock.monotonic();
+    const nowMs = this.#context.clock.monotonic();
     return [...group.targets].map(
       ({ part: { key, connectTimeoutMs, lack, spiffeUris }, pool }) => {
         const states = [...pool.states];
         return {
-          ...{ target: key, connectTimeoutMs, lack, spiffeUris },
+          target: key,
+          connectTimeoutMs,
+          lack,
+          spiffeUris,
           endpoints: pool.views(nowMs).map((view, at) => {
             const state = states[at];
             const unreachable = state && reached.has(state)
@@ -107,7 +121,7 @@ export class SplitExplainer {
   }
 
   #hashedBy(route: string): readonly string[] {
-    const chain = this.#around.snapshot.chains[this.#outbound.upstream.part.chain];
+    const chain = this.#explained.snapshot.chains[this.#upstream.part.chain];
     const policies = chain?.routes.find(({ name }) => name === route)?.hash ?? [];
     return policies.map((policy) =>
       policy.kind === "source" ? "source address" : `${policy.kind} ${policy.name}`

@@ -4,15 +4,8 @@
  * @module
  */
 
-import type { ErrorCode } from "../../base/mod.ts";
-import {
-  fieldOf,
-  grpcStatusOf,
-  isGrpc,
-  type Reply,
-  replyOf,
-  type RequestHead,
-} from "../../http/mod.ts";
+import { type ErrorCode, type Reply, replyOf } from "../../base/mod.ts";
+import { fieldOf, grpcStatusOf, isGrpc, type RequestHead } from "../../http/mod.ts";
 import type { DryRun, Generation, Route } from "../../plugin/mod.ts";
 import type { SharedLimiter } from "../core/admission.ts";
 import {
@@ -23,7 +16,7 @@ import {
   type RouteView,
   type SentRequest,
 } from "./explanation.ts";
-import type { OutboundListener } from "../listen/outbound_listener.ts";
+import type { Upstream } from "../upstream/upstream.ts";
 
 /** The connection is closed, and nothing is answered. */
 export function closed(code: ErrorCode, reason: string): LocalReply {
@@ -58,12 +51,11 @@ export function sentView({ method, authority: host, path }: RequestHead): SentRe
   return { method, host, path };
 }
 
-export function limitsOf(outbound: OutboundListener | undefined): LimitsView | null {
-  if (!outbound) return null;
-  const { connections, pending, requests, part: { http } } = outbound.upstream;
+export function limitsOf({ connections, pending, requests, part: { http } }: Upstream): LimitsView {
   const places = ({ taken, limit }: SharedLimiter) => ({ taken, limit });
   return {
-    ...{ connections: places(connections), pending: places(pending) },
+    connections: places(connections),
+    pending: places(pending),
     requests: http && places(requests),
   };
 }

@@ -1,64 +1,59 @@
 /**
- * Which listener a question about a request is about.
+ * The listener that a request to be explained would reach.
  *
  * @module
  */
 
-import { formatAddress } from "../../base/mod.ts";
-import type { Snapshot } from "../../snapshot/mod.ts";
-import { EdgeListener } from "../listen/edge_listener.ts";
+import { type Snapshot, upstreamLabel, upstreamsNamed } from "../../snapshot/mod.ts";
 import type { ExplainQuery } from "./explanation.ts";
-import type { AnyListener } from "../listen/listeners.ts";
-import { OutboundListener } from "../listen/outbound_listener.ts";
+import type { ServedListener } from "../listen/listener.ts";
 
-/** What there is to be asked. */
+/** The state that a question is answered from. */
 export interface ExplainContext {
   readonly snapshot: Snapshot;
   /** Listeners by their names, and upstreams that edges lead to. */
-  readonly fronts: ReadonlyMap<string, AnyListener>;
+  readonly listeners: ReadonlyMap<string, ServedListener>;
   /** Why the listener of that name is not bound; `""`: it is, or needs no address. */
   faultOf(listener: string): string;
 }
 
-type Found = { readonly front: AnyListener } | {
+type Found = { readonly listener: ServedListener } | {
   readonly kind: "unknown";
   readonly reason: string;
 };
 
 export function findListener(
   { to, host }: ExplainQuery,
-  { fronts, snapshot }: ExplainContext,
+  { listeners, snapshot }: ExplainContext,
 ): Found {
-  const all = [...fronts.values()];
+  const all = [...listeners.values()];
   if (to.kind === "listener") {
-    return found(fronts.get(to.name), "listener", to.name, [...fronts.keys()]);
+    return found(listeners.get(to.name), "listener", to.name, [...listeners.keys()]);
   }
   if (to.kind === "inbound") {
     const name = Object.keys(snapshot.inbound)[0] ?? "";
-    return found(fronts.get(name), "listener for callers of the service", name, []);
+    return found(listeners.get(name), "listener for callers of the service", name, []);
   }
-  const outbounds = all.filter((front) => front instanceof OutboundListener);
-  // As in a URL, where the port of an upstream's name says nothing.
-  const names = [to.name, to.name.replace(/:\d+$/, "")];
-  const [first, second] = outbounds.filter(({ upstream: { part: { id, name, bind } } }) =>
-    id === to.name || names.includes(name) || bind && formatAddress(bind) === to.name
-  );
+  const outbounds = all.flatMap(({ name, upstream }) => upstream ? [{ name, upstream }] : []);
+  const [first, second] = upstreamsNamed(outbounds, to.name, ({ upstream }) => upstream.part);
   if (first && second) {
     const ids = `${first.name} ${second.name}`;
-    return { kind: "unknown", reason: `more than one upstream is called "${to.name}": ${ids}` };
+    return { kind: "unknown", reason: `several upstreams have the name "${to.name}": ${ids}` };
   }
-  const edge = all.find((front) =>
-    front instanceof EdgeListener && front.httpListener.routeOf({ authority: host ?? to.name })
+  const edge = all.find(({ kind, httpListener }) =>
+    kind === "edge" && httpListener?.routeOf({ authority: host ?? to.name })
   );
-  return found(first ?? edge, "upstream", to.name, outbounds.map(({ destination }) => destination));
+  const labels = outbounds.map(({ upstream }) => upstreamLabel(upstream.part));
+  return found(first ? listeners.get(first.name) : edge, "upstream", to.name, labels);
 }
+
 function found(
-  front: AnyListener | undefined,
+  listener: ServedListener | undefined,
   what: string,
   name: string,
   known: readonly string[],
 ): Found {
-  if (front) return { front };
+  if (listener) return { listener };
   const there = known.length === 0 ? "there is none" : `there is: ${known.join(" ")}`;
   return { kind: "unknown", reason: `there is no ${what}${name && ` "${name}"`}; ${there}` };
 }

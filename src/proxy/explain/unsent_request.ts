@@ -1,61 +1,131 @@
 /**
- * A request that is asked about and not sent, for stages that want more than its head.
+ * A request that is only explained: it takes the stages of a real one up to the pool, and nothing is sent.
  *
  * @module
  */
 
 import { type DownstreamFacts, ExchangeRecord, type RequestHead } from "../../http/mod.ts";
-import { TOKEN_FAULTS, VERIFIED_CLAIMS } from "../../plugin/mod.ts";
+import type { TrustedPeer } from "../../identity/mod.ts";
+import { type Generation, TOKEN_FAULTS, VERIFIED_CLAIMS } from "../../plugin/mod.ts";
 import type { VerifiedClaims } from "../../policy/mod.ts";
+import { judgeOfPath, judgeOfRequests, type RequestJudge } from "../caller/authorize.ts";
+import { callerKey } from "../caller/session.ts";
+import type { Context } from "../core/context.ts";
 import { ExchangeValue } from "../service/exchange_value.ts";
 import type { HttpListener } from "../service/http_listener.ts";
+import type { FormOptions } from "../service/request_form.ts";
+import { REQUEST_STAGES, type StagedRequest, type StageRefusal } from "../service/stages.ts";
 import { TokenCheck } from "../service/token_check.ts";
+import type { RequestRoute } from "../upstream/request_pools.ts";
 
-const NOBODY: DownstreamFacts = {
-  ...{ id: 0, remote: "", local: "", requestedServerName: "", tlsVersion: "", localUri: "" },
+const UNKNOWN_CALLER: DownstreamFacts = {
+  id: 0,
+  remote: "",
+  local: "",
+  requestedServerName: "",
+  tlsVersion: "",
+  localUri: "",
   peer: undefined,
 };
 
-/** As plugins see it, and the record that changes of fields are made from. */
-export interface UnsentExchange {
+export interface UnsentRequestOptions {
+  readonly listener: HttpListener;
+  readonly head: RequestHead;
+  /** `undefined`: the caller shows no certificate. */
+  readonly peer: TrustedPeer | undefined;
+  readonly caller: FormOptions["caller"];
+}
+
+export class UnsentRequest implements StagedRequest {
+  readonly listener: HttpListener;
+  readonly head: RequestHead;
+  readonly context: Context;
   readonly record: ExchangeRecord;
   readonly value: ExchangeValue;
-}
+  readonly caller: FormOptions["caller"];
+  readonly callerKey: string;
+  readonly judge: RequestJudge;
+  route: RequestRoute | undefined;
+  /** The stage that refused it. */
+  refusal: StageRefusal | undefined;
+  /** Plugins that have it now. */
+  generation: Generation | undefined;
+  #isJudged = false;
+  #verified: Promise<RequestHead | undefined> | undefined;
 
-export function unsentExchange(
-  { front: { context: { clock }, name, direction } }: HttpListener,
-  request: RequestHead,
-): UnsentExchange {
-  const record = new ExchangeRecord(NOBODY, request, {
-    ...{ wallMs: clock.now(), monotonicMs: clock.monotonic() },
-  });
-  const caller = { listener: name, direction, remoteAddress: "", ownUri: "", source: null };
-  return { record, value: new ExchangeValue(record, caller) };
-}
+  constructor({ listener, head, peer, caller }: UnsentRequestOptions) {
+    const { facts, exposed, authorizeMode } = listener;
+    const { context, name, direction } = facts;
+    const { clock } = context;
+    this.listener = listener;
+    this.head = head;
+    this.context = context;
+    this.caller = caller;
+    // A caller without a certificate may have any address.
+    this.callerKey = peer ? callerKey(facts, peer, "") : "";
+    this.record = new ExchangeRecord(UNKNOWN_CALLER, head, {
+      wallMs: clock.now(),
+      monotonicMs: clock.monotonic(),
+    });
+    const connection = { listener: name, direction, remoteAddress: "", ownUri: "", source: null };
+    this.value = new ExchangeValue(this.record, connection);
+    const judge = exposed
+      ? judgeOfPath(exposed)
+      : judgeOfRequests({ context, peer, record: { rule: "" } }, authorizeMode);
+    this.judge = (request, claims) => {
+      this.#isJudged = true;
+      return judge(request, claims);
+    };
+  }
 
-export interface VerifiedTokens {
-  readonly claims: VerifiedClaims | undefined;
-  /** See {@link TOKEN_FAULTS}. */
-  readonly faults: ReadonlyMap<string, string> | undefined;
-}
+  get claims(): VerifiedClaims | undefined {
+    return this.value.get(VERIFIED_CLAIMS);
+  }
 
-/**
- * What its tokens say; the request goes on without those that were verified. `undefined`: tokens are not
- * looked at; `unknown`: it could not be found out.
- */
-export async function verifiedIn(
-  listener: HttpListener,
-  request: RequestHead,
-): Promise<VerifiedTokens | "unknown" | undefined> {
-  const { tokens = "", front: { context: { facts, deadlines } } } = listener;
-  const generation = facts.plugins?.of(tokens);
-  if (!generation) return undefined;
-  const { value: exchange } = unsentExchange(listener, request);
-  const known = await new Promise<RequestHead | undefined>((onKnown) =>
-    new TokenCheck({ generation, exchange, deadlines, onKnown }).start(request)
-  );
-  if (!known) return "unknown";
-  request.path = known.path;
-  request.fields = known.fields;
-  return { claims: exchange.get(VERIFIED_CLAIMS), faults: exchange.get(TOKEN_FAULTS) };
+  /** Why tokens were not verified, by provider. */
+  get tokenFaults(): ReadonlyMap<string, string> | undefined {
+    return this.value.get(TOKEN_FAULTS);
+  }
+
+  /** The intentions, or the exposed path, have judged it. */
+  get isJudged(): boolean {
+    return this.#isJudged;
+  }
+
+  /**
+   * Takes it through the stages, to its plugins or up to the pool: which split a request takes, and whether
+   * there is a place, is explained for each split. `onForm`: the request is in the form that is judged.
+   */
+  async run(onForm: (head: RequestHead) => void): Promise<void> {
+    for (const { name, run } of REQUEST_STAGES) {
+      if (name === "pool") return;
+      const result = run(this);
+      if (name === "form") onForm(this.head);
+      if (result === undefined) continue;
+      if (result !== "handed_over") return void (this.refusal = result);
+      if (this.generation) return;
+      const known = await this.#verified;
+      if (!known) {
+        const reason = "its tokens could not be verified";
+        return void (this.refusal = { code: "plugin_failed", reason });
+      }
+      this.head.path = known.path;
+      this.head.fields = known.fields;
+    }
+  }
+
+  verifyTokens(generation: Generation): void {
+    const { context: { deadlines }, value: exchange } = this;
+    this.#verified = new Promise((onKnown) =>
+      new TokenCheck({ generation, exchange, deadlines, onKnown }).start(this.head)
+    );
+  }
+
+  runPlugins(generation: Generation): void {
+    this.generation = generation;
+  }
+
+  sendTo(): void {
+    throw new TypeError("an explained request takes no place");
+  }
 }

@@ -1,30 +1,39 @@
 /**
- * A listener at the edge of the mesh that leads to several upstreams: whoever may connect there may ask, and
- * the host of each request says where it goes.
+ * A listener at the edge of the mesh that leads to several upstreams: any caller that may connect may send
+ * requests, and the host of each request selects the upstream.
  *
  * @module
  */
 
 import { hostname } from "node:os";
+import type { BindAddress } from "../../base/mod.ts";
 import { compileChanges, type HeaderChanges, HostTable, ownNamesOf } from "../../http/mod.ts";
-import type { EdgePart, HttpRules } from "../../snapshot/mod.ts";
-import type { SharedLimiter } from "../core/admission.ts";
-import { ListenerStats } from "../observe/connection_record.ts";
-import type { Context } from "../core/context.ts";
-import type { ConnectionService, Downstream, ListenerFacts } from "../caller/downstream.ts";
-import type { HttpListener } from "../service/http_listener.ts";
-import { HttpService } from "../service/http_service.ts";
-import { HttpStats } from "../observe/http_stats.ts";
-import { EITHER_VERSION, type RequestRoute } from "../upstream/request_pools.ts";
+import type { EdgePart, HttpRules, Snapshot } from "../../snapshot/mod.ts";
+import type { ListenerFacts } from "../caller/listener_facts.ts";
+import { INBOUND_COLUMN, type SharedLimiter } from "../core/admission.ts";
 import type { ConnectionLimits } from "../core/live_connections.ts";
 import type { RefusalReason } from "../observe/failure_summary.ts";
+import { HttpStats } from "../observe/http_stats.ts";
+import { ExchangeObservers } from "../observe/observers.ts";
+import type { HttpListener } from "../service/http_listener.ts";
+import { EITHER_VERSION, type RequestRoute } from "../upstream/request_pools.ts";
+import {
+  type ConnectionShares,
+  type ListenerEnvironment,
+  type ListenerKind,
+  processFull,
+  ServedListener,
+} from "./listener.ts";
 
-export interface EdgeListenerOptions {
-  readonly places: SharedLimiter;
-  readonly limits: ConnectionLimits;
-  /** Of a declared upstream, by its key. */
-  routeTo(upstream: string): RequestRoute | undefined;
-}
+export const EDGE: ListenerKind = {
+  name: "edge",
+  declared: ({ edges }) => Object.keys(edges),
+  make(name, { edges }, environment) {
+    const part = edges[name];
+    if (!part) throw new TypeError(`no edge listener ${name}`);
+    return new EdgeListener(name, part, environment);
+  },
+};
 
 /** Where requests for a host go. */
 interface EdgeRoute {
@@ -32,43 +41,59 @@ interface EdgeRoute {
   readonly changes: Pick<RequestRoute, "changeRequest" | "ownNames" | "changeResponse">;
 }
 
-export class EdgeListener implements ListenerFacts {
-  readonly direction = "outbound";
+export class EdgeListener extends ServedListener {
+  readonly kind = "edge";
   readonly protocols = EITHER_VERSION;
-  readonly context: Context;
-  readonly stats: ListenerStats;
   readonly places: SharedLimiter;
   readonly limits: ConnectionLimits;
-  readonly #http: HttpStats;
-  readonly #routeTo: EdgeListenerOptions["routeTo"];
+  readonly httpListener: HttpListener;
   #part: EdgePart;
   #hosts: HostTable<EdgeRoute>;
 
-  constructor(context: Context, part: EdgePart, { places, limits, routeTo }: EdgeListenerOptions) {
-    this.context = context;
-    this.places = places;
-    this.limits = limits;
-    this.#routeTo = routeTo;
+  constructor(name: string, part: EdgePart, environment: ListenerEnvironment) {
+    super(name, "outbound", environment.context);
+    this.places = environment.limiter(INBOUND_COLUMN, 0);
+    this.limits = environment.limits;
     this.#part = part;
     this.#hosts = this.#hostsOf(part);
-    this.stats = new ListenerStats(context.stats, this.direction, part.id);
-    this.#http = new HttpStats(context.stats, { direction: this.direction, listener: part.id });
+    const stats = new HttpStats(this.context.stats, {
+      direction: this.direction,
+      listener: name,
+      speaksGrpc: () => this.#part.http.protocol === "grpc",
+    });
+    this.httpListener = {
+      facts: this,
+      authorizeMode: "nobody",
+      stats,
+      observers: new ExchangeObservers(stats, this.context),
+      routeOf: ({ authority }) => {
+        const host = this.#hosts.find(authority);
+        const route = host && environment.routeTo(host.upstream);
+        return route && { ...route, ...host.changes };
+      },
+      rules: () => this.http,
+    };
   }
 
-  /** True: its callers go by other credentials than before. */
-  take(part: EdgePart): boolean {
+  take({ edges }: Snapshot): boolean {
+    const part = edges[this.name];
+    if (!part) return false;
     const before = this.#part;
     this.#part = part;
     if (part.version !== before.version) this.#hosts = this.#hostsOf(part);
     return part.listener?.credentials !== before.listener?.credentials;
   }
 
-  get name(): string {
-    return this.#part.id;
+  override setShare({ process }: ConnectionShares): void {
+    this.places.limit = process;
+  }
+
+  get bind(): BindAddress {
+    return this.#part.bind;
   }
 
   get destination(): string {
-    return this.#part.id;
+    return this.name;
   }
 
   get tls(): ListenerFacts["tls"] {
@@ -85,32 +110,13 @@ export class EdgeListener implements ListenerFacts {
   }
 
   whyFull(): RefusalReason {
-    const { limit } = this.context.processLimit;
-    return { code: "overloaded", reason: `the process holds ${limit} connections` };
-  }
-
-  serve(downstream: Downstream): ConnectionService {
-    return new HttpService(downstream, this.httpListener);
-  }
-
-  get httpListener(): HttpListener {
-    return {
-      front: this,
-      stats: this.#http,
-      authorizer: "nobody",
-      routeOf: ({ authority }) => {
-        const host = this.#hosts.find(authority);
-        const route = host && this.#routeTo(host.upstream);
-        return route && { ...route, ...host.changes };
-      },
-      rules: () => this.http,
-    };
+    return processFull(this.context);
   }
 
   #hostsOf({ hosts, bind: { port } }: EdgePart): HostTable<EdgeRoute> {
     const { clock } = this.context;
-    const around = { hostname: hostname(), now: () => clock.now() };
-    const compiled = (changes?: HeaderChanges) => changes && compileChanges(changes, around);
+    const values = { hostname: hostname(), now: () => clock.now() };
+    const compiled = (changes?: HeaderChanges) => changes && compileChanges(changes, values);
     return new HostTable(
       hosts.flatMap(({ names, upstream, requestHeaders, responseHeaders }) => {
         const changes = {

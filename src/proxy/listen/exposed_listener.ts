@@ -1,57 +1,71 @@
 /**
- * A listener for one path of the local service, without TLS and intentions: what looks after health or
- * metrics is often no member of the mesh. It is for everybody, or for certain addresses alone. Its callers
- * have places of their own, so that they take none from the mesh.
+ * A listener for one path of the local service, without TLS and intentions: health checks and metrics
+ * scrapers are often not in the mesh. Any address may call, or only certain ones. Its callers have places
+ * of their own, so that they take none from the mesh.
  *
  * @module
  */
 
-import { isLoopbackIp, peerIp } from "../../base/mod.ts";
-import type { ExposedPart, HttpRules } from "../../snapshot/mod.ts";
-import { ListenerStats } from "../observe/connection_record.ts";
-import type { Context } from "../core/context.ts";
-import type { ConnectionService, Downstream, ListenerFacts } from "../caller/downstream.ts";
+import { type BindAddress, isLoopbackIp, peerIp } from "../../base/mod.ts";
+import type { ExposedPart, HttpRules, Snapshot } from "../../snapshot/mod.ts";
+import type { ExposedPathRule } from "../caller/authorize.ts";
 import type { FairConnectionLimiter } from "../core/fair_limiters.ts";
-import type { HttpListener } from "../service/http_listener.ts";
-import { HttpService } from "../service/http_service.ts";
-import { LocalRoute } from "../upstream/request_pools.ts";
 import type { ConnectionLimits } from "../core/live_connections.ts";
 import type { RefusalReason } from "../observe/failure_summary.ts";
+import { ExchangeObservers } from "../observe/observers.ts";
+import type { HttpListener } from "../service/http_listener.ts";
+import { LocalRoute } from "../upstream/request_pools.ts";
+import {
+  type ConnectionShares,
+  type ListenerEnvironment,
+  type ListenerKind,
+  type LocalDestination,
+  processFull,
+  ServedListener,
+} from "./listener.ts";
 
-/** Anybody may come and say nothing: for how long, and how long a request may take. */
+/** Any host may connect and send nothing: the idle time of a connection, and the time of a request. */
 const PATIENCE_MS = 60_000;
 
-export class ExposedListener implements ListenerFacts {
-  readonly direction = "inbound";
-  readonly name: string;
+export const EXPOSED: ListenerKind = {
+  name: "exposed",
+  declared: ({ exposed }) => Object.keys(exposed),
+  make(name, { exposed }, environment) {
+    const part = exposed[name];
+    if (!part) throw new TypeError(`no exposed path ${name}`);
+    return new ExposedListener(name, part, environment);
+  },
+};
+
+export class ExposedListener extends ServedListener implements ExposedPathRule {
+  readonly kind = "exposed";
   readonly tls = null;
   readonly fault = "";
   readonly protocols: readonly string[] = [];
-  readonly context: Context;
-  readonly stats: ListenerStats;
   readonly places: FairConnectionLimiter;
   readonly limits: ConnectionLimits;
+  readonly httpListener: HttpListener;
+  readonly #route: LocalRoute;
   #part: ExposedPart;
   #isDeclared = true;
-  readonly #requests: LocalRoute;
 
-  constructor(
-    context: Context,
-    part: ExposedPart,
-    options: {
-      readonly name: string;
-      readonly places: FairConnectionLimiter;
-      readonly limits: ConnectionLimits;
-    },
-  ) {
-    this.context = context;
+  constructor(name: string, part: ExposedPart, environment: ListenerEnvironment) {
+    super(name, "inbound", environment.context);
     this.#part = part;
-    this.name = options.name;
-    this.places = options.places;
-    const { idleTimeoutMs, lifetimeMs } = options.limits;
+    this.places = environment.exposedPlaces;
+    const { idleTimeoutMs, lifetimeMs } = environment.limits;
     this.limits = { idleTimeoutMs: Math.min(idleTimeoutMs || Infinity, PATIENCE_MS), lifetimeMs };
-    this.stats = new ListenerStats(context.stats, this.direction, this.name);
-    this.#requests = new LocalRoute(this);
+    this.#route = new LocalRoute(this, () => this.#part.http.protocol === "grpc");
+    const { stats, route } = this.#route;
+    this.httpListener = {
+      facts: this,
+      authorizeMode: "nobody",
+      exposed: this,
+      stats,
+      observers: new ExchangeObservers(stats, this.context),
+      routeOf: () => route,
+      rules: () => this.http,
+    };
   }
 
   get part(): ExposedPart {
@@ -67,16 +81,31 @@ export class ExposedListener implements ListenerFacts {
     return { ...http, requestTimeoutMs: http.requestTimeoutMs || PATIENCE_MS };
   }
 
-  /** Undefined: it is not declared any more. True: who is connected has to be judged again. */
-  take(part: ExposedPart | undefined): boolean {
-    const before = [this.path, this.callers].join();
+  take({ exposed }: Snapshot): boolean {
+    const part = exposed[this.name];
+    const before = [this.path, this.allowedAddresses].join();
     this.#isDeclared = part !== undefined;
     this.#part = part ?? this.#part;
-    return [this.path, this.callers].join() !== before;
+    return [this.path, this.allowedAddresses].join() !== before;
   }
 
-  /** Who may call, for people; `""`: everybody. */
-  get callers(): string {
+  override setShare({ exposed }: ConnectionShares): void {
+    this.places.all.limit = exposed;
+  }
+
+  get bind(): BindAddress {
+    return this.#part.bind;
+  }
+
+  override get exposed(): ExposedPathRule {
+    return this;
+  }
+
+  override get local(): LocalDestination {
+    return this.#part;
+  }
+
+  override get allowedAddresses(): string {
     const { onlyFrom } = this.#part;
     return onlyFrom ? ["loopback", ...onlyFrom].join(" and ") : "";
   }
@@ -86,7 +115,7 @@ export class ExposedListener implements ListenerFacts {
     if (!onlyFrom) return undefined;
     const ip = peerIp(remote);
     if (isLoopbackIp(ip) || onlyFrom.includes(ip)) return undefined;
-    return { code: "source_denied", reason: `only ${this.callers} may call` };
+    return { code: "source_denied", reason: `only ${this.allowedAddresses} may call` };
   }
 
   get destination(): string {
@@ -94,37 +123,19 @@ export class ExposedListener implements ListenerFacts {
   }
 
   whyFull(remote: string): RefusalReason {
-    const { places, context: { processLimit: { limit } } } = this;
+    const { places } = this;
+    if (!places.full && !places.hasShare(remote)) return processFull(this.context);
     const reason = places.full
       ? `${places.all.limit} connections to exposed paths are open`
-      : places.hasShare(remote)
-      ? `${places.share} connections to exposed paths are open from its address`
-      : `the process holds ${limit} connections`;
+      : `${places.share} connections to exposed paths are open from its address`;
     return { code: "overloaded", reason };
   }
 
-  serve(downstream: Downstream): ConnectionService {
-    return new HttpService(downstream, this.httpListener);
+  override update(): void {
+    this.#route.pool.update();
   }
 
-  get httpListener(): HttpListener {
-    const { stats, route } = this.#requests;
-    return {
-      front: this,
-      routeOf: () => route,
-      stats,
-      authorizer: "nobody",
-      exposed: this,
-      rules: () => this.http,
-    };
-  }
-
-  update(): void {
-    this.#requests.ways.update();
-  }
-
-  /** Closes what is kept for requests to come. */
-  end(): void {
-    this.#requests.ways.drain();
+  override end(): void {
+    this.#route.pool.drain();
   }
 }

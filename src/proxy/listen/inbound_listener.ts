@@ -1,58 +1,87 @@
 /**
- * A listener for callers of the service: other sidecars connect here to reach the local service. Its callers prove who they
- * are and the intentions decide about them, so a connection goes through `downstream.ts`, `authorize.ts`,
- * `local_dial.ts` and `l4.ts`.
+ * The public listener: sidecars connect here with mutual TLS to reach the local service. Intentions decide
+ * about them.
  *
  * @module
  */
 
+import type { BindAddress } from "../../base/mod.ts";
 import type { Dial } from "../../net/mod.ts";
-import type { InboundPart } from "../../snapshot/mod.ts";
-import type { SharedLimiter } from "../core/admission.ts";
-import type { AttemptHandler } from "../upstream/attempt.ts";
+import type { HttpRules, InboundPart, Snapshot } from "../../snapshot/mod.ts";
 import type { AuthorizeMode } from "../caller/authorize.ts";
-import { type ClusterStats, LOCAL_CLUSTER } from "../observe/cluster_stats.ts";
-import { ListenerStats } from "../observe/connection_record.ts";
-import type { Context } from "../core/context.ts";
-import type { ConnectionService, Downstream, ListenerFacts } from "../caller/downstream.ts";
+import { INBOUND_COLUMN, type SharedLimiter } from "../core/admission.ts";
 import type { ConnectionLimits } from "../core/live_connections.ts";
-import { type TcpDestination, TcpService } from "../service/tcp_service.ts";
-import type { HttpListener } from "../service/http_listener.ts";
-import { HttpService } from "../service/http_service.ts";
-import { EITHER_VERSION, HTTP1_ONLY, LocalRoute } from "../upstream/request_pools.ts";
-import { tokensOf } from "./listener_plugins.ts";
-import { dialLocal, type LocalEndpoint } from "../upstream/local_dial.ts";
+import { type ClusterStats, LOCAL_CLUSTER } from "../observe/cluster_stats.ts";
 import type { RefusalReason } from "../observe/failure_summary.ts";
+import { ExchangeObservers } from "../observe/observers.ts";
+import type { HttpListener } from "../service/http_listener.ts";
+import type { TcpDestination } from "../service/tcp_service.ts";
+import type { AttemptHandler } from "../upstream/attempt.ts";
+import { dialLocal, type LocalEndpoint } from "../upstream/local_dial.ts";
+import { EITHER_VERSION, HTTP1_ONLY, LocalRoute } from "../upstream/request_pools.ts";
+import {
+  type ConnectionShares,
+  type ListenerEnvironment,
+  type ListenerKind,
+  type LocalDestination,
+  processFull,
+  ServedListener,
+} from "./listener.ts";
+import { tokensOf } from "./listener_plugins.ts";
 
-export class InboundListener implements ListenerFacts, TcpDestination {
-  readonly direction = "inbound";
-  readonly name: string;
-  part: InboundPart;
-  readonly context: Context;
-  readonly stats: ListenerStats;
+export const INBOUND: ListenerKind = {
+  name: "inbound",
+  declared: ({ inbound }) => Object.keys(inbound),
+  make(name, { inbound }, environment) {
+    const part = inbound[name];
+    if (!part) throw new TypeError(`no inbound listener ${name}`);
+    return new InboundListener(name, part, environment);
+  },
+};
+
+interface InboundHttp {
+  readonly route: LocalRoute;
+  readonly listener: HttpListener;
+}
+
+export class InboundListener extends ServedListener implements TcpDestination {
+  readonly kind = "inbound";
   readonly places: SharedLimiter;
   readonly limits: ConnectionLimits;
-  readonly #tokens: string;
-  /** Made where HTTP is spoken, so that its counts are there before there is something to count. */
-  #requests: LocalRoute | undefined;
+  #part: InboundPart;
+  /** Made where HTTP is spoken, so that its metrics exist before the first request. */
+  #http: InboundHttp | undefined;
 
-  constructor(
-    context: Context,
-    part: InboundPart,
-    options: {
-      readonly name: string;
-      readonly places: SharedLimiter;
-      readonly limits: ConnectionLimits;
-    },
-  ) {
-    this.context = context;
-    this.part = part;
-    this.name = options.name;
-    this.#tokens = tokensOf(options.name);
-    this.places = options.places;
-    this.limits = options.limits;
-    this.stats = new ListenerStats(context.stats, this.direction, this.name);
+  constructor(name: string, part: InboundPart, environment: ListenerEnvironment) {
+    super(name, "inbound", environment.context);
+    this.#part = part;
+    this.places = environment.limiter(INBOUND_COLUMN, 0);
+    this.limits = environment.limits;
     this.update();
+  }
+
+  get part(): InboundPart {
+    return this.#part;
+  }
+
+  take({ inbound }: Snapshot): boolean {
+    const part = inbound[this.name];
+    if (!part) return false;
+    const isOther = part.credentials !== this.#part.credentials;
+    this.#part = part;
+    return isOther;
+  }
+
+  /**
+   * All inbound listeners count in one column, so a limit of one listener bounds their sum: it is never
+   * exceeded. Several listeners with limits would each need a column.
+   */
+  override setShare({ inbound }: ConnectionShares): void {
+    this.places.limit = Math.min(this.#part.maxConnections || Infinity, inbound);
+  }
+
+  get bind(): BindAddress {
+    return this.#part.bind;
   }
 
   get destination(): string {
@@ -60,76 +89,89 @@ export class InboundListener implements ListenerFacts, TcpDestination {
   }
 
   get tls(): InboundPart {
-    return this.part;
+    return this.#part;
   }
 
   get http(): InboundPart["http"] {
-    return this.part.http;
+    return this.#part.http;
   }
 
   get fault(): string {
-    return this.context.facts.trusts.fault(this.part.credentials);
+    return this.context.facts.trusts.fault(this.#part.credentials);
+  }
+
+  override get local(): LocalDestination {
+    return this.#part;
+  }
+
+  override get authorizeMode(): AuthorizeMode {
+    return this.#part.authorize;
   }
 
   get localStats(): ClusterStats | undefined {
-    return this.part.http ? undefined : this.stats.of(LOCAL_CLUSTER);
-  }
-
-  get authorizer(): AuthorizeMode {
-    return this.part.authorize;
+    return this.#part.http ? undefined : this.stats.of(LOCAL_CLUSTER);
   }
 
   whyFull(): RefusalReason {
-    const { places, part, context: { processLimit: { limit } } } = this;
-    const reason = !places.full
-      ? `the process holds ${limit} connections`
-      : part.maxConnections === places.limit
+    const { places, context } = this;
+    if (!places.full) return processFull(context);
+    const reason = this.#part.maxConnections === places.limit
       ? `max_inbound_connections is ${places.limit}`
-      : `${places.limit} of ${limit} connections are inbound; the rest is kept for upstreams`;
+      : `${places.limit} of ${context.processLimit.limit} connections are inbound; the rest is kept for upstreams`;
     return { code: "overloaded", reason };
   }
 
   get protocols(): readonly string[] {
-    const { http } = this.part;
+    const { http } = this.#part;
     if (!http) return [];
     return http.protocol === "http" ? HTTP1_ONLY : EITHER_VERSION;
   }
 
-  serve(downstream: Downstream): ConnectionService {
-    const listener = this.httpListener;
-    return listener ? new HttpService(downstream, listener) : new TcpService(downstream, this);
+  get httpListener(): HttpListener | undefined {
+    return this.#part.http ? this.#serveHttp(this.#part.http).listener : undefined;
   }
 
-  /** `undefined`: its connections carry bytes. */
-  get httpListener(): HttpListener | undefined {
-    const { http } = this.part;
-    if (!http) return undefined;
-    const { stats, route } = this.#requests ??= new LocalRoute(this);
-    return {
-      front: this,
-      routeOf: () => route,
+  #serveHttp(first: HttpRules): InboundHttp {
+    if (this.#http) return this.#http;
+    // A session outlives a change to TCP, and keeps the rules that it began with.
+    let last = first;
+    const rules = () => last = this.#part.http ?? last;
+    const route = new LocalRoute(this, () => rules().protocol === "grpc");
+    const { stats } = route;
+    const mode = () => this.authorizeMode;
+    const listener: HttpListener = {
+      facts: this,
       stats,
-      authorizer: this.authorizer,
-      tokens: this.#tokens,
-      rules: () => this.part.http ?? http,
+      observers: new ExchangeObservers(stats, this.context),
+      tokens: tokensOf(this.name),
+      get authorizeMode() {
+        return mode();
+      },
+      routeOf: () => route.route,
+      rules,
     };
+    return this.#http = { route, listener };
   }
 
   /** After its part may have changed. */
-  update(): void {
-    // Made now, so that counts are there before there is something to count.
-    void this.localStats;
-    if (this.part.http) this.#requests ??= new LocalRoute(this);
-    this.#requests?.ways.update();
+  override update(): void {
+    const { http } = this.#part;
+    // Metrics exist before there is something to count.
+    if (http) this.#serveHttp(http);
+    else void this.localStats;
+    this.#http?.route.pool.update();
   }
 
-  /** Closes what is kept for requests to come. */
-  end(): void {
-    this.#requests?.ways.drain();
+  override end(): void {
+    this.#http?.route.pool.drain();
   }
 
-  dial(dialler: AttemptHandler<LocalEndpoint>): Dial {
-    const { local, localConnectTimeoutMs: timeoutMs } = this.part;
-    return dialLocal(local, dialler, { context: this.context, timeoutMs });
+  protected override get tcp(): TcpDestination {
+    return this;
+  }
+
+  dial(handler: AttemptHandler<LocalEndpoint>): Dial {
+    const { local, localConnectTimeoutMs: timeoutMs } = this.#part;
+    return dialLocal(local, handler, { context: this.context, timeoutMs });
   }
 }

@@ -1,311 +1,199 @@
 /**
- * All listeners of a data path, brought in line with each snapshot. A change touches only what it is about;
- * connections of everything else do not notice.
+ * All listeners of a data path, brought in line with each snapshot. A change touches only the listeners that
+ * it is about; other connections do not notice.
  *
  * @module
  */
 
 import { type BindAddress, ProxyError, type Random } from "../../base/mod.ts";
 import type { AcceptedConnection, Connection } from "../../net/mod.ts";
-import type {
-  EdgePart,
-  ExposedPart,
-  InboundPart,
-  Snapshot,
-  UpstreamPart,
-} from "../../snapshot/mod.ts";
+import type { Snapshot } from "../../snapshot/mod.ts";
+import { type BoundListener, BoundListeners, isOpenAt, viewOf } from "../caller/bound_listeners.ts";
+import { Caller } from "../caller/caller.ts";
 import {
   EXPOSED_COLUMN,
   exposedPlaces,
-  INBOUND_COLUMN,
-  MAX_UPSTREAMS,
   reservedFor,
   type SharedCounts,
   SharedLimiter,
 } from "../core/admission.ts";
-import { ListenerStats } from "../observe/connection_record.ts";
 import type { Context } from "../core/context.ts";
-import { type BoundListener, BoundListeners, isOpenAt, viewOf } from "../caller/bound_listeners.ts";
-import { Downstream, type ListenerFacts } from "../caller/downstream.ts";
-import { EdgeListener } from "./edge_listener.ts";
-import { ExposedListener } from "./exposed_listener.ts";
 import { FairConnectionLimiter } from "../core/fair_limiters.ts";
-import { InboundListener } from "./inbound_listener.ts";
 import type { ConnectionLimits } from "../core/live_connections.ts";
-import type { RequestRoute } from "../upstream/request_pools.ts";
-import { OutboundListener } from "./outbound_listener.ts";
-import { Upstream } from "../upstream/upstream.ts";
 import type { EndpointView, ListenerView } from "../observe/view.ts";
+import type { RequestRoute } from "../upstream/request_pools.ts";
+import { EDGE } from "./edge_listener.ts";
+import { EXPOSED } from "./exposed_listener.ts";
+import { INBOUND } from "./inbound_listener.ts";
+import type {
+  ConnectionShares,
+  ListenerEnvironment,
+  ListenerKind,
+  ServedListener,
+} from "./listener.ts";
+import { OutboundListener, UPSTREAM } from "./outbound_listener.ts";
 
-/** With limits of the inbound listeners' connections; upstreams carry their own. */
+/** In the order in which they are opened and listed. */
+const KINDS: readonly ListenerKind[] = [INBOUND, EXPOSED, EDGE, UPSTREAM];
+
+/** With the limits of connections to listeners that have none of their own. */
 export interface ListenersOptions extends ConnectionLimits {
   readonly random: Random;
-  /** Which row of the shared counts is ours. */
+  /** Row of this worker in the shared counts. */
   readonly worker: number;
   readonly workers: number;
   readonly counts: SharedCounts;
   readonly maxConnections: number;
-  /** A connection has come to an upstream that was not in use when {@link Listeners.used} was read last. */
+  /** A connection came to an upstream that {@link Listeners.used} did not list. */
   readonly onFirstUse?: (upstreamId: string) => void;
 }
-
-interface Open<F extends ListenerFacts> {
-  readonly front: F;
-  readonly door: BoundListener;
-  /** Its callers must speak TLS. */
-  readonly isSecure: boolean;
-}
-
-export type AnyListener = InboundListener | ExposedListener | EdgeListener | OutboundListener;
 
 /** First column of each upstream in the shared counts, the same for all workers. */
 export type Columns = Readonly<Record<string, number>>;
 
+interface Opened {
+  readonly listener: ServedListener;
+  /** `undefined`: it has no address in this worker. */
+  readonly bound: BoundListener | undefined;
+  readonly isSecure: boolean;
+}
+
 export class Listeners {
   readonly #context: Context;
   readonly #options: ListenersOptions;
-  readonly #doors: BoundListeners;
-  /** Of all exposed paths together. */
-  readonly #exposedPlaces: FairConnectionLimiter;
-  readonly #inbounds = new Map<string, Open<InboundListener>>();
-  readonly #exposed = new Map<string, Open<ExposedListener>>();
-  readonly #upstreams = new Map<string, Open<OutboundListener>>();
-  /** Those without a listener of their own, which edges lead to. */
-  readonly #unbound = new Map<string, OutboundListener>();
-  readonly #edges = new Map<string, Open<EdgeListener>>();
-  /** Those with connections that are still open. */
-  readonly #removed = new Map<string, OutboundListener>();
-  /** Declared, and there is no column to count them in. */
-  readonly #uncounted = new Map<string, BoundListener>();
+  readonly #bound: BoundListeners;
+  readonly #environment: ListenerEnvironment;
+  /** By kind and name, in the order of {@link KINDS}. */
+  readonly #opened = new Map<ListenerKind, Map<string, Opened>>(
+    KINDS.map((kind) => [kind, new Map()]),
+  );
+  /** Not declared any more, with connections that are still open. */
+  readonly #removed = new Map<string, ServedListener>();
+  /** Declared, and cannot be opened. */
+  readonly #refused = new Map<string, BoundListener>();
+  #columns: Columns = {};
 
   constructor(context: Context, options: ListenersOptions) {
     this.#context = context;
     this.#options = options;
-    this.#doors = new BoundListeners(context, options.workers);
-    this.#exposedPlaces = new FairConnectionLimiter(
-      this.#limiter(EXPOSED_COLUMN, 0),
-      options.workers,
-    );
+    this.#bound = new BoundListeners(context, options.workers);
+    const { counts, worker, workers, random } = options;
+    const limiter = (column: number, limit: number) =>
+      new SharedLimiter(counts, { row: worker, column, limit });
+    this.#environment = {
+      context,
+      limits: options,
+      random,
+      worker,
+      exposedPlaces: new FairConnectionLimiter(limiter(EXPOSED_COLUMN, 0), workers),
+      limiter,
+      columnOf: (upstream) => this.#columns[upstream],
+      routeTo: (upstream) => this.routeTo(upstream),
+    };
   }
 
-  /** Hands parts to what is open already. True: some go by other credentials or paths than before. */
+  /** Hands parts to the listeners that are open. True: open connections must be judged again. */
   take(snapshot: Snapshot): boolean {
-    const { inbound, exposed, edges, upstreams } = snapshot;
-    let others = false;
-    for (const [name, { front }] of this.#inbounds) {
-      const part = inbound[name];
-      if (!part) continue;
-      others ||= part.credentials !== front.part.credentials;
-      front.part = part;
-    }
-    for (const [name, { front }] of this.#exposed) {
-      const isOther = front.take(exposed[name]);
-      others ||= isOther;
-    }
-    for (const [id, { front }] of this.#edges) {
-      const part = edges[id];
-      const isOther = part !== undefined && front.take(part);
-      others ||= isOther;
-    }
-    for (const { upstream } of this.#outbounds()) {
-      const part = upstreams[upstream.part.id];
-      if (!part) continue;
-      const { credentials, listener } = upstream.part;
-      others ||= part.credentials !== credentials ||
-        part.listener?.credentials !== listener?.credentials;
-      upstream.update(part, snapshot);
-    }
-    return others;
+    let isOther = false;
+    for (const listener of this.#listeners()) if (listener.take(snapshot)) isOther = true;
+    return isOther;
   }
 
   /** Resolves when all are bound or have failed. Those that failed before are tried again. */
   async apply(snapshot: Snapshot, columns: Columns): Promise<void> {
-    this.#removeGone(this.#inbounds, snapshot.inbound);
-    this.#removeGone(this.#exposed, snapshot.exposed);
-    this.#removeGone(this.#edges, snapshot.edges);
-    this.#removeUpstreams(snapshot.upstreams);
+    this.#columns = columns;
+    this.#removeUndeclared(snapshot);
     const { maxConnections } = this.#options;
     const kept = reservedFor(Object.keys(snapshot.upstreams).length, maxConnections);
     const exposed = exposedPlaces(Object.keys(snapshot.exposed).length, maxConnections);
-    await Promise.all([
-      ...Object.entries(snapshot.inbound).map(([name, part]) =>
-        this.#applyInbound(name, part, maxConnections - kept - exposed)
-      ),
-      ...Object.entries(snapshot.exposed).map(([name, part]) =>
-        this.#applyExposed(name, part, exposed)
-      ),
-      ...Object.values(snapshot.edges).map((part) => this.#applyEdge(part)),
-      ...Object.values(snapshot.upstreams).map((part) =>
-        this.#applyUpstream(part, snapshot, columns[part.id])
-      ),
-    ]);
-  }
-
-  /**
-   * `most`: places of all inbound listeners together. They count in one column, so a limit of one's own
-   * bounds the sum: it is never exceeded, and where several have one each needs a column of its own
-   * besides, as upstreams have.
-   */
-  async #applyInbound(name: string, part: InboundPart, most: number): Promise<void> {
-    const current = this.#inbounds.get(name);
-    const limit = Math.min(part.maxConnections || Infinity, most);
-    const front = current?.front ?? new InboundListener(this.#context, part, {
-      name,
-      places: this.#limiter(INBOUND_COLUMN, limit),
-      limits: this.#options,
-    });
-    front.places.limit = limit;
-    if (isOpenAt(current?.door, part.bind)) return;
-    const door = this.#doors.replace(name, part.bind, current?.door, "strangers");
-    const opening = { front, door, isSecure: true };
-    this.#inbounds.set(name, opening);
-    await this.#open(opening);
-  }
-
-  /** `most`: places of all of them together. */
-  async #applyExposed(name: string, part: ExposedPart, most: number): Promise<void> {
-    const current = this.#exposed.get(name);
-    const front = current?.front ?? new ExposedListener(this.#context, part, {
-      name,
-      places: this.#exposedPlaces,
-      limits: this.#options,
-    });
-    this.#exposedPlaces.all.limit = most;
-    if (isOpenAt(current?.door, part.bind)) return;
-    const door = this.#doors.replace(name, part.bind, current?.door, "strangers");
-    const opening = { front, door, isSecure: false };
-    this.#exposed.set(name, opening);
-    await this.#open(opening);
-  }
-
-  async #applyEdge(part: EdgePart): Promise<void> {
-    const { id, bind } = part;
-    const current = this.#edges.get(id);
-    const isSecure = part.listener !== null;
-    if (current?.isSecure === isSecure && isOpenAt(current.door, bind)) return;
-    const front = current?.front ?? new EdgeListener(this.#context, part, {
-      places: this.#limiter(INBOUND_COLUMN, this.#options.maxConnections),
-      limits: this.#options,
-      routeTo: (upstream) => this.routeTo(upstream),
-    });
-    const door = this.#doors.replace(id, bind, current?.door, "strangers");
-    const opening = { front, door, isSecure };
-    this.#edges.set(id, opening);
-    await this.#open(opening);
-  }
-
-  /** Where requests to that upstream go. */
-  routeTo(id: string): RequestRoute | undefined {
-    return this.#outbound(id)?.route;
-  }
-
-  #outbound(id: string): OutboundListener | undefined {
-    return this.#upstreams.get(id)?.front ?? this.#unbound.get(id);
-  }
-
-  *#outbounds(): Iterable<OutboundListener> {
-    for (const { front } of this.#upstreams.values()) yield front;
-    yield* this.#unbound.values();
-  }
-
-  /** Open connections live on. */
-  #removeGone<F extends ListenerFacts & { end?(): void }>(
-    open: Map<string, Open<F>>,
-    declared: Readonly<Record<string, unknown>>,
-  ): void {
-    for (const [name, { door, front }] of open) {
-      if (declared[name]) continue;
-      this.#doors.close(door);
-      front.end?.();
-      open.delete(name);
-    }
-  }
-
-  #removeUpstreams(declared: Snapshot["upstreams"]): void {
-    for (const [id, { door, front }] of this.#upstreams) {
-      if (declared[id]) continue;
-      this.#doors.close(door);
-      this.#upstreams.delete(id);
-      this.#removed.set(id, front);
-      front.removed();
-    }
-    for (const [id, front] of this.#unbound) {
-      if (declared[id]) continue;
-      this.#unbound.delete(id);
-      this.#removed.set(id, front);
-      front.removed();
-    }
-    for (const id of this.#uncounted.keys()) {
-      if (declared[id]) continue;
-      this.#uncounted.delete(id);
-      this.#doors.forget(id);
-    }
-    for (const [id, front] of this.#removed) {
-      if (front.isUsed) continue;
-      front.forget();
-      this.#doors.forget(id);
-      this.#removed.delete(id);
-    }
-  }
-
-  async #applyUpstream(
-    part: UpstreamPart,
-    snapshot: Snapshot,
-    column: number | undefined,
-  ): Promise<void> {
-    const { id, bind } = part;
-    const { random, worker } = this.#options;
-    const current = this.#upstreams.get(id);
-    const isSecure = part.listener !== null;
-    // A unix socket cannot be shared between workers: the first one serves it.
-    if (bind?.kind === "unix" && worker > 0) {
-      if (current) this.#doors.close(current.door);
-      this.#upstreams.delete(id);
-      return;
-    }
-    if (bind && current?.isSecure === isSecure && isOpenAt(current.door, bind)) return;
-    if (column === undefined) return bind ? await this.#refuseUncounted(id, bind) : undefined;
-    this.#uncounted.delete(id);
-    const known = this.#outbound(id) ?? this.#removed.get(id);
-    const front = known ?? new OutboundListener(
-      this.#context,
-      new Upstream(part, {
-        stats: new ListenerStats(this.#context.stats, "outbound", id),
-        connections: this.#limiter(column, part.maxConnections),
-        pending: this.#limiter(column + 1, part.maxPending),
-        requests: this.#limiter(column + 2, part.maxRequests),
-        callers: this.#limiter(column + 3, part.maxClientConnections ?? Infinity),
-        random,
-      }),
-    );
-    const isNew = !this.#outbound(id);
-    this.#removed.delete(id);
-    this.#unbound.delete(id);
-    if (isNew) front.upstream.update(part, snapshot);
-    if (!bind) {
-      if (current) this.#doors.close(current.door);
-      this.#upstreams.delete(id);
-      this.#unbound.set(id, front);
-      return;
-    }
-    const callers = isSecure ? "strangers" : "own";
-    const door = this.#doors.replace(id, bind, current?.door, callers);
-    const opening = { front, door, isSecure };
-    this.#upstreams.set(id, opening);
-    await this.#open(opening);
-  }
-
-  async #open({ front, door, isSecure }: Open<ListenerFacts>): Promise<void> {
-    const { engine } = this.#context;
-    const options = { address: door.bind, reusePort: this.#options.workers > 1 };
-    const outbound = front instanceof OutboundListener ? front : undefined;
-    const accept = (caller: AcceptedConnection | Connection) => {
-      if (!this.#doors.admits(door)) return caller.reset();
-      if (outbound?.isNoted === false) this.#note(outbound);
-      this.#doors.strained(door, new Downstream(front, caller).accept());
+    const shares = {
+      process: maxConnections,
+      inbound: maxConnections - kept - exposed,
+      exposed,
     };
-    await this.#doors.open(
-      door,
+    await Promise.all(
+      KINDS.flatMap((kind) =>
+        kind.declared(snapshot).map((name) => this.#apply(kind, name, { snapshot, shares }))
+      ),
+    );
+  }
+
+  async #apply(kind: ListenerKind, name: string, { snapshot, shares }: {
+    readonly snapshot: Snapshot;
+    readonly shares: ConnectionShares;
+  }): Promise<void> {
+    const opened = this.#of(kind);
+    const current = opened.get(name);
+    const listener = current?.listener ?? this.#make(kind, name, snapshot);
+    if (!listener) return await this.#refuse(kind, name, snapshot);
+    listener.setShare(shares);
+    const { bind, callers } = listener;
+    const isSecure = listener.tls !== null;
+    if (current?.isSecure === isSecure && isWhereItShouldBe(current.bound, bind)) return;
+    const bound = bind ? this.#bound.replace(name, bind, current?.bound, callers) : undefined;
+    if (!bound && current?.bound) this.#bound.close(current.bound);
+    const opening = { listener, bound, isSecure };
+    opened.set(name, opening);
+    if (bound) await this.#open(listener, bound, isSecure);
+  }
+
+  /** One that was removed comes back with its counts. `undefined`: it cannot be opened. */
+  #make(kind: ListenerKind, name: string, snapshot: Snapshot): ServedListener | undefined {
+    if (kind.whyNot?.(name, this.#environment) !== undefined) return undefined;
+    this.#refused.delete(name);
+    const removed = this.#removed.get(name);
+    if (!removed || removed.kind !== kind.name) {
+      return kind.make(name, snapshot, this.#environment);
+    }
+    this.#removed.delete(name);
+    removed.take(snapshot);
+    return removed;
+  }
+
+  async #refuse(kind: ListenerKind, name: string, { upstreams }: Snapshot): Promise<void> {
+    const reason = kind.whyNot?.(name, this.#environment) ?? "";
+    const bind = upstreams[name]?.bind;
+    if (!bind) return;
+    const bound = this.#bound.replace(name, bind, this.#refused.get(name), "own");
+    this.#refused.set(name, bound);
+    await this.#bound.open(bound, () => Promise.reject(new ProxyError("listen_failed", reason)));
+  }
+
+  #removeUndeclared(snapshot: Snapshot): void {
+    for (const [kind, opened] of this.#opened) {
+      const declared = new Set(kind.declared(snapshot));
+      for (const [name, { bound, listener }] of opened) {
+        if (declared.has(name)) continue;
+        if (bound) this.#bound.close(bound);
+        opened.delete(name);
+        this.#removed.set(name, listener);
+        listener.removed();
+      }
+    }
+    for (const name of this.#refused.keys()) {
+      if (snapshot.upstreams[name]) continue;
+      this.#refused.delete(name);
+      this.#bound.forget(name);
+    }
+    for (const [name, listener] of this.#removed) {
+      if (listener.isUsed) continue;
+      listener.forget();
+      this.#bound.forget(name);
+      this.#removed.delete(name);
+    }
+  }
+
+  async #open(listener: ServedListener, bound: BoundListener, isSecure: boolean): Promise<void> {
+    const { engine } = this.#context;
+    const options = { address: bound.bind, reusePort: this.#options.workers > 1 };
+    const outbound = listener instanceof OutboundListener ? listener : undefined;
+    const accept = (socket: AcceptedConnection | Connection) => {
+      if (!this.#bound.admits(bound)) return socket.reset();
+      if (outbound?.isNoted === false) this.#note(outbound);
+      this.#bound.strained(bound, new Caller(listener, socket).accept());
+    };
+    await this.#bound.open(
+      bound,
       () => isSecure ? engine.listenSecure(options, accept) : engine.listen(options, accept),
     );
   }
@@ -315,50 +203,43 @@ export class Listeners {
     this.#options.onFirstUse?.(outbound.name);
   }
 
-  /** Upstreams that connections came to since this was read last, or that have some open. */
+  /** Route of the requests to that upstream. */
+  routeTo(id: string): RequestRoute | undefined {
+    const listener = this.#of(UPSTREAM).get(id)?.listener;
+    return listener instanceof OutboundListener ? listener.route : undefined;
+  }
+
+  /** Upstreams with open connections, or with connections since this was read last. */
   used(): string[] {
     const used: string[] = [];
-    for (const outbound of this.#outbounds()) {
-      const { isUsed, isNoted, name } = outbound;
+    for (const listener of this.#listeners()) {
+      if (!(listener instanceof OutboundListener)) continue;
+      const { isUsed, isNoted, name } = listener;
       if (isUsed || isNoted) used.push(name);
-      outbound.isNoted = isUsed;
+      listener.isNoted = isUsed;
     }
     return used;
   }
 
-  /** Not opened: the limits of the others would be wrong. */
-  async #refuseUncounted(id: string, bind: BindAddress): Promise<void> {
-    const door = this.#doors.replace(id, bind, this.#uncounted.get(id), "own");
-    this.#uncounted.set(id, door);
-    const reason =
-      `Cannot open upstream ${id}: ${MAX_UPSTREAMS} are declared, or have connections ` +
-      "that are still open; declare fewer";
-    await this.#doors.open(door, () => Promise.reject(new ProxyError("listen_failed", reason)));
-  }
-
-  #limiter(column: number, limit: number): SharedLimiter {
-    const { counts, worker } = this.#options;
-    return new SharedLimiter(counts, { row: worker, column, limit });
-  }
-
-  /** By their names; upstreams without a listener, too. */
-  get fronts(): ReadonlyMap<string, AnyListener> {
-    const fronts = [...this.#all().map(({ front }) => front), ...this.#unbound.values()];
-    return new Map(fronts.map((front) => [front.name, front]));
+  /** By name; upstreams without an address are among them. */
+  get byName(): ReadonlyMap<string, ServedListener> {
+    return new Map([...this.#listeners()].map((listener) => [listener.name, listener]));
   }
 
   views(): ListenerView[] {
     const { facts: { draining }, clock } = this.#context;
     const now = { draining, nowMs: clock.monotonic() };
     return [
-      ...this.#all().map(({ front, door }) => viewOf(door, { ...now, front })),
-      ...[...this.#uncounted.values()].map((door) => viewOf(door, now)),
+      ...[...this.#all()].flatMap(({ listener, bound }) =>
+        bound ? [viewOf(bound, { ...now, listener })] : []
+      ),
+      ...[...this.#refused.values()].map((bound) => viewOf(bound, now)),
     ];
   }
 
   endpoints(nowMs: number): EndpointView[] {
-    return [...this.#outbounds()].flatMap(({ upstream }) =>
-      [...upstream.groups].flatMap(({ targets }) =>
+    return [...this.#listeners()].flatMap(({ upstream }) =>
+      [...upstream?.groups ?? []].flatMap(({ targets }) =>
         [...targets].flatMap(({ part, pool }) =>
           pool.views(nowMs).map((endpoint) => ({ target: part.key, ...endpoint }))
         )
@@ -366,29 +247,36 @@ export class Listeners {
     );
   }
 
-  /** After each change: whatever is kept for requests to come must be what they would get anew. */
+  /** After each change: pooled connections must be those that a request would get anew. */
   update(judge: boolean): void {
-    for (const { front } of this.#locals()) front.update();
-    for (const outbound of this.#outbounds()) outbound.update(judge);
-  }
-
-  #locals(): Open<InboundListener | ExposedListener>[] {
-    return [...this.#inbounds.values(), ...this.#exposed.values()];
-  }
-
-  #all(): Open<InboundListener | ExposedListener | EdgeListener | OutboundListener>[] {
-    return [...this.#locals(), ...this.#edges.values(), ...this.#upstreams.values()];
+    for (const listener of this.#listeners()) listener.update(judge);
   }
 
   /** Open connections live on. */
   stopAccepting(): void {
-    for (const { door } of this.#all()) this.#doors.close(door);
+    for (const { bound } of this.#all()) if (bound) this.#bound.close(bound);
   }
 
-  /** Nothing is looked after any more. */
   end(): void {
-    for (const { front } of this.#locals()) front.end();
-    for (const outbound of this.#outbounds()) outbound.end();
-    this.#doors.end();
+    for (const listener of this.#listeners()) listener.end();
+    this.#bound.end();
   }
+
+  #of(kind: ListenerKind): Map<string, Opened> {
+    const opened = this.#opened.get(kind);
+    if (!opened) throw new TypeError(`no such kind of listener: ${kind.name}`);
+    return opened;
+  }
+
+  *#all(): Iterable<Opened> {
+    for (const opened of this.#opened.values()) yield* opened.values();
+  }
+
+  *#listeners(): Iterable<ServedListener> {
+    for (const { listener } of this.#all()) yield listener;
+  }
+}
+
+function isWhereItShouldBe(bound: BoundListener | undefined, bind: BindAddress | null): boolean {
+  return bind ? isOpenAt(bound, bind) : bound === undefined;
 }

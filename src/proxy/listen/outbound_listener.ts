@@ -1,191 +1,245 @@
 /**
- * An upstream's listener: the local app connects here to reach another service, plainly or, at an edge of
- * the mesh, with TLS. Who is let in may go on, so a connection goes through `downstream.ts`, `attempt.ts`
- * and `l4.ts`.
+ * The listener of an upstream: the local application connects here to reach another service, without TLS
+ * or, at an edge of the mesh, with it. An upstream without an address has none of its own and is reached
+ * through edge listeners and plugins.
  *
  * @module
  */
 
-import type { Dial } from "../../net/mod.ts";
-import type { SharedLimiter } from "../core/admission.ts";
-import { Attempt, type AttemptHandler, type Connect } from "../upstream/attempt.ts";
-import type { ListenerStats } from "../observe/connection_record.ts";
+import type { BindAddress } from "../../base/mod.ts";
+import type { CallerKind, Dial } from "../../net/mod.ts";
+import type { Snapshot } from "../../snapshot/mod.ts";
+import type { ListenerFacts } from "../caller/listener_facts.ts";
+import { MAX_UPSTREAMS, type SharedLimiter } from "../core/admission.ts";
 import type { Context } from "../core/context.ts";
-import type { ConnectionService, Downstream, ListenerFacts } from "../caller/downstream.ts";
-import { EndpointDial, type ProvenEndpoint } from "../upstream/endpoint_dial.ts";
 import type { ConnectionLimits } from "../core/live_connections.ts";
-import { type TcpDestination, TcpService } from "../service/tcp_service.ts";
-import type { HttpListener } from "../service/http_listener.ts";
-import { HttpService } from "../service/http_service.ts";
-import { HttpStats } from "../observe/http_stats.ts";
-import { EITHER_VERSION, EndpointPools, type RequestRoute } from "../upstream/request_pools.ts";
 import type { RefusalReason } from "../observe/failure_summary.ts";
+import { HttpStats } from "../observe/http_stats.ts";
+import { ListenerStats } from "../observe/listener_stats.ts";
+import { ExchangeObservers } from "../observe/observers.ts";
+import type { HttpListener } from "../service/http_listener.ts";
+import type { TcpDestination } from "../service/tcp_service.ts";
+import { Attempt, type AttemptHandler, type Connect } from "../upstream/attempt.ts";
+import { EndpointDial, type ProvenEndpoint } from "../upstream/endpoint_dial.ts";
+import { EITHER_VERSION, EndpointPools, type RequestRoute } from "../upstream/request_pools.ts";
 import { hashOfCaller, type TargetGroup } from "../upstream/target_group.ts";
-import type { RouteTable, Upstream } from "../upstream/upstream.ts";
+import { type RouteTable, Upstream } from "../upstream/upstream.ts";
+import { type ListenerKind, processFull, ServedListener } from "./listener.ts";
 
-export class OutboundListener implements ListenerFacts, TcpDestination {
-  readonly direction = "outbound";
-  readonly authorizer = "nobody";
-  readonly context: Context;
-  readonly upstream: Upstream;
-  /** Made where HTTP is spoken, so that its counts are there before there is something to count. */
-  #http: HttpStats | undefined;
-  /** Each is made when the first request comes. */
-  readonly #ways = new Map<TargetGroup, EndpointPools>();
+export const UPSTREAM: ListenerKind = {
+  name: "upstream",
+  declared: ({ upstreams }) => Object.keys(upstreams),
+  whyNot(name, { columnOf }) {
+    if (columnOf(name) !== undefined) return undefined;
+    // Opened without a column, the limits of the others would be wrong.
+    return `Cannot open upstream ${name}: ${MAX_UPSTREAMS} are declared, or have connections that are ` +
+      "still open; declare fewer";
+  },
+  make(name, snapshot, { context, columnOf, limiter, random, worker }) {
+    const part = snapshot.upstreams[name];
+    const column = columnOf(name);
+    if (!part || column === undefined) throw new TypeError(`no upstream ${name}`);
+    const upstream = new Upstream(part, {
+      stats: new ListenerStats(context.stats, "outbound", name),
+      connections: limiter(column, part.maxConnections),
+      pending: limiter(column + 1, part.maxPending),
+      requests: limiter(column + 2, part.maxRequests),
+      callers: limiter(column + 3, part.maxClientConnections ?? Infinity),
+      random,
+    });
+    const listener = new OutboundListener(context, upstream, worker);
+    upstream.update(part, snapshot);
+    return listener;
+  },
+};
+
+interface OutboundHttp {
+  readonly stats: HttpStats;
+  readonly listener: HttpListener;
+}
+
+export class OutboundListener extends ServedListener implements TcpDestination {
+  readonly kind = "upstream";
+  /** The control thread knows that it was used lately. */
+  isNoted = false;
+  readonly #upstream: Upstream;
+  readonly #worker: number;
+  /** Made where HTTP is spoken, so that its metrics exist before the first request. */
+  #http: OutboundHttp | undefined;
+  /** Made when the first request comes. */
+  readonly #pools = new Map<TargetGroup, EndpointPools>();
   #route: { readonly of: RouteTable; readonly route: RequestRoute } | undefined;
 
-  constructor(context: Context, upstream: Upstream) {
-    this.context = context;
-    this.upstream = upstream;
+  constructor(context: Context, upstream: Upstream, worker: number) {
+    super(upstream.part.id, "outbound", context, upstream.stats);
+    this.#upstream = upstream;
+    this.#worker = worker;
     this.update(false);
   }
 
-  get name(): string {
-    return this.upstream.part.id;
+  override get upstream(): Upstream {
+    return this.#upstream;
+  }
+
+  take(snapshot: Snapshot): boolean {
+    const part = snapshot.upstreams[this.name];
+    if (!part) return false;
+    const { credentials, listener } = this.#upstream.part;
+    this.#upstream.update(part, snapshot);
+    return part.credentials !== credentials ||
+      part.listener?.credentials !== listener?.credentials;
+  }
+
+  /** Workers cannot share a unix socket: the first one serves it. */
+  get bind(): BindAddress | null {
+    const { bind } = this.#upstream.part;
+    return bind?.kind === "unix" && this.#worker > 0 ? null : bind;
+  }
+
+  override get callers(): CallerKind {
+    return this.tls ? "strangers" : "own";
   }
 
   get destination(): string {
-    return this.upstream.part.name;
+    return this.#upstream.part.name;
   }
 
-  get stats(): ListenerStats {
-    return this.upstream.stats;
-  }
-
-  /** With HTTP what is limited is connections to endpoints, whoever's requests they carry. */
+  /** With HTTP the limit on connections is about those to endpoints, whichever requests they carry. */
   get places(): SharedLimiter {
-    const { part, callers, connections } = this.upstream;
+    const { part, callers, connections } = this.#upstream;
     return part.http ? callers : connections;
   }
 
-  /** It is known that it was used lately. */
-  isNoted = false;
-
-  /** Connections are open, on one side or the other. */
-  get isUsed(): boolean {
-    const { callers, connections } = this.upstream;
+  override get isUsed(): boolean {
+    const { callers, connections } = this.#upstream;
     return callers.own > 0 || connections.own > 0;
   }
 
-  /** It is not declared any more: whoever was on the way takes no place, and what is open goes on. */
-  removed(): void {
-    const { callers, connections } = this.upstream;
+  /** A caller that is on the way gets no place; open connections live on. */
+  override removed(): void {
+    const { callers, connections } = this.#upstream;
     callers.limit = connections.limit = 0;
     this.end();
   }
 
-  /** Closes what is kept for requests to come. */
-  end(): void {
-    for (const ways of this.#ways.values()) ways.drain();
+  override end(): void {
+    for (const pools of this.#pools.values()) pools.drain();
   }
 
   get limits(): ConnectionLimits {
-    return this.upstream.part;
+    return this.#upstream.part;
   }
 
   get tls(): ListenerFacts["tls"] {
-    return this.upstream.part.listener;
+    return this.#upstream.part.listener;
   }
 
   get http(): ListenerFacts["http"] {
-    return this.upstream.part.http;
+    return this.#upstream.part.http;
   }
 
   get fault(): string {
-    const { context: { facts: { trusts } }, upstream: { part } } = this;
+    const { context: { facts: { trusts } } } = this;
+    const { part } = this.#upstream;
     return (part.listener && trusts.fault(part.listener.credentials)) ||
       trusts.fault(part.credentials);
   }
 
   whyFull(): RefusalReason {
-    const { limit, full } = this.context.processLimit;
-    if (full) return { code: "overloaded", reason: `the process holds ${limit} connections` };
-    const key = this.upstream.part.http ? "max_client_connections" : "max_connections";
+    if (this.context.processLimit.full) return processFull(this.context);
+    const key = this.#upstream.part.http ? "max_client_connections" : "max_connections";
     return { code: "limit_reached", reason: `limits.${key} is ${this.places.limit}` };
   }
 
   get protocols(): readonly string[] {
-    return this.upstream.part.http ? EITHER_VERSION : [];
+    return this.#upstream.part.http ? EITHER_VERSION : [];
   }
 
-  serve(downstream: Downstream): ConnectionService {
-    const listener = this.httpListener;
-    return listener ? new HttpService(downstream, listener) : new TcpService(downstream, this);
-  }
-
-  /** `undefined`: its connections carry bytes. */
   get httpListener(): HttpListener | undefined {
-    const rules = this.upstream.part.http;
-    if (!rules) return undefined;
-    const { httpStats: stats } = this;
-    return {
-      front: this,
-      routeOf: () => this.route,
-      stats,
-      authorizer: this.authorizer,
-      rules: () => this.upstream.part.http ?? rules,
-    };
+    return this.#upstream.part.http ? this.#serveHttp().listener : undefined;
   }
 
-  /** Of now, for requests, whichever listener they came to. */
-  get route(): RequestRoute {
-    const of = this.upstream.ways;
-    if (this.#route?.of === of) return this.#route.route;
-    const waysOf = (name: string, resolver?: string) => {
-      const group = of.pick(name, resolver);
-      return group && this.#waysTo(group);
+  #serveHttp(): OutboundHttp {
+    if (this.#http) return this.#http;
+    const stats = new HttpStats(this.context.stats, {
+      direction: this.direction,
+      listener: this.name,
+      speaksGrpc: () => this.#upstream.part.http?.protocol === "grpc",
+    });
+    let last = this.#upstream.part.http;
+    const listener: HttpListener = {
+      facts: this,
+      authorizeMode: "nobody",
+      stats,
+      observers: new ExchangeObservers(stats, this.context),
+      routeOf: () => this.route,
+      rules: () => {
+        // A session outlives a change to TCP, and keeps the rules that it began with.
+        last = this.#upstream.part.http ?? last;
+        if (!last) throw new TypeError(`upstream ${this.name} speaks no HTTP`);
+        return last;
+      },
     };
-    const hashOf = of.hashes ? (name: string) => of.hashOf(name) : undefined;
-    const route = { waysOf, hashOf, plugins: this.name };
+    return this.#http = { stats, listener };
+  }
+
+  /** Route of requests, whichever listener they came to. */
+  get route(): RequestRoute {
+    const of = this.#upstream.routes;
+    if (this.#route?.of === of) return this.#route.route;
+    const route: RequestRoute = {
+      poolFor: (name, resolver) => {
+        const group = of.groupFor(name, resolver);
+        return group && this.#poolsOf(group);
+      },
+      hashFor: of.hashes ? (name) => of.hashFor(name) : undefined,
+      plugins: this.name,
+    };
     this.#route = { of, route };
     return route;
   }
 
-  #waysTo(group: TargetGroup): EndpointPools {
-    let ways = this.#ways.get(group);
-    if (ways) return ways;
-    ways = new EndpointPools(this.context, group, this.httpStats);
-    this.#ways.set(group, ways);
-    return ways;
+  #poolsOf(group: TargetGroup): EndpointPools {
+    let pools = this.#pools.get(group);
+    if (pools) return pools;
+    pools = new EndpointPools(this.context, group, this.#serveHttp().stats);
+    this.#pools.set(group, pools);
+    return pools;
   }
 
-  get httpStats(): HttpStats {
-    return this.#http ??= new HttpStats(this.context.stats, {
-      direction: this.direction,
-      listener: this.name,
-    });
-  }
-
-  /** Gives the names of its counts back. */
-  forget(): void {
+  override forget(): void {
     this.stats.forget();
-    this.#http?.forget();
+    this.#http?.stats.forget();
   }
 
-  /** See {@link EndpointPools.update}. */
-  update(judge: boolean): void {
-    if (this.upstream.part.http) this.httpStats.keepClusters(this.upstream.clusters);
-    const groups = new Set(this.upstream.groups);
-    for (const [group, ways] of this.#ways) {
+  override update(judge: boolean): void {
+    if (this.#upstream.part.http) this.#serveHttp().stats.keepClusters(this.#upstream.clusters);
+    const groups = new Set(this.#upstream.groups);
+    for (const [group, pools] of this.#pools) {
       if (groups.has(group)) {
-        ways.update(judge);
+        pools.update(judge);
         continue;
       }
-      this.#ways.delete(group);
-      ways.drain();
+      this.#pools.delete(group);
+      pools.drain();
     }
   }
 
-  dial(dialler: AttemptHandler<ProvenEndpoint>, remote: string): Dial {
-    const { context, upstream: { group } } = this;
+  protected override get tcp(): TcpDestination {
+    return this;
+  }
+
+  dial(handler: AttemptHandler<ProvenEndpoint>, remote: string): Dial {
+    const { context } = this;
+    const { group } = this.#upstream;
     if (!group) {
-      dialler.onFailed("no_endpoint", "its chain leads nowhere");
+      handler.onFailed("no_endpoint", "its chain leads nowhere");
       return NOTHING;
     }
     const hash = group.needsHash ? hashOfCaller(remote) : undefined;
-    const connect: Connect<ProvenEndpoint> = (lease, trust, endpointDialler) =>
-      new EndpointDial(group, lease, endpointDialler, { context, trust, protocols: [] });
-    const attempt = new Attempt(group, dialler, { context, hash, connect });
+    const connect: Connect<ProvenEndpoint> = (lease, trust, endpointHandler) =>
+      new EndpointDial(group, lease, endpointHandler, { context, trust, protocols: [] });
+    const attempt = new Attempt(group, handler, { context, hash, connect });
     attempt.start();
     return attempt;
   }

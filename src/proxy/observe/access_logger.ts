@@ -1,12 +1,12 @@
 /**
- * One line for each exchange, and for each connection that carries no exchanges: which facts of ours are
- * which of Envoy's. Where lines go is somebody else's affair; giving them away costs no wait.
+ * The access log: one line for each exchange, and for each connection that carries none, in the terms of
+ * Envoy's access log. Lines are handed on without waiting; `takeLine` decides where they go.
  *
  * @module
  */
 
 import { hostname } from "node:os";
-import type { ErrorCode } from "../../base/mod.ts";
+import { type Clock, connectionFlagOf, type ErrorCode } from "../../base/mod.ts";
 import {
   compileFormat,
   type DownstreamFacts,
@@ -17,66 +17,56 @@ import {
 import type { AccessLogPart } from "../../snapshot/mod.ts";
 import type { ConnectionRecord } from "./connection_record.ts";
 import type { Ending } from "./ending.ts";
+import type { ConnectionObserver, ExchangeObserver } from "./observers.ts";
 
-/** Takes a line with its end. */
+/** Takes a line, which ends with a line feed. */
 export type TakeLine = (line: string) => void;
 
-/** Of a connection, what Envoy calls a flag. */
-const FLAGS: Partial<Record<ErrorCode, number>> = {
-  no_endpoint: FLAG.UH,
-  limit_reached: FLAG.UO,
-  overloaded: FLAG.OM,
-  endpoint_refused: FLAG.UF,
-  endpoint_untrusted: FLAG.UF,
-  endpoint_timed_out: FLAG.UF,
-  local_refused: FLAG.UF,
-  local_timed_out: FLAG.UF,
-  endpoint_reset: FLAG.UC,
-  refused_by_peer: FLAG.UC,
-  downstream_reset: FLAG.DC,
-  lifetime_ended: FLAG.DT,
-};
+export interface AccessLoggerOptions {
+  readonly clock: Pick<Clock, "now" | "monotonic">;
+  readonly take: TakeLine;
+}
 
 export class AccessLogger {
   readonly part: AccessLogPart;
   readonly #line: FormatLine;
-  readonly #take: TakeLine;
+  readonly #options: AccessLoggerOptions;
 
-  constructor(
-    part: AccessLogPart,
-    options: { readonly now: () => number; readonly take: TakeLine },
-  ) {
+  constructor(part: AccessLogPart, options: AccessLoggerOptions) {
     this.part = part;
-    this.#take = options.take;
-    const around = { hostname: hostname(), now: options.now };
-    const compiled = compileFormat(part.format, around);
-    // Judged when it was read; a line in another form is worth more than none.
+    this.#options = options;
+    const process = { hostname: hostname(), now: () => options.clock.now() };
+    const compiled = compileFormat(part.format, process);
+    // The format was validated when it was read; a line in another form is worth more than none.
     const usable = compiled.kind === "compiled"
       ? compiled
-      : compileFormat({ kind: "default" }, around);
+      : compileFormat({ kind: "default" }, process);
     this.#line = usable.kind === "compiled" ? usable.line : () => "";
   }
 
-  /** Its record is complete. */
-  exchange(record: ExchangeRecord): void {
-    this.#take(this.#line(record));
-  }
+  readonly exchanges: ExchangeObserver = {
+    ended: (record) => this.#options.take(this.#line(record)),
+  };
 
-  /** One that carried bytes, or was refused before anybody knew what it would carry. */
-  connection(
-    record: ConnectionRecord,
-    ending: Ending,
-    at: { readonly wallMs: number; readonly monotonicMs: number },
-  ): void {
-    // What probes ports is no use of the service.
-    if (ending.kind === "failed" && ending.code === "closed_early") return;
+  readonly connections: ConnectionObserver = {
+    ended: (record, ending) => {
+      // HTTP has a line for each exchange; its connections have one only where they were refused before.
+      const isOwn = !record.speaksHttp || !record.served && this.part.listeners;
+      // A port probe is no use of the service.
+      const isProbe = ending.kind === "failed" && ending.code === "closed_early";
+      if (isOwn && !isProbe) this.#connection(record, ending);
+    },
+  };
+
+  #connection(record: ConnectionRecord, ending: Ending): void {
     const { relay, openedMs } = record;
-    const startedMs = Math.round(at.wallMs - (at.monotonicMs - openedMs));
+    const { clock } = this.#options;
+    const nowMs = clock.monotonic();
     const line = new ExchangeRecord(factsOf(record), undefined, {
-      wallMs: startedMs,
+      wallMs: Math.round(clock.now() - (nowMs - openedMs)),
       monotonicMs: openedMs,
     });
-    line.endAt = at.monotonicMs;
+    line.endAt = nowMs;
     line.receivedBytes = relay?.receivedBytes ?? 0;
     line.sentBytes = relay?.sentBytes ?? 0;
     line.upstreamHost = record.endpoint;
@@ -84,12 +74,13 @@ export class AccessLogger {
       (record.direction === "inbound" ? "local_app" : record.destination);
     if (record.upstreamLocal !== "") line.upstream = { local: record.upstreamLocal };
     if (ending.kind === "failed") describe(line, ending.code, ending.reason);
-    this.#take(this.#line(line));
+    this.#options.take(this.#line(line));
   }
 }
 
 function describe(line: ExchangeRecord, code: ErrorCode, reason: string): void {
-  line.flags = FLAGS[code] ?? 0;
+  const flag = connectionFlagOf(code);
+  line.flags = flag === "" ? 0 : FLAG[flag];
   line.connectionDetails = code === "intention_denied" || code === "authorize_failed"
     ? "rbac_access_denied_matched_policy[none]"
     : code;

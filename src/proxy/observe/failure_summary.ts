@@ -5,9 +5,15 @@
  * @module
  */
 
-import { type Clock, type ErrorCode, type Log, type LogFields, networkOf } from "../../base/mod.ts";
+import {
+  type Clock,
+  type ErrorCode,
+  type Log,
+  type LogFields,
+  networkOf,
+  type Severity,
+} from "../../base/mod.ts";
 import type { ConnectionRecord } from "./connection_record.ts";
-import type { Severity } from "./severity.ts";
 
 /** What anybody can bring about, be he authenticated or not, and where there was no place. */
 const BY_STRANGERS: ReadonlySet<ErrorCode> = new Set([

@@ -1,10 +1,9 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { createLog, type ErrorCode, type LogRecord } from "../../base/mod.ts";
+import { createLog, type ErrorCode, type LogRecord, severityOf } from "../../base/mod.ts";
 import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import { ConnectionRecord } from "./connection_record.ts";
 import { FailureSummary } from "./failure_summary.ts";
-import { severityOf } from "./severity.ts";
 
 function setUp() {
   const clock = new FakeClock();
@@ -17,7 +16,7 @@ function setUp() {
     let told = 0;
     for (let port = 1; port <= count; port++) {
       const record = new ConnectionRecord(
-        { direction: "inbound", name: listener, destination: "" },
+        { direction: "inbound", name: listener, destination: "", http: null },
         `${from}:${port}`,
         0,
       );

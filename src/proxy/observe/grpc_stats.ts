@@ -1,5 +1,5 @@
 /**
- * What is counted of the gRPC calls to one cluster: method by method, by the status that a call ended with.
+ * Counters of the gRPC calls to one cluster, by method and by the status that a call ended with.
  *
  * @module
  */
@@ -12,7 +12,7 @@ const CALLS = [
   "gRPC calls that ended with a status, by method; beyond 100 methods as other",
 ] as const;
 
-/** Callers choose what they call. */
+/** Methods with counters of their own: callers choose the names. */
 const METHOD_LIMIT = 100;
 const PATH = /^\/([\w.]{1,120})\/(\w{1,120})$/;
 
@@ -39,8 +39,8 @@ export class GrpcStats {
     this.#labels = labels;
   }
 
-  /** An exchange is over; what is no call, or ended without a status, does not count. */
-  finished({ request, response, responseTrailers }: ExchangeRecord): void {
+  /** Counts an exchange that is a call and ended with a status. */
+  ended({ request, response, responseTrailers }: ExchangeRecord): void {
     if (!request || !response || !isGrpc(request.fields)) return;
     const said = (responseTrailers && readGrpcStatus(responseTrailers)) ??
       readGrpcStatus(response.fields);

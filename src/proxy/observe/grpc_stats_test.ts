@@ -11,7 +11,7 @@ function rig() {
   const stats = new Stats();
   const calls = new GrpcStats(stats, { cluster: "db" });
   const call = (path: string, trailers: string[] | undefined, fields = GRPC) =>
-    calls.finished(exchangeRecord(
+    calls.ended(exchangeRecord(
       { response: { status: 200, length: 0, fields: [] }, responseTrailers: trailers },
       { request: requestHead({ path, fields }) },
     ));
@@ -29,7 +29,7 @@ test("GrpcStats counts calls by method and status", () => {
   call("/shop.Orders/Place", okTrailers("14"));
   call("/shop.Orders/Cancel", okTrailers("99"));
   // Without a body, the status is in the head.
-  calls.finished(exchangeRecord(
+  calls.ended(exchangeRecord(
     { response: { status: 200, length: 0, fields: okTrailers("7") } },
     { request: requestHead({ path: "/shop.Orders/Cancel", fields: GRPC }) },
   ));

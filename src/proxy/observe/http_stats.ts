@@ -1,6 +1,6 @@
 /**
- * What HTTP counts of one listener and of what is behind it. Handles are resolved when the listener is
- * made; an exchange costs a handful of additions, at its start and when its record is complete.
+ * Counters of the exchanges of one listener and of the clusters behind it. Handles are resolved when the
+ * listener is made; an exchange costs a few additions when it begins and when it ends.
  *
  * @module
  */
@@ -8,6 +8,7 @@
 import type { Counter, Gauge, Histogram, Labels, Stats } from "../../base/mod.ts";
 import { type ExchangeRecord, FLAG, NOT_REACHED } from "../../http/mod.ts";
 import { GrpcStats } from "./grpc_stats.ts";
+import type { ExchangeObserver } from "./observers.ts";
 
 type Row = readonly [name: string, help: string];
 
@@ -22,7 +23,7 @@ const METRICS = {
   ],
 } as const satisfies Record<string, Row>;
 
-/** Of one cluster behind a listener. */
+/** Metrics of one cluster behind a listener. */
 const BEHIND = {
   requests: [
     "http_upstream_requests_total",
@@ -59,7 +60,7 @@ const BEHIND = {
   ],
 } as const satisfies Record<string, Row>;
 
-/** They come with what they count. */
+/** Metrics with a label whose values are not known beforehand. */
 const SPREAD = {
   responses: ["http_responses_total", "HTTP responses sent to callers, by status"],
   flags: [
@@ -84,19 +85,21 @@ const SPREAD_BEHIND = {
   retries: ["http_retries_total", "HTTP requests sent to the cluster again after a failed attempt"],
 } as const satisfies Record<string, Row>;
 
-/** What an upstream may make us count one by one: later statuses count by class. */
+/** Statuses with a counter of their own; an upstream chooses them. Later ones are counted by class. */
 const STATUS_LIMIT = 40;
-/** Rules that are counted one by one, while the listener lives. */
+/** Rules with a counter of their own. */
 const RULE_LIMIT = 40;
 const FLAGS = Object.entries(FLAG);
 
 export interface StatsOwner {
   readonly direction: "inbound" | "outbound";
-  /** As in the label of all metrics of a listener. */
+  /** Name of the listener. */
   readonly listener: string;
+  /** Whether its requests are gRPC calls, which are counted by method, too. */
+  readonly speaksGrpc: () => boolean;
 }
 
-/** Of the connections to a cluster that are kept for requests. */
+/** Counters of the pooled connections to one cluster. */
 export class HttpPoolStats {
   readonly connectionsOpened: Counter;
   readonly connectionsActive: Gauge;
@@ -115,7 +118,7 @@ export class HttpPoolStats {
   }
 }
 
-/** Of the requests that a listener sent to one cluster, and of the connections that are kept for them. */
+/** Counters of the requests that a listener sent to one cluster, and of its pooled connections. */
 export class HttpClusterStats {
   readonly pool: HttpPoolStats;
   readonly #stats: Stats;
@@ -125,7 +128,7 @@ export class HttpClusterStats {
   readonly #times: Histogram;
   readonly #responses: Spread;
   readonly #retries: Spread;
-  /** Made for the first call. */
+  /** Made for the first gRPC call. */
   #calls: GrpcStats | undefined;
 
   constructor(stats: Stats, labels: Labels) {
@@ -139,30 +142,26 @@ export class HttpClusterStats {
     this.#retries = new Spread(stats, SPREAD_BEHIND.retries, labels);
   }
 
-  /** An endpoint has the request; {@link left} follows exactly once. */
+  /** A request was sent to an endpoint; {@link left} follows exactly once. */
   reached(): void {
     this.#requests.add(1);
     this.#active.add(1);
   }
 
-  /** It was answered, or goes to another. */
+  /** That request was answered, or is sent to another endpoint. */
   left(): void {
     this.#active.add(-1);
   }
 
-  /** An exchange is over that was meant to go there. */
-  finished(record: ExchangeRecord): void {
+  /** An exchange ended whose route led to the cluster. */
+  ended(record: ExchangeRecord, isCall: boolean): void {
     const { status, attempts, endAt } = record;
     if (status !== 0) countStatus(this.#responses, status);
     if (record.upstreamFirstByteAt !== NOT_REACHED) {
       this.#times.observe(endAt - Math.max(record.requestEndAt, record.startedAt));
     }
     if (attempts > 1) this.#retries.of(0, {}).add(attempts - 1);
-  }
-
-  /** The same, where gRPC is spoken. */
-  callFinished(record: ExchangeRecord): void {
-    (this.#calls ??= new GrpcStats(this.#stats, this.#labels)).finished(record);
+    if (isCall) (this.#calls ??= new GrpcStats(this.#stats, this.#labels)).ended(record);
   }
 
   forget(): void {
@@ -173,9 +172,10 @@ export class HttpClusterStats {
   }
 }
 
-export class HttpStats {
+export class HttpStats implements ExchangeObserver {
   readonly #stats: Stats;
   readonly #labels: Labels;
+  readonly #speaksGrpc: () => boolean;
   readonly #clusters = new Map<string, HttpClusterStats>();
   readonly #requests: Counter;
   readonly #active: Gauge;
@@ -187,7 +187,8 @@ export class HttpStats {
   readonly #failures: Spread;
   readonly #unjudged: Spread;
 
-  constructor(stats: Stats, { direction, listener }: StatsOwner) {
+  constructor(stats: Stats, { direction, listener, speaksGrpc }: StatsOwner) {
+    this.#speaksGrpc = speaksGrpc;
     const labels = this.#labels = { direction, listener };
     this.#stats = stats;
     this.#requests = stats.counter(...METRICS.requests, labels);
@@ -201,7 +202,7 @@ export class HttpStats {
     this.#unjudged = new Spread(stats, SPREAD.unjudged, labels);
   }
 
-  /** Of the requests that go to that cluster. */
+  /** Counters of the requests that go to that cluster. */
   of(cluster: string): HttpClusterStats {
     let stats = this.#clusters.get(cluster);
     if (!stats) {
@@ -211,7 +212,7 @@ export class HttpStats {
     return stats;
   }
 
-  /** Forgets clusters that the listener does not lead to any more, and makes those that are new. */
+  /** Removes the counters of clusters that the listener does not lead to any more, and adds those that are new. */
   keepClusters(names: ReadonlySet<string>): void {
     for (const name of names) this.of(name);
     for (const [name, stats] of this.#clusters) {
@@ -221,30 +222,35 @@ export class HttpStats {
     }
   }
 
-  /** A head came. {@link finished} follows exactly once. */
-  started(): void {
+  began(): void {
     this.#requests.add(1);
     this.#active.add(1);
   }
 
-  /** `speaksGrpc`: its calls are counted by method, too. */
-  finished(record: ExchangeRecord, speaksGrpc = false): void {
+  reached(record: ExchangeRecord): void {
+    record.counted?.left();
+    const cluster = this.of(record.upstreamCluster);
+    cluster.reached();
+    record.counted = cluster;
+  }
+
+  ended(record: ExchangeRecord): void {
     const { status, flags, code, endAt } = record;
+    record.counted?.left();
+    record.counted = undefined;
     this.#active.add(-1);
     this.#receivedBytes.add(record.receivedBytes);
     this.#sentBytes.add(record.sentBytes);
     this.#durations.observe(endAt - record.startedAt);
     if (status !== 0) countStatus(this.#responses, status);
     if (record.upstreamCluster !== "") {
-      const behind = this.of(record.upstreamCluster);
-      behind.finished(record);
-      if (speaksGrpc) behind.callFinished(record);
+      this.of(record.upstreamCluster).ended(record, this.#speaksGrpc());
     }
     if (flags !== 0) this.#countFlags(flags);
     if (code !== undefined) this.#countFailure(code, record.endedBy ?? "proxy");
   }
 
-  /** Denied by a rule that asks for what nobody can check. */
+  /** A request was denied by a rule with a condition that cannot be checked. */
   unjudged(rule: string): void {
     const unjudged = this.#unjudged;
     const known = unjudged.known(rule);
@@ -265,7 +271,7 @@ export class HttpStats {
     (failures.known(key) ?? failures.of(key, { outcome: code, ended_by: endedBy })).add(1);
   }
 
-  /** Gives the names of a listener that was removed back, once nothing counts on them. */
+  /** Removes the metrics of a listener that is gone. */
   forget(): void {
     this.keepClusters(new Set());
     for (const [name] of Object.values(METRICS)) this.#stats.remove(name, this.#labels);
@@ -287,7 +293,7 @@ function countStatus(spread: Spread, status: number): void {
   spread.of(spread.size < STATUS_LIMIT ? status : text, { status: text }).add(1);
 }
 
-/** Counters of one metric whose labels are not known beforehand. */
+/** Counters of one metric by a label whose values are not known beforehand. */
 class Spread {
   readonly #stats: Stats;
   readonly #row: Row;

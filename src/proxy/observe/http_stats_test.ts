@@ -23,9 +23,13 @@ function ended(given: Partial<ExchangeRecord>): ExchangeRecord {
   return Object.assign(record, { endAt: 1_000, ...given });
 }
 
-function rig() {
+function rig(speaksGrpc = false) {
   const stats = new Stats();
-  const http = new HttpStats(stats, { direction: "inbound", listener: "inbound" });
+  const http = new HttpStats(stats, {
+    direction: "inbound",
+    listener: "inbound",
+    speaksGrpc: () => speaksGrpc,
+  });
   const shown = () =>
     stats.samples().filter(({ value, counts }) => value !== 0 || counts?.some((n) => n > 0))
       .map(({ name, labels, value }) => {
@@ -37,12 +41,12 @@ function rig() {
 
 test("HttpStats counts an exchange that went well", () => {
   const { http, shown } = rig();
-  http.started();
+  http.began();
   assert.deepEqual(shown(), ["http_requests_active 1", "http_requests_total 1"]);
   const behind = http.of("local_app");
   behind.reached();
   behind.left();
-  http.finished(ended({
+  http.ended(ended({
     status: 200,
     receivedBytes: 5,
     sentBytes: 25,
@@ -66,9 +70,9 @@ test("HttpStats counts an exchange that went well", () => {
 
 test("HttpStats counts one that failed by flags, code and who ended it, and its retries", () => {
   const { http, shown } = rig();
-  http.started();
+  http.began();
   for (let attempt = 0; attempt < 3; attempt++) http.of("db").reached();
-  http.finished(ended({
+  http.ended(ended({
     status: 503,
     flags: FLAG.UF | FLAG.URX,
     code: "endpoint_refused",
@@ -92,8 +96,8 @@ test("HttpStats counts one that failed by flags, code and who ended it, and its 
 
 test("HttpStats counts one that had no answer and chose no upstream", () => {
   const { http, shown } = rig();
-  http.started();
-  http.finished(ended({ flags: FLAG.DC, code: "downstream_reset", endedBy: "downstream" }));
+  http.began();
+  http.ended(ended({ flags: FLAG.DC, code: "downstream_reset", endedBy: "downstream" }));
   assert.deepEqual(shown(), [
     "http_request_duration_ms 0",
     "http_requests_failed_total downstream_reset downstream 1",
@@ -105,8 +109,8 @@ test("HttpStats counts one that had no answer and chose no upstream", () => {
 test("HttpStats remembers no status that an upstream invents once there are too many", () => {
   const { http, stats } = rig();
   for (let status = 200; status < 600; status++) {
-    http.started();
-    http.finished(ended({ status }));
+    http.began();
+    http.ended(ended({ status }));
   }
   const responses = stats.samples().filter(({ name }) => name === "http_responses_total");
   assert.ok(responses.length <= 45, String(responses.length));
@@ -116,8 +120,8 @@ test("HttpStats remembers no status that an upstream invents once there are too 
 
 test("HttpStats.forget() leaves nothing", () => {
   const { http, stats } = rig();
-  http.started();
-  http.finished(ended({ status: 503, flags: FLAG.UH, code: "no_endpoint", upstreamCluster: "x" }));
+  http.began();
+  http.ended(ended({ status: 503, flags: FLAG.UH, code: "no_endpoint", upstreamCluster: "x" }));
   assert.ok(stats.samples().length > 10);
   http.forget();
   assert.deepEqual(stats.samples(), []);

@@ -89,6 +89,13 @@ export interface EndpointView extends EndpointSummary {
   readonly target: string;
 }
 
+/** Which parts of a {@link DataView} are wanted besides the small ones. */
+export interface ViewOptions {
+  readonly connections: boolean;
+  /** Default true. */
+  readonly samples?: boolean;
+}
+
 /** All of one data path at one moment. */
 export interface DataView {
   readonly worker: number;

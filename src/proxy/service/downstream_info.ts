@@ -5,52 +5,50 @@
  */
 
 import type { DownstreamFacts } from "../../http/mod.ts";
-import type { Connection } from "../../net/mod.ts";
 import type { Connection as ConnectionValue } from "../../plugin/mod.ts";
-import { connectionValue } from "../caller/connection_hooks.ts";
-import type { Downstream } from "../caller/downstream.ts";
+import { connectionValue } from "../caller/admit.ts";
+import type { Session } from "../caller/session.ts";
 
 export class DownstreamInfo implements DownstreamFacts {
-  connection: Connection | undefined;
-  readonly #downstream: Downstream;
+  readonly #session: Session;
   #clientCert: string | undefined;
   #value: ConnectionValue | undefined;
 
-  constructor(downstream: Downstream) {
-    this.#downstream = downstream;
+  constructor(session: Session) {
+    this.#session = session;
   }
 
   get id(): number {
-    return this.#downstream.record.id;
+    return this.#session.record.id;
   }
 
   get remote(): string {
-    return this.#downstream.record.remote;
+    return this.#session.record.remote;
   }
 
   get local(): string {
-    return this.connection?.local ?? "";
+    return this.#session.caller.local;
   }
 
   get requestedServerName(): string {
-    return this.#downstream.record.serverName;
+    return this.#session.record.serverName;
   }
 
   get tlsVersion(): string {
-    return this.#downstream.presented?.version ?? "";
+    return this.#session.caller.presented?.version ?? "";
   }
 
   get isSecure(): boolean {
-    return this.#downstream.presented !== undefined;
+    return this.#session.caller.presented !== undefined;
   }
 
   get peer(): DownstreamFacts["peer"] {
-    const { peer, presented } = this.#downstream;
+    const { peer, presented } = this.#session.caller;
     return peer && { uri: peer.uri, serial: peer.serial, leaf: presented?.leaf };
   }
 
   get localUri(): string {
-    return this.#downstream.ownUris[0] ?? "";
+    return this.#session.caller.ownUris[0] ?? "";
   }
 
   /** Of `X-Forwarded-Client-Cert`, made once; `""`: it has proven nothing. */
@@ -60,11 +58,11 @@ export class DownstreamInfo implements DownstreamFacts {
 
   /** As plugins see it. */
   get value(): ConnectionValue {
-    return this.#value ??= connectionValue(this.#downstream);
+    return this.#value ??= connectionValue(this.#session);
   }
 
   #makeClientCert(): string {
-    const { peer, presented, ownUris, context } = this.#downstream;
+    const { context, caller: { peer, presented, ownUris } } = this.#session;
     const leaf = presented?.leaf;
     if (!leaf || !peer?.verified) return "";
     const chain = () => presented.chain().filter((der) => der !== leaf);

@@ -1,5 +1,6 @@
 /**
- * What the requests of one listener have in common.
+ * What the requests of one listener have in common. One object for the life of the listener; what changes
+ * with a snapshot is asked for when it is needed.
  *
  * @module
  */
@@ -7,20 +8,22 @@
 import type { RequestHead } from "../../http/mod.ts";
 import type { HttpRules } from "../../snapshot/mod.ts";
 import type { AuthorizeMode, ExposedPathRule } from "../caller/authorize.ts";
-import type { ListenerFacts } from "../caller/downstream.ts";
+import type { ListenerFacts } from "../caller/listener_facts.ts";
 import type { HttpStats } from "../observe/http_stats.ts";
+import type { ExchangeObserver } from "../observe/observers.ts";
 import type { RequestRoute } from "../upstream/request_pools.ts";
 
 export interface HttpListener {
-  readonly front: ListenerFacts;
-  readonly authorizer: AuthorizeMode;
-  /** Which plugins verify tokens before a request is judged, where some do; absent: none ever do. */
+  readonly facts: ListenerFacts;
+  readonly authorizeMode: AuthorizeMode;
+  /** Key of the plugins that verify tokens before a request is judged; absent: none ever do. */
   readonly tokens?: string;
-  /** In place of the authorizer. */
+  /** Judges by a path in place of intentions. */
   readonly exposed?: ExposedPathRule;
-  /** Where a request goes, as it is sent on; undefined: there is no such place. */
+  /** Where a request goes; `undefined`: nowhere. */
   routeOf(request: Pick<RequestHead, "authority">): RequestRoute | undefined;
   readonly stats: HttpStats;
-  /** Those in force. */
+  readonly observers: Required<ExchangeObserver>;
+  /** The rules in force. */
   rules(): HttpRules;
 }

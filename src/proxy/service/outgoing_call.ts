@@ -36,18 +36,18 @@ export class OutgoingCall implements ResponseSink {
     this.#told = told;
   }
 
-  start(ways: RequestPool, context: Context): void {
+  start(pool: RequestPool, context: Context): void {
     const caller = callerOf(this.#question.signal);
-    if (!ways.enter(caller)) return this.upstreamFailed("limit_reached", ways.whyFull(), "");
+    if (!pool.enter(caller)) return this.upstreamFailed("limit_reached", pool.whyFull(), "");
     const { request: { head }, timeoutMs } = this.#question;
     // Deadlines that many share come late by as much as an answer may take.
     this.#timer = context.clock.after(timeoutMs, () => {
-      this.#upstream?.tookTooLong();
+      this.#upstream?.timedOut();
       this.#fail("response_timed_out", `not answered within ${timeoutMs} ms`);
     });
     // Who is asked does not depend on whom we are asked by.
     const asked = { request: head, endsWithHead: this.#body === undefined, remote: "", caller };
-    const upstream = this.#upstream = new UpstreamRequest(this, asked, { ways, context });
+    const upstream = this.#upstream = new UpstreamRequest(this, asked, { pool, context });
     upstream.start();
   }
 
@@ -87,7 +87,7 @@ export class OutgoingCall implements ResponseSink {
     this.#way = way;
   }
 
-  takesBody(): void {
+  bodyWanted(): void {
     const body = this.#body;
     const upstream = this.#upstream;
     if (!body || !upstream || this.#sentBytes === body.length) return;
@@ -101,7 +101,7 @@ export class OutgoingCall implements ResponseSink {
     if (this.#sentBytes === body.length) upstream.end(undefined);
   }
 
-  holdsBody(): void {
+  bodyHeld(): void {
     this.#way = undefined;
     this.#sentBytes = 0;
   }

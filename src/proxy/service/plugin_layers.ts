@@ -155,7 +155,7 @@ export class PluginLayers
   planOf(request: PluginRequest): RoutePlan | undefined {
     const plan = this.#generation.planOf(request);
     if (!plan) return undefined;
-    this.#ways = this.#route.waysOf(plan.route.name, plan.resolver);
+    this.#ways = this.#route.poolFor(plan.route.name, plan.resolver);
     if (this.#ways) this.#asker.goesTo(this.#ways.cluster);
     return plan;
   }
@@ -167,7 +167,7 @@ export class PluginLayers
       if (outcome.isOver) return;
       const reason = `not answered within ${timeoutMs} ms`;
       const failure = this.#failureOf("response_timed_out", reason);
-      this.#try?.tookTooLong();
+      this.#try?.timedOut();
       this.#giveUp();
       outcome.settle(failed(failure));
     });
@@ -200,9 +200,9 @@ export class PluginLayers
       avoid,
       held,
     };
-    const hash = this.#route.hashOf?.(name);
+    const hash = this.#route.hashFor?.(name);
     const upstream = this.#try = new UpstreamRequest(this, asked, {
-      ways,
+      pool: ways,
       hash,
       context: this.#context,
     });
@@ -353,8 +353,8 @@ export class PluginLayers
     return held ?? this.#try?.tunnel();
   }
 
-  tookTooLong(): void {
-    this.#try?.tookTooLong();
+  timedOut(): void {
+    this.#try?.timedOut();
   }
 
   leave(isUnwanted: boolean): void {
@@ -384,7 +384,7 @@ export class PluginLayers
     this.#asker.reached(way, lease);
   }
 
-  takesBody(): void {
+  bodyWanted(): void {
     const upstream = this.#try;
     if (!upstream) return;
     const pump = this.#requestPump;
@@ -393,7 +393,7 @@ export class PluginLayers
     else pump.start();
   }
 
-  holdsBody(): void {
+  bodyHeld(): void {
     this.#way = undefined;
     this.#body?.hold();
   }

@@ -83,7 +83,7 @@ export class ProxyCallees {
       ask: (question, told) => {
         const call = new OutgoingCall(question, told);
         // Where nobody is declared any more, the plugins that ask are about to be others.
-        const ways = this.#routeTo(id)?.waysOf(DEFAULT_ROUTE);
+        const ways = this.#routeTo(id)?.poolFor(DEFAULT_ROUTE);
         if (ways) call.start(ways, context);
         else told(failed({ ...NOBODY, reason: `the upstream ${authority} leads nowhere` }));
         return call;

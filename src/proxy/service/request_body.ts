@@ -11,7 +11,7 @@ import type { RequestHandle, ResponseSink } from "../upstream/upstream_request.t
 
 export class RequestBody implements PassingSource {
   readonly tooLong = "request_too_large";
-  readonly #caller: Pick<ResponseSink, "takesBody" | "holdsBody">;
+  readonly #caller: Pick<ResponseSink, "bodyWanted" | "bodyHeld">;
   readonly #held: HeldShare | undefined;
   #to: RequestHandle | undefined;
   #opened: OpenedBody | undefined;
@@ -26,7 +26,7 @@ export class RequestBody implements PassingSource {
   #trailers: Fields | undefined;
 
   /** `held`: where it is counted; while its account is tight bodies are not kept, and sent once. */
-  constructor(caller: Pick<ResponseSink, "takesBody" | "holdsBody">, held: HeldShare | undefined) {
+  constructor(caller: Pick<ResponseSink, "bodyWanted" | "bodyHeld">, held: HeldShare | undefined) {
     this.#caller = caller;
     this.#held = held;
   }
@@ -59,7 +59,7 @@ export class RequestBody implements PassingSource {
   open(): ReadableStream<Uint8Array> {
     if (!this.#isWhole) throw new TypeError("body: some of it was sent already");
     const opened = this.#opened = new OpenedBody({
-      more: () => this.#caller.takesBody(),
+      more: () => this.#caller.bodyWanted(),
       cancel: () => this.#drop(),
     });
     for (const chunk of this.#kept) opened.put(chunk);
@@ -123,13 +123,13 @@ export class RequestBody implements PassingSource {
       for (const chunk of this.#kept) to.send(chunk.slice());
       if (this.#ended) return to.end(this.#trailers);
     }
-    this.#caller.takesBody();
+    this.#caller.bodyWanted();
   }
 
   /** Whoever took it is given up. */
   hold(): void {
     this.#to = undefined;
-    this.#caller.holdsBody();
+    this.#caller.bodyHeld();
   }
 
   /** There will not be more of it. */

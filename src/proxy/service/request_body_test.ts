@@ -4,7 +4,7 @@ import { type Fields, HeldBytes, HeldShare } from "../../http/mod.ts";
 import { RequestBody } from "./request_body.ts";
 import type { RequestHandle } from "../upstream/upstream_request.ts";
 
-const NOBODY = { takesBody() {}, holdsBody() {} };
+const NOBODY = { bodyWanted() {}, bodyHeld() {} };
 
 /** What one endpoint got. */
 class Endpoint implements RequestHandle {
@@ -25,7 +25,7 @@ class Endpoint implements RequestHandle {
   pause(): void {}
   resume(): void {}
   tunnel(): undefined {}
-  tookTooLong(): void {}
+  timedOut(): void {}
   leave(): void {}
 }
 

@@ -13,7 +13,7 @@ import {
 import type { Relay } from "../../net/mod.ts";
 import type { SweepTime } from "../observe/connection_record.ts";
 import type { RequestView } from "../observe/view.ts";
-import { shown } from "./log_failed_request.ts";
+import { shown } from "./failed_request.ts";
 
 /** What its exchange knows of it. */
 export interface RequestFacts {

@@ -1,90 +1,95 @@
 /**
- * One connection for another: a caller with a permit and the endpoint that was dialled for it are relayed to
- * each other, until either ends it or may not go on.
+ * Serves a session that carries bytes: dials the endpoint for an admitted caller and relays both streams to
+ * each other, until either side ends it or it is not allowed any more.
  *
  * @module
  */
 
-import { type Connection, type Dial, Relay, type RelayEnd } from "../../net/mod.ts";
-import { runConnectionHooks } from "../caller/connection_hooks.ts";
+import { type Dial, Relay, type RelayEnd, type Stream } from "../../net/mod.ts";
+import { admit, type Permit } from "../caller/admit.ts";
 import type { AttemptHandler } from "../upstream/attempt.ts";
-import { authorize, type AuthorizeMode, mayGoOn, type Permit } from "../caller/authorize.ts";
+import { type AuthorizeMode, isAllowed } from "../caller/authorize.ts";
 import type { ClusterStats } from "../observe/cluster_stats.ts";
-import type { ConnectionService, Downstream } from "../caller/downstream.ts";
+import type { SessionService } from "../caller/listener_facts.ts";
+import type { Session } from "../caller/session.ts";
 import { endingOf } from "../observe/ending.ts";
 import type { ProvenEndpoint } from "../upstream/endpoint_dial.ts";
 import type { LocalEndpoint } from "../upstream/local_dial.ts";
 import { isRefusal } from "../upstream/peer_refusals.ts";
 
-/** What a listener says of where its connections go. */
+/** Where a listener's connections go. */
 export interface TcpDestination {
-  readonly authorizer: AuthorizeMode;
-  /** Of the local application, where connections go there. */
+  readonly authorizeMode: AuthorizeMode;
+  /** Counters of the local application, where connections go to it. */
   readonly localStats?: ClusterStats | undefined;
-  /** For a caller from there. */
+  /** `remote`: address of the caller, which balancing may hash. */
   dial(dialler: AttemptHandler<ProvenEndpoint | LocalEndpoint>, remote: string): Dial;
 }
 
-export class TcpService implements ConnectionService {
-  readonly #downstream: Downstream;
+export class TcpService implements SessionService {
+  readonly #session: Session;
   readonly #destination: TcpDestination;
   #dial: Dial | undefined;
   #proven: ProvenEndpoint | undefined;
-  /** While a connection is open behind it. */
+  /** Set while a connection to the endpoint is open. */
   #counted: ClusterStats | undefined;
   #over = false;
 
-  constructor(downstream: Downstream, destination: TcpDestination) {
-    this.#downstream = downstream;
+  constructor(session: Session, destination: TcpDestination) {
+    this.#session = session;
     this.#destination = destination;
   }
 
-  start(connection: Connection): void {
-    const by = this.#destination.authorizer;
-    const downstream = this.#downstream;
-    const onPermit = (permit: Permit) =>
-      runConnectionHooks(downstream, () => this.#connect(permit));
-    authorize(downstream, { by, connection, onPermit });
+  start(stream: Stream): void {
+    admit(this.#session, {
+      mode: this.#destination.authorizeMode,
+      judged: "caller",
+      onAdmitted: (permit) => this.#connect(permit, stream),
+    });
   }
 
-  #connect(permit: Permit): void {
+  #connect(permit: Permit, stream: Stream): void {
     if (this.#over) return;
-    const { record } = this.#downstream;
+    const { record } = this.#session;
     this.#dial = this.#destination.dial({
       record,
-      onDialled: (endpoint) => this.#relay(permit, endpoint),
+      onDialled: (endpoint) => this.#relay(permit, { stream, endpoint }),
       onFailed: (code, reason) => {
         this.#destination.localStats?.failed(code);
-        this.#downstream.end(code, reason);
+        this.#session.end(code, reason);
       },
     }, record.remote);
   }
 
-  #relay(permit: Permit, endpoint: ProvenEndpoint | LocalEndpoint): void {
-    const { record, context } = this.#downstream;
+  #relay(_permit: Permit, { stream, endpoint }: {
+    readonly stream: Stream;
+    readonly endpoint: ProvenEndpoint | LocalEndpoint;
+  }): void {
+    const { record, context, caller } = this.#session;
     this.#dial = undefined;
     if ("lease" in endpoint) this.#proven = endpoint;
     this.#counted = this.#proven?.lease.target.stats ?? this.#destination.localStats;
     this.#counted?.opened();
     record.stage = "relay";
     if (context.facts.accessLog) {
-      record.local = permit.connection.local;
-      record.upstreamLocal = endpoint.connection.local;
+      record.local = caller.local;
+      record.upstreamLocal = endpoint.local;
       record.cluster = this.#proven?.lease.target.cluster ?? "";
     }
-    record.relay = new Relay(permit.connection, endpoint.connection, {
+    record.relay = new Relay(stream, endpoint.stream, {
       ticker: context.live,
-      held: this.#downstream.account,
+      held: this.#session.account,
       onOver: (end) => this.#ended(end),
     });
-    this.#downstream.release();
+    this.#session.observers.reached(record);
+    this.#session.release();
   }
 
   #ended(end: RelayEnd): void {
-    const { context: { clock }, record: { relay } } = this.#downstream;
+    const { context: { clock }, record: { relay } } = this.#session;
     const proven = this.#proven;
     proven?.ended(end.kind === "reset" ? end.by : end.first, relay?.sentBytes ?? 0);
-    this.#downstream.leave(
+    this.#session.leave(
       proven && relay && isRefusal(relay, end)
         ? proven.group.upstream.refusals.ending(end, clock.monotonic())
         : endingOf(end),
@@ -92,9 +97,9 @@ export class TcpService implements ConnectionService {
   }
 
   rejudge(): void {
-    if (!mayGoOn(this.#downstream, this.#destination.authorizer)) return;
+    if (!isAllowed(this.#session, this.#destination.authorizeMode)) return;
     const fault = this.#proven?.fault();
-    if (fault !== undefined) this.#downstream.end("endpoint_untrusted", fault);
+    if (fault !== undefined) this.#session.end("endpoint_untrusted", fault);
   }
 
   sweep(): void {}
@@ -102,17 +107,17 @@ export class TcpService implements ConnectionService {
   drain(): void {}
 
   stopOldest(reason: string, since: number | undefined): boolean {
-    // Its connection is the one exchange that there is.
+    // The connection is its only exchange.
     if (since !== undefined || this.#over) return false;
-    this.#downstream.record.relay?.stop("reset");
-    this.#downstream.end("overloaded", reason);
+    this.#session.record.relay?.stop("reset");
+    this.#session.end("overloaded", reason);
     return true;
   }
 
   leave(): void {
     this.#over = true;
     this.#dial?.cancel();
-    const { relay } = this.#downstream.record;
+    const { relay } = this.#session.record;
     if (relay) this.#counted?.ended(relay);
     this.#counted = undefined;
     this.#proven?.release();

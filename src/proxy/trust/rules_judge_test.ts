@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAuthority, TRUST_DOMAIN } from "../../../test/kit/certs/certificates.ts";
-import type { Authority } from "../../dev/ca/authority.ts";
+import type { Authority } from "../../../test/kit/certs/authority.ts";
 import { NO_RULES, parseCertificate, type PeerRules, type Validation } from "../../identity/mod.ts";
-import { generateKey } from "../../dev/ca/mint.ts";
+import { generateKey } from "../../../test/kit/certs/mint.ts";
 import { mintCrlPem } from "../../../test/kit/certs/mint_crl.ts";
 import { formatPem } from "../../wire/mod.ts";
 import { RulesJudge, type ShownChain } from "./rules_judge.ts";

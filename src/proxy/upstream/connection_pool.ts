@@ -61,7 +61,7 @@ const MAX_WAIT_MS = 30_000;
 
 /** One kept connection. */
 export class PooledConnection implements ClientEvents {
-  readonly reached: PooledEndpoint;
+  readonly endpoint: PooledEndpoint;
   /** `10.0.0.9:8080`. */
   readonly host: string;
   readonly client: ClientConnection;
@@ -89,15 +89,15 @@ export class PooledConnection implements ClientEvents {
     this.#ways = ways;
     this.#context = context;
     this.#leave = leave;
-    this.reached = reached;
+    this.endpoint = reached;
     this.host = host;
     // The connection remembers it, and once it is closed it cannot be found out.
-    if (context.facts.accessLog || context.facts.plugins) void reached.connection.local;
+    if (context.facts.accessLog || context.facts.plugins) void reached.local;
     const { deadlines, clock } = context;
     this.#usedMs = clock.monotonic();
     this.#deadline = deadlines.after(IDLE_CHECK_MS, () => this.#checkIdle());
     const ask = version === "h2" ? openHttp2Client : openHttp1Client;
-    this.client = ask(reached.connection, {
+    this.client = ask(reached.stream, {
       limits: DEFAULT_HTTP_LIMITS,
       events: this,
       deadlines,
@@ -184,7 +184,7 @@ export class ConnectionPool {
   }
 
   /** Tells `dialler` of one with room, now or when there is; it must be used at once. */
-  reach(dialler: EndpointDialHandler<PooledConnection>): Dial {
+  acquire(dialler: EndpointDialHandler<PooledConnection>): Dial {
     const way = this.ready();
     if (way) {
       dialler.onDialled(way);
@@ -246,7 +246,7 @@ export class ConnectionPool {
       record,
       onDialled: (reached) => {
         over();
-        if (this.#over) return leave(), reached.connection.reset();
+        if (this.#over) return leave(), reached.stream.reset();
         const agreed = "protocol" in reached ? reached.protocol : "";
         const spoken = agreed === "" ? version : agreed === "h2" ? "h2" : "h1";
         stats.connectionsOpened.add(1);
@@ -311,11 +311,11 @@ export class ConnectionPool {
    * connections of another generation carry no new requests.
    */
   rejudge(): void {
-    for (const { reached, client } of [...this.#all]) {
-      if (!("fault" in reached)) continue;
-      const fault = reached.fault();
+    for (const { endpoint, client } of [...this.#all]) {
+      if (!("fault" in endpoint)) continue;
+      const fault = endpoint.fault();
       if (fault !== undefined) client.reset(fault);
-      else if (!reached.isOfNow) client.drain();
+      else if (!endpoint.isOfNow) client.drain();
     }
   }
 

@@ -7,7 +7,7 @@
 
 import { type Deadline, type ErrorCode, formatAddress } from "../../base/mod.ts";
 import type { ChainVerdict } from "../../identity/mod.ts";
-import type { Connection, Dial, PresentedPeer } from "../../net/mod.ts";
+import type { Connection, Dial, PresentedPeer, Stream } from "../../net/mod.ts";
 import type { ConnectionRecord } from "../observe/connection_record.ts";
 import type { Context } from "../core/context.ts";
 import { countRefusal } from "./endpoint_failure.ts";
@@ -21,12 +21,13 @@ const REFUSAL_WINDOW_MS = 1_000;
 const LONG_MS = 1_000;
 
 class Proven {
-  readonly connection: Connection;
+  readonly stream: Stream;
   readonly group: TargetGroup;
   /** Agreed on in the handshake; `""`: none was. */
   readonly protocol: string;
   /** Whose way it was; to be released once. */
   readonly lease: Lease;
+  readonly #connection: Connection;
   readonly #context: Context;
   readonly #presentation: PeerVerdicts;
   readonly #trust: TrustContext | undefined;
@@ -40,7 +41,8 @@ class Proven {
   }) {
     this.#context = context;
     this.group = group;
-    this.connection = of.connection;
+    this.#connection = of.connection;
+    this.stream = of.connection;
     this.lease = of.lease;
     this.protocol = of.protocol;
     this.#presentation = of.presentation;
@@ -48,7 +50,12 @@ class Proven {
     this.#provenMs = context.clock.monotonic();
   }
 
-  /** Why the server may not be talked to any more by the facts of now; undefined: it may. */
+  /** Our end of the connection. */
+  get local(): string {
+    return this.#connection.local;
+  }
+
+  /** Why the server is not trusted any more; `undefined`: it is. */
   fault(): string | undefined {
     const trust = trustOf(this.group, this.#context);
     return faultOf(this.lease, trust, this.#presentation.judgeAgain(trust));

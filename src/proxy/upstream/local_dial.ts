@@ -1,12 +1,12 @@
 /**
- * The way to the local application: one address, plainly, and nothing to prove, for the registration says
+ * Dials the local application: one address, without TLS or proof of identity, because the registration says
  * what listens there.
  *
  * @module
  */
 
 import { type Address, formatAddress } from "../../base/mod.ts";
-import type { Connection, Dial } from "../../net/mod.ts";
+import type { Dial, Stream } from "../../net/mod.ts";
 import type { AttemptHandler } from "./attempt.ts";
 import type { Context } from "../core/context.ts";
 
@@ -15,10 +15,12 @@ const LOCAL: unique symbol = Symbol("local");
 /** The local application; only {@link dialLocal} makes one. */
 export interface LocalEndpoint {
   readonly [LOCAL]: true;
-  readonly connection: Connection;
+  readonly stream: Stream;
+  /** Our end of the connection. */
+  readonly local: string;
 }
 
-/** Tells `dialler`, unless it is cancelled before. */
+/** Calls the handler once, unless the dial is cancelled before. */
 export function dialLocal(
   local: Address,
   dialler: AttemptHandler<LocalEndpoint>,
@@ -37,7 +39,13 @@ export function dialLocal(
   const dial = engine.dial({ address: local }, {
     onConnected: (connection) => {
       deadline.cancel();
-      dialler.onDialled({ [LOCAL]: true, connection });
+      dialler.onDialled({
+        [LOCAL]: true,
+        stream: connection,
+        get local() {
+          return connection.local;
+        },
+      });
     },
     onFailed: (_stage, reason) => {
       deadline.cancel();

@@ -17,7 +17,7 @@ function setUp() {
     },
   };
   const record = new ConnectionRecord(
-    { direction: "inbound", name: "inbound", destination: "" },
+    { direction: "inbound", name: "inbound", destination: "", http: null },
     "192.0.2.1:5",
     0,
   );

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { settle } from "../../../test/kit/clock/clock.ts";
-import { memoryPair } from "../../net/memory.ts";
+import { memoryPair } from "../../../test/kit/engine/memory_pair.ts";
 import { Relay, type RelayEnd } from "../../net/mod.ts";
 import { isRefusal, PeerRefusals } from "./peer_refusals.ts";
 

@@ -59,7 +59,7 @@ export async function reachLocal(
 }
 
 interface Closed {
-  readonly connection: { close(): void };
+  readonly stream: { close(): void };
 }
 
 function connected(
@@ -78,8 +78,8 @@ function connected(
     });
     const dialled = dial({
       record: { stage: "target", endpoint: "", secured() {} },
-      onDialled({ connection }) {
-        connection.close();
+      onDialled({ stream }) {
+        stream.close();
         over(undefined);
       },
       onFailed: (code, reason) => over({ code, reason }),
@@ -93,7 +93,7 @@ function plainDial(
   { engine }: Context,
 ): Dial {
   return engine.dial({ address }, {
-    onConnected: (connection) => dialler.onDialled({ connection }),
+    onConnected: (stream) => dialler.onDialled({ stream }),
     onFailed: (_stage, reason) => dialler.onFailed("endpoint_refused", reason),
   });
 }

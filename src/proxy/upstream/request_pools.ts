@@ -12,7 +12,7 @@ import type { Dial } from "../../net/mod.ts";
 import type { Endpoint } from "../../plugin/mod.ts";
 import { Attempt, type AttemptHandler } from "./attempt.ts";
 import type { Context } from "../core/context.ts";
-import type { ListenerFacts } from "../caller/downstream.ts";
+import type { ListenerFacts } from "../caller/listener_facts.ts";
 import { EndpointDial, trustOf } from "./endpoint_dial.ts";
 import { FairRequestLimiter } from "../core/fair_limiters.ts";
 import { LOCAL_CLUSTER } from "../observe/cluster_stats.ts";
@@ -44,7 +44,7 @@ export interface RequestPool {
    * Tells of a way with room, now or later, with the lease of its endpoint where one was picked; the way
    * must be used at once. Endpoints to `avoid` are passed over while there are others.
    */
-  reach(
+  acquire(
     dialler: AttemptHandler<PooledConnection>,
     hash: number | undefined,
     avoid?: readonly Endpoint[],
@@ -58,9 +58,9 @@ export interface RequestRoute {
    * chain's route, and of the resolver that its split leads to where that was chosen before; `undefined`:
    * there is none such.
    */
-  waysOf(route: string, resolver?: string): RequestPool | undefined;
+  poolFor(route: string, resolver?: string): RequestPool | undefined;
   /** What keeps requests on such a route with an endpoint; absent: nothing on any. */
-  readonly hashOf?: ((route: string) => RequestHash | undefined) | undefined;
+  readonly hashFor?: ((route: string) => RequestHash | undefined) | undefined;
   /** The listener whose plugins stand around it, if that is not the one that it came to. */
   readonly plugins?: string;
   readonly changeRequest?: ChangeFields | undefined;
@@ -135,8 +135,8 @@ export class LocalPool implements RequestPool {
     return this.#places.full ? FULL : OWN_SHARE;
   }
 
-  reach(dialler: AttemptHandler<PooledConnection>): Dial {
-    return this.#ways.reach(dialler);
+  acquire(dialler: AttemptHandler<PooledConnection>): Dial {
+    return this.#ways.acquire(dialler);
   }
 
   /** After its part may have changed. */
@@ -154,19 +154,20 @@ export class LocalPool implements RequestPool {
   }
 }
 
-/** What a listener for the local application keeps for requests. */
+/** The pool and route of a listener that leads to the local application. */
 export class LocalRoute {
   readonly stats: HttpStats;
-  readonly ways: LocalPool;
+  readonly pool: LocalPool;
   readonly route: RequestRoute;
 
   constructor(
-    front: LocalApplication & Pick<ListenerFacts, "direction" | "name">,
+    listener: LocalApplication & Pick<ListenerFacts, "direction" | "name">,
+    speaksGrpc: () => boolean,
   ) {
-    const { context, direction, name } = front;
-    this.stats = new HttpStats(context.stats, { direction, listener: name });
-    this.ways = new LocalPool(front, this.stats.of(LOCAL_CLUSTER).pool);
-    this.route = { waysOf: () => this.ways };
+    const { context, direction, name } = listener;
+    this.stats = new HttpStats(context.stats, { direction, listener: name, speaksGrpc });
+    this.pool = new LocalPool(listener, this.stats.of(LOCAL_CLUSTER).pool);
+    this.route = { poolFor: () => this.pool };
   }
 }
 
@@ -206,7 +207,7 @@ export class EndpointPools implements RequestPool {
     this.#group.upstream.requests.leave();
   }
 
-  reach(
+  acquire(
     dialler: AttemptHandler<PooledConnection>,
     hash: number | undefined,
     addresses: readonly Endpoint[] = NOBODY,
@@ -230,7 +231,7 @@ export class EndpointPools implements RequestPool {
       avoid,
       // Picking again would be the turn of the next one, and this one would never have its own.
       first: lease,
-      connect: (lease, _trust, endpointDialler) => this.#to(lease).reach(endpointDialler),
+      connect: (lease, _trust, endpointDialler) => this.#to(lease).acquire(endpointDialler),
     });
     attempt.start();
     return attempt;

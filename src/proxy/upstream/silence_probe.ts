@@ -53,9 +53,9 @@ export class SilenceProbe {
     this.#deadline = deadlines.after(ANSWER_MS, () => this.#hangs());
     this.#dial = new EndpointDial(this.#group, this.#lease, {
       record: { stage: "dial", endpoint: "", secured: () => {} },
-      onDialled: ({ connection }) => {
+      onDialled: ({ stream }) => {
         this.stop();
-        connection.close();
+        stream.close();
       },
       // Whatever it says, it says something; that nobody listens is found out by the next dial.
       onFailed: (code) => code === "endpoint_timed_out" ? this.#hangs() : this.stop(),

@@ -17,7 +17,7 @@ import {
 } from "../../snapshot/mod.ts";
 import type { SharedLimiter } from "../core/admission.ts";
 import type { ClusterStats } from "../observe/cluster_stats.ts";
-import type { ListenerStats } from "../observe/connection_record.ts";
+import type { ListenerStats } from "../observe/listener_stats.ts";
 import { DialWindow } from "./dial_window.ts";
 import type { PeerRefusals } from "./peer_refusals.ts";
 

@@ -17,7 +17,7 @@ import {
   type UpstreamPart,
 } from "../../snapshot/mod.ts";
 import type { SharedLimiter } from "../core/admission.ts";
-import type { ListenerStats } from "../observe/connection_record.ts";
+import type { ListenerStats } from "../observe/listener_stats.ts";
 import { RequestHash } from "./request_hash.ts";
 import { PeerRefusals } from "./peer_refusals.ts";
 import { type GroupContext, TargetGroup } from "./target_group.ts";
@@ -66,7 +66,7 @@ export class RouteTable {
    * For one request, by that resolver where the route has a split to it, else by chance. `undefined`:
    * there is no such route.
    */
-  pick(route: string, resolver?: string): TargetGroup | undefined {
+  groupFor(route: string, resolver?: string): TargetGroup | undefined {
     const splits = this.splitsOf(route);
     const chance = this.#chances.get(route);
     if (!chance) return undefined;
@@ -86,7 +86,7 @@ export class RouteTable {
   }
 
   /** Of the requests on that route; `undefined`: nothing keeps them with an endpoint. */
-  hashOf(route: string): RequestHash | undefined {
+  hashFor(route: string): RequestHash | undefined {
     return this.#hashes.get(route);
   }
 }
@@ -149,7 +149,7 @@ export class Upstream implements GroupContext {
   }
 
   /** Of now; another object where the chain is another. */
-  get ways(): RouteTable {
+  get routes(): RouteTable {
     return this.#ways;
   }
 
@@ -166,6 +166,6 @@ export class Upstream implements GroupContext {
 
   /** For a plain connection. */
   get group(): TargetGroup | undefined {
-    return this.#ways.pick(DEFAULT_ROUTE);
+    return this.#ways.groupFor(DEFAULT_ROUTE);
   }
 }

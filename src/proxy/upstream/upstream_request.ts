@@ -46,9 +46,9 @@ export interface ResponseSink {
   /** An endpoint has the head. More than once where it is sent again. */
   reached(way: PooledConnection, lease: Lease | undefined): void;
   /** The body may be sent, be it more of it. */
-  takesBody(): void;
+  bodyWanted(): void;
   /** That endpoint did not begin to work on it: no body may be sent until another is reached. */
-  holdsBody(): void;
+  bodyHeld(): void;
   informed(head: ResponseHead): void;
   responded(head: ResponseHead, ends: boolean): void;
   responseData(chunk: Uint8Array): void;
@@ -74,7 +74,7 @@ export interface OutgoingRequest {
 
 /** What an asker does with what it asked for. */
 export interface RequestHandle {
-  /** Part of the body. False: stop until {@link ResponseSink.takesBody}. */
+  /** Part of the body. False: stop until {@link ResponseSink.bodyWanted}. */
   send(chunk: Uint8Array): boolean;
   /** The body is complete. */
   end(trailers: Fields | undefined): void;
@@ -84,7 +84,7 @@ export interface RequestHandle {
   /** To be called when it was answered yes to an upgrade; the request itself is over with that. */
   tunnel(): Stream | undefined;
   /** Its time is over: as with Envoy that is held against the endpoint, if one has it. */
-  tookTooLong(): void;
+  timedOut(): void;
   /** The asker is done with it; what is not complete is broken off if it `isUnwanted`. */
   leave(isUnwanted: boolean): void;
 }
@@ -95,7 +95,7 @@ export class UpstreamRequest
   readonly record = NO_RECORD;
   readonly #asker: ResponseSink;
   readonly #asked: OutgoingRequest;
-  readonly #ways: RequestPool;
+  readonly #pool: RequestPool;
   readonly #context: Context;
   readonly #hash: number | undefined;
   /** Given to the caller with the response. */
@@ -115,15 +115,15 @@ export class UpstreamRequest
   #responded = false;
   #over = false;
 
-  /** With a place among `ways`, which it leaves; `hash`: what keeps it with an endpoint. */
-  constructor(asker: ResponseSink, asked: OutgoingRequest, { ways, hash, context }: {
-    readonly ways: RequestPool;
+  /** With a place in `pool`, which it leaves; `hash`: what keeps it with an endpoint. */
+  constructor(asker: ResponseSink, asked: OutgoingRequest, { pool, hash, context }: {
+    readonly pool: RequestPool;
     readonly hash?: RequestHash | undefined;
     readonly context: Context;
   }) {
     this.#asker = asker;
     this.#asked = asked;
-    this.#ways = ways;
+    this.#pool = pool;
     this.#context = context;
     this.#requestEnded = asked.endsWithHead;
     this.#hash = hash?.of(asked.request, asked.remote, this);
@@ -141,7 +141,7 @@ export class UpstreamRequest
 
   /** Finds a way, now or later. */
   start(): void {
-    const dial = this.#ways.reach(this, this.#hash, this.#asked.avoid);
+    const dial = this.#pool.acquire(this, this.#hash, this.#asked.avoid);
     if (!this.#client && !this.#over) this.#dial = dial;
   }
 
@@ -155,13 +155,13 @@ export class UpstreamRequest
     this.#host = way.host;
     this.#client = way.request(request, { ends: endsWithHead, held }, this);
     this.#asker.reached(way, lease);
-    if (!endsWithHead) this.#asker.takesBody();
+    if (!endsWithHead) this.#asker.bodyWanted();
   }
 
   onFailed(code: ErrorCode, reason: string, tried = ""): void {
     this.#dial = undefined;
     this.#over = true;
-    this.#ways.leave(this.#caller);
+    this.#pool.leave(this.#caller);
     this.#asker.upstreamFailed(code, reason, tried);
   }
 
@@ -199,7 +199,7 @@ export class UpstreamRequest
     if (isUnwanted || !this.#requestEnded) this.#client?.reset("cancelled");
     this.#client = undefined;
     this.#giveBack();
-    this.#ways.leave(this.#caller);
+    this.#pool.leave(this.#caller);
   }
 
   // What the endpoint answers.
@@ -233,7 +233,7 @@ export class UpstreamRequest
   }
 
   onDrain(): void {
-    this.#asker.takesBody();
+    this.#asker.bodyWanted();
   }
 
   onReset(reason: ResetReason, detail: string): void {
@@ -241,12 +241,12 @@ export class UpstreamRequest
     this.#client = undefined;
     if (!this.#responded && this.#mayGoAgain(reason)) {
       this.#giveBack();
-      this.#asker.holdsBody();
+      this.#asker.bodyHeld();
       return this.start();
     }
     this.#tellHealth(`${reason}: ${detail}`);
     if (reason === "refused" && !this.#responded) {
-      this.#asker.holdsBody();
+      this.#asker.bodyHeld();
       return this.#asker.upstreamFailed("response_reset", detail, this.#host);
     }
     this.#asker.upstreamFailed(RESET_CODES[reason] ?? "response_reset", detail, "");
@@ -262,7 +262,7 @@ export class UpstreamRequest
     return reason === "connection" && this.#wasUsed && upgrade === "" && IDEMPOTENT.has(method);
   }
 
-  tookTooLong(): void {
+  timedOut(): void {
     if (!this.#responded) this.#tellHealth("no response in time");
   }
 

@@ -33,20 +33,20 @@ function toldOf(break_: (events: ResponseEvents) => void): unknown[] {
   };
   const ways: RequestPool = {
     ...{ cluster: "", enter: () => true, leave() {}, whyFull: () => "" },
-    reach(dialler: AttemptHandler<PooledConnection>) {
+    acquire(dialler: AttemptHandler<PooledConnection>) {
       dialler.onDialled(way as PooledConnection);
       return { cancel() {} };
     },
   };
   const request = new UpstreamRequest(
     {
-      ...{ reached() {}, takesBody() {}, informed() {}, responseData() {}, responseEnd() {} },
-      holdsBody: () => void told.push("holds"),
+      ...{ reached() {}, bodyWanted() {}, informed() {}, responseData() {}, responseEnd() {} },
+      bodyHeld: () => void told.push("holds"),
       responded: () => void told.push("responded"),
       upstreamFailed: (code, _reason, tried) => void told.push(code, tried),
     },
     { request: HEAD, endsWithHead: false, remote: "" },
-    { ways, context: {} as Context },
+    { pool: ways, context: {} as Context },
   );
   request.start();
   request.send(new Uint8Array(1));
@@ -87,7 +87,7 @@ test("what is hashed stays the same when it is sent again, and a cookie is told 
   };
   const ways: RequestPool = {
     ...{ cluster: "", enter: () => true, leave() {}, whyFull: () => "" },
-    reach(dialler: AttemptHandler<PooledConnection>, hash) {
+    acquire(dialler: AttemptHandler<PooledConnection>, hash) {
       hashes.push(hash);
       dialler.onDialled(way as Partial<PooledConnection> as PooledConnection);
       return { cancel() {} };
@@ -95,7 +95,7 @@ test("what is hashed stays the same when it is sent again, and a cookie is told 
   };
   const told: Fields[] = [];
   const asker = {
-    ...{ reached() {}, takesBody() {}, responseData() {}, responseEnd() {}, holdsBody() {} },
+    ...{ reached() {}, bodyWanted() {}, responseData() {}, responseEnd() {}, bodyHeld() {} },
     informed: ({ fields }: ResponseHead) => void told.push(fields),
     responded: ({ fields }: ResponseHead) => void told.push(fields),
     upstreamFailed() {},
@@ -103,7 +103,7 @@ test("what is hashed stays the same when it is sent again, and a cookie is told 
   const made = { maxAgeSeconds: 0, path: "" };
   const hash = new RequestHash([{ kind: "cookie", name: "c", made, terminal: false }]);
   const asked = { request: { ...HEAD, fields: [] }, endsWithHead: true, remote: "10.0.0.1:1" };
-  new UpstreamRequest(asker, asked, { ways, hash, context: {} as Context }).start();
+  new UpstreamRequest(asker, asked, { pool: ways, hash, context: {} as Context }).start();
   events?.onReset("refused", "");
   events?.onInformational({ status: 103, length: 0, fields: [] });
   events?.onResponse({ status: 200, length: 0, fields: ["server", "db", "server"] }, true);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { generateKeyPairSync } from "node:crypto";
 import test from "node:test";
 import { ProxyError } from "../../base/mod.ts";
-import type { CertificateOverrides } from "../../dev/ca/authority.ts";
+import type { CertificateOverrides } from "../../../test/kit/certs/authority.ts";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { type SvidFields, svidOf } from "../../../test/kit/secrets/workload_server.ts";
 import { bundlesFor, certificateSpecOf, chooseSvid, validationSpecOf } from "./svid.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import type { Authority } from "../../dev/ca/authority.ts";
+import type { Authority } from "../../../test/kit/certs/authority.ts";
 import { NO_RULES } from "../../identity/mod.ts";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { Followed, setUpWorkload as setUp } from "../../../test/kit/secrets/workload_provider.ts";

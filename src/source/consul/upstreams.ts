@@ -79,7 +79,8 @@ export function assembleUpstreams(
     const { id } = declaration;
     const plan = known.plans.get(id) ?? PENDING;
     if (plan.kind === "refused") {
-      refused.push({ what: `upstream ${id}`, reason: plan.reason });
+      const { name, bind } = declaration;
+      refused.push({ what: `upstream ${id}`, reason: plan.reason, upstream: { id, name, bind } });
       continue;
     }
     const old = previous?.upstreams[id];

@@ -9,7 +9,7 @@ import { createPrivateKey, X509Certificate } from "node:crypto";
 import { test } from "node:test";
 import { parseCertificate } from "../../../src/identity/certificate.ts";
 import { parsePem } from "../../../src/wire/mod.ts";
-import { type AgentClient, keys, unique, until, woken } from "./client.ts";
+import { type AgentClient, keys, unique, woken } from "./client.ts";
 
 interface Leaf {
   readonly SerialNumber: string;
@@ -49,8 +49,6 @@ export function certificateContract(agent: AgentClient): void {
       ...["SerialNumber", "SigningKeyID"],
     ]);
     assert.ok(reply.index > 0);
-    assert.match(reply.headers.get("X-Cache") ?? "", /^(HIT|MISS)$/);
-    assert.equal(reply.headers.has("X-Consul-Effective-Consistency"), false);
     const [root] = body.Roots;
     const certificate = new X509Certificate(root?.RootCert ?? "");
     assert.equal(certificate.fingerprint.toLowerCase(), root?.ID);
@@ -108,19 +106,11 @@ export function certificateContract(agent: AgentClient): void {
     assert.equal(Date.parse(certificate.validFrom), Date.parse(leaf.ValidAfter));
   });
 
-  test("the same leaf is given again; a registered sidecar's is a cache hit", async () => {
+  test("the same leaf is given again", async () => {
     const name = unique("again");
     const first = await agent.json<Leaf>(`/v1/agent/connect/ca/leaf/${name}`);
-    const second = await agent.get(`/v1/agent/connect/ca/leaf/${name}`);
-    assert.equal((JSON.parse(second.text) as Leaf).CertPEM, first.CertPEM);
-    assert.match(second.headers.get("X-Cache") ?? "", /^(HIT|MISS)$/);
-    const sidecar = unique("held");
-    await agent.register({ Name: sidecar, Port: 1, Connect: { SidecarService: {} } });
-    const held = await until(
-      () => agent.get(`/v1/agent/connect/ca/leaf/${sidecar}`),
-      (reply) => reply.headers.get("X-Cache") === "HIT",
-    );
-    assert.match(held.headers.get("Age") ?? "", /^\d+$/);
+    const second = await agent.json<Leaf>(`/v1/agent/connect/ca/leaf/${name}`);
+    assert.equal(second.CertPEM, first.CertPEM);
   });
 
   test("leaf names keep their letter case; a space is escaped in the URI", async () => {

@@ -1,6 +1,6 @@
 import { test } from "node:test";
 import { createLog, formatText, systemClock, systemRandom } from "../../../src/base/mod.ts";
-import { startDevAgent } from "../../../src/dev/mod.ts";
+import { startTestAgent } from "../../kit/dev_agent/test_agent.ts";
 import { aclContract } from "./acl.ts";
 import { agentContract } from "./contract.ts";
 
@@ -12,10 +12,10 @@ const log = createLog({
 const shared = { clock: systemClock, random: systemRandom, log };
 const MANAGEMENT = "8a9c3ad6-2c1f-4b9e-9f0e-1d6f4a3f0b11";
 
-const open = await startDevAgent(shared);
+const open = await startTestAgent(shared);
 agentContract({ host: "127.0.0.1", port: open.port, managementToken: "" });
 
-const guarded = await startDevAgent({
+const guarded = await startTestAgent({
   ...shared,
   acl: { defaultPolicy: "deny", tokens: [{ secretId: MANAGEMENT, management: true }] },
 });

@@ -7,7 +7,7 @@
 
 import assert from "node:assert/strict";
 import type { BindAddress } from "../../../src/base/mod.ts";
-import type { Authority, IssuedLeaf } from "../../../src/dev/ca/authority.ts";
+import type { Authority, IssuedLeaf } from "../../kit/certs/authority.ts";
 import {
   type AcceptedConnection,
   type DialHandler,

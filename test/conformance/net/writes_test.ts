@@ -9,7 +9,7 @@ import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { connect } from "node:net";
 import { test } from "node:test";
-import { memoryPair } from "../../../src/net/memory.ts";
+import { memoryPair } from "../../kit/engine/memory_pair.ts";
 import { startServer } from "../../kit/wire/echo.ts";
 import { dial, openPair, type Pair, quiet, SecureServer, Side, Waiting } from "./kit.ts";
 

@@ -7,7 +7,7 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { test } from "node:test";
-import { generateKey } from "../../../src/dev/ca/mint.ts";
+import { generateKey } from "../../kit/certs/mint.ts";
 import { mintRequest } from "../../kit/certs/mint_csr.ts";
 import { AgentClient, unique, until } from "../agent/client.ts";
 import { GrpcClient, type ServerUnderTest } from "./grpc_client.ts";

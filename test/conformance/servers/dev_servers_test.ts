@@ -1,6 +1,6 @@
 import { test } from "node:test";
 import { systemClock, systemRandom } from "../../../src/base/mod.ts";
-import { type DevServers, startDevServers } from "../../../src/dev/mod.ts";
+import { type DevServers, startDevServers } from "../../kit/dev_agent/servers/dev_servers.ts";
 import { serverAclContract } from "./acl.ts";
 import { serverContract } from "./contract.ts";
 import { loginContract } from "./login.ts";

@@ -5,7 +5,7 @@
  */
 
 import { seededRandom, systemClock } from "../../../src/base/mod.ts";
-import { MESSAGES } from "../../../src/dev/servers/grpc/messages.ts";
+import { MESSAGES } from "../../kit/dev_agent/servers/grpc/messages.ts";
 import {
   createGrpcChannel,
   type GrpcCall,

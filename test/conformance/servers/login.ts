@@ -60,11 +60,7 @@ export function loginContract(server: ServerUnderTest): void {
       "no JWT",
       method,
       () => "abc",
-      [
-        500,
-        16,
-        "error parsing token: go-jose/go-jose: compact JWS format must have three parts",
-      ],
+      [500, 16, /^error (parsing|validating) token: /],
     ],
     ["another key", method, () => bearer({}, others), [500, 16, /no known key/]],
     ["another audience", method, () => bearer({ aud: "us" }), [500, 16, /audience/]],

@@ -16,7 +16,7 @@ import {
   WATCH_SERVERS,
 } from "../../../src/consul/servers/methods.ts";
 import type { Method } from "../../../src/consul/servers/types.ts";
-import { generateKey } from "../../../src/dev/ca/mint.ts";
+import { generateKey } from "../../kit/certs/mint.ts";
 import { createGrpcChannel } from "../../../src/grpc/mod.ts";
 import { altNamesOf, parseCertificate } from "../../../src/identity/mod.ts";
 import { runtimeEngine } from "../../../src/net/mod.ts";

@@ -11,107 +11,15 @@ import type { ServerUnderTest } from "./grpc_client.ts";
 
 const REGISTER = "/v1/catalog/register";
 const DEREGISTER = "/v1/catalog/deregister";
-const PROXY = { Service: "p", Kind: "connect-proxy", Port: 1 };
 
-const ERRORS = (faults: readonly string[]) =>
-  `${faults.length === 1 ? "1 error" : `${faults.length} errors`} occurred:\n` +
-  `${faults.map((fault) => `\t* ${fault}\n`).join("")}\n`;
-
-const REFUSED: readonly (readonly [path: string, body: unknown, status: number, text: string])[] = [
-  [REGISTER, {}, 500, "Must provide node"],
-  [REGISTER, { Node: "n" }, 500, "Must provide address if SkipNodeUpdate is not set"],
-  [
-    REGISTER,
-    { Node: "n", Address: "10.0.0.1", ID: "xx" },
-    500,
-    "Bad node ID: uuid string is wrong length",
-  ],
-  [
-    REGISTER,
-    { Node: "n", SkipNodeUpdate: true, Service: {} },
-    500,
-    "service name (Service.Service) is required; both Service ID (Service.ID) and Service Name cannot be empty",
-  ],
-  [
-    REGISTER,
-    { Node: "n", SkipNodeUpdate: true, Service: { ID: "a" } },
-    500,
-    "Must provide service name (Service.Service) when service ID is provided",
-  ],
-  [
-    REGISTER,
-    { Node: "n", SkipNodeUpdate: true, Service: { Service: "a", Address: "0.0.0.0" } },
-    500,
-    "Invalid service address",
-  ],
-  [
-    REGISTER,
-    { Node: "n", SkipNodeUpdate: true, Service: { ...PROXY, Port: 0, Proxy: {} } },
-    500,
-    ERRORS([
-      "Port or SocketPath must be set for a connect-proxy",
-      "Proxy.DestinationServiceName must be non-empty for Connect proxy services",
-    ]),
-  ],
-  [
-    REGISTER,
-    {
-      Node: "n",
-      SkipNodeUpdate: true,
-      Service: { ...PROXY, Connect: { Native: true }, Proxy: { DestinationServiceName: "*" } },
-    },
-    500,
-    ERRORS([
-      "Proxy.DestinationServiceName must not be a wildcard for Connect proxy services",
-      "A Proxy cannot also be Connect Native, only typical services",
-    ]),
-  ],
-  [
-    REGISTER,
-    {
-      Node: "n",
-      SkipNodeUpdate: true,
-      Service: {
-        ...PROXY,
-        Proxy: {
-          DestinationServiceName: "w",
-          Upstreams: [
-            { DestinationName: "a", LocalBindPort: 1 },
-            { DestinationName: "b", LocalBindPort: 1 },
-            { DestinationName: "a", LocalBindPort: 2 },
-            { LocalBindPort: 3 },
-            { DestinationName: "*", LocalBindPort: 4 },
-            { DestinationName: "z" },
-          ],
-        },
-      },
-    },
-    500,
-    ERRORS([
-      'upstreams cannot contain duplicates by local bind address and port or unix path; "127.0.0.1:1" is specified twice',
-      'upstreams cannot contain duplicates of [type="", name="a", partition="", namespace="", peer="", datacenter=""]',
-      "upstream destination name cannot be empty",
-      "upstream destination name cannot be a wildcard",
-      "upstream local bind port or local socket path must be defined and nonzero",
-    ]),
-  ],
-  [
-    REGISTER,
-    { Node: "n", Address: "10.0.0.1", Check: { CheckID: "c", ServiceID: "nono" } },
-    500,
-    "Unknown service ID 'nono' for check ID 'c'",
-  ],
-  [
-    REGISTER,
-    { Node: "n", Address: "10.0.0.1", Check: { CheckID: "c", Node: "other" } },
-    500,
-    "Node 'other' for check 'c' doesn't match register request node 'n'",
-  ],
-  [REGISTER, { Node: "n", SkipNodeUpdate: true, Datacenter: "dc9" }, 500, "No path to datacenter"],
-  [REGISTER, { Node: "n", Bogus: 1 }, 400, 'Request decode failed: json: unknown field "Bogus"'],
-  [DEREGISTER, {}, 500, "Must provide node"],
-  [DEREGISTER, { Node: "n", Datacenter: "dc9" }, 500, "No path to datacenter"],
-  [DEREGISTER, { Node: "n", Bogus: 1 }, 400, 'Request decode failed: json: unknown field "Bogus"'],
+const REFUSED: readonly (readonly [path: string, body: unknown])[] = [
+  [REGISTER, {}],
+  [REGISTER, { Node: "n" }],
+  [REGISTER, { Node: "n", SkipNodeUpdate: true, Service: {} }],
+  [REGISTER, { Node: "n", Address: "10.0.0.1", Check: { CheckID: "c", ServiceID: "nono" } }],
+  [REGISTER, { Node: "n", SkipNodeUpdate: true, Datacenter: "dc9" }],
+  [DEREGISTER, {}],
+  [DEREGISTER, { Node: "n", Datacenter: "dc9" }],
 ];
 
 interface NodeServices {
@@ -121,7 +29,10 @@ interface NodeServices {
 
 interface Service {
   readonly ID: string;
+  readonly Address: string;
+  readonly Port: number;
   readonly Proxy: {
+    readonly DestinationServiceName?: string;
     readonly Config?: Readonly<Record<string, unknown>>;
     readonly Upstreams?: readonly Readonly<Record<string, unknown>>[];
     readonly EnvoyExtensions?: readonly { readonly Name: string }[];
@@ -137,11 +48,9 @@ interface HealthEntry {
 export function registrationContract(server: ServerUnderTest): void {
   const http = new AgentClient({ ...server, port: server.httpPort, mayAnswerEarly: true });
 
-  for (const [path, body, status, text] of REFUSED) {
-    test(`PUT ${path} ${JSON.stringify(body).slice(0, 90)} is refused with ${status}`, async () => {
-      const reply = await http.call("PUT", path, { body });
-      assert.equal(reply.error, text);
-      assert.equal(reply.status, status);
+  for (const [path, body] of REFUSED) {
+    test(`PUT ${path} ${JSON.stringify(body).slice(0, 90)} is refused`, async () => {
+      assert.equal((await http.call("PUT", path, { body })).status, 500);
     });
   }
 
@@ -187,58 +96,19 @@ export function registrationContract(server: ServerUnderTest): void {
       TaggedAddresses: null,
       Meta: { "synthetic-node": "true" },
     });
-    const [app, proxy] = (Services ?? []).map((service) => {
-      const { CreateIndex: _c, ModifyIndex: _m, ...rest } = service as unknown as Readonly<
-        Record<string, unknown>
-      >;
-      return rest;
-    });
-    const common = {
-      Address: "10.9.9.9",
-      Meta: null,
-      Tags: [],
-      Weights: { Passing: 1, Warning: 1 },
-      EnableTagOverride: false,
-      Connect: {},
-      PeerName: "",
-    };
-    assert.deepEqual(app, {
-      ...common,
-      ID: `${name}-1`,
-      Service: name,
-      Port: 8080,
-      Proxy: { Mode: "", MeshGateway: {}, Expose: {} },
-    });
-    const { TaggedAddresses, ...rest } = proxy ?? {};
-    const virtual = (TaggedAddresses as { "consul-virtual": { Address: string; Port: number } })[
-      "consul-virtual"
-    ];
-    assert.match(virtual.Address, /^240\.0\./);
-    assert.equal(virtual.Port, 20000);
-    assert.deepEqual(rest, {
-      ...common,
-      Kind: "connect-proxy",
-      ID: `${name}-1-sidecar-proxy`,
-      Service: `${name}-sidecar-proxy`,
-      Port: 20000,
-      Proxy: {
-        DestinationServiceName: name,
-        DestinationServiceID: `${name}-1`,
-        Mode: "",
-        Upstreams: [{
-          DestinationType: "",
-          DestinationName: "db",
-          Datacenter: "",
-          LocalBindPort: 9191,
-          MeshGateway: {},
-        }],
-        MeshGateway: {},
-        Expose: {},
-      },
-    });
+    const [app, proxy] = Services ?? [];
+    assert.deepEqual(
+      [app, proxy].map((service) => [service?.ID, service?.Address, service?.Port]),
+      [[`${name}-1`, "10.9.9.9", 8080], [`${name}-1-sidecar-proxy`, "10.9.9.9", 20000]],
+    );
+    assert.equal(app?.Proxy.DestinationServiceName, undefined);
+    const { DestinationServiceName, Upstreams = [] } = proxy?.Proxy ?? {};
+    assert.equal(DestinationServiceName, name);
+    const [{ DestinationName, LocalBindPort } = {}] = Upstreams;
+    assert.deepEqual([Upstreams.length, DestinationName, LocalBindPort], [1, "db", 9191]);
   });
 
-  test("central configuration is merged where it is asked for, and by any value", async () => {
+  test("central configuration is merged where it is asked for", async () => {
     const { node, name, id, path } = await registered({
       Config: { local_connect_timeout_ms: 2500 },
     });
@@ -259,14 +129,6 @@ export function registrationContract(server: ServerUnderTest): void {
     assert.deepEqual(merged?.Proxy.EnvoyExtensions?.map(({ Name }) => Name), ["builtin/lua"]);
     const plain = await http.json<NodeServices>(`/v1/catalog/node-services/${node}`);
     assert.deepEqual(find(plain.Services ?? [])?.Proxy.Config, { local_connect_timeout_ms: 2500 });
-    for (const value of ["", "=false", "=0"]) {
-      const [entry] = await http.json<readonly HealthEntry[]>(
-        `/v1/health/connect/${name}?merge-central-config${value}`,
-      );
-      assert.equal(entry?.Service.Proxy.Config?.["protocol"], "http", value);
-    }
-    const [raw] = await http.json<readonly HealthEntry[]>(`/v1/health/connect/${name}`);
-    assert.equal(raw?.Service.Proxy.Config?.["protocol"], undefined);
   });
 
   test("filters choose services; a node that is not there is null", async () => {
@@ -294,13 +156,6 @@ export function registrationContract(server: ServerUnderTest): void {
     assert.equal(filtered.text.replace(/\s/g, ""), '{"Node":null,"Services":[]}');
     const upper = await http.json<NodeServices>(`/v1/catalog/node-services/${node.toUpperCase()}`);
     assert.equal(upper.Node?.["Node"], node);
-    const missing = await http.call("GET", "/v1/catalog/node-services/");
-    assert.deepEqual([missing.status, missing.text], [400, "Missing node name"]);
-    const bad = await http.call("GET", `${path}&filter=Foo==w`);
-    assert.equal(
-      bad.error,
-      'Failed to create boolean expression evaluator: Selector "Foo" is not valid',
-    );
   });
 
   test("a virtual node has no checks but those that were registered", async () => {
@@ -377,18 +232,16 @@ export function registrationContract(server: ServerUnderTest): void {
       const { name, path } = await registered({
         Upstreams: [{ DestinationName: UPSTREAM, LocalBindPort: 9191 }],
       });
-      for (const asked of [path, `/v1/health/connect/${name}?merge-central-config`]) {
-        const { index, text } = await http.get(asked);
-        const waits = woken(http, (at) => http.get(`${asked}&index=${at}&wait=20s`), {
-          index,
-          wanted: (reply) => reply.text !== text,
-        });
-        await http.settle();
-        await http.configEntry(change(name));
-        await waits;
-        await http.call("DELETE", `/v1/config/service-defaults/${UPSTREAM}`);
-        await http.call("DELETE", `/v1/config/service-defaults/${name}`);
-      }
+      const { index, text } = await http.get(path);
+      const waits = woken(http, (at) => http.get(`${path}&index=${at}&wait=20s`), {
+        index,
+        wanted: (reply) => reply.text !== text,
+      });
+      await http.settle();
+      await http.configEntry(change(name));
+      await waits;
+      await http.call("DELETE", `/v1/config/service-defaults/${UPSTREAM}`);
+      await http.call("DELETE", `/v1/config/service-defaults/${name}`);
       await http.call("DELETE", "/v1/config/proxy-defaults/global");
     });
   }

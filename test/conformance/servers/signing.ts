@@ -8,7 +8,7 @@ import assert from "node:assert/strict";
 import { generateKeyPairSync, X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { generateKey } from "../../../src/dev/ca/mint.ts";
+import { generateKey } from "../../kit/certs/mint.ts";
 import { parsePem } from "../../../src/wire/mod.ts";
 import { mintRequest, type RequestedNames } from "../../kit/certs/mint_csr.ts";
 import { AgentClient } from "../agent/client.ts";

@@ -1,7 +1,7 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { DevMesh } from "../../kit/mesh/dev_mesh.ts";
-import type { Fault } from "../../../src/dev/mod.ts";
+import type { Fault } from "../../kit/dev_agent/faults.ts";
 import { EchoClient, waitForEcho } from "../../kit/wire/echo.ts";
 import { Load } from "../../kit/wire/load.ts";
 import { expectFollowed, startPair } from "../../kit/mesh/mesh_pair.ts";

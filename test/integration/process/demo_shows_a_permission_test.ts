@@ -1,32 +1,37 @@
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
+import process from "node:process";
 import { test } from "node:test";
+import { fileURLToPath } from "node:url";
 import { OWN_ENGINE, posternCommand } from "../../kit/process/postern.ts";
 import { Process } from "../../kit/process/process.ts";
 
 const IN_TIME = { timeoutMs: 60_000 };
 
+const ON_AGENT = ["dev", "-demo", "-http-addr", "127.0.0.1:0", "-log-level", "error"];
+const SCRIPT = fileURLToPath(new URL("../../../scripts/demo.ts", import.meta.url));
+
+/** `scripts/demo.ts` in place of the program, on the same engine. */
+function demoScript(): string[] {
+  return OWN_ENGINE === "deno"
+    ? [process.execPath, "run", "-A", "--no-check", SCRIPT]
+    : [process.execPath, SCRIPT];
+}
+
 for (
-  const [where, more] of [["an agent", []], ["servers", ["-servers", "3"]]] as const
+  const [where, words] of [
+    ["an agent", () => [...posternCommand(OWN_ENGINE), ...ON_AGENT]],
+    ["servers", () => [...demoScript(), "-servers", "3"]],
+  ] as const
 ) {
-  test(`the demo on ${where} asks over HTTP, shows what its intention lets pass, and leaves nobody behind`, async () => {
-    const [command = "", ...words] = posternCommand(OWN_ENGINE);
-    const args = [
-      ...words,
-      "dev",
-      "-demo",
-      "-http-addr",
-      "127.0.0.1:0",
-      "-log-level",
-      "error",
-      ...more,
-    ];
+  test(`the demo on ${where} asks over HTTP, shows what its intention lets pass, and ends its processes`, async () => {
+    const [command = "", ...args] = words();
     await using demo = new Process(command, args, { name: "demo" });
     await demo.waitFor(/GET 200, POST 200 \| intention allow \| web-1 \w+ \| api-1 \w+/, IN_TIME);
     const [, url = ""] = await demo.waitFor(/curl -X POST (\S+)/, IN_TIME);
     const sidecars = [...demo.output.matchAll(/sidecar \(pid (\d+)\)/g)].map(([, pid]) => pid);
     assert.equal(sidecars.length, 2);
-    // As they are printed, to be tried.
+    // The commands are tried as they are printed.
     const flips = [...demo.output.matchAll(/curl -X PUT '(\S+)' -d '(\S+)'/g)];
     const seen = [
       /GET 200, POST 403 \| intention permissions/,

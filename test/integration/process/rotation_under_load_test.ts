@@ -41,7 +41,7 @@ test("leaves that are issued anew under load cost no connection", async () => {
   await using load = new Load(pair.upstream);
   for (const [service, sidecar] of [["db", pair.db], ["web", pair.web]] as const) {
     const before = (await certs(sidecar)).leaf.serial;
-    mesh.agent.ca.reissue(service);
+    mesh.agent.world.ca.issue(service);
     await eventually(`${service} presents the new leaf`, async () => {
       return (await certs(sidecar)).leaf.serial !== before;
     });
@@ -76,7 +76,7 @@ test("a CA that is rotated under load costs no connection, until its root is rem
       await rotate(mesh, pair);
     }
     const removed = performance.now();
-    mesh.agent.pruneRoots();
+    mesh.agent.world.ca.prune();
     const over = await deadline(old.over, 20_000);
     old.destroy();
     old = undefined;

@@ -4,7 +4,7 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
-import type { IssuedLeaf } from "../../../src/dev/ca/authority.ts";
+import type { IssuedLeaf } from "../../kit/certs/authority.ts";
 import { createAuthority } from "../../kit/certs/certificates.ts";
 import { eventually, runToEnd } from "../../kit/process/process.ts";
 import { probeTls, serialOf } from "../../kit/wire/tls_probe.ts";

@@ -9,7 +9,7 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Authority, IssuedLeaf } from "../../../src/dev/ca/authority.ts";
+import type { Authority, IssuedLeaf } from "../../kit/certs/authority.ts";
 import { createAuthority } from "../../kit/certs/certificates.ts";
 import { type Place, startEcho, type TestServer } from "../../kit/wire/echo.ts";
 import { OWN_ENGINE, type Postern, runPostern, startPostern } from "../../kit/process/postern.ts";

@@ -6,7 +6,7 @@
  */
 
 import assert from "node:assert/strict";
-import type { IssuedLeaf } from "../../../src/dev/ca/authority.ts";
+import type { IssuedLeaf } from "../../kit/certs/authority.ts";
 import { openFiles, residentBytes } from "../../kit/process/memory.ts";
 import { inTime } from "../../kit/clock/long.ts";
 import { deadline, eventually, pause } from "../../kit/process/process.ts";

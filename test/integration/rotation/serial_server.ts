@@ -6,7 +6,7 @@
 
 import { X509Certificate } from "node:crypto";
 import { connect } from "node:net";
-import type { Authority, IssuedLeaf } from "../../../src/dev/ca/authority.ts";
+import type { Authority, IssuedLeaf } from "../../kit/certs/authority.ts";
 import { type Listener, runtimeEngine } from "../../../src/net/mod.ts";
 import type { Place } from "../../kit/wire/echo.ts";
 import { plainSerial } from "../../kit/wire/tls_probe.ts";

@@ -6,7 +6,7 @@
  * @module
  */
 
-import { createAuthority } from "../../../src/dev/ca/authority.ts";
+import { createAuthority } from "../certs/authority.ts";
 import { NO_RULES } from "../../../src/identity/mod.ts";
 import type { SecretEvent, SecretStatus } from "../../../src/secrets/mod.ts";
 import type { CertificatePart, OwnCredentialsPart, Snapshot } from "../../../src/snapshot/mod.ts";

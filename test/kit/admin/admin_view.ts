@@ -7,7 +7,7 @@
 
 import type { AdminView, CatalogState, Reloaded } from "../../../src/admin/mod.ts";
 import type { LogLevel } from "../../../src/base/mod.ts";
-import { createAuthority } from "../../../src/dev/ca/authority.ts";
+import { createAuthority } from "../certs/authority.ts";
 import type { DataView, ExplainQuery, ExplainResult, Explanation } from "../../../src/proxy/mod.ts";
 import type { Snapshot } from "../../../src/snapshot/mod.ts";
 import type { SourceStatus } from "../../../src/source/mod.ts";
@@ -121,6 +121,7 @@ export function fakeAdminView(): FakeAdminView {
       options: { agentFlags: { token: TOKEN, httpAddr: "127.0.0.1:8500" }, note: `is ${TOKEN}` },
     },
     data: () => Promise.resolve([dataView(0), dataView(1)]),
+    endpoints: () => Promise.resolve([dataView(0), dataView(1)]),
     explained: [0, 1].map(explainedBy),
     questions: [],
     explain(question) {

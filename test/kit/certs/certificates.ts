@@ -10,11 +10,7 @@
  * @module
  */
 
-import {
-  type Authority,
-  type AuthorityOptions,
-  createAuthority as create,
-} from "../../../src/dev/ca/authority.ts";
+import { type Authority, type AuthorityOptions, createAuthority as create } from "./authority.ts";
 
 /** The trust domain of every authority that does not ask for its own. */
 export const TRUST_DOMAIN = "11111111-2222-3333-4444-555555555555.consul";

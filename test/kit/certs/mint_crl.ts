@@ -20,7 +20,7 @@ import {
   type ExtraExtension,
   type SigningHash,
   signingSchemeOf,
-} from "../../../src/dev/ca/mint_parts.ts";
+} from "./mint_parts.ts";
 
 export interface RevokedEntry {
   /** As certificates show it: hex, with or without colons. */

@@ -15,8 +15,8 @@ import {
   derSequence,
   derText,
 } from "../../../src/wire/der_writer.ts";
-import type { KeyPair } from "../../../src/dev/ca/mint.ts";
-import { derName, signingSchemeOf } from "../../../src/dev/ca/mint_parts.ts";
+import type { KeyPair } from "./mint.ts";
+import { derName, signingSchemeOf } from "./mint_parts.ts";
 import { OID, spkiOf } from "../../../src/identity/mod.ts";
 import { contextTag, formatPem, TAG } from "../../../src/wire/mod.ts";
 

@@ -12,7 +12,7 @@ import {
   Stats,
 } from "../../../src/base/mod.ts";
 import type { DialHandler, DialOptions } from "../../../src/net/mod.ts";
-import { memoryPair } from "../../../src/net/memory.ts";
+import { memoryPair } from "../engine/memory_pair.ts";
 import type { RegisterRequest } from "../../../src/consul/model/consul.ts";
 import type { ConsulCall } from "../../../src/consul/http/client.ts";
 import { ConsulReach } from "../../../src/consul/watch/consul_reach.ts";

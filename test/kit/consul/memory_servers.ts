@@ -25,7 +25,7 @@ import {
   UNKNOWN_LENGTH,
 } from "../../../src/http/mod.ts";
 import { HeldBytes } from "../../../src/http/held_bytes.ts";
-import { type MemoryConnection, memoryPair } from "../../../src/net/memory.ts";
+import { type MemoryConnection, memoryPair } from "../engine/memory_pair.ts";
 import {
   GET_FEATURES,
   SERVERS_PROTOBUF,

@@ -6,8 +6,8 @@
  */
 
 import { ProxyError, silentLog, Stats } from "../../../src/base/mod.ts";
-import type { CertificateOverrides } from "../../../src/dev/ca/authority.ts";
-import { readSigningRequest } from "../../../src/dev/ca/csr.ts";
+import type { CertificateOverrides } from "../certs/authority.ts";
+import { readSigningRequest } from "../certs/signing_request.ts";
 import { SIGN, WATCH_ROOTS } from "../../../src/consul/servers/methods.ts";
 import { RootsFeed } from "../../../src/consul/servers/trust/server_roots.ts";
 import { watchSignedLeaf } from "../../../src/consul/servers/trust/signed_leaf.ts";

@@ -14,7 +14,7 @@ import type {
   Roots,
   UpstreamDeclaration,
 } from "../../../src/consul/mod.ts";
-import { type Authority, createAuthority } from "../../../src/dev/ca/authority.ts";
+import { type Authority, createAuthority } from "../certs/authority.ts";
 
 export const TRUST_DOMAIN = "11111111-2222-3333-4444-555555555555.consul";
 export const NOW_MS = Date.UTC(2026, 10, 21, 7, 30);

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { Authority } from "../../../src/dev/ca/authority.ts";
+import type { Authority } from "../certs/authority.ts";
 import { settle } from "../clock/clock.ts";
 import { presented } from "./fake_tls_engine.ts";
 import type { End } from "./memory_engine.ts";

@@ -18,7 +18,7 @@ import type {
   PresentedPeer,
   Ticket,
 } from "../../../src/net/mod.ts";
-import { type MemoryConnection, memoryPair } from "../../../src/net/memory.ts";
+import { type MemoryConnection, memoryPair } from "./memory_pair.ts";
 import { FakeTlsEngine } from "./fake_tls_engine.ts";
 
 /** The other end of a connection: what it was told, and whether it is over. */

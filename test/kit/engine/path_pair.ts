@@ -6,7 +6,7 @@
 
 import type { Log, LogRecord } from "../../../src/base/mod.ts";
 import { createLog, systemClock } from "../../../src/base/mod.ts";
-import type { Authority } from "../../../src/dev/ca/authority.ts";
+import type { Authority } from "../certs/authority.ts";
 import type { DataPathOptions } from "../../../src/proxy/mod.ts";
 import type { InboundPart, Snapshot } from "../../../src/snapshot/mod.ts";
 import type { MeshSnapshot } from "./snapshots.ts";

@@ -5,7 +5,7 @@
  */
 
 import assert from "node:assert/strict";
-import type { Authority, IssuedLeaf } from "../../../src/dev/ca/authority.ts";
+import type { Authority, IssuedLeaf } from "../certs/authority.ts";
 import type { PeerRules, SanMatcher, Validation } from "../../../src/identity/mod.ts";
 import type { ServerTls } from "../../../src/net/mod.ts";
 import { TrustContext, type TrustContextOptions } from "../../../src/proxy/trust/trust_context.ts";

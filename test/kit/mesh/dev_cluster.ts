@@ -9,20 +9,22 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { systemClock, systemRandom } from "../../../src/base/mod.ts";
-import { type ClusterTiming, type DevServers, startDevServers } from "../../../src/dev/mod.ts";
+import { registerService } from "../dev_agent/control.ts";
+import type { ClusterTiming } from "../dev_agent/servers/cluster.ts";
+import { type DevServers, startDevServers } from "../dev_agent/servers/dev_servers.ts";
 import { Mesh, type MeshService, type RunOptions, type StoryAgent } from "./mesh.ts";
 import { loopbackHost } from "../process/ports.ts";
 import { OWN_ENGINE, type Postern } from "../process/postern.ts";
 
 export type DevClusterOptions = Omit<StoryAgent, "clientAgent"> & {
-  /** Shorter than in a real cluster, if absent: stories wait for it. */
+  /** Absent: shorter than in a real cluster, since stories wait for it. */
   readonly timing?: Partial<ClusterTiming>;
 };
 
 const QUICK: Partial<ClusterTiming> = { electionMs: 500, unlistMs: 1_000, relistMs: 200 };
 
 export class DevCluster extends Mesh {
-  /** To kill, hang and start them, and for what no operator can do. */
+  /** For what no operator can do: kill, hang and restart servers. */
   readonly servers: DevServers;
   readonly host: string;
   readonly managementToken: string;
@@ -38,13 +40,16 @@ export class DevCluster extends Mesh {
     this.managementToken = managementToken;
   }
 
-  /** No intention: nobody may. */
+  /** Without an intention nothing is allowed. */
   static async start(options: DevClusterOptions = {}): Promise<DevCluster> {
     const { acl = false, defaultIntentionPolicy = "deny", timing } = options;
     const managementToken = acl ? randomUUID() : "";
     const tokens = [{ secretId: managementToken, management: true }];
     const servers = await startDevServers({
-      ...{ clock: systemClock, random: systemRandom, defaultIntentionPolicy, secure: true },
+      clock: systemClock,
+      random: systemRandom,
+      defaultIntentionPolicy,
+      secure: true,
       hosts: [loopbackHost(), loopbackHost(), loopbackHost()],
       timing: { ...QUICK, ...timing },
       ...(acl ? { acl: { defaultPolicy: "deny", tokens } } : {}),
@@ -54,7 +59,7 @@ export class DevCluster extends Mesh {
     return new DevCluster(servers, caFile, managementToken);
   }
 
-  /** Of the server that leads, or one that runs. */
+  /** Address of the server that leads, or of one that runs. */
   get address(): string {
     return this.servers.address.replace(/^https:\/\//, "");
   }
@@ -66,12 +71,12 @@ export class DevCluster extends Mesh {
 
   override async register(service: MeshService): Promise<string> {
     const body = await this.registrationOf(service);
-    this.servers.registerService(body);
+    registerService(this.servers.world, body);
     return body.ID;
   }
 
   override deregister(serviceId: string): Promise<void> {
-    this.servers.deregisterService(serviceId);
+    this.servers.world.services.deregister(serviceId);
     return Promise.resolve();
   }
 
@@ -90,7 +95,7 @@ export class DevCluster extends Mesh {
     for (const server of this.servers.servers.keys()) await this.servers.restart(server);
   }
 
-  /** All of them. */
+  /** Kills all servers. */
   kill(): Promise<void> {
     for (const server of this.servers.servers.keys()) this.servers.kill(server);
     return Promise.resolve();

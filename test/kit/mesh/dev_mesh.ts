@@ -6,23 +6,23 @@
 
 import { randomUUID } from "node:crypto";
 import { systemClock, systemRandom } from "../../../src/base/mod.ts";
-import { type DevAgent, type DevAgentOptions, startDevAgent } from "../../../src/dev/mod.ts";
+import { startTestAgent, type TestAgent, type TestAgentOptions } from "../dev_agent/test_agent.ts";
 import { Mesh, type StoryAgent } from "./mesh.ts";
 import { loopbackHost } from "../process/ports.ts";
 import { OWN_ENGINE } from "../process/postern.ts";
 
-/** Beside what every agent of a story has: what only the embedded one can. */
-export type DevMeshOptions = StoryAgent & Omit<Partial<DevAgentOptions>, keyof StoryAgent>;
+/** Options of every story's agent, and those of the embedded one alone. */
+export type DevMeshOptions = StoryAgent & Omit<Partial<TestAgentOptions>, keyof StoryAgent>;
 
 export class DevMesh extends Mesh {
-  /** For what no operator can do: faults, and what the agent was asked. */
-  readonly agent: DevAgent;
+  /** For what no operator can do: faults, restarts, the number of requests. */
+  readonly agent: TestAgent;
   readonly host: string;
   readonly address: string;
   readonly managementToken: string;
   override readonly engine = OWN_ENGINE;
 
-  private constructor(agent: DevAgent, host: string, managementToken: string) {
+  private constructor(agent: TestAgent, host: string, managementToken: string) {
     super();
     this.agent = agent;
     this.host = host;
@@ -30,14 +30,17 @@ export class DevMesh extends Mesh {
     this.managementToken = managementToken;
   }
 
-  /** No intention: nobody may. */
+  /** Without an intention nothing is allowed. */
   static async start(options: DevMeshOptions = {}): Promise<DevMesh> {
     const { acl = false, clientAgent = false, ...rest } = options;
     const host = loopbackHost();
     const managementToken = acl ? randomUUID() : "";
     const tokens = [{ secretId: managementToken, management: true }];
-    const agent = await startDevAgent({
-      ...{ clock: systemClock, random: systemRandom, host, defaultIntentionPolicy: "deny" },
+    const agent = await startTestAgent({
+      clock: systemClock,
+      random: systemRandom,
+      host,
+      defaultIntentionPolicy: "deny",
       ...(acl ? { acl: { defaultPolicy: "deny", tokens } } : {}),
       asClientAgent: clientAgent,
       ...rest,
@@ -49,7 +52,7 @@ export class DevMesh extends Mesh {
     return this.agent.start();
   }
 
-  /** It remembers everything. */
+  /** The agent keeps its data. */
   kill(): Promise<void> {
     return Promise.resolve(this.agent.stop());
   }

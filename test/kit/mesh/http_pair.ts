@@ -9,7 +9,7 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { IssuedLeaf } from "../../../src/dev/ca/authority.ts";
+import type { IssuedLeaf } from "../certs/authority.ts";
 import { createAuthority } from "../certs/certificates.ts";
 import type { Place } from "../wire/echo.ts";
 import { freePorts, loopbackHost } from "../process/ports.ts";

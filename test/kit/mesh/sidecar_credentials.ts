@@ -7,7 +7,7 @@
 
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { Authority } from "../../../src/dev/ca/authority.ts";
+import type { Authority } from "../certs/authority.ts";
 import { createAuthority } from "../certs/certificates.ts";
 import type { Mesh, MeshUpstream } from "./mesh.ts";
 import type { Postern } from "../process/postern.ts";

@@ -8,7 +8,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Authority } from "../../../src/dev/ca/authority.ts";
+import type { Authority } from "../certs/authority.ts";
 import { createAuthority } from "../certs/certificates.ts";
 import { type PemPair, type SdsPeer, startSdsPeer, type WorkloadState } from "./sds_peer.ts";
 

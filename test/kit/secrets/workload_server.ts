@@ -16,8 +16,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import grpc from "@grpc/grpc-js";
 import type { Address } from "../../../src/base/mod.ts";
-import type { Authority, CertificateOverrides } from "../../../src/dev/ca/authority.ts";
-import type { KeyKind } from "../../../src/dev/ca/mint.ts";
+import type { Authority, CertificateOverrides } from "../certs/authority.ts";
+import type { KeyKind } from "../certs/mint.ts";
 import {
   WORKLOAD_METHODS,
   type WorkloadMethod,

@@ -20,7 +20,7 @@ import {
   type ServerConnection,
   type ServerExchange,
 } from "../../../src/http/mod.ts";
-import { type MemoryConnection, memoryPair } from "../../../src/net/memory.ts";
+import { type MemoryConnection, memoryPair } from "../engine/memory_pair.ts";
 import { FakeClock, settle } from "../clock/clock.ts";
 
 export const latin1Bytes = (text: string): Uint8Array =>

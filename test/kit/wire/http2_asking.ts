@@ -15,7 +15,7 @@ import {
   type RequestHead,
 } from "../../../src/http/mod.ts";
 import type { KeepAliveOptions } from "../../../src/http/h2/keep_alive.ts";
-import { memoryPair } from "../../../src/net/memory.ts";
+import { memoryPair } from "../engine/memory_pair.ts";
 import { FakeClock, settle } from "../clock/clock.ts";
 import { requestHead, Told } from "./http2_pair.ts";
 import { frame, RawPeer, settings } from "./http2_wire.ts";

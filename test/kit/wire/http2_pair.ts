@@ -20,7 +20,7 @@ import {
   type ServerConnection,
   type ServerExchange,
 } from "../../../src/http/mod.ts";
-import { type MemoryConnection, memoryPair } from "../../../src/net/memory.ts";
+import { type MemoryConnection, memoryPair } from "../engine/memory_pair.ts";
 import { FakeClock } from "../clock/clock.ts";
 
 /** What an exchange was told. */

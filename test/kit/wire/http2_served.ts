@@ -15,7 +15,7 @@ import {
   type ServerConnection,
   type ServerExchange,
 } from "../../../src/http/mod.ts";
-import { memoryPair } from "../../../src/net/memory.ts";
+import { memoryPair } from "../engine/memory_pair.ts";
 import { FakeClock } from "../clock/clock.ts";
 import { Told } from "./http2_pair.ts";
 import { frame, PREFACE, RawPeer, settings } from "./http2_wire.ts";

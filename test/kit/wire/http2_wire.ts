@@ -6,7 +6,7 @@
 
 import { settle } from "../clock/clock.ts";
 import { bytes } from "./http2_pair.ts";
-import type { MemoryConnection } from "../../../src/net/memory.ts";
+import type { MemoryConnection } from "../engine/memory_pair.ts";
 import { HpackDecoder } from "../../../src/http/h2/hpack/decoder.ts";
 import { FIELD_ROOM_BYTES, HpackEncoder } from "../../../src/http/h2/hpack/encoder.ts";
 

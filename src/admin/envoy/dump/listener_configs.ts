@@ -9,11 +9,12 @@ import {
   type InboundPart,
   type PluginUse,
   type Snapshot,
+  upstreamLabel,
   type UpstreamPart,
 } from "../../../snapshot/mod.ts";
 import { LOCAL_APP } from "../clusters.ts";
 import { addressJson, durationJson, type Json } from "../json.ts";
-import { envoyId, exposedPathName, listenerName, PUBLIC_LISTENER } from "../listeners.ts";
+import { exposedPathName, listenerName, PUBLIC_LISTENER } from "../listeners.ts";
 import { rbacRules } from "./intentions.ts";
 import { chainRoutes, edgeRoutes, onlyCluster, routeConfig } from "./route_configs.ts";
 
@@ -91,7 +92,7 @@ export function namedRoutes(snapshot: Snapshot): readonly NamedRoutes[] {
     const chain = chains[upstream.chain];
     const { http, bind } = upstream;
     if (!http || !bind || onlyCluster(chain, targets) !== undefined) continue;
-    const name = envoyId(upstream);
+    const name = upstreamLabel(upstream);
     const routes = chainRoutes(chain, { targets, timeoutMs: http.requestTimeoutMs });
     const config = routeConfig(name, [{ name, domains: ["*"], routes }]);
     made.push({ version: chain?.version ?? 0, config });
@@ -162,7 +163,7 @@ function upstreamListener(
   const { targets } = snapshot;
   const chain = snapshot.chains[upstream.chain];
   const cluster = onlyCluster(chain, targets);
-  const id = envoyId(upstream);
+  const id = upstreamLabel(upstream);
   const place = `${name}.default.default.${datacenter}`;
   const prefix = `upstream.${place}`;
   if (!http) {

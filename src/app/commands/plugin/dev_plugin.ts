@@ -10,14 +10,7 @@ import { builtinModules } from "node:module";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { silentLog, sleep, systemClock, systemRandom } from "../../../base/mod.ts";
-import {
-  freePorts,
-  portOf,
-  probe,
-  registerDemoMesh,
-  startApp,
-  startDevAgent,
-} from "../../../dev/mod.ts";
+import { freePorts, probe, registerDemoMesh, startApp, startDevAgent } from "../../../dev/mod.ts";
 import { onSignals } from "../../process/signals.ts";
 import { Sidecar } from "../sidecar_process.ts";
 import { toldOf } from "./dev_lines.ts";
@@ -50,15 +43,15 @@ async function devPlugin({ file, config, write, stopped }: DevPluginOptions): Pr
   const agent = await startDevAgent({ clock: systemClock, random: systemRandom, log: silentLog });
   stack.defer(() => agent.close());
   const api = await startApp("api");
-  stack.defer(() => closed(api));
+  stack.defer(() => api.stop());
   const [web = 0, webSidecar = 0, apiSidecar = 0, upstreamPort = 0] = await freePorts(4);
   // The runtime's own are among them, and nothing that can be allowed.
   const allow = builtinModules.filter((name) => !name.includes(":") && name !== "bun")
     .map((name) => `node:${name}`);
-  registerDemoMesh(agent, {
+  registerDemoMesh(agent.world, {
     web: { port: web, sidecarPort: webSidecar },
     api: {
-      port: portOf(api),
+      port: api.port,
       sidecarPort: apiSidecar,
       proxyConfig: { postern_plugins: [{ use: watched, config, allow }] },
     },
@@ -176,13 +169,4 @@ class View {
         return this.#write(`${this.#name}: ${told.text}`);
     }
   }
-}
-
-function closed(
-  server: { close(then: () => void): unknown; closeAllConnections(): void },
-): Promise<void> {
-  return new Promise((resolve) => {
-    server.close(() => resolve());
-    server.closeAllConnections();
-  });
 }

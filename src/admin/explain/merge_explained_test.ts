@@ -1,0 +1,115 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { explainedBy } from "../../../test/kit/admin/admin_view.ts";
+import type { ExplainResult, Explanation } from "../../proxy/mod.ts";
+import type { ExplanationView } from "./explanation_view.ts";
+import { type AskMesh, mergeExplained } from "./merge_explained.ts";
+import { explainText } from "./explain_text.ts";
+
+const NO_MESH: AskMesh = {
+  callee: () => Promise.resolve(null),
+  hasConsul: true,
+  ownUri: "",
+  sourceNote: () => Promise.resolve(""),
+  unfollowed: () => [],
+};
+
+async function merged(
+  all: readonly ExplainResult[],
+  ask: Partial<AskMesh> = {},
+): Promise<ExplanationView> {
+  const shown = await mergeExplained(all, { ...NO_MESH, ...ask });
+  assert.ok(shown && !("reason" in shown));
+  return shown;
+}
+
+test("mergeExplained() sums what workers say of an endpoint, and keeps the worst of it", async () => {
+  const shown = await merged([0, 1].map(explainedBy));
+  assert.deepEqual(shown.splits[0]?.targets[0]?.endpoints, [{
+    ...{ id: "node-db", address: "10.0.0.9:8080", weight: 1, active: 3, failures: 1 },
+    ...{
+      lastFailure: "status 503",
+      ejectedForMs: 9_000,
+      lastResort: false,
+      ejectedBy: 1,
+      unreachable: "",
+    },
+  }]);
+  assert.deepEqual(shown.plugins.map(({ isBroken }) => isBroken), [true, false]);
+});
+
+test("mergeExplained() shows no text that a plugin is told, but where none can be a key", async () => {
+  const [rules, retry] = (await merged([explainedBy(0)])).plugins;
+  assert.deepEqual(rules?.config, { request: { set: { authorization: "(not shown)" } } });
+  assert.deepEqual(retry?.routeConfig, { numRetries: 2, retryOn: ["5xx"] });
+});
+
+test("mergeExplained() says what is not followed of its upstream, or of the service", async () => {
+  const unfollowed = (upstream?: string) => [`${upstream ?? "service"} has x`];
+  const told = async (change: Partial<Explanation>) => {
+    const [explained] = [explainedBy(0)];
+    assert.ok(explained?.kind === "answer");
+    const explanation = { ...explained.explanation, ...change };
+    return await merged([{ ...explained, explanation }], { unfollowed });
+  };
+  const db = await told({});
+  assert.match(explainText(db), /\nunfollowed +service:default\/default\/db has x\n/);
+  assert.deepEqual((await told({ upstream: null, direction: "inbound" })).unfollowed, [
+    "service has x",
+  ]);
+  assert.deepEqual((await told({ upstream: null })).unfollowed, [], "it leads nowhere");
+});
+
+test("mergeExplained() says nothing where nobody answered", async () => {
+  assert.equal(await mergeExplained([], NO_MESH), undefined);
+});
+
+test("explainText() has one aligned table for each thing", async () => {
+  assert.equal(
+    explainText(await merged([0, 1].map(explainedBy))),
+    `request      PUT db/a
+listener     service:default/default/db (outbound, http)
+verdict      leaves this proxy; the last request was answered 503 by the other side
+route        routes[0] (/a*) to db
+plugins      guard  header_rules  broken: not run for a while
+             retry  retry         on this route {"numRetries":2,"retryOn":["5xx"]}; skipped when it fails
+to           100 % of the requests, maglev by header x-user
+             sent as PUT db/new/a
+             first db.default.dc1, connects within 2500 ms
+               10.0.0.9:8080  node-db  weight 1  3 requests open  passes Consul's checks, ejected by 1 of 2 workers, last with status 503, takes connections
+timeouts     request 15s, idle none, unless a plugin sets others
+limits       connections  1 of 10
+             pending      0 of 10
+             requests     3 of 10
+not known    header_rules: may answer.
+`,
+  );
+});
+
+test("explainText() says which permission decides, and what the others lack", async () => {
+  const shown: ExplanationView = {
+    ...await merged([explainedBy(0)]),
+    ...{
+      source: "spiffe://a/shop",
+      answer: { status: 403, grpcStatus: null, code: "intention_denied", reason: "permission 2" },
+      rule: "shop => db (permission 2)",
+    },
+    permissions: [
+      { permission: 1, text: "allow GET /*", unmet: "method GET", decides: null },
+      { permission: 2, text: "deny /admin*", unmet: null, decides: "deny" },
+    ],
+    ...{ plugins: [], splits: [], route: null, limits: null, unknown: [], local: null },
+  };
+  assert.equal(
+    explainText(shown),
+    `request      PUT db/a
+listener     service:default/default/db (outbound, http)
+source       spiffe://a/shop
+verdict      refused with 403: permission 2
+rule         shop => db (permission 2)
+permissions  1  allow GET /*  does not cover it: it needs method GET
+             2  deny /admin*  covers it: denies
+timeouts     request 15s, idle none
+`,
+  );
+});

@@ -1,0 +1,128 @@
+/**
+ * What only Consul can say of a request that is explained: the intentions of the service that it goes to,
+ * and whether the service that it comes from is there.
+ *
+ * @module
+ */
+
+import { messageOf, replyOf } from "../../base/mod.ts";
+import type { Consul, ServiceRef } from "../../consul/mod.ts";
+import { DEFAULT_PATH_RULES, namedCallerElement, REDIRECT, RequestIds } from "../../http/mod.ts";
+import { parseServiceId, type ServiceId } from "../../identity/mod.ts";
+import { authorize, compilePolicy, type Source } from "../../policy/mod.ts";
+import { type SplitView, takeForm, type TargetView } from "../../proxy/mod.ts";
+import type { Snapshot } from "../../snapshot/mod.ts";
+import type { CalleeVerdict } from "./explanation_view.ts";
+import type { AskCallee } from "./merge_explained.ts";
+
+export type MeshQuestions = Pick<Consul, "askInCatalog" | "askIntentions">;
+
+const UNKNOWN = { verdict: "unknown", path: null, permissions: [] } as const;
+
+/** `mesh`: `undefined` where there is no Consul to ask. */
+export function calleeAsker(snapshot: Snapshot, mesh: MeshQuestions | undefined): AskCallee {
+  const asked = new Map<string, ReturnType<MeshQuestions["askIntentions"]>>();
+  const intentionsOf = (callee: ServiceId, { askIntentions }: MeshQuestions) => {
+    const key = JSON.stringify(callee);
+    const known = asked.get(key) ?? askIntentions(callee);
+    asked.set(key, known);
+    return known;
+  };
+  return async (split, target) => {
+    const callee = calleeOf(target);
+    const { credentials } = snapshot;
+    if (!callee) return null;
+    const { service } = callee;
+    const unknown = (reason: string) => ({ ...UNKNOWN, service, reason });
+    if (!mesh || !credentials) return unknown("there is no Consul that could be asked");
+    if (!credentials.trustDomains.includes(callee.trustDomain)) {
+      return unknown("it is in another cluster, whose intentions are not known here");
+    }
+    try {
+      const intentions = await intentionsOf(callee, mesh);
+      const policy = { intentions, defaultAction: snapshot.policy.defaultAction };
+      const { uri: ownUri } = credentials;
+      const { spiffeUris: calleeUris } = target;
+      return { service, ...judged(snapshot, { split, policy, ownUri, calleeUris }) };
+    } catch (error) {
+      return unknown(messageOf(error));
+    }
+  };
+}
+
+function judged(
+  { inbound }: Snapshot,
+  { split, policy, ownUri, calleeUris }: {
+    readonly split: SplitView;
+    readonly policy: Parameters<typeof compilePolicy>[0];
+    readonly ownUri: string;
+    readonly calleeUris: readonly string[];
+  },
+): Omit<CalleeVerdict, "service"> {
+  const parsed = parseServiceId(ownUri);
+  const source: Source = {
+    id: parsed.kind === "service" ? parsed.id : undefined,
+    uri: ownUri,
+  };
+  const { head } = split;
+  if (!head) {
+    const { kind: verdict, rule: reason } = authorize(source, policy);
+    const closed = verdict === "deny" && { status: 0 };
+    return { verdict, ...closed, path: null, reason, permissions: [] };
+  }
+  const request = { ...head, fields: [...head.fields] };
+  // The mesh entry says how requests are read for all proxies, so ours read them as the callee's do.
+  const rules = Object.values(inbound)[0]?.http ?? DEFAULT_RULES;
+  const clientCert = namedCallerElement({ by: calleeUris, uri: ownUri });
+  const caller = { isSecure: true, clientCert };
+  const fault = takeForm(request, { rules, caller, ids: new RequestIds(), isInbound: true });
+  if (fault) {
+    const isRedirect = "location" in fault;
+    const { status } = isRedirect ? REDIRECT : replyOf("request_invalid");
+    const reason = isRedirect ? `its proxy redirects to ${fault.location}` : fault.reason;
+    return { verdict: "deny", status, path: null, reason, permissions: [] };
+  }
+  const judge = compilePolicy(policy).forSource(source);
+  const { kind: verdict, rule: reason, lacks } = judge.decide(request);
+  if (lacks) {
+    return { ...UNKNOWN, path: request.path, reason: `its proxy verifies tokens: ${reason}` };
+  }
+  const { path } = request;
+  const denied = verdict === "deny" && { status: replyOf("intention_denied").status };
+  return { verdict, ...denied, path, reason, permissions: judge.tried(request) };
+}
+
+const DEFAULT_RULES = {
+  ...{ path: DEFAULT_PATH_RULES, requestTimeoutMs: 0, sanitizeForwardedClientCert: false },
+};
+
+/** Who must answer there; `undefined`: no service of a mesh, or several. */
+function calleeOf({ spiffeUris }: TargetView): ServiceId | undefined {
+  const ids = spiffeUris.flatMap((uri) => {
+    const parsed = parseServiceId(uri);
+    return parsed.kind === "service" ? [parsed.id] : [];
+  });
+  const names = new Set(ids.map(({ trustDomain: _, ...id }) => JSON.stringify(id)));
+  return names.size === 1 ? ids[0] : undefined;
+}
+
+/** What is to be said of a source besides what it may; `""`: nothing. */
+export async function sourceNote(
+  uri: string | null,
+  snapshot: Snapshot,
+  mesh: MeshQuestions | undefined,
+): Promise<string> {
+  const parsed = parseServiceId(uri ?? "");
+  if (!mesh || parsed.kind !== "service") return "";
+  const { id } = parsed;
+  if (!snapshot.credentials?.trustDomains.includes(id.trustDomain)) return "";
+  const { service, datacenter } = id;
+  const named = `${JSON.stringify(service)} is in the catalog of ${datacenter}`;
+  try {
+    const isThere = await mesh.askInCatalog(id satisfies ServiceRef);
+    if (isThere === undefined) return `whether ${named} is not known: the token may not read it`;
+    return isThere ? "" : `no service ${named}: is the name right?`;
+  } catch (error) {
+    return `whether ${named} is not known: ${messageOf(error)}`;
+  }
+}

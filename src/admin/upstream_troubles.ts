@@ -1,0 +1,108 @@
+/**
+ * Upstreams that carry no traffic at present: refused, without a healthy instance, or with instances
+ * that keep failing.
+ *
+ * @module
+ */
+
+import type { Sample } from "../base/mod.ts";
+import type { EndpointView } from "../proxy/mod.ts";
+import { type Snapshot, upstreamLabel, type UpstreamPart } from "../snapshot/mod.ts";
+import { failureText, instancesInUse, keepsFailing } from "./failing.ts";
+import type { AdminView } from "./view.ts";
+
+export interface UpstreamTrouble {
+  /** The upstream's id. */
+  readonly id: string;
+  /** A sentence for operators. */
+  readonly text: string;
+}
+
+/** More of them are counted only. */
+const SHOWN = 20;
+
+/** `endpoints`: of all data paths together. */
+export function upstreamTroubles(
+  view: Pick<AdminView, "snapshot" | "source" | "refused">,
+  endpoints: readonly EndpointView[],
+): readonly UpstreamTrouble[] {
+  const snapshot = view.snapshot();
+  if (!snapshot) return [];
+  const byTarget = Map.groupBy(endpoints, ({ target }) => target);
+  const refused = view.refused().flatMap(({ what, reason, upstream }) =>
+    upstream ? [{ id: upstream.id, text: `${what}: ${reason}` }] : []
+  );
+  const pending = (view.source()?.pending ?? []).filter((id) => !snapshot.upstreams[id])
+    .map((id) => ({ id, text: `upstream ${id}: Consul has not answered about it yet` }));
+  const unusable = Object.values(snapshot.upstreams).flatMap((upstream) =>
+    troublesOf(upstream, { snapshot, byTarget }).map((text) => ({ id: upstream.id, text }))
+  );
+  return [...refused, ...pending, ...unusable];
+}
+
+/** One for each destination of its routes that has one. */
+function troublesOf(
+  upstream: UpstreamPart,
+  { snapshot, byTarget }: {
+    readonly snapshot: Snapshot;
+    readonly byTarget: ReadonlyMap<string, readonly EndpointView[]>;
+  },
+): readonly string[] {
+  const name = `upstream ${upstreamLabel(upstream)}`;
+  const resolvers = Object.values(snapshot.chains[upstream.chain]?.resolvers ?? {});
+  const troubles = resolvers.flatMap(({ targets }) => {
+    const parts = targets.flatMap((key) => snapshot.targets[key] ?? []);
+    const [first] = parts;
+    if (first && parts.every(({ lack }) => lack !== "")) {
+      return [`${name} has no healthy instance: ${first.lack}`];
+    }
+    const instances = instancesInUse(targets.map((key) => byTarget.get(key) ?? []));
+    const worst = instances.toSorted((a, b) => b.failures - a.failures)[0];
+    if (!worst || !instances.every(keepsFailing)) return [];
+    const at = resolvers.length > 1 ? ` at ${worst.target.replace(/^.*#/, "")}` : "";
+    return [
+      `${name} keeps failing${at}: ${
+        failureText(worst, upstream.http ? "requests" : "connections")
+      }`,
+    ];
+  });
+  return [...new Set(troubles)];
+}
+
+/** Sentences, no more than an operator reads. */
+export function troubleTexts(troubles: readonly UpstreamTrouble[]): readonly string[] {
+  const more = troubles.length - SHOWN;
+  const texts = troubles.slice(0, SHOWN).map(({ text }) => text);
+  return more > 0 ? [...texts, `and ${more} more upstreams, see /clusters`] : texts;
+}
+
+/** Targets without a healthy instance, and why. */
+export function lackingOf(
+  snapshot: Snapshot | undefined,
+): readonly { readonly target: string; readonly lack: string }[] {
+  return Object.values(snapshot?.targets ?? {}).filter(({ lack }) => lack !== "")
+    .map(({ key, lack }) => ({ target: key, lack }));
+}
+
+/** Ids of those that are served, and of those that are refused. */
+export function declaredUpstreams(
+  view: Pick<AdminView, "snapshot" | "refused">,
+): readonly string[] {
+  const served = Object.keys(view.snapshot()?.upstreams ?? {});
+  const refused = view.refused().flatMap(({ upstream }) => upstream?.id ?? []);
+  return [...new Set([...served, ...refused])];
+}
+
+export function upstreamSamples(
+  view: Pick<AdminView, "snapshot" | "refused">,
+  troubles: readonly UpstreamTrouble[],
+): readonly Sample[] {
+  const unusable = new Set(troubles.map(({ id }) => id));
+  return declaredUpstreams(view).map((id) => ({
+    name: "upstream_usable",
+    kind: "gauge",
+    help: "1 while each route of the upstream has an instance that does not keep failing, else 0",
+    labels: { listener: id },
+    value: unusable.has(id) ? 0 : 1,
+  }));
+}

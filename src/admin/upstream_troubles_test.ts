@@ -1,0 +1,128 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createAuthority } from "../../test/kit/certs/certificates.ts";
+import { fakeAdminView } from "../../test/kit/admin/admin_view.ts";
+import { httpRules, snapshotOf, targetOf } from "../../test/kit/engine/snapshots.ts";
+import type { EndpointView } from "../proxy/mod.ts";
+import type { Refusal, Snapshot } from "../snapshot/mod.ts";
+import { createAdmin } from "./admin.ts";
+import { troubleTexts, upstreamTroubles } from "./upstream_troubles.ts";
+
+const LACK = 'nobody is registered as "cache" in dc1';
+const SNAPSHOT: Snapshot = snapshotOf({
+  ca: createAuthority(),
+  service: "web",
+  local: { kind: "tcp", host: "127.0.0.1", port: 8_080 },
+  upstreams: [{ name: "pay", http: httpRules("http") }, { name: "db" }, { name: "cache" }],
+  targets: [
+    targetOf({ name: "pay", uris: [], ports: [1, 2] }),
+    targetOf({ name: "db", uris: [], ports: [3] }),
+    targetOf({ name: "cache", uris: [], ports: [], overrides: { lack: LACK } }),
+  ],
+});
+const FAR: Refusal = {
+  what: "upstream service:default/default/db?dc=dc2",
+  reason: "no gateways",
+  upstream: { id: "service:default/default/db?dc=dc2", name: "db", bind: null },
+};
+
+function endpoint(target: string, change: Partial<EndpointView> = {}): EndpointView {
+  return {
+    target,
+    id: `dc1/node/${target}`,
+    address: "10.0.0.1:1",
+    weight: 1,
+    active: 0,
+    failures: 0,
+    lastFailure: "",
+    ejectedForMs: 0,
+    lastResort: false,
+    ...change,
+  };
+}
+
+const FAILED = { failures: 3, lastFailure: "status 503" };
+const PAY =
+  "upstream pay keeps failing: the last 3 requests failed, the last of them was answered " +
+  "503 by the other side";
+const CACHE = `upstream cache has no healthy instance: ${LACK}`;
+
+for (
+  const [name, endpoints, want] of [
+    ["an upstream without an instance", [], [CACHE]],
+    ["instances that all keep failing", [endpoint("pay", FAILED)], [PAY, CACHE]],
+    ["one that answers beside one that fails", [
+      endpoint("pay", FAILED),
+      endpoint("pay", { id: "2" }),
+    ], [CACHE]],
+    ["a failure or two", [endpoint("pay", { ...FAILED, failures: 2 })], [CACHE]],
+    ["one that is ejected", [endpoint("pay", { ejectedForMs: 9, lastFailure: "status 500" })], [
+      "upstream pay keeps failing: the last request was answered 500 by the other side",
+      CACHE,
+    ]],
+    ["connections that are ended at once", [endpoint("db", { lastFailure: "refused_by_peer" })], [
+      "upstream db keeps failing: the last connection failed on the other side: refused_by_peer",
+      CACHE,
+    ]],
+  ] as const
+) {
+  test(`upstreamTroubles() of ${name}`, () => {
+    const view = { ...fakeAdminView(), snapshot: () => SNAPSHOT, refused: () => [] };
+    assert.deepEqual(upstreamTroubles(view, endpoints).map(({ text }) => text), want);
+  });
+}
+
+test("upstreamTroubles() names what is refused, and what has not been answered", () => {
+  const base = fakeAdminView();
+  const source = base.source() ?? assert.fail();
+  const pending = ["service:default/default/late", "service:default/default/db"];
+  const view = {
+    ...{ ...base, snapshot: () => SNAPSHOT, refused: () => [FAR] },
+    source: () => ({ ...source, pending }),
+  };
+  assert.deepEqual(upstreamTroubles(view, []).map(({ text }) => text), [
+    "upstream service:default/default/db?dc=dc2: no gateways",
+    "upstream service:default/default/late: Consul has not answered about it yet",
+    CACHE,
+  ]);
+});
+
+test("troubleTexts() names twenty upstreams and counts the others", () => {
+  const texts = troubleTexts(Array.from({ length: 23 }, (_, at) => ({ id: "", text: String(at) })));
+  assert.deepEqual(texts.slice(-2), ["19", "and 3 more upstreams, see /clusters"]);
+});
+
+test("admin / and /ready show upstreams that cannot be used; only ?upstreams makes it unready", async () => {
+  const base = fakeAdminView();
+  const [data] = await base.data();
+  assert.ok(data);
+  const endpoints = [endpoint("pay", FAILED)];
+  const view = {
+    ...{ ...base, snapshot: () => SNAPSHOT, refused: () => [FAR] },
+    ...{ data: () => Promise.resolve([{ ...data, endpoints }]) },
+    endpoints: () => Promise.resolve([{ endpoints }]),
+  };
+  const app = createAdmin(view, { boundHost: "127.0.0.1" });
+  const ask = async (path: string) => {
+    const reply = await app.request(path, { headers: { host: "127.0.0.1" } }, { peer: "::1" });
+    return `${reply.status} ${await reply.text()}`;
+  };
+  const troubles = [`${FAR.what}: ${FAR.reason}`, PAY, CACHE];
+  const warnings = troubles.map((text) => `warning: ${text}\n`).join("");
+  assert.equal(await ask("/ready"), `200 LIVE\n${warnings}`);
+  assert.equal(
+    await ask("/ready?upstreams"),
+    `503 UPSTREAMS_NOT_USABLE\n${troubles.join("\n")}\n`,
+  );
+  const page = await ask("/");
+  for (const text of troubles) {
+    const escaped = text.replaceAll('"', "&quot;");
+    assert.equal(page.split(escaped).length, 2, `the page shows it once: ${text}`);
+  }
+  assert.match(page, /<td>4, 3 of them not usable<\/td>/);
+  const metrics = await ask("/stats/prometheus?filter=upstream_usable");
+  for (const [name, usable] of [["db?dc=dc2", 0], ["pay", 0], ["db", 1], ["cache", 0]] as const) {
+    const line = `postern_upstream_usable{listener="service:default/default/${name}"} ${usable}\n`;
+    assert.ok(metrics.includes(line), line + metrics);
+  }
+});

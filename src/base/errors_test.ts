@@ -1,0 +1,17 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { severityOf } from "./errors.ts";
+
+for (
+  const [level, codes] of [
+    ["warn", ["endpoint_refused", "endpoint_reset", "no_endpoint", "local_refused", "overloaded"]],
+    ["warn", ["response_timed_out", "plugin_failed", "identity_invalid", "refused_by_peer"]],
+    ["info", ["intention_denied", "plugin_denied", "rate_limited", "unauthenticated"]],
+    ["info", ["downstream_reset", "request_invalid", "handshake_failed", "drained"]],
+    ["debug", ["closed_early"]],
+  ] as const
+) {
+  for (const code of codes) {
+    test(`severityOf() of ${code} is ${level}`, () => assert.equal(severityOf(code), level));
+  }
+}

@@ -1,0 +1,204 @@
+/**
+ * One stream of a caller and what it is used for: counted against limits, judged again whenever policy or
+ * credentials change, served, and reported exactly once when it ends. A TCP or mutual TLS connection is
+ * one session; a protocol that carries streams of its own may open many on one connection.
+ *
+ * @module
+ */
+
+import { type ErrorCode, networkOf, NO_PLACE } from "../../base/mod.ts";
+import type { HeldAccount } from "../../http/mod.ts";
+import type { TrustedPeer } from "../../identity/mod.ts";
+import type { PresentedPeer, Stream } from "../../net/mod.ts";
+import type { ConnectionLimiter } from "../core/admission.ts";
+import type { Context } from "../core/context.ts";
+import { EarlyBytes } from "../core/early_bytes.ts";
+import type { ConnectionLimits, LiveConnection } from "../core/live_connections.ts";
+import { ConnectionRecord } from "../observe/connection_record.ts";
+import type { ListenerStats } from "../observe/listener_stats.ts";
+import type { Ending } from "../observe/ending.ts";
+import type { ConnectionObserver } from "../observe/observers.ts";
+import type { ListenerFacts, SessionService } from "./listener_facts.ts";
+
+/** How long an end that we decided waits for a peer that does not read. */
+const CLOSE_GRACE_MS = 500;
+
+/** A listener that opens sessions. */
+export interface SessionListener extends ListenerFacts {
+  serve(session: Session): SessionService;
+}
+
+/** The connection that carries a session. */
+export interface SessionCarrier {
+  readonly remote: string;
+  /** Our end, `127.0.0.1:80`. */
+  readonly local: string;
+  /** The verified peer; `undefined`: a plain connection. */
+  readonly peer: TrustedPeer | undefined;
+  /** What the peer showed in its handshake; `undefined`: a plain connection. */
+  readonly presented: PresentedPeer | undefined;
+  /** URI names of the certificate that the peer was shown, or would be now. */
+  readonly ownUris: readonly string[];
+  /** After a change of credentials or rules. False: the caller may not stay, and the session has ended. */
+  judgeAgain(session: Session): boolean;
+  /** Breaks the connection: no session has a stream on it yet. */
+  reset(): void;
+  /** The session is over. */
+  left(session: Session): void;
+}
+
+/** Key of a caller in memory accounts and shares: its identity, or the network of its address. */
+export function callerKey(
+  { direction }: Pick<ListenerFacts, "direction">,
+  peer: Pick<TrustedPeer, "uri"> | undefined,
+  remote: string,
+): string {
+  return `${direction} ${peer?.uri ?? networkOf(remote)}`;
+}
+
+export class Session implements LiveConnection {
+  place = NO_PLACE;
+  readonly caller: SessionCarrier;
+  readonly context: Context;
+  readonly record: ConnectionRecord;
+  readonly #listener: SessionListener;
+  /** Absent until the handshake is done. */
+  #stream: Stream | undefined;
+  #early: EarlyBytes | undefined;
+  /** Where it is counted: the listener may count elsewhere by the time the session ends. */
+  #countedIn: ConnectionLimiter | undefined;
+  #service: SessionService | undefined;
+  #account: HeldAccount | undefined;
+  #ended = false;
+
+  constructor(caller: SessionCarrier, listener: SessionListener) {
+    const { context } = listener;
+    this.caller = caller;
+    this.context = context;
+    this.#listener = listener;
+    this.record = new ConnectionRecord(listener, caller.remote, context.clock.monotonic());
+    // Callers of an upstream are the local application, unless TLS gives them another name.
+    if (listener.direction === "outbound") this.record.source = context.facts.service;
+    listener.observers.began(this.record);
+  }
+
+  get stats(): ListenerStats {
+    return this.#listener.stats;
+  }
+
+  get limits(): ConnectionLimits {
+    return this.#listener.limits;
+  }
+
+  get observers(): Required<ConnectionObserver> {
+    return this.#listener.observers;
+  }
+
+  get ended(): boolean {
+    return this.#ended;
+  }
+
+  /** The verified peer; `undefined`: a plain connection. */
+  get peer(): TrustedPeer | undefined {
+    return this.caller.peer;
+  }
+
+  /** Memory held for it. Opened on first use, when the caller is identified. */
+  get account(): HeldAccount {
+    return this.#account ??= this.context.held.open(
+      callerKey(this.#listener, this.peer, this.record.remote),
+      {
+        stopOldest: (reason, since) => {
+          const isStopped = this.#service?.stopOldest(reason, since) ?? false;
+          if (isStopped) this.stats.stoppedExchange(this.context.clock.monotonic());
+          return isStopped;
+        },
+      },
+    );
+  }
+
+  /** Keeps what the stream brings until {@link Session.release}. */
+  hold(stream: Stream): void {
+    this.#stream = stream;
+    this.#early = new EarlyBytes(stream, this);
+  }
+
+  /** Hands the bytes that were kept to the stream's new events, and lets it run. */
+  release(): void {
+    this.#early?.release();
+    this.#early = undefined;
+  }
+
+  serve(stream: Stream): void {
+    this.record.served = true;
+    this.#service = this.#listener.serve(this);
+    this.#service.start(stream);
+  }
+
+  /** Counts it against the limits. False: a limit is reached, and the session has ended. */
+  takePlace(): boolean {
+    const { processLimit } = this.context;
+    const { places } = this.#listener;
+    if (processLimit.enter()) {
+      if (places.enter(this.record.remote)) {
+        this.#countedIn = places;
+        return true;
+      }
+      processLimit.leave();
+    }
+    this.refuse();
+    return false;
+  }
+
+  refuse(): void {
+    const { code, reason } = this.#listener.whyFull(this.record.remote);
+    this.stats.refusedFull(reason, this.context.clock.monotonic());
+    this.end(code, reason);
+  }
+
+  rejudge(): void {
+    if (!this.#ended && this.caller.judgeAgain(this)) this.#service?.rejudge();
+  }
+
+  sweep(): void {
+    this.#service?.sweep();
+    this.#account?.endStuck();
+  }
+
+  drain(): void {
+    this.#service?.drain();
+  }
+
+  /** `how`: `reset` frees at once what is queued for the peer. */
+  end(code: ErrorCode, reason: string, how: "close" | "reset" = "close"): void {
+    if (this.#ended) return;
+    const { relay } = this.record;
+    const stream = this.#stream;
+    // Left first: closing calls the stream's events, which must find the session over.
+    this.leave({ kind: "failed", code, reason, by: relay && "proxy" });
+    if (relay) {
+      relay.stop("close");
+      this.context.deadlines.after(CLOSE_GRACE_MS, () => relay.stop("reset"));
+      // A sidecar gets an orderly end; an application must not take an empty answer for an answer.
+    } else if (how === "close" && stream && this.#listener.direction === "inbound") {
+      stream.close();
+      this.context.deadlines.after(CLOSE_GRACE_MS, () => stream.reset());
+    } else if (stream) stream.reset();
+    else this.caller.reset();
+  }
+
+  /** Its stream is over: counts and reports it. */
+  leave(ending: Ending): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    const { processLimit, live } = this.context;
+    this.caller.left(this);
+    this.#service?.leave();
+    if (this.#countedIn) {
+      processLimit.leave();
+      this.#countedIn.leave(this.record.remote);
+    }
+    live.delete(this);
+    this.#listener.observers.ended(this.record, ending);
+  }
+}

@@ -1,0 +1,173 @@
+/**
+ * What all kinds of listeners have in common, and how a kind is made. A kind is one file and one row in
+ * the table of `listeners.ts`.
+ *
+ * @module
+ */
+
+import type { Address, BindAddress, Random } from "../../base/mod.ts";
+import type { CallerKind } from "../../net/mod.ts";
+import type { HttpRules, Snapshot } from "../../snapshot/mod.ts";
+import type { AuthorizeMode, ExposedPathRule } from "../caller/authorize.ts";
+import type { ListenerFacts, SessionService } from "../caller/listener_facts.ts";
+import type { Session, SessionListener } from "../caller/session.ts";
+import type { ConnectionLimiter, SharedLimiter } from "../core/admission.ts";
+import type { Context } from "../core/context.ts";
+import type { FairConnectionLimiter } from "../core/fair_limiters.ts";
+import type { ConnectionLimits } from "../core/live_connections.ts";
+import type { RefusalReason } from "../observe/failure_summary.ts";
+import { ListenerStats } from "../observe/listener_stats.ts";
+import { ConnectionObservers } from "../observe/observers.ts";
+import type { HttpListener } from "../service/http_listener.ts";
+import { HttpService } from "../service/http_service.ts";
+import { type TcpDestination, TcpService } from "../service/tcp_service.ts";
+import type { RequestRoute } from "../upstream/request_pools.ts";
+import type { Upstream } from "../upstream/upstream.ts";
+
+/** What listeners are made with. */
+export interface ListenerEnvironment {
+  readonly context: Context;
+  /** For listeners without limits of their own. */
+  readonly limits: ConnectionLimits;
+  readonly random: Random;
+  /** Number of this worker. */
+  readonly worker: number;
+  /** Shared by all exposed paths. */
+  readonly exposedPlaces: FairConnectionLimiter;
+  limiter(column: number, limit: number): SharedLimiter;
+  /** First column of an upstream in the shared counts; `undefined`: it has none. */
+  columnOf(upstream: string): number | undefined;
+  /** Route of the requests to a declared upstream. */
+  routeTo(upstream: string): RequestRoute | undefined;
+}
+
+/** How the connections of the process are divided among kinds. */
+export interface ConnectionShares {
+  readonly process: number;
+  readonly inbound: number;
+  readonly exposed: number;
+}
+
+export interface ListenerKind {
+  readonly name: "inbound" | "exposed" | "edge" | "upstream";
+  /** Names of its listeners in a snapshot. */
+  declared(snapshot: Snapshot): readonly string[];
+  /** Why a declared one cannot be opened in this process; absent: it can. */
+  whyNot?(name: string, environment: ListenerEnvironment): string | undefined;
+  make(name: string, snapshot: Snapshot, environment: ListenerEnvironment): ServedListener;
+}
+
+/** The local application behind a listener. */
+export interface LocalDestination {
+  readonly local: Address;
+  readonly localConnectTimeoutMs: number;
+}
+
+export abstract class ServedListener implements SessionListener {
+  abstract readonly kind: ListenerKind["name"];
+  readonly name: string;
+  readonly direction: "inbound" | "outbound";
+  readonly context: Context;
+  readonly stats: ListenerStats;
+  readonly observers: ConnectionObservers;
+
+  constructor(
+    name: string,
+    direction: "inbound" | "outbound",
+    context: Context,
+    stats: ListenerStats = new ListenerStats(context.stats, direction, name),
+  ) {
+    this.name = name;
+    this.direction = direction;
+    this.context = context;
+    this.stats = stats;
+    this.observers = new ConnectionObservers(stats, context);
+  }
+
+  abstract get destination(): string;
+  abstract get places(): ConnectionLimiter;
+  abstract get limits(): ConnectionLimits;
+  abstract get tls(): ListenerFacts["tls"];
+  abstract get http(): HttpRules | null;
+  abstract get fault(): string;
+  abstract get protocols(): readonly string[];
+  abstract whyFull(remote: string): RefusalReason;
+  /** Where it listens; `null`: nowhere in this worker. */
+  abstract get bind(): BindAddress | null;
+  /** `undefined`: its connections carry bytes. */
+  abstract get httpListener(): HttpListener | undefined;
+
+  /**
+   * Takes over its part of a snapshot, if it is still declared. True: open connections must be judged again,
+   * because credentials or rules differ.
+   */
+  abstract take(snapshot: Snapshot): boolean;
+
+  /** Who decides which of its connections are allowed. */
+  get authorizeMode(): AuthorizeMode {
+    return "nobody";
+  }
+
+  /** Callers that may call it: the local application, or any. */
+  get callers(): CallerKind {
+    return "strangers";
+  }
+
+  /** Absent: it leads to the local application, or to several upstreams. */
+  get upstream(): Upstream | undefined {
+    return undefined;
+  }
+
+  /** Absent: it leads to upstreams. */
+  get local(): LocalDestination | undefined {
+    return undefined;
+  }
+
+  /** Absent: intentions or nobody judge its requests. */
+  get exposed(): ExposedPathRule | undefined {
+    return undefined;
+  }
+
+  /** Who may call it, for operators; `""`: any address. */
+  get allowedAddresses(): string {
+    return "";
+  }
+
+  protected get tcp(): TcpDestination | undefined {
+    return undefined;
+  }
+
+  serve(session: Session): SessionService {
+    const { httpListener, tcp } = this;
+    if (httpListener) return new HttpService(session, httpListener);
+    if (tcp) return new TcpService(session, tcp);
+    throw new TypeError(`listener ${this.name} serves nothing`);
+  }
+
+  /** Before it is bound: its share of the connections may have changed. */
+  setShare(_shares: ConnectionShares): void {}
+
+  /** After all parts of a snapshot were taken over; `judge`: pooled connections are judged again. */
+  update(_judge: boolean): void {}
+
+  /** Closes what is pooled for requests to come. */
+  end(): void {}
+
+  /** It is not declared any more; open connections live on. */
+  removed(): void {
+    this.end();
+  }
+
+  /** Connections are open on either side. */
+  get isUsed(): boolean {
+    return false;
+  }
+
+  /** Removed and not used any more: its metrics go. */
+  forget(): void {}
+}
+
+/** Why all places of the process are taken. */
+export function processFull({ processLimit: { limit } }: Context): RefusalReason {
+  return { code: "overloaded", reason: `the process holds ${limit} connections` };
+}

@@ -1,0 +1,114 @@
+/**
+ * What happens to connections and to exchanges, for everything that only records it: counters, the log, the
+ * access log. An observer implements the events that it needs. It must not throw, wait or change what it
+ * is given.
+ *
+ * @module
+ */
+
+import type { ExchangeRecord } from "../../http/mod.ts";
+import type { ConnectionRecord } from "./connection_record.ts";
+import type { Ending } from "./ending.ts";
+
+/** A session of a caller: a connection, or a stream of one. */
+export interface ConnectionObserver {
+  /** Accepted; `ended` follows exactly once. */
+  began?(record: ConnectionRecord): void;
+  /** Allowed by limits, intentions, agent and plugins. */
+  admitted?(record: ConnectionRecord): void;
+  /** Relayed to an endpoint. A session that carries HTTP has exchanges instead. */
+  reached?(record: ConnectionRecord): void;
+  ended?(record: ConnectionRecord, ending: Ending): void;
+}
+
+/** A request and its response. */
+export interface ExchangeObserver {
+  /** The head was read, or could not be; `ended` follows exactly once. */
+  began?(record: ExchangeRecord): void;
+  /** Allowed by the intentions. */
+  admitted?(record: ExchangeRecord): void;
+  /** Sent to an endpoint of `record.upstreamCluster`; again for each attempt. */
+  reached?(record: ExchangeRecord): void;
+  /** The head of the response leaves for the caller, whoever made it. */
+  responded?(record: ExchangeRecord): void;
+  /** The record is complete. */
+  ended?(record: ExchangeRecord): void;
+}
+
+/** Observers of every listener; replaced when one comes or goes. */
+export interface Observers {
+  readonly connections: readonly ConnectionObserver[];
+  readonly exchanges: readonly ExchangeObserver[];
+}
+
+export const NO_OBSERVERS: Observers = { connections: [], exchanges: [] };
+
+/** Where the observers in force are found. */
+interface Observed {
+  readonly facts: { readonly observers: Observers };
+}
+
+/** The observers of one listener's connections: its own counters, then those of every listener. */
+export class ConnectionObservers implements Required<ConnectionObserver> {
+  readonly #own: ConnectionObserver;
+  readonly #observed: Observed;
+
+  constructor(own: ConnectionObserver, observed: Observed) {
+    this.#own = own;
+    this.#observed = observed;
+  }
+
+  began(record: ConnectionRecord): void {
+    this.#own.began?.(record);
+    for (const observer of this.#observed.facts.observers.connections) observer.began?.(record);
+  }
+
+  admitted(record: ConnectionRecord): void {
+    for (const observer of this.#observed.facts.observers.connections) observer.admitted?.(record);
+  }
+
+  reached(record: ConnectionRecord): void {
+    for (const observer of this.#observed.facts.observers.connections) observer.reached?.(record);
+  }
+
+  ended(record: ConnectionRecord, ending: Ending): void {
+    this.#own.ended?.(record, ending);
+    for (const observer of this.#observed.facts.observers.connections) {
+      observer.ended?.(record, ending);
+    }
+  }
+}
+
+/** The observers of one listener's exchanges: its own counters, then those of every listener. */
+export class ExchangeObservers implements Required<ExchangeObserver> {
+  readonly #own: ExchangeObserver;
+  readonly #observed: Observed;
+
+  constructor(own: ExchangeObserver, observed: Observed) {
+    this.#own = own;
+    this.#observed = observed;
+  }
+
+  began(record: ExchangeRecord): void {
+    this.#own.began?.(record);
+    for (const observer of this.#observed.facts.observers.exchanges) observer.began?.(record);
+  }
+
+  admitted(record: ExchangeRecord): void {
+    for (const observer of this.#observed.facts.observers.exchanges) observer.admitted?.(record);
+  }
+
+  reached(record: ExchangeRecord): void {
+    this.#own.reached?.(record);
+    for (const observer of this.#observed.facts.observers.exchanges) observer.reached?.(record);
+  }
+
+  responded(record: ExchangeRecord): void {
+    for (const observer of this.#observed.facts.observers.exchanges) observer.responded?.(record);
+  }
+
+  ended(record: ExchangeRecord): void {
+    this.#own.ended?.(record);
+    for (const observer of this.#observed.facts.observers.exchanges) observer.ended?.(record);
+  }
+}

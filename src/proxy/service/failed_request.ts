@@ -1,0 +1,80 @@
+/**
+ * Requests that failed: the log line for operators, and what the record says of a request that breaks the
+ * protocol. The log sums up floods; the access log has each request.
+ *
+ * @module
+ */
+
+import { severityOf } from "../../base/mod.ts";
+import { type ExchangeRecord, FLAG, type HttpVersion, pathWithoutQuery } from "../../http/mod.ts";
+import type { Session } from "../caller/session.ts";
+import type { RefusalReason } from "../observe/failure_summary.ts";
+
+const SHOWN_CHARS = 500;
+
+/** A caller's text as it is shown: all heads together may have many megabytes. */
+export function shown(text: string): string {
+  return text.length > SHOWN_CHARS ? `${text.slice(0, SHOWN_CHARS)}...` : text;
+}
+
+export interface FailedRequest {
+  readonly method?: string;
+  readonly path?: string;
+  /** The intention that decided; `""`: none did. */
+  readonly rule?: string;
+  readonly upstreamHost?: string;
+  /** Status that the client got, where it does not follow from the code. */
+  readonly status?: number;
+}
+
+export function logFailedRequest(
+  { record, stats, context: { log, sums } }: Pick<Session, "record" | "stats" | "context">,
+  failure: RefusalReason,
+  { method, path, rule, upstreamHost, status }: FailedRequest,
+): void {
+  const { code, reason } = failure;
+  if (code === "intention_denied") stats.denied.add(1);
+  const level = severityOf(code);
+  if (!log.enabled(level) || !sums.isTold(record, failure, level, "requests")) return;
+  log[level]("request failed", {
+    direction: record.direction,
+    listener: record.listener,
+    source: record.source || record.remote,
+    destination: record.destination,
+    method: method === undefined ? undefined : shown(method),
+    // Queries carry secrets.
+    path: path === undefined ? undefined : shown(pathWithoutQuery(path)),
+    endpoint: upstreamHost || undefined,
+    code,
+    status: status || undefined,
+    reason: reason === rule ? undefined : reason,
+    rule: rule || undefined,
+  });
+}
+
+/** `status`: what its client got; 0: nothing. */
+export interface InvalidRequest {
+  readonly version: HttpVersion;
+  readonly status: number;
+  readonly detail: string;
+}
+
+const TOO_LARGE = 431;
+
+/** Notes a request against the protocol; flags and details are Envoy's. */
+export function noteInvalid(
+  record: ExchangeRecord,
+  { version, status, detail }: InvalidRequest,
+): void {
+  const isHttp2 = version === "HTTP/2";
+  record.status = status;
+  record.flags |= FLAG.DPE;
+  record.code = "request_invalid";
+  record.details = status === TOO_LARGE
+    ? isHttp2 ? "http2.too_many_headers" : "http1.headers_too_large"
+    : isHttp2
+    ? "http2.violation.of.messaging.rule"
+    : "http1.codec_error";
+  // With HTTP/2 only the stream ends.
+  if (!isHttp2) record.connectionDetails = detail;
+}

@@ -1,0 +1,151 @@
+/**
+ * The stages of a request between its head and the endpoint that it is sent to, in order. A request on its
+ * way and one that is only explained run the same list; they differ in what they do where a stage hands
+ * over to plugins or to a pool.
+ *
+ * @module
+ */
+
+import { DEFAULT_ROUTE } from "../../chain/mod.ts";
+import type { ErrorCode } from "../../base/mod.ts";
+import type { ExchangeRecord, RequestHead } from "../../http/mod.ts";
+import type { Generation } from "../../plugin/mod.ts";
+import type { TokenNeed, VerifiedClaims } from "../../policy/mod.ts";
+import type { RequestJudge } from "../caller/authorize.ts";
+import type { Context } from "../core/context.ts";
+import type { RequestPool, RequestRoute } from "../upstream/request_pools.ts";
+import type { HttpListener } from "./http_listener.ts";
+import { type FormOptions, takeForm } from "./request_form.ts";
+
+/** A request as the stages see it. */
+export interface StagedRequest {
+  readonly head: RequestHead;
+  readonly listener: HttpListener;
+  readonly context: Pick<Context, "facts" | "requestIds">;
+  readonly record: ExchangeRecord;
+  readonly caller: FormOptions["caller"];
+  /** Key of the caller that takes a place in a pool; `""`: none in particular. */
+  readonly callerKey: string;
+  readonly judge: RequestJudge;
+  /** Claims of the tokens that were verified. */
+  readonly claims: VerifiedClaims | undefined;
+  route: RequestRoute | undefined;
+  /** Has `generation` verify the tokens; the stage after this one follows later. */
+  verifyTokens(generation: Generation): void;
+  /** Hands the request over to the plugins of its listener. */
+  runPlugins(generation: Generation, route: RequestRoute): void;
+  /** A place in `pool` was taken: sends the request there. */
+  sendTo(pool: RequestPool, route: RequestRoute): void;
+}
+
+export interface StageRefusal {
+  readonly code: ErrorCode;
+  readonly reason: string;
+  /** The path is redirected there in place of a refusal. */
+  readonly location?: string;
+  /** Tokens that would have allowed the request; absent: no token would. */
+  readonly lacks?: readonly TokenNeed[] | undefined;
+}
+
+/** `undefined`: go on; `handed_over`: the request goes on by itself, at once or later. */
+export type StageResult = StageRefusal | "handed_over" | undefined;
+
+export interface RequestStage {
+  readonly name: "form" | "tokens" | "judge" | "route" | "plugins" | "pool";
+  run(request: StagedRequest): StageResult;
+}
+
+export const REQUEST_STAGES: readonly RequestStage[] = [
+  { name: "form", run: normalize },
+  { name: "tokens", run: verifyTokens },
+  { name: "judge", run: judgeRequest },
+  { name: "route", run: findRoute },
+  { name: "plugins", run: enterPlugins },
+  { name: "pool", run: enterPool },
+];
+
+/** Index of the stage that follows verified tokens. */
+export const AFTER_TOKENS: number = REQUEST_STAGES.findIndex(({ name }) => name === "judge");
+
+function normalize({ head, listener, caller, context, record }: StagedRequest): StageResult {
+  const { path } = head;
+  const fault = takeForm(head, {
+    rules: listener.rules(),
+    caller,
+    ids: context.requestIds,
+    isInbound: listener.facts.direction === "inbound",
+  });
+  if (head.path !== path) record.originalPath = path;
+  if (!fault) return undefined;
+  if ("reason" in fault) return { code: "request_invalid", reason: fault.reason };
+  const { location } = fault;
+  return { code: "request_invalid", reason: `the path is redirected to ${location}`, location };
+}
+
+function verifyTokens(request: StagedRequest): StageResult {
+  const { listener: { tokens }, context } = request;
+  const generation = tokens === undefined ? undefined : context.facts.plugins?.of(tokens);
+  if (!generation) return undefined;
+  request.verifyTokens(generation);
+  return "handed_over";
+}
+
+/** Also applied to open requests whenever policy or credentials change. */
+export function judgeRequest(request: StagedRequest): StageRefusal | undefined {
+  const { head, record, listener } = request;
+  const verdict = request.judge(head, request.claims);
+  if (!("code" in verdict)) {
+    record.rule = verdict.rule;
+    return undefined;
+  }
+  const { code, reason, isUnjudged, lacks } = verdict;
+  if (isUnjudged) listener.stats.unjudged(reason);
+  record.rule = reason;
+  return { code, reason, lacks };
+}
+
+/** A CONNECT names no path, so no rule about paths could hold for it. */
+const NO_TUNNELS: StageRefusal = { code: "route_not_found", reason: "CONNECT is not supported" };
+const NO_HOST: StageRefusal = {
+  code: "route_not_found",
+  reason: "no service is here for its host",
+};
+const NO_POOL: StageRefusal = { code: "route_not_found", reason: "its route leads nowhere" };
+
+function findRoute(request: StagedRequest): StageResult {
+  const { head, listener, record } = request;
+  if (head.method === "CONNECT") return NO_TUNNELS;
+  const route = request.route = listener.routeOf(head);
+  if (!route) return NO_HOST;
+  route.changeRequest?.(head.fields, record);
+  if (route.ownNames) head.ownNames = [...head.ownNames ?? [], ...route.ownNames];
+  return undefined;
+}
+
+function enterPlugins(request: StagedRequest): StageResult {
+  const { route, context, listener } = request;
+  const generation = context.facts.plugins?.of(route?.plugins ?? listener.facts.name);
+  if (!generation || !route) return undefined;
+  request.runPlugins(generation, route);
+  return "handed_over";
+}
+
+function enterPool(request: StagedRequest): StageResult {
+  const { route, record } = request;
+  const pool = route?.poolFor(DEFAULT_ROUTE);
+  const refusal = whyNoPlace(pool, request.callerKey);
+  if (!pool || !route || refusal) return refusal;
+  record.upstreamCluster = pool.cluster;
+  request.sendTo(pool, route);
+  return "handed_over";
+}
+
+/** Takes a place in `pool` for one request; `undefined`: it was taken. */
+export function whyNoPlace(
+  pool: RequestPool | undefined,
+  callerKey: string,
+  lost: StageRefusal = NO_POOL,
+): StageRefusal | undefined {
+  if (!pool) return lost;
+  return pool.enter(callerKey) ? undefined : { code: "limit_reached", reason: pool.whyFull() };
+}

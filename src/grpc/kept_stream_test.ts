@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../test/kit/clock/clock.ts";
-import { KeptStream, type Reopening, type KeptStreamEnd } from "./kept_stream.ts";
+import { KeptStream, type KeptStreamEnd, type Reopening } from "./kept_stream.ts";
 import { grpcStatus } from "./status.ts";
 import type { StreamHandler } from "./types.ts";
 

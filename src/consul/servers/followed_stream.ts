@@ -10,9 +10,9 @@ import {
   type GrpcLink,
   type GrpcStatus,
   KeptStream,
+  type KeptStreamEnd,
   type OpenStream,
   type Reopening,
-  type KeptStreamEnd,
   type StreamHandler,
 } from "../../grpc/mod.ts";
 import { GRPC_STATUS } from "../../http/mod.ts";

@@ -47,6 +47,7 @@ const ENTRANCES = ["src/base/schema.ts"];
  * above all its floors. A room that is not listed has none.
  */
 const FLOORS: Readonly<Record<string, readonly string[]>> = {
+  consul: ["model", "http", "watch", "replies", "servers"],
   proxy: ["trust", "observe", "core", "caller", "upstream", "service", "listen", "explain"],
   secrets: ["model", "load", "file", "envoy", "config", "sds", "workload", "on_demand", "store"],
 };
@@ -58,12 +59,12 @@ const PURE_MODULES = ["node:buffer", "node:crypto", "node:util"];
 /** Modules that reach the network, and the directories that may use them. */
 const NETWORK: Readonly<Record<string, readonly string[]>> = {
   "node:net": ["net"],
-  // The agent's own TLS: a context made from files, for HTTPS.
+  // The CAs that the runtime brings, for an agent's HTTPS where the system has none.
   "node:tls": ["net", "consul"],
   "node:dgram": ["net"],
   "node:http2": ["net"],
-  "node:http": ["consul", "admin"],
-  "node:https": ["consul", "admin"],
+  "node:http": ["admin"],
+  "node:https": ["admin"],
 };
 
 const PACKAGES = [

@@ -10,7 +10,7 @@
  */
 
 import process from "node:process";
-import { PROXY_FLAGS } from "../src/consul/flag_names.ts";
+import { PROXY_FLAGS } from "../src/consul/model/flag_names.ts";
 import type { ServersOptions } from "../src/consul/servers/types.ts";
 import { sleep, systemClock } from "../src/base/mod.ts";
 import { type Cluster, SERVER_NAME, startCluster } from "../test/kit/mesh/cluster.ts";

@@ -6,10 +6,10 @@
  */
 
 import { type ProxyError, silentLog, Stats, systemClock } from "../../src/base/mod.ts";
-import type { Agent, WatchSink } from "../../src/consul/mod.ts";
-import { createServers } from "../../src/consul/servers/create_servers.ts";
+import type { Consul, WatchSink } from "../../src/consul/mod.ts";
+import { createServers } from "../../src/consul/create_servers.ts";
 import type { ServersOptions } from "../../src/consul/servers/types.ts";
-import type { Intentions, Leaf } from "../../src/consul/types.ts";
+import type { Intentions, Leaf } from "../../src/consul/model/values.ts";
 import { runtimeEngine } from "../../src/net/mod.ts";
 
 export interface MemberOptions {
@@ -33,7 +33,7 @@ export class Member {
   /** Called after each change of the intentions. */
   onRules: () => void = () => {};
   readonly #missing = new Set<string>();
-  readonly #agent: Required<Agent>;
+  readonly #agent: Required<Consul>;
 
   constructor(options: MemberOptions) {
     const { service, upstreams, signs } = options;

@@ -8,7 +8,7 @@ import { ProxyError } from "../base/mod.ts";
 import { AgentClient, Seen } from "../../test/kit/consul/agent_client.ts";
 import { type Answer, eventually, fixture, inTurn } from "../../test/kit/consul/scripted_agent.ts";
 import { readRegistration } from "./replies/registration.ts";
-import type { QueryResult, Roots } from "./types.ts";
+import type { QueryResult, Roots } from "./model/values.ts";
 
 function failsWith(code: string, pattern: RegExp): (error: unknown) => boolean {
   return (error) => {

@@ -9,10 +9,10 @@ import {
   fixture,
   type Reaction,
 } from "../../test/kit/consul/scripted_agent.ts";
-import type { PinnedCluster } from "./cluster_pin.ts";
+import type { PinnedCluster } from "./model/consul.ts";
 import { Client } from "./http/client.ts";
-import { readRoots } from "./replies/roots.ts";
-import type { Intentions, Registration, Roots } from "./types.ts";
+import { readRoots } from "./replies/certificates.ts";
+import type { Intentions, Registration, Roots } from "./model/values.ts";
 
 const OURS: PinnedCluster = { trustDomain: readRoots(fixture("roots")).trustDomain };
 const THEIRS = "00000000-0000-0000-0000-000000000000.consul";

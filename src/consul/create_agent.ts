@@ -1,42 +1,40 @@
 /**
- * Puts client, budget and watches together into an {@link Agent}.
+ * Consul through a client agent.
  *
  * @module
  */
 
 import type { Clock, Log, Random, Stats } from "../base/mod.ts";
-import type { Agent } from "./agent.ts";
-import { RunningWatches } from "./running_watches.ts";
-import { askAuthorize } from "./replies/authorize.ts";
-import { ConnectionBudget } from "./watch/budget.ts";
-import { agentWatchTerms } from "./watch/watch_terms.ts";
-import { ClusterPin } from "./cluster_pin.ts";
-import { AgentCarrier } from "./http/agent_carrier.ts";
-import { Client } from "./http/client.ts";
-import { ClusterProof } from "./http/cluster_proof.ts";
-import { countConnections } from "./http/count_connections.ts";
-import { defaultPolicyQuestion } from "./replies/default_policy.ts";
+import type { DialEngine } from "../http/mod.ts";
 import { findGateway, findProxy, findSidecar } from "./find_sidecar.ts";
 import { followRegistration } from "./follow_registration.ts";
-import { exposedChecksQuestion } from "./replies/exposed_checks.ts";
-import { gatewayServicesQuestion } from "./replies/gateway_services.ts";
-import { ingressEntryQuestion } from "./replies/ingress.ts";
-import { leafQuestion } from "./replies/leaf.ts";
-import { AgentLink } from "./http/link.ts";
-import { TokenSource } from "./http/token_source.ts";
+import { createAgentCarrier } from "./http/agent_carrier.ts";
+import { Client } from "./http/client.ts";
+import { ClusterPin, ClusterProof } from "./http/cluster.ts";
 import type { AgentOptions } from "./http/options.ts";
+import { TokenSource } from "./http/token.ts";
+import type { Consul } from "./model/consul.ts";
 import { missingRights } from "./preflight.ts";
 import { keepRegistered } from "./register.ts";
-import { askFailingChecks, askNode } from "./replies/own_instance.ts";
+import { askFailingChecks, askNode } from "./replies/catalog_reads.ts";
+import { judgeCluster, leafQuestion, rootsQuestion } from "./replies/certificates.ts";
+import { askAuthorize, defaultPolicyQuestion } from "./replies/default_policy.ts";
+import { exposedChecksQuestion } from "./replies/exposed_checks.ts";
+import { gatewayServicesQuestion, ingressEntryQuestion } from "./replies/ingress.ts";
 import { registrationQuestion } from "./replies/registration.ts";
-import { judgeCluster, rootsQuestion } from "./replies/roots.ts";
+import { RunningWatches } from "./running_watches.ts";
+import { ConnectionBudget } from "./watch/budget.ts";
+import { ConsulReach } from "./watch/consul_reach.ts";
+import { countConnections } from "./watch/count_connections.ts";
+import { agentWatchTerms } from "./watch/watch_terms.ts";
 
-export interface AgentDeps {
+export interface ConsulDeps {
+  readonly engine: DialEngine;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
   readonly stats: Stats;
-  /** The most connections to the agent. */
+  /** The most connections to the agent, or to servers without TLS. */
   readonly connections: number;
 }
 
@@ -44,8 +42,8 @@ export interface AgentDeps {
 const START_CONNECTIONS = 12;
 
 /** Opens nothing yet; fails with `config_invalid` where files cannot be used. */
-export function createAgent(options: AgentOptions, deps: AgentDeps): Required<Agent> {
-  const { clock, random, log, stats } = deps;
+export function createAgent(options: AgentOptions, deps: ConsulDeps): Required<Consul> {
+  const { engine, clock, random, log, stats } = deps;
   const budget = new ConnectionBudget({
     connections: Math.min(START_CONNECTIONS, deps.connections),
     growth: {
@@ -53,13 +51,19 @@ export function createAgent(options: AgentOptions, deps: AgentDeps): Required<Ag
       random,
       countOfHost: () => countConnections(options.address),
     },
-    ...{ clock, log, stats },
+    clock,
+    log,
+    stats,
   });
   const token = new TokenSource(options, { clock, log });
-  const carrier = new AgentCarrier(options, clock);
-  const link = new AgentLink();
+  const carrier = createAgentCarrier(options, { engine, clock });
+  const reach = new ConsulReach();
   const cluster = new ClusterPin();
-  const proof = new ClusterProof({ pin: cluster, link, ask: () => judgeCluster(client, cluster) });
+  const proof = new ClusterProof({
+    pin: cluster,
+    reach,
+    ask: () => judgeCluster(client, cluster),
+  });
   const client: Client = new Client(options, {
     carrier,
     token,
@@ -71,11 +75,18 @@ export function createAgent(options: AgentOptions, deps: AgentDeps): Required<Ag
       carrier.dropIdle();
     },
   });
-  const footing = agentWatchTerms(link);
-  const asking = new RunningWatches(client, { clock, random, log, stats, budget, link, footing });
+  const watches = new RunningWatches(client, {
+    clock,
+    random,
+    log,
+    stats,
+    budget,
+    reach,
+    terms: agentWatchTerms(reach),
+  });
 
   return {
-    ...asking.alike,
+    ...watches.common,
     called: "agent",
     watchRegistration: (proxyId, sink) =>
       followRegistration({
@@ -83,30 +94,30 @@ export function createAgent(options: AgentOptions, deps: AgentDeps): Required<Ag
         entryOf: (gateway) => ingressEntryQuestion(client, gateway),
         servicesOf: (gateway) => gatewayServicesQuestion(client, gateway),
         checksOf: (serviceId) => exposedChecksQuestion(client, serviceId),
-        repeat: (question, to) => asking.repeat(question, to),
-        watch: (question, to) => asking.watch(question, to),
+        repeat: (question, to) => watches.repeat(question, to),
+        watch: (question, to) => watches.watch(question, to),
       }, sink),
-    watchLeaf: (service, sink) => asking.watch(leafQuestion(client, service), sink),
-    watchRoots: (sink) => asking.watch(rootsQuestion(client, cluster), sink),
+    watchLeaf: (service, sink) => watches.watch(leafQuestion(client, service), sink),
+    watchRoots: (sink) => watches.watch(rootsQuestion(client, cluster), sink),
     watchDefaultPolicy: (request, sink) =>
-      asking.repeat(defaultPolicyQuestion(client, { ...request, log }), sink),
+      watches.repeat(defaultPolicyQuestion(client, { ...request, log }), sink),
     askFailingChecks: (instance) =>
-      asking.call(async () => {
-        const node = await askNode(client, instance.proxyId, asking.askTerms);
-        return await askFailingChecks(client, instance, { ...asking.askTerms, node });
+      watches.call(async () => {
+        const node = await askNode(client, instance.proxyId, watches.askTerms);
+        return await askFailingChecks(client, instance, { ...watches.askTerms, node });
       }),
-    findSidecar: (serviceId) => asking.call(() => findSidecar(client, serviceId)),
-    findProxy: (proxyId) => asking.call(() => findProxy(client, proxyId)),
-    findGateway: (service) => asking.call(() => findGateway(client, service)),
+    findSidecar: (serviceId) => watches.call(() => findSidecar(client, serviceId)),
+    findProxy: (proxyId) => watches.call(() => findProxy(client, proxyId)),
+    findGateway: (service) => watches.call(() => findGateway(client, service)),
     missingRights: (registration) =>
-      asking.call(() => missingRights(client, registration, { log })),
+      watches.call(() => missingRights(client, registration, { log })),
     authorize(request, { timeoutMs }) {
-      // The wait for a lane counts, too: a connection is waiting for this.
+      // The wait for a lane counts, too: a connection waits for the verdict.
       const deadline = new AbortController();
       const timer = clock.after(timeoutMs, () => deadline.abort());
-      const ended = AbortSignal.any([deadline.signal, asking.closing]);
-      const ask = { ...request, resource: "authorize", timeoutMs, signal: ended };
-      return asking.call(() => askAuthorize(client, ask), ended).finally(() => timer.cancel());
+      const signal = AbortSignal.any([deadline.signal, watches.closing]);
+      const call = { ...request, resource: "authorize", timeoutMs, signal };
+      return watches.call(() => askAuthorize(client, call), signal).finally(() => timer.cancel());
     },
     keepRegistered({ registration: { id, service, bind } }, signals) {
       const entry = { id, name: `${service}-proxy`, destination: service, ...bind };
@@ -120,7 +131,7 @@ export function createAgent(options: AgentOptions, deps: AgentDeps): Required<Ag
     },
     leave: () => Promise.resolve(),
     close() {
-      asking.close();
+      watches.close();
       carrier.close();
     },
   };

@@ -1,20 +1,19 @@
 /**
- * A proxy's registration as a whole. An ingress gateway's has the config entry that says what it listens
- * for, and the names of the services where that names every service: without these it is none. One of a
- * sidecar that exposes the checks of its service has where they go, which is added as soon as it is known.
+ * A proxy's registration as a whole. An ingress gateway's is complete with the config entry that lists its
+ * listeners, and with the names of the services where the entry names every service. A sidecar that
+ * exposes the checks of its service gets their paths as soon as they are known.
  *
  * @module
  */
 
-import type { WatchHandle, WatchSink, WatchState } from "./agent.ts";
-import type { PollQuestion } from "./watch/blocking_query.ts";
-import type { GatewayServices } from "./replies/gateway_services.ts";
-import type { IngressEntry } from "./replies/ingress.ts";
+import type { WatchHandle, WatchSink, WatchState } from "./model/consul.ts";
+import type { ExposedPath, Registration } from "./model/values.ts";
+import type { GatewayServices, IngressEntry } from "./replies/ingress.ts";
 import { namesEveryService, withIngressEntry } from "./replies/ingress_listeners.ts";
-import type { ExposedPath, Registration } from "./types.ts";
+import type { PollQuestion } from "./watch/blocking_query.ts";
 import type { RepeatQuestion } from "./watch/repeat.ts";
 
-export interface RegistrationQuestions {
+interface RegistrationQuestions {
   readonly registration: PollQuestion<Registration>;
   entryOf(gateway: Registration): PollQuestion<IngressEntry | null>;
   servicesOf(gateway: Registration): PollQuestion<GatewayServices>;
@@ -31,26 +30,23 @@ export function followRegistration(
   return new RegistrationWatch(questions, sink);
 }
 
+/** A watch whose value is part of the registration. */
+interface Part<T> {
+  /** The gateway or service that it is about. */
+  readonly about: string;
+  readonly handle: WatchHandle;
+  /** `undefined`: not read yet. */
+  value: T | undefined;
+}
+
 class RegistrationWatch implements WatchHandle {
   readonly #questions: RegistrationQuestions;
   readonly #sink: WatchSink<Registration>;
   readonly #own: WatchHandle;
-  #entry: {
-    readonly gateway: string;
-    readonly handle: WatchHandle;
-    /** `undefined`: not read yet. */
-    value: IngressEntry | null | undefined;
-  } | undefined;
-  /** Of a gateway whose entry names every service. */
-  #services: {
-    readonly handle: WatchHandle;
-    value: GatewayServices | undefined;
-  } | undefined;
-  #checks: {
-    readonly serviceId: string;
-    readonly handle: WatchHandle;
-    value: readonly ExposedPath[];
-  } | undefined;
+  #entry: Part<IngressEntry | null> | undefined;
+  /** Present where the gateway's entry names every service. */
+  #services: Part<GatewayServices> | undefined;
+  #checks: Part<readonly ExposedPath[]> | undefined;
   #registration: Registration | undefined;
   #stopped = false;
 
@@ -63,93 +59,83 @@ class RegistrationWatch implements WatchHandle {
     });
   }
 
-  /** Of the one that fails, if one does. */
+  /** That of a part that fails, if one does. */
   get state(): WatchState {
-    const others = [this.#entry, this.#services, this.#checks].map((other) => other?.handle.state);
+    const others = [this.#entry, this.#services, this.#checks].map((part) => part?.handle.state);
     return others.find((state) => state && state.failures > 0) ?? this.#own.state;
   }
 
   stop(): void {
     this.#stopped = true;
     this.#own.stop();
-    this.#forgetEntry();
+    this.#stopEntry();
     this.#checks?.handle.stop();
   }
 
   #take(registration: Registration): void {
     this.#registration = registration;
     if (registration.ingress) this.#followEntry(registration);
-    else this.#forgetEntry();
+    else this.#stopEntry();
     this.#followChecks(registration.exposesChecksOf);
-    this.#tell();
+    this.#deliver();
   }
 
-  #followEntry(registration: Registration): void {
-    if (this.#entry?.gateway === registration.service) return;
-    this.#forgetEntry();
+  #followEntry(gateway: Registration): void {
+    if (this.#entry?.about === gateway.service) return;
+    this.#stopEntry();
     const { entryOf, watch } = this.#questions;
-    const entry = this.#entry = {
-      gateway: registration.service,
-      value: undefined as IngressEntry | null | undefined,
-      handle: watch(entryOf(registration), {
-        onValue: (value) => {
-          entry.value = value;
-          if (namesEveryService(value)) this.#followServices(registration);
-          else this.#forgetServices();
-          this.#tell();
-        },
-        onError: (error) => this.#sink.onError(error),
-      }),
-    };
+    this.#entry = this.#part(gateway.service, (sink) => watch(entryOf(gateway), sink), (entry) => {
+      if (namesEveryService(entry)) this.#followServices(gateway);
+      else this.#stopServices();
+    });
   }
 
   #followServices(gateway: Registration): void {
-    if (this.#services) return;
     const { servicesOf, watch } = this.#questions;
-    const services: { handle: WatchHandle; value: GatewayServices | undefined } = this.#services = {
-      value: undefined,
-      handle: watch(servicesOf(gateway), {
-        onValue: (value) => {
-          services.value = value;
-          this.#tell();
-        },
-        onError: (error) => this.#sink.onError(error),
-      }),
-    };
+    this.#services ??= this.#part(gateway.service, (sink) => watch(servicesOf(gateway), sink));
   }
 
   #followChecks(serviceId: string | undefined): void {
-    if (this.#checks?.serviceId === serviceId) return;
+    if (this.#checks?.about === serviceId) return;
     this.#checks?.handle.stop();
     this.#checks = undefined;
     const { checksOf, repeat } = this.#questions;
     if (serviceId === undefined || !checksOf) return;
-    const value: readonly ExposedPath[] = [];
-    const checks = this.#checks = {
-      ...{ serviceId, value },
-      handle: repeat(checksOf(serviceId), {
-        onValue: (paths) => {
-          if (JSON.stringify(paths) === JSON.stringify(checks.value)) return;
-          checks.value = paths;
-          this.#tell();
+    this.#checks = this.#part(serviceId, (sink) => repeat(checksOf(serviceId), sink));
+  }
+
+  #part<T>(
+    about: string,
+    start: (sink: WatchSink<T>) => WatchHandle,
+    onValue: (value: T) => void = () => {},
+  ): Part<T> {
+    const part: Part<T> = {
+      about,
+      value: undefined,
+      handle: start({
+        onValue: (value) => {
+          part.value = value;
+          onValue(value);
+          this.#deliver();
         },
         onError: (error) => this.#sink.onError(error),
       }),
     };
+    return part;
   }
 
-  #forgetEntry(): void {
+  #stopEntry(): void {
     this.#entry?.handle.stop();
     this.#entry = undefined;
-    this.#forgetServices();
+    this.#stopServices();
   }
 
-  #forgetServices(): void {
+  #stopServices(): void {
     this.#services?.handle.stop();
     this.#services = undefined;
   }
 
-  #tell(): void {
+  #deliver(): void {
     const registration = this.#registration;
     if (this.#stopped || !registration) return;
     if (!registration.ingress) return this.#sink.onValue(this.#withChecks(registration));
@@ -159,7 +145,7 @@ class RegistrationWatch implements WatchHandle {
     this.#sink.onValue(withIngressEntry(registration, entry, this.#services?.value));
   }
 
-  /** Paths that were registered come first: they keep their ports. */
+  /** Registered paths come first: they keep their ports. */
   #withChecks(registration: Registration): Registration {
     const checks = this.#checks?.value ?? [];
     if (checks.length > 0) {

@@ -1,19 +1,21 @@
 /**
- * Does the token have the rights that running a registration takes? Asked at start, because the agent
- * itself is no help: without node:read there are simply no instances, and a cached leaf is handed to
- * anybody.
+ * Whether the token has the rights that running a registration takes. Checked at start, because Consul's
+ * replies do not show it: without node:read there are simply no instances, and an agent gives a cached leaf
+ * to any caller.
  *
  * @module
  */
 
 import * as v from "valibot";
 import { type Log, messageOf, ProxyError } from "../base/mod.ts";
-import type { MissingRight } from "./agent.ts";
 import type { Client } from "./http/client.ts";
+import type { MissingRight } from "./model/consul.ts";
+import type { Registration } from "./model/values.ts";
 import { object, readReply, text } from "./replies/schema.ts";
-import type { Registration } from "./types.ts";
 
 const TIMEOUT_MS = 10_000;
+/** Only a rule for the prefix "" covers a name that no node has. */
+const ANY_NODE = "postern-probe";
 
 interface Need {
   readonly resource: "service" | "node";
@@ -29,55 +31,34 @@ const ProbeReply = v.array(object({
   Allow: v.boolean(),
 }));
 
-/** A rule for the prefix "" is what answers for a name that nobody has. */
-const ANY_NODE = "postern-probe";
-
 /**
- * Every right once, in the order in which its absence would be noticed. `node`: where the registration
- * stands, beside servers; an agent shows its own without a right on its node.
+ * Every right once, in the order in which its absence would be noticed. `node`: the registration's, beside
+ * servers; an agent shows its own node without a right.
  */
 export function rightsFor(registration: Registration, node?: string): readonly Need[] {
   const { service, proxyService, upstreams } = registration;
-  const needs: Need[] = [{
-    resource: "service",
-    access: "write",
-    segment: service,
-    neededFor: "its certificate, its intentions and the default policy",
-  }];
-  if (proxyService) {
-    needs.push({
-      resource: "service",
-      access: "read",
-      segment: proxyService,
-      neededFor: "reading the proxy's own registration",
-    });
-  }
-  if (node !== undefined) {
-    needs.push({
-      resource: "node",
-      access: "read",
-      segment: node,
-      neededFor: "reading the proxy's own registration",
-    });
-  }
+  const read = (resource: Need["resource"], segment: string, neededFor: string): Need => ({
+    resource,
+    access: "read",
+    segment,
+    neededFor,
+  });
+  const ownRegistration = "reading the proxy's own registration";
   const targets = upstreams.filter(({ kind, peer }) => kind === "service" && peer === "");
-  for (const name of new Set(targets.map((upstream) => upstream.name))) {
-    needs.push({
+  return [
+    {
       resource: "service",
-      access: "read",
-      segment: name,
-      neededFor: `the discovery chain and the instances of upstream ${name}`,
-    });
-  }
-  if (upstreams.length > 0) {
-    needs.push({
-      resource: "node",
-      access: "read",
-      segment: ANY_NODE,
-      neededFor: "the instances of every upstream",
-    });
-  }
-  return needs;
+      access: "write",
+      segment: service,
+      neededFor: "its certificate, its intentions and the default policy",
+    },
+    ...proxyService ? [read("service", proxyService, ownRegistration)] : [],
+    ...node === undefined ? [] : [read("node", node, ownRegistration)],
+    ...[...new Set(targets.map(({ name }) => name))].map((name) =>
+      read("service", name, `the discovery chain and the instances of upstream ${name}`)
+    ),
+    ...upstreams.length > 0 ? [read("node", ANY_NODE, "the instances of every upstream")] : [],
+  ];
 }
 
 export function readMissing(json: unknown, needs: readonly Need[]): readonly MissingRight[] {
@@ -117,13 +98,12 @@ export async function missingRights(
       timeoutMs: TIMEOUT_MS,
       aclsOffIsAnswer: true,
     });
-    // Without ACLs everybody may do everything.
-    if (reply.json === null) return [];
-    return readMissing(reply.json, needs);
+    // Without ACLs every caller may do everything.
+    return reply.json === null ? [] : readMissing(reply.json, needs);
   } catch (error) {
     const code = error instanceof ProxyError ? error.code : "internal";
     if (code === "agent_unreachable" || code === "closed") throw error;
-    // The call is undocumented and may be gone or barred; the watches will say what they lack.
+    // The call is undocumented and may be gone or barred; the watches then name the missing rights.
     log.debug("the token's rights cannot be checked beforehand", { error: messageOf(error) });
     return [];
   }

@@ -1,14 +1,14 @@
 /**
- * `-register`: keeps a proxy that nobody registered in the agent's catalog for as long as it runs. The
- * TTL check takes it out of use should we end without a word.
+ * `-register` beside an agent: keeps a proxy that is not registered otherwise in the agent's catalog while
+ * it runs. Its TTL check takes it out of use when the process dies.
  *
  * @module
  */
 
 import { Backoff, type Clock, type Log, messageOf, ProxyError, type Random } from "../base/mod.ts";
-import type { RegisterSignals } from "./agent.ts";
 import type { Client } from "./http/client.ts";
-import { wakeableSleep } from "./watch/wakeable_sleep.ts";
+import type { RegisterSignals } from "./model/consul.ts";
+import { wakeableSleep } from "./watch/pauses.ts";
 
 const TTL = "30s";
 const HEARTBEAT_MS = 10_000;
@@ -16,8 +16,8 @@ const TIMEOUT_MS = 5_000;
 const DEREGISTER_TRIES = 3;
 const DEREGISTER_PAUSE_MS = 500;
 
-/** One entry of the agent: the proxy alone. */
-export interface ProxyEntry {
+/** The agent's entry for the proxy alone. */
+interface ProxyEntry {
   readonly id: string;
   readonly name: string;
   readonly destination: string;
@@ -31,48 +31,51 @@ interface Deps {
   readonly log: Log;
 }
 
+type Status = "passing" | "critical";
+
 /**
- * Runs until `signal` aborts, then deregisters. The check passes while callers are served, and the agent
- * is told of each change at once. Rejects only when the token may not register; an agent that is away or
- * restarts is waited for.
+ * Runs until `signal` aborts, then deregisters. The check passes while callers are served, and each change
+ * is reported at once. Rejects only when the token may not register; an agent that is away or restarts is
+ * waited for.
  */
 export async function keepRegistered(
   client: Client,
-  request: ProxyEntry,
+  entry: ProxyEntry,
   options: RegisterSignals & { readonly deps: Deps },
 ): Promise<void> {
   const { signal, serving, draining, onLeft, deps } = options;
   const { clock, random, log } = deps;
+  const { id } = entry;
   const backoff = new Backoff({ baseMs: 1_000, maxMs: 10_000, random });
-  const statusNow = () =>
-    draining?.aborted || serving?.aborted === false ? "critical" as const : "passing" as const;
+  const statusNow = (): Status =>
+    draining?.aborted || serving?.aborted === false ? "critical" : "passing";
   let registered = false;
-  let ever = false;
-  // Cut off before the answer came: the agent may have taken it all the same.
-  let perhaps = false;
+  let wasRegistered = false;
+  // The call was cut off, and the agent may have carried it out all the same.
+  let isUncertain = false;
   while (!signal.aborted) {
     let pauseMs = HEARTBEAT_MS;
     const status = statusNow();
     try {
       if (!registered) {
-        await register(client, request, { status, signal });
-        registered = ever = true;
-        log.info("proxy registered", { id: request.id });
+        await register(client, entry, { status, signal });
+        registered = wasRegistered = true;
+        log.info("proxy registered", { id });
       } else {
-        await tellStatus(client, request.id, { status, signal });
+        await reportStatus(client, id, { status, signal });
       }
       if (status === "critical" && draining?.aborted) onLeft?.();
       backoff.reset();
     } catch (error) {
-      perhaps = signal.aborted;
-      if (perhaps) break;
+      isUncertain = signal.aborted;
+      if (isUncertain) break;
       const code = error instanceof ProxyError ? error.code : "internal";
-      if (!ever && code === "agent_forbidden") throw error;
-      // The agent forgot us, or may have: say it all again.
+      if (!wasRegistered && code === "agent_forbidden") throw error;
+      // The agent may have forgotten the entry: register it again.
       registered = false;
       pauseMs = backoff.next();
       log.warn("proxy registration cannot be kept up", {
-        id: request.id,
+        id,
         error: messageOf(error),
         retry_ms: Math.round(pauseMs),
       });
@@ -80,32 +83,32 @@ export async function keepRegistered(
     if (registered && status !== statusNow()) continue;
     await wakeableSleep(clock, pauseMs, { signal, onWake: onAnyOf([serving, draining]) });
   }
-  if (ever || perhaps) await deregister(client, request.id, deps);
+  if (wasRegistered || isUncertain) await deregister(client, id, deps);
 }
 
 /** Wakes when one of `signals` aborts that has not yet. */
 function onAnyOf(signals: readonly (AbortSignal | undefined)[]) {
-  const coming = signals.filter((signal) => signal?.aborted === false);
+  const open = signals.filter((signal) => signal?.aborted === false);
   return (wake: () => void) => {
-    for (const signal of coming) signal?.addEventListener("abort", wake);
+    for (const signal of open) signal?.addEventListener("abort", wake);
     return () => {
-      for (const signal of coming) signal?.removeEventListener("abort", wake);
+      for (const signal of open) signal?.removeEventListener("abort", wake);
     };
   };
 }
 
-type Status = "passing" | "critical";
+interface Report {
+  readonly status: Status;
+  readonly signal: AbortSignal;
+}
 
 async function register(
   client: Client,
-  request: ProxyEntry,
-  { status, signal }: { readonly status: Status; readonly signal: AbortSignal },
+  { id, name, destination, host, port }: ProxyEntry,
+  { status, signal }: Report,
 ): Promise<void> {
-  const { id, name, destination, host, port } = request;
-  await client.call({
-    resource: "register",
+  await put(client, {
     what: `register the proxy ${JSON.stringify(id)}`,
-    method: "PUT",
     path: "/v1/agent/service/register",
     body: {
       Kind: "connect-proxy",
@@ -117,45 +120,34 @@ async function register(
       Proxy: { DestinationServiceName: destination },
       Check: { CheckID: checkId(id), Name: "proxy heartbeat", TTL, Status: status },
     },
-    timeoutMs: TIMEOUT_MS,
     signal,
   });
 }
 
-/** Also what shows that it lives: without it the check turns critical by itself. */
-async function tellStatus(
-  client: Client,
-  id: string,
-  { status, signal }: { readonly status: Status; readonly signal: AbortSignal },
-): Promise<void> {
-  await client.call({
-    resource: "register",
+/** Also the heartbeat: without it the check turns critical by itself. */
+async function reportStatus(client: Client, id: string, report: Report): Promise<void> {
+  const { status, signal } = report;
+  const action = status === "passing" ? "pass" : "fail";
+  await put(client, {
     what: `tell that the proxy ${JSON.stringify(id)} is ${status}`,
-    method: "PUT",
-    path: `/v1/agent/check/${status === "passing" ? "pass" : "fail"}/` +
-      encodeURIComponent(checkId(id)),
-    timeoutMs: TIMEOUT_MS,
+    path: `/v1/agent/check/${action}/${encodeURIComponent(checkId(id))}`,
     signal,
   });
 }
 
-async function deregister(client: Client, id: string, deps: Deps): Promise<void> {
-  const { clock, log } = deps;
-  const signal = new AbortController().signal;
+async function deregister(client: Client, id: string, { clock, log }: Deps): Promise<void> {
+  const { signal } = new AbortController();
   for (let tried = 1;; tried++) {
     try {
-      await client.call({
-        resource: "register",
+      await put(client, {
         what: `deregister the proxy ${JSON.stringify(id)}`,
-        method: "PUT",
         path: `/v1/agent/service/deregister/${encodeURIComponent(id)}`,
-        timeoutMs: TIMEOUT_MS,
+        signal,
       });
       log.info("proxy deregistered", { id });
       return;
     } catch (error) {
-      const gone = error instanceof ProxyError && error.code === "agent_not_found";
-      if (gone) return;
+      if (error instanceof ProxyError && error.code === "agent_not_found") return;
       if (tried >= DEREGISTER_TRIES) {
         log.warn("proxy stays registered; its TTL check takes it out of use", {
           id,
@@ -166,6 +158,18 @@ async function deregister(client: Client, id: string, deps: Deps): Promise<void>
       await wakeableSleep(clock, DEREGISTER_PAUSE_MS, { signal });
     }
   }
+}
+
+async function put(
+  client: Client,
+  call: {
+    readonly what: string;
+    readonly path: string;
+    readonly body?: unknown;
+    readonly signal: AbortSignal;
+  },
+): Promise<void> {
+  await client.call({ resource: "register", method: "PUT", timeoutMs: TIMEOUT_MS, ...call });
 }
 
 function checkId(id: string): string {

@@ -4,7 +4,7 @@ import { ProxyError } from "../base/mod.ts";
 import { AgentClient } from "../../test/kit/consul/agent_client.ts";
 import { inTurn } from "../../test/kit/consul/scripted_agent.ts";
 import { registrationOfFlags } from "../source/consul/flag_registration.ts";
-import type { RegisterRequest } from "./agent.ts";
+import type { RegisterRequest } from "./model/consul.ts";
 
 const PROXY: RegisterRequest = {
   registration: registrationOfFlags({

@@ -1,25 +1,23 @@
 /**
- * What a client agent and Consul's servers are asked in the same way, and the count of what is being
- * asked.
+ * The watches and calls that are the same beside an agent and beside servers, and the list of watches that
+ * run.
  *
  * @module
  */
 
-import type { Agent, WatchHandle, WatchSink } from "./agent.ts";
 import type { Client } from "./http/client.ts";
+import type { Consul, WatchHandle, WatchSink } from "./model/consul.ts";
+import { askInCatalog, tenancyOf } from "./replies/catalog_reads.ts";
 import { chainQuestion } from "./replies/discovery_chain.ts";
-import { defaultsQuestion } from "./replies/defaults.ts";
-import { healthQuestion } from "./replies/health.ts";
-import { askInCatalog, tenancyOf } from "./replies/in_catalog.ts";
+import { healthQuestion, preparedQueryQuestion } from "./replies/instances.ts";
 import { intentionsQuestion } from "./replies/intentions.ts";
 import { jwtProviderQuestion } from "./replies/jwt_provider.ts";
-import { meshQuestion } from "./replies/mesh.ts";
-import { preparedQueryQuestion } from "./replies/prepared_query.ts";
+import { defaultsQuestion, meshQuestion } from "./replies/mesh_and_defaults.ts";
 import { type LoopDeps, type PollQuestion, startWatch } from "./watch/blocking_query.ts";
 import { type RepeatQuestion, startRepeat } from "./watch/repeat.ts";
 
-type Alike = Pick<
-  Agent,
+type CommonCalls = Pick<
+  Consul,
   | "askDefaults"
   | "askInCatalog"
   | "askIntentions"
@@ -36,7 +34,7 @@ type Alike = Pick<
 const ASK_TIMEOUT_MS = 5_000;
 
 export class RunningWatches {
-  /** Aborts when all ends. */
+  /** Aborts at the end. */
   readonly closing: AbortSignal;
   readonly #closing = new AbortController();
   readonly #client: Client;
@@ -54,8 +52,7 @@ export class RunningWatches {
     return { timeoutMs: ASK_TIMEOUT_MS, signal: this.closing };
   }
 
-  /** Questions whose words are the same for both. */
-  get alike(): Alike {
+  get common(): CommonCalls {
     const client = this.#client;
     return {
       watchIntentions: (service, sink) => this.watch(intentionsQuestion(client, service), sink),
@@ -67,15 +64,15 @@ export class RunningWatches {
       watchDefaults: (request, sink) => this.watch(defaultsQuestion(client, request), sink),
       askDefaults: (request) =>
         this.call(async () => {
-          const asked = { ...this.askTerms, waitMs: 0 };
-          return (await defaultsQuestion(client, request).poll(asked)).value;
+          const terms = { ...this.askTerms, waitMs: 0 };
+          return (await defaultsQuestion(client, request).poll(terms)).value;
         }),
       askIntentions: ({ service, ...tenancy }) =>
         this.call(async () => {
-          // With an index, as a read without one may be answered from an agent's cache.
-          const asked = { ...this.askTerms, cursor: "1", waitMs: 1_000 };
+          // With an index, as a read without one may come from an agent's cache.
+          const terms = { ...this.askTerms, cursor: "1", waitMs: 1_000 };
           const question = intentionsQuestion(client, service, tenancyOf(tenancy));
-          return (await question.poll(asked)).value;
+          return (await question.poll(terms)).value;
         }),
       askInCatalog: (service) => this.call(() => askInCatalog(client, service, this.askTerms)),
       watchStates: () =>
@@ -91,12 +88,12 @@ export class RunningWatches {
     return this.track(startRepeat(question, { sink, deps: this.#deps }));
   }
 
-  /** One call, when there is a connection to spare for it. */
+  /** One call, once a lane is free for it. */
   call<T>(run: () => Promise<T>, signal: AbortSignal = this.closing): Promise<T> {
     return this.#deps.budget.call("call", { signal, run });
   }
 
-  /** Has a watch among those that are shown, and ended with the rest. */
+  /** Lists a watch with the others, and ends it with them. */
   track(handle: WatchHandle): WatchHandle {
     this.#running.add(handle);
     return {

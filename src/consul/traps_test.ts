@@ -18,9 +18,10 @@ import {
   inTurn,
   type Reaction,
 } from "../../test/kit/consul/scripted_agent.ts";
+import { runtimeEngine } from "../net/mod.ts";
 import { createAgent } from "./create_agent.ts";
 import { resolveAgentOptions } from "./http/options.ts";
-import type { Instance, Intentions, Leaf, Registration } from "./types.ts";
+import type { Instance, Intentions, Leaf, Registration } from "./model/values.ts";
 
 const API = { service: "api", datacenter: "", filter: "" };
 const INSTANCES: Answer = { index: 5, json: fixture("health_connect") };
@@ -237,6 +238,7 @@ test("trap 12: the unasked 429 of connection 201 is an overloaded agent and halv
   const { port } = server.address() as AddressInfo;
   const stats = new Stats();
   const agent = createAgent(resolveAgentOptions({ httpAddr: `127.0.0.1:${port}` }, {}), {
+    engine: runtimeEngine(),
     clock: new FakeClock(),
     random: seededRandom(1),
     log: silentLog,

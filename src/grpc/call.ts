@@ -1,6 +1,6 @@
 /**
- * One streaming call: sends what it is given, asks for the next message when the last is dealt with, and
- * ends a peer that floods, stalls or never finishes a message.
+ * One streaming call: it sends messages, reads the next one when the last was handled, and ends when the
+ * peer floods, stalls or never completes a message.
  *
  * @module
  */
@@ -25,30 +25,31 @@ import { type GrpcStatus, grpcStatus } from "./status.ts";
 import type { GrpcCall, GrpcLimits, MessageTypes, Metadata, StreamHandler } from "./types.ts";
 
 export interface CallContext {
-  /** A message has come. */
-  readonly onAnswered: (call: AnyCall) => void;
   readonly clock: Clock;
   readonly random: Random;
   readonly limits: GrpcLimits;
   readonly begun: BegunBytes;
-  /** Before the handler hears of it; `null`: closed by its owner. */
+  /** A message came. */
+  readonly onAnswered?: (call: AnyCall) => void;
+  /** Called before the handler's `onEnd`; `null`: closed by its owner. */
   readonly onEnded: (call: AnyCall, status: GrpcStatus | null) => void;
 }
 
-/** A call as its connection sees it. */
+/** A call for its connection. */
 export interface AnyCall {
   readonly path: string;
-  /** Of this call alone. */
+  /** Sent with this call alone. */
   readonly metadata: Metadata;
   readonly ended: boolean;
-  start(ask: (events: ResponseEvents) => ClientExchange): void;
+  /** `request` sends the head. */
+  start(request: (events: ResponseEvents) => ClientExchange): void;
   /** Ends it with an event. */
   fail(status: GrpcStatus): void;
   /** Ends it without one. */
   close(): void;
 }
 
-/** What a stream that broke means to a call ("Errors" of gRPC over HTTP/2). */
+/** Status codes for a stream that broke ("Errors" of gRPC over HTTP/2). */
 const CODES: Readonly<Record<ResetReason, number>> = {
   refused: GRPC_STATUS.unavailable,
   cancelled: GRPC_STATUS.cancelled,
@@ -68,7 +69,7 @@ export class ClientCall<Request, Response> implements GrpcCall<Request>, AnyCall
   readonly #reader: MessageReader;
   readonly #pace: Pace;
   #exchange: ClientExchange | undefined;
-  /** The connection is not there yet, or the server reads too slowly. */
+  /** Messages that wait for the connection, or for a slow server. */
   readonly #unsent: Uint8Array[] = [];
   #unsentBytes = 0;
   #blocked = false;
@@ -95,7 +96,7 @@ export class ClientCall<Request, Response> implements GrpcCall<Request>, AnyCall
     this.#reader = new MessageReader(limits.messageBytes, begun);
     this.#pace = new Pace(clock, limits);
     this.#deadline = this.#handler.onSilent
-      // One that does not come about has ended the call by then, and pings tell of one that is lost.
+      // A connection that failed has ended the call by then, and PINGs find one that is lost.
       ? clock.after(limits.connectMs + limits.firstMessageMs / 10, () => {
         this.#awaitNext();
         this.#handler.onSilent?.();
@@ -109,8 +110,8 @@ export class ClientCall<Request, Response> implements GrpcCall<Request>, AnyCall
     return this.#ended;
   }
 
-  start(ask: (events: ResponseEvents) => ClientExchange): void {
-    this.#exchange = ask(this);
+  start(request: (events: ResponseEvents) => ClientExchange): void {
+    this.#exchange = request(this);
     this.#write();
   }
 
@@ -142,12 +143,12 @@ export class ClientCall<Request, Response> implements GrpcCall<Request>, AnyCall
     this.#handler.onEnd(status);
   }
 
-  // What the exchange says.
+  // From the exchange.
 
   onInformational(): void {}
 
   onResponse({ status, fields }: ResponseHead, ends: boolean): void {
-    if (ends || status !== 200 || !isGrpc(fields)) this.#answered(status, fields);
+    if (ends || status !== 200 || !isGrpc(fields)) this.#noMessages(status, fields);
   }
 
   onData(chunk: Uint8Array): void {
@@ -170,8 +171,8 @@ export class ClientCall<Request, Response> implements GrpcCall<Request>, AnyCall
     this.fail(grpcStatus(CODES[reason], detail));
   }
 
-  /** A response that has no messages: trailers only, or not one of gRPC's at all. */
-  #answered(httpStatus: number, fields: Fields): void {
+  /** A response without messages: trailers only, or no gRPC at all. */
+  #noMessages(httpStatus: number, fields: Fields): void {
     if (httpStatus !== 200 && readGrpcStatus(fields) === undefined) {
       const fact = `the server answers with HTTP status ${httpStatus}, not with gRPC`;
       return this.fail(grpcStatus(grpcStatusOf(httpStatus), fact));
@@ -199,7 +200,7 @@ export class ClientCall<Request, Response> implements GrpcCall<Request>, AnyCall
     this.#deadline?.cancel();
     this.#pause?.cancel();
     this.#reader.drop();
-    // Does nothing where both sides had ended.
+    // Does nothing where both messages are complete.
     this.#exchange?.reset("cancelled");
     this.#exchange = undefined;
     return true;
@@ -217,7 +218,7 @@ export class ClientCall<Request, Response> implements GrpcCall<Request>, AnyCall
     if (this.#halfClosed) exchange.end();
   }
 
-  /** Nothing more comes while a message is dealt with. */
+  /** Reading stops while a message is handled. */
   #readNext(): void {
     if (this.#ended) return;
     const bytes = this.#reader.next();
@@ -233,7 +234,7 @@ export class ClientCall<Request, Response> implements GrpcCall<Request>, AnyCall
     try {
       const message = this.#decode(bytes);
       if (message === undefined) return;
-      onAnswered(this);
+      onAnswered?.(this);
       const handled = this.#handler.onMessage(message);
       if (handled) await handled;
     } catch (error) {

@@ -1,21 +1,21 @@
 /**
- * Calls to one server over one connection at a time, dialled when a call needs it and closed with the
- * last one. Trying again is for those who call.
+ * Calls to one server, dialled when a call needs it and left with the last call. Calling again after a
+ * failure is left to the callers.
  *
  * @module
  */
 
-import { Deadlines, messageOf } from "../base/mod.ts";
+import type { Address } from "../base/mod.ts";
 import { GRPC_STATUS } from "../http/mod.ts";
+import type { Dial } from "../net/mod.ts";
 import { type AnyCall, type CallContext, ClientCall } from "./call.ts";
-import { GrpcConnection } from "./connection.ts";
+import { type CallConnection, CallConnections } from "./call_connections.ts";
 import { type GrpcStatus, grpcStatus } from "./status.ts";
 import {
   DEFAULT_GRPC_LIMITS,
   type GrpcCall,
   type GrpcChannel,
   type GrpcChannelOptions,
-  type GrpcLimits,
   type MessageTypes,
   type StreamHandler,
 } from "./types.ts";
@@ -24,32 +24,44 @@ export function createGrpcChannel(options: GrpcChannelOptions): GrpcChannel {
   return new Channel(options);
 }
 
+/** The connection of a call, or its wait for one. */
+interface Route {
+  connection?: CallConnection;
+  dial?: Dial;
+}
+
 class Channel implements GrpcChannel {
-  readonly #options: GrpcChannelOptions;
-  readonly #limits: GrpcLimits;
-  readonly #deadlines: Deadlines;
+  readonly #connections: CallConnections;
   readonly #context: CallContext;
-  readonly #calls = new Map<AnyCall, GrpcConnection | undefined>();
-  /** The one for new calls, also while it is dialled. */
-  #connection: GrpcConnection | undefined;
+  readonly #addresses: readonly Address[];
+  readonly #calls = new Map<AnyCall, Route>();
+  /** A call on it has had a message. */
+  readonly #answered = new WeakSet<CallConnection>();
   #addressIndex = 0;
-  /** The last one that the next address was tried for. */
-  #left: GrpcConnection | undefined;
-  #closed = false;
+  /** The connection that the next address was tried for last. */
+  #left: CallConnection | undefined;
 
   constructor(options: GrpcChannelOptions) {
-    this.#options = options;
-    this.#limits = { ...DEFAULT_GRPC_LIMITS, ...options.limits };
-    const { clock, random } = options;
-    this.#deadlines = new Deadlines(clock);
-    const onEnded = (call: AnyCall, status: GrpcStatus | null) => this.#ended(call, status);
-    const onAnswered = (call: AnyCall) => {
-      const connection = this.#calls.get(call);
-      if (connection) connection.answered = true;
+    const { addresses, clock, random } = options;
+    const limits = { ...DEFAULT_GRPC_LIMITS, ...options.limits };
+    this.#addresses = addresses;
+    this.#connections = new CallConnections({
+      connection: options,
+      connectMs: limits.connectMs,
+      address: () => this.#address(),
+      events: { onDialFailed: () => this.#addressIndex++ },
+    });
+    this.#context = {
+      clock,
+      random,
+      limits,
+      begun: { bytes: 0, limitBytes: limits.begunBytes },
+      onEnded: (call, status) => this.#ended(call, status),
+      onAnswered: (call) => {
+        const connection = this.#calls.get(call)?.connection;
+        if (connection) this.#answered.add(connection);
+      },
     };
-    const limits = this.#limits;
-    const begun = { bytes: 0, limitBytes: limits.begunBytes };
-    this.#context = { clock, random, limits, begun, onEnded, onAnswered };
   }
 
   open<Request, Response>(
@@ -58,92 +70,53 @@ class Channel implements GrpcChannel {
     handler: StreamHandler<Response>,
   ): GrpcCall<Request> {
     const call = new ClientCall(path, types, { handler, context: this.#context });
-    void this.#start(call);
+    const route: Route = {};
+    this.#calls.set(call, route);
+    route.dial = this.#connections.reach({
+      onDialled: (connection) => {
+        route.connection = connection;
+        this.#connections.start(call, connection);
+      },
+      onFailed: ({ reason }) =>
+        queueMicrotask(() => call.fail(grpcStatus(GRPC_STATUS.unavailable, reason))),
+    });
     return call;
   }
 
   close(): void {
-    this.#closed = true;
     for (const call of [...this.#calls.keys()]) call.close();
-    this.#drop();
+    this.#connections.drain();
   }
 
-  async #start(call: AnyCall): Promise<void> {
-    this.#calls.set(call, undefined);
-    try {
-      const connection = await this.#opened();
-      if (call.ended) return this.#dropIfIdle();
-      this.#calls.set(call, connection);
-      connection.start(call);
-    } catch (error) {
-      call.fail(grpcStatus(GRPC_STATUS.unavailable, messageOf(error)));
-    }
-  }
-
-  /** One that takes a call. Another is dialled for it once: a server that turns calls away is no better then. */
-  async #opened(): Promise<GrpcConnection> {
-    for (let tried = 0; tried < 2; tried++) {
-      const connection = this.#connection ??= this.#dial();
-      try {
-        await connection.opened;
-      } catch (error) {
-        if (this.#connection === connection) {
-          this.#connection = undefined;
-          this.#addressIndex++;
-        }
-        throw error;
-      }
-      if (connection.usable) return connection;
-      // Another call that waited here as well may have dialled already.
-      if (this.#connection === connection) this.#drop();
-    }
-    throw new Error("the server takes no more calls");
-  }
-
-  #dial(): GrpcConnection {
-    const { addresses } = this.#options;
-    const address = addresses[this.#addressIndex % addresses.length];
+  #address(): Address {
+    const address = this.#addresses[this.#addressIndex % this.#addresses.length];
     if (!address) throw new Error("no address is known");
-    return new GrpcConnection({
-      channel: this.#options,
-      limits: this.#limits,
-      deadlines: this.#deadlines,
-      address,
-    });
+    return address;
   }
 
   #ended(call: AnyCall, status: GrpcStatus | null): void {
-    const connection = this.#calls.get(call);
+    const { connection, dial } = this.#calls.get(call) ?? {};
     this.#calls.delete(call);
-    connection?.forget(call);
-    if (connection && status && isLost(status, connection) && connection !== this.#left) {
+    dial?.cancel();
+    if (connection && status && this.#isLost(status, connection) && connection !== this.#left) {
       this.#left = connection;
       this.#addressIndex++;
-      connection.retire();
+      connection.client.drain();
     }
-    this.#dropIfIdle();
+    if (this.#calls.size === 0) this.#connections.renew();
   }
 
-  #dropIfIdle(): void {
-    if (this.#calls.size === 0 || this.#closed) this.#drop();
-  }
-
-  /** Takes no new calls on the connection in use. */
-  #drop(): void {
-    this.#connection?.retire();
-    this.#connection = undefined;
+  /** UNAVAILABLE means the same from the server and from here: the next call goes elsewhere. */
+  #isLost({ code }: GrpcStatus, connection: CallConnection): boolean {
+    return code === GRPC_STATUS.unavailable ||
+      !this.#answered.has(connection) && DEFECTS.includes(code);
   }
 }
 
-/** What a server that is not right in itself ends in, rather than in an answer to a question. */
+/** How calls end at a server that is not right in itself; other codes answer a question. */
 const DEFECTS: readonly number[] = [
   GRPC_STATUS.unknown,
   GRPC_STATUS.deadlineExceeded,
   GRPC_STATUS.resourceExhausted,
   GRPC_STATUS.internal,
 ];
-
-/** Said by the server or here, UNAVAILABLE means the same: look elsewhere next time. */
-function isLost({ code }: GrpcStatus, { answered }: GrpcConnection): boolean {
-  return code === GRPC_STATUS.unavailable || (!answered && DEFECTS.includes(code));
-}

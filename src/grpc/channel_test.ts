@@ -12,6 +12,7 @@ import {
 } from "../../test/kit/wire/grpc_server.ts";
 import { type Address, systemClock } from "../base/mod.ts";
 import { runtimeEngine } from "../net/mod.ts";
+import type { DialCredentials } from "../http/mod.ts";
 import { createGrpcChannel } from "./channel.ts";
 import { formatStatus, type GrpcStatus } from "./status.ts";
 import type {
@@ -19,7 +20,6 @@ import type {
   GrpcChannel,
   GrpcChannelOptions,
   GrpcLimits,
-  GrpcTlsMaterial,
   MessageTypes,
 } from "./types.ts";
 
@@ -255,7 +255,7 @@ const stranger = createAuthority();
 const leaf = authority.issueLeaf({ service: "sds", overrides: { dnsNames: ["sds.test"] } });
 const own = authority.issueLeaf({ service: "web" });
 const SERVER = { certPem: leaf.certPem, keyPem: leaf.keyPem, caPem: authority.rootPem };
-const TRUST: GrpcTlsMaterial = {
+const TRUST: DialCredentials = {
   rootPems: [authority.rootPem],
   certPem: "",
   keyPem: "",

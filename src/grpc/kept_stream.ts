@@ -17,7 +17,7 @@ export interface OpenStream {
 }
 
 /** How a stream ended. */
-export interface StreamEnd {
+export interface KeptStreamEnd {
   readonly status: GrpcStatus;
   /** A message came, or `onSilent` was called. */
   readonly answered: boolean;
@@ -34,7 +34,7 @@ export interface StreamEnd {
  */
 export type Reopening = number | ((open: () => void) => { cancel(): void }) | "on_request";
 
-export interface KeptStreamOptions<T> {
+interface KeptStreamOptions<T> {
   readonly clock: Pick<Clock, "after" | "monotonic">;
   /** Opens a stream; its events come later. Undefined: none can be opened now, the last one goes on. */
   open(handler: StreamHandler<T>): OpenStream | undefined;
@@ -46,7 +46,7 @@ export interface KeptStreamOptions<T> {
    * Decides when the next stream is opened. It may call any method of the stream; what it opens or stops
    * then counts, and not its result.
    */
-  onEnd(end: StreamEnd): Reopening;
+  onEnd(end: KeptStreamEnd): Reopening;
 }
 
 const BRIEF_MS = 1_000;

@@ -1,14 +1,13 @@
 /**
- * Calls over one connection that is dialled at once and never again, for those who choose among servers
- * themselves and want to know at once when one is lost.
+ * Calls over one connection that is dialled at once and never again, for owners who choose among servers
+ * themselves and must know at once when one is lost.
  *
  * @module
  */
 
-import { Deadlines } from "../base/mod.ts";
-import { GRPC_STATUS } from "../http/mod.ts";
+import { GRPC_STATUS, whyEnded } from "../http/mod.ts";
 import { type AnyCall, type CallContext, ClientCall } from "./call.ts";
-import { GrpcConnection } from "./connection.ts";
+import { CallConnections } from "./call_connections.ts";
 import { grpcStatus } from "./status.ts";
 import {
   DEFAULT_GRPC_LIMITS,
@@ -25,30 +24,41 @@ export function dialGrpcLink(options: GrpcLinkOptions): GrpcLink {
 }
 
 class Link implements GrpcLink {
-  readonly #connection: GrpcConnection;
+  readonly opened: Promise<void>;
+  readonly #connections: CallConnections;
   readonly #context: CallContext;
   readonly #calls = new Set<AnyCall>();
+  readonly #onLost: (reason: string) => void;
+  /** Its owner knows that it takes no calls any more. */
+  #isLeft = false;
 
   constructor(options: GrpcLinkOptions) {
     const { clock, random, address, onLost } = options;
     const limits = { ...DEFAULT_GRPC_LIMITS, ...options.limits };
-    this.#connection = new GrpcConnection({
-      ...{ channel: options, limits, address, onLost },
-      deadlines: new Deadlines(clock),
+    this.#onLost = onLost;
+    this.#connections = new CallConnections({
+      connection: options,
+      connectMs: limits.connectMs,
+      address: () => address,
+      events: {
+        onDraining: () => this.#lost("the server takes no more calls"),
+        onClosed: (_connection, end) => this.#lost(whyEnded(end)),
+      },
     });
     this.#context = {
-      ...{ clock, random, limits },
+      clock,
+      random,
+      limits,
       begun: { bytes: 0, limitBytes: limits.begunBytes },
-      onAnswered: () => {},
-      onEnded: (call) => {
-        this.#calls.delete(call);
-        this.#connection.forget(call);
-      },
+      onEnded: (call) => this.#calls.delete(call),
     };
-  }
-
-  get opened(): Promise<void> {
-    return this.#connection.opened;
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    this.opened = promise;
+    promise.catch(() => {});
+    this.#connections.reach({
+      onDialled: () => resolve(),
+      onFailed: ({ reason }) => reject(new Error(reason)),
+    });
   }
 
   open<Request, Response>(
@@ -58,7 +68,8 @@ class Link implements GrpcLink {
   ): GrpcCall<Request> {
     const call = new ClientCall(path, types, { ...options, context: this.#context });
     this.#calls.add(call);
-    if (this.#connection.usable) this.#connection.start(call);
+    const connection = this.#isLeft ? undefined : this.#connections.ready();
+    if (connection) this.#connections.start(call, connection);
     else {
       const status = grpcStatus(GRPC_STATUS.unavailable, "the connection takes no calls");
       queueMicrotask(() => call.fail(status));
@@ -67,11 +78,18 @@ class Link implements GrpcLink {
   }
 
   drain(): void {
-    this.#connection.retire();
+    this.#isLeft = true;
+    this.#connections.drain();
   }
 
   close(): void {
     for (const call of [...this.#calls]) call.close();
-    this.#connection.retire();
+    this.drain();
+  }
+
+  #lost(reason: string): void {
+    if (this.#isLeft) return;
+    this.#isLeft = true;
+    this.#onLost(reason);
   }
 }

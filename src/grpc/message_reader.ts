@@ -1,6 +1,6 @@
 /**
- * Messages of gRPC out of the chunks of a body: five octets of prefix, then so many as they say. A message
- * that came in one chunk is not copied; what begins one grows with what has really come.
+ * Reads gRPC messages from the chunks of a body: a prefix of five octets with the length, then the message.
+ * A message within one chunk is not copied; the buffer of a partial one grows with the bytes received.
  *
  * @module
  */
@@ -12,7 +12,7 @@ const PREFIX_BYTES = 5;
 const FIRST_BYTES = 4096;
 const NOTHING: Uint8Array = new Uint8Array();
 
-/** What messages hold that have begun, until they are dealt with, of all calls of a channel. */
+/** Bytes of all calls' messages that have begun and are not handled yet. */
 export interface BegunBytes {
   bytes: number;
   readonly limitBytes: number;
@@ -26,11 +26,11 @@ export class MessageReader {
   #chunk = NOTHING;
   readonly #prefix = new Uint8Array(PREFIX_BYTES);
   #prefixBytes = 0;
-  /** Of the message whose prefix is complete. */
+  /** Length of the message whose prefix is complete. */
   #length = 0;
   #message = NOTHING;
   #messageBytes = 0;
-  /** In {@link BegunBytes}. */
+  /** Counted in {@link BegunBytes}. */
   #counted = 0;
 
   constructor(limitBytes: number, begun: BegunBytes) {
@@ -43,14 +43,14 @@ export class MessageReader {
     return this.#prefixBytes > 0;
   }
 
-  /** Only after `next` has given all messages of the chunk before. The chunk is the reader's for good. */
+  /** Only after `next` has given all messages of the last chunk. The reader owns the chunk from here on. */
   push(chunk: Uint8Array): void {
     this.#chunk = chunk;
   }
 
-  /** The next message that is complete; undefined: more is needed, or there is a `fault`. */
+  /** The next complete message; undefined: more is needed, or there is a `fault`. */
   next(): Uint8Array | undefined {
-    // The one before was dealt with.
+    // The last message was handled.
     if (!this.isWithin) this.#release();
     while (this.#prefixBytes < PREFIX_BYTES) {
       if (this.#chunk.length === 0) return undefined;
@@ -74,7 +74,7 @@ export class MessageReader {
     return whole;
   }
 
-  /** Forgets what has begun. */
+  /** Forgets the partial message. */
   drop(): void {
     this.#forget();
     this.#release();
@@ -134,7 +134,7 @@ export class MessageReader {
   }
 }
 
-/** A message as it goes over the wire. */
+/** A message with its prefix. */
 export function framed(message: Uint8Array): Uint8Array {
   const bytes = new Uint8Array(PREFIX_BYTES + message.length);
   new DataView(bytes.buffer).setUint32(1, message.length);

@@ -1,31 +1,21 @@
 /**
- * A gRPC client on our own HTTP/2: calls that stream messages, over one connection at a time. What is in
- * the messages, and when a call is made again, is for those who call.
+ * A gRPC client on our own HTTP/2: calls that stream messages. The content of messages, and when a call is
+ * made again, is left to the callers.
  *
  * @module
  */
 export { createGrpcChannel } from "./channel.ts";
-export { KeptStream, type OpenStream, type Reopening, type StreamEnd } from "./kept_stream.ts";
+export { KeptStream, type KeptStreamEnd, type OpenStream, type Reopening } from "./kept_stream.ts";
 export { dialGrpcLink } from "./link.ts";
 export { framed } from "./message_reader.ts";
-export {
-  areRoots,
-  clientTlsFor,
-  serverJudge,
-  serverNameMatcher,
-  whyRefused,
-} from "./server_check.ts";
 export { formatStatus, type GrpcStatus, grpcStatus } from "./status.ts";
 export type {
   GrpcCall,
   GrpcChannel,
   GrpcChannelOptions,
-  GrpcEngine,
   GrpcLimits,
   GrpcLink,
   GrpcLinkOptions,
-  GrpcTls,
-  GrpcTlsMaterial,
   MessageTypes,
   Metadata,
   StreamHandler,

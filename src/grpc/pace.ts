@@ -1,6 +1,6 @@
 /**
- * How fast a server may speak on one call: a burst, then so many messages in a second, and never more of
- * our time than a third.
+ * The rate of messages on one call: a burst, then a number per second, and never more than a third of our
+ * time.
  *
  * @module
  */
@@ -25,7 +25,7 @@ export class Pace {
     this.#refilledMs = clock.monotonic();
   }
 
-  /** A message was dealt with; what comes meanwhile may come at once. How long the next has to wait. */
+  /** A message that began at `begunMs` was handled: how long the next one has to wait. */
   waitMs(begunMs: number): number | "flood" {
     const { messageBurst, messagesPerSecond, floodMs } = this.#limits;
     const nowMs = this.#clock.monotonic();

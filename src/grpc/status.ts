@@ -7,9 +7,9 @@
 import { GRPC_STATUS } from "../http/mod.ts";
 
 export interface GrpcStatus {
-  /** 0 to 16; anything else a server sends counts as UNKNOWN. */
+  /** 0 to 16; any other code of a server counts as UNKNOWN. */
   readonly code: number;
-  /** The server's words or ours: bounded, one line, for people. */
+  /** The server's text or ours: bounded, one line, for people. */
   readonly details: string;
 }
 
@@ -33,10 +33,10 @@ const NAMES = [
   "UNAUTHENTICATED",
 ] as const;
 
-/** Longest text of a server that gets into a log line. */
+/** Longest text of a server in a log line. */
 const DETAILS_LIMIT = 500;
 
-/** A status of these parts, with what a stranger wrote made fit for a log line. */
+/** A status whose text, which a server may have written, is fit for a log line. */
 export function grpcStatus(code: number, text: string): GrpcStatus {
   // deno-lint-ignore no-control-regex -- a server must not forge lines
   const line = text.slice(0, DETAILS_LIMIT).replace(/[\x00-\x1f\x7f-\x9f\u2028\u2029]/g, " ");

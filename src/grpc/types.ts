@@ -1,36 +1,33 @@
 /**
- * What the protocols above need of gRPC: calls that stream messages, in order and no faster than they
- * are taken.
+ * The interface of the gRPC client: calls that stream messages, in order and no faster than the handler
+ * takes them.
  *
  * @module
  */
 
 import type { Address, Clock, Random } from "../base/mod.ts";
-import type { Engine } from "../net/mod.ts";
+import type { DialEngine, DialTls } from "../http/mod.ts";
 import type { GrpcStatus } from "./status.ts";
 
-/** What dials. */
-export type GrpcEngine = Pick<Engine, "dial" | "clientTls">;
-
-/** Lower-case names that neither HTTP/2 nor gRPC has a meaning for. */
+/** Names are in lower case, and have no meaning in HTTP/2 or gRPC. */
 export type Metadata = Readonly<Record<string, string>>;
 
-/** What one method says and hears, as bytes. */
+/** The messages of one method as bytes. */
 export interface MessageTypes<Request, Response> {
   encode(request: Request): Uint8Array;
-  /** Throws what it likes for bytes that are no such message: the call ends then. */
+  /** Throws for bytes that are no such message: the call ends then. */
   decode(bytes: Uint8Array): Response;
 }
 
 export interface StreamHandler<T> {
   /**
-   * While a promise is pending nothing more is read: the peer has to wait, and messages stay in order.
-   * What it throws ends the call with INTERNAL.
+   * While its promise is pending nothing more is read: the peer has to wait, and messages stay in order.
+   * An error that it throws ends the call with INTERNAL.
    */
   onMessage(message: T): void | Promise<void>;
   /**
-   * Present: the server may have nothing to say, and has said nothing for as long as a connection may
-   * take and a little more. The call goes on. Absent: that ends it, later.
+   * Present: the server may have no message to send. Called when none came for as long as a connection may
+   * take and a little more; the call goes on. Absent: a call without a message ends, later.
    */
   onSilent?(): void;
   /** Last event, exactly once unless the call was closed here. */
@@ -46,7 +43,7 @@ export interface GrpcCall<T> {
   close(): void;
 }
 
-/** Calls to one server. Nothing is dialled before the first call, nor dialled again but for a call. */
+/** Calls to one server, which is dialled only when a call needs it. */
 export interface GrpcChannel {
   /** `path`: `/package.Service/Method`. Events come later, never before this returns. */
   open<Request, Response>(
@@ -58,11 +55,11 @@ export interface GrpcChannel {
   close(): void;
 }
 
-/** One connection, for those who choose among servers themselves: never dialled again. */
+/** One connection that is never dialled again, for owners who choose among servers themselves. */
 export interface GrpcLink {
   /** The server takes calls; rejects with the reason where it does not. */
   readonly opened: Promise<void>;
-  /** As of {@link GrpcChannel}. A call that comes before `opened` fails, as one after the end does. */
+  /** See {@link GrpcChannel}. A call before `opened`, or after the end, fails. */
   open<Request, Response>(
     path: string,
     types: MessageTypes<Request, Response>,
@@ -74,68 +71,51 @@ export interface GrpcLink {
   close(): void;
 }
 
-/** Credentials of one connection. */
-export interface GrpcTlsMaterial {
-  /** Anchors; never empty where `peerCheck` is `checked`. */
-  readonly rootPems: readonly string[];
-  /** `""`: none is shown. */
-  readonly certPem: string;
-  readonly keyPem: string;
-  /** `checked`: the TLS library verifies the chain, too. `shown`: only `judge` decides. */
-  readonly peerCheck: "checked" | "shown";
-  /** Our own verdict on the server's certificates, DER, leaf first, its name included; a reason refuses. */
-  judge(chain: readonly Uint8Array[]): string | undefined;
-}
-
-export interface GrpcTls {
-  /** SNI, unless it is an address, which TLS has no words for; what calls name as authority. */
-  readonly serverName: string;
-  /** Asked before each connection, so that the next one uses what was rotated meanwhile. */
-  material(): GrpcTlsMaterial | Promise<GrpcTlsMaterial>;
-}
-
-export interface GrpcChannelOptions {
-  readonly engine: GrpcEngine;
+export interface GrpcConnectionOptions {
+  readonly engine: DialEngine;
   readonly clock: Clock;
   readonly random: Random;
-  /** Tried in order, from the next one on after a failure. Not empty. */
-  readonly addresses: readonly Address[];
   /** `null`: plain text. */
-  readonly tls: GrpcTls | null;
-  /** Of every call. */
+  readonly tls: DialTls | null;
+  /** Sent with every call. */
   readonly metadata: Metadata;
   readonly keepAliveMs: number;
   readonly keepAliveTimeoutMs: number;
   readonly limits?: Partial<GrpcLimits>;
 }
 
-export interface GrpcLinkOptions extends Omit<GrpcChannelOptions, "addresses"> {
+export interface GrpcChannelOptions extends GrpcConnectionOptions {
+  /** Tried in order, from the next one on after a failure. Not empty. */
+  readonly addresses: readonly Address[];
+}
+
+export interface GrpcLinkOptions extends GrpcConnectionOptions {
   readonly address: Address;
-  /** Once it was opened and takes no calls any more; those on it end by themselves. At most once. */
+  /** Called at most once, when the opened link takes no calls any more; running ones end by themselves. */
   readonly onLost: (reason: string) => void;
 }
 
-/** What a server can cost us at most. */
+/** Limits of what a server can cost us. */
 export interface GrpcLimits {
   /** One message. */
   readonly messageBytes: number;
-  /** Messages that have begun and are not dealt with, of all calls together. */
+  /** Messages of all calls that have begun and are not handled yet. */
   readonly begunBytes: number;
   /** Our own messages that the server has not taken. */
   readonly unsentBytes: number;
-  /** Until the connection stands and the server has said that it speaks HTTP/2. */
+  /** Until the connection is open and the server's SETTINGS came. */
   readonly connectMs: number;
-  /** Until the first message of a call; a server that sends one without end runs into it. */
+  /** Until the first message of a call is complete. */
   readonly firstMessageMs: number;
   /**
-   * A call on which no message was completed for this long ends, so that a server that only seems alive
-   * cannot keep us from the next one. Up to half as much is added by chance.
+   * A call without a complete message for this long ends, so that a server that only seems alive cannot
+   * keep us from the next one. Up to half as much is added at random.
    */
   readonly quietMs: number;
-  /** Messages taken at once before `messagesPerSecond` holds, per call. */
+  /** Messages of a call that are taken at once before `messagesPerSecond` applies. */
   readonly messageBurst: number;
   readonly messagesPerSecond: number;
-  /** A call that has had to be held back for this long without a break ends. */
+  /** A call that is held back for this long without a break ends. */
   readonly floodMs: number;
 }
 

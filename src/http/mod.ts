@@ -1,3 +1,24 @@
+export {
+  ClientPool,
+  type ClientPoolOptions,
+  type PoolEvents,
+  type PoolFault,
+  type ReachHandler,
+} from "./client/client_pool.ts";
+export {
+  areRoots,
+  type DialCredentials,
+  type DialEngine,
+  type DialFailure,
+  dialFailureOf,
+  dialServer,
+  type DialTls,
+  type ReachedServer,
+  serverJudge,
+  serverNameMatcher,
+  whyEnded,
+} from "./client/dial_server.ts";
+export type { KeptConnection } from "./client/kept_connection.ts";
 export { type DownstreamFacts, ExchangeRecord, NOT_REACHED } from "./access_log/exchange_record.ts";
 export {
   type CompiledFormat,

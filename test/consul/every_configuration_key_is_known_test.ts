@@ -5,7 +5,8 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "node:test";
 import { consulSource } from "../../scripts/consul.ts";
-import { configKey, type KeyPlace } from "../../src/consul/replies/config_keys.ts";
+import { type KeyPlace } from "../../src/consul/replies/config_keys.ts";
+import { configKey } from "../../src/consul/replies/named_keys.ts";
 
 const FILES = [
   "agent/structs/config_entry.go",

@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 import { Member } from "../../scripts/fleet/member.ts";
-import { PROXY_FLAGS } from "../../src/consul/flag_names.ts";
+import { PROXY_FLAGS } from "../../src/consul/model/flag_names.ts";
 import { type Cluster, SERVER_NAME, startCluster } from "../kit/mesh/cluster.ts";
 import { eventually } from "../kit/process/process.ts";
 

@@ -7,21 +7,21 @@
 
 import assert from "node:assert/strict";
 import { prepareRegexes, ProxyError } from "../../src/base/mod.ts";
-import { readAuthorize } from "../../src/consul/replies/authorize.ts";
+import { readAuthorize } from "../../src/consul/replies/default_policy.ts";
 import { readChain } from "../../src/consul/replies/discovery_chain.ts";
 import { readSidecars } from "../../src/consul/find_sidecar.ts";
-import { readInstances } from "../../src/consul/replies/health.ts";
+import { readInstances } from "../../src/consul/replies/instances.ts";
 import { readIntentions } from "../../src/consul/replies/intentions.ts";
 import { readIngressEntry } from "../../src/consul/replies/ingress.ts";
 import { withIngressEntry } from "../../src/consul/replies/ingress_listeners.ts";
-import { readDefaults } from "../../src/consul/replies/defaults.ts";
+import { readDefaults } from "../../src/consul/replies/mesh_and_defaults.ts";
 import { readJwtProvider } from "../../src/consul/replies/jwt_provider.ts";
-import { readLeaf } from "../../src/consul/replies/leaf.ts";
-import { readMesh } from "../../src/consul/replies/mesh.ts";
+import { readLeaf } from "../../src/consul/replies/certificates.ts";
+import { readMesh } from "../../src/consul/replies/mesh_and_defaults.ts";
 import { readMissing } from "../../src/consul/preflight.ts";
-import { readQueryResult } from "../../src/consul/replies/prepared_query.ts";
+import { readQueryResult } from "../../src/consul/replies/instances.ts";
 import { readRegistration } from "../../src/consul/replies/registration.ts";
-import { readRoots } from "../../src/consul/replies/roots.ts";
+import { readRoots } from "../../src/consul/replies/certificates.ts";
 import {
   isWhole,
   type KeptEntries,

@@ -7,7 +7,7 @@
 
 import assert from "node:assert/strict";
 import { canonicalIpText, hasUnseen } from "../../src/base/mod.ts";
-import { SERVERS_PROTOBUF } from "../../src/consul/servers/messages.ts";
+import { SERVERS_PROTOBUF } from "../../src/consul/servers/methods.ts";
 import {
   GET_BOOTSTRAP_PARAMS,
   GET_FEATURES,

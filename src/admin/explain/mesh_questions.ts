@@ -6,7 +6,7 @@
  */
 
 import { messageOf, replyOf } from "../../base/mod.ts";
-import type { Agent, ServiceRef } from "../../consul/mod.ts";
+import type { Consul, ServiceRef } from "../../consul/mod.ts";
 import { DEFAULT_PATH_RULES, namedCallerElement, REDIRECT, RequestIds } from "../../http/mod.ts";
 import { parseServiceId, type ServiceId } from "../../identity/mod.ts";
 import { authorize, compilePolicy, type Source } from "../../policy/mod.ts";
@@ -15,7 +15,7 @@ import type { Snapshot } from "../../snapshot/mod.ts";
 import type { CalleeVerdict } from "./explanation_view.ts";
 import type { AskCallee } from "./merge_explained.ts";
 
-export type MeshQuestions = Pick<Agent, "askInCatalog" | "askIntentions">;
+export type MeshQuestions = Pick<Consul, "askInCatalog" | "askIntentions">;
 
 const UNKNOWN = { verdict: "unknown", path: null, permissions: [] } as const;
 

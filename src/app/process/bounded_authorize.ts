@@ -5,14 +5,14 @@
  */
 
 import { ProxyError } from "../../base/mod.ts";
-import type { Agent } from "../../consul/mod.ts";
+import type { Consul } from "../../consul/mod.ts";
 import type { RemoteAuthorize } from "../../proxy/mod.ts";
 
 const AUTHORIZE_TIMEOUT_MS = 2_000;
 const MAX_AUTHORIZE_CALLS = 256;
 
 /** More questions at once than the agent would answer in time are refused, which denies. */
-export function boundedAuthorize(agent: Agent | undefined): RemoteAuthorize {
+export function boundedAuthorize(agent: Consul | undefined): RemoteAuthorize {
   let asking = 0;
   return async (request) => {
     if (!agent) throw new ProxyError("authorize_failed", "there is no agent");

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Agent } from "../../consul/mod.ts";
+import type { Consul } from "../../consul/mod.ts";
 import { boundedAuthorize } from "./bounded_authorize.ts";
 
 const REQUEST = { target: "web", uri: "spiffe://x/ns/default/dc/dc1/svc/a", serial: "01" };
@@ -10,7 +10,7 @@ test("boundedAuthorize() refuses the 257th question at once, and asks again when
   const agent = {
     authorize: () =>
       new Promise((resolve) => answers.push(() => resolve({ allowed: true, reason: "" }))),
-  } as unknown as Agent;
+  } as unknown as Consul;
   const authorize = boundedAuthorize(agent);
   const asked = Array.from({ length: 256 }, () => authorize(REQUEST));
   await assert.rejects(authorize(REQUEST), { code: "authorize_failed" });

@@ -6,13 +6,13 @@
 
 import type { CatalogState } from "../../admin/mod.ts";
 import { messageOf } from "../../base/mod.ts";
-import type { Agent } from "../../consul/mod.ts";
+import type { Consul } from "../../consul/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
 import type { SourceStatus } from "../../source/mod.ts";
 
 export interface CatalogLookParts {
   /** Absent with `-config`. */
-  readonly agent: Pick<Agent, "askFailingChecks"> | undefined;
+  readonly agent: Pick<Consul, "askFailingChecks"> | undefined;
   readonly source: { status(): Pick<SourceStatus, "isGateway"> };
   readonly proxyId: string;
   readonly snapshot: Pick<Snapshot, "service" | "datacenter"> | undefined;

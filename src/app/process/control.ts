@@ -6,7 +6,7 @@
 
 import { type Clock, type Log, ProxyError, type Random, type Stats } from "../../base/mod.ts";
 import {
-  type Agent,
+  type Consul,
   createAgent,
   openServers,
   type RegisterSignals,
@@ -47,7 +47,7 @@ export interface ControlDeps {
 export interface ProxyControl {
   readonly source: SnapshotSource;
   /** Absent with `-config`. */
-  readonly agent: Agent | undefined;
+  readonly agent: Consul | undefined;
   readonly proxyId: string;
   /** Texts that must never be shown. */
   readonly secrets: readonly string[];
@@ -140,7 +140,7 @@ function isOwn({ mode, serversFlags }: ProxyOptions): boolean {
 async function openConsul(
   { agentFlags, agentConnections, serversFlags }: ProxyOptions,
   deps: ControlDeps,
-): Promise<{ readonly agent: Agent; readonly secrets: readonly string[] }> {
+): Promise<{ readonly agent: Consul; readonly secrets: readonly string[] }> {
   const { log, env } = deps;
   const agentDeps = { ...deps, connections: agentConnections };
   if (serversFlags) {
@@ -179,7 +179,7 @@ function unlessStopped<T>(found: Promise<T>, signal: AbortSignal): Promise<T> {
 
 async function registrationOf(
   options: ProxyOptions,
-  agent: Agent,
+  agent: Consul,
   deps: ControlDeps,
 ): Promise<RegistrationSource> {
   const { mode } = options;

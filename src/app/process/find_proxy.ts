@@ -15,7 +15,7 @@ import {
   type Random,
   sleep,
 } from "../../base/mod.ts";
-import type { Agent } from "../../consul/mod.ts";
+import type { Consul } from "../../consul/mod.ts";
 
 export interface ProxyName {
   readonly by: "sidecar_for" | "proxy_id" | "gateway";
@@ -24,7 +24,7 @@ export interface ProxyName {
 
 export interface FindProxyDeps {
   readonly agent: Pick<
-    Agent,
+    Consul,
     "called" | "findGateway" | "findProxy" | "findSidecar" | "serversStatus"
   >;
   readonly clock: Clock;

@@ -6,12 +6,12 @@
  */
 
 import { type Log, messageOf } from "../../base/mod.ts";
-import type { Agent, Registration } from "../../consul/mod.ts";
+import type { Consul, Registration } from "../../consul/mod.ts";
 import type { RegistrationSource } from "../../source/mod.ts";
 
 /** Logs each missing right; never rejects. */
 export async function reportMissingRights(
-  agent: Agent,
+  agent: Consul,
   source: RegistrationSource,
   log: Log,
 ): Promise<void> {
@@ -27,7 +27,7 @@ export async function reportMissingRights(
   }
 }
 
-function firstRegistration(agent: Agent, proxyId: string): Promise<Registration> {
+function firstRegistration(agent: Consul, proxyId: string): Promise<Registration> {
   return new Promise((resolve) => {
     const watch = agent.watchRegistration(proxyId, {
       onValue(registration) {

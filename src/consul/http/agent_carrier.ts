@@ -1,57 +1,50 @@
 /**
- * The way to an agent: one address, for good.
+ * Carries requests to an agent, whose address stays the same.
  *
  * @module
  */
 
 import type { Address, Clock } from "../../base/mod.ts";
-import type { Carrier, WireReply, WireRequest } from "./carrier.ts";
+import type { DialEngine } from "../../http/mod.ts";
+import type { Carrier } from "./carrier.ts";
 import { readTlsFiles, type TlsFiles } from "./files.ts";
+import { agentCredentials, type ConsulTls, explainAlert } from "./tls_credentials.ts";
 import { Transport } from "./transport.ts";
 
-export interface AgentAddress {
-  readonly address: Address;
-  readonly tls: TlsFiles | null;
+/** Fails with `config_invalid` where files cannot be used. */
+export function createAgentCarrier(
+  { address, tls: files }: { readonly address: Address; readonly tls: TlsFiles | null },
+  { engine, clock }: { readonly engine: DialEngine; readonly clock: Clock },
+): Carrier {
+  const tls = files && agentTls(files, { address, clock });
+  const transport = new Transport({ peer: "agent", address, tls, engine, clock });
+  return {
+    peer: "agent",
+    where: transport.where,
+    send: (request) => transport.send(request),
+    dropIdle: () => transport.dropIdle(),
+    reloadFiles() {
+      tls?.reload();
+      transport.renew();
+    },
+    close: () => transport.close(),
+  };
 }
 
-export class AgentCarrier implements Carrier {
-  readonly peer = "agent";
-  readonly #place: AgentAddress;
-  readonly #clock: Clock;
-  #transport: Transport;
-
-  /** Fails with `config_invalid` where files cannot be used. */
-  constructor(place: AgentAddress, clock: Clock) {
-    this.#place = place;
-    this.#clock = clock;
-    this.#transport = this.#createTransport();
-  }
-
-  get where(): string {
-    return this.#transport.where;
-  }
-
-  send(request: WireRequest): Promise<WireReply> {
-    return this.#transport.send(request);
-  }
-
-  dropIdle(): void {
-    this.#transport.dropIdle();
-  }
-
-  reloadFiles(): void {
-    if (!this.#place.tls) return;
-    const before = this.#transport;
-    this.#transport = this.#createTransport();
-    before.retire();
-  }
-
-  close(): void {
-    this.#transport.close();
-  }
-
-  #createTransport(): Transport {
-    const { address, tls } = this.#place;
-    return new Transport({ address, tls: tls ? readTlsFiles(tls) : null, clock: this.#clock });
-  }
+function agentTls(
+  files: TlsFiles,
+  { address, clock }: { readonly address: Address; readonly clock: Clock },
+): ConsulTls & { reload(): void } {
+  const host = address.kind === "tcp" ? address.host : "localhost";
+  const read = () => {
+    const texts = readTlsFiles(files);
+    return { texts, credentials: agentCredentials(texts, { host, clock }) };
+  };
+  let current = read();
+  return {
+    serverName: files.serverName || host,
+    material: () => current.credentials,
+    explain: (reason) => explainAlert(reason, { peer: "agent", texts: current.texts }),
+    reload: () => void (current = read()),
+  };
 }

@@ -1,13 +1,13 @@
 /**
- * What a request and its reply are on the wire, and who carries them to whom: an agent that stays the
- * same, or whichever of Consul's servers is in use.
+ * A request to Consul and its reply as they are on the wire, and the two kinds of what carries them:
+ * connections to one address, and a carrier that knows which address is asked now.
  *
  * @module
  */
 
 import { ProxyError } from "../../base/mod.ts";
 
-/** Who answers, for messages. */
+/** The kind of peer, for messages. */
 export type AnsweringPeer = "agent" | "server";
 
 export interface WireRequest {
@@ -16,10 +16,11 @@ export interface WireRequest {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string;
+  /** Until the reply is complete. */
   readonly timeoutMs: number;
-  /** Its reply comes when something has changed. */
+  /** The reply comes when something has changed. */
   readonly waits?: boolean;
-  /** May be asked a second time where the first went into a connection that was closed already. */
+  /** It may be sent a second time where its kept connection turns out to be closed. */
   readonly repeatable: boolean;
   /** A longer reply is refused without being kept. */
   readonly limitBytes: number;
@@ -39,17 +40,17 @@ export interface WireTransport {
   readonly where: string;
   /** Fails with `agent_unreachable`, `agent_reply_invalid` (too long) or `closed` (aborted). */
   send(request: WireRequest): Promise<WireReply>;
-  /** Ends every connection; running requests fail with `closed`. */
-  close(): void;
-  /** Takes no new work into account: closes when what runs has ended. For changed certificates. */
-  retire(): void;
+  /** New requests get new connections, those of now end with their last request: for changed files. */
+  renew(): void;
   /** Closes connections that carry nothing. */
   dropIdle(): void;
+  /** Ends every connection; running requests fail with `closed`. */
+  close(): void;
 }
 
 export interface Carrier {
   readonly peer: AnsweringPeer;
-  /** Who is asked now, for people. */
+  /** The address that is asked now, for people. */
   readonly where: string;
   /** Fails as {@link WireTransport.send} does, and a wait with {@link AskAgain}. */
   send(request: WireRequest): Promise<WireReply>;
@@ -62,8 +63,8 @@ export interface Carrier {
 }
 
 /**
- * A wait ended for a reason that says nothing about who answers it: its server was left, or its token
- * was replaced. It is to be asked anew at once, from where the watch stands then.
+ * A wait ended for a reason that says nothing about the server: the server was left, or the token was
+ * replaced. It is sent anew at once, from the watch's position then.
  */
 export class AskAgain extends ProxyError {
   constructor(reason: string) {
@@ -71,25 +72,14 @@ export class AskAgain extends ProxyError {
   }
 }
 
-/** The connection stood, as far as anybody knows, and the reply did not come in time. */
+/** As far as is known the connection is well, and the reply did not come in time. */
 export class NoReply extends ProxyError {
   constructor(message: string) {
     super("agent_unreachable", message);
   }
 }
 
-/** The body of a reply that came in pieces of `size` bytes together. */
-export function bodyText(chunks: readonly Uint8Array[], size: number): string {
-  const whole = new Uint8Array(size);
-  let offset = 0;
-  for (const chunk of chunks) {
-    whole.set(chunk, offset);
-    offset += chunk.length;
-  }
-  return new TextDecoder().decode(whole);
-}
-
-/** Whoever wanted the reply does not want it any more. */
+/** The owner of the request does not want the reply any more. */
 export function givenUp(): ProxyError {
   return new ProxyError("closed", "The request to Consul was given up");
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ProxyError, Stats } from "../../base/mod.ts";
-import type { CallToken } from "../servers/types.ts";
+import type { CallToken } from "./token.ts";
 import type { WireReply, WireRequest } from "./carrier.ts";
 import { Client, type ConsulCall } from "./client.ts";
 

@@ -1,5 +1,5 @@
 /**
- * Files that talking to the agent needs: the token, CA certificates, the client certificate. Read and
+ * Files for connections to Consul: the token, CA certificates, the client certificate. They are read and
  * checked whole; an unusable newer version never replaces one that works.
  *
  * @module
@@ -9,12 +9,12 @@ import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { messageOf, ProxyError } from "../../base/mod.ts";
-import { type FlagNames, PROXY_FLAGS } from "../flag_names.ts";
+import { type FlagNames, PROXY_FLAGS } from "../model/flag_names.ts";
 
 const FILE_LIMIT_BYTES = 1 << 20;
 const CA_PATH_FILES = 1_000;
 
-/** Where systems keep what they trust; the first that is there is taken. */
+/** Where systems keep their trusted CAs; the first file that exists is taken. */
 const SYSTEM_CA_FILES = [
   "/etc/ssl/certs/ca-certificates.crt",
   "/etc/pki/tls/certs/ca-bundle.crt",
@@ -22,7 +22,7 @@ const SYSTEM_CA_FILES = [
   "/etc/ssl/cert.pem",
 ];
 
-/** Where the means of TLS to the agent are; empty text means not given. */
+/** Paths of the files for TLS; empty text means not given. */
 export interface TlsFiles {
   readonly caFile: string;
   readonly caPath: string;
@@ -34,13 +34,13 @@ export interface TlsFiles {
   readonly names?: FlagNames;
 }
 
-/** TLS towards the agent, as PEM texts that were read and checked before. */
-export interface TransportTls {
-  /** Empty: what the system trusts. */
+/** The same files, read and checked, as PEM. */
+export interface TlsTexts {
+  /** Empty: the system has none. */
   readonly caPems: readonly string[];
-  /** Where they are from, for people: `-ca-file (CONSUL_CACERT) "/etc/consul/ca.pem"`. */
+  /** Their source, for people: `-ca-file (CONSUL_CACERT) "/etc/consul/ca.pem"`. */
   readonly caName: string;
-  /** Where the certificate is from, likewise; `""`: there is none. */
+  /** The certificate's source, likewise; `""`: there is none. */
   readonly certName: string;
   readonly certPem: string;
   readonly keyPem: string;
@@ -51,7 +51,7 @@ export interface TransportTls {
 }
 
 /** Fails with `config_invalid`, naming flag and variable. */
-export function readTlsFiles(files: TlsFiles): TransportTls {
+export function readTlsFiles(files: TlsFiles): TlsTexts {
   const { names = PROXY_FLAGS } = files;
   const { caPems, caName } = readCas(files, names);
   const { cert: certName, key: keyName } = names;
@@ -76,7 +76,7 @@ export function readTlsFiles(files: TlsFiles): TransportTls {
 function readCas(
   { caFile, caPath }: TlsFiles,
   names: FlagNames,
-): Pick<TransportTls, "caPems" | "caName"> {
+): Pick<TlsTexts, "caPems" | "caName"> {
   if (caFile) {
     const name = names.caFile;
     return { caPems: readCertificates(caFile, name), caName: `${name} ${quote(caFile)}` };
@@ -88,14 +88,14 @@ function readCas(
   return { caPems: readSystemCa(), caName: "what this system trusts" };
 }
 
-/** A token goes into a header: anything that could end the line is refused, and never shown. */
+/** A token goes into a header: a character that could end the line is refused; the token is never shown. */
 export function checkToken(token: string, name: string): void {
   if (/[^\x21-\x7e]/.test(token)) {
     throw invalid(`Cannot use ${name}: it has characters that no ACL token has`);
   }
 }
 
-/** The engines' TLS takes a key that does not fit, or none, without a word; the handshake then fails. */
+/** A TLS engine accepts a wrong or missing key without an error; the handshake then fails. */
 function checkKey(
   files: TlsFiles,
   options: { readonly certPem: string; readonly keyPem: string; readonly name: string },
@@ -141,7 +141,7 @@ function readSystemCa(): string[] {
     try {
       return [readFileSync(path, "utf8")];
     } catch {
-      // Not this system's place for them; with none at all the engine's own list counts.
+      // Another system's place.
     }
   }
   return [];

@@ -1,6 +1,6 @@
 /**
- * Where the agent is and how to talk to it, from flags and `CONSUL_*` variables as Consul's own
- * commands read them; flags win. Everything is checked here, so that a bad one stops the start.
+ * The agent's address and how to reach it, from flags and `CONSUL_*` variables as Consul's own commands
+ * read them; flags win. Everything is checked here, so that a bad value stops the start.
  *
  * @module
  */
@@ -8,7 +8,7 @@
 import { type Address, formatAddress, hostFault, ProxyError } from "../../base/mod.ts";
 import { checkToken, readTlsFiles, readTokenFile, type TlsFiles } from "./files.ts";
 
-/** As given on the command line; absent ones are left to the environment. */
+/** As given on the command line; absent: the environment decides. */
 export interface AgentFlags {
   readonly httpAddr?: string;
   readonly token?: string;
@@ -41,56 +41,71 @@ export interface AgentOptions {
   readonly partition: string;
 }
 
-type Environment = Readonly<Record<string, string | undefined>>;
+const DEFAULT_ADDRESS = "127.0.0.1:8500";
+
+export type ConsulVariables = Readonly<Record<string, string | undefined>>;
 
 /** Fails with `config_invalid`, naming the flag or variable. */
-export function resolveAgentOptions(flags: AgentFlags, env: Environment): AgentOptions {
-  const pick = (flag: string | undefined, name: string) => flag || env[name] || "";
-  const httpAddr = pick(flags.httpAddr, "CONSUL_HTTP_ADDR") || "127.0.0.1:8500";
+export function resolveAgentOptions(flags: AgentFlags, env: ConsulVariables): AgentOptions {
+  const httpAddr = pick(flags.httpAddr, env.CONSUL_HTTP_ADDR) || DEFAULT_ADDRESS;
   const addressName = flags.httpAddr ? "-http-addr" : "CONSUL_HTTP_ADDR";
   const wantsTls = readBool(env, "CONSUL_HTTP_SSL", false);
   const { address, pathPrefix, secure } = parseHttpAddr(httpAddr, { name: addressName, wantsTls });
-
-  const files: TlsFiles = {
-    caFile: pick(flags.caFile, "CONSUL_CACERT"),
-    caPath: pick(flags.caPath, "CONSUL_CAPATH"),
-    certFile: pick(flags.clientCert, "CONSUL_CLIENT_CERT"),
-    keyFile: pick(flags.clientKey, "CONSUL_CLIENT_KEY"),
-    serverName: pick(flags.tlsServerName, "CONSUL_TLS_SERVER_NAME"),
-    verify: readBool(env, "CONSUL_HTTP_SSL_VERIFY", true),
-  };
+  const files = tlsFilesOf(flags, env);
   const tls = secure ? files : null;
   if (tls) readTlsFiles(tls);
-
-  // A token given by flag wins over a token file that merely lies in the environment.
-  const tokenFile = flags.tokenFile || (flags.token ? "" : env.CONSUL_HTTP_TOKEN_FILE ?? "");
-  const token = pick(flags.token, "CONSUL_HTTP_TOKEN");
-  if (token) checkToken(token, flags.token ? "-token" : "CONSUL_HTTP_TOKEN");
-  if (tokenFile) {
-    readTokenFile(tokenFile, flags.tokenFile ? "-token-file" : "CONSUL_HTTP_TOKEN_FILE");
-  }
-
   return {
     address,
     pathPrefix,
     tls,
-    token,
-    tokenFile,
+    ...checkedToken(flags, env, { name: "-token", isUsed: true }),
     basicAuth: checkBasicAuth(env.CONSUL_HTTP_AUTH ?? ""),
     datacenter: flags.datacenter ?? "",
     stale: flags.stale ?? false,
-    namespace: pick(flags.namespace, "CONSUL_NAMESPACE"),
-    partition: pick(flags.partition, "CONSUL_PARTITION"),
+    namespace: pick(flags.namespace, env.CONSUL_NAMESPACE),
+    partition: pick(flags.partition, env.CONSUL_PARTITION),
   };
 }
 
+/** The flag, or else the variable, or else `""`. */
+export function pick(flag: string | undefined, variable: string | undefined): string {
+  return flag || variable || "";
+}
+
+export function tlsFilesOf(flags: AgentFlags, env: ConsulVariables): TlsFiles {
+  return {
+    caFile: pick(flags.caFile, env.CONSUL_CACERT),
+    caPath: pick(flags.caPath, env.CONSUL_CAPATH),
+    certFile: pick(flags.clientCert, env.CONSUL_CLIENT_CERT),
+    keyFile: pick(flags.clientKey, env.CONSUL_CLIENT_KEY),
+    serverName: pick(flags.tlsServerName, env.CONSUL_TLS_SERVER_NAME),
+    verify: readBool(env, "CONSUL_HTTP_SSL_VERIFY", true),
+  };
+}
+
+/** `name`: the flag for a token in messages. A token that is not used is not checked. */
+export function checkedToken(
+  flags: AgentFlags,
+  env: ConsulVariables,
+  { name, isUsed }: { readonly name: string; readonly isUsed: boolean },
+): Pick<AgentOptions, "token" | "tokenFile"> {
+  // A token given by flag wins over a token file that merely stands in the environment.
+  const tokenFile = flags.tokenFile || (flags.token ? "" : env.CONSUL_HTTP_TOKEN_FILE ?? "");
+  const token = pick(flags.token, env.CONSUL_HTTP_TOKEN);
+  if (isUsed && token) checkToken(token, flags.token ? name : "CONSUL_HTTP_TOKEN");
+  if (isUsed && tokenFile) {
+    readTokenFile(tokenFile, flags.tokenFile ? "-token-file" : "CONSUL_HTTP_TOKEN_FILE");
+  }
+  return { token, tokenFile };
+}
+
 /**
- * Where the agent is, for people and to compare: `host:port` or `unix:///path`. `httpAddr`: as -http-addr
- * has it; absent: by the environment.
+ * The agent's address, for people and to compare: `host:port` or `unix:///path`. `httpAddr`: the value of
+ * -http-addr; absent: the environment's.
  */
-export function agentAddressText(httpAddr: string | undefined, env: Environment): string {
+export function agentAddressText(httpAddr: string | undefined, env: ConsulVariables): string {
   const name = httpAddr ? "-http-addr" : "CONSUL_HTTP_ADDR";
-  const text = httpAddr || env.CONSUL_HTTP_ADDR || "127.0.0.1:8500";
+  const text = httpAddr || env.CONSUL_HTTP_ADDR || DEFAULT_ADDRESS;
   const wantsTls = readBool(env, "CONSUL_HTTP_SSL", false);
   const { address, pathPrefix } = parseHttpAddr(text, { name, wantsTls });
   if (address.kind === "unix") return formatAddress(address);
@@ -111,7 +126,7 @@ function parseHttpAddr(
   const { name, wantsTls } = options;
   const bad = (fact: string) =>
     invalid(
-      // Anybody may read an error; a password may have characters that no address has.
+      // An error must not show a password, which may have any characters.
       `Cannot use ${name} ${JSON.stringify(text.replace(/^(\w+:\/\/)?.*@/s, "$1(not shown)@"))}: ` +
         `${fact}; write host:port, ` +
         `http://host:port, https://host:port or unix:///path`,
@@ -124,7 +139,7 @@ function parseHttpAddr(
   if (scheme && scheme !== "http" && scheme !== "https") {
     throw bad(`the scheme ${JSON.stringify(scheme)} is unknown`);
   }
-  // TLS that was asked for by variable is never taken back by a scheme.
+  // A scheme never disables TLS that the variable demands.
   const secure = scheme === "https" || wantsTls;
   const slash = rest.indexOf("/");
   const authority = slash < 0 ? rest : rest.slice(0, slash);
@@ -147,7 +162,7 @@ function parseHttpAddr(
   return { address: { kind: "tcp", host, port }, pathPrefix, secure };
 }
 
-export function readBool(env: Environment, name: string, fallback: boolean): boolean {
+function readBool(env: ConsulVariables, name: string, fallback: boolean): boolean {
   const text = env[name];
   if (text === undefined || text === "") return fallback;
   if (/^(1|t|T|TRUE|true|True)$/.test(text)) return true;
@@ -160,7 +175,7 @@ function checkBasicAuth(text: string): string {
   if (/[\x00-\x1f\x7f]/.test(text)) {
     throw invalid("Cannot use CONSUL_HTTP_AUTH: it has control characters; write user:password");
   }
-  // Consul takes a bare user, too.
+  // Consul accepts a user alone, too.
   return text && !text.includes(":") ? `${text}:` : text;
 }
 

@@ -1,39 +1,26 @@
 /**
- * Why the agent or a server could not be reached, in words, with what to change: above all where an
- * address is that of another of its ports.
+ * Why the agent or a server could not be reached, in words, with what to change: above all where the
+ * address is that of another of Consul's ports.
  *
  * @module
  */
 
-import { type Address, messageOf } from "../../base/mod.ts";
-import { type FlagNames, PROXY_FLAGS } from "../flag_names.ts";
+import type { Address } from "../../base/mod.ts";
+import type { DialFailure, ResetReason } from "../../http/mod.ts";
+import { SPEAKS_NO_TLS } from "../../net/mod.ts";
 import type { AnsweringPeer } from "./carrier.ts";
-import type { TransportTls } from "./files.ts";
-import { explainAlert } from "./tls_trouble.ts";
+import type { ConsulTls } from "./tls_credentials.ts";
 
-const WANTED: Readonly<Record<AnsweringPeer, string>> = {
-  agent: "-http-addr (CONSUL_HTTP_ADDR) wants that of its HTTP API",
-  server: "-http-port (POSTERN_HTTP_PORT) wants that of its HTTP API",
-};
+export interface AskedPlace {
+  readonly address: Address;
+  readonly peer: AnsweringPeer;
+  readonly tls: Pick<ConsulTls, "explain"> | null;
+}
 
-const REASONS: Readonly<Record<string, (peer: AnsweringPeer) => string>> = {
-  ECONNREFUSED: (peer) =>
-    peer === "agent"
-      ? "connection refused; is the agent running, and is this its address (-http-addr or " +
-        "CONSUL_HTTP_ADDR)?"
-      : `connection refused; ${WANTED[peer]}, 8500 unless configured otherwise`,
-  ENOENT: () => "there is no such socket",
-  ECONNRESET: () => "the connection was reset",
-  ENOTFOUND: () => "the host name cannot be resolved",
-  EPROTO: (peer) => `TLS failed; does the ${peer} speak HTTPS on this port?`,
-  // Servers are asked over TLS by HTTP/2, which has words of its own.
-  ERR_SSL_WRONG_VERSION_NUMBER: () =>
-    "the port does not speak TLS; give the agent's HTTPS port, 8501 unless configured otherwise, or, " +
-    "where it has none, write http:// in -http-addr (CONSUL_HTTP_ADDR) and leave out CONSUL_HTTP_SSL",
-  // What Node's parser says of the first bytes of HTTP/2.
-  HPE_INVALID_CONSTANT: (peer) =>
-    `what answers does not speak HTTP/1; is this the ${peer}'s gRPC port? ${WANTED[peer]}, 8500 ` +
-    "unless configured otherwise",
+/** The flag for the address. */
+export const ADDRESS_FLAG: Readonly<Record<AnsweringPeer, string>> = {
+  agent: "-http-addr (CONSUL_HTTP_ADDR)",
+  server: "-http-port (POSTERN_HTTP_PORT)",
 };
 
 /** Consul's other ports, unless configured otherwise: some just hang up. */
@@ -45,39 +32,61 @@ const OTHER_PORTS: Readonly<Record<number, string>> = {
   8503: "gRPC over TLS",
   8600: "DNS",
 };
-const HUNG_UP: ReadonlySet<unknown> = new Set(["ECONNRESET", "HPE_INVALID_CONSTANT"]);
 
-const HINTS: readonly (readonly [RegExp, (names: FlagNames, peer: AnsweringPeer) => string])[] = [
-  [
-    /altnames/,
-    ({ serverName }, peer) => `say with ${serverName} which name the ${peer}'s certificate is for`,
-  ],
-  [
-    /unable to (verify|get)|self.signed|unknown ?issuer/i,
-    ({ ca }, peer) => `say with ${ca} which CA has signed the ${peer}'s certificate`,
-  ],
-];
+const NO_AGENT_TLS =
+  "the port does not speak TLS; give the agent's HTTPS port, 8501 unless configured otherwise, or, " +
+  "where it has none, write http:// in -http-addr (CONSUL_HTTP_ADDR) and leave out CONSUL_HTTP_SSL";
 
 /** Fits after "Cannot reach the Consul agent at ...: ". */
-export function reasonOf(
-  error: unknown,
-  { address, tls, peer = "agent" }: {
-    readonly address: Address;
-    readonly tls: TransportTls | null;
-    readonly peer?: AnsweringPeer;
-  },
-): string {
-  const code = (error as { code?: unknown } | null)?.code;
-  const use = address.kind === "tcp" && HUNG_UP.has(code) ? OTHER_PORTS[address.port] : undefined;
-  if (use && address.kind === "tcp") {
-    return `${address.port} is Consul's port for ${use}; ${WANTED[peer]}, 8500 or 8501 (HTTPS) ` +
-      "unless configured otherwise";
+export function dialWords({ stage, reason }: DialFailure, place: AskedPlace): string {
+  const { peer, tls } = place;
+  switch (stage) {
+    case "connect": {
+      const [, words = reason, code] = /^(.*) \((E[A-Z]+)\)$/.exec(reason) ?? [];
+      if (code !== "ECONNREFUSED") return words;
+      return peer === "agent"
+        ? "connection refused; is the agent running, and is this its address (-http-addr or " +
+          "CONSUL_HTTP_ADDR)?"
+        : `connection refused; ${portWanted(place)}`;
+    }
+    case "handshake":
+      if (reason === SPEAKS_NO_TLS) {
+        return peer === "agent" ? NO_AGENT_TLS : `${reason}; ${portWanted(place)}`;
+      }
+      return otherWords(reason, place);
+    case "http":
+      return tls?.explain(reason) ?? reason;
+    case "credentials":
+    case "peer":
+      return reason;
   }
-  const known = typeof code === "string" ? REASONS[code]?.(peer) : undefined;
-  if (known) return known;
-  const text = messageOf(error) || String(code ?? "the connection failed");
-  const alert = tls && explainAlert(text, tls);
-  if (alert) return alert;
-  const hint = HINTS.find(([pattern]) => pattern.test(text))?.[1];
-  return hint ? `${text}; ${hint(tls?.names ?? PROXY_FLAGS, peer)}` : text;
+}
+
+/** The same for a connection that broke before the reply. */
+export function brokenWords(reason: ResetReason, detail: string, place: AskedPlace): string {
+  // The codec names what was received in place of a response.
+  const isNoHttp = reason === "protocol" && detail.startsWith("answers ");
+  if (!isNoHttp) return reason === "connection" ? otherWords(detail, place) : detail;
+  const words = otherPort(place);
+  return words ?? `what answers does not speak HTTP/1; is this the ${place.peer}'s gRPC port? ` +
+      portWanted({ ...place, tls: null });
+}
+
+function otherWords(reason: string, place: AskedPlace): string {
+  const explained = place.tls?.explain(reason) ?? reason;
+  return explained === reason ? otherPort(place) ?? reason : explained;
+}
+
+function otherPort({ address, peer }: AskedPlace): string | undefined {
+  const use = address.kind === "tcp" ? OTHER_PORTS[address.port] : undefined;
+  if (use === undefined || address.kind !== "tcp") return undefined;
+  return `${address.port} is Consul's port for ${use}; ${
+    ADDRESS_FLAG[peer]
+  } wants that of its HTTP ` +
+    "API, 8500 or 8501 (HTTPS) unless configured otherwise";
+}
+
+export function portWanted({ peer, tls }: Pick<AskedPlace, "peer" | "tls">): string {
+  const api = tls ? "HTTPS API, 8501" : "HTTP API, 8500";
+  return `${ADDRESS_FLAG[peer]} wants that of its ${api} unless configured otherwise`;
 }

@@ -1,19 +1,23 @@
-/** What is said where the address is not that of the agent's HTTP API. */
+/** What is said where the address is not that of the HTTP API. */
 import assert from "node:assert/strict";
 import { type AddressInfo, createServer } from "node:net";
 import { test } from "node:test";
 import { messageOf, systemClock } from "../../base/mod.ts";
-import { PROXY_FLAGS } from "../flag_names.ts";
-import type { TransportTls } from "./files.ts";
-import { Transport } from "./transport.ts";
-import { reasonOf } from "./unreachable.ts";
+import { runtimeEngine } from "../../net/mod.ts";
+import { createAgentCarrier } from "./agent_carrier.ts";
+import type { TlsFiles } from "./files.ts";
+import { brokenWords, dialWords } from "./unreachable.ts";
 
-const TLS: TransportTls = {
-  ...{ caPems: [], caName: "", certPem: "", keyPem: "", certName: "", serverName: "" },
-  ...{ verify: false, names: PROXY_FLAGS },
+const TLS: TlsFiles = {
+  caFile: "",
+  caPath: "",
+  certFile: "",
+  keyFile: "",
+  serverName: "",
+  verify: false,
 };
 
-/** What a gRPC server says first: the SETTINGS of HTTP/2. */
+/** The SETTINGS of HTTP/2: a gRPC server's first bytes. */
 const SETTINGS = Uint8Array.of(0, 0, 0, 4, 0, 0, 0, 0, 0);
 
 for (
@@ -30,7 +34,7 @@ for (
     ],
   ] as const
 ) {
-  test(`Transport says that ${name} was spoken to the gRPC port`, async () => {
+  test(`the message says that ${name} was spoken to the gRPC port`, async () => {
     const server = createServer((socket) => {
       socket.on("error", () => {});
       socket.once("data", () => socket.end(SETTINGS));
@@ -38,48 +42,77 @@ for (
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     const { port } = server.address() as AddressInfo;
     const address = { kind: "tcp", host: "127.0.0.1", port } as const;
-    const transport = new Transport({ address, tls, clock: systemClock });
+    const carrier = createAgentCarrier({ address, tls }, {
+      engine: runtimeEngine(),
+      clock: systemClock,
+    });
     const request = { method: "GET", path: "/v1/agent/self", headers: {}, repeatable: false };
-    const failure = await transport.send({ ...request, timeoutMs: 10_000, limitBytes: 99 })
+    const failure = await carrier.send({ ...request, timeoutMs: 10_000, limitBytes: 99 })
       .then(() => "it answered", messageOf);
-    transport.close();
+    carrier.close();
     server.close();
     assert.match(failure, pattern);
   });
 }
 
+const RESET = "the connection was reset";
+const NO_HTTP = "answers HTTP/2 where Protocol says http";
+const GONE = "the server closed the connection";
+const REFUSED = "nothing there takes connections (ECONNREFUSED)";
+
 for (
-  const [port, code, pattern] of [
+  const [port, said, pattern] of [
     // As Consul 1.22 was seen to end what it cannot read.
-    [8502, "HPE_INVALID_CONSTANT", /^8502 is Consul's port for gRPC; -http-addr .* 8500 or 8501/],
-    [8503, "ECONNRESET", /^8503 is Consul's port for gRPC over TLS;/],
-    [8300, "ECONNRESET", /^8300 is Consul's port for calls between servers;/],
-    [8500, "ECONNRESET", /^the connection was reset$/],
-    [8503, "ECONNREFUSED", /^connection refused; is the agent running/],
-  ] as const
+    [
+      8502,
+      (place) => brokenWords("protocol", NO_HTTP, place),
+      /^8502 is Consul's port for gRPC; -http-addr .* 8500 or 8501/,
+    ],
+    [
+      8503,
+      (place) => brokenWords("connection", RESET, place),
+      /^8503 is Consul's port for gRPC over TLS;/,
+    ],
+    [
+      8300,
+      (place) => dialWords({ stage: "handshake", reason: GONE }, place),
+      /^8300 is Consul's port for calls between servers;/,
+    ],
+    [8500, (place) => brokenWords("connection", RESET, place), /^the connection was reset$/],
+    [
+      8503,
+      (place) => dialWords({ stage: "connect", reason: REFUSED }, place),
+      /^connection refused; is the agent running/,
+    ],
+    [
+      8500,
+      (place) => dialWords({ stage: "connect", reason: "there is no such socket (ENOENT)" }, place),
+      /^there is no such socket$/,
+    ],
+    [8500, (place) => brokenWords("protocol", "a bad header", place), /^a bad header$/],
+  ] as readonly (readonly [number, (place: Parameters<typeof dialWords>[1]) => string, RegExp])[]
 ) {
-  test(`reasonOf() knows port ${port} and ${code}`, () => {
-    const error = Object.assign(new Error("socket hang up"), { code });
+  test(`the words for port ${port} begin with ${pattern.source.slice(1, 40)}`, () => {
     const address = { kind: "tcp", host: "127.0.0.1", port } as const;
-    assert.match(reasonOf(error, { address, tls: null }), pattern);
+    assert.match(said({ address, peer: "agent", tls: null }), pattern);
   });
 }
 
 for (
-  const [code, port] of [
-    ["ECONNREFUSED", 8300],
-    ["ECONNRESET", 8503],
-    ["HPE_INVALID_CONSTANT", 18_502],
-    ["EPROTO", 18_500],
-  ] as const
+  const [what, port, said] of [
+    [
+      "a refused connection",
+      8300,
+      (place) => dialWords({ stage: "connect", reason: REFUSED }, place),
+    ],
+    ["a hang-up", 8503, (place) => brokenWords("connection", RESET, place)],
+    ["another protocol", 18_502, (place) => brokenWords("protocol", NO_HTTP, place)],
+  ] as readonly (readonly [string, number, (place: Parameters<typeof dialWords>[1]) => string])[]
 ) {
-  test(`reasonOf() tells of servers with their own flags: ${code}`, () => {
+  test(`the words for ${what} of servers name the flags for servers`, () => {
     const address = { kind: "tcp", host: "192.0.2.1", port } as const;
-    const said = reasonOf({ code }, { address, tls: null, peer: "server" });
-    assert.doesNotMatch(said, /agent|-http-addr/);
-    assert.match(
-      said,
-      code === "EPROTO" ? /does the server/ : /-http-port \(POSTERN_HTTP_PORT\) wants/,
-    );
+    const words = said({ address, peer: "server", tls: null });
+    assert.doesNotMatch(words, /agent|-http-addr/);
+    assert.match(words, /-http-port \(POSTERN_HTTP_PORT\) wants/);
   });
 }

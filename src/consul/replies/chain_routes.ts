@@ -1,5 +1,5 @@
 /**
- * Routers and splitters of a compiled discovery chain, as the agent writes them.
+ * Routers and splitters of a compiled discovery chain in Consul's JSON.
  *
  * @module
  */
@@ -40,7 +40,7 @@ const MATCH = {
 };
 const MatchJson = openObject(MATCH);
 
-/** The chain's own business: a node says where it leads. */
+/** Not read: the node itself names the next one. */
 const WHERE = { Service: text, ServiceSubset: text, Namespace: text, Partition: text };
 const DESTINATION = {
   ...WHERE,
@@ -55,7 +55,7 @@ const DESTINATION = {
   ResponseHeaders: HeadersJson,
 };
 const DestinationJson = openObject(DESTINATION);
-const NOTHING_ASKED = v.parse(DestinationJson, {});
+const NO_DESTINATION = v.parse(DestinationJson, {});
 
 const ROUTE = {
   Match: v.nullish(openObject({ HTTP: v.nullish(MatchJson) })),
@@ -79,7 +79,7 @@ export function toRoute({ Definition, NextNode }: v.InferOutput<typeof RouteJson
   const http = Definition.Match?.HTTP;
   return {
     match: http ? toMatch(http) : null,
-    destination: toDestination(Definition.Destination ?? NOTHING_ASKED),
+    destination: toDestination(Definition.Destination ?? NO_DESTINATION),
     next: NextNode,
     unknown: unknownOf(Definition),
   };
@@ -91,7 +91,7 @@ export function toSplit(
   return {
     weight: Weight,
     next: NextNode,
-    unknown: [...strangeIn(Definition, SPLIT, ""), ...strangeHeaders(Definition, "")],
+    unknown: [...unknownIn(Definition, SPLIT, ""), ...unknownHeaders(Definition, "")],
     requestHeaders: toHeaders(Definition?.RequestHeaders),
     responseHeaders: toHeaders(Definition?.ResponseHeaders),
   };
@@ -101,14 +101,14 @@ function toMatch(http: v.InferOutput<typeof MatchJson>): RouteMatch | null {
   const match: RouteMatch = {
     path: toPath(http),
     ignoreCase: http.CaseInsensitive,
-    methods: http.Methods ?? [],
-    headers: (http.Header ?? []).map((header): ValueMatch => ({
+    methods: http.Methods,
+    headers: http.Header.map((header): ValueMatch => ({
       name: header.Name,
       ...valueOf(header),
       ignoreCase: false,
       invert: header.Invert,
     })),
-    query: (http.QueryParam ?? []).map((query): ValueMatch => ({
+    query: http.QueryParam.map((query): ValueMatch => ({
       name: query.Name,
       ...valueOf(query),
       ignoreCase: false,
@@ -122,14 +122,14 @@ function toMatch(http: v.InferOutput<typeof MatchJson>): RouteMatch | null {
 
 function toPath(http: v.InferOutput<typeof MatchJson>): RouteMatch["path"] {
   if (http.PathExact !== "") return { kind: "exact", value: http.PathExact };
-  // Every path begins so.
+  // Every path begins with a slash.
   if (http.PathPrefix !== "" && http.PathPrefix !== "/") {
     return { kind: "prefix", value: http.PathPrefix };
   }
   return http.PathRegex === "" ? null : { kind: "regex", value: http.PathRegex };
 }
 
-/** Where nothing is said of the value it has to be there, and no more. */
+/** Without a condition on the value, the field has to be present. */
 function valueOf(
   { Exact, Prefix = "", Suffix = "", Regex }: {
     readonly Exact: string;
@@ -152,8 +152,8 @@ function toDestination(json: v.InferOutput<typeof DestinationJson>): RouteDestin
     idleTimeoutMs: json.IdleTimeout,
     retries: json.NumRetries,
     retryOnConnectFailure: json.RetryOnConnectFailure,
-    retryOn: json.RetryOn ?? [],
-    retryOnStatuses: json.RetryOnStatusCodes ?? [],
+    retryOn: json.RetryOn,
+    retryOnStatuses: json.RetryOnStatusCodes,
     requestHeaders: toHeaders(json.RequestHeaders),
     responseHeaders: toHeaders(json.ResponseHeaders),
   };
@@ -161,32 +161,32 @@ function toDestination(json: v.InferOutput<typeof DestinationJson>): RouteDestin
 
 function toHeaders(json: HeadersJson): HeaderTexts | null {
   if (!json) return null;
-  const texts = { remove: json.Remove ?? [], set: json.Set ?? {}, add: json.Add ?? {} };
+  const texts = { remove: json.Remove, set: json.Set, add: json.Add };
   const isEmpty = [texts.remove, Object.keys(texts.set), Object.keys(texts.add)]
     .every(({ length }) => length === 0);
   return isEmpty ? null : texts;
 }
 
-/** What another Consul may say of a route, by where it stands: `.Match.HTTP.Header[0].Contains`. */
+/** Fields that another version of Consul may write, by their path: `.Match.HTTP.Header[0].Contains`. */
 function unknownOf(route: v.InferOutput<typeof RouteJson>["Definition"]): readonly string[] {
   const { Match, Destination } = route;
   const http = Match?.HTTP;
   return [
-    ...strangeIn(route, ROUTE, ""),
-    ...strangeIn(Match, { HTTP: 0 }, ".Match"),
-    ...strangeIn(http, MATCH, ".Match.HTTP"),
+    ...unknownIn(route, ROUTE, ""),
+    ...unknownIn(Match, { HTTP: 0 }, ".Match"),
+    ...unknownIn(http, MATCH, ".Match.HTTP"),
     ...(http?.Header ?? []).flatMap((each, at) =>
-      strangeIn(each, HEADER, `.Match.HTTP.Header[${at}]`)
+      unknownIn(each, HEADER, `.Match.HTTP.Header[${at}]`)
     ),
     ...(http?.QueryParam ?? []).flatMap((each, at) =>
-      strangeIn(each, QUERY_PARAM, `.Match.HTTP.QueryParam[${at}]`)
+      unknownIn(each, QUERY_PARAM, `.Match.HTTP.QueryParam[${at}]`)
     ),
-    ...strangeIn(Destination, DESTINATION, ".Destination"),
-    ...strangeHeaders(Destination, ".Destination"),
+    ...unknownIn(Destination, DESTINATION, ".Destination"),
+    ...unknownHeaders(Destination, ".Destination"),
   ];
 }
 
-function strangeHeaders(
+function unknownHeaders(
   of:
     | { readonly RequestHeaders?: HeadersJson; readonly ResponseHeaders?: HeadersJson }
     | null
@@ -194,23 +194,23 @@ function strangeHeaders(
   where: string,
 ): readonly string[] {
   return [
-    ...strangeIn(of?.RequestHeaders, HEADERS, `${where}.RequestHeaders`),
-    ...strangeIn(of?.ResponseHeaders, HEADERS, `${where}.ResponseHeaders`),
+    ...unknownIn(of?.RequestHeaders, HEADERS, `${where}.RequestHeaders`),
+    ...unknownIn(of?.ResponseHeaders, HEADERS, `${where}.ResponseHeaders`),
   ];
 }
 
-function strangeIn(
+function unknownIn(
   json: object | null | undefined,
   known: object,
   where: string,
 ): readonly string[] {
   return Object.entries(json ?? {})
-    .filter(([key, value]) => !Object.hasOwn(known, key) && says(value))
+    .filter(([key, value]) => !Object.hasOwn(known, key) && !isEmpty(value))
     .map(([key]) => `${where}.${key}`);
 }
 
-/** Consul leaves out what is empty, and might write it one day. */
-function says(value: unknown): boolean {
-  if (typeof value !== "object" || value === null) return Boolean(value);
-  return Object.keys(value).length > 0;
+/** Consul leaves out empty values; a later version may write them. */
+function isEmpty(value: unknown): boolean {
+  if (typeof value !== "object" || value === null) return !value;
+  return Object.keys(value).length === 0;
 }

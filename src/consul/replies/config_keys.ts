@@ -1,14 +1,12 @@
 /**
- * Every key of Consul 1.22 that configures a proxy, and what Postern does with it. Readers name what is
- * not followed from this table, and `docs/configuration-keys.md` is written from it, so that the log,
- * `postern check` and the page cannot differ.
+ * Every key of Consul 1.22 that configures a proxy, and what Postern does with it. Warnings about keys that
+ * are not followed are made from this table, and `docs/configuration-keys.md` is written from it, so that
+ * the log, `postern check` and the page cannot differ.
  *
  * @module
  */
 
-import { nearest } from "../../base/mod.ts";
-
-/** Where a key stands. */
+/** The places of keys. */
 export const KEY_PLACES = [
   /** `Proxy.Config` of a sidecar, which `proxy-defaults` and `service-defaults` are merged into. */
   "proxy",
@@ -24,12 +22,12 @@ export const KEY_PLACES = [
 ] as const;
 export type KeyPlace = (typeof KEY_PLACES)[number];
 
-export type KeyFate =
-  /** It does what Consul's documentation says, except for values that are refused by name. */
+type KeyFate =
+  /** It works as in Consul's documentation, except for values that are refused by name. */
   | { readonly kind: "followed"; readonly note?: string }
-  /** Nothing that a proxy does depends on it. */
+  /** No behaviour of a proxy depends on it. */
   | { readonly kind: "moot"; readonly reason: string }
-  /** Named once in the log, and by `postern check`; what it asks for does not happen. */
+  /** Without effect; named once in the log, and by `postern check`. */
   | { readonly kind: "ignored"; readonly reason: string }
   /** A value that is not the default is refused by name. */
   | { readonly kind: "refused"; readonly reason: string };
@@ -42,7 +40,8 @@ export interface ConfigKey {
 }
 
 interface Rows {
-  readonly followed: readonly string[];
+  /** Names with white space between them. */
+  readonly followed: string;
   readonly notes?: Readonly<Record<string, string>>;
   readonly moot?: Readonly<Record<string, string>>;
   readonly ignored?: Readonly<Record<string, string>>;
@@ -57,20 +56,18 @@ const NO_TRACES = "Postern sends no traces; headers that carry a trace pass thro
 const NO_BOOTSTRAP =
   "there is no bootstrap configuration; the flags of postern proxy take its place";
 const OTHER_GATEWAYS = "it configures mesh and terminating gateways, which Postern is not";
+const NO_LOCAL = "a gateway has no local service";
+const AT_REGISTRATION = "Consul reads it when the proxy is registered";
 const CATALOG = "Consul's catalog and DNS use it";
 const TRANSPARENT = "transparent proxying is not supported; register the proxy with Mode direct " +
   "and its upstreams";
 const LABEL = "it is a label for people";
 const INDEX = "it is Consul's bookkeeping";
 
-const STATS_KEYS = [
-  "envoy_prometheus_bind_addr",
-  "envoy_stats_bind_addr",
-  "envoy_statsd_url",
-  "envoy_dogstatsd_url",
-  "envoy_stats_tags",
-  "envoy_stats_flush_interval",
-];
+const STATS_KEYS = `
+  envoy_prometheus_bind_addr envoy_stats_bind_addr envoy_statsd_url envoy_dogstatsd_url
+  envoy_stats_tags envoy_stats_flush_interval
+`;
 
 const BOOTSTRAP_KEYS = {
   envoy_bootstrap_json_tpl: NO_BOOTSTRAP,
@@ -88,14 +85,9 @@ const BOOTSTRAP_KEYS = {
 };
 
 const ENTRY_KEYS = {
-  Kind: INDEX,
-  Name: INDEX,
-  Namespace: INDEX,
-  Partition: INDEX,
+  ...keysWith(INDEX, "Kind Name Namespace Partition"),
   Meta: LABEL,
-  Hash: INDEX,
-  CreateIndex: INDEX,
-  ModifyIndex: INDEX,
+  ...keysWith(INDEX, "Hash CreateIndex ModifyIndex"),
 };
 
 const PERMISSIVE =
@@ -107,7 +99,7 @@ const MERGED_NOTES = {
   EnvoyExtensions: "those that a plugin stands for; others are named",
   "MeshGateway.Mode": "modes other than none are refused where a target is far away",
 };
-const MERGED_BLOCKS = ["Mode", "MeshGateway.Mode", "Expose.Checks", "Expose.Paths"];
+const MERGED_BLOCKS = "Mode MeshGateway.Mode Expose.Checks Expose.Paths";
 const MERGED_TRANSPARENT = {
   "TransparentProxy.OutboundListenerPort": "it counts in transparent mode, which is refused",
   "TransparentProxy.DialedDirectly": "it counts for callers in transparent mode",
@@ -115,24 +107,13 @@ const MERGED_TRANSPARENT = {
 
 const PLACES: Readonly<Record<KeyPlace, Rows>> = {
   proxy: {
-    followed: [
-      "bind_address",
-      "bind_port",
-      "protocol",
-      "local_connect_timeout_ms",
-      "local_request_timeout_ms",
-      "local_idle_timeout_ms",
-      "handshake_timeout_ms",
-      "max_inbound_connections",
-      "max_request_headers_kb",
-      ...STATS_KEYS,
-      "postern_tls",
-      "postern_plugins",
-      "postern_show_denials",
-    ],
+    followed: `
+      bind_address bind_port protocol local_connect_timeout_ms local_request_timeout_ms
+      local_idle_timeout_ms handshake_timeout_ms max_inbound_connections max_request_headers_kb
+      ${STATS_KEYS} postern_tls postern_plugins postern_show_denials
+    `,
     moot: {
-      disable_tcp_check: "Consul reads it when the proxy is registered",
-      tcp_check_address: "Consul reads it when the proxy is registered",
+      ...keysWith(AT_REGISTRATION, "disable_tcp_check tcp_check_address"),
       mesh_gateway: "Consul merges it into the upstreams",
     },
     ignored: {
@@ -145,28 +126,24 @@ const PLACES: Readonly<Record<KeyPlace, Rows>> = {
     },
   },
   gateway: {
-    followed: [
-      "bind_address",
-      "handshake_timeout_ms",
-      "max_request_headers_kb",
-      ...STATS_KEYS,
-      "envoy_extra_static_clusters_json",
-      "postern_tls",
-    ],
+    followed: `
+      bind_address handshake_timeout_ms max_request_headers_kb ${STATS_KEYS}
+      envoy_extra_static_clusters_json postern_tls
+    `,
     notes: {
       envoy_extra_static_clusters_json: "SDS servers are read; other clusters are not used",
     },
     moot: {
       protocol: "each listener of the config entry names its own",
-      disable_tcp_check: "Consul reads it when the proxy is registered",
-      tcp_check_address: "Consul reads it when the proxy is registered",
+      ...keysWith(AT_REGISTRATION, "disable_tcp_check tcp_check_address"),
       mesh_gateway: "Consul merges it into the upstreams",
       bind_port: "each listener of the config entry names its own",
-      local_connect_timeout_ms: "a gateway has no local service",
-      local_request_timeout_ms: "a gateway has no local service",
-      local_idle_timeout_ms: "a gateway has no local service",
+      ...keysWith(
+        NO_LOCAL,
+        "local_connect_timeout_ms local_request_timeout_ms local_idle_timeout_ms",
+      ),
       max_inbound_connections: "Consul applies it to sidecars",
-      envoy_local_cluster_json: "a gateway has no local service",
+      envoy_local_cluster_json: NO_LOCAL,
       envoy_public_listener_json: "Consul applies it to sidecars",
     },
     ignored: {
@@ -174,40 +151,29 @@ const PLACES: Readonly<Record<KeyPlace, Rows>> = {
       postern_plugins: "plugins stand around a sidecar's requests, not around a gateway's",
       postern_show_denials: "a gateway judges no intentions",
       connect_timeout_ms: "ConnectTimeout of the service's service-resolver is followed",
-      envoy_dns_discovery_type: OTHER_GATEWAYS,
-      envoy_gateway_bind_addresses: OTHER_GATEWAYS,
-      envoy_gateway_bind_tagged_addresses: OTHER_GATEWAYS,
-      envoy_gateway_no_default_bind: OTHER_GATEWAYS,
-      envoy_mesh_gateway_bind_addresses: OTHER_GATEWAYS,
-      envoy_mesh_gateway_bind_tagged_addresses: OTHER_GATEWAYS,
-      envoy_mesh_gateway_no_default_bind: OTHER_GATEWAYS,
-      envoy_gateway_remote_tcp_enable_keepalive: OTHER_GATEWAYS,
-      envoy_gateway_remote_tcp_keepalive_time: OTHER_GATEWAYS,
-      envoy_gateway_remote_tcp_keepalive_interval: OTHER_GATEWAYS,
-      envoy_gateway_remote_tcp_keepalive_probes: OTHER_GATEWAYS,
+      ...keysWith(
+        OTHER_GATEWAYS,
+        `
+          envoy_dns_discovery_type envoy_gateway_bind_addresses
+          envoy_gateway_bind_tagged_addresses envoy_gateway_no_default_bind
+          envoy_mesh_gateway_bind_addresses envoy_mesh_gateway_bind_tagged_addresses
+          envoy_mesh_gateway_no_default_bind envoy_gateway_remote_tcp_enable_keepalive
+          envoy_gateway_remote_tcp_keepalive_time envoy_gateway_remote_tcp_keepalive_interval
+          envoy_gateway_remote_tcp_keepalive_probes
+        `,
+      ),
       ...BOOTSTRAP_KEYS,
     },
   },
   upstream: {
-    followed: [
-      "protocol",
-      "connect_timeout_ms",
-      "limits.max_connections",
-      "limits.max_client_connections",
-      "limits.max_pending_requests",
-      "limits.max_concurrent_requests",
-      "passive_health_check.interval",
-      "passive_health_check.max_failures",
-      "passive_health_check.enforcing_consecutive_5xx",
-      "passive_health_check.max_ejection_percent",
-      "passive_health_check.base_ejection_time",
-      "mesh_gateway.mode",
-      "prepared_query_interval",
-      "idle_timeout_ms",
-      "max_connection_lifetime_ms",
-      "postern_tls",
-      "postern_listener_tls",
-    ],
+    followed: `
+      protocol connect_timeout_ms limits.max_connections limits.max_client_connections
+      limits.max_pending_requests limits.max_concurrent_requests passive_health_check.interval
+      passive_health_check.max_failures passive_health_check.enforcing_consecutive_5xx
+      passive_health_check.max_ejection_percent passive_health_check.base_ejection_time
+      mesh_gateway.mode prepared_query_interval idle_timeout_ms max_connection_lifetime_ms
+      postern_tls postern_listener_tls
+    `,
     moot: { name: INDEX, peer: INDEX },
     ignored: {
       balance_outbound_connections: KERNEL,
@@ -221,34 +187,14 @@ const PLACES: Readonly<Record<KeyPlace, Rows>> = {
     },
   },
   registration: {
-    followed: [
-      "Kind",
-      "ID",
-      "Service",
-      "Address",
-      "Port",
-      "Datacenter",
-      "Namespace",
-      "Partition",
-      "ContentHash",
-      "Proxy.DestinationServiceName",
-      "Proxy.DestinationServiceID",
-      "Proxy.LocalServiceAddress",
-      "Proxy.LocalServicePort",
-      "Proxy.LocalServiceSocketPath",
-      "Proxy.Config",
-      "Proxy.Upstreams",
-      "Proxy.MeshGateway.Mode",
-      "Proxy.Expose.Checks",
-      "Proxy.Expose.Paths",
-      "Proxy.EnvoyExtensions",
-      "Proxy.AccessLogs.Enabled",
-      "Proxy.AccessLogs.DisableListenerLogs",
-      "Proxy.AccessLogs.Type",
-      "Proxy.AccessLogs.Path",
-      "Proxy.AccessLogs.JSONFormat",
-      "Proxy.AccessLogs.TextFormat",
-    ],
+    followed: `
+      Kind ID Service Address Port Datacenter Namespace Partition ContentHash
+      Proxy.DestinationServiceName Proxy.DestinationServiceID Proxy.LocalServiceAddress
+      Proxy.LocalServicePort Proxy.LocalServiceSocketPath Proxy.Config Proxy.Upstreams
+      Proxy.MeshGateway.Mode Proxy.Expose.Checks Proxy.Expose.Paths Proxy.EnvoyExtensions
+      Proxy.AccessLogs.Enabled Proxy.AccessLogs.DisableListenerLogs Proxy.AccessLogs.Type
+      Proxy.AccessLogs.Path Proxy.AccessLogs.JSONFormat Proxy.AccessLogs.TextFormat
+    `,
     notes: {
       "Proxy.EnvoyExtensions": MERGED_NOTES.EnvoyExtensions,
       "Proxy.Expose.Checks":
@@ -256,17 +202,13 @@ const PLACES: Readonly<Record<KeyPlace, Rows>> = {
       "Proxy.MeshGateway.Mode": MERGED_NOTES["MeshGateway.Mode"],
     },
     moot: {
-      Tags: LABEL,
-      Meta: LABEL,
-      Weights: "callers use it",
-      TaggedAddresses: "callers use it",
+      ...keysWith(LABEL, "Tags Meta"),
+      ...keysWith("callers use it", "Weights TaggedAddresses"),
       EnableTagOverride: CATALOG,
-      CreateIndex: INDEX,
-      ModifyIndex: INDEX,
+      ...keysWith(INDEX, "CreateIndex ModifyIndex"),
       PeerName: CATALOG,
       Locality: "callers use it",
-      Ports: CATALOG,
-      SocketPath: CATALOG,
+      ...keysWith(CATALOG, "Ports SocketPath"),
       Connect: "it counts for services that are no proxies",
       "Proxy.TransparentProxy.OutboundListenerPort":
         MERGED_TRANSPARENT["TransparentProxy.OutboundListenerPort"],
@@ -276,20 +218,11 @@ const PLACES: Readonly<Record<KeyPlace, Rows>> = {
     refused: { "Proxy.Mode": TRANSPARENT },
   },
   "proxy-defaults": {
-    followed: [
-      "Config",
-      ...MERGED_BLOCKS,
-      "AccessLogs.Enabled",
-      "AccessLogs.DisableListenerLogs",
-      "AccessLogs.Type",
-      "AccessLogs.Path",
-      "AccessLogs.JSONFormat",
-      "AccessLogs.TextFormat",
-      "EnvoyExtensions",
-      "FailoverPolicy.Mode",
-      "FailoverPolicy.Regions",
-      "PrioritizeByLocality.Mode",
-    ],
+    followed: `
+      Config ${MERGED_BLOCKS} AccessLogs.Enabled AccessLogs.DisableListenerLogs AccessLogs.Type
+      AccessLogs.Path AccessLogs.JSONFormat AccessLogs.TextFormat EnvoyExtensions
+      FailoverPolicy.Mode FailoverPolicy.Regions PrioritizeByLocality.Mode
+    `,
     notes: {
       ...MERGED_NOTES,
       "FailoverPolicy.Mode": "as part of the discovery chain",
@@ -300,22 +233,13 @@ const PLACES: Readonly<Record<KeyPlace, Rows>> = {
     refused: { MutualTLSMode: PERMISSIVE },
   },
   "service-defaults": {
-    followed: [
-      "Protocol",
-      ...MERGED_BLOCKS,
-      "UpstreamConfig.Defaults",
-      "UpstreamConfig.Overrides",
-      "MaxInboundConnections",
-      "LocalConnectTimeoutMs",
-      "LocalRequestTimeoutMs",
-      "MaxRequestHeadersKB",
-      "BalanceInboundConnections",
-      "RateLimits.InstanceLevel.RequestsPerSecond",
-      "RateLimits.InstanceLevel.RequestsMaxBurst",
-      "RateLimits.InstanceLevel.Routes",
-      "EnvoyExtensions",
-      "ExternalSNI",
-    ],
+    followed: `
+      Protocol ${MERGED_BLOCKS} UpstreamConfig.Defaults UpstreamConfig.Overrides
+      MaxInboundConnections LocalConnectTimeoutMs LocalRequestTimeoutMs MaxRequestHeadersKB
+      BalanceInboundConnections RateLimits.InstanceLevel.RequestsPerSecond
+      RateLimits.InstanceLevel.RequestsMaxBurst RateLimits.InstanceLevel.Routes EnvoyExtensions
+      ExternalSNI
+    `,
     notes: {
       ...MERGED_NOTES,
       BalanceInboundConnections: "merged into the proxy's config, where it is named as ignored",
@@ -323,25 +247,23 @@ const PLACES: Readonly<Record<KeyPlace, Rows>> = {
     },
     moot: { ...ENTRY_KEYS, ...MERGED_TRANSPARENT },
     ignored: {
-      "Destination.Addresses": "only a terminating gateway reaches a destination outside the mesh",
-      "Destination.Port": "only a terminating gateway reaches a destination outside the mesh",
+      ...keysWith(
+        "only a terminating gateway reaches a destination outside the mesh",
+        "Destination.Addresses Destination.Port",
+      ),
     },
     refused: { MutualTLSMode: PERMISSIVE },
   },
   mesh: {
-    followed: [
-      "TLS.Incoming.TLSMinVersion",
-      "TLS.Incoming.TLSMaxVersion",
-      "TLS.Incoming.CipherSuites",
-      "TLS.Outgoing.TLSMinVersion",
-      "TLS.Outgoing.TLSMaxVersion",
-      "TLS.Outgoing.CipherSuites",
-      "HTTP.SanitizeXForwardedClientCert",
-      "HTTP.Incoming.RequestNormalization.InsecureDisablePathNormalization",
-      "HTTP.Incoming.RequestNormalization.MergeSlashes",
-      "HTTP.Incoming.RequestNormalization.PathWithEscapedSlashesAction",
-      "HTTP.Incoming.RequestNormalization.HeadersWithUnderscoresAction",
-    ],
+    followed: `
+      TLS.Incoming.TLSMinVersion TLS.Incoming.TLSMaxVersion TLS.Incoming.CipherSuites
+      TLS.Outgoing.TLSMinVersion TLS.Outgoing.TLSMaxVersion TLS.Outgoing.CipherSuites
+      HTTP.SanitizeXForwardedClientCert
+      HTTP.Incoming.RequestNormalization.InsecureDisablePathNormalization
+      HTTP.Incoming.RequestNormalization.MergeSlashes
+      HTTP.Incoming.RequestNormalization.PathWithEscapedSlashesAction
+      HTTP.Incoming.RequestNormalization.HeadersWithUnderscoresAction
+    `,
     moot: {
       ...ENTRY_KEYS,
       "TransparentProxy.MeshDestinationsOnly":
@@ -356,7 +278,7 @@ const PLACES: Readonly<Record<KeyPlace, Rows>> = {
 export const CONFIG_KEYS: readonly ConfigKey[] = KEY_PLACES.flatMap((place) => {
   const { followed, notes = {}, moot = {}, ignored = {}, refused = {} } = PLACES[place];
   return [
-    ...followed.map((key): ConfigKey => {
+    ...wordsOf(followed).map((key): ConfigKey => {
       const note = notes[key];
       return { place, key, fate: { kind: "followed", ...(note !== undefined && { note }) } };
     }),
@@ -374,88 +296,10 @@ function unfollowed(
   return Object.entries(reasons).map(([key, reason]) => ({ place, key, fate: { kind, reason } }));
 }
 
-const BY_PLACE: ReadonlyMap<KeyPlace, ReadonlyMap<string, ConfigKey>> = new Map(
-  KEY_PLACES.map((place) => [
-    place,
-    new Map(CONFIG_KEYS.filter((row) => row.place === place).map((row) => [plain(row.key), row])),
-  ]),
-);
-
-/** `path` in any of Consul's spellings; `block`: keys are known inside it; `undefined`: unknown. */
-export function configKey(place: KeyPlace, path: string): ConfigKey | "block" | undefined {
-  const wanted = plain(path);
-  const keys = BY_PLACE.get(place);
-  const row = keys?.get(wanted);
-  if (row) return row;
-  for (const key of keys?.keys() ?? []) if (key.startsWith(`${wanted}.`)) return "block";
-  return undefined;
+function keysWith(reason: string, keys: string): Readonly<Record<string, string>> {
+  return Object.fromEntries(wordsOf(keys).map((key) => [key, reason]));
 }
 
-/** Why the value of `path` is refused. */
-export function refusalReason(place: KeyPlace, path: string): string {
-  const row = configKey(place, path);
-  return typeof row === "object" && row.fate.kind !== "followed" ? row.fate.reason : "";
-}
-
-/** `max_connections`, `MaxConnections` and `maxConnections` are the same key. */
-export function plain(key: string): string {
-  return key.replaceAll("_", "").toLowerCase();
-}
-
-export interface NamingOptions {
-  readonly place: KeyPlace;
-  /** Starts each sentence. */
-  readonly where: string;
-  /** Someone wrote each value: 0 and false, too. In a config entry Consul writes those itself. */
-  readonly zeroCounts?: boolean;
-}
-
-/** A sentence for each key inside `value` that is not followed. */
-export function namedKeys(value: unknown, options: NamingOptions): readonly string[] {
-  const { place, where, zeroCounts = false } = options;
-  const sentences: string[] = [];
-  const name = (path: string, inner: unknown): void => {
-    const row = configKey(place, path);
-    if (row === "block" && isMap(inner)) return walk(inner, `${path}.`);
-    if (row === undefined || row === "block") {
-      sentences.push(
-        `${where} has ${path}, which is ignored: Postern does not know it${meant(place, path)}`,
-      );
-    } else if (row.fate.kind === "ignored") {
-      sentences.push(`${where} has ${path}${shown(inner)}, which is ignored: ${row.fate.reason}`);
-    }
-  };
-  const walk = (map: Readonly<Record<string, unknown>>, prefix: string): void => {
-    for (const [key, inner] of Object.entries(map)) {
-      const isSet = zeroCounts && (inner === 0 || inner === false);
-      if (isSet || !isEmpty(inner)) name(prefix + key, inner);
-    }
-  };
-  if (isMap(value)) walk(value, "");
-  return sentences;
-}
-
-function meant(place: KeyPlace, path: string): string {
-  const keys = CONFIG_KEYS.filter((row) => row.place === place).map(({ key }) => key);
-  const key = nearest(path, keys);
-  return key === undefined ? "" : `; did you mean ${key}?`;
-}
-
-/** Consul writes what is not set as null, "", 0, false, or a block of those. */
-function isEmpty(value: unknown): boolean {
-  if (Array.isArray(value)) return value.length === 0;
-  if (isMap(value)) return Object.values(value).every(isEmpty);
-  return value === null || value === undefined || value === "" || value === 0 || value === false;
-}
-
-function isMap(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-/** Raw configuration is long and may hold secrets: only plain values are shown. */
-function shown(value: unknown): string {
-  const isPlain = typeof value === "string" || typeof value === "number" ||
-    typeof value === "boolean";
-  const json = isPlain ? JSON.stringify(value) : "";
-  return json === "" || /[{[<]/.test(json) ? "" : ` ${json.slice(0, 60)}`;
+function wordsOf(text: string): readonly string[] {
+  return text.trim().split(/\s+/);
 }

@@ -1,10 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CONFIG_KEYS, type ConfigKey, type KeyPlace } from "./config_keys.ts";
-import { readDefaults } from "./defaults.ts";
-import { readMesh } from "./mesh.ts";
+import { readDefaults, readMesh } from "./mesh_and_defaults.ts";
 import { readRegistration } from "./registration.ts";
-import type { Registration } from "../types.ts";
+import type { Registration } from "../model/values.ts";
 
 /** A value for each key whose default is not simply text. */
 const VALUES: Readonly<Record<string, unknown>> = {

@@ -1,6 +1,6 @@
 /**
- * The compiled discovery chain of an upstream. Asked for as TCP it has neither routers nor splitters,
- * and begins with a resolver.
+ * The compiled discovery chain of an upstream. Compiled for TCP it has neither routers nor splitters, and
+ * begins with a resolver.
  *
  * @module
  */
@@ -8,12 +8,11 @@
 import * as v from "valibot";
 import { formatDurationMs, prepareRegexes } from "../../base/mod.ts";
 import { type ChainBalancing, type ChainHashPolicy, chainHasRegexes } from "../../chain/mod.ts";
-import type { ChainRequest } from "../agent.ts";
+import type { ChainRequest } from "../model/consul.ts";
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
-import { answerOf, blockingQuery, readQuery } from "../http/query.ts";
+import { answerOf, isMissing, pollCall } from "./questions.ts";
 import { RouteJson, SplitJson, toRoute, toSplit } from "./chain_routes.ts";
-import { isMissing } from "./missing.ts";
 import {
   count,
   duration,
@@ -25,9 +24,9 @@ import {
   replyInvalid,
   text,
 } from "./schema.ts";
-import type { ChainNode, ChainTarget, DiscoveryChain } from "../types.ts";
+import type { ChainNode, ChainTarget, DiscoveryChain } from "../model/values.ts";
 
-/** Consul's own, also where an entry says a negative one, which it does not check. */
+/** Consul's default, also in place of a negative value, which Consul does not check. */
 const CONNECT_TIMEOUT_MS = 5_000;
 
 const NodeJson = object({
@@ -85,8 +84,8 @@ const ChainReply = object({
 
 export function readChain(json: unknown): DiscoveryChain {
   const { Chain: chain } = readReply(ChainReply, json, "the discovery chain");
-  const nodes = Object.entries(chain.Nodes ?? {}).map(([id, node]) => [id, toNode(node)] as const);
-  const targets = Object.entries(chain.Targets ?? {})
+  const nodes = Object.entries(chain.Nodes).map(([id, node]) => [id, toNode(node)] as const);
+  const targets = Object.entries(chain.Targets)
     .map(([id, target]) => [id, toTarget(id, target)] as const);
   return {
     service: chain.ServiceName,
@@ -100,10 +99,10 @@ export function readChain(json: unknown): DiscoveryChain {
 
 function toNode(node: v.InferOutput<typeof NodeJson>): ChainNode {
   if (node.Type === "router") {
-    return { kind: "router", name: node.Name, routes: (node.Routes ?? []).map(toRoute) };
+    return { kind: "router", name: node.Name, routes: node.Routes.map(toRoute) };
   }
   if (node.Type === "splitter") {
-    const splits = (node.Splits ?? []).map(toSplit);
+    const splits = node.Splits.map(toSplit);
     return { kind: "splitter", name: node.Name, splits, balancing: toBalancing(node) };
   }
   if (node.Type !== "resolver" || !node.Resolver) {
@@ -183,24 +182,19 @@ export function chainQuestion(client: Client, chain: ChainRequest): PollQuestion
   return {
     name: `chain ${service}${datacenter ? ` dc=${datacenter}` : ""}`,
     resource: "chain",
-    critical: false,
-    dropped: false,
-    cursor: "index",
     lacks: (after, before) => isMissing(partsOf(after), partsOf(before), (name) => name),
     async poll(request) {
-      const read = readQuery(client, { stale: true });
-      const query = { "compile-dc": datacenter, ...read.query };
-      const reply = await client.call({
+      const reply = await pollCall(client, request, {
         resource: "chain",
         what: `read the discovery chain of ${quote(service)}`,
         method: "POST",
         path: `/v1/discovery-chain/${encodeURIComponent(service)}`,
+        query: { "compile-dc": datacenter },
         body,
         changesNothing: true,
-        ...blockingQuery(request, { ...read, query }),
       });
       const answer = answerOf(reply, request, readChain);
-      // Whoever plans by it is not to wait.
+      // Later readers of the chain must not wait for this.
       if (chainHasRegexes(answer.value)) await prepareRegexes();
       return answer;
     },

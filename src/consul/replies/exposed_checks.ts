@@ -1,8 +1,7 @@
 /**
- * Checks of the application that the agent sends through the proxy (`Expose.Checks`). The agent's HTTP
- * API tells the port of each, and its path only in the output, once the check has run: also where it
- * failed since nothing listens yet. They are for the agent, which calls from its own host or from the
- * address that it advertises: the one that its node has in the catalog.
+ * Checks of the application that the agent sends through the proxy (`Expose.Checks`). The agent's HTTP API
+ * has the port of each, and its path only in the output, once the check has run, also without success.
+ * Only the agent may call them: from its own host, or from the address that its node has in the catalog.
  *
  * @module
  */
@@ -12,11 +11,11 @@ import * as v from "valibot";
 import type { Client } from "../http/client.ts";
 import type { RepeatQuestion } from "../watch/repeat.ts";
 import { map, object, port, readReply, text } from "./schema.ts";
-import type { ExposedPath } from "../types.ts";
+import type { ExposedPath } from "../model/values.ts";
 
-/** The agent is asked this often: it cannot be waited on. */
+/** The agent's list of checks cannot be waited on. */
 const INTERVAL_MS = 2_000;
-/** Its address changes with a restart at most: it is asked for once in so many rounds. */
+/** The address changes only with a restart: it is read once in this many rounds. */
 const ADDRESS_ROUNDS = 30;
 const DEADLINE_MS = 5_000;
 const GRPC_PATH = "/grpc.health.v1.Health/Check";
@@ -33,22 +32,22 @@ const ChecksReply = map(
 );
 const NodeReply = v.nullable(object({ Node: object({ Address: text }) }));
 
-export interface ExposedChecks {
+interface ExposedChecks {
   readonly paths: readonly ExposedPath[];
-  /** The agent's node; `""`: none of them is exposed. */
+  /** The agent's node; `""`: no check is exposed. */
   readonly node: string;
 }
 
 /**
- * Where the checks of `serviceId` are to be served, by port. `known` keeps paths by check: an agent that
- * restarts forgets what a check said.
+ * Where the checks of `serviceId` are served, by port. `known` keeps paths by check: an agent that restarts
+ * forgets the output of a check.
  */
 export function readExposedChecks(
   json: unknown,
   serviceId: string,
   known: Map<string, string>,
 ): ExposedChecks {
-  const checks = Object.values(readReply(ChecksReply, json, "the agent's checks") ?? {});
+  const checks = Object.values(readReply(ChecksReply, json, "the agent's checks"));
   const paths: ExposedPath[] = [];
   let node = "";
   for (const { CheckID, ServiceID, Node, Type, Output, ExposedPort } of checks) {
@@ -65,7 +64,7 @@ export function readExposedChecks(
   return { paths: paths.sort((a, b) => a.listenerPort - b.listenerPort), node };
 }
 
-/** What the agent itself writes in front: what follows is the application's text. */
+/** The agent's own text at the beginning; the application's follows. */
 const RAN = /^HTTP [A-Z]+ http:\/\/[^/\s"?#]*:(\d+)(\/[^\s"?#]*)?[^\s"]*: \d{3} /;
 const FAILED = /^[A-Z][a-z]* "http:\/\/[^/\s"?#]*:(\d+)(\/[^\s"?#]*)?[^\s"]*": /;
 
@@ -106,7 +105,7 @@ export function exposedChecksQuestion(
   };
 }
 
-/** What the agent of that node advertises, in one spelling. */
+/** The address that the agent of that node advertises, in canonical form. */
 async function askAddress(client: Client, node: string, signal: AbortSignal): Promise<string> {
   const needs = `node:read on ${JSON.stringify(node)}`;
   const reply = await client.call({
@@ -123,7 +122,7 @@ async function askAddress(client: Client, node: string, signal: AbortSignal): Pr
   if (address !== undefined) return address;
   throw new ProxyError(
     "agent_not_found",
-    `Cannot read the agent's address, from which it calls exposed checks: the catalog shows none ` +
+    "Cannot read the agent's address, from which it calls exposed checks: the catalog shows none " +
       `of the node ${JSON.stringify(node)}; the token may need ${needs}`,
   );
 }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { AgentClient, Seen } from "../../../test/kit/consul/agent_client.ts";
 import { fixture, type Reaction } from "../../../test/kit/consul/scripted_agent.ts";
-import type { Registration } from "../types.ts";
+import type { Registration } from "../model/values.ts";
 import { readExposedChecks } from "./exposed_checks.ts";
 
 const check = (more: Readonly<Record<string, unknown>>) => ({

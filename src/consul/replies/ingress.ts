@@ -1,22 +1,21 @@
 /**
- * What an ingress gateway listens for: its config entry.
+ * An ingress gateway's config entry, and the services that Consul lists for a gateway.
  *
  * @module
  */
 
 import * as v from "valibot";
-import type { PollQuestion } from "../watch/blocking_query.ts";
+import { type HeaderChanges, headerFault, type HeaderText } from "../../http/mod.ts";
 import type { Client } from "../http/client.ts";
-import type { HeaderChanges } from "../../http/mod.ts";
-import { readHeaderChanges } from "./header_changes.ts";
+import type { IngressTlsDeclaration, Registration, UpstreamDeclaration } from "../model/values.ts";
+import type { PollQuestion } from "../watch/blocking_query.ts";
 import { ProxyConfig } from "./proxy_config.ts";
-import { answerOf, blockingQuery, readQuery } from "../http/query.ts";
-import { isMissing } from "./missing.ts";
-import { count, flag, list, object, port, readReply, text } from "./schema.ts";
-import type { IngressTlsDeclaration, Registration, UpstreamDeclaration } from "../types.ts";
+import { answerOf, cursorOf, isMissing, pollCall } from "./questions.ts";
+import { count, flag, list, map, object, port, readReply, someText, text } from "./schema.ts";
 import { outlierOf } from "./upstream.ts";
 
 const TlsJson = v.nullish(object({ Enabled: flag }));
+const HeaderChangesJson = v.nullish(object({ Add: map(text), Set: map(text), Remove: list(text) }));
 const LIMITS = {
   MaxConnections: count,
   MaxPendingRequests: count,
@@ -45,17 +44,22 @@ const EntryJson = object({
 });
 
 type Entry = v.InferOutput<typeof EntryJson>;
-type Listener = NonNullable<Entry["Listeners"]>[number];
-type Service = NonNullable<Listener["Services"]>[number];
+type Listener = Entry["Listeners"][number];
+type Service = Listener["Services"][number];
 
-/** An ingress gateway's config entry. */
+const ServicesJson = list(object({
+  Service: object({ Name: someText, Namespace: text, Partition: text }),
+  Port: port,
+  FromWildcard: flag,
+}));
+
 export interface IngressEntry {
   readonly listeners: readonly IngressListener[];
 }
 
 export interface IngressListener {
   readonly port: number;
-  /** Lower case; `tcp` where the entry says nothing. */
+  /** Lower case; `tcp` where the entry has none. */
   readonly protocol: string;
   /** TCP has exactly one. */
   readonly services: readonly IngressService[];
@@ -74,20 +78,44 @@ export interface IngressService extends
     | "outlier"
     | "warnings"
   > {
-  /** Lower case; none: those that Consul gives its DNS names. */
+  /** Lower case; none: the DNS names that Consul gives the service. */
   readonly hosts: readonly string[];
   readonly requestHeaders?: HeaderChanges;
   readonly responseHeaders?: HeaderChanges;
+}
+
+/**
+ * The services that a gateway's `*` stands for: services of the mesh that have the listener's protocol and
+ * that the token may read.
+ */
+export interface GatewayServices {
+  /** Sorted, since Consul's order has no meaning. */
+  readonly services: readonly GatewayService[];
+  /** There are services that the token may not read. */
+  readonly someHidden: boolean;
+}
+
+interface GatewayService {
+  readonly port: number;
+  readonly name: string;
+  readonly namespace: string;
+  readonly partition: string;
+}
+
+interface Warned {
+  /** Begins each warning. */
+  readonly where: string;
+  readonly warnings: string[];
 }
 
 /** `null` (no such entry) stays `null`. */
 export function readIngressEntry(json: unknown, gateway: string): IngressEntry | null {
   if (json === null) return null;
   const entry = readReply(EntryJson, json, entryName(gateway));
-  const listeners = (entry.Listeners ?? []).map((listener, index): IngressListener => ({
-    port: listener.Port ?? 0,
-    protocol: listener.Protocol?.toLowerCase() || "tcp",
-    services: (listener.Services ?? []).map((service) =>
+  const listeners = entry.Listeners.map((listener, index): IngressListener => ({
+    port: listener.Port,
+    protocol: listener.Protocol.toLowerCase() || "tcp",
+    services: listener.Services.map((service) =>
       toService(service, { defaults: entry.Defaults, listener })
     ),
     tls: {
@@ -99,7 +127,7 @@ export function readIngressEntry(json: unknown, gateway: string): IngressEntry |
         Listeners: [{
           Port: listener.Port,
           TLS: listener.TLS,
-          Services: (listener.Services ?? []).map(({ Name, Hosts, TLS }) => ({ Name, Hosts, TLS })),
+          Services: listener.Services.map(({ Name, Hosts, TLS }) => ({ Name, Hosts, TLS })),
         }],
       },
     },
@@ -111,13 +139,13 @@ export function entryName(gateway: string): string {
   return `ingress-gateway entry ${JSON.stringify(gateway)}`;
 }
 
-/** What cannot be read counts as TLS: better refused later than open in clear. */
+/** A block that cannot be read counts as TLS: better refused later than open in clear. */
 function isEnabled(tls: unknown): boolean {
   const read = v.safeParse(TlsJson, tls);
   return !read.success || read.output?.Enabled === true;
 }
 
-/** The service's own limits before the entry's defaults; zero is none. */
+/** The service's own limits come before the entry's defaults; zero means none. */
 function toService(
   service: Service,
   { defaults, listener }: { readonly defaults: Entry["Defaults"]; readonly listener: Listener },
@@ -129,12 +157,10 @@ function toService(
   const maxConnections = service.MaxConnections || defaults?.MaxConnections || 0;
   const maxPending = service.MaxPendingRequests || defaults?.MaxPendingRequests || 0;
   const maxRequests = service.MaxConcurrentRequests || defaults?.MaxConcurrentRequests || 0;
-  const requestHeaders = readHeaderChanges(service.RequestHeaders, {
-    ...{ where: `RequestHeaders of ${where}`, warnings },
-  });
-  const responseHeaders = readHeaderChanges(service.ResponseHeaders, {
-    ...{ where: `ResponseHeaders of ${where}`, warnings },
-  });
+  const changesOf = (name: "RequestHeaders" | "ResponseHeaders") =>
+    readHeaderChanges(service[name], { where: `${name} of ${where}`, warnings });
+  const requestHeaders = changesOf("RequestHeaders");
+  const responseHeaders = changesOf("ResponseHeaders");
   const hosts = hostsOf(service.Hosts, { where, warnings });
   return {
     name: service.Name,
@@ -146,32 +172,75 @@ function toService(
     hosts,
     ...(requestHeaders && { requestHeaders }),
     ...(responseHeaders && { responseHeaders }),
-    // Zero is what an unset field of an ingress gateway looks like.
+    // An unset field of an ingress gateway looks like zero.
     outlier: { ...outlier, ...(enforcingPercent ? { enforcingPercent } : {}) },
     ...(warnings.length > 0 && { warnings }),
   };
 }
 
-/** What is reached by it, and where. */
+/** Lower case; anything but a list of names counts as absent. */
+function hostsOf(hosts: unknown, { where, warnings }: Warned): readonly string[] {
+  const read = v.safeParse(list(v.pipe(v.string(), v.nonEmpty())), hosts);
+  if (read.success) return read.output.map((host) => host.toLowerCase());
+  warnings.push(`${where} has Hosts that are no list of names; they are ignored`);
+  return [];
+}
+
+/**
+ * `{"Add": {}, "Set": {}, "Remove": []}`; `undefined`: there is nothing to change. A change that cannot be
+ * made is left out and named, and the rest is made.
+ */
+function readHeaderChanges(json: unknown, { where, warnings }: Warned): HeaderChanges | undefined {
+  const read = v.safeParse(HeaderChangesJson, json);
+  if (!read.success) {
+    warnings.push(`${where} are no header changes; they are ignored`);
+    return undefined;
+  }
+  if (!read.output) return undefined;
+  const isAllowed = (verb: string, name: string, value?: string): boolean => {
+    const fault = headerFault(name, value);
+    if (fault) warnings.push(`${where}: ${verb} ${JSON.stringify(name)} is left out: it ${fault}`);
+    return !fault;
+  };
+  const texts = (verb: string, given: Readonly<Record<string, string>>): HeaderText[] =>
+    Object.entries(given).filter(([name, value]) => isAllowed(verb, name, value))
+      .map(([name, value]) => [name.toLowerCase(), value]);
+  const { Add, Set, Remove } = read.output;
+  const changes = {
+    remove: Remove.filter((name) => isAllowed("Remove", name)).map((name) => name.toLowerCase()),
+    set: texts("Set", Set),
+    add: texts("Add", Add),
+  };
+  return Object.values(changes).some(({ length }) => length > 0) ? changes : undefined;
+}
+
+/** Those that belong to the gateway by `*`. */
+export function readGatewayServices(json: unknown, gateway: string): readonly GatewayService[] {
+  return readReply(ServicesJson, json, servicesOf(gateway))
+    .filter(({ FromWildcard }) => FromWildcard)
+    .map(({ Service: { Name, Namespace, Partition }, Port }): GatewayService => ({
+      port: Port,
+      name: Name,
+      namespace: Namespace || "default",
+      partition: Partition || "default",
+    }))
+    .sort((a, b) => keyOf(a) < keyOf(b) ? -1 : 1);
+}
+
+function servicesOf(gateway: string): string {
+  return `services of gateway ${JSON.stringify(gateway)}`;
+}
+
+function keyOf({ port, partition, namespace, name }: GatewayService): string {
+  return `${port} ${partition}/${namespace}/${name}`;
+}
+
+/** Ports, and the services behind each. */
 function backendsOf(entry: IngressEntry | null): readonly string[] {
   return (entry?.listeners ?? []).flatMap(({ port, services }) => [
     `${port}`,
-    ...services.map(({ partition, namespace, name }) =>
-      `${port} ${partition}/${namespace}/${name}`
-    ),
+    ...services.map((service) => keyOf({ port, ...service })),
   ]);
-}
-
-/** Lower case; what is no list of names is as if it were not there. */
-function hostsOf(
-  hosts: unknown,
-  { where, warnings }: { readonly where: string; readonly warnings: string[] },
-): readonly string[] {
-  const read = v.safeParse(v.nullish(v.array(v.pipe(v.string(), v.nonEmpty())), []), hosts);
-  if (!read.success) {
-    warnings.push(`${where} has Hosts that are no list of names; they are ignored`);
-  }
-  return read.success ? (read.output ?? []).map((host) => host.toLowerCase()) : [];
 }
 
 export function ingressEntryQuestion(
@@ -181,21 +250,41 @@ export function ingressEntryQuestion(
   return {
     name: `registration ${id}: ingress entry ${service}`,
     resource: "ingress",
-    critical: true,
-    dropped: false,
-    cursor: "index",
+    isCritical: true,
     lacks: (after, before) =>
       before !== null && isMissing(backendsOf(after), backendsOf(before), (name) => name),
     async poll(request) {
-      const reply = await client.call({
+      const reply = await pollCall(client, request, {
         resource: "ingress",
         what: `read the ${entryName(service)}`,
         needs: `service:read on ${JSON.stringify(service)}`,
         path: `/v1/config/ingress-gateway/${encodeURIComponent(service)}`,
         absentIsAnswer: true,
-        ...blockingQuery(request, readQuery(client, { stale: true })),
       });
       return answerOf(reply, request, (json) => readIngressEntry(json, service));
+    },
+  };
+}
+
+export function gatewayServicesQuestion(
+  client: Client,
+  { id, service }: Pick<Registration, "id" | "service">,
+): PollQuestion<GatewayServices> {
+  return {
+    name: `registration ${id}: ${servicesOf(service)}`,
+    resource: "gateway_services",
+    isCritical: true,
+    lacks: (after, before) => isMissing(after.services, before.services, keyOf),
+    async poll(request) {
+      const reply = await pollCall(client, request, {
+        resource: "gateway_services",
+        what: `read the ${servicesOf(service)}`,
+        needs: `service:read on ${JSON.stringify(service)}`,
+        path: `/v1/catalog/gateway-services/${encodeURIComponent(service)}`,
+      });
+      const services = readGatewayServices(reply.json, service);
+      // Without a digest: the bytes alone do not determine the value.
+      return { value: { services, someHidden: reply.filteredByAcls }, ...cursorOf(reply) };
     },
   };
 }

@@ -1,19 +1,19 @@
 /**
- * An ingress gateway's listeners as its registration has them. One for TCP is an upstream that everybody
- * may call; one for HTTP leads to several, by the host that is asked for. Who may go on to a service is
- * judged there, by its own intentions.
+ * An ingress gateway's listeners as part of its registration. A TCP listener is an upstream that any caller
+ * may use; an HTTP listener leads to several upstreams, by the request's host. The intentions of each
+ * service are judged at the service.
  *
  * @module
  */
 
-import type { GatewayServices } from "./gateway_services.ts";
+import type { EdgeDeclaration, Registration, UpstreamDeclaration } from "../model/values.ts";
 import {
   entryName,
+  type GatewayServices,
   type IngressEntry,
   type IngressListener,
   type IngressService,
 } from "./ingress.ts";
-import type { EdgeDeclaration, Registration, UpstreamDeclaration } from "../types.ts";
 
 const EVERY = "*";
 const NO_SERVICES: GatewayServices = { services: [], someHidden: false };
@@ -26,8 +26,8 @@ export function namesEveryService(entry: IngressEntry | null): boolean {
 }
 
 /**
- * The gateway's registration with what its config entry adds; what is not served is named in it. `every`:
- * what `*` stands for.
+ * The gateway's registration with the listeners of its config entry, and those that are not served by name.
+ * `every`: the services that `*` stands for.
  */
 export function withIngressEntry(
   registration: Registration,
@@ -93,7 +93,7 @@ export function withIngressEntry(
   return { ...registration, upstreams, ingress: { ...ingress, edges, refused }, warnings };
 }
 
-/** A listener's services with those that `*` stands for in its place, like it but for their names. */
+/** A listener's services; `*` is replaced by the services that it stands for, with its settings. */
 function withEvery(
   { port, services }: IngressListener,
   every: GatewayServices,
@@ -125,12 +125,12 @@ function upstreamId(port: number, { name }: Pick<IngressService, "name">): strin
   return `ingress:${port}/${name}`;
 }
 
-/** Without hosts those that Consul's DNS has for it, in whatever domain. */
+/** Without hosts: the service's name in Consul's DNS, in any domain. */
 function namesOf({ name, hosts }: IngressService): readonly string[] {
   return hosts.length > 0 ? hosts : [`${name.toLowerCase()}.ingress.*`];
 }
 
-/** Why it cannot be served; `undefined`: it can. */
+/** Why the listener cannot be served; `undefined`: it can. */
 function refusalOf(
   { port, protocol, services }: IngressListener,
   taken: ReadonlySet<number>,

@@ -8,11 +8,10 @@ import {
   type Reaction,
 } from "../../../test/kit/consul/scripted_agent.ts";
 import { readGateways } from "../find_sidecar.ts";
-import { readGatewayServices } from "./gateway_services.ts";
-import { readIngressEntry } from "./ingress.ts";
+import { readGatewayServices, readIngressEntry } from "./ingress.ts";
 import { withIngressEntry } from "./ingress_listeners.ts";
 import { readRegistration, warningsOf } from "./registration.ts";
-import type { Registration } from "../types.ts";
+import type { Registration } from "../model/values.ts";
 
 const IGW = readRegistration(fixture("agent_service_ingress"), "igw-1");
 

@@ -1,29 +1,43 @@
 /**
- * The rules about who may connect to one destination, in the order in which they are to be tried.
- * Read with an index always: a cached read without one stops following changes.
+ * The intentions for one destination, in the order in which they are tried. They are always read with an
+ * index: a cached read without one stops following changes.
  *
- * Permissions and what asks for a JWT are about requests. On a TCP service, as Consul's authorize and
- * Envoy's TCP filter have it, permissions deny and no JWT is asked for.
+ * Permissions and JWTs are about requests. For a TCP service, as in Consul's authorize and Envoy's TCP
+ * filter, permissions deny and no JWT is demanded.
+ *
+ * Permissions are read strictly: a field that this version does not know may be the very condition that
+ * was meant to keep a caller out, so such a permission denies every request that gets to it, and names
+ * the field.
  *
  * @module
  */
 
 import * as v from "valibot";
-import { prepareRegexes } from "../../base/mod.ts";
+import { issueWords, prepareRegexes } from "../../base/mod.ts";
 import {
+  type HeaderMatch,
   type Intention,
   type IntentionAction,
   needsRegexes,
+  type PathMatch,
   type Permission,
   permissionFault,
 } from "../../policy/mod.ts";
-import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
-import { answerOf, blockingQuery, readQuery } from "../http/query.ts";
-import { isMissing } from "./missing.ts";
-import { readJwt, readPermission } from "./permissions.ts";
-import { count, map, object, readReply, replyInvalid, text } from "./schema.ts";
-import type { Intentions } from "../types.ts";
+import type { Intentions } from "../model/values.ts";
+import type { PollQuestion } from "../watch/blocking_query.ts";
+import { answerOf, isMissing, pollCall } from "./questions.ts";
+import {
+  count,
+  flag,
+  list,
+  map,
+  object,
+  readReply,
+  replyInvalid,
+  someText,
+  text,
+} from "./schema.ts";
 
 const IntentionJson = object({
   SourceNS: text,
@@ -34,7 +48,7 @@ const IntentionJson = object({
   DestinationNS: text,
   DestinationName: text,
   Action: text,
-  Permissions: v.nullish(v.array(v.unknown()), []),
+  Permissions: list(v.unknown()),
   JWT: v.nullish(v.unknown()),
   Precedence: count,
 });
@@ -42,17 +56,51 @@ type IntentionJson = v.InferOutput<typeof IntentionJson>;
 
 const MatchReply = map(v.nullable(v.array(IntentionJson)));
 
-/** `name` is the destination as it was asked for. */
+const HeaderJson = v.strictObject({
+  Name: someText,
+  Present: flag,
+  Exact: text,
+  Prefix: text,
+  Suffix: text,
+  Contains: text,
+  Regex: text,
+  Invert: flag,
+  IgnoreCase: flag,
+});
+
+const PermissionJson = v.strictObject({
+  Action: v.picklist(["allow", "deny"]),
+  HTTP: v.nullish(v.strictObject({
+    PathExact: text,
+    PathPrefix: text,
+    PathRegex: text,
+    Header: list(HeaderJson),
+    Methods: list(someText),
+  })),
+  JWT: v.nullish(v.unknown()),
+});
+
+const JwtJson = v.strictObject({
+  Providers: list(v.strictObject({
+    Name: someText,
+    VerifyClaims: list(v.strictObject({
+      Path: v.pipe(v.array(v.string()), v.nonEmpty("must not be empty")),
+      Value: text,
+    })),
+  })),
+});
+
+/** `name` is the destination in the request. */
 export function readIntentions(json: unknown, name: string): Intentions {
   const reply = readReply(MatchReply, json, `intentions for ${JSON.stringify(name)}`);
-  const found = reply && Object.hasOwn(reply, name) ? reply[name] : undefined;
-  // Not the answer to our question: taking it for "no rules" could let everybody in.
+  const found = Object.hasOwn(reply, name) ? reply[name] : undefined;
+  // Taking the answer to another question for "no rules" could let everybody in.
   if (found === undefined) {
     throw replyInvalid(`intentions for ${JSON.stringify(name)}`, "it is about another service");
   }
   return (found ?? [])
     .map(toIntention)
-    // Consul sorts them so; a stable sort makes sure that nothing weaker can come first.
+    // Consul sorts them so; a stable sort makes sure that nothing weaker comes first.
     .sort((a, b) => b.precedence - a.precedence);
 }
 
@@ -68,7 +116,7 @@ function toIntention(json: IntentionJson): Intention {
       `(precedence ${json.Precedence}, ${action})`,
     source: { name: json.SourceName, namespace, partition, peer: json.SourcePeer },
     action,
-    ...(action === "permissions" && { permissions: (json.Permissions ?? []).map(readPermission) }),
+    ...(action === "permissions" && { permissions: json.Permissions.map(readPermission) }),
     ...(action !== "deny" && tokens && { tokens }),
     ...(action !== "deny" && refused !== undefined && { refused }),
     precedence: json.Precedence,
@@ -76,7 +124,7 @@ function toIntention(json: IntentionJson): Intention {
 }
 
 function demandOf(json: IntentionJson): ReturnType<typeof readJwt> {
-  // Servers expand sameness groups; one that arrives cannot be resolved here, so it allows nobody.
+  // Servers expand sameness groups; one that arrives cannot be resolved here, so it allows no caller.
   if (json.SourceSamenessGroup) {
     return { refused: "its source is a sameness group, which nobody resolved" };
   }
@@ -84,11 +132,90 @@ function demandOf(json: IntentionJson): ReturnType<typeof readJwt> {
 }
 
 function actionOf(json: IntentionJson): IntentionAction {
-  if (json.Permissions && json.Permissions.length > 0) return "permissions";
+  if (json.Permissions.length > 0) return "permissions";
   return json.Action === "allow" && !json.SourceSamenessGroup ? "allow" : "deny";
 }
 
-/** `tenancy`: of the destination, where that is not our own. */
+/** The tokens demanded, or why the demand cannot be checked; `{"Providers": null}` demands none. */
+export function readJwt(jwt: unknown): Pick<Permission, "tokens" | "refused"> {
+  if (jwt === null || jwt === undefined) return {};
+  const result = v.safeParse(JwtJson, jwt, { abortEarly: true });
+  if (!result.success) {
+    const issue = result.issues[0];
+    const at = v.getDotPath(issue);
+    return { refused: `its JWT is not understood: ${at ?? "it"} ${issueWords(issue)}` };
+  }
+  const { Providers: providers } = result.output;
+  if (providers.length === 0) return {};
+  return {
+    tokens: providers.map(({ Name: provider, VerifyClaims: claims }) => ({
+      provider,
+      claims: claims.map(({ Path: path, Value: value }) => ({ path, value })),
+    })),
+  };
+}
+
+export function readPermission(json: unknown): Permission {
+  const result = v.safeParse(PermissionJson, json, { abortEarly: true });
+  if (!result.success) {
+    const issue = result.issues[0];
+    return refusal(`${v.getDotPath(issue) ?? "it"} ${issueWords(issue)}`);
+  }
+  const { Action: action, HTTP: http, JWT: jwt } = result.output;
+  const [path, ...morePaths] = http ? pathsOf(http) : [];
+  const headers = (http?.Header ?? []).map(toHeader);
+  const known = headers.filter((header) => header !== undefined);
+  if (morePaths.length > 0) return refusal("it has more than one path");
+  if (known.length < headers.length) return refusal("a header has not exactly one kind of match");
+  return {
+    action,
+    ...(path && { path }),
+    methods: (http?.Methods ?? []).map((method) => method.toUpperCase()),
+    headers: known,
+    ...readJwt(jwt),
+  };
+}
+
+/** Its conditions are not known, so it applies to every request. */
+function refusal(fact: string): Permission {
+  return { action: "deny", methods: [], headers: [], refused: `it is not understood: ${fact}` };
+}
+
+function pathsOf(
+  http: { readonly PathExact: string; readonly PathPrefix: string; readonly PathRegex: string },
+): readonly PathMatch[] {
+  const paths: readonly PathMatch[] = [
+    { kind: "exact", value: http.PathExact },
+    { kind: "prefix", value: http.PathPrefix },
+    { kind: "regex", value: http.PathRegex },
+  ];
+  return paths.filter(({ value }) => value !== "");
+}
+
+function toHeader(json: v.InferOutput<typeof HeaderJson>): HeaderMatch | undefined {
+  const matches: readonly (readonly [HeaderMatch["kind"], string])[] = [
+    ["exact", json.Exact],
+    ["prefix", json.Prefix],
+    ["suffix", json.Suffix],
+    ["contains", json.Contains],
+    ["regex", json.Regex],
+  ];
+  const [first, second] = [
+    ...matches.filter(([, value]) => value !== ""),
+    ...json.Present ? [["present", ""] as const] : [],
+  ];
+  if (!first || second) return undefined;
+  const [kind, value] = first;
+  return {
+    name: json.Name.toLowerCase(),
+    kind,
+    value,
+    ignoreCase: json.IgnoreCase,
+    invert: json.Invert,
+  };
+}
+
+/** `tenancy`: the destination's, where that is not our own. */
 export function intentionsQuestion(
   client: Client,
   service: string,
@@ -97,19 +224,15 @@ export function intentionsQuestion(
   return {
     name: `intentions ${service}`,
     resource: "intentions",
-    critical: true,
-    dropped: false,
-    cursor: "index",
-    // A rule that says something else is one that went and one that came.
+    isCritical: true,
+    // A changed rule is one that went and one that came.
     lacks: (after, before) => isMissing(after, before, (rule) => JSON.stringify(rule)),
     async poll(request) {
-      const read = readQuery(client, { stale: true });
-      const query = { by: "destination", name: service, ...tenancy, ...read.query };
-      const reply = await client.call({
+      const reply = await pollCall(client, request, {
         resource: "intentions",
         what: `read the intentions for ${JSON.stringify(service)}`,
         path: "/v1/connect/intentions/match",
-        ...blockingQuery(request, { ...read, query }),
+        query: { by: "destination", name: service, ...tenancy },
       });
       const answer = answerOf(reply, request, (json) => readIntentions(json, service));
       return { ...answer, value: await judgeable(answer.value) };
@@ -117,7 +240,7 @@ export function intentionsQuestion(
   };
 }
 
-/** With what is wrong with permissions written down, so that everybody sees it the same way. */
+/** With the faults of permissions written down, so that every reader has the same. */
 async function judgeable(intentions: Intentions): Promise<Intentions> {
   if (intentions.some(({ permissions = [] }) => needsRegexes(permissions))) await prepareRegexes();
   return intentions.map((intention) => {

@@ -1,6 +1,7 @@
 /**
- * A jwt-provider config entry: whose tokens are good, where they stand in a request, where the keys are.
- * What is not known here may be what narrows it down, so that such an entry gives no keys, and says why.
+ * A jwt-provider config entry: the tokens that are valid, where they stand in a request, and where the keys
+ * are. A field that is not known here may restrict the provider, so an entry with one gives no keys, and
+ * names the field.
  *
  * @module
  */
@@ -9,10 +10,9 @@ import * as v from "valibot";
 import { issueWords } from "../../base/mod.ts";
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
-import { answerOf, blockingQuery, readQuery } from "../http/query.ts";
-import { isGone } from "./missing.ts";
+import { entryQuestion } from "./questions.ts";
 import { count, duration, flag, list, someText, text } from "./schema.ts";
-import type { JwtKeys, JwtLocation, JwtProvider } from "../entry_types.ts";
+import type { JwtKeys, JwtLocation, JwtProvider } from "../model/config_entries.ts";
 
 const RemoteJson = v.strictObject({
   URI: text,
@@ -61,25 +61,25 @@ export function readJwtProvider(json: unknown): JwtProvider | null {
   }
   const entry = result.output;
   const keys = keysOf(entry.JSONWebKeySet);
-  const locations = (entry.Locations ?? []).flatMap(locationOf);
+  const locations = entry.Locations.flatMap(locationOf);
   if (typeof keys === "string") return refusal(keys, json);
-  if (locations.length < (entry.Locations ?? []).length) {
+  if (locations.length < entry.Locations.length) {
     return refusal("a location has not exactly one place", json);
   }
   const { Forwarding: forwarding, CacheConfig: cache } = entry;
   return {
     kind: "usable",
-    issuer: entry.Issuer ?? "",
-    audiences: entry.Audiences ?? [],
+    issuer: entry.Issuer,
+    audiences: entry.Audiences,
     keys,
     locations,
     ...(forwarding && {
       forwarding: {
         headerName: forwarding.HeaderName,
-        padForwardPayloadHeader: forwarding.PadForwardPayloadHeader ?? false,
+        padForwardPayloadHeader: forwarding.PadForwardPayloadHeader,
       },
     }),
-    clockSkewSeconds: entry.ClockSkewSeconds ?? 0,
+    clockSkewSeconds: entry.ClockSkewSeconds,
     ...(cache?.Size && { cacheSize: cache.Size }),
   };
 }
@@ -89,12 +89,13 @@ const ForwardingJson = v.object({ Forwarding: v.object({ HeaderName: someText })
 function refusal(reason: string, json: unknown): JwtProvider {
   const read = v.safeParse(ForwardingJson, json);
   return {
-    ...{ kind: "refused", reason },
+    kind: "refused",
+    reason,
     ...(read.success && { headerName: read.output.Forwarding.HeaderName }),
   };
 }
 
-/** A text says why there are none. */
+/** The keys, or why there are none. */
 function keysOf({ Local: local, Remote: remote }: EntryJson["JSONWebKeySet"]): JwtKeys | string {
   if (local && remote) return "JSONWebKeySet has both Local and Remote";
   if (local) {
@@ -111,10 +112,10 @@ function keysOf({ Local: local, Remote: remote }: EntryJson["JSONWebKeySet"]): J
   const backOff = remote.RetryPolicy?.RetryPolicyBackOff;
   return {
     kind: "remote",
-    uri: remote.URI ?? "",
-    requestTimeoutMs: remote.RequestTimeoutMs ?? 0,
+    uri: remote.URI,
+    requestTimeoutMs: remote.RequestTimeoutMs,
     cacheDurationMs: remote.CacheDuration,
-    fetchAsynchronously: remote.FetchAsynchronously ?? false,
+    fetchAsynchronously: remote.FetchAsynchronously,
     retries: remote.RetryPolicy?.NumRetries ?? 0,
     baseIntervalMs: backOff?.BaseInterval ?? 0,
     maxIntervalMs: backOff?.MaxInterval ?? 0,
@@ -122,16 +123,12 @@ function keysOf({ Local: local, Remote: remote }: EntryJson["JSONWebKeySet"]): J
 }
 
 function locationOf(
-  { Header: header, QueryParam: queryParam, Cookie: cookie }: NonNullable<
-    EntryJson["Locations"]
-  >[number],
+  { Header: header, QueryParam: queryParam, Cookie: cookie }: EntryJson["Locations"][number],
 ): readonly JwtLocation[] {
   const places: JwtLocation[] = [];
   if (header) {
-    const { Name: name, ValuePrefix, Forward } = header;
-    places.push({
-      header: { name, valuePrefix: ValuePrefix ?? "", forward: Forward ?? false },
-    });
+    const { Name: name, ValuePrefix: valuePrefix, Forward: forward } = header;
+    places.push({ header: { name, valuePrefix, forward } });
   }
   if (queryParam) places.push({ queryParam: { name: queryParam.Name } });
   if (cookie) places.push({ cookie: { name: cookie.Name } });
@@ -142,23 +139,11 @@ export function jwtProviderQuestion(
   client: Client,
   name: string,
 ): PollQuestion<JwtProvider | null> {
-  return {
+  return entryQuestion(client, {
+    path: `jwt-provider/${encodeURIComponent(name)}`,
     name: `jwt-provider ${name}`,
     resource: "jwt provider",
-    critical: false,
-    dropped: false,
-    isRare: true,
-    cursor: "index",
-    lacks: isGone,
-    async poll(asked) {
-      const reply = await client.call({
-        resource: "jwt provider",
-        what: `read the jwt-provider entry ${JSON.stringify(name)}`,
-        path: `/v1/config/jwt-provider/${encodeURIComponent(name)}`,
-        absentIsAnswer: true,
-        ...blockingQuery(asked, readQuery(client, { stale: true })),
-      });
-      return answerOf(reply, asked, readJwtProvider);
-    },
-  };
+    what: `jwt-provider entry ${JSON.stringify(name)}`,
+    read: readJwtProvider,
+  });
 }

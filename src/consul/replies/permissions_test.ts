@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fixture } from "../../../test/kit/consul/scripted_agent.ts";
-import { readIntentions } from "./intentions.ts";
-import { readJwt, readPermission } from "./permissions.ts";
+import { readIntentions, readJwt, readPermission } from "./intentions.ts";
 
 test("readIntentions() reads the permissions of a real agent", () => {
   const web = readIntentions(fixture("intentions_match_l7"), "api")

@@ -1,13 +1,14 @@
 /**
- * Opaque configuration (`Proxy.Config`, `Upstreams[].Config`) read weakly, as Consul itself does: users
- * write `max_connections`, central configuration arrives as `MaxConnections`; numbers come as text;
- * durations as nanoseconds or Go text. What cannot be read is mended and named, never an error: the
- * map is free for anybody to write into.
+ * Opaque configuration (`Proxy.Config`, `Upstreams[].Config`), read weakly as Consul does: users write
+ * `max_connections`, central configuration arrives as `MaxConnections`; numbers arrive as text, durations
+ * as nanoseconds or Go text. A value that cannot be read is mended and named, never an error: any text may
+ * stand in the map.
  *
  * @module
  */
 
-import { type KeyPlace, namedKeys, plain } from "./config_keys.ts";
+import { type KeyPlace } from "./config_keys.ts";
+import { namedKeys, plain } from "./named_keys.ts";
 import { durationMs } from "./schema.ts";
 
 export class ProxyConfig {
@@ -26,7 +27,7 @@ export class ProxyConfig {
     }
     for (const [key, value] of Object.entries(raw)) {
       const name = plain(key);
-      // Both spellings at once: the documented one (snake_case) counts.
+      // With both spellings the documented one (snake_case) counts.
       if (!this.#values.has(name) || key.includes("_")) this.#values.set(name, { key, value });
     }
   }
@@ -39,7 +40,7 @@ export class ProxyConfig {
     return "";
   }
 
-  /** A list of texts; one text alone is a list of it. */
+  /** A list of texts; a text alone is a list of one. */
   texts(name: string): readonly string[] {
     const { value } = this.#get(name);
     if (value === undefined || value === "") return [];
@@ -49,7 +50,7 @@ export class ProxyConfig {
     return texts;
   }
 
-  /** A whole number of at least `minimum`; anything else is as if absent. */
+  /** A whole number of at least `minimum`; anything else counts as absent. */
   integer(name: string, minimum: number): number | undefined {
     const { value } = this.#get(name);
     if (value === undefined) return undefined;
@@ -65,7 +66,7 @@ export class ProxyConfig {
     return undefined;
   }
 
-  /** Anything else than true and false, also as a text or number, is as if absent. */
+  /** True or false, also as a text or number; anything else counts as absent. */
   flag(name: string): boolean | undefined {
     const { value } = this.#get(name);
     if (value === undefined) return undefined;
@@ -76,7 +77,7 @@ export class ProxyConfig {
     return undefined;
   }
 
-  /** Milliseconds of a Go text or of nanoseconds; 0 and below are as if absent. */
+  /** Milliseconds of a Go text or of nanoseconds; 0 and below count as absent. */
   durationMs(name: string): number | undefined {
     const { value } = this.#get(name);
     if (value === undefined) return undefined;
@@ -96,12 +97,12 @@ export class ProxyConfig {
     return new ProxyConfig(value, { where: `${this.#where}: ${name}`, warnings: this.#warnings });
   }
 
-  /** As it was written; undefined where there is none. */
+  /** As written; undefined where there is none. */
   raw(name: string): unknown {
     return this.#get(name).value;
   }
 
-  /** Names the keys that are not followed, and those that nobody knows. */
+  /** Warns about the keys that are not followed, and about unknown ones. */
   nameUnfollowed(place: KeyPlace): void {
     const written = Object.fromEntries(
       [...this.#values.values()].map(({ key, value }) => [key, value]),

@@ -1,5 +1,5 @@
 /**
- * The proxy's own registration, as the agent merged it with the central configuration. Waited on by
+ * The proxy's own registration, merged with the central configuration. Beside an agent it is waited on by
  * content hash; the hash also moves without a change (the order of upstreams, the virtual address), so
  * lists are sorted here and compared as values.
  *
@@ -8,17 +8,30 @@
 
 import * as v from "valibot";
 import { formatDurationMs, ProxyError } from "../../base/mod.ts";
-import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
-import { answerOf } from "../http/query.ts";
-import { namedKeys } from "./config_keys.ts";
+import type { Registration } from "../model/values.ts";
+import type { PollQuestion } from "../watch/blocking_query.ts";
+import { namedKeys } from "./named_keys.ts";
 import { ProxyConfig } from "./proxy_config.ts";
-import { count, flag, list, object, port, readReply, replyInvalid, text } from "./schema.ts";
-import type { Registration } from "../types.ts";
-import { given, toUpstreams, UpstreamJson } from "./upstream.ts";
+import { answerOf } from "./questions.ts";
+import {
+  count,
+  defined,
+  flag,
+  list,
+  object,
+  port,
+  readReply,
+  replyInvalid,
+  text,
+} from "./schema.ts";
+import { toUpstreams, UpstreamJson } from "./upstream.ts";
 
 const LOCAL_CONNECT_TIMEOUT_MS = 5_000;
 const HANDSHAKE_TIMEOUT_MS = 10_000;
+/** Envoy's limit. */
+const HEAD_LIMIT_KB = 8_192;
+const EXTRA_CLUSTERS = "envoy_extra_static_clusters_json";
 
 const RegistrationReply = object({
   Kind: text,
@@ -59,6 +72,8 @@ const RegistrationReply = object({
     Upstreams: list(UpstreamJson),
   })),
 });
+type Reply = v.InferOutput<typeof RegistrationReply>;
+type ProxyJson = NonNullable<Reply["Proxy"]>;
 
 export function readRegistration(json: unknown, proxyId: string): Registration {
   const what = `proxy ${JSON.stringify(proxyId)}`;
@@ -79,71 +94,74 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
   warnings.push(
     ...namedKeys(json, { place: "registration", where: "The proxy's registration" }),
   );
-  const bindPort = config.integer("bind_port", 0);
-  const tls = config.raw("postern_tls");
-  const plugins = isIngress ? undefined : config.raw("postern_plugins");
-  return {
+  return defined({
     id: reply.ID,
     service,
     proxyService: reply.Service,
     datacenter: reply.Datacenter,
     namespace: reply.Namespace || "default",
     partition: reply.Partition || "default",
-    ...(reply.Namespace || reply.Partition ? { hasTenancy: true } : {}),
-    bind: {
-      kind: "tcp",
-      host: config.text("bind_address") || reply.Address || "0.0.0.0",
-      port: isIngress
-        // Its port is where others look for it; what it listens for is in its config entry.
-        ? 0
-        : bindPort !== undefined && bindPort > 0 && bindPort < 65_536
-        ? bindPort
-        : reply.Port,
-    },
-    local: proxy.LocalServiceSocketPath ? { kind: "unix", path: proxy.LocalServiceSocketPath } : {
-      kind: "tcp",
-      host: proxy.LocalServiceAddress || "127.0.0.1",
-      port: proxy.LocalServicePort,
-    },
-    // What central configuration gives to all proxies means sidecars.
+    hasTenancy: reply.Namespace || reply.Partition ? true as const : undefined,
+    bind: bindOf(reply, config),
+    local: localOf(proxy),
+    // The mode that central configuration gives to all proxies is meant for sidecars.
     mode: isIngress ? "" : proxy.Mode,
     protocol: config.text("protocol") || "tcp",
     localConnectTimeoutMs: config.integer("local_connect_timeout_ms", 1) ??
       LOCAL_CONNECT_TIMEOUT_MS,
-    ...given("localRequestTimeoutMs", config.integer("local_request_timeout_ms", 0)),
-    ...given("localIdleTimeoutMs", config.integer("local_idle_timeout_ms", 0)),
-    ...headBytesOf(config),
-    ...(!isIngress && config.flag("postern_show_denials") ? { showDenials: true } : {}),
+    localRequestTimeoutMs: config.integer("local_request_timeout_ms", 0),
+    localIdleTimeoutMs: config.integer("local_idle_timeout_ms", 0),
+    headBytes: headBytesOf(config),
+    showDenials: !isIngress && config.flag("postern_show_denials") ? true as const : undefined,
     handshakeTimeoutMs: config.integer("handshake_timeout_ms", 1) ?? HANDSHAKE_TIMEOUT_MS,
-    ...(tls !== undefined && { tls }),
-    ...(plugins !== undefined && { plugins }),
-    ...(!isIngress && exposedOf(proxy.Expose)),
-    ...(!isIngress && proxy.Expose?.Checks &&
-      { exposesChecksOf: proxy.DestinationServiceID || service }),
-    ...(isIngress &&
-      { ingress: { clusters: clusters ?? [], meshGatewayMode, edges: [], refused: [] } }),
+    tls: config.raw("postern_tls"),
+    plugins: isIngress ? undefined : config.raw("postern_plugins"),
+    exposed: isIngress ? undefined : exposedOf(proxy),
+    exposesChecksOf: !isIngress && proxy.Expose?.Checks
+      ? proxy.DestinationServiceID || service
+      : undefined,
+    ingress: isIngress
+      ? { clusters: clusters ?? [], meshGatewayMode, edges: [], refused: [] }
+      : undefined,
     maxInboundConnections: config.integer("max_inbound_connections", 0) ?? 0,
-    ...(proxy.AccessLogs?.Enabled && {
-      accessLogs: {
-        disableListenerLogs: proxy.AccessLogs.DisableListenerLogs,
-        type: proxy.AccessLogs.Type,
-        path: proxy.AccessLogs.Path,
-        jsonFormat: proxy.AccessLogs.JSONFormat,
-        textFormat: proxy.AccessLogs.TextFormat,
-      },
-    }),
-    ...metricsOf(config),
-    upstreams: isIngress ? [] : toUpstreams(proxy.Upstreams ?? [], { meshGatewayMode, warnings }),
+    accessLogs: accessLogsOf(proxy),
+    metrics: metricsOf(config),
+    upstreams: isIngress ? [] : toUpstreams(proxy.Upstreams, { meshGatewayMode, warnings }),
     warnings,
-  };
+  });
 }
 
-/** Its own and those of its upstreams. */
+/** The registration's own and those of its upstreams. */
 export function warningsOf({ warnings, upstreams }: Registration): readonly string[] {
   return [...warnings, ...upstreams.flatMap(({ warnings = [] }) => warnings)];
 }
 
-function metricsOf(config: ProxyConfig): Pick<Registration, "metrics"> {
+function bindOf({ Kind, Address, Port }: Reply, config: ProxyConfig): Registration["bind"] {
+  const host = config.text("bind_address") || Address || "0.0.0.0";
+  const bindPort = config.integer("bind_port", 0) ?? 0;
+  // A gateway's own port is for its callers; the listeners are in its config entry.
+  if (Kind === "ingress-gateway") return { kind: "tcp", host, port: 0 };
+  return { kind: "tcp", host, port: bindPort > 0 && bindPort < 65_536 ? bindPort : Port };
+}
+
+function localOf(proxy: ProxyJson): Registration["local"] {
+  const { LocalServiceSocketPath: path, LocalServiceAddress: host, LocalServicePort } = proxy;
+  if (path) return { kind: "unix", path };
+  return { kind: "tcp", host: host || "127.0.0.1", port: LocalServicePort };
+}
+
+function accessLogsOf({ AccessLogs: logs }: ProxyJson): Registration["accessLogs"] {
+  if (!logs?.Enabled) return undefined;
+  return {
+    disableListenerLogs: logs.DisableListenerLogs,
+    type: logs.Type,
+    path: logs.Path,
+    jsonFormat: logs.JSONFormat,
+    textFormat: logs.TextFormat,
+  };
+}
+
+function metricsOf(config: ProxyConfig): Registration["metrics"] {
   const metrics = {
     prometheusBindAddr: config.text("envoy_prometheus_bind_addr"),
     statsBindAddr: config.text("envoy_stats_bind_addr"),
@@ -152,33 +170,24 @@ function metricsOf(config: ProxyConfig): Pick<Registration, "metrics"> {
     flushInterval: config.text("envoy_stats_flush_interval"),
     tags: config.texts("envoy_stats_tags"),
   };
-  return Object.values(metrics).some((value) => value.length > 0) ? { metrics } : {};
+  return Object.values(metrics).some((value) => value.length > 0) ? metrics : undefined;
 }
 
-type Expose = NonNullable<v.InferOutput<typeof RegistrationReply>["Proxy"]>["Expose"];
-
-function exposedOf(expose: Expose): Pick<Registration, "exposed"> {
-  const paths = expose?.Paths ?? [];
-  if (paths.length === 0) return {};
-  return {
-    exposed: paths.map(({ ListenerPort, Path, LocalPathPort, Protocol }) => ({
-      listenerPort: ListenerPort ?? 0,
-      path: Path,
-      localPort: LocalPathPort ?? 0,
-      protocol: Protocol,
-    })),
-  };
+function exposedOf({ Expose }: ProxyJson): Registration["exposed"] {
+  const paths = Expose?.Paths ?? [];
+  if (paths.length === 0) return undefined;
+  return paths.map(({ ListenerPort, Path, LocalPathPort, Protocol }) => ({
+    listenerPort: ListenerPort,
+    path: Path,
+    localPort: LocalPathPort,
+    protocol: Protocol,
+  }));
 }
 
-/** Envoy takes no more. */
-const HEAD_LIMIT_KB = 8_192;
-
-function headBytesOf(config: ProxyConfig): Pick<Registration, "headBytes"> {
+function headBytesOf(config: ProxyConfig): Registration["headBytes"] {
   const kb = config.integer("max_request_headers_kb", 0);
-  return kb ? { headBytes: Math.min(kb, HEAD_LIMIT_KB) * 1_024 } : {};
+  return kb ? Math.min(kb, HEAD_LIMIT_KB) * 1_024 : undefined;
 }
-
-const EXTRA_CLUSTERS = "envoy_extra_static_clusters_json";
 
 /** Objects with commas between them, with or without a list's brackets. */
 function extraClusters(config: ProxyConfig, warnings: string[]): readonly unknown[] | undefined {
@@ -208,8 +217,7 @@ export function registrationQuestion(client: Client, proxyId: string): PollQuest
   return {
     name: `registration ${proxyId}`,
     resource: "registration",
-    critical: true,
-    dropped: false,
+    isCritical: true,
     cursor: "hash",
     async poll(request) {
       const { cursor, waitMs, timeoutMs, signal, last } = request;

@@ -4,7 +4,7 @@ import { NO_METRICS } from "../../../test/kit/admin/admin_view.ts";
 import { ProxyError } from "../../base/mod.ts";
 import { fixture } from "../../../test/kit/consul/scripted_agent.ts";
 import { readRegistration, warningsOf } from "./registration.ts";
-import type { Registration, UpstreamDeclaration } from "../types.ts";
+import type { Registration, UpstreamDeclaration } from "../model/values.ts";
 
 const PROXY = { Kind: "connect-proxy", ID: "web-1-sidecar-proxy", Service: "web-sidecar-proxy" };
 

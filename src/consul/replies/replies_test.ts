@@ -3,16 +3,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ProxyError } from "../../base/mod.ts";
 import { fixture } from "../../../test/kit/consul/scripted_agent.ts";
-import { readAuthorize } from "./authorize.ts";
-import { defaultOf } from "./default_policy.ts";
+import { defaultOf, readAuthorize } from "./default_policy.ts";
 import { readChain } from "./discovery_chain.ts";
 import { readSidecars } from "../find_sidecar.ts";
-import { readInstances } from "./health.ts";
+import { readInstances, readQueryResult } from "./instances.ts";
 import { readIntentions } from "./intentions.ts";
-import { readLeaf } from "./leaf.ts";
-import { readMesh } from "./mesh.ts";
-import { readQueryResult } from "./prepared_query.ts";
-import { readRoots } from "./roots.ts";
+import { readLeaf, readRoots } from "./certificates.ts";
+import { readMesh } from "./mesh_and_defaults.ts";
 
 function invalid(pattern: RegExp): (error: unknown) => boolean {
   return (error) => {

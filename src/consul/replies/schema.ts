@@ -1,6 +1,6 @@
 /**
- * Reading the agent's JSON: one schema per reply, unknown fields ignored. Consul leaves out what is
- * empty and writes `null` for empty lists, so both mean empty everywhere.
+ * Schemas for Consul's JSON: one per reply, unknown fields ignored. Consul leaves out empty values and
+ * writes `null` for empty lists, so both mean empty everywhere.
  *
  * @module
  */
@@ -12,18 +12,18 @@ const MESSAGE_LIMIT = 500;
 
 /** A text; absent and null are `""`. */
 export const text = v.nullish(v.string(), "");
-/** A text that must be there. */
+/** A text that must not be empty. */
 export const someText = v.pipe(v.string(), v.nonEmpty("must not be empty"));
 export const flag = v.nullish(v.boolean(), false);
 export const port = v.nullish(v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(65535)), 0);
 export const count = v.nullish(v.pipe(v.number(), v.integer()), 0);
 // deno-lint-ignore explicit-module-boundary-types -- the schema is its own type
 export const list = <const S extends v.GenericSchema>(item: S) => v.nullish(v.array(item), []);
-/** An object with at least these keys; a list, which Valibot would let pass, is none. */
+/** An object with at least these keys; a list, which Valibot would accept, is refused. */
 // deno-lint-ignore explicit-module-boundary-types -- the schema is its own type
 export const object = <const E extends v.ObjectEntries>(entries: E) =>
   v.pipe(v.unknown(), v.check(isMap, "must be an object"), v.object(entries));
-/** The same, with what else there is. */
+/** The same, with its other keys. */
 // deno-lint-ignore explicit-module-boundary-types -- the schema is its own type
 export const openObject = <const E extends v.ObjectEntries>(entries: E) =>
   v.pipe(v.unknown(), v.check(isMap, "must be an object"), v.looseObject(entries));
@@ -56,7 +56,7 @@ export function durationMs(written: string | number): number | undefined {
   return written === "" ? 0 : parseDurationMs(written);
 }
 
-/** The checked value, or `agent_reply_invalid` that says what of which reply is wrong. */
+/** The checked value; fails with `agent_reply_invalid`, naming the reply and the field. */
 export function readReply<const S extends v.GenericSchema>(
   schema: S,
   json: unknown,
@@ -75,4 +75,14 @@ export function replyInvalid(what: string, fact: string): ProxyError {
 
 function isMap(value: unknown): boolean {
   return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+type Defined<T> =
+  & { [K in keyof T as undefined extends T[K] ? never : K]: T[K] }
+  & { [K in keyof T as undefined extends T[K] ? K : never]?: Exclude<T[K], undefined> };
+
+/** The members that are not `undefined`. */
+export function defined<T extends object>(values: T): Defined<T> {
+  const entries = Object.entries(values).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(entries) as Defined<T>;
 }

@@ -7,9 +7,9 @@
 
 import * as v from "valibot";
 import type { BindAddress } from "../../base/mod.ts";
+import type { UpstreamDeclaration } from "../model/values.ts";
 import { ProxyConfig } from "./proxy_config.ts";
-import { object, port, text } from "./schema.ts";
-import type { UpstreamDeclaration } from "../types.ts";
+import { defined, object, port, text } from "./schema.ts";
 
 export const UpstreamJson = object({
   DestinationType: text,
@@ -28,12 +28,12 @@ export const UpstreamJson = object({
 type UpstreamJson = v.InferOutput<typeof UpstreamJson>;
 
 interface Context {
-  /** Of the proxy; counts where an upstream has none. */
+  /** The proxy's, for upstreams without one. */
   readonly meshGatewayMode: string;
   readonly warnings: string[];
 }
 
-/** Those that want a listener, sorted by id: Consul's order is random in places. */
+/** Those with a listener, sorted by id: Consul's order is random in places. */
 export function toUpstreams(
   rows: readonly UpstreamJson[],
   context: Context,
@@ -49,7 +49,7 @@ export function toUpstreams(
       );
       continue;
     }
-    const upstream = toUpstream(row, { ...context, kind: type });
+    const upstream = toUpstream(row, type, context.meshGatewayMode);
     byId.set(upstream.id, upstream);
   }
   return [...byId.values()].sort((a, b) => a.id < b.id ? -1 : a.id > b.id ? 1 : 0);
@@ -57,9 +57,9 @@ export function toUpstreams(
 
 function toUpstream(
   row: UpstreamJson,
-  context: Context & { readonly kind: UpstreamDeclaration["kind"] },
+  kind: UpstreamDeclaration["kind"],
+  meshGatewayMode: string,
 ): UpstreamDeclaration {
-  const { kind } = context;
   const warnings: string[] = [];
   const where = `Upstream ${JSON.stringify(row.DestinationName)}`;
   const config = new ProxyConfig(row.Config, { where, warnings });
@@ -67,10 +67,7 @@ function toUpstream(
   const namespace = row.DestinationNamespace || "default";
   const partition = row.DestinationPartition || "default";
   const limits = config.section("limits");
-  const connectTimeoutMs = config.integer("connect_timeout_ms", 0);
-  const tls = config.raw("postern_tls");
-  const listenerTls = config.raw("postern_listener_tls");
-  const declaration = {
+  const declaration = defined({
     id: idOf(row, { kind, namespace, partition }),
     kind,
     name: row.DestinationName,
@@ -80,22 +77,22 @@ function toUpstream(
     datacenter: row.Datacenter,
     bind: bindOf(row, { where, warnings }),
     meshGatewayMode: row.MeshGateway?.Mode || config.section("mesh_gateway").text("mode") ||
-      context.meshGatewayMode,
+      meshGatewayMode,
     protocol: config.text("protocol") || (kind === "service" ? "" : "tcp"),
-    ...(connectTimeoutMs ? { connectTimeoutMs } : {}),
+    connectTimeoutMs: config.integer("connect_timeout_ms", 0) || undefined,
     // Zero is a limit, too: it allows none.
-    ...given("maxConnections", limits.integer("max_connections", 0)),
-    ...given("maxClientConnections", limits.integer("max_client_connections", 0)),
-    ...given("maxPending", limits.integer("max_pending_requests", 0)),
-    ...given("maxRequests", limits.integer("max_concurrent_requests", 0)),
+    maxConnections: limits.integer("max_connections", 0),
+    maxClientConnections: limits.integer("max_client_connections", 0),
+    maxPending: limits.integer("max_pending_requests", 0),
+    maxRequests: limits.integer("max_concurrent_requests", 0),
     outlier: outlierOf(config.section("passive_health_check")),
-    ...given("queryIntervalMs", config.durationMs("prepared_query_interval")),
-    ...given("idleTimeoutMs", config.integer("idle_timeout_ms", 0)),
-    ...given("lifetimeMs", config.integer("max_connection_lifetime_ms", 0)),
-    ...(config.raw("postern_plugins") !== undefined && { listsPlugins: true }),
-    ...(tls !== undefined && { tls }),
-    ...(listenerTls !== undefined && { listenerTls }),
-  };
+    queryIntervalMs: config.durationMs("prepared_query_interval"),
+    idleTimeoutMs: config.integer("idle_timeout_ms", 0),
+    lifetimeMs: config.integer("max_connection_lifetime_ms", 0),
+    listsPlugins: config.raw("postern_plugins") === undefined ? undefined : true,
+    tls: config.raw("postern_tls"),
+    listenerTls: config.raw("postern_listener_tls"),
+  });
   return { ...declaration, ...(warnings.length > 0 && { warnings }) };
 }
 
@@ -114,39 +111,29 @@ function bindOf(
   row: UpstreamJson,
   options: { readonly where: string; readonly warnings: string[] },
 ): BindAddress {
-  if (!row.LocalBindSocketPath) {
-    return { kind: "tcp", host: row.LocalBindAddress || "127.0.0.1", port: row.LocalBindPort ?? 0 };
+  const { LocalBindSocketPath: path, LocalBindSocketMode: mode } = row;
+  if (!path) {
+    return { kind: "tcp", host: row.LocalBindAddress || "127.0.0.1", port: row.LocalBindPort };
   }
-  const path = row.LocalBindSocketPath;
-  const written = row.LocalBindSocketMode;
-  if (!written) return { kind: "unix", path };
-  if (/^0?o?[0-7]{1,4}$/.test(written)) {
-    return { kind: "unix", path, mode: parseInt(written.replace("o", ""), 8) };
+  if (!mode) return { kind: "unix", path };
+  if (/^0?o?[0-7]{1,4}$/.test(mode)) {
+    return { kind: "unix", path, mode: parseInt(mode.replace("o", ""), 8) };
   }
   // Without its mode a socket might be open to more users than was meant.
   options.warnings.push(
-    `${options.where} has LocalBindSocketMode ${JSON.stringify(written)}, which is no octal ` +
-      `mode; 0600 is used`,
+    `${options.where} has LocalBindSocketMode ${JSON.stringify(mode)}, which is no octal mode; ` +
+      "0600 is used",
   );
   return { kind: "unix", path, mode: 0o600 };
 }
 
 /** Explicit zeros count only where Consul keeps them apart from unset. */
 export function outlierOf(check: ProxyConfig): UpstreamDeclaration["outlier"] {
-  const maxFailures = check.integer("max_failures", 0);
-  return {
-    ...(maxFailures ? { maxFailures } : {}),
-    ...given("enforcingPercent", check.integer("enforcing_consecutive_5xx", 0)),
-    ...given("intervalMs", check.durationMs("interval")),
-    ...given("baseEjectionMs", check.durationMs("base_ejection_time")),
-    ...given("maxEjectionPercent", check.integer("max_ejection_percent", 0)),
-  };
-}
-
-/** `{ [key]: value }`, or nothing where there is none. */
-export function given<const K extends string>(
-  key: K,
-  value: number | undefined,
-): { readonly [P in K]?: number } {
-  return (value === undefined ? {} : { [key]: value }) as { readonly [P in K]?: number };
+  return defined({
+    maxFailures: check.integer("max_failures", 0) || undefined,
+    enforcingPercent: check.integer("enforcing_consecutive_5xx", 0),
+    intervalMs: check.durationMs("interval"),
+    baseEjectionMs: check.durationMs("base_ejection_time"),
+    maxEjectionPercent: check.integer("max_ejection_percent", 0),
+  });
 }

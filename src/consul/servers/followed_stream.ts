@@ -1,6 +1,6 @@
 /**
- * A stream of messages for as long as it is wanted: opened again when it ends, on another server when all
- * moves there, and with another token before the old one ends.
+ * A stream of one of Consul's servers that is kept open: on another server when everything moves there,
+ * and with another token before the old one ends.
  *
  * @module
  */
@@ -10,15 +10,14 @@ import {
   type GrpcLink,
   type GrpcStatus,
   KeptStream,
+  type KeptStreamEnd,
   type OpenStream,
   type Reopening,
-  type StreamEnd,
   type StreamHandler,
 } from "../../grpc/mod.ts";
 import { GRPC_STATUS } from "../../http/mod.ts";
-import type { FlagNames } from "../flag_names.ts";
-import { messagesOf, metadataOf } from "./ask_once.ts";
-import { errorOf, isOverload, isUnauthenticated } from "./grpc_errors.ts";
+import type { FlagNames } from "../model/flag_names.ts";
+import { errorOf, isOverload, isUnauthenticated, messagesOf, metadataOf } from "./calls.ts";
 import type { Method, Server, StreamSink } from "./types.ts";
 
 /** Where calls go. */
@@ -27,37 +26,31 @@ export interface CallTarget {
   readonly link: GrpcLink;
 }
 
-/** What a stream needs of the session. */
+/** The parts of the session that a stream uses. */
 export interface StreamSession {
   readonly clock: Clock;
   readonly random: Random;
-  /** Undefined while none is found, or there is no token yet. */
-  place(): CallTarget | undefined;
-  /** What calls carry now; `""`: none. */
+  /** For messages. */
+  readonly names?: FlagNames;
+  /** Undefined while no server is found, or there is no token yet. */
+  target(): CallTarget | undefined;
+  /** The token of calls now; `""`: none. */
   token(): string;
   rejected(token: string): void;
-  /** Of the flags, for messages. */
-  readonly names?: FlagNames;
   leave(server: Server, reason: string): void;
-  /** `ok`: it delivers. */
+  /** Counts an end, or `ok` for a stream that delivers. */
   count(resource: string, result: string): void;
 }
 
-export interface AnyStream {
-  /** There is another server or token: it is opened there, or with it, within a moment. */
-  renew(): void;
-  stop(): void;
-}
-
-/** Streams of one proxy, and of many that move together, do not all come at once. */
+/** Streams of one proxy, and of many that move together, are spread over this time. */
 const MOVE_SPREAD_MS = 250;
-/** One that lasted so long counts as one that worked, however it ended. */
+/** A stream that lasted this long counts as one that worked, however it ended. */
 const LASTING_MS = 60_000;
-/** A server that fails so often in a row has something that another may not have. */
+/** After so many failures in a row another server is tried. */
 const FAILURES = 4;
-/** For what only an operator mends. */
+/** Only an operator mends these. */
 const HOPELESS: readonly number[] = [GRPC_STATUS.unimplemented, GRPC_STATUS.invalidArgument];
-/** For what says something about us, not about the server. */
+/** These are about us, not about the server. */
 const OURS: readonly number[] = [
   GRPC_STATUS.unauthenticated,
   GRPC_STATUS.permissionDenied,
@@ -65,18 +58,18 @@ const OURS: readonly number[] = [
   ...HOPELESS,
 ];
 
-/** What the stream that is open now was opened with. */
+/** Server and token of the stream that is open now. */
 interface Opened {
-  readonly target: CallTarget;
+  readonly server: Server;
   readonly token: string;
   unreadable: string | undefined;
 }
 
-export class FollowedStream<Request, Response> implements AnyStream {
+export class FollowedStream<Request, Response> {
   readonly #method: Method<Request, Response>;
   readonly #request: Request;
   readonly #sink: StreamSink<Response>;
-  readonly #host: StreamSession;
+  readonly #session: StreamSession;
   readonly #backoff: Backoff;
   readonly #patience: Backoff;
   readonly #stream: KeptStream<Response>;
@@ -86,20 +79,20 @@ export class FollowedStream<Request, Response> implements AnyStream {
   constructor(
     method: Method<Request, Response>,
     request: Request,
-    options: { readonly sink: StreamSink<Response>; readonly host: StreamSession },
+    options: { readonly sink: StreamSink<Response>; readonly session: StreamSession },
   ) {
     this.#method = method;
     this.#request = request;
     this.#sink = options.sink;
-    this.#host = options.host;
-    const { random, clock } = options.host;
+    this.#session = options.session;
+    const { random, clock } = options.session;
     this.#backoff = new Backoff({ baseMs: 500, maxMs: 10_000, random });
     this.#patience = new Backoff({ baseMs: 60_000, maxMs: 300_000, random });
     this.#stream = new KeptStream({
       clock,
       open: (handler) => this.#open(handler),
       onMessage: (message, isFirst) => {
-        if (isFirst) this.#host.count(this.#method.resource, "ok");
+        if (isFirst) this.#session.count(this.#method.resource, "ok");
         this.#sink.onMessage(message);
       },
       onEnd: (end) => this.#ended(end),
@@ -107,8 +100,9 @@ export class FollowedStream<Request, Response> implements AnyStream {
     this.#stream.start();
   }
 
+  /** There is another server or token: opens the stream there, or with it, within a moment. */
   renew(): void {
-    this.#stream.renew(this.#renewals++ === 0 ? 0 : this.#host.random() * MOVE_SPREAD_MS);
+    this.#stream.renew(this.#renewals++ === 0 ? 0 : this.#session.random() * MOVE_SPREAD_MS);
   }
 
   stop(): void {
@@ -116,36 +110,37 @@ export class FollowedStream<Request, Response> implements AnyStream {
   }
 
   #open(handler: StreamHandler<Response>): OpenStream | undefined {
-    const target = this.#host.place();
+    const target = this.#session.target();
     if (!target) return undefined;
-    const opened: Opened = { target, token: this.#host.token(), unreadable: undefined };
+    const { server, link } = target;
+    const opened: Opened = { server, token: this.#session.token(), unreadable: undefined };
     this.#opened = opened;
     const types = messagesOf(this.#method, (fact) => opened.unreadable = fact);
     const metadata = metadataOf(opened.token);
-    const call = target.link.open(this.#method.path, types, { metadata, handler });
+    const call = link.open(this.#method.path, types, { metadata, handler });
     call.send(this.#request);
     call.halfClose();
     return call;
   }
 
-  #ended({ status, answered, isWell, isBrief, livedMs }: StreamEnd): Reopening {
+  #ended({ status, answered, isWell, isBrief, livedMs }: KeptStreamEnd): Reopening {
     const endedWell = isWell && !isBrief;
     if (endedWell || answered && livedMs >= LASTING_MS) this.#backoff.reset();
-    return endedWell ? this.#host.random() * MOVE_SPREAD_MS : this.#failed(status);
+    return endedWell ? this.#session.random() * MOVE_SPREAD_MS : this.#failed(status);
   }
 
   #failed(status: GrpcStatus): Reopening {
     if (!this.#opened) return "on_request";
-    const { target: { server }, token, unreadable } = this.#opened;
+    const { server, token, unreadable } = this.#opened;
     const { what, resource } = this.#method;
-    const { names } = this.#host;
+    const { names } = this.#session;
     const error = errorOf(status, { what, host: server.host, token, unreadable, names });
-    this.#host.count(resource, error.code);
+    this.#session.count(resource, error.code);
     const delays = HOPELESS.includes(status.code) ? this.#patience : this.#backoff;
     const delayMs = delays.next();
-    if (isUnauthenticated(status)) this.#host.rejected(token);
+    if (isUnauthenticated(status)) this.#session.rejected(token);
     const isFault = !OURS.includes(status.code) && this.#backoff.failures % FAILURES === 0;
-    if (isOverload(status) || isFault) this.#host.leave(server, error.message);
+    if (isOverload(status) || isFault) this.#session.leave(server, error.message);
     this.#sink.onError(error);
     return delayMs;
   }

@@ -1,19 +1,18 @@
 /**
- * What Consul's servers are asked by gRPC, with answers as values: bounded, and nothing of theirs judged
- * yet. An answer that breaks a rule is refused whole.
+ * The gRPC methods that Consul's servers offer to data planes, as far as a proxy needs them. Answers are
+ * bounded values, and not judged yet; an answer that breaks a rule is refused whole. Field numbers are
+ * those of Consul's published `.proto` files.
  *
  * @module
  */
 
 import { canonicalIpText, hasUnseen } from "../../base/mod.ts";
-import type { PlainMessage } from "../../wire/mod.ts";
-import { SERVERS_PROTOBUF } from "./messages.ts";
+import { type PlainMessage, Protobuf } from "../../wire/mod.ts";
 import type { Method } from "./types.ts";
 
-/** What a server says that it can. */
-export interface Features {
+interface Features {
   readonly watchServers: boolean;
-  /** It signs certificates for keys of ours. */
+  /** It signs certificates for our own keys. */
   readonly signs: boolean;
 }
 
@@ -24,7 +23,7 @@ export interface BootstrapRequest {
   readonly partition: string;
 }
 
-/** What is known of a proxy whose name its token may read. */
+/** Facts about a proxy whose name the token may read. */
 export interface BootstrapParams {
   /** The service that it stands for. */
   readonly service: string;
@@ -34,8 +33,7 @@ export interface BootstrapParams {
   readonly nodeName: string;
 }
 
-/** A CA as servers tell it. */
-export interface ServerRoot {
+interface ServerRoot {
   readonly id: string;
   readonly name: string;
   /** PEM. */
@@ -50,14 +48,52 @@ export interface ServerRoots {
   readonly roots: readonly ServerRoot[];
 }
 
-/** Far more than a cluster has: beyond them an answer is refused. */
+/** Far more than a cluster has; an answer with more is refused. */
 export const SERVER_LIMIT = 100;
 const ROOT_LIMIT = 100;
 const FEATURE_LIMIT = 100;
-/** A certificate, a chain of them, or a name. */
+/** A certificate, a chain, or a name. */
 const TEXT_LIMIT = 64 * 1024;
 
 const NONE = new Uint8Array();
+
+export const SERVERS_PROTOBUF: Protobuf = new Protobuf({
+  // hashicorp.consul.dataplane
+  SupportedFeatures: { supported_dataplane_features: "1 repeated FeatureSupport" },
+  FeatureSupport: {
+    feature_name:
+      "1 enum UNSPECIFIED WATCH_SERVERS EDGE_CERTIFICATE_MANAGEMENT ENVOY_BOOTSTRAP_CONFIGURATION FIPS",
+    supported: "2 bool",
+  },
+  BootstrapRequest: {
+    node_name: "2 string",
+    partition: "4 string",
+    namespace: "5 string",
+    proxy_id: "6 string",
+  },
+  BootstrapParams: {
+    service: "2 string",
+    namespace: "3 string",
+    partition: "4 string",
+    datacenter: "5 string",
+    node_name: "8 string",
+  },
+  // hashicorp.consul.serverdiscovery
+  ServersRequest: { wan: "1 bool" },
+  ServerList: { servers: "1 repeated Server" },
+  Server: { id: "1 string", address: "2 string", version: "3 string" },
+  // hashicorp.consul.connectca
+  RootList: { active_root_id: "1 string", trust_domain: "2 string", roots: "3 repeated Root" },
+  Root: {
+    id: "1 string",
+    name: "2 string",
+    // PEM.
+    root_cert: "5 string",
+    active: "7 bool",
+  },
+  SignRequest: { csr: "1 string" },
+  Signed: { cert_pem: "2 string" },
+});
 
 export const GET_FEATURES: Method<null, Features> = {
   path: "/hashicorp.consul.dataplane.DataplaneService/GetSupportedDataplaneFeatures",
@@ -82,7 +118,10 @@ export const GET_BOOTSTRAP_PARAMS: Method<BootstrapRequest, BootstrapParams> = {
   resource: "bootstrap_params",
   encode: ({ nodeName, proxyId, namespace, partition }) =>
     SERVERS_PROTOBUF.encode("BootstrapRequest", {
-      ...{ node_name: nodeName, proxy_id: proxyId, namespace, partition },
+      node_name: nodeName,
+      proxy_id: proxyId,
+      namespace,
+      partition,
     }),
   decode(bytes) {
     const params = SERVERS_PROTOBUF.decode("BootstrapParams", bytes);
@@ -96,7 +135,7 @@ export const GET_BOOTSTRAP_PARAMS: Method<BootstrapRequest, BootstrapParams> = {
   },
 };
 
-/** Answers with the addresses of the servers that are ready, IP addresses in one spelling each. */
+/** The addresses of the servers that are ready: IP addresses in canonical form. */
 export const WATCH_SERVERS: Method<null, readonly string[]> = {
   path: "/hashicorp.consul.serverdiscovery.ServerDiscoveryService/WatchServers",
   what: "follow which servers there are",
@@ -106,7 +145,7 @@ export const WATCH_SERVERS: Method<null, readonly string[]> = {
     const { servers } = SERVERS_PROTOBUF.decode("ServerList", bytes);
     const addresses = listOf(servers, "servers", SERVER_LIMIT).map(({ address }) => {
       const ip = canonicalIpText(textOf(address, "address"));
-      // A name could lead to somebody else later.
+      // A name could lead elsewhere later.
       if (ip === undefined) throw new RangeError(`${shown(address)} is not an IP address`);
       return ip;
     });
@@ -129,7 +168,7 @@ export const WATCH_ROOTS: Method<null, ServerRoots> = {
   },
 };
 
-/** A CSR in PEM; answers with certificates in PEM, leaf first. */
+/** From a CSR in PEM to certificates in PEM, leaf first. */
 export const SIGN: Method<string, string> = {
   path: "/hashicorp.consul.connectca.ConnectCAService/Sign",
   what: "have the certificate signed",
@@ -153,7 +192,7 @@ function listOf(value: unknown, name: string, limit: number): readonly PlainMess
   return items;
 }
 
-/** Names have one line without tricks; PEM has several, which end as ours do. */
+/** A name is one line of visible characters; PEM has several lines, with any line ends. */
 function textOf(value: unknown, name: string, lines = false): string {
   const written = typeof value === "string" ? value : "";
   if (written.length > TEXT_LIMIT) throw new RangeError(`${name} is too long`);

@@ -1,6 +1,6 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { DATAPLANE_FLAGS } from "../flag_names.ts";
+import { DATAPLANE_FLAGS } from "../model/flag_names.ts";
 import { resolveServersOptions } from "./options.ts";
 
 const GIVEN = { servers: "10.0.0.1", node: "vm-1", tlsDisabled: true };

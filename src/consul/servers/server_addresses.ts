@@ -1,5 +1,5 @@
 /**
- * Where servers are: read from the command line, and looked up as IP addresses each time that all known
+ * The places of servers: read from the command line, and looked up as IP addresses each time that all known
  * servers have failed.
  *
  * @module
@@ -91,7 +91,7 @@ async function lookUp(
     }
   }));
   const all = found.flat();
-  // One name that is not known now does not hinder the others.
+  // A name that is not known now does not hinder the others.
   if (all.length === 0) throw nowhere(messageOf(fault ?? new Error("their names have no address")));
   return all;
 }
@@ -103,7 +103,7 @@ function within<T>(clock: Clock, answer: Promise<T>): Promise<T> {
   });
 }
 
-/** Without a shell: words are separated by blanks, and nothing in them has a meaning. */
+/** Runs without a shell: blanks separate words, and no character has a special meaning. */
 function runCommand([program = "", ...words]: readonly string[], clock: Clock): Promise<string[]> {
   return new Promise((resolve, reject) => {
     const child = execFile(
@@ -122,7 +122,7 @@ function runCommand([program = "", ...words]: readonly string[], clock: Clock): 
     );
     const timer = clock.after(COMMAND_MS, () => {
       child.kill("SIGKILL");
-      // What it has started may hold them open for longer than it lives itself.
+      // Its child processes may hold the pipes open for longer.
       child.stdout?.destroy();
       child.stderr?.destroy();
       reject(nowhere(`${program} did not end within ${COMMAND_MS} ms`));

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { seededRandom } from "../../base/mod.ts";
-import { ServerList } from "./server_list.ts";
+import { ServerList } from "./server_search.ts";
 
 function listOf(...hosts: string[]): ServerList {
   const list = new ServerList(seededRandom(1));

@@ -1,6 +1,6 @@
 /**
- * The search for a server to use: any one of those known by chance, looked up again when all have failed,
- * and taken when it answers.
+ * The search for a server to use: any of those known at random, looked up again when all have failed, and
+ * taken when it answers.
  *
  * @module
  */
@@ -15,14 +15,14 @@ import {
   sleep,
   type Stats,
 } from "../../base/mod.ts";
-import { dialGrpcLink, type GrpcEngine, type GrpcLink } from "../../grpc/mod.ts";
-import type { ServersTls } from "../http/tls_trouble.ts";
+import { dialGrpcLink, type GrpcLink } from "../../grpc/mod.ts";
+import type { DialEngine } from "../../http/mod.ts";
+import type { ConsulTls } from "../http/tls_credentials.ts";
 import { findServers, type Lookup } from "./server_addresses.ts";
-import { ServerList } from "./server_list.ts";
 import type { ServerAddresses } from "./types.ts";
 
-export interface SearchOptions {
-  readonly engine: GrpcEngine;
+interface SearchOptions {
+  readonly engine: DialEngine;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
@@ -30,10 +30,10 @@ export interface SearchOptions {
   readonly lookup: Lookup;
   readonly places: ServerAddresses;
   readonly grpcPort: number;
-  readonly tls: ServersTls | null;
-  /** Rejects where the server is no good. */
+  readonly tls: ConsulTls | null;
+  /** Rejects where the server cannot be used. */
   readonly probe: (link: GrpcLink, host: string) => Promise<void>;
-  /** Every server that is known has failed, or none is; called once in each search. */
+  /** Called once in a search, when every known server has failed, or none is known. */
   readonly onNone: () => void;
   /** A connection that was found takes no calls any more. */
   readonly onLost: (link: GrpcLink, reason: string) => void;
@@ -47,15 +47,15 @@ export interface FoundServer {
 /** A fleet that moves at once to the servers that are left has its handshakes done within this. */
 const CONNECT_MS = 5_000;
 /**
- * A silent server is asked every 17 s, counted from one question to the next: Consul wants at least 15
+ * A silent server gets a PING every 17 s, counted from one PING to the next: Consul demands at least 15
  * between two, and ends the connection at the fourth that comes sooner. It is lost 6 s after one.
  */
 const KEEP_ALIVE_MS = 11_000;
 const KEEP_ALIVE_TIMEOUT_MS = 6_000;
-/** Places that gave something are not looked up again sooner: each may be a command that asks a cloud. */
+/** Known places are not looked up again sooner: each may be a command that asks a cloud. */
 const LOOKUP_MS = 5_000;
 
-/** Lists have some KiB and change a few times a year; a server that says more is slowed, then left. */
+/** Lists have some KiB and change a few times a year; a server that sends more is slowed, then left. */
 const LIMITS = {
   messageBytes: 4 * 1024 * 1024,
   begunBytes: 16 * 1024 * 1024,
@@ -68,7 +68,7 @@ export class ServerSearch {
   readonly #options: SearchOptions;
   readonly #list: ServerList;
   #lookedUpMs = -Infinity;
-  /** Of the search or of what was found; `""`: none yet. */
+  /** The last failure of the search or of a server; `""`: none yet. */
   lastFailure = "";
 
   constructor(options: SearchOptions) {
@@ -80,14 +80,14 @@ export class ServerSearch {
     return this.#list.hosts;
   }
 
-  /** What a server says that there is. Where nobody is ready those that were known may be soon. */
+  /** Takes over a server's list. An empty one is ignored: the known servers may be ready soon. */
   replace(hosts: readonly string[]): void {
     if (hosts.length === 0) return;
     this.#list.replace(hosts);
-    this.#tellKnown();
+    this.#reportKnown();
   }
 
-  /** It is no good: others are tried before it. */
+  /** Other servers are tried before it. */
   failed(host: string, reason: string): void {
     this.lastFailure = reason;
     this.#list.failed(host, this.#options.clock.monotonic());
@@ -102,7 +102,7 @@ export class ServerSearch {
   async find(signal: AbortSignal): Promise<FoundServer | undefined> {
     const { clock, random, log } = this.#options;
     const pauses = new Backoff({ baseMs: 1_000, maxMs: 10_000, random });
-    let told = false;
+    let isReported = false;
     while (!signal.aborted) {
       const host = this.#list.pick(clock.monotonic());
       if (host !== undefined) {
@@ -113,8 +113,8 @@ export class ServerSearch {
       await this.#lookUp();
       const waitMs = this.known.length > 0 ? this.#list.waitMs(clock.monotonic()) : pauses.next();
       if (waitMs === 0) continue;
-      if (this.lastFailure && !told) {
-        told = true;
+      if (this.lastFailure && !isReported) {
+        isReported = true;
         log.warn("no consul server can be used", { reason: this.lastFailure });
         this.#options.onNone();
       }
@@ -130,7 +130,7 @@ export class ServerSearch {
     this.#lookedUpMs = nowMs;
     try {
       this.#list.add(await findServers(places, { clock, lookup }));
-      this.#tellKnown();
+      this.#reportKnown();
     } catch (error) {
       this.lastFailure = messageOf(error);
     }
@@ -141,7 +141,12 @@ export class ServerSearch {
     const { engine, clock, random, tls, grpcPort, probe } = this.#options;
     let lost: string | undefined;
     const link: GrpcLink = dialGrpcLink({
-      ...{ engine, clock, random, tls, metadata: {}, limits: LIMITS },
+      engine,
+      clock,
+      random,
+      tls,
+      metadata: {},
+      limits: LIMITS,
       address: { kind: "tcp", host, port: grpcPort },
       keepAliveMs: KEEP_ALIVE_MS,
       keepAliveTimeoutMs: KEEP_ALIVE_TIMEOUT_MS,
@@ -159,8 +164,8 @@ export class ServerSearch {
       return link;
     } catch (error) {
       link.close();
-      const way = tls ? "-grpc-port, with TLS" : "-grpc-port, -tls-disabled";
-      const port = error instanceof ProxyError ? "" : ` port ${grpcPort} (${way})`;
+      const flags = tls ? "-grpc-port, with TLS" : "-grpc-port, -tls-disabled";
+      const port = error instanceof ProxyError ? "" : ` port ${grpcPort} (${flags})`;
       const reason = messageOf(error);
       const explained = tls ? tls.explain(reason) : reason;
       if (!signal.aborted) this.failed(host, `${host}${port}: ${explained}`);
@@ -170,10 +175,75 @@ export class ServerSearch {
     }
   }
 
-  #tellKnown(): void {
-    const { stats } = this.#options;
-    stats.gauge("servers_known", "Addresses of Consul servers that are known now").set(
-      this.known.length,
-    );
+  #reportKnown(): void {
+    this.#options.stats.gauge("servers_known", "Addresses of Consul servers that are known now")
+      .set(this.known.length);
   }
+}
+
+/** The first pause after a failure; each further one in a row is half as long again. */
+const PAUSE_MS = 500;
+/** A server that is back is found within this time, and a thousand proxies dial it 130 times a second. */
+const PAUSE_LIMIT_MS = 10_000;
+
+interface KnownServer {
+  failures: number;
+  /** Not picked before. */
+  untilMs: number;
+}
+
+/** The known servers; one is picked at random, but none soon after it has failed. Pure. */
+export class ServerList {
+  readonly #random: Random;
+  #known = new Map<string, KnownServer>();
+
+  constructor(random: Random) {
+    this.#random = random;
+  }
+
+  get hosts(): string[] {
+    return [...this.#known.keys()];
+  }
+
+  /** These and no others; the failures of those that stay are kept. */
+  replace(hosts: readonly string[]): void {
+    const before = this.#known;
+    this.#known = new Map();
+    for (const host of hosts) this.#known.set(host, before.get(host) ?? fresh());
+  }
+
+  add(hosts: readonly string[]): void {
+    for (const host of hosts) if (!this.#known.has(host)) this.#known.set(host, fresh());
+  }
+
+  /** `undefined`: all have failed a moment ago. */
+  pick(nowMs: number): string | undefined {
+    const ready = [...this.#known].filter(([, { untilMs }]) => untilMs <= nowMs);
+    return ready[Math.floor(this.#random() * ready.length)]?.[0];
+  }
+
+  failed(host: string, nowMs: number): void {
+    const known = this.#known.get(host);
+    if (!known) return;
+    const pauseMs = Math.min(PAUSE_LIMIT_MS, PAUSE_MS * 1.5 ** Math.min(known.failures, 20));
+    known.failures++;
+    known.untilMs = nowMs + pauseMs * (1 + this.#random()) / 2;
+  }
+
+  /** It has served for a while. */
+  proved(host: string): void {
+    const known = this.#known.get(host);
+    if (known) known.failures = 0;
+  }
+
+  /** Until {@link pick} has one; Infinity where none is known. */
+  waitMs(nowMs: number): number {
+    let untilMs = Infinity;
+    for (const known of this.#known.values()) untilMs = Math.min(untilMs, known.untilMs);
+    return Math.max(0, untilMs - nowMs);
+  }
+}
+
+function fresh(): KnownServer {
+  return { failures: 0, untilMs: 0 };
 }

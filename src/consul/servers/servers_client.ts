@@ -1,34 +1,32 @@
 /**
- * The HTTP API of Consul's servers for everybody who asks: the client that an agent is asked with, by way
- * of whichever server is in use.
+ * The HTTP API of Consul's servers: the client, whose requests go to the server in use, and the rules for
+ * leaving a server that answers badly.
  *
  * @module
  */
 
 import { type Clock, type Log, messageOf, type Random, type Stats } from "../../base/mod.ts";
-import type { ClusterPin } from "../cluster_pin.ts";
+import type { DialEngine } from "../../http/mod.ts";
 import { Client } from "../http/client.ts";
-import { ClusterProof } from "../http/cluster_proof.ts";
-import { Http2Transport } from "../http/http2_transport.ts";
-import type { AgentLink } from "../http/link.ts";
-import { ServersCarrier, type ServersCarrierOptions } from "../http/servers_carrier.ts";
+import { type ClusterPin, ClusterProof } from "../http/cluster.ts";
+import type { CallToken } from "../http/token.ts";
 import { Transport } from "../http/transport.ts";
-import type { Engine } from "../../net/mod.ts";
-import { judgeCluster } from "../replies/roots.ts";
+import { judgeCluster } from "../replies/certificates.ts";
+import type { ConsulReach } from "../watch/consul_reach.ts";
+import { ServersCarrier, type ServersCarrierOptions } from "./servers_carrier.ts";
 import { createServersTls } from "./servers_tls.ts";
-import type { CallToken, ServersOptions } from "./types.ts";
-import { UnfitServer } from "./unfit_server.ts";
+import type { ServersOptions } from "./types.ts";
 
-export interface ServersClientDeps {
+interface ServersClientDeps {
   readonly servers: ServersCarrierOptions["servers"];
   readonly token: CallToken;
-  readonly engine: Pick<Engine, "dial" | "clientTls">;
+  readonly engine: DialEngine;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
   readonly stats: Stats;
-  /** Is told of moves and of a new token: every watch takes up anew. */
-  readonly link: AgentLink;
+  /** Learns of moves and of a new token: every watch takes up anew. */
+  readonly reach: ConsulReach;
   readonly cluster: ClusterPin;
   /** Called when a server refuses for load. */
   readonly onRefused?: () => void;
@@ -39,39 +37,33 @@ export interface ServersClientDeps {
  * reads certificates again, and closes.
  */
 export function createServersClient(options: ServersOptions, deps: ServersClientDeps): Client {
-  const { servers, token, engine, clock, stats, link, cluster, onRefused } = deps;
+  const { servers, token, engine, clock, stats, reach, cluster, onRefused } = deps;
   const tls = createServersTls(options, deps);
   const carrier = new ServersCarrier({
     servers,
     clock,
     createTransport({ host }) {
       const address = { kind: "tcp", host, port: options.httpPort } as const;
-      return tls
-        ? new Http2Transport({ engine, clock, address, tls })
-        : new Transport({ peer: "server", address, tls: null, clock });
+      return new Transport({ peer: "server", address, tls, engine, clock });
     },
   });
   const unfit = new UnfitServer(deps);
-  servers.onMove(() => link.moved());
+  servers.onMove(() => reach.moved());
   token.onChange(() => {
-    link.moved();
+    reach.moved();
     carrier.endWaits("The token was replaced");
   });
-  const proof = new ClusterProof({
-    ...{ pin: cluster, link },
-    ask: () =>
-      judgeCluster(client, {
-        judge(trustDomain, who) {
-          try {
-            cluster.judge(trustDomain, who);
-          } catch (error) {
-            // Behind one address there may be several servers: another connection may lead to ours.
-            carrier.leave(messageOf(error));
-            throw error;
-          }
-        },
-      }),
-  });
+  const judged = {
+    judge(trustDomain: string, peer: string) {
+      try {
+        cluster.judge(trustDomain, peer);
+      } catch (error) {
+        // There may be several servers behind one address: another connection may lead to ours.
+        carrier.leave(messageOf(error));
+        throw error;
+      }
+    },
+  };
   const client: Client = new Client({
     pathPrefix: "",
     basicAuth: "",
@@ -81,11 +73,13 @@ export function createServersClient(options: ServersOptions, deps: ServersClient
     partition: options.partition,
     names: options.names,
   }, {
-    ...{ carrier, token, stats },
-    proof,
+    carrier,
+    token,
+    stats,
+    proof: new ClusterProof({ pin: cluster, reach, ask: () => judgeCluster(client, judged) }),
     onFailure(code) {
       if (code === "agent_overloaded") onRefused?.();
-      // What it says can be read by nobody, or is too much.
+      // An unreadable reply, or too long a one.
       else if (code !== "agent_reply_invalid") return;
       if (unfit.failed()) carrier.leave(`its answers are no good (${code})`);
     },
@@ -94,4 +88,55 @@ export function createServersClient(options: ServersOptions, deps: ServersClient
     },
   });
   return client;
+}
+
+/** Failures belong to one series while no two are further apart. */
+const GAP_MS = 10_000;
+const HOLD_MS = 2_000;
+const HOLD_SPREAD_MS = 8_000;
+/** Maximum age of the state that a server without its leader answers from; elections are over sooner. */
+const SILENCE_LIMIT_MS = 15_000;
+const STAY_MS = 60_000;
+
+/**
+ * When a server that answers is left all the same: because it refuses for load, sends unreadable replies,
+ * or has no leader while others may have one. A fleet that left at the first sign, and at once, would carry
+ * the trouble from server to server. So failures are a reason only after some seconds of them, more or
+ * fewer at random, and after a move the proxy stays for a minute or two.
+ */
+export class UnfitServer {
+  readonly #clock: Clock;
+  readonly #random: Random;
+  /** The last failure of a series, and when the series has lasted long enough. */
+  #series: { lastMs: number; readonly untilMs: number } | undefined;
+  #stayUntilMs = -Infinity;
+
+  constructor(deps: { readonly clock: Clock; readonly random: Random }) {
+    this.#clock = deps.clock;
+    this.#random = deps.random;
+  }
+
+  /** Whether a server that refused for load, or sent an unreadable reply, is left now. */
+  failed(): boolean {
+    const nowMs = this.#clock.monotonic();
+    const series = this.#series;
+    if (!series || nowMs - series.lastMs > GAP_MS) {
+      const untilMs = nowMs + HOLD_MS + HOLD_SPREAD_MS * this.#random();
+      this.#series = { lastMs: nowMs, untilMs };
+      return false;
+    }
+    series.lastMs = nowMs;
+    return nowMs >= series.untilMs && this.#mayLeave(nowMs);
+  }
+
+  /** Whether a server is left now that has not heard of its leader for this long. */
+  answered(silenceMs: number): boolean {
+    return silenceMs > SILENCE_LIMIT_MS && this.#mayLeave(this.#clock.monotonic());
+  }
+
+  #mayLeave(nowMs: number): boolean {
+    if (nowMs < this.#stayUntilMs) return false;
+    this.#stayUntilMs = nowMs + STAY_MS * (1 + this.#random());
+    return true;
+  }
 }

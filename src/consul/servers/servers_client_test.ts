@@ -4,7 +4,6 @@ import { test } from "node:test";
 import { seededRandom, silentLog, Stats } from "../../base/mod.ts";
 import { Seen } from "../../../test/kit/consul/agent_client.ts";
 import { FakeClock } from "../../../test/kit/clock/clock.ts";
-import { MemoryEngine } from "../../../test/kit/engine/memory_engine.ts";
 import {
   type Asked,
   eventually,
@@ -12,20 +11,21 @@ import {
   type Reaction,
   ScriptedAgent,
 } from "../../../test/kit/consul/scripted_agent.ts";
+import { runtimeEngine } from "../../net/mod.ts";
 import { RunningWatches } from "../running_watches.ts";
-import { ClusterPin } from "../cluster_pin.ts";
-import { AgentLink } from "../http/link.ts";
+import { ClusterPin } from "../http/cluster.ts";
+import { ConsulReach } from "../watch/consul_reach.ts";
 import { ConnectionBudget } from "../watch/budget.ts";
 import { serversWatchTerms } from "../watch/watch_terms.ts";
-import type { Intentions } from "../types.ts";
-import { PROXY_FLAGS } from "../flag_names.ts";
+import type { Intentions } from "../model/values.ts";
+import { PROXY_FLAGS } from "../model/flag_names.ts";
 import { createServersClient } from "./servers_client.ts";
 import type { Server, ServersOptions } from "./types.ts";
 
 class Rig implements AsyncDisposable {
   readonly clock = new FakeClock();
   readonly script: ScriptedAgent;
-  readonly asking: RunningWatches;
+  readonly watches: RunningWatches;
   readonly left: string[] = [];
   /** Tokens that the server did not know. */
   readonly rejected: string[] = [];
@@ -48,7 +48,7 @@ class Rig implements AsyncDisposable {
   private constructor(script: ScriptedAgent, connections: number) {
     this.script = script;
     const { clock } = this;
-    const link = new AgentLink();
+    const reach = new ConsulReach();
     const deps = { clock, random: seededRandom(7), log: silentLog, stats: new Stats() };
     const budget = new ConnectionBudget({ ...deps, connections, modest: true });
     const options: ServersOptions = {
@@ -59,7 +59,7 @@ class Rig implements AsyncDisposable {
     };
     const client = createServersClient(options, {
       ...deps,
-      ...{ servers: this.#servers, engine: new MemoryEngine(), link },
+      ...{ servers: this.#servers, engine: runtimeEngine(), reach },
       cluster: new ClusterPin(),
       token: {
         current: () => this.token,
@@ -70,13 +70,13 @@ class Rig implements AsyncDisposable {
         },
       },
     });
-    this.asking = new RunningWatches(client, {
+    this.watches = new RunningWatches(client, {
       ...deps,
       budget,
-      link,
-      footing: serversWatchTerms(link),
+      reach,
+      terms: serversWatchTerms(reach),
     });
-    this.#close = () => (this.asking.close(), client.carrier.close());
+    this.#close = () => (this.watches.close(), client.carrier.close());
   }
 
   static async start(handler: Handler, connections = 12): Promise<Rig> {
@@ -115,7 +115,7 @@ function wordsOf({ query, headers }: Asked): string {
 
 test("reads are the leader's, waits are stale", async () => {
   await using rig = await Rig.start(calm);
-  rig.asking.alike.watchIntentions("db", new Seen<Intentions>());
+  rig.watches.common.watchIntentions("db", new Seen<Intentions>());
   await eventually(() => rig.script.waiting === 1, "a wait");
   assert.deepEqual(rig.script.asked.map(wordsOf), ["read first", "wait 44 stale first"]);
 });
@@ -131,7 +131,7 @@ test("instances that went are asked for once more, and not twice", async () => {
   }];
   await using rig = await Rig.start(() => answers.shift() ?? "hang");
   const seen = new Seen<readonly unknown[]>();
-  rig.asking.alike.watchHealth({ service: "db", datacenter: "", filter: "" }, seen);
+  rig.watches.common.watchHealth({ service: "db", datacenter: "", filter: "" }, seen);
   await eventually(() => seen.values.length === 1, "the instance");
   await rig.clock.advance(20_000);
   await eventually(() => seen.values.length === 2 && rig.script.waiting === 1, "that it went");
@@ -143,7 +143,7 @@ test("instances that went are asked for once more, and not twice", async () => {
 test("what waits asks again with a new token", async () => {
   await using rig = await Rig.start(calm);
   const seen = new Seen<Intentions>();
-  rig.asking.alike.watchIntentions("db", seen);
+  rig.watches.common.watchIntentions("db", seen);
   await eventually(() => rig.script.waiting === 1, "a wait");
   rig.replaceToken("second");
   await eventually(() => rig.script.asked.length === 4 && rig.script.waiting === 1, "another wait");
@@ -155,7 +155,7 @@ test("what waits asks again with a new token", async () => {
 test("what waits asks again at another server", async () => {
   await using rig = await Rig.start(calm);
   const seen = new Seen<Intentions>();
-  rig.asking.alike.watchIntentions("db", seen);
+  rig.watches.common.watchIntentions("db", seen);
   await eventually(() => rig.script.waiting === 1, "a wait");
   rig.move();
   await eventually(() => rig.script.asked.length === 4 && rig.script.waiting === 1, "another wait");
@@ -170,7 +170,7 @@ test("a token that is unknown is reported, and its replacement asks at once", as
       : calm(asked)
   );
   const seen = new Seen<Intentions>();
-  rig.asking.alike.watchIntentions("db", seen);
+  rig.watches.common.watchIntentions("db", seen);
   await eventually(() => seen.errors.length === 1, "the refusal");
   assert.deepEqual(rig.rejected, ["first"]);
   assert.match(seen.errors[0]?.message ?? "", /the server does not know the token/);
@@ -197,7 +197,7 @@ for (
   test(`a server that ${what} for long is left`, async () => {
     await using rig = await Rig.start(() => answer);
     const seen = new Seen<Intentions>();
-    rig.asking.alike.watchIntentions("db", seen);
+    rig.watches.common.watchIntentions("db", seen);
     while (rig.left.length === 0) {
       const { length } = seen.errors;
       await eventually(() => seen.errors.length > length || rig.left.length > 0, "an answer");
@@ -212,7 +212,7 @@ for (
 test("a server without a leader for long is left", async () => {
   await using rig = await Rig.start((asked) => calm(asked));
   rig.script.handler = () => ({ index: 44, json: { db: [RULE] }, lastContactMs: 15_001 });
-  rig.asking.alike.watchIntentions("db", new Seen<Intentions>());
+  rig.watches.common.watchIntentions("db", new Seen<Intentions>());
   await eventually(() => rig.left.length === 1, "it is left");
   assert.deepEqual(rig.left, ["it has no leader"]);
 });
@@ -228,7 +228,7 @@ test("without TLS a proxy of four upstreams has eleven connections", async () =>
     if (path.startsWith("/v1/config")) return { index: 44, status: 404, text: "not found" };
     return { index: 44, json: { db: [] } };
   }, 100);
-  const { watchIntentions, watchChain, watchHealth, watchMesh, watchDefaults } = rig.asking.alike;
+  const { watchIntentions, watchChain, watchHealth, watchMesh, watchDefaults } = rig.watches.common;
   const seen = Array.from({ length: 12 }, () => new Seen<unknown>());
   const next = () => seen[count++] ?? new Seen<unknown>();
   let count = 0;

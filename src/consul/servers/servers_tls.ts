@@ -1,26 +1,23 @@
 /**
- * TLS towards Consul's servers, of both their ports: files read before each connection, and our own
- * verdict on the certificate that a server shows, its name included.
+ * TLS towards both ports of Consul's servers: files are read before each connection, and our own verdict on
+ * a server's certificate includes its name.
  *
  * @module
  */
 
 import { isDeepStrictEqual } from "node:util";
 import { type Clock, type Log, messageOf, ProxyError } from "../../base/mod.ts";
-import { areRoots, type GrpcTlsMaterial, serverJudge, serverNameMatcher } from "../../grpc/mod.ts";
-import { NO_RULES } from "../../identity/mod.ts";
-import { PROXY_FLAGS } from "../flag_names.ts";
-import { readTlsFiles, type TransportTls } from "../http/files.ts";
-import { explainServerReason, type ServersTls } from "../http/tls_trouble.ts";
+import type { DialCredentials } from "../../http/mod.ts";
+import { PROXY_FLAGS } from "../model/flag_names.ts";
+import { readTlsFiles, type TlsTexts } from "../http/files.ts";
+import { anchorsOf, type ConsulTls, credentialsOf, explainAlert } from "../http/tls_credentials.ts";
 import type { ServerAddresses, ServersOptions } from "./types.ts";
-
-const CERTIFICATES = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
 /** Fails with `config_invalid` where files cannot be used, or no name is given to check. */
 export function createServersTls(
   options: Pick<ServersOptions, "places" | "tls" | "datacenter">,
   deps: { readonly clock: Clock; readonly log: Log },
-): ServersTls | null {
+): ConsulTls | null {
   const { places, tls, datacenter } = options;
   if (!tls) return null;
   const serverName = tls.serverName || onlyName(places);
@@ -35,19 +32,19 @@ export function createServersTls(
     );
   }
   const { clock, log } = deps;
-  const ways = { serverName, named: tls.caFile !== "" || tls.caPath !== "", clock };
+  const terms = { serverName, isNamed: tls.caFile !== "" || tls.caPath !== "", clock };
   let read = readTlsFiles(tls);
-  // Files that were good once stay in use; those of the start have to be good.
-  let material = materialOf(read, ways);
+  // Files that were good stay in use; those of the start have to be good.
+  let material = materialOf(read, terms);
   return {
     serverName,
-    explain: (reason) => explainServerReason(reason, read),
+    explain: (reason) => explainAlert(reason, { peer: "server", texts: read }),
     material() {
       try {
         const again = readTlsFiles(tls);
-        // All that a system trusts takes a twentieth of a second to be read.
+        // Parsing all CAs of a system takes a twentieth of a second.
         if (isDeepStrictEqual(again, read)) return material;
-        material = materialOf(again, ways);
+        material = materialOf(again, terms);
         read = again;
       } catch (error) {
         log.warn("files for TLS to Consul's servers cannot be used, the last ones stay in use", {
@@ -60,42 +57,36 @@ export function createServersTls(
 }
 
 function materialOf(
-  { caPems: texts, caName, certPem, keyPem, verify, names }: TransportTls,
-  { serverName, named, clock }: {
+  texts: TlsTexts,
+  { serverName, isNamed, clock }: {
     readonly serverName: string;
-    /** Somebody said which CAs are trusted. */
-    readonly named: boolean;
+    /** The flags name the trusted CAs. */
+    readonly isNamed: boolean;
     readonly clock: Clock;
   },
-): GrpcTlsMaterial {
-  const shown = { certPem, keyPem };
-  if (!verify) return { rootPems: [], ...shown, peerCheck: "shown", judge: () => undefined };
-  // What the system trusts is one text of hundreds.
-  const caPems = texts.flatMap((text) => text.match(CERTIFICATES) ?? []);
-  if (caPems.length === 0) {
+): DialCredentials {
+  const { caName, verify, names } = texts;
+  const anchors = anchorsOf(texts);
+  if (verify && anchors.length === 0) {
     throw new ProxyError(
       "config_invalid",
       "Cannot check the certificates of Consul's servers: this system has no CA certificates; give those " +
         `of the servers with ${names.ca}`,
     );
   }
-  const cas = named ? caName : `${caName}: give ${names.ca}`;
-  const judgeBy = (rules: typeof NO_RULES) =>
-    serverJudge({ kind: "ca", rootPems: caPems, rules }, () => clock.now());
-  const judgeWhole = judgeBy({ ...NO_RULES, matchers: [serverNameMatcher(serverName)] });
-  const judgeChain = judgeBy(NO_RULES);
-  const judge: GrpcTlsMaterial["judge"] = (chain) => {
-    const refused = judgeWhole(chain);
-    if (refused === undefined || chain.length === 0) return refused;
-    // What to change is told by whether any other name would do.
-    return judgeChain(chain) === undefined
-      ? `${refused}; -tls-server-name says ${serverName}`
-      : `${refused}; CAs are taken from ${cas}`;
-  };
-  return { rootPems: caPems, ...shown, peerCheck: areRoots(caPems) ? "checked" : "shown", judge };
+  const cas = isNamed ? caName : `${caName}: give ${names.ca}`;
+  return credentialsOf(texts, {
+    serverName,
+    anchors,
+    clock,
+    refusalWords: ({ kind, reason }) =>
+      kind === "name"
+        ? `${reason}; -tls-server-name says ${serverName}`
+        : `${reason}; CAs are taken from ${cas}`,
+  });
 }
 
-/** A name that stands for every server is one that their certificates have, too. */
+/** A single DNS name leads to every server, so their certificates have it. */
 function onlyName(places: ServerAddresses): string {
   const [name = "", ...others] = places.kind === "names" ? places.names : [];
   const isIp = name.includes(":") || /^[\d.]+$/.test(name);

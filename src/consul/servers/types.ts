@@ -1,14 +1,13 @@
 /**
- * What the parts of a life beside servers alone know of each other: where servers are, the one in use,
- * calls to it, and the token that they carry.
+ * What the parts beside servers share: where servers are, the server in use, and calls to it.
  *
  * @module
  */
 
 import type { ProxyError } from "../../base/mod.ts";
 import type { MessageTypes } from "../../grpc/mod.ts";
-import type { FlagNames } from "../flag_names.ts";
 import type { TlsFiles } from "../http/files.ts";
+import type { FlagNames } from "../model/flag_names.ts";
 
 /** Where servers are looked for. */
 export type ServerAddresses =
@@ -35,9 +34,9 @@ export interface ServersOptions {
   readonly places: ServerAddresses;
   readonly grpcPort: number;
   readonly httpPort: number;
-  /** Of both ports; `null`: plain text. */
+  /** For both ports; `null`: plain text. */
   readonly tls: TlsFiles | null;
-  /** False: what {@link places} gives is all there is, and a server is probed once a minute. */
+  /** False: only {@link places} gives servers, and the one in use is probed once a minute. */
   readonly watchServers: boolean;
   /** The node whose catalog entries are ours. */
   readonly node: string;
@@ -54,24 +53,6 @@ export interface ServersOptions {
   readonly names: FlagNames;
 }
 
-/** The token that calls carry now. */
-export interface CallToken {
-  /** `""`: none. */
-  current(): string;
-  /**
-   * While there is none to ask with yet: resolves when there is one, rejects with why there is none so far.
-   * Undefined or absent: calls need not wait.
-   */
-  readonly coming?: Promise<void> | undefined;
-  /**
-   * `fn` is called when another token is in use from now on: what waits with the old one asks again with
-   * the new one, before the old one ends. Returns how to stop.
-   */
-  onChange(fn: () => void): () => void;
-  /** Consul does not know `token` (any more): one that can be replaced will be. Ignored for others. */
-  rejected(token: string): void;
-}
-
 /** One of Consul's servers. */
 export interface Server {
   /** An IP address. */
@@ -82,7 +63,7 @@ export interface Server {
 export interface Method<Request, Response> extends MessageTypes<Request, Response> {
   /** `/package.Service/Method`. */
   readonly path: string;
-  /** What the caller is after, for messages: `have the certificate signed`. */
+  /** The caller's purpose, for messages: `have the certificate signed`. */
   readonly what: string;
   /** Label of the request counter: `sign`. */
   readonly resource: string;
@@ -95,33 +76,33 @@ export interface StreamSink<T> {
 }
 
 /**
- * Consul's servers as those who ask them see it: one is in use for everything, until it fails or says
- * that it is overloaded; then all moves on to another.
+ * Consul's servers for the parts that call them: one is in use for everything, until it fails or refuses
+ * for load; then everything moves to another.
  */
 export interface ConsulServers {
   /** Undefined while none is found. */
   readonly current: Server | undefined;
   /**
-   * One question with one answer, of the server in use; waits for one within `timeoutMs`, and for a token
-   * where that is what a login has to give. Rejects with `agent_unreachable` (UNAVAILABLE, too late, none there), `agent_forbidden` (PERMISSION_DENIED,
-   * UNAUTHENTICATED), `agent_overloaded` (RESOURCE_EXHAUSTED), `agent_not_found`, `agent_failed`
-   * (anything else), `agent_reply_invalid`, or `closed`. No failure but the first moves on by itself.
+   * One call of the server in use; waits within `timeoutMs` for a server, and for the token of a login.
+   * Rejects with `agent_unreachable` (UNAVAILABLE, too late, no server), `agent_forbidden`
+   * (PERMISSION_DENIED, UNAUTHENTICATED), `agent_overloaded` (RESOURCE_EXHAUSTED), `agent_not_found`,
+   * `agent_failed` (any other status), `agent_reply_invalid`, or `closed`. Only the first moves on by itself.
    */
   call<Request, Response>(
     method: Method<Request, Response>,
     request: Request,
     options: { readonly timeoutMs: number; readonly signal?: AbortSignal },
   ): Promise<Response>;
-  /** A stream for as long as it is wanted: opened again, after a pause, whenever it ends. */
+  /** A stream that is kept open: after a pause it is opened again whenever it ends. */
   follow<Request, Response>(
     method: Method<Request, Response>,
     request: Request,
     sink: StreamSink<Response>,
   ): { stop(): void };
-  /** `server` is no good (unreachable, silent, overloaded): another is looked for. Ignored if not in use. */
+  /** Gives up `server` (unreachable, silent, overloaded) for another. Ignored if it is not in use. */
   leave(server: Server, reason: string): void;
   /**
-   * `fn` is called whenever another server is in use from now on, or the last one again after it was lost.
+   * Calls `fn` whenever another server is in use from now on, or the last one again after it was lost.
    * Returns how to stop.
    */
   onMove(fn: (server: Server) => void): () => void;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../../test/kit/clock/clock.ts";
-import { UnfitServer } from "./unfit_server.ts";
+import { UnfitServer } from "./servers_client.ts";
 
 /** Seconds at which a server is left, refusing at those that are given. */
 async function leavesAt(refusals: readonly number[], random = 0): Promise<number[]> {

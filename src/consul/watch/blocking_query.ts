@@ -1,15 +1,15 @@
 /**
- * The one loop behind every watch: ask, wait for a change, deliver what is new, and after a failure
- * come back. All the ways in which a long poll can mislead are dealt with here and in `stand.ts`:
+ * The loop behind every watch: ask, wait for a change, deliver what is new, and come back after a failure.
+ * It deals with everything that a long poll can do wrong, together with `cursors.ts`:
  *
- * - the first read has no index, and so has the first one after any broken connection: an index that
- *   is too high (a restarted or replaced agent) would block for the whole wait;
- * - an index that goes back starts again without;
- * - what a server says that has seen less than we have is not believed;
- * - an answer is compared by content, since index and hash change without a change;
+ * - the first read has no index, and so has the first one after a broken connection: an index that is too
+ *   high (a restarted or replaced agent) would block for the whole wait;
+ * - an index that goes back starts again without one;
+ * - an answer of a server that has seen less than we have is not believed;
+ * - answers are compared by content, since index and hash change without a change;
  * - a poll that does not return within its wait is given up;
- * - an index that moves all the time is asked at a limited rate, so that changes are joined;
- * - 403 and 404 keep the last value and go on: rights and registrations come back.
+ * - an index that moves all the time is read at a limited rate, so that changes are joined;
+ * - 403 and 404 keep the last value and the loop goes on: rights and registrations come back.
  *
  * @module
  */
@@ -23,50 +23,51 @@ import {
   type Random,
   type Stats,
 } from "../../base/mod.ts";
-import type { WatchHandle, WatchSink, WatchState } from "../agent.ts";
-import type { ConnectionBudget } from "./budget.ts";
-import { Delivery, toProxyError } from "./delivery.ts";
 import { AskAgain } from "../http/carrier.ts";
-import type { AgentLink } from "../http/link.ts";
-import type { WatchTerms } from "./watch_terms.ts";
+import type { WatchHandle, WatchSink, WatchState } from "../model/consul.ts";
+import type { ConnectionBudget } from "./budget.ts";
+import type { ConsulReach } from "./consul_reach.ts";
+import type { WatchCursor } from "./cursors.ts";
+import { Delivery, toProxyError } from "./delivery.ts";
+import { TokenBucket, wakeableSleep } from "./pauses.ts";
 import type { PollSlot, PollTurn } from "./poll_slot.ts";
-import type { WatchCursor } from "./watch_cursor.ts";
-import { TokenBucket } from "./token_bucket.ts";
-import { wakeableSleep } from "./wakeable_sleep.ts";
+import type { WatchTerms } from "./watch_terms.ts";
 
-/** A short poll asks to be answered at once, changed or not. */
+/** A short poll is answered at once, changed or not. */
 const NO_WAIT_MS = 1;
 const LONG_MARGIN_MS = 10_000;
 /** A read without index may have to wait for a leader. */
 const READ_TIMEOUT_MS = 30_000;
 /**
- * Changes that come faster than this for long are joined into one answer. A restart of an instance alone
- * is several changes, and whoever follows them must not dial one that has gone.
+ * Changes that come faster than this for long are joined into one answer. A restart of one instance is
+ * several changes, and the proxy must not dial an instance that has gone.
  */
 const JOIN_MS = 250;
 const JOIN_RARE_MS = 1_000;
-/** No pause is longer. */
+const JOIN_BURST = 10;
 const PAUSE_LIMIT_MS = 180_000;
+/** Watches that are woken together come back within this time. */
+const WAKE_SPREAD_MS = 500;
 
 /** One question and its place in time. */
 export interface PollRequest<T> {
   /** `X-Consul-Index` or content hash of the last answer; absent: answer at once. */
   readonly cursor?: string;
-  /** Any server may answer from what it has; absent: as the client is set. */
+  /** Any server may answer from its own state; absent: as the client is set. */
   readonly stale?: true;
-  /** To be sent as `wait` along with a cursor. */
+  /** Sent as `wait` along with a cursor. */
   readonly waitMs: number;
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
-  /** What was believed last, and the digest of its bytes. */
+  /** The last value that was believed, and the digest of its bytes. */
   readonly last?: { readonly value: T; readonly digest?: string };
 }
 
 export interface PollAnswer<T> {
   readonly value: T;
-  /** Absent: the answer cannot be waited on, ask again without. */
+  /** Absent: the answer cannot be waited on; the next question goes without. */
   readonly cursor?: string;
-  /** Of its bytes; absent: they do not tell what the value is. */
+  /** Digest of its bytes; absent: the bytes alone do not determine the value. */
   readonly digest?: string;
 }
 
@@ -75,15 +76,16 @@ export interface PollQuestion<T> {
   readonly name: string;
   /** Label of counters: `leaf`. */
   readonly resource: string;
-  readonly critical: boolean;
-  /** The agent ends the wait when we go; also worth a long poll before those that it does not. */
-  readonly dropped: boolean;
-  /** It changes once in a while, and nothing of a request waits for it: others get a long poll first. */
-  readonly isRare?: boolean;
-  /** An index counts up; a hash is only equal or not. */
-  readonly cursor: "index" | "hash";
+  /** It decides about trust or about everything else: it always has a long poll. */
+  readonly isCritical?: true;
+  /** The agent ends the wait with its connection; such watches get a long poll before others. */
+  readonly isDropped?: true;
+  /** It changes rarely, and no request waits for it: others get a long poll first. */
+  readonly isRare?: true;
+  /** An index counts up; a hash is only equal or not. Absent: `index`. */
+  readonly cursor?: "hash";
   /**
-   * Is something of `before` not in `after` any more? Only the leader is believed that. Absent: nothing
+   * Whether something of `before` is missing in `after`. Only the leader is believed that. Absent: nothing
    * in it can go missing.
    */
   lacks?(after: T, before: T): boolean;
@@ -96,8 +98,8 @@ export interface LoopDeps {
   readonly log: Log;
   readonly stats: Stats;
   readonly budget: ConnectionBudget;
-  readonly link: AgentLink;
-  readonly footing: WatchTerms;
+  readonly reach: ConsulReach;
+  readonly terms: WatchTerms;
 }
 
 /** Starts the loop; it runs until the handle is stopped. */
@@ -113,16 +115,16 @@ export function startWatch<T>(
 class WatchLoop<T> implements WatchHandle {
   readonly #question: PollQuestion<T>;
   readonly #deps: LoopDeps;
-  readonly #seat: PollSlot;
+  readonly #slot: PollSlot;
   readonly #stop = new AbortController();
   readonly #waitMs: number;
   readonly #bucket: TokenBucket;
   readonly #backoff: Backoff;
   readonly #delivery: Delivery<T>;
-  readonly #stand: WatchCursor;
-  /** Of the bytes of what was believed last. */
+  readonly #cursor: WatchCursor;
+  /** Digest of the last answer that was believed. */
   #digest: string | undefined;
-  /** Of the last failure, until a success. */
+  /** Code of the last failure, until a success. */
   #lastCode: ErrorCode | undefined;
   /** Successes since the last failure; two in a row end the backoff. */
   #streak = 0;
@@ -131,32 +133,32 @@ class WatchLoop<T> implements WatchHandle {
     question: PollQuestion<T>,
     options: { readonly sink: WatchSink<T>; readonly deps: LoopDeps },
   ) {
-    const { clock, random, budget, footing } = options.deps;
+    const { clock, random, budget, terms } = options.deps;
     this.#question = question;
     this.#deps = options.deps;
     this.#delivery = new Delivery(question, { ...options, signal: this.#stop.signal });
-    this.#seat = question.critical
+    this.#slot = question.isCritical
       ? budget.joinCritical()
-      : budget.join(question.dropped ? "first" : question.isRare ? "last" : "middle");
-    // Each asks for a little less, so that they do not wake in step.
-    this.#waitMs = Math.round(footing.waitMs(question) * (0.8 + 0.2 * random()));
+      : budget.join(question.isDropped ? "first" : question.isRare ? "last" : "middle");
+    // Each waits a little less than the most, so that the watches do not wake in step.
+    this.#waitMs = Math.round(terms.waitMs(question) * (0.8 + 0.2 * random()));
     const refillMs = question.isRare ? JOIN_RARE_MS : JOIN_MS;
-    this.#bucket = new TokenBucket({ burst: 10, refillMs, clock });
+    this.#bucket = new TokenBucket({ burst: JOIN_BURST, refillMs, clock });
     this.#backoff = new Backoff({ baseMs: 1_000, maxMs: PAUSE_LIMIT_MS, random });
-    this.#stand = footing.createStand(question.cursor);
+    this.#cursor = terms.createCursor(question.cursor ?? "index");
   }
 
   get state(): WatchState {
-    return this.#delivery.stateWith(this.#seat.mode);
+    return this.#delivery.stateWith(this.#slot.mode);
   }
 
   stop(): void {
     this.#stop.abort();
-    this.#seat.leave();
+    this.#slot.leave();
   }
 
   touch(): void {
-    this.#seat.touch();
+    this.#slot.touch();
   }
 
   async run(): Promise<void> {
@@ -169,7 +171,7 @@ class WatchLoop<T> implements WatchHandle {
           await this.#sleep(this.#bucket.take());
           continue;
         }
-        // Nobody aborts but the one who stops everything.
+        // Only the end of the client aborts a request that its watch did not stop.
         if (error instanceof ProxyError && error.code === "closed") return;
         await this.#failed(toProxyError(error));
       }
@@ -177,11 +179,11 @@ class WatchLoop<T> implements WatchHandle {
   }
 
   async #round(): Promise<void> {
-    const turn = await this.#seat.turn();
+    const turn = await this.#slot.turn();
     try {
       await this.#ask(turn);
     } catch (error) {
-      // A long poll that was ended for another watch: not a failure.
+      // A long poll that was ended in favour of another watch is no failure.
       if (turn.signal.aborted) return;
       throw error;
     } finally {
@@ -191,19 +193,19 @@ class WatchLoop<T> implements WatchHandle {
     if (turn.mode === "long") await this.#sleep(this.#bucket.take());
   }
 
-  /** Until an answer is believed, or there is none to be had. */
+  /** Asks until an answer is believed, or there is none to be had. */
   async #ask(turn: PollTurn): Promise<void> {
     let failure: unknown;
     for (;;) {
       const answer = await this.#poll(turn).catch((error: unknown) => {
         if (turn.signal.aborted || toProxyError(error).code === "closed") throw error;
-        if (!this.#stand.failed(toProxyError(error).code)) throw error;
+        if (!this.#cursor.failed(toProxyError(error).code)) throw error;
         failure = error;
       });
       if (this.#stop.signal.aborted) return;
       if (!answer) continue;
       const { value, cursor, digest } = answer;
-      if (this.#stand.answered({ cursor, lacks: this.#lacks(value) })) {
+      if (this.#cursor.answered({ cursor, lacks: this.#lacks(value) })) {
         this.#digest = digest;
         return this.#succeeded(value);
       }
@@ -212,14 +214,14 @@ class WatchLoop<T> implements WatchHandle {
   }
 
   #poll(turn: PollTurn): Promise<PollAnswer<T>> {
-    const ask = this.#stand.ask();
+    const read = this.#cursor.next();
     const waitMs = turn.mode === "long" ? this.#waitMs : NO_WAIT_MS;
-    const timeoutMs = ask.cursor === undefined || turn.mode === "short"
+    const timeoutMs = read.cursor === undefined || turn.mode === "short"
       ? READ_TIMEOUT_MS
-      // The agent adds up to a sixteenth of the wait.
+      // Consul adds up to a sixteenth of the wait.
       : Math.ceil(waitMs * 17 / 16) + LONG_MARGIN_MS;
     return this.#question.poll({
-      ...ask,
+      ...read,
       ...(this.#delivery.last && { last: this.#last(this.#delivery.last.value) }),
       waitMs,
       timeoutMs,
@@ -237,31 +239,31 @@ class WatchLoop<T> implements WatchHandle {
   }
 
   #succeeded(value: T): void {
-    const { link, footing } = this.#deps;
-    if (this.#lastCode && footing.isShared(this.#lastCode)) link.restored();
+    const { reach, terms } = this.#deps;
+    if (this.#lastCode && terms.isShared(this.#lastCode)) reach.restored();
     this.#lastCode = undefined;
     if (++this.#streak >= 2) this.#backoff.reset();
     this.#delivery.succeeded(value);
   }
 
   async #failed(error: ProxyError): Promise<void> {
-    const { link, random, footing } = this.#deps;
+    const { reach, random, terms } = this.#deps;
     this.#streak = 0;
-    // An agent that answers, if only with a refusal, is back: the pauses start again.
+    // A refusal shows that Consul is back: the pauses start again.
     if (this.#lastCode === "agent_unreachable" && error.code !== this.#lastCode) {
       this.#backoff.reset();
     }
     this.#lastCode = error.code;
-    if (error.code === "agent_unreachable") link.lost();
-    const limitMs = footing.pauseLimitMs(error.code, {
-      critical: this.#question.critical,
+    if (error.code === "agent_unreachable") reach.lost();
+    const limitMs = terms.pauseLimitMs(error.code, {
+      isCritical: this.#question.isCritical === true,
       failures: this.#delivery.failures,
     });
     const pauseMs = Math.min(this.#backoff.next(), limitMs * (0.75 + 0.25 * random()));
     this.#delivery.failed(error, { retry_ms: Math.round(pauseMs) });
-    const isShared = footing.isShared(error.code);
-    // What a token may not, or a server does not have, another one may.
-    await this.#sleep(pauseMs, (wake) => isShared ? link.onRestored(wake) : link.onMoved(wake));
+    const isShared = terms.isShared(error.code);
+    // Another token may have the right, and another server the entry.
+    await this.#sleep(pauseMs, (wake) => isShared ? reach.onRestored(wake) : reach.onMoved(wake));
   }
 
   async #sleep(ms: number, onWake?: (wake: () => void) => () => void): Promise<void> {
@@ -269,7 +271,6 @@ class WatchLoop<T> implements WatchHandle {
     const { clock, random } = this.#deps;
     const signal = this.#stop.signal;
     const woken = await wakeableSleep(clock, ms, { signal, ...(onWake ? { onWake } : {}) });
-    // All wake at once; they need not ask at once.
-    if (woken) await wakeableSleep(clock, random() * 500, { signal });
+    if (woken) await wakeableSleep(clock, random() * WAKE_SPREAD_MS, { signal });
   }
 }

@@ -3,8 +3,8 @@ import { test } from "node:test";
 import { AgentClient, Seen } from "../../../test/kit/consul/agent_client.ts";
 import { eventually, inTurn } from "../../../test/kit/consul/scripted_agent.ts";
 import { settle } from "../../../test/kit/clock/clock.ts";
-import type { Agent } from "../agent.ts";
-import type { Instance, Intentions } from "../types.ts";
+import type { Consul } from "../model/consul.ts";
+import type { Instance, Intentions } from "../model/values.ts";
 
 const DB = { service: "db", datacenter: "", filter: "" };
 
@@ -162,7 +162,7 @@ for (
     ["the mesh entry", (agent, seen) => agent.watchMesh(seen), () => ({}), 1_000],
   ] as readonly [
     string,
-    (agent: Agent, seen: Seen<unknown>) => void,
+    (agent: Consul, seen: Seen<unknown>) => void,
     (name: string) => unknown,
     number,
   ][]
@@ -193,7 +193,7 @@ for (
       "a reply that is cut off",
       { json: rules("a"), cutAt: 12 },
       "agent_unreachable",
-      /ended after/,
+      /the connection ended after 12 bytes of the reply \(/,
     ],
     ["JSON that is cut off", { text: '{"web":[{"Sou' }, "agent_reply_invalid", /at byte 13 of 13/],
     ["what is no JSON", { text: "<html>" }, "agent_reply_invalid", /at byte 0 of 6/],

@@ -1,18 +1,16 @@
 /**
- * How many connections this proxy keeps to the agent. An agent allows 200 per client address, shared by
- * every sidecar and tool of the host, and an HTTP/1.1 long poll holds one. So:
+ * The connections that this proxy keeps to Consul. An agent allows 200 per client address, shared by every
+ * sidecar and tool of the host, and an HTTP/1.1 long poll holds one. So:
  *
  * - critical watches (registration, leaf, roots, intentions) always have a long poll of their own;
  * - a few lanes are kept for short calls: single calls first, then short polls in turn;
- * - what is left are long polls for the other watches: health first (it changes most, and the agent
- *   lets go of such a poll at once), config entries that are not about one upstream last, and among
- *   equals the most recently used ones.
+ * - the rest are long polls for the other watches: health first (it changes most, and the agent ends such a
+ *   poll with its connection), config entries that are not about one upstream last, and among equals the
+ *   most recently used ones.
  *
- * Towards servers without HTTP/2 it makes do with fewer: see {@link BudgetOptions.modest}.
- *
- * A watch without a long poll takes its turn with a short one, within a second when it is in use. Short
- * polls go out together, because waking up costs more than a poll. When the agent refuses for load, the
- * budget is halved, and grows back by one at a time; `budget_growth.ts` says when it grows beyond its start.
+ * A watch without a long poll takes its turn with a short one, within a second while it is in use. Short
+ * polls go out together, because waking up costs more than a poll. When Consul refuses for load, the
+ * budget is halved, and grows back by one at a time; `budget_growth.ts` has it grow beyond its start.
  *
  * @module
  */
@@ -27,24 +25,24 @@ import {
   USED_LATELY_MS,
 } from "./poll_slot.ts";
 
-/** Lanes for everything short, of which one is never taken by short polls where there are several. */
+/** Lanes for short calls and polls; where there are several, short polls leave one free. */
 const LANES = 3;
-/** An agent that refused for load is asked less often for so long. */
+/** After a refusal for load short polls are rarer for this long. */
 const EASED_MS = 60_000;
 const GROW_MS = 30_000;
 const SWAP_MS = 30_000;
 const PREFERENCES: readonly PollPriority[] = ["first", "middle", "last"];
 
-/** All but what is about one upstream, and what each of these may add. */
+/** Connections for everything but upstreams, and for each upstream, where the budget is modest. */
 const MODEST_CONNECTIONS = 3;
 const MODEST_PER_UPSTREAM = 2;
 
-export interface BudgetOptions {
+interface BudgetOptions {
   /** At the start. */
   readonly connections: number;
   /** Absent: it never has more. */
   readonly growth?: GrowthOptions;
-  /** No more than 3, and 2 for each upstream: whom we ask is asked by whole fleets of us. */
+  /** At most 3, and 2 for each upstream: whole fleets ask the same few servers. */
   readonly modest?: boolean;
   readonly clock: Clock;
   readonly log: Log;
@@ -56,14 +54,14 @@ export type CallKind = "call" | "query";
 
 interface Waiter {
   readonly kind: "short" | CallKind;
-  /** Not before this, by the monotonic clock; it comes nearer when the data is in use. */
+  /** Earliest start by the monotonic clock; it moves nearer when the data is in use. */
   readonly due: () => number;
   readonly start: () => void;
 }
 
 export class ConnectionBudget {
   readonly #options: BudgetOptions;
-  readonly #seats = new Set<ElasticPollSlot>();
+  readonly #slots = new Set<ElasticPollSlot>();
   readonly #waiting = new Set<Waiter>();
   readonly #busy = { short: 0, call: 0, query: 0 };
   readonly #limitGauge: Gauge;
@@ -98,21 +96,21 @@ export class ConnectionBudget {
     return this.#limit;
   }
 
-  /** Watches that would have a long poll if there was one. */
+  /** Watches without a long poll that would take one. */
   get wanted(): number {
     let wanted = 0;
-    for (const seat of this.#seats) if (seat.mode === "short") wanted++;
+    for (const slot of this.#slots) if (slot.mode === "short") wanted++;
     return wanted;
   }
 
-  /** What is in use at this moment, idle kept-alive connections aside. */
+  /** Connections in use at this moment, without idle kept ones. */
   get inUse(): number {
     let long = this.#critical;
-    for (const seat of this.#seats) if (seat.holding === "long") long++;
+    for (const slot of this.#slots) if (slot.holding === "long") long++;
     return long + this.#busyLanes;
   }
 
-  /** A watch that always has a connection of its own, whatever the limit. */
+  /** For a watch that always has a connection of its own, whatever the limit. */
   joinCritical(): PollSlot {
     const stop = new AbortController();
     this.#critical++;
@@ -133,10 +131,10 @@ export class ConnectionBudget {
     };
   }
 
-  /** A watch that has a long poll while there is one to spare, else takes its turn. */
+  /** For a watch that has a long poll while there is one to spare, else takes its turn. */
   join(preference: PollPriority = "first"): PollSlot {
     const { clock } = this.#options;
-    const seat = new ElasticPollSlot({
+    const slot = new ElasticPollSlot({
       preference,
       clock,
       phase: this.#joined++,
@@ -147,13 +145,13 @@ export class ConnectionBudget {
         if (isNew) this.#pump();
       },
       left: () => {
-        this.#seats.delete(seat);
+        this.#slots.delete(slot);
         this.#assign();
       },
     });
-    this.#seats.add(seat);
+    this.#slots.add(slot);
     this.#assign();
-    return seat;
+    return slot;
   }
 
   /** Runs one short call in a lane. Waiting for the lane ends with `signal`. */
@@ -172,7 +170,7 @@ export class ConnectionBudget {
     }
   }
 
-  /** The agent refused for load: make do with half, and come back slowly. */
+  /** Consul refused for load: halves the limit, which grows back slowly. */
   refused(): void {
     this.#refusals.add(1);
     this.#growth?.refused(this.#limit);
@@ -197,7 +195,7 @@ export class ConnectionBudget {
   close(): void {
     this.#growth?.close();
     for (const timer of [this.#pumpTimer, this.#growTimer, this.#swapTimer]) timer?.cancel();
-    for (const seat of [...this.#seats]) seat.leave();
+    for (const slot of [...this.#slots]) slot.leave();
   }
 
   get #busyLanes(): number {
@@ -212,8 +210,8 @@ export class ConnectionBudget {
   /** Long polls and lanes together. */
   get #allowed(): number {
     if (!this.#options.modest) return this.#limit;
-    // Each upstream has a chain, and of all watches chains alone are in the middle.
-    const upstreams = [...this.#seats].filter(({ preference }) => preference === "middle").length;
+    // Each upstream has a chain, and only chains are in the middle.
+    const upstreams = [...this.#slots].filter(({ preference }) => preference === "middle").length;
     return Math.min(this.#limit, MODEST_CONNECTIONS + MODEST_PER_UPSTREAM * upstreams);
   }
 
@@ -224,15 +222,15 @@ export class ConnectionBudget {
     this.#growTimer = this.#options.clock.after(GROW_MS, () => this.#grow());
   }
 
-  /** Gives the long polls to those used last; who has one keeps it among equals until {@link #swap}. */
+  /** Gives the long polls to the watches used last; among equals one keeps its poll until {@link #swap}. */
   #assign(): void {
     const room = Math.max(0, this.#allowed - this.#critical - this.#lanes);
-    const order = [...this.#seats].sort((a, b) =>
+    const order = [...this.#slots].sort((a, b) =>
       PREFERENCES.indexOf(a.preference) - PREFERENCES.indexOf(b.preference) ||
       Number(b.mode === "long") - Number(a.mode === "long") ||
       b.lastUsedMs - a.lastUsedMs
     );
-    for (const [at, seat] of order.entries()) seat.setMode(at < room ? "long" : "short");
+    for (const [at, slot] of order.entries()) slot.setMode(at < room ? "long" : "short");
     this.#pump();
     this.#growth?.look();
   }
@@ -244,15 +242,15 @@ export class ConnectionBudget {
     });
   }
 
-  /** One long poll goes from the watch that was used least lately to one in use that has none. */
+  /** Moves one long poll from the watch used longest ago to one in use that has none. */
   #swap(): void {
     let loser: ElasticPollSlot | undefined;
     let winner: ElasticPollSlot | undefined;
-    for (const seat of this.#seats) {
-      if (seat.mode === "long" && (!loser || seat.lastUsedMs < loser.lastUsedMs)) loser = seat;
-      if (seat.mode === "short" && (!winner || seat.lastUsedMs > winner.lastUsedMs)) winner = seat;
+    for (const slot of this.#slots) {
+      if (slot.mode === "long" && (!loser || slot.lastUsedMs < loser.lastUsedMs)) loser = slot;
+      if (slot.mode === "short" && (!winner || slot.lastUsedMs > winner.lastUsedMs)) winner = slot;
     }
-    // Both in use: leave it, an ended long poll costs a connection.
+    // Both are in use: an ended long poll costs a connection.
     if (!loser || !winner || winner.lastUsedMs - loser.lastUsedMs < USED_LATELY_MS) return;
     if (PREFERENCES.indexOf(loser.preference) < PREFERENCES.indexOf(winner.preference)) return;
     loser.setMode("short");
@@ -260,7 +258,7 @@ export class ConnectionBudget {
     this.#scheduleSwap();
   }
 
-  /** Waits for a lane; resolves to how to give it back. */
+  /** Waits for a lane; resolves to a function that gives it back. */
   #lane(
     kind: Waiter["kind"],
     options: { readonly due: () => number; readonly signal?: AbortSignal },
@@ -298,7 +296,7 @@ export class ConnectionBudget {
     }
   }
 
-  /** Whose turn it is now; sets a timer where somebody's time has yet to come. */
+  /** The waiter whose turn it is now; sets a timer where none is due yet. */
   #next(): Waiter | undefined {
     if (this.#busyLanes >= this.#lanes) return undefined;
     const several = this.#lanes > 1 ? this.#lanes - 1 : 1;
@@ -325,7 +323,7 @@ export class ConnectionBudget {
 
 const AT_ONCE = () => -Infinity;
 
-/** Single calls go first: a caller waits for them. */
+/** Single calls go first, since callers wait for them. */
 function rank(waiter: Waiter): number {
   return waiter.kind === "short" ? 1 : 0;
 }

@@ -1,8 +1,8 @@
 /**
- * How a budget grows beyond what it starts with: in steps, while watches want a long poll and the agent
- * has room. An agent counts the connections of a client address, whichever process has them, and refuses
- * everything beyond 200 of them. So those of the whole host are counted: growth ends well before that
- * limit, and a proxy that has grown gives connections back when others need them.
+ * Growth of a budget beyond its start: in steps, while watches want a long poll and the agent has room. An
+ * agent counts the connections of a client address, whichever process has them, and refuses everything
+ * beyond 200. So the connections of the whole host are counted: growth ends well before that limit, and a
+ * proxy that has grown gives connections back when others need them.
  *
  * @module
  */
@@ -10,40 +10,39 @@
 import type { Clock, Log, Random, Timer } from "../../base/mod.ts";
 
 export interface GrowthOptions {
-  /** A budget never grows beyond. */
+  /** The budget never exceeds it. */
   readonly limit: number;
   readonly random: Random;
-  /** What the agent counts for the address of this host; undefined: that cannot be known, and it does not grow. */
+  /** Connections that the agent counts for this host; undefined: not known, so the budget does not grow. */
   countOfHost(): Promise<number | undefined>;
 }
 
-/** The budget as its growth sees it. */
-export interface GrowingBudget {
+interface GrowingBudget {
   readonly limit: number;
-  /** Watches that would have a long poll if there was one. */
+  /** Watches without a long poll that would take one. */
   readonly wanted: number;
   setLimit(limit: number): void;
 }
 
-export interface GrowthDeps {
+interface GrowthDeps {
   readonly clock: Clock;
   readonly log: Log;
-  /** What the budget starts with, and never gives back. */
+  /** Connections at the start, which are never given back. */
   readonly start: number;
   readonly budget: GrowingBudget;
 }
 
-/** Connections of a host: growth ends at the first, and is given back from the second on. */
+/** Connections of a host: growth ends at the first number, and is given back from the second on. */
 const ROOM_ENDS = 120;
 const CROWDED = 130;
-/** Proxies that start together, as on a host that boots, all have what they start with before one grows. */
+/** Proxies that start together, as on a host that boots, all have their start before one grows. */
 const FIRST_MS = 10_000;
-/** So that proxies which grow together see what the others took. */
+/** Steps are small and apart, so that proxies which grow together see each other. */
 const STEP_LIMIT = 16;
 const STEP_MS = 3_000;
-/** A budget that has all it wants only looks whether others need some, who may all start at once. */
+/** A budget without wishes only looks whether other proxies, which may all start at once, need some. */
 const WATCH_MS = 5_000;
-/** After the agent refused: growth rests, and ends at three quarters of where that was. */
+/** After a refusal growth rests, and then ends at three quarters of that limit. */
 const REST_MS = 60_000;
 const LOWERED_MS = 600_000;
 
@@ -61,12 +60,12 @@ export class BudgetGrowth {
     this.#deps = deps;
   }
 
-  /** The budget, or what is wanted of it, has changed. */
+  /** The budget, or what the watches want, has changed. */
   look(): void {
     const { budget, start, clock } = this.#deps;
     if (this.#closed || this.#timer) return;
     const grows = budget.wanted > 0 && budget.limit < this.#options.limit;
-    // A budget that was halved comes back by itself first.
+    // A budget that was halved grows back by itself first.
     if (budget.limit < start || (!grows && budget.limit === start)) return;
     const restMs = Math.max(0, this.#restsUntilMs - clock.monotonic());
     const stepMs = this.#hasLooked ? STEP_MS : FIRST_MS;
@@ -94,9 +93,9 @@ export class BudgetGrowth {
     const ofHost = await this.#options.countOfHost().catch(() => undefined);
     this.#timer = undefined;
     this.#hasLooked = true;
-    // Where nobody can count, others may have all that the agent grants.
+    // Without a count other processes may have all that the agent grants.
     if (ofHost === undefined) this.#restsUntilMs = clock.monotonic() + REST_MS;
-    // Refused meanwhile.
+    // A refusal changed the limit meanwhile.
     if (this.#closed || ofHost === undefined || budget.limit !== before) return this.look();
     const after = Math.max(start, this.#limitFor(ofHost));
     if (after !== before) {
@@ -114,7 +113,7 @@ export class BudgetGrowth {
     if (ofHost >= CROWDED) return Math.floor(limit * ROOM_ENDS / ofHost);
     const lowered = clock.monotonic() < this.#lowered.untilMs ? this.#lowered.limit : Infinity;
     const most = Math.min(this.#options.limit, lowered);
-    // Half of what is left, shared with the others as what there is: they may be about to take theirs.
+    // Half of the rest, by our share of the connections: the others may be about to take theirs.
     const share = Math.min(1, limit / Math.max(1, ofHost));
     const room = Math.floor((ROOM_ENDS - ofHost) / 2 * share);
     const more = Math.min(wanted, room, STEP_LIMIT, most - limit);

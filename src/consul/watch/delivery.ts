@@ -1,6 +1,6 @@
 /**
- * What a watch has delivered and how it goes: a value is told when its content changes, a failure leaves
- * the last one, and a listener that throws does not end the watch.
+ * The state of a watch towards its sink: a value is delivered when its content changes, a failure leaves
+ * the last one, and a sink that throws does not end the watch.
  *
  * @module
  */
@@ -15,12 +15,12 @@ import {
   ProxyError,
   type Stats,
 } from "../../base/mod.ts";
-import type { WatchSink, WatchState } from "../agent.ts";
+import type { WatchSink, WatchState } from "../model/consul.ts";
 
-export interface DeliveryOptions<T> {
+interface DeliveryOptions<T> {
   readonly sink: WatchSink<T>;
   readonly deps: { readonly clock: Clock; readonly log: Log; readonly stats: Stats };
-  /** Nothing is told any more once it aborts. */
+  /** Nothing is delivered any more once it aborts. */
   readonly signal?: AbortSignal;
 }
 
@@ -28,7 +28,7 @@ export class Delivery<T> {
   readonly #name: string;
   readonly #options: DeliveryOptions<T>;
   readonly #failureCounter: Counter;
-  /** The value that was told last. */
+  /** The last value delivered. */
   last: { readonly value: T } | undefined;
   /** In a row. */
   failures = 0;
@@ -66,7 +66,7 @@ export class Delivery<T> {
     this.#lastError = undefined;
     if (this.last && isDeepStrictEqual(this.last.value, value)) return;
     this.last = { value };
-    this.#tell(() => this.#options.sink.onValue(value));
+    this.#deliver(() => this.#options.sink.onValue(value));
   }
 
   failed(error: ProxyError, more: LogFields = {}): void {
@@ -74,12 +74,12 @@ export class Delivery<T> {
     this.#failureCounter.add(1);
     this.#lastError = error.message;
     const fields = { watch: this.#name, error: error.message, ...more };
-    // The one line for people is written by who knows about all watches.
+    // The one line for people is written where all watches are known.
     this.#options.deps.log.debug("watch failed, the last state stays", fields);
-    this.#tell(() => this.#options.sink.onError(error));
+    this.#deliver(() => this.#options.sink.onError(error));
   }
 
-  #tell(fn: () => void): void {
+  #deliver(fn: () => void): void {
     if (this.#options.signal?.aborted) return;
     try {
       fn();

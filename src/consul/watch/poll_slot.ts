@@ -6,16 +6,16 @@
 
 import { type Clock, ProxyError } from "../../base/mod.ts";
 
-/** Short polls go out together, this often: what is in use is asked for each time. */
+/** Short polls go out together, this often; a watch that is in use takes every turn. */
 const TURN_MS = 900;
-/** Every how many of these: what is not in use, and what is, once the agent refused for load. */
+/** Turns between polls of a watch that is not in use, and of one in use after a refusal for load. */
 const IDLE_TURNS = 10;
 const EASED_TURNS = 3;
 export const USED_LATELY_MS = 60_000;
 
-export type PollMode = "long" | "short";
+type PollMode = "long" | "short";
 
-/** Who gets a long poll before whom. */
+/** The order in which watches get a long poll. */
 export type PollPriority = "first" | "middle" | "last";
 
 /** The right to make requests, one after the other, until released. */
@@ -26,20 +26,19 @@ export interface PollTurn {
   release(): void;
 }
 
-/** A watch's place in the budget. */
 export interface PollSlot {
   readonly mode: PollMode;
-  /** Fails with `closed` once the seat is left. */
+  /** Fails with `closed` once the slot is left. */
   turn(): Promise<PollTurn>;
   /** Its data is in use now. */
   touch(): void;
   leave(): void;
 }
 
-interface SeatDeps {
+interface SlotDeps {
   readonly preference: PollPriority;
   readonly clock: Clock;
-  /** Seats that are not in use have their turns apart. */
+  /** Spreads the turns of slots that are not in use. */
   readonly phase: number;
   /** The agent refused for load lately. */
   readonly isEased: () => boolean;
@@ -49,19 +48,19 @@ interface SeatDeps {
   readonly left: () => void;
 }
 
-/** A seat that has a long poll only while there is one to spare. */
+/** A slot that has a long poll only while there is one to spare. */
 export class ElasticPollSlot implements PollSlot {
-  readonly #deps: SeatDeps;
+  readonly #deps: SlotDeps;
   readonly #stop = new AbortController();
-  /** Ends what belongs to the present mode: a wait for a lane, or a long poll. */
+  /** Ends the wait for a lane, or the long poll, of the present mode. */
   #change = new AbortController();
   mode: PollMode = "short";
-  /** The mode of the turn that is taken now. */
+  /** Mode of the turn that runs now. */
   holding: PollMode | undefined;
   lastUsedMs = -Infinity;
   #lastTurnMs = -Infinity;
 
-  constructor(deps: SeatDeps) {
+  constructor(deps: SlotDeps) {
     this.#deps = deps;
   }
 
@@ -102,7 +101,7 @@ export class ElasticPollSlot implements PollSlot {
     this.mode = mode;
     const before = this.#change;
     this.#change = new AbortController();
-    // Without a reason of ours it would hold an error with a stack.
+    // The default reason would be an error with a stack.
     before.abort("changed");
   }
 
@@ -128,7 +127,7 @@ export class ElasticPollSlot implements PollSlot {
       signal: options.signal,
       release: () => {
         this.holding = undefined;
-        // A turn that was cut short has brought nothing: the next one need not wait.
+        // After a turn that was cut short the next one need not wait.
         if (!options.signal.aborted) this.#lastTurnMs = this.#deps.clock.monotonic();
         options.release();
       },
@@ -136,7 +135,7 @@ export class ElasticPollSlot implements PollSlot {
   }
 }
 
-/** How a wait ends when its watch is stopped. */
+/** The end of a wait whose watch is stopped. */
 export function left(): ProxyError {
   return new ProxyError("closed", "The watch was stopped");
 }

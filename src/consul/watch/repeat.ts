@@ -4,13 +4,13 @@
  * @module
  */
 
-import type { WatchHandle, WatchSink, WatchState } from "../agent.ts";
+import type { WatchHandle, WatchSink, WatchState } from "../model/consul.ts";
 import type { LoopDeps } from "./blocking_query.ts";
 import type { CallKind } from "./budget.ts";
 import { Delivery, toProxyError } from "./delivery.ts";
-import { wakeableSleep } from "./wakeable_sleep.ts";
+import { wakeableSleep } from "./pauses.ts";
 
-/** First pause after a failure; doubles up to the interval, or this, whichever is longer. */
+/** First pause after a failure; doubles up to the interval, or to the limit if that is less. */
 const RETRY_MS = 1_000;
 const RETRY_LIMIT_MS = 10_000;
 
@@ -19,7 +19,7 @@ export interface RepeatQuestion<T> {
   readonly resource: string;
   readonly kind: CallKind;
   readonly intervalMs: number;
-  /** Also ask soon after a connection to the agent broke. */
+  /** Also ask soon after a connection to Consul broke. */
   readonly askAfterLoss?: boolean;
   ask(signal: AbortSignal): Promise<T>;
 }
@@ -56,8 +56,6 @@ class RepeatLoop<T> implements WatchHandle {
     this.#stop.abort();
   }
 
-  touch(): void {}
-
   async run(): Promise<void> {
     const { budget } = this.#deps;
     const signal = this.#stop.signal;
@@ -76,7 +74,7 @@ class RepeatLoop<T> implements WatchHandle {
   }
 
   async #pause(): Promise<void> {
-    const { clock, random, link } = this.#deps;
+    const { clock, random, reach } = this.#deps;
     const { intervalMs, askAfterLoss } = this.#question;
     const limitMs = Math.max(RETRY_MS, Math.min(intervalMs, RETRY_LIMIT_MS));
     const { failures } = this.#delivery;
@@ -87,9 +85,9 @@ class RepeatLoop<T> implements WatchHandle {
     // A tenth either way keeps the sidecars of a host apart.
     const woken = await wakeableSleep(clock, baseMs * (0.9 + 0.2 * random()), {
       signal,
-      // While failing, the pause is short anyway.
+      // While it fails the pause is short anyway.
       ...(askAfterLoss && failures === 0
-        ? { onWake: (wake: () => void) => link.onLost(wake) }
+        ? { onWake: (wake: () => void) => reach.onLost(wake) }
         : {}),
     });
     if (woken) await wakeableSleep(clock, RETRY_MS * (1 + random()), { signal });

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { type ErrorCode, ProxyError, silentLog, Stats } from "../../base/mod.ts";
 import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import { AskAgain } from "../http/carrier.ts";
-import { AgentLink } from "../http/link.ts";
+import { ConsulReach } from "./consul_reach.ts";
 import { type PollAnswer, type PollRequest, startWatch } from "./blocking_query.ts";
 import { ConnectionBudget } from "./budget.ts";
 import { serversWatchTerms } from "./watch_terms.ts";
@@ -19,7 +19,7 @@ function wordsOf({ cursor, stale }: PollRequest<Names>): string {
 
 class Scene {
   readonly clock = new FakeClock();
-  readonly link = new AgentLink();
+  readonly reach = new ConsulReach();
   readonly asked: string[] = [];
   readonly values: string[] = [];
   readonly errors: string[] = [];
@@ -30,10 +30,12 @@ class Scene {
 
   /** `critical`: comes back soon whatever happens. */
   watch(options: { readonly critical: boolean } = { critical: true }): void {
-    const { clock, link } = this;
+    const { clock, reach } = this;
     startWatch<Names>({
-      ...{ name: "names", resource: "names", critical: options.critical, dropped: true },
-      cursor: "index",
+      name: "names",
+      resource: "names",
+      ...options.critical && { isCritical: true },
+      isDropped: true,
       lacks: (after, before) => before.some((name) => !after.includes(name)),
       poll: (request) => {
         this.asked.push(wordsOf(request));
@@ -46,8 +48,8 @@ class Scene {
         onError: ({ code }) => this.errors.push(code),
       },
       deps: {
-        ...{ clock, link, random: () => 1, log: silentLog, stats: new Stats() },
-        ...{ budget: this.#budget, footing: serversWatchTerms(link) },
+        ...{ clock, reach, random: () => 1, log: silentLog, stats: new Stats() },
+        ...{ budget: this.#budget, terms: serversWatchTerms(reach) },
       },
     });
   }
@@ -67,7 +69,7 @@ class Scene {
 
   /** Another server is in use. */
   async move(): Promise<void> {
-    this.link.moved();
+    this.reach.moved();
     this.#answer?.reject(new AskAgain("The server was left"));
     await this.clock.advance(0);
   }
@@ -179,7 +181,7 @@ test("a move ends a pause", async () => {
   const scene = await settled();
   await scene.fail("agent_unreachable");
   assert.deepEqual(scene.take(), []);
-  scene.link.moved();
+  scene.reach.moved();
   await scene.clock.advance(500);
   assert.deepEqual(scene.take(), ["read"], "half a second at most, so that not all ask at once");
 });

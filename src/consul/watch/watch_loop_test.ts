@@ -2,17 +2,17 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ProxyError, silentLog, Stats } from "../../base/mod.ts";
 import { FakeClock } from "../../../test/kit/clock/clock.ts";
-import { AgentLink } from "../http/link.ts";
+import { ConsulReach } from "./consul_reach.ts";
 import { type PollAnswer, type PollRequest, startWatch } from "./blocking_query.ts";
 import { ConnectionBudget } from "./budget.ts";
 import { agentWatchTerms } from "./watch_terms.ts";
 
-type Poll = (request: PollRequest<number>, link: AgentLink) => PollAnswer<number>;
+type Poll = (request: PollRequest<number>, reach: ConsulReach) => PollAnswer<number>;
 
 /** A watch whose questions `poll` answers at once, on a clock that the test moves. */
 function watch(poll: Poll): {
   readonly clock: FakeClock;
-  readonly link: AgentLink;
+  readonly reach: ConsulReach;
   /** The cursor of each question so far, and when it came. */
   readonly asked: readonly { readonly cursor: string | undefined; readonly atMs: number }[];
   readonly values: readonly number[];
@@ -20,19 +20,17 @@ function watch(poll: Poll): {
 } {
   const clock = new FakeClock();
   const stats = new Stats();
-  const link = new AgentLink();
+  const reach = new ConsulReach();
   const budget = new ConnectionBudget({ connections: 12, clock, log: silentLog, stats });
   const asked: { cursor: string | undefined; atMs: number }[] = [];
   const values: number[] = [];
   const handle = startWatch<number>({
     name: "numbers",
     resource: "numbers",
-    critical: false,
-    dropped: true,
-    cursor: "index",
+    isDropped: true,
     poll(request) {
       asked.push({ cursor: request.cursor, atMs: clock.monotonic() });
-      return new Promise((resolve) => resolve(poll(request, link)));
+      return new Promise((resolve) => resolve(poll(request, reach)));
     },
   }, {
     sink: { onValue: (value) => values.push(value), onError: () => {} },
@@ -42,11 +40,11 @@ function watch(poll: Poll): {
       log: silentLog,
       stats,
       budget,
-      link,
-      footing: agentWatchTerms(link),
+      reach,
+      terms: agentWatchTerms(reach),
     },
   });
-  return { clock, link, asked, values, stop: () => (handle.stop(), budget.close()) };
+  return { clock, reach, asked, values, stop: () => (handle.stop(), budget.close()) };
 }
 
 test("startWatch() goes on from an index that did not move", async () => {
@@ -63,7 +61,7 @@ test("startWatch() forgets its index when a connection broke while it paused", a
   await watching.clock.advance(0);
   const before = watching.asked.length;
   assert.equal(watching.asked.at(-1)?.cursor, String(before), "a burst, and then a pause");
-  watching.link.lost();
+  watching.reach.lost();
   await watching.clock.advance(250);
   watching.stop();
   assert.equal(watching.asked[before]?.cursor, undefined);
@@ -71,8 +69,8 @@ test("startWatch() forgets its index when a connection broke while it paused", a
 });
 
 test("startWatch() forgets an index that came while a connection broke", async () => {
-  const watching = watch((_, link) => {
-    if (watching.asked.length === 2) link.lost();
+  const watching = watch((_, reach) => {
+    if (watching.asked.length === 2) reach.lost();
     return { value: watching.asked.length, cursor: "7" };
   });
   await watching.clock.advance(0);

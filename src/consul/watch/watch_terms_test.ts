@@ -1,36 +1,36 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { AgentLink } from "../http/link.ts";
+import { ConsulReach } from "./consul_reach.ts";
 import { agentWatchTerms, serversWatchTerms } from "./watch_terms.ts";
 
-const agent = agentWatchTerms(new AgentLink());
-const servers = serversWatchTerms(new AgentLink());
-const CRITICAL = { critical: true, failures: 1 };
-const OTHER = { critical: false, failures: 1 };
+const agent = agentWatchTerms(new ConsulReach());
+const servers = serversWatchTerms(new ConsulReach());
+const CRITICAL = { isCritical: true, failures: 1 };
+const OTHER = { isCritical: false, failures: 1 };
 
 for (
   const [what, value, wanted] of [
-    ["an agent's wait that it drops", agent.waitMs({ critical: true, dropped: true }), 300_000],
-    ["an agent's wait that it keeps", agent.waitMs({ critical: true, dropped: false }), 60_000],
+    ["an agent's wait that it drops", agent.waitMs({ isCritical: true, isDropped: true }), 300_000],
+    ["an agent's wait that it keeps", agent.waitMs({ isCritical: true }), 60_000],
     // Nothing else tells that a server is cut off from the others.
-    ["a server's wait for rules", servers.waitMs({ critical: true, dropped: false }), 30_000],
-    ["a server's wait for instances", servers.waitMs({ critical: false, dropped: true }), 300_000],
+    ["a server's wait for rules", servers.waitMs({ isCritical: true }), 30_000],
+    ["a server's wait for instances", servers.waitMs({ isDropped: true }), 300_000],
     ["an agent that fails", agent.pauseLimitMs("agent_failed", OTHER), 180_000],
     ["an agent that fails about rules", agent.pauseLimitMs("agent_failed", CRITICAL), 5_000],
     ["servers without a leader", servers.pauseLimitMs("agent_failed", OTHER), 1_000],
     [
       "servers without a leader for long",
-      servers.pauseLimitMs("agent_failed", { critical: false, failures: 20 }),
+      servers.pauseLimitMs("agent_failed", { isCritical: false, failures: 20 }),
       10_000,
     ],
     [
       "rules without a leader for long",
-      servers.pauseLimitMs("agent_failed", { critical: true, failures: 20 }),
+      servers.pauseLimitMs("agent_failed", { isCritical: true, failures: 20 }),
       1_000,
     ],
     [
       "servers without a leader for less",
-      servers.pauseLimitMs("agent_failed", { critical: false, failures: 19 }),
+      servers.pauseLimitMs("agent_failed", { isCritical: false, failures: 19 }),
       1_000,
     ],
     ["servers that are not reached", servers.pauseLimitMs("agent_unreachable", OTHER), 1_000],

@@ -5,7 +5,8 @@
  */
 
 import type { Clock, Log, Random, Stats } from "../../base/mod.ts";
-import { createGrpcChannel, type GrpcEngine, type GrpcLimits } from "../../grpc/mod.ts";
+import { createGrpcChannel, type GrpcLimits } from "../../grpc/mod.ts";
+import type { DialEngine } from "../../http/mod.ts";
 import type { LoadSecret } from "../load/mod.ts";
 import type { SdsApi, SdsServer } from "../model/plan.ts";
 import type { SecretProvider } from "../model/secret_provider.ts";
@@ -15,7 +16,7 @@ import { SdsStreams } from "./sds_streams.ts";
 import { serverTls } from "./server_tls.ts";
 
 export interface SdsDeps {
-  readonly engine: GrpcEngine;
+  readonly engine: DialEngine;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;

@@ -9,11 +9,11 @@
 import { prepareRegexes, ProxyError } from "../../base/mod.ts";
 import {
   areRoots,
-  type GrpcTls,
-  type GrpcTlsMaterial,
+  type DialCredentials,
+  type DialTls,
   serverJudge,
   serverNameMatcher,
-} from "../../grpc/mod.ts";
+} from "../../http/mod.ts";
 import { needsMatchers, type PeerRules, type Validation } from "../../identity/mod.ts";
 import type { SdsServer } from "../model/plan.ts";
 import type { Secret } from "../model/secret.ts";
@@ -27,12 +27,12 @@ export function serverTls(
     /** Wall clock. */
     readonly nowMs: () => number;
   },
-): GrpcTls | null {
+): DialTls | null {
   if (!tls) return null;
   const { serverName, certificate } = tls;
   return {
     serverName,
-    async material(): Promise<GrpcTlsMaterial> {
+    async material(): Promise<DialCredentials> {
       const [trust, own] = await Promise.all([
         load(tls.validation),
         certificate ? load(certificate) : undefined,

@@ -8,12 +8,8 @@
  */
 
 import { type Address, type Clock, formatAddress, type Random } from "../../base/mod.ts";
-import {
-  createGrpcChannel,
-  type GrpcChannel,
-  type GrpcEngine,
-  type MessageTypes,
-} from "../../grpc/mod.ts";
+import { createGrpcChannel, type GrpcChannel, type MessageTypes } from "../../grpc/mod.ts";
+import type { DialEngine } from "../../http/mod.ts";
 import type { FileSystem } from "../file/file_system.ts";
 import { SocketArrivals } from "../file/socket_arrivals.ts";
 import { type LoadSecret, withDefaults } from "../load/mod.ts";
@@ -39,7 +35,7 @@ import {
 } from "./workload_messages.ts";
 
 export interface WorkloadDeps {
-  readonly engine: GrpcEngine;
+  readonly engine: DialEngine;
   readonly clock: Clock;
   readonly random: Random;
   /** Also for the configuration's part of a validation, such as its own CRL file. */

@@ -8,7 +8,7 @@
 
 import { type Clock, ProxyError } from "../../base/mod.ts";
 import type {
-  Agent,
+  Consul,
   Defaults,
   DiscoveryChain,
   Instance,
@@ -35,7 +35,7 @@ export type RegistrationSource =
   | { readonly kind: "static"; readonly registration: Registration };
 
 export interface ConsulFactsOptions {
-  readonly agent: Agent;
+  readonly agent: Consul;
   readonly clock: Clock;
   readonly registration: RegistrationSource;
   readonly defaultQueryIntervalMs: number;

@@ -5,7 +5,7 @@
  */
 
 import type { Clock, Log, Stats } from "../../base/mod.ts";
-import type { Agent } from "../../consul/mod.ts";
+import type { Consul } from "../../consul/mod.ts";
 import type { SecretStore } from "../../secrets/mod.ts";
 import type { RegistrationSource } from "./consul_facts.ts";
 import type { EnvironmentVariables } from "./credential_plans.ts";
@@ -14,7 +14,7 @@ import type { PluginWatch } from "../plugins/plugin_watch.ts";
 import type { SnapshotStore } from "../state/store.ts";
 
 export interface ConsulSourceOptions {
-  readonly agent: Agent;
+  readonly agent: Consul;
   readonly registration: RegistrationSource;
   readonly clock: Clock;
   readonly log: Log;

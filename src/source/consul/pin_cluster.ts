@@ -5,13 +5,13 @@
  * @module
  */
 
-import type { Agent } from "../../consul/mod.ts";
+import type { Consul } from "../../consul/mod.ts";
 import { parseServiceId } from "../../identity/mod.ts";
 import type { CredentialsPart } from "../../snapshot/mod.ts";
 import type { SnapshotStore } from "../state/store.ts";
 
 export interface PinOptions {
-  readonly agent: Pick<Agent, "pinCluster">;
+  readonly agent: Pick<Consul, "pinCluster">;
   readonly store?: Pick<SnapshotStore, "fileOf">;
 }
 

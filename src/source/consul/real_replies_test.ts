@@ -7,13 +7,13 @@ import { targetKeysOf } from "../../snapshot/mod.ts";
 import { ScriptedAgent } from "../../../test/kit/consul/scripted_agent_watches.ts";
 import { SourceRig } from "../../../test/kit/consul/snapshot_source.ts";
 import { readChain } from "../../consul/replies/discovery_chain.ts";
-import { readInstances } from "../../consul/replies/health.ts";
+import { readInstances } from "../../consul/replies/instances.ts";
 import { readIntentions } from "../../consul/replies/intentions.ts";
-import { readLeaf } from "../../consul/replies/leaf.ts";
-import { readMesh } from "../../consul/replies/mesh.ts";
-import { readQueryResult } from "../../consul/replies/prepared_query.ts";
+import { readLeaf } from "../../consul/replies/certificates.ts";
+import { readMesh } from "../../consul/replies/mesh_and_defaults.ts";
+import { readQueryResult } from "../../consul/replies/instances.ts";
 import { readRegistration } from "../../consul/replies/registration.ts";
-import { readRoots } from "../../consul/replies/roots.ts";
+import { readRoots } from "../../consul/replies/certificates.ts";
 
 const TRUST_DOMAIN = "9da65145-0152-e6b1-e4f0-41aa15caa324.consul";
 const PROXY_ID = "web-1-sidecar-proxy";

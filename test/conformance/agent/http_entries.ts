@@ -7,7 +7,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { JwtProvider } from "../../../src/consul/entry_types.ts";
+import type { JwtProvider } from "../../../src/consul/model/config_entries.ts";
 import { readJwtProvider } from "../../../src/consul/replies/jwt_provider.ts";
 import { type AgentClient, unique, until } from "./client.ts";
 

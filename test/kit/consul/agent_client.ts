@@ -6,12 +6,13 @@
 
 import { type ProxyError, seededRandom, silentLog, Stats } from "../../../src/base/mod.ts";
 import {
-  type Agent,
   type AgentOptions,
+  type Consul,
   createAgent,
   type WatchSink,
 } from "../../../src/consul/mod.ts";
 import { Transport } from "../../../src/consul/http/transport.ts";
+import { runtimeEngine } from "../../../src/net/mod.ts";
 import { FakeClock, settle } from "../clock/clock.ts";
 import { eventually, type Handler, ScriptedAgent } from "./scripted_agent.ts";
 
@@ -66,7 +67,7 @@ export class AgentClient {
   readonly clock: FakeClock = new FakeClock();
   readonly stats: Stats = new Stats();
   readonly script: ScriptedAgent;
-  readonly agent: Required<Agent>;
+  readonly agent: Required<Consul>;
 
   private constructor(
     script: ScriptedAgent,
@@ -74,6 +75,7 @@ export class AgentClient {
   ) {
     this.script = script;
     this.agent = createAgent(script.options(options.agent), {
+      engine: runtimeEngine(),
       clock: this.clock,
       random: seededRandom(7),
       log: silentLog,

@@ -13,9 +13,9 @@ import {
 } from "../../../src/base/mod.ts";
 import type { DialHandler, DialOptions } from "../../../src/net/mod.ts";
 import { memoryPair } from "../engine/memory_pair.ts";
-import type { RegisterRequest } from "../../../src/consul/agent.ts";
+import type { RegisterRequest } from "../../../src/consul/model/consul.ts";
 import type { ConsulCall } from "../../../src/consul/http/client.ts";
-import { AgentLink } from "../../../src/consul/http/link.ts";
+import { ConsulReach } from "../../../src/consul/watch/consul_reach.ts";
 import { startWatch } from "../../../src/consul/watch/blocking_query.ts";
 import { ConnectionBudget } from "../../../src/consul/watch/budget.ts";
 import { serversWatchTerms } from "../../../src/consul/watch/watch_terms.ts";
@@ -79,8 +79,8 @@ export class Keeping {
     const stats = new Stats();
     const random = seededRandom(7);
     const budget = new ConnectionBudget({ connections: 12, clock, log, stats });
-    const link = new AgentLink();
-    const loop = { clock, random, log, stats, budget, link, footing: serversWatchTerms(link) };
+    const reach = new ConsulReach();
+    const loop = { clock, random, log, stats, budget, reach, terms: serversWatchTerms(reach) };
     const engine = {
       dial: ({ address }: DialOptions, handler: DialHandler) => {
         this.dialled.add(formatAddress(address));

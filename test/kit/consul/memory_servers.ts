@@ -13,11 +13,10 @@
 import { Buffer } from "node:buffer";
 import { type Clock, Deadlines } from "../../../src/base/mod.ts";
 import { framed } from "../../../src/grpc/message_reader.ts";
-import type { GrpcEngine } from "../../../src/grpc/mod.ts";
-import { HeldBytes } from "../../../src/http/held_bytes.ts";
 import {
   addField,
   DEFAULT_HTTP_LIMITS,
+  type DialEngine,
   fieldOf,
   type Fields,
   serveHttp2,
@@ -25,9 +24,13 @@ import {
   type ServerExchange,
   UNKNOWN_LENGTH,
 } from "../../../src/http/mod.ts";
+import { HeldBytes } from "../../../src/http/held_bytes.ts";
 import { type MemoryConnection, memoryPair } from "../engine/memory_pair.ts";
-import { SERVERS_PROTOBUF } from "../../../src/consul/servers/messages.ts";
-import { GET_FEATURES, WATCH_SERVERS } from "../../../src/consul/servers/methods.ts";
+import {
+  GET_FEATURES,
+  SERVERS_PROTOBUF,
+  WATCH_SERVERS,
+} from "../../../src/consul/servers/methods.ts";
 
 export type Answer = (call: MemoryCall) => void;
 
@@ -53,7 +56,7 @@ export class MemoryServers {
     return server;
   }
 
-  readonly engine: GrpcEngine = {
+  readonly engine: DialEngine = {
     dial: ({ address }, handler) => {
       const host = address.kind === "tcp" ? address.host : "";
       this.dialled.push(host);

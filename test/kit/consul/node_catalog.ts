@@ -6,16 +6,17 @@
  */
 
 import { ProxyError, seededRandom, silentLog, Stats } from "../../../src/base/mod.ts";
-import { AgentCarrier } from "../../../src/consul/http/agent_carrier.ts";
+import { createAgentCarrier } from "../../../src/consul/http/agent_carrier.ts";
 import { Client } from "../../../src/consul/http/client.ts";
-import { AgentLink } from "../../../src/consul/http/link.ts";
-import { TokenSource } from "../../../src/consul/http/token_source.ts";
+import { ConsulReach } from "../../../src/consul/watch/consul_reach.ts";
+import { TokenSource } from "../../../src/consul/http/token.ts";
 import type { AgentOptions } from "../../../src/consul/mod.ts";
 import type { NodeCatalog } from "../../../src/consul/servers/catalog/node_catalog.ts";
 import type { Method } from "../../../src/consul/servers/types.ts";
 import type { LoopDeps } from "../../../src/consul/watch/blocking_query.ts";
 import { ConnectionBudget } from "../../../src/consul/watch/budget.ts";
 import { serversWatchTerms } from "../../../src/consul/watch/watch_terms.ts";
+import { runtimeEngine } from "../../../src/net/mod.ts";
 import { FakeClock } from "../clock/clock.ts";
 import { type Handler, ScriptedAgent } from "./scripted_agent.ts";
 
@@ -38,15 +39,15 @@ export class CatalogRig {
     this.script = script;
     const agent = script.options(options);
     const client = new Client(agent, {
-      carrier: new AgentCarrier(agent, clock),
+      carrier: createAgentCarrier(agent, { engine: runtimeEngine(), clock }),
       token: new TokenSource(agent, { clock, log: silentLog }),
       stats,
     });
-    const link = new AgentLink();
+    const reach = new ConsulReach();
     this.#budget = new ConnectionBudget({ connections: 12, clock, log: silentLog, stats });
     this.deps = {
       ...{ clock, stats, log: silentLog, random: seededRandom(7) },
-      ...{ budget: this.#budget, link, footing: serversWatchTerms(link) },
+      ...{ budget: this.#budget, reach, terms: serversWatchTerms(reach) },
     };
     const servers = {
       call: <Request, Response>(method: Method<Request, Response>, request: Request) => {

@@ -7,8 +7,8 @@
 
 import { type ErrorCode, ProxyError } from "../../../src/base/mod.ts";
 import type {
-  Agent,
   ChainRequest,
+  Consul,
   Defaults,
   DefaultsRequest,
   DiscoveryChain,
@@ -49,8 +49,8 @@ export interface ScriptedAnswers {
   "proxy-defaults": Defaults | null;
 }
 
-export class ScriptedAgent implements Agent {
-  called: Agent["called"] = "agent";
+export class ScriptedAgent implements Consul {
+  called: Consul["called"] = "agent";
   /** Every watch that was ever started, by key, in order. */
   readonly started: string[] = [];
   readonly stopped: string[] = [];

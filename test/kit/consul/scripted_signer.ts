@@ -13,7 +13,7 @@ import { RootsFeed } from "../../../src/consul/servers/trust/server_roots.ts";
 import { watchSignedLeaf } from "../../../src/consul/servers/trust/signed_leaf.ts";
 import type { Method, StreamSink } from "../../../src/consul/servers/types.ts";
 import type { Leaf } from "../../../src/consul/mod.ts";
-import type { WatchHandle } from "../../../src/consul/agent.ts";
+import type { WatchHandle } from "../../../src/consul/model/consul.ts";
 import { createAuthority } from "../certs/certificates.ts";
 import { FakeClock } from "../clock/clock.ts";
 

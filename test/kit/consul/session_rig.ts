@@ -13,11 +13,12 @@ import {
   seededRandom,
   Stats,
 } from "../../../src/base/mod.ts";
-import { ClusterPin } from "../../../src/consul/cluster_pin.ts";
-import { PROXY_FLAGS } from "../../../src/consul/flag_names.ts";
+import { ClusterPin } from "../../../src/consul/http/cluster.ts";
+import { PROXY_FLAGS } from "../../../src/consul/model/flag_names.ts";
 import { WATCH_ROOTS } from "../../../src/consul/servers/methods.ts";
 import { createServersSession, type ServersSession } from "../../../src/consul/servers/session.ts";
-import type { CallToken, ServersOptions } from "../../../src/consul/servers/types.ts";
+import type { ServersOptions } from "../../../src/consul/servers/types.ts";
+import type { CallToken } from "../../../src/consul/http/token.ts";
 
 /** Servers. */
 export const [A, B, C]: readonly [string, string, string] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"];

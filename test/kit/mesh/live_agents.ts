@@ -8,13 +8,13 @@
 import assert from "node:assert/strict";
 import { silentLog, Stats, systemClock, systemRandom } from "../../../src/base/mod.ts";
 import {
-  type Agent,
+  type Consul,
   createAgent,
   type Registration,
   resolveAgentOptions,
   resolveServersOptions,
 } from "../../../src/consul/mod.ts";
-import { createServers } from "../../../src/consul/servers/create_servers.ts";
+import { createServers } from "../../../src/consul/create_servers.ts";
 import { runtimeEngine } from "../../../src/net/mod.ts";
 import type { Snapshot } from "../../../src/snapshot/mod.ts";
 import { ConsulSource } from "../../../src/source/mod.ts";
@@ -23,12 +23,13 @@ import { deadline } from "../process/process.ts";
 
 const TIMEOUT_MS = 30_000;
 const deps = () => ({
+  engine: runtimeEngine(),
   ...{ clock: systemClock, random: systemRandom, log: silentLog, stats: new Stats() },
   connections: 12,
 });
 
 /** Through the agent that every server is, too. */
-export function agentOf(cluster: Cluster, token: string): Required<Agent> {
+export function agentOf(cluster: Cluster, token: string): Required<Consul> {
   return createAgent(resolveAgentOptions({ httpAddr: cluster.address, token }, {}), deps());
 }
 
@@ -36,7 +37,7 @@ export function agentOf(cluster: Cluster, token: string): Required<Agent> {
 export function serversOf(
   cluster: Cluster,
   options: { readonly node: string; readonly token?: string; readonly server?: number },
-): Required<Agent> {
+): Required<Consul> {
   const { node, token = "", server } = options;
   const hosts = cluster.members.map(({ host }) => host);
   const resolved = resolveServersOptions({
@@ -45,7 +46,7 @@ export function serversOf(
     ...{ grpcPort: cluster.grpcPort, httpPort: cluster.httpPort, tlsDisabled: true },
     ...{ node, token },
   }, {});
-  return createServers(resolved, { ...deps(), engine: runtimeEngine() });
+  return createServers(resolved, deps());
 }
 
 /** The first value that a watch gives. */
@@ -63,12 +64,12 @@ export async function firstOf<T>(
   return value;
 }
 
-export function registrationOf(agent: Agent, proxyId: string): Promise<Registration> {
+export function registrationOf(agent: Consul, proxyId: string): Promise<Registration> {
   return firstOf((sink) => agent.watchRegistration(proxyId, sink));
 }
 
 /** What the proxy acts on once it has everything, without a listener being opened. */
-export async function snapshotOf(agent: Agent, proxyId: string): Promise<Snapshot> {
+export async function snapshotOf(agent: Consul, proxyId: string): Promise<Snapshot> {
   const stats = new Stats();
   const source = new ConsulSource({
     ...{ agent, clock: systemClock, log: silentLog, stats },

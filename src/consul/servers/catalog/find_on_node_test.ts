@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { ProxyError } from "../../../base/mod.ts";
 import { CatalogRig } from "../../../../test/kit/consul/node_catalog.ts";
 import { inTurn } from "../../../../test/kit/consul/scripted_agent.ts";
-import { anyCase, filterText } from "./expression.ts";
+import { anyCase, filterText } from "./node_catalog.ts";
 import { findGateway, findProxy, findSidecar } from "./find_on_node.ts";
 
 const NODE = { Node: "virt-1", Datacenter: "dc1" };

@@ -5,7 +5,7 @@ import { Seen } from "../../../../test/kit/consul/agent_client.ts";
 import { CatalogRig } from "../../../../test/kit/consul/node_catalog.ts";
 import { eventually, fixture, inTurn } from "../../../../test/kit/consul/scripted_agent.ts";
 import { readRegistration } from "../../replies/registration.ts";
-import type { Registration } from "../../types.ts";
+import type { Registration } from "../../model/values.ts";
 import { startWatch } from "../../watch/blocking_query.ts";
 import { ownRegistrationQuestion, readOwnRegistration } from "./own_registration.ts";
 

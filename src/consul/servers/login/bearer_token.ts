@@ -1,6 +1,6 @@
 /**
- * What a proxy proves by who it is, to get a token: given, or in a file that an orchestrator writes and
- * renews. It is as good as a password, and never shown.
+ * The bearer token of a login: given, or in a file that an orchestrator writes and renews. It is as good as
+ * a password, and never shown.
  *
  * @module
  */
@@ -8,12 +8,13 @@
 import { Buffer } from "node:buffer";
 import { closeSync, openSync, readSync, statSync } from "node:fs";
 import { messageOf, ProxyError } from "../../../base/mod.ts";
+import { hideSecrets } from "../../model/texts.ts";
 import type { LoginOptions } from "../types.ts";
 
-/** Kubernetes' have two thousand bytes, and none fits a header with more than this. */
+/** Kubernetes' tokens have two thousand bytes, and no longer one fits a header. */
 const LIMIT_BYTES = 64 * 1024;
 
-/** Trimmed; fails with `agent_failed`, because a file that is missing or bad may come or mend. */
+/** Trimmed; fails with `agent_failed`, because a missing or bad file may be mended. */
 export function readBearerToken(
   { bearerToken, bearerTokenFile }: Pick<LoginOptions, "bearerToken" | "bearerTokenFile">,
 ): string {
@@ -32,15 +33,15 @@ export function readBearerToken(
   return token;
 }
 
-/** What is wrong with a trimmed bearer token, for people; `""`: nothing that can be seen. */
-export function bearerFault(token: string): string {
+/** The fault of a trimmed bearer token, for people; `""`: none that can be seen. */
+function bearerFault(token: string): string {
   if (token === "") return "is empty";
   // deno-lint-ignore no-control-regex -- these are what must not be in it
   return /[\x00-\x1f\x7f]/.test(token) ? "has characters that no bearer token has" : "";
 }
 
 function readFile(path: string): string {
-  // What is no file could be read for ever, or not at all.
+  // A device or a pipe could be read for ever, or not at all.
   if (!statSync(path).isFile()) throw new Error("it is not a file");
   const file = openSync(path, "r");
   try {
@@ -54,4 +55,45 @@ function readFile(path: string): string {
   } finally {
     closeSync(file);
   }
+}
+
+/** What to change for a refusal of Consul; `method` is the quoted name of the auth method. */
+const FIXES: readonly (readonly [RegExp, (method: string) => string])[] = [
+  [
+    /auth method .* not found/,
+    (method) => `create ${method}, or is its name in -login-auth-method another?`,
+  ],
+  [
+    /Permission denied/,
+    (method) => `no binding rule of ${method} fits what the bearer token says: add one`,
+  ],
+  [
+    /invalid bind name/,
+    (method) => `a binding rule of ${method} names a claim that the bearer token does not have`,
+  ],
+  [/token is expired/, () => "whoever writes the bearer token has to renew it"],
+  [/not valid yet/, () => "is the clock of whoever wrote the bearer token ahead of the servers'?"],
+  [
+    /aud claim/,
+    (method) => `have the bearer token made for an audience in BoundAudiences of ${method}`,
+  ],
+  [/issuer/, (method) => `${method} wants the bearer token of another issuer (BoundIssuer)`],
+  [
+    /no known key/,
+    (method) => `the key that signed the bearer token is none of those that ${method} trusts`,
+  ],
+  [/error parsing token|missing jwt/, () => "what was given as bearer token is no JWT"],
+  [/ACL support disabled/, () => "the servers have no ACLs: leave out -login-auth-method"],
+  [/Enterprise feature/, () => "here that is -login-namespace and -login-partition"],
+];
+
+/** `error` with the fix, and without the bearer token, which the reply may quote. */
+export function explainRefusal(
+  error: unknown,
+  { authMethod, bearerToken }: Pick<LoginOptions, "authMethod" | "bearerToken">,
+): ProxyError {
+  const code = error instanceof ProxyError ? error.code : "internal";
+  const text = hideSecrets(messageOf(error), [bearerToken, ...bearerToken.split(".")]);
+  const fix = FIXES.find(([pattern]) => pattern.test(text))?.[1];
+  return new ProxyError(code, fix ? `${text} (${fix(JSON.stringify(authMethod))})` : text);
 }

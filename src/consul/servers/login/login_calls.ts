@@ -1,6 +1,6 @@
 /**
- * Logging in and out over the HTTP API of the server in use. Its answer to a login tells how long the
- * token lasts, which gRPC's does not: one call in place of two, and no right of the token's is needed.
+ * Logins and logouts over the HTTP API of the server in use. Its reply to a login has the lifetime of the
+ * token, which gRPC's lacks: one call in place of two, and the token needs no right.
  *
  * @module
  */
@@ -11,22 +11,20 @@ import type { Carrier } from "../../http/carrier.ts";
 import { Client } from "../../http/client.ts";
 import { moment, object, readReply, someText, text } from "../../replies/schema.ts";
 import type { LoginOptions } from "../types.ts";
-import { readBearerToken } from "./bearer_token.ts";
-import { explainRefusal } from "./explain_refusal.ts";
+import { explainRefusal, readBearerToken } from "./bearer_token.ts";
 
-/** What a login gave. */
 export interface Login {
   readonly secret: string;
-  /** Names the token for people; it opens nothing. `""`: not told. */
+  /** Names the token for people; it opens nothing. `""`: not known. */
   readonly accessorId: string;
-  /** By the servers' own clock; undefined: for ever, or not known. */
+  /** Lifetime by the servers' clock; undefined: unlimited, or not known. */
   readonly lifeMs: number | undefined;
 }
 
 export interface LoginCalls {
-  /** Reads the bearer token anew. Rejects with why there is no token, and what may mend it. */
+  /** Reads the bearer token anew. Rejects with why there is no token, and with a fix. */
   logIn(): Promise<Login>;
-  /** A token that is gone already is no failure. */
+  /** A token that has ended already is no failure. */
   logOut(secret: string): Promise<void>;
 }
 
@@ -36,7 +34,7 @@ const LOGOUT_TIMEOUT_MS = 5_000;
 const SECRET = /^[\x21-\x7e]{1,512}$/;
 
 const LoginReply = object({
-  // It goes into a header; what is wrong with it is told without it.
+  // It goes into a header; a message about a bad one does not quote it.
   SecretID: v.pipe(
     someText,
     v.check((secret) => SECRET.test(secret), "must be a token"),
@@ -54,8 +52,12 @@ export function createLoginCalls(
   const what = `log in by ${JSON.stringify(authMethod)}`;
   const clientWith = (token: string) =>
     new Client({
-      ...{ pathPrefix: "", basicAuth: "", stale: false },
-      ...{ datacenter, namespace, partition },
+      pathPrefix: "",
+      basicAuth: "",
+      stale: false,
+      datacenter,
+      namespace,
+      partition,
     }, {
       ...deps,
       token: { current: () => token, onChange: () => () => {}, rejected() {} },
@@ -65,7 +67,10 @@ export function createLoginCalls(
       const bearerToken = readBearerToken(options);
       try {
         const { json } = await clientWith("").call({
-          ...{ resource: "login", what, method: "POST", path: "/v1/acl/login" },
+          resource: "login",
+          what,
+          method: "POST",
+          path: "/v1/acl/login",
           query: { dc: datacenter },
           body: {
             AuthMethod: authMethod,
@@ -82,7 +87,10 @@ export function createLoginCalls(
     async logOut(secret) {
       try {
         await clientWith(secret).call({
-          ...{ resource: "logout", what: "log out", method: "POST", path: "/v1/acl/logout" },
+          resource: "logout",
+          what: "log out",
+          method: "POST",
+          path: "/v1/acl/logout",
           query: { dc: datacenter },
           timeoutMs: LOGOUT_TIMEOUT_MS,
         });
@@ -96,7 +104,7 @@ export function createLoginCalls(
 export function readLogin(json: unknown): Login {
   const reply = readReply(LoginReply, json, "the login");
   const { CreateTime: fromMs, ExpirationTime: untilMs } = reply;
-  // The difference of two times of the same clock is true here, too, whatever ours shows.
+  // The difference of two times of one clock holds here, too, whatever our clock shows.
   const lifeMs = typeof fromMs === "number" && typeof untilMs === "number" ? untilMs - fromMs : 0;
   return {
     secret: reply.SecretID,

@@ -1,7 +1,7 @@
 /**
- * The token of a login, for as long as the proxy lives: renewed by another login before it ends, replaced
- * when the servers do not know it any more, and given back at the end. A login that fails is tried again
- * whatever its reason: files come late, and methods and rules are mended by others.
+ * The token of a login, while the proxy lives: renewed by another login before it ends, replaced when the
+ * servers do not know it any more, and given back at the end. A failed login is tried again whatever the
+ * reason: files may appear later, and auth methods and rules may be mended.
  *
  * @module
  */
@@ -17,37 +17,37 @@ import {
   sleep,
   type Timer,
 } from "../../../base/mod.ts";
-import type { LoginStatus } from "../../agent.ts";
-import type { CallToken } from "../types.ts";
+import type { LoginStatus } from "../../model/consul.ts";
+import type { CallToken } from "../../http/token.ts";
 import type { Login, LoginCalls } from "./login_calls.ts";
 
-export interface LoginTokenDeps {
+interface LoginTokenDeps {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
 }
 
 interface Held extends Login {
-  /** Monotonic, and by the wall clock: when it was asked for. */
+  /** Time of the login, monotonic and by the wall clock. */
   readonly sinceMs: number;
   readonly sinceWallMs: number;
   readonly renewAfterMs: number | undefined;
-  /** So long it is not replaced, whoever says that it is unknown. */
+  /** For this long it is not replaced, even if a server does not know it. */
   readonly settleMs: number;
 }
 
-/** Of a token's life; the servers' clock and ours may differ, and logins fail for a while. */
+/** Share of a token's life: the clocks may differ, and logins may fail for a while. */
 const RENEW_SHARE = 0.8;
 const RENEW_SPREAD = 0.05;
 const RENEW_SOONEST_MS = 5_000;
-/** A machine that slept has stopped timers and a clock that jumped: looked at again this often. */
+/** Interval of looks at the clock: a machine that slept has stopped timers and a clock that jumped. */
 const LOOK_MS = 60_000;
-/** A server that lags does not know a new token for a moment; whoever is told so asks again. */
+/** A server that lags does not know a new token for a moment. */
 const SETTLE_MS = 5_000;
-/** Of tokens that are refused one after the other. */
+/** For tokens that are refused one after the other. */
 const SETTLE_LIMIT_MS = 60_000;
 const SETTLED_MS = 600_000;
-/** What runs with the token of before has ended, or goes on with the new one. */
+/** By then calls with the old token have ended, or go on with the new one. */
 const GRACE_MS = 10_000;
 const RETRY_MS = 1_000;
 const RETRY_LIMIT_MS = 30_000;
@@ -55,7 +55,7 @@ const RETRY_LIMIT_MS = 30_000;
 const MOVE_SPREAD_MS = 500;
 const END_MS = 5_000;
 
-/** What these failures mean for the calls that wait is the same as for the login. */
+/** Calls that wait for the login fail with these codes, too. */
 const SHARED: ReadonlySet<ErrorCode> = new Set([
   "agent_unreachable",
   "agent_overloaded",
@@ -67,7 +67,7 @@ export class LoginToken implements CallToken {
   readonly #deps: LoginTokenDeps;
   readonly #backoff: Backoff;
   readonly #onChange = new Set<() => void>();
-  /** Secrets of before, until they are logged out. */
+  /** Replaced secrets, until they are logged out. */
   readonly #replaced = new Map<string, Timer>();
   readonly #leaving = new Set<Promise<void>>();
   #calls: LoginCalls | undefined;
@@ -119,7 +119,7 @@ export class LoginToken implements CallToken {
 
   rejected(token: string): void {
     const held = this.#held;
-    // Of an earlier token it is no news, and while logins fail the next one comes in its time.
+    // About an earlier token it is no news, and while logins fail the next one is due anyway.
     if (!held || token !== held.secret || this.#backoff.failures > 0) return;
     if (this.#attempt || this.#ended || this.#monotonicAgeMs(held) < held.settleMs) return;
     this.#deps.log.warn("consul does not know the token any more, logging in again", {
@@ -128,7 +128,7 @@ export class LoginToken implements CallToken {
     this.#begin();
   }
 
-  /** Another server is asked from now on: what failed may not fail there. */
+  /** Another server is in use from now on: a login may succeed there. */
   moved(): void {
     if (this.#backoff.failures === 0 || this.#ended) return;
     const { clock, random } = this.#deps;
@@ -155,7 +155,9 @@ export class LoginToken implements CallToken {
     try {
       const login = await calls.logIn();
       this.#take({
-        ...{ ...login, ...since, renewAfterMs: this.#renewAfterMs(login) },
+        ...login,
+        ...since,
+        renewAfterMs: this.#renewAfterMs(login),
         settleMs: this.#settleMs(),
       });
     } catch (error) {
@@ -169,7 +171,7 @@ export class LoginToken implements CallToken {
     return Math.max(RENEW_SOONEST_MS, lifeMs * share);
   }
 
-  /** Of the next token: longer where the one of before did not last. */
+  /** For the next token: longer where the last one was refused early. */
   #settleMs(): number {
     const before = this.#held;
     if (!before || this.#monotonicAgeMs(before) >= SETTLED_MS || this.#isDue(before)) {
@@ -227,7 +229,7 @@ export class LoginToken implements CallToken {
     return held.renewAfterMs !== undefined && this.#ageMs(held) >= held.renewAfterMs;
   }
 
-  /** By whichever clock went on further: one stands still while a machine sleeps, one can be set. */
+  /** By the clock that advanced more: one stops while a machine sleeps, the other can be set. */
   #ageMs(held: Held): number {
     return Math.max(this.#monotonicAgeMs(held), this.#deps.clock.now() - held.sinceWallMs);
   }
@@ -266,7 +268,7 @@ export class LoginToken implements CallToken {
   }
 
   async #logOutAll(): Promise<void> {
-    // Its token is there, or will be: nobody else would give it back.
+    // A login that runs gives a token, which has to be given back, too.
     await this.#attempt;
     const secrets = new Set(this.#replaced.keys());
     for (const timer of this.#replaced.values()) timer.cancel();
@@ -276,7 +278,7 @@ export class LoginToken implements CallToken {
   }
 }
 
-/** Who waits for it need not be there when it rejects. */
+/** Its rejection need not be awaited. */
 function comingToken(): PromiseWithResolvers<void> {
   const coming = Promise.withResolvers<void>();
   coming.promise.catch(() => {});

@@ -1,6 +1,6 @@
 /**
- * Is what a server signed what was asked for, and will peers take it? Judged as a whole before use: the
- * key is ours, the one name is the service's, and a root in force vouches for it.
+ * Our verdict on a certificate that a server signed: the key is ours, its only name is the service's, and a
+ * root in force vouches for it.
  *
  * @module
  */
@@ -8,24 +8,26 @@
 import { messageOf, ProxyError } from "../../../base/mod.ts";
 import { altNamesOf, parseCertificate, validateCredentials } from "../../../identity/mod.ts";
 import { parsePem } from "../../../wire/mod.ts";
-import type { Leaf, Roots } from "../../types.ts";
+import type { Leaf, Roots } from "../../model/values.ts";
 
-export interface SignedLeafInput {
-  /** The reply: leaf first, then what links it to a root. */
+interface SignedLeafInput {
+  /** The reply: the leaf first, then the certificates that link it to a root. */
   readonly certPem: string;
-  /** Of the request, PKCS#8. */
+  /** The request's, PKCS#8. */
   readonly keyPem: string;
-  /** Of the request, in Consul's spelling. */
+  /** The request's, in Consul's spelling. */
   readonly uri: string;
   readonly roots: Roots;
   readonly nowMs: number;
 }
 
-/** Fails with `agent_reply_invalid` that names what is wrong. */
+/** Fails with `agent_reply_invalid` that names the fault. */
 export function judgeSigned({ certPem, keyPem, uri, roots, nowMs }: SignedLeafInput): Leaf {
   try {
     const valid = validateCredentials({
-      ...{ certPem, keyPem, nowMs },
+      certPem,
+      keyPem,
+      nowMs,
       rootPems: roots.roots.map(({ pem }) => pem),
       trustDomains: [roots.trustDomain],
     });
@@ -35,9 +37,13 @@ export function judgeSigned({ certPem, keyPem, uri, roots, nowMs }: SignedLeafIn
     if (!others || others.dns.length + others.ips.length + others.emails.length > 0) {
       throw new Error("it has names that were not asked for");
     }
-    const { serial, notBeforeMs, notAfterMs } = valid;
     return {
-      ...{ certPem: valid.certPem, keyPem: valid.keyPem, uri, serial, notBeforeMs, notAfterMs },
+      certPem: valid.certPem,
+      keyPem: valid.keyPem,
+      uri,
+      serial: valid.serial,
+      notBeforeMs: valid.notBeforeMs,
+      notAfterMs: valid.notAfterMs,
     };
   } catch (error) {
     throw new ProxyError(
@@ -49,7 +55,7 @@ export function judgeSigned({ certPem, keyPem, uri, roots, nowMs }: SignedLeafIn
   }
 }
 
-/** Servers sign for now: what is not valid now was signed by another clock than ours. */
+/** Servers sign for now: a certificate that is not valid now was signed by another clock than ours. */
 function clockHint(certPem: string, nowMs: number): string {
   try {
     const isOutside = parsePem(certPem, { what: "certificate" })
@@ -57,7 +63,7 @@ function clockHint(certPem: string, nowMs: number): string {
       .some(({ notBeforeMs, notAfterMs }) => nowMs < notBeforeMs || nowMs > notAfterMs);
     return isOutside ? ` (here it is ${new Date(nowMs).toISOString()}: is this clock right?)` : "";
   } catch {
-    // What cannot be read was refused for that.
+    // The refusal names that it cannot be read.
     return "";
   }
 }

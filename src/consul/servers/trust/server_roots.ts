@@ -1,19 +1,18 @@
 /**
- * The certificates that mesh peers are checked against, as a server's stream tells them: one stream for
- * everybody who wants to know.
+ * The certificates that mesh peers are checked against, from a server's stream: one stream for all watches.
  *
  * @module
  */
 
 import { type Clock, type Log, ProxyError, type Stats } from "../../../base/mod.ts";
-import type { WatchHandle, WatchSink } from "../../agent.ts";
-import type { ClusterPin } from "../../cluster_pin.ts";
-import type { Roots } from "../../types.ts";
+import type { WatchHandle, WatchSink } from "../../model/consul.ts";
+import type { ClusterPin } from "../../http/cluster.ts";
+import type { Roots } from "../../model/values.ts";
 import { Delivery, toProxyError } from "../../watch/delivery.ts";
 import { type ServerRoots, WATCH_ROOTS } from "../methods.ts";
 import type { ConsulServers } from "../types.ts";
 
-export interface RootsDeps {
+interface RootsDeps {
   readonly servers: Pick<ConsulServers, "follow">;
   readonly cluster?: Pick<ClusterPin, "judge">;
   readonly clock: Clock;
@@ -21,7 +20,7 @@ export interface RootsDeps {
   readonly stats: Stats;
 }
 
-/** What `/v1/connect/ca/roots` would say of the same; fails with `agent_reply_invalid`. */
+/** The same value as that of `/v1/connect/ca/roots`; fails with `agent_reply_invalid`. */
 export function readServerRoots({ activeRootId, trustDomain, roots }: ServerRoots): Roots {
   if (!trustDomain || roots.length === 0) {
     throw new ProxyError(
@@ -36,8 +35,11 @@ export function readServerRoots({ activeRootId, trustDomain, roots }: ServerRoot
     activeId: activeRootId,
     trustDomain: trustDomain.toLowerCase(),
     roots: roots.map(({ id, name, rootCert, active }) => ({
-      ...{ id, name, active, pem: rootCert },
-      // What servers call external is told by the HTTP API alone.
+      id,
+      name,
+      active,
+      pem: rootCert,
+      // Only the HTTP API has it.
       externalTrustDomain: "",
     })),
   };
@@ -58,10 +60,11 @@ export class RootsFeed {
     return this.#delivery.last?.value;
   }
 
-  /** The stream is there for as long as somebody watches. */
+  /** The stream is open while there is a watch. */
   watch(sink: WatchSink<Roots>): WatchHandle {
-    const told = { ...sink };
-    this.#sinks.add(told);
+    // A sink may watch twice.
+    const own = { ...sink };
+    this.#sinks.add(own);
     this.#stream ??= this.#deps.servers.follow(WATCH_ROOTS, null, {
       onMessage: (message) => {
         try {
@@ -82,7 +85,7 @@ export class RootsFeed {
         return state();
       },
       stop: () => {
-        this.#sinks.delete(told);
+        this.#sinks.delete(own);
         if (this.#sinks.size > 0) return;
         this.#delivery = this.#newDelivery();
         this.#stream?.stop();

@@ -4,7 +4,7 @@ import { ProxyError, silentLog, Stats } from "../../../base/mod.ts";
 import { parseRoots } from "../../../identity/mod.ts";
 import { FakeClock } from "../../../../test/kit/clock/clock.ts";
 import { fixture } from "../../../../test/kit/consul/scripted_agent.ts";
-import type { Roots } from "../../types.ts";
+import type { Roots } from "../../model/values.ts";
 import type { ServerRoots } from "../methods.ts";
 import type { StreamSink } from "../types.ts";
 import { readServerRoots, RootsFeed } from "./server_roots.ts";

@@ -1,9 +1,8 @@
 /**
- * The service's certificate for a key that never was anybody else's: asked for when the roots are known,
- * again between 50 and 65 % of its life (sooner than Consul's agents do, since nobody else
- * would), and soon after another root has become the active one. Each time with a new key, so that
- * what one key could have been used for ends with its certificate. Until the next one is good, the last
- * one stays.
+ * The service's certificate for a key that only this process has had: requested when the roots are known,
+ * again between 50 and 65 % of its life (sooner than Consul's agents do), and soon after another root has
+ * become the active one. Each request has a new key, so that a stolen key is worth nothing after its
+ * certificate. Until the next certificate is good, the last one stays.
  *
  * @module
  */
@@ -17,8 +16,8 @@ import {
   type Timer,
 } from "../../../base/mod.ts";
 import { formatServiceId } from "../../../identity/mod.ts";
-import type { WatchHandle, WatchSink, WatchState } from "../../agent.ts";
-import type { Leaf, Roots } from "../../types.ts";
+import type { WatchHandle, WatchSink, WatchState } from "../../model/consul.ts";
+import type { Leaf, Roots } from "../../model/values.ts";
 import { Delivery, toProxyError } from "../../watch/delivery.ts";
 import { SIGN } from "../methods.ts";
 import type { ConsulServers } from "../types.ts";
@@ -29,21 +28,21 @@ import { createSigningRequest, type SigningRequest } from "./signing_request.ts"
 /** A server lets a call wait half a second for its turn, and an election takes seconds. */
 const TIMEOUT_MS = 15_000;
 /**
- * Servers sign 50 certificates a second by default and refuse what has waited half a second. With pauses
- * by chance up to five seconds, 200 proxies that begin together all have theirs after 6 to 7 s (4 s of
+ * Servers sign 50 certificates a second by default and refuse requests that have waited half a second. With
+ * random pauses up to five seconds, 200 proxies that start together all have theirs after 6 to 7 s (4 s of
  * signing), and 1,000 after 22 s (20 s); twice the pause makes that 10 and 25 s.
  */
 const RETRY_MS = 1_000;
 const RETRY_LIMIT_MS = 5_000;
 const RETRY_WITH_LEAF_LIMIT_MS = 60_000;
-/** However often roots change, and whatever is signed: no sooner than this after the last time. */
+/** The least time between two requests, however often roots change. */
 const GAP_MS = 1_000;
-/** After a rotation all proxies of the mesh come; nobody needs the new certificate at once. */
+/** After a rotation all proxies of the mesh request one; none needs it at once. */
 const ROTATION_SPREAD_MS = 10_000;
-/** Timers of runtimes end at 24 days, and the wall clock may be set meanwhile. */
+/** A runtime's timers end at 24 days, and the wall clock may be set meanwhile. */
 const LOOK_AGAIN_MS = 600_000;
 
-export interface SignedLeafDeps {
+interface SignedLeafDeps {
   readonly servers: Pick<ConsulServers, "call">;
   readonly roots: RootsFeed;
   readonly clock: Clock;
@@ -52,9 +51,9 @@ export interface SignedLeafDeps {
   readonly stats: Stats;
 }
 
-export interface LeafRequest {
+interface LeafRequest {
   readonly service: string;
-  /** The one of the proxy's node. */
+  /** That of the proxy's node. */
   readonly datacenter: string;
 }
 
@@ -66,7 +65,7 @@ export function watchSignedLeaf(
 }
 
 class SignedLeaf implements WatchHandle {
-  readonly #request: LeafRequest;
+  readonly #wanted: LeafRequest;
   readonly #deps: SignedLeafDeps;
   readonly #delivery: Delivery<Leaf>;
   readonly #stop = new AbortController();
@@ -74,11 +73,11 @@ class SignedLeaf implements WatchHandle {
   #known: Roots | undefined;
   /** The leaf in use and what it was judged by. */
   #signed: { readonly leaf: Leaf; readonly activeId: string; readonly renewMs: number } | undefined;
-  /** What no certificate has come for so far. */
-  #asked: SigningRequest & { readonly uri: string } | undefined;
-  /** When a server was asked last. */
-  #askedMs = -Infinity;
-  /** It will be asked soon because another root is the active one. */
+  /** The request that has no certificate yet. */
+  #pending: SigningRequest & { readonly uri: string } | undefined;
+  /** Time of the last request. */
+  #requestedMs = -Infinity;
+  /** A request is due soon because another root is the active one. */
   #isRotating = false;
   #timer: Timer | undefined;
   #signing = false;
@@ -87,7 +86,7 @@ class SignedLeaf implements WatchHandle {
     request: LeafRequest,
     options: { readonly sink: WatchSink<Leaf>; readonly deps: SignedLeafDeps },
   ) {
-    this.#request = request;
+    this.#wanted = request;
     this.#deps = options.deps;
     const { service } = request;
     this.#delivery = new Delivery({ name: `leaf ${service}`, resource: "leaf" }, {
@@ -96,7 +95,7 @@ class SignedLeaf implements WatchHandle {
     });
     this.#roots = this.#deps.roots.watch({
       onValue: (roots) => this.#rootsChanged(roots),
-      // Who watches the roots is told.
+      // Watches of the roots report it.
       onError() {},
     });
   }
@@ -117,7 +116,7 @@ class SignedLeaf implements WatchHandle {
     const isUsable = signed !== undefined && this.#isGood(signed.leaf, roots);
     if (isUsable && signed.activeId === roots.activeId) return;
     if (!isUsable) return this.#signIn(0);
-    // More changes before it is done must not put it off.
+    // More changes until then must not put it off.
     if (this.#isRotating) return;
     this.#isRotating = true;
     this.#signIn(ROTATION_SPREAD_MS * this.#deps.random());
@@ -132,17 +131,17 @@ class SignedLeaf implements WatchHandle {
     }
   }
 
-  /** Does `fn` after `delayMs`, in place of what was planned. */
-  #look(delayMs: number, fn: () => unknown): void {
+  /** Calls `fn` after `delayMs`, in place of the timer that runs. */
+  #after(delayMs: number, fn: () => unknown): void {
     this.#timer?.cancel();
-    // Who is told of a leaf, or of none, may have stopped it.
+    // A sink may have stopped the watch.
     if (this.#stop.signal.aborted) return;
     this.#timer = this.#deps.clock.after(delayMs, () => void fn());
   }
 
   #signIn(delayMs: number): void {
-    const soonestMs = this.#askedMs + GAP_MS - this.#deps.clock.monotonic();
-    this.#look(Math.max(delayMs, soonestMs), () => this.#sign());
+    const soonestMs = this.#requestedMs + GAP_MS - this.#deps.clock.monotonic();
+    this.#after(Math.max(delayMs, soonestMs), () => this.#sign());
   }
 
   #plan(): void {
@@ -150,9 +149,9 @@ class SignedLeaf implements WatchHandle {
     if (!signed) return;
     const nowMs = this.#deps.clock.now();
     const leftMs = signed.renewMs - nowMs;
-    // A clock that was set back to before the leaf is told of by asking.
+    // With a clock that was set back to before the leaf a request fails and says so.
     if (leftMs <= 0 || nowMs < signed.leaf.notBeforeMs) return this.#signIn(0);
-    this.#look(Math.min(leftMs, LOOK_AGAIN_MS), () => this.#plan());
+    this.#after(Math.min(leftMs, LOOK_AGAIN_MS), () => this.#plan());
   }
 
   async #sign(): Promise<void> {
@@ -160,9 +159,9 @@ class SignedLeaf implements WatchHandle {
     if (!roots || this.#signing) return;
     this.#signing = true;
     this.#isRotating = false;
-    this.#askedMs = this.#deps.clock.monotonic();
+    this.#requestedMs = this.#deps.clock.monotonic();
     try {
-      const leaf = await this.#ask(roots);
+      const leaf = await this.#requestLeaf(roots);
       const share = 0.5 + 0.15 * this.#deps.random();
       const renewMs = renewalOf(leaf, { share, nowMs: this.#deps.clock.now() });
       this.#signed = { leaf, activeId: roots.activeId, renewMs };
@@ -177,24 +176,25 @@ class SignedLeaf implements WatchHandle {
     }
   }
 
-  async #ask(roots: Roots): Promise<Leaf> {
+  async #requestLeaf(roots: Roots): Promise<Leaf> {
     const { servers, clock } = this.#deps;
-    const { service, datacenter } = this.#request;
+    const { service, datacenter } = this.#wanted;
     const uri = formatServiceId({
       trustDomain: roots.trustDomain,
       partition: "default",
       namespace: "default",
-      ...{ datacenter, service },
+      datacenter,
+      service,
     });
-    if (this.#asked?.uri !== uri) this.#asked = { uri, ...createSigningRequest(uri) };
-    const { csrPem, keyPem } = this.#asked;
+    if (this.#pending?.uri !== uri) this.#pending = { uri, ...createSigningRequest(uri) };
+    const { csrPem, keyPem } = this.#pending;
     const certPem = await servers.call(SIGN, csrPem, {
       timeoutMs: TIMEOUT_MS,
       signal: this.#stop.signal,
     });
     const nowMs = clock.now();
     const leaf = judgeSigned({ certPem, keyPem, uri, roots: this.#known ?? roots, nowMs });
-    this.#asked = undefined;
+    this.#pending = undefined;
     return leaf;
   }
 
@@ -204,16 +204,16 @@ class SignedLeaf implements WatchHandle {
     const limitMs = hasLeaf ? RETRY_WITH_LEAF_LIMIT_MS : RETRY_LIMIT_MS;
     const ceilingMs = Math.min(limitMs, RETRY_MS * 2 ** Math.min(this.#delivery.failures, 10));
     const retryMs = ceilingMs * random();
-    this.#delivery.failed(named(error, this.#request.service), {
+    this.#delivery.failed(named(error, this.#wanted.service), {
       retry_ms: Math.round(retryMs),
     });
-    this.#look(retryMs, () => this.#sign());
+    this.#after(retryMs, () => this.#sign());
   }
 }
 
 /**
- * By a clock that is far ahead the time has passed for every new leaf: then what is left of it counts, or
- * it would be asked for without end.
+ * A clock that is far ahead is past the time of every new leaf: then the rest of its life counts, or requests
+ * would never end.
  */
 function renewalOf(
   { notBeforeMs, notAfterMs }: Leaf,
@@ -223,7 +223,7 @@ function renewalOf(
   return Math.max(plannedMs, nowMs + (notAfterMs - nowMs) * share / 2);
 }
 
-/** Consul names the right; who reads it wants to know what for. */
+/** Consul names the right, not its purpose. */
 function named(error: ProxyError, service: string): ProxyError {
   if (error.code !== "agent_forbidden") return error;
   return new ProxyError(

@@ -1,6 +1,6 @@
 /**
- * A key of our own and the request to have it certified (PKCS#10, RFC 2986). The only name in it is the
- * service's URI: Consul copies every other name that it finds into the certificate.
+ * A new key and the request to have it certified (PKCS#10, RFC 2986). The only name in it is the service's
+ * URI: Consul copies every other name into the certificate.
  *
  * @module
  */
@@ -27,10 +27,10 @@ export interface SigningRequest {
   readonly keyPem: string;
 }
 
-/** PKCS#9: extensions that the certificate is to have (RFC 2985 5.4.2). */
+/** PKCS#9: extensions for the certificate (RFC 2985 5.4.2). */
 const EXTENSION_REQUEST = "1.2.840.113549.1.9.14";
 
-/** A new key (P-256, what Consul's agents take, too) and its request. `uri` is ASCII. */
+/** The key is P-256, as Consul's agents have it. `uri` is ASCII. */
 export function createSigningRequest(uri: string): SigningRequest {
   const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   const names = derSequence(derText(contextTag(6, "primitive"), uri));

@@ -1,23 +1,19 @@
 /**
- * Writing entries into Consul's catalog. Each call may be repeated: the same again changes nothing, and
- * a node that is there is left as it is.
+ * Writes of entries into Consul's catalog. Each call may be repeated: a second one changes nothing, and an
+ * existing node is left as it is.
  *
  * @module
  */
 
 import * as v from "valibot";
 import { messageOf, ProxyError } from "../../../../base/mod.ts";
-import { readQuery } from "../../../http/query.ts";
+import { readQuery } from "../../../replies/questions.ts";
 import { object, readReply, text } from "../../../replies/schema.ts";
-import { filterText } from "../expression.ts";
-import { listServices, type NodeCatalog, nodeName } from "../node_catalog.ts";
+import { filterText, listServices, type NodeCatalog, nodeName } from "../node_catalog.ts";
 
-/**
- * Without a leader a server answers only when it has looked for one in vain, which takes it up to 12 s;
- * who gives up before takes a server for silent that is not.
- */
+/** A server without a leader looks for one for up to 12 s before it answers: it is not silent. */
 export const WRITE_TIMEOUT_MS = 13_000;
-/** Where there is one, an agent keeps the node's entries. */
+/** An agent keeps the entries of a node that has this check. */
 const AGENT_CHECK = "serfHealth";
 
 type Body = Readonly<Record<string, unknown>>;
@@ -25,8 +21,8 @@ type Body = Readonly<Record<string, unknown>>;
 const NodeChecks = v.array(object({ CheckID: text }));
 
 /**
- * Sees to it that the node is there; `address` is where others reach it. Fails with `usage` where an
- * agent keeps it, or where it has to be made and nothing says its address.
+ * Registers the node unless it is there; `address` is where others reach it. Fails with `usage` where an
+ * agent keeps the node, or where the node has to be registered and no address is known.
  */
 export async function ensureNode(
   catalog: NodeCatalog,
@@ -52,7 +48,7 @@ export async function ensureNode(
         `ours; give -node the name of a node that no agent has`,
     );
   }
-  // No service has that id: only the node is asked for.
+  // No service has that id: the reply is about the node alone.
   const { isThere, reply } = await listServices(catalog, {
     what: `look for ${nodeName(node)}`,
     filter: 'ID == ""',
@@ -79,7 +75,7 @@ export async function ensureNode(
   }
 }
 
-/** `body` without the node. What is sent of a node that is there counts for nothing. */
+/** `body` without the node: fields of an existing node are ignored. */
 export async function register(
   { client, node }: NodeCatalog,
   options: {
@@ -102,7 +98,7 @@ export async function register(
   });
 }
 
-/** A service with its checks, or one check; also where it is not there. */
+/** A service with its checks, or one check; not a failure where it is not there. */
 export async function deregister(
   { client, node }: NodeCatalog,
   { what, signal }: {
@@ -122,7 +118,7 @@ export async function deregister(
       signal,
     });
   } catch (error) {
-    // What is not there has no name whose right could be looked at; with node:write it is no failure.
+    // For an entry that is not there Consul cannot check the right by name; with node:write it is no failure.
     if (!(error instanceof ProxyError && /Unknown (service|check) ID/.test(error.message))) {
       throw error;
     }

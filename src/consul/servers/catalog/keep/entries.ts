@@ -1,8 +1,8 @@
 /**
- * What `-register` writes into the catalog beside servers: the application, its sidecar, and of each two
- * checks. The one says whether the application answers. The other is of type `session`: the servers
- * themselves turn it critical when the session of that name ends, and a session ends when nobody renews
- * it. So a proxy that died without a word is seen by everybody who asks for healthy instances.
+ * The entries that `-register` writes into the catalog beside servers: the application, its sidecar, and
+ * two checks for each. One shows whether the application answers. The other is of type `session`: the
+ * servers turn it critical when the session of that name ends, and a session ends when it is not renewed.
+ * So a proxy that died disappears from the healthy instances.
  *
  * @module
  */
@@ -10,24 +10,35 @@
 import { isDeepStrictEqual } from "node:util";
 import * as v from "valibot";
 import type { Address } from "../../../../base/mod.ts";
-import type { RegisterRequest } from "../../../agent.ts";
+import type { RegisterRequest } from "../../../model/consul.ts";
 import { list, object, port, readReply, text } from "../../../replies/schema.ts";
-import type { Registration, UpstreamDeclaration } from "../../../types.ts";
-import type { LocalHealth } from "./local_check.ts";
+import type { Registration, UpstreamDeclaration } from "../../../model/values.ts";
+import type { PollAnswer, PollQuestion, PollRequest } from "../../../watch/blocking_query.ts";
+import { cursorOf, pollCall } from "../../../replies/questions.ts";
+import {
+  filterText,
+  type NodeCatalog,
+  nodeName,
+  nodeServicesPath,
+  readNodeServices,
+} from "../node_catalog.ts";
+import type { LocalHealth } from "./own_health.ts";
+
+const TIMEOUT_MS = 10_000;
 
 type Body = Readonly<Record<string, unknown>>;
 
-/** The sidecar's own name where the request has none: what a service identity may write. */
+/** Without a name of its own: the one that a service identity may write. */
 function sidecarName({ service, proxyService }: Registration): string {
   return proxyService ?? `${service}-sidecar-proxy`;
 }
 
-/** `""`: others take the node's. */
+/** `""`: callers use the node's. */
 export function addressOf({ registration: { bind }, nodeAddress }: RegisterRequest): string {
   return bind.host && !isWildcard(bind.host) ? bind.host : nodeAddress;
 }
 
-/** The two services, the application first: of the sidecar nothing is said before what it stands for. */
+/** The two services, the application first: no sidecar is registered before its service. */
 export function servicesOf(request: RegisterRequest): readonly Body[] {
   const { registration, applicationId } = request;
   const { id, service, bind, local, upstreams } = registration;
@@ -90,7 +101,7 @@ export function healthCheckOf(serviceId: string, { status, output }: LocalHealth
   };
 }
 
-/** Only for a session that is known to be in force: nothing would ever end another's check. */
+/** Only for a session that is known to be in force: the check of another would never end. */
 export function lifeCheckOf(serviceId: string, sessionName: string): Body {
   return {
     CheckID: lifeCheckId(serviceId),
@@ -102,14 +113,14 @@ export function lifeCheckOf(serviceId: string, sessionName: string): Body {
   };
 }
 
-/** What the catalog has of our two services and their checks. */
+/** Our two services and their checks in the catalog. */
 export interface KeptEntries {
-  /** By id, those fields alone that we write. */
+  /** By id, with only the fields that we write. */
   readonly services: ReadonlyMap<string, Body>;
   readonly checks: ReadonlyMap<string, KeptCheck>;
 }
 
-export interface KeptCheck {
+interface KeptCheck {
   readonly status: string;
   /** `""`: no check of type `session`. */
   readonly sessionName: string;
@@ -146,12 +157,12 @@ const ChecksJson = list(object({
   Definition: v.nullish(object({ SessionName: text })),
 }));
 
-/** `services` as a node's list without central configuration has them, `checks` as its health has them. */
+/** `services` as in a node's list without central configuration, `checks` as in its health. */
 export function readKept(services: unknown, checks: unknown): KeptEntries {
   return {
     services: new Map(readServices(services).map((service) => [service.ID, service])),
     checks: new Map(
-      (readReply(ChecksJson, checks, "the checks of the node") ?? []).map((check) => [
+      readReply(ChecksJson, checks, "the checks of the node").map((check) => [
         check.CheckID,
         {
           status: check.Status,
@@ -163,12 +174,12 @@ export function readKept(services: unknown, checks: unknown): KeptEntries {
 }
 
 function readServices(services: unknown): readonly (Body & { readonly ID: string })[] {
-  const rows = readReply(ServicesJson, services, "the services of the node") ?? [];
-  // Consul gives every service a proxy; that of an application says nothing.
+  const rows = readReply(ServicesJson, services, "the services of the node");
+  // Consul gives every service a proxy; that of an application is empty.
   return rows.map((row) => row.Kind ? row : { ...row, Proxy: undefined });
 }
 
-/** Somebody else's session is in force for our entries: the name of it. */
+/** The name of another process's session that is in force for our entries. */
 export function strangerIn({ checks }: KeptEntries, own: OwnServices): string | undefined {
   for (const id of own.ids) {
     const check = checks.get(lifeCheckId(id));
@@ -179,14 +190,14 @@ export function strangerIn({ checks }: KeptEntries, own: OwnServices): string | 
   return undefined;
 }
 
-export interface OwnServices {
-  /** Of both services. */
+interface OwnServices {
+  /** Those of both services. */
   readonly ids: readonly string[];
   /** Names of every session that this process has had. */
   readonly sessions: ReadonlySet<string>;
 }
 
-/** Are both services there as they were written, with the checks of `sessionName` (`""`: none)? */
+/** Whether both services are there as written, with the checks of `sessionName` (`""`: none). */
 export function isWhole(
   kept: KeptEntries,
   request: RegisterRequest,
@@ -201,4 +212,57 @@ export function isWhole(
 
 function isAlive(check: KeptCheck | undefined, sessionName: string): boolean {
   return check?.status === "passing" && check.sessionName === sessionName;
+}
+
+type NodeClient = Pick<NodeCatalog, "client" | "node">;
+
+/**
+ * Waits for changes of the checks, which go with their service; a service that was changed otherwise is
+ * noticed when the wait ends, within a minute.
+ */
+export function ownEntriesQuestion(
+  catalog: NodeClient,
+  ids: readonly string[],
+): PollQuestion<KeptEntries> {
+  return {
+    name: `own entries ${ids.join(" ")}`,
+    resource: "own_entries",
+    isRare: true,
+    poll: (request) => readEntries(catalog, ids, request),
+  };
+}
+
+/** As the leader knows them now. */
+export async function readOwnEntries(
+  catalog: NodeClient,
+  ids: readonly string[],
+  options: { readonly signal: AbortSignal },
+): Promise<KeptEntries> {
+  const request = { waitMs: 0, timeoutMs: TIMEOUT_MS, signal: options.signal };
+  return (await readEntries(catalog, ids, request)).value;
+}
+
+async function readEntries(
+  { client, node }: NodeClient,
+  ids: readonly string[],
+  request: PollRequest<KeptEntries>,
+): Promise<PollAnswer<KeptEntries>> {
+  const { cursor: _waited, ...now } = request;
+  const filterOf = (field: string) => ids.map((id) => `${field} == ${filterText(id)}`).join(" or ");
+  const checks = await pollCall(client, request, {
+    resource: "own_entries",
+    what: `read the checks on ${nodeName(node)}`,
+    path: `/v1/health/node/${encodeURIComponent(node)}`,
+    query: { filter: filterOf("ServiceID") },
+    isLocal: true,
+  });
+  const services = await pollCall(client, now, {
+    resource: "own_entries",
+    what: `read the services on ${nodeName(node)}`,
+    path: nodeServicesPath(node),
+    query: { filter: filterOf("ID") },
+    isLocal: true,
+  });
+  const value = readKept(readNodeServices(services.json, node).services, checks.json);
+  return { value, ...cursorOf(checks) };
 }

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { registration } from "../../../../../test/kit/consul/snapshot_facts.ts";
-import type { RegisterRequest } from "../../../agent.ts";
-import type { Registration } from "../../../types.ts";
+import type { RegisterRequest } from "../../../model/consul.ts";
+import type { Registration } from "../../../model/values.ts";
 import {
   healthCheckOf,
   isWhole,

@@ -1,8 +1,7 @@
 /**
- * `-register` beside servers: an application and its sidecar stand in the catalog for as long as this
- * process lives, and not much longer. Nobody else does anything for such entries, so that what an agent
- * would do is done here: the application is asked whether it answers, a session says that we live, and
- * what the catalog lost is written again.
+ * `-register` beside servers: keeps an application and its sidecar in the catalog while this process lives,
+ * and not much longer. It does for these entries what an agent would do: it checks the application, renews
+ * a session that shows that the process lives, and writes entries again that the catalog lost.
  *
  * @module
  */
@@ -16,9 +15,14 @@ import {
   type Random,
 } from "../../../../base/mod.ts";
 import type { Engine } from "../../../../net/mod.ts";
-import type { RegisterRequest, RegisterSignals, WatchHandle, WatchSink } from "../../../agent.ts";
+import type {
+  RegisterRequest,
+  RegisterSignals,
+  WatchHandle,
+  WatchSink,
+} from "../../../model/consul.ts";
 import type { PollQuestion } from "../../../watch/blocking_query.ts";
-import { wakeableSleep } from "../../../watch/wakeable_sleep.ts";
+import { wakeableSleep } from "../../../watch/pauses.ts";
 import type { NodeCatalog } from "../node_catalog.ts";
 import { deregister, ensureNode, register } from "./catalog_writes.ts";
 import {
@@ -29,20 +33,21 @@ import {
   type KeptEntries,
   lifeCheckId,
   lifeCheckOf,
+  ownEntriesQuestion,
+  readOwnEntries,
   servicesOf,
   strangerIn,
 } from "./entries.ts";
-import { ownEntriesQuestion, readOwnEntries } from "./own_entries.ts";
 import { OwnHealth } from "./own_health.ts";
 import { RENEW_MS, SignOfLife } from "./sign_of_life.ts";
 
 /** Longer pauses would let the session end. */
 const PAUSE_LIMIT_MS = 8_000;
-/** Whoever stops us may not wait for long. */
+/** A supervisor may not wait for long. */
 const TAKE_BACK_MS = 10_000;
 const TAKE_BACK_PAUSE_MS = 500;
 
-export interface KeepDeps {
+interface KeepDeps {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
@@ -50,14 +55,14 @@ export interface KeepDeps {
   watch<T>(question: PollQuestion<T>, sink: WatchSink<T>): WatchHandle;
 }
 
-export interface KeepOptions extends RegisterSignals {
+interface KeepOptions extends RegisterSignals {
   readonly deps: KeepDeps;
 }
 
 /**
- * Runs until `signal` aborts, then deregisters both services, not the node. Rejects only before they
- * stood there once, with `agent_forbidden` or `usage`; servers that are away are waited for. Entries of
- * the same ids are taken over; whoever takes them over from us has them, until its session ends.
+ * Runs until `signal` aborts, then deregisters both services, not the node. Rejects only before they were
+ * registered once, with `agent_forbidden` or `usage`; servers that are away are waited for. Entries with
+ * the same ids are taken over; another process that takes them over keeps them until its session ends.
  */
 export function keepRegistered(
   catalog: NodeCatalog,
@@ -75,17 +80,17 @@ class Keeper {
   readonly #life: SignOfLife;
   readonly #backoff: Backoff;
   readonly #health: OwnHealth;
-  /** By service id, the status that was written last. */
+  /** The last status written, by service id. */
   readonly #written = new Map<string, string>();
-  /** Everything has to be written. */
+  /** All entries have to be written. */
   #isDue = true;
-  /** The catalog seems to have something else than what was written. */
+  /** The catalog seems to differ from what was written. */
   #isSuspect = false;
-  /** Somebody else has our ids. */
+  /** Another process has our ids. */
   #hasYielded = false;
-  #stoodOnce = false;
-  /** Something may have been written. */
-  #touched = false;
+  #wasRegistered = false;
+  /** An entry may have been written. */
+  #hasWritten = false;
   #wake = () => {};
   #hasNews = false;
 
@@ -100,7 +105,7 @@ class Keeper {
       draining,
       serving,
       deps,
-      onNews: () => this.#tell(),
+      onNews: () => this.#signalNews(),
     });
     const { random } = deps;
     this.#backoff = new Backoff({ baseMs: 1_000, maxMs: PAUSE_LIMIT_MS, random });
@@ -110,14 +115,14 @@ class Keeper {
     const { signal, draining, deps } = this.#options;
     const ended = new AbortController();
     const both = AbortSignal.any([signal, ended.signal]);
-    const onNews = () => this.#tell();
+    const onNews = () => this.#signalNews();
     draining?.addEventListener("abort", onNews);
-    // The entries begin with the truth.
-    await this.#health.ask(both);
+    // The first entries have the real status.
+    await this.#health.check(both);
     const checking = this.#health.follow(both);
     const watch = deps.watch(ownEntriesQuestion(this.#catalog, this.#ids), {
-      onValue: (kept) => this.#look(kept),
-      onError: () => {}, // It is asked again; meanwhile what was written is taken to stand.
+      onValue: (kept) => this.#compareKept(kept),
+      onError: () => {}, // The watch goes on; meanwhile the written entries count as kept.
     });
     try {
       await this.#keep();
@@ -126,7 +131,7 @@ class Keeper {
       watch.stop();
       draining?.removeEventListener("abort", onNews);
       await checking;
-      if (this.#touched) await this.#takeBack();
+      if (this.#hasWritten) await this.#takeBack();
     }
   }
 
@@ -143,18 +148,18 @@ class Keeper {
         if (signal.aborted) return;
         const code = error instanceof ProxyError ? error.code : "internal";
         if (code === "closed") {
-          // There is nobody left to take it back from.
-          this.#touched = false;
+          // The client is closed: nothing can be taken back.
+          this.#hasWritten = false;
           return;
         }
-        if (!this.#stoodOnce && (code === "agent_forbidden" || code === "usage")) throw error;
+        if (!this.#wasRegistered && (code === "agent_forbidden" || code === "usage")) throw error;
         pauseMs = this.#backoff.next();
         log.warn("catalog entries cannot be kept up", {
           id: this.#request.registration.id,
           error: messageOf(error),
           retry_ms: Math.round(pauseMs),
         });
-        // What was news is tried again after the pause.
+        // The change is written after the pause.
         this.#hasNews = false;
       }
       if (this.#hasNews) continue;
@@ -178,7 +183,7 @@ class Keeper {
     const { node } = this.#catalog;
     this.#isDue = true;
     await ensureNode(this.#catalog, { address: addressOf(this.#request), signal });
-    this.#touched = true;
+    this.#hasWritten = true;
     await this.#beat();
     const { name } = this.#life;
     for (const service of servicesOf(this.#request)) {
@@ -195,27 +200,28 @@ class Keeper {
         signal,
       });
       this.#written.set(id, health.status);
-      // One of an earlier process would fall with its session.
+      // The check of an earlier process would fail with its session.
       if (!name) await deregister(this.#catalog, { what: { CheckID: lifeCheckId(id) }, signal });
     }
     this.#isDue = false;
-    if (!this.#stoodOnce) log.info("registered in the catalog", { node, ids: this.#ids.join(" ") });
-    else log.warn("catalog entries written again", { node, ids: this.#ids.join(" ") });
-    this.#stoodOnce = true;
+    if (!this.#wasRegistered) {
+      log.info("registered in the catalog", { node, ids: this.#ids.join(" ") });
+    } else log.warn("catalog entries written again", { node, ids: this.#ids.join(" ") });
+    this.#wasRegistered = true;
   }
 
   async #writeHealth(ids: readonly string[]): Promise<void> {
     const { signal, deps: { log } } = this.#options;
-    const told = ids.map((id) => ({ id, health: this.#health.of(id) }));
+    const changed = ids.map((id) => ({ id, health: this.#health.of(id) }));
     await register(this.#catalog, {
       what: "tell how the application is",
       body: {
         Address: addressOf(this.#request),
-        Checks: told.map(({ id, health }) => healthCheckOf(id, health)),
+        Checks: changed.map(({ id, health }) => healthCheckOf(id, health)),
       },
       signal,
     });
-    for (const { id, health } of told) {
+    for (const { id, health } of changed) {
       this.#written.set(id, health.status);
       log.info("health told", { id, ...health });
     }
@@ -225,21 +231,21 @@ class Keeper {
     try {
       await this.#life.beat(this.#options.signal);
     } catch (error) {
-      // The node went, and with it all that was there.
+      // The node is gone, and with it all entries.
       if (error instanceof ProxyError && /Missing node/.test(error.message)) this.#isDue = true;
       throw error;
     }
   }
 
-  #look(kept: KeptEntries): void {
-    // Before the first writing, what stands there is what is taken over.
-    if (!this.#stoodOnce) return;
+  #compareKept(kept: KeptEntries): void {
+    // Entries found before the first write are taken over.
+    if (!this.#wasRegistered) return;
     this.#isSuspect ||= this.#hasYielded || this.#stranger(kept) !== undefined ||
       !this.#isKept(kept);
-    if (this.#isSuspect) this.#tell();
+    if (this.#isSuspect) this.#signalNews();
   }
 
-  /** What a server says that lags behind proves nothing: the leader is asked. */
+  /** Reads from the leader: the watch may have seen a server that lags behind. */
   async #compare(): Promise<void> {
     const { signal, deps: { log } } = this.#options;
     const kept = await readOwnEntries(this.#catalog, this.#ids, { signal });
@@ -248,7 +254,9 @@ class Keeper {
     if (stranger !== undefined) {
       if (!this.#hasYielded) {
         log.error("another process registered the same ids on this node; they are left to it", {
-          ...{ node: this.#catalog.node, ids: this.#ids.join(" "), session: stranger },
+          node: this.#catalog.node,
+          ids: this.#ids.join(" "),
+          session: stranger,
         });
       }
       this.#hasYielded = true;
@@ -272,7 +280,7 @@ class Keeper {
       this.#ids.every((id) => kept.checks.get(healthCheckId(id))?.status === this.#written.get(id));
   }
 
-  /** Deregisters what is ours, as often as there is time for; what stays is critical by itself. */
+  /** Deregisters our entries, with retries while there is time; those that stay become critical. */
   async #takeBack(): Promise<void> {
     const { clock, log } = this.#options.deps;
     const ending = new AbortController();
@@ -296,7 +304,7 @@ class Keeper {
         // An entry that belongs to another process by now stays.
         if (this.#stranger(kept) === undefined) await this.#deregister(signal);
       } finally {
-        // Its end is one more change of every entry that is still there; those become critical by it.
+        // Last, since its end changes every entry that is still there: those become critical.
         await this.#life.end(signal);
       }
       return true;
@@ -314,7 +322,7 @@ class Keeper {
     this.#options.deps.log.info("deregistered from the catalog", { ids: this.#ids.join(" ") });
   }
 
-  #tell(): void {
+  #signalNews(): void {
     this.#hasNews = true;
     this.#wake();
   }

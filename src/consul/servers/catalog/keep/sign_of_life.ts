@@ -1,7 +1,7 @@
 /**
  * The session that lasts while this process renews it. Checks of type `session` are bound to it by name:
  * the servers turn them critical when it ends, 10 to 20 s after the last renewal, and as long again where
- * the leader changes meanwhile, because the new one counts anew.
+ * the leader changes meanwhile, because the new leader starts the TTL anew.
  *
  * @module
  */
@@ -11,17 +11,17 @@ import { object, readReply, someText } from "../../../replies/schema.ts";
 import type { NodeCatalog } from "../node_catalog.ts";
 import { WRITE_TIMEOUT_MS } from "./catalog_writes.ts";
 
-/** The least that servers take by default. */
+/** The shortest that servers accept by default. */
 const TTL = "10s";
-/** How often a session has to be renewed: four tries before it may end. */
+/** Interval of renewals: four tries before the session may end. */
 export const RENEW_MS = 4_000;
 
 /** Sessions before the last few are long over. */
 const NAMES_LIMIT = 8;
-/** The right to it may be granted any time. */
+/** After a refusal; the right may be granted at any time. */
 const REFUSED_MS = 60_000;
 
-export interface SignOfLifeOptions {
+interface SignOfLifeOptions {
   readonly proxyId: string;
   readonly deps: { readonly clock: Clock; readonly log: Log };
 }
@@ -32,9 +32,9 @@ export class SignOfLife {
   readonly #catalog: Pick<NodeCatalog, "client" | "node">;
   readonly #options: SignOfLifeOptions;
   #session: { readonly id: string; readonly name: string } | undefined;
-  /** None may be made before. */
+  /** No session is created before. */
   #refusedUntilMs: number | undefined;
-  /** Of it and those before: what bears one is ours. */
+  /** Names of this session and earlier ones: an entry with one of them is ours. */
   readonly names: Set<string> = new Set();
 
   constructor(catalog: Pick<NodeCatalog, "client" | "node">, options: SignOfLifeOptions) {
@@ -48,8 +48,8 @@ export class SignOfLife {
   }
 
   /**
-   * Renews the session, or makes one where there is none (any more); the node must be there. Where none
-   * may be made that is said, and there is none: others see us as alive for ever.
+   * Renews the session, or creates one; the node must be there. Where the token may not create one that is
+   * logged, and there is none: others then see this proxy as alive for ever.
    */
   async beat(signal: AbortSignal): Promise<void> {
     const { clock, log } = this.#options.deps;
@@ -72,7 +72,7 @@ export class SignOfLife {
 
   async #create(signal: AbortSignal): Promise<void> {
     const { client, node } = this.#catalog;
-    // A name of its own for each: a check must not fall with an earlier session that ends later.
+    // Each has a name of its own: a check must not fail with an earlier session that ends later.
     const name = `postern ${this.#options.proxyId} ${crypto.randomUUID()}`;
     const reply = await client.call({
       resource: "session",
@@ -80,7 +80,7 @@ export class SignOfLife {
       needs: `session:write on ${JSON.stringify(node)}`,
       method: "PUT",
       path: "/v1/session/create",
-      // Without this it would be bound to serfHealth, which no virtual node has.
+      // Without this the session is bound to serfHealth, which no virtual node has.
       body: { Name: name, Node: node, NodeChecks: [], TTL, LockDelay: "0s" },
       timeoutMs: WRITE_TIMEOUT_MS,
       signal,
@@ -91,7 +91,7 @@ export class SignOfLife {
     if (oldest !== undefined && this.names.size > NAMES_LIMIT) this.names.delete(oldest);
   }
 
-  /** Ends it, and with it what is bound to it. Failing is no harm: it ends by itself. */
+  /** Ends the session and the checks bound to it. A failure does no harm: the session ends by itself. */
   async end(signal: AbortSignal): Promise<void> {
     const session = this.#session;
     this.#session = undefined;
@@ -110,7 +110,7 @@ export class SignOfLife {
     }
   }
 
-  /** False: the servers do not know it any more. */
+  /** False: the session has ended. */
   async #renew(id: string, signal: AbortSignal): Promise<boolean> {
     const reply = await this.#catalog.client.call({
       resource: "session",
@@ -125,7 +125,7 @@ export class SignOfLife {
   }
 }
 
-/** The token may not, or the operator wants sessions that last longer. */
+/** The token lacks the right, or the servers require a longer TTL. */
 function isRefusal({ code, message }: ProxyError): boolean {
   return code === "agent_forbidden" || /Invalid Session TTL/.test(message);
 }

@@ -1,0 +1,121 @@
+/**
+ * Refusals of Consul's HTTP API as errors with a code of ours. Consul's own text is kept, because it names
+ * the right that is missing; a hint is added where that text does not say what to change.
+ *
+ * @module
+ */
+
+import { ProxyError } from "../../base/mod.ts";
+import type { FlagNames } from "../model/flag_names.ts";
+import { hideSecrets } from "../model/texts.ts";
+import type { AnsweringPeer, WireReply } from "./carrier.ts";
+import { ADDRESS_FLAG } from "./unreachable.ts";
+
+interface RefusedCall {
+  /** `read the leaf of "web"`. */
+  readonly what: string;
+  readonly path: string;
+  readonly isPost: boolean;
+  /** The datacenter that was asked for; `""`: none. */
+  readonly datacenter: string;
+  /** The right that the call takes; `""`: not known. */
+  readonly needs: string;
+  /** May be quoted in the reply. */
+  readonly token: string;
+}
+
+interface RefusingPeer {
+  readonly peer: AnsweringPeer;
+  /** For people: `https://127.0.0.1:8501`. */
+  readonly where: string;
+  readonly names: FlagNames;
+}
+
+const ERROR_TEXT_LIMIT = 500;
+/** With more text behind it, the refusal is about an auth method. */
+const UNKNOWN_TOKEN = /ACL not found(?!: auth method)/;
+/** Replies of a 404 that Consul does not give about things that it does not have. */
+const FROM_ANOTHER_SERVER =
+  /^<|^status 404$|^404 page not found|not a recognized HTTP API endpoint/;
+
+/** A token that has ended gets the same reply. */
+export function isUnknownToken({ status, body }: WireReply): boolean {
+  return status === 403 && UNKNOWN_TOKEN.test(body);
+}
+
+export function refusalOf(
+  { status, body }: WireReply,
+  call: RefusedCall,
+  answering: RefusingPeer,
+): ProxyError {
+  const text = oneLine(hideSecrets(body, [call.token])) || `status ${status}`;
+  const what = `Cannot ${call.what}`;
+  const { peer, where } = answering;
+  switch (status) {
+    case 403: {
+      const hint = forbiddenHint(text, call, answering);
+      return new ProxyError("agent_forbidden", `${what}: ${text}${hint}`);
+    }
+    // A gRPC server's answer to any other request.
+    case 415:
+      return new ProxyError(
+        "agent_failed",
+        `${what}: ${where} speaks gRPC; ${ADDRESS_FLAG[peer]} wants that of the HTTP API`,
+      );
+    case 404:
+      return new ProxyError(
+        "agent_not_found",
+        FROM_ANOTHER_SERVER.test(text)
+          ? `${what}: nothing answers to ${call.path} at ${where}: it is no Consul ${peer}, or ` +
+            `one that is too old; is ${ADDRESS_FLAG[peer]} right?`
+          : `${what}: ${text}`,
+      );
+  }
+  if (status === 429 || (status === 503 && /rate limit exceeded/.test(text))) {
+    return new ProxyError("agent_overloaded", `${what}: the ${peer} is overloaded (${text})`);
+  }
+  const code = /Enterprise feature/.test(text) ? "config_invalid" : "agent_failed";
+  const hint = failureHint(text, call, answering);
+  return new ProxyError(code, `${what}: the ${peer} answered ${status}: ${text}${hint}`);
+}
+
+function forbiddenHint(
+  text: string,
+  { isPost, needs }: RefusedCall,
+  { peer, names }: RefusingPeer,
+): string {
+  if (isPost && /Access is restricted/.test(text)) {
+    return ` (the ${peer}'s http_config.allow_write_http_from bars POST from this address; ` +
+      "this call changes nothing, but Consul takes it for a write: add this host's address there)";
+  }
+  if (UNKNOWN_TOKEN.test(text)) return ` (the ${peer} does not know the token)`;
+  if (/anonymous token/.test(text)) return ` (give one with ${names.token})`;
+  return needs && !/lacks permission/.test(text) ? ` (it takes ${needs})` : "";
+}
+
+function failureHint(
+  text: string,
+  { datacenter }: RefusedCall,
+  { peer, names }: RefusingPeer,
+): string {
+  if (/HTTP request to an HTTPS server/.test(text)) {
+    return peer === "agent"
+      ? `; write https:// in ${ADDRESS_FLAG.agent}`
+      : "; leave out -tls-disabled, or give the port of its HTTP API with -http-port";
+  }
+  if (/Connect must be enabled/.test(text)) {
+    const where = peer === "agent" ? "the Consul servers and this agent" : "the Consul servers";
+    return `; set connect { enabled = true } on ${where}`;
+  }
+  if (/Enterprise feature/.test(text)) return `; leave out ${names.tenancy}`;
+  if (/No path to datacenter/.test(text) && datacenter) {
+    return ` ${JSON.stringify(datacenter)}; is that its name, and is it joined?`;
+  }
+  return "";
+}
+
+function oneLine(text: string): string {
+  // deno-lint-ignore no-control-regex -- a reply must not forge log lines
+  const line = text.replace(/[\x00-\x1f\x7f]+/g, " ").trim();
+  return line.length > ERROR_TEXT_LIMIT ? `${line.slice(0, ERROR_TEXT_LIMIT)}...` : line;
+}

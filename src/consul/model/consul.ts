@@ -1,0 +1,230 @@
+/**
+ * Consul as the rest of Postern sees it, through an agent or through servers: watches that last, and
+ * single calls. Everything that a long poll can do wrong (index resets, frozen caches, unproved empty
+ * lists, waits that never end) is dealt with behind this interface.
+ *
+ * @module
+ */
+
+import type { ProxyError } from "../../base/mod.ts";
+import type { Defaults, JwtProvider, Mesh } from "./config_entries.ts";
+import type {
+  DiscoveryChain,
+  Instance,
+  Intentions,
+  Leaf,
+  QueryResult,
+  Registration,
+  Roots,
+} from "./values.ts";
+
+/** Receives what a watch finds: the first answer at once, then every change of content. */
+export interface WatchSink<T> {
+  onValue(value: T): void;
+  /** Each failure; the watch goes on by itself and the last value stays true. */
+  onError(error: ProxyError): void;
+}
+
+/** A running watch. Stopping it is immediate; nothing is delivered afterwards. */
+export interface WatchHandle {
+  stop(): void;
+  /** Its data is in use now: a hint that it deserves fresh news before others do. */
+  touch?(): void;
+  readonly state: WatchState;
+}
+
+/** What the admin server shows of a watch. */
+export interface WatchState {
+  /** `leaf web`, `health db dc=dc2`: for people. */
+  readonly name: string;
+  /** `long`: has a connection of its own; `short`: takes its turn within the budget. */
+  readonly mode: "long" | "short" | "poll";
+  /** Monotonic time of the last good answer (also an unchanged one); undefined: none yet. */
+  readonly lastSuccessMs: number | undefined;
+  readonly failures: number;
+  readonly lastError: string | undefined;
+}
+
+export interface ChainRequest {
+  readonly service: string;
+  /** `""`: that of the proxy. */
+  readonly datacenter: string;
+  /** In place of the service's own; `tcp` leaves routes and splits out. */
+  readonly protocol?: string;
+  readonly connectTimeoutMs?: number;
+  readonly meshGatewayMode?: string;
+}
+
+export interface HealthRequest {
+  readonly service: string;
+  readonly datacenter: string;
+  /** bexpr of a subset, `""`: none. */
+  readonly filter: string;
+}
+
+export interface QueryRequest {
+  readonly name: string;
+  readonly datacenter: string;
+  readonly intervalMs: number;
+}
+
+export interface DefaultsRequest {
+  readonly kind: "service-defaults" | "proxy-defaults";
+  /** A service, or `global` for proxy-defaults. */
+  readonly name: string;
+}
+
+/** A service of the mesh, by all that names it. */
+export interface ServiceRef {
+  readonly service: string;
+  readonly namespace: string;
+  readonly partition: string;
+  readonly datacenter: string;
+}
+
+/** The proxy's own instance in the catalog. */
+export interface InstanceRef {
+  /** The service that the proxy stands for. */
+  readonly service: string;
+  readonly proxyId: string;
+  readonly datacenter: string;
+}
+
+/** A right that the token lacks: `service:write` on `web`. */
+export interface MissingRight {
+  readonly right: string;
+  readonly on: string;
+  /** What does not work without it. */
+  readonly neededFor: string;
+}
+
+export interface Consul {
+  /** For messages: whether an agent or servers answer. */
+  readonly called: "agent" | "consul";
+  /** An ingress gateway's comes with its config entry. */
+  watchRegistration(proxyId: string, sink: WatchSink<Registration>): WatchHandle;
+  watchLeaf(service: string, sink: WatchSink<Leaf>): WatchHandle;
+  watchRoots(sink: WatchSink<Roots>): WatchHandle;
+  watchIntentions(service: string, sink: WatchSink<Intentions>): WatchHandle;
+  /**
+   * The default policy, from an authorize call about a source that no rule can name: read at start, after
+   * each agent restart and every few minutes.
+   */
+  watchDefaultPolicy(
+    request: {
+      readonly service: string;
+      readonly trustDomain: string;
+      readonly datacenter: string;
+    },
+    sink: WatchSink<"allow" | "deny">,
+  ): WatchHandle;
+  watchChain(request: ChainRequest, sink: WatchSink<DiscoveryChain>): WatchHandle;
+  /** An empty list is delivered only after a read without `index` confirmed it. */
+  watchHealth(request: HealthRequest, sink: WatchSink<readonly Instance[]>): WatchHandle;
+  watchQuery(request: QueryRequest, sink: WatchSink<QueryResult>): WatchHandle;
+  /** `null`: there is no mesh entry. */
+  watchMesh(sink: WatchSink<Mesh | null>): WatchHandle;
+  /** `null`: there is no such entry. */
+  watchDefaults(request: DefaultsRequest, sink: WatchSink<Defaults | null>): WatchHandle;
+  /** `null`: there is no such entry. */
+  watchJwtProvider(name: string, sink: WatchSink<JwtProvider | null>): WatchHandle;
+  /** The value that a watch would deliver now. */
+  askDefaults(request: DefaultsRequest): Promise<Defaults | null>;
+  /** For any service whose intentions the token may read, once and as they are now. */
+  askIntentions(destination: ServiceRef): Promise<Intentions>;
+  /** Whether the catalog has an instance of it; `undefined`: the token may not read that. */
+  askInCatalog(service: ServiceRef): Promise<boolean | undefined>;
+  /**
+   * Why callers would pass over the proxy's own instance, as the catalog has it now; empty: all its
+   * checks pass.
+   */
+  askFailingChecks(instance: InstanceRef): Promise<readonly string[]>;
+
+  /** The one sidecar registered for a service id; fails with `agent_not_found` or `usage` (several). */
+  findSidecar(serviceId: string): Promise<string>;
+  /** The id, where that proxy can be run; fails with `agent_not_found`, `usage` or `unsupported`. */
+  findProxy(proxyId: string): Promise<string>;
+  /** The one ingress gateway here, of that name where one is given; fails like the above. */
+  findGateway(service: string): Promise<string>;
+  /** Rights that the token lacks for running `registration`. */
+  missingRights(registration: Registration): Promise<readonly MissingRight[]>;
+  /** The agent's own verdict on one connection, bounded by `timeoutMs`; any failure rejects. */
+  authorize(
+    request: { readonly target: string; readonly uri: string; readonly serial: string },
+    options: { readonly timeoutMs: number },
+  ): Promise<{ readonly allowed: boolean; readonly reason: string }>;
+  /** `-register`: registers, keeps the registration alive, deregisters at the end. */
+  keepRegistered(request: RegisterRequest, signals: RegisterSignals): Promise<void>;
+  watchStates(): readonly WatchState[];
+  /**
+   * From now on only a Consul of that trust domain is believed: everything else fails with
+   * `cluster_changed`, and the last values stay. Only the first call counts.
+   */
+  pinCluster?(cluster: PinnedCluster): void;
+  /** Undefined beside an agent. */
+  serversStatus?(): ServersStatus | undefined;
+  /** Reads token file and certificates again (SIGHUP); unusable ones leave those in use, and throw. */
+  reloadFiles?(): void;
+  /** Gives back at the end what the process obtained, within 5 s. Never rejects. */
+  leave?(): Promise<void>;
+  close(): void;
+}
+
+/** The cluster that this proxy belongs to. */
+export interface PinnedCluster {
+  /** In lower case. */
+  readonly trustDomain: string;
+  /** The file that a restart would serve from; absent: none is kept. */
+  readonly stateFile?: string;
+}
+
+/** What the admin server shows of Consul's servers. */
+export interface ServersStatus {
+  /** The one in use; `""`: none. */
+  readonly server: string;
+  /** Wall clock: when it was taken into use. */
+  readonly sinceMs: number | undefined;
+  readonly known: readonly string[];
+  /** How often another server was taken after the first. */
+  readonly moves: number;
+  /** Why the last one was left, or none was found; `""`: nothing has failed yet. */
+  readonly lastFailure: string;
+  /** Absent where the token is given. */
+  readonly login?: LoginStatus;
+}
+
+/** What the admin server shows of a login. Times are those of the wall clock. */
+export interface LoginStatus {
+  readonly authMethod: string;
+  /** Names the token in use, and opens nothing; `""`: there is none. */
+  readonly accessorId: string;
+  readonly lastLoginMs: number | undefined;
+  /** Undefined: never, or not known. */
+  readonly expiresMs: number | undefined;
+  /** In a row. */
+  readonly failures: number;
+  /** `""`: the last login gave a token. */
+  readonly lastFailure: string;
+}
+
+export interface RegisterRequest {
+  /** Made from flags alone. */
+  readonly registration: Registration;
+  /** The application's id; it is registered as well where no agent has it. */
+  readonly applicationId: string;
+  /** Where others reach this host; `""`: the address that is listened on, or else the node's. */
+  readonly nodeAddress: string;
+  /** Path of the application's HTTP check; `""`: it only has to take connections. */
+  readonly httpCheckPath: string;
+}
+
+export interface RegisterSignals {
+  /** Ends it: what was registered is taken back. */
+  readonly signal: AbortSignal;
+  /** From then on callers are served; absent: already. */
+  readonly serving?: AbortSignal;
+  /** From then on no new callers should come. */
+  readonly draining?: AbortSignal;
+  /** Called when Consul knows about the drain. */
+  readonly onLeft?: () => void;
+}

@@ -1,0 +1,197 @@
+/**
+ * Carries requests to Consul's servers: all of them to the one in use, and to the next one after a move. A
+ * request that its server broke, or that a move ended, is sent again to the next server where that is
+ * safe; a wait ends with {@link AskAgain}, because the watch knows where to go on from.
+ *
+ * @module
+ */
+
+import { type Clock, ProxyError } from "../../base/mod.ts";
+import {
+  AskAgain,
+  type Carrier,
+  givenUp,
+  NoReply,
+  type WireReply,
+  type WireRequest,
+  type WireTransport,
+} from "../http/carrier.ts";
+import type { ConsulServers, Server } from "./types.ts";
+
+/**
+ * A request waits this long for another server, which is found in less where there is one. At the start all
+ * may be down: then the request fails at once, so that the outage is reported and a stored state is used.
+ */
+const SERVER_WAIT_MS = 3_000;
+/** Servers that one request is sent to. */
+const TRIES = 3;
+/** A well server without a leader holds a request for 12 s (seen on 1.22.7). */
+const PATIENCE_MS = 20_000;
+
+export interface ServersCarrierOptions {
+  readonly servers: Pick<ConsulServers, "current" | "leave" | "onMove"> & {
+    /** Why none is in use; `""`: nothing has failed yet. */
+    readonly status: { readonly lastFailure: string };
+    /** Every known server has failed, and none was ever in use. */
+    readonly isDown: boolean;
+    /** Calls `fn` when {@link isDown} turns true. Returns how to stop. */
+    onDown(fn: () => void): () => void;
+  };
+  readonly clock: Clock;
+  /** Reads files; throws `config_invalid` where they cannot be used. */
+  readonly createTransport: (server: Server) => WireTransport;
+}
+
+/** A server and the connections to it. */
+interface Used {
+  readonly server: Server;
+  readonly transport: WireTransport;
+}
+
+export class ServersCarrier implements Carrier {
+  readonly peer = "server";
+  readonly #options: ServersCarrierOptions;
+  readonly #closing = new AbortController();
+  readonly #stopFollowing: readonly (() => void)[];
+  /** Requests without a server. */
+  readonly #waiting = new Set<() => void>();
+  /** Ends the waits that run now. */
+  #waits = new AbortController();
+  #used: Used | undefined;
+
+  constructor(options: ServersCarrierOptions) {
+    this.#options = options;
+    const { servers } = options;
+    this.#stopFollowing = [
+      servers.onMove(() => this.#moved()),
+      servers.onDown(() => this.#wakeWaiting()),
+    ];
+  }
+
+  get where(): string {
+    return this.#used?.transport.where ?? "an unknown place";
+  }
+
+  async send(request: WireRequest): Promise<WireReply> {
+    for (let tried = 1;; tried++) {
+      const used = await this.#usedFor(request);
+      try {
+        return await this.#sendBy(used, request);
+      } catch (error) {
+        if (request.signal?.aborted || this.#closing.signal.aborted) throw error;
+        const isHasty = error instanceof NoReply && request.timeoutMs < PATIENCE_MS;
+        if (isHasty || !this.#isLeft(used, error)) throw error;
+        if (request.waits) throw new AskAgain("The server was left");
+        if (!request.repeatable || tried >= TRIES) throw unreachable(error);
+      }
+    }
+  }
+
+  /** Ends waits with {@link AskAgain}: something that they were sent with has changed. */
+  endWaits(reason: string): void {
+    const before = this.#waits;
+    this.#waits = new AbortController();
+    before.abort(new AskAgain(reason));
+  }
+
+  /** The server in use answers, but not well enough. */
+  leave(reason: string): void {
+    const { current } = this.#options.servers;
+    if (current) this.#options.servers.leave(current, reason);
+  }
+
+  dropIdle(): void {
+    this.#used?.transport.dropIdle();
+  }
+
+  reloadFiles(): void {
+    if (!this.#used) return;
+    this.#used.transport.renew();
+    this.endWaits("Files for TLS were read again");
+  }
+
+  close(): void {
+    this.#closing.abort();
+    for (const stop of this.#stopFollowing) stop();
+    this.#used?.transport.close();
+  }
+
+  async #sendBy({ transport }: Used, request: WireRequest): Promise<WireReply> {
+    if (!request.waits) return await transport.send(request);
+    const waits = this.#waits.signal;
+    const signal = request.signal ? AbortSignal.any([request.signal, waits]) : waits;
+    try {
+      return await transport.send({ ...request, signal });
+    } catch (error) {
+      throw waits.aborted ? waits.reason : error;
+    }
+  }
+
+  /** Whether `error` means that the server is not asked any more. */
+  #isLeft(used: Used, error: unknown): boolean {
+    if (!(error instanceof ProxyError)) return false;
+    if (error.code === "agent_unreachable") {
+      if (this.#used === used) this.#drop();
+      this.#options.servers.leave(used.server, error.message);
+      return true;
+    }
+    return error.code === "closed" && this.#used !== used && !(error instanceof AskAgain);
+  }
+
+  #moved(): void {
+    this.#drop();
+    this.#wakeWaiting();
+  }
+
+  #wakeWaiting(): void {
+    for (const wake of [...this.#waiting]) wake();
+  }
+
+  #drop(): void {
+    const used = this.#used;
+    this.#used = undefined;
+    used?.transport.close();
+  }
+
+  async #usedFor(request: WireRequest): Promise<Used> {
+    const { servers } = this.#options;
+    if (!servers.current && !servers.isDown) await this.#serverFound(request);
+    const { current } = servers;
+    if (this.#closing.signal.aborted || request.signal?.aborted) throw givenUp();
+    if (!current) {
+      const why = this.#options.servers.status.lastFailure || "none has answered yet";
+      throw new ProxyError(
+        "agent_unreachable",
+        `Cannot ask a Consul server: none can be used: ${why}`,
+      );
+    }
+    if (this.#used?.server === current) return this.#used;
+    this.#drop();
+    return this.#used = { server: current, transport: this.#options.createTransport(current) };
+  }
+
+  /** Resolves when there is a server, or when the wait for it is over. */
+  #serverFound(request: WireRequest): Promise<void> {
+    return new Promise((resolve) => {
+      const signal = request.signal
+        ? AbortSignal.any([request.signal, this.#closing.signal])
+        : this.#closing.signal;
+      const end = () => {
+        timer.cancel();
+        signal.removeEventListener("abort", end);
+        this.#waiting.delete(end);
+        resolve();
+      };
+      const waitMs = Math.min(SERVER_WAIT_MS, request.timeoutMs);
+      const timer = this.#options.clock.after(waitMs, end);
+      signal.addEventListener("abort", end);
+      this.#waiting.add(end);
+      if (signal.aborted) end();
+    });
+  }
+}
+
+function unreachable(error: unknown): ProxyError {
+  if (error instanceof ProxyError && error.code === "agent_unreachable") return error;
+  return new ProxyError("agent_unreachable", "The Consul server was left before it had answered");
+}

@@ -8,7 +8,7 @@
  */
 
 import type { Address, BindAddress } from "../base/mod.ts";
-import type { ClientHello } from "../wire/mod.ts";
+import { CLIENT_HELLO_LIMIT_BYTES, type ClientHello } from "../wire/mod.ts";
 
 /** Callbacks of a stream's owner. Replaced as the stream moves from stage to stage. */
 export interface StreamEvents {
@@ -63,17 +63,37 @@ export interface Connection extends Stream {
   readonly local: string;
 }
 
-/** A TCP connection that was accepted and has not shaken hands. */
+/** Most bytes that a {@link PrefaceReader} gets. */
+export const PREFACE_LIMIT_BYTES = CLIENT_HELLO_LIMIT_BYTES;
+
+/** `more`: wait for further bytes. `used`: so many are consumed. `fault`: the client is refused. */
+export type PrefaceReading = "more" | { readonly used: number } | { readonly fault: string };
+
+/**
+ * Reads the first bytes of a client: all that have arrived, {@link PREFACE_LIMIT_BYTES} at most, and again
+ * when more come. It must not throw, and not keep `bytes`. `more` at the limit is a fault.
+ */
+export type PrefaceReader = (bytes: Uint8Array) => PrefaceReading;
+
+export type PrefaceOutcome = { readonly kind: "read" } | HandshakeFailure;
+
+/** An accepted TCP connection before its handshake. */
 export interface AcceptedConnection {
   readonly remote: string;
   /** See {@link Connection.local}. */
   readonly local: string;
   /**
-   * Starts the server side of TLS; `handler` is called exactly once. A chooser looks at the ClientHello
-   * first, which costs a system call or two: only where it decides something.
+   * Has the bytes before TLS read, as a PROXY protocol header; `handler` is called exactly once, and then
+   * `secure` may be: it gets the bytes after those used. A refused client is reset. The owner limits the
+   * time: `reset` ends the wait. Bun can do this on Linux only; elsewhere it fails.
+   */
+  preface(read: PrefaceReader, handler: (outcome: PrefaceOutcome) => void): void;
+  /**
+   * Starts the server side of TLS; `handler` is called exactly once. A chooser reads the ClientHello
+   * first, which costs a system call or two: use one only where it decides something.
    */
   secure(tls: ServerTls | ServerTlsChooser, handler: (outcome: HandshakeOutcome) => void): void;
-  /** Breaks the connection at once; a pending handshake's handler is not called any more. */
+  /** Breaks the connection at once; a pending handler is not called any more. */
   reset(): void;
 }
 
@@ -163,14 +183,16 @@ export interface PresentedPeer {
   readonly resumed: boolean;
 }
 
+export interface HandshakeFailure {
+  readonly kind: "failed";
+  readonly reason: string;
+  /** The peer left without a fault, as health checks and port scanners do. */
+  readonly gone: boolean;
+}
+
 export type HandshakeOutcome =
   | { readonly kind: "secured"; readonly connection: Connection; readonly peer: PresentedPeer }
-  | {
-    readonly kind: "failed";
-    readonly reason: string;
-    /** The peer left without a fault, as health checks and port scanners do. */
-    readonly gone: boolean;
-  };
+  | HandshakeFailure;
 
 /** Opaque state that lets the next handshake with the same server be a short one. */
 export type Ticket = Uint8Array;

@@ -124,10 +124,10 @@ async function listenSecure(
   onAccepted: (accepted: AcceptedConnection) => void,
 ): Promise<Listener> {
   let listener: NativeListener | undefined;
-  const onChooser = () => listener?.defer();
+  const onAwaited = () => listener?.defer();
   const handler: BunSocketHandler = {
     open(socket) {
-      const accepted = new BunAccepted(socket, onChooser);
+      const accepted = new BunAccepted(socket, onAwaited);
       keepAlive(socket, accepted.remote);
       onAccepted(accepted);
       accepted.handedOut();
@@ -135,8 +135,8 @@ async function listenSecure(
     // No `data`: it would get the ciphertext. A drain handler satisfies the API.
     drain() {},
   };
-  // Only a client that a chooser is to decide about is held as a plain socket, and can close as one:
-  // others do not pay for being told of it.
+  // Only a client whose first bytes are awaited is held as a plain socket and can close as one: other
+  // connections do not pay for that callback.
   return listener = await listen(bun, options, {
     longestRow: SECURE_ROW,
     socket: handler,

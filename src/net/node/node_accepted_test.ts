@@ -28,6 +28,9 @@ class FakeSocket extends EventEmitter {
   pause(): void {
     this.log.push("pause");
   }
+  isPaused(): boolean {
+    return false;
+  }
   destroy(): void {
     this.log.push("destroy");
   }

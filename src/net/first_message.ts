@@ -18,20 +18,20 @@ import {
 /** Alerts that end a handshake before it began (RFC 8446 6.2). */
 const ALERT = { decode_error: 50, internal_error: 80, unrecognized_name: 112 } as const;
 
-export interface Refusal {
+export interface TlsRefusal {
   readonly kind: "refused";
   readonly reason: string;
   /** For a client that begins with TLS. */
   readonly alert: keyof typeof ALERT;
 }
 
-export type TlsChoice = { readonly kind: "chosen"; readonly tls: ServerTls } | Refusal;
+export type TlsChoice = { readonly kind: "chosen"; readonly tls: ServerTls } | TlsRefusal;
 
 /** First bytes that are awaited: their reader, and the continuation after the last reading. */
 export interface AwaitedPreface {
   readonly read: PrefaceReader;
   /** Called once; undefined: the bytes are read. */
-  readonly done: (refusal: Refusal | undefined) => void;
+  readonly done: (refusal: TlsRefusal | undefined) => void;
 }
 
 const MORE_THAN_LIMIT: PrefaceReading = {

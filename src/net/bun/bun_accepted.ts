@@ -16,8 +16,8 @@ import {
   fatalAlert,
   helloPreface,
   readingOf,
-  type Refusal,
   type TlsChoice,
+  type TlsRefusal,
 } from "../first_message.ts";
 import type {
   AcceptedConnection,
@@ -195,7 +195,7 @@ export class BunAccepted implements AcceptedConnection, SocketOwner {
       if (this.#awaited) this.#read(this.#awaited);
     });
     if (this.#unwatch) return;
-    const refusal: Refusal = { kind: "refused", reason: CANNOT_WAIT, alert: "internal_error" };
+    const refusal: TlsRefusal = { kind: "refused", reason: CANNOT_WAIT, alert: "internal_error" };
     if (this.#awaited) this.#awaited.done(refusal);
     else this.#refuse(refusal);
   }
@@ -213,7 +213,7 @@ export class BunAccepted implements AcceptedConnection, SocketOwner {
     this.#socket.terminate();
   }
 
-  #refuse({ reason, alert }: Refusal): void {
+  #refuse({ reason, alert }: TlsRefusal): void {
     this.#stopWaiting();
     const socket = this.#socket;
     // A socket closed with unread bytes breaks its connection before the alert arrives.

@@ -14,8 +14,8 @@ import {
   fatalAlert,
   helloPreface,
   readingOf,
-  type Refusal,
   type TlsChoice,
+  type TlsRefusal,
 } from "../first_message.ts";
 import { NodeConnection, onTransportOver } from "./node_connection.ts";
 import { peerOf, suiteRefused } from "./node_peer.ts";
@@ -151,7 +151,7 @@ export class NodeAccepted implements AcceptedConnection {
     this.#shakeHands(choice.tls as NodeServerTls);
   }
 
-  #refuse({ reason, alert }: Refusal): void {
+  #refuse({ reason, alert }: TlsRefusal): void {
     const raw = this.#raw;
     this.#stopWaiting();
     // Later bytes are not waited for: unread ones would turn the end into a reset.

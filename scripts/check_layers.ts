@@ -65,7 +65,6 @@ const NETWORK: Readonly<Record<string, readonly string[]>> = {
 const PACKAGES = [
   "hono",
   "valibot",
-  "@hono/node-server",
   "re2js",
   "yaml",
   // Lent to plugins from files.

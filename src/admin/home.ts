@@ -10,7 +10,7 @@ import type { LoginStatus, ServersStatus } from "../consul/mod.ts";
 import type { MergedView } from "./merge.ts";
 import { meshLeafText } from "./secrets/certs.ts";
 import { secretsSection } from "./secrets/home_secrets.ts";
-import type { State } from "./state.ts";
+import { stateOf } from "./ready_page.ts";
 import {
   declaredUpstreams,
   troubleTexts,
@@ -54,12 +54,9 @@ export const PATHS: readonly (readonly [string, string, ("POST")?])[] = [
 
 type Html = ReturnType<typeof html>;
 
-export function homePage(
-  view: AdminView,
-  { merged, state }: { readonly merged: MergedView; readonly state: State },
-): Html {
+export async function homePage(view: AdminView, merged: MergedView): Promise<Html> {
   const snapshot = view.snapshot();
-  const { name, reasons, warnings, listeners: { total, unusable } } = state;
+  const { name, reasons, warnings, listeners: { total, unusable } } = await stateOf(view);
   const failing = view.source()?.failing ?? [];
   const upstreams = upstreamTroubles(view, merged.endpoints);
   const rows: [string, string][] = [

@@ -6,7 +6,7 @@
 
 import { type MergedView, mergeViews } from "./merge.ts";
 import { hide } from "./redact.ts";
-import { prometheusText } from "./stats.ts";
+import { statsPages } from "./stats.ts";
 import type { AdminView } from "./view.ts";
 import { upstreamSamples, upstreamTroubles } from "./upstream_troubles.ts";
 import { type ListenerShown, usableSamples, withWarming } from "./warming.ts";
@@ -33,5 +33,5 @@ export async function measuredData(view: AdminView): Promise<MergedView> {
 
 /** For Prometheus, ending with a line break. */
 export async function metricsText(view: AdminView): Promise<string> {
-  return hide(prometheusText(view, await measuredData(view)), view.secrets());
+  return hide(statsPages(view, await measuredData(view)).prometheus(), view.secrets());
 }

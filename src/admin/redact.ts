@@ -38,6 +38,11 @@ export function shownText(text: string, secrets: readonly string[]): string {
   return escapeUnseen(hide(text, secrets));
 }
 
+/** One thing per line, for `grep` and `awk`. */
+export function lines(all: readonly string[]): string {
+  return all.map((line) => `${line}\n`).join("");
+}
+
 /** `text` without the secrets it holds. */
 export function hide(text: string, secrets: readonly string[]): string {
   if (text.includes("PRIVATE KEY")) return NOT_SHOWN;

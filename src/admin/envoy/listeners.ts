@@ -6,6 +6,7 @@
 
 import { type Address, type BindAddress, formatAddress } from "../../base/mod.ts";
 import { INBOUND_KEY, type Snapshot, upstreamLabel } from "../../snapshot/mod.ts";
+import { lines } from "../redact.ts";
 import type { ListenerShown } from "../warming.ts";
 import { addressJson, type Json } from "./json.ts";
 
@@ -35,6 +36,21 @@ export function listenerName(
 function named(prefix: string, bind: BindAddress | null): string {
   if (!bind) return prefix;
   return `${prefix}:${bind.kind === "unix" ? bind.path : formatAddress(bind)}`;
+}
+
+/** `/listeners`: `name::address` as Envoy has it, and the trouble where there is one. */
+export function listenersText(
+  listeners: readonly ListenerShown[],
+  snapshot: Snapshot | undefined,
+): string {
+  return lines(listeners.map((listener) => {
+    const { address, state, error, fault } = listener;
+    const name = listenerName(listener, snapshot);
+    const how = state === "listening" && fault !== "" ? "unusable" : state;
+    const why = error || fault;
+    const trouble = how === "listening" ? "" : `::${how}${why && `::${why}`}`;
+    return `${name}::${address || "-"}${trouble}`.replaceAll("\n", " ");
+  }));
 }
 
 /** `/listeners?format=json`: those that are bound, as Envoy shows no others. */

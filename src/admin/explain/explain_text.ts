@@ -15,8 +15,7 @@ import type {
 import { isEmptyConfig } from "./merge_explained.ts";
 import { endingOf, instancesOf } from "./verdict.ts";
 import { failureText } from "../failing.ts";
-import { NOT_SHOWN } from "../redact.ts";
-import { lines } from "../texts.ts";
+import { lines, NOT_SHOWN } from "../redact.ts";
 
 type Rows = readonly (readonly string[])[];
 type Permissions = ExplanationView["permissions"];

@@ -15,7 +15,7 @@ import type {
   Verdict,
 } from "./explanation_view.ts";
 
-export interface VerdictEnding {
+interface VerdictEnding {
   readonly verdict: Exclude<Verdict, "depends">;
   /** What the caller is answered; 0: its connection is closed; `null`: it goes on, or is not known. */
   readonly status: number | null;

@@ -1,9 +1,8 @@
 /** Clusters and their endpoints as Envoy's `/config_dump` has them. @module */
 
-import { DEFAULT_OUTLIER, type Endpoint, type OutlierPolicy } from "../../../balance/mod.ts";
-import type { LoadBalancing } from "../../../balance/mod.ts";
+import { DEFAULT_OUTLIER, type LoadBalancing, type OutlierPolicy } from "../../../balance/mod.ts";
 import { INBOUND_KEY, type Snapshot, type UpstreamPart } from "../../../snapshot/mod.ts";
-import type { EnvoyClusterView, TargetCluster } from "../clusters.ts";
+import { type EnvoyClusterView, hostsOf, type TargetCluster } from "../clusters.ts";
 import { addressJson, durationJson, type Json } from "../json.ts";
 
 const API = "type.googleapis.com/envoy";
@@ -124,17 +123,11 @@ function ringOf(
 /** `undefined`: it has no endpoints of its own. */
 export function endpointConfig(cluster: EnvoyClusterView): Json | undefined {
   if (cluster.kind === "aggregate") return undefined;
-  const shown = ({ host, port, weight }: Endpoint, health: "HEALTHY" | "UNHEALTHY") => ({
-    endpoint: { address: addressJson({ kind: "tcp", host, port }) },
-    health_status: health,
-    load_balancing_weight: weight,
-  });
-  const endpoints = cluster.kind === "target"
-    ? [
-      ...cluster.target.endpoints.map((endpoint) => shown(endpoint, "HEALTHY")),
-      ...cluster.target.unhealthy.map((endpoint) => shown(endpoint, "UNHEALTHY")),
-    ]
-    : [{ endpoint: { address: addressJson(cluster.address) }, health_status: "HEALTHY" }];
+  const endpoints = hostsOf(cluster).map(({ address, weight, isUnhealthy }) => ({
+    endpoint: { address: addressJson(address) },
+    health_status: isUnhealthy ? "UNHEALTHY" : "HEALTHY",
+    ...(cluster.kind === "target" && { load_balancing_weight: weight }),
+  }));
   return {
     "@type": `${API}.config.endpoint.v3.ClusterLoadAssignment`,
     cluster_name: cluster.name,

@@ -50,6 +50,7 @@ const FLOORS: Readonly<Record<string, readonly string[]>> = {
   consul: ["model", "http", "watch", "replies", "servers"],
   proxy: ["trust", "observe", "core", "caller", "upstream", "service", "listen", "explain"],
   secrets: ["model", "load", "file", "envoy", "config", "sds", "workload", "on_demand", "store"],
+  app: ["log", "flags", "workers", "process", "consul_dataplane", "commands", "command_line"],
 };
 
 /** Pure directories: of Node's modules only these, which do no I/O. */

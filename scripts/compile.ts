@@ -151,7 +151,7 @@ function compileOnDeno({ directory, commit }: Place): number {
   const output = join(directory, "postern-deno");
   const entry = join(directory, "postern_deno.ts");
   const define = join(directory, "postern_deno_commit.ts");
-  // Deno replaces no names; a module that runs first sets the one that src/app/command_line/version.ts looks for.
+  // Deno replaces no names; a module that runs first sets the one that src/app/process/version.ts looks for.
   writeFileSync(
     define,
     `Object.assign(globalThis, { POSTERN_COMMIT: ${JSON.stringify(commit)} });\n`,

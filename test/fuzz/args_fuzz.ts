@@ -6,9 +6,10 @@
  */
 
 import assert from "node:assert/strict";
-import { type Command, parseCommand, type ProxyOptions } from "../../src/app/command_line/args.ts";
+import { type Command, parseCommand } from "../../src/app/command_line/args.ts";
+import type { ProxyOptions } from "../../src/app/flags/proxy_options.ts";
 import { ENVOY_FLAGS } from "../../src/app/command_line/args_envoy.ts";
-import { PROXY_FLAGS } from "../../src/app/command_line/args_proxy_table.ts";
+import { PROXY_FLAGS } from "../../src/app/flags/proxy_flags.ts";
 import { ProxyError } from "../../src/base/mod.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 

@@ -7,7 +7,7 @@
  */
 
 import assert from "node:assert/strict";
-import { parseDataplane } from "../../src/app/command_line/args_dataplane.ts";
+import { parseDataplane } from "../../src/app/consul_dataplane/values.ts";
 import { SETTINGS } from "../../src/app/consul_dataplane/flags.ts";
 import { type DataplaneOptions, dataplaneOptions } from "../../src/app/consul_dataplane/options.ts";
 import { dataplaneValues } from "../../src/app/consul_dataplane/values.ts";
@@ -52,7 +52,9 @@ export const target: FuzzTarget = {
   name: "dataplane",
   corpus: CORPUS.map((text) => new TextEncoder().encode(text)),
   dictionary: [
-    ...SETTINGS.flatMap(({ name, key = name }) => [`\0-${name}=`, `"${key.split(".").at(-1)}":`]),
+    ...SETTINGS.flatMap((
+      { name, keys: [key = name] },
+    ) => [`\0-${name}=`, `"${key.split(".").at(-1)}":`]),
     ...["\0", "\0--\0", "\n", "{", "}", "null", "[", "-1", "1e999", '"__proto__":', "\\u0000"],
   ],
   run(input) {

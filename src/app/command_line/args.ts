@@ -1,56 +1,39 @@
 /**
- * From the command line to one value that says what to do. Reads nothing but `argv` and `env`; every
- * contradiction is found here, before anything is started.
+ * Parses the command line into a {@link Command}. Reads nothing but `argv` and `env`; every contradiction
+ * is found here, before anything is started.
  *
  * @module
  */
 
-import { type Address, type LogLevel, nearest, ProxyError } from "../../base/mod.ts";
+import { nearest, ProxyError } from "../../base/mod.ts";
 import { envoyWarnings, insteadOfEnvoyFlag, TAKEN_ENVOY_FLAGS } from "./args_envoy.ts";
-import { type DataplaneWords, parseDataplane } from "./args_dataplane.ts";
+import { type DataplaneWords, parseDataplane } from "../consul_dataplane/values.ts";
+import type { PluginTask } from "../commands/plugin/run_plugin.ts";
+import type { DevOptions } from "../commands/run_dev.ts";
+import type { ExplainOptions } from "../commands/run_explain.ts";
+import type { FlagGroup } from "../flags/flag_table.ts";
+import { EXPLAIN_ARGUMENTS, readExplain } from "./args_explain.ts";
 import {
-  EXPLAIN_ARGUMENTS,
-  EXPLAIN_FLAGS,
-  type ExplainOptions,
-  readExplain,
-} from "./args_explain.ts";
-import {
-  type FlagGroup,
   type FlagValues,
   parseFlags,
   quote,
   refuseControlCharacters,
-} from "./args_flags.ts";
-import { parsePluginTask, type PluginTask } from "./args_plugin.ts";
-import { type ProxyOptions, readProxyOptions } from "./args_proxy.ts";
-import { PROXY_FLAGS } from "./args_proxy_table.ts";
-import { DEV_FLAGS, WAIT_READY_FLAGS } from "./args_tables.ts";
-import { readChoice, readDurationMs, readLogLevel, readTcpAddress } from "./args_values.ts";
-
+} from "../flags/parse_flags.ts";
+import { parsePluginTask } from "./args_plugin.ts";
+import { type ProxyOptions, readProxyOptions } from "../flags/proxy_options.ts";
+import { PROXY_FLAGS } from "../flags/proxy_flags.ts";
+import { DEV_FLAGS, EXPLAIN_FLAGS, WAIT_READY_FLAGS } from "./command_flags.ts";
+import {
+  readChoice,
+  readDurationMs,
+  readLogLevel,
+  readTcpAddress,
+  textOrDefault,
+} from "../flags/read_values.ts";
 import { agentAddressText } from "../../consul/mod.ts";
-import type { WhichProxy } from "../commands/find_admin.ts";
+import type { WhichProxy } from "../process/find_admin.ts";
 
-export type { AdminBindOption, FlagsMode, ProxyMode, ProxyOptions } from "./args_proxy.ts";
-export type { PluginTask } from "./args_plugin.ts";
-export type { UpstreamArgument } from "./args_upstream.ts";
-
-type TcpAddress = Extract<Address, { kind: "tcp" }>;
 type Env = Readonly<Record<string, string | undefined>>;
-
-export interface DevOptions {
-  /** Where the agent's HTTP API listens; port 0 takes a free one. */
-  readonly listen: TcpAddress;
-  /** Nobody asked for that port: where it is in use, any other will do. */
-  readonly elsewhere: boolean;
-  readonly datacenter: string;
-  readonly defaultPolicy: "allow" | "deny";
-  /** Absent: no tokens are asked for. */
-  readonly token?: string;
-  /** Also start the demonstration mesh. */
-  readonly demo: boolean;
-  readonly logLevel: LogLevel;
-  readonly logJson: boolean;
-}
 
 export const HELP_TOPICS = [
   "",
@@ -82,10 +65,10 @@ export type Command =
   | { readonly kind: "version" }
   | { readonly kind: "help"; readonly topic: HelpTopic };
 
-/** All that have help of their own, and two that have not. */
+/** Commands that have help of their own, and two that do not. */
 const COMMANDS = [...HELP_TOPICS.filter((topic) => topic !== ""), "help", "connect"];
 
-/** Reads what follows the program's name; throws `usage` with what is wrong. */
+/** Parses the words after the program's name; throws `usage`. */
 export function parseCommand(argv: readonly string[], env: Env): Command {
   const [word = "", ...rest] = argv;
   switch (word) {
@@ -140,12 +123,12 @@ function parseConnect(argv: readonly string[], env: Env): Command {
   );
 }
 
-/** What follows `--` is Envoy's own command line. */
+/** The words after `--` are Envoy's own command line. */
 function parseEnvoy(argv: readonly string[], env: Env): Command {
   const end = argv.indexOf("--");
   const [own, envoyWords] = end < 0 ? [argv, []] : [argv.slice(0, end), argv.slice(end + 1)];
   for (const word of envoyWords) refuseControlCharacters("what follows --", word);
-  const flags = flagsOf("connect envoy", own, env, [...PROXY_FLAGS, TAKEN_ENVOY_FLAGS]);
+  const flags = flagsOf("connect envoy", own, env, [...PROXY_FLAGS, ...TAKEN_ENVOY_FLAGS]);
   if (flags.helpWanted) return { kind: "help", topic: "proxy" };
   const options = readProxyOptions(flags);
   const warnings = [...options.warnings, ...envoyWarnings(flags, envoyWords)];
@@ -174,11 +157,8 @@ function parseDev(argv: readonly string[], env: Env): Command {
       listen: readTcpAddress(flags, "http-addr", { atLeastPort: 0 }) ??
         { kind: "tcp", host: "127.0.0.1", port: 8500 },
       elsewhere: !flags.given("http-addr"),
-      datacenter: flags.text("datacenter") ?? "dc1",
-      defaultPolicy: readChoice(flags, "default-policy", {
-        choices: ["allow", "deny"],
-        byDefault: "allow",
-      }),
+      datacenter: textOrDefault(flags, "datacenter"),
+      defaultPolicy: readChoice(flags, "default-policy", ["allow", "deny"]),
       ...(token !== undefined && { token }),
       demo: flags.on("demo"),
       logLevel: readLogLevel(flags),
@@ -204,13 +184,15 @@ function parseWaitReady(argv: readonly string[], env: Env): Command {
     waitFor,
     catalog,
     upstreams: flags.on("upstreams"),
-    timeoutMs: readDurationMs(flags, "timeout", { byDefaultMs: 30_000, atLeastMs: 0 }),
+    timeoutMs: readDurationMs(flags, "timeout"),
   };
 }
 
 function parseExplain(argv: readonly string[], env: Env): Command {
   const flags = parseFlags(argv, EXPLAIN_FLAGS, {
-    ...{ command: "postern explain", env, bare: EXPLAIN_ARGUMENTS },
+    command: "postern explain",
+    env,
+    bare: EXPLAIN_ARGUMENTS,
   });
   if (flags.helpWanted) return { kind: "help", topic: "explain" };
   return { kind: "explain", options: readExplain(flags, readWhichProxy(flags, env)) };
@@ -221,7 +203,7 @@ function parsePlugin(argv: readonly string[], env: Env): Command {
   return task ? { kind: "plugin", task } : { kind: "help", topic: "plugin" };
 }
 
-/** `-admin` says where; else it is found by what the proxy was started for. */
+/** The proxy at `-admin`, or else the one that was started with the same flag. */
 function readWhichProxy(flags: FlagValues, env: Env): WhichProxy {
   const admin = readTcpAddress(flags, "admin", { emptyHost: "127.0.0.1", atLeastPort: 1 });
   const names = ["config", "proxy-id", "sidecar-for"] as const;
@@ -240,13 +222,14 @@ function readWhichProxy(flags: FlagValues, env: Env): WhichProxy {
     );
   }
   if (flag !== undefined && value !== undefined) {
-    const told = flag === "config" ? undefined : flags.text("http-addr");
+    const agent = flag === "config" ? undefined : flags.text("http-addr");
     return {
       kind: "proxy",
       wanted: {
-        ...{ flag, value },
-        ...told && {
-          agent: { address: agentAddressText(told, env), said: flags.origin("http-addr") },
+        flag,
+        value,
+        ...agent && {
+          agent: { address: agentAddressText(agent, env), said: flags.origin("http-addr") },
         },
       },
     };

@@ -5,63 +5,12 @@
  */
 
 import { ProxyError } from "../../base/mod.ts";
-import type { WhichProxy } from "../commands/find_admin.ts";
-import { type FlagGroup, type FlagValues, quote } from "./args_flags.ts";
-import { PROXY_CHOICE_FLAGS } from "./args_tables.ts";
-
-export interface ExplainOptions {
-  readonly proxy: WhichProxy;
-  readonly method: string;
-  /** Id, name or address, with the port where one was written; `undefined`: to the service itself. */
-  readonly upstream: string | undefined;
-  /** `""`: none was written. */
-  readonly host: string;
-  /** With its query, as it was written. */
-  readonly path: string;
-  /** `name: value` each. */
-  readonly headers: readonly string[];
-  /** `""`: a caller without a certificate. */
-  readonly source: string;
-  readonly json: boolean;
-  /** Instances and the application are connected to. */
-  readonly connects: boolean;
-}
+import type { ExplainOptions } from "../commands/run_explain.ts";
+import type { WhichProxy } from "../process/find_admin.ts";
+import { type FlagValues, quote } from "../flags/parse_flags.ts";
 
 /** What stands alone. */
 export const EXPLAIN_ARGUMENTS = ["METHOD", "URL"] as const;
-
-export const EXPLAIN_FLAGS: readonly FlagGroup[] = [
-  {
-    title: "Flags",
-    flags: [
-      {
-        name: "H",
-        kind: "list",
-        value: "HEADER",
-        help: "A header of the request, 'name: value'; may be repeated.",
-      },
-      {
-        name: "inbound",
-        kind: "switch",
-        help: "A request to the service of this proxy, not to an upstream.",
-      },
-      {
-        name: "source",
-        kind: "text",
-        value: "SERVICE",
-        byDefault: "a caller without a certificate",
-        help: "The caller, with -inbound: a service of the mesh, or the URI of a certificate.",
-      },
-      {
-        name: "no-connect",
-        kind: "switch",
-        help: "Do not connect to instances and the application to see whether they are there.",
-      },
-      { name: "json", kind: "switch", help: "Write the answer as JSON." },
-    ],
-  },
-  { title: "The proxy (one of these)", flags: PROXY_CHOICE_FLAGS },
-];
 
 /** An upstream's name needs no scheme, and the scheme changes nothing: the upstream has its protocol. */
 const URL_FORM = /^(?:(?:https?|tcp):\/\/)?(?![a-z]+:\/)([^/?#\s]+)([/?][^#\s]*)?$/i;

@@ -5,15 +5,14 @@
  */
 
 import { ProxyError } from "../../base/mod.ts";
-import { PLUGIN_DEV_FLAGS } from "./args_tables.ts";
-import { type FlagValues, parseFlags, quote, refuseControlCharacters } from "./args_flags.ts";
-
-/** What `postern plugin` does; there is at least one of `files`. */
-export type PluginTask =
-  | { readonly kind: "list" | "types" }
-  | { readonly kind: "new"; readonly name: string }
-  | { readonly kind: "dev"; readonly file: string; readonly config: unknown }
-  | { readonly kind: "check" | "test"; readonly files: readonly string[] };
+import type { PluginTask } from "../commands/plugin/run_plugin.ts";
+import { PLUGIN_DEV_FLAGS } from "./command_flags.ts";
+import {
+  type FlagValues,
+  parseFlags,
+  quote,
+  refuseControlCharacters,
+} from "../flags/parse_flags.ts";
 
 /** What follows the word. */
 const WORDS: Readonly<Record<PluginTask["kind"], string>> = {

@@ -1,6 +1,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { type Command, parseCommand, type ProxyOptions } from "./args.ts";
+import type { ProxyOptions } from "../flags/proxy_options.ts";
+import { type Command, parseCommand } from "./args.ts";
 
 type Env = Record<string, string>;
 

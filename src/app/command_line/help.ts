@@ -6,10 +6,10 @@
 
 import { DATAPLANE_FLAGS } from "../consul_dataplane/flags.ts";
 import type { HelpTopic } from "./args.ts";
-import type { FlagGroup, FlagSpec } from "./args_flags.ts";
-import { PROXY_FLAGS } from "./args_proxy_table.ts";
-import { EXPLAIN_FLAGS } from "./args_explain.ts";
-import { DEV_FLAGS, PLUGIN_DEV_FLAGS, WAIT_READY_FLAGS } from "./args_tables.ts";
+import type { FlagGroup, FlagSpec } from "../flags/flag_table.ts";
+import { PROXY_FLAGS } from "../flags/proxy_flags.ts";
+
+import { DEV_FLAGS, EXPLAIN_FLAGS, PLUGIN_DEV_FLAGS, WAIT_READY_FLAGS } from "./command_flags.ts";
 
 const WIDTH = 100;
 const COLUMN = 34;

@@ -1,7 +1,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { HELP_TOPICS, parseCommand } from "./args.ts";
-import { PROXY_FLAGS } from "./args_proxy_table.ts";
+import { PROXY_FLAGS } from "../flags/proxy_flags.ts";
 import { helpText } from "./help.ts";
 
 for (const topic of HELP_TOPICS) {

@@ -19,7 +19,7 @@ import {
 import { runtimeEngine } from "../../net/mod.ts";
 import { localAddressOf, type Refusal, type Snapshot } from "../../snapshot/mod.ts";
 import type { SnapshotSource } from "../../source/mod.ts";
-import type { ProxyOptions } from "../command_line/args.ts";
+import type { ProxyOptions } from "../flags/proxy_options.ts";
 import { createControl } from "../process/control.ts";
 
 /** As long as a proxy waits before it serves without parts that Consul has not answered. */

@@ -23,7 +23,7 @@ import { whyNotUsable } from "../../plugin/mod.ts";
 import type { SecretStatus } from "../../secrets/mod.ts";
 import { FileSource } from "../../source/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
-import type { ProxyOptions } from "../command_line/args.ts";
+import type { ProxyOptions } from "../flags/proxy_options.ts";
 import { createSecretStore } from "../process/secret_store.ts";
 import { checkConsul } from "./check_consul.ts";
 import { describeListeners } from "./describe_listeners.ts";

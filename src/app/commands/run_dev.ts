@@ -6,20 +6,36 @@
 
 import process from "node:process";
 import {
+  type Address,
   formatAddress,
   type LevelHolder,
   type Log,
+  type LogLevel,
   ProxyError,
   systemClock,
   systemRandom,
 } from "../../base/mod.ts";
 import { type DevAgent, startDevAgent } from "../../dev/mod.ts";
-import type { DevOptions } from "../command_line/args.ts";
 import { createLogOutput, createLogWriter } from "../log/log_output.ts";
 import { onSignals } from "../process/signals.ts";
 import { runDemo } from "./demo.ts";
 
-/** Runs until a signal; the exit code. */
+export interface DevOptions {
+  /** Where the agent's HTTP API listens; port 0 takes a free one. */
+  readonly listen: Extract<Address, { kind: "tcp" }>;
+  /** Nobody asked for that port: where it is in use, any other will do. */
+  readonly elsewhere: boolean;
+  readonly datacenter: string;
+  readonly defaultPolicy: "allow" | "deny";
+  /** Absent: no tokens are asked for. */
+  readonly token?: string;
+  /** Also start the demonstration mesh. */
+  readonly demo: boolean;
+  readonly logLevel: LogLevel;
+  readonly logJson: boolean;
+}
+
+/** Runs until a signal; returns the exit code. */
 export async function runDev(options: DevOptions): Promise<number> {
   const holder: LevelHolder = { level: options.logLevel };
   const common = { clock: systemClock, json: options.logJson };

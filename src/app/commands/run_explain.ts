@@ -7,8 +7,7 @@
 import process from "node:process";
 import { type AskAdmin, askAdmin, EXIT_CODE_HEADER } from "../../admin/mod.ts";
 import { escapeUnseen, formatAddress, messageOf, printable, ProxyError } from "../../base/mod.ts";
-import type { ExplainOptions } from "../command_line/args_explain.ts";
-import { findProxy, whyNotFound } from "./find_admin.ts";
+import { findProxy, type WhichProxy, whyNotFound } from "../process/find_admin.ts";
 
 /** Longer than the proxy waits for its data workers and for Consul. */
 const ASK_TIMEOUT_MS = 10_000;
@@ -16,6 +15,24 @@ const ASK_TIMEOUT_MS = 10_000;
 const LIMIT_BYTES = 4 * 1_048_576;
 /** There is no answer: no such listener, no proxy. As for wrong usage. */
 const NO_ANSWER = 2;
+
+export interface ExplainOptions {
+  readonly proxy: WhichProxy;
+  readonly method: string;
+  /** Id, name or address, with the port where one was written; `undefined`: to the service itself. */
+  readonly upstream: string | undefined;
+  /** `""`: none was written. */
+  readonly host: string;
+  /** With its query, as it was written. */
+  readonly path: string;
+  /** `name: value` each. */
+  readonly headers: readonly string[];
+  /** `""`: a caller without a certificate. */
+  readonly source: string;
+  readonly json: boolean;
+  /** Instances and the application are connected to. */
+  readonly connects: boolean;
+}
 
 export interface Explained {
   readonly text: string;

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { AskAdmin } from "../../admin/mod.ts";
-import type { ExplainOptions } from "../command_line/args_explain.ts";
-import { explained } from "./run_explain.ts";
+import { explained, type ExplainOptions } from "./run_explain.ts";
 
 const AT = { kind: "tcp", host: "127.0.0.1", port: 19_001 } as const;
 const OPTIONS: ExplainOptions = {

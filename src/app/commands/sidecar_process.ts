@@ -9,7 +9,7 @@ import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { systemClock } from "../../base/mod.ts";
 import { runtimeEngine } from "../../net/mod.ts";
-import { IS_COMPILED } from "../command_line/version.ts";
+import { IS_COMPILED } from "../process/version.ts";
 
 /** A killed sidecar comes back after this, as under a supervisor. */
 export const RESTART_MS = 5_000;

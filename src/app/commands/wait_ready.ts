@@ -15,7 +15,7 @@ import {
   sleep,
   systemClock,
 } from "../../base/mod.ts";
-import { findProxy, type WhichProxy, whyNotFound } from "./find_admin.ts";
+import { findProxy, type WhichProxy, whyNotFound } from "../process/find_admin.ts";
 
 export interface WaitReadyOptions {
   readonly waitFor: WhichProxy;

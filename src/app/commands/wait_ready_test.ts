@@ -4,7 +4,7 @@ import { type AskAdmin, startAdmin } from "../../admin/mod.ts";
 import { silentLog, systemClock } from "../../base/mod.ts";
 import { fakeAdminView } from "../../../test/kit/admin/admin_view.ts";
 import { FakeClock } from "../../../test/kit/clock/clock.ts";
-import { findProxy, findRival, whyNotFound } from "./find_admin.ts";
+import { findProxy, findRival, whyNotFound } from "../process/find_admin.ts";
 import { waitReady } from "./wait_ready.ts";
 
 const ADMIN = {

@@ -1,56 +1,57 @@
 /**
- * consul-dataplane's configuration file: what it says for which flag, as the flag would say it.
+ * consul-dataplane's configuration file, as values of flags.
  *
  * @module
  */
 
 import { nearest, ProxyError } from "../../base/mod.ts";
-import { quote } from "../command_line/args_flags.ts";
+import { quote } from "../flags/parse_flags.ts";
+import type { FlagSpec } from "../flags/flag_table.ts";
 import { SETTINGS } from "./flags.ts";
-import type { Setting } from "./setting.ts";
 
-/** By the names of flags; `login-meta` has a line for each of its own. */
+/** Values by the names of flags; `login-meta` has one for each of its entries. */
 export type FileValues = ReadonlyMap<string, readonly string[]>;
 
 type Json = Readonly<Record<string, unknown>>;
 
-const BY_KEY = new Map(
-  SETTINGS.flatMap((one) => [one.key, one.otherKey].map((key) => [key, one] as const))
-    .flatMap(([key, one]) => key === undefined ? [] : [[key, one]]),
-);
+const BY_KEY = new Map(SETTINGS.flatMap((one) => one.keys.map((key) => [key, one] as const)));
 const SECTIONS = new Set([...BY_KEY.keys()].flatMap((key) => {
   const parts = key.split(".");
   return parts.slice(1).map((_part, at) => parts.slice(0, at + 1).join("."));
 }));
 
-/** `file` names it in errors. Throws `config_invalid` for what is not known, by name. */
+/** `file`: its name for errors. Throws `config_invalid` for an unknown key. */
 export function readConfigFile(text: string, file: string): FileValues {
   let json: unknown;
   try {
     json = JSON.parse(text);
   } catch {
-    // The engine's own words quote the text, and there may be a token in it.
+    // The engine's message quotes the text, and there may be a token in it.
     throw invalid(file, "it is no JSON");
   }
+  if (!isObject(json)) throw invalid(file, "it must hold one object");
   const values = new Map<string, readonly string[]>();
   const walk = (section: Json, prefix: string): void => {
     for (const [name, value] of Object.entries(section)) {
       const key = `${prefix}${name}`;
-      // As Go has it: not given.
+      // In Go, null leaves the field as if it were not given.
       if (value === null) continue;
       const setting = BY_KEY.get(key);
-      if (setting) values.set(setting.name, textsOf({ ...setting, key }, value, file));
+      if (setting) values.set(setting.name, textsOf(setting, { key, value, file }));
       else if (!SECTIONS.has(key)) throw unknown(key, file);
       else if (isObject(value)) walk(value, `${key}.`);
       else throw invalid(file, `${quote(key)} must be an object`);
     }
   };
-  if (!isObject(json)) throw invalid(file, "it must hold one object");
   walk(json, "");
   return values;
 }
 
-function textsOf({ key = "", kind, inFile }: Setting, value: unknown, file: string): string[] {
+function textsOf({ kind, inFile }: FlagSpec, { key, value, file }: {
+  readonly key: string;
+  readonly value: unknown;
+  readonly file: string;
+}): string[] {
   const want = inFile ?? (kind === "switch" ? "boolean" : "string");
   const type = typeof value;
   if (want === "map") {

@@ -1,198 +1,178 @@
 /**
- * Every setting of `postern dataplane`, with its flag, its variable, its key in the configuration file and
- * its help. All but `-http-port` are consul-dataplane's, so that what starts that one starts this.
+ * Every setting of `postern dataplane`: its flag, its variable and its key in the configuration file. All
+ * but `-http-port` are consul-dataplane's, so that a command that starts consul-dataplane starts Postern.
  *
  * @module
  */
 
-import { LIFECYCLE, METRICS, RUNNING, UNUSED } from "./running_flags.ts";
-import type { Setting, SettingGroup } from "./setting.ts";
+import { readFlagTable } from "../flags/flag_table.ts";
 
-const CONSUL: SettingGroup = {
-  title: "Consul's servers",
-  flags: [
-    {
-      ...{ name: "addresses", kind: "text", value: "ADDRESS", env: "DP_CONSUL_ADDRESSES" },
-      key: "consul.addresses",
-      help: "An address, a DNS name (all addresses of it), or exec=COMMAND that prints addresses.",
-    },
-    {
-      ...{ name: "grpc-port", kind: "text", value: "PORT", env: "DP_CONSUL_GRPC_PORT" },
-      ...{ key: "consul.grpcPort", inFile: "number", byDefault: "8502" },
-      help: "Port of the servers for gRPC.",
-    },
-    {
-      ...{ name: "http-port", kind: "text", value: "PORT", env: "POSTERN_HTTP_PORT" },
-      byDefault: "8501, with -tls-disabled 8500",
-      help: "Port of the servers for the HTTP API, which consul-dataplane does without: what it " +
-        "has over xDS, Postern reads there.",
-    },
-    {
-      ...{ name: "server-watch-disabled", kind: "switch", env: "DP_SERVER_WATCH_DISABLED" },
-      key: "consul.serverWatchDisabled",
-      help: "Use only what -addresses gives, as behind a load balancer.",
-    },
-    {
-      ...{ name: "ca-certs", kind: "text", value: "PATH", env: "DP_CA_CERTS" },
-      ...{ key: "consul.tls.caCertsPath", byDefault: "what this system trusts" },
-      help: "CA certificates that may have signed the servers', a file or a directory.",
-    },
-    {
-      ...{ name: "tls-cert", kind: "text", value: "FILE", env: "DP_TLS_CERT" },
-      key: "consul.tls.certFile",
-      help: "Certificate to show to the servers.",
-    },
-    {
-      ...{ name: "tls-key", kind: "text", value: "FILE", env: "DP_TLS_KEY" },
-      key: "consul.tls.keyFile",
-      help: "Key of that certificate.",
-    },
-    {
-      ...{ name: "tls-server-name", kind: "text", value: "NAME", env: "DP_TLS_SERVER_NAME" },
-      ...{ key: "consul.tls.serverName", byDefault: "-addresses" },
-      // In files that consul-ecs writes.
-      otherKey: "consul.tls.tlsServerName",
-      help: "Name that the servers' certificates must have.",
-    },
-    {
-      ...{ name: "tls-disabled", kind: "switch", env: "DP_TLS_DISABLED" },
-      key: "consul.tls.disabled",
-      help: "Talk to the servers in plain text; who reads it has the token.",
-    },
-    {
-      ...{ name: "tls-insecure-skip-verify", kind: "switch", env: "DP_TLS_INSECURE_SKIP_VERIFY" },
-      key: "consul.tls.insecureSkipVerify",
-      help: "Do not check the servers' certificates; who answers gets the token.",
-    },
-  ],
-};
+/** Flags that Postern takes and ignores. */
+export const UNUSED = readFlagTable(`
+Taken, with nothing behind it
+  -mode MODE [$DP_MODE] {mode} (default: sidecar)
+      sidecar is the only one there is.
+  -xds-bind-addr ADDRESS [$DP_XDS_BIND_ADDR] {xdsServer.bindAddress}
+      There is no xDS inside.
+  -xds-bind-port PORT [$DP_XDS_BIND_PORT] {xdsServer.bindPort number}
+      The same.
+  -consul-dns-bind-addr ADDRESS [$DP_CONSUL_DNS_BIND_ADDR] {dnsServer.bindAddress}
+      The DNS proxy is not there.
+  -consul-dns-bind-port PORT [$DP_CONSUL_DNS_BIND_PORT] {dnsServer.bindPort number} (default: -1)
+      The DNS proxy is not there.
+  -envoy-executable-path FILE [$DP_ENVOY_EXECUTABLE_PATH] {envoy.executablePath}
+      There is no Envoy.
+  -envoy-drain-strategy HOW [$DP_ENVOY_DRAIN_STRATEGY] {envoy.drainStrategy}
+      All callers are asked to leave at once.
+  -dump-envoy-config-on-exit [$DP_DUMP_ENVOY_CONFIG_ON_EXIT] {envoy.dumpEnvoyConfigOnExitEnabled}
+      See /config_dump of the admin server.
+  -telemetry-prom-retention-time DURATION [$DP_TELEMETRY_PROM_RETENTION_TIME]
+      {telemetry.prometheus.retentionTime duration}
+      Metrics are kept as long as what they are about.
+`);
 
-const CREDENTIALS: SettingGroup = {
-  title: "The ACL token",
-  flags: [
-    {
-      ...{ name: "credential-type", kind: "text", value: "TYPE", env: "DP_CREDENTIAL_TYPE" },
-      ...{ key: "consul.credentials.type", byDefault: "none" },
-      help: "static, with -static-token, or login, with the flags of that name.",
-    },
-    {
-      ...{ name: "static-token", kind: "text", value: "TOKEN", env: "DP_CREDENTIAL_STATIC_TOKEN" },
-      key: "consul.credentials.static.token",
-      help: "ACL token. Everyone on this machine can read it here.",
-    },
-    {
-      ...{ name: "login-auth-method", kind: "text", value: "NAME" },
-      ...{ env: "DP_CREDENTIAL_LOGIN_AUTH_METHOD", key: "consul.credentials.login.authMethod" },
-      help: "Log in with this auth method for a token, and log out at the end.",
-    },
-    {
-      ...{ name: "login-bearer-token-path", kind: "text", value: "FILE" },
-      env: "DP_CREDENTIAL_LOGIN_BEARER_TOKEN_PATH",
-      key: "consul.credentials.login.bearerTokenPath",
-      help: "File with the bearer token to log in with; read for each login.",
-    },
-    {
-      ...{ name: "login-bearer-token", kind: "text", value: "TOKEN" },
-      ...{ env: "DP_CREDENTIAL_LOGIN_BEARER_TOKEN", key: "consul.credentials.login.bearerToken" },
-      help: "The bearer token itself. Everyone on this machine can read it here.",
-    },
-    {
-      ...{ name: "login-meta", kind: "list", value: "KEY=VALUE", inFile: "map" },
-      key: "consul.credentials.login.meta",
-      help: "What the token's description says. May be repeated. " +
-        "[$DP_CREDENTIAL_LOGIN_META1 to 9]",
-    },
-    {
-      ...{ name: "login-datacenter", kind: "text", value: "NAME" },
-      ...{ env: "DP_CREDENTIAL_LOGIN_DATACENTER", key: "consul.credentials.login.datacenter" },
-      help: "Datacenter to log in to.",
-    },
-    {
-      ...{ name: "login-namespace", kind: "text", value: "NAME" },
-      ...{ env: "DP_CREDENTIAL_LOGIN_NAMESPACE", key: "consul.credentials.login.namespace" },
-      help: "Namespace of the auth method (Consul Enterprise).",
-    },
-    {
-      ...{ name: "login-partition", kind: "text", value: "NAME" },
-      ...{ env: "DP_CREDENTIAL_LOGIN_PARTITION", key: "consul.credentials.login.partition" },
-      help: "Partition of the auth method (Consul Enterprise).",
-    },
-  ],
-};
-
-const PROXY: SettingGroup = {
-  title: "The proxy",
-  flags: [
-    {
-      ...{ name: "proxy-id", kind: "text", value: "ID", env: "DP_PROXY_ID", key: "proxy.id" },
-      help: "The registered proxy to run.",
-    },
-    {
-      ...{ name: "proxy-id-path", kind: "text", value: "FILE", env: "DP_PROXY_ID_PATH" },
-      key: "proxy.idPath",
-      help: "File with that id.",
-    },
-    {
-      ...{ name: "proxy-node-name", kind: "text", value: "NAME", env: "DP_PROXY_NODE_NAME" },
-      key: "proxy.nodeName",
-      help: "Node in the catalog that the proxy is registered on.",
-    },
-    {
-      ...{ name: "proxy-node-id", kind: "text", value: "ID", env: "DP_PROXY_NODE_ID" },
-      key: "proxy.nodeID",
-      help: "The same by its id. Counts before -proxy-node-name.",
-    },
-    {
-      ...{ name: "proxy-namespace", kind: "text", value: "NAME", env: "DP_PROXY_NAMESPACE" },
-      key: "proxy.namespace",
-      help: "Namespace of the proxy (Consul Enterprise).",
-    },
-    {
-      ...{ name: "proxy-partition", kind: "text", value: "NAME", env: "DP_PROXY_PARTITION" },
-      key: "proxy.partition",
-      help: "Partition of the proxy (Consul Enterprise).",
-    },
-    {
-      ...{ name: "proxy-service-id", kind: "text", value: "ID", env: "DP_PROXY_SERVICE_ID" },
-      key: "service.serviceID",
-      help: "Old name of -proxy-id. Old names count only where no new one is given.",
-    },
-    {
-      ...{ name: "proxy-service-id-path", kind: "text", value: "FILE" },
-      ...{ env: "DP_PROXY_SERVICE_ID_PATH", key: "service.serviceIDPath" },
-      help: "Old name of -proxy-id-path.",
-    },
-    {
-      ...{ name: "service-node-name", kind: "text", value: "NAME", env: "DP_SERVICE_NODE_NAME" },
-      key: "service.nodeName",
-      help: "Old name of -proxy-node-name.",
-    },
-    {
-      ...{ name: "service-node-id", kind: "text", value: "ID", env: "DP_SERVICE_NODE_ID" },
-      key: "service.nodeID",
-      help: "Old name of -proxy-node-id.",
-    },
-    {
-      ...{ name: "service-namespace", kind: "text", value: "NAME", env: "DP_SERVICE_NAMESPACE" },
-      key: "service.namespace",
-      help: "Old name of -proxy-namespace.",
-    },
-    {
-      ...{ name: "service-partition", kind: "text", value: "NAME", env: "DP_SERVICE_PARTITION" },
-      key: "service.partition",
-      help: "Old name of -proxy-partition.",
-    },
-  ],
-};
-
-export const DATAPLANE_FLAGS: readonly SettingGroup[] = [
-  CONSUL,
-  CREDENTIALS,
-  PROXY,
-  RUNNING,
-  LIFECYCLE,
-  METRICS,
-  UNUSED,
+// consul-ecs writes the second key of -tls-server-name into its files; consul-k8s gives
+// -telemetry-prom-ca-certs-file.
+export const DATAPLANE_FLAGS = [
+  ...readFlagTable(`
+Consul's servers
+  -addresses ADDRESS [$DP_CONSUL_ADDRESSES] {consul.addresses}
+      An address, a DNS name (all addresses of it), or exec=COMMAND that prints addresses.
+  -grpc-port PORT [$DP_CONSUL_GRPC_PORT] {consul.grpcPort number} (default: 8502)
+      Port of the servers for gRPC.
+  -http-port PORT [$POSTERN_HTTP_PORT] (default: 8501, with -tls-disabled 8500)
+      Port of the servers for the HTTP API, which consul-dataplane does without: what it has over
+      xDS, Postern reads there.
+  -server-watch-disabled [$DP_SERVER_WATCH_DISABLED] {consul.serverWatchDisabled}
+      Use only what -addresses gives, as behind a load balancer.
+  -ca-certs PATH [$DP_CA_CERTS] {consul.tls.caCertsPath} (default: what this system trusts)
+      CA certificates that may have signed the servers', a file or a directory.
+  -tls-cert FILE [$DP_TLS_CERT] {consul.tls.certFile}
+      Certificate to show to the servers.
+  -tls-key FILE [$DP_TLS_KEY] {consul.tls.keyFile}
+      Key of that certificate.
+  -tls-server-name NAME [$DP_TLS_SERVER_NAME] {consul.tls.serverName|consul.tls.tlsServerName}
+      (default: -addresses)
+      Name that the servers' certificates must have.
+  -tls-disabled [$DP_TLS_DISABLED] {consul.tls.disabled}
+      Talk to the servers in plain text; who reads it has the token.
+  -tls-insecure-skip-verify [$DP_TLS_INSECURE_SKIP_VERIFY] {consul.tls.insecureSkipVerify}
+      Do not check the servers' certificates; who answers gets the token.
+The ACL token
+  -credential-type TYPE [$DP_CREDENTIAL_TYPE] {consul.credentials.type} (default: none)
+      static, with -static-token, or login, with the flags of that name.
+  -static-token TOKEN [$DP_CREDENTIAL_STATIC_TOKEN] {consul.credentials.static.token}
+      ACL token. Everyone on this machine can read it here.
+  -login-auth-method NAME [$DP_CREDENTIAL_LOGIN_AUTH_METHOD] {consul.credentials.login.authMethod}
+      Log in with this auth method for a token, and log out at the end.
+  -login-bearer-token-path FILE [$DP_CREDENTIAL_LOGIN_BEARER_TOKEN_PATH]
+      {consul.credentials.login.bearerTokenPath}
+      File with the bearer token to log in with; read for each login.
+  -login-bearer-token TOKEN [$DP_CREDENTIAL_LOGIN_BEARER_TOKEN]
+      {consul.credentials.login.bearerToken}
+      The bearer token itself. Everyone on this machine can read it here.
+  -login-meta KEY=VALUE ... {consul.credentials.login.meta map}
+      What the token's description says. May be repeated. [$DP_CREDENTIAL_LOGIN_META1 to 9]
+  -login-datacenter NAME [$DP_CREDENTIAL_LOGIN_DATACENTER] {consul.credentials.login.datacenter}
+      Datacenter to log in to.
+  -login-namespace NAME [$DP_CREDENTIAL_LOGIN_NAMESPACE] {consul.credentials.login.namespace}
+      Namespace of the auth method (Consul Enterprise).
+  -login-partition NAME [$DP_CREDENTIAL_LOGIN_PARTITION] {consul.credentials.login.partition}
+      Partition of the auth method (Consul Enterprise).
+The proxy
+  -proxy-id ID [$DP_PROXY_ID] {proxy.id}
+      The registered proxy to run.
+  -proxy-id-path FILE [$DP_PROXY_ID_PATH] {proxy.idPath}
+      File with that id.
+  -proxy-node-name NAME [$DP_PROXY_NODE_NAME] {proxy.nodeName}
+      Node in the catalog that the proxy is registered on.
+  -proxy-node-id ID [$DP_PROXY_NODE_ID] {proxy.nodeID}
+      The same by its id. Counts before -proxy-node-name.
+  -proxy-namespace NAME [$DP_PROXY_NAMESPACE] {proxy.namespace}
+      Namespace of the proxy (Consul Enterprise).
+  -proxy-partition NAME [$DP_PROXY_PARTITION] {proxy.partition}
+      Partition of the proxy (Consul Enterprise).
+  -proxy-service-id ID [$DP_PROXY_SERVICE_ID] {service.serviceID}
+      Old name of -proxy-id. Old names count only where no new one is given.
+  -proxy-service-id-path FILE [$DP_PROXY_SERVICE_ID_PATH] {service.serviceIDPath}
+      Old name of -proxy-id-path.
+  -service-node-name NAME [$DP_SERVICE_NODE_NAME] {service.nodeName}
+      Old name of -proxy-node-name.
+  -service-node-id ID [$DP_SERVICE_NODE_ID] {service.nodeID}
+      Old name of -proxy-node-id.
+  -service-namespace NAME [$DP_SERVICE_NAMESPACE] {service.namespace}
+      Old name of -proxy-namespace.
+  -service-partition NAME [$DP_SERVICE_PARTITION] {service.partition}
+      Old name of -proxy-partition.
+Running
+  -envoy-admin-bind-address ADDRESS [$DP_ENVOY_ADMIN_BIND_ADDRESS] {envoy.adminBindAddress}
+      (default: 127.0.0.1)
+      Address of the admin server.
+  -envoy-admin-bind-port PORT [$DP_ENVOY_ADMIN_BIND_PORT] {envoy.adminBindPort number}
+      (default: 19000)
+      Port of the admin server.
+  -envoy-ready-bind-address ADDRESS [$DP_ENVOY_READY_BIND_ADDRESS] {envoy.readyBindAddress}
+      Also answer GET /ready on this address, and on the port of the next flag.
+  -envoy-ready-bind-port PORT [$DP_ENVOY_READY_BIND_PORT] {envoy.readyBindPort number} (default: 0)
+      Port for that; 0 is none.
+  -envoy-concurrency N [$DP_ENVOY_CONCURRENCY] {envoy.concurrency number} (default: 1)
+      Threads that carry traffic.
+  -envoy-drain-time-seconds N [$DP_ENVOY_DRAIN_TIME] {envoy.drainTimeSeconds number} (default: 30)
+      How long open connections may go on after POST /drain_listeners of the admin server.
+  -log-level LEVEL [$DP_LOG_LEVEL] {logging.logLevel} (default: info)
+      What to log: trace, debug, info, warn or error, in any case.
+  -log-json [$DP_LOG_JSON] {logging.logJSON}
+      Write log lines as JSON objects.
+  -config-file FILE
+      A JSON file with any of this. Flags count before variables, variables before the file.
+  -check-proxy-health
+      Ask the running proxy's /ready; 0 or 1.
+  -version
+      Print version, commit and engine.
+Starting and stopping
+  -graceful-addr ADDRESS [$DP_GRACEFUL_ADDR] {envoy.gracefulAddr} (default: 127.0.0.1)
+      Address of the server that is told to start and to stop.
+  -graceful-port PORT [$DP_GRACEFUL_PORT] {envoy.gracefulPort number} (default: 20300)
+      Port of that server.
+  -graceful-startup-path PATH [$DP_GRACEFUL_STARTUP_PATH] {envoy.gracefulStartupPath}
+      (default: /graceful_startup)
+      Is answered when the proxy is ready, at the latest after the time of the next flag.
+  -startup-grace-period-seconds N [$DP_STARTUP_GRACE_PERIOD_SECONDS]
+      {envoy.startupGracePeriodSeconds number} (default: 0)
+      How long that may wait; 0 is not at all.
+  -graceful-shutdown-path PATH [$DP_GRACEFUL_SHUTDOWN_PATH] {envoy.gracefulShutdownPath}
+      (default: /graceful_shutdown)
+      Does what SIGTERM does.
+  -shutdown-grace-period-seconds N [$DP_SHUTDOWN_GRACE_PERIOD_SECONDS]
+      {envoy.shutdownGracePeriodSeconds number} (default: 0)
+      How long everything goes on after SIGTERM; a second SIGTERM ends it. With 0, new connections
+      are accepted for 2 s, and open ones may finish within 8 s.
+  -shutdown-drain-listeners [$DP_SHUTDOWN_DRAIN_LISTENERS] {envoy.shutdownDrainListenersEnabled}
+      Callers from the mesh are asked to leave meanwhile.
+Metrics
+  -telemetry-use-central-config [$DP_TELEMETRY_USE_CENTRAL_CONFIG] {telemetry.useCentralConfig}
+      (default: true)
+      Serve them where envoy_prometheus_bind_addr of the proxy's configuration says.
+  -telemetry-prom-scrape-path PATH [$DP_TELEMETRY_PROM_SCRAPE_PATH]
+      {telemetry.prometheus.scrapePath} (default: /metrics)
+      Path for that.
+  -telemetry-prom-merge-port PORT [$DP_TELEMETRY_PROM_MERGE_PORT]
+      {telemetry.prometheus.mergePort number} (default: 20100)
+      They are at /stats/prometheus of this port, too.
+  -telemetry-prom-service-metrics-url URL [$DP_TELEMETRY_PROM_SERVICE_METRICS_URL]
+      {telemetry.prometheus.serviceMetricsURL}
+      The application's metrics, to be joined to them.
+  -telemetry-prom-ca-certs-path PATH [$DP_TELEMETRY_PROM_CA_CERTS_PATH]
+      {telemetry.prometheus.caCertsPath}
+      Clients must show a certificate of one of these CAs.
+  -telemetry-prom-ca-certs-file FILE
+      The same; consul-k8s calls it so.
+  -telemetry-prom-cert-file FILE [$DP_TELEMETRY_PROM_CERT_FILE] {telemetry.prometheus.certFile}
+      Certificate to serve them with. CA, certificate and key: all or none.
+  -telemetry-prom-key-file FILE [$DP_TELEMETRY_PROM_KEY_FILE] {telemetry.prometheus.keyFile}
+      Key of that certificate.
+`),
+  ...UNUSED,
 ];
 
-export const SETTINGS: readonly Setting[] = DATAPLANE_FLAGS.flatMap(({ flags }) => flags);
+export const SETTINGS = DATAPLANE_FLAGS.flatMap(({ flags }) => flags);

@@ -25,7 +25,7 @@ import {
   sleep,
   type Timer,
 } from "../../base/mod.ts";
-import { parsePort, splitHostPort } from "../command_line/args_values.ts";
+import { parsePort, splitHostPort } from "../flags/read_values.ts";
 import { readMetricsTls } from "./metrics_files.ts";
 import type { MetricsOptions, TcpBind } from "./metrics_options.ts";
 

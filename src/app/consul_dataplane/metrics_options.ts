@@ -5,7 +5,7 @@
  */
 
 import { ProxyError } from "../../base/mod.ts";
-import { badValue, readInteger } from "../command_line/args_values.ts";
+import { badValue, readInteger, textOrDefault } from "../flags/read_values.ts";
 import type { DataplaneValues } from "./values.ts";
 
 export interface TcpBind {
@@ -40,18 +40,16 @@ export function readMetrics(values: DataplaneValues): MetricsOptions {
     );
   }
   return {
-    useCentralConfig: values.on("telemetry-use-central-config", true),
-    scrapePath: readPath(values, "telemetry-prom-scrape-path", "/metrics"),
-    mergePort: readInteger(values, "telemetry-prom-merge-port", {
-      ...{ byDefault: 20_100, atLeast: 1, atMost: 65_535 },
-    }),
+    useCentralConfig: values.on("telemetry-use-central-config"),
+    scrapePath: readPath(values, "telemetry-prom-scrape-path"),
+    mergePort: readInteger(values, "telemetry-prom-merge-port", { atLeast: 1, atMost: 65_535 }),
     ...(serviceUrl && { serviceUrl }),
     ...(ca !== undefined && cert !== undefined && key !== undefined && { tls: { ca, cert, key } }),
   };
 }
 
-export function readPath(values: DataplaneValues, name: string, byDefault: string): string {
-  const path = values.text(name) ?? byDefault;
+export function readPath(values: DataplaneValues, name: string): string {
+  const path = textOrDefault(values, name);
   if (/^\/[^\s?#]*$/.test(path) && path.length <= 1_024) return path;
   throw badValue(values, name, "want a path, such as /metrics");
 }

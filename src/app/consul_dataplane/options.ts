@@ -5,11 +5,11 @@
  */
 
 import { hostFault } from "../../base/mod.ts";
-import { quote } from "../command_line/args_flags.ts";
-import { badValue, readInteger, readLogLevel } from "../command_line/args_values.ts";
-import { type ProxyOptions, SETTLE_MS } from "../command_line/args_proxy.ts";
-import { DEFAULT_CONNECTIONS } from "../process/descriptors.ts";
-import { UNUSED } from "./running_flags.ts";
+import { quote } from "../flags/parse_flags.ts";
+import { badValue, readInteger, readLogLevel, textOrDefault } from "../flags/read_values.ts";
+import { type ProxyOptions, SETTLE_MS } from "../flags/proxy_options.ts";
+import { DEFAULT_CONNECTIONS } from "../flags/proxy_flags.ts";
+import { UNUSED } from "./flags.ts";
 import { type MetricsOptions, readMetrics, readPath, type TcpBind } from "./metrics_options.ts";
 import { readServers } from "./servers_options.ts";
 import type { DataplaneValues } from "./values.ts";
@@ -43,13 +43,13 @@ export function dataplaneOptions(
     readonly readText: (path: string, flag: string) => string;
   },
 ): DataplaneOptions {
-  if (values.text("mode") !== undefined && values.text("mode") !== "sidecar") {
+  if (textOrDefault(values, "mode") !== "sidecar") {
     throw badValue(values, "mode", "there is no DNS proxy; want sidecar");
   }
   const { serversFlags, proxyId, warnings } = readServers(values, readText);
   const ready = {
-    host: readHost(values, "envoy-ready-bind-address", ""),
-    port: readInteger(values, "envoy-ready-bind-port", { byDefault: 0, ...PORT, atLeast: 0 }),
+    host: readHost(values, "envoy-ready-bind-address"),
+    port: readInteger(values, "envoy-ready-bind-port", { ...PORT, atLeast: 0 }),
   };
   return {
     proxy: {
@@ -62,11 +62,11 @@ export function dataplaneOptions(
       strictSpiffeChain: false,
       adminBind: {
         kind: "address",
-        host: readHost(values, "envoy-admin-bind-address", "127.0.0.1"),
+        host: readHost(values, "envoy-admin-bind-address"),
         port: adminPort(values),
       },
       ready: "all",
-      drainTimeoutMs: readSeconds(values, "envoy-drain-time-seconds", 30),
+      drainTimeoutMs: readSeconds(values, "envoy-drain-time-seconds"),
       // At the end, unless there is a grace period in its place.
       stopTimeoutMs: STOP_MS,
       settleMs: SETTLE_MS,
@@ -74,10 +74,7 @@ export function dataplaneOptions(
       lifetimeMs: 0,
       maxConnections: DEFAULT_CONNECTIONS,
       // As with Envoy, where none is one.
-      workers: Math.max(
-        readInteger(values, "envoy-concurrency", { byDefault: 1, atLeast: 0, atMost: 256 }),
-        1,
-      ),
+      workers: Math.max(readInteger(values, "envoy-concurrency", { atLeast: 0, atMost: 256 }), 1),
       logLevel: readLogLevel(values),
       logJson: values.on("log-json"),
       watchPlugins: false,
@@ -91,17 +88,17 @@ export function dataplaneOptions(
 
 /** What `-check-proxy-health` asks, and nothing else is needed for. */
 export function adminPort(values: DataplaneValues): number {
-  return readInteger(values, "envoy-admin-bind-port", { byDefault: 19_000, ...PORT });
+  return readInteger(values, "envoy-admin-bind-port", PORT);
 }
 
 function readLifecycle(values: DataplaneValues): LifecycleOptions {
   const options = {
-    host: readHost(values, "graceful-addr", "127.0.0.1"),
-    port: readInteger(values, "graceful-port", { byDefault: 20_300, ...PORT }),
-    startupPath: readPath(values, "graceful-startup-path", "/graceful_startup"),
-    startupGraceMs: readSeconds(values, "startup-grace-period-seconds", 0),
-    shutdownPath: readPath(values, "graceful-shutdown-path", "/graceful_shutdown"),
-    shutdownGraceMs: readSeconds(values, "shutdown-grace-period-seconds", 0),
+    host: readHost(values, "graceful-addr"),
+    port: readInteger(values, "graceful-port", PORT),
+    startupPath: readPath(values, "graceful-startup-path"),
+    startupGraceMs: readSeconds(values, "startup-grace-period-seconds"),
+    shutdownPath: readPath(values, "graceful-shutdown-path"),
+    shutdownGraceMs: readSeconds(values, "shutdown-grace-period-seconds"),
     drainListeners: values.on("shutdown-drain-listeners"),
   };
   if (options.startupPath === options.shutdownPath) {
@@ -111,23 +108,21 @@ function readLifecycle(values: DataplaneValues): LifecycleOptions {
 }
 
 /** Milliseconds. */
-function readSeconds(values: DataplaneValues, name: string, byDefault: number): number {
-  return readInteger(values, name, { byDefault, atLeast: 0, atMost: DAY_S }) * 1_000;
+function readSeconds(values: DataplaneValues, name: string): number {
+  return readInteger(values, name, { atLeast: 0, atMost: DAY_S }) * 1_000;
 }
 
-function readHost(values: DataplaneValues, name: string, byDefault: string): string {
-  const host = values.text(name)?.replace(/^\[(.*)\]$/, "$1") ?? byDefault;
+function readHost(values: DataplaneValues, name: string): string {
+  const host = textOrDefault(values, name).replace(/^\[(.*)\]$/, "$1");
   const fault = hostFault(host);
   if (fault !== undefined) throw badValue(values, name, `it names ${fault}`);
   return host;
 }
 
 function unusedOf(values: DataplaneValues, forEnvoy: readonly string[]): readonly string[] {
-  const given = UNUSED.flags.filter(({ name }) => name !== "mode")
-    .filter(({ name, kind }) =>
-      kind === "switch" ? values.on(name) : values.text(name) !== undefined
-    )
-    .filter(({ name }) => name !== "consul-dns-bind-port" || values.text(name) !== "-1");
+  const given = UNUSED.flatMap(({ flags }) => flags).filter(({ name, kind, byDefault }) =>
+    kind === "switch" ? values.on(name) : textOrDefault(values, name) !== (byDefault ?? "")
+  );
   const notes = given.map(({ name, help }) => `${values.origin(name)} does nothing: ${help}`);
   if (forEnvoy.length === 0) return notes;
   return [

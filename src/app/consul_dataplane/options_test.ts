@@ -2,10 +2,9 @@ import { strict as assert } from "node:assert";
 import { DATAPLANE_FLAGS } from "../../consul/mod.ts";
 import { test } from "node:test";
 import { ProxyError } from "../../base/mod.ts";
-import { parseDataplane } from "../command_line/args_dataplane.ts";
 import { SETTINGS } from "./flags.ts";
 import { type DataplaneOptions, dataplaneOptions } from "./options.ts";
-import { dataplaneValues } from "./values.ts";
+import { dataplaneValues, parseDataplane } from "./values.ts";
 
 type Env = Readonly<Record<string, string>>;
 
@@ -173,7 +172,7 @@ test("dataplaneOptions() is tested for every setting", () => {
 for (const [name, value, path, want, more = ""] of EFFECTS) {
   const setting = SETTINGS.find((one) => one.name === name);
   assert.ok(setting);
-  const { key, env, inFile, kind } = setting;
+  const { keys: [key], env, inFile, kind } = setting;
   const wanted = (origin: string) =>
     typeof want === "string" ? want.replace("DOES NOTHING", `${origin} does nothing`) : want;
   const files = { "/id": " web-from-file\n" };

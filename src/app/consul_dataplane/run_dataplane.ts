@@ -7,13 +7,12 @@
 import process from "node:process";
 import { type AdminView, askAdmin, type Listening } from "../../admin/mod.ts";
 import { messageOf, printable } from "../../base/mod.ts";
-import type { DataplaneWords } from "../command_line/args_dataplane.ts";
 import { runProxy } from "../process/run_proxy.ts";
 import { startLifecycle, startReady } from "./lifecycle.ts";
 import { adminPort, type DataplaneOptions, dataplaneOptions } from "./options.ts";
 import { DataplaneMetrics } from "./metrics.ts";
 import { readText } from "./read_text.ts";
-import { dataplaneValues } from "./values.ts";
+import { dataplaneValues, type DataplaneWords } from "./values.ts";
 
 const PROBE_TIMEOUT_MS = 3_000;
 

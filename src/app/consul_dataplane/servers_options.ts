@@ -6,7 +6,7 @@
 
 import { canonicalIpText, ProxyError } from "../../base/mod.ts";
 import { DATAPLANE_FLAGS, type ServersFlags } from "../../consul/mod.ts";
-import { badValue, readInteger } from "../command_line/args_values.ts";
+import { badValue, readInteger } from "../flags/read_values.ts";
 import type { DataplaneValues } from "./values.ts";
 
 export interface ServersPart {
@@ -49,12 +49,12 @@ export function readServers(
   };
   return {
     serversFlags: {
-      ...{ servers, node: readNode(named) },
-      grpcPort: readInteger(values, "grpc-port", { byDefault: 8_502, ...PORT }),
-      httpPort: readInteger(values, "http-port", {
-        byDefault: tlsDisabled ? 8_500 : 8_501,
-        ...PORT,
-      }),
+      servers,
+      node: readNode(named),
+      grpcPort: readInteger(values, "grpc-port", PORT),
+      httpPort: values.text("http-port") === undefined
+        ? tlsDisabled ? 8_500 : 8_501
+        : readInteger(values, "http-port", PORT),
       tlsDisabled,
       tlsInsecure: values.on("tls-insecure-skip-verify"),
       serverWatchDisabled: values.on("server-watch-disabled"),
@@ -151,7 +151,10 @@ function readLogin(values: DataplaneValues): NonNullable<ServersFlags["login"]> 
     throw missing("auth method is required for login", "-login-auth-method");
   }
   return {
-    ...{ authMethod, bearerToken, bearerTokenFile, meta: values.meta() },
+    authMethod,
+    bearerToken,
+    bearerTokenFile,
+    meta: values.meta(),
     datacenter: values.text("login-datacenter") ?? "",
     namespace: values.text("login-namespace") ?? "",
     partition: values.text("login-partition") ?? "",

@@ -1,20 +1,40 @@
 /**
- * What the settings of `postern dataplane` are: a flag counts before a variable, a variable before the
+ * The values of the settings of `postern dataplane`: a flag counts before a variable, a variable before the
  * configuration file.
  *
  * @module
  */
 
 import { ProxyError } from "../../base/mod.ts";
-import { type FlagValues, quote, refuseControlCharacters } from "../command_line/args_flags.ts";
+import {
+  type FlagValues,
+  parseFlags,
+  quote,
+  refuseControlCharacters,
+} from "../flags/parse_flags.ts";
 import { type FileValues, readConfigFile } from "./config_file.ts";
-import { SETTINGS } from "./flags.ts";
+import { DATAPLANE_FLAGS, SETTINGS } from "./flags.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
 
 const TRUE = /^(?:1|t|true)$/i;
 const FALSE = /^(?:0|f|false)$/i;
-const KEYS = new Map(SETTINGS.map(({ name, key }) => [name, key ?? ""]));
+const KEYS = new Map(SETTINGS.map(({ name, keys }) => [name, keys[0] ?? ""]));
+
+/** The words after `postern dataplane`. */
+export interface DataplaneWords {
+  readonly flags: FlagValues;
+  /** Words after `--`, for Envoy. */
+  readonly forEnvoy: readonly string[];
+}
+
+/** Throws `usage` for an unknown flag. */
+export function parseDataplane(argv: readonly string[], env: Env): DataplaneWords {
+  const end = argv.indexOf("--");
+  const own = end < 0 ? argv : argv.slice(0, end);
+  const flags = parseFlags(own, DATAPLANE_FLAGS, { command: "postern dataplane", env });
+  return { flags, forEnvoy: end < 0 ? [] : argv.slice(end + 1) };
+}
 
 /** `readText` reads a whole file, within its bounds. */
 export function dataplaneValues(
@@ -50,9 +70,12 @@ export class DataplaneValues {
     return value === "" ? undefined : value;
   }
 
-  on(name: string, byDefault = false): boolean {
-    const text = this.text(name);
-    if (text === undefined) return byDefault;
+  byDefault(name: string): string | undefined {
+    return this.#flags.byDefault(name);
+  }
+
+  on(name: string): boolean {
+    const text = this.text(name) ?? this.byDefault(name) ?? "false";
     if (TRUE.test(text)) return true;
     if (FALSE.test(text)) return false;
     throw new ProxyError(
@@ -61,7 +84,7 @@ export class DataplaneValues {
     );
   }
 
-  /** `-login-meta`, which adds to what variables and the file have. */
+  /** `-login-meta`, added to the entries of variables and the file. */
   meta(): Readonly<Record<string, string>> {
     const variables = Array.from({ length: 9 }, (_, at) => `DP_CREDENTIAL_LOGIN_META${at + 1}`);
     const origin = "-login-meta";
@@ -78,7 +101,7 @@ export class DataplaneValues {
     }));
   }
 
-  /** How to name where a value came from: flag, variable, or key of the file. */
+  /** The name of a value's origin: flag, variable, or key of the file. */
   origin(name: string): string {
     const inFile = this.#flags.text(name) === undefined && this.#file.has(name);
     return inFile ? `${KEYS.get(name)} of -config-file` : this.#flags.origin(name);

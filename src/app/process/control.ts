@@ -25,7 +25,7 @@ import {
   type SnapshotSource,
   type SnapshotStore,
 } from "../../source/mod.ts";
-import type { ProxyOptions } from "../command_line/args.ts";
+import type { ProxyOptions } from "../flags/proxy_options.ts";
 import { findProxy, usualIdOf } from "./find_proxy.ts";
 import { reportMissingRights } from "./preflight.ts";
 import type { Engine } from "../../net/mod.ts";

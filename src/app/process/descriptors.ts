@@ -6,14 +6,14 @@
  * @module
  */
 
+import { DEFAULT_CONNECTIONS } from "../flags/proxy_flags.ts";
+
 /** The socket that was accepted, the one that was dialled for it, and one handshake to four of them. */
 const PER_CONNECTION = 2.25;
 /** Listeners, the agent, files, the runtime. */
 const RESERVE = 256;
 
-/** Unless somebody asks for another number; more than most need, so that fewer are no trouble yet. */
-export const DEFAULT_CONNECTIONS = 65_536;
-/** Below this many the limit on open files is low, even where nobody asked for more. */
+/** Below this many, the limit on open files is low also for the default of -max-connections. */
 const FEW_CONNECTIONS = 4_096;
 
 /** `wanted`, or fewer where that many do not fit; `limit` of `undefined`: unknown, taken as enough. */

@@ -23,7 +23,7 @@ import {
   type Stats,
   type Timer,
 } from "../../base/mod.ts";
-import { parsePort, splitHostPort } from "../command_line/args_values.ts";
+import { parsePort, splitHostPort } from "../flags/read_values.ts";
 import { createStatsdSink, type StatsdSink } from "./statsd_sink.ts";
 
 /** The registration is looked at this often. */

@@ -23,11 +23,11 @@ import {
 import { descriptorLimit, type Engine, runtimeEngine } from "../../net/mod.ts";
 import type { FetchCertificate, RemoteAuthorize } from "../../proxy/mod.ts";
 import { agentAddressText } from "../../consul/mod.ts";
-import type { ProxyOptions } from "../command_line/args.ts";
+import type { ProxyOptions } from "../flags/proxy_options.ts";
 import { boundedAuthorize } from "./bounded_authorize.ts";
 import { createCatalogLook } from "./catalog_look.ts";
 import { fittingConnections, tooFewFiles } from "./descriptors.ts";
-import { findRival, shownMode, whoseAdmin } from "../commands/find_admin.ts";
+import { findRival, shownMode, whoseAdmin } from "./find_admin.ts";
 import { exitCodeOf, lastWords } from "../log/last_words.ts";
 import { ACCESS_RING_BYTES, createAccessLines } from "../log/access_lines.ts";
 import { accessTargetOf } from "../log/access_target.ts";
@@ -42,7 +42,7 @@ import { ProxyProcess, type ShutdownGrace } from "./proxy_process.ts";
 import { MetricSinks } from "./metric_sinks.ts";
 import { onSignals } from "./signals.ts";
 import { createControl } from "./control.ts";
-import { versionInfo, versionLine } from "../command_line/version.ts";
+import { versionInfo, versionLine } from "./version.ts";
 import { createWorkerPlane } from "../workers/worker_plane.ts";
 
 /** What is different where a proxy stands in for another program. */

@@ -6,7 +6,7 @@
 
 import type { Clock, Log, Random, Stats } from "../../base/mod.ts";
 import { createProviders, type SecretsEngine, SecretStore } from "../../secrets/mod.ts";
-import { VERSION } from "../command_line/version.ts";
+import { VERSION } from "./version.ts";
 
 export interface SecretStoreDeps {
   readonly clock: Clock;

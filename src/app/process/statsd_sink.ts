@@ -8,7 +8,7 @@
 import { type AdminView, sinkStats } from "../../admin/mod.ts";
 import { BUCKETS_MS, type Log, messageOf, ProxyError, type Timer } from "../../base/mod.ts";
 import { openUdpSender, sendUnixDatagram } from "../../net/mod.ts";
-import { parsePort } from "../command_line/args_values.ts";
+import { parsePort } from "../flags/read_values.ts";
 
 /** Fits a datagram on any network. */
 const DATAGRAM_LIMIT_BYTES = 1_400;

@@ -5,10 +5,16 @@
  */
 
 import process from "node:process";
-import type { PluginTask } from "../../command_line/args.ts";
 import { aboutBuiltIn, contractText } from "../../../plugin/mod.ts";
 
-/** The exit code. */
+/** What `postern plugin` does; there is at least one of `files`. */
+export type PluginTask =
+  | { readonly kind: "list" | "types" }
+  | { readonly kind: "new"; readonly name: string }
+  | { readonly kind: "dev"; readonly file: string; readonly config: unknown }
+  | { readonly kind: "check" | "test"; readonly files: readonly string[] };
+
+/** Returns the exit code. */
 export async function runPlugin(task: PluginTask): Promise<number> {
   const write = (text: string) => void process.stdout.write(text);
   switch (task.kind) {

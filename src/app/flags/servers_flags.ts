@@ -6,107 +6,12 @@
 
 import { ProxyError } from "../../base/mod.ts";
 import type { AgentFlags, ServersFlags } from "../../consul/mod.ts";
-import { type FlagGroup, type FlagValues, quote } from "./args_flags.ts";
-import { badValue, parsePort } from "./args_values.ts";
+import { type FlagValues, quote } from "./parse_flags.ts";
+import { PROXY_FLAGS } from "./proxy_flags.ts";
+import { badValue, parsePort } from "./read_values.ts";
 
-export const SERVERS: FlagGroup = {
-  title: "Without an agent: Consul's servers",
-  flags: [
-    {
-      name: "servers",
-      kind: "text",
-      value: "ADDRESS,...",
-      help:
-        "Ask Consul's servers, not an agent: addresses, DNS names (of each all addresses), or " +
-        "exec=COMMAND that prints addresses. Any of them will do; the others are learned from it.",
-    },
-    {
-      name: "node",
-      kind: "text",
-      value: "NAME",
-      help: "Node in the catalog that the proxy is registered on. Needed with -servers.",
-    },
-    {
-      name: "node-address",
-      kind: "text",
-      value: "IP",
-      byDefault: "the address in -listen",
-      help: "With -register: where others reach this host, and the node where it has to be made.",
-    },
-    {
-      name: "check-http",
-      kind: "text",
-      value: "PATH",
-      help:
-        "With -register: the application is well while it answers this path with 2xx; without, " +
-        "while it takes connections.",
-    },
-    {
-      name: "grpc-port",
-      kind: "text",
-      value: "PORT",
-      byDefault: "8503, without TLS 8502",
-      help: "Port of the servers for gRPC.",
-    },
-    {
-      name: "http-port",
-      kind: "text",
-      value: "PORT",
-      env: "POSTERN_HTTP_PORT",
-      byDefault: "8501, without TLS 8500",
-      help: "Port of the servers for the HTTP API.",
-    },
-    {
-      name: "tls-disabled",
-      kind: "switch",
-      help: "Talk to the servers in plain text; who reads it has the token.",
-    },
-    {
-      name: "server-watch-disabled",
-      kind: "switch",
-      help: "Use only what -servers gives, as behind a load balancer.",
-    },
-    {
-      name: "login-auth-method",
-      kind: "text",
-      value: "NAME",
-      help: "Log in with this auth method for a token, and log out at the end.",
-    },
-    {
-      name: "login-bearer-token-file",
-      kind: "text",
-      value: "FILE",
-      help: "File with the bearer token to log in with; read for each login.",
-    },
-    {
-      name: "login-bearer-token",
-      kind: "text",
-      value: "TOKEN",
-      help: "The bearer token itself. Everyone on this machine can read it here.",
-    },
-    {
-      name: "login-meta",
-      kind: "list",
-      value: "KEY=VALUE",
-      help: "What the token's description says. May be repeated.",
-    },
-    { name: "login-datacenter", kind: "text", value: "NAME", help: "Datacenter to log in to." },
-    {
-      name: "login-namespace",
-      kind: "text",
-      value: "NAME",
-      help: "Namespace of the auth method (Consul Enterprise).",
-    },
-    {
-      name: "login-partition",
-      kind: "text",
-      value: "NAME",
-      help: "Partition of the auth method (Consul Enterprise).",
-    },
-  ],
-};
-
-const SERVERS_ONLY = SERVERS.flags.map(({ name }) => name).filter((name) => name !== "servers");
+const SERVERS_ONLY = PROXY_FLAGS.map(({ flags }) => flags.map(({ name }) => name))
+  .filter((names) => names.includes("servers")).flat().filter((name) => name !== "servers");
 
 /** `undefined`: there is an agent. */
 export function readServersFlags(
@@ -137,7 +42,8 @@ export function readServersFlags(
   const { httpAddr: _agent, stale: _always, ...shared } = agentFlags;
   return {
     ...shared,
-    ...{ servers, node },
+    servers,
+    node,
     ...(grpcPort !== undefined && { grpcPort }),
     ...(httpPort !== undefined && { httpPort }),
     tlsDisabled: flags.on("tls-disabled"),

@@ -6,8 +6,8 @@
  */
 
 import { hostFault, ProxyError } from "../../base/mod.ts";
-import { quote } from "./args_flags.ts";
-import { parsePort } from "./args_values.ts";
+import { quote } from "./parse_flags.ts";
+import { parsePort } from "./read_values.ts";
 
 export interface UpstreamArgument {
   readonly name: string;

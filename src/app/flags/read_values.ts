@@ -1,6 +1,6 @@
 /**
- * Values of flags: addresses, ports, durations, numbers, choices. Each reader throws `usage` with the
- * flag, what it was given and what it wants.
+ * Values of flags: addresses, ports, durations, numbers, choices. A reader takes the default from the
+ * flag's table, and throws `usage` with the flag, its value and the form that it wants.
  *
  * @module
  */
@@ -13,10 +13,10 @@ import {
   parseDurationMs,
   ProxyError,
 } from "../../base/mod.ts";
-import { type FlagValues, quote } from "./args_flags.ts";
+import { type FlagValues, quote } from "./parse_flags.ts";
 
-/** Given values, and where each came from. */
-type Values = Pick<FlagValues, "text" | "origin">;
+/** Values, their origin, and their defaults. */
+type Values = Pick<FlagValues, "text" | "origin" | "byDefault">;
 
 /** A failure to read flag `name`. */
 export function badValue(flags: Values, name: string, reason: string): ProxyError {
@@ -26,56 +26,50 @@ export function badValue(flags: Values, name: string, reason: string): ProxyErro
   );
 }
 
+/** The value, or else the default of the flag's table, or else `""`. */
+export function textOrDefault(flags: Values, name: string): string {
+  return flags.text(name) ?? flags.byDefault(name) ?? "";
+}
+
 export function readDurationMs(
   flags: Values,
   name: string,
-  options: { readonly byDefaultMs: number; readonly atLeastMs: number },
+  options: { readonly atLeastMs?: number; readonly byDefaultMs?: number } = {},
 ): number {
-  const text = flags.text(name);
-  if (text === undefined) return options.byDefaultMs;
-  const durationMs = parseDurationMs(text);
+  const { atLeastMs = 0, byDefaultMs } = options;
+  if (byDefaultMs !== undefined && flags.text(name) === undefined) return byDefaultMs;
+  const durationMs = parseDurationMs(textOrDefault(flags, name));
   if (durationMs === undefined) {
     throw badValue(flags, name, "want a duration with its unit, such as 500ms, 8s or 1m30s");
   }
-  if (durationMs < options.atLeastMs) {
-    throw badValue(flags, name, `it must be at least ${options.atLeastMs / 1000}s`);
-  }
-  return durationMs;
+  if (durationMs >= atLeastMs) return durationMs;
+  throw badValue(flags, name, `it must be at least ${atLeastMs / 1000}s`);
 }
 
 export function readInteger(
   flags: Values,
   name: string,
-  options: { readonly byDefault: number; readonly atLeast: number; readonly atMost: number },
+  { atLeast, atMost }: { readonly atLeast: number; readonly atMost: number },
 ): number {
-  const text = flags.text(name);
-  if (text === undefined) return options.byDefault;
-  const value = parseInteger(text);
-  if (value === undefined || value < options.atLeast || value > options.atMost) {
-    throw badValue(
-      flags,
-      name,
-      `want a whole number from ${options.atLeast} to ${options.atMost}`,
-    );
-  }
-  return value;
+  const value = parseInteger(textOrDefault(flags, name));
+  if (value !== undefined && value >= atLeast && value <= atMost) return value;
+  throw badValue(flags, name, `want a whole number from ${atLeast} to ${atMost}`);
 }
 
 export function readChoice<T extends string>(
   flags: Values,
   name: string,
-  options: { readonly choices: readonly T[]; readonly byDefault: T },
+  choices: readonly T[],
 ): T {
-  const text = flags.text(name);
-  if (text === undefined) return options.byDefault;
-  const found = options.choices.find((choice) => choice === text.toLowerCase());
-  if (found === undefined) throw badValue(flags, name, `want ${options.choices.join(" or ")}`);
+  const text = textOrDefault(flags, name).toLowerCase();
+  const found = choices.find((choice) => choice === text);
+  if (found === undefined) throw badValue(flags, name, `want ${choices.join(" or ")}`);
   return found;
 }
 
-/** `-log-level`, in any case; `err` is what Consul calls `error`. */
+/** `-log-level`, in any case; `err` is Consul's name for `error`. */
 export function readLogLevel(flags: Values): LogLevel {
-  const text = (flags.text("log-level") ?? "info").toLowerCase();
+  const text = textOrDefault(flags, "log-level").toLowerCase();
   const found = LOG_LEVELS.find((level) => level === (text === "err" ? "error" : text));
   if (found === undefined) throw badValue(flags, "log-level", `want ${LOG_LEVELS.join(", ")}`);
   return found;

@@ -1,71 +1,53 @@
 /**
  * Flags as Go programs take them: `-x` and `--x` are the same, `-x=v` and `-x v` too; a switch takes a
- * value only with `=`; `--` ends the flags. What a flag means is said by its table, not here.
+ * value only with `=`; `--` ends the flags. The table of a command says which flags there are.
  *
  * @module
  */
 
 import { nearest, ProxyError } from "../../base/mod.ts";
+import type { FlagGroup, FlagSpec } from "./flag_table.ts";
 
-export interface FlagSpec {
-  readonly name: string;
-  /** `switch`: on or off. `list`: may be repeated; of the others the last one counts. */
-  readonly kind: "text" | "switch" | "list";
-  /** How help calls the value: `ADDRESS`. */
-  readonly value?: string;
-  /** Environment variable that gives the value where the flag is not given. */
-  readonly env?: string;
-  /** Shown by help. */
-  readonly byDefault?: string;
-  readonly help: string;
-}
+type Env = Readonly<Record<string, string | undefined>>;
 
-export interface FlagGroup {
-  readonly title: string;
-  readonly flags: readonly FlagSpec[];
-}
-
-export interface ParseFlagsOptions {
+interface ParseFlagsOptions {
   /** How errors name the command: `postern proxy`. */
   readonly command: string;
-  readonly env: Readonly<Record<string, string | undefined>>;
-  /** Says what to do instead, for a flag that is known but not taken here. */
+  readonly env: Env;
+  /** What to use instead of a flag that this command does not take, for the error. */
   readonly replaced?: (name: string) => string | undefined;
-  /** What stands alone, as the first argument, the second: the names that such values have. */
+  /** Names of the arguments that are not flags, in their order. */
   readonly bare?: readonly string[];
 }
 
 const TRUE = new Set(["1", "t", "T", "true", "TRUE", "True"]);
 const FALSE = new Set(["0", "f", "F", "false", "FALSE", "False"]);
 
-/** The values that were given, by flag or else by environment. */
+/** Values from the command line, or else from the environment. */
 export class FlagValues {
   readonly #given: ReadonlyMap<string, readonly string[]>;
   readonly #specs: ReadonlyMap<string, FlagSpec>;
-  readonly #env: Readonly<Record<string, string | undefined>>;
+  readonly #env: Env;
   /** `-help` or `-h` was among the flags. */
   readonly helpWanted: boolean;
 
   constructor(
     given: ReadonlyMap<string, readonly string[]>,
     specs: ReadonlyMap<string, FlagSpec>,
-    options: {
-      readonly env: Readonly<Record<string, string | undefined>>;
-      readonly helpWanted: boolean;
-    },
+    { env, helpWanted }: { readonly env: Env; readonly helpWanted: boolean },
   ) {
     this.#given = given;
     this.#specs = specs;
-    this.#env = options.env;
-    this.helpWanted = options.helpWanted;
+    this.#env = env;
+    this.helpWanted = helpWanted;
   }
 
-  /** Was it on the command line, whatever its value? */
+  /** The flag was on the command line, with any value. */
   given(name: string): boolean {
     return this.#given.has(name);
   }
 
-  /** The value; an empty one counts as none, but hides the environment's. */
+  /** The value; an empty flag counts as not given, but hides the variable. */
   text(name: string): string | undefined {
     const values = this.#given.get(name);
     const value = values ? values.at(-1) : this.#fromEnv(name);
@@ -77,11 +59,16 @@ export class FlagValues {
     return readSwitch(this.text(name) ?? "false") ?? false;
   }
 
+  /** The default that the flag's table has; it may be a sentence. */
+  byDefault(name: string): string | undefined {
+    return this.#specs.get(name)?.byDefault;
+  }
+
   list(name: string): readonly string[] {
     return this.#given.get(name) ?? [];
   }
 
-  /** How to name where a value came from: `-proxy-id`, or `CONNECT_PROXY_ID`. */
+  /** The name of a value's origin: `-proxy-id`, or `CONNECT_PROXY_ID`. */
   origin(name: string): string {
     const env = this.#specs.get(name)?.env;
     return this.given(name) || env === undefined ? `-${name}` : env;
@@ -155,9 +142,9 @@ export function quote(value: string): string {
   );
 }
 
-/** No value of ours has any, and they would end up in paths, headers and log lines. */
+/** Control characters are in no valid value, and would end up in paths, headers and log lines. */
 export function refuseControlCharacters(origin: string, value: string): void {
-  // deno-lint-ignore no-control-regex -- that is what is looked for
+  // deno-lint-ignore no-control-regex -- the pattern looks for them
   if (!/[\x00-\x1f\x7f]/.test(value)) return;
   throw new ProxyError("usage", `Cannot read ${origin}: its value holds a control character`);
 }

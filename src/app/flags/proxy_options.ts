@@ -7,9 +7,9 @@
 
 import { type Address, canonicalIpText, type LogLevel, ProxyError } from "../../base/mod.ts";
 import type { AgentFlags, ServersFlags } from "../../consul/mod.ts";
-import type { FlagValues } from "./args_flags.ts";
-import { readServersFlags } from "./args_servers.ts";
-import { parseUpstreams, type UpstreamArgument } from "./args_upstream.ts";
+import type { FlagValues } from "./parse_flags.ts";
+import { readServersFlags } from "./servers_flags.ts";
+import { parseUpstreams, type UpstreamArgument } from "./upstream_flag.ts";
 import {
   badValue,
   readChoice,
@@ -17,8 +17,7 @@ import {
   readInteger,
   readLogLevel,
   readTcpAddress,
-} from "./args_values.ts";
-import { DEFAULT_CONNECTIONS } from "../process/descriptors.ts";
+} from "./read_values.ts";
 
 type TcpAddress = Extract<Address, { kind: "tcp" }>;
 
@@ -96,24 +95,16 @@ export interface ProxyOptions {
 
 const FLAG_MODE_ONLY = ["service", "service-addr", "listen", "upstream", "register", "register-id"];
 const AGENT_ONLY = ["agent-connections", "prepared-query-interval", "settle-time"];
-/** The whole of a day's seconds would be a mistake in units; an hour is longer than any drain. */
-const HOUR_MS = 3_600_000;
 /** Callers hear of a changed check within half a second; on a busy host it takes longer. */
 export const SETTLE_MS = 2_000;
 
 export function readProxyOptions(flags: FlagValues): ProxyOptions {
   const warnings: string[] = [];
   const mode = readMode(flags, warnings);
-  const authorize = readChoice(flags, "authorize", {
-    choices: ["match", "both"],
-    byDefault: "match",
-  });
+  const authorize = readChoice(flags, "authorize", ["match", "both"]);
   const stateDir = flags.text("state-dir");
   const adminTokenFile = flags.text("admin-token-file");
-  const drainTimeoutMs = readDurationMs(flags, "drain-timeout", {
-    byDefaultMs: 8_000,
-    atLeastMs: 0,
-  });
+  const drainTimeoutMs = readDurationMs(flags, "drain-timeout");
   if (mode.kind === "config") {
     if (authorize === "both") {
       throw new ProxyError(
@@ -138,32 +129,24 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
     agentFlags,
     ...(serversFlags && { serversFlags }),
     agentConnections: readInteger(flags, "agent-connections", {
-      byDefault: 120,
       // Registration, leaf, roots and intentions have a poll each; one more takes turns.
       atLeast: 5,
       atMost: 190,
     }),
-    preparedQueryIntervalMs: readDurationMs(flags, "prepared-query-interval", {
-      byDefaultMs: 10_000,
-      atLeastMs: 1_000,
-    }),
+    preparedQueryIntervalMs: readDurationMs(flags, "prepared-query-interval", { atLeastMs: 1_000 }),
     authorize,
     strictSpiffeChain: flags.on("strict-spiffe-chain"),
     ...(stateDir !== undefined && { stateDir }),
     adminBind: readAdminBind(flags),
     ...(adminTokenFile !== undefined && { adminTokenFile }),
-    ready: readChoice(flags, "ready", { choices: ["any", "all"], byDefault: "all" }),
+    ready: readChoice(flags, "ready", ["any", "all"]),
     drainTimeoutMs,
     stopTimeoutMs: drainTimeoutMs,
     settleMs: readSettleMs(flags, drainTimeoutMs),
-    idleTimeoutMs: readDurationMs(flags, "idle-timeout", { byDefaultMs: HOUR_MS, atLeastMs: 0 }),
-    lifetimeMs: readDurationMs(flags, "max-connection-lifetime", { byDefaultMs: 0, atLeastMs: 0 }),
-    maxConnections: readInteger(flags, "max-connections", {
-      byDefault: DEFAULT_CONNECTIONS,
-      atLeast: 1,
-      atMost: 10_000_000,
-    }),
-    workers: readInteger(flags, "workers", { byDefault: 1, atLeast: 0, atMost: 256 }),
+    idleTimeoutMs: readDurationMs(flags, "idle-timeout"),
+    lifetimeMs: readDurationMs(flags, "max-connection-lifetime"),
+    maxConnections: readInteger(flags, "max-connections", { atLeast: 1, atMost: 10_000_000 }),
+    workers: readInteger(flags, "workers", { atLeast: 0, atMost: 256 }),
     logLevel: readLogLevel(flags),
     logJson: flags.on("log-json"),
     watchPlugins: flags.on("watch-plugins"),
@@ -174,7 +157,7 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
 /** Whoever wants a shorter drain wants a shorter settle time with it. */
 function readSettleMs(flags: FlagValues, drainTimeoutMs: number): number {
   const byDefaultMs = Math.min(SETTLE_MS, drainTimeoutMs / 4);
-  const settleMs = readDurationMs(flags, "settle-time", { byDefaultMs, atLeastMs: 0 });
+  const settleMs = readDurationMs(flags, "settle-time", { byDefaultMs });
   if (settleMs <= drainTimeoutMs) return settleMs;
   throw badValue(flags, "settle-time", "it is part of -drain-timeout, which is shorter");
 }

@@ -10,7 +10,7 @@ import * as v from "valibot";
 import { ADMIN_PORTS, type AdminAddress, type AskAdmin } from "../../admin/mod.ts";
 import type { Address } from "../../base/mod.ts";
 import { parseJson } from "../../wire/mod.ts";
-import type { ProxyMode } from "../command_line/args_proxy.ts";
+import type { ProxyMode } from "../flags/proxy_options.ts";
 
 /** What a proxy was started for, as the flags of `postern proxy` say it. */
 export interface WantedProxy {

@@ -1,0 +1,71 @@
+/**
+ * The flags of the commands other than `proxy` and `dataplane`.
+ *
+ * @module
+ */
+
+import { readFlagTable } from "../flags/flag_table.ts";
+import { LOG_FLAGS } from "../flags/proxy_flags.ts";
+
+export const DEV_FLAGS = readFlagTable(`
+Flags
+  -http-addr ADDRESS (default: 127.0.0.1:8500, or a free port where that is in use)
+      Where the agent's HTTP API listens, [host]:port; port 0 takes a free one.
+  -datacenter NAME (default: dc1)
+      Name of the datacenter it pretends to be.
+  -default-policy POLICY (default: allow)
+      allow or deny: what happens where no intention matches.
+  -token TOKEN
+      Refuse requests without this ACL token, which may do everything.
+  -demo
+      Also start two services, a sidecar process for each and one intention.
+${LOG_FLAGS}
+`);
+
+/** Rows for the commands that ask a running proxy. */
+const PROXY_CHOICE = `\
+  -sidecar-for ID [$CONNECT_SIDECAR_FOR]
+      The proxy that was started with this, or is registered as ID-sidecar-proxy.
+  -proxy-id ID [$CONNECT_PROXY_ID]
+      This registered proxy. Counts before -sidecar-for.
+  -config FILE
+      The proxy that was started with this file.
+  -http-addr ADDRESS [$CONSUL_HTTP_ADDR]
+      Only a proxy of this agent, or server; for several of one id on this machine.
+  -admin ADDRESS (default: 127.0.0.1:19000)
+      The proxy with this admin server, whichever it is.`;
+
+export const WAIT_READY_FLAGS = readFlagTable(`
+Flags
+${PROXY_CHOICE}
+  -timeout DURATION (default: 30s)
+      Give up after this long.
+  -catalog
+      Also wait until the instance passes all its checks in Consul's catalog, where callers look.
+      The proxy reads it with its own token.
+  -upstreams
+      Also wait until every upstream can be used: it is not refused, and has an instance that does
+      not keep failing.
+`);
+
+export const EXPLAIN_FLAGS = readFlagTable(`
+Flags
+  -H HEADER ...
+      A header of the request, 'name: value'; may be repeated.
+  -inbound
+      A request to the service of this proxy, not to an upstream.
+  -source SERVICE (default: a caller without a certificate)
+      The caller, with -inbound: a service of the mesh, or the URI of a certificate.
+  -no-connect
+      Do not connect to instances and the application to see whether they are there.
+  -json
+      Write the answer as JSON.
+The proxy (one of these)
+${PROXY_CHOICE}
+`);
+
+export const PLUGIN_DEV_FLAGS = readFlagTable(`
+Flags of dev
+  -config JSON (default: {})
+      The plugin's configuration, as it stands at its use.
+`);

@@ -1,0 +1,148 @@
+/**
+ * Every flag of `postern proxy`. Where `consul connect proxy` has the same flag, name and variable are the
+ * same, so that a command line or a unit file can be taken over as it is.
+ *
+ * @module
+ */
+
+import { readFlagTable } from "./flag_table.ts";
+
+/** Most connections accepted at once; more than most need, so that fewer are no trouble yet. */
+export const DEFAULT_CONNECTIONS = 65_536;
+
+/** Rows for the tables of several commands. */
+export const LOG_FLAGS = `\
+  -log-level LEVEL (default: info)
+      What to log: trace, debug, info, warn or error, in any case.
+  -log-json
+      Write log lines as JSON objects.`;
+
+export const PROXY_FLAGS = readFlagTable(`
+What to stand for (one of these)
+  -sidecar-for ID [$CONNECT_SIDECAR_FOR]
+      Run the one sidecar that is registered for this service id.
+  -proxy-id ID [$CONNECT_PROXY_ID]
+      Run this registered proxy or ingress gateway. Counts before -sidecar-for.
+  -gateway ingress
+      Run the one ingress gateway that is registered, of that name where -service is given.
+  -config FILE
+      Run from a JSON file with credentials, upstreams and intentions, without Consul.
+Without a registration
+  -service NAME
+      Service to stand for; its identity comes from Consul, the rest from these flags.
+  -service-addr ADDRESS
+      Local application, host:port, that gets the inbound connections.
+  -listen ADDRESS
+      Where other sidecars connect, [host]:port. Needs -service-addr.
+  -upstream NAME:PORT ...
+      Destination and the local port for it: name[.type]:[address:]port. The type is service
+      (default) or query, a prepared query. May be repeated; the last one of a name counts.
+  -register
+      Register this proxy in the catalog. Needs -listen.
+  -register-id SUFFIX
+      Suffix of the registered id, for several of the same service on one agent or node.
+The Consul agent
+  -http-addr ADDRESS [$CONSUL_HTTP_ADDR] (default: 127.0.0.1:8500)
+      The agent: host:port, http://, https:// or unix:///path.
+  -token TOKEN [$CONSUL_HTTP_TOKEN]
+      ACL token. Everyone on this machine can read it here; prefer -token-file.
+  -token-file FILE [$CONSUL_HTTP_TOKEN_FILE]
+      File with the ACL token; read again when it changes.
+  -ca-file FILE [$CONSUL_CACERT]
+      CA certificates that may have signed the agent's or the servers'.
+  -ca-path DIR [$CONSUL_CAPATH]
+      The same, a directory of files.
+  -client-cert FILE [$CONSUL_CLIENT_CERT]
+      Certificate to show to the agent or the servers.
+  -client-key FILE [$CONSUL_CLIENT_KEY]
+      Key of that certificate.
+  -tls-server-name NAME [$CONSUL_TLS_SERVER_NAME]
+      Name that the certificate of the agent or the servers must have.
+  -datacenter NAME (default: the agent's)
+      Datacenter to ask.
+  -stale
+      Let any server answer reads, not only the leader.
+  -namespace NAME [$CONSUL_NAMESPACE]
+      Namespace of the service (Consul Enterprise).
+  -partition NAME [$CONSUL_PARTITION]
+      Partition of the service (Consul Enterprise).
+  -agent-connections N (default: 120)
+      Most connections to the agent at once; it allows 200 for all of a host. More than 12 only
+      while the agent has room.
+  -prepared-query-interval DURATION (default: 10s)
+      How often to run the prepared query of an upstream.
+Without an agent: Consul's servers
+  -servers ADDRESS,...
+      Ask Consul's servers, not an agent: addresses, DNS names (of each all addresses), or
+      exec=COMMAND that prints addresses. Any of them will do; the others are learned from it.
+  -node NAME
+      Node in the catalog that the proxy is registered on. Needed with -servers.
+  -node-address IP (default: the address in -listen)
+      With -register: where others reach this host, and the node where it has to be made.
+  -check-http PATH
+      With -register: the application is well while it answers this path with 2xx; without, while it
+      takes connections.
+  -grpc-port PORT (default: 8503, without TLS 8502)
+      Port of the servers for gRPC.
+  -http-port PORT [$POSTERN_HTTP_PORT] (default: 8501, without TLS 8500)
+      Port of the servers for the HTTP API.
+  -tls-disabled
+      Talk to the servers in plain text; who reads it has the token.
+  -server-watch-disabled
+      Use only what -servers gives, as behind a load balancer.
+  -login-auth-method NAME
+      Log in with this auth method for a token, and log out at the end.
+  -login-bearer-token-file FILE
+      File with the bearer token to log in with; read for each login.
+  -login-bearer-token TOKEN
+      The bearer token itself. Everyone on this machine can read it here.
+  -login-meta KEY=VALUE ...
+      What the token's description says. May be repeated.
+  -login-datacenter NAME
+      Datacenter to log in to.
+  -login-namespace NAME
+      Namespace of the auth method (Consul Enterprise).
+  -login-partition NAME
+      Partition of the auth method (Consul Enterprise).
+Trust
+  -authorize HOW (default: match)
+      match: by the intentions, which are watched. both: the agent's authorize call must allow each
+      connection, too.
+  -strict-spiffe-chain
+      CA certificates in a peer's chain must name the trust domain, too.
+  -state-dir DIR
+      Keep the last good state here (it holds private keys; mode 0600), so that a restart while
+      Consul is away serves until the certificate expires. With -config: the secrets of SDS servers
+      and Workload APIs.
+Running
+  -admin-bind ADDRESS (default: 127.0.0.1:19000 or the next free port)
+      Admin server, host:port, or off. An address given here must be free.
+  -admin-token-file FILE
+      File with a token. A client that sends it (Authorization: Bearer) may drain, end and set the
+      log level through the admin server, from any address; no other client may. Without this flag,
+      clients on this machine may.
+  -ready HOW (default: all)
+      What /ready asks for. all: every listener that ever could carry traffic can, and at least one.
+      any: at least one.
+  -drain-timeout DURATION (default: 8s)
+      How long open connections may go on after SIGTERM. A second SIGTERM ends them.
+  -settle-time DURATION (default: 2s)
+      How long new connections are still accepted after SIGTERM, until callers have heard from
+      Consul that this instance leaves. Part of -drain-timeout, and by default at most a quarter of
+      it.
+  -idle-timeout DURATION (default: 1h)
+      End a connection with no byte either way for this long; 0 is never.
+  -max-connection-lifetime DURATION (default: 0)
+      End every connection after this long; 0 is never.
+  -max-connections N (default: ${DEFAULT_CONNECTIONS})
+      Connections accepted at once over all listeners.
+  -workers N (default: 1)
+      Threads that carry traffic; 0 carries it in the main thread.
+  -watch-plugins
+      Read the files of plugins again when one of them changes, as SIGHUP does.
+${LOG_FLAGS}
+  -pprof-addr ADDRESS
+      Taken so that command lines of Consul's proxy work; nothing is served there.
+  -pprof-timeout DURATION
+      The same.
+`);

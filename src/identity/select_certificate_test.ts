@@ -50,7 +50,7 @@ for (
   });
 }
 
-test("createCertificateIndex() of no certificate finds none", () => {
+test("createCertificateIndex() without certificates finds none", () => {
   const index = createCertificateIndex([]);
   for (const serverName of [undefined, "a.example"]) {
     assert.equal(index.find({ serverName, signatureAlgorithms: MODERN }), -1);
@@ -64,7 +64,7 @@ test("createCertificateIndex() selects a certificate for a client that can verif
   }
 });
 
-test("createCertificateIndex() looks names up, however many there are", () => {
+test("createCertificateIndex() finds a name in constant time", () => {
   const many = Array.from({ length: 20_000 }, (_, at) => cert("ecdsa", `s${at}.example`));
   const index = createCertificateIndex(many);
   const startMs = cpuMs();

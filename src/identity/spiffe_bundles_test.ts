@@ -33,7 +33,7 @@ test("parseSpiffeBundles() reads bundles of several domains", () => {
   });
 });
 
-test("parseSpiffeBundles() takes the names of properties for names", () => {
+test("parseSpiffeBundles() accepts names of object properties as trust domains", () => {
   const bundles = parseSpiffeBundles(
     `{"trust_domains":{"constructor":{"keys":[]},"__proto__":{"keys":[]}}}`,
   );

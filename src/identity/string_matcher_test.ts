@@ -102,7 +102,7 @@ test("compileStringMatcher() takes time linear to the value where backtracking w
   assert.ok(cpuMs() - startMs < 1000);
 });
 
-test("needsMatchers() is true of rules with a regex alone", () => {
+test("needsMatchers() is true only for rules with a regex", () => {
   const rules = { ...NO_RULES, matchers: [{ type: "uri", matcher: REGEX }] } as const;
   assert.equal(needsMatchers({ kind: "ca", rootPems: [], rules }), true);
   assert.equal(needsMatchers({ kind: "spiffe", bundles: {}, rules }), true);

@@ -40,7 +40,7 @@ const HEARTBEAT: XdsResource<PlainMessage> = {
   content: { kind: "heartbeat" },
 };
 
-test("DeltaProtocol begins with who it is and every name", () => {
+test("DeltaProtocol begins with its node and every name", () => {
   const it = new Harness();
   it.protocol.change(["web", "ROOTCA"], []);
   assert.deepEqual(it.take(), []);
@@ -116,7 +116,7 @@ for (
   });
 }
 
-test("DeltaProtocol begins the next stream with the versions of what it took and holds", async () => {
+test("DeltaProtocol begins the next stream with the versions that are in use", async () => {
   const it = open("web", "db", "mail", "gone");
   it.refuse.set("db", "bad");
   await it.protocol.message(
@@ -142,7 +142,7 @@ test("DeltaProtocol begins the next stream with the versions of what it took and
   }]);
 });
 
-test("DeltaProtocol leaves the nonce empty where it does not answer", async () => {
+test("DeltaProtocol sends no nonce in a request that answers no response", async () => {
   const it = open("web");
   await it.protocol.message(response({ names: ["web"] }));
   it.take();
@@ -152,7 +152,7 @@ test("DeltaProtocol leaves the nonce empty where it does not answer", async () =
   assert.deepEqual(it.take(), [], "nothing changes");
 });
 
-test("DeltaProtocol asks anew for a name given up and taken up at once", async () => {
+test("DeltaProtocol requests a name again that is unsubscribed and subscribed at once", async () => {
   const it = open("web");
   await it.protocol.message(response({ names: ["web"] }));
   it.take();
@@ -163,7 +163,7 @@ test("DeltaProtocol asks anew for a name given up and taken up at once", async (
   assert.deepEqual(it.take()[0]?.initialVersions, new Map(), "it is not held any more");
 });
 
-test("DeltaProtocol does not mind a name that it has just given up", async () => {
+test("DeltaProtocol accepts a resource whose name was just unsubscribed", async () => {
   const it = open("web", "db");
   it.protocol.change([], ["web"]);
   it.take();
@@ -171,7 +171,7 @@ test("DeltaProtocol does not mind a name that it has just given up", async () =>
   assert.equal(it.take()[0]?.error, undefined);
 });
 
-test("DeltaProtocol answers every response, a refusal that is put off included", async () => {
+test("DeltaProtocol answers every response, also with a delayed NACK", async () => {
   const it = open("web");
   it.refuse.set("web", "bad");
   for (const nonce of ["n1", "n2", "n3"]) {
@@ -182,7 +182,7 @@ test("DeltaProtocol answers every response, a refusal that is put off included",
   assert.deepEqual(it.take().map(({ nonce }) => nonce), ["n3"]);
 });
 
-test("DeltaProtocol lets a secret expire unless a heartbeat of its version comes", async () => {
+test("DeltaProtocol removes a resource after its time to live unless a heartbeat of its version comes", async () => {
   const it = open("web", "db");
   await it.protocol.message(response({ resources: [xdsResource("web", "1", 1_000)] }));
   await it.clock.advance(900);
@@ -197,7 +197,7 @@ test("DeltaProtocol lets a secret expire unless a heartbeat of its version comes
   assert.equal(it.calls.at(-1), "removed web");
 });
 
-test("DeltaProtocol lets a heartbeat without a time take it away", async () => {
+test("DeltaProtocol ends the time to live with a heartbeat that has none", async () => {
   const it = open("web");
   await it.protocol.message(response({ resources: [xdsResource("web", "1", 1_000)] }));
   await it.protocol.message(response({ resources: [HEARTBEAT] }));
@@ -205,7 +205,7 @@ test("DeltaProtocol lets a heartbeat without a time take it away", async () => {
   assert.deepEqual(it.calls, ["accept web 1"]);
 });
 
-test("DeltaProtocol sends nothing for a stream that has gone meanwhile", async () => {
+test("DeltaProtocol sends nothing for a stream that has ended", async () => {
   const it = open("web", "db");
   let release = () => {};
   it.hold = new Promise((resolve) => release = resolve);
@@ -217,7 +217,7 @@ test("DeltaProtocol sends nothing for a stream that has gone meanwhile", async (
   assert.deepEqual(it.take(), []);
 });
 
-test("DeltaProtocol lets a secret live for years where its time says so", async () => {
+test("DeltaProtocol supports a time to live of years", async () => {
   const it = open("web");
   const dayMs = 86_400_000;
   await it.protocol.message(response({ resources: [xdsResource("web", "1", 800 * dayMs)] }));

@@ -5,7 +5,7 @@ import { SharedRetry } from "./xds_stream.ts";
 
 const BOUNDS = { baseMs: 500, maxMs: 30_000 };
 
-test("SharedRetry waits in [0, b), b doubling from 500 ms to 30 s until something comes", async () => {
+test("SharedRetry waits in [0, b), with b doubling from 500 ms to 30 s until reset()", async () => {
   for (const [share, wanted] of [[0, 0], [0.5, 0.5], [0.999, 0.999]] as const) {
     const clock = new FakeClock();
     const retry = new SharedRetry({ clock, random: () => share, ...BOUNDS });
@@ -21,7 +21,7 @@ test("SharedRetry waits in [0, b), b doubling from 500 ms to 30 s until somethin
   }
 });
 
-test("SharedRetry lets all who fail at once wait together", async () => {
+test("SharedRetry has one wait for streams that fail together", async () => {
   const clock = new FakeClock();
   const retry = new SharedRetry({ clock, random: () => 0.5, ...BOUNDS });
   const called: number[] = [];

@@ -44,7 +44,7 @@ const UNREADABLE: XdsResource<PlainMessage> = {
   content: { kind: "unreadable", reason: "it cannot be read: index out of range" },
 };
 
-test("SotwProtocol begins with who it is, every name, no version and no nonce", () => {
+test("SotwProtocol begins with its node, every name, no version and no nonce", () => {
   const it = new Harness();
   it.protocol.change(["web", "ROOTCA"], []);
   assert.deepEqual(it.take(), [], "nothing before there is a stream");
@@ -54,7 +54,7 @@ test("SotwProtocol begins with who it is, every name, no version and no nonce", 
   ]);
 });
 
-test("SotwProtocol says once per stream who it is", async () => {
+test("SotwProtocol sends its node once per stream", async () => {
   const it = open("web");
   await it.protocol.message(response({ names: ["web"] }));
   assert.deepEqual(it.take(), [{ version: "1", names: ["web"], nonce: "n1" }]);
@@ -160,7 +160,7 @@ for (
   });
 }
 
-test("SotwProtocol refuses with the last good version, and takes the next one", async () => {
+test("SotwProtocol sends a NACK with the last good version, and accepts the next response", async () => {
   const it = open("web", "db");
   await it.protocol.message(response({ names: ["web", "db"] }));
   it.take();
@@ -177,7 +177,7 @@ test("SotwProtocol refuses with the last good version, and takes the next one", 
   assert.deepEqual(it.take(), [{ version: "3", names: ["web", "db"], nonce: "n3" }]);
 });
 
-test("SotwProtocol cuts what it says of a refusal at 4096 characters", async () => {
+test("SotwProtocol cuts the details of a NACK at 4096 characters", async () => {
   const names = Array.from({ length: 200 }, (_, index) => `secret-${index}`);
   const it = open(...names);
   for (const name of names) it.refuse.set(name, "x".repeat(100));
@@ -187,7 +187,7 @@ test("SotwProtocol cuts what it says of a refusal at 4096 characters", async () 
   assert.match(message, /^secret-0: x+; .*\.\.\. \(truncated\)$/);
 });
 
-test("SotwProtocol puts off refusals of the same kind again and again, and drops them for a newer response", async () => {
+test("SotwProtocol delays repeated NACKs more and more, and drops them for a newer response", async () => {
   const it = open("web");
   it.refuse.set("web", "bad");
   const nonces: string[] = [];
@@ -205,7 +205,7 @@ test("SotwProtocol puts off refusals of the same kind again and again, and drops
   assert.equal(it.clock.pending, 0);
 });
 
-test("SotwProtocol keeps its version over streams and forgets the nonce", async () => {
+test("SotwProtocol keeps its version over streams, without the nonce", async () => {
   const it = open("web");
   await it.protocol.message(response({ version: "7", names: ["web"] }));
   it.take();
@@ -216,7 +216,7 @@ test("SotwProtocol keeps its version over streams and forgets the nonce", async 
   ]);
 });
 
-test("SotwProtocol claims no version with names new to it, so that they come", async () => {
+test("SotwProtocol sends no version with new names, so that the server sends them", async () => {
   const it = open("web");
   await it.protocol.message(response({ version: "7", names: ["web"] }));
   it.protocol.closed();
@@ -226,7 +226,7 @@ test("SotwProtocol claims no version with names new to it, so that they come", a
   assert.deepEqual(it.take().map(({ version, names }) => [version, names]), [["", ["web", "db"]]]);
 });
 
-test("SotwProtocol asks for further names with the last nonce", async () => {
+test("SotwProtocol requests further names with the last nonce", async () => {
   const it = open("web");
   await it.protocol.message(response({ names: ["web"] }));
   it.take();
@@ -238,7 +238,7 @@ test("SotwProtocol asks for further names with the last nonce", async () => {
   assert.deepEqual(it.take(), [{ version: "1", names: ["db"], nonce: "n1" }]);
 });
 
-test("SotwProtocol never asks for nothing, which would mean everything", () => {
+test("SotwProtocol never sends a request without names, which would subscribe to all", () => {
   const it = open("web");
   it.protocol.change([], ["web"]);
   assert.deepEqual(it.take(), []);
@@ -246,7 +246,7 @@ test("SotwProtocol never asks for nothing, which would mean everything", () => {
   assert.deepEqual(it.take(), []);
 });
 
-test("SotwProtocol does not mind a name that it has just given up", async () => {
+test("SotwProtocol accepts a resource whose name was just unsubscribed", async () => {
   const it = open("web", "db", "mail");
   it.protocol.change([], ["mail"]);
   it.take();
@@ -254,7 +254,7 @@ test("SotwProtocol does not mind a name that it has just given up", async () => 
   assert.equal(it.take()[0]?.error, undefined);
 });
 
-test("SotwProtocol answers when all is decided, with the names of then, one response after the other", async () => {
+test("SotwProtocol answers responses in order, each with the names subscribed at that time", async () => {
   const it = open("web", "db");
   let release = () => {};
   it.hold = new Promise((resolve) => release = resolve);
@@ -270,7 +270,7 @@ test("SotwProtocol answers when all is decided, with the names of then, one resp
   ]);
 });
 
-test("SotwProtocol has the server see that a name was given up and taken up again", async () => {
+test("SotwProtocol shows the server that a name was unsubscribed and subscribed again", async () => {
   const it = open("web", "ROOTCA");
   let go = () => {};
   it.hold = new Promise((resolve) => go = resolve);
@@ -298,7 +298,7 @@ test("SotwProtocol has the server see that a name was given up and taken up agai
   assert.deepEqual(it.take(), [{ version: "2", names: ["web", "ROOTCA"], nonce: "n2" }]);
 });
 
-test("SotwProtocol sends nothing for a stream that has gone meanwhile", async () => {
+test("SotwProtocol sends nothing for a stream that has ended", async () => {
   const it = open("web", "db");
   let release = () => {};
   it.hold = new Promise((resolve) => release = resolve);
@@ -313,7 +313,7 @@ test("SotwProtocol sends nothing for a stream that has gone meanwhile", async ()
   assert.deepEqual(it.calls, ["accept web 1"], "the rest comes again");
 });
 
-test("SotwProtocol lets a secret expire unless a heartbeat comes", async () => {
+test("SotwProtocol removes a resource after its time to live unless a heartbeat comes", async () => {
   const it = open("web", "db");
   await it.protocol.message(
     response({ resources: [xdsResource("web", "1", 1_000), xdsResource("db")] }),

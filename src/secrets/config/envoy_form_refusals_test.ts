@@ -184,7 +184,7 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
 ];
 
 for (const [behaviour, value, wanted] of REFUSED) {
-  test(`parseTlsConfig() refuses of Envoy ${behaviour}`, () =>
+  test(`parseTlsConfig() refuses Envoy's ${behaviour}`, () =>
     assert.deepEqual(
       problemsOf(value, LISTENER),
       wanted.map((problem) => `inbound.tls${problem}`),
@@ -229,7 +229,7 @@ for (
     ],
   ] as const
 ) {
-  test(`parseTlsConfig() refuses of Envoy, for an upstream, ${behaviour}`, () =>
+  test(`parseTlsConfig() refuses, in Envoy's upstream, ${behaviour}`, () =>
     assert.deepEqual(
       problemsOf(value, UPSTREAM),
       wanted.map((problem) => `upstreams[0].tls${problem}`),

@@ -293,12 +293,12 @@ const ACCEPTED: readonly [string, value: unknown, plan: object, warnings?: reado
 ];
 
 for (const [behaviour, value, wanted, warnings = []] of ACCEPTED) {
-  test(`parseTlsConfig() takes of Envoy ${behaviour}`, () => {
+  test(`parseTlsConfig() reads Envoy's ${behaviour}`, () => {
     assert.deepEqual(parseTlsConfig(value, LISTENER), { kind: "valid", plan: wanted, warnings });
   });
 }
 
-test("parseTlsConfig() takes an upstream of Envoy's with its SNI", () => {
+test("parseTlsConfig() reads Envoy's upstream with its SNI", () => {
   const value = {
     name: "envoy.transport_sockets.tls",
     typed_config: {
@@ -316,7 +316,7 @@ test("parseTlsConfig() takes an upstream of Envoy's with its SNI", () => {
   });
 });
 
-test("parseTlsConfig() takes an upstream of Envoy's that accepts anyone, said so", () => {
+test("parseTlsConfig() reads Envoy's upstream that explicitly accepts any server", () => {
   const value = listener({ validation_context: { trust_chain_verification: "ACCEPT_UNTRUSTED" } });
   const parsed = parseTlsConfig(value, UPSTREAM);
   assert.ok(parsed.kind === "valid" && parsed.plan.certificates.length === 0);

@@ -27,7 +27,7 @@ const sds = (ClusterName: string, CertResource: string, more: object = {}) => ({
 const service = (fields: object) => ({ Name: "web", Hosts: ["a.example"], ...fields });
 const listener = (fields: object) => ({ Port: 8443, Protocol: "http", Services: [], ...fields });
 
-test("ingressTlsPlan() finds nothing in a gateway without TLS", () => {
+test("ingressTlsPlan() makes no plan for a gateway without TLS", () => {
   // As Consul gives it, with everything else that it has.
   const entry = {
     Kind: "ingress-gateway",
@@ -134,7 +134,7 @@ for (
   });
 }
 
-test("ingressTlsPlan() says that it raised a version", () => {
+test("ingressTlsPlan() warns that it raised a version", () => {
   const parsed = ingressTlsPlan({
     TLS: sds("other", "a", { TLSMinVersion: "TLSv1_0" }),
     Listeners: [listener({})],

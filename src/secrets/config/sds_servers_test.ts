@@ -297,7 +297,7 @@ for (const [behaviour, value, wanted] of REFUSED) {
   });
 }
 
-test("parseSdsServers() refuses to ask without saying who asks", () => {
+test("parseSdsServers() refuses a node without id or cluster", () => {
   const node = { id: "", cluster: "", metadata: {} };
   const parsed = parseSdsServers({ a: { address: "unix:///a" } }, { path: [], node });
   assert.ok(parsed.kind === "invalid");

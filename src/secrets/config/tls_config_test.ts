@@ -300,7 +300,7 @@ for (const [behaviour, value, wanted] of ACCEPTED) {
   });
 }
 
-test("parseTlsConfig() takes an upstream that shows nothing and accepts anyone, said so", () => {
+test("parseTlsConfig() accepts an upstream without certificate that explicitly accepts any server", () => {
   const parsed = parseTlsConfig({
     certificate: { source: "none" },
     validation: { source: "file", acceptUntrusted: true },

@@ -83,7 +83,7 @@ test("createSecretFileProvider() follows the description and the files that it n
   assert.deepEqual(record.rejected, []);
 });
 
-test("createSecretFileProvider() keeps what it had while the description is broken", async () => {
+test("createSecretFileProvider() keeps its secret while the description is broken", async () => {
   await using directory = await temporaryDirectory();
   const [first, second] = [newPair(), newPair()];
   const path = join(directory.path, "sds.yaml");
@@ -108,7 +108,7 @@ test("createSecretFileProvider() keeps what it had while the description is brok
   assert.equal(record.secrets.length, 3);
 });
 
-test("createSecretFileProvider() tells no secret twice, and recovers when all is good", async () => {
+test("createSecretFileProvider() reports no secret twice, and recovers when all files are good", async () => {
   await using directory = await temporaryDirectory();
   const pair = newPair();
   const path = join(directory.path, "sds.json");
@@ -128,7 +128,7 @@ test("createSecretFileProvider() tells no secret twice, and recovers when all is
   assert.equal(record.secrets.length, 1);
 });
 
-test("createSecretFileProvider() follows Kubernetes' ..data with everything in it", async () => {
+test("createSecretFileProvider() follows Kubernetes' ..data link", async () => {
   await using directory = await temporaryDirectory();
   const root = directory.path;
   const [first, second] = [newPair(), newPair()];
@@ -150,7 +150,7 @@ test("createSecretFileProvider() follows Kubernetes' ..data with everything in i
   assert.deepEqual(followed.record.rejected, []);
 });
 
-test("createSecretFileProvider() takes a secret that is all inline", async () => {
+test("createSecretFileProvider() reads an inline secret", async () => {
   await using directory = await temporaryDirectory();
   const pair = newPair();
   const path = join(directory.path, "sds.json");

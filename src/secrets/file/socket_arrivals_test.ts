@@ -76,7 +76,7 @@ for (
   });
 }
 
-test("SocketArrivals reports a replaced socket once, and none that was there before", async () => {
+test("SocketArrivals reports a replaced socket once, and does not report an old one", async () => {
   await using set = await setUp();
   await set.put("api.sock");
   await set.begin();

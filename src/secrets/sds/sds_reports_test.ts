@@ -23,7 +23,7 @@ const denied = (name: string) =>
 const LINE = "warn sds stream failed INVALID_ARGUMENT: not authorized for";
 const AGAIN = "info sds server answers again";
 
-test("ServerHealth tells each fault once where those of several names take turns", () => {
+test("ServerHealth logs each fault once if faults of several names alternate", () => {
   const { health, said } = healthWorld();
   for (let i = 0; i < 50; i++) ["web", "ALL"].forEach((name) => health.failed(denied(name)));
   assert.deepEqual(said(), [`${LINE} "web"`, `${LINE} "ALL"`]);
@@ -33,7 +33,7 @@ test("ServerHealth tells each fault once where those of several names take turns
   assert.deepEqual(said().slice(2), [AGAIN, `${LINE} "web"`]);
 });
 
-test("ServerHealth names whom a fault is about, and tells the same fault of each", () => {
+test("ServerHealth logs the same fault once for each name", () => {
   const { health, lines } = healthWorld();
   for (const name of ["web", "ALL", "web"]) {
     health.failed(grpcStatus(GRPC_STATUS.invalidArgument, "no"), name);
@@ -42,13 +42,13 @@ test("ServerHealth names whom a fault is about, and tells the same fault of each
   assert.deepEqual(warned.map(({ fields }) => fields?.name), ["web", "ALL"]);
 });
 
-test("ServerHealth tells some of many faults", () => {
+test("ServerHealth bounds the faults that it logs", () => {
   const { health, said } = healthWorld();
   for (let i = 0; i < 1_000; i++) health.failed(denied(`s${i}`));
   assert.equal(said().length, 20);
 });
 
-test("ServerHealth is quiet about what may pass, and tells it once in whichever words when it lasts", async () => {
+test("ServerHealth does not log a transient fault, and logs a lasting one once, whatever its text", async () => {
   const { clock, health, said } = healthWorld();
   const lost = (reason: string) => health.failed(grpcStatus(GRPC_STATUS.unavailable, reason));
   lost("dropped");

@@ -99,7 +99,7 @@ function specOf(secret: PlainMessage) {
   return parseSecret(resource.content.read(), { allowFiles: false });
 }
 
-test("sotwMessages() gives secrets in the shape that is read from files", () => {
+test("sotwMessages() gives secrets in the shape of secret files", () => {
   assert.equal(specOf(WEB).spec.type, "certificate");
   const { name, spec } = specOf(inlineBundle("ROOTCA", authority.rootPem));
   assert.deepEqual([name, spec.type], ["ROOTCA", "validation"]);
@@ -185,7 +185,7 @@ for (
     ],
   ] as const
 ) {
-  test(`sotwMessages() loses nothing that must be refused: ${name}`, () => {
+  test(`sotwMessages() keeps a field that must be refused: ${name}`, () => {
     assert.throws(() => specOf(secret), wanted);
   });
 }

@@ -44,7 +44,7 @@ function setUp() {
   return { peers, provider, reject, load: () => resolve(peers.factory(source)) };
 }
 
-test("LoadingProvider passes on what it was asked for meanwhile, and everything after", async () => {
+test("LoadingProvider follows the secrets that were watched while it loaded, and later ones", async () => {
   const { peers, provider, load } = setUp();
   const { said, events } = heard();
   const web = provider.watch(secretRef("web"), events);
@@ -66,7 +66,7 @@ test("LoadingProvider passes on what it was asked for meanwhile, and everything 
   assert.equal(peers.closed, 1);
 });
 
-test("LoadingProvider.close() closes what is loaded later, and follows nothing any more", async () => {
+test("LoadingProvider.close() closes a provider that is loaded later, and follows nothing", async () => {
   const { peers, provider, load } = setUp();
   const { said, events } = heard();
   provider.watch(secretRef("web"), events);
@@ -76,7 +76,7 @@ test("LoadingProvider.close() closes what is loaded later, and follows nothing a
   assert.deepEqual([peers.begun, peers.closed, said], [0, 1, []]);
 });
 
-test("LoadingProvider tells all who ask that it cannot be loaded, later", async () => {
+test("LoadingProvider reports a failed load to every watch, asynchronously", async () => {
   const { provider, reject } = setUp();
   const { said, events } = heard();
   provider.watch(secretRef("web"), events);
@@ -89,7 +89,7 @@ test("LoadingProvider tells all who ask that it cannot be loaded, later", async 
   await provider.close();
 });
 
-test("createProviders() follows files through the store, and keeps waiting for one that is not there", async () => {
+test("createProviders() follows files, and waits for an absent one", async () => {
   const directory = await mkdtemp(join(tmpdir(), "postern-"));
   const leaf = createAuthority().issueLeaf({ service: "web" });
   const path = join(directory, "web.pem");

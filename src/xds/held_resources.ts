@@ -7,12 +7,7 @@
 
 import type { Timer } from "../base/mod.ts";
 import type { XdsResource } from "./messages.ts";
-import {
-  type HeldState,
-  type OfferedResource,
-  type ProtocolOptions,
-  ResponseFaults,
-} from "./protocol.ts";
+import { type OfferedResource, type ProtocolOptions, ResponseFaults } from "./protocol.ts";
 
 /** Where the variants of the protocol differ. */
 interface ResponseRules<T> {
@@ -29,7 +24,7 @@ interface ResponseRules<T> {
 /** A day: a server's time to live may be longer than a clock's longest timer. */
 const LONGEST_TIMER_MS = 86_400_000;
 
-export class HeldResources<T> implements HeldState {
+export class HeldResources<T> {
   readonly #options: ProtocolOptions<T, never>;
   readonly #names = new Set<string>();
   readonly #versions = new Map<string, string>();
@@ -43,6 +38,7 @@ export class HeldResources<T> implements HeldState {
     return this.#names;
   }
 
+  /** A version of every name is in use, so a server with no change need not answer a new stream. */
   get isComplete(): boolean {
     return this.#names.size > 0 && [...this.#names].every((name) => this.#versions.has(name));
   }
@@ -109,6 +105,7 @@ export class HeldResources<T> implements HeldState {
     return faults;
   }
 
+  /** Ends timers. */
   close(): void {
     for (const timer of this.#expiries.values()) timer.cancel();
     this.#expiries.clear();
@@ -172,7 +169,7 @@ function offeredOf<T>({ name, version, content }: XdsResource<T>): OfferedResour
 }
 
 /** The fault of a resource without a subscribed name. */
-export function strangerFault<T>({ name, content }: XdsResource<T>): string {
+export function unsubscribedFault<T>({ name, content }: XdsResource<T>): string {
   if (name !== "") return `"${name.slice(0, 256)}" was not asked for`;
   const reason = content.kind === "unreadable" ? content.reason : "it has no name";
   return `a resource cannot be used: ${reason}`;

@@ -79,7 +79,6 @@ const NETWORK: Readonly<Record<string, readonly string[]>> = {
 /** Packages, and the rooms of `src` that may import them. */
 const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   hono: ["admin", "dev"],
-  "@hono/node-server": ["admin"],
   // `plugin` lends it to plugins from files.
   valibot: ["consul", "secrets", "plugin", "source", "app"],
   // `plugin` lends it to plugins from files.

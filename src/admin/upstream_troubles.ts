@@ -76,6 +76,14 @@ export function troubleTexts(troubles: readonly UpstreamTrouble[]): readonly str
   return more > 0 ? [...texts, `and ${more} more upstreams, see /clusters`] : texts;
 }
 
+/** Targets without a healthy instance, and why. */
+export function lackingOf(
+  snapshot: Snapshot | undefined,
+): readonly { readonly target: string; readonly lack: string }[] {
+  return Object.values(snapshot?.targets ?? {}).filter(({ lack }) => lack !== "")
+    .map(({ key, lack }) => ({ target: key, lack }));
+}
+
 /** Ids of those that are served, and of those that are refused. */
 export function declaredUpstreams(
   view: Pick<AdminView, "snapshot" | "refused">,

@@ -473,7 +473,7 @@ test("every metric on the pages is one that the source counts", async () => {
     .filter((name) => !/tls$|^show_denials$/.test(name));
   assert.ok(named.length >= 14, `only ${named.join(", ")}`);
   const sources = [];
-  const directories = ["consul", "plugin", "secrets", "proxy", "admin", "app"];
+  const directories = ["consul", "plugin", "secrets", "source", "proxy", "admin", "app"];
   for (const directory of directories.map((name) => `src/${name}`)) {
     for (const path of await readdir(join(ROOT, directory), { recursive: true })) {
       if (!path.endsWith(".ts") || path.endsWith("_test.ts")) continue;

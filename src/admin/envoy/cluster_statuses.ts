@@ -5,71 +5,47 @@
  * @module
  */
 
-import { type Address, formatAddress } from "../../base/mod.ts";
-import type { Endpoint } from "../../balance/mod.ts";
+import { formatAddress } from "../../base/mod.ts";
 import type { EndpointView } from "../../proxy/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
-import { clustersOf, type EnvoyClusterView } from "./clusters.ts";
-import { addressJson } from "./json.ts";
+import { type ClusterHost, clustersOf, type EnvoyClusterView, hostsOf } from "./clusters.ts";
+import { addressJson, type Json } from "./json.ts";
 
-interface Host {
-  readonly address: Address;
-  readonly weight: number;
+interface HostStatus extends ClusterHost {
   readonly active: number;
-  readonly isUnhealthy: boolean;
   readonly isEjected: boolean;
 }
 
-interface Status {
+interface ClusterStatus {
   readonly cluster: EnvoyClusterView;
-  readonly hosts: readonly Host[];
+  readonly hosts: readonly HostStatus[];
 }
 
 function statusesOf(
   snapshot: Snapshot | undefined,
   endpoints: readonly EndpointView[],
-): readonly Status[] {
-  return clustersOf(snapshot).map((cluster) => ({ cluster, hosts: hostsOf(cluster, endpoints) }));
-}
-
-function hostsOf(cluster: EnvoyClusterView, endpoints: readonly EndpointView[]): readonly Host[] {
-  switch (cluster.kind) {
-    case "aggregate":
-      return [];
-    case "local": {
-      const { address } = cluster;
-      return [{ address, weight: 1, active: 0, isUnhealthy: false, isEjected: false }];
-    }
-    case "target": {
-      const { target } = cluster;
-      const views = new Map(
-        endpoints.filter((view) => view.target === target.key && !view.lastResort)
-          .map((view) => [view.address, view]),
-      );
-      const hostOf = ({ host, port, weight }: Endpoint, isUnhealthy: boolean): Host => {
-        const address = { kind: "tcp", host, port } as const;
-        const view = views.get(formatAddress(address));
-        return {
-          address,
-          weight,
-          active: view?.active ?? 0,
-          isUnhealthy,
-          isEjected: (view?.ejectedForMs ?? 0) > 0,
-        };
-      };
-      return [
-        ...target.endpoints.map((endpoint) => hostOf(endpoint, false)),
-        ...target.unhealthy.map((endpoint) => hostOf(endpoint, true)),
-      ];
-    }
-  }
+): readonly ClusterStatus[] {
+  const keyOf = (target: string, address: string) => `${target}\u0000${address}`;
+  const views = new Map(
+    endpoints.filter(({ lastResort }) => !lastResort)
+      .map((view) => [keyOf(view.target, view.address), view]),
+  );
+  return clustersOf(snapshot).map((cluster) => {
+    const target = cluster.kind === "target" ? cluster.target.key : "";
+    const hosts = hostsOf(cluster).map((host) => {
+      const view = views.get(keyOf(target, formatAddress(host.address)));
+      const { active = 0, ejectedForMs = 0 } = view ?? {};
+      return { ...host, active, isEjected: ejectedForMs > 0 };
+    });
+    return { cluster, hosts };
+  });
 }
 
 /** `/clusters?format=json`. */
 export function clusterStatusesJson(
   snapshot: Snapshot | undefined,
   endpoints: readonly EndpointView[],
-): Readonly<Record<string, unknown>> {
+): Json {
   const shown = statusesOf(snapshot, endpoints).map(({ cluster, hosts }) => ({
     name: cluster.name,
     added_via_api: true,
@@ -89,13 +65,13 @@ export function clusterStatusesJson(
   return { cluster_statuses: shown };
 }
 
-/** What an endpoint that is in use carries: requests where HTTP is spoken, else connections. */
+/** An endpoint carries requests where HTTP is spoken, else connections. */
 function activeName(cluster: EnvoyClusterView): "rq_active" | "cx_active" {
   return cluster.kind !== "local" && cluster.upstream.http ? "rq_active" : "cx_active";
 }
 
-/** Limits that hold for all clusters of an upstream together. */
-function thresholdsOf(cluster: EnvoyClusterView): Readonly<Record<string, number>> {
+/** The limits of an upstream hold for all its clusters together. */
+function thresholdsOf(cluster: EnvoyClusterView): Json {
   if (cluster.kind === "local") return {};
   const { maxConnections, maxPending, maxRequests } = cluster.upstream;
   return {
@@ -105,7 +81,7 @@ function thresholdsOf(cluster: EnvoyClusterView): Readonly<Record<string, number
   };
 }
 
-/** `/clusters`: one fact per line, `name::address::key::value`; last, why a cluster has nobody. */
+/** `/clusters`: one fact per line, `name::address::key::value`; last, why a cluster has no instance. */
 export function clusterStatusLines(
   snapshot: Snapshot | undefined,
   endpoints: readonly EndpointView[],
@@ -115,11 +91,11 @@ export function clusterStatusLines(
     const limits = Object.entries(thresholdsOf(cluster))
       .map(([key, value]) => `${name}::default_priority::${key}::${value}`);
     const facts = hosts.flatMap((host) => {
-      const of = `${name}::${formatAddress(host.address)}`;
+      const at = `${name}::${formatAddress(host.address)}`;
       return [
-        `${of}::${activeName(cluster)}::${host.active}`,
-        `${of}::health_flags::${flagsOf(host)}`,
-        `${of}::weight::${host.weight}`,
+        `${at}::${activeName(cluster)}::${host.active}`,
+        `${at}::health_flags::${flagsOf(host)}`,
+        `${at}::weight::${host.weight}`,
       ];
     });
     const lack = cluster.kind === "target" ? cluster.target.lack : "";
@@ -133,7 +109,7 @@ export function clusterStatusLines(
   });
 }
 
-function flagsOf({ isUnhealthy, isEjected }: Host): string {
+function flagsOf({ isUnhealthy, isEjected }: HostStatus): string {
   const flags = [isEjected && "/failed_outlier_check", isUnhealthy && "/failed_eds_health"];
   return flags.filter(Boolean).join("") || "healthy";
 }

@@ -1,10 +1,10 @@
 /**
- * The clusters of a proxy as Consul would name them to Envoy, from the chains of its upstreams. What is
- * shown of each is left to the pages.
+ * The clusters of a proxy as Consul would name them to Envoy, from the chains of its upstreams.
  *
  * @module
  */
 
+import type { Endpoint } from "../../balance/mod.ts";
 import type { Address } from "../../base/mod.ts";
 import {
   clusterNames,
@@ -24,7 +24,7 @@ export interface LocalCluster {
   readonly address: Address;
 }
 
-/** Leads to others, in failover order. */
+/** An upstream that fails over: its parts in failover order. */
 export interface AggregateCluster {
   readonly kind: "aggregate";
   readonly name: string;
@@ -35,10 +35,10 @@ export interface AggregateCluster {
 export interface TargetCluster {
   readonly kind: "target";
   readonly name: string;
-  /** All that lead there, and the target of each; alike, as they are of one name. */
+  /** Every upstream that leads to this cluster, with its target; equal names have equal configuration. */
   readonly upstreams: readonly UpstreamPart[];
   readonly targets: readonly TargetPart[];
-  /** Those of the first. */
+  /** The first upstream; the next three members belong to it. */
   readonly upstream: UpstreamPart;
   readonly resolver: Resolver;
   readonly target: TargetPart;
@@ -47,7 +47,7 @@ export interface TargetCluster {
 
 export type EnvoyClusterView = LocalCluster | AggregateCluster | TargetCluster;
 
-/** Each name once: upstreams that lead to the same place share a cluster in Envoy. */
+/** Each name once: in Envoy, upstreams that lead to the same targets share a cluster. */
 export function clustersOf(snapshot: Snapshot | undefined): readonly EnvoyClusterView[] {
   const clusters = new Map<string, EnvoyClusterView>();
   if (!snapshot) return [];
@@ -79,10 +79,39 @@ export function clustersOf(snapshot: Snapshot | undefined): readonly EnvoyCluste
   return [...clusters.values()];
 }
 
-/** The cluster that routes to a resolver name: its only target's, or the aggregate of all. */
+/** The cluster that routes name for a resolver: that of its only target, or the aggregate. */
 export function resolverCluster(
   { targets: [primary = ""] }: Pick<Resolver, "targets">,
   targets: Snapshot["targets"],
 ): string {
   return targets[primary]?.cluster ?? "";
+}
+
+export interface ClusterHost {
+  readonly address: Address;
+  readonly weight: number;
+  /** It fails its checks. */
+  readonly isUnhealthy: boolean;
+}
+
+/** An aggregate has none of its own. */
+export function hostsOf(cluster: EnvoyClusterView): readonly ClusterHost[] {
+  switch (cluster.kind) {
+    case "aggregate":
+      return [];
+    case "local":
+      return [{ address: cluster.address, weight: 1, isUnhealthy: false }];
+    case "target": {
+      const { endpoints, unhealthy } = cluster.target;
+      const hostOf = ({ host, port, weight }: Endpoint, isUnhealthy: boolean): ClusterHost => ({
+        address: { kind: "tcp", host, port },
+        weight,
+        isUnhealthy,
+      });
+      return [
+        ...endpoints.map((endpoint) => hostOf(endpoint, false)),
+        ...unhealthy.map((endpoint) => hostOf(endpoint, true)),
+      ];
+    }
+  }
 }

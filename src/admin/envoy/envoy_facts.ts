@@ -1,17 +1,59 @@
 /**
- * Who uses which secrets, as Envoy's statistics name listeners and clusters.
+ * Listeners, clusters and the secrets that they use, under the names of Envoy's statistics.
  *
  * @module
  */
 
 import type { Labels } from "../../base/mod.ts";
 import { parseServiceId } from "../../identity/mod.ts";
+import type { SecretStatus } from "../../secrets/mod.ts";
 import { INBOUND_KEY, MESH_KEY, type Snapshot } from "../../snapshot/mod.ts";
 import { credentialsUsers, secretsOf } from "../secrets/credential_uses.ts";
 import { clustersOf } from "./clusters.ts";
-import type { EnvoyCluster, EnvoyFacts, UsedSecret } from "./envoy_stats.ts";
 import type { MergedView } from "../merge.ts";
 import type { AdminView } from "../view.ts";
+
+/** A certificate or CA in use. */
+export interface UsedSecret {
+  readonly name: string;
+  readonly source: string;
+  /** Absent: a CA. */
+  readonly notAfterMs?: number;
+}
+
+export interface EnvoyListener {
+  /** The label `listener` of our samples. */
+  readonly name: string;
+  readonly direction: "inbound" | "outbound";
+  /** As in `/listeners`. */
+  readonly address: string;
+  /** As Consul names it to Envoy: `public_listener`, `upstream.db.default.default.dc1`. */
+  readonly httpPrefix: string;
+  /** Key of the listener's own TLS credentials; `undefined`: plain text, or the proxy's credentials. */
+  readonly credentials: string | undefined;
+  readonly secrets: readonly UsedSecret[];
+}
+
+interface EnvoyCluster {
+  /** Ids of the upstreams that lead there: the label `listener` of our samples. */
+  readonly upstreams: readonly string[];
+  /** As Consul names it to Envoy, the label `cluster` of our samples. */
+  readonly name: string;
+  readonly targets: readonly string[];
+  /** The aggregate that it is a part of, which routes name. */
+  readonly aggregate?: string;
+  /** Endpoints of the targets; `healthy`: those that balancing may pick. */
+  readonly members: { readonly total: number; readonly healthy: number };
+  readonly secrets: readonly UsedSecret[];
+}
+
+export interface EnvoyFacts {
+  readonly listeners: readonly EnvoyListener[];
+  readonly clusters: readonly EnvoyCluster[];
+  readonly secrets: readonly Pick<SecretStatus, "name" | "source" | "updatedMs">[];
+  /** Wall clock. */
+  readonly nowMs: number;
+}
 
 export function envoyFacts(view: AdminView, { listeners, endpoints }: MergedView): EnvoyFacts {
   const snapshot = view.snapshot();
@@ -55,16 +97,12 @@ export function envoyFacts(view: AdminView, { listeners, endpoints }: MergedView
         secrets: secretsFor(credentials),
       }];
     }),
-    secrets: view.secretsReport().statuses.map(({ name, source, updatedMs }) => ({
-      name,
-      source,
-      updatedMs,
-    })),
+    secrets: view.secretsReport().statuses,
     nowMs: view.clock.now(),
   };
 }
 
-/** Consul's names; of a listener that Consul does not know, its own. */
+/** Consul's name; a listener that Consul does not know keeps its own. */
 function httpPrefixOf(
   name: string,
   direction: "inbound" | "outbound",
@@ -77,7 +115,7 @@ function httpPrefixOf(
     : `upstream.${service}.${namespace}.${partition}.${snapshot?.datacenter}`;
 }
 
-/** What Consul has Envoy say of itself with every number: dashboards choose a service by it. */
+/** The labels that Consul has Envoy put on every number: dashboards choose a service by them. */
 export function sourceLabels(snapshot: Snapshot | undefined): Labels {
   const parsed = parseServiceId(snapshot?.credentials?.uri ?? "");
   if (parsed.kind !== "service") return {};

@@ -7,7 +7,8 @@ import { FLAG } from "../../http/mod.ts";
 import { ListenerStats } from "../../proxy/observe/listener_stats.ts";
 import { HttpStats } from "../../proxy/observe/http_stats.ts";
 import { ENVOY_NAMES } from "./envoy_names.ts";
-import { type EnvoyFacts, envoyStats } from "./envoy_stats.ts";
+import type { EnvoyFacts } from "./envoy_facts.ts";
+import { envoyStats } from "./envoy_stats.ts";
 
 const DB = "service:default/default/db";
 const FACTS: EnvoyFacts = {

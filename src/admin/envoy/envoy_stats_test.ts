@@ -3,7 +3,8 @@ import { test } from "node:test";
 import type { Labels, Sample } from "../../base/mod.ts";
 import { ENVOY_HELP } from "./envoy_help.ts";
 import { ENVOY_NAMES } from "./envoy_names.ts";
-import { type EnvoyFacts, envoyStats } from "./envoy_stats.ts";
+import type { EnvoyFacts } from "./envoy_facts.ts";
+import { envoyStats } from "./envoy_stats.ts";
 
 const SDS = { secret: "web", source: "sds one" };
 const FILE = { secret: "/etc/web.pem", source: "file /etc/web.pem" };

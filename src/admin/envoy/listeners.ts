@@ -6,12 +6,13 @@
 
 import { type Address, type BindAddress, formatAddress } from "../../base/mod.ts";
 import { INBOUND_KEY, type Snapshot, upstreamLabel } from "../../snapshot/mod.ts";
+import { lines } from "../redact.ts";
 import type { ListenerShown } from "../warming.ts";
 import { addressJson, type Json } from "./json.ts";
 
 export const PUBLIC_LISTENER = "public_listener";
 
-/** What an exposed path's listener is named after. */
+/** Prefix of the name of an exposed path's listener. */
 export function exposedPathName(path: string): string {
   return `exposed_path_${path.replace(/[^a-zA-Z0-9]+/g, "")}`;
 }
@@ -35,6 +36,21 @@ export function listenerName(
 function named(prefix: string, bind: BindAddress | null): string {
   if (!bind) return prefix;
   return `${prefix}:${bind.kind === "unix" ? bind.path : formatAddress(bind)}`;
+}
+
+/** `/listeners`: `name::address` as Envoy has it, and the trouble where there is one. */
+export function listenersText(
+  listeners: readonly ListenerShown[],
+  snapshot: Snapshot | undefined,
+): string {
+  return lines(listeners.map((listener) => {
+    const { address, state, error, fault } = listener;
+    const name = listenerName(listener, snapshot);
+    const how = state === "listening" && fault !== "" ? "unusable" : state;
+    const why = error || fault;
+    const trouble = how === "listening" ? "" : `::${how}${why && `::${why}`}`;
+    return `${name}::${address || "-"}${trouble}`.replaceAll("\n", " ");
+  }));
 }
 
 /** `/listeners?format=json`: those that are bound, as Envoy shows no others. */

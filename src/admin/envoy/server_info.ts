@@ -4,7 +4,7 @@
  * @module
  */
 
-import { stateOf } from "../state.ts";
+import { stateOf } from "../ready_page.ts";
 import type { AdminView } from "../view.ts";
 import type { Json } from "./json.ts";
 

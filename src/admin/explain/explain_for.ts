@@ -34,3 +34,25 @@ export async function explainFor(
   if (meant) return explainRefused(meant, mesh);
   return { ...explained, reason: explained.reason + refusedText(refused) };
 }
+
+/** `/explain?upstream=db&method=GET&path=/a`. */
+export function questionOf(
+  query: (name: string) => string | undefined,
+  headers: readonly string[],
+): ExplainQuery {
+  const listener = query("listener");
+  const upstream = query("upstream");
+  return {
+    to: listener !== undefined
+      ? { kind: "listener", name: listener }
+      : upstream !== undefined
+      ? { kind: "upstream", name: upstream }
+      : { kind: "inbound" },
+    source: query("source") ?? "",
+    method: query("method") ?? "GET",
+    host: query("host"),
+    path: query("path") ?? "/",
+    headers,
+    connects: query("connect") !== "no",
+  };
+}

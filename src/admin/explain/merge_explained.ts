@@ -5,7 +5,6 @@
  */
 
 import {
-  type ExplainQuery,
   type ExplainResult,
   type Explanation,
   PLAIN_PLUGINS,
@@ -28,29 +27,7 @@ export type NotExplained = Exclude<ExplainResult, { readonly kind: "answer" }>;
 /** The verdict of a target's intentions over what a split sends; `null`: its callee is no one service. */
 export type AskCallee = (split: SplitView, target: TargetView) => Promise<CalleeVerdict | null>;
 
-/** `/explain?upstream=db&method=GET&path=/a`. */
-export function questionOf(
-  query: (name: string) => string | undefined,
-  headers: readonly string[],
-): ExplainQuery {
-  const listener = query("listener");
-  const upstream = query("upstream");
-  return {
-    to: listener !== undefined
-      ? { kind: "listener", name: listener }
-      : upstream !== undefined
-      ? { kind: "upstream", name: upstream }
-      : { kind: "inbound" },
-    source: query("source") ?? "",
-    method: query("method") ?? "GET",
-    host: query("host"),
-    path: query("path") ?? "/",
-    headers,
-    connects: query("connect") !== "no",
-  };
-}
-
-/** What the main thread and Consul add to the answers of the data paths. */
+/** Additions of the main thread and of Consul to the answers of the data paths. */
 export interface AskMesh {
   readonly callee: AskCallee;
   /** Snapshots come from Consul. */
@@ -58,7 +35,7 @@ export interface AskMesh {
   /** The identity that this proxy proves towards upstreams; `""`: none. */
   readonly ownUri: string;
   sourceNote(uri: string | null): Promise<string>;
-  /** `undefined`: of the service. */
+  /** `undefined`: the service itself. */
   unfollowed(upstream: string | undefined): readonly string[];
 }
 

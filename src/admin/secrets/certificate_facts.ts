@@ -1,6 +1,6 @@
 /**
- * What certificates say of themselves, read once for each part of a snapshot: parts never change, and
- * there may be a thousand of them.
+ * Names and dates of certificates, read once for each part of a snapshot: parts never change, and there
+ * may be a thousand of them.
  *
  * @module
  */
@@ -10,8 +10,10 @@ import { altNamesOf, parseCertificate } from "../../identity/mod.ts";
 import { parsePem } from "../../wire/mod.ts";
 
 const DAY_MS = 86_400_000;
-/** Of the lifetime, as for the warning in the log. */
+/** Shares of the lifetime, as for the warnings in the log. */
 const NEAR_EXPIRY = 1 / 3;
+/** Agents renew a leaf at some time between 60 and 90 % of its life. */
+export const NEAR_EXPIRY_OF_AGENT_LEAF = 1 / 12;
 
 export interface CertificateFacts {
   /** Lower-case hex of each byte, joined by colons. */
@@ -24,7 +26,7 @@ export interface CertificateFacts {
   readonly notAfterMs: number;
 }
 
-export type PemFacts =
+type PemFacts =
   | { readonly kind: "read"; readonly certificates: readonly CertificateFacts[] }
   | { readonly kind: "failed"; readonly error: string };
 
@@ -44,7 +46,7 @@ export function daysLeft({ notAfterMs }: Dates, nowMs: number): number {
   return Math.floor((notAfterMs - nowMs) / DAY_MS * 100) / 100;
 }
 
-/** For people: `expires in 3h12m`, `expired 2d ago`. */
+/** `expires in 3h12m`, `expired 2d ago`. */
 export function timeLeft({ notAfterMs }: Dates, nowMs: number): string {
   const leftMs = notAfterMs - nowMs;
   return leftMs < 0 ? `expired ${formatSpanMs(-leftMs)} ago` : `expires in ${formatSpanMs(leftMs)}`;
@@ -55,9 +57,13 @@ export function wholeDaysLeft({ notAfterMs }: Dates, nowMs: number): number {
   return Math.max(Math.floor((notAfterMs - nowMs) / DAY_MS), 0);
 }
 
-/** A third of the lifetime is left, or less. */
-export function isNearExpiry({ notBeforeMs, notAfterMs }: Dates, nowMs: number): boolean {
-  return nowMs >= notAfterMs - (notAfterMs - notBeforeMs) * NEAR_EXPIRY;
+/** At most this share of the lifetime is left. */
+export function isNearExpiry(
+  { notBeforeMs, notAfterMs }: Dates,
+  nowMs: number,
+  share = NEAR_EXPIRY,
+): boolean {
+  return nowMs >= notAfterMs - (notAfterMs - notBeforeMs) * share;
 }
 
 /** Dates of certificates reach beyond what JavaScript can print. */

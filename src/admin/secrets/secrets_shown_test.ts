@@ -83,6 +83,17 @@ test("admin /certs lists every certificate and CA in use, with Envoy's fields", 
   assert.ok(later[3].cert_chain[0].days_left < -20);
 });
 
+test("admin /certs has an agent's leaf near expiry at a twelfth of its life", async () => {
+  const { view, json } = admin();
+  const { notBeforeMs, notAfterMs } = view.snapshot()?.credentials ?? assert.fail();
+  const isNear = async () => (await json("/certs")).certificates[0].cert_chain[0].near_expiry;
+  const twelfth = (notAfterMs - notBeforeMs) / 12;
+  await view.clock.advance(notAfterMs - twelfth - DAY_MS / 24 - view.clock.now());
+  assert.equal(await isNear(), false);
+  await view.clock.advance(DAY_MS / 12);
+  assert.equal(await isNear(), true);
+});
+
 test("admin /certs names the files of a configuration without an agent", async () => {
   const { view, json } = admin();
   const { credentials } = view.snapshot() ?? {};

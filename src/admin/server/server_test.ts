@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { fakeAdminView } from "../../../test/kit/admin/admin_view.ts";
 import { type LogFields, ProxyError, silentLog } from "../../base/mod.ts";
 import type { AdminAddress } from "../ask_admin.ts";
-import type { Listening } from "./listening.ts";
+import type { Listening } from "./http_server.ts";
 import { startAdmin } from "./server.ts";
 
 const LOCAL = { kind: "address", host: "127.0.0.1", port: 0 } as const;
@@ -91,10 +91,10 @@ test("startAdmin() fails for an address that was asked for and is taken", async 
       );
       return true;
     });
-    const whose = ({ port }: AdminAddress) =>
+    const holderOf = ({ port }: AdminAddress) =>
       Promise.resolve(`by ${port === bind.port ? "db" : ""}`);
     await assert.rejects(
-      startAdmin(fakeAdminView(), { bind, whose }, silentLog),
+      startAdmin(fakeAdminView(), { bind, holderOf }, silentLog),
       /the address is in use \(by db\); give/,
     );
   } finally {

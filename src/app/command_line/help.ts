@@ -32,13 +32,13 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
       "a service that knows nothing of them.",
     examples: [
       [
-        "Run the sidecar of the service web, as with consul connect proxy:",
-        "postern proxy -sidecar-for web",
+        "Run the sidecar of the service id web-1, as with consul connect proxy:",
+        "postern proxy -sidecar-for web-1",
       ],
       ["Try a whole mesh on this machine, without Consul:", "postern dev -demo"],
       [
         "Start an application only when its sidecar can carry traffic:",
-        "postern wait-ready -sidecar-for web && exec my-application",
+        "postern wait-ready -sidecar-for web-1 && exec my-application",
       ],
     ],
     flags: [],
@@ -112,11 +112,12 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
     about: "Reads flags and configuration as postern proxy would, says what is wrong and ends. " +
       "Every secret is read once, those of servers, too. Of a proxy that Consul knows (-sidecar-for, " +
       "-proxy-id, -gateway) it asks the agent, and lists what its registration and config entries " +
-      "ask for that Postern does not do. Starts nothing and listens nowhere. Ends with 2 where a " +
-      "part is refused; what is only ignored is listed.",
+      "ask for that Postern does not do; give it the address and token that the proxy has " +
+      "(CONSUL_HTTP_ADDR). Starts nothing and listens nowhere. Ends with 2 where a part is refused; " +
+      "what is only ignored is listed.",
     examples: [
       ["A configuration file:", "postern check /etc/postern/web.json"],
-      ["What Postern would not do for a sidecar:", "postern check -sidecar-for web"],
+      ["What Postern would not do for a sidecar:", "postern check -sidecar-for web-1"],
       ["A command line:", "postern check -service web -upstream db:9191 -drain-timeout 20s"],
     ],
     flags: [],
@@ -137,9 +138,9 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
     usage: ["postern wait-ready [flags]"],
     about:
       "Asks the proxy's admin server until it is ready: listeners bound, certificate and roots " +
-      "valid, first complete state applied. Ends with 0 when it is, with 1 at the timeout. By what " +
-      "the proxy was started for it is found on its own: the admin servers on ports 19000 to 19100 " +
-      "of 127.0.0.1 are asked who they are.",
+      "valid, first complete state applied. Ends with 0 when it is, and prints which proxy it is; " +
+      "with 1 and the reasons at the timeout. The proxy is found by what it was started for: the " +
+      "admin servers on ports 19000 to 19100 of 127.0.0.1 are asked, and Consul is not.",
     examples: [
       [
         "Start the application after its sidecar:",
@@ -148,6 +149,10 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
       [
         "Until Consul's checks pass again, after a restart:",
         "postern wait-ready -sidecar-for web-1 -catalog -timeout 60s",
+      ],
+      [
+        "Until every upstream can be used, too:",
+        "postern wait-ready -sidecar-for web-1 -upstreams -timeout 60s",
       ],
       [
         "One whose admin server is elsewhere:",
@@ -159,23 +164,34 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
   explain: {
     usage: [
       "postern explain [flags] [METHOD] http://UPSTREAM/PATH [-H 'NAME: VALUE']",
-      "postern explain [flags] -inbound [-source SERVICE] [METHOD] /PATH [-H 'NAME: VALUE']",
+      "postern explain [flags] ID",
+      "postern explain [flags] -inbound [-source SERVICE] [METHOD] [/PATH] [-H 'NAME: VALUE']",
     ],
     about:
       "Asks a running proxy what would become of a request that came now. The request is not " +
       "sent; the proxy connects to instances and to the application, to see whether they are there. " +
       "Towards an upstream: route, path as sent, plugins, splits, targets, each instance, and what the " +
       "intentions of the service say. Towards the own service: the intention and permission that " +
-      "decide, and what the others lack. UPSTREAM is an upstream's name or address, or a host of an " +
-      "ingress.",
+      "decide, and what the others lack. UPSTREAM is an upstream's name, id or address, or a host of " +
+      "an ingress; an id stands in place of the URL. Ends with 0 where the request goes on, with 1 " +
+      "where it is refused or would fail, with 2 where there is no answer: wrong usage, no such " +
+      "upstream, no proxy.",
     examples: [
       [
         "Where a request of the application web goes:",
-        "postern explain -sidecar-for web GET http://db/orders?id=7 -H x-canary:1",
+        "postern explain -sidecar-for web-1 GET http://db/orders?id=7 -H x-canary:1",
+      ],
+      [
+        "An upstream of TCP, or one of several of a service:",
+        "postern explain -sidecar-for web-1 'db?dc=dc2'",
       ],
       [
         "Whether shop may change an order, and by which rule:",
-        "postern explain -sidecar-for db -inbound -source shop PUT /orders/7",
+        "postern explain -sidecar-for db-1 -inbound -source shop PUT /orders/7",
+      ],
+      [
+        "Whether batch may connect to a TCP service:",
+        "postern explain -sidecar-for db-1 -inbound -source batch",
       ],
     ],
     flags: EXPLAIN_FLAGS,

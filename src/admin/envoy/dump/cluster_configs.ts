@@ -1,13 +1,12 @@
 /** Clusters and their endpoints as Envoy's `/config_dump` has them. @module */
 
-import { DEFAULT_OUTLIER, type Endpoint, type OutlierPolicy } from "../../../balance/mod.ts";
-import type { LoadBalancing } from "../../../balance/mod.ts";
+import { DEFAULT_OUTLIER, type LoadBalancing, type OutlierPolicy } from "../../../balance/mod.ts";
 import { INBOUND_KEY, type Snapshot, type UpstreamPart } from "../../../snapshot/mod.ts";
-import type { EnvoyClusterView, TargetCluster } from "../clusters.ts";
+import { type EnvoyClusterView, hostsOf, type TargetCluster } from "../clusters.ts";
 import { addressJson, durationJson, type Json } from "../json.ts";
 
 const API = "type.googleapis.com/envoy";
-/** Envoy's, of every limit of a cluster. */
+/** Envoy's default of every limit of a cluster. */
 const DEFAULT_LIMIT = 1_024;
 const DEFAULT_RING = { minimumSize: 1_024, maximumSize: 8_388_608 };
 
@@ -72,7 +71,7 @@ function targetConfig({ name, upstream, resolver, target }: TargetCluster): Json
   };
 }
 
-/** What is Envoy's default is left out, as Consul leaves it out. */
+/** Envoy's defaults are left out, as Consul leaves them out. */
 function limitsOf({ maxConnections, maxPending, maxRequests }: UpstreamPart): Json {
   const threshold = {
     ...(maxConnections !== DEFAULT_LIMIT && { max_connections: maxConnections }),
@@ -124,17 +123,11 @@ function ringOf(
 /** `undefined`: it has no endpoints of its own. */
 export function endpointConfig(cluster: EnvoyClusterView): Json | undefined {
   if (cluster.kind === "aggregate") return undefined;
-  const shown = ({ host, port, weight }: Endpoint, health: "HEALTHY" | "UNHEALTHY") => ({
-    endpoint: { address: addressJson({ kind: "tcp", host, port }) },
-    health_status: health,
-    load_balancing_weight: weight,
-  });
-  const endpoints = cluster.kind === "target"
-    ? [
-      ...cluster.target.endpoints.map((endpoint) => shown(endpoint, "HEALTHY")),
-      ...cluster.target.unhealthy.map((endpoint) => shown(endpoint, "UNHEALTHY")),
-    ]
-    : [{ endpoint: { address: addressJson(cluster.address) }, health_status: "HEALTHY" }];
+  const endpoints = hostsOf(cluster).map(({ address, weight, isUnhealthy }) => ({
+    endpoint: { address: addressJson(address) },
+    health_status: isUnhealthy ? "UNHEALTHY" : "HEALTHY",
+    ...(cluster.kind === "target" && { load_balancing_weight: weight }),
+  }));
   return {
     "@type": `${API}.config.endpoint.v3.ClusterLoadAssignment`,
     cluster_name: cluster.name,

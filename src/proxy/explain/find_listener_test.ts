@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAuthority } from "../../test/kit/certs/certificates.ts";
-import { startMemoryPath } from "../../test/kit/engine/memory_path.ts";
-import { snapshotOf } from "../../test/kit/engine/snapshots.ts";
-import type { Snapshot } from "../snapshot/mod.ts";
+import { createAuthority } from "../../../test/kit/certs/certificates.ts";
+import { startMemoryPath } from "../../../test/kit/engine/memory_path.ts";
+import { snapshotOf } from "../../../test/kit/engine/snapshots.ts";
+import type { Snapshot } from "../../snapshot/mod.ts";
 
 const ID = "service:default/default/db";
 const BASE = snapshotOf({

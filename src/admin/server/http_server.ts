@@ -1,0 +1,158 @@
+/**
+ * HTTP servers beside the data path: bounded in headers, time and connections. No request has a body
+ * that is read.
+ *
+ * @module
+ */
+
+import {
+  createServer,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type ServerResponse,
+} from "node:http";
+import { createServer as createSecureServer } from "node:https";
+import { type Clock, formatAddress, type Log, messageOf } from "../../base/mod.ts";
+import { AdminConnectionLimit } from "./connection_limit.ts";
+
+export interface Listening {
+  readonly address: { readonly kind: "tcp"; readonly host: string; readonly port: number };
+  /** Ends at once, open requests included. */
+  close(): Promise<void>;
+}
+
+export interface ServedRequest {
+  readonly method: string;
+  /** Path and query. */
+  readonly target: string;
+  readonly headers: IncomingHttpHeaders;
+  /** Address at the other end; `""`: unknown. */
+  readonly peer: string;
+  /** The client has shown a certificate of the CA; always true without TLS. */
+  readonly isAuthorized: boolean;
+}
+
+export interface ServedAnswer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+}
+
+/** PEM texts that were checked before. Clients must show a certificate that one of `caPem` has signed. */
+export interface SmallServerTls {
+  readonly caPem: string;
+  readonly certPem: string;
+  readonly keyPem: string;
+}
+
+export interface HttpServerOptions {
+  readonly host: string;
+  readonly port: number;
+  /** In the log: `admin server`. */
+  readonly name: string;
+  readonly clock: Clock;
+  readonly tls?: SmallServerTls | undefined;
+  /** A probe may use the connections that are reserved for probes. */
+  isProbe?(target: string): boolean;
+  answer(request: ServedRequest): Promise<ServedAnswer>;
+}
+
+const LIMITS = {
+  maxHeaderSize: 8_192,
+  headersTimeout: 10_000,
+  requestTimeout: 15_000,
+  keepAliveTimeout: 30_000,
+  connectionsCheckingInterval: 2_000,
+} as const;
+
+const REFUSED = { "content-type": "text/plain; charset=utf-8", connection: "close" };
+const TOO_MANY: ServedAnswer = {
+  status: 503,
+  headers: REFUSED,
+  body: "Cannot answer now: too many requests are being answered\n",
+};
+/** A method or target that no web server has. */
+const MALFORMED: ServedAnswer = {
+  status: 400,
+  headers: REFUSED,
+  body: "Cannot answer this request: it is malformed\n",
+};
+
+/** Fails with the system's error, see {@link codeOf} and {@link reasonOf}. */
+export async function startHttpServer(options: HttpServerOptions, log: Log): Promise<Listening> {
+  const { host, port, name, clock, tls } = options;
+  const places = new AdminConnectionLimit(clock);
+  const listener = (request: IncomingMessage, response: ServerResponse) => {
+    request.resume();
+    void respond(request, response, { places, options });
+  };
+  const server = tls
+    ? createSecureServer({
+      ...LIMITS,
+      ca: tls.caPem,
+      cert: tls.certPem,
+      key: tls.keyPem,
+      minVersion: "TLSv1.2",
+      requestCert: true,
+      // Refused by a response that says why.
+      rejectUnauthorized: false,
+      handshakeTimeout: LIMITS.headersTimeout,
+    }, listener)
+    : createServer(LIMITS, listener);
+  server.on(tls ? "secureConnection" : "connection", (socket) => places.enter(socket));
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen({ host, port, exclusive: true }, () => {
+      server.off("error", reject);
+      resolve();
+    });
+  });
+  server.on("error", (error) => log.warn(name, { error: messageOf(error) }));
+  const bound = server.address();
+  const actualPort = typeof bound === "object" && bound ? bound.port : port;
+  const address = { kind: "tcp", host, port: actualPort } as const;
+  log.info(`${name} listening`, { address: formatAddress(address) });
+  return {
+    address,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+}
+
+async function respond(
+  { socket, method = "", url: target = "", headers }: IncomingMessage,
+  response: ServerResponse,
+  { places, options }: {
+    readonly places: AdminConnectionLimit;
+    readonly options: HttpServerOptions;
+  },
+): Promise<void> {
+  const isAuthorized = !options.tls || "authorized" in socket && socket.authorized === true;
+  const peer = socket.remoteAddress ?? "";
+  const answer = places.serve(socket, response, options.isProbe?.(target) ?? false)
+    ? await options.answer({ method, target, headers, peer, isAuthorized }).catch(() => MALFORMED)
+    : TOO_MANY;
+  const length = { "content-length": Buffer.byteLength(answer.body) };
+  response.writeHead(answer.status, { ...answer.headers, ...length });
+  response.end(method === "HEAD" ? "" : answer.body);
+}
+
+export function codeOf(error: unknown): string {
+  return error instanceof Error && "code" in error ? String(error.code) : "";
+}
+
+export function reasonOf(error: unknown): string {
+  switch (codeOf(error)) {
+    case "EADDRINUSE":
+      return "the address is in use";
+    case "EADDRNOTAVAIL":
+      return "this machine does not have that address";
+    case "EACCES":
+      return "no permission for that port";
+    default:
+      return messageOf(error);
+  }
+}

@@ -80,7 +80,7 @@ for (
       `import { Hono } from "hono";`,
       "only admin, dev",
     ],
-    ["refuses valibot to proxy", "src/proxy/a.ts", `import * as v from "valibot";`, "only consul"],
+    ["refuses valibot to proxy", "src/proxy/a.ts", `import * as v from "valibot";`, "only base"],
     ["refuses jose to secrets", "src/secrets/a.ts", `import "jose/jwt";`, "only plugin"],
     ["lets a floor import one before it", "src/dev/ca/a.ts", `import "../store.ts";`],
     ["refuses a floor after it", "src/dev/ca/a.ts", `import "../http/api.ts";`, "comes after"],

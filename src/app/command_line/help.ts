@@ -81,7 +81,7 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
     flags: PROXY_FLAGS,
     notes:
       "SIGTERM and SIGINT stop accepting, let open connections finish and exit with 0; a second one " +
-      "exits at\nonce. SIGHUP reads files again (token, CA, configuration). Further variables: " +
+      "exits\nat once. SIGHUP reads files again (token, CA, configuration). Further variables: " +
       "CONSUL_HTTP_SSL,\nCONSUL_HTTP_SSL_VERIFY, CONSUL_HTTP_AUTH.",
   },
   dataplane: {
@@ -105,8 +105,9 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
     ],
     flags: DATAPLANE_FLAGS,
     notes:
-      "After SIGTERM or SIGINT the grace period begins; the process then exits with 0. A second signal " +
-      "ends it at once.\nSIGHUP reads files again. Exit codes: 0 done, 1 failed, as with consul-dataplane.",
+      "After SIGTERM or SIGINT the grace period begins; the process then exits with 0. A second " +
+      "signal ends\nit at once. SIGHUP reads files again. Exit codes: 0 done, 1 failed, as with " +
+      "consul-dataplane.",
   },
   check: {
     usage: ["postern check FILE", "postern check [flags of postern proxy]"],

@@ -21,7 +21,7 @@ import {
 import { RESTART_MS, Sidecar } from "./sidecar_process.ts";
 
 /** The agent or servers that the mesh runs on. */
-export interface DemoConsul {
+interface DemoConsul {
   readonly world: World;
   /** `http://127.0.0.1:PORT`, for the commands to try. */
   readonly address: string;
@@ -36,13 +36,13 @@ export interface DemoConsul {
   readonly key?: DemoKey;
 }
 
-export interface DemoKey {
+interface DemoKey {
   readonly letter: string;
   readonly does: string;
   press(): void;
 }
 
-export interface DemoControl {
+interface DemoControl {
   readonly stop: () => void;
   readonly stopped: Promise<void>;
   readonly token: string | undefined;

@@ -24,7 +24,7 @@ import type { SecretStatus } from "../../secrets/mod.ts";
 import { FileSource } from "../../source/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
-import { createSecretStore } from "../process/secret_store.ts";
+import { createSecretStore } from "../process/control.ts";
 import { checkConsul } from "./check_consul.ts";
 import { describeListeners } from "./describe_listeners.ts";
 

@@ -14,7 +14,7 @@ import { IS_COMPILED } from "../process/version.ts";
 /** A killed sidecar comes back after this, as under a supervisor. */
 export const RESTART_MS = 5_000;
 
-export interface SidecarOptions {
+interface SidecarOptions {
   readonly token?: string | undefined;
   /** Besides those that every one of them has. */
   readonly args?: readonly string[];

@@ -17,7 +17,7 @@ import {
 } from "../../base/mod.ts";
 import { findProxy, type WhichProxy, whyNotFound } from "../process/find_admin.ts";
 
-export interface WaitReadyOptions {
+interface WaitReadyOptions {
   readonly waitFor: WhichProxy;
   readonly timeoutMs: number;
   /** Also until the instance passes its checks in Consul's catalog. */
@@ -29,7 +29,7 @@ export interface WaitReadyOptions {
   readonly ask?: AskAdmin;
 }
 
-export type WaitResult = {
+type WaitResult = {
   readonly kind: "ready";
   /** `the proxy at 127.0.0.1:19000`. */
   readonly proxy: string;

@@ -9,7 +9,7 @@ import { DATAPLANE_FLAGS, type ServersFlags } from "../../consul/mod.ts";
 import { badValue, readInteger } from "../flags/read_values.ts";
 import type { DataplaneValues } from "./values.ts";
 
-export interface ServersPart {
+interface ServersPart {
   readonly serversFlags: ServersFlags;
   readonly proxyId: string;
   readonly warnings: readonly string[];

@@ -30,7 +30,7 @@ export type ProxyMode =
   | { readonly kind: "config"; readonly file: string };
 
 /** Flags alone, with identity and intentions from the agent: the built-in proxy's `-service`. */
-export interface FlagsMode {
+interface FlagsMode {
   readonly kind: "flags";
   readonly service: string;
   /** The local application; absent: nothing inbound. */
@@ -50,7 +50,7 @@ export interface FlagsMode {
   readonly proxyId: string;
 }
 
-export type AdminBindOption =
+type AdminBindOption =
   /** 127.0.0.1:19000, or the next free port. */
   | { readonly kind: "default" }
   | { readonly kind: "address"; readonly host: string; readonly port: number }

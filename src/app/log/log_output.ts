@@ -20,7 +20,7 @@ import { openStandardStream, STDERR } from "../../net/mod.ts";
 import { LogDrain } from "./log_drain.ts";
 import { type LogRing, LogRings } from "./log_rings.ts";
 
-export interface LogOutputOptions {
+interface LogOutputOptions {
   readonly clock: Clock;
   readonly json: boolean;
   readonly holder: LevelHolder;
@@ -56,7 +56,7 @@ export function createLogOutput(options: LogOutputOptions): Log {
   return createLog({ clock, holder, write: emit });
 }
 
-export interface LogWriter {
+interface LogWriter {
   readonly rings: LogRings;
   /** Writes what is in the rings. Never waits. */
   drain(): void;
@@ -64,7 +64,7 @@ export interface LogWriter {
   say(line: string): void;
 }
 
-export interface LogWriterOptions {
+interface LogWriterOptions {
   readonly clock: Clock;
   readonly json: boolean;
   /** Threads that log besides this one. */

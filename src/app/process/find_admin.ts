@@ -13,7 +13,7 @@ import { parseJson } from "../../wire/mod.ts";
 import type { ProxyMode } from "../flags/proxy_options.ts";
 
 /** What a proxy was started for, as the flags of `postern proxy` say it. */
-export interface WantedProxy {
+interface WantedProxy {
   readonly flag: "sidecar-for" | "proxy-id" | "config";
   readonly value: string;
   /** Only one of this agent; absent: of any. */
@@ -29,7 +29,7 @@ export type WhichProxy =
   | { readonly kind: "address"; readonly admin: Extract<Address, { kind: "tcp" }> }
   | { readonly kind: "proxy"; readonly wanted: WantedProxy };
 
-export type FoundAdmin =
+type FoundAdmin =
   | { readonly kind: "found"; readonly admin: AdminAddress }
   | {
     readonly kind: "several";
@@ -107,7 +107,7 @@ export function whyNotFound(found: Exclude<FoundAdmin, { readonly kind: "found" 
 }
 
 /** `near`: asked first. */
-export async function findAdmin(
+async function findAdmin(
   wanted: WantedProxy,
   { ask, near }: { readonly ask: AskAdmin; readonly near?: AdminAddress },
 ): Promise<FoundAdmin> {

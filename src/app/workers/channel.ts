@@ -12,7 +12,7 @@ import { type ErrorCode, messageOf, ProxyError } from "../../base/mod.ts";
  * What one side can be asked or told. What it gives back is sent to who asked, a promise's value as well;
  * who told hears nothing.
  */
-export type Calls<Side> = { readonly [Name in keyof Side]: (...given: never) => unknown };
+type Calls<Side> = { readonly [Name in keyof Side]: (...given: never) => unknown };
 
 type Given<Side extends Calls<Side>, Name extends keyof Side> = Parameters<Side[Name]>;
 type Answer<Side extends Calls<Side>, Name extends keyof Side> = Awaited<ReturnType<Side[Name]>>;

@@ -30,7 +30,7 @@ export interface WorkerPlaneOptions extends PlaneOptions {
   readonly createWorker?: () => Worker;
 }
 
-export interface DataWorkerOptions {
+interface DataWorkerOptions {
   readonly worker: number;
   readonly counts: SharedCounts;
   readonly plane: WorkerPlaneOptions;

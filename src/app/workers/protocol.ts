@@ -20,7 +20,7 @@ import type {
 import type { SnapshotUpdate } from "../../snapshot/mod.ts";
 
 /** Settings that never change while a worker lives. */
-export interface WorkerSettings {
+interface WorkerSettings {
   readonly worker: number;
   readonly workers: number;
   readonly maxConnections: number;

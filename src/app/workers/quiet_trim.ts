@@ -18,7 +18,7 @@ const QUIET_SHARE = 0.02;
 const STRICT_LOOKS = 10;
 const LENIENT_SHARE = 0.1;
 
-export interface QuietTrimOptions {
+interface QuietTrimOptions {
   readonly clock: Pick<Clock, "after">;
   trim(): void;
   /** Also at the first quiet look after each busy one, later on. */

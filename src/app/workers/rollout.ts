@@ -28,7 +28,7 @@ export interface RolloutMember {
   giveUp(reason: string): void;
 }
 
-export interface RolloutOptions {
+interface RolloutOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly stats: Stats;

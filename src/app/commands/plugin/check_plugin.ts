@@ -10,8 +10,7 @@ import { messageOf } from "../../../base/mod.ts";
 import { faultOf, loadCode, whyNoImport } from "../../../plugin/mod.ts";
 import { bundle, type Bundled } from "../../../source/mod.ts";
 import { checkTypes, type TypeFault } from "./check_types.ts";
-import { isTestFile, testsBeside } from "./test_files.ts";
-import { shown, type Write } from "./shown.ts";
+import { isTestFile, shown, testsBeside, type Write } from "./plugin_files.ts";
 
 const MAX_FAULTS = 30;
 

@@ -8,7 +8,7 @@
 const LOADED = "loaded";
 const ASKED = "asked";
 
-export interface DevLine {
+interface DevLine {
   readonly kind: "loaded" | "refused" | "asked" | "fault" | "line";
   readonly text: string;
 }

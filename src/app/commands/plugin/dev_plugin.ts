@@ -14,7 +14,7 @@ import { freePorts, probe, registerDemoMesh, startApp, startDevAgent } from "../
 import { onSignals } from "../../process/signals.ts";
 import { Sidecar } from "../sidecar_process.ts";
 import { toldOf } from "./dev_lines.ts";
-import { shown, type Write } from "./shown.ts";
+import { shown, type Write } from "./plugin_files.ts";
 import watchedText from "./watched_plugin.ts" with { type: "text" };
 
 interface DevPluginOptions {

@@ -15,7 +15,7 @@ interface Test {
   readonly body: Body;
 }
 
-export interface TestModule {
+interface TestModule {
   readonly test: Declare;
   readonly it: Declare;
   readonly describe: Declare;

@@ -17,8 +17,7 @@ import {
   whyNoImport,
 } from "../../../plugin/mod.ts";
 import { bundle } from "../../../source/mod.ts";
-import { shown, type Write } from "./shown.ts";
-import { testFilesOf } from "./test_files.ts";
+import { shown, testFilesOf, type Write } from "./plugin_files.ts";
 import { type TestOutcome, Tests } from "./test_module.ts";
 
 const KIT = "postern/kit";

@@ -48,7 +48,10 @@ function withEye(plugin: Plugin, host: Host): Plugin {
         host.log.info(ASKED, {
           what: `${request.method} ${request.path}`,
           source: sourceOf(args),
-          ...{ status, code, asked, ms: Math.round(durationMs) },
+          status,
+          code,
+          asked,
+          ms: Math.round(durationMs),
           request: sent ? requestChanges(request, sent).join("\n") : "",
           response: got && last ? responseChanges(got, last).join("\n") : "",
         });

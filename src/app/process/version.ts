@@ -1,5 +1,5 @@
 /**
- * What this program is: version, commit, engine.
+ * Version, commit and engine of this program.
  *
  * @module
  */

@@ -1,7 +1,7 @@
 /**
- * Flags of `consul connect envoy` that Postern does not have. What configures Envoy alone is taken and
- * named, so that units and job files need no edit; what would change which proxy runs, or what listens
- * where, is refused with what to use instead.
+ * Flags of `consul connect envoy` that Postern does not have. Flags that configure Envoy alone are taken, with
+ * a warning, so that units and job files need no edit; flags that would change the proxy or its addresses are
+ * refused, with their replacement.
  *
  * @module
  */
@@ -101,7 +101,7 @@ export function envoyWarnings(flags: FlagValues, envoyWords: readonly string[]):
 /** Names of all flags in the table. */
 export const ENVOY_FLAGS: readonly string[] = ROWS.map(({ name }) => name);
 
-/** What replaces Envoy's flag `name`; `undefined`: the flag is not in the table. */
+/** The replacement of Envoy's flag `name`; `undefined`: the flag is not in the table. */
 export function insteadOfEnvoyFlag(name: string): string | undefined {
   return ROWS.find((flag) => flag.name === name)?.help;
 }

@@ -1,5 +1,5 @@
 /**
- * The command line of `postern explain`: which request, and of which proxy.
+ * The command line of `postern explain`: a request, and the proxy that explains it.
  *
  * @module
  */
@@ -9,10 +9,10 @@ import type { ExplainOptions } from "../commands/run_explain.ts";
 import type { WhichProxy } from "../process/find_admin.ts";
 import { type FlagValues, quote } from "../flags/parse_flags.ts";
 
-/** What stands alone. */
+/** Names of the arguments without a flag. */
 export const EXPLAIN_ARGUMENTS = ["METHOD", "URL"] as const;
 
-/** An upstream's name needs no scheme, and the scheme changes nothing: the upstream has its protocol. */
+/** The scheme is optional and changes nothing: the upstream has its protocol. */
 const URL_FORM = /^(?:(?:https?|tcp):\/\/)?(?![a-z]+:\/)([^/?#\s]+)([/?][^#\s]*)?$/i;
 
 /** An id as listed, with a path where one follows: `db?dc=dc2`, `service:default/default/db/orders`. */
@@ -22,7 +22,7 @@ const ID_FORM = new RegExp(
     "[^:/?#\\s]+\\?(?:dc|peer)=[^/?#&\\s]+)([/?][^#\\s]*)?$",
 );
 
-/** Throws `usage`, naming what cannot be read. */
+/** Throws `usage`, naming the argument that cannot be read. */
 export function readExplain(flags: FlagValues, proxy: WhichProxy): ExplainOptions {
   const given = EXPLAIN_ARGUMENTS.flatMap((name) => flags.text(name) ?? []);
   const isInbound = flags.on("inbound");

@@ -1,5 +1,5 @@
 /**
- * What follows `postern plugin`.
+ * The command line of `postern plugin`.
  *
  * @module
  */
@@ -14,7 +14,7 @@ import {
   refuseControlCharacters,
 } from "../flags/parse_flags.ts";
 
-/** What follows the word. */
+/** Arguments of each task. */
 const WORDS: Readonly<Record<PluginTask["kind"], string>> = {
   list: "",
   types: "",
@@ -73,7 +73,6 @@ function taskOf(kind: PluginTask["kind"], words: readonly string[], flags: FlagV
   throw new ProxyError("usage", `Cannot run "plugin ${kind}": ${got}; want "${want}"`);
 }
 
-/** Left out: `{}`. */
 function readJson(flags: FlagValues, name: string): unknown {
   const text = flags.text(name) ?? "{}";
   try {

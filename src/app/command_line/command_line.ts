@@ -1,5 +1,5 @@
 /**
- * One command line, run: what it says is looked up, done, and turned into an exit code.
+ * Runs one command line and gives its exit code.
  *
  * @module
  */
@@ -44,11 +44,11 @@ async function run(command: Command): Promise<number> {
 }
 
 /**
- * Runs one command line to its end; the exit code. Errors are told on standard error. `calledAs`: the name
- * that the program was started by, with or without a path.
+ * Runs one command line to its end; returns the exit code. Errors are written to standard error. `calledAs`:
+ * the name that the program was started by, with or without a path.
  */
 export async function runCommandLine(words: readonly string[], calledAs: string): Promise<number> {
-  // Where images and probes have that name, this can take its place.
+  // Container images and probes start the program by this name.
   const argv = basename(calledAs) === "consul-dataplane" ? ["dataplane", ...words] : words;
   try {
     checkRights(ownStatus());
@@ -61,7 +61,7 @@ export async function runCommandLine(words: readonly string[], calledAs: string)
   }
 }
 
-/** What Linux says of this process; empty elsewhere, where files give no capabilities. */
+/** `/proc/self/status`; empty on other systems than Linux, where files give no capabilities. */
 function ownStatus(): string {
   try {
     return readFileSync("/proc/self/status", "utf8");

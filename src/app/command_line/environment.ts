@@ -1,9 +1,9 @@
 /**
- * What would change what this program is or whom it trusts, behind the back of its flags: variables, and
- * rights that it has not from whoever started it.
+ * Refuses variables that would change this program or its trust without a flag, and rights that come from the
+ * executable's file instead of the process that started it.
  *
- * The executable contains a whole runtime, which listens to variables of its own. Those that would run
- * code or write files before the first line here are unknown to it (`scripts/runtime_variables.ts`).
+ * The executable contains a whole runtime, which reads variables of its own. Those that would run code or
+ * write files before the first line here are removed from it (`scripts/runtime_variables.ts`).
  *
  * @module
  */
@@ -12,7 +12,7 @@ import { ProxyError } from "../../base/mod.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Of the runtime's own variables these only concern its package manager. */
+/** Variables of the runtime that only concern its package manager. */
 const HARMLESS = /^BUN_(?:INSTALL|INSTALL_[A-Z_]+|TMPDIR)$/;
 
 /**
@@ -41,10 +41,10 @@ export function checkEnvironment(
 }
 
 /**
- * Throws `config_invalid` where the executable's file gave this process rights (a file capability, or
- * a setuid or setgid bit): everybody who may start it would have them, with flags, files and variables
- * of their own choice. `status`: `/proc/self/status`, of which the kernel's own rule for `AT_SECURE` is
- * read, since a process with such rights cannot read its auxiliary vector.
+ * Throws `config_invalid` where the executable's file gave this process rights (a file capability, or a
+ * setuid or setgid bit): any user who may start it would have them, with flags, files and variables of their
+ * choice. `status` is `/proc/self/status`; the kernel's rule for `AT_SECURE` is applied to it, since a process
+ * with such rights cannot read its auxiliary vector.
  */
 export function checkRights(status: string): void {
   const [uid, effectiveUid] = numbersOf(status, "Uid", 10);

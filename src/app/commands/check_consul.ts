@@ -22,24 +22,29 @@ import type { SnapshotSource } from "../../source/mod.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
 import { createControl } from "../process/control.ts";
 
-/** As long as a proxy waits before it serves without parts that Consul has not answered. */
+/** A proxy waits as long before it serves without parts that Consul has not answered. */
 const ANSWERS_WAIT_MS = 10_000;
 const LOOK_MS = 50;
 
-export interface ConsulReport {
+interface ConsulReport {
   readonly lines: readonly string[];
   readonly hasRefusals: boolean;
 }
 
-/** Throws where nothing could be served. */
+/** Throws where no snapshot could be served. */
 export async function checkConsul(options: ProxyOptions): Promise<ConsulReport> {
   const stop = new AbortController();
   const log = createLog({ clock: systemClock, write() {}, holder: { level: "error" } });
   // A state that was stored earlier is not what the agent says now.
   const { stateDir: _stateDir, ...asked } = options;
   const control = await createControl({ ...asked, watchPlugins: false }, {
-    ...{ clock: systemClock, random: systemRandom, log, stats: new Stats(), env: process.env },
-    ...{ engine: runtimeEngine(), signal: stop.signal },
+    clock: systemClock,
+    random: systemRandom,
+    log,
+    stats: new Stats(),
+    env: process.env,
+    engine: runtimeEngine(),
+    signal: stop.signal,
     onWaiting: (reason) => Promise.reject(new ProxyError("agent_unreachable", cannot(reason()))),
   });
   const { source, agent, proxyId } = control;
@@ -62,7 +67,7 @@ export async function checkConsul(options: ProxyOptions): Promise<ConsulReport> 
   }
 }
 
-/** The first one; fails with what keeps it from coming. */
+/** The first snapshot; rejects with the reason why there is none. */
 async function firstSnapshot(source: SnapshotSource, clock: Clock): Promise<Snapshot> {
   let snapshot: Snapshot | undefined;
   let fatal: ProxyError | undefined;

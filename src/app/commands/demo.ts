@@ -1,6 +1,6 @@
 /**
- * The demonstration mesh: `web` calls `api` over HTTP through two sidecars in processes of their own. Shows
- * what to try, and a status line.
+ * The demonstration mesh: `web` calls `api` over HTTP through two sidecars in processes of their own. Prints
+ * commands to try, and a status line.
  *
  * @module
  */
@@ -21,13 +21,13 @@ import {
 import { RESTART_MS, Sidecar } from "./sidecar_process.ts";
 
 /** The agent or servers that the mesh runs on. */
-export interface DemoConsul {
+interface DemoConsul {
   readonly world: World;
   /** `http://127.0.0.1:PORT`, for the commands to try. */
   readonly address: string;
   /** `an agent in memory`. */
   readonly name: string;
-  /** URL of the agent that the sidecars ask; undefined: `sidecarArgs` say what they ask. */
+  /** URL of the sidecars' agent; `undefined`: `sidecarArgs` name the servers. */
   readonly agent?: string;
   readonly sidecarArgs?: readonly string[];
   /** A further part of the status line. */
@@ -36,13 +36,13 @@ export interface DemoConsul {
   readonly key?: DemoKey;
 }
 
-export interface DemoKey {
+interface DemoKey {
   readonly letter: string;
   readonly does: string;
   press(): void;
 }
 
-export interface DemoControl {
+interface DemoControl {
   readonly stop: () => void;
   readonly stopped: Promise<void>;
   readonly token: string | undefined;
@@ -52,7 +52,7 @@ const TICK_MS = 1_000;
 const FIRST_ANSWER_TRIES = 150;
 
 export async function runDemo(consul: DemoConsul, control: DemoControl): Promise<void> {
-  // First, since it takes any port: it could get one of the ports that are only meant to be taken.
+  // First, since it takes any free port and could get one of the reserved ports.
   const api = await startApp("api");
   const [webPort = 0, webSidecar = 0, apiSidecar = 0, upstreamPort = 0] = await freePorts(4);
   registerDemoMesh(consul.world, {

@@ -1,6 +1,6 @@
 /**
- * What a snapshot would listen for, in words: what each listener speaks, what is done about requests there,
- * and what the permissions of the intentions were taken for.
+ * Describes the listeners of a snapshot: protocol, treatment of requests, and the meaning of the permissions
+ * of intentions.
  *
  * @module
  */
@@ -32,7 +32,7 @@ export async function describeListeners(snapshot: Snapshot): Promise<readonly st
   return lines;
 }
 
-/** Of what is not as it is by default all, of the rest what people ask about. */
+/** Every setting that differs from its default, and the common ones. */
 function wordsOf(http: HttpRules | null): string {
   if (!http) return "tcp, carried as it is";
   const { path } = http;

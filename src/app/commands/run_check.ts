@@ -24,11 +24,11 @@ import type { SecretStatus } from "../../secrets/mod.ts";
 import { FileSource } from "../../source/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
-import { createSecretStore } from "../process/secret_store.ts";
+import { createSecretStore } from "../process/control.ts";
 import { checkConsul } from "./check_consul.ts";
 import { describeListeners } from "./describe_listeners.ts";
 
-/** How long secrets may take to come; a server that answers later is one to be told about. */
+/** Time for secrets to come; a later answer is reported as a fault. */
 const SECRETS_WAIT_MS = 5_000;
 const LOOK_MS = 50;
 const WAIT_S = SECRETS_WAIT_MS / 1_000;
@@ -37,7 +37,7 @@ const SILENT = `it did not come within ${WAIT_S} s; does its source know the nam
 /** A part of the configuration is refused. */
 const REFUSED = 2;
 
-/** Prints the report; throws `config_invalid` with the faults of a file. The exit code. */
+/** Prints the report and returns the exit code; throws `config_invalid` with the faults of a file. */
 export async function runCheck(options: ProxyOptions): Promise<number> {
   const { lines, hasRefusals } = options.mode.kind === "agent"
     ? await checkConsul(options)
@@ -131,7 +131,7 @@ function summary({ service, upstreams, policy, credentials }: Snapshot): string 
   return parts.join(", ");
 }
 
-/** What is known of every secret when all have answered, or have had time enough. */
+/** The state of every secret when all have answered, or the time is over. */
 async function answered(source: FileSource): Promise<readonly SecretStatus[]> {
   const deadlineMs = systemClock.monotonic() + SECRETS_WAIT_MS;
   for (;;) {
@@ -150,7 +150,7 @@ function faultsOf(secrets: readonly SecretStatus[], source: FileSource): readonl
   return [...source.refused.map(({ what, reason }) => `${what}: ${reason}`), ...silent];
 }
 
-/** Plugins are loaded, and none is made: that may have effects. */
+/** Loads plugins and creates none: creation may have effects. */
 async function pluginFaults(snapshot: Snapshot): Promise<readonly string[]> {
   const { inbound, upstreams } = snapshot;
   const uses = Object.values({ ...inbound, ...upstreams }).flatMap(({ plugins }) => plugins);
@@ -158,20 +158,20 @@ async function pluginFaults(snapshot: Snapshot): Promise<readonly string[]> {
   return faults.filter((fault) => fault !== undefined);
 }
 
-/** Agents that attest processes answer another user otherwise, such as the service's. */
+/** An agent that attests processes may give another user, such as the service's, other secrets. */
 function askedAs(secrets: readonly SecretStatus[]): readonly string[] {
   if (!secrets.some(({ source }) => /^(workload|sds) /.test(source))) return [];
   const who = `uid ${process.getuid?.()}, gid ${process.getgid?.()}`;
   return [`asked as ${who}; where an agent gives by user, check as the user of the service`];
 }
 
-/** What the proxy would log of a configuration that it takes. */
+/** Warnings that the proxy would log about a valid configuration. */
 function warningOf({ message, fields }: LogRecord): readonly string[] {
   switch (message) {
     case "configuration":
       return [`warning: ${fields.warning}`];
     case "key file is readable by others":
-      // Keys, passwords, and files of Envoy's that may have a key in them.
+      // Also passwords, and files of Envoy that may hold a key.
       return [`warning: ${fields.file} can be read by others (mode ${fields.mode})`];
     case "certificate expires soon and was not replaced":
       return [
@@ -185,7 +185,7 @@ function warningOf({ message, fields }: LogRecord): readonly string[] {
 }
 
 function describe({ type, name, source, certificate }: SecretStatus): string {
-  // Of a secret file whose only secret is taken, whatever its name.
+  // The name is empty where a file has one secret, of any name.
   const what = [type, name, `(${source})`].filter((part) => part !== "").join(" ");
   if (!certificate) return what;
   const { serial, dnsNames, uris, notAfterMs } = certificate;

@@ -1,5 +1,5 @@
 /**
- * `postern dev`: an agent in memory to develop and test against, and with `-demo` a whole mesh on it.
+ * `postern dev`: an agent in memory for development and tests, and with `-demo` a whole mesh on it.
  *
  * @module
  */
@@ -21,13 +21,13 @@ import { onSignals } from "../process/signals.ts";
 import { runDemo } from "./demo.ts";
 
 export interface DevOptions {
-  /** Where the agent's HTTP API listens; port 0 takes a free one. */
+  /** Address of the agent's HTTP API; port 0 takes a free one. */
   readonly listen: Extract<Address, { kind: "tcp" }>;
-  /** Nobody asked for that port: where it is in use, any other will do. */
+  /** The port is the default: where it is in use, any free port will do. */
   readonly elsewhere: boolean;
   readonly datacenter: string;
   readonly defaultPolicy: "allow" | "deny";
-  /** Absent: no tokens are asked for. */
+  /** Absent: requests need no token. */
   readonly token?: string;
   /** Also start the demonstration mesh. */
   readonly demo: boolean;
@@ -75,7 +75,7 @@ function introduction({ address }: DevAgent): string {
     `    export CONSUL_HTTP_ADDR=${address}\n\n`;
 }
 
-/** Starts the agent on the port of `options`, or on a free one where that is in use and not asked for. */
+/** Starts the agent on the port of `options`, or on a free one where the default is in use. */
 export async function startAgent(options: DevOptions, log: Log): Promise<DevAgent> {
   const { listen, datacenter, defaultPolicy, token } = options;
   const start = (port: number) =>

@@ -34,7 +34,7 @@ export interface ExplainOptions {
   readonly connects: boolean;
 }
 
-export interface Explained {
+interface Explained {
   readonly text: string;
   /** 0: the request goes on; 1: it is refused or would fail. */
   readonly exitCode: number;

@@ -1,5 +1,5 @@
 /**
- * Sidecars that a command starts and ends: this very program, in processes of their own.
+ * Sidecars that a command starts and ends: this program, in processes of their own.
  *
  * @module
  */
@@ -14,11 +14,11 @@ import { IS_COMPILED } from "../process/version.ts";
 /** A killed sidecar comes back after this, as under a supervisor. */
 export const RESTART_MS = 5_000;
 
-export interface SidecarOptions {
+interface SidecarOptions {
   readonly token?: string | undefined;
-  /** Besides those that every one of them has. */
+  /** Further arguments. */
   readonly args?: readonly string[];
-  /** Takes what it logs, from `level` on; absent: errors go where ours do. */
+  /** Takes log lines from `level` on; absent: errors go to this process's standard error. */
   readonly logs?: { readonly level: string; readonly onText: (text: string) => void };
 }
 
@@ -30,7 +30,7 @@ export class Sidecar {
   #child: ChildProcess | undefined;
   #stopping = false;
 
-  /** `agent`: the URL of the one that has it registered; undefined where arguments say who has. */
+  /** `agent`: URL of the agent that has it registered; `undefined`: the arguments name the servers. */
   constructor(id: string, agent: string | undefined, options: SidecarOptions = {}) {
     this.id = id;
     this.#agent = agent;
@@ -47,7 +47,7 @@ export class Sidecar {
     const level = ["-log-level", logs?.level ?? "error"];
     const child = spawn(
       command,
-      // Nobody waits for what is open when the demo ends.
+      // At the end of the demo open connections are not waited for.
       [...own, "proxy", "-sidecar-for", this.id, ...level, "-drain-timeout", "0s", ...args],
       {
         stdio: ["ignore", "ignore", logs ? "pipe" : "inherit"],
@@ -56,7 +56,7 @@ export class Sidecar {
           ...(this.#agent !== undefined && { CONSUL_HTTP_ADDR: this.#agent }),
           ...(token !== undefined && { CONSUL_HTTP_TOKEN: token }),
         },
-        // Ctrl-C reaches the whole group of a terminal; these end when we say so.
+        // Ctrl-C reaches the whole group of a terminal; this process ends its sidecars itself.
         detached: true,
       },
     );
@@ -84,7 +84,7 @@ export class Sidecar {
   }
 }
 
-/** How to start this very program again. */
+/** The command that starts this program again. */
 function ownCommand(): [string, ...string[]] {
   if (IS_COMPILED) return [process.execPath];
   const main = fileURLToPath(new URL("../../main.ts", import.meta.url));

@@ -17,7 +17,7 @@ import {
 } from "../../base/mod.ts";
 import { findProxy, type WhichProxy, whyNotFound } from "../process/find_admin.ts";
 
-export interface WaitReadyOptions {
+interface WaitReadyOptions {
   readonly waitFor: WhichProxy;
   readonly timeoutMs: number;
   /** Also until the instance passes its checks in Consul's catalog. */
@@ -29,11 +29,11 @@ export interface WaitReadyOptions {
   readonly ask?: AskAdmin;
 }
 
-export type WaitResult = {
+type WaitResult = {
   readonly kind: "ready";
   /** `the proxy at 127.0.0.1:19000`. */
   readonly proxy: string;
-  /** What does not work all the same, such as a refused upstream. */
+  /** Faults that do not prevent readiness, such as a refused upstream. */
   readonly warnings: readonly string[];
 } | {
   /** `refused`: waiting does not help. */
@@ -46,7 +46,7 @@ const EVERY_MS = 250;
 /** Where it has to be looked for first, on a hundred ports. */
 const SEARCH_EVERY_MS = 1_000;
 const ASK_TIMEOUT_MS = 2_000;
-/** The proxy asks Consul before it answers. */
+/** The proxy reads from Consul before it answers. */
 const CATALOG = { everyMs: 1_000, askTimeoutMs: 15_000 };
 
 export async function waitReady(options: WaitReadyOptions): Promise<WaitResult> {

@@ -1,5 +1,6 @@
 /**
- * What an orchestrator asks of a sidecar: to say when the application may start, and to begin to stop.
+ * Servers for orchestrators: one says when the application may start and begins the shutdown, one answers
+ * readiness probes.
  *
  * @module
  */
@@ -18,16 +19,18 @@ type ReadinessView = Pick<AdminView, "clock" | "health">;
 
 const LOOK_MS = 250;
 
-/** `stop` begins what SIGTERM begins. Throws `listen_failed`. */
+/** `stop` does the same as SIGTERM. Throws `listen_failed`. */
 export function startLifecycle(
   options: LifecycleOptions,
   { view, log, stop }: { readonly view: ReadinessView; readonly log: Log; stop(): void },
 ): Promise<Listening> {
   const { host, port } = options;
-  const name = "lifecycle server";
-  const { clock } = view;
   return startSmallServer({
-    ...{ host, port, name, clock, flag: "-graceful-port" },
+    host,
+    port,
+    name: "lifecycle server",
+    clock: view.clock,
+    flag: "-graceful-port",
     answer: (_method, target) => lifecycleAnswer(target, options, { view, stop }),
   }, log);
 }
@@ -39,7 +42,7 @@ export async function lifecycleAnswer(
 ): Promise<SmallAnswer | undefined> {
   switch (target.replace(/\?.*/, "")) {
     case startupPath:
-      // Ready or not: whoever waits for longer would never start.
+      // Answered in any case: without an answer the application would never start.
       await readyWithin(view, startupGraceMs);
       return { status: 200, body: "" };
     case shutdownPath:
@@ -57,19 +60,21 @@ async function readyWithin({ clock, health }: ReadinessView, ms: number): Promis
   }
 }
 
-/** `/ready`, where probes come from elsewhere than this machine. Throws `listen_failed`. */
+/** Serves `/ready` for probes from other machines. Throws `listen_failed`. */
 export function startReady(
-  place: TcpBind,
+  bind: TcpBind,
   { view, log }: { readonly view: ReadinessView; readonly log: Log },
 ): Promise<Listening> {
-  const name = "readiness server";
   return startSmallServer({
-    ...{ ...place, name, clock: view.clock, flag: "-envoy-ready-bind-port" },
+    ...bind,
+    name: "readiness server",
+    clock: view.clock,
+    flag: "-envoy-ready-bind-port",
     isPublic: true,
     async answer(_method, target) {
       if (target.replace(/\?.*/, "") !== "/ready") return undefined;
       const { notReady } = await view.health();
-      // Why not is for who asks the admin server.
+      // Only the admin server gives the reasons.
       return notReady.length === 0
         ? { status: 200, body: "LIVE\n" }
         : { status: 503, body: "NOT READY\n" };

@@ -1,6 +1,6 @@
 /**
- * Metrics where central configuration wants them: the proxy's own and the application's as one page, on
- * the address that Envoy would have them on.
+ * Serves the metrics of the proxy and the application as one page on the address that central configuration
+ * gives, as Envoy would.
  *
  * @module
  */
@@ -17,25 +17,22 @@ import {
 } from "../../admin/mod.ts";
 import {
   formatPrometheus,
-  hostFault,
   type Log,
   messageOf,
-  ProxyError,
   type Sample,
   sleep,
   type Timer,
 } from "../../base/mod.ts";
-import { parsePort, splitHostPort } from "../flags/read_values.ts";
-import { readMetricsTls } from "./metrics_files.ts";
-import type { MetricsOptions, TcpBind } from "./metrics_options.ts";
+import { readBindAddress } from "../process/metric_sinks.ts";
+import { type MetricsOptions, readMetricsTls, type TcpBind } from "./metrics_options.ts";
 
-export interface MetricsDeps {
+interface MetricsDeps {
   readonly view: AdminView;
   readonly log: Log;
   readonly ask: AskAdmin;
 }
 
-/** Central configuration and files of certificates are looked at this often. */
+/** Interval of reading central configuration and the files of certificates. */
 const LOOK_MS = 1_000;
 /** Collectors wait for 10 s, unless configured otherwise. */
 const APPLICATION_TIMEOUT_MS = 4_000;
@@ -46,15 +43,15 @@ export class DataplaneMetrics {
   readonly #options: MetricsOptions;
   readonly #deps: MetricsDeps;
   #servers: readonly Listening[] = [];
-  /** What the servers are by; `""`: there are none. */
-  #by = "";
+  /** The address and files that the servers were made from; `""`: there are none. */
+  #inputs = "";
   #looking = Promise.resolve();
   #timer: Timer | undefined;
   #closed = false;
-  /** Why nothing is served, or the application's are lacking, as it was told last. */
+  /** Logged last: why nothing is served, and why the application's metrics are missing. */
   #fault = "";
   #lack = "";
-  /** One question at a time, however many ask us. */
+  /** One request to the application at a time, for all requests of collectors. */
   #application: Promise<string> | undefined;
 
   constructor(options: MetricsOptions, deps: MetricsDeps) {
@@ -63,12 +60,12 @@ export class DataplaneMetrics {
     if (options.useCentralConfig) this.#watch();
   }
 
-  /** For tests: where they are served now. */
+  /** For tests: addresses of the servers. */
   get addresses(): readonly TcpBind[] {
     return this.#servers.map(({ address }) => address);
   }
 
-  /** Ends once what is true now is served. */
+  /** Resolves once the metrics are served as configured now. */
   look(): Promise<void> {
     return this.#looking = this.#looking.then(() => this.#look());
   }
@@ -90,21 +87,22 @@ export class DataplaneMetrics {
     const { view } = this.#deps;
     const wanted = view.source()?.metrics;
     try {
-      const place = readPlace(wanted?.prometheusBindAddr ?? "");
-      const tls = place && readMetricsTls(this.#options.tls);
-      const by = place ? JSON.stringify([place, tls]) : "";
-      if (this.#closed || by === this.#by) return this.#tellFault("");
+      const text = wanted?.prometheusBindAddr ?? "";
+      const bind = text === "" ? undefined : readBindAddress(BIND_KEY, text);
+      const tls = bind && readMetricsTls(this.#options.tls);
+      const inputs = bind ? JSON.stringify([bind, tls]) : "";
+      if (this.#closed || inputs === this.#inputs) return this.#logFault("");
       await this.#stop();
-      if (place) await this.#start(place, tls);
-      this.#by = by;
-      this.#tellFault("");
+      if (bind) await this.#start(bind, tls);
+      this.#inputs = inputs;
+      this.#logFault("");
     } catch (error) {
-      // What is served goes on; it is tried again.
-      this.#tellFault(messageOf(error));
+      // Running servers stay; the next look tries again.
+      this.#logFault(messageOf(error));
     }
   }
 
-  async #start(place: TcpBind, tls: SmallServerTls | undefined): Promise<void> {
+  async #start(bind: TcpBind, tls: SmallServerTls | undefined): Promise<void> {
     const { scrapePath, mergePort } = this.#options;
     const { view: { clock }, log } = this.#deps;
     const page = (path: string) => async (method: string, target: string) => {
@@ -112,16 +110,23 @@ export class DataplaneMetrics {
       return isMeant && (method === "GET" || method === "HEAD") ? await this.page() : undefined;
     };
     const scraped = await startSmallServer({
-      ...{ ...place, name: "metrics server", clock, flag: BIND_KEY },
+      ...bind,
+      name: "metrics server",
+      clock,
+      flag: BIND_KEY,
       ...(tls && { tls }),
       isPublic: true,
       answer: page(scrapePath),
     }, log);
     this.#servers = [scraped];
-    // Only for this machine: from elsewhere the other one is asked.
+    // Only for this machine; collectors elsewhere use the other server.
     const merged = await startSmallServer({
-      ...{ host: "127.0.0.1", port: mergePort, name: "merged metrics server", clock },
-      ...{ flag: "-telemetry-prom-merge-port", answer: page("/stats/prometheus") },
+      host: "127.0.0.1",
+      port: mergePort,
+      name: "merged metrics server",
+      clock,
+      flag: "-telemetry-prom-merge-port",
+      answer: page("/stats/prometheus"),
     }, log);
     this.#servers = [scraped, merged];
   }
@@ -129,18 +134,18 @@ export class DataplaneMetrics {
   async #stop(): Promise<void> {
     const servers = this.#servers;
     this.#servers = [];
-    this.#by = "";
+    this.#inputs = "";
     await Promise.all(servers.map((server) => server.close()));
   }
 
-  #tellFault(fault: string): void {
+  #logFault(fault: string): void {
     if (fault !== "" && fault !== this.#fault) {
       this.#deps.log.error("metrics are not served as configured", { error: fault });
     }
     this.#fault = fault;
   }
 
-  /** All of them. Without the application's where those cannot be had: the proxy's are worth no less then. */
+  /** Metrics of the proxy and the application; of the proxy alone where the application does not answer. */
   async page(): Promise<SmallAnswer> {
     const { view, log } = this.#deps;
     const { serviceUrl } = this.#options;
@@ -153,7 +158,7 @@ export class DataplaneMetrics {
     });
     if (lack !== this.#lack && lack !== "") {
       log.warn("metrics of the application are lacking", {
-        // What follows may hold a token.
+        // The query may hold a token.
         url: `${serviceUrl.origin}${serviceUrl.pathname}`,
         error: lack,
       });
@@ -165,7 +170,7 @@ export class DataplaneMetrics {
     return { status: 200, body: own + up + application, type: METRICS_TYPE };
   }
 
-  /** Under the names that dashboards of consul-dataplane have. */
+  /** Under the names that dashboards for consul-dataplane use. */
   #samples(): readonly Sample[] {
     const { view } = this.#deps;
     const connected = view.samples().find(({ name }) => name === "server_connected");
@@ -201,7 +206,7 @@ export class DataplaneMetrics {
     });
     if (status !== 200) throw new Error(`status ${status}`);
     if (body.length > APPLICATION_LIMIT_CHARS) throw new Error("more than 8 MiB");
-    // One line that is none would spoil the page as a whole.
+    // One malformed line would spoil the whole page.
     if (/^[^\s#a-zA-Z_:]/m.test(body)) throw new Error("not in the form that Prometheus reads");
     return body.endsWith("\n") || body === "" ? body : `${body}\n`;
   }
@@ -209,18 +214,4 @@ export class DataplaneMetrics {
 
 function gauge(name: string, help: string, value: boolean): Sample {
   return { name, kind: "gauge", help, labels: {}, value: value ? 1 : 0 };
-}
-
-/** `""`: none is wanted. */
-function readPlace(text: string): TcpBind | undefined {
-  if (text === "") return undefined;
-  const [host = "", portText = ""] = splitHostPort(text) ?? [];
-  const port = parsePort(portText, 1);
-  if (port !== undefined && hostFault(host) === undefined) {
-    return { host: host || "0.0.0.0", port };
-  }
-  throw new ProxyError(
-    "config_invalid",
-    `Cannot use ${BIND_KEY} ${JSON.stringify(text.slice(0, 80))}: want host:port`,
-  );
 }

@@ -1,5 +1,6 @@
 /**
- * The settings of `postern dataplane` as one value, checked as a whole, and what of them does nothing.
+ * The settings of `postern dataplane` as one value, checked as a whole, with a warning for each that does
+ * nothing.
  *
  * @module
  */
@@ -24,14 +25,14 @@ export interface LifecycleOptions extends TcpBind {
 
 export interface DataplaneOptions {
   readonly proxy: ProxyOptions;
-  /** Where `/ready` is answered besides the admin server. */
+  /** A further address for `/ready`, besides the admin server. */
   readonly ready?: TcpBind;
   readonly lifecycle: LifecycleOptions;
   readonly metrics: MetricsOptions;
 }
 
 const DAY_S = 86_400;
-/** As `postern proxy` has it by default. */
+/** The default of `postern proxy -drain-timeout`. */
 const STOP_MS = 8_000;
 const PORT = { atLeast: 1, atMost: 65_535 };
 
@@ -67,13 +68,13 @@ export function dataplaneOptions(
       },
       ready: "all",
       drainTimeoutMs: readSeconds(values, "envoy-drain-time-seconds"),
-      // At the end, unless there is a grace period in its place.
+      // A grace period takes the place of this drain.
       stopTimeoutMs: STOP_MS,
       settleMs: SETTLE_MS,
       idleTimeoutMs: 3_600_000,
       lifetimeMs: 0,
       maxConnections: DEFAULT_CONNECTIONS,
-      // As with Envoy, where none is one.
+      // Envoy takes 0 for one thread.
       workers: Math.max(readInteger(values, "envoy-concurrency", { atLeast: 0, atMost: 256 }), 1),
       logLevel: readLogLevel(values),
       logJson: values.on("log-json"),
@@ -86,7 +87,7 @@ export function dataplaneOptions(
   };
 }
 
-/** What `-check-proxy-health` asks, and nothing else is needed for. */
+/** The only setting that `-check-proxy-health` needs. */
 export function adminPort(values: DataplaneValues): number {
   return readInteger(values, "envoy-admin-bind-port", PORT);
 }

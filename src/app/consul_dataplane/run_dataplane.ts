@@ -1,5 +1,5 @@
 /**
- * `postern dataplane`: a sidecar beside Consul's servers, started and asked as consul-dataplane is.
+ * `postern dataplane`: a sidecar beside Consul's servers, in place of consul-dataplane.
  *
  * @module
  */
@@ -11,12 +11,11 @@ import { runProxy } from "../process/run_proxy.ts";
 import { startLifecycle, startReady } from "./lifecycle.ts";
 import { adminPort, type DataplaneOptions, dataplaneOptions } from "./options.ts";
 import { DataplaneMetrics } from "./metrics.ts";
-import { readText } from "./read_text.ts";
-import { dataplaneValues, type DataplaneWords } from "./values.ts";
+import { dataplaneValues, type DataplaneWords, readText } from "./values.ts";
 
 const PROBE_TIMEOUT_MS = 3_000;
 
-/** Runs until it is told to end; the exit code, 0 or 1. */
+/** Runs until a signal or the admin server ends it; returns the exit code, 0 or 1. */
 export async function runDataplane({ flags, forEnvoy }: DataplaneWords): Promise<number> {
   const values = dataplaneValues(flags, process.env, readText);
   if (flags.on("check-proxy-health")) return await checkHealth(adminPort(values));
@@ -34,8 +33,8 @@ export async function runDataplane({ flags, forEnvoy }: DataplaneWords): Promise
 type OpenDeps = Parameters<typeof startLifecycle>[1] & { readonly view: AdminView };
 
 async function openServers({ ready, lifecycle, metrics }: DataplaneOptions, deps: OpenDeps) {
-  const shown = new DataplaneMetrics(metrics, { ...deps, ask: askAdmin });
-  const servers: Pick<Listening, "close">[] = [shown];
+  const served = new DataplaneMetrics(metrics, { ...deps, ask: askAdmin });
+  const servers: Pick<Listening, "close">[] = [served];
   const close = async () => {
     await Promise.all(servers.map((server) => server.close()));
   };
@@ -49,12 +48,12 @@ async function openServers({ ready, lifecycle, metrics }: DataplaneOptions, deps
   return { close };
 }
 
-/** consul-dataplane does not listen to the variables of other Consul tools. */
+/** consul-dataplane ignores the variables of other Consul tools. */
 function withoutConsuls(env: NodeJS.ProcessEnv): Readonly<Record<string, string | undefined>> {
   return Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith("CONSUL_")));
 }
 
-/** As a probe in a container asks it. */
+/** `-check-proxy-health`, the command of a container's probe. */
 async function checkHealth(port: number): Promise<number> {
   try {
     const admin = { host: "127.0.0.1", port };

@@ -9,13 +9,13 @@ import { DATAPLANE_FLAGS, type ServersFlags } from "../../consul/mod.ts";
 import { badValue, readInteger } from "../flags/read_values.ts";
 import type { DataplaneValues } from "./values.ts";
 
-export interface ServersPart {
+interface ServersPart {
   readonly serversFlags: ServersFlags;
   readonly proxyId: string;
   readonly warnings: readonly string[];
 }
 
-/** What names the proxy, with the old name of each. */
+/** Settings that name the proxy, each with its old name. */
 const NAMES = {
   id: ["proxy-id", "proxy-service-id"],
   idPath: ["proxy-id-path", "proxy-service-id-path"],
@@ -84,7 +84,7 @@ function readNames(values: DataplaneValues, warnings: string[]): Named {
 }
 
 function readNode(named: Named): string {
-  // Where Consul takes the name of a node in a path, it takes its id, too.
+  // Consul takes a node's id wherever a path has its name.
   const node = named("nodeId") ?? named("nodeName");
   if (node === undefined) throw missing("proxy node not specified", "-proxy-node-name");
   return node;
@@ -103,7 +103,7 @@ function readProxyId(named: Named, readText: (path: string, flag: string) => str
   );
 }
 
-/** No name: an address, or a command. */
+/** False: an address, or a command. */
 function isName(servers: string): boolean {
   return !servers.startsWith("exec=") && canonicalIpText(servers) === undefined;
 }
@@ -161,7 +161,7 @@ function readLogin(values: DataplaneValues): NonNullable<ServersFlags["login"]> 
   };
 }
 
-/** `fact`: as consul-dataplane says it. */
+/** `fact`: consul-dataplane's message. */
 function missing(fact: string, flag: string): ProxyError {
   return new ProxyError("usage", `Cannot start: ${fact}; give ${flag}`);
 }

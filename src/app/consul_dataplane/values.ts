@@ -5,7 +5,8 @@
  * @module
  */
 
-import { ProxyError } from "../../base/mod.ts";
+import { readFileSync, statSync } from "node:fs";
+import { messageOf, ProxyError } from "../../base/mod.ts";
 import {
   type FlagValues,
   parseFlags,
@@ -17,6 +18,7 @@ import { DATAPLANE_FLAGS, SETTINGS } from "./flags.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
 
+const FILE_LIMIT_BYTES = 1 << 20;
 const TRUE = /^(?:1|t|true)$/i;
 const FALSE = /^(?:0|f|false)$/i;
 const KEYS = new Map(SETTINGS.map(({ name, keys }) => [name, keys[0] ?? ""]));
@@ -48,6 +50,22 @@ export function dataplaneValues(
     throw new ProxyError("usage", `Cannot use -config-file ${quote(file)}: want a .json file`);
   }
   return new DataplaneValues(flags, env, readConfigFile(readText(file, "-config-file"), file));
+}
+
+/** The whole file that a flag names. Throws `config_invalid`, naming the flag. */
+export function readText(path: string, flag: string): string {
+  try {
+    if (statSync(path).size > FILE_LIMIT_BYTES) {
+      throw new Error(`it is longer than ${FILE_LIMIT_BYTES} bytes`);
+    }
+    return readFileSync(path, "utf8");
+  } catch (cause) {
+    throw new ProxyError(
+      "config_invalid",
+      `Cannot read ${flag} ${JSON.stringify(path)}: ${messageOf(cause)}`,
+      { cause },
+    );
+  }
 }
 
 export class DataplaneValues {

@@ -14,7 +14,7 @@ interface ParseFlagsOptions {
   /** How errors name the command: `postern proxy`. */
   readonly command: string;
   readonly env: Env;
-  /** What to use instead of a flag that this command does not take, for the error. */
+  /** The replacement of a flag that this command does not take, for the error. */
   readonly replaced?: (name: string) => string | undefined;
   /** Names of the arguments that are not flags, in their order. */
   readonly bare?: readonly string[];
@@ -132,10 +132,10 @@ export function parseFlags(
   return new FlagValues(given, specs, { env: options.env, helpWanted });
 }
 
-/** A value shown in an error: quoted, one line, not longer than a person reads. */
+/** A value for an error: quoted, on one line, and not too long to read. */
 export function quote(value: string): string {
   const text = JSON.stringify(value.length > 80 ? `${value.slice(0, 80)}...` : value);
-  // What JSON leaves and a terminal obeys: DEL, C1 controls, line separators, changes of direction.
+  // Characters that JSON keeps and a terminal obeys: DEL, C1, line separators, changes of direction.
   return text.replace(
     /[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,

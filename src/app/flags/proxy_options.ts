@@ -21,16 +21,16 @@ import {
 
 type TcpAddress = Extract<Address, { kind: "tcp" }>;
 
-/** Where the proxy's configuration comes from. */
+/** Origin of the proxy's configuration. */
 export type ProxyMode =
   | { readonly kind: "agent"; readonly by: "proxy_id" | "sidecar_for"; readonly id: string }
-  /** The one ingress gateway that is registered; `""`: whatever its name. */
+  /** The one ingress gateway that is registered; `""`: of any name. */
   | { readonly kind: "agent"; readonly by: "gateway"; readonly id: string }
   | FlagsMode
   | { readonly kind: "config"; readonly file: string };
 
 /** Flags alone, with identity and intentions from the agent: the built-in proxy's `-service`. */
-export interface FlagsMode {
+interface FlagsMode {
   readonly kind: "flags";
   readonly service: string;
   /** The local application; absent: nothing inbound. */
@@ -40,7 +40,7 @@ export interface FlagsMode {
   /** Sorted by name. */
   readonly upstreams: readonly UpstreamArgument[];
   readonly register: boolean;
-  /** Of the application, where that is registered, too: `web` or `web-<suffix>`. */
+  /** Id of the application's own entry, where there is one: `web` or `web-<suffix>`. */
   readonly applicationId: string;
   /** `""`: not given. */
   readonly nodeAddress: string;
@@ -50,7 +50,7 @@ export interface FlagsMode {
   readonly proxyId: string;
 }
 
-export type AdminBindOption =
+type AdminBindOption =
   /** 127.0.0.1:19000, or the next free port. */
   | { readonly kind: "default" }
   | { readonly kind: "address"; readonly host: string; readonly port: number }
@@ -58,9 +58,9 @@ export type AdminBindOption =
 
 export interface ProxyOptions {
   readonly mode: ProxyMode;
-  /** As given; the environment is joined by `src/consul`. */
+  /** As given; `src/consul` adds the environment. */
   readonly agentFlags: AgentFlags;
-  /** Present: Consul's servers are asked, and there is no agent. */
+  /** Present: the proxy runs beside Consul's servers, without an agent. */
   readonly serversFlags?: ServersFlags;
   readonly agentConnections: number;
   readonly preparedQueryIntervalMs: number;
@@ -69,13 +69,13 @@ export interface ProxyOptions {
   readonly stateDir?: string;
   readonly adminBind: AdminBindOption;
   readonly adminTokenFile?: string;
-  /** Which listeners must carry traffic: one, or all that ever did. */
+  /** Listeners that must carry traffic: one, or all that ever did. */
   readonly ready: "any" | "all";
-  /** For open connections after `POST /drain_listeners`. */
+  /** Time for open connections after `POST /drain_listeners`. */
   readonly drainTimeoutMs: number;
-  /** For everything after SIGTERM, the settle time included. */
+  /** Time for the whole end after SIGTERM, the settle time included. */
   readonly stopTimeoutMs: number;
-  /** So long new callers are served after Consul was told that none should come. */
+  /** New callers are served for this long after Consul marks the proxy as leaving. */
   readonly settleMs: number;
   /** 0: never. */
   readonly idleTimeoutMs: number;
@@ -89,13 +89,13 @@ export interface ProxyOptions {
   readonly logJson: boolean;
   /** Files of plugins are read again when one of them changes. */
   readonly watchPlugins: boolean;
-  /** Log these at start: what was given and does nothing. */
+  /** Logged at start: flags that do nothing. */
   readonly warnings: readonly string[];
 }
 
 const FLAG_MODE_ONLY = ["service", "service-addr", "listen", "upstream", "register", "register-id"];
 const AGENT_ONLY = ["agent-connections", "prepared-query-interval", "settle-time"];
-/** Callers hear of a changed check within half a second; on a busy host it takes longer. */
+/** Callers hear of a changed check within half a second; on a busy host later. */
 export const SETTLE_MS = 2_000;
 
 export function readProxyOptions(flags: FlagValues): ProxyOptions {
@@ -154,7 +154,7 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
   };
 }
 
-/** Whoever wants a shorter drain wants a shorter settle time with it. */
+/** A shorter drain shortens the default of the settle time. */
 function readSettleMs(flags: FlagValues, drainTimeoutMs: number): number {
   const byDefaultMs = Math.min(SETTLE_MS, drainTimeoutMs / 4);
   const settleMs = readDurationMs(flags, "settle-time", { byDefaultMs });
@@ -162,7 +162,7 @@ function readSettleMs(flags: FlagValues, drainTimeoutMs: number): number {
   throw badValue(flags, "settle-time", "it is part of -drain-timeout, which is shorter");
 }
 
-/** Consul's order: `-proxy-id`, then `-sidecar-for`, then flags; ours, `-config`, goes alone. */
+/** Consul's order: `-proxy-id`, then `-sidecar-for`, then flags; `-config` goes alone. */
 function readMode(flags: FlagValues, warnings: string[]): ProxyMode {
   const proxyId = flags.text("proxy-id");
   const sidecarFor = flags.text("sidecar-for");

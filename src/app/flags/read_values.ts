@@ -113,7 +113,7 @@ export function parsePort(text: string, atLeast: 0 | 1): number | undefined {
 }
 
 /** A whole number as Go reads it with base 0: decimal, 0x, 0o or a leading 0, 0b, `_` between. */
-export function parseInteger(text: string): number | undefined {
+function parseInteger(text: string): number | undefined {
   if (text.length > 40 || !/^[0-9A-Za-z]+(?:_[0-9A-Za-z]+)*$/.test(text)) return undefined;
   let digits = text.replaceAll("_", "");
   if (/^0[0-7]+$/.test(digits)) digits = `0o${digits.slice(1)}`;

@@ -1,6 +1,6 @@
 /**
- * `-upstream name[.type]:[addr:]port`, as Consul's built-in proxy takes it. An IPv6 address is taken
- * in brackets, which Consul does not.
+ * `-upstream name[.type]:[addr:]port`, as Consul's built-in proxy takes it, and an IPv6 address in brackets,
+ * which Consul does not take.
  *
  * @module
  */
@@ -24,7 +24,7 @@ export function parseUpstream(text: string): UpstreamArgument {
     throw bad(text, "want name:port, name:address:port, or name.query:port for a prepared query");
   }
   const [, nameAndType = "", plain, bracketed, portText = ""] = match;
-  // What follows the last dot is the type: a service name of the mesh is a DNS label and has none.
+  // The type follows the last dot: a service name of the mesh is a DNS label and has no dot.
   const dot = nameAndType.lastIndexOf(".");
   const name = dot < 0 ? nameAndType : nameAndType.slice(0, dot);
   const type = dot < 0 ? "" : nameAndType.slice(dot + 1);
@@ -45,7 +45,7 @@ export function parseUpstream(text: string): UpstreamArgument {
   };
 }
 
-/** All of them by name; of two with the same name the last one counts, as in Consul. */
+/** Upstreams sorted by name; the last one of a name counts, as in Consul. */
 export function parseUpstreams(texts: readonly string[]): readonly UpstreamArgument[] {
   const byName = new Map(texts.map(parseUpstream).map((upstream) => [upstream.name, upstream]));
   return [...byName.values()].sort((a, b) => a.name < b.name ? -1 : a.name > b.name ? 1 : 0);

@@ -1,7 +1,6 @@
 /**
- * Lines of the access log on their way out of the thread that serves: joined, and put into this thread's
- * ring as a whole, so that a line costs its text and little more. Nothing here waits; what finds no room
- * is counted in the ring.
+ * Joins lines of the access log and puts them into the ring of the thread that serves, so that a line costs
+ * little more than its text. Nothing here waits; the ring counts lines that find no room.
  *
  * @module
  */
@@ -10,22 +9,22 @@ import type { Clock } from "../../base/mod.ts";
 import type { TakeLine } from "../../proxy/mod.ts";
 import type { LogRing } from "./log_rings.ts";
 
-/** What a thread that stalls may have waiting: a tenth of a second of 15,000 lines a second. */
+/** Bytes that wait for a stalled writer: a tenth of a second of 15,000 lines a second. */
 export const ACCESS_RING_BYTES = 1 << 20;
-/** Lines are joined for so long, or until there are so many characters. */
+/** Lines are joined for this time, or up to this many characters. */
 const JOIN_MS = 20;
 const JOIN_CHARS = 16 * 1024;
 
 export interface AccessLines {
   readonly take: TakeLine;
-  /** Puts what is joined into the ring now. */
+  /** Puts the joined lines into the ring now. */
   flush(): void;
 }
 
 export function createAccessLines({ clock, ring, wake }: {
   readonly clock: Clock;
   readonly ring: LogRing;
-  /** Calls whoever writes what is in the rings. */
+  /** Wakes the writer of the rings. */
   readonly wake: () => void;
 }): AccessLines {
   const encoder = new TextEncoder();

@@ -1,6 +1,6 @@
 /**
- * What the access log is written to: standard output, standard error, or a file that is only ever added
- * to. None of them is waited for by a thread that does anything else.
+ * Targets of the access log: standard output, standard error, or a file that is only appended to. No thread
+ * that does anything else waits for them.
  *
  * @module
  */
@@ -10,21 +10,21 @@ import { openStandardStream, PIPE_BYTES, STDERR, STDOUT } from "../../net/mod.ts
 import type { AccessLogTarget, Snapshot } from "../../snapshot/mod.ts";
 
 export interface OpenTarget {
-  /** At most so many bytes are to be given at once. */
+  /** Most bytes for one write. */
   readonly pieceBytes: number;
   /**
-   * How many of them were taken. Rejects with what a system call says, with its `code`: `EAGAIN` where
-   * nothing is taken now.
+   * Resolves with the number of bytes taken. Rejects with the error of the system call and its `code`:
+   * `EAGAIN` where nothing is taken now.
    */
   write(bytes: Uint8Array): Promise<number>;
   close(): Promise<void>;
 }
 
-/** Of a file; a write of this size is one system call of another thread. */
+/** Bytes written to a file at once, by one system call of another thread. */
 const FILE_PIECE_BYTES = 64 * 1024;
-/** Whoever reads logs is in the group of those who may. */
+/** Readers of logs are in the file's group. */
 const MODE = 0o640;
-/** A pipe without a reader, or a terminal, holds nobody up. */
+/** Opening a pipe without a reader, or a terminal, does not block. */
 const FLAGS = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK |
   constants.O_NOCTTY;
 
@@ -44,8 +44,8 @@ function standardTarget(fd: typeof STDOUT | typeof STDERR): OpenTarget {
   const writeNow = openStandardStream(fd);
   return {
     pieceBytes: PIPE_BYTES,
-    // A pipe takes such a piece whole, so that lines of others do not get into ours.
-    // deno-lint-ignore require-await -- what it throws is to be a rejection
+    // A pipe takes such a piece whole, so that lines of other writers do not split it.
+    // deno-lint-ignore require-await -- an error becomes a rejection
     write: async (bytes) => writeNow(bytes),
     close: () => Promise.resolve(),
   };
@@ -59,10 +59,9 @@ function fileTarget(file: FileHandle): OpenTarget {
   };
 }
 
-/** What of a snapshot says where lines go. */
 type LinesOf = Pick<Snapshot, "accessLog" | "inbound" | "upstreams" | "edges">;
 
-/** Plugins write lines where nobody turned the access log on, too; `null`: nobody writes any. */
+/** Plugins write lines to standard output without an access log, too; `null`: there are no lines. */
 export function accessTargetOf(
   { accessLog, inbound, upstreams, edges }: LinesOf,
 ): AccessLogTarget | null {

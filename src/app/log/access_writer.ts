@@ -1,7 +1,7 @@
 /**
- * Takes the access log's lines out of the rings and writes them where the snapshot says. Who serves never
- * waits for this: where nothing is taken, lines stay in the rings until those are full, and then are lost,
- * counted and told of. A file is opened anew when somebody moved it away and says so.
+ * Takes the access log's lines out of the rings and writes them to the snapshot's target. Traffic never
+ * waits for this: while the target takes nothing, lines stay in the rings until those are full; then they
+ * are lost, counted and reported. A file is opened again after log rotation, on request.
  *
  * @module
  */
@@ -16,25 +16,24 @@ import {
 } from "../../base/mod.ts";
 import type { AccessLogTarget } from "../../snapshot/mod.ts";
 import { type OpenTarget, openTarget } from "./access_target.ts";
-import type { LogRing, LogRings } from "./log_rings.ts";
+import { type LogRing, type LogRings, NEWLINE } from "./log_rings.ts";
 
-export interface AccessWriterOptions {
+interface AccessWriterOptions {
   readonly rings: LogRings;
   readonly clock: Clock;
   readonly log: Log;
   readonly stats: Stats;
-  /** For tests: opens what is written to. */
+  /** For tests: opens the target. */
   readonly openTarget?: typeof openTarget;
 }
 
-const NEWLINE = 10;
-/** A reader that fell behind is looked after this often. */
+/** Interval of tries while the reader is behind. */
 const RETRY_MS = 50;
-/** What could not be opened is tried again after so long. */
+/** Delay before a target that could not be opened is tried again. */
 const REOPEN_MS = 1_000;
-/** Losses are told this often. */
-const TELL_MS = 10_000;
-/** How long the last lines of a process may take. */
+/** Shortest interval between reports of losses. */
+const REPORT_MS = 10_000;
+/** Time that the last lines of a process may take. */
 const LAST_LINES_MS = 1_000;
 const WASTE_BYTES = 4_096;
 
@@ -42,10 +41,10 @@ export class AccessWriter {
   readonly #options: AccessWriterOptions;
   readonly #open: typeof openTarget;
   readonly #lost: Counter;
-  /** `undefined`: not known yet, and what is in the rings is wanted; `null`: nobody writes any. */
+  /** `undefined`: not known yet, and the rings keep their lines; `null`: there is no access log. */
   #to: AccessLogTarget | null | undefined;
   #target: OpenTarget | undefined;
-  /** The target is not, or not any more, the one that is wanted. */
+  /** The open target is not the wanted one. */
   #stale = false;
   #openAgainMs = -Infinity;
   #running: Promise<void> | undefined;
@@ -54,8 +53,8 @@ export class AccessWriter {
   /** The last piece ended in the middle of a line. */
   #torn = false;
   #failure = "";
-  #told = 0;
-  #toldMs = -Infinity;
+  #reported = 0;
+  #reportedMs = -Infinity;
 
   constructor(options: AccessWriterOptions) {
     this.#options = options;
@@ -66,26 +65,26 @@ export class AccessWriter {
     );
   }
 
-  /** Where the lines go from now on; `null`: nobody writes any. */
+  /** Sets the target of lines from now on; `null`: there is no access log. */
   set(to: AccessLogTarget | null): void {
     const before = this.#to;
     this.#to = to;
     const isSame = before?.kind === to?.kind &&
       (before?.kind !== "file" || to?.kind === "file" && before.path === to.path);
     if (isSame) return;
-    // What was wanted until now is still written.
+    // Lines from before are still written.
     if (to === null) this.drain();
     else this.reopen();
   }
 
-  /** Somebody moved the file away. */
+  /** Opens the file again, after it was moved away. */
   reopen(): void {
     this.#stale = true;
     this.#openAgainMs = -Infinity;
     this.drain();
   }
 
-  /** Writes what is in the rings. Never waits. */
+  /** Writes the lines in the rings. Never waits. */
   drain(): void {
     this.#options.rings.answer();
     this.#again = true;
@@ -94,7 +93,7 @@ export class AccessWriter {
     });
   }
 
-  /** The last lines, for as long as they may take. */
+  /** Writes the last lines, within a time limit. */
   async close(): Promise<void> {
     this.drain();
     await Promise.race([this.#running, sleep(this.#options.clock, LAST_LINES_MS)]);
@@ -108,9 +107,9 @@ export class AccessWriter {
     while (this.#again) {
       this.#again = false;
       for (const ring of rings.each) await this.#empty(ring);
-      this.#tell();
+      this.#report();
     }
-    // Nobody wants any more, and everything that was wanted is written.
+    // The access log is off, and every wanted line is written.
     if (this.#to === null) await this.#change();
   }
 
@@ -118,22 +117,20 @@ export class AccessWriter {
     while (!ring.isEmpty) {
       const target = await this.#wanted();
       if (!target) {
-        // Nobody wants what came late; else it may still be opened while there is room.
+        // Without an access log late lines are dropped; else the rings keep them for the next try.
         if (this.#to === null) forget(ring);
         return;
       }
       if (this.#buffer.length !== target.pieceBytes) {
         this.#buffer = new Uint8Array(target.pieceBytes);
       }
-      const found = this.#buffer.subarray(0, ring.peek(this.#buffer));
-      // Whole lines, unless one is longer than a piece.
-      const piece = found.subarray(0, found.lastIndexOf(NEWLINE) + 1 || found.length);
-      if (!await this.#write(target, piece)) ring.lose(countLines(piece));
+      const piece = ring.peekLines(this.#buffer);
+      if (!await this.#write(target, piece)) ring.losePiece(piece);
       ring.drop(piece.length);
     }
   }
 
-  /** Open and as wanted; `undefined`: there is none now. */
+  /** The wanted target, open; `undefined`: there is none now. */
   async #wanted(): Promise<OpenTarget | undefined> {
     if (this.#stale) await this.#change();
     const { clock, log } = this.#options;
@@ -155,11 +152,11 @@ export class AccessWriter {
     this.#stale = false;
     const before = this.#target;
     this.#target = undefined;
-    // Of a file that is given up; what was written to it is in it, or nobody can help it.
+    // A failure to close a file that is given up has no remedy.
     await before?.close().catch(() => {});
   }
 
-  /** False: it could not be written. */
+  /** False: the piece could not be written. */
   async #write(target: OpenTarget, piece: Uint8Array): Promise<boolean> {
     let done = 0;
     try {
@@ -177,7 +174,7 @@ export class AccessWriter {
     }
   }
 
-  /** Waits for a reader that fell behind, unless it is not wanted any more. */
+  /** Waits for a reader that is behind, unless another target is wanted. */
   async #push(target: OpenTarget, bytes: Uint8Array): Promise<number> {
     for (;;) {
       try {
@@ -185,31 +182,27 @@ export class AccessWriter {
       } catch (error) {
         if ((error as { readonly code?: unknown }).code !== "EAGAIN" || this.#stale) throw error;
       }
-      this.#tell();
+      this.#report();
       await sleep(this.#options.clock, RETRY_MS);
     }
   }
 
-  #tell(): void {
+  #report(): void {
     const { rings, clock, log } = this.#options;
     const { lost } = rings;
     this.#lost.add(lost - this.#lost.value);
     const nowMs = clock.monotonic();
-    if (lost === this.#told || nowMs - this.#toldMs < TELL_MS) return;
+    if (lost === this.#reported || nowMs - this.#reportedMs < REPORT_MS) return;
     log.warn("access log lines lost", {
-      lines: lost - this.#told,
+      lines: lost - this.#reported,
       reason: this.#failure || "it was not written in time",
     });
-    this.#told = lost;
-    this.#toldMs = nowMs;
+    this.#reported = lost;
+    this.#reportedMs = nowMs;
   }
 }
 
 function forget(ring: LogRing): void {
   const waste = new Uint8Array(WASTE_BYTES);
   for (let length = ring.peek(waste); length > 0; length = ring.peek(waste)) ring.drop(length);
-}
-
-function countLines(bytes: Uint8Array): number {
-  return bytes.reduce((count, byte) => byte === NEWLINE ? count + 1 : count, 0);
 }

@@ -1,5 +1,5 @@
 /**
- * What a command that cannot go on says last, and the exit code that tells the same.
+ * The last message of a command that cannot go on, and its exit code.
  *
  * @module
  */
@@ -8,7 +8,7 @@ import { formatJson, messageOf, printable, ProxyError } from "../../base/mod.ts"
 
 const USAGE_CODES = new Set(["usage", "config_invalid", "unsupported"]);
 
-/** Whether `-log-json` was asked for, also by words of which others are wrong. */
+/** Whether `-log-json` is among the words, also where others are wrong. */
 export function wantsJson(argv: readonly string[]): boolean {
   const last = argv.findLast((word) => /^--?log-json(=|$)/.test(word)) ?? "=false";
   return !/=(?:0|f|false)$/i.test(last);

@@ -1,6 +1,6 @@
 /**
- * Where log lines go: into this thread's ring, and from there to standard error by the main thread, as far
- * as that takes them at once. A line is never worth a packet.
+ * Puts log lines into this thread's ring; the main thread writes them to standard error, as far as that takes
+ * them at once. Logging never delays traffic.
  *
  * @module
  */
@@ -20,21 +20,21 @@ import { openStandardStream, STDERR } from "../../net/mod.ts";
 import { LogDrain } from "./log_drain.ts";
 import { type LogRing, LogRings } from "./log_rings.ts";
 
-export interface LogOutputOptions {
+interface LogOutputOptions {
   readonly clock: Clock;
   readonly json: boolean;
   readonly holder: LevelHolder;
-  /** This thread's. */
+  /** This thread's ring. */
   readonly ring: LogRing;
-  /** Calls whoever writes what is in the rings. */
+  /** Wakes the writer of the rings. */
   readonly wake: () => void;
 }
 
-/** Lines are joined for so long, so that thousands a second do not wake the writer each. */
+/** Lines are joined for this time, so that not each of thousands a second wakes the writer. */
 const JOIN_MS = 20;
-/** How long a process that ends waits for its last lines to be read. */
+/** Time that a process waits at its end for the last lines to be read. */
 const LAST_LINES_MS = 1_000;
-/** A reader that fell behind is looked after this often. */
+/** Interval of tries while the reader is behind. */
 const RETRY_MS = 50;
 
 export function createLogOutput(options: LogOutputOptions): Log {
@@ -44,7 +44,7 @@ export function createLogOutput(options: LogOutputOptions): Log {
   let timed = false;
   const emit = (record: LogRecord) => {
     ring.put(encoder.encode(`${format(record)}\n`));
-    // Trouble is seen at once.
+    // Warnings and errors are written at once.
     if (record.level === "warn" || record.level === "error") return wake();
     if (timed) return;
     timed = true;
@@ -56,22 +56,22 @@ export function createLogOutput(options: LogOutputOptions): Log {
   return createLog({ clock, holder, write: emit });
 }
 
-export interface LogWriter {
+interface LogWriter {
   readonly rings: LogRings;
-  /** Writes what is in the rings. Never waits. */
+  /** Writes the lines in the rings. Never waits. */
   drain(): void;
   /** Writes a line that is formatted already. */
   say(line: string): void;
 }
 
-export interface LogWriterOptions {
+interface LogWriterOptions {
   readonly clock: Clock;
   readonly json: boolean;
   /** Threads that log besides this one. */
   readonly workers: number;
 }
 
-/** At the end of the process, however that comes, it waits a moment for what is not written yet. */
+/** At the end of the process, for any reason, it waits a moment for lines that are not written yet. */
 export function createLogWriter({ clock, json, workers }: LogWriterOptions): LogWriter {
   const rings = LogRings.create(workers + 1);
   const drain = new LogDrain({
@@ -82,7 +82,7 @@ export function createLogWriter({ clock, json, workers }: LogWriterOptions): Log
   });
   let late: Timer | undefined;
   const run = () => {
-    // Called again only once it was tried again: a flood of lines is no reason to ask more often.
+    // A flood of lines does not shorten the interval of tries.
     if (late) return;
     rings.answer();
     if (drain.run()) return;

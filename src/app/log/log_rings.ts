@@ -1,25 +1,27 @@
 /**
- * Lines on their way from the threads that log to the one that writes them: one ring of bytes per
- * thread, in shared memory. Who logs never waits; a line that finds no room is counted.
+ * Carries lines from the threads that log to the thread that writes: one ring of bytes per thread, in shared
+ * memory. A thread that logs never waits; a line that finds no room is counted.
  *
  * @module
  */
 
-/** Words that all rings share: 1 from when the writer was called until it comes; bytes of each ring. */
+/** Words that all rings share: 1 while the writer is woken and has not looked; bytes of each ring. */
 const CALLED = 0;
 const SIZE = 1;
 const HEADER_BYTES = 16;
-/** Words of one ring: bytes ever put in, bytes ever taken out (both run over), lines lost. */
+/** Words of one ring: bytes ever put in, bytes ever taken out (both wrap around), lines lost. */
 const HEAD = 0;
 const TAIL = 1;
 const LOST = 2;
 const RING_HEADER_BYTES = 16;
-/** About a thousand lines is what a reader may fall behind. */
+/** About a thousand lines: how far a reader may fall behind. */
 const RING_BYTES = 1 << 18;
+
+export const NEWLINE = 10;
 
 export class LogRings {
   readonly memory: SharedArrayBuffer;
-  /** The main thread's is the last: what it says of the end of all comes after what it is about. */
+  /** The main thread's ring is the last: its last lines follow those of the workers. */
   readonly each: readonly LogRing[];
   readonly #words: Int32Array;
 
@@ -31,7 +33,7 @@ export class LogRings {
     this.each = Array.from({ length: count }, (_, index) => new LogRing(memory, index, size));
   }
 
-  /** The main thread's. */
+  /** The main thread's ring. */
   get own(): LogRing {
     return this.of(this.each.length - 1);
   }
@@ -42,7 +44,7 @@ export class LogRings {
     return ring;
   }
 
-  /** `size` of each in bytes: a power of two, see HEAD. */
+  /** `size`: bytes of each ring, a power of two, since HEAD and TAIL wrap around. */
   static create(threads: number, size = RING_BYTES): LogRings {
     const memory = new SharedArrayBuffer(HEADER_BYTES + threads * (RING_HEADER_BYTES + size));
     new Int32Array(memory, 0, HEADER_BYTES / 4)[SIZE] = size;
@@ -58,18 +60,18 @@ export class LogRings {
     return this.each.reduce((sum, ring) => sum + ring.lost, 0);
   }
 
-  /** True: the writer must be woken; false: it has been, and has not come yet. */
+  /** True: the writer must be woken; false: it was woken and has not looked yet. */
   call(): boolean {
     return Atomics.exchange(this.#words, CALLED, 1) === 0;
   }
 
-  /** Writer: before it looks into the rings. */
+  /** Called by the writer before it looks into the rings. */
   answer(): void {
     Atomics.store(this.#words, CALLED, 0);
   }
 }
 
-/** One thread puts in, one takes out. */
+/** One thread puts bytes in, another takes them out. */
 export class LogRing {
   readonly #words: Int32Array;
   readonly #bytes: Uint8Array;
@@ -105,7 +107,21 @@ export class LogRing {
     Atomics.add(this.#words, LOST, lines);
   }
 
-  /** Copies the oldest bytes into `into`; how many. They stay until {@link drop}. */
+  /**
+   * The oldest lines, copied into `into`: whole ones, unless one is longer than `into`. They stay until
+   * {@link drop}.
+   */
+  peekLines(into: Uint8Array): Uint8Array {
+    const found = into.subarray(0, this.peek(into));
+    return found.subarray(0, found.lastIndexOf(NEWLINE) + 1 || found.length);
+  }
+
+  /** Counts the lines of a dropped `piece` as lost. */
+  losePiece(piece: Uint8Array): void {
+    this.lose(piece.reduce((count, byte) => byte === NEWLINE ? count + 1 : count, 0));
+  }
+
+  /** Copies the oldest bytes into `into`; returns how many. They stay until {@link drop}. */
   peek(into: Uint8Array): number {
     const length = Math.min(into.length, this.#used());
     const at = Atomics.load(this.#words, TAIL) & (this.#size - 1);

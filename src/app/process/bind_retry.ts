@@ -1,5 +1,5 @@
 /**
- * Listeners whose address was taken are tried again until they are bound.
+ * Binds listeners again whose address was in use.
  *
  * @module
  */
@@ -7,20 +7,20 @@
 import { type Clock, type Log, messageOf, type Timer } from "../../base/mod.ts";
 import type { DataPlane } from "../workers/plane.ts";
 
-export interface BindRetryOptions {
+interface BindRetryOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly plane: Pick<DataPlane, "retryFailed">;
-  /** Ends the trying. */
+  /** Ends the tries. */
   readonly signal: AbortSignal;
   /** After each try. */
   readonly onTried: () => Promise<void>;
-  /** A proxy on this machine that wants the same ports; undefined: none is found. Never rejects. */
+  /** Describes another proxy on this machine with the same ports; `undefined`: none. Never rejects. */
   findRival(): Promise<string | undefined>;
 }
 
 const RETRY_MS = 1_000;
-/** Tries of which the first looks for a rival. */
+/** One try of this many looks for a rival. */
 const RIVAL_TRIES = 10;
 
 export class BindRetry {
@@ -34,12 +34,12 @@ export class BindRetry {
     options.signal.addEventListener("abort", () => this.#timer?.cancel(), { once: true });
   }
 
-  /** Who has the ports, in words; "": nobody is known, or all are bound. */
+  /** Describes the proxy that has the ports; `""`: none is known, or all are bound. */
   get rival(): string {
     return this.#rival;
   }
 
-  /** To be called after each applied snapshot. Never rejects. */
+  /** Called after each applied snapshot. Never rejects. */
   async look(): Promise<void> {
     const { plane, log, onTried } = this.#options;
     try {
@@ -54,7 +54,7 @@ export class BindRetry {
     this.#again();
   }
 
-  /** Told once, however long it stays. */
+  /** A rival is logged once. */
   async #lookForRival(): Promise<void> {
     const { log, findRival } = this.#options;
     if (this.#failedTries++ % RIVAL_TRIES !== 0) return;
@@ -65,7 +65,7 @@ export class BindRetry {
     this.#rival = found;
   }
 
-  /** One timer, however many snapshots come meanwhile. */
+  /** One timer for all snapshots that come meanwhile. */
   #again(): void {
     const { clock, signal } = this.#options;
     if (signal.aborted || this.#timer) return;

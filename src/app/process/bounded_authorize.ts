@@ -11,22 +11,22 @@ import type { RemoteAuthorize } from "../../proxy/mod.ts";
 const AUTHORIZE_TIMEOUT_MS = 2_000;
 const MAX_AUTHORIZE_CALLS = 256;
 
-/** More questions at once than the agent would answer in time are refused, which denies. */
+/** Beyond the most calls at once, a call fails at once, which denies the connection. */
 export function boundedAuthorize(agent: Consul | undefined): RemoteAuthorize {
-  let asking = 0;
+  let running = 0;
   return async (request) => {
     if (!agent) throw new ProxyError("authorize_failed", "there is no agent");
-    if (asking >= MAX_AUTHORIZE_CALLS) {
+    if (running >= MAX_AUTHORIZE_CALLS) {
       throw new ProxyError(
         "authorize_failed",
-        `${asking} connections wait for the agent's verdict`,
+        `${running} connections wait for the agent's verdict`,
       );
     }
-    asking++;
+    running++;
     try {
       return await agent.authorize(request, { timeoutMs: AUTHORIZE_TIMEOUT_MS });
     } finally {
-      asking--;
+      running--;
     }
   };
 }

@@ -1,5 +1,5 @@
 /**
- * Whether callers would choose this proxy, by what Consul's catalog says: for `/ready?catalog`.
+ * Reads from Consul's catalog whether callers would choose this proxy, for `/ready?catalog`.
  *
  * @module
  */
@@ -18,11 +18,11 @@ export interface CatalogLookParts {
   readonly snapshot: Pick<Snapshot, "service" | "datacenter"> | undefined;
 }
 
-/** `parts`: `undefined` until it is known which proxy to be. */
+/** `parts`: `undefined` until the proxy's id is known. */
 export function createCatalogLook(
   parts: () => CatalogLookParts | undefined,
 ): () => Promise<CatalogState> {
-  /** Those who ask meanwhile get its answer: Consul has one read to answer, not one for each. */
+  /** One read of Consul answers all requests that come meanwhile. */
   let running: Promise<CatalogState> | undefined;
   return () => running ??= look(parts()).finally(() => running = undefined);
 }

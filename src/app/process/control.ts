@@ -1,15 +1,23 @@
 /**
- * From the command line to where snapshots come from: an agent's registration, flags, or a file.
+ * Makes the source of snapshots from the command line: an agent's registration, flags, or a file.
  *
  * @module
  */
 
-import { type Clock, type Log, ProxyError, type Random, type Stats } from "../../base/mod.ts";
+import {
+  type Clock,
+  type Log,
+  messageOf,
+  ProxyError,
+  type Random,
+  type Stats,
+} from "../../base/mod.ts";
 import {
   type Consul,
   createAgent,
   openServers,
   type RegisterSignals,
+  type Registration,
   resolveAgentOptions,
   resolveServersOptions,
 } from "../../consul/mod.ts";
@@ -25,13 +33,13 @@ import {
   type SnapshotSource,
   type SnapshotStore,
 } from "../../source/mod.ts";
+import { createProviders, type SecretsEngine, SecretStore } from "../../secrets/mod.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
 import { findProxy, usualIdOf } from "./find_proxy.ts";
-import { reportMissingRights } from "./preflight.ts";
 import type { Engine } from "../../net/mod.ts";
-import { createSecretStore } from "./secret_store.ts";
+import { VERSION } from "./version.ts";
 
-export interface ControlDeps {
+interface ControlDeps {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
@@ -39,7 +47,7 @@ export interface ControlDeps {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly signal: AbortSignal;
   readonly engine: Engine;
-  /** Who is asked is away, and nothing can be done before; called for each failure, with who and why. */
+  /** Called for each failure while Consul does not answer and nothing can start; `reason` names both. */
   onWaiting(reason: () => string): Promise<void>;
 }
 
@@ -52,8 +60,8 @@ export interface ProxyControl {
   /** Texts that must never be shown. */
   readonly secrets: readonly string[];
   /**
-   * Where flags ask for it, keeps the proxy registered until told; resolves when that was taken back.
-   * Beside servers nothing can be served without: what it rejects with ends the process.
+   * With `-register`, keeps the proxy registered until `signals` end it; resolves when the registration is
+   * removed. Beside servers nothing can be served without it: a rejection ends the process.
    */
   keepRegistered(signals: RegisterSignals): Promise<void>;
   readonly needsRegistering: boolean;
@@ -70,17 +78,25 @@ export async function createControl(
   if (mode.kind === "config") {
     const { strictSpiffeChain, idleTimeoutMs, lifetimeMs } = options;
     const settings = { strictSpiffeChain, idleTimeoutMs, lifetimeMs, env: deps.env };
-    // Read once now, so that a bad file is told before anything is started.
+    // Read once now, so that a bad file fails before anything is started.
     await readFileConfig(mode.file, settings);
     const source = new FileSource({
       ...settings,
-      ...{ file: mode.file, clock, log, stats, pluginWatch },
+      file: mode.file,
+      clock,
+      log,
+      stats,
+      pluginWatch,
       createSecretStore: () => createSecretStore(deps),
       ...storeOf(options, deps, { holdsMesh: false }),
     });
     return {
-      ...{ source, agent: undefined, proxyId: mode.file, secrets: [] },
-      ...{ keepRegistered: () => Promise.resolve(), needsRegistering: false },
+      source,
+      agent: undefined,
+      proxyId: mode.file,
+      secrets: [],
+      keepRegistered: () => Promise.resolve(),
+      needsRegistering: false,
     };
   }
   const { agent, secrets } = await openConsul(options, deps);
@@ -131,12 +147,12 @@ export async function createControl(
   };
 }
 
-/** We write the entry of the catalog that the proxy goes by. */
+/** The proxy writes its own entry of the catalog. */
 function isOwn({ mode, serversFlags }: ProxyOptions): boolean {
   return mode.kind === "flags" && mode.register && serversFlags !== undefined;
 }
 
-/** Asks nothing yet. */
+/** Sends no request yet. */
 async function openConsul(
   { agentFlags, agentConnections, serversFlags }: ProxyOptions,
   deps: ControlDeps,
@@ -167,7 +183,7 @@ async function openConsul(
   };
 }
 
-/** What `found` gives, or the end of `signal`: an agent that hangs is not waited for then. */
+/** Resolves with `found`; rejects when `signal` aborts, so that an agent that hangs is not waited for. */
 function unlessStopped<T>(found: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const stop = () => reject(new ProxyError("closed", "Stopped while looking for the proxy"));
@@ -185,7 +201,7 @@ async function registrationOf(
   const { mode } = options;
   switch (mode.kind) {
     case "flags":
-      // What central configuration adds to it is read back.
+      // Central configuration adds to the registration; it is read back.
       if (isOwn(options)) return { kind: "agent", proxyId: mode.proxyId };
       return { kind: "static", registration: registrationOfFlags(mode) };
     case "agent":
@@ -211,4 +227,54 @@ function storeOf(
   if (stateDir === undefined) return {};
   const options = { directory: stateDir, clock, log, stats, strictSpiffeChain, holdsMesh };
   return { store: new FileStore(options) };
+}
+
+interface SecretStoreDeps {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  readonly stats: Stats;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly engine: SecretsEngine;
+}
+
+/** The store of secrets with every kind of source. */
+export function createSecretStore(deps: SecretStoreDeps): SecretStore {
+  const { clock, random, log, stats } = deps;
+  const providers = createProviders({ ...deps, version: VERSION });
+  return new SecretStore({ clock, random, log, stats, providers });
+}
+
+/**
+ * Logs each right that the token lacks, and what does not work without it. The proxy goes on: rights may
+ * be granted at any moment, and the agent's own errors do not name them. Never rejects.
+ */
+async function reportMissingRights(
+  agent: Consul,
+  source: RegistrationSource,
+  log: Log,
+): Promise<void> {
+  try {
+    const registration = source.kind === "static"
+      ? source.registration
+      : await firstRegistration(agent, source.proxyId);
+    for (const { right, on, neededFor } of await agent.missingRights(registration)) {
+      log.error("the token lacks a right", { right, on, needed_for: neededFor });
+    }
+  } catch (error) {
+    log.warn("rights of the token not checked", { error: messageOf(error) });
+  }
+}
+
+function firstRegistration(agent: Consul, proxyId: string): Promise<Registration> {
+  return new Promise((resolve) => {
+    const watch = agent.watchRegistration(proxyId, {
+      onValue(registration) {
+        watch.stop();
+        resolve(registration);
+      },
+      // The source's own watch reports failures; this one waits for the first answer.
+      onError() {},
+    });
+  });
 }

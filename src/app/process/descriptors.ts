@@ -1,7 +1,6 @@
 /**
- * How many connections the process's file descriptors allow. A listener that has none left is told of
- * the waiting connection again and again and can do nothing about it, so the limit on connections must
- * be reached first.
+ * Connections that the process's file descriptors allow. A listener without a free descriptor is woken by the
+ * waiting connection again and again and cannot accept it, so the limit on connections must be reached first.
  *
  * @module
  */

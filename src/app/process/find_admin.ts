@@ -1,6 +1,6 @@
 /**
- * Which admin server on this machine belongs to a proxy: those who bind none by themselves take the
- * first free port of a range, and each says for what its proxy was started.
+ * Finds the admin server of a proxy on this machine. Without `-admin-bind` a proxy takes the first free port
+ * of a range, and each admin server names the flags that its proxy was started with.
  *
  * @module
  */
@@ -12,35 +12,35 @@ import type { Address } from "../../base/mod.ts";
 import { parseJson } from "../../wire/mod.ts";
 import type { ProxyMode } from "../flags/proxy_options.ts";
 
-/** What a proxy was started for, as the flags of `postern proxy` say it. */
-export interface WantedProxy {
+/** The flag of `postern proxy` that a proxy was started with. */
+interface WantedProxy {
   readonly flag: "sidecar-for" | "proxy-id" | "config";
   readonly value: string;
-  /** Only one of this agent; absent: of any. */
+  /** Only a proxy of this agent; absent: of any agent. */
   readonly agent?: {
     readonly address: string;
-    /** The flag or variable that told it. */
+    /** The flag or variable that gives it. */
     readonly said: string;
   };
 }
 
-/** A running proxy that a command asks: by its admin server, or by what it was started for. */
+/** Selects a running proxy: by its admin server, or by the flag that it was started with. */
 export type WhichProxy =
   | { readonly kind: "address"; readonly admin: Extract<Address, { kind: "tcp" }> }
   | { readonly kind: "proxy"; readonly wanted: WantedProxy };
 
-export type FoundAdmin =
+type FoundAdmin =
   | { readonly kind: "found"; readonly admin: AdminAddress }
   | {
     readonly kind: "several";
     readonly wanted: WantedProxy;
-    /** For people: where each is, and whose. */
+    /** Address and owner of each, for messages. */
     readonly matches: readonly string[];
   }
   | {
     readonly kind: "missing";
     readonly wanted: WantedProxy;
-    /** For people: whose the admin servers are that answered. */
+    /** Owners of the admin servers that answered, for messages. */
     readonly others: readonly string[];
   };
 
@@ -63,7 +63,7 @@ const Info = v.object({
 });
 type Info = v.InferOutput<typeof Info>;
 
-/** What `/server_info` shows of it. */
+/** The fields of `/server_info` that {@link findProxy} reads. */
 export function shownMode(
   mode: ProxyMode,
   proxyId: string,
@@ -81,7 +81,7 @@ export function shownMode(
   }
 }
 
-/** Where it is; an address is taken as it is. */
+/** An address is taken as it is. */
 export function findProxy(
   which: WhichProxy,
   options: { readonly ask: AskAdmin; readonly near?: AdminAddress },
@@ -90,7 +90,7 @@ export function findProxy(
   return Promise.resolve({ kind: "found", admin: which.admin });
 }
 
-/** To continue "the proxy". */
+/** Continues a message that begins "the proxy". */
 export function whyNotFound(found: Exclude<FoundAdmin, { readonly kind: "found" }>): string {
   const { flag, value, agent } = found.wanted;
   const by = agent ? ` and agent ${agent.address} (${agent.said})` : "";
@@ -106,8 +106,8 @@ export function whyNotFound(found: Exclude<FoundAdmin, { readonly kind: "found" 
     "where it has one, as -admin";
 }
 
-/** `near`: asked first. */
-export async function findAdmin(
+/** `near`: the address to try first. */
+async function findAdmin(
   wanted: WantedProxy,
   { ask, near }: { readonly ask: AskAdmin; readonly near?: AdminAddress },
 ): Promise<FoundAdmin> {
@@ -140,11 +140,11 @@ export async function findAdmin(
   return { kind: "missing", wanted, others };
 }
 
-/** Undefined: nothing was told, or it does not say whom it asks. */
+/** `undefined`: no agent is wanted, or the proxy does not name its agent. */
 function sharesAgent({ agent: wanted }: WantedProxy, { postern }: Info): boolean | undefined {
   const { agent, servers } = postern.options;
   if (!wanted) return undefined;
-  // Servers are found by DNS or a program, too: the wanted one may be among them unseen.
+  // DNS or a program may give further servers: the wanted one may be among them.
   if (servers !== undefined) {
     const host = wanted.address.replace(/:\d+$/, "");
     return servers.split(/[\s,]+/).includes(host) || undefined;
@@ -198,13 +198,13 @@ function processOf({ postern }: Info): string {
   return postern.pid === undefined ? "" : `process ${postern.pid}, `;
 }
 
-/** Undefined: nobody answers there, or it is no admin server of a proxy. */
+/** `undefined`: no answer, or not the admin server of a proxy. */
 async function infoOf(place: AdminAddress, ask: AskAdmin): Promise<Info | undefined> {
   try {
     const { body } = await ask(place, { path: "/server_info", timeoutMs: ASK_TIMEOUT_MS });
     return v.parse(Info, parseJson(body));
   } catch {
-    // Whatever it is, it is not the one that is looked for.
+    // It is not the admin server of a proxy.
     return undefined;
   }
 }
@@ -213,7 +213,7 @@ function isMeant({ flag, value }: WantedProxy, { node, postern: { options } }: I
   const { sidecarFor = "", proxyId = "", config = "" } = options;
   switch (flag) {
     case "sidecar-for": {
-      // The second is what agents call it.
+      // Agents derive the second id from the first.
       const sidecar = `${value}-sidecar-proxy`.toLowerCase();
       return sidecarFor.toLowerCase() === value.toLowerCase() ||
         [node.id, proxyId].some((id) => id.toLowerCase() === sidecar);

@@ -1,6 +1,6 @@
 /**
- * Which registered proxy to be, asked of the agent until it answers: a supervisor may start us before
- * it. What it refuses ends the start; what is only away does not.
+ * Finds the registered proxy, with tries until the agent answers: a supervisor may start the proxy before
+ * the agent. A refusal ends the start; an agent that does not answer does not.
  *
  * @module
  */
@@ -22,7 +22,7 @@ export interface ProxyName {
   readonly id: string;
 }
 
-export interface FindProxyDeps {
+interface FindProxyDeps {
   readonly agent: Pick<
     Consul,
     "called" | "findGateway" | "findProxy" | "findSidecar" | "serversStatus"
@@ -31,16 +31,16 @@ export interface FindProxyDeps {
   readonly random: Random;
   readonly log: Log;
   readonly signal: AbortSignal;
-  /** There may be a stored state, with which the proxy serves without the agent. */
+  /** There may be a stored state, from which the proxy serves without the agent. */
   readonly hasState: boolean;
   /**
-   * Nothing can be done before the agent answers; called for each failure, and while it hangs. `reason`
-   * tells who is waited for, since when and why.
+   * Called for each failure, and while the agent hangs, when nothing can start before its answer. `reason`
+   * gives the server, the time and the cause.
    */
   onWaiting(reason: () => string): Promise<void>;
 }
 
-/** An agent that has not answered by now hangs, or is very busy. */
+/** After this time the agent hangs, or is very busy. */
 const SLOW_MS = 1_000;
 
 const AWAY: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
@@ -57,28 +57,28 @@ const FIND = {
   (agent: FindProxyDeps["agent"], id: string) => Promise<string>
 >;
 
-/** What the agent would most likely have said: Consul's own defaults. */
+/** Ids by Consul's own defaults. */
 const USUAL_ID = {
   sidecar_for: (id) => `${id}-sidecar-proxy`,
   proxy_id: (id) => id,
   gateway: (id) => id || "ingress-gateway",
 } as const satisfies Record<ProxyName["by"], (id: string) => string>;
 
-/** What {@link findProxy} gives where the agent is away and there is a stored state. */
+/** The result of {@link findProxy} where the agent does not answer and there is a stored state. */
 export function usualIdOf({ by, id }: ProxyName): string {
   return USUAL_ID[by](id);
 }
 
-/** The proxy's id; fails with what the agent refuses. */
+/** The proxy's id; rejects with the agent's refusal. */
 export async function findProxy({ by, id }: ProxyName, deps: FindProxyDeps): Promise<string> {
   const { agent, clock, random, log, signal, hasState, onWaiting } = deps;
   const backoff = new Backoff({ baseMs: 500, maxMs: 15_000, random });
   const since = new Date(clock.now()).toISOString();
   const who = agent.called === "agent" ? "the agent" : "Consul";
-  let told = "";
+  let logged = "";
   const waitingFor = () => {
-    // What a search for servers found out is newer than what the last question came to.
-    const reason = agent.serversStatus?.()?.lastFailure || told || "it has not answered yet";
+    // The result of a search for servers is newer than that of the last request.
+    const reason = agent.serversStatus?.()?.lastFailure || logged || "it has not answered yet";
     return `${who}, since ${since}: ${reason}`;
   };
   for (;;) {
@@ -98,12 +98,12 @@ export async function findProxy({ by, id }: ProxyName, deps: FindProxyDeps): Pro
       const what = code === "agent_unreachable"
         ? `${agent.called} not reached; trying again`
         : `${agent.called} answered with an error; trying again`;
-      // The same reason again is no news.
-      log[reason === told ? "debug" : "warn"](what, {
+      // The same reason again is logged at level debug.
+      log[reason === logged ? "debug" : "warn"](what, {
         error: reason,
         delay_ms: Math.round(delayMs),
       });
-      told = reason;
+      logged = reason;
       await onWaiting(waitingFor);
       await sleep(clock, delayMs, { signal });
       if (signal.aborted) throw error;
@@ -111,7 +111,7 @@ export async function findProxy({ by, id }: ProxyName, deps: FindProxyDeps): Pro
   }
 }
 
-/** What `answer` gives, or else `instead`, which is asked where the answer takes long. */
+/** The value of `answer`; where it is late, that of `instead` if it has one. */
 async function unlessSlow(
   answer: Promise<string>,
   clock: Clock,

@@ -1,7 +1,6 @@
 /**
- * Looks after the data plane every few seconds: do all workers answer, and which upstreams carry
- * traffic? The supervisor's watchdog rests on the first, the agent's connections go by the second. That an
- * idle upstream is called a worker says at once.
+ * Checks every few seconds whether all data paths answer, for the supervisor's watchdog, and which upstreams
+ * carry traffic, for the agent's connections. A worker reports the first use of an idle upstream at once.
  *
  * @module
  */
@@ -13,10 +12,10 @@ const BEAT_MS = 5_000;
 /** Workers that have not all answered for this long are not healthy. */
 const SILENCE_MS = 20_000;
 
-export interface HeartbeatOptions {
+interface HeartbeatOptions {
   readonly clock: Clock;
   readonly plane: Pick<DataPlane, "used">;
-  /** Data paths that must answer. */
+  /** Number of data paths that must answer. */
   readonly paths: number;
   readonly onUsed: (upstreamIds: readonly string[]) => void;
   readonly signal: AbortSignal;

@@ -1,6 +1,6 @@
 /**
- * Can traffic be carried? Each data path says which of its listeners can; here it is decided what that
- * means for the whole proxy. A listener that never was up does not take away the others' traffic. Pure.
+ * Judges whether the proxy is ready, from the listeners of each data path. A listener that never was up does
+ * not take away the traffic of the others. Pure.
  *
  * @module
  */
@@ -9,27 +9,27 @@ import { type Health, withWarming } from "../../admin/mod.ts";
 import type { ListenerView } from "../../proxy/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
 
-/** What the main thread knows. */
+/** Facts of the main thread. */
 export interface ReadinessFacts {
   readonly draining: boolean;
   readonly snapshot: Snapshot | undefined;
-  /** Why the newest snapshot is not in force; undefined: it is, or nothing is decided yet. */
+  /** Why the newest snapshot is not in force; `undefined`: it is, or the decision is open. */
   readonly refusal: string | undefined;
-  /** What the first snapshot still lacks. */
+  /** Parts that the first snapshot still lacks. */
   readonly waitingFor: string;
   /** Listeners and upstreams that stay closed until their secrets have come. */
   readonly warming: readonly string[];
-  /** Why the source hears of no changes, in words; empty: it does. */
+  /** Reasons why the source hears of no changes; empty: it does. */
   readonly unheard: readonly string[];
-  /** Another proxy with the ports of this one, in words; "": none was found. */
+  /** Describes another proxy with the ports of this one; `""`: none was found. */
   readonly rival: string;
 }
 
-/** What the data paths say, and what they said before. */
-export interface ListenersSeen {
-  /** By name; of several data paths, the one in trouble. */
+/** Present and earlier reports of the data paths. */
+interface ListenersSeen {
+  /** By name; where data paths differ, the report of the one in trouble. */
   readonly listeners: ReadonlyMap<string, ListenerView>;
-  /** Data paths that are stuck, in words. */
+  /** Descriptions of data paths that are stuck. */
   readonly stuck: readonly string[];
   /** Names of those that were up at any time. */
   readonly everUp: ReadonlySet<string>;
@@ -39,8 +39,8 @@ export interface ListenersSeen {
   readonly wanted: "any" | "all";
 }
 
-/** Different troubles told, and listeners named for each; `/listeners` has them all. */
-const TOLD = 20;
+/** Most different troubles listed, and listeners named for each; `/listeners` has them all. */
+const LISTED = 20;
 const NAMED = 3;
 const RETRIED = "tried again every second";
 
@@ -51,7 +51,7 @@ export function judgeReadiness(
   const exposed = Object.keys(snapshot?.exposed ?? {});
   const first = draining ? ["draining", ...stuck] : stuck;
   const names = snapshot ? listenersOf(snapshot) : [];
-  // The one in force may be from before the secrets came, with no listener open yet.
+  // The snapshot in force may be older than the secrets, with no listener open yet.
   if (!snapshot || (names.length === 0 && refusal !== undefined)) {
     const awaited = refusal === undefined ? waitingFor : `a snapshot that can be used: ${refusal}`;
     const notReady = [...first, `waiting for ${awaited}`, ...unheard];
@@ -71,7 +71,7 @@ export function judgeReadiness(
     const isMissed = everUp.has(name) || (isUnbound && !wasReady);
     (isDark || (isStrict && isMissed) ? counting : others).add(name, trouble);
   }
-  // Whether the mesh reaches the service does not hang on those who look at it from outside.
+  // Exposed paths serve clients outside the mesh: they do not decide about readiness.
   for (const name of exposed) {
     const trouble = troubleOf(listeners.get(name));
     if (trouble !== undefined) others.add(name, trouble);
@@ -94,7 +94,7 @@ export function judgeReadiness(
   };
 }
 
-/** Those of `snapshot` that are up or, by `before`, were: what is removed is not missed. */
+/** Listeners of `snapshot` that are up or were up `before`; a removed listener is not missed. */
 export function everUpOf(
   snapshot: Snapshot,
   listeners: ReadonlyMap<string, ListenerView>,
@@ -112,20 +112,20 @@ function listenersOf({ inbound, upstreams, edges }: Snapshot): readonly string[]
   return [...Object.keys(inbound), ...Object.keys(edges), ...bound];
 }
 
-/** What follows its name, if it carries no traffic. */
+/** Why the listener carries no traffic, to continue its name. */
 function troubleOf(listener: ListenerView | undefined): string | undefined {
   if (!listener) return "is not bound yet";
   if (listener.state === "failed") return `is not bound: ${listener.error}; ${RETRIED}`;
   return listener.fault === "" ? undefined : `refuses every connection: ${listener.fault}`;
 }
 
-/** Thousands of listeners may have the same one. */
+/** Troubles with their listeners: thousands may have the same one. */
 class Troubles {
   readonly #names = new Map<string, string[]>();
   readonly #notes: string[] = [];
   size = 0;
 
-  /** Follows what is told of listeners. */
+  /** Listed after the listeners. */
   note(text: string): void {
     this.#notes.push(text);
   }
@@ -138,7 +138,7 @@ class Troubles {
   }
 
   texts(): readonly string[] {
-    const texts = [...this.#names].slice(0, TOLD).map(([trouble, names]) => {
+    const texts = [...this.#names].slice(0, LISTED).map(([trouble, names]) => {
       const [first = ""] = names;
       if (names.length === 1) return `listener ${first} ${trouble}`;
       const more = names.length - NAMED;

@@ -1,7 +1,6 @@
 /**
- * Metrics where the proxy's own configuration wants them, as Envoy would have them there: Prometheus and
- * `/stats` on addresses of their own, StatsD and DogStatsD. All of it is done by the main thread, and
- * follows the registration.
+ * Gives metrics to the sinks that the proxy's configuration names, as Envoy does: Prometheus and `/stats` on
+ * addresses of their own, StatsD and DogStatsD. Runs in the main thread and follows the registration.
  *
  * @module
  */
@@ -26,9 +25,9 @@ import {
 import { parsePort, splitHostPort } from "../flags/read_values.ts";
 import { createStatsdSink, type StatsdSink } from "./statsd_sink.ts";
 
-/** The registration is looked at this often. */
+/** Interval of reading the registration. */
 const LOOK_MS = 1_000;
-/** Envoy's. */
+/** Envoy's default. */
 const FLUSH_MS = 5_000;
 const FLUSH_LIMITS_MS = { least: 100, most: 300_000 } as const;
 
@@ -36,7 +35,7 @@ const PROMETHEUS_KEY = "envoy_prometheus_bind_addr";
 const STATS_KEY = "envoy_stats_bind_addr";
 const INTERVAL_KEY = "envoy_stats_flush_interval";
 
-/** As Consul names them to Envoy. */
+/** Names that Consul gives to Envoy. */
 const SERVER_NAMES = {
   [PROMETHEUS_KEY]: "envoy_prometheus_metrics",
   [STATS_KEY]: "envoy_metrics",
@@ -47,25 +46,23 @@ interface Sink {
 }
 
 interface Running {
-  /** What it was made of; another text, and it is made anew. */
-  readonly by: string;
+  /** The configuration that the sink was made from. */
+  readonly inputs: string;
   readonly sink: Sink;
 }
 
-export interface MetricSinksOptions {
+interface MetricSinksOptions {
   readonly view: AdminView;
   readonly stats: Stats;
   readonly log: Log;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** False: somebody else serves those. */
+  /** False: the caller serves Prometheus itself. */
   readonly prometheus: boolean;
 }
 
-type Settings = NonNullable<NonNullable<ReturnType<AdminView["source"]>>["metrics"]>;
-
 export class MetricSinks {
   readonly #options: MetricSinksOptions;
-  /** By the key that wants each. */
+  /** By configuration key. */
   readonly #running = new Map<string, Running>();
   readonly #faults = new Map<string, string>();
   #looking: Promise<void> = Promise.resolve();
@@ -77,7 +74,7 @@ export class MetricSinks {
     this.#watch();
   }
 
-  /** Ends once what is true now is in force. */
+  /** Resolves once the sinks are as configured now. */
   look(): Promise<void> {
     return this.#looking = this.#looking.then(() => this.#look());
   }
@@ -112,33 +109,31 @@ export class MetricSinks {
       const answer = answerStats(this.#options.view);
       return this.#serve(STATS_KEY, text, answer);
     });
-    await this.#keep(
-      "envoy_statsd_url",
-      wanted?.statsdUrl ?? "",
-      () => this.#send("envoy_statsd_url", wanted),
-      wanted?.flushInterval,
-    );
-    await this.#keep(
-      "envoy_dogstatsd_url",
-      wanted?.dogstatsdUrl ?? "",
-      () => this.#send("envoy_dogstatsd_url", wanted),
-      wanted?.flushInterval,
-    );
+    await this.#keepStatsd("envoy_statsd_url", wanted?.statsdUrl, wanted?.flushInterval);
+    await this.#keepStatsd("envoy_dogstatsd_url", wanted?.dogstatsdUrl, wanted?.flushInterval);
   }
 
-  /** Has what `key` wants running; what cannot be is told once, and tried again. */
+  #keepStatsd(key: StatsdSink["key"], url = "", flushInterval = ""): Promise<void> {
+    return this.#keep(key, url, () => {
+      const { view, log, env } = this.#options;
+      const intervalMs = readInterval(flushInterval);
+      return createStatsdSink({ key, url, intervalMs }, { view, log, env });
+    }, flushInterval);
+  }
+
+  /** Runs the sink that `key` configures. A failure is logged once; the next look tries again. */
   async #keep(
     key: string,
     text: string,
     start: (text: string) => Promise<Sink> | Sink,
     rest = "",
   ): Promise<void> {
-    const by = text === "" || this.#closed ? "" : `${text} ${rest}`;
-    if (by === (this.#running.get(key)?.by ?? "")) return;
+    const inputs = text === "" || this.#closed ? "" : `${text} ${rest}`;
+    if (inputs === (this.#running.get(key)?.inputs ?? "")) return;
     await this.#stop(key);
-    if (by === "") return void this.#faults.delete(key);
+    if (inputs === "") return void this.#faults.delete(key);
     try {
-      this.#running.set(key, { by, sink: await start(text) });
+      this.#running.set(key, { inputs, sink: await start(text) });
       this.#faults.delete(key);
     } catch (error) {
       const fault = messageOf(error);
@@ -165,7 +160,10 @@ export class MetricSinks {
     const total = stats.counter("metrics_requests_total", "Requests for metrics alone", labels);
     const active = stats.gauge("metrics_requests_active", "The same, under way", labels);
     return await startSmallServer({
-      ...{ ...readPlace(key, text), name: `metrics server of ${key}`, flag: key, clock },
+      ...readBindAddress(key, text),
+      name: `metrics server of ${key}`,
+      flag: key,
+      clock,
       isPublic: true,
       answer: async (method, target) => {
         total.add(1);
@@ -178,16 +176,13 @@ export class MetricSinks {
       },
     }, log);
   }
-
-  #send(key: StatsdSink["key"], wanted: Settings | undefined): Sink {
-    const { view, log, env } = this.#options;
-    const url = key === "envoy_statsd_url" ? wanted?.statsdUrl : wanted?.dogstatsdUrl;
-    const intervalMs = readInterval(wanted?.flushInterval ?? "");
-    return createStatsdSink({ key, url: url ?? "", intervalMs }, { view, log, env });
-  }
 }
 
-function readPlace(key: string, text: string): { readonly host: string; readonly port: number } {
+/** Throws `config_invalid`, naming the key. */
+export function readBindAddress(
+  key: string,
+  text: string,
+): { readonly host: string; readonly port: number } {
   const [host = "", portText = ""] = splitHostPort(text) ?? [];
   const port = parsePort(portText, 1);
   if (port !== undefined && hostFault(host) === undefined) {
@@ -199,7 +194,7 @@ function readPlace(key: string, text: string): { readonly host: string; readonly
   );
 }
 
-/** As protobuf writes a time span. */
+/** A duration in the JSON form of protobuf: `5s`. */
 function readInterval(text: string): number {
   if (text === "") return FLUSH_MS;
   const [, seconds] = /^(\d{1,6}(?:\.\d{1,9})?)s$/.exec(text) ?? [];

@@ -1,7 +1,7 @@
 /**
- * Tells systemd how this process is: ready, reloading, stopping, alive. Messages come from this very
- * process, so `NotifyAccess=main` is enough; where the runtime cannot send a datagram, the program
- * `systemd-notify` does, and the unit needs `NotifyAccess=all`.
+ * Notifies systemd: ready, reloading, stopping, alive. This process sends the messages, so
+ * `NotifyAccess=main` is enough; where the runtime cannot send a datagram, the program `systemd-notify` does,
+ * and the unit needs `NotifyAccess=all`.
  *
  * @module
  */
@@ -10,19 +10,19 @@ import { execFile } from "node:child_process";
 import { type Clock, type Log, printable, type Timer } from "../../base/mod.ts";
 import { type DatagramResult, sendUnixDatagram } from "../../net/mod.ts";
 
-export interface NotifierOptions {
+interface NotifierOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly pid: number;
   readonly clock: Clock;
   readonly log: Log;
-  /** For tests; the real ways otherwise. */
+  /** For tests. */
   readonly send?: (path: string, text: string) => DatagramResult;
   readonly runNotifyProgram?: (path: string, text: string) => Promise<void>;
 }
 
 const PROGRAM_TIMEOUT_MS = 5_000;
 
-/** Does nothing when no supervisor asked for it (`NOTIFY_SOCKET`). */
+/** Does nothing without `NOTIFY_SOCKET`. */
 export class Notifier {
   readonly #options: NotifierOptions;
   readonly #path: string;
@@ -64,8 +64,8 @@ export class Notifier {
   }
 
   /**
-   * Where a watchdog was asked for, says twice per interval that we live, as long as `healthy` says
-   * so. Without that message the supervisor ends and restarts this process.
+   * With a watchdog, sends a sign of life twice per interval while `healthy` is true. Without it the
+   * supervisor ends and restarts this process.
    */
   startWatchdog(healthy: () => boolean): void {
     const { env, pid } = this.#options;
@@ -81,7 +81,7 @@ export class Notifier {
     beat();
   }
 
-  /** Ends the watchdog's messages and waits for what is on its way. */
+  /** Ends the watchdog's messages and waits for pending ones. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#watchdog?.cancel();
@@ -98,7 +98,7 @@ export class Notifier {
       .catch((error) => this.#fail(error instanceof Error ? error.message : String(error)));
   }
 
-  /** Once is enough: a supervisor that does not listen would fill the log. */
+  /** Logged once: a supervisor that does not listen would fill the log. */
   #fail(reason: string): void {
     if (!this.#failed) this.#options.log.warn("cannot notify the supervisor", { reason });
     this.#failed = true;

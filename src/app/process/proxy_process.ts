@@ -1,6 +1,6 @@
 /**
- * The life of a proxy process, from top to bottom: it finds out where snapshots come from, serves what
- * they say, reads files again when told to, drains, and ends. What it is made of is given to it.
+ * The life of a proxy process: it finds the source of snapshots, serves them, reads files again on request,
+ * drains, and ends. Its parts are arguments.
  *
  * @module
  */
@@ -17,10 +17,10 @@ import type { DataPlane } from "../workers/plane.ts";
 import { Readiness } from "./readiness.ts";
 import type { ProxyControl } from "./control.ts";
 
-/** How long everything goes on when the process was told to end, before it ends at once. */
+/** After SIGTERM the proxy serves on for this time and then ends at once. */
 export interface ShutdownGrace {
   readonly ms: number;
-  /** Callers from the mesh are asked to leave meanwhile; those who come are served. */
+  /** Callers from the mesh are asked to leave meanwhile; new ones are served. */
   readonly drainInbound: boolean;
 }
 
@@ -30,71 +30,70 @@ export interface ProxyProcessOptions {
   readonly notifier: Notifier;
   /** Listeners that must be up to be ready. */
   readonly ready: "any" | "all";
-  /** Data paths, which all must answer. */
+  /** Number of data paths; all of them must answer. */
   readonly paths: number;
   /** For open connections after {@link ProxyProcess.drainListeners}. */
   readonly drainTimeoutMs: number;
   /** Counted from {@link ProxyProcess.stop}: the settle time is part of it. */
   readonly stopTimeoutMs: number;
-  /** So long new callers are served after Consul was told that none should come: they hear of it late. */
+  /** New callers are served for this long after Consul marks the proxy as leaving: they hear of it late. */
   readonly settleMs: number;
-  /** In place of the settle time and the drain at the end. */
+  /** Takes the place of the settle time and the drain at the end. */
   readonly grace?: ShutdownGrace;
   /**
-   * May take for ever, until `signal` aborts; `onWaiting` is called for each failure of an agent that is
-   * away.
+   * May take until `signal` aborts; `onWaiting` is called for each failure while the agent does not answer.
    */
   findControl(hooks: {
     readonly signal: AbortSignal;
     onWaiting(reason: () => string): Promise<void>;
   }): Promise<ProxyControl>;
   createPlane(control: ProxyControl, fetchCertificate: FetchCertificate): DataPlane;
-  /** Another proxy on this machine that is the same for Consul, in words. Never rejects. */
+  /** Describes another proxy on this machine with the same id in Consul. Never rejects. */
   findRival(proxyId: string): Promise<string | undefined>;
   /** `undefined`: none is wanted. */
   openAdmin(): Promise<{ close(): Promise<void> } | undefined>;
-  /** Traffic goes by this one now. */
+  /** Called when this snapshot is in force. */
   onInForce(snapshot: Snapshot): void;
-  /** Ready for the first time: what only the start needed can go. */
+  /** Called when the proxy is ready for the first time: memory of the start can be released. */
   onFirstReady(): void;
 }
 
-/** What there is once the control is found. */
+/** The parts that exist once the control is found. */
 interface Parts extends ProxyControl {
   readonly plane: DataPlane;
 }
 
 interface Serving extends Parts {
-  /** Ends when a registration of our own was taken back, or there is none. */
+  /** Resolves when the proxy's own registration is removed, or there is none. */
   readonly registered: Promise<void>;
 }
 
 export class ProxyProcess {
   readonly readiness: Readiness;
   readonly #options: ProxyProcessOptions;
-  /** Everything that goes on by itself ends with it. */
+  /** Aborts every background task. */
   readonly #ending = new AbortController();
   /** Ready for the first time. */
   readonly #servingBegan = new AbortController();
-  /** Nobody new should come any more. */
+  /** New callers should not come any more. */
   readonly #leaving = new AbortController();
   readonly #stopped = Promise.withResolvers<undefined>();
   readonly #hurried = Promise.withResolvers<void>();
   readonly #graceOver = Promise.withResolvers<void>();
-  /** Consul was told that nobody new should come, or there is nothing to tell it. */
+  /** Consul marks the proxy as leaving, or has no entry of it. */
   readonly #left = Promise.withResolvers<void>();
   #admin: ReturnType<ProxyProcessOptions["openAdmin"]> | undefined;
   #waitingFor: () => string = () => "the first answer of Consul";
   #parts: Parts | undefined;
   #binding: BindRetry | undefined;
-  /** The snapshot that was given to the plane last. */
+  /** Resolves when the plane has decided about the newest snapshot. */
   #applying = Promise.resolve();
-  /** That snapshot, until it is in force or refused: what it opens is missed meanwhile. */
+  /** The newest snapshot until it is in force or refused: its listeners count for readiness. */
   #coming: Snapshot | undefined;
   #canReload = false;
   #wasReady = false;
   #draining = false;
-  /** New callers are served still, and should not come any more. */
+  /** New callers are still served, although they should not come any more. */
   #settling = false;
   #exitCode = 0;
 
@@ -102,7 +101,10 @@ export class ProxyProcess {
     const { clock, log } = options;
     this.#options = options;
     this.readiness = new Readiness({
-      ...{ clock, log, wanted: options.ready, signal: this.#ending.signal },
+      clock,
+      log,
+      wanted: options.ready,
+      signal: this.#ending.signal,
       facts: () => {
         const status = this.#parts?.source.status();
         const waitingFor = status ? status.waitingFor.join(", ") : this.#waitingFor();
@@ -118,7 +120,7 @@ export class ProxyProcess {
         };
       },
       plane: () => this.#parts?.plane,
-      onChange: (reasons) => this.#tellReadiness(reasons),
+      onChange: (reasons) => this.#reportReadiness(reasons),
     });
   }
 
@@ -126,7 +128,7 @@ export class ProxyProcess {
     return this.#parts;
   }
 
-  /** In force. */
+  /** The snapshot in force. */
   get snapshot(): Snapshot | undefined {
     return this.#parts?.plane.rollout.published;
   }
@@ -140,21 +142,21 @@ export class ProxyProcess {
     return this.#draining;
   }
 
-  /** Ends the process in order: {@link run} goes on to settle and drain, or to its grace period if any. */
+  /** Ends the process in order: {@link run} settles and drains, or waits for its grace period. */
   stop({ grace = true }: { readonly grace?: boolean } = {}): void {
     this.#stopped.resolve(undefined);
     if (!grace) this.#graceOver.resolve();
   }
 
-  /** After {@link stop}: waits for nothing any more. */
+  /** After {@link stop}: ends every wait. */
   hurry(): void {
     this.#hurried.resolve();
   }
 
-  /** Takes no new connections, or only asks callers from the mesh to leave; the process stays. */
+  /** Accepts no new connections, or only asks callers from the mesh to leave; the process stays. */
   drainListeners(which: "all" | "inbound" = "all"): void {
     this.#leaving.abort();
-    // Those who come are served still: it is as ready as before.
+    // New callers are still served: readiness does not change.
     if (which === "inbound") return this.#parts?.plane.drainInbound();
     this.#draining = true;
     this.#parts?.plane.drain(this.#options.drainTimeoutMs).catch((error) =>
@@ -162,7 +164,7 @@ export class ProxyProcess {
     );
   }
 
-  /** From start to end; the exit code. Fails with what keeps it from starting. */
+  /** Runs from start to end; returns the exit code. Rejects when the proxy cannot start. */
   async run(): Promise<number> {
     const starting = this.#start();
     const control = await Promise.race([starting, this.#stopped.promise]);
@@ -184,7 +186,7 @@ export class ProxyProcess {
   #start(): Promise<ProxyControl> {
     return this.#options.findControl({
       signal: this.#ending.signal,
-      // Whoever asks whether we live gets an answer meanwhile.
+      // The admin server answers liveness probes meanwhile.
       onWaiting: async (reason) => {
         this.#waitingFor = reason;
         await this.#openAdmin();
@@ -192,14 +194,14 @@ export class ProxyProcess {
     });
   }
 
-  /** Resolves when it has begun. */
+  /** Resolves when serving has begun. */
   async #serve(control: ProxyControl): Promise<Serving> {
     const { clock, log, notifier, paths } = this.#options;
     const { source } = control;
     const { signal } = this.#ending;
     const plane = this.#options.createPlane(control, async (request) => {
       const available = await source.fetchCertificate(request);
-      // The workers must have been told of it before they are told that it is there.
+      // The workers need the snapshot with the certificate before the answer.
       await this.#applying;
       return available;
     });
@@ -217,7 +219,7 @@ export class ProxyProcess {
       this.#coming = snapshot;
       const decided = plane.rollout.apply(snapshot);
       const applied = this.#applying = decided.then(async () => {
-        // After a later one it is looked anyway.
+        // A later snapshot looks by itself.
         if (applied !== this.#applying) return;
         this.#coming = undefined;
         await binding.look();
@@ -248,8 +250,8 @@ export class ProxyProcess {
   }
 
   /**
-   * Reads files again, the agent's and the source's; what cannot be read leaves the old state. Resolves
-   * when what they say is in force, or with why it is not. Never rejects.
+   * Reads files again, the agent's and the source's; a file that cannot be read leaves the old state.
+   * Resolves when the new state is in force, or with the reason why not. Never rejects.
    */
   async reload(): Promise<Reloaded> {
     const { log, notifier } = this.#options;
@@ -283,7 +285,7 @@ export class ProxyProcess {
     const isPatient = grace !== undefined && await this.#grace(grace);
     if (!isPatient) await this.#settle();
     this.#draining = true;
-    // A grace period was the time of everything that is open.
+    // A grace period is the time of open connections, too.
     const leftMs = isPatient ? 0 : Math.max(0, beganMs + stopTimeoutMs - clock.monotonic());
     const connections = (await plane.listeners()).flat()
       .reduce((sum, listener) => sum + listener.connections, 0);
@@ -291,7 +293,7 @@ export class ProxyProcess {
     await Promise.race([plane.drain(leftMs), this.#hurried.promise]);
   }
 
-  /** False: it was cut short, and the ordinary end follows. */
+  /** False: the period was cut short, and the ordinary end follows. */
   async #grace({ ms, drainInbound }: ShutdownGrace): Promise<boolean> {
     const { log } = this.#options;
     log.info("grace period begins", { ms, drain_inbound: drainInbound });
@@ -301,9 +303,8 @@ export class ProxyProcess {
   }
 
   /**
-   * New callers are served for a while after Consul has been told that none should come: whoever has not
-   * heard of it would meet a closed port. Where nobody goes by what Consul says, there is nothing to wait
-   * for.
+   * Serves new callers for a while after Consul marks the proxy as leaving: a caller that has not heard of it
+   * would meet a closed port. Without callers that follow Consul there is nothing to wait for.
    */
   async #settle(): Promise<void> {
     const { log, settleMs: ms } = this.#options;
@@ -312,12 +313,12 @@ export class ProxyProcess {
     if (!isCalled || this.#draining || this.#exitCode !== 0 || ms === 0) return;
     this.#settling = true;
     log.info("settling", { ms });
-    // Consul may be away: no longer than that.
+    // Consul may not answer: the wait is bounded.
     await Promise.race([this.#left.promise, this.#waitMs(ms)]);
     await this.#waitMs(ms);
   }
 
-  /** Less where somebody is in a hurry. */
+  /** Ends early after {@link hurry}. */
   async #waitMs(ms: number): Promise<void> {
     const over = new AbortController();
     await Promise.race([
@@ -330,7 +331,7 @@ export class ProxyProcess {
   async #end({ plane, source, agent, registered }: Serving): Promise<void> {
     this.#ending.abort();
     plane.close();
-    // Registered by ourselves, it is taken back before the agent's connections are closed.
+    // The proxy's own registration is removed before the agent's connections are closed.
     await Promise.race([Promise.all([source.close(), registered]), this.#hurried.promise]);
     await Promise.race([agent?.leave?.(), this.#hurried.promise]);
     agent?.close();
@@ -346,7 +347,7 @@ export class ProxyProcess {
     await (await this.#admin)?.close();
   }
 
-  #tellReadiness(reasons: readonly string[]): void {
+  #reportReadiness(reasons: readonly string[]): void {
     const { log, notifier } = this.#options;
     if (reasons.length > 0) {
       log.error("not ready any more", { reasons: reasons.join("; ") });

@@ -1,6 +1,6 @@
 /**
- * Looks whether traffic can be carried, now and every few seconds, remembers what was up before, and
- * tells of changes.
+ * Judges readiness on request and every few seconds, remembers which listeners were up, and reports
+ * changes.
  *
  * @module
  */
@@ -17,15 +17,15 @@ export interface ReadinessOptions {
   /** `all`: every listener that was ever up must be; `any`: one is enough. */
   readonly wanted: "any" | "all";
   facts(): ReadinessFacts;
-  /** Absent while there is none yet. */
+  /** `undefined` until the plane exists. */
   plane(): Pick<DataPlane, "listeners" | "stuck"> | undefined;
-  /** Ready for the first time, not any more, again; not told of draining. */
+  /** Called when readiness changes, except by draining. */
   onChange(reasons: readonly string[]): void;
-  /** Ends the looking. */
+  /** Ends the periodic look. */
   readonly signal: AbortSignal;
 }
 
-/** Certificates expire with nobody asking. */
+/** Certificates expire without any event. */
 const LOOK_MS = 5_000;
 
 export class Readiness {
@@ -41,7 +41,7 @@ export class Readiness {
     options.signal.addEventListener("abort", () => this.#timer?.cancel(), { once: true });
   }
 
-  /** Looks now, and from now on by itself. */
+  /** Looks now, and at an interval from then on. */
   async watch(): Promise<void> {
     const { clock, log, signal } = this.#options;
     this.#timer?.cancel();
@@ -57,15 +57,20 @@ export class Readiness {
   async look(): Promise<Health> {
     const plane = this.#options.plane();
     const [paths = [], stuck = []] = await Promise.all([plane?.listeners(), plane?.stuck()]);
-    // Where none answered in time, what was seen last holds.
+    // Without an answer in time, the last state holds.
     if (paths.length > 0) {
-      const listeners = mergeListeners(paths.map((open) => open.filter((one) => !isOnItsWay(one))));
+      const listeners = mergeListeners(
+        paths.map((open) => open.filter((one) => !isBeingBound(one))),
+      );
       this.#seen = new Map(listeners.map((listener) => [listener.name, listener]));
     }
     const facts = this.#options.facts();
     const health = judgeReadiness(facts, {
-      ...{ listeners: this.#seen, stuck, wanted: this.#options.wanted },
-      ...{ everUp: this.#everUp, wasReady: this.#wasReady },
+      listeners: this.#seen,
+      stuck,
+      wanted: this.#options.wanted,
+      everUp: this.#everUp,
+      wasReady: this.#wasReady,
     });
     if (facts.snapshot) this.#everUp = everUpOf(facts.snapshot, this.#seen, this.#everUp);
     const isReady = health.notReady.length === 0;
@@ -78,7 +83,6 @@ export class Readiness {
   }
 }
 
-/** Being bound at this moment. */
-function isOnItsWay({ state, error }: ListenerView): boolean {
+function isBeingBound({ state, error }: ListenerView): boolean {
   return state === "failed" && error === "";
 }

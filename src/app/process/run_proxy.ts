@@ -4,6 +4,7 @@
  * @module
  */
 
+import { getPriority, setPriority } from "node:os";
 import process from "node:process";
 import {
   type AdminAddress,
@@ -20,8 +21,7 @@ import {
   systemClock,
   systemRandom,
 } from "../../base/mod.ts";
-import { descriptorLimit, type Engine, runtimeEngine } from "../../net/mod.ts";
-import type { FetchCertificate, RemoteAuthorize } from "../../proxy/mod.ts";
+import { descriptorLimit, runtimeEngine } from "../../net/mod.ts";
 import { agentAddressText } from "../../consul/mod.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
 import { boundedAuthorize } from "./bounded_authorize.ts";
@@ -35,9 +35,8 @@ import { AccessWriter } from "../log/access_writer.ts";
 import { createLogOutput, createLogWriter } from "../log/log_output.ts";
 import { LogRings } from "../log/log_rings.ts";
 import { Notifier } from "./notify.ts";
-import { createLocalPlane, type DataPlane } from "../workers/plane.ts";
+import { createLocalPlane } from "../workers/plane.ts";
 import { trimWhenQuiet } from "../workers/quiet_trim.ts";
-import { giveWayToTraffic } from "./priority.ts";
 import { ProxyProcess, type ShutdownGrace } from "./proxy_process.ts";
 import { MetricSinks } from "./metric_sinks.ts";
 import { onSignals } from "./signals.ts";
@@ -45,23 +44,28 @@ import { createControl } from "./control.ts";
 import { versionInfo, versionLine } from "./version.ts";
 import { createWorkerPlane } from "../workers/worker_plane.ts";
 
-/** What is different where a proxy stands in for another program. */
-export interface StandInOptions {
-  /** In place of this process's. */
+/** Added to the "nice" value that the process was started with. */
+const NICE_STEP = 5;
+const LARGEST_NICE = 19;
+
+/** Differences of a proxy that takes the place of another program. */
+interface StandInOptions {
+  /** Variables, in place of this process's. */
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly grace?: ShutdownGrace;
-  /** Of the proxy's configuration: all but Prometheus, which it serves itself, or nothing. */
+  /** Metrics that the proxy's configuration wants: all but Prometheus, which `open` serves, or none. */
   readonly metrics: "sinks" | "none";
-  /** Opens what that program has besides, before anything is asked of Consul. */
+  /** Opens the servers that this program has besides, before the first request to Consul. */
   open(
     view: AdminView,
     deps: { readonly log: Log; stop(): void },
   ): Promise<{ close(): Promise<void> }>;
 }
 
-/** Runs until a signal or the admin server ends it; the exit code. */
+/** Runs until a signal or the admin server ends it; returns the exit code. */
 export async function runProxy(options: ProxyOptions, standIn?: StandInOptions): Promise<number> {
   const clock = systemClock;
+  const env = standIn?.env ?? process.env;
   const holder: LevelHolder = { level: options.logLevel };
   const { adminBind: bind, adminTokenFile: tokenFile } = options;
   if (tokenFile !== undefined) readAdminToken(tokenFile);
@@ -69,8 +73,11 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
   const { rings } = writer;
   const accessRings = LogRings.create(Math.max(options.workers, 1), ACCESS_RING_BYTES);
   const log = createLogOutput({
-    ...{ clock, json: options.logJson, holder },
-    ...{ ring: rings.own, wake: writer.drain },
+    clock,
+    json: options.logJson,
+    holder,
+    ring: rings.own,
+    wake: writer.drain,
   });
   const engine = runtimeEngine();
   const stats = new Stats();
@@ -89,27 +96,56 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
 
   let ownAdmin: AdminAddress | undefined;
   const proxy = new ProxyProcess({
-    ...{ clock, log, ready: options.ready, drainTimeoutMs: options.drainTimeoutMs },
-    ...{ stopTimeoutMs: options.stopTimeoutMs, settleMs: options.settleMs },
+    clock,
+    log,
+    ready: options.ready,
+    drainTimeoutMs: options.drainTimeoutMs,
+    stopTimeoutMs: options.stopTimeoutMs,
+    settleMs: options.settleMs,
     ...(standIn?.grace && { grace: standIn.grace }),
     notifier: new Notifier({ env: process.env, pid: process.pid, clock, log }),
     paths: Math.max(options.workers, 1),
     findControl: (hooks) =>
       createControl(options, {
-        ...{ clock, random: systemRandom, log, stats, env: standIn?.env ?? process.env, ...hooks },
+        clock,
+        random: systemRandom,
+        log,
+        stats,
+        env,
         engine,
+        ...hooks,
       }),
-    createPlane: ({ agent, source }, fetchCertificate) =>
-      createPlane(engine, options, {
-        ...{ holder, log, stats, logMemory: rings.memory, maxConnections },
-        accessRings,
-        onLines() {
-          writer.drain();
-          access.drain();
-        },
-        ...{ remoteAuthorize: boundedAuthorize(agent), fetchCertificate },
-        onFirstUse: (upstreamId) => source.used([upstreamId]),
-      }),
+    createPlane({ agent, source }, fetchCertificate) {
+      const { workers, idleTimeoutMs, lifetimeMs, logJson } = options;
+      const plane = {
+        clock,
+        log,
+        stats,
+        maxConnections,
+        idleTimeoutMs,
+        lifetimeMs,
+        remoteAuthorize: boundedAuthorize(agent),
+        fetchCertificate,
+        onFirstUse: (upstreamId: string) => source.used([upstreamId]),
+      };
+      const onLines = () => {
+        writer.drain();
+        access.drain();
+      };
+      if (workers === 0) {
+        const accessLines = createAccessLines({ clock, ring: accessRings.of(0), wake: onLines });
+        return createLocalPlane(engine, { ...plane, accessLines });
+      }
+      return createWorkerPlane({
+        ...plane,
+        workers,
+        logJson,
+        logLevel: holder.level,
+        logMemory: rings.memory,
+        accessMemory: accessRings.memory,
+        onLines,
+      });
+    },
     async openAdmin() {
       if (bind.kind === "off") return undefined;
       const holderOf = (place: AdminAddress) => whoseAdmin(place, askAdmin);
@@ -164,7 +200,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
     drainListeners: (which) => proxy.drainListeners(which),
     quit: () => proxy.stop({ grace: false }),
   };
-  // From here on: a supervisor may stop us while we still wait for the agent.
+  // Before the agent is reached: a supervisor may stop the process while it waits for the agent.
   const signals = onSignals({
     stop: () => proxy.stop(),
     stopNow: () => proxy.hurry(),
@@ -172,7 +208,10 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
     reopen: () => access.reopen(),
   });
   const sinks = standIn?.metrics === "none" ? undefined : new MetricSinks({
-    ...{ view, stats, log, env: standIn?.env ?? process.env },
+    view,
+    stats,
+    log,
+    env,
     prometheus: standIn === undefined,
   });
   let servers: Awaited<ReturnType<StandInOptions["open"]>> | undefined;
@@ -180,7 +219,7 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
     servers = await standIn?.open(view, { log, stop: () => proxy.stop() });
     return await proxy.run();
   } catch (error) {
-    // Whoever should read it may have stopped reading: not written here.
+    // Through the writer, which does not wait: standard error may have no reader.
     writer.say(lastWords(error, { json: options.logJson, nowMs: clock.now() }));
     return exitCodeOf(error);
   } finally {
@@ -189,49 +228,6 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
     await sinks?.close();
     await access.close();
   }
-}
-
-function createPlane(
-  engine: Engine,
-  options: ProxyOptions,
-  deps: {
-    readonly holder: LevelHolder;
-    readonly log: Log;
-    readonly stats: Stats;
-    readonly logMemory: SharedArrayBuffer;
-    readonly accessRings: LogRings;
-    readonly onLines: () => void;
-    readonly maxConnections: number;
-    readonly remoteAuthorize: RemoteAuthorize;
-    readonly fetchCertificate: FetchCertificate;
-    readonly onFirstUse: (upstreamId: string) => void;
-  },
-): DataPlane {
-  const common = {
-    clock: systemClock,
-    log: deps.log,
-    stats: deps.stats,
-    maxConnections: deps.maxConnections,
-    idleTimeoutMs: options.idleTimeoutMs,
-    lifetimeMs: options.lifetimeMs,
-    remoteAuthorize: deps.remoteAuthorize,
-    fetchCertificate: deps.fetchCertificate,
-    onFirstUse: deps.onFirstUse,
-  };
-  if (options.workers === 0) {
-    const ring = deps.accessRings.of(0);
-    const accessLines = createAccessLines({ clock: systemClock, ring, wake: deps.onLines });
-    return createLocalPlane(engine, { ...common, accessLines });
-  }
-  return createWorkerPlane({
-    ...common,
-    workers: options.workers,
-    logJson: options.logJson,
-    logLevel: deps.holder.level,
-    logMemory: deps.logMemory,
-    accessMemory: deps.accessRings.memory,
-    onLines: deps.onLines,
-  });
 }
 
 /** The flags as the admin server may show them: no token, no key. */
@@ -250,4 +246,18 @@ function shownOptions(options: ProxyOptions, proxyId: string): Readonly<Record<s
       ? {}
       : { agent: agentAddressText(agentFlags.httpAddr, process.env) }),
   };
+}
+
+/**
+ * Lowers the priority of the calling thread (on Linux each thread has its own), so that a burst of changes,
+ * such as a thousand certificates, is read a little later and no request waits for it. Called once the data
+ * workers run: a new thread begins with the priority of its maker.
+ */
+function giveWayToTraffic(): void {
+  if (process.platform !== "linux") return;
+  try {
+    setPriority(0, Math.min(getPriority(0) + NICE_STEP, LARGEST_NICE));
+  } catch {
+    // A sandbox may forbid it; then all threads have the same priority.
+  }
 }

@@ -6,16 +6,16 @@
 
 import process from "node:process";
 
-export interface SignalHandlers {
+interface SignalHandlers {
   readonly stop: () => void;
   /** From the second stop signal on. */
   readonly stopNow?: () => void;
   readonly reload: () => void;
-  /** Somebody moved files that we write to away. */
+  /** Files that the proxy writes to were moved away. */
   readonly reopen?: () => void;
 }
 
-/** Calls them until `off`. */
+/** Calls the handlers until `off`. */
 export function onSignals({ stop, stopNow, reload, reopen }: SignalHandlers): { off(): void } {
   let stops = 0;
   const onStop = () => ++stops === 1 ? stop() : stopNow?.();
@@ -26,7 +26,7 @@ export function onSignals({ stop, stopNow, reload, reopen }: SignalHandlers): { 
     reopen?.();
   };
   process.on("SIGHUP", onHangUp);
-  // As Envoy has it.
+  // Envoy's signal.
   if (reopen) process.on("SIGUSR1", reopen);
   return {
     off() {

@@ -1,6 +1,6 @@
 /**
- * Statistics sent to a StatsD or DogStatsD server: what counters counted since the last time, gauges as
- * they are. Datagrams: a server that is away, or slow, costs nothing but its numbers.
+ * Sends statistics to a StatsD or DogStatsD server: the increase of counters since the last time, the value
+ * of gauges. Datagrams: a server that is away or slow costs only its numbers.
  *
  * @module
  */
@@ -16,18 +16,18 @@ const PREFIX = "envoy.";
 
 export interface StatsdSink {
   readonly key: "envoy_statsd_url" | "envoy_dogstatsd_url";
-  /** As it was written: `udp://10.0.0.1:8125`, `unix:///run/dsd.sock`, `$STATSD_URL`. */
+  /** As written: `udp://10.0.0.1:8125`, `unix:///run/dsd.sock`, `$STATSD_URL`. */
   readonly url: string;
   readonly intervalMs: number;
 }
 
-export interface StatsdDeps {
+interface StatsdDeps {
   readonly view: AdminView;
   readonly log: Log;
   readonly env: Readonly<Record<string, string | undefined>>;
 }
 
-/** Sends until it is closed. Throws where the address cannot be used. */
+/** Sends until it is closed. Throws `config_invalid` for an address that cannot be used. */
 export function createStatsdSink(sink: StatsdSink, deps: StatsdDeps): Statsd {
   const { env, log } = deps;
   const sender = createSender(readAddress(sink, env), (fault) => {
@@ -36,7 +36,7 @@ export function createStatsdSink(sink: StatsdSink, deps: StatsdDeps): Statsd {
   return new Statsd(sink, deps, sender);
 }
 
-export interface Sender {
+interface Sender {
   send(datagram: string): void;
   close(): void;
 }
@@ -45,7 +45,7 @@ export class Statsd {
   readonly #sink: StatsdSink;
   readonly #deps: StatsdDeps;
   readonly #sender: Sender;
-  /** What counters and histograms had counted when they were sent last. */
+  /** Values of counters and histograms at the last time. */
   #sent = new Map<string, number>();
   #timer: Timer | undefined;
   #flushing: Promise<void> | undefined;
@@ -75,7 +75,7 @@ export class Statsd {
     const stats = await sinkStats(this.#deps.view);
     if (this.#closed) return;
     const sent = new Map<string, number>();
-    /** Since the last time; a worker that began anew counts from zero. */
+    /** The increase since the last time; a worker that was replaced counts from zero. */
     const since = (key: string, value: number): number => {
       const before = this.#sent.get(key) ?? 0;
       sent.set(key, value);
@@ -98,7 +98,7 @@ export class Statsd {
       if (counts) {
         for (const [bucket, count] of counts.entries()) {
           const more = since(`${name} ${bucket}`, count);
-          // The upper bound stands for all in a bucket; of those above the last, the last.
+          // All values in a bucket get its upper bound; those above the last bucket get the last bound.
           const ms = BUCKETS_MS[bucket] ?? BUCKETS_MS.at(-1) ?? 0;
           if (more > 0) add(stat, `${ms}|ms${more > 1 ? `|@${1 / more}` : ""}`);
         }
@@ -122,7 +122,7 @@ export class Statsd {
   }
 }
 
-/** `:`, `|` and line breaks mean something to the server. */
+/** `:`, `|` and line breaks are syntax of the protocol. */
 function clean(text: string): string {
   return text.replace(/[:|@\s]/g, "_");
 }
@@ -133,11 +133,11 @@ function tagsText(tags: Readonly<Record<string, string>>): string {
     .join(",");
 }
 
-export type StatsdAddress =
+type StatsdAddress =
   | { readonly kind: "udp"; readonly host: string; readonly port: number }
   | { readonly kind: "unix"; readonly path: string };
 
-/** As Consul has them: a whole variable, or `$HOST_IP` and `${HOST_IP}` inside, and no other. */
+/** Consul's forms: a whole variable, or `$HOST_IP` and `${HOST_IP}` inside, and no other. */
 export function readAddress(
   { key, url: written }: Pick<StatsdSink, "key" | "url">,
   env: StatsdDeps["env"],
@@ -146,7 +146,7 @@ export function readAddress(
   const text = isVariable
     ? env[written.slice(1)] ?? ""
     : written.replace(/\$(?:HOST_IP\b|\{HOST_IP\})/g, () => env["HOST_IP"] ?? "");
-  // What a variable holds is not shown: it may be anything.
+  // The value of a variable is not shown: it may be secret.
   const fail = (fact: string) =>
     new ProxyError(
       "config_invalid",
@@ -164,10 +164,10 @@ export function readAddress(
   throw fail(unix === undefined ? "it is no such address" : "StatsD is sent by UDP only");
 }
 
-/** `onFault`: told the first time, and again after something was sent. */
-export function createSender(address: StatsdAddress, onFault: (fault: string) => void): Sender {
+/** `onFault`: called for the first fault, and for the first one after a datagram was sent. */
+function createSender(address: StatsdAddress, onFault: (fault: string) => void): Sender {
   let wasFault = false;
-  const told = (fault: string | undefined) => {
+  const report = (fault: string | undefined) => {
     if (fault !== undefined && !wasFault) onFault(fault);
     wasFault = fault !== undefined;
   };
@@ -175,7 +175,7 @@ export function createSender(address: StatsdAddress, onFault: (fault: string) =>
     return {
       send(datagram) {
         const result = sendUnixDatagram(address.path, datagram);
-        told(
+        report(
           result === "sent"
             ? undefined
             : result === "unsupported"
@@ -186,5 +186,5 @@ export function createSender(address: StatsdAddress, onFault: (fault: string) =>
       close() {},
     };
   }
-  return openUdpSender(address, told);
+  return openUdpSender(address, report);
 }

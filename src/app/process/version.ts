@@ -1,5 +1,5 @@
 /**
- * What this program is: version, commit, engine.
+ * Version, commit and engine of this program.
  *
  * @module
  */
@@ -17,7 +17,7 @@ export const VERSION: string = project.version;
 /** This is the executable, not the project's source. */
 export const IS_COMPILED: boolean = commit !== undefined;
 
-export interface VersionInfo {
+interface VersionInfo {
   readonly version: string;
   /** Abbreviated; `source` when running from source. */
   readonly commit: string;

@@ -1,7 +1,6 @@
 /**
- * Questions and messages between the main thread and a data worker, the same in both directions. A
- * question is answered, or fails with a code and a message, or ends with the other side; a message is
- * not.
+ * Calls between the main thread and a data worker, the same in both directions. A call by `ask` returns a
+ * value, fails with a code and a message, or ends with the other side; a call by `tell` has no result.
  *
  * @module
  */
@@ -9,15 +8,14 @@
 import { type ErrorCode, messageOf, ProxyError } from "../../base/mod.ts";
 
 /**
- * What one side can be asked or told. What it gives back is sent to who asked, a promise's value as well;
- * who told hears nothing.
+ * Functions that one side offers. The value, or that of a promise, is the result of `ask`; `tell` drops it.
  */
-export type Calls<Side> = { readonly [Name in keyof Side]: (...given: never) => unknown };
+type Calls<Side> = { readonly [Name in keyof Side]: (...given: never) => unknown };
 
 type Given<Side extends Calls<Side>, Name extends keyof Side> = Parameters<Side[Name]>;
 type Answer<Side extends Calls<Side>, Name extends keyof Side> = Awaited<ReturnType<Side[Name]>>;
 
-/** Of `Worker`, and of the global scope of one. */
+/** The common part of `Worker` and of its global scope. */
 export interface Port {
   postMessage(message: unknown): void;
   onmessage: ((event: { readonly data: unknown }) => void) | null;
@@ -61,7 +59,7 @@ export class Channel<Theirs extends Calls<Theirs>, Ours extends Calls<Ours>> {
     this.#send({ kind: "told", name, given });
   }
 
-  /** Rejects with what the other side threw, or with `closed` once it is gone. */
+  /** Rejects with the error of the other side, or with `closed` once it is gone. */
   ask<Name extends keyof Theirs & string>(
     name: Name,
     ...given: Given<Theirs, Name>
@@ -74,7 +72,7 @@ export class Channel<Theirs extends Calls<Theirs>, Ours extends Calls<Ours>> {
     });
   }
 
-  /** The other side is gone: whoever waits for it is told, and what it may still say is not heard. */
+  /** The other side is gone: pending calls reject, and its late messages are ignored. */
   close(): void {
     this.#open = false;
     for (const { reject } of this.#pending.values()) reject(gone());

@@ -1,6 +1,6 @@
 /**
- * Which columns of the shared counts are whose. An upstream keeps its own for as long as anything can
- * count on them: until no worker listens for it any more and its last connection has ended.
+ * Assigns columns of the shared counts to upstreams. An upstream keeps its columns until no worker listens for
+ * it any more and its last connection has ended.
  *
  * @module
  */
@@ -17,7 +17,7 @@ import type { Snapshot } from "../../snapshot/mod.ts";
 export class ColumnTable {
   readonly #counts: SharedCounts;
   readonly #columns = new Map<string, number>();
-  /** No worker listens for them; connections may still be open. */
+  /** Upstreams without listeners; connections may still be open. */
   readonly #leaving = new Set<string>();
   readonly #free: number[] = [];
   #used = 0;
@@ -27,9 +27,8 @@ export class ColumnTable {
     this.#counts = counts;
   }
 
-  /** Of all its upstreams; those that there is no room for are missing. */
+  /** Columns of all upstreams of `snapshot`, except those without room. */
   for(snapshot: Snapshot): Columns {
-    // Every worker asks.
     if (this.#latest?.snapshot === snapshot) return this.#latest.columns;
     const columns: Record<string, number> = {};
     const ids = Object.keys(snapshot.upstreams);
@@ -43,7 +42,7 @@ export class ColumnTable {
     return columns;
   }
 
-  /** To be told once all workers go by it and none is asked about another. */
+  /** Called once all workers use `snapshot` and no other is under way. */
   settled(snapshot: Snapshot): void {
     for (const id of this.#columns.keys()) {
       if (!snapshot.upstreams[id]) this.#leaving.add(id);

@@ -1,6 +1,6 @@
 /**
- * What a plugin leaves running and nobody waits for, a promise or a timer, must not end the thread and
- * everybody's connections when it fails. Without plugins such a failure is ours, and ends it.
+ * Keeps a promise or timer that a plugin left running from ending the thread, with all its connections, when
+ * it fails. Without plugins such a failure is the proxy's own, and ends the thread.
  *
  * @module
  */
@@ -9,7 +9,7 @@ import process from "node:process";
 import { type Log, messageOf, type Stats } from "../../base/mod.ts";
 import type { SnapshotUpdate } from "../../snapshot/mod.ts";
 
-const SAID_EVERY_MS = 1_000;
+const LOG_EVERY_MS = 1_000;
 
 export class FailureContainer {
   readonly #options: {
@@ -18,14 +18,14 @@ export class FailureContainer {
     readonly nowMs: () => number;
   };
   #isOn = false;
-  #saidMs = -Infinity;
-  #unsaid = 0;
+  #loggedMs = -Infinity;
+  #suppressed = 0;
 
   constructor(options: { readonly log: Log; readonly stats: Stats; readonly nowMs: () => number }) {
     this.#options = options;
   }
 
-  /** To be told before plugins of a snapshot are created. */
+  /** Called before the plugins of a snapshot are created. */
   expect({ inbound, upstreams, edges }: SnapshotUpdate): void {
     const parts = Object.values({ ...inbound, ...upstreams, ...edges });
     if (this.#isOn || !parts.some((part) => part && part.plugins.length > 0)) return;
@@ -41,13 +41,12 @@ export class FailureContainer {
       "Errors in a thread with plugins that no request waited for; the log names the place";
     stats.counter("plugin_loose_failures_total", help).add(1);
     const now = nowMs();
-    if (now - this.#saidMs < SAID_EVERY_MS) return void this.#unsaid++;
+    if (now - this.#loggedMs < LOG_EVERY_MS) return void this.#suppressed++;
     const place = error instanceof Error ? error.stack?.match(/^\s*at .*/m)?.[0].trim() : undefined;
-    const more = this.#unsaid || undefined;
-    log.error("a failure that nobody waited for, likely a plugin's", {
-      ...{ reason: messageOf(error), place, more },
-    });
-    this.#saidMs = now;
-    this.#unsaid = 0;
+    const more = this.#suppressed || undefined;
+    const fields = { reason: messageOf(error), place, more };
+    log.error("a failure that nobody waited for, likely a plugin's", fields);
+    this.#loggedMs = now;
+    this.#suppressed = 0;
   }
 }

@@ -1,5 +1,5 @@
 /**
- * One data worker as the main thread sees it: its thread, and the one that takes its place when it dies.
+ * One data worker, for the main thread: its thread, and the replacement when it dies.
  *
  * @module
  */
@@ -24,46 +24,45 @@ export interface WorkerPlaneOptions extends PlaneOptions {
   readonly logLevel: LogLevel;
   readonly logMemory: SharedArrayBuffer;
   readonly accessMemory: SharedArrayBuffer;
-  /** A worker has put lines there. */
+  /** Called when a worker has put lines into its rings. */
   readonly onLines: () => void;
   /** For tests; default the data worker. */
   readonly createWorker?: () => Worker;
 }
 
-export interface DataWorkerOptions {
+interface DataWorkerOptions {
   readonly worker: number;
   readonly counts: SharedCounts;
   readonly plane: WorkerPlaneOptions;
   readonly lendCells: OpenSharedCells;
-  /** At the moment. */
   level(): LogLevel;
-  /** It runs, and has no snapshot. */
+  /** Called when the worker runs, without a snapshot. */
   onStarted(): void;
 }
 
 type WorkerChannel = Channel<WorkerCalls, MainCalls>;
 
-/** A worker that has not answered for so long is stuck. */
+/** A worker without an answer for this long is stuck. */
 export const STUCK_MS = 2_000;
-/** A worker that dies is started again after this, and ever later while it dies young. */
+/** Delay before a dead worker is replaced; it doubles while replacements die young. */
 const RESTART_MS = 200;
 const RESTART_MAX_MS = 10_000;
 const YOUNG_MS = 10_000;
-/** A worker that has not said that it runs is given up after this; longer each time in a row. */
+/** Time limit for the start of a worker; it doubles after each failure in a row. */
 const START_TIMEOUT_MS = 10_000;
 const START_TIMEOUT_MAX_MS = 80_000;
 
 export class DataWorker implements RolloutMember {
   published: Snapshot | undefined;
   readonly #options: DataWorkerOptions;
-  /** Its first thread runs, or was given up. */
+  /** Resolves when the first thread runs, or was given up. */
   readonly #first = Promise.withResolvers<void>();
   #thread: Worker | undefined;
-  /** To a thread that runs. */
+  /** Present while the thread runs. */
   #channel: WorkerChannel | undefined;
   #listeners: Promise<readonly ListenerView[] | undefined> | undefined;
   #beat: Promise<void> | undefined;
-  /** When it was asked for an answer that has not come. */
+  /** Time of the beat that has not been answered. */
   #beatMs: number | undefined;
   #restart: Timer | undefined;
   #restartMs = RESTART_MS / 2;
@@ -78,7 +77,7 @@ export class DataWorker implements RolloutMember {
   }
 
   async prepare(snapshot: Snapshot): Promise<boolean> {
-    // All start together; one that comes later is not waited for.
+    // All workers start together; a replacement is not waited for.
     await this.#first.promise;
     const channel = this.#channel;
     if (!channel) return false;
@@ -110,7 +109,7 @@ export class DataWorker implements RolloutMember {
     if (this.#thread) this.#died(this.#thread, reason);
   }
 
-  /** `undefined`: it is gone, or cannot answer. */
+  /** `undefined`: the worker is gone, or failed. */
   async ask<Name extends keyof WorkerCalls>(
     name: Name,
     ...given: Parameters<WorkerCalls[Name]>
@@ -131,7 +130,7 @@ export class DataWorker implements RolloutMember {
     this.#channel?.tell("logLevel", level);
   }
 
-  /** One question for all who ask meanwhile: a worker that is stuck does not gather them. */
+  /** One call at a time, so that calls do not pile up at a stuck worker. */
   listeners(): Promise<readonly ListenerView[] | undefined> {
     if (!this.#channel) return Promise.resolve([]);
     return this.#listeners ??= this.ask("listeners").finally(() => {
@@ -139,7 +138,7 @@ export class DataWorker implements RolloutMember {
     });
   }
 
-  /** The same; one that is being started or is gone is not asked: that has time limits of its own. */
+  /** One beat at a time, too; a worker that is starting or gone has time limits of its own. */
   beat(): Promise<void> {
     if (!this.#channel) return Promise.resolve();
     this.#beatMs ??= this.#options.plane.clock.monotonic();
@@ -154,7 +153,7 @@ export class DataWorker implements RolloutMember {
     return this.#beatMs + STUCK_MS - this.#options.plane.clock.monotonic();
   }
 
-  /** It is not replaced any more. */
+  /** The worker is not replaced any more. */
   retire(): void {
     this.#closed = true;
     this.#restart?.cancel();
@@ -183,7 +182,7 @@ export class DataWorker implements RolloutMember {
     });
     const timeoutMs = this.#startTimeoutMs;
     this.#late = clock.after(timeoutMs, () => {
-      // On a machine too slow for the time limit, a longer one must come.
+      // A slow machine needs a longer limit.
       this.#startTimeoutMs = Math.min(timeoutMs * 2, START_TIMEOUT_MAX_MS);
       this.#died(thread, `it did not start within ${timeoutMs / 1000} s`);
     });
@@ -195,7 +194,7 @@ export class DataWorker implements RolloutMember {
   }
 
   #runs(thread: Worker, channel: WorkerChannel): void {
-    // One that was given up must not be taken for its successor.
+    // A thread that was given up is not its successor.
     if (this.#thread !== thread) return;
     const { worker, counts, plane, level, onStarted } = this.#options;
     const { workers, maxConnections, idleTimeoutMs, lifetimeMs, logJson } = plane;
@@ -223,7 +222,7 @@ export class DataWorker implements RolloutMember {
     this.#channel = undefined;
     this.published = undefined;
     thread.terminate();
-    // What its callers lost nobody else can tell: their lines died with it.
+    // The only report of the lost connections: their log lines died with the worker.
     const connections = counts.of(worker, PROCESS_COLUMN);
     counts.clearRow(worker);
     channel?.close();

@@ -1,6 +1,6 @@
 /**
- * The data plane as the main thread sees it: one data path in this thread, or several in workers. Both
- * take whole snapshots.
+ * The data plane, for the main thread: one data path in this thread, or several in workers. Both take whole
+ * snapshots.
  *
  * @module
  */
@@ -25,21 +25,21 @@ import { FailureContainer } from "./contain_failures.ts";
 import { Rollout, type RolloutMember } from "./rollout.ts";
 
 export interface DataPlane {
-  /** Takes snapshots, and says which one is in force. */
+  /** Takes snapshots, and has the one in force. */
   readonly rollout: Pick<Rollout, "apply" | "published" | "refused">;
   /** Tries listeners again that could not be bound. True: all are. */
   retryFailed(): Promise<boolean>;
-  /** Of every data path that answered in time; of one that is not there: none. */
+  /** For every data path that answers in time; empty for one that is not there. */
   listeners(): Promise<readonly (readonly ListenerView[])[]>;
   views(options: ViewOptions): Promise<readonly DataView[]>;
-  /** Of every data path that answered in time: upstreams that were in use since it was asked last. */
+  /** For every data path that answers in time: upstreams in use since the last call. */
   used(): Promise<readonly (readonly string[])[]>;
-  /** Of every data path that answered in time and has a snapshot. */
+  /** For every data path that answers in time and has a snapshot. */
   explain(question: ExplainQuery): Promise<readonly ExplainResult[]>;
-  /** Asks every data path for an answer; those that are stuck, in words, after two seconds. */
+  /** Descriptions of the data paths that do not answer within two seconds. */
   stuck(): Promise<readonly string[]>;
   setLogLevel(level: LogLevel): void;
-  /** Callers of the inbound listeners are asked to leave, also those that come; the others notice nothing. */
+  /** Asks callers of the inbound listeners to leave, new ones as well; other connections are not affected. */
   drainInbound(): void;
   /** Stops accepting; resolves when all connections have ended, at the latest after `timeoutMs`. */
   drain(timeoutMs: number): Promise<void>;
@@ -56,7 +56,7 @@ export interface PlaneOptions {
   readonly remoteAuthorize: RemoteAuthorize;
   /** Resolves when a snapshot with the certificate has been handed to {@link Rollout.apply}. */
   readonly fetchCertificate: FetchCertificate;
-  /** An upstream that was idle is called, at once. */
+  /** Called at once when an idle upstream is used. */
   readonly onFirstUse?: (upstreamId: string) => void;
 }
 
@@ -88,7 +88,7 @@ export function createLocalPlane(
       const explained = await path.explain(question);
       return explained ? [explained] : [];
     },
-    // Who reads this is in the same thread.
+    // The caller is in the same thread.
     stuck: () => Promise.resolve([]),
     setLogLevel: () => {},
     drainInbound: () => path.drainInbound(),
@@ -129,7 +129,7 @@ class LocalMember implements RolloutMember {
     this.#path.abandon();
   }
 
-  /** There is no other. */
+  /** There is no replacement. */
   giveUp(reason: string): void {
     this.#log.error("snapshot not applied", { reason });
   }

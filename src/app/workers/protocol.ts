@@ -1,6 +1,5 @@
 /**
- * What main thread and data workers ask and tell each other. Snapshots cross as updates: only the parts
- * that changed.
+ * Calls between the main thread and data workers. Snapshots cross as updates: only the parts that changed.
  *
  * @module
  */
@@ -20,7 +19,7 @@ import type {
 import type { SnapshotUpdate } from "../../snapshot/mod.ts";
 
 /** Settings that never change while a worker lives. */
-export interface WorkerSettings {
+interface WorkerSettings {
   readonly worker: number;
   readonly workers: number;
   readonly maxConnections: number;
@@ -35,16 +34,16 @@ export interface WorkerStart {
   /** The main thread's monotonic time, which becomes the worker's. */
   readonly nowMs: number;
   readonly counts: SharedArrayBuffer;
-  /** Where its log lines go. */
+  /** Rings for log lines. */
   readonly logMemory: SharedArrayBuffer;
-  /** Where those of its access log go. */
+  /** Rings for lines of the access log. */
   readonly accessMemory: SharedArrayBuffer;
 }
 
-/** What a worker is asked, and told: `start`, first of all, `abandon` and `logLevel`. */
+/** Calls of a worker. `start` comes first; `start`, `abandon` and `logLevel` have no result. */
 export interface WorkerCalls {
   start(given: WorkerStart): void;
-  /** As in `DataPath`; what it throws is the refusal. */
+  /** As in `DataPath`; an error is the refusal. */
   prepare(update: SnapshotUpdate): Promise<void>;
   publish(columns: Columns): Promise<void>;
   abandon(): void;
@@ -53,19 +52,18 @@ export interface WorkerCalls {
   view(options: ViewOptions): DataView;
   used(): readonly string[];
   explain(question: ExplainQuery): Promise<ExplainResult | undefined>;
-  /** Does it answer? */
   beat(): void;
   drainInbound(): void;
   drain(timeoutMs: number): Promise<void>;
   logLevel(level: LogLevel): void;
 }
 
-/** What the main thread is asked, and told: `ready`, first of all, `lines` and `firstUse`. */
+/** Calls of the main thread. `ready` comes first; `ready`, `lines` and `firstUse` have no result. */
 export interface MainCalls {
   ready(): void;
   /** Lines of a log wait in the worker's ring. */
   lines(): void;
-  /** Of an upstream that was idle. */
+  /** An idle upstream is used. */
   firstUse(upstreamId: string): void;
   authorize: RemoteAuthorize;
   fetchCertificate: FetchCertificate;

@@ -1,7 +1,7 @@
 /**
- * When memory is given back: what the start needed once that is over, and what a load has brought. Busy is
- * known by processor time, which costs the data path nothing. Under load not yet: what the engine has
- * compiled goes with it, and would be compiled once more, for a billion instructions.
+ * Gives memory back to the system after the start and after each load. Processor time shows whether a load
+ * lasts, which costs the data path nothing. Under load nothing is given back: the engine would drop compiled
+ * code and compile it once more, for a billion instructions.
  *
  * @module
  */
@@ -9,25 +9,25 @@
 import process from "node:process";
 import type { Clock } from "../../base/mod.ts";
 
-/** While the start may still go on, and from then on. */
+/** Interval during the start, and after it. */
 const FIRST_LOOK_MS = 1_000;
 const LOOK_MS = 10_000;
-/** A process that serves nobody takes a third of a per cent. */
+/** An idle process takes a third of a per cent. */
 const QUIET_SHARE = 0.02;
-/** After so many looks that is more: whoever has many upstreams asks about them all the time. */
+/** After this many looks the limit is higher: a proxy with many upstreams polls Consul all the time. */
 const STRICT_LOOKS = 10;
 const LENIENT_SHARE = 0.1;
 
-export interface QuietTrimOptions {
+interface QuietTrimOptions {
   readonly clock: Pick<Clock, "after">;
   trim(): void;
-  /** Also at the first quiet look after each busy one, later on. */
+  /** Also at the first quiet look after each busy one. */
   readonly afterLoads: boolean;
   /** Processor time so far; for tests. */
   spentMs?(of: "thread" | "process"): number;
 }
 
-/** Trims at the first look from now at which this thread is quiet; whether a load is over all threads say. */
+/** Trims at the first look that finds this thread quiet; later loads are judged by all threads. */
 export function trimWhenQuiet(options: QuietTrimOptions): void {
   const { clock, trim, afterLoads, spentMs = processorMs } = options;
   const look = (of: "thread" | "process", everyMs: number, onLook: (share: number) => void) => {

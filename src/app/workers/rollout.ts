@@ -1,10 +1,9 @@
 /**
- * How a snapshot comes into force: all data paths prepare it, and only when none of them refuses, all
- * publish it. A refused one is refused whole: the old state serves on everywhere, and it is not asked
- * about again; the next one is.
+ * Puts a snapshot in force: all data paths prepare it, and only when none of them refuses, all publish it. A
+ * refused snapshot is refused whole: the old state serves on everywhere, and only the next one is tried.
  *
- * A data path that is gone, being started, or still owes an answer has no say; it gets what is in force
- * as soon as it can be asked. One that cannot take that is given up.
+ * A data path that is gone, being started, or still owes an answer does not decide; it gets the snapshot in
+ * force as soon as it can answer. One that cannot take that snapshot is given up.
  *
  * @module
  */
@@ -14,21 +13,21 @@ import type { Columns, SharedCounts } from "../../proxy/mod.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
 import { ColumnTable } from "./columns.ts";
 
-/** A data path as those see it that tell it what is true. */
+/** A data path, as the rollout uses it. */
 export interface RolloutMember {
-  /** What it was last told to publish; `undefined`: it has nothing, or is gone. */
+  /** The snapshot that it published last; `undefined`: none, or the data path is gone. */
   readonly published: Snapshot | undefined;
-  /** False: it has no say, as it is gone or not there yet. Rejects with why it refuses. */
+  /** False: the data path is gone or not there yet. Rejects with the reason of a refusal. */
   prepare(snapshot: Snapshot): Promise<boolean>;
-  /** What it prepared last. */
+  /** Publishes the snapshot prepared last. */
   publish(snapshot: Snapshot, columns: Columns): Promise<void>;
-  /** What it prepared last is not to be published. */
+  /** Drops the snapshot prepared last. */
   abandon(): void;
-  /** It serves something else than the others. */
+  /** Called for a data path that serves another snapshot than the others. */
   giveUp(reason: string): void;
 }
 
-export interface RolloutOptions {
+interface RolloutOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly stats: Stats;
@@ -36,25 +35,25 @@ export interface RolloutOptions {
   readonly members: readonly RolloutMember[];
 }
 
-/** Others wait so long for a data path that does not answer; one that can answer does so earlier. */
+/** Time that others wait for a data path that does not answer; a healthy one answers earlier. */
 const ANSWER_LIMIT_MS = 12_000;
 
 export class Rollout {
-  /** In force. */
+  /** The snapshot in force. */
   published: Snapshot | undefined;
-  /** Why the newest one is not. */
+  /** Why the newest snapshot is not in force. */
   refused: readonly Refusal[] = [];
   readonly #options: RolloutOptions;
   readonly #columns: ColumnTable;
-  /** They were asked something, and are asked nothing else until it is over. */
+  /** Members with a call under way; they get no other until it ends. */
   readonly #busy = new Set<RolloutMember>();
   #wanted: Snapshot | undefined;
-  /** How often a snapshot was wanted, and which of those times has been decided. */
+  /** Number of snapshots applied, and the number of the last one that was decided. */
   #asked = 0;
   #decided = 0;
   #decision = Promise.withResolvers<void>();
   #isLooking = false;
-  /** How often there was a reason to look. */
+  /** Number of calls of {@link look}. */
   #looks = 0;
   #closed = false;
 
@@ -63,7 +62,7 @@ export class Rollout {
     this.#columns = new ColumnTable(options.counts);
   }
 
-  /** Resolves when it or a later one is in force or refused; of those that wait only the newest is tried. */
+  /** Resolves when this or a later snapshot is in force or refused; only the newest waiting one is tried. */
   async apply(snapshot: Snapshot): Promise<void> {
     this.#wanted = snapshot;
     const turn = ++this.#asked;
@@ -71,7 +70,7 @@ export class Rollout {
     while (this.#decided < turn && !this.#closed) await this.#decision.promise;
   }
 
-  /** To be called when a member has come that has no snapshot. */
+  /** Called when a member without a snapshot has come. */
   look(): void {
     this.#looks++;
     if (!this.#isLooking) void this.#look();
@@ -97,7 +96,7 @@ export class Rollout {
     const columns = this.#columns.for(snapshot);
     const { prepared, refusals } = await this.#verdicts(snapshot);
     if (this.#closed) return;
-    // Nobody is there to say anything: who comes first is asked.
+    // No member is there: the first one that comes decides.
     if (prepared.length === 0 && refusals.length === 0) return;
     if (refusals.length > 0) {
       this.#refuse(snapshot, refusals.join("; "));
@@ -115,7 +114,7 @@ export class Rollout {
     decision.resolve();
   }
 
-  /** Of those that answer in time. Without any answer there are no others to wait for it. */
+  /** Verdicts that come in time. Without any answer, the first one is waited for. */
   async #verdicts(
     snapshot: Snapshot,
   ): Promise<
@@ -171,7 +170,7 @@ export class Rollout {
     this.refused = [{ what: "snapshot", reason }];
   }
 
-  /** Those that do not have what is in force; nobody waits for them. */
+  /** Gives the snapshot in force to members that lack it, without waiting for them. */
   #bringUp(): void {
     const { members } = this.#options;
     const snapshot = this.published;
@@ -198,17 +197,17 @@ export class Rollout {
     return await publish(member, snapshot, this.#columns.for(snapshot));
   }
 
-  /** `task` tells whether the member is there: then it is looked what it lacks by now. */
+  /** `task` resolves with true where the member is there: then its state is looked at again. */
   async #occupy(member: RolloutMember, task: () => Promise<boolean>): Promise<void> {
     const looks = this.#looks;
     this.#busy.add(member);
     const isThere = await task();
     this.#busy.delete(member);
-    // While it was busy it was passed over.
+    // A busy member was passed over.
     if (isThere || looks !== this.#looks) this.look();
   }
 
-  /** Resolves with `work`, or when that takes too long. */
+  /** Resolves with `work`, or after the time limit. */
   async #within(work: Promise<unknown>): Promise<void> {
     const late = Promise.withResolvers<void>();
     const timer = this.#options.clock.after(ANSWER_LIMIT_MS, () => late.resolve());
@@ -217,7 +216,7 @@ export class Rollout {
   }
 }
 
-/** Never rejects. False: it is given up. */
+/** Never rejects. False: the member is given up. */
 async function publish(
   member: RolloutMember,
   snapshot: Snapshot,

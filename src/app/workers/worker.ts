@@ -1,5 +1,5 @@
 /**
- * Entry point of a data worker: one data path on its own thread, told what to do by the main thread.
+ * Entry point of a data worker: one data path on a thread of its own, controlled by the main thread.
  *
  * @module
  */
@@ -90,12 +90,13 @@ function start({ settings, nowMs, counts, logMemory, accessMemory }: WorkerStart
     onFirstUse: (upstreamId) => main.tell("firstUse", upstreamId),
   });
   container = new FailureContainer({
-    ...{ log, stats: started.stats },
+    log,
+    stats: started.stats,
     nowMs: () => systemClock.monotonic(),
   });
 }
 
-/** Each thread's monotonic time begins with the thread; what workers share by time needs one for all. */
+/** Each thread's monotonic time begins with the thread; shared counts need the same time in all workers. */
 function clockAt(nowMs: number): Clock {
   const aheadMs = nowMs - systemClock.monotonic();
   return { ...systemClock, monotonic: () => systemClock.monotonic() + aheadMs };

@@ -23,7 +23,7 @@ export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
   const counts = SharedCounts.create(count);
   const cells = new SharedCells();
   let level = options.logLevel;
-  /** A worker may be stuck: whoever asks is not. */
+  /** A stuck worker does not delay the caller. */
   const soon = <T>(answer: Promise<T>, withinMs = VIEW_TIMEOUT_MS): Promise<T | undefined> =>
     new Promise((resolve) => {
       const late = clock.after(withinMs, () => resolve(undefined));

@@ -1,5 +1,5 @@
 /**
- * `postern plugin check`: what a proxy would say of a plugin's file, and its types.
+ * `postern plugin check`: checks a plugin's file as a proxy would, and its types.
  *
  * @module
  */
@@ -10,23 +10,24 @@ import { messageOf } from "../../../base/mod.ts";
 import { faultOf, loadCode, whyNoImport } from "../../../plugin/mod.ts";
 import { bundle, type Bundled } from "../../../source/mod.ts";
 import { checkTypes, type TypeFault } from "./check_types.ts";
-import { isTestFile, testsBeside } from "./test_files.ts";
-import { shown, type Write } from "./shown.ts";
+import { isTestFile, shown, testsBeside, type Write } from "./plugin_files.ts";
 
 const MAX_FAULTS = 30;
 
-/** The contract and the types of these plugins, and the types of the tests beside them. The exit code. */
+/** Checks contract and types of plugins, and the types of the tests beside them; returns the exit code. */
 export async function checkPlugins(paths: readonly string[], write: Write): Promise<number> {
   const files = [...new Set(paths.map((path) => resolve(path)))];
   const there = files.filter((file) => existsSync(file));
   const tests = await Promise.all(there.map(testsBeside));
-  // One program for all: most of the time goes into the types of the language.
+  // One program for all files: the types of the language take most of the time.
   const types = await checkTypes([...there, ...tests.flat()]);
   const checked = [];
   for (const file of files.filter((file) => !isTestFile(file))) {
-    const isTold = there.includes(file) && types.length > 0;
-    // What cannot be parsed has no types either, and nothing to run.
-    if (!types.some(({ isSyntax }) => isSyntax)) checked.push(await checkContract(file, isTold));
+    const isReported = there.includes(file) && types.length > 0;
+    // A file that cannot be parsed has no types, and cannot run.
+    if (!types.some(({ isSyntax }) => isSyntax)) {
+      checked.push(await checkContract(file, isReported));
+    }
   }
   const faults = [...types.map(faultText), ...checked.flatMap(({ faults }) => faults)];
   for (const text of faults.slice(0, MAX_FAULTS)) write(`${text}\n`);
@@ -46,13 +47,13 @@ interface Checked {
   readonly about: string;
 }
 
-/** `isTold`: what cannot be bundled was told of. */
-async function checkContract(path: string, isTold: boolean): Promise<Checked> {
+/** `isReported`: a failure to bundle is among the faults of types already. */
+async function checkContract(path: string, isReported: boolean): Promise<Checked> {
   let code: Bundled;
   try {
     code = await bundle(path);
   } catch (error) {
-    return { faults: isTold ? [] : [messageOf(error)], about: "" };
+    return { faults: isReported ? [] : [messageOf(error)], about: "" };
   }
   const names = [...new Set(code.outside.map(({ name }) => name))].sort();
   const mayBeAllowed = (name: string) =>

@@ -1,6 +1,6 @@
 /**
- * Types of a plugin, judged by TypeScript's compiler, which knows no other types than those that the
- * executable lends and what the plugin's own files say.
+ * Checks the types of a plugin with TypeScript's compiler, which has no other types than those that the
+ * executable provides and those in the plugin's own files.
  *
  * @module
  */
@@ -15,23 +15,23 @@ import { LANGUAGE, type TypeFiles, typeFiles, TYPES_OF } from "./type_files.ts";
 type TypeScript = typeof import("typescript");
 
 export interface TypeFault {
-  /** `undefined`: it concerns no file. */
+  /** `undefined`: the fault concerns no file. */
   readonly path: string | undefined;
   /** From 1. */
   readonly line: number;
   readonly column: number;
-  /** It cannot be parsed. */
+  /** The file cannot be parsed. */
   readonly isSyntax: boolean;
   /** May have several lines. */
   readonly message: string;
-  /** The line, and below it what is meant. */
+  /** The line, and below it a mark under the place. */
   readonly lines: readonly string[];
 }
 
-/** Where the types are for the compiler, which is on no disk. */
+/** The compiler's path of the types; it is on no disk. */
 const ROOT = "/postern-plugin-types";
 
-/** Those of the files at these absolute paths and of all that they import. */
+/** Faults of the files at these absolute paths and of the files that they import. */
 export async function checkTypes(files: readonly string[]): Promise<readonly TypeFault[]> {
   const { default: ts } = await import("typescript");
   const types = await typeFiles();

@@ -1,5 +1,5 @@
 /**
- * What a sidecar's log says of the plugin that is being written, for its author.
+ * Lines of a sidecar's log about the plugin under development, for its author.
  *
  * @module
  */
@@ -8,20 +8,20 @@
 const LOADED = "loaded";
 const ASKED = "asked";
 
-export interface DevLine {
+interface DevLine {
   readonly kind: "loaded" | "refused" | "asked" | "fault" | "line";
   readonly text: string;
 }
 
 type LogLine = Readonly<Record<string, unknown>>;
 
-/** Of a line of the log, as JSON; `undefined`: it is not about the plugin. */
-export function toldOf(line: string): DevLine | undefined {
+/** Reads a log line in JSON; `undefined`: it is not about the plugin. */
+export function readLogLine(line: string): DevLine | undefined {
   let record: LogLine;
   try {
     record = JSON.parse(line) as LogLine;
   } catch {
-    // Not a log line: a runtime's own word, which is never about what goes well.
+    // Not a log line: an error of the runtime.
     return line.trim() === "" ? undefined : { kind: "fault", text: `${line}\n` };
   }
   const { time: _, level, message, plugin, listener: __, worker, ...facts } = record;
@@ -40,7 +40,7 @@ export function toldOf(line: string): DevLine | undefined {
   return { kind: "line", text: `${level}: ${message}${shown.join("")}\n` };
 }
 
-/** Why it is not loaded, on lines of its own. */
+/** Why the plugin is not loaded, on lines of its own. */
 function refusedOf({ level, reason, error }: LogLine): DevLine | undefined {
   const why = String(reason ?? error ?? "");
   if (!["warn", "error"].includes(String(level).toLowerCase()) || !why.includes("plugin")) return;

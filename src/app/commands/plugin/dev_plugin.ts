@@ -1,6 +1,6 @@
 /**
- * `postern plugin dev`: a mesh on this machine with the plugin in it, loaded anew whenever it is saved, and
- * what it does to each request.
+ * `postern plugin dev`: runs a mesh on this machine with the plugin in it, loads the plugin again whenever it
+ * is saved, and shows its effect on each request.
  *
  * @module
  */
@@ -13,23 +13,23 @@ import { silentLog, sleep, systemClock, systemRandom } from "../../../base/mod.t
 import { freePorts, probe, registerDemoMesh, startApp, startDevAgent } from "../../../dev/mod.ts";
 import { onSignals } from "../../process/signals.ts";
 import { Sidecar } from "../sidecar_process.ts";
-import { toldOf } from "./dev_lines.ts";
-import { shown, type Write } from "./shown.ts";
+import { readLogLine } from "./dev_lines.ts";
+import { shown, type Write } from "./plugin_files.ts";
 import watchedText from "./watched_plugin.ts" with { type: "text" };
 
 interface DevPluginOptions {
   readonly file: string;
-  /** The plugin's. */
+  /** Configuration of the plugin. */
   readonly config: unknown;
   readonly write: Write;
-  /** Resolves when it shall end. */
+  /** Resolves when the command should end. */
   readonly stopped: Promise<void>;
 }
 
 const PROBE_PAUSE_MS = 100;
 const MAX_PROBES = 50;
 
-/** Runs until a signal; the exit code. */
+/** Runs until a signal; returns the exit code. */
 export async function runDevPlugin(file: string, config: unknown, write: Write): Promise<number> {
   const { promise: stopped, resolve: stop } = Promise.withResolvers<void>();
   const signals = onSignals({ stop, stopNow: () => {}, reload: () => {} });
@@ -74,7 +74,7 @@ async function devPlugin({ file, config, write, stopped }: DevPluginOptions): Pr
   const over = new AbortController();
   void stopped.then(() => over.abort());
   await firstAnswer(url, view, over.signal);
-  // What we asked ourselves is logged by now.
+  // The probe's own requests are logged by now.
   await sleep(systemClock, PROBE_PAUSE_MS, { signal: over.signal });
   if (!over.signal.aborted) {
     view.open(`
@@ -92,7 +92,7 @@ Save ${shown(file)}, and it is loaded anew. Ctrl-C ends all of it.
   write("\nStopping.\n");
 }
 
-/** Its path: a module that has the author's plugin and an eye on it. */
+/** Writes a module that wraps the author's plugin; returns its path. */
 async function writeWatched(file: string, stack: AsyncDisposableStack): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), "postern-dev-"));
   stack.defer(() => rm(directory, { recursive: true, force: true }));
@@ -106,20 +106,20 @@ export default watched(plugin);
   return entry;
 }
 
-/** Comes when somebody carries requests, however long the author needs for that. */
+/** Resolves when the mesh carries requests; the author may need any time for that. */
 async function firstAnswer(url: string, view: View, signal: AbortSignal): Promise<void> {
   let tries = 0;
   while (!signal.aborted) {
     if (view.isLoaded) {
       const { status } = await probe(url);
-      // 503 is what web's sidecar says while it knows of no api, and what a plugin may say for good.
+      // web's sidecar answers 503 while it knows of no api; a plugin may always answer it.
       if (status !== 0 && (status !== 503 || ++tries > MAX_PROBES)) return;
     }
     await sleep(systemClock, PROBE_PAUSE_MS, { signal });
   }
 }
 
-/** What is printed of the sidecar's log. */
+/** Prints the lines of the sidecar's log that concern the plugin. */
 class View {
   isLoaded = false;
   readonly #name: string;
@@ -133,7 +133,7 @@ class View {
     this.#write = write;
   }
 
-  /** From here on requests are the author's. */
+  /** From now on all requests are the author's. */
   open(introduction: string): void {
     this.#isOpen = true;
     this.#write(introduction);
@@ -146,27 +146,27 @@ class View {
   }
 
   #takeLine(line: string): void {
-    const told = toldOf(line);
-    if (!told) return;
-    switch (told.kind) {
+    const read = readLogLine(line);
+    if (!read) return;
+    switch (read.kind) {
       case "loaded":
         this.isLoaded = true;
         this.#refused = "";
         return this.#write(`${this.#name}: loaded\n`);
       case "asked":
-        return this.#isOpen ? this.#write(told.text) : undefined;
+        return this.#isOpen ? this.#write(read.text) : undefined;
       case "refused":
-        // Several notice it.
-        if (told.text === this.#refused) return;
-        this.#refused = told.text;
+        // Several log lines report the same fault.
+        if (read.text === this.#refused) return;
+        this.#refused = read.text;
         return this.#write(
           `${this.#name}: not loaded${
             this.isLoaded ? "; the last good one serves on" : ""
-          }\n${told.text}`,
+          }\n${read.text}`,
         );
       case "fault":
       case "line":
-        return this.#write(`${this.#name}: ${told.text}`);
+        return this.#write(`${this.#name}: ${read.text}`);
     }
   }
 }

@@ -1,5 +1,5 @@
 /**
- * What `postern plugin` tells the author of a plugin.
+ * `postern plugin`: tools for the author of a plugin.
  *
  * @module
  */
@@ -7,7 +7,7 @@
 import process from "node:process";
 import { aboutBuiltIn, contractText } from "../../../plugin/mod.ts";
 
-/** What `postern plugin` does; there is at least one of `files`. */
+/** A task of `postern plugin`; `files` has at least one entry. */
 export type PluginTask =
   | { readonly kind: "list" | "types" }
   | { readonly kind: "new"; readonly name: string }
@@ -24,7 +24,7 @@ export async function runPlugin(task: PluginTask): Promise<number> {
     case "types":
       write(await contractText());
       return 0;
-    // Each is loaded when it is run: the compiler and the kit are much to read.
+    // Loaded when they run: the compiler and the kit are large.
     case "new":
       return await (await import("./new_plugin.ts")).newPlugin(task.name, write);
     case "dev":

@@ -6,10 +6,10 @@
 
 import { LANGUAGE_LIBS, TYPES_OF } from "./type_files.ts";
 
-/** Where editors find the types, below the plugin's directory. */
+/** Directory of the types for editors, below the plugin's. */
 export const TYPES_DIRECTORY = "types";
 
-/** As our check has it, too. */
+/** `postern plugin check` uses the same. */
 export const COMPILER_OPTIONS = {
   target: "esnext",
   module: "esnext",

@@ -1,6 +1,6 @@
 /**
- * What `node:test` is to tests of plugins inside the executable, whose runtime has no test runner there.
- * As much of it as tests on the kit need: the same file runs under the runners that have all of it.
+ * The module `node:test` for tests of plugins: the executable has no test runner. It has the part that tests
+ * on the kit need; the same file runs under Node's own runner.
  *
  * @module
  */
@@ -15,7 +15,7 @@ interface Test {
   readonly body: Body;
 }
 
-export interface TestModule {
+interface TestModule {
   readonly test: Declare;
   readonly it: Declare;
   readonly describe: Declare;
@@ -26,11 +26,11 @@ export interface TestModule {
 export interface TestOutcome {
   readonly name: string;
   readonly ms: number;
-  /** What it threw; absent: it passed. */
+  /** The error; absent: the test passed. */
   readonly thrown?: { readonly error: unknown };
 }
 
-/** A test that waits for more than memory is stuck: its clock stands still. */
+/** Longer tests are stuck: the clock of the kit does not move by itself. */
 export const TEST_LIMIT_MS = 10_000;
 const MAX_TESTS = 10_000;
 
@@ -68,9 +68,9 @@ export class Tests {
     }
   }
 
-  /** `stray`: what was thrown where nobody awaits it, while a test runs. Never rejects. */
-  async run(clock: Clock, { told, stray }: {
-    readonly told: (outcome: TestOutcome) => void;
+  /** `stray` reports errors that no code awaits while a test runs. Never rejects. */
+  async run(clock: Clock, { onOutcome, stray }: {
+    readonly onOutcome: (outcome: TestOutcome) => void;
     readonly stray: (fail: (error: unknown) => void) => () => void;
   }): Promise<void> {
     this.#isOpen = false;
@@ -89,7 +89,7 @@ export class Tests {
       }
       timer.cancel();
       quiet();
-      told({ name, ms: clock.monotonic() - startedMs, ...(thrown && { thrown }) });
+      onOutcome({ name, ms: clock.monotonic() - startedMs, ...(thrown && { thrown }) });
     }
   }
 }

@@ -17,8 +17,7 @@ import {
   whyNoImport,
 } from "../../../plugin/mod.ts";
 import { bundle } from "../../../source/mod.ts";
-import { shown, type Write } from "./shown.ts";
-import { testFilesOf } from "./test_files.ts";
+import { shown, testFilesOf, type Write } from "./plugin_files.ts";
 import { type TestOutcome, Tests } from "./test_module.ts";
 
 const KIT = "postern/kit";
@@ -26,7 +25,7 @@ const TEST_MODULE = "node:test";
 /** A test's stack is deep below the proxy's layers. */
 const STACK_FRAMES = 100;
 
-/** Of a log line's time, which is the test's. */
+/** Length of a log line's time, which is the fake clock's. */
 const TIME_CHARS = "2026-11-21T07:30:00.000Z ".length;
 
 /** Runs the tests of these files, which are tests, plugins with tests beside them, or directories. The exit code. */
@@ -54,7 +53,7 @@ export async function testPlugins(paths: readonly string[], write: Write): Promi
 
 async function testFile(
   file: string,
-  told: (outcome: TestOutcome, logs: Mounted["logs"]) => void,
+  onOutcome: (outcome: TestOutcome, logs: Mounted["logs"]) => void,
 ): Promise<void> {
   const tests = new Tests();
   let mounts: Mounted[] = [];
@@ -71,15 +70,15 @@ async function testFile(
   lent.set(KIT, kit).set(TEST_MODULE, tests.module);
   Error.stackTraceLimit = STACK_FRAMES;
   await runCode({ ...code, path: file }, (name) => {
-    // What tests import of Node's is asked nobody: they serve no one.
+    // Tests may import any module of Node: they serve no traffic.
     const why = lent.has(name) ? undefined : whyNoImport(name, [nodeName(name)]);
     if (why) throw new TypeError(`it ${why}`);
     return lent.get(name) ?? builtinModule(name);
   });
   await tests.run(systemClock, {
     stray,
-    told: (outcome) => {
-      told(outcome, mounts.flatMap(({ logs }) => logs));
+    onOutcome: (outcome) => {
+      onOutcome(outcome, mounts.flatMap(({ logs }) => logs));
       mounts = [];
     },
   });
@@ -96,13 +95,13 @@ function stray(fail: (error: unknown) => void): () => void {
 
 function outcomeText({ name, ms, thrown }: TestOutcome, logs: Mounted["logs"]): string {
   if (!thrown) return `  ok      ${name} (${Math.round(ms)} ms)\n`;
-  // What went wrong where the test only saw a status.
+  // The log has the fault where the test only saw a status.
   const lines = logs.filter(({ level }) => level === "warn" || level === "error")
     .map((line) => `          ${formatText(line).slice(TIME_CHARS)}\n`);
   return `  failed  ${name} (${Math.round(ms)} ms)\n${faultText(thrown.error)}${lines.join("")}`;
 }
 
-/** What was thrown, its place, and the line there. */
+/** The error, its place, and the line there. */
 function faultText(error: unknown): string {
   const place = placeOf(error);
   const lines = messageOf(error).trimEnd().split("\n");

@@ -111,7 +111,7 @@ test("Tests.run() gives up a test that never ends, and goes on with the next", a
   tests.module.test("hangs", () => new Promise(() => {}));
   tests.module.test("passes", () => {});
   const outcomes: TestOutcome[] = [];
-  const over = tests.run(clock, { told: (one) => outcomes.push(one), stray: () => () => {} });
+  const over = tests.run(clock, { onOutcome: (one) => outcomes.push(one), stray: () => () => {} });
   await settle();
   assert.equal(outcomes.length, 0);
   await clock.advance(TEST_LIMIT_MS);
@@ -133,7 +133,7 @@ test("Tests.run() fails a test while which something is thrown where nobody awai
   const outcomes: TestOutcome[] = [];
   let quiet = 0;
   await tests.run(new FakeClock(), {
-    told: (one) => outcomes.push(one),
+    onOutcome: (one) => outcomes.push(one),
     stray: (failed) => {
       fail = failed;
       return () => quiet++;

@@ -16,10 +16,10 @@ import nodeText from "./node_types.d.ts" with { type: "text" };
 /** Texts by path below the directory of types. */
 export type TypeFiles = Readonly<Record<string, string>>;
 
-/** What lies beside this file in the executable, where there is no `node_modules`. */
+/** The file beside this one in the executable, where there is no `node_modules`. */
 export const PACKED_NAME = "type_files.json.gz";
 
-/** Where the types of what a plugin imports are, below the directory of types. */
+/** Files with the types of the modules that a plugin imports, below the directory of types. */
 export const TYPES_OF = {
   "postern": "postern.d.ts",
   "postern/kit": "postern_kit.d.ts",
@@ -27,7 +27,7 @@ export const TYPES_OF = {
   "jose": "jose/index.d.ts",
 } as const;
 
-/** Below {@link TypeFiles}: what only a compiler needs, since an editor has its own. */
+/** Prefix of files that only a compiler needs: an editor has its own. */
 export const LANGUAGE = "typescript/";
 
 /** Language and globals of a plugin, which runs in a worker: no page, no `document`. */

@@ -1,6 +1,6 @@
 /**
- * A plugin with an eye on it, for `postern plugin dev`: the same plugin, whose every request is told in its
- * log with what it did. This text runs in the sidecar beside the plugin's; of others it has types only.
+ * Wraps a plugin for `postern plugin dev`: each request is logged with the changes that the plugin made. This
+ * text runs in the sidecar beside the plugin; it imports only types.
  *
  * @module
  */
@@ -21,7 +21,7 @@ const ASKED = "asked";
 
 const VALUE_CHARS = 80;
 
-/** What is no plugin is handed back, so that it is refused as it would be without this. */
+/** A value that is no plugin is returned as it is, so that it is refused as without the wrapper. */
 export function watched(definition: PluginDefinition): PluginDefinition {
   if (typeof definition?.create !== "function") return definition;
   return {
@@ -29,12 +29,12 @@ export function watched(definition: PluginDefinition): PluginDefinition {
     async create(host, config) {
       const plugin = await definition.create(host, config);
       host.log.info(LOADED, { worker: host.worker.index });
-      return typeof plugin?.onRequest === "function" ? withEye(plugin, host) : plugin;
+      return typeof plugin?.onRequest === "function" ? wrapped(plugin, host) : plugin;
     },
   };
 }
 
-function withEye(plugin: Plugin, host: Host): Plugin {
+function wrapped(plugin: Plugin, host: Host): Plugin {
   const onRequest: NonNullable<Plugin["onRequest"]> = (args, next) => {
     const { request } = args;
     let sent: HttpRequest | undefined;
@@ -42,13 +42,16 @@ function withEye(plugin: Plugin, host: Host): Plugin {
     let asked = 0;
     let given: unknown = undefined;
     args.exchange.onEnd(({ status, durationMs, code }) => {
-      // What comes by a promise is known a turn after who waits for it was told.
+      // The value of a promise is known a turn after its waiter has it.
       void Promise.resolve(given).catch(() => undefined).then((response) => {
         const last = response as HttpResponse | undefined;
         host.log.info(ASKED, {
           what: `${request.method} ${request.path}`,
           source: sourceOf(args),
-          ...{ status, code, asked, ms: Math.round(durationMs) },
+          status,
+          code,
+          asked,
+          ms: Math.round(durationMs),
           request: sent ? requestChanges(request, sent).join("\n") : "",
           response: got && last ? responseChanges(got, last).join("\n") : "",
         });
@@ -67,7 +70,7 @@ function withEye(plugin: Plugin, host: Host): Plugin {
       });
     });
     given = answer;
-    // What it gave is handed on as it is, also where that is nothing.
+    // The result is handed on as it is, also where there is none.
     return answer as NonNullable<typeof answer>;
   };
   const { onConnection, onRoutes, close } = plugin;

@@ -1,20 +1,29 @@
 /**
- * Where the tests of plugins are: beside them, `shop_test.ts` for `shop.ts`.
+ * Files of plugins and their tests, which are beside them: `shop_test.ts` for `shop.ts`.
  *
  * @module
  */
 
 import { readdir, stat } from "node:fs/promises";
-import { basename, dirname, extname, join, resolve } from "node:path";
+import { basename, dirname, extname, join, relative, resolve } from "node:path";
+import process from "node:process";
 import { messageOf, ProxyError } from "../../../base/mod.ts";
 
 const TEST_FILE = /[._]test\.[cm]?[jt]s$/;
+
+export type Write = (text: string) => void;
+
+/** A path as a user would type it. */
+export function shown(path: string): string {
+  const near = relative(process.cwd(), path);
+  return near.startsWith("..") ? path : near;
+}
 
 export function isTestFile(path: string): boolean {
   return TEST_FILE.test(path);
 }
 
-/** Of a test, a plugin or a directory; throws `usage` where there is none. */
+/** The tests of a test file, a plugin or a directory; throws `usage` where there is none. */
 export async function testFilesOf(path: string): Promise<string[]> {
   const whole = resolve(path);
   const isDirectory = await stat(whole).then((found) => found.isDirectory(), (error) => {
@@ -34,7 +43,7 @@ export async function testFilesOf(path: string): Promise<string[]> {
   throw new ProxyError("usage", `Cannot test ${path}: there is no ${wanted} beside it`);
 }
 
-/** Of the plugin at that absolute path; often none. */
+/** Tests of the plugin at that absolute path; often none. */
 export async function testsBeside(path: string): Promise<string[]> {
   const stem = basename(path, extname(path));
   const isTest = (name: string) => TEST_FILE.test(name) && name.replace(TEST_FILE, "") === stem;

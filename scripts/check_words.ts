@@ -13,7 +13,22 @@ import process from "node:process";
 import { blankNonCode, lineAt } from "./source_text.ts";
 
 /** Faults that a room still has. A number may only fall; a room without one has none. */
-const ALLOWED: Readonly<Record<string, number>> = {};
+const ALLOWED: Readonly<Record<string, number>> = {
+  plugins: 50,
+  scripts: 40,
+  "src/admin": 29,
+  "src/app": 199,
+  "src/consul": 170,
+  "src/grpc": 11,
+  "src/identity": 1,
+  "src/kit": 13,
+  "src/plugin": 51,
+  "src/proxy": 129,
+  "src/secrets": 13,
+  "src/snapshot": 8,
+  "src/source": 77,
+  test: 343,
+};
 
 /** The first word of a comment or of its first sentence. */
 const POINTING =

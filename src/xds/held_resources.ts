@@ -24,7 +24,7 @@ interface ResponseRules<T> {
 /** A day: a server's time to live may be longer than a clock's longest timer. */
 const LONGEST_TIMER_MS = 86_400_000;
 
-export class HeldResources<T> {
+export class HeldResources<T> implements HeldState {
   readonly #options: ProtocolOptions<T, never>;
   readonly #names = new Set<string>();
   readonly #versions = new Map<string, string>();
@@ -38,7 +38,6 @@ export class HeldResources<T> {
     return this.#names;
   }
 
-  /** A version of every name is in use, so a server with no change need not answer a new stream. */
   get isComplete(): boolean {
     return this.#names.size > 0 && [...this.#names].every((name) => this.#versions.has(name));
   }
@@ -105,7 +104,6 @@ export class HeldResources<T> {
     return faults;
   }
 
-  /** Ends timers. */
   close(): void {
     for (const timer of this.#expiries.values()) timer.cancel();
     this.#expiries.clear();

@@ -7,7 +7,12 @@
 
 import type { Timer } from "../base/mod.ts";
 import type { XdsResource } from "./messages.ts";
-import { type OfferedResource, type ProtocolOptions, ResponseFaults } from "./protocol.ts";
+import {
+  type HeldState,
+  type OfferedResource,
+  type ProtocolOptions,
+  ResponseFaults,
+} from "./protocol.ts";
 
 /** Where the variants of the protocol differ. */
 interface ResponseRules<T> {

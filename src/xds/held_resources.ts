@@ -7,7 +7,12 @@
 
 import type { Timer } from "../base/mod.ts";
 import type { XdsResource } from "./messages.ts";
-import { type OfferedResource, type ProtocolOptions, ResponseFaults } from "./protocol.ts";
+import {
+  type HeldState,
+  type OfferedResource,
+  type ProtocolOptions,
+  ResponseFaults,
+} from "./protocol.ts";
 
 /** Where the variants of the protocol differ. */
 interface ResponseRules<T> {
@@ -24,7 +29,7 @@ interface ResponseRules<T> {
 /** A day: a server's time to live may be longer than a clock's longest timer. */
 const LONGEST_TIMER_MS = 86_400_000;
 
-export class HeldResources<T> {
+export class HeldResources<T> implements HeldState {
   readonly #options: ProtocolOptions<T, never>;
   readonly #names = new Set<string>();
   readonly #versions = new Map<string, string>();
@@ -38,7 +43,6 @@ export class HeldResources<T> {
     return this.#names;
   }
 
-  /** A version of every name is in use, so a server with no change need not answer a new stream. */
   get isComplete(): boolean {
     return this.#names.size > 0 && [...this.#names].every((name) => this.#versions.has(name));
   }
@@ -105,7 +109,6 @@ export class HeldResources<T> {
     return faults;
   }
 
-  /** Ends timers. */
   close(): void {
     for (const timer of this.#expiries.values()) timer.cancel();
     this.#expiries.clear();

@@ -5,7 +5,6 @@
  */
 
 import { Backoff, type Clock, type Random, type Timer } from "../base/mod.ts";
-import type { HeldResources } from "./held_resources.ts";
 import type { ErrorDetail, ResourceType, XdsClient } from "./messages.ts";
 
 /** A subscribed resource that can be read. */
@@ -28,7 +27,7 @@ export interface ResourceHost<T> {
 
 /** One subscription over a sequence of streams: its names and versions outlive each stream. */
 export interface XdsProtocol<Response> {
-  readonly held: HeldResources<unknown>;
+  readonly held: HeldState;
   /**
    * Sends a request on the open stream, if there is one. The caller ends the stream instead when no name
    * is left.
@@ -40,6 +39,15 @@ export interface XdsProtocol<Response> {
   closed(): void;
   /** Resolves when the response has been handled; later ones wait. */
   message(response: Response): Promise<void>;
+}
+
+/** What outlives a stream. */
+export interface HeldState {
+  readonly names: ReadonlySet<string>;
+  /** A version of every name is in use, so a server with no change need not answer a new stream. */
+  readonly isComplete: boolean;
+  /** Ends timers. */
+  close(): void;
 }
 
 export interface ProtocolOptions<T, Request> {

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { formatJson } from "../../../base/mod.ts";
 import { mount, settle, status } from "../../../kit/mod.ts";
 import type { Plugin, PluginDefinition } from "../../../plugin/mod.ts";
-import { toldOf } from "./dev_lines.ts";
+import { readLogLine } from "./dev_lines.ts";
 import { watched } from "./watched_plugin.ts";
 
 const definition = (onRequest: NonNullable<Plugin["onRequest"]>): PluginDefinition => ({
@@ -18,7 +18,9 @@ async function told(onRequest: NonNullable<Plugin["onRequest"]>): Promise<readon
   });
   await it.request({ path: "/a", headers: { "x-a": "1", "x-b": "2" }, body: "asked" });
   await settle();
-  return it.logs.map((line) => toldOf(formatJson(line))?.text ?? "").filter((text) => text !== "");
+  return it.logs.map((line) => readLogLine(formatJson(line))?.text ?? "").filter((text) =>
+    text !== ""
+  );
 }
 
 const HEAD = "GET /a -> 200 (0 ms, asked by web)\n";
@@ -91,7 +93,7 @@ test("watched() tells of an answer that the plugin gave, and of a refusal", asyn
   await it.request({ path: "/no" });
   await settle();
   assert.ok(host);
-  const lines = it.logs.map((line) => toldOf(formatJson(line)));
+  const lines = it.logs.map((line) => readLogLine(formatJson(line)));
   assert.deepEqual(lines.map((line) => line?.kind), ["loaded", "asked", "asked"]);
   const answered = "    answered by the plugin; nobody was asked\n";
   assert.equal(lines[1]?.text, `GET / -> 418 (0 ms)\n${answered}`);
@@ -124,7 +126,7 @@ for (
     ["what is not the plugin's", { level: "info", message: "ready" }, undefined],
   ] as const
 ) {
-  test(`toldOf() makes of ${name} what its author reads`, () => {
-    assert.deepEqual(toldOf(JSON.stringify({ time: "now", ...line })), wanted);
+  test(`readLogLine() makes of ${name} what its author reads`, () => {
+    assert.deepEqual(readLogLine(JSON.stringify({ time: "now", ...line })), wanted);
   });
 }

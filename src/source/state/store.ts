@@ -1,7 +1,7 @@
 /**
  * The last good snapshot on disk (`-state-dir`), so that a restart with the agent away still serves.
  * The file holds private keys, and passwords and tokens where the registration does: it belongs to this
- * user alone, or it is neither written nor read. Trouble with the disk is logged and counted; it never
+ * user alone, or it is neither written nor read. A failure of the disk is logged and counted; it never
  * stops the proxy.
  *
  * @module
@@ -141,7 +141,7 @@ export class FileStore implements SnapshotStore {
     const { directory, clock, log, stats } = this.#options;
     const file = this.fileOf(state.snapshot.proxyId);
     try {
-      await this.#files.write(directory, file, formatStored(state, clock.now()));
+      await this.#files.write(directory, file, formatStored(state));
     } catch (error) {
       const failure = messageOf(error);
       stats.counter(

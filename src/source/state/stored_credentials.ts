@@ -26,7 +26,7 @@ import { keepSnapshot, type Snapshot } from "../../snapshot/mod.ts";
 /** What a restart can go on with. */
 export interface StoredState {
   readonly snapshot: Snapshot;
-  /** Absent: nothing has credentials of its own, or the state is older than such facts. */
+  /** Absent: nothing has credentials of its own. */
   readonly credentials?: StoredCredentials;
 }
 

@@ -68,7 +68,7 @@ class Run implements AsyncDisposable {
   /** Restarted from what is stored, as text, with no agent. */
   static async alone(saved: StoredState | undefined): Promise<Run> {
     assert.ok(saved, "nothing was stored");
-    const parsed = parseStored(formatStored(saved, facts.NOW_MS));
+    const parsed = parseStored(formatStored(saved));
     assert.ok(parsed.kind === "valid", JSON.stringify(parsed));
     const run = await Run.start(new ScriptedAgent(), parsed.state);
     run.agent.fail("registration", "agent_unreachable");

@@ -44,6 +44,7 @@ const ORDER = [
  */
 const FLOORS: Readonly<Record<string, readonly string[]>> = {
   proxy: ["trust", "observe", "core", "caller", "upstream", "service", "listen", "explain"],
+  source: ["shell", "state", "plugins", "file", "consul"],
 };
 
 /** Pure directories: of Node's modules only these, which do no I/O. */

@@ -7,9 +7,14 @@
 
 import * as v from "valibot";
 import { formatPath, problemOf } from "../../secrets/mod.ts";
-import { INBOUND_KEY, type PluginUse, sameContent } from "../../snapshot/mod.ts";
-import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
-import { PLUGINS, pluginUses } from "../plugin_uses.ts";
+import {
+  INBOUND_KEY,
+  type PluginUse,
+  type Refusal,
+  sameContent,
+  type Snapshot,
+} from "../../snapshot/mod.ts";
+import { PLUGINS, pluginUses } from "../plugins/plugin_uses.ts";
 import type { PluginWatch } from "../plugins/plugin_watch.ts";
 import { type PluginCode, PluginReader } from "../plugins/read_plugins.ts";
 

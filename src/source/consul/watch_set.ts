@@ -6,7 +6,7 @@
 
 import type { Clock, ProxyError } from "../../base/mod.ts";
 import type { WatchHandle, WatchSink, WatchState } from "../../consul/mod.ts";
-import type { Failing } from "../source.ts";
+import type { Failing } from "../shell/source.ts";
 
 /** Starts a watch for a sink. */
 export type Starter<T> = (sink: WatchSink<T>) => WatchHandle;

@@ -24,8 +24,7 @@ import {
   type TlsConfigContext,
   type ValidationSpec,
 } from "../../secrets/mod.ts";
-import { type CredentialPlans, readPlan } from "../consul/credential_plans.ts";
-import { withPaths } from "../plan_paths.ts";
+import { type CredentialPlans, readPlan, withPaths } from "../shell/credential_plans.ts";
 
 /** Credentials of the whole proxy when the file says `certFile`, `keyFile` and `rootsFile`. */
 export const MESH_PLAN = "mesh";

@@ -22,7 +22,7 @@ export interface AdminAddress {
 export interface AdminQuestion {
   readonly path: string;
   readonly timeoutMs: number;
-  /** Of the answer, no more is kept; default 64 KiB: what answers may not be ours. */
+  /** Limit of the answer, the rest is dropped; default 64 KiB: another program may answer. */
   readonly limitBytes?: number;
 }
 
@@ -30,7 +30,7 @@ export type AskAdmin = (admin: AdminAddress, question: AdminQuestion) => Promise
 
 const BODY_LIMIT_BYTES = 65_536;
 
-/** Rejects, in words for people, when there is no answer. */
+/** Rejects with a message for operators when there is no answer. */
 export function askAdmin(
   { host, port }: AdminAddress,
   { path, timeoutMs, limitBytes = BODY_LIMIT_BYTES }: AdminQuestion,
@@ -46,19 +46,19 @@ export function askAdmin(
       reply.on("end", () => resolve({ status, body, headers }));
       reply.on("error", failed);
     });
-    // For silence, wherever it begins: before the connection or within the answer.
+    // Covers silence before the connection and within the answer.
     sent.setTimeout(timeoutMs, () => sent.destroy(new Error("no answer in time")));
     sent.on("error", failed);
     sent.end();
   });
 }
 
-/** Each engine says it in its own way. */
+/** The engines' messages differ. */
 function wordsOf(error: unknown): string {
   const text = messageOf(error);
   const code = (error as { readonly code?: unknown } | undefined)?.code;
   if (code === "ECONNREFUSED" || /refused/i.test(text)) {
-    return "connection refused, nobody listens there";
+    return "connection refused, nothing listens there";
   }
   if (code === "ECONNRESET" || /socket hang up|reset/i.test(text)) {
     return "the connection was closed without an answer";

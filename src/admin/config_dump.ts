@@ -1,6 +1,6 @@
 /**
- * `/config_dump`: the state in force, and where it comes from. Credentials are listed field by field,
- * so that a new field is not shown before somebody decides that it may be.
+ * `/config_dump`: the state in force, and its origin. Credentials are listed field by field, so that a
+ * new field is not shown without a decision.
  *
  * @module
  */
@@ -64,18 +64,18 @@ function shownSnapshot(snapshot: Snapshot): Readonly<Record<string, unknown>> {
   };
 }
 
-/** What a plugin is told may be a key, under whatever name. */
+/** A plugin's configuration may hold a key, under any name. */
 function withPlugins<P extends { readonly plugins: readonly PluginUse[] }>(part: P): P {
   return { ...part, plugins: part.plugins.map((use) => ({ ...use, config: NOT_SHOWN })) };
 }
 
-/** One with nothing to choose is its resolver. */
+/** A chain without a choice is shown as its resolver. */
 function chainShown(chain: ChainPart | undefined): object | undefined {
   if (!chain) return undefined;
   const { resolvers } = chain;
   const [only, ...others] = Object.values(resolvers);
   if (chain.routes.length === 1 && others.length === 0) return only;
-  // What is wanted in a header may be a token, and what a plugin is told a key.
+  // A header match may hold a token, a plugin's configuration a key.
   const routes = chain.routes.map(({ match, plugins, ...route }) => ({
     ...route,
     match: match && { ...match, headers: match.headers.map(withoutValue) },
@@ -88,7 +88,7 @@ function withoutValue<M extends { readonly value: string }>(match: M): M {
   return { ...match, value: NOT_SHOWN };
 }
 
-/** What a permission wants in a header may be a token. */
+/** The header value that a permission requires may be a token. */
 function shownIntention({ permissions, ...intention }: Intention): Intention {
   if (!permissions) return intention;
   const shown = permissions.map((permission) => ({

@@ -1,5 +1,5 @@
 /**
- * The page at `/`: how it is, and what else can be asked. Plain HTML, nothing loaded from elsewhere.
+ * The page at `/`: the state of the proxy and its other pages. Plain HTML that loads nothing else.
  *
  * @module
  */
@@ -19,7 +19,7 @@ import {
 } from "./upstream_troubles.ts";
 import type { AdminView } from "./view.ts";
 
-/** Path and what it is for; the method where it is not GET. */
+/** Path and purpose; the method where it is not GET. */
 export const PATHS: readonly (readonly [string, string, ("POST")?])[] = [
   ["/ready", "200 when traffic can be carried, else 503 with the reasons"],
   ["/live", "200 while the process answers"],
@@ -39,7 +39,7 @@ export const PATHS: readonly (readonly [string, string, ("POST")?])[] = [
   ["/connections", "open connections, and their requests; ?limit=N, ?listener=NAME"],
   [
     "/explain",
-    "what would become of a request; ?upstream=NAME or ?source=SERVICE, ?method=, ?path=, " +
+    "what would happen to a request; ?upstream=NAME or ?source=SERVICE, ?method=, ?path=, " +
     "?header=NAME:VALUE, ?format=text",
   ],
   ["/plugins", "plugins of every listener: generation, state, exchanges, failures"],
@@ -73,7 +73,7 @@ export async function homePage(view: AdminView, merged: MergedView): Promise<Htm
     ["open requests", requestsText(merged.connections)],
     ["version", `${view.info.version} (${view.info.commit}), ${view.info.engine}`],
   ];
-  // An identity and its certificate are the agent's to give.
+  // A proxy without an identity has no certificate either.
   const known = rows.filter(([, value]) => value !== "");
   const troubles = [
     ...reasons,
@@ -83,7 +83,7 @@ export async function homePage(view: AdminView, merged: MergedView): Promise<Htm
     ...failing.map(({ watch, message }) => `${watch}: ${message}`),
     ...merged.plugins.filter(({ state }) => state === "broken").map(
       ({ name, listener, lastFailure }) =>
-        `plugin ${name} of ${listener} is not asked for a while: ${lastFailure?.reason ?? ""}`,
+        `plugin ${name} of ${listener} is not called for a while: ${lastFailure?.reason ?? ""}`,
     ),
   ];
   return html`
@@ -130,7 +130,7 @@ export async function homePage(view: AdminView, merged: MergedView): Promise<Htm
       <h2>Trouble</h2>
       <ul>${[...new Set(troubles)].map((text) => html`<li>${text}</li>`)}</ul>
     `}
-    <h2>Ask</h2>
+    <h2>Pages</h2>
     <table>${PATHS.map(([path, about, method]) =>
       html`
         <tr>

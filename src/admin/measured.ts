@@ -1,9 +1,10 @@
 /**
- * All data paths of a proxy as one, with what is measured of them.
+ * All data paths of a proxy merged, with their measurements.
  *
  * @module
  */
 
+import type { Labels, Sample } from "../base/mod.ts";
 import { type MergedView, mergeViews } from "./merge.ts";
 import { hide } from "./redact.ts";
 import { statsPages } from "./stats.ts";
@@ -11,7 +12,7 @@ import type { AdminView } from "./view.ts";
 import { upstreamSamples, upstreamTroubles } from "./upstream_troubles.ts";
 import { type ListenerShown, usableSamples, withWarming } from "./warming.ts";
 
-/** Of {@link metricsText}. */
+/** Content type of {@link metricsText}. */
 export const METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
 export async function shownData(
@@ -31,7 +32,35 @@ export async function measuredData(view: AdminView): Promise<MergedView> {
   return { ...merged, samples: [...merged.samples, ...usable] };
 }
 
-/** For Prometheus, ending with a line break. */
+/** Metrics for Prometheus, ending with a line break. */
 export async function metricsText(view: AdminView): Promise<string> {
   return hide(statsPages(view, await measuredData(view)).prometheus(), view.secrets());
+}
+
+/**
+ * `POST /reset_counters`: counters are shown from zero again. The counters themselves go on: the pages of the
+ * admin server subtract the earlier value; Prometheus on its own address and StatsD see no change.
+ */
+export class CounterReset {
+  /** Values at the last reset. */
+  #before = new Map<string, number>();
+
+  reset(samples: readonly Sample[]): void {
+    const counters = samples.filter(({ kind }) => kind === "counter");
+    this.#before = new Map(counters.map((sample) => [keyOf(sample), sample.value]));
+  }
+
+  since(samples: readonly Sample[]): readonly Sample[] {
+    if (this.#before.size === 0) return samples;
+    return samples.map((sample) => {
+      const before = sample.kind === "counter" ? this.#before.get(keyOf(sample)) : undefined;
+      // A worker that was started again counts from zero by itself.
+      if (before === undefined || before > sample.value) return sample;
+      return { ...sample, value: sample.value - before };
+    });
+  }
+}
+
+function keyOf({ name, labels }: { readonly name: string; readonly labels: Labels }): string {
+  return JSON.stringify([name, labels]);
 }

@@ -22,7 +22,7 @@ export interface MergedView {
   readonly samples: readonly Sample[];
 }
 
-/** Worst first: one worker that failed to bind is what people must see. */
+/** Worst first: a worker that failed to bind must be visible. */
 const STATES = ["failed", "draining", "listening"] as const;
 
 /** `own`: the main thread's samples. */
@@ -66,7 +66,7 @@ export function mergeListeners(
   }));
 }
 
-/** Broken in one worker is what people must see. */
+/** A plugin that is broken in one worker is shown as broken. */
 function mergePlugins(plugins: readonly PluginView[]): PluginView[] {
   return mergeBy(
     plugins,

@@ -1,4 +1,4 @@
-/** The admin server: how the proxy is, for people and probes. @module */
+/** The admin server: the state of the proxy, for operators and probes. @module */
 export * from "./ask_admin.ts";
 export { createAdmin } from "./admin.ts";
 export { EXIT_CODE_HEADER } from "./explain/verdict.ts";

@@ -27,7 +27,7 @@ test("admin /plugins shows those of all workers together, the worst of each", as
     }],
   });
   const page = await (await ask("/")).text();
-  assert.match(page, /plugin own of inbound is not asked for a while: oh no \(not shown\)/);
+  assert.match(page, /plugin own of inbound is not called for a while: oh no \(not shown\)/);
 });
 
 test("admin /config_dump shows which plugins there are, and not what they are told", async () => {

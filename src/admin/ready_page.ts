@@ -1,5 +1,5 @@
 /**
- * `/ready`: whether the proxy can carry traffic, in Envoy's words, with the reasons.
+ * `/ready`: whether the proxy can carry traffic, with Envoy's names of states and the reasons.
  *
  * @module
  */
@@ -26,24 +26,24 @@ export async function stateOf(view: AdminView): Promise<AdminState> {
   return { ...rest, name, reasons: notReady };
 }
 
-/** The catalog and the upstreams count only where they are asked about, and the proxy itself is ready. */
+/** The catalog and the upstreams count only where `want` names them and the proxy itself is ready. */
 export async function readyPage(
   view: AdminView,
-  asks: { readonly catalog: boolean; readonly upstreams: boolean },
+  want: { readonly catalog: boolean; readonly upstreams: boolean },
 ): Promise<{ readonly status: 200 | 400 | 503; readonly body: string }> {
   const [state, endpoints] = await Promise.all([stateOf(view), view.endpoints()]);
   const upstreams = troubleTexts(upstreamTroubles(view, mergeEndpoints(endpoints)));
   const refused = view.refused().map(({ what, reason }) => `${what}: ${reason}`);
   let name: string = state.name;
   let { reasons } = state;
-  if (asks.catalog && reasons.length === 0) {
+  if (want.catalog && reasons.length === 0) {
     const catalog = await view.catalog();
     if (catalog.kind === "unsupported") {
       return { status: 400, body: `Cannot look into the catalog: ${catalog.reason}\n` };
     }
     if (catalog.failing.length > 0) [name, reasons] = ["NOT_PASSING", catalog.failing];
   }
-  if (asks.upstreams && reasons.length === 0 && upstreams.length > 0) {
+  if (want.upstreams && reasons.length === 0 && upstreams.length > 0) {
     [name, reasons] = ["UPSTREAMS_NOT_USABLE", upstreams];
   }
   const warnings = [...new Set([...state.warnings, ...refused, ...upstreams])]

@@ -1,7 +1,7 @@
 /**
- * The last look before anything is shown. What is shown is chosen by name elsewhere; this only catches
- * what slipped through: private keys, the token in use, fields whose name says that they are secret,
- * users and passwords in addresses; and characters that are not seen.
+ * The last filter before output. Pages choose their fields by name; this removes what remains of private
+ * keys, the token in use, fields with the name of a secret, users and passwords in addresses, and invisible
+ * characters.
  *
  * @module
  */
@@ -11,9 +11,9 @@ import { escapeUnseen, maskUserinfo } from "../base/mod.ts";
 export const NOT_SHOWN = "(not shown)";
 const SECRET_NAME =
   /^(?:key|keypem|private_?key|secret|token|password|basicauth|auth|authorization)$/i;
-/** In the place of a key, where Envoy's shape has one. */
+/** In place of a key, in Envoy's format. */
 export const REDACTED: Readonly<Record<string, string>> = { inline_string: "[redacted]" };
-/** Shorter ones would blot out words. */
+/** Shorter secrets would also match words. */
 const SHORTEST_SECRET = 4;
 
 /** `value` as JSON text, indented, with everything secret replaced. */
@@ -22,7 +22,7 @@ export function shownJson(value: unknown, secrets: readonly string[]): string {
     value,
     (name, part: unknown) => {
       if (part !== undefined && part !== null && part !== "" && SECRET_NAME.test(name)) {
-        // Envoy's "secret" is an object whose own fields are looked at.
+        // Envoy's "secret" is an object; its own fields are filtered.
         const isShape = part === REDACTED || name === "secret" && isPlainObject(part);
         return typeof part === "boolean" || isShape ? part : NOT_SHOWN;
       }
@@ -33,12 +33,12 @@ export function shownJson(value: unknown, secrets: readonly string[]): string {
   return `${escapeUnseen(text)}\n`;
 }
 
-/** The same for text that people read. */
+/** `text` without secrets and invisible characters. */
 export function shownText(text: string, secrets: readonly string[]): string {
   return escapeUnseen(hide(text, secrets));
 }
 
-/** One thing per line, for `grep` and `awk`. */
+/** One fact per line, for `grep` and `awk`. */
 export function lines(all: readonly string[]): string {
   return all.map((line) => `${line}\n`).join("");
 }

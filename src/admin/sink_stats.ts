@@ -1,5 +1,5 @@
 /**
- * Statistics as they are sent to servers of metrics, and `/stats` as it is shown on an address of its own.
+ * Statistics for StatsD servers, and `/stats` on an address of its own.
  *
  * @module
  */
@@ -14,26 +14,29 @@ import type { SmallAnswer } from "./server/small_server.ts";
 import type { AdminView } from "./view.ts";
 
 export interface SinkStat extends Pick<Sample, "kind" | "value" | "counts"> {
-  /** Envoy's, with all in it: `cluster.db.default...upstream_cx_total`. */
+  /** Envoy's full name: `cluster.db.default...upstream_cx_total`. */
   readonly name: string;
-  /** The same without what is in the tags: `cluster.upstream_cx_total`. */
+  /** The name without the parts that are tags: `cluster.upstream_cx_total`. */
   readonly tagged: string;
   /** Under Envoy's and Consul's names: `envoy.cluster_name`, `consul.destination.service`. */
   readonly tags: Readonly<Record<string, string>>;
 }
 
-/** Those that Envoy has. */
+/** Statistics under Envoy's names. */
 export async function sinkStats(view: AdminView): Promise<readonly SinkStat[]> {
   const merged = await measuredData(view);
-  const whose = sourceLabels(view.snapshot());
+  const source = sourceLabels(view.snapshot());
   const configured = configuredTags(view.source()?.metrics?.tags ?? []);
   return envoyStats(merged.samples, envoyFacts(view, merged)).map((stat) => {
     const { name, kind, value, counts, prometheus, labels } = stat;
     const { tagged = prometheus.replace("_", ".") } = stat;
-    const tags = Object.entries({ ...labels, ...whose })
+    const tags = Object.entries({ ...labels, ...source })
       .map(([tag, text]) => [tagName(tag), text] as const);
     return {
-      ...{ name, kind, value, tagged },
+      name,
+      kind,
+      value,
+      tagged,
       ...(counts && { counts }),
       tags: { ...Object.fromEntries(tags), ...configured },
     };

@@ -1,5 +1,5 @@
 /**
- * `/stats`: our numbers under our names, and under Envoy's where Envoy has such a number.
+ * `/stats`: metrics under Postern's names, and under Envoy's where Envoy has the statistic.
  *
  * @module
  */
@@ -15,17 +15,17 @@ import type { AdminView } from "./view.ts";
 
 const FILTER_LIMIT_CHARS = 1_000;
 const FILTER_LIMIT_STEPS = 2_000;
-/** For all lines together: nothing else is done meanwhile. */
+/** Limit for all lines together: the filter blocks the thread. */
 const FILTER_LIMIT_MS = 500;
-/** The version of a secret that has not come; Envoy shows none. */
+/** The version of a secret that has not arrived; Envoy has no series for it. */
 const NEVER = "uninitialized";
 
-/** Takes a statistic's line in the text format, up to its value. */
+/** Accepts a statistic's line in the text format, up to its value. */
 export type LineFilter = (line: string) => boolean;
 
 /**
- * Envoy's `filter`: a regex, looked for anywhere in the name, which has in it what we have in labels.
- * `undefined`: it is none. Its engine takes time linear to the text, and is loaded when a text needs it.
+ * Envoy's `filter`: a regular expression, searched in the name, which contains the labels. `undefined`: it
+ * does not compile. Its engine takes linear time, and is loaded for the first text that is not plain.
  */
 export async function lineFilter(text: string, clock: Clock): Promise<LineFilter | undefined> {
   if (/^[\w.:/-]*$/.test(text)) return (line) => line.includes(text);
@@ -40,16 +40,16 @@ export async function lineFilter(text: string, clock: Clock): Promise<LineFilter
       return compiled.matcher(line).find();
     };
   } catch {
-    // Not a regex: the answer says so.
+    // Not a regular expression: the answer says so.
     return undefined;
   }
 }
 
-/** Which statistics are wanted. */
+/** The statistics to show. */
 export interface WantedStats {
   readonly filter: LineFilter;
   readonly kind: Sample["kind"] | "all";
-  /** Only those that were ever written, as Envoy has it. */
+  /** Only statistics that were written at least once, as in Envoy. */
   readonly usedOnly: boolean;
 }
 

@@ -1,5 +1,5 @@
 /**
- * What the admin server needs from the process it shows. It asks; it holds no state of its own.
+ * The process as the admin server reads it. The admin server holds no state of its own.
  *
  * @module
  */
@@ -23,31 +23,31 @@ export interface ServerInfo {
   readonly startedMs: number;
   /** In force now; `openFiles` is undefined where the system knows none. */
   readonly limits: { readonly openFiles: number | undefined; readonly maxConnections: number };
-  /** What the flags say, without anything secret. */
+  /** Values of the flags, without secrets. */
   readonly options: Readonly<Record<string, unknown>>;
 }
 
-/** How it is now, in whole sentences for people. */
+/** The state of the proxy, in sentences for operators. */
 export interface Health {
   /** Why traffic cannot be carried; empty: ready. */
   readonly notReady: readonly string[];
-  /** What is wrong and does not make it unready. */
+  /** Faults that do not make it unready. */
   readonly warnings: readonly string[];
-  /** Listeners that there are or should be, and how many of them carry no traffic. */
+  /** All declared listeners, and the number of those that carry no traffic. */
   readonly listeners: { readonly total: number; readonly unusable: number };
 }
 
-/** Whether callers would choose this proxy, by what the catalog says now. */
+/** Whether callers would choose this proxy, according to the catalog. */
 export type CatalogState =
   | {
     readonly kind: "known";
-    /** Why they would not; empty: all its checks pass. */
+    /** Reasons against it; empty: all its checks pass. */
     readonly failing: readonly string[];
   }
-  /** The catalog has nothing to say of such a proxy. */
+  /** The catalog has no entry for such a proxy. */
   | { readonly kind: "unsupported"; readonly reason: string };
 
-/** What became of reading files again. */
+/** The outcome of a reload. */
 export type Reloaded =
   | { readonly kind: "reloaded"; readonly snapshotVersion: number }
   | { readonly kind: "refused"; readonly reason: string };
@@ -57,9 +57,9 @@ export interface AdminView {
   readonly info: ServerInfo;
   /** One per data path that answered in time; must settle within a second or two. */
   data(): Promise<readonly DataView[]>;
-  /** Endpoints as each data path sees them that answered in time; cheap enough for probes. */
+  /** Endpoints as seen by each data path that answered in time; cheap enough for probes. */
   endpoints(): Promise<readonly Pick<DataView, "endpoints">[]>;
-  /** The same of what would become of a request. */
+  /** The explanation of a request by each data path that answered in time. */
   explain(question: ExplainQuery): Promise<readonly ExplainResult[]>;
   /** `undefined`: there is no Consul to ask. */
   mesh(): MeshQuestions | undefined;
@@ -68,23 +68,23 @@ export interface AdminView {
   snapshot(): Snapshot | undefined;
   /** `undefined`: there is no source yet. */
   source(): SourceStatus | undefined;
-  /** Secrets that did not come with the agent's answers, and what happened to them. */
+  /** Secrets that do not come from the agent, and their events. */
   secretsReport(): SecretsReport;
-  /** Configuration that was not taken, also before the first snapshot. */
+  /** Refused configuration, also before the first snapshot. */
   refused(): readonly Refusal[];
-  /** What of the upstream of that id, or of the service, is not followed, in sentences. */
+  /** Configuration of the upstream with this id, or of the service, that is not followed, in sentences. */
   unfollowed(upstream: string | undefined): readonly string[];
   health(): Promise<Health>;
-  /** Asks Consul, once for all who ask meanwhile. Never rejects. */
+  /** Asks Consul; concurrent calls share one question. Never rejects. */
   catalog(): Promise<CatalogState>;
-  /** Why this process should be started again; empty: it lives. Waits for an answer. */
+  /** Reasons to restart this process; empty: it lives. Waits for the answer of each worker. */
   stuck(): Promise<readonly string[]>;
   draining(): boolean;
   /** Texts that must never be shown, such as the token in use. */
   secrets(): readonly string[];
   logLevel(): LogLevel;
   setLogLevel(level: LogLevel): void;
-  /** Reads files again, as SIGHUP does; resolves when what they say is in force or refused. */
+  /** Reads files again, as SIGHUP does; resolves when their contents are in force or refused. */
   reload(): Promise<Reloaded>;
   /** Stops accepting, or only asks callers from the mesh to leave; the process stays. */
   drainListeners(which: "all" | "inbound"): void;

@@ -1,6 +1,6 @@
 /**
- * Listeners as people must see them: those that wait for their secrets, which the snapshot leaves out,
- * among them, and which of all can carry traffic.
+ * Listeners for display, including those that wait for secrets, which the snapshot leaves out; and which
+ * listeners can carry traffic.
  *
  * @module
  */
@@ -14,10 +14,10 @@ export interface ListenerShown extends Omit<ListenerView, "protocol" | "state"> 
   readonly state: ListenerView["state"] | "warming";
 }
 
-/** As a snapshot source says it: `secrets of inbound (web.pem)`, `credentials of db that ...`. */
+/** As a snapshot source writes it: `secrets of inbound (web.pem)`, `credentials of db that ...`. */
 const OF = /^(?:secrets|credentials) of (.*?)(?: listener)? (?:\(|that )/s;
 
-/** `listeners`, and after them what warms and is not among them. */
+/** `listeners`, then the warming listeners that are not among them. */
 export function withWarming(
   listeners: readonly ListenerView[],
   warming: readonly string[],
@@ -39,7 +39,7 @@ export function withWarming(
   return [...listeners, ...waiting.filter(({ name }) => !known.has(name))];
 }
 
-/** It is bound, and what comes in is not refused for want of anything of ours. */
+/** It is bound, and refuses no connection for lack of credentials or state. */
 export function isUsable({ state, fault }: ListenerShown): boolean {
   return state === "listening" && fault === "";
 }

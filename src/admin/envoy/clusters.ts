@@ -35,10 +35,10 @@ export interface AggregateCluster {
 export interface TargetCluster {
   readonly kind: "target";
   readonly name: string;
-  /** Every upstream that leads there, with its target; they are alike, as they share a name. */
+  /** Every upstream that leads to this cluster, with its target; equal names have equal configuration. */
   readonly upstreams: readonly UpstreamPart[];
   readonly targets: readonly TargetPart[];
-  /** Of the first upstream, as are the next three. */
+  /** The first upstream; the next three members belong to it. */
   readonly upstream: UpstreamPart;
   readonly resolver: Resolver;
   readonly target: TargetPart;

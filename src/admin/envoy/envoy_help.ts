@@ -1,5 +1,5 @@
 /**
- * What each of Envoy's statistics counts here, for `# HELP`. Pure.
+ * The meaning of each of Envoy's statistics here, for `# HELP`. Pure.
  *
  * @module
  */

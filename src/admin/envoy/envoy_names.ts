@@ -1,6 +1,5 @@
 /**
- * Which of our metrics is which of Envoy's statistics: the one table. What it takes to place a number
- * is in `envoy_stats.ts`.
+ * The table from Postern's metrics to Envoy's statistics. `envoy_stats.ts` applies it.
  *
  * @module
  */
@@ -8,8 +7,8 @@
 import type { Labels } from "../../base/mod.ts";
 
 /**
- * Whose number a sample is: that of a secret, of listeners or of clusters; of the agent; of an address for
- * metrics alone; of the HTTP, or of the bytes, of a listener; of the cluster behind it, which is the local application where it is inbound.
+ * The subject of a sample: a secret, listeners, clusters, the agent, an address for metrics, the HTTP or TCP
+ * side of a listener, or the cluster behind it, which is the local application for an inbound listener.
  */
 export type Scope =
   | "secret"
@@ -32,12 +31,12 @@ export interface EnvoyName {
   readonly labels?: Labels;
   /**
    * The label `status` becomes a part of the name: the class (`_2xx`), or also each (`_200`). Envoy has
-   * classes only of what came from downstream. Of a call, `service`, `method` and `status` do.
+   * classes only for responses to downstream. A gRPC call has `service`, `method` and `status` there.
    */
   readonly by?: "class" | "status" | "call";
   /** Only listeners that speak HTTP, or only those that do not. */
   readonly http?: boolean;
-  /** Of the cluster that the route names: where there is failover, it leads to the one that was called. */
+  /** Counts for the cluster that the route names; with failover the called cluster is another one. */
   readonly ofRoute?: true;
   /** Only secrets that do not come from an SDS server, which counts for itself. */
   readonly notSds?: true;
@@ -177,7 +176,7 @@ export const ENVOY_NAMES: readonly EnvoyName[] = [
   ...flagged("behind", "upstream_cx_none_healthy", "UH"),
 ];
 
-/** What a request came to, however many clusters were tried. */
+/** Outcomes of a request, independent of the number of clusters that were tried. */
 function ofRoute(
   ...names: readonly Pick<EnvoyName, "sample" | "stat" | "by">[]
 ): readonly EnvoyName[] {

@@ -12,7 +12,7 @@ import { addressJson, type Json } from "./json.ts";
 
 export const PUBLIC_LISTENER = "public_listener";
 
-/** What an exposed path's listener is named after. */
+/** Prefix of the name of an exposed path's listener. */
 export function exposedPathName(path: string): string {
   return `exposed_path_${path.replace(/[^a-zA-Z0-9]+/g, "")}`;
 }

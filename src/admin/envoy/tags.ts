@@ -20,7 +20,7 @@ const UPSTREAM = new RegExp(
   `^(upstream)\\.(${SEGMENT})(?:\\.(${SEGMENT}))?(?:\\.(${SEGMENT}))?\\.(${SEGMENT})$`,
 );
 
-/** `shown`: the name as it stands in the statistic's. */
+/** `shown`: the name as written in the name of the statistic. */
 export function clusterTags(shown: string): Labels {
   const match = CLUSTER.exec(shown);
   if (!match) return { envoy_cluster_name: shown };

@@ -141,7 +141,7 @@ function configText(label: string, config: unknown): string {
   return isEmptyConfig(visible) ? "" : `${label} ${JSON.stringify(visible)}`;
 }
 
-/** Without the members whose text is hidden, and without what is empty then. */
+/** Removes members with hidden text, and members that are empty without them. */
 function withoutHidden(value: unknown): unknown {
   if (value === NOT_SHOWN || value === undefined) return undefined;
   if (typeof value !== "object" || value === null) return value;
@@ -160,7 +160,7 @@ function splitRows(split: ExplainedSplit, shown: ExplanationView): Rows {
   return [
     [`${percent(chance)} of the ${unitOf(shown.protocol)}, ${balancing.kind}${by}`],
     ...answer ? [[answerText(answer)]] : sentRows(sent),
-    ...Object.entries(plugins).map(([name, config]) => configText(`${name} is told`, config))
+    ...Object.entries(plugins).map(([name, config]) => configText(`${name} configured`, config))
       .filter((text) => text !== "").map((text) => [text]),
     ...lack === "" ? [] : [[lack]],
     ...targets.flatMap((target, at) => targetRows(target, { isFirst: at === 0, shown, sent })),
@@ -264,7 +264,7 @@ function timeOf(ms: number): string {
   return ms % 1_000 === 0 ? formatSpanMs(ms) : `${ms} ms`;
 }
 
-/** The label stands before the first of its lines; a section without rows is left out. */
+/** The label precedes the first line; a section without rows is left out. */
 function section(label: string, rows: Rows): string[] {
   return aligned(rows).map((row, at) => `${(at === 0 ? label : "").padEnd(LABEL)}${row}`.trimEnd());
 }

@@ -8,7 +8,8 @@ import type { TriedPermission } from "../../policy/mod.ts";
 import type { Explanation, SplitView, TargetView } from "../../proxy/mod.ts";
 
 /**
- * `allow`: it goes on to the service. `failing`: it leaves this proxy, and every instance keeps failing. `answer`: this proxy answers it as configured: a redirect, a plugin's response.
+ * `allow`: it goes on to the service. `failing`: it leaves this proxy, and every instance keeps failing.
+ * `answer`: this proxy answers it as configured: a redirect, a plugin's response.
  * `deny`: this proxy or the callee's refuses it: intention, certificate, token, malformed request.
  * `fail`: it cannot be served: no instance, a limit, an application that is down. `depends`: some
  * splits go on and others do not.
@@ -32,7 +33,7 @@ export interface CalleeVerdict {
 /** The answer of all data paths together. */
 export interface ExplanationView extends Omit<Explanation, "splits" | "protocol"> {
   readonly verdict: Verdict;
-  /** What the caller is answered; 0: its connection is closed; `null`: it goes on, or is not known. */
+  /** The status of the response; 0: the connection is closed; `null`: it goes on, or is not known. */
   readonly status: number | null;
   /** `null`: the upstream is refused, and nothing listens for it. */
   readonly protocol: Explanation["protocol"] | null;

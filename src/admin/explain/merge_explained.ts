@@ -27,7 +27,7 @@ export type NotExplained = Exclude<ExplainResult, { readonly kind: "answer" }>;
 /** The verdict of a target's intentions over what a split sends; `null`: its callee is no one service. */
 export type AskCallee = (split: SplitView, target: TargetView) => Promise<CalleeVerdict | null>;
 
-/** What the main thread and Consul add to the answers of the data paths. */
+/** Additions of the main thread and of Consul to the answers of the data paths. */
 export interface AskMesh {
   readonly callee: AskCallee;
   /** Snapshots come from Consul. */
@@ -35,7 +35,7 @@ export interface AskMesh {
   /** The identity that this proxy proves towards upstreams; `""`: none. */
   readonly ownUri: string;
   sourceNote(uri: string | null): Promise<string>;
-  /** `undefined`: of the service. */
+  /** `undefined`: the service itself. */
   unfollowed(upstream: string | undefined): readonly string[];
 }
 

@@ -1,6 +1,6 @@
 /**
- * What only Consul can say of a request that is explained: the intentions of the service that it goes to,
- * and whether the service that it comes from is there.
+ * Facts that only Consul has about an explained request: the intentions of the called service, and whether
+ * the calling service is in the catalog.
  *
  * @module
  */
@@ -71,7 +71,7 @@ function judged(
     return { verdict, ...closed, path: null, reason, permissions: [] };
   }
   const request = { ...head, fields: [...head.fields] };
-  // The mesh entry says how requests are read for all proxies, so ours read them as the callee's do.
+  // The mesh entry applies to all proxies, so this one normalizes requests as the callee's does.
   const rules = Object.values(inbound)[0]?.http ?? DEFAULT_RULES;
   const clientCert = namedCallerElement({ by: calleeUris, uri: ownUri });
   const caller = { isSecure: true, clientCert };
@@ -93,10 +93,12 @@ function judged(
 }
 
 const DEFAULT_RULES = {
-  ...{ path: DEFAULT_PATH_RULES, requestTimeoutMs: 0, sanitizeForwardedClientCert: false },
+  path: DEFAULT_PATH_RULES,
+  requestTimeoutMs: 0,
+  sanitizeForwardedClientCert: false,
 };
 
-/** Who must answer there; `undefined`: no service of a mesh, or several. */
+/** The service that must answer; `undefined`: no service of a mesh, or several. */
 function calleeOf({ spiffeUris }: TargetView): ServiceId | undefined {
   const ids = spiffeUris.flatMap((uri) => {
     const parsed = parseServiceId(uri);
@@ -106,7 +108,7 @@ function calleeOf({ spiffeUris }: TargetView): ServiceId | undefined {
   return names.size === 1 ? ids[0] : undefined;
 }
 
-/** What is to be said of a source besides what it may; `""`: nothing. */
+/** A remark about the source beside the verdict; `""`: none. */
 export async function sourceNote(
   uri: string | null,
   snapshot: Snapshot,

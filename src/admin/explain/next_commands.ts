@@ -8,7 +8,7 @@ import { parseServiceId } from "../../identity/mod.ts";
 import type { ExplainedSplit, ExplainedTarget } from "./explanation_view.ts";
 import { endingOf, instancesOf } from "./verdict.ts";
 
-/** Longer lists help nobody. */
+/** Most commands that are listed. */
 const MOST = 5;
 
 /** One for each split that goes on, where its callee is a service of the mesh. */

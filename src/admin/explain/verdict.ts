@@ -17,11 +17,11 @@ import type {
 
 interface VerdictEnding {
   readonly verdict: Exclude<Verdict, "depends">;
-  /** What the caller is answered; 0: its connection is closed; `null`: it goes on, or is not known. */
+  /** The status of the response; 0: the connection is closed; `null`: it goes on, or is not known. */
   readonly status: number | null;
 }
 
-/** Carries {@link exitCodeOf}, for a client that asks for text. */
+/** Carries {@link exitCodeOf} beside the text format. */
 export const EXIT_CODE_HEADER = "postern-exit-code";
 
 const DENIALS: ReadonlySet<string> = new Set<ErrorCode>([
@@ -52,7 +52,7 @@ export function endingOf(
   return { verdict: isFailing ? "failing" : "allow", status: null };
 }
 
-/** The instances that it is sent to. */
+/** The instances that the request is sent to. */
 export function instancesOf(targets: ExplainedSplit["targets"]): readonly ExplainedEndpoint[] {
   return instancesInUse(targets.map(({ endpoints }) => endpoints.filter(isReachable)));
 }
@@ -64,7 +64,7 @@ function isFailingStill(endpoint: ExplainedEndpoint): boolean {
   return keepsFailing(endpoint) && !wasDown;
 }
 
-/** As far as it is known. */
+/** `null`: not tried, taken for reachable. */
 function isReachable({ unreachable }: ExplainedEndpoint): boolean {
   return unreachable === null || unreachable === "";
 }
@@ -74,7 +74,7 @@ function endingBy({ code, status }: LocalReply): VerdictEnding {
   return { verdict: DENIALS.has(code) ? "deny" : "fail", status };
 }
 
-/** `answer`: what ends all requests alike. */
+/** `answer`: ends every request, on all splits. */
 export function verdictOf(
   answer: LocalReply | null,
   splits: readonly ExplainedSplit[],

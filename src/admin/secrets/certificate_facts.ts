@@ -46,7 +46,7 @@ export function daysLeft({ notAfterMs }: Dates, nowMs: number): number {
   return Math.floor((notAfterMs - nowMs) / DAY_MS * 100) / 100;
 }
 
-/** For people: `expires in 3h12m`, `expired 2d ago`. */
+/** `expires in 3h12m`, `expired 2d ago`. */
 export function timeLeft({ notAfterMs }: Dates, nowMs: number): string {
   const leftMs = notAfterMs - nowMs;
   return leftMs < 0 ? `expired ${formatSpanMs(-leftMs)} ago` : `expires in ${formatSpanMs(leftMs)}`;
@@ -57,7 +57,7 @@ export function wholeDaysLeft({ notAfterMs }: Dates, nowMs: number): number {
   return Math.max(Math.floor((notAfterMs - nowMs) / DAY_MS), 0);
 }
 
-/** That share of the lifetime is left, or less. */
+/** At most this share of the lifetime is left. */
 export function isNearExpiry(
   { notBeforeMs, notAfterMs }: Dates,
   nowMs: number,

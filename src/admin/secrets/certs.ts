@@ -1,7 +1,6 @@
 /**
- * `/certs`: the mesh's certificate, its chain and its roots; then every certificate and CA in use, of
- * whatever source, with its users and the time that it is still valid. Fields that Envoy's `/certs` has
- * carry Envoy's names.
+ * `/certs`: the mesh certificate, its chain and its roots; then every certificate and CA in use, from any
+ * source, with its users and its remaining lifetime. Fields that Envoy's `/certs` has carry Envoy's names.
  *
  * @module
  */
@@ -33,12 +32,12 @@ interface Bundle {
   /** In messages. */
   readonly what: string;
   readonly pem: string;
-  /** Of a bundle of one trust domain among several. */
+  /** Set for a bundle of one trust domain among several. */
   readonly trustDomain?: string;
 }
 
 interface Origin {
-  /** At its source: the resource, or the path. */
+  /** Name at the source: a resource or a path. */
   readonly name: string;
   /** `file /etc/tls/web.pem`, `sds sds_cluster`, `workload unix:///run/spire.sock`, `consul`. */
   readonly source: string;
@@ -108,7 +107,7 @@ export function certsShown(view: AdminView): CertsPage {
   };
 }
 
-/** The proxy's own certificate and how long it is valid, for people; `""`: there is none. */
+/** The validity of the proxy's own certificate as text; `""`: there is none. */
 export function meshLeafText(snapshot: Snapshot | undefined, nowMs: number): string {
   const mesh = snapshot?.credentials;
   if (!mesh) return "";

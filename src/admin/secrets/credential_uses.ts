@@ -6,12 +6,12 @@
 
 import { MESH_KEY, type Snapshot } from "../../snapshot/mod.ts";
 
-/** A listener shows and judges; an upstream does so where it dials. */
+/** A listener uses credentials towards callers, an upstream towards its instances. */
 export interface CredentialsUser {
   readonly kind: "listener" | "upstream";
-  /** The listener's name as in `/listeners`; of an upstream: its id, which is its listener's name, too. */
+  /** The listener's name as in `/listeners`; an upstream's id is also the name of its listener. */
   readonly id: string;
-  /** For people. */
+  /** Display name. */
   readonly name: string;
   /** Key into `ownCredentials`; `null`: the proxy's own. */
   readonly credentials: string | null;
@@ -36,7 +36,7 @@ export function credentialsUsers(snapshot: Snapshot): readonly CredentialsUser[]
   return users;
 }
 
-/** What these credentials consist of: keys of certificates and of a validation. */
+/** Keys of the certificates and of the validation in these credentials. */
 export function secretsOf(
   snapshot: Snapshot,
   credentials: string | null,

@@ -1,5 +1,5 @@
 /**
- * `/events`: what happened to secrets lately, newest first.
+ * `/events`: recent events of secrets, newest first.
  *
  * @module
  */
@@ -27,7 +27,7 @@ export function eventsShown(events: readonly SecretEvent[], limit: number): read
   }));
 }
 
-/** One line each: names come from strangers, too. */
+/** One line each: strangers choose some of the names. */
 export function eventLine({ at, kind, name, source, detail }: EventShown): string {
   return [at, kind, name, `(${source})`, detail].join(" ").replace(/\s+/g, " ").trim();
 }

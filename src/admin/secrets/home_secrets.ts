@@ -1,5 +1,5 @@
 /**
- * The page's section about secrets: which there are, in what state, until when, and who waits for one.
+ * The section about secrets of the page at `/`: state, version, expiry, and listeners that wait for one.
  *
  * @module
  */
@@ -9,14 +9,14 @@ import type { SecretStatus } from "../../secrets/mod.ts";
 import { dateText, isNearExpiry, timeLeft } from "./certificate_facts.ts";
 import type { AdminView } from "../view.ts";
 
-/** Certificates fetched on demand may be a thousand; `/config_dump` has them all. */
+/** There may be a thousand certificates fetched on demand; `/config_dump` has all. */
 const SECRETS_SHOWN = 200;
-/** What is missing or failing comes first. */
+/** Missing and failing secrets come first. */
 const ORDER = ["missing", "warming", "active"] as const;
 
 type Html = ReturnType<typeof html>;
 
-/** "" where every credential is the agent's. */
+/** `""` where all credentials come from the agent. */
 export function secretsSection(view: AdminView): Html | "" {
   const { statuses } = view.secretsReport();
   const warming = view.source()?.warming ?? [];

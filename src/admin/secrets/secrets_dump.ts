@@ -1,6 +1,6 @@
 /**
  * Secrets for `/config_dump`: in the shape of Envoy's `SecretsConfigDump`, and the snapshot's parts.
- * Every field is listed by name, so that a new one is not shown before somebody decides that it may be.
+ * Every field is listed by name, so that a new one is not shown without a decision.
  *
  * @module
  */
@@ -21,7 +21,7 @@ type Shown = Readonly<Record<string, unknown>>;
 const TYPES = "type.googleapis.com/envoy";
 const SECRET_TYPE = `${TYPES}.extensions.transport_sockets.tls.v3.Secret`;
 
-/** Secrets that the agent's answers do not bring; those of its own are the snapshot's credentials. */
+/** Secrets that do not come from the agent; those from the agent are the snapshot's credentials. */
 export function secretsConfigDump(view: AdminView): Shown {
   const snapshot = view.snapshot();
   const shown = { static: [] as Shown[], active: [] as Shown[], warming: [] as Shown[] };
@@ -72,7 +72,7 @@ function secretShown(status: SecretStatus, snapshot: Snapshot | undefined): Show
   };
 }
 
-/** Empty where no listener or upstream uses it: only parts of the snapshot are known here. */
+/** Empty for a secret that no listener or upstream uses: only the snapshot's parts are known here. */
 function valueShown(key: string, snapshot: Snapshot | undefined): Shown {
   const part = snapshot?.certificates[key];
   if (part) {

@@ -1,6 +1,6 @@
 /**
- * The token that lets its bearer change something over the network. Its file is read at each use, so
- * that a new one holds at once and one that is taken away, too.
+ * The token for POST requests over the network. Its file is read for each request, so that a change or
+ * removal has effect at once.
  *
  * @module
  */
@@ -11,10 +11,10 @@ import { messageOf, ProxyError } from "../../base/mod.ts";
 
 const LIMIT_BYTES = 4_096;
 const MIN_CHARS = 16;
-/** Others read or write it, or its group writes it. */
+/** Mode bits that let others read or write the file, or its group write it. */
 const TOO_OPEN = 0o026;
 
-/** Throws `config_invalid` with what is wrong; the token is in no message. */
+/** Throws `config_invalid` with the fault; no message contains the token. */
 export function readAdminToken(file: string): string {
   const cannot = `Cannot use -admin-token-file ${JSON.stringify(file)}`;
   const { mode, text } = read(file, cannot);
@@ -31,7 +31,7 @@ export function readAdminToken(file: string): string {
   return token;
 }
 
-/** Why this `Authorization` header is not enough; `undefined`: it is. */
+/** Why this `Authorization` header is refused; `undefined`: it is valid. */
 export function tokenFault(file: string, authorization: string | undefined): string | undefined {
   let token: string;
   try {
@@ -65,7 +65,7 @@ function read(file: string, cannot: string): { readonly mode: number; readonly t
   }
 }
 
-/** Of one length, whatever was shown. */
+/** The length is the same for every text. */
 function digest(text: string): Uint8Array {
   return createHash("sha256").update(text).digest();
 }

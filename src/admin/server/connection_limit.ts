@@ -1,6 +1,6 @@
 /**
- * Who may hold a connection to the admin server. Whoever asks nothing gives its place to who comes, the
- * longest idle first; what asks leaves two places to probes.
+ * The limit on connections to the admin server. A new connection replaces the one that has been idle
+ * longest; requests leave two places to probes.
  *
  * @module
  */
@@ -12,7 +12,7 @@ type Socket = IncomingMessage["socket"];
 
 const PLACES = 64;
 const FOR_PROBES = 2;
-/** A request that has lasted so long is one whose answer nobody takes; it counts as idle, too. */
+/** The client of a request that lasts so long does not read the answer: its connection counts as idle. */
 const SLOW_MS = 10_000;
 
 export class AdminConnectionLimit {
@@ -26,7 +26,7 @@ export class AdminConnectionLimit {
     this.#clock = clock;
   }
 
-  /** To be called for each connection. */
+  /** Call for each connection. */
   enter(socket: Socket): void {
     if (this.#idle.size + this.#busy.size >= PLACES && !this.#makeRoom()) {
       socket.destroy();
@@ -36,7 +36,7 @@ export class AdminConnectionLimit {
     socket.once("close", () => this.#leave(socket));
   }
 
-  /** To be called for each request. False: there is no place for it. */
+  /** Call for each request. False: there is no place for it. */
   serve(socket: Socket, answer: ServerResponse, isProbe: boolean): boolean {
     const busy = this.#busy.get(socket);
     if (busy) busy.requests++;

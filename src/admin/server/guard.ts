@@ -1,7 +1,7 @@
 /**
- * Who may ask. Reading takes no password; a web page in somebody's browser must not be able to do it,
- * neither by a request across origins nor under a name that resolves to this machine. What changes
- * something is for this machine, or for who shows the token where there is one.
+ * Access rules of the admin server. Reading takes no password. A web page in a browser is refused, for
+ * requests across origins and under a name that resolves to this machine. POST is allowed from this machine
+ * only or, where a token is configured, with the token only.
  *
  * @module
  */
@@ -16,16 +16,16 @@ export interface GuardedRequest {
   readonly fetchSite: string | undefined;
   /** `Authorization`. */
   readonly authorization: string | undefined;
-  /** Address at the other end; `""` where it is not known. */
+  /** Remote address; `""`: unknown. */
   readonly peer: string;
 }
 
 export interface GuardRules {
-  /** As given to the listener. */
+  /** Host of the bound address. */
   readonly boundHost: string;
   /** Lower case; see {@link machineNames}. */
   readonly names?: readonly string[];
-  /** Why what an `Authorization` header shows is not enough; absent: there is no token. */
+  /** Why an `Authorization` header is refused; absent: no token is configured. */
   readonly tokenFault?: (authorization: string | undefined) => string | undefined;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Names of this machine: its host name, what its files say that this one is in full. Nothing is asked
- * of a name server: whoever answers there must not choose under which names we answer.
+ * Names of this machine: its host name, and the full names that its files give. No name server is asked:
+ * it must not choose the names under which the admin server answers.
  *
  * @module
  */
@@ -51,7 +51,7 @@ function read(path: string): string {
   try {
     return readFileSync(path, "utf8").slice(0, 100_000);
   } catch {
-    // Not there: fewer names.
+    // Without the file there are fewer names.
     return "";
   }
 }

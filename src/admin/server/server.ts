@@ -1,6 +1,6 @@
 /**
- * The admin server on its socket. The default port is only preferred: several sidecars run on one host,
- * and none of them needs a flag for it. An address that was given is taken or is an error.
+ * The admin server on its socket. Without `-admin-bind` it takes the first free port from 19000 on, so that
+ * several sidecars on one host need no flag. A configured address is bound or is an error.
  *
  * @module
  */
@@ -25,27 +25,27 @@ export type AdminBind =
 
 export interface AdminServerOptions {
   readonly bind: AdminBind;
-  /** Clients that send its token may change something from any address; without it no client may. */
+  /** Clients with this token may send POST from any address; clients without it may not. */
   readonly tokenFile?: string | undefined;
-  /** Names the proxy that holds an address which was given and is in use. Never rejects. */
-  readonly whose?: (place: AdminAddress) => Promise<string | undefined>;
+  /** Names the proxy that listens on a configured address in use. Never rejects. */
+  readonly holderOf?: (place: AdminAddress) => Promise<string | undefined>;
 }
 
 const DEFAULT_HOST = "127.0.0.1";
-/** The first free one is taken where no address was given. */
+/** Default ports; the first free one is bound. */
 export const ADMIN_PORTS: readonly number[] = Array.from({ length: 101 }, (_, at) => 19_000 + at);
 
-/** Throws `listen_failed` when an address that was given cannot be had. */
+/** Throws `listen_failed` when a configured address, or all default ports, cannot be bound. */
 export async function startAdmin(
   view: AdminView,
-  { bind, tokenFile, whose }: AdminServerOptions,
+  { bind, tokenFile, holderOf }: AdminServerOptions,
   log: Log,
 ): Promise<Listening> {
   if (bind.kind === "address") {
     try {
       return await started(view, { ...bind, tokenFile }, log);
     } catch (error) {
-      const holder = codeOf(error) === "EADDRINUSE" && await whose?.(bind);
+      const holder = codeOf(error) === "EADDRINUSE" && await holderOf?.(bind);
       const address = formatAddress({ ...bind, kind: "tcp" });
       throw failed(
         `-admin-bind ${address}: ${reasonOf(error)}${holder ? ` (${holder})` : ""}; give another ` +

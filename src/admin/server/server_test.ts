@@ -91,10 +91,10 @@ test("startAdmin() fails for an address that was asked for and is taken", async 
       );
       return true;
     });
-    const whose = ({ port }: AdminAddress) =>
+    const holderOf = ({ port }: AdminAddress) =>
       Promise.resolve(`by ${port === bind.port ? "db" : ""}`);
     await assert.rejects(
-      startAdmin(fakeAdminView(), { bind, whose }, silentLog),
+      startAdmin(fakeAdminView(), { bind, holderOf }, silentLog),
       /the address is in use \(by db\); give/,
     );
   } finally {

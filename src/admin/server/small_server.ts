@@ -1,5 +1,5 @@
 /**
- * A server of a few paths beside the admin server, for orchestrators and collectors of metrics.
+ * A server of a few paths beside the admin server, for orchestrators and metric collectors.
  *
  * @module
  */
@@ -31,8 +31,8 @@ export interface SmallServerOptions {
   readonly flag: string;
   readonly clock: Clock;
   /**
-   * It shows only what everybody on the network may read, such as metrics. Beyond loopback it answers to
-   * any host name then: collectors know a machine by names that the machine does not know itself.
+   * All answers may be read by everyone on the network, as metrics may. Beyond loopback any host name is
+   * accepted then: collectors use names of a machine that the machine itself does not know.
    */
   readonly isPublic?: boolean;
   /** Absent: plain text. */
@@ -43,7 +43,7 @@ export interface SmallServerOptions {
 
 const LOOPBACK_HOST = /^(?:localhost|127(?:\.\d{1,3}){3}|::1)$/i;
 
-/** Throws `listen_failed` when the address cannot be had. */
+/** Throws `listen_failed` when the address cannot be bound. */
 export async function startSmallServer(options: SmallServerOptions, log: Log): Promise<Listening> {
   const { host, port, name, flag, clock, tls } = options;
   const names = options.isPublic && !LOOPBACK_HOST.test(host) ? undefined : machineNames();
@@ -71,21 +71,21 @@ export async function startSmallServer(options: SmallServerOptions, log: Log): P
   }
 }
 
-/** `names`: of this machine, one of which a request must give; `undefined`: any name will do. */
+/** `names`: accepted host names; `undefined`: all. */
 function whyRefused(
   { headers, isAuthorized }: ServedRequest,
   { host, name }: SmallServerOptions,
   names: readonly string[] | undefined,
 ): string | undefined {
   if (!isAuthorized) return "it shows no certificate of our CA";
-  // A web page can have a browser send any of these requests, and must not end a proxy.
+  // A web page can make a browser send any of these requests, and must not stop a proxy.
   const site = headers["sec-fetch-site"];
   if (headers.origin !== undefined || site !== undefined && site !== "none") {
     return "it comes from a web page";
   }
-  // Nor may a page whose name resolves to this machine, which its browser takes for its own server.
-  const asked = { host: headers.host, origin: undefined };
-  return names && refuseWebPage(asked, { boundHost: host, server: name, names });
+  // A page under a name that resolves to this machine has the same origin for its browser.
+  const request = { host: headers.host, origin: undefined };
+  return names && refuseWebPage(request, { boundHost: host, server: name, names });
 }
 
 async function answerTo(

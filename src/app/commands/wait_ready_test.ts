@@ -126,7 +126,7 @@ test("waitReady() understands a real admin server", async () => {
   const gone = await waitReady(options);
   assert.match(
     gone.kind === "timed_out" ? gone.message : "",
-    /last answer: connection refused, nobody listens there$/,
+    /last answer: connection refused, nothing listens there$/,
   );
 });
 

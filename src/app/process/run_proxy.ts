@@ -112,8 +112,8 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
       }),
     async openAdmin() {
       if (bind.kind === "off") return undefined;
-      const whose = (place: AdminAddress) => whoseAdmin(place, askAdmin);
-      const admin = await startAdmin(view, { bind, tokenFile, whose }, log);
+      const holderOf = (place: AdminAddress) => whoseAdmin(place, askAdmin);
+      const admin = await startAdmin(view, { bind, tokenFile, holderOf }, log);
       ownAdmin = admin.address;
       return admin;
     },

@@ -8,17 +8,14 @@
 import { cwd } from "node:process";
 import type { IngressTlsDeclaration, Registration } from "../../consul/mod.ts";
 import {
-  type ConfigPath,
   type CredentialsPlan,
-  formatPath,
   keySalt,
   type ParsedTls,
   parseSdsServers,
-  type Problem,
-  type SdsNode,
   type SecretRef,
   type TlsConfigContext,
 } from "../../secrets/mod.ts";
+import { formatPath, type Problem } from "../../base/schema.ts";
 import {
   type CredentialFacts,
   type CredentialPlans,
@@ -29,6 +26,7 @@ import {
 } from "../shell/credential_plans.ts";
 import { INBOUND_KEY, type Refusal, type Snapshot } from "../../snapshot/mod.ts";
 import type { StoredCredentials, StoredState } from "../state/stored_credentials.ts";
+import type { XdsNode } from "../../xds/mod.ts";
 import { fromHcl } from "./hcl_shape.ts";
 import { ingressServers, readIngressTls } from "./ingress_plans.ts";
 
@@ -52,7 +50,7 @@ export function planRegistration(
   if (read) return read;
   const { id, service } = registration;
   const raw = registration.tls === undefined ? undefined : fromHcl(registration.tls);
-  const node: SdsNode = { id, cluster: service, metadata: {} };
+  const node: XdsNode = { id, cluster: service, metadata: {} };
   const plans: Record<string, CredentialsPlan> = {};
   const refused: Refusal[] = [];
   const upstreams = new Map<string, string | "refused">();
@@ -86,7 +84,6 @@ export function planRegistration(
     const parsed = servers.kind === "invalid" ? servers : readPlan(fromHcl(value), {
       ...{ kind, path, node, env },
       sdsServers: servers.servers,
-      staticSecrets: [],
     });
     return take(key, parsed);
   };

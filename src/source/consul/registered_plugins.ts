@@ -6,7 +6,7 @@
  */
 
 import * as v from "valibot";
-import { formatPath, problemOf } from "../../secrets/mod.ts";
+import { formatPath, problemOf } from "../../base/schema.ts";
 import {
   INBOUND_KEY,
   type PluginUse,

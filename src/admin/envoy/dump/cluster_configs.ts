@@ -6,7 +6,7 @@ import { type EnvoyClusterView, hostsOf, type TargetCluster } from "../clusters.
 import { addressJson, durationJson, type Json } from "../json.ts";
 
 const API = "type.googleapis.com/envoy";
-/** Envoy's, of every limit of a cluster. */
+/** Envoy's default of every limit of a cluster. */
 const DEFAULT_LIMIT = 1_024;
 const DEFAULT_RING = { minimumSize: 1_024, maximumSize: 8_388_608 };
 
@@ -71,7 +71,7 @@ function targetConfig({ name, upstream, resolver, target }: TargetCluster): Json
   };
 }
 
-/** What is Envoy's default is left out, as Consul leaves it out. */
+/** Envoy's defaults are left out, as Consul leaves them out. */
 function limitsOf({ maxConnections, maxPending, maxRequests }: UpstreamPart): Json {
   const threshold = {
     ...(maxConnections !== DEFAULT_LIMIT && { max_connections: maxConnections }),

@@ -137,7 +137,7 @@ function ruleOf({ path, methods, headers }: Permission): Json {
   return rules.length === 1 ? only : { and_rules: { rules } };
 }
 
-/** What is wanted in a header may be a token. */
+/** The value that a header match requires may be a token. */
 export function textMatch(
   { kind, value, ignoreCase }: {
     readonly kind: string;

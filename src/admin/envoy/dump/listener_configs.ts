@@ -207,7 +207,7 @@ function oneRoute(name: string, match: Json, { requestTimeoutMs }: HttpRules): J
   return withoutType(routeConfig(name, [{ name, domains: ["*"], routes }]));
 }
 
-/** It stands in a field of that very type. */
+/** The field that holds it has this type already. */
 function withoutType({ "@type": _, ...config }: Json): Json {
   return config;
 }
@@ -270,7 +270,7 @@ function router(): Json {
   };
 }
 
-/** By name only: what a plugin is told may be a key. */
+/** By name only: a plugin's configuration may hold a key. */
 function pluginFilters(plugins: readonly PluginUse[]): readonly Json[] {
   return plugins.flatMap(({ plugin }) => {
     const name = FILTER_NAMES[plugin];

@@ -10,7 +10,7 @@ const TYPE = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration";
 /** Shares of a split, to the hundredth of a per cent. */
 const TOTAL_WEIGHT = 10_000;
 
-/** It leads to one cluster, and whoever reads it needs no table of routes. */
+/** The route leads to one cluster, so that a reader needs no route table. */
 export function onlyCluster(
   chain: ChainPart | undefined,
   targets: Snapshot["targets"],

@@ -34,7 +34,7 @@ export type RegistrationSource =
   | { readonly kind: "agent"; readonly proxyId: string }
   | { readonly kind: "static"; readonly registration: Registration };
 
-export interface ConsulFactsOptions {
+interface ConsulFactsOptions {
   readonly agent: Agent;
   readonly clock: Clock;
   readonly registration: RegistrationSource;

@@ -15,7 +15,7 @@ import {
   type SecretRef,
   type TlsConfigContext,
 } from "../../secrets/mod.ts";
-import { formatPath, type Problem } from "../../base/schema.ts";
+import { type ConfigPath, formatPath, type Problem } from "../../base/schema.ts";
 import {
   type CredentialFacts,
   type CredentialPlans,

@@ -19,7 +19,7 @@ import type { PluginWatch } from "../plugins/plugin_watch.ts";
 import { type PluginCode, PluginReader } from "../plugins/read_plugins.ts";
 
 /** What stands around the public listener's requests. */
-export interface UsedPlugins {
+interface UsedPlugins {
   readonly uses: readonly PluginUse[];
   readonly code: PluginCode;
 }

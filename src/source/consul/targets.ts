@@ -19,7 +19,7 @@ interface EndpointOptions {
 }
 
 /** Endpoints of `instances` that may be dialled, in an order that does not depend on the reply's. */
-export function endpointsOf(
+function endpointsOf(
   instances: readonly Instance[],
   options: EndpointOptions,
 ): readonly Endpoint[] {

@@ -31,7 +31,7 @@ import { queryTargetOf, type TargetContent, targetOf } from "./targets.ts";
 /** Envoy's circuit breaker defaults. */
 export const DEFAULT_LIMIT = 1_024;
 
-export interface UpstreamContext {
+interface UpstreamContext {
   readonly registration: Registration;
   readonly plans: CredentialPlans;
   readonly own: OwnCredentials;
@@ -51,7 +51,7 @@ export interface UpstreamOptions {
   readonly lifetimeMs: number;
 }
 
-export interface AssembledUpstreams extends Pick<Snapshot, "upstreams" | "chains" | "targets"> {
+interface AssembledUpstreams extends Pick<Snapshot, "upstreams" | "chains" | "targets"> {
   readonly refused: readonly Refusal[];
   /** How many stay closed for want of credentials. */
   readonly closed: number;

@@ -11,7 +11,7 @@ import type { Failing } from "../shell/source.ts";
 /** Starts a watch for a sink. */
 export type Starter<T> = (sink: WatchSink<T>) => WatchHandle;
 
-export interface WatchSetOptions {
+interface WatchSetOptions {
   readonly clock: Clock;
   /** Any watch's first failure, or one with another code. */
   readonly onFailing: (failing: Failing) => void;

@@ -25,8 +25,8 @@ import { type CredentialPlans, readPlan, withPaths } from "../shell/credential_p
 /** Credentials of the whole proxy when the file says `certFile`, `keyFile` and `rootsFile`. */
 export const MESH_PLAN = "mesh";
 /** Credentials of the whole proxy in any other form. */
-export const DEFAULT_PLAN = "default";
-export const INBOUND_PLAN = "inbound";
+const DEFAULT_PLAN = "default";
+const INBOUND_PLAN = "inbound";
 
 export interface FileCredentialsInput {
   readonly trustDomain?: string | undefined;

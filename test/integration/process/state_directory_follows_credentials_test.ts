@@ -42,7 +42,7 @@ test("credentials are followed after a restart while the agent is away", async (
       const { snapshot, credentials } = await readState(story.path("state"));
       return Object.values(snapshot.certificates).some((found) =>
         (found as { serial: string }).serial.replaceAll(":", "").replace(/^0+/, "") === serial
-      ) && credentials.format === 1;
+      ) && credentials.salt !== "";
     });
   await stored(first);
 

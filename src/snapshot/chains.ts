@@ -5,7 +5,7 @@
  */
 
 import { DEFAULT_ROUTE, type HashPolicy } from "../chain/mod.ts";
-import type { Content } from "./parts.ts";
+import type { Content } from "./update.ts";
 import type { ChainPart, Resolver, Snapshot } from "./snapshot.ts";
 
 const ONLY = "only";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { keepPart, sameContent } from "./parts.ts";
+import { keepPart, sameContent } from "./update.ts";
 import type { PolicyPart } from "./snapshot.ts";
 
 for (

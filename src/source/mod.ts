@@ -1,22 +1,22 @@
-/** What makes snapshots: the agent, or a file; and what is kept of them on disk. @module */
+/** Makes snapshots from Consul or a file, and keeps them on disk. @module */
 export * from "./consul/assemble.ts";
 export type { RegistrationSource } from "./consul/consul_facts.ts";
 export * from "./consul/consul_source.ts";
 export type { ConsulSourceOptions } from "./consul/consul_source_options.ts";
-export { type RegistrationFlags, registrationOfFlags } from "./consul/flag_registration.ts";
-export * from "./consul/judge_credentials.ts";
 export type { ConsulState } from "./consul/consul_state.ts";
-export * from "./consul/mesh_tls.ts";
+export { type RegistrationFlags, registrationOfFlags } from "./consul/flag_registration.ts";
+export * from "./consul/mesh_entry.ts";
 export { pinStoredCluster } from "./consul/pin_cluster.ts";
 export * from "./consul/plan.ts";
 export * from "./file/file_config.ts";
 export * from "./file/file_snapshot.ts";
 export * from "./file/file_source.ts";
-export type { FetchedCertificate, SecretsReport } from "./secrets_link.ts";
-export * from "./source.ts";
-export { troublesOf } from "./troubles.ts";
 export { bundle, type Bundled } from "./plugins/bundle.ts";
 export { PluginWatch } from "./plugins/plugin_watch.ts";
+export { troublesOf } from "./shell/agent_outage.ts";
+export * from "./shell/judge_credentials.ts";
+export type { FetchedCertificate, SecretsReport } from "./shell/secrets_link.ts";
+export * from "./shell/source.ts";
 export { createStateFiles, type StateFiles, type StateFileSystem } from "./state/state_files.ts";
 export * from "./state/store.ts";
 export type { StoredCredentials, StoredState } from "./state/stored_credentials.ts";

@@ -8,7 +8,8 @@
 import assert from "node:assert/strict";
 import { prepareRegexes } from "../../src/base/mod.ts";
 import { formatProblem, parseFileConfig } from "../../src/source/mod.ts";
-import { parseStored } from "../../src/source/state/stored_snapshot.ts";
+import type { StoredState } from "../../src/source/mod.ts";
+import { formatStored, parseStored } from "../../src/source/state/stored_snapshot.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 
 await prepareRegexes();
@@ -48,11 +49,12 @@ const LONG = {
   }],
   tls: { incoming: { minVersion: "1.3" }, outgoing: {}, strictSpiffeChain: true },
 };
+const STORED = { snapshot: {} } as StoredState;
 const bytesOf = (value: unknown) => new TextEncoder().encode(JSON.stringify(value, null, 1));
 
 export const target: FuzzTarget = {
   name: "config",
-  corpus: [bytesOf(SHORT), bytesOf(LONG), bytesOf({ schema: 1, savedAtMs: 0, snapshot: {} })],
+  corpus: [bytesOf(SHORT), bytesOf(LONG), new TextEncoder().encode(formatStored(STORED))],
   dictionary: ['"__proto__"', '"constructor"', "null", "[[", "1e999", "\\u0000", "\\ud800", '"*"'],
   run(input) {
     const text = new TextDecoder().decode(input);
@@ -70,6 +72,7 @@ export const target: FuzzTarget = {
         assert.ok(problem.place.column >= 1, formatProblem(problem));
       }
     }
-    assert.equal(parseStored(text).kind, "invalid");
+    const stored = parseStored(text);
+    if (stored.kind === "valid") assert.equal(formatStored(stored.state), text);
   },
 };

@@ -8,28 +8,28 @@
 
 import type { Leaf, Registration, Roots } from "../../consul/mod.ts";
 import type { HeldSecrets } from "../../secrets/mod.ts";
-import { closedByRefusal } from "./closed_by_refusal.ts";
-import { type CredentialPlans, NO_PLANS } from "./credential_plans.ts";
-import { edgeParts } from "./edges.ts";
+import { closedByRefusal } from "./plan_registration.ts";
+import { type CredentialPlans, NO_PLANS } from "../shell/credential_plans.ts";
+import { edgeParts, exposedParts, inboundParts } from "./listener_parts.ts";
 import { refusedMutualTls } from "./entry_keys.ts";
 import { entryPlugins } from "./entry_plugins.ts";
-import { exposedParts } from "./exposed.ts";
-import { AbsenceTimer, earliest } from "./absence_timer.ts";
-import { accessLogPart } from "./access_logs.ts";
-import { inboundParts } from "./inbound.ts";
+import { AbsenceTimer, earliest } from "./last_resort.ts";
+import { accessLogPart } from "../shell/access_logs.ts";
 import { intentionsFor, refusedIntentions } from "./intentions.ts";
-import type { CredentialsVerdict, JudgeCredentials } from "./judge_credentials.ts";
+import type { CredentialsVerdict, JudgeCredentials } from "../shell/judge_credentials.ts";
 import type { ConsulState } from "./consul_state.ts";
-import { DEFAULT_TLS_DIRECTION, judgeMeshTls } from "./mesh_tls.ts";
-import { protocolOf } from "../http_rules.ts";
-import { NOTHING_HELD, ownCredentials, warmingShown } from "../own_credentials.ts";
-import { INBOUND_KEY, keepPart, keepSnapshot } from "../../snapshot/mod.ts";
-import type {
-  CredentialsPart,
-  PolicyPart,
-  Refusal,
-  Snapshot,
-  TlsPart,
+import { DEFAULT_TLS_DIRECTION, judgeMeshTls } from "./mesh_entry.ts";
+import { protocolOf } from "../shell/http_rules.ts";
+import { NOTHING_HELD, ownCredentials, warmingShown } from "../shell/own_credentials.ts";
+import {
+  type CredentialsPart,
+  INBOUND_KEY,
+  keepPart,
+  keepSnapshot,
+  type PolicyPart,
+  type Refusal,
+  type Snapshot,
+  type TlsPart,
 } from "../../snapshot/mod.ts";
 import { keepCode } from "../plugins/read_plugins.ts";
 import {

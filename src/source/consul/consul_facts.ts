@@ -23,8 +23,8 @@ import type {
 import { parseServiceId } from "../../identity/mod.ts";
 import type { ConsulState } from "./consul_state.ts";
 import { chainRequest, healthKey, refuseDeclaration, type UpstreamPlan } from "./plan.ts";
-import { protocolOf } from "../http_rules.ts";
-import type { Failing } from "../source.ts";
+import { protocolOf } from "../shell/http_rules.ts";
+import type { Failing } from "../shell/source.ts";
 import { plainKey, upstreamKey, UpstreamPlans } from "./upstream_plans.ts";
 import { MAX_PROVIDERS, providersOf } from "./token_providers.ts";
 import { type Starter, WatchSet } from "./watch_set.ts";
@@ -34,7 +34,7 @@ export type RegistrationSource =
   | { readonly kind: "agent"; readonly proxyId: string }
   | { readonly kind: "static"; readonly registration: Registration };
 
-export interface ConsulFactsOptions {
+interface ConsulFactsOptions {
   readonly agent: Consul;
   readonly clock: Clock;
   readonly registration: RegistrationSource;

@@ -8,7 +8,7 @@
 import { messageOf, type ProxyError, type Timer } from "../../base/mod.ts";
 import { type Registration, warningsOf } from "../../consul/mod.ts";
 import { AgentEvents } from "./agent_events.ts";
-import { AgentOutage, joinOutage } from "./agent_outage.ts";
+import { AgentOutage, joinOutage } from "../shell/agent_outage.ts";
 import {
   assemble,
   type Assembled,
@@ -19,21 +19,18 @@ import {
 import { ConsulFacts } from "./consul_facts.ts";
 import type { ConsulSourceOptions } from "./consul_source_options.ts";
 import { entryWarnings, unfollowedOf } from "./entry_keys.ts";
-import { judgeCredentials } from "./judge_credentials.ts";
+import { judgeCredentials } from "../shell/judge_credentials.ts";
 import { pinCluster } from "./pin_cluster.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
-import type { Failing, SnapshotSource, SourceStatus, TakeSnapshot } from "../source.ts";
-import { certificateStatusOf, SourceReport } from "../source_report.ts";
-import { type FetchedCertificate, SecretsLink, type SecretsReport } from "../secrets_link.ts";
+import type { Failing, SnapshotSource, SourceStatus, TakeSnapshot } from "../shell/source.ts";
+import { certificateStatusOf, SourceReport } from "../shell/source_report.ts";
+import { type FetchedCertificate, SecretsLink, type SecretsReport } from "../shell/secrets_link.ts";
 import { RegisteredPlugins } from "./registered_plugins.ts";
-import { StateKeeper } from "../state/state_keeper.ts";
-import {
-  planStored,
-  storedSecrets,
-  type StoredState,
-  withNews,
-} from "../state/stored_credentials.ts";
-import { type CredentialPlans, NO_PLANS, planRegistration } from "./credential_plans.ts";
+import { StateKeeper } from "./state_keeper.ts";
+import { storedSecrets, type StoredState, withNews } from "../state/stored_credentials.ts";
+import { planStored } from "./plan_registration.ts";
+import { type CredentialPlans, NO_PLANS } from "../shell/credential_plans.ts";
+import { planRegistration } from "./plan_registration.ts";
 import { ExpiryWatch } from "../../secrets/mod.ts";
 
 /** Answers that come within this time are assembled together. */

@@ -8,8 +8,8 @@ import type { Clock, Log, Stats } from "../../base/mod.ts";
 import type { Consul } from "../../consul/mod.ts";
 import type { SecretStore } from "../../secrets/mod.ts";
 import type { RegistrationSource } from "./consul_facts.ts";
-import type { EnvironmentVariables } from "./credential_plans.ts";
-import type { JudgeCredentials } from "./judge_credentials.ts";
+import type { EnvironmentVariables } from "../shell/credential_plans.ts";
+import type { JudgeCredentials } from "../shell/judge_credentials.ts";
 import type { PluginWatch } from "../plugins/plugin_watch.ts";
 import type { SnapshotStore } from "../state/store.ts";
 

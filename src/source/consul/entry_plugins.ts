@@ -18,7 +18,7 @@ import type { PluginUse, Refusal, UpstreamPart } from "../../snapshot/mod.ts";
 import { convertExtAuthz, EXT_AUTHZ } from "./ext_authz_extension.ts";
 import type { ConsulState } from "./consul_state.ts";
 
-export interface EntryPlugins {
+interface EntryPlugins {
   readonly uses: readonly PluginUse[];
   readonly refused: readonly Refusal[];
   /** What is left out without harm to the rest, a sentence each. */

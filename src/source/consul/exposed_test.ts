@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { registration } from "../../../test/kit/consul/snapshot_facts.ts";
 import type { ExposedPath, Registration } from "../../consul/mod.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
-import { exposedParts } from "./exposed.ts";
+import { exposedParts } from "./listener_parts.ts";
 
 const HEALTH: ExposedPath = {
   listenerPort: 21_500,

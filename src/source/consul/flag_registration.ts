@@ -17,7 +17,7 @@ export interface RegistrationFlags {
   readonly upstreams: readonly UpstreamFlag[];
 }
 
-export interface UpstreamFlag {
+interface UpstreamFlag {
   readonly name: string;
   readonly type: "service" | "prepared_query";
   readonly host: string;

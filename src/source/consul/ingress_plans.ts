@@ -18,7 +18,7 @@ import { type ConfigPath, type Problem } from "../../base/schema.ts";
 
 const CLUSTERS = "envoy_extra_static_clusters_json";
 
-export interface IngressServers {
+interface IngressServers {
   readonly servers: Readonly<Record<string, SdsServer>>;
   /** Clusters that are no SDS servers to us, and why: an error where a listener names one. */
   readonly unusable: ReadonlyMap<string, readonly Problem[]>;

@@ -1,16 +1,15 @@
 /**
- * What becomes of endpoints whose list turned empty: they stay for a while, dialled only when failover
- * has nothing either. A stopping agent empties its instances for everyone (consul_live 10.1), and a dial
- * still has to prove its identity.
+ * Two limits in time. Endpoints whose list turned empty stay for a while, dialled only when failover has
+ * nothing either: a stopping agent empties its instances for everyone (consul_live 10.1), and a dial
+ * still has to prove its identity. Data that is wanted but not needed is waited for, but not for ever.
  *
  * @module
  */
 
-import { earliest } from "./absence_timer.ts";
 import type { TargetPart } from "../../snapshot/mod.ts";
 import type { TargetContent } from "./targets.ts";
 
-export interface LastResortOptions {
+interface LastResortOptions {
   readonly monotonicMs: number;
   readonly lastResortMs: number;
 }
@@ -49,7 +48,7 @@ export class LastResort {
 
   #keeps(key: string, starts: boolean): boolean {
     const { monotonicMs, lastResortMs } = this.#options;
-    // A last resort that nobody remembers came with a restored snapshot: it starts now.
+    // A last resort without a start came with a restored snapshot: it starts now.
     const before = starts ? undefined : this.#before.get(key);
     const until = before ?? monotonicMs + lastResortMs;
     if (until <= monotonicMs) return false;
@@ -57,4 +56,34 @@ export class LastResort {
     this.dueMs = earliest(this.dueMs, until);
     return true;
   }
+}
+
+/** Measures how long data that is wanted has been missing. */
+export class AbsenceTimer {
+  readonly since = new Map<string, number>();
+  dueMs: number | undefined;
+  readonly #before: ReadonlyMap<string, number>;
+  readonly #options: { readonly monotonicMs: number; readonly graceMs: number };
+
+  constructor(
+    before: ReadonlyMap<string, number>,
+    options: { readonly monotonicMs: number; readonly graceMs: number },
+  ) {
+    this.#before = before;
+    this.#options = options;
+  }
+
+  /** Notes that `what` is missing. True: it is still waited for. */
+  missing(what: string): boolean {
+    const { monotonicMs, graceMs } = this.#options;
+    const since = this.#before.get(what) ?? monotonicMs;
+    this.since.set(what, since);
+    if (monotonicMs - since >= graceMs) return false;
+    this.dueMs = earliest(this.dueMs, since + graceMs);
+    return true;
+  }
+}
+
+export function earliest(a: number | undefined, b: number | undefined): number | undefined {
+  return a === undefined ? b : b === undefined ? a : Math.min(a, b);
 }

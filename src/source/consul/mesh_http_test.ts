@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { MeshHttp } from "../../consul/mod.ts";
-import { judgeMeshHttp } from "./mesh_http.ts";
+import { judgeMeshHttp } from "./mesh_entry.ts";
 
 const EMPTY: MeshHttp = {
   sanitizesForwardedClientCert: false,

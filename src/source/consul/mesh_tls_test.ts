@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { MeshTlsDirection } from "../../consul/mod.ts";
-import { judgeMeshTls } from "./mesh_tls.ts";
+import { judgeMeshTls } from "./mesh_entry.ts";
 
 const OPEN: MeshTlsDirection = { minVersion: "", maxVersion: "", cipherSuites: [] };
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { lackOf } from "./missing_instances.ts";
+import { lackOf } from "./targets.ts";
 
 const DOWN = "the agent answered 500: No path to datacenter";
 

@@ -10,7 +10,7 @@ import { parseServiceId } from "../../identity/mod.ts";
 import type { CredentialsPart } from "../../snapshot/mod.ts";
 import type { SnapshotStore } from "../state/store.ts";
 
-export interface PinOptions {
+interface PinOptions {
   readonly agent: Pick<Consul, "pinCluster">;
   readonly store?: Pick<SnapshotStore, "fileOf">;
 }

@@ -45,7 +45,7 @@ export interface PlannedTarget {
   readonly health: HealthRequest;
 }
 
-export interface PlannedResolver {
+interface PlannedResolver {
   /** Keys of targets. */
   readonly targets: readonly string[];
   readonly balancing: LoadBalancing;

@@ -7,14 +7,19 @@
 
 import * as v from "valibot";
 import { formatPath, problemOf } from "../../base/schema.ts";
-import { INBOUND_KEY, type PluginUse, sameContent } from "../../snapshot/mod.ts";
-import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
-import { PLUGINS, pluginUses } from "../plugin_uses.ts";
+import {
+  INBOUND_KEY,
+  type PluginUse,
+  type Refusal,
+  sameContent,
+  type Snapshot,
+} from "../../snapshot/mod.ts";
+import { PLUGINS, pluginUses } from "../plugins/plugin_uses.ts";
 import type { PluginWatch } from "../plugins/plugin_watch.ts";
 import { type PluginCode, PluginReader } from "../plugins/read_plugins.ts";
 
 /** What stands around the public listener's requests. */
-export interface UsedPlugins {
+interface UsedPlugins {
   readonly uses: readonly PluginUse[];
   readonly code: PluginCode;
 }

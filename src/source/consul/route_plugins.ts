@@ -10,7 +10,7 @@ import type { ChainRoute } from "../../snapshot/mod.ts";
 import type { HeaderTexts, ResolvedRoute, RouteDestination, RouteMatch } from "../../chain/mod.ts";
 import { DEFAULT_PATH_RULES, headerFault, normalizePath } from "../../http/mod.ts";
 
-export type PluginsByRoute =
+type PluginsByRoute =
   | ({ readonly kind: "taken" } & Pick<ChainRoute, "plugins" | "splits">)
   /** `reason` says what of which route cannot be followed. */
   | { readonly kind: "refused"; readonly reason: string };

@@ -7,11 +7,9 @@
 
 import { type Endpoint, judgeHealth, type Usability } from "../../balance/mod.ts";
 import type { Instance, QueryResult } from "../../consul/mod.ts";
-import { lackOf } from "./missing_instances.ts";
 import { formatQuerySni, formatServiceId, formatServiceSni } from "../../identity/mod.ts";
-import type { Content } from "../../snapshot/mod.ts";
+import type { Content, TargetPart } from "../../snapshot/mod.ts";
 import type { PlannedTarget, ProxyLocation, TargetIdentity } from "./plan.ts";
-import type { TargetPart } from "../../snapshot/mod.ts";
 
 export type TargetContent = Content<TargetPart>;
 
@@ -21,7 +19,7 @@ interface EndpointOptions {
 }
 
 /** Endpoints of `instances` that may be dialled, in an order that does not depend on the reply's. */
-export function endpointsOf(
+function endpointsOf(
   instances: readonly Instance[],
   options: EndpointOptions,
 ): readonly Endpoint[] {
@@ -51,7 +49,7 @@ function addressed(
     const remote = options.isRemote(instance);
     const host = remote ? instance.wanHost : instance.host;
     const port = remote ? instance.wanPort : instance.port;
-    // Port 0 is a registration without one: nobody can be there.
+    // Port 0 is a registration without a port.
     if (host === "" || port < 1 || port > 65_535) continue;
     // Node names are unique in a datacenter only.
     const id = `${instance.datacenter}/${instance.node}/${instance.serviceId}`;
@@ -61,7 +59,7 @@ function addressed(
 }
 
 /** A list as far as it is known. */
-export interface InstanceList<T> {
+interface InstanceList<T> {
   /** Absent: not answered yet, nothing can be dialled. */
   readonly value: T | undefined;
   /** Why it cannot be asked for at present. */
@@ -169,4 +167,31 @@ function urisOf(
     for (const trustDomain of trustDomains) uris.add(formatServiceId({ trustDomain, ...identity }));
   }
   return [...uris].sort();
+}
+
+/** What is known of one list of instances. */
+interface ListedInstances {
+  /** Instances of what: `"db" in dc1`. */
+  readonly of: string;
+  /** Absent: never answered. */
+  readonly registered: number | undefined;
+  readonly usable: number;
+  /** Why the list cannot be had at present; `undefined`: it can. */
+  readonly failing: string | undefined;
+}
+
+/** Why no endpoint of a target can be dialled, for people; `""`: one can. */
+export function lackOf({ of, registered, usable, failing }: ListedInstances): string {
+  if (usable > 0) return "";
+  if (registered === undefined) {
+    return failing === undefined
+      ? `who there is of ${of} has not been answered yet`
+      : `who there is of ${of} cannot be known: ${failing}`;
+  }
+  const fact = registered === 0
+    ? `nobody is registered as ${of}`
+    : registered === 1
+    ? `the only instance of ${of} fails its checks`
+    : `all ${registered} instances of ${of} fail their checks`;
+  return failing === undefined ? fact : `${fact}, as far as is known: ${failing}`;
 }

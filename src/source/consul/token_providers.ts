@@ -43,7 +43,7 @@ export function providersOf(intentions: Intentions): readonly string[] {
   return [...new Set(needs.map(({ provider }) => provider))].sort();
 }
 
-export interface TokenPlugins {
+interface TokenPlugins {
   readonly intentions: Intentions;
   /** `undefined`: there is nobody whose tokens could be verified. */
   readonly use: PluginUse | undefined;

@@ -8,28 +8,30 @@
 
 import { outlierPolicy } from "../../balance/mod.ts";
 import type { Registration, UpstreamDeclaration } from "../../consul/mod.ts";
-import type { AbsenceTimer } from "./absence_timer.ts";
+import { type AbsenceTimer, LastResort } from "./last_resort.ts";
 import type { ConsulState } from "./consul_state.ts";
-import { LastResort } from "./last_resort.ts";
-import type { CredentialPlans } from "./credential_plans.ts";
-import { isOpen, keyInForce, type OwnCredentials } from "../own_credentials.ts";
-import { protocolOf, unjudgedHttp, unknownProtocol } from "../http_rules.ts";
-import { type Content, keepPart, oneWay, targetKeysOf } from "../../snapshot/mod.ts";
-import { healthKey, type UpstreamPlan } from "./plan.ts";
-import type {
-  ChainPart,
-  HttpRules,
-  Refusal,
-  Snapshot,
-  TargetPart,
-  UpstreamPart,
+import type { CredentialPlans } from "../shell/credential_plans.ts";
+import { isOpen, keyInForce, type OwnCredentials } from "../shell/own_credentials.ts";
+import { protocolOf, unjudgedHttp, unknownProtocol } from "../shell/http_rules.ts";
+import {
+  type ChainPart,
+  type Content,
+  type HttpRules,
+  keepPart,
+  oneWay,
+  type Refusal,
+  type Snapshot,
+  targetKeysOf,
+  type TargetPart,
+  type UpstreamPart,
 } from "../../snapshot/mod.ts";
+import { healthKey, type UpstreamPlan } from "./plan.ts";
 import { queryTargetOf, type TargetContent, targetOf } from "./targets.ts";
 
 /** Envoy's circuit breaker defaults. */
 export const DEFAULT_LIMIT = 1_024;
 
-export interface UpstreamContext {
+interface UpstreamContext {
   readonly registration: Registration;
   readonly plans: CredentialPlans;
   readonly own: OwnCredentials;
@@ -49,7 +51,7 @@ export interface UpstreamOptions {
   readonly lifetimeMs: number;
 }
 
-export interface AssembledUpstreams extends Pick<Snapshot, "upstreams" | "chains" | "targets"> {
+interface AssembledUpstreams extends Pick<Snapshot, "upstreams" | "chains" | "targets"> {
   readonly refused: readonly Refusal[];
   /** How many stay closed for want of credentials. */
   readonly closed: number;

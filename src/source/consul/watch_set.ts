@@ -6,12 +6,12 @@
 
 import type { Clock, ProxyError } from "../../base/mod.ts";
 import type { WatchHandle, WatchSink, WatchState } from "../../consul/mod.ts";
-import type { Failing } from "../source.ts";
+import type { Failing } from "../shell/source.ts";
 
 /** Starts a watch for a sink. */
 export type Starter<T> = (sink: WatchSink<T>) => WatchHandle;
 
-export interface WatchSetOptions {
+interface WatchSetOptions {
   readonly clock: Clock;
   /** Any watch's first failure, or one with another code. */
   readonly onFailing: (failing: Failing) => void;

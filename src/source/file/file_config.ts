@@ -57,7 +57,7 @@ export type ParsedConfig =
   | { readonly kind: "invalid"; readonly problems: readonly ConfigProblem[] };
 
 /** Longest file that is read. */
-export const CONFIG_LIMIT_BYTES = 4 * 1024 * 1024;
+const CONFIG_LIMIT_BYTES = 4 * 1024 * 1024;
 
 /** Nobody reads more at once, and each is looked for in the text. */
 const PROBLEMS_LIMIT = 100;

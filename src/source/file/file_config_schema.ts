@@ -10,12 +10,13 @@ import type { Address } from "../../base/mod.ts";
 import { parseTrustDomain } from "../../identity/mod.ts";
 import { opensslSuite } from "../../secrets/mod.ts";
 import { address, count, duration, host, object, port, text } from "../../base/schema.ts";
-import { PLUGINS } from "../plugin_uses.ts";
+import { PLUGINS } from "../plugins/plugin_uses.ts";
 import { INTENTIONS } from "./file_intentions.ts";
 import { name, spiffeId } from "./file_names.ts";
 import { INBOUND_HTTP, PROTOCOL, UPSTREAM_HTTP } from "./file_http.ts";
-import type { TlsVersion } from "../../snapshot/mod.ts";
-import { FILE_ACCESS_LOG } from "./file_access_log.ts";
+import type { AccessLogPart, Content, TlsVersion } from "../../snapshot/mod.ts";
+import type { LogFormat } from "../../http/mod.ts";
+import { formatFault } from "../shell/access_logs.ts";
 
 const Identity = object({
   service: name(),
@@ -120,6 +121,59 @@ const TlsDirection = v.pipe(
     "allows no version: its minVersion is above its maxVersion",
   ),
 );
+
+/** Consul's `AccessLogs` with our spelling; a format that cannot be used is an error. */
+const FORMAT_LIMIT = 64 * 1024;
+
+const TextFormat = v.pipe(
+  v.string("must be a text"),
+  v.nonEmpty("must not be empty"),
+  v.maxLength(FORMAT_LIMIT, `is longer than ${FORMAT_LIMIT} characters`),
+  v.transform((text): LogFormat => ({ kind: "text", text })),
+  usable(),
+);
+
+const JsonFormat = v.pipe(
+  v.custom<object>(
+    (value) => typeof value === "object" && value !== null && !Array.isArray(value),
+    "must be an object",
+  ),
+  v.transform((value): LogFormat => ({ kind: "json", json: JSON.stringify(value) })),
+  usable(),
+);
+
+const FILE_ACCESS_LOG = v.pipe(
+  object({
+    type: v.optional(
+      v.picklist(["stdout", "stderr", "file"], "must be stdout, stderr or file"),
+      "stdout",
+    ),
+    path: v.optional(text()),
+    jsonFormat: v.optional(JsonFormat),
+    textFormat: v.optional(TextFormat),
+    disableListenerLogs: v.optional(v.boolean("must be true or false"), false),
+  }),
+  v.check(
+    ({ type, path }) => (type === "file") === (path !== undefined),
+    'must have a path where its type is "file", and nowhere else',
+  ),
+  v.check(
+    ({ jsonFormat, textFormat }) => !jsonFormat || !textFormat,
+    "must not have both jsonFormat and textFormat",
+  ),
+  v.transform((given): Content<AccessLogPart> => ({
+    to: given.type === "file" ? { kind: given.type, path: given.path ?? "" } : { kind: given.type },
+    format: given.jsonFormat ?? given.textFormat ?? { kind: "default" },
+    listeners: !given.disableListenerLogs,
+  })),
+);
+
+function usable(): v.CheckAction<LogFormat, v.ErrorMessage<v.CheckIssue<LogFormat>>> {
+  return v.check(
+    (format: LogFormat) => formatFault(format) === undefined,
+    ({ input }) => formatFault(input) ?? "",
+  );
+}
 
 export const FILE_CONFIG = object({
   service: name(),

@@ -20,14 +20,13 @@ import {
   type ValidationSpec,
 } from "../../secrets/mod.ts";
 import { type ConfigPath, object, type Problem, problemOf, text } from "../../base/schema.ts";
-import { type CredentialPlans, readPlan } from "../consul/credential_plans.ts";
-import { withPaths } from "../plan_paths.ts";
+import { type CredentialPlans, readPlan, withPaths } from "../shell/credential_plans.ts";
 
 /** Credentials of the whole proxy when the file says `certFile`, `keyFile` and `rootsFile`. */
 export const MESH_PLAN = "mesh";
 /** Credentials of the whole proxy in any other form. */
-export const DEFAULT_PLAN = "default";
-export const INBOUND_PLAN = "inbound";
+const DEFAULT_PLAN = "default";
+const INBOUND_PLAN = "inbound";
 
 export interface FileCredentialsInput {
   readonly trustDomain?: string | undefined;

@@ -13,22 +13,26 @@ import type { FileConfig, FileUpstream } from "./file_config.ts";
 import { fileUpstreamId, MESH_PLAN } from "./file_credentials.ts";
 import { intentionsOf } from "./file_intentions.ts";
 import { fileInboundHttp, fileUpstreamHttp } from "./file_http.ts";
-import { judgePems } from "../consul/judge_credentials.ts";
-import { isOpen, ownCredentials, warmingShown } from "../own_credentials.ts";
-import { pluginUses } from "../plugin_uses.ts";
+import { judgePems } from "../shell/judge_credentials.ts";
+import { isOpen, ownCredentials, warmingShown } from "../shell/own_credentials.ts";
+import { pluginUses } from "../plugins/plugin_uses.ts";
 import { keepCode } from "../plugins/read_plugins.ts";
-import { type Content, INBOUND_KEY, keepPart, keepSnapshot, oneWay } from "../../snapshot/mod.ts";
-import type {
-  AccessLogPart,
-  ChainPart,
-  CredentialsPart,
-  InboundPart,
-  PolicyPart,
-  Refusal,
-  Snapshot,
-  TargetPart,
-  TlsPart,
-  UpstreamPart,
+import {
+  type AccessLogPart,
+  type ChainPart,
+  type Content,
+  type CredentialsPart,
+  INBOUND_KEY,
+  type InboundPart,
+  keepPart,
+  keepSnapshot,
+  oneWay,
+  type PolicyPart,
+  type Refusal,
+  type Snapshot,
+  type TargetPart,
+  type TlsPart,
+  type UpstreamPart,
 } from "../../snapshot/mod.ts";
 
 export interface FileSnapshotOptions {

@@ -8,14 +8,14 @@
 
 import { type Clock, type Log, messageOf, ProxyError, type Stats } from "../../base/mod.ts";
 import { keySalt, type SecretStore } from "../../secrets/mod.ts";
-import type { EnvironmentVariables } from "../consul/credential_plans.ts";
+import type { EnvironmentVariables } from "../shell/credential_plans.ts";
 import { type FileConfig, readFileConfig } from "./file_config.ts";
 import { type FileSnapshot, fileSnapshot } from "./file_snapshot.ts";
-import { type FetchedCertificate, SecretsLink, type SecretsReport } from "../secrets_link.ts";
+import { type FetchedCertificate, SecretsLink, type SecretsReport } from "../shell/secrets_link.ts";
 import type { PluginWatch } from "../plugins/plugin_watch.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
-import type { SnapshotSource, SourceStatus, TakeSnapshot } from "../source.ts";
-import { certificateStatusOf, SourceReport } from "../source_report.ts";
+import type { SnapshotSource, SourceStatus, TakeSnapshot } from "../shell/source.ts";
+import { certificateStatusOf, SourceReport } from "../shell/source_report.ts";
 import type { SnapshotStore } from "../state/store.ts";
 import { storedSecrets } from "../state/stored_credentials.ts";
 

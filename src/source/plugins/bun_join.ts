@@ -6,7 +6,7 @@
 
 import { relative, resolve } from "node:path";
 import process from "node:process";
-import type { Join, JoinedModules, ModuleSource } from "./join.ts";
+import type { Join, JoinedModules, ModuleSource } from "./module_join.ts";
 
 interface BuildLog {
   readonly level: string;

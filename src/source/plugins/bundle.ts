@@ -16,8 +16,7 @@ import { dirname, extname, relative } from "node:path";
 import { messageOf } from "../../base/mod.ts";
 import { FOR_AUTHORS, LIBRARIES } from "../../plugin/mod.ts";
 import { bunJoin } from "./bun_join.ts";
-import type { JoinedModules, Loader, ModuleSource } from "./join.ts";
-import { moduleJoin } from "./module_join.ts";
+import { type JoinedModules, type Loader, moduleJoin, type ModuleSource } from "./module_join.ts";
 import type { PluginWatch } from "./plugin_watch.ts";
 
 export interface Bundled extends JoinedModules {

@@ -7,7 +7,38 @@
  */
 
 import { dirname, resolve } from "node:path";
-import type { JoinedModules, ModuleSource, OutsideImport } from "./join.ts";
+
+/** What a module imports that is not bundled in. */
+export interface OutsideImport {
+  readonly name: string;
+  /** Path of the module. */
+  readonly by: string;
+}
+
+export interface JoinedModules {
+  readonly text: string;
+  /** From the text back to the sources, as `PluginCodePart.map` has it. */
+  readonly map: string;
+  readonly outside: readonly OutsideImport[];
+}
+
+/** A module's source, which `read` gives by its path, with what it is written in. */
+export type ModuleSource = (path: string) => Promise<{
+  readonly contents: string;
+  readonly loader: Loader;
+}>;
+
+/**
+ * Modules named in `lent` are left outside. Rejects with every fault that it finds: file, line, column, what
+ * is wrong, and the line's text.
+ */
+export type Join = (
+  entry: string,
+  read: ModuleSource,
+  lent: readonly string[],
+) => Promise<JoinedModules>;
+
+export type Loader = "ts" | "tsx" | "js" | "jsx" | "json";
 
 /** A text, the place of a module that came before, or the name of something outside. */
 type Piece = string | number | { readonly outside: string };

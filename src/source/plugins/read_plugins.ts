@@ -8,9 +8,14 @@ import { isAbsolute, resolve } from "node:path";
 import { messageOf } from "../../base/mod.ts";
 import { whyNoImport } from "../../plugin/mod.ts";
 import type { ConfigPath, Problem } from "../../base/schema.ts";
-import { type Content, keepPart, type Keyed } from "../../snapshot/mod.ts";
-import type { PluginCodePart, Snapshot } from "../../snapshot/mod.ts";
-import { isFile, type PluginList } from "../plugin_uses.ts";
+import {
+  type Content,
+  keepPart,
+  type Keyed,
+  type PluginCodePart,
+  type Snapshot,
+} from "../../snapshot/mod.ts";
+import { isFile, type PluginList } from "./plugin_uses.ts";
 import type { PluginWatch } from "./plugin_watch.ts";
 import { bundle, type Bundled, sha256 } from "./bundle.ts";
 

@@ -1,7 +1,7 @@
 /**
  * The last good snapshot on disk (`-state-dir`), so that a restart with the agent away still serves.
  * The file holds private keys, and passwords and tokens where the registration does: it belongs to this
- * user alone, or it is neither written nor read. Trouble with the disk is logged and counted; it never
+ * user alone, or it is neither written nor read. A failure of the disk is logged and counted; it never
  * stops the proxy.
  *
  * @module
@@ -10,7 +10,7 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { type Clock, type Log, messageOf, type Stats, type Timer } from "../../base/mod.ts";
-import { judgePems } from "../consul/judge_credentials.ts";
+import { judgePems } from "../shell/judge_credentials.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
 import { createStateFiles, type StateFiles } from "./state_files.ts";
 import type { StoredState } from "./stored_credentials.ts";
@@ -141,7 +141,7 @@ export class FileStore implements SnapshotStore {
     const { directory, clock, log, stats } = this.#options;
     const file = this.fileOf(state.snapshot.proxyId);
     try {
-      await this.#files.write(directory, file, formatStored(state, clock.now()));
+      await this.#files.write(directory, file, formatStored(state));
     } catch (error) {
       const failure = messageOf(error);
       stats.counter(

@@ -19,8 +19,9 @@ import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import * as facts from "../../../test/kit/consul/snapshot_facts.ts";
 import { answeringAgent, SourceRig } from "../../../test/kit/consul/snapshot_source.ts";
 import { createLog, type LogRecord, Stats } from "../../base/mod.ts";
-import { createStateFiles, FileStore, type StateFileSystem } from "../mod.ts";
+import { createStateFiles, FileStore, type StateFileSystem, type StoredState } from "../mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
+import { formatStored, parseStored } from "./stored_snapshot.ts";
 
 const PROXY_ID = "web-1-sidecar-proxy";
 
@@ -122,36 +123,43 @@ for (
     ["is cut short", async (file) => {
       const text = await readFile(file, "utf8");
       await writeFile(file, text.slice(0, text.length / 2));
-    }, /it is not JSON/],
-    ["is empty", (file) => writeFile(file, ""), /it is not JSON/],
+    }, /its digest is wrong: it is cut short or was changed/],
+    ["is empty", (file) => writeFile(file, ""), /its format is unknown/],
     [
       "is of another format",
-      (file) => edit(file, (stored) => stored.schema = 1),
+      async (file) => {
+        const text = await readFile(file, "utf8");
+        await writeFile(file, text.replace(/"schema":\d+/, '"schema":1'));
+      },
       /another version wrote it: its format is 1,/,
     ],
     [
-      "lacks a part",
-      (file) => edit(file, (stored) => delete stored.snapshot.policy),
-      /policy is not/,
-    ],
-    [
-      "has wrong types",
-      (file) => edit(file, (stored) => stored.snapshot.policy.intentions = [{}]),
-      /intentions\.0.*is not as/,
+      "was edited by hand",
+      async (file) => {
+        const text = await readFile(file, "utf8");
+        await writeFile(file, text.replace('"defaultAction":"deny"', '"defaultAction":"allow"'));
+      },
+      /its digest is wrong/,
     ],
     [
       "is another proxy's",
-      (file) => edit(file, (stored) => stored.snapshot.proxyId = "x"),
+      (file) => edit(file, ({ snapshot }) => ({ snapshot: { ...snapshot, proxyId: "x" } })),
       /of proxy "x", not/,
     ],
     [
       "has another key",
       (file) =>
-        edit(
-          file,
-          (stored) => stored.snapshot.credentials.keyPem = facts.leafOf(facts.authority()).keyPem,
-        ),
+        edit(file, ({ snapshot }) => {
+          assert.ok(snapshot.credentials);
+          const { keyPem } = facts.leafOf(facts.authority());
+          return { snapshot: { ...snapshot, credentials: { ...snapshot.credentials, keyPem } } };
+        }),
       /key does not belong/,
+    ],
+    [
+      "has no credentials of the mesh",
+      (file) => edit(file, ({ snapshot }) => ({ snapshot: { ...snapshot, credentials: null } })),
+      /no credentials of the mesh/,
     ],
     ["has expired", (_file, rig) => rig.clock.advance(80 * 3_600_000), /expired/],
   ] as const satisfies readonly (readonly [
@@ -170,11 +178,11 @@ for (
   });
 }
 
-// deno-lint-ignore no-explicit-any -- damages whatever there is
-async function edit(file: string, change: (stored: any) => void): Promise<void> {
-  const stored = JSON.parse(await readFile(file, "utf8"));
-  change(stored);
-  await writeFile(file, JSON.stringify(stored));
+/** Writes it with a right digest. */
+async function edit(file: string, change: (state: StoredState) => StoredState): Promise<void> {
+  const parsed = parseStored(await readFile(file, "utf8"));
+  assert.ok(parsed.kind === "valid");
+  await writeFile(file, formatStored(change(parsed.state)));
 }
 
 test("FileStore does not write into a directory that others may write", async () => {

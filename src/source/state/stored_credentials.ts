@@ -5,28 +5,15 @@
  * @module
  */
 
-import type { Registration } from "../../consul/mod.ts";
-import {
-  type CredentialsPlan,
-  type HeldSecrets,
-  keySalt,
-  type SecretRef,
-  type StoredSecrets,
-} from "../../secrets/mod.ts";
-import {
-  type CredentialFacts,
-  type CredentialPlans,
-  type EnvironmentVariables,
-  NO_PLANS,
-  planRegistration,
-} from "../consul/credential_plans.ts";
-import { ownCredentials } from "../own_credentials.ts";
+import type { HeldSecrets, StoredSecrets } from "../../secrets/mod.ts";
 import { keepSnapshot, type Snapshot } from "../../snapshot/mod.ts";
+import type { CredentialFacts, CredentialPlans } from "../shell/credential_plans.ts";
+import { ownCredentials } from "../shell/own_credentials.ts";
 
 /** What a restart can go on with. */
 export interface StoredState {
   readonly snapshot: Snapshot;
-  /** Absent: nothing has credentials of its own, or the state is older than such facts. */
+  /** Absent: nothing has credentials of its own. */
   readonly credentials?: StoredCredentials;
 }
 
@@ -35,47 +22,6 @@ export interface StoredCredentials {
   /** What the snapshot's keys of certificates and validations were made with. */
   readonly salt: string;
   readonly registration: CredentialFacts;
-}
-
-/** What a registration says about credentials, as it says it; `undefined`: nothing. */
-export function storedCredentials(registration: Registration): StoredCredentials | undefined {
-  const { id, service, tls, ingress } = registration;
-  const edges = (ingress?.edges ?? []).map(({ id, tls }) => ({ id, tls }));
-  const saysNothing = tls === undefined && edges.length === 0 &&
-    registration.upstreams.every((upstream) =>
-      upstream.tls === undefined && upstream.listenerTls === undefined && !upstream.ingressTls
-    );
-  if (saysNothing) return undefined;
-  // All of them: the proxy's own `tls` may speak of those that say nothing.
-  const upstreams = registration.upstreams.map(({ id, name, tls, listenerTls, ingressTls }) => ({
-    id,
-    name,
-    ...(tls !== undefined && { tls }),
-    ...(listenerTls !== undefined && { listenerTls }),
-    ...(ingressTls && { ingressTls }),
-  }));
-  const facts: CredentialFacts = {
-    id,
-    service,
-    ...(tls !== undefined && { tls }),
-    ...(ingress && { ingress: { clusters: ingress.clusters, edges } }),
-    upstreams,
-  };
-  return { salt: keySalt(), registration: facts };
-}
-
-/**
- * What stored facts mean now. Nobody waits for a limited time: until a source has answered, what was
- * stored serves, as long as it is valid.
- */
-export function planStored(
-  { credentials }: StoredState,
-  env: EnvironmentVariables,
-): CredentialPlans {
-  if (!credentials) return NO_PLANS;
-  const plans = planRegistration(credentials.registration, NO_PLANS, env);
-  const patient = Object.entries(plans.plans).map(([key, plan]) => [key, patientPlan(plan)]);
-  return { ...plans, plans: Object.fromEntries(patient) };
 }
 
 /** What the stored snapshot holds, for the sources' store. */
@@ -109,19 +55,6 @@ export function withNews(
     version,
   });
   return keepSnapshot(snapshot, { ...snapshot, ...own, version });
-}
-
-function patientPlan(plan: CredentialsPlan): CredentialsPlan {
-  const { certificates, validation } = plan;
-  return {
-    ...plan,
-    certificates: certificates.map(patient),
-    validation: validation && { ...validation, secret: patient(validation.secret) },
-  };
-}
-
-function patient(ref: SecretRef): SecretRef {
-  return { ...ref, initialFetchTimeoutMs: 0 };
 }
 
 function mapValues<T, U>(

@@ -1,116 +1,57 @@
 /**
- * A snapshot, and where its credentials come from, as the text of a file, and back. What is read is
- * checked as if a stranger had written it.
+ * A snapshot, and where its credentials come from, as the text of a file, and back.
+ *
+ * The file carries the SHA-256 digest of its content, and nothing in it is believed before the digest
+ * was checked: a file that is cut short, damaged or edited by hand is refused whole. The format number
+ * says that content with a right digest has the types of this version; it must rise with every change
+ * of {@link Snapshot} or {@link StoredCredentials}, which the test of the format checks.
+ *
+ * The digest is no signature. An attacker who can write the directory as this user can make a file with
+ * a right digest, and choose policy, endpoints, roots and the code of plugins with it. He could do the
+ * same when every field was checked for its type. The owner and the mode of the file and its directory
+ * keep him out (`state_files.ts`); the certificate, its key, the roots, the service and the expiry are
+ * judged again on every start (`store.ts`).
  *
  * @module
  */
 
-import * as v from "valibot";
-import { messageOf } from "../../base/mod.ts";
-import type { Snapshot } from "../../snapshot/mod.ts";
+import { createHash } from "node:crypto";
 import type { StoredState } from "./stored_credentials.ts";
-import {
-  AccessLog,
-  Chain,
-  Edge,
-  Exposed,
-  Inbound,
-  PluginCode,
-  Target,
-  Upstream,
-} from "./stored_traffic.ts";
-import {
-  CertificateJson,
-  CredentialFacts,
-  Credentials,
-  OwnCredentials,
-  Policy,
-  Tls,
-  ValidationJson,
-} from "./stored_trust.ts";
-import { Version } from "./stored_values.ts";
 
-/** Rises when a snapshot of an older version can no longer be served. */
-const SCHEMA = 7;
-/** Rises when the facts about credentials mean something else; states from before them have none. */
-const CREDENTIALS_FORMAT = 1;
-
-/** A part without a schema, or with one that gives something else, does not compile. */
-const SNAPSHOT = {
-  version: Version,
-  service: v.string(),
-  proxyId: v.string(),
-  datacenter: v.string(),
-  credentials: v.nullable(Credentials),
-  certificates: v.record(v.string(), CertificateJson),
-  validations: v.record(v.string(), ValidationJson),
-  ownCredentials: v.record(v.string(), OwnCredentials),
-  policy: Policy,
-  tls: Tls,
-  accessLog: v.nullable(AccessLog),
-  inbound: v.record(v.string(), Inbound),
-  exposed: v.record(v.string(), Exposed),
-  upstreams: v.record(v.string(), Upstream),
-  edges: v.record(v.string(), Edge),
-  chains: v.record(v.string(), Chain),
-  targets: v.record(v.string(), Target),
-  pluginCode: v.record(v.string(), PluginCode),
-} satisfies { readonly [Part in keyof Snapshot]: v.GenericSchema<unknown, Snapshot[Part]> };
-
-const Stored = v.strictObject({
-  schema: v.literal(SCHEMA),
-  savedAtMs: v.number(),
-  snapshot: v.strictObject(SNAPSHOT),
-  credentials: v.exactOptional(v.strictObject({
-    format: v.literal(CREDENTIALS_FORMAT),
-    salt: v.pipe(v.string(), v.minLength(1)),
-    registration: CredentialFacts,
-  })),
-});
-
-/** What every version wrote. */
-const Written = v.object({ schema: v.exactOptional(v.number()) });
+/** Rises whenever the type of what is stored changes, or its meaning. */
+const FORMAT = 8;
 
 export type ParsedStored =
-  | { readonly kind: "valid"; readonly state: StoredState; readonly savedAtMs: number }
+  | { readonly kind: "valid"; readonly state: StoredState }
   | { readonly kind: "invalid"; readonly reason: string };
 
-export function formatStored({ snapshot, credentials }: StoredState, nowMs: number): string {
-  return JSON.stringify({
-    schema: SCHEMA,
-    savedAtMs: nowMs,
-    snapshot,
-    ...(credentials && { credentials: { format: CREDENTIALS_FORMAT, ...credentials } }),
-  });
+export function formatStored(state: StoredState): string {
+  const content = JSON.stringify(state);
+  return `{"schema":${FORMAT},"sha256":"${digestOf(content)}","state":${content}}\n`;
 }
 
-/** Never throws. The reason quotes nothing of the text: it holds a key. */
+/** Every format begins with its number. */
+const HEAD = /^\{"schema":(\d{1,9})[,}]/;
+const BEGIN = /^\{"schema":\d+,"sha256":"([0-9a-f]{64})","state":/;
+const END = "}\n";
+
+/** Never throws. The reason quotes nothing of the text, which holds keys. */
 export function parseStored(text: string): ParsedStored {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    // The engine's message may quote the text.
-    return { kind: "invalid", reason: "it is not JSON" };
+  const [, format = "unknown"] = HEAD.exec(text) ?? [];
+  if (format !== String(FORMAT)) {
+    return {
+      kind: "invalid",
+      reason: `another version wrote it: its format is ${format}, and this one reads ${FORMAT}`,
+    };
   }
-  const written = v.safeParse(Written, value);
-  if (!written.success || written.output.schema !== SCHEMA) {
-    const { schema = "unknown" } = written.success ? written.output : {};
-    const reason =
-      `another version wrote it: its format is ${schema}, and this one reads ${SCHEMA}`;
-    return { kind: "invalid", reason };
+  const [begin = "", digest] = BEGIN.exec(text) ?? [];
+  const content = text.slice(begin.length, -END.length);
+  if (digest === undefined || !text.endsWith(END) || digestOf(content) !== digest) {
+    return { kind: "invalid", reason: "its digest is wrong: it is cut short or was changed" };
   }
-  try {
-    const result = v.safeParse(Stored, value, { abortEarly: true });
-    if (!result.success) {
-      const at = v.getDotPath(result.issues[0]) ?? "the whole";
-      return { kind: "invalid", reason: `${at} is not as this version writes it` };
-    }
-    const { snapshot, savedAtMs, credentials } = result.output;
-    if (!credentials) return { kind: "valid", state: { snapshot }, savedAtMs };
-    const { salt, registration } = credentials;
-    return { kind: "valid", state: { snapshot, credentials: { salt, registration } }, savedAtMs };
-  } catch (error) {
-    return { kind: "invalid", reason: messageOf(error) };
-  }
+  return { kind: "valid", state: JSON.parse(content) as StoredState };
+}
+
+function digestOf(content: string): string {
+  return createHash("sha256").update(content).digest("hex");
 }

@@ -42,7 +42,7 @@ test("credentials are followed after a restart while the agent is away", async (
       const { snapshot, credentials } = await readState(story.path("state"));
       return Object.values(snapshot.certificates).some((found) =>
         (found as { serial: string }).serial.replaceAll(":", "").replace(/^0+/, "") === serial
-      ) && credentials.format === 1;
+      ) && credentials.salt !== "";
     });
   await stored(first);
 
@@ -106,7 +106,7 @@ test("credentials are followed after a restart while the agent is away", async (
 async function readState(directory: string) {
   const names = (await readdir(directory)).filter((name) => name.endsWith(".json"));
   assert.equal(names.length, 1);
-  return JSON.parse(await readFile(join(directory, names[0] ?? ""), "utf8"));
+  return JSON.parse(await readFile(join(directory, names[0] ?? ""), "utf8")).state;
 }
 
 /** What happened to secrets that are not the agent's. */

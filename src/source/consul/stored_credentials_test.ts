@@ -13,10 +13,12 @@ import { CA, MemoryStateStore, SourceRig } from "../../../test/kit/consul/snapsh
 import { seededRandom, silentLog } from "../../base/mod.ts";
 import type { Registration } from "../../consul/mod.ts";
 import { type CertificateSecret, SecretStore } from "../../secrets/mod.ts";
-import { NO_PLANS, planRegistration } from "../consul/credential_plans.ts";
+import { NO_PLANS } from "../shell/credential_plans.ts";
+import { planRegistration } from "./plan_registration.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
-import { storedCredentials, type StoredState } from "./stored_credentials.ts";
-import { formatStored, parseStored } from "./stored_snapshot.ts";
+import type { StoredState } from "../state/stored_credentials.ts";
+import { storedCredentials } from "./plan_registration.ts";
+import { formatStored, parseStored } from "../state/stored_snapshot.ts";
 
 const SDS = { source: "sds", cluster: "sds_cluster" };
 const TLS = {
@@ -68,7 +70,7 @@ class Run implements AsyncDisposable {
   /** Restarted from what is stored, as text, with no agent. */
   static async alone(saved: StoredState | undefined): Promise<Run> {
     assert.ok(saved, "nothing was stored");
-    const parsed = parseStored(formatStored(saved, facts.NOW_MS));
+    const parsed = parseStored(formatStored(saved));
     assert.ok(parsed.kind === "valid", JSON.stringify(parsed));
     const run = await Run.start(new ScriptedAgent(), parsed.state);
     run.agent.fail("registration", "agent_unreachable");

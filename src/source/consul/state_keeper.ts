@@ -6,14 +6,10 @@
 
 import type { Registration } from "../../consul/mod.ts";
 import { keySalt } from "../../secrets/mod.ts";
-import { sameContent } from "../../snapshot/mod.ts";
-import type { Snapshot } from "../../snapshot/mod.ts";
-import type { SnapshotStore } from "./store.ts";
-import {
-  type StoredCredentials,
-  storedCredentials,
-  type StoredState,
-} from "./stored_credentials.ts";
+import { sameContent, type Snapshot } from "../../snapshot/mod.ts";
+import type { SnapshotStore } from "../state/store.ts";
+import type { StoredCredentials, StoredState } from "../state/stored_credentials.ts";
+import { storedCredentials } from "./plan_registration.ts";
 
 export class StateKeeper {
   readonly #store: SnapshotStore;

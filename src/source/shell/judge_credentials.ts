@@ -8,8 +8,7 @@
 import { messageOf } from "../../base/mod.ts";
 import type { Leaf, Roots } from "../../consul/mod.ts";
 import { validateCredentials } from "../../identity/mod.ts";
-import type { Content } from "../../snapshot/mod.ts";
-import type { CredentialsPart } from "../../snapshot/mod.ts";
+import type { Content, CredentialsPart } from "../../snapshot/mod.ts";
 
 export type CredentialsVerdict =
   | { readonly kind: "valid"; readonly credentials: Content<CredentialsPart> }

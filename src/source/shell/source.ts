@@ -4,10 +4,10 @@
  * @module
  */
 
-import type { ErrorCode, ProxyError } from "../base/mod.ts";
-import type { MetricsSettings, ServersStatus, WatchState } from "../consul/mod.ts";
+import type { ErrorCode, ProxyError } from "../../base/mod.ts";
+import type { MetricsSettings, ServersStatus, WatchState } from "../../consul/mod.ts";
 import type { FetchedCertificate, SecretsReport } from "./secrets_link.ts";
-import type { Refusal, Snapshot } from "../snapshot/mod.ts";
+import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
 
 /** Resolves when it is decided. True: the snapshot is in force; a restart may go on with it. */
 export type TakeSnapshot = (snapshot: Snapshot) => Promise<boolean>;

@@ -5,8 +5,8 @@
  * @module
  */
 
-import { DEFAULT_HTTP_LIMITS, type PathRules } from "../http/mod.ts";
-import type { HttpRules, Protocol } from "../snapshot/mod.ts";
+import { DEFAULT_HTTP_LIMITS, type PathRules } from "../../http/mod.ts";
+import type { HttpRules, Protocol } from "../../snapshot/mod.ts";
 
 /** What is configured; the rest has defaults. */
 export type HttpSettings = {

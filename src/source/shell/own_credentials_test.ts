@@ -4,20 +4,19 @@ import {
   certificateSecret,
   credentialsPlan,
   secretRef,
-} from "../../test/kit/secrets/secret_peers.ts";
-import { BUNDLE } from "../../test/kit/secrets/secret_store.ts";
-import * as facts from "../../test/kit/consul/snapshot_facts.ts";
+} from "../../../test/kit/secrets/secret_peers.ts";
+import { BUNDLE } from "../../../test/kit/secrets/secret_store.ts";
+import * as facts from "../../../test/kit/consul/snapshot_facts.ts";
 import {
   type CertificateSecret,
   type CredentialsState,
   type HeldSecret,
   type HeldSecrets,
-} from "../secrets/mod.ts";
-import { MESH_KEY, type Snapshot } from "../snapshot/mod.ts";
-import { assemble, type AssembleOptions, NO_MEMORY } from "./consul/assemble.ts";
-import { NO_PLANS } from "./consul/credential_plans.ts";
-import { judgeCredentials } from "./consul/judge_credentials.ts";
-import type { ConsulState } from "./consul/consul_state.ts";
+} from "../../secrets/mod.ts";
+import { assemble, type AssembleOptions, NO_MEMORY } from "../consul/assemble.ts";
+import { NO_PLANS } from "./credential_plans.ts";
+import { judgeCredentials } from "./judge_credentials.ts";
+import type { ConsulState } from "../consul/consul_state.ts";
 import {
   keyInForce,
   NOTHING_HELD,
@@ -25,7 +24,8 @@ import {
   ownCredentials,
   warmingShown,
 } from "./own_credentials.ts";
-import { healthKey, planChain } from "./consul/plan.ts";
+import { healthKey, planChain } from "../consul/plan.ts";
+import { MESH_KEY, type Snapshot } from "../../snapshot/mod.ts";
 
 const OPEN: CredentialsState & { kind: "open" } = {
   kind: "open",

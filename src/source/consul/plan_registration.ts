@@ -1,68 +1,34 @@
 /**
- * Which listeners and upstreams have credentials of their own, as their configuration says. What cannot
- * be understood is refused by name, and its listener does not open with others in their place.
+ * Which listeners and upstreams have credentials of their own, as a registration says. A form that is not
+ * understood is refused by name, and its listener does not open with other credentials in its place.
  *
  * @module
  */
 
 import { cwd } from "node:process";
-import type {
-  EdgeDeclaration,
-  IngressRegistration,
-  IngressTlsDeclaration,
-  Registration,
-  UpstreamDeclaration,
-} from "../../consul/mod.ts";
+import type { IngressTlsDeclaration, Registration } from "../../consul/mod.ts";
 import {
   type CredentialsPlan,
+  keySalt,
   type ParsedTls,
   parseSdsServers,
-  parseTlsConfig,
+  type SecretRef,
   type TlsConfigContext,
 } from "../../secrets/mod.ts";
-import { type XdsNode } from "../../xds/mod.ts";
 import { type ConfigPath, formatPath, type Problem } from "../../base/schema.ts";
+import {
+  type CredentialFacts,
+  type CredentialPlans,
+  type EnvironmentVariables,
+  NO_PLANS,
+  readPlan,
+  withPaths,
+} from "../shell/credential_plans.ts";
+import { INBOUND_KEY, type Refusal, type Snapshot } from "../../snapshot/mod.ts";
+import type { StoredCredentials, StoredState } from "../state/stored_credentials.ts";
+import type { XdsNode } from "../../xds/mod.ts";
 import { fromHcl } from "./hcl_shape.ts";
 import { ingressServers, readIngressTls } from "./ingress_plans.ts";
-import { withPaths } from "../plan_paths.ts";
-import type { Refusal } from "../../snapshot/mod.ts";
-
-/** Environment variables, such as SPIFFE_ENDPOINT_SOCKET. */
-export type EnvironmentVariables = Readonly<Record<string, string | undefined>>;
-
-/** What of a registration is about credentials. */
-export interface CredentialFacts extends Pick<Registration, "id" | "service" | "tls"> {
-  readonly ingress?: Pick<IngressRegistration, "clusters"> & {
-    readonly edges: readonly Pick<EdgeDeclaration, "id" | "tls">[];
-  };
-  readonly upstreams: readonly Pick<
-    UpstreamDeclaration,
-    "id" | "name" | "tls" | "listenerTls" | "ingressTls"
-  >[];
-}
-
-export interface CredentialPlans {
-  /** By credentials key. */
-  readonly plans: Readonly<Record<string, CredentialsPlan>>;
-  /** Key of the public listener's; `null`: the proxy's own. */
-  readonly inbound: string | null | "refused";
-  /** By upstream id; absent: the proxy's own. */
-  readonly upstreams: ReadonlyMap<string, string | "refused">;
-  /** By upstream id: for TLS that its callers must speak; absent: they speak plainly. */
-  readonly listeners: ReadonlyMap<string, string | "refused">;
-  readonly refused: readonly Refusal[];
-  /** What was taken otherwise than it reads. */
-  readonly warnings: readonly string[];
-}
-
-export const NO_PLANS: CredentialPlans = {
-  plans: {},
-  inbound: null,
-  upstreams: new Map(),
-  listeners: new Map(),
-  refused: [],
-  warnings: [],
-};
 
 /** Key of what an upstream's callers must speak. */
 export function listenerKey(upstreamId: string): string {
@@ -70,7 +36,7 @@ export function listenerKey(upstreamId: string): string {
 }
 
 /** What a refusal calls the credentials of that key. */
-export function refusedOf(key: string): string {
+function refusedOf(key: string): string {
   return `credentials of ${key}`;
 }
 
@@ -160,17 +126,6 @@ export function planRegistration(
   return next;
 }
 
-/** The credentials of one listener or upstream; rules that the mesh's own validation has no place for are refused. */
-export function readPlan(value: unknown, context: TlsConfigContext): ParsedTls {
-  const parsed = parseTlsConfig(value, context);
-  if (parsed.kind === "invalid") return parsed;
-  const { validation } = parsed.plan;
-  if (validation?.secret.source.kind !== "consul" || !validation.defaults) return parsed;
-  const message = "adds rules to the mesh's own roots, which have none but Consul's; " +
-    "name the roots yourself, or leave the rules to intentions";
-  return { kind: "invalid", problems: [{ path: [...context.path, "validation"], message }] };
-}
-
 /** A registration is read once; the same object says the same. */
 const reads = new WeakMap<CredentialFacts, CredentialPlans>();
 
@@ -184,4 +139,77 @@ function sectionOf(raw: unknown): Readonly<Record<string, unknown>> {
 
 function formatProblems(problems: readonly Problem[]): string {
   return problems.map(({ path, message }) => `${formatPath(path)} ${message}`).join("; ");
+}
+
+/**
+ * One line for each, with the reason. One of an ingress gateway does not count: its config entry is
+ * for many teams, and the others' listeners serve.
+ */
+export function closedByRefusal(
+  plans: CredentialPlans,
+  registration: Registration,
+  snapshot: Snapshot,
+): readonly string[] {
+  const keys = [...plans.upstreams, ...registration.ingress ? [] : plans.listeners]
+    .filter(([id, key]) => key === "refused" && !snapshot.upstreams[id]).map(([id]) => id);
+  if (plans.inbound === "refused" && !snapshot.inbound[INBOUND_KEY]) keys.push(INBOUND_KEY);
+  return plans.refused
+    .filter(({ what }) =>
+      keys.some((key) => what === refusedOf(key) || what === refusedOf(listenerKey(key)))
+    )
+    .map(({ what, reason }) => `${what} that can be used: ${reason}`);
+}
+
+/** What a registration says about credentials, as it says it; `undefined`: nothing. */
+export function storedCredentials(registration: Registration): StoredCredentials | undefined {
+  const { id, service, tls, ingress } = registration;
+  const edges = (ingress?.edges ?? []).map(({ id, tls }) => ({ id, tls }));
+  const saysNothing = tls === undefined && edges.length === 0 &&
+    registration.upstreams.every((upstream) =>
+      upstream.tls === undefined && upstream.listenerTls === undefined && !upstream.ingressTls
+    );
+  if (saysNothing) return undefined;
+  // All of them: the proxy's own `tls` may speak of those that say nothing.
+  const upstreams = registration.upstreams.map(({ id, name, tls, listenerTls, ingressTls }) => ({
+    id,
+    name,
+    ...(tls !== undefined && { tls }),
+    ...(listenerTls !== undefined && { listenerTls }),
+    ...(ingressTls && { ingressTls }),
+  }));
+  const facts: CredentialFacts = {
+    id,
+    service,
+    ...(tls !== undefined && { tls }),
+    ...(ingress && { ingress: { clusters: ingress.clusters, edges } }),
+    upstreams,
+  };
+  return { salt: keySalt(), registration: facts };
+}
+
+/**
+ * What stored facts mean now. Nobody waits for a limited time: until a source has answered, what was
+ * stored serves, as long as it is valid.
+ */
+export function planStored(
+  { credentials }: StoredState,
+  env: EnvironmentVariables,
+): CredentialPlans {
+  if (!credentials) return NO_PLANS;
+  const plans = planRegistration(credentials.registration, NO_PLANS, env);
+  const patient = Object.entries(plans.plans).map(([key, plan]) => [key, patientPlan(plan)]);
+  return { ...plans, plans: Object.fromEntries(patient) };
+}
+
+function patientPlan(plan: CredentialsPlan): CredentialsPlan {
+  const { certificates, validation } = plan;
+  return {
+    ...plan,
+    certificates: certificates.map(patient),
+    validation: validation && { ...validation, secret: patient(validation.secret) },
+  };
+}
+
+function patient(ref: SecretRef): SecretRef {
+  return { ...ref, initialFetchTimeoutMs: 0 };
 }

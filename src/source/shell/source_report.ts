@@ -5,9 +5,9 @@
  * @module
  */
 
-import type { Clock, ErrorCode, Log, Stats } from "../base/mod.ts";
-import { isOutage } from "./consul/agent_outage.ts";
-import type { CredentialsPart, Refusal, Snapshot } from "../snapshot/mod.ts";
+import type { Clock, ErrorCode, Log, Stats } from "../../base/mod.ts";
+import { isOutage } from "./agent_outage.ts";
+import type { CredentialsPart, Refusal, Snapshot } from "../../snapshot/mod.ts";
 import type { CertificateStatus, Failing } from "./source.ts";
 
 export interface SourceReportOptions {

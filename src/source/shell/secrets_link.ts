@@ -12,9 +12,9 @@ import type {
   SecretStatus,
   SecretStore,
   StoredSecrets,
-} from "../secrets/mod.ts";
+} from "../../secrets/mod.ts";
 import { NOTHING_HELD } from "./own_credentials.ts";
-import type { Refusal } from "../snapshot/mod.ts";
+import type { Refusal } from "../../snapshot/mod.ts";
 
 export interface FetchedCertificate {
   /** Key of the listener's credentials. */

@@ -5,15 +5,16 @@
  * @module
  */
 
-import type { HeldSecrets } from "../secrets/mod.ts";
-import { type Content, keepPart } from "../snapshot/mod.ts";
+import type { HeldSecrets } from "../../secrets/mod.ts";
 import {
   type CertificatePart,
+  type Content,
+  keepPart,
   MESH_KEY,
   type OwnCredentialsPart,
   type Snapshot,
   type ValidationPart,
-} from "../snapshot/mod.ts";
+} from "../../snapshot/mod.ts";
 
 export interface OwnCredentialsInput {
   readonly held: HeldSecrets;

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { joinOutage } from "./consul/agent_outage.ts";
+import { joinOutage, troublesOf } from "./agent_outage.ts";
 import type { Failing, SourceStatus } from "./source.ts";
-import { troublesOf } from "./troubles.ts";
 
 const SINCE = Date.UTC(2026, 10, 23, 12);
 const failing = (watch: string, code: Failing["code"], message: string): Failing => ({

@@ -7,8 +7,8 @@
  */
 
 import * as v from "valibot";
-import { object, text } from "../base/schema.ts";
-import type { PluginFile, PluginUse } from "../snapshot/mod.ts";
+import { object, text } from "../../base/schema.ts";
+import type { PluginFile, PluginUse } from "../../snapshot/mod.ts";
 
 const MAX_PLUGINS = 64;
 const OF_A_FILE = 'belongs to a plugin from a file, whose "use" has a slash or ends in .ts or .js';

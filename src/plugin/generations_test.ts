@@ -6,6 +6,8 @@ import type { PluginCodePart, PluginUse } from "../snapshot/mod.ts";
 import { Generations, type PluginsOf } from "./generations.ts";
 import { SharedState } from "./shared_state.ts";
 
+const noBuiltIn = () => Promise.resolve(undefined);
+
 /** A file whose plugin has that name, and what it does when it is created. */
 function codeOf(path: string, name: string, create = ""): PluginCodePart {
   const schema = `{ "~standard": { version: 1, validate: (value) => ({ value }) } }`;
@@ -30,9 +32,9 @@ const wantedOf = (uses: Readonly<Record<string, PluginUse>>): PluginsOf =>
     }]),
   );
 
-test("Generations refuses two files that give their plugins one name, wherever they stand", async () => {
+test("Generations refuses two files whose plugins have one name, on any listeners", async () => {
   const lender = { log: silentLog, stats: new Stats(), clock: new FakeClock(), random: () => 0 };
-  const generations = new Generations({ ...lender, shared: new SharedState() });
+  const generations = new Generations({ ...lender, shared: new SharedState() }, noBuiltIn);
   const pluginCode = {
     a: codeOf("/etc/a.ts", "shop"),
     b: codeOf("/etc/b.ts", "shop"),
@@ -55,13 +57,13 @@ test("Generations refuses two files that give their plugins one name, wherever t
   await generations.close();
 });
 
-test("Generations stops the timers that a plugin from a file left running, and names it", async () => {
+test("Generations stops timers that a plugin from a file left running, and logs its name", async () => {
   const clock = new FakeClock();
   const stats = new Stats();
   const lines: LogRecord[] = [];
   const log = createLog({ clock, holder: { level: "info" }, write: (line) => lines.push(line) });
   const shared = new SharedState();
-  const generations = new Generations({ log, stats, clock, random: () => 0, shared });
+  const generations = new Generations({ log, stats, clock, random: () => 0, shared }, noBuiltIn);
   const create =
     "clearTimeout(setTimeout(() => {}, 1e8)); clearInterval(setInterval(() => {}, 1e8));" +
     "setTimeout(() => {}, 1e8); setInterval(() => {}, 1e8)";
@@ -79,9 +81,9 @@ test("Generations stops the timers that a plugin from a file left running, and n
   assert.equal(failures?.value, 1);
 });
 
-test("Generations lets a plugin from a file have a thousand timers, and no more", async () => {
+test("Generations limits a plugin from a file to a thousand timers", async () => {
   const lender = { log: silentLog, stats: new Stats(), clock: new FakeClock(), random: () => 0 };
-  const generations = new Generations({ ...lender, shared: new SharedState() });
+  const generations = new Generations({ ...lender, shared: new SharedState() }, noBuiltIn);
   const create = "for (let i = 0; i < 1001; i++) setInterval(() => {}, 1e8)";
   const pluginCode = { a: codeOf("/etc/a.ts", "own", create) };
   const wanted = wantedOf({ inbound: useOf("a", "inbound") });

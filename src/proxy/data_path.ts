@@ -27,6 +27,7 @@ import {
   type PreparedGenerations,
   SharedState,
 } from "../plugin/mod.ts";
+import { loadBuiltIn } from "../built_in/mod.ts";
 import { patchSnapshot, type Snapshot, type SnapshotUpdate } from "../snapshot/mod.ts";
 import { PROCESS_COLUMN, SharedLimiter } from "./core/admission.ts";
 import type { Context, Facts, RemoteAuthorize } from "./core/context.ts";
@@ -154,7 +155,7 @@ export class DataPath {
       random: systemRandom,
       shared: new SharedState(options),
       ...(options.takeLine && { takeLine: options.takeLine }),
-    }, options.loadPlugin);
+    }, options.loadPlugin ?? loadBuiltIn);
     this.#listeners = new Listeners(this.#context, options);
     this.#callees = new ProxyCallees(this.#context, {
       workers,

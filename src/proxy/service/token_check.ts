@@ -53,7 +53,7 @@ export class TokenCheck implements LayerContext {
   /** May tell at once. */
   start(request: RequestHead): void {
     const failed = () => this.#end(undefined);
-    new LayerStack(this).run(new PluginRequest(request, null)).tell({ settle: failed });
+    new LayerStack(this).run(new PluginRequest(request, null)).listen({ settle: failed });
     if (!this.#isOver) this.#deadline = this.#options.deadlines.after(LIMIT_MS, failed);
   }
 

@@ -6,7 +6,8 @@
 
 import process from "node:process";
 import type { PluginTask } from "../../command_line/args.ts";
-import { aboutBuiltIn, contractText } from "../../../plugin/mod.ts";
+import { builtInSummaries } from "../../../built_in/mod.ts";
+import { CONTRACT_TEXT } from "../../../plugin/mod.ts";
 
 /** The exit code. */
 export async function runPlugin(task: PluginTask): Promise<number> {
@@ -16,7 +17,7 @@ export async function runPlugin(task: PluginTask): Promise<number> {
       write(await listText());
       return 0;
     case "types":
-      write(await contractText());
+      write(CONTRACT_TEXT);
       return 0;
     // Each is loaded when it is run: the compiler and the kit are much to read.
     case "new":
@@ -32,7 +33,7 @@ export async function runPlugin(task: PluginTask): Promise<number> {
 
 /** A line for each plugin inside the executable: name, phase and what it does. */
 export async function listText(): Promise<string> {
-  const all = await aboutBuiltIn();
+  const all = await builtInSummaries();
   const width = Math.max(...all.map(({ name }) => name.length));
   return all.map(({ name, phase, about }) =>
     `${name.padEnd(width)}  ${phase.padEnd("attempt".length)}  ${about}`.trimEnd() + "\n"

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../test/kit/clock/clock.ts";
+import { loadBuiltIn } from "../built_in/mod.ts";
 import { createLog, type LogRecord, silentLog, Stats } from "../base/mod.ts";
 import type { PluginCodePart, PluginUse } from "../snapshot/mod.ts";
 import { Generations, type PluginsOf } from "./generations.ts";
 import { SharedState } from "./shared_state.ts";
 
-const noBuiltIn = () => Promise.resolve(undefined);
 
 /** A file whose plugin has that name, and what it does when it is created. */
 function codeOf(path: string, name: string, create = ""): PluginCodePart {
@@ -34,7 +34,7 @@ const wantedOf = (uses: Readonly<Record<string, PluginUse>>): PluginsOf =>
 
 test("Generations refuses two files whose plugins have one name, on any listeners", async () => {
   const lender = { log: silentLog, stats: new Stats(), clock: new FakeClock(), random: () => 0 };
-  const generations = new Generations({ ...lender, shared: new SharedState() }, noBuiltIn);
+  const generations = new Generations({ ...lender, shared: new SharedState() }, loadBuiltIn);
   const pluginCode = {
     a: codeOf("/etc/a.ts", "shop"),
     b: codeOf("/etc/b.ts", "shop"),
@@ -63,7 +63,7 @@ test("Generations stops timers that a plugin from a file left running, and logs 
   const lines: LogRecord[] = [];
   const log = createLog({ clock, holder: { level: "info" }, write: (line) => lines.push(line) });
   const shared = new SharedState();
-  const generations = new Generations({ log, stats, clock, random: () => 0, shared }, noBuiltIn);
+  const generations = new Generations({ log, stats, clock, random: () => 0, shared }, loadBuiltIn);
   const create =
     "clearTimeout(setTimeout(() => {}, 1e8)); clearInterval(setInterval(() => {}, 1e8));" +
     "setTimeout(() => {}, 1e8); setInterval(() => {}, 1e8)";
@@ -83,7 +83,7 @@ test("Generations stops timers that a plugin from a file left running, and logs 
 
 test("Generations limits a plugin from a file to a thousand timers", async () => {
   const lender = { log: silentLog, stats: new Stats(), clock: new FakeClock(), random: () => 0 };
-  const generations = new Generations({ ...lender, shared: new SharedState() }, noBuiltIn);
+  const generations = new Generations({ ...lender, shared: new SharedState() }, loadBuiltIn);
   const create = "for (let i = 0; i < 1001; i++) setInterval(() => {}, 1e8)";
   const pluginCode = { a: codeOf("/etc/a.ts", "own", create) };
   const wanted = wantedOf({ inbound: useOf("a", "inbound") });

@@ -16,7 +16,7 @@ export type {
   Route,
   StateKey,
 } from "./api.ts";
-export { default as CONTRACT_TEXT } from "./api.ts" with { type: "text" };
+export { CONTRACT_TEXT } from "./contract_text.ts";
 export { BrokenBody, MadeBody, PassingBody, type PassingSource } from "./body.ts";
 export type { Callee, CalleeName, CalleeRequest, Callees } from "./callees.ts";
 export {

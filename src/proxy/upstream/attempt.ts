@@ -24,7 +24,8 @@ const MAX_WAIT_MS = 30_000;
 const NONE: ReadonlySet<EndpointState> = new Set();
 
 /** Receives the result of an attempt, once, unless the attempt is cancelled before. */
-export interface AttemptHandler<Connection> extends Pick<EndpointDialHandler<Connection>, "record" | "onFailed"> {
+export interface AttemptHandler<Connection>
+  extends Pick<EndpointDialHandler<Connection>, "record" | "onFailed"> {
   /** `lease`: the lease of the picked endpoint, if one was picked; the handler releases it once. */
   onDialled(connection: Connection, lease?: Lease): void;
 }

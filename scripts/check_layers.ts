@@ -31,6 +31,7 @@ const ORDER = [
   "xds",
   "secrets",
   "plugin",
+  "built_in",
   "source",
   "proxy",
   "kit",
@@ -103,10 +104,11 @@ const RUNTIME_FILES = [
   // The bundler is the runtime's. No worker loads this layer, so none can bundle.
   "src/source/plugins/bun_join.ts",
 ];
-/** Loads the plugins inside the executable. */
-const BUILT_IN = "src/plugin/built_in.ts";
-/** What plugins inside the executable leave for each other, and for the proxy; it imports types only. */
-const SHARED = "plugins/verified_claims.ts";
+/** The one room that imports `plugins`. */
+const BUILT_IN = "built_in";
+/** A plugin imports the contract; one inside the executable shares verified claims with the proxy, too. */
+const CONTRACT = "src/plugin/api.ts";
+const VERIFIED_CLAIMS = "src/plugin/verified_claims.ts";
 const NOTICE_LINES = 300;
 const LIMIT_LINES = 500;
 
@@ -149,7 +151,7 @@ export function checkLayers(files: readonly SourceFile[]): Findings {
 }
 
 /** The contracts of plugins and of their tests may repeat names of the proxy. */
-const CONTRACTS = ["src/plugin/api.ts", "src/kit/api.ts"];
+const CONTRACTS = [CONTRACT, "src/kit/api.ts"];
 const EXPORTED_TYPE = /^export (?:declare )?(?:abstract )?(?:interface|type|class) (\w+)/gm;
 
 /** An exported type has a name of its own, so that a search for it finds one type. */
@@ -190,9 +192,8 @@ function whySource(path: string, imported: string): string | undefined {
   const own = layerOf(path);
   if (rankOf(own) < 0) return `directory "${own}" is not in the list of layers`;
   if (!imported.startsWith("src/")) {
+    if (own === BUILT_IN && imported.startsWith("plugins/")) return undefined;
     // The version is written in one place.
-    if (path === BUILT_IN && imported.startsWith("plugins/")) return undefined;
-    if (imported === SHARED && own === "plugin") return undefined;
     if (imported === "deno.json" && ["app", "main"].includes(own)) return undefined;
     return `"${imported}" is outside src`;
   }
@@ -248,10 +249,8 @@ function whyPackage(path: string, specifier: string): string | undefined {
 
 function whyPluginSource(path: string, imported: string): string | undefined {
   const folder = path.split("/").slice(0, 2).join("/");
-  if (imported === SHARED && path.startsWith("plugins/") && folder !== "plugins/examples") {
-    return undefined;
-  }
-  if (imported === "src/plugin/api.ts" || imported.startsWith(`${folder}/`)) return undefined;
+  if (imported === VERIFIED_CLAIMS && folder !== "plugins/examples") return undefined;
+  if (imported === CONTRACT || imported.startsWith(`${folder}/`)) return undefined;
   return `a plugin may import src/plugin/api.ts and its own folder, not "${imported}"`;
 }
 

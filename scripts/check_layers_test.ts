@@ -108,19 +108,19 @@ for (
     [
       "lets plugins share what tokens said",
       "plugins/rate_limit/a.ts",
-      `import "../verified_claims.ts";`,
+      `import "../../src/plugin/verified_claims.ts";`,
     ],
-    ["lets the host know of it", "src/plugin/a.ts", `import "../../plugins/verified_claims.ts";`],
+    ["lets built_in import plugins", "src/built_in/a.ts", `import "../../plugins/cors/cors.ts";`],
     [
-      "refuses it to others",
-      "src/proxy/a.ts",
-      `import "../../plugins/verified_claims.ts";`,
+      "refuses plugins to others",
+      "src/plugin/a.ts",
+      `import "../../plugins/cors/cors.ts";`,
       "outside src",
     ],
     [
       "refuses it to examples",
       "plugins/examples/a.ts",
-      `import "../verified_claims.ts";`,
+      `import "../../src/plugin/verified_claims.ts";`,
       "its own folder",
     ],
     [

@@ -13,9 +13,6 @@ const MAIN_THREAD = ["grpc", "consul", "xds", "secrets", "source", "kit", "admin
 /** Loaded by a worker once somebody needs it, and only then. */
 const LOADED_WHEN_NEEDED = ["re2js", "valibot", "jose", "plugins"];
 
-/** Of the plugins: a key, which the proxy reads what they leave by. */
-const SHARED = "plugins/verified_claims.ts";
-
 export interface Node {
   readonly path: string;
   readonly text: string;
@@ -54,10 +51,6 @@ export function workerProblems(graph: ImportGraph): string[] {
       if (kind === "type" || via.has(to)) continue;
       const isLate = kind === "dynamic" && LOADED_WHEN_NEEDED.includes(to.split("/")[0] ?? "");
       if (to.startsWith("node:") || isLate) continue;
-      if (to === SHARED) {
-        via.set(to, way);
-        continue;
-      }
       const layer = to.split("/")[1] ?? "";
       if (to.startsWith("src/") && !MAIN_THREAD.includes(layer)) {
         via.set(to, `${way} > ${to.slice("src/".length)}`);

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { Claims } from "../verified_claims.ts";
+import type { Claims } from "../../src/plugin/verified_claims.ts";
 
 /**
  * Whether the claim is that text, or a list that has it. Only what is text in the token is equal to a

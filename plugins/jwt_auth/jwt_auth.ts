@@ -14,7 +14,7 @@ import type {
   PluginDefinition,
   RequestArgs,
 } from "../../src/plugin/api.ts";
-import { type Claims, TOKEN_FAULTS, VERIFIED_CLAIMS } from "../verified_claims.ts";
+import { type Claims, TOKEN_FAULTS, VERIFIED_CLAIMS } from "../../src/plugin/verified_claims.ts";
 import { hasClaim } from "./claims.ts";
 import { JwtAuthConfig, type Need, needsOf, type ProviderConfig } from "./config.ts";
 import { Provider, type TokenOutcome } from "./provider.ts";

@@ -7,7 +7,7 @@
  */
 
 import type { Host, HttpRequest } from "../../src/plugin/api.ts";
-import type { Claims } from "../verified_claims.ts";
+import type { Claims } from "../../src/plugin/verified_claims.ts";
 import type { KeySource, ProviderConfig } from "./config.ts";
 import { KeySet, type KeyVerdict } from "./key_set.ts";
 import { Locations } from "./locations.ts";

@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { Claims } from "../verified_claims.ts";
+import type { Claims } from "../../src/plugin/verified_claims.ts";
 
 export const REFUSED = {
   missing: "Jwt is missing",

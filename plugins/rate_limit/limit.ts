@@ -6,7 +6,7 @@
 
 import * as v from "valibot";
 import type { Connection, Exchange, Host, HttpRequest, Refusal } from "../../src/plugin/api.ts";
-import { VERIFIED_CLAIMS } from "../verified_claims.ts";
+import { VERIFIED_CLAIMS } from "../../src/plugin/verified_claims.ts";
 import { BucketTable, cellsFor, type KeyHash, type Rate, rateOf } from "./bucket_table.ts";
 
 const Header = v.pipe(v.string(), v.regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, "is no header's name"));

@@ -1,6 +1,6 @@
 /**
- * The kit as tests of plugins see it: types only. A plugin is made, called and closed by the code that does
- * it in a proxy, on a clock that the test moves and before endpoints that answer as the test says.
+ * The test kit for plugins, types only. The code of the proxy creates, calls and closes the plugin. The test
+ * moves the clock and scripts the endpoints.
  *
  *     await using it = await mount(shop, { config: { header: "x-shop" }, upstream: [status(404)] });
  *     const answer = await it.request({ path: "/a" });
@@ -10,92 +10,92 @@
 
 import type { Connection, Headers, Identity } from "../plugin/mod.ts";
 
-/** Rejects as a proxy refuses it: what is no plugin, a configuration that is wrong, a failed `create`. */
+/** Rejects what a proxy refuses: an export that is no plugin, an invalid configuration, a failed `create`. */
 export declare function mount(plugin: unknown, options?: MountOptions): Promise<Mounted>;
 
 export interface MountOptions {
   /** As in a configuration file; absent: `{}`. */
   readonly config?: unknown;
-  /** What is configured on the only route there is; absent: nothing. */
+  /** Configuration on the only route; absent: none. */
   readonly routeConfig?: unknown;
-  /** Who calls: the name of a service, or all of an identity; `null`: who proves nothing. Absent: `web`. */
+  /** The caller: the name of a service, or an identity; `null`: no certificate. Absent: `web`. */
   readonly source?: string | Identity | null;
-  /** A step for each try; the last answers all after it. Absent: `ok()`. */
+  /** A step for each attempt; the last is repeated. Absent: `ok()`. */
   readonly upstream?: readonly Step[];
-  /** Whom the plugin may ask, by what it calls them, with a step for each call. Absent: nobody. */
+  /** Services that the plugin may call, by name, with a step for each call. Absent: none. */
   readonly callees?: Readonly<Record<string, readonly Step[]>>;
   readonly onFailure?: "refuse" | "skip";
-  /** What `host.random()` gives; absent: 0.5. */
+  /** Replaces `host.random()`; absent: always 0.5. */
   readonly random?: () => number;
 }
 
 /** A plugin at work. */
 export interface Mounted extends AsyncDisposable {
   readonly clock: FakeClock;
-  /** What endpoints were sent: one for each try. */
+  /** The requests that endpoints received, one for each attempt. */
   readonly upstream: { readonly requests: readonly SeenRequest[] };
-  /** Whom the plugin may ask, with the requests that they got. */
+  /** Services that the plugin may call, with the requests that they received. */
   readonly callees: Readonly<Record<string, { readonly requests: readonly SeenRequest[] }>>;
-  /** Lines that the plugin wrote, or that were written about it. */
+  /** Log lines of the plugin, and of the proxy about it. */
   readonly logs: readonly LogLine[];
-  /** One request of the caller; comes once everything about it is over. */
+  /** Sends one request of the caller; resolves at the end of the exchange. */
   request(init?: RequestInit): Promise<Answer>;
-  /** A connection of a caller that the intentions allow. */
+  /** Opens a connection that the intentions allow. */
   connect(init?: Partial<Connection>): Promise<Connected>;
-  /** Loads it with this configuration; the requests that are under way end on what was before. */
+  /** Loads a new configuration; requests that are under way end on the old one. */
   reload(config: unknown): Promise<void>;
-  /** Of one of its own metrics, by the name that it gave it; the sum where labels are left out. */
+  /** The value of a metric of the plugin, by its own name; the sum over labels that are left out. */
   stat(name: string, labels?: Readonly<Record<string, string>>): number;
 }
 
-/** What is left out: `GET`, `/`, `db`, no headers and no body. */
+/** Defaults: `GET`, `/`, `db`, no headers and no body. */
 export interface RequestInit {
   readonly method?: string;
   readonly path?: string;
   readonly authority?: string;
   readonly headers?: Readonly<Record<string, string | readonly string[]>>;
-  /** A list: chunk by chunk, with a length that is not announced. */
+  /** A list is sent chunk by chunk, without an announced length. */
   readonly body?: string | Uint8Array | readonly (string | Uint8Array)[];
-  /** Aborts: the caller leaves. */
+  /** The caller leaves when it aborts. */
   readonly signal?: AbortSignal;
 }
 
-/** What the caller was told. */
+/** The response that the caller received. */
 export interface Answer {
-  /** 0: nothing. */
+  /** 0: no response. */
   readonly status: number;
   readonly headers: Headers;
   readonly body: string;
   readonly bytes: Uint8Array;
-  /** Why no endpoint and no plugin answered, or what broke the answer; `null`: nothing. */
+  /** Why there is no response from an endpoint or a plugin, or why it broke; `null`: it is complete. */
   readonly failure: { readonly code: string; readonly reason: string } | null;
 }
 
-/** What a connection came to. */
+/** The result of a connection. */
 export interface Connected {
-  /** `null`: it was let in. */
+  /** `null`: the connection was accepted. */
   readonly refusal: { readonly code: string; readonly reason: string } | null;
 }
 
-/** A request as an endpoint got it. */
+/** A request as an endpoint received it. */
 export interface SeenRequest {
-  /** `10.0.0.1:8080` for the first try, `10.0.0.2:8080` for the second. */
+  /** `10.0.0.1:8080` for the first attempt, `10.0.0.2:8080` for the second. */
   readonly endpoint: string;
   readonly method: string;
   readonly authority: string;
   readonly path: string;
-  /** What came of its body, as text. */
+  /** The received part of the body, as text. */
   readonly body: string;
-  /** All of it came. */
+  /** The whole request arrived. */
   readonly isComplete: boolean;
-  /** It was given up from our side. */
+  /** The proxy reset the request. */
   readonly isGivenUp: boolean;
-  /** The first of that name, in any case. */
+  /** The first value of that name, in any case. */
   header(name: string): string | undefined;
   headers(name: string): readonly string[];
 }
 
-/** What becomes of one try: `ok()` and its like, or a function that is asked once the request is there. */
+/** The result of one attempt: `ok()` and others, or a function that is called with the whole request. */
 export type Step = Reply | Reset | Unreachable | Held | ((request: SeenRequest) => Reply);
 export interface Reply {
   readonly kind: "reply";
@@ -109,38 +109,38 @@ export interface Reset {
 export interface Unreachable {
   readonly kind: "unreachable";
 }
-/** Tries that wait for their answer. */
+/** Attempts that wait for a response. */
 export interface Held {
   readonly kind: "hold";
   wait(answer: (step: Exclude<Step, Held | Unreachable>) => void): void;
-  /** All that wait now. */
+  /** Answers all attempts that wait now. */
   answer(step: Exclude<Step, Held | Unreachable>): void;
 }
 
-/** 200, with a body in as many chunks as are given; of one chunk the length is announced. */
+/** 200, with the body in the given chunks; the length is announced if there is one chunk. */
 export declare function ok(...body: readonly (string | Uint8Array)[]): Reply;
 export declare function status(
   code: number,
   headers?: Readonly<Record<string, string>>,
   ...body: readonly (string | Uint8Array)[]
 ): Reply;
-/** The connection breaks once the request was sent. */
+/** The connection breaks after the request was sent. */
 export declare function reset(): Reset;
-/** No connection comes up: the request is sent to nobody. */
+/** The connection is refused, so the request is not sent. */
 export declare function unreachable(): Unreachable;
-/** No answer until the test gives one. */
+/** No response until the test gives one. */
 export declare function hold(): Held;
 
-/** Stands still until the test moves it. */
+/** A clock that only the test moves. */
 export interface FakeClock {
   /** Milliseconds since 1970; 2026-11-21T07:30:00Z at first. */
   now(): number;
-  /** Moves time on and runs what falls due, in order and each at its own time. */
+  /** Advances time and runs due timers, in order and each at its own time. */
   advance(ms: number): Promise<void>;
   /** Sets the wall clock forward or back, as an administrator does. */
   jump(ms: number): void;
 }
-/** Lets everything run that waits only for promises, not for time. */
+/** Runs everything that waits only for promises, not for time. */
 export declare function settle(): Promise<void>;
 
 export interface LogLine {

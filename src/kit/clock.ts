@@ -1,6 +1,6 @@
 /**
- * A clock that stands still until a test moves it. Both times (wall clock and monotonic) move together,
- * except in {@link FakeClock.jump}, which is what an administrator or NTP does to the wall clock.
+ * A clock that only a test moves. Wall clock and monotonic time move together, except in
+ * {@link FakeClock.jump}, which changes the wall clock alone, as an administrator or NTP does.
  *
  * @module
  */
@@ -15,7 +15,7 @@ interface Waiting {
 }
 
 export interface FakeClockOptions {
-  /** Wall clock at the start; 2026-11-21T07:30:00Z unless given. */
+  /** Wall clock at the start; default: 2026-11-21T07:30:00Z. */
   readonly startMs?: number;
 }
 
@@ -56,9 +56,8 @@ export class FakeClock implements Clock {
   }
 
   /**
-   * Moves time on by `ms` and runs what falls due, in order and each at its own time. Between timers
-   * (and before and after all of them) everything that waits only for promises gets to run, so a
-   * timer set by such code in between fires, too.
+   * Advances time by `ms` and runs due timers, in order and each at its own time. Before, between and after
+   * them everything that waits only for promises runs, so timers set by such code fire, too.
    */
   async advance(ms: number): Promise<void> {
     const endMs = this.#monotonicMs + ms;
@@ -101,7 +100,7 @@ export class FakeClock implements Clock {
   }
 }
 
-/** Lets everything run that waits only for promises, not for time or I/O. */
+/** Runs everything that waits only for promises, not for time or I/O. */
 export function settle(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }

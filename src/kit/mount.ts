@@ -1,6 +1,6 @@
 /**
- * A plugin at work in a test: made, called and closed by the code that does it in a proxy, on a clock that
- * the test moves and before endpoints that answer as the test says. No sockets, no files.
+ * Runs a plugin in a test. The code of the proxy creates, calls and closes it; the test moves the clock and
+ * scripts the endpoints. There are no sockets and no files.
  *
  * @module
  */
@@ -8,6 +8,7 @@
 import { createLog, type LogRecord, Stats } from "../base/mod.ts";
 import {
   type AnyPlugin,
+  type Callees,
   type Connection,
   Generation,
   type HostDeps,
@@ -15,16 +16,17 @@ import {
   SharedState,
   whyNoPlugin,
 } from "../plugin/mod.ts";
+import { type Context, OutgoingCall } from "../proxy/mod.ts";
 import type * as api from "./api.ts";
+import apiText from "./api.ts" with { type: "text" };
 import type { Answer, Connected, MountOptions, RequestInit } from "./api.ts";
-import { AskedRequest } from "./asked_request.ts";
+import { MountedRequest } from "./mounted_request.ts";
 import { FakeClock, settle } from "./clock.ts";
-import { scriptedCallees } from "./scripted_callees.ts";
-import { ScriptedUpstream } from "./scripted_upstream.ts";
+import { hold, ok, reset, ScriptedUpstream, status, unreachable } from "./scripted_upstream.ts";
 
 const LISTENER = "inbound";
 
-/** Rejects as a proxy refuses it: what is no plugin, a configuration that is wrong, a failed `create`. */
+/** Rejects what a proxy refuses: an export that is no plugin, an invalid configuration, a failed `create`. */
 export async function mount(definition: unknown, options: MountOptions = {}): Promise<Mounted> {
   const fault = whyNoPlugin(definition);
   if (fault) throw new TypeError(`the default export ${fault}`);
@@ -36,11 +38,9 @@ export async function mount(definition: unknown, options: MountOptions = {}): Pr
 export class Mounted implements api.Mounted {
   readonly clock = new FakeClock();
   readonly upstream: ScriptedUpstream;
-  /** Whom the plugin may ask, with the requests that they got. */
   readonly callees: Readonly<Record<string, ScriptedUpstream>>;
-  /** Lines that the plugin wrote, or that were written about it. */
   readonly logs: readonly LogRecord[];
-  /** Of the access log, each with its end. */
+  /** Lines of the access log, each with its line end. */
   readonly lines: string[] = [];
   readonly #definition: AnyPlugin;
   readonly #options: MountOptions;
@@ -57,9 +57,10 @@ export class Mounted implements api.Mounted {
     this.#definition = definition;
     this.#options = options;
     this.upstream = new ScriptedUpstream(options.upstream ?? []);
-    const asked = Object.entries(options.callees ?? {});
     this.callees = Object.fromEntries(
-      asked.map(([name, steps]) => [name, new ScriptedUpstream(steps)]),
+      Object.entries(options.callees ?? {}).map((
+        [name, steps],
+      ) => [name, new ScriptedUpstream(steps)]),
     );
     this.#lender = {
       log: createLog({
@@ -83,7 +84,6 @@ export class Mounted implements api.Mounted {
     };
   }
 
-  /** Loads it with this configuration; the requests that are under way end on what was before. */
   async reload(config: unknown): Promise<void> {
     const { onFailure = "refuse", routeConfig } = this.#options;
     const { name } = this.#definition;
@@ -104,19 +104,17 @@ export class Mounted implements api.Mounted {
     await settle();
   }
 
-  /** One request of the caller; comes once everything about it is over. */
   request(init: RequestInit = {}): Promise<Answer> {
     const id = `request-${++this.#requests}`;
     const { clock, upstream } = this;
     const generation = this.#serving();
     const connection = this.#connection;
-    return new AskedRequest(init, { generation, upstream, clock, connection, id }).answer;
+    return new MountedRequest(init, { generation, upstream, clock, connection, id }).answer;
   }
 
-  /** A connection of a caller that the intentions allow. */
   async connect(init: Partial<Connection> = {}): Promise<Connected> {
     const known = Promise.withResolvers<Connected>();
-    this.#serving().lookAt({ ...this.#connection, ...init }, {
+    this.#serving().judgeConnection({ ...this.#connection, ...init }, {
       deadlines: this.clock,
       onKnown: (refusal) => known.resolve({ refusal: refusal ?? null }),
     });
@@ -128,7 +126,6 @@ export class Mounted implements api.Mounted {
     return this.#generation;
   }
 
-  /** Of one of its own metrics, by the name that it gave it; the sum where labels are left out. */
   stat(name: string, labels: Readonly<Record<string, string>> = {}): number {
     const full = `plugin_${this.#definition.name}_${name}`;
     const samples = this.#lender.stats.samples().filter((sample) =>
@@ -141,7 +138,7 @@ export class Mounted implements api.Mounted {
       .reduce((sum, { value }) => sum + value, 0);
   }
 
-  /** Closes it, after the requests that are under way. */
+  /** Closes the plugin after the requests that are under way. */
   async [Symbol.asyncDispose](): Promise<void> {
     void this.#generation?.retire();
     this.#generation = undefined;
@@ -166,3 +163,30 @@ function identityOf(source: string | Identity | null): Identity | null {
     service: source,
   };
 }
+
+function scriptedCallees(
+  scripts: Readonly<Record<string, ScriptedUpstream>>,
+  clock: FakeClock,
+): Callees {
+  // The rest of a context concerns the health of picked endpoints; a script picks none.
+  const context = { clock: clock as Context["clock"] } as Context;
+  return {
+    whyNot: ({ target }) => scripts[target] ? undefined : "the test has nobody of that name",
+    open: ({ target }) => ({
+      authority: target,
+      call(request, onResponse) {
+        const call = new OutgoingCall(request, onResponse);
+        const script = scripts[target];
+        if (script) call.start(script, context);
+        return call;
+      },
+      close: () => {},
+    }),
+  };
+}
+
+/** The module `postern/kit` for the tests of plugin authors: what its types promise, and nothing else. */
+export const AUTHOR_KIT: typeof api = { mount, ok, status, reset, unreachable, hold, settle };
+
+/** The types of `postern/kit`, for editors. Authors import the contract as `postern`. */
+export const KIT_TYPES: string = apiText.replace('"../plugin/mod.ts"', '"postern"');

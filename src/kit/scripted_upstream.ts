@@ -1,6 +1,6 @@
 /**
- * What is behind a plugin under test: endpoints that answer as a script says, one step for each try; the
- * last step answers all that come after it.
+ * The upstream of a plugin under test: endpoints that answer by a script, one step for each attempt. The
+ * last step is repeated.
  *
  * @module
  */
@@ -12,7 +12,7 @@ import type { AttemptHandler, PooledConnection, RequestPool } from "../proxy/mod
 import type * as api from "./api.ts";
 import type { Held, Reply, Reset, Step, Unreachable } from "./api.ts";
 
-/** 200, with a body in as many chunks as are given; of one chunk the length is announced. */
+/** 200, with the body in the given chunks; the length is announced if there is one chunk. */
 export function ok(...body: readonly (string | Uint8Array)[]): Reply {
   return { kind: "reply", status: 200, headers: {}, body };
 }
@@ -25,22 +25,22 @@ export function status(
   return { kind: "reply", status: code, headers, body };
 }
 
-/** The connection breaks once the request was sent. */
+/** The connection breaks after the request was sent. */
 export function reset(): Reset {
   return { kind: "reset" };
 }
 
-/** No connection comes up: the request is sent to nobody. */
+/** The connection is refused, so the request is not sent. */
 export function unreachable(): Unreachable {
   return { kind: "unreachable" };
 }
 
-/** No answer until the test gives one. */
+/** No response until the test gives one. */
 export function hold(): Held {
-  return new HeldTries();
+  return new HeldAttempts();
 }
 
-class HeldTries implements Held {
+class HeldAttempts implements Held {
   readonly kind = "hold";
   #waiting: ((step: Exclude<Step, Held | Unreachable>) => void)[] = [];
 
@@ -48,20 +48,15 @@ class HeldTries implements Held {
     this.#waiting.push(answer);
   }
 
-  /** All that wait now. */
   answer(step: Exclude<Step, Held | Unreachable>): void {
     for (const answer of this.#waiting.splice(0)) answer(step);
   }
 }
 
-/** A request as an endpoint got it. */
 export class SeenRequest implements api.SeenRequest {
-  /** `10.0.0.1:8080` for the first try, `10.0.0.2:8080` for the second. */
   readonly endpoint: string;
   readonly chunks: Uint8Array[] = [];
-  /** All of it came. */
   isComplete = false;
-  /** It was given up from our side. */
   isGivenUp = false;
   readonly #head: RequestHead;
 
@@ -90,7 +85,6 @@ export class SeenRequest implements api.SeenRequest {
     return fieldsOf(this.#head.fields, name.toLowerCase());
   }
 
-  /** What came of its body, as text. */
   get body(): string {
     return textOf(this.chunks);
   }
@@ -98,10 +92,10 @@ export class SeenRequest implements api.SeenRequest {
 
 export class ScriptedUpstream implements RequestPool {
   readonly cluster = "upstream";
-  /** One for each try that was sent. */
+  /** One for each attempt that was sent. */
   readonly requests: SeenRequest[] = [];
   readonly #script: readonly Step[];
-  #tries = 0;
+  #attempts = 0;
 
   constructor(script: readonly Step[]) {
     this.#script = script;
@@ -117,16 +111,16 @@ export class ScriptedUpstream implements RequestPool {
     return "";
   }
 
-  acquire(dialler: AttemptHandler<ScriptedWay>): Dial {
-    const step = this.#script[Math.min(this.#tries, this.#script.length - 1)] ?? ok();
-    const host = `10.0.0.${++this.#tries}:8080`;
+  acquire(handler: AttemptHandler<ScriptedConnection>): Dial {
+    const step = this.#script[Math.min(this.#attempts, this.#script.length - 1)] ?? ok();
+    const host = `10.0.0.${++this.#attempts}:8080`;
     if (typeof step === "object" && step.kind === "unreachable") {
-      dialler.onFailed("endpoint_refused", "connection refused", host);
-    } else dialler.onDialled(this.#way(host, step));
+      handler.onFailed("endpoint_refused", "connection refused", host);
+    } else handler.onDialled(this.#connection(host, step));
     return { cancel: () => {} };
   }
 
-  #way(host: string, step: Exclude<Step, Unreachable>): ScriptedWay {
+  #connection(host: string, step: Exclude<Step, Unreachable>): ScriptedConnection {
     return {
       host,
       isUsed: false,
@@ -141,16 +135,16 @@ export class ScriptedUpstream implements RequestPool {
   }
 }
 
-/** As much of one as a request knows. */
-type ScriptedWay = Pick<PooledConnection, "host" | "isUsed" | "request">;
+/** The part of a connection that a request uses. */
+type ScriptedConnection = Pick<PooledConnection, "host" | "isUsed" | "request">;
 
 class ScriptedExchange implements ClientExchange {
   events: ResponseEvents;
   readonly #seen: SeenRequest;
   readonly #step: Exclude<Step, Unreachable>;
   #isPaused = false;
-  /** What is told as soon as somebody listens. */
-  readonly #told: (() => void)[] = [];
+  /** Events to deliver while the exchange is not paused. */
+  readonly #events: (() => void)[] = [];
 
   constructor(seen: SeenRequest, step: Exclude<Step, Unreachable>, events: ResponseEvents) {
     this.#seen = seen;
@@ -174,33 +168,33 @@ class ScriptedExchange implements ClientExchange {
       case "hold":
         return step.wait((later) => this.#answer(later));
       case "reset":
-        this.#told.push(() => this.events.onReset("connection", "the endpoint broke it"));
+        this.#events.push(() => this.events.onReset("connection", "the endpoint broke it"));
         break;
       case "reply":
-        this.#tellReply(step);
+        this.#queueReply(step);
     }
-    // Nothing is told before whoever asked knows that it has asked.
-    queueMicrotask(() => this.#tell());
+    // Events never arrive within the call that sends the request.
+    queueMicrotask(() => this.#deliver());
   }
 
-  #tellReply({ status, headers, body }: Reply): void {
+  #queueReply({ status, headers, body }: Reply): void {
     const fields: Fields = [];
     for (const name in headers) addField(fields, name.toLowerCase(), headers[name] ?? "");
     const chunks = body.map((part) => bytesOf(part));
     const ends = chunks.length === 0;
     const length = chunks.length > 1 ? UNKNOWN_LENGTH : joined(chunks).length;
     const head: ResponseHead = { status, fields, length };
-    this.#told.push(() => this.events.onResponse(head, ends));
+    this.#events.push(() => this.events.onResponse(head, ends));
     if (ends) return;
-    for (const chunk of chunks) this.#told.push(() => this.events.onData(chunk));
-    this.#told.push(() => this.events.onEnd(undefined));
+    for (const chunk of chunks) this.#events.push(() => this.events.onData(chunk));
+    this.#events.push(() => this.events.onEnd(undefined));
   }
 
-  #tell(): void {
+  #deliver(): void {
     while (!this.#isPaused && !this.#seen.isGivenUp) {
-      const tell = this.#told.shift();
-      if (!tell) return;
-      tell();
+      const deliver = this.#events.shift();
+      if (!deliver) return;
+      deliver();
     }
   }
 
@@ -214,7 +208,7 @@ class ScriptedExchange implements ClientExchange {
 
   resume(): void {
     this.#isPaused = false;
-    queueMicrotask(() => this.#tell());
+    queueMicrotask(() => this.#deliver());
   }
 
   tunnel(): never {
@@ -225,7 +219,7 @@ class ScriptedExchange implements ClientExchange {
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-/** The caller's own: whoever is sent bytes may change them. */
+/** A copy, since the receiver of bytes may change them. */
 export function bytesOf(part: string | Uint8Array): Uint8Array {
   return typeof part === "string" ? encoder.encode(part) : part.slice();
 }

@@ -1,144 +1,159 @@
 /**
- * The contract between the proxy and a plugin: types only, no code, and nothing else to read.
+ * The contract between the proxy and a plugin. It has types only, and imports nothing.
  *
- * A plugin is a module whose default export is a {@link PluginDefinition}; importing it has no effect. Its
- * layers stand around each other in the order of their {@link Phase}: a request passes them on its way in,
- * its response on the way out. They are given values; what shall differ is handed on (`next`) or back.
+ * A plugin is a module whose default export is a {@link PluginDefinition}; importing it has no effect.
+ * Plugins are layers around a request, ordered by their {@link Phase}: the request passes them on its way in,
+ * the response on its way out. Values are immutable: a hook passes a changed copy to `next`, or returns it.
  *
  * @module
  */
 
 /**
- * Outermost first, then as configured. `guard`: before the route is known. `route`: picks it. `filter`: on
- * it. `retry`: may call `next` again. `attempt`: around each try. Of `route` and `retry` one per listener.
+ * The position of a layer, outermost first; within a phase the order is that of the configuration. `guard`:
+ * before the route is known. `route`: picks the route. `filter`: on the route. `retry`: may call `next` again.
+ * `attempt`: around each attempt. A listener has at most one plugin of `route`, and one of `retry`.
  */
 export type Phase = "guard" | "route" | "filter" | "retry" | "attempt";
 
-/** Standard Schema 1 (standardschema.dev), as valibot, zod and arktype make them. */
+/** Standard Schema 1 (standardschema.dev), which valibot, zod and arktype implement. */
 export interface Schema<Output = unknown> {
-  readonly "~standard": Readonly<
-    { version: 1; validate: (value: unknown) => unknown; types?: { output: Output } | undefined }
-  >;
+  readonly "~standard": {
+    readonly version: 1;
+    readonly validate: (value: unknown) => unknown;
+    readonly types?: { readonly output: Output } | undefined;
+  };
 }
 export type OutputOf<S extends Schema> = NonNullable<S["~standard"]["types"]>["output"];
 
 /** `export default { ... } satisfies PluginDefinition<typeof Config>`. */
 export interface PluginDefinition<C extends Schema = Schema, R extends Schema = Schema> {
-  /** Key in configuration, part of its metrics' names, field of its log lines: `snake_case`. */
+  /** In `snake_case`: the key in configuration, a part of its metric names, a field of its log lines. */
   readonly name: string;
   readonly api: 1;
   readonly phase: Phase;
-  /** Configuration for a listener; make it strict, so that a misspelled key is an error. */
+  /** Configuration for a listener. Make it strict, so that a misspelled key is an error. */
   readonly config: C;
-  /** Configuration for one route; absent: it takes none. A guard's hook is called again on such a route. */
+  /** Configuration for one route; absent: a route has none. On such a route a guard's hook is called again. */
   readonly routeConfig?: R;
-  /** Called for each generation of configuration, before it serves; at most 5 s. */
+  /** Called for each generation of configuration before it serves; takes at most 5 s. */
   create(host: Host, config: OutputOf<C>): Plugin<OutputOf<R>> | Promise<Plugin<OutputOf<R>>>;
 }
 
-/** A plugin at work. Absent hooks cost nothing. */
+/** A plugin at work. An absent hook costs nothing. */
 export interface Plugin<R = unknown> {
-  /** A caller was let in, and no byte of it was carried yet. Hand a refusal back, or nothing. */
+  /** Called after a caller is authorized and before any byte is carried. Return a refusal, or nothing. */
   onConnection?(connection: Connection): Refusal | void | Promise<Refusal | void>;
   /**
-   * Around everything further in. `return next()` goes on, `return next({ request, response })` with
-   * changes; `return host.reply(...)` answers. Without `async` no promise is made.
+   * Called around everything further in. `return next()` continues, `return next({ request, response })`
+   * continues with changes, `return host.reply(...)` answers. Without `async` no promise is made.
    */
   onRequest?(args: RequestArgs<R>, next: Next): Answer;
-  /** Phase `route` only, when routes changed: what looks one up for a request. */
+  /** Phase `route` only. Called when routes changed; returns the function that picks a request's route. */
   onRoutes?(routes: readonly Route[]): FindRoute | Promise<FindRoute>;
-  /** Once, after the last exchange of its generation. */
+  /** Called once, after the last exchange of the generation. */
   close?(): void | Promise<void>;
 }
 
-/** A response, or one that comes. What `next` gave may be handed back as it is, or awaited. */
+/** A response, or a promise of one. The result of `next` may be returned as it is, or awaited. */
 export type Answer = HttpResponse | PromiseLike<HttpResponse>;
 export type FindRoute = (request: HttpRequest) => Route | undefined;
-/** Goes on inwards. Only phase `retry` may do so again; the response before is given up by that. */
+/** Continues inwards. Only phase `retry` may call it again, which abandons the response before. */
 export type Next = (change?: Change) => Answer;
 export interface Change {
-  /** Goes on in place of the one that was given. */
+  /** Continues with this request in place of the given one. */
   readonly request?: HttpRequest;
-  /** What becomes of the response: like awaiting `next`, without a promise. */
+  /** Changes the response: like awaiting `next`, without a promise. */
   readonly response?: (response: HttpResponse) => Answer;
-  /** Phase `retry`: endpoints that shall not be picked while there are others. */
+  /** Phase `retry`: endpoints that are not picked while there are others. */
   readonly avoid?: readonly Endpoint[];
-  /** No response began so long after the request was complete: a failure `response_timed_out`. */
+  /** The failure is `response_timed_out` if no response began so long after the request was complete. */
   readonly timeoutMs?: number;
-  /** In place of the listener's: nothing of the exchange moved for so long. 0: it may for ever. */
+  /** Replaces the listener's limit for an exchange in which no byte moves. 0: no limit. */
   readonly idleTimeoutMs?: number;
 }
 export interface RequestArgs<R = unknown> {
   readonly request: HttpRequest;
   readonly exchange: Exchange;
-  /** `undefined` before it is known. */
+  /** `undefined` before the route is known. */
   readonly route: Route | undefined;
   readonly routeConfig: R | undefined;
 }
 export interface HttpRequest {
   readonly method: string;
-  /** `http` or `https`; `""`: the caller did not say. */
+  /** `http` or `https`; `""`: the caller did not send it. */
   readonly scheme: string;
-  /** Host, with a port where there is one. */
+  /** Host, and port where the caller sent one. */
   readonly authority: string;
-  /** From `/` on, with the query, in the one form that was judged, is matched and is sent on. */
+  /** From `/` on, with the query, in the one normalized form that is authorized, matched and sent on. */
   readonly path: string;
-  /** What it asks the connection to become, as `websocket`; `""`: nothing. */
+  /** The requested protocol of the connection, as `websocket`; `""`: none. */
   readonly upgrade: string;
   readonly headers: Headers;
   readonly body: Body | null;
   with(change: RequestChange): HttpRequest;
 }
-export type RequestChange = MessageChange & { [of in "method" | "authority" | "path"]?: string };
-export type MessageChange = Readonly<{ headers?: Headers | HeaderChange; body?: BodyContent }>;
+export type RequestChange = MessageChange & {
+  method?: string;
+  authority?: string;
+  path?: string;
+};
+export type MessageChange = {
+  readonly headers?: Headers | HeaderChange;
+  readonly body?: BodyContent;
+};
 export interface HttpResponse {
   readonly status: number;
   readonly headers: Headers;
   readonly body: Body | null;
-  /** Who answered; `null`: the proxy or a plugin did. */
+  /** The endpoint that answered; `null`: the proxy or a plugin did. */
   readonly endpoint: Endpoint | null;
-  /** Why nobody answered; `null`: somebody did. */
+  /** Why there is no response from an endpoint or a plugin; `null`: there is one. */
   readonly failure: Failure | null;
   with(change: ResponseChange): HttpResponse;
 }
-export type ResponseChange = MessageChange & Readonly<{ status?: number }>;
+export type ResponseChange = MessageChange & { readonly status?: number };
 export interface Failure {
   /** As in the access log: `no_endpoint`, `endpoint_reset`, `response_timed_out`. */
   readonly code: string;
   readonly reason: string;
-  /** An endpoint had the request, and may have acted on it. */
+  /** An endpoint received the request and may have acted on it. */
   readonly wasSent: boolean;
-  /** That one, or the one that could not be reached. */
+  /** The endpoint that received the request, or could not be reached. */
   readonly endpoint: Endpoint | null;
 }
-/** Fields in their order; names in lower case. Framing, `host` and `connection` are not among them. */
+/** Header fields in order, names in lower case. Framing fields, `host` and `connection` are left out. */
 export interface Headers extends Iterable<readonly [name: string, value: string]> {
-  /** The first of that name, in any case. */
+  /** The first value of that name, in any case. */
   get(name: string): string | undefined;
   all(name: string): readonly string[];
   with(change: HeaderChange): Headers;
 }
-/** First `remove`, then `set` (all of that name; both also of `x_user` for `x-user`), then `add`. */
-export type HeaderChange = Readonly<{ remove?: readonly string[]; set?: Values; add?: Values }>;
-export type Values = Readonly<Record<string, string>>;
-/** What a body can be made of; `null`: there is none. */
+/** Applied in this order. `remove` and `set` of `x-user` remove `x_user` as well. */
+export type HeaderChange = {
+  readonly remove?: readonly string[];
+  /** Replaces all fields of that name. */
+  readonly set?: Values;
+  readonly add?: Values;
+};
+export type Values = { readonly [name: string]: string };
+/** What a body can be made of; `null`: no body. */
 export type BodyContent = string | Bytes | ReadableStream<Uint8Array> | Body | null;
 export type Bytes = Uint8Array<ArrayBuffer>;
 
-/** Passes through as it comes, unless somebody opens it, which can be done once. */
+/** A body streams through unless a plugin opens it, which can be done once. */
 export interface Body {
-  /** Bytes that were announced; `null`: its end will tell. */
+  /** The announced length in bytes; `null`: it is not known before the end. */
   readonly length: number | null;
-  /** Whoever opens it hands on what shall be sent in its place. */
+  /** A plugin that opens a body passes on a body to send in its place. */
   stream(): ReadableStream<Uint8Array>;
   /**
-   * All of it; rejects where it is longer than `limitBytes`. A hook that lets that pass refuses the message
-   * for its sender's sake, 413 or 502, and did not fail itself.
+   * The whole body; rejects if it is longer than `limitBytes`. A hook that does not catch this refuses the
+   * message, with 413 or 502, and does not count as failed.
    */
   bytes(limitBytes: number): Promise<Bytes>;
-  /** Keeps up to so many bytes as they pass: to be sent again (phase `retry`), or by a {@link Call}. */
+  /** Keeps up to so many bytes as they pass, to be sent again (phase `retry`) or by a {@link Call}. */
   keep(limitBytes: number): void;
-  /** All that was read of it is kept. Changes while it passes: ask after an attempt, not before. */
+  /** All that was read so far is kept. It changes while the body passes: read it after an attempt. */
   readonly isReplayable: boolean;
 }
 
@@ -147,104 +162,147 @@ export interface Exchange {
   /** The `x-request-id`. */
   readonly id: string;
   readonly connection: Connection;
-  /** Aborts when nobody waits for the response any more. */
+  /** Aborts when the caller no longer waits for the response. */
   readonly signal: AbortSignal;
   get<T>(key: StateKey<T>): T | undefined;
   set<T>(key: StateKey<T>, value: T): void;
   onEnd(callback: (summary: ExchangeSummary) => void): void;
 }
-/** A slot on an exchange, which layers share by sharing the object. */
-export type StateKey<T> = Readonly<{ description: string; "~type"?: T }>;
-/** `status` 0: nothing was answered; `code` `""`: nothing failed. */
-export type ExchangeSummary =
-  & Readonly<Record<"status" | "attempts" | "durationMs", number>>
-  & Readonly<{ code: string; endpoint: Endpoint | null }>;
+/** The key of a value on an exchange. Layers that share the key object share the value. */
+export type StateKey<T> = {
+  readonly description: string;
+  readonly "~type"?: T;
+};
+export type ExchangeSummary = {
+  /** 0: there was no response. */
+  readonly status: number;
+  readonly attempts: number;
+  readonly durationMs: number;
+  /** `""`: nothing failed. */
+  readonly code: string;
+  readonly endpoint: Endpoint | null;
+};
 
-/** Who calls whom, by the handshake; `remoteAddress`: `10.0.0.7:40312`; `ownUri`: shown to it, or `""`. */
+/** The caller's connection, as its handshake proved it. */
 export interface Connection {
   readonly listener: string;
   readonly direction: "inbound" | "outbound";
+  /** As `10.0.0.7:40312`. */
   readonly remoteAddress: string;
+  /** The identity that the proxy presented, as a URI; `""`: none. */
   readonly ownUri: string;
-  /** Proven; `null`: it showed no certificate, as a local application does. */
+  /** The proven identity; `null`: the caller showed no certificate, as a local application does. */
   readonly source: Identity | null;
 }
-/** All but `uri` are `""` where that is no name of a Consul service. */
-export type Identity =
-  & Readonly<Record<"uri" | "trustDomain" | "datacenter", string>>
-  & Readonly<Record<"partition" | "namespace" | "service", string>>;
-/** A branch of a chain's router, or the only way; `match` `null`: takes what no other took. */
-export type Route = Readonly<{ name: string; service: string; match: RouteMatch | null }>;
-/** All of it must be so; `path` `null` and an empty list: any. */
+/** All but `uri` are `""` if the URI does not name a Consul service. */
+export type Identity = {
+  readonly uri: string;
+  readonly trustDomain: string;
+  readonly datacenter: string;
+  readonly partition: string;
+  readonly namespace: string;
+  readonly service: string;
+};
+/** A branch of a chain's router, or its only route. */
+export type Route = {
+  readonly name: string;
+  readonly service: string;
+  /** `null`: takes every request that no other route took. */
+  readonly match: RouteMatch | null;
+};
+/** All conditions must hold. A `path` of `null` and an empty list match anything. */
 export interface RouteMatch {
-  readonly path: Readonly<{ kind: "exact" | "prefix" | "regex"; value: string }> | null;
+  readonly path: {
+    readonly kind: "exact" | "prefix" | "regex";
+    readonly value: string;
+  } | null;
   readonly ignoreCase: boolean;
   readonly methods: readonly string[];
   readonly headers: readonly ValueMatch[];
   readonly query: readonly ValueMatch[];
 }
-export type ValueMatch =
-  & Readonly<{ name: string; value: string; ignoreCase: boolean; invert: boolean }>
-  & Readonly<{ kind: "present" | "exact" | "prefix" | "suffix" | "contains" | "regex" }>;
-/** `10.0.0.9:8080`. */
+export type ValueMatch = {
+  readonly kind: "present" | "exact" | "prefix" | "suffix" | "contains" | "regex";
+  readonly name: string;
+  readonly value: string;
+  readonly ignoreCase: boolean;
+  readonly invert: boolean;
+};
+/** As `10.0.0.9:8080`. */
 export type Endpoint = { readonly address: string };
 
-/** What the proxy lends a plugin while a generation serves. */
+/** What the proxy offers a plugin while a generation serves. */
 export interface Host {
   readonly log: Log;
   readonly stats: Stats;
   readonly clock: Clock;
   readonly listener: string;
-  /** Threads that serve the listener, each with plugins of its own, and which this is, from 0. */
+  /** The threads that serve the listener, each with plugins of its own; `index` is this one, from 0. */
   readonly worker: { readonly index: number; readonly count: number };
   random(): number;
-  /** Aborts when the generation is over. */
+  /** Aborts when the generation ends. */
   readonly signal: AbortSignal;
-  /** In RE2's language, which costs no more than a text is long; it has to match all of one. */
+  /** Compiles RE2 syntax, which runs in linear time. The expression must match the whole text. */
   regex(pattern: string): Promise<(text: string) => boolean>;
   reply(status: number, headers?: Values, body?: string): HttpResponse;
-  /** The proxy's own answer to who is turned away, to gRPC in its words; `unauthenticated` tells why. */
+  /** The proxy's own refusal, with a gRPC status for gRPC; only `unauthenticated` sends the reason. */
   refuse(as: RefusedAs, reason: string): Refusal;
-  /** What writes a line of the access log: text, or values, with its `%` operators; `""`: the default. */
+  /** Makes a writer of access log lines: text or JSON with `%` operators; `""`: the default format. */
   accessLog(format: string | object): (ended: ExchangeSummary) => void;
-  /** Its bytes, compressed; what there is leaves whenever more of the body has to be waited for. */
+  /** The compressed bytes; flushes whenever the rest of the body is not there yet. */
   compress(body: Body, coding: "gzip" | "br" | "zstd"): ReadableStream<Uint8Array>;
-  /** Makes a header's value, with an access log's `%` operators; `""`: it has nothing to say. */
+  /** Makes a header value with the `%` operators of an access log; `""`: the operators have no value. */
   headerValue(text: string): (args: RequestArgs, response?: HttpResponse) => string;
-  /** Outlives a reload: made once for each key of this plugin, gone with its last user. */
+  /** State that survives a reload: made once for each key of this plugin, dropped with its last user. */
   shared<T extends object>(key: string, make: () => T): T;
-  /** The same for all workers: cells for `Atomics`, zeros at first; one length for a key, for good. */
+  /** Memory that all workers share, for `Atomics`, with zeros at first. The length of a key is fixed. */
   sharedCells(key: string, length: number): Promise<Int32Array<SharedArrayBuffer>>;
-  /** In `create`: an upstream (past its plugins), `127.0.0.1:9191` or `unix:///x` to ask; else throws. */
+  /**
+   * Only in `create`: a service to call, by the name of an upstream (past its plugins), `127.0.0.1:9191` or
+   * `unix:///x`. Throws for any other target.
+   */
   callee(target: string, options?: { readonly http2?: boolean }): Call;
-  /** In the background: started again with a growing pause when it throws, aborted with the generation. */
+  /** Runs a task in the background. It restarts with growing pauses if it throws, and ends with `signal`. */
   spawn(name: string, task: (signal: AbortSignal) => Promise<void>): void;
 }
-/** Without more: `GET /`. All of the answer comes, or its `failure`; gRPC's status is among its headers. */
+/** Sends `GET /` unless changed. Resolves to a whole response, or a `failure`; gRPC trailers are headers. */
 export type Call = (request: RequestChange, terms: Terms) => Promise<HttpResponse>;
-/** `limitBytes`: of the answer's body, more is a failure; absent: the body is dropped as it comes. */
-export type Terms = Readonly<{ timeoutMs: number; limitBytes?: number; signal?: AbortSignal }>;
+export type Terms = {
+  readonly timeoutMs: number;
+  /** Of the response's body: more is a failure. Absent: the body is discarded. */
+  readonly limitBytes?: number;
+  readonly signal?: AbortSignal;
+};
 export type RefusedAs = "denied" | "unauthenticated" | "rate_limited" | "overloaded" | "timed_out";
 export type Refusal = HttpResponse & { readonly failure: Failure };
-/** `now`: monotonic milliseconds, the same to all workers; `wall`: milliseconds since 1970. */
 export interface Clock {
+  /** Monotonic milliseconds, the same for all workers. */
   now(): number;
+  /** Milliseconds since 1970. */
   wall(): number;
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
-/** Ten lines a second reach the log; the rest is counted. */
-export type Log = Readonly<Record<"debug" | "info" | "warn" | "error", LogLine>>;
-type Facts = Readonly<Record<string, string | number | boolean | null>>;
+/** At most ten lines a second are written; the rest are counted. */
+export type Log = {
+  readonly debug: LogLine;
+  readonly info: LogLine;
+  readonly warn: LogLine;
+  readonly error: LogLine;
+};
+type Facts = { readonly [name: string]: string | number | boolean | null };
 export type LogLine = (message: string, facts?: Facts) => void;
 /**
- * Metrics `postern_plugin_<plugin>_<name>`. Values of labels are listed, so that their number is known:
+ * Metrics `postern_plugin_<plugin>_<name>`. The values of each label are listed, which bounds their number:
  * `host.stats.counter("refused", { help: "...", labels: { by: ["route", "source"] } })`.
  */
-export type Stats = Readonly<Record<"counter" | "gauge", MakeStat>>;
+export type Stats = {
+  readonly counter: MakeStat;
+  readonly gauge: MakeStat;
+};
 type MakeStat = <const L extends Labels = None>(name: string, about: About<L>) => Stat<L>;
-type About<L> = Readonly<{ help: string; labels?: L }>;
+type About<L> = { readonly help: string; readonly labels?: L };
 type None = Record<never, never>;
-export type Labels = Readonly<Record<string, readonly string[]>>;
+export type Labels = { readonly [label: string]: readonly string[] };
 type Chosen<L extends Labels> = { readonly [K in keyof L]: L[K][number] };
 export interface Stat<L extends Labels = None> {
   add(count: number, ...labels: keyof L extends never ? [] : [Chosen<L>]): void;

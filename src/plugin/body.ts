@@ -1,31 +1,51 @@
 /**
- * Bodies as plugins see them. One that passes is chunks between two codecs, of which nothing is made here
- * unless somebody opens it; one that a plugin made is bytes or a stream.
+ * Bodies as plugins see them. A passing body is chunks between two codecs, and costs nothing unless a plugin
+ * opens it. A made body is the bytes or stream of a plugin.
  *
  * @module
  */
 
 import type { ErrorCode } from "../base/mod.ts";
 import type { Body, BodyContent } from "./api.ts";
-import { BrokenBody } from "./broken_body.ts";
 
-/** Where the chunks of a body come from that passes through. */
+/**
+ * A body that could not be read for a reason outside the plugin: it ended early, or is too long. The plugin
+ * that read it did not fail.
+ */
+export class BrokenBody extends Error {
+  readonly code: ErrorCode;
+
+  constructor(code: ErrorCode, reason: string) {
+    super(reason);
+    this.code = code;
+  }
+}
+
+/** The broken body that caused an error; plugins may have wrapped it in an error of their own. */
+export function brokenBodyOf(error: unknown): BrokenBody | undefined {
+  for (let cause = error; cause instanceof Error; cause = cause.cause) {
+    if (cause instanceof BrokenBody) return cause;
+  }
+  return undefined;
+}
+
+/** The source of the chunks of a passing body. */
 export interface PassingSource {
-  /** What it is to be longer than a plugin reads. */
+  /** The code of a body that is longer than a plugin's limit. */
   readonly tooLong: ErrorCode;
-  /** From now on they go into this stream, and nowhere else. Asked once, by each `body` made of it. */
+  /** From now on the chunks go into the stream only. Each `body` of this source calls it once. */
   open(body: PassingBody): ReadableStream<Uint8Array>;
   /** See {@link Body.keep}. */
   keep(limitBytes: number): void;
   readonly isReplayable: boolean;
-  /** A copy of all of it, where it has come and is kept; absent: it never is. */
+  /** A copy of the whole body, if it arrived and was kept; absent: it never is. */
   kept?(): Uint8Array<ArrayBuffer> | undefined;
 }
 
-/** The plugin whose body it is. */
+/** The plugin that made a body. */
 export interface BodyOwner {
   readonly name: string;
-  readonly standing: { failed(reason: string): void; passed(): void };
+  readonly health: { failed(reason: string): void; passed(): void };
 }
 
 const encoder = new TextEncoder();
@@ -35,13 +55,13 @@ export class PassingBody implements Body {
   readonly #source: PassingSource;
   #isOpen = false;
 
-  /** `length`: negative where it is not known. */
+  /** `length`: negative if unknown. */
   constructor(source: PassingSource, length: number) {
     this.#source = source;
     this.length = length < 0 ? null : length;
   }
 
-  /** Somebody reads it here, so that it is not to be passed on. */
+  /** A plugin reads the body, so it is not passed on. */
   get isOpen(): boolean {
     return this.#isOpen;
   }
@@ -54,7 +74,7 @@ export class PassingBody implements Body {
     this.#source.keep(limitBytes);
   }
 
-  /** A copy of all of it, where it has come and is kept, and nobody opened it. */
+  /** A copy of the whole body, if it arrived, was kept and was not opened. */
   kept(): Uint8Array<ArrayBuffer> | undefined {
     return this.#isOpen ? undefined : this.#source.kept?.();
   }
@@ -73,7 +93,7 @@ export class PassingBody implements Body {
 
 export class MadeBody implements Body {
   readonly length: number | null;
-  /** Of a stream: who handed it on first. How the stream ends tells how that did. */
+  /** The plugin that passed on the stream first. The end of the stream decides whether the plugin failed. */
   by: BodyOwner | undefined;
   readonly #content: Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array>;
 
@@ -82,7 +102,7 @@ export class MadeBody implements Body {
     this.length = this.whole?.length ?? null;
   }
 
-  /** All of it, where it need not be waited for. */
+  /** The content, unless it is a stream. */
   get whole(): Uint8Array<ArrayBuffer> | undefined {
     return this.#content instanceof Uint8Array ? this.#content : undefined;
   }
@@ -93,9 +113,9 @@ export class MadeBody implements Body {
 
   keep(): void {}
 
-  /** Nobody will read it. */
+  /** The body will not be read. */
   discard(): void {
-    // Who reads it has to see to it itself.
+    // A stream with a reader is left to that reader.
     if (!this.whole) this.stream().cancel().catch(() => {});
   }
 
@@ -115,20 +135,20 @@ export class MadeBody implements Body {
   }
 }
 
-/** Whether it is a stream that `maker` handed on first. */
+/** Whether the body is a stream that `maker` passed on first. */
 export function isStreamOf(body: PassingBody | MadeBody | null, maker: BodyOwner): boolean {
   if (!(body instanceof MadeBody) || body.whole) return false;
   return (body.by ??= maker) === maker;
 }
 
-/** A body of either kind; throws where it is neither content nor a body. */
+/** Throws if `content` is neither content nor a body. */
 export function bodyOf(content: BodyContent): PassingBody | MadeBody | null {
   if (content === null || content instanceof PassingBody || content instanceof MadeBody) {
     return content;
   }
-  const isContent = typeof content === "string" || content instanceof Uint8Array ||
+  const isKnown = typeof content === "string" || content instanceof Uint8Array ||
     content instanceof ReadableStream;
-  if (!isContent) throw new TypeError("body: neither text, bytes, a stream nor a body");
+  if (!isKnown) throw new TypeError("body: neither text, bytes, a stream nor a body");
   return new MadeBody(content);
 }
 

@@ -46,7 +46,7 @@ function asker(
   return mount(definition, { callees });
 }
 
-test("a call sends what it is told, and comes with head and body", async () => {
+test("a call sends its request, and resolves to head and body of the response", async () => {
   const change = {
     ...{ method: "POST", path: "/check?a", authority: "authz.example", body: "may I" },
     headers: { set: { "X-One": "1" }, add: { "x-two": "2" } },
@@ -68,7 +68,7 @@ test("a call sends what it is told, and comes with head and body", async () => {
   assert.equal(new TextDecoder().decode(await answer?.body?.bytes(100)), "no!");
 });
 
-test("a call that says nothing is GET / of who is asked, with no body", async () => {
+test("a call without changes is GET / with the callee's authority and no body", async () => {
   const { answer, seen } = await ask({}, TERMS, [status(204)]);
   assert.deepEqual(
     seen.map(({ method, path, authority, isComplete }) => [
@@ -89,7 +89,7 @@ for (
     ["the body is too long", { ...TERMS, limitBytes: 3 }, [ok("ab", "cd")], "response_invalid"],
   ] as const
 ) {
-  test(`a call comes with a failure where ${what}`, async () => {
+  test(`a call resolves to a failure where ${what}`, async () => {
     const it = await ask({}, terms, steps);
     await it.asking.clock.advance(terms.timeoutMs);
     assert.equal(it.answer?.failure?.code, code);
@@ -98,12 +98,12 @@ for (
   });
 }
 
-test("a body that nobody keeps is not counted", async () => {
+test("a discarded body is not counted", async () => {
   const { answer } = await ask({}, { timeoutMs: 200 }, [ok("ab", "cd")]);
   assert.deepEqual([answer?.status, answer?.body, answer?.failure], [200, null, null]);
 });
 
-test("a call ends with its signal, and with the generation that made it", async () => {
+test("a call ends with its signal, and with its generation", async () => {
   const leaving = new AbortController();
   const it = await ask({}, { ...TERMS, signal: leaving.signal }, [hold()]);
   assert.equal(it.seen[0]?.isGivenUp, false);
@@ -124,7 +124,7 @@ test("a call ends with its signal, and with the generation that made it", async 
   assert.deepEqual(left.map(({ failure }) => failure?.code), ["closed"]);
 });
 
-test("more calls than there may be at once come to nothing at once", async () => {
+test("calls above the limit fail at once", async () => {
   const codes: unknown[] = [];
   const asking = await asker((call) => {
     for (let i = 0; i < 1_030; i++) {
@@ -163,7 +163,7 @@ for (
   });
 }
 
-test("a call of gRPC says that it understands trailers, and the request that it is made of does not", async () => {
+test("a gRPC call has te: trailers, and the request that it copies stays without", async () => {
   const definition = {
     ...{ name: "asker", api: 1, phase: "guard", config: ANYTHING },
     create(host: Host) {
@@ -182,7 +182,7 @@ test("a call of gRPC says that it understands trailers, and the request that it 
   assert.equal(it.upstream.requests[0]?.header("te"), undefined);
 });
 
-test("nobody is named by a plugin that was closed", async () => {
+test("callee() of a closed plugin throws", async () => {
   let host: Host | undefined;
   const definition = {
     ...{ name: "asker", api: 1, phase: "guard", config: ANYTHING },
@@ -193,7 +193,7 @@ test("nobody is named by a plugin that was closed", async () => {
   assert.throws(() => host?.callee("authz"), /the plugin was closed/);
 });
 
-test("who asks for somebody that is not there cannot be loaded", async () => {
+test("a plugin with an unknown callee cannot be loaded", async () => {
   await assert.rejects(
     asker((call) => call({}, TERMS), {}, "nobody"),
     /plugins\[0\]: create\(\): Cannot ask "nobody": the test has nobody of that name/,

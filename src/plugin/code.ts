@@ -1,7 +1,6 @@
 /**
- * Plugins from files, out of the text that the main thread made of them: no disk is touched here. They run
- * in this process and are trusted as it is; what they may import is limited so that it is known, not so that
- * it is safe.
+ * Runs plugins from files, from the text that the main thread bundled; the disk is not read here. Plugins
+ * run in this process and are trusted like it. Their imports are limited to make them known, not safe.
  *
  * @module
  */
@@ -18,7 +17,7 @@ const LOADS: Readonly<Record<string, () => Promise<unknown>>> = {
   jose: () => import("jose"),
 };
 
-/** What the executable lends plugins. */
+/** Libraries of the executable that plugins may import. */
 export const LIBRARIES: readonly string[] = Object.keys(LOADS);
 
 const NOT_FOR_PLUGINS: Readonly<Record<string, string>> = {
@@ -26,10 +25,10 @@ const NOT_FOR_PLUGINS: Readonly<Record<string, string>> = {
   "postern/kit": "is there for tests only",
 };
 
-/** What authors import that is not for what serves. */
+/** Modules that only authors and their tests import. */
 export const FOR_AUTHORS: readonly string[] = Object.keys(NOT_FOR_PLUGINS);
 
-/** Why a plugin may not import that, in words that follow its file's name; `undefined`: it may. */
+/** Why a plugin may not import a module, in words that follow its file's name; `undefined`: it may. */
 export function whyNoImport(name: string, allow: readonly string[]): string | undefined {
   if (LIBRARIES.includes(name)) return undefined;
   const why = NOT_FOR_PLUGINS[name];
@@ -45,18 +44,18 @@ export function whyNoImport(name: string, allow: readonly string[]): string | un
 /** `crypto` and `node:crypto` are the same. */
 function nodeModule(name: string): string | undefined {
   if (name.startsWith("node:")) return name;
-  // The runtime's own, such as `bun:ffi`, are none.
+  // Modules of the runtime, such as `bun:ffi`, are not Node's.
   return isBuiltin(name) && !name.includes(":") && name !== "bun" ? `node:${name}` : undefined;
 }
 
 const timersOf = new WeakMap<AnyPlugin, OwnTimers>();
 
-/** Of a plugin that {@link loadCode} gave and nobody uses any more; how many were running. */
+/** Stops the timers of an unused plugin from {@link loadCode}; returns how many were running. */
 export function stopTimers(plugin: AnyPlugin): number {
   return timersOf.get(plugin)?.stop() ?? 0;
 }
 
-/** Throws what its text throws, or what is wrong with what it exports. */
+/** Throws what the code throws, or a TypeError for an export that is no plugin. */
 export async function loadCode(
   part: Omit<PluginCodePart, "version">,
   allow: readonly string[],
@@ -82,7 +81,7 @@ export async function loadCode(
   }
 }
 
-/** Those that it imports, by name. */
+/** The libraries that the code imports, by name. */
 export async function librariesOf(
   { libraries }: Pick<PluginCodePart, "libraries">,
 ): Promise<ReadonlyMap<string, unknown>> {
@@ -91,20 +90,20 @@ export async function librariesOf(
   return lent;
 }
 
-/** Of Node's. */
+/** A module of Node. */
 export function builtinModule(name: string): unknown {
   return process.getBuiltinModule(nodeModule(name) ?? name);
 }
 
-/** What the text exports; `require` gives what it imports, `globals` stand before the runtime's own. */
+/** Runs the code and returns its exports. `globals` hide those of the runtime. */
 export async function runCode(
   { text, path, map }: Pick<PluginCodePart, "text" | "path" | "map">,
   require: (name: string) => unknown,
   globals: Readonly<Record<string, unknown>> = {},
 ): Promise<unknown> {
-  // A text of several modules says what stack traces call them.
+  // Code of several modules lists their names in stack traces.
   const module: { exports: unknown; urls?: readonly string[] } = { exports: {} };
-  // The name is for stack traces, which would else show none; a path may have a line's end in it.
+  // The name is for stack traces. A path may contain a line break, so it is encoded.
   const name = encodeURI(path);
   rememberPlaces(name, map);
   const body = `${text}\n//# sourceURL=${name}`;

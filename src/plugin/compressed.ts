@@ -1,6 +1,6 @@
 /**
- * Bodies in fewer bytes. The standard's `CompressionStream` keeps what it has until there is enough of it;
- * here it leaves as soon as more of the body has to be waited for, so that events arrive when they happen.
+ * Compresses bodies. The standard's `CompressionStream` buffers until it has a block; this one flushes
+ * whenever the rest of the body is not there yet, so that events arrive when they happen.
  *
  * @module
  */
@@ -15,10 +15,10 @@ import {
 
 export type Coding = "gzip" | "br" | "zstd";
 
-/** What a coding looks back at, by logarithm: memory of each body that is compressed, and of its readers. */
+/** Base 2 logarithm of the window, which is memory of each compressed body and of its reader. */
 const WINDOW_BITS = 18;
 
-/** Levels that a server can bear: about 10 ms of a processor for a megabyte. */
+/** Levels for a server: about 10 ms of a processor for a megabyte. */
 const CODERS: Readonly<Record<Coding, { readonly make: () => Gzip; readonly flush: number }>> = {
   gzip: { make: () => createGzip({ level: 5 }), flush: constants.Z_SYNC_FLUSH },
   br: {
@@ -43,7 +43,7 @@ const CODERS: Readonly<Record<Coding, { readonly make: () => Gzip; readonly flus
   },
 };
 
-/** Reads no more of `source` than whoever reads it asks for, and makes nothing before somebody does. */
+/** Reads `source` only as fast as the result is read; allocates nothing before the first read. */
 export function compressed(
   source: ReadableStream<Uint8Array>,
   coding: Coding,
@@ -60,10 +60,10 @@ class Compressor {
   readonly #coding: Coding;
   #coder: Gzip | undefined;
   #output: ReadableStreamDefaultController<Uint8Array> | undefined;
-  /** What comes next, once it is asked for, and whether it is there already. */
-  #ahead: Promise<ReadableStreamReadResult<Uint8Array>> | undefined;
-  #isHere = false;
-  #hasPut = false;
+  /** The next read, and whether it is done. */
+  #nextRead: Promise<ReadableStreamReadResult<Uint8Array>> | undefined;
+  #isNextRead = false;
+  #hasOutput = false;
   #failed: ((error: unknown) => void) | undefined;
 
   constructor(source: ReadableStream<Uint8Array>, coding: Coding) {
@@ -71,22 +71,22 @@ class Compressor {
     this.#coding = coding;
   }
 
-  /** Until there is something to be read. */
+  /** Compresses until there is output. */
   async pull(output: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
     this.#output = output;
-    this.#hasPut = false;
+    this.#hasOutput = false;
     const coder = this.#coder ??= this.#start();
     try {
-      while (!this.#hasPut) {
-        const { done, value } = await (this.#ahead ?? this.#look());
+      while (!this.#hasOutput) {
+        const { done, value } = await (this.#nextRead ?? this.#readNext());
         if (done) {
           await this.#await((over) => coder.once("end", over).end());
           coder.destroy();
           return output.close();
         }
-        this.#look();
+        this.#readNext();
         await this.#await((over) => coder.write(value, over));
-        if (!this.#isHere) {
+        if (!this.#isNextRead) {
           await this.#await((over) => coder.flush(CODERS[this.#coding].flush, over));
         }
       }
@@ -99,19 +99,19 @@ class Compressor {
   #start(): Gzip {
     const coder = CODERS[this.#coding].make();
     coder.on("data", (chunk: Uint8Array) => {
-      this.#hasPut = true;
+      this.#hasOutput = true;
       this.#output?.enqueue(chunk);
     });
     coder.on("error", (error) => this.#failed?.(error));
     return coder;
   }
 
-  #look(): Promise<ReadableStreamReadResult<Uint8Array>> {
-    this.#isHere = false;
+  #readNext(): Promise<ReadableStreamReadResult<Uint8Array>> {
+    this.#isNextRead = false;
     const isHere = () => {
-      this.#isHere = true;
+      this.#isNextRead = true;
     };
-    const ahead = this.#ahead = this.#source.read();
+    const ahead = this.#nextRead = this.#source.read();
     ahead.then(isHere, isHere);
     return ahead;
   }
@@ -123,7 +123,6 @@ class Compressor {
     });
   }
 
-  /** Nobody reads on. */
   cancel(reason: unknown): Promise<void> {
     this.#output = undefined;
     this.#coder?.destroy();

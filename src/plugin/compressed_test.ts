@@ -21,19 +21,19 @@ const bytes = (text: string) => new TextEncoder().encode(text);
 
 /** Chunks one by one, as somebody asks for them. */
 function source(count: number, chunk: (index: number) => Uint8Array) {
-  const told = { asked: 0, cancelled: "" };
+  const reads = { pulls: 0, cancelled: "" };
   const stream = new ReadableStream<Uint8Array>({
     pull(controller) {
-      if (told.asked === count) controller.close();
-      else controller.enqueue(chunk(told.asked++));
+      if (reads.pulls === count) controller.close();
+      else controller.enqueue(chunk(reads.pulls++));
     },
-    cancel: (reason) => void (told.cancelled = String(reason)),
+    cancel: (reason) => void (reads.cancelled = String(reason)),
   }, { highWaterMark: 0 });
-  return { stream, told };
+  return { stream, reads };
 }
 
 for (const coding of CODINGS) {
-  test(`compressed() by ${coding} is less, and says the same`, async () => {
+  test(`compressed() by ${coding} is shorter, and decodes to the same text`, async () => {
     const { stream } = source(200, (index) => bytes(`line ${index % 7} of a page\n`.repeat(20)));
     const out = new Uint8Array(await new Response(compressed(stream, coding)).arrayBuffer());
     const text = READERS[coding].all(out).toString();
@@ -41,7 +41,7 @@ for (const coding of CODINGS) {
     assert.ok(out.length < text.length / 50, `${out.length}`);
   });
 
-  test(`compressed() by ${coding} pushes on what it has when more has to be waited for`, async () => {
+  test(`compressed() by ${coding} flushes when the source has no more yet`, async () => {
     const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>();
     const writer = writable.getWriter();
     const reader = compressed(readable, coding).getReader();
@@ -61,26 +61,29 @@ for (const coding of CODINGS) {
     decoder.destroy();
   });
 
-  test(`compressed() by ${coding} of nothing is an empty body`, async () => {
+  test(`compressed() by ${coding} of an empty source is an empty body`, async () => {
     const out = await new Response(compressed(source(0, () => bytes("")).stream, coding)).bytes();
     assert.equal(READERS[coding].all(out).length, 0);
   });
 
-  test(`compressed() by ${coding} reads no more than its reader wants`, async () => {
-    const { stream, told } = source(1_000, () => crypto.getRandomValues(new Uint8Array(32 * 1024)));
+  test(`compressed() by ${coding} reads no more than its reader pulls`, async () => {
+    const { stream, reads } = source(
+      1_000,
+      () => crypto.getRandomValues(new Uint8Array(32 * 1024)),
+    );
     const reader = compressed(stream, coding).getReader();
-    assert.equal(told.asked, 0);
+    assert.equal(reads.pulls, 0);
     for (let i = 0; i < 5; i++) await reader.read();
-    const { asked } = told;
-    assert.ok(asked >= 2 && asked <= 20, `${asked}`);
+    const { pulls } = reads;
+    assert.ok(pulls >= 2 && pulls <= 20, `${pulls}`);
     await settle();
-    assert.equal(told.asked, asked);
+    assert.equal(reads.pulls, pulls);
     await reader.cancel("enough");
-    assert.equal(told.cancelled, "enough");
+    assert.equal(reads.cancelled, "enough");
   });
 }
 
-test("compressed() fails as its source does, and where that gives no bytes", async () => {
+test("compressed() fails with its source, and for a source without bytes", async () => {
   const failing = new ReadableStream<Uint8Array>({
     start: (controller) => controller.error(new Error("oh no")),
   });

@@ -1,6 +1,6 @@
 /**
- * What plugins say of a connection whose caller was let in, one after the other. Where nobody waits for
- * anything it is known in the same turn.
+ * Calls the `onConnection` hooks for an authorized connection, one after the other. The result is known
+ * synchronously unless a hook returns a promise.
  *
  * @module
  */
@@ -15,10 +15,10 @@ export interface ConnectionLayer {
   readonly name: string;
   readonly onConnection: NonNullable<Plugin["onConnection"]>;
   readonly mayBeSkipped: boolean;
-  readonly standing: LayerHealth;
+  readonly health: LayerHealth;
 }
 
-/** Why a caller may not stay. */
+/** Why a connection is refused. */
 export type ConnectionRefusal = Pick<ResponseFailure, "code" | "reason">;
 
 const ANSWER_LIMIT_MS = 5_000;
@@ -31,7 +31,7 @@ export class ConnectionHooks {
 
   constructor(connection: Connection, layers: readonly ConnectionLayer[], { deadlines, onKnown }: {
     readonly deadlines: Pick<Deadlines, "after">;
-    /** Once; `undefined`: nobody refused. */
+    /** Called once; `undefined`: no plugin refused. */
     readonly onKnown: (refusal: ConnectionRefusal | undefined) => void;
   }) {
     this.#connection = connection;
@@ -40,20 +40,20 @@ export class ConnectionHooks {
     this.#onKnown = onKnown;
   }
 
-  /** Asks the layer at `index` and those after it. */
-  ask(index = 0): void {
+  /** Calls the hook at `index` and those after it. */
+  run(index = 0): void {
     const layer = this.#layers[index];
     if (!layer) return this.#onKnown(undefined);
-    const { standing } = layer;
-    if (!standing.mayBeAsked()) return this.#instead(layer, index, standing.whyBroken);
-    const startedMs = standing.begin();
+    const { health } = layer;
+    if (!health.mayBeCalled()) return this.#skipOrRefuse(layer, index, health.whyBroken);
+    const startedMs = health.begin();
     let answer: unknown;
     try {
       answer = layer.onConnection(this.#connection);
     } catch (error) {
       return this.#failed(layer, index, faultOf(error));
     } finally {
-      if (startedMs !== undefined) standing.end(startedMs, "onConnection");
+      if (startedMs !== undefined) health.end(startedMs, "onConnection");
     }
     if (isThenable(answer)) this.#await(layer, index, answer);
     else this.#take(layer, index, answer);
@@ -83,18 +83,18 @@ export class ConnectionHooks {
     if (answer !== undefined && !failure) {
       return this.#failed(layer, index, "onConnection gave back neither a refusal nor nothing");
     }
-    layer.standing.passed();
-    if (!failure) return this.ask(index + 1);
+    layer.health.passed();
+    if (!failure) return this.run(index + 1);
     this.#onKnown({ code: failure.code, reason: `${layer.name}: ${failure.reason}` });
   }
 
   #failed(layer: ConnectionLayer, index: number, reason: string): void {
-    layer.standing.failed(reason, { hook: "onConnection" });
-    this.#instead(layer, index, reason);
+    layer.health.failed(reason, { hook: "onConnection" });
+    this.#skipOrRefuse(layer, index, reason);
   }
 
-  #instead(layer: ConnectionLayer, index: number, reason: string): void {
-    if (layer.mayBeSkipped) this.ask(index + 1);
+  #skipOrRefuse(layer: ConnectionLayer, index: number, reason: string): void {
+    if (layer.mayBeSkipped) this.run(index + 1);
     else this.#onKnown({ code: "plugin_failed", reason: `${layer.name}: ${reason}` });
   }
 }

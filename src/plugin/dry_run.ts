@@ -1,6 +1,6 @@
 /**
- * What plugins would do to a request that is never sent. Only those inside the executable that do nothing
- * but change or answer a request are asked; the others count, ask servers or wait, and are left out.
+ * Computes what plugins would do to a request, without sending it. Only built-in plugins that just change or
+ * answer a request are run; the others count, call servers or wait, and are left out.
  *
  * @module
  */
@@ -17,7 +17,7 @@ import {
 } from "./layer_stack.ts";
 import type { LayerHealth } from "./plugin_health.ts";
 
-/** By their names. `retry` and `timeout` change nothing of a request, so they need not be asked. */
+/** Names of the plugins that are run. `retry` and `timeout` do not change a request. */
 export const DRY_PLUGINS: ReadonlySet<string> = new Set([
   "header_rules",
   "path_rewrite",
@@ -28,22 +28,22 @@ export const DRY_PLUGINS: ReadonlySet<string> = new Set([
 export interface DryLayers {
   readonly guards: readonly Layer[];
   plansOf(request: PluginRequest): readonly RoutePlan[];
-  /** Whether the plugin of that name may be asked. */
+  /** Whether the plugin of that name may be run. */
   isDry(name: string): boolean;
 }
 
-/** What became of the request on one split of its route. */
+/** The result for one split of the route. */
 export interface DryRun {
-  /** Every split of the route that takes it; empty: no route does, or a plugin answered before. */
+  /** All splits of the matched route; empty: no route matches, or a plugin answered before. */
   readonly plans: readonly RoutePlan[];
   readonly plan: RoutePlan | undefined;
-  /** The request as it is sent on; `undefined`: it is not. */
+  /** The request as it would be sent; `undefined`: it would not be. */
   readonly sent: RequestHead | undefined;
-  /** In place of that, and the plugin that gave it; `undefined`: none did. */
+  /** The response of a plugin in place of sending, and the plugin's name; `undefined`: none answered. */
   readonly answer: { readonly response: PluginResponse; readonly by: string } | undefined;
 }
 
-/** `split`: which of its route's splits it takes, from 0. */
+/** `split`: the index of the route's split, from 0. */
 export function dryRun(
   request: PluginRequest,
   { layers, exchange, split }: {
@@ -53,7 +53,7 @@ export function dryRun(
   },
 ): DryRun {
   const run = new Run(layers, exchange, split);
-  new LayerStack(run).run(request).tell(run);
+  new LayerStack(run).run(request).listen(run);
   return run;
 }
 
@@ -67,7 +67,7 @@ class Run implements LayerContext, DryRun {
   answer: DryRun["answer"];
   readonly #layers: DryLayers;
   readonly #split: number;
-  #asked = "";
+  #called = "";
 
   constructor(layers: DryLayers, exchange: Exchange, split: number) {
     this.#layers = layers;
@@ -92,18 +92,18 @@ class Run implements LayerContext, DryRun {
 
   settle(response: PluginResponse): void {
     if (this.plan || response.failure?.code !== "route_not_found") {
-      this.answer = { response, by: this.#asked };
+      this.answer = { response, by: this.#called };
     }
   }
 
-  /** The same hooks, whose failures are not counted, and which are named when they are asked. */
+  /** The same hooks; their failures are not counted, and the last one called is remembered. */
   #quiet(layers: readonly Layer[]): Layer[] {
     return layers.filter(({ name }) => this.#layers.isDry(name)).map((layer) => ({
       ...layer,
-      standing: quiet(layer.standing),
+      health: quiet(layer.health),
       plugin: {
         onRequest: (args, next): HttpResponse | PromiseLike<HttpResponse> => {
-          this.#asked = layer.name;
+          this.#called = layer.name;
           return layer.plugin.onRequest?.(args, next) ?? next();
         },
       },
@@ -111,15 +111,15 @@ class Run implements LayerContext, DryRun {
   }
 }
 
-function quiet(standing: LayerHealth): LayerHealth {
+function quiet(health: LayerHealth): LayerHealth {
   return {
-    mayBeAsked: () => !standing.isBroken,
-    isBroken: standing.isBroken,
-    whyBroken: standing.whyBroken,
+    mayBeCalled: () => !health.isBroken,
+    isBroken: health.isBroken,
+    whyBroken: health.whyBroken,
     failed() {},
     passed() {},
     begin: () => undefined,
     end() {},
-    nowMs: () => standing.nowMs(),
+    nowMs: () => health.nowMs(),
   };
 }

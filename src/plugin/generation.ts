@@ -1,6 +1,6 @@
 /**
- * The plugins of one listener, made for one configuration: all of them, or none. It serves the exchanges
- * that began on it to their end, and closes its plugins after the last.
+ * The plugins of one listener, made for one configuration: all of them, or none. A generation serves its
+ * exchanges to their end, and closes its plugins after the last.
  *
  * @module
  */
@@ -24,44 +24,43 @@ import {
   type PluginInstance,
   type RouteLookup,
   type RoutePath,
+  routePathsOf,
   type RoutePlugins,
-  routeWaysOf,
 } from "./instances.ts";
-import { isBuiltIn } from "./built_in.ts";
 import { DRY_PLUGINS, type DryRun, dryRun } from "./dry_run.ts";
 import type { PluginRequest } from "./messages.ts";
 import type { Layer, RoutePlan } from "./layer_stack.ts";
 import { type AnyPlugin, PHASES } from "./registry.ts";
 import type { LastFailure } from "./plugin_health.ts";
 
-/** A plugin of a generation, for people. */
+/** A plugin of a generation, as the admin server shows it. */
 export interface PluginView {
   readonly listener: string;
   readonly name: string;
   readonly phase: Phase;
   readonly onFailure: "refuse" | "skip";
   readonly generation: number;
-  /** `broken`: it failed too often, and is not asked for a while. */
+  /** `broken`: the plugin failed too often, and is not called for a while. */
   readonly state: "serving" | "draining" | "broken";
-  /** Exchanges, and connections that were looked at, since its generation began. */
+  /** Exchanges, and connections that `onConnection` hooks judged, since the generation began. */
   readonly exchanges: number;
   readonly failures: number;
-  /** `null`: it never failed. */
+  /** `null`: no failure yet. */
   readonly lastFailure: LastFailure | null;
 }
 
-/** A layer that a request would meet, for people. */
+/** A layer that a request would pass, as `explain` shows it. */
 export interface LayerView extends Pick<PluginView, "name" | "phase" | "onFailure"> {
   readonly isBroken: boolean;
-  /** As they were written; `undefined`: its route says nothing to it. */
+  /** As written. `routeConfig` is `undefined` if the route configures nothing for the plugin. */
   readonly config: unknown;
   readonly routeConfig: unknown;
 }
 
-/** After this nobody keeps a generation that another one has taken the place of. */
+/** A replaced generation is closed after this, even if exchanges still use it. */
 const DRAIN_LIMIT_MS = 300_000;
 
-/** Of one route: those of its splits, and what says whose turn it is. */
+/** The plans of a route, one for each split, and the random source that picks one. */
 interface RoutePlans {
   readonly plans: readonly (RoutePlan & { readonly weight: number })[];
   readonly chance: Random;
@@ -83,16 +82,18 @@ export class Generation {
 
   private constructor(options: GenerationOptions, made: {
     readonly instances: readonly PluginInstance[];
-    readonly ways: ReadonlyMap<Route, readonly RoutePath[]>;
+    readonly paths: ReadonlyMap<Route, readonly RoutePath[]>;
     readonly routes: RouteLookup;
   }) {
-    const { instances, ways } = made;
+    const { instances, paths } = made;
     this.#options = options;
     this.#instances = instances;
     this.guards = layersOf(instances, ({ phase }) => phase === "guard", undefined);
-    this.#plans = new Map([...ways].map(([route, all]) => {
+    this.#plans = new Map([...paths].map(([route, all]) => {
       const plans = all.map(({ weight, resolver, configs }) => ({
-        ...{ route, weight, resolver },
+        route,
+        weight,
+        resolver,
         layers: layersOf(instances, isOnRoute(configs), configs),
       }));
       return [route, { plans, chance: evenChance(options.lender.random) }];
@@ -101,15 +102,15 @@ export class Generation {
     this.#routes = made.routes;
   }
 
-  /** Throws a ProxyError `plugin_failed` that names plugin and place; what was made is closed then. */
+  /** Throws a ProxyError `plugin_failed` that names plugin and path; created plugins are closed then. */
   static async make(options: GenerationOptions): Promise<Generation> {
     const { listener, lender } = options;
     let instances: readonly PluginInstance[] = [];
     try {
-      const ways = await routeWaysOf(options);
+      const paths = await routePathsOf(options);
       instances = await createInstances(options);
       const routes = await findRouteOf(instances, options);
-      return new Generation(options, { instances, ways, routes });
+      return new Generation(options, { instances, paths, routes });
     } catch (error) {
       await closeAll(instances, lender);
       for (const { definition } of options.plugins) stopTimers(definition);
@@ -120,26 +121,26 @@ export class Generation {
     }
   }
 
-  /** `undefined`: no route takes it. Throws, with the plugin's name, what the plugin that picks one throws. */
+  /** `undefined`: no route matches. Throws the error of the route plugin, with the plugin's name. */
   planOf(request: HttpRequest): RoutePlan | undefined {
     const all = this.#plansOf(request);
     return all && pickSplit(all.plans, all.chance);
   }
 
-  /** Those of all splits of the route that takes it, of which {@link planOf} picks one. */
+  /** The plans of all splits of the matched route; {@link planOf} picks one. */
   plansOf(request: HttpRequest): readonly RoutePlan[] {
     return this.#plansOf(request)?.plans ?? [];
   }
 
-  /** What becomes of a request that is never sent, by the plugins that {@link isDry} tells. */
+  /** Runs a request through the plugins for which {@link isDry} is true, without sending it. */
   dryRun(request: PluginRequest, exchange: Exchange, split: number): DryRun {
     return dryRun(request, { layers: this, exchange, split });
   }
 
-  /** Whether what that plugin does to a request can be found out without sending it. */
+  /** Whether the effect of the plugin on a request can be found without sending it. */
   isDry(name: string): boolean {
     const instance = this.#instances.find(({ place }) => place.definition.name === name);
-    return instance !== undefined && DRY_PLUGINS.has(name) && isBuiltIn(instance.place.definition);
+    return instance?.place.isBuiltIn === true && DRY_PLUGINS.has(name);
   }
 
   #plansOf(request: HttpRequest): RoutePlans | undefined {
@@ -149,29 +150,29 @@ export class Generation {
       route = find(request);
     } catch (error) {
       const reason = faultOf(error);
-      chooser?.standing.failed(reason, { hook: "onRoutes" });
+      chooser?.health.failed(reason, { hook: "onRoutes" });
       throw new TypeError(`${chooser?.place.definition.name}: ${reason}`);
     }
     return route && this.#plans.get(route);
   }
 
   /**
-   * For people: the layers of a request in their order, as if none of them changed it, with what its route
-   * asks of them. Without a plan: those that stand before the route is known.
+   * The layers of a request in order, for `explain`, as if none of them changed the request, with their route
+   * configuration. Without a plan: only the guards.
    */
   layersOf(plan: RoutePlan | undefined): LayerView[] {
     const configs = this.#placeOf(plan)?.configs ?? {};
     return [...this.guards, ...plan?.layers ?? []].flatMap(({ name, phase, routeConfig }) => {
       const instance = this.#instances.find(({ place }) => place.definition.name === name);
       if (!instance) return [];
-      const { place: { config, onFailure }, standing: { isBroken } } = instance;
+      const { place: { config, onFailure }, health: { isBroken } } = instance;
       const own = routeConfig === undefined ? undefined : configs[name];
       return [{ name, phase, onFailure, isBroken, config, routeConfig: own }];
     });
   }
 
-  /** For people: what the split of a plan asks of plugins, where it asks for anything of its own. */
-  asksOf(plan: RoutePlan): Readonly<Record<string, unknown>> {
+  /** The plugin configuration of the split of a plan, for `explain`; empty: the split has none. */
+  splitConfigsOf(plan: RoutePlan): Readonly<Record<string, unknown>> {
     const splits = this.#placeOf(plan)?.splits ?? [];
     return splits.find(({ resolver }) => resolver === plan.resolver)?.configs ?? {};
   }
@@ -180,29 +181,28 @@ export class Generation {
     return this.#options.routes.find(({ route }) => route === plan?.route);
   }
 
-  /** For what concerns an exchange and no plugin alone. */
+  /** For lines about an exchange as a whole. */
   get log(): Log {
     return this.#options.lender.log;
   }
 
-  /** Somebody that a plugin asks is not there any more. */
-  isForsaken(callees: Callees | undefined): boolean {
+  /** A service that a plugin calls no longer exists. */
+  lacksCallee(callees: Callees | undefined): boolean {
     const names = this.#instances.flatMap(({ host }) => host.calls.names);
     return names.some((name) => callees?.whyNot(name) !== undefined);
   }
 
-  /** Its plugins' names. */
   get plugins(): readonly string[] {
     return this.#instances.map(({ place }) => place.definition.name);
   }
 
-  /** Whether some plugin looks at connections. */
-  get looksAtConnections(): boolean {
+  /** Whether some plugin has an `onConnection` hook. */
+  get judgesConnections(): boolean {
     return this.#connectionLayers.length > 0;
   }
 
-  /** `onKnown`: once, with why it may not stay, if that is so. */
-  lookAt(connection: Connection, { deadlines, onKnown }: {
+  /** Calls `onKnown` once; `undefined`: the connection may stay. */
+  judgeConnection(connection: Connection, { deadlines, onKnown }: {
     readonly deadlines: Pick<Deadlines, "after">;
     readonly onKnown: (refusal: ConnectionRefusal | undefined) => void;
   }): void {
@@ -214,7 +214,7 @@ export class Generation {
         onKnown(refusal);
       },
     });
-    hooks.ask();
+    hooks.run();
   }
 
   enter(): void {
@@ -226,19 +226,19 @@ export class Generation {
     if (--this.#users === 0 && this.#isRetired) void this.close();
   }
 
-  /** Its plugins were closed, though some exchange of it may still go on. */
+  /** The plugins were closed; exchanges may still go on. */
   get isClosed(): boolean {
     return this.#isClosed;
   }
 
   /**
-   * Another one serves what begins from now on; closes after the last exchange, or when that has taken
-   * too long. Resolves when it is closed.
+   * A new generation serves from now on. This one closes after its last exchange, or at the drain limit.
+   * Resolves when it is closed.
    */
   retire(): Promise<void> {
     if (this.#isRetired) return this.#closed.promise;
     this.#isRetired = true;
-    for (const { standing } of this.#instances) standing.retire();
+    for (const { health } of this.#instances) health.retire();
     if (this.#users === 0) return this.close();
     const { listener, number = 0, lender: { clock, log } } = this.#options;
     this.#drainTimer = clock.after(DRAIN_LIMIT_MS, () => {
@@ -249,7 +249,7 @@ export class Generation {
     return this.#closed.promise;
   }
 
-  /** At once. Resolves when that is done, and after some seconds at the latest. */
+  /** Closes the plugins at once. Resolves when they are closed, within seconds. */
   close(): Promise<void> {
     if (this.#isClosed) return this.#closed.promise;
     this.#isRetired = this.#isClosed = true;
@@ -260,16 +260,16 @@ export class Generation {
 
   views(): PluginView[] {
     const { listener, number = 0 } = this.#options;
-    return this.#instances.map(({ place: { definition, onFailure }, standing }) => ({
+    return this.#instances.map(({ place: { definition, onFailure }, health }) => ({
       listener,
       name: definition.name,
       phase: definition.phase,
       onFailure,
       generation: number,
-      state: this.#isRetired ? "draining" : standing.isBroken ? "broken" : "serving",
+      state: this.#isRetired ? "draining" : health.isBroken ? "broken" : "serving",
       exchanges: this.#began,
-      failures: standing.failures,
-      lastFailure: standing.lastFailure ?? null,
+      failures: health.failures,
+      lastFailure: health.lastFailure ?? null,
     }));
   }
 }
@@ -283,7 +283,7 @@ function layersOf(
   isWanted: (definition: AnyPlugin) => boolean,
   configs: ReadonlyMap<string, unknown> | undefined,
 ): Layer[] {
-  return inOrder(instances).flatMap(({ place: { definition, onFailure }, plugin, standing }) => {
+  return inOrder(instances).flatMap(({ place: { definition, onFailure }, plugin, health }) => {
     const { name, phase } = definition;
     if (!isWanted(definition) || !plugin.onRequest) return [];
     return {
@@ -292,19 +292,19 @@ function layersOf(
       plugin,
       routeConfig: configs?.get(name),
       mayBeSkipped: onFailure === "skip",
-      standing,
+      health,
     };
   });
 }
 
 function connectionLayersOf(instances: readonly PluginInstance[]): ConnectionLayer[] {
-  return inOrder(instances).flatMap(({ place: { definition, onFailure }, plugin, standing }) => {
+  return inOrder(instances).flatMap(({ place: { definition, onFailure }, plugin, health }) => {
     if (!plugin.onConnection) return [];
     return {
       name: definition.name,
       onConnection: plugin.onConnection.bind(plugin),
       mayBeSkipped: onFailure === "skip",
-      standing,
+      health,
     };
   });
 }

@@ -25,13 +25,13 @@ const PLUGINS = (["filter", "guard"] as const).map((phase) => ({
   ...{ config: {}, onFailure: "refuse" as const, at: phase },
 }));
 
-async function generationOf(asked: Pick<RoutePlugins, "configs" | "splits">) {
+async function generationOf(plugins: Pick<RoutePlugins, "configs" | "splits">) {
   return await Generation.make({
     listener: "inbound",
     number: 1,
     carriesBytes: false,
     plugins: PLUGINS,
-    routes: [{ route: { name: "a", service: "db", match: null }, ...asked, at: "routes.a" }],
+    routes: [{ route: { name: "a", service: "db", match: null }, ...plugins, at: "routes.a" }],
     lender: {
       ...{ log: silentLog, stats: new Stats(), clock: systemClock, random: () => 0 },
       shared: new SharedState(),
@@ -53,7 +53,7 @@ test("Generation calls a guard before there is a route, and again on one that ha
   ]);
 });
 
-test("Generation chooses a split by its weight, with what is asked on it", async () => {
+test("Generation picks a split by its weight, with the plugin configuration of the split", async () => {
   const splits = [
     { weight: 10, resolver: "v1", configs: { of_filter: 1 } },
     { weight: 90, resolver: "v2", configs: {} },

@@ -1,6 +1,6 @@
 /**
- * The plugins of all listeners of a data path: made for a snapshot before it is in force, all or none, and
- * kept where nothing of their configuration has changed.
+ * The plugin generations of all listeners of a data path. They are made for a snapshot before it is
+ * published, all or none; a listener keeps its generation if its configuration has not changed.
  *
  * @module
  */
@@ -8,7 +8,6 @@
 import { messageOf, ProxyError } from "../base/mod.ts";
 import { type PluginUse, sameContent, type Snapshot } from "../snapshot/mod.ts";
 import type { Callees } from "./callees.ts";
-import { loadBuiltIn } from "./built_in.ts";
 import { loadCode, stopTimers } from "./code.ts";
 import { faultOf } from "./source_positions.ts";
 import { Generation, type PluginView } from "./generation.ts";
@@ -16,26 +15,26 @@ import type { HostDeps } from "./host.ts";
 import type { RoutePlugins } from "./instances.ts";
 import type { AnyPlugin } from "./registry.ts";
 import { configOf } from "./schema.ts";
-import { forgetStanding } from "./plugin_health.ts";
+import { removeHealthStats } from "./plugin_health.ts";
 
-/** `undefined`: there is none of that name. */
+/** `undefined`: there is no plugin of that name. */
 export type LoadPlugin = (name: string) => Promise<AnyPlugin | undefined>;
 
-interface MadeOf extends Pick<Snapshot, "version" | "pluginCode"> {
-  /** Whom plugins may ask; absent: nobody. */
+interface GenerationSource extends Pick<Snapshot, "version" | "pluginCode"> {
+  /** Services that plugins may call; absent: none. */
   readonly callees?: Callees;
 }
 
-/** What stands around a listener. */
+/** The configured plugins of a listener. */
 export interface ListenerPlugins {
   readonly uses: readonly PluginUse[];
-  /** It knows of no requests. */
+  /** The listener carries bytes, not requests. */
   readonly carriesBytes: boolean;
-  /** Of its requests; the last takes what no other did. */
+  /** The routes of requests; the last matches every request. */
   readonly routes: readonly RoutePlugins[];
 }
 
-/** Of each listener, by its name. */
+/** The plugins of each listener, by its name. */
 export type PluginsOf = ReadonlyMap<string, ListenerPlugins>;
 
 interface Held {
@@ -43,7 +42,7 @@ interface Held {
   readonly generation: Generation;
 }
 
-/** To be published, or given up. */
+/** Generations to publish, or to give up. */
 export interface PreparedGenerations {
   readonly all: ReadonlyMap<string, Held>;
   readonly fresh: readonly Generation[];
@@ -53,10 +52,10 @@ export class Generations {
   readonly #lender: HostDeps;
   readonly #load: LoadPlugin;
   #held: ReadonlyMap<string, Held> = new Map();
-  /** Others have taken their place, and exchanges of before go on. */
+  /** Replaced generations that still serve exchanges. */
   readonly #draining = new Set<Generation>();
 
-  constructor(lender: HostDeps, load: LoadPlugin = loadBuiltIn) {
+  constructor(lender: HostDeps, load: LoadPlugin) {
     this.#lender = lender;
     this.#load = load;
   }
@@ -66,26 +65,26 @@ export class Generations {
   }
 
   /**
-   * `of`: with the number of those that are made, and the code of plugins from files. Throws a ProxyError
-   * that names listener, plugin and place; then nothing that was made stays.
+   * `source` has the number of new generations and the code of plugins from files. Throws a ProxyError that
+   * names listener, plugin and the path in the configuration; new generations are closed then.
    */
-  async prepare(wanted: PluginsOf, of: MadeOf): Promise<PreparedGenerations> {
+  async prepare(wanted: PluginsOf, source: GenerationSource): Promise<PreparedGenerations> {
     const all = new Map<string, Held>();
     const fresh: Generation[] = [];
     try {
       for (const [listener, plugins] of wanted) {
         const held = this.#held.get(listener);
         const isKept = held && sameContent(held.wanted, plugins) &&
-          !held.generation.isForsaken(of.callees);
+          !held.generation.lacksCallee(source.callees);
         if (isKept) {
           all.set(listener, held);
           continue;
         }
-        const generation = await this.#make(listener, plugins, of);
+        const generation = await this.#make(listener, plugins, source);
         fresh.push(generation);
         all.set(listener, { wanted: plugins, generation });
       }
-      checkNames(all, of);
+      checkNames(all, source);
     } catch (error) {
       this.giveUp({ all, fresh });
       throw error;
@@ -96,13 +95,14 @@ export class Generations {
   async #make(
     listener: string,
     { uses, carriesBytes, routes }: ListenerPlugins,
-    { version: number, pluginCode, callees }: MadeOf,
+    { version: number, pluginCode, callees }: GenerationSource,
   ): Promise<Generation> {
     const plugins = await Promise.all(uses.map(async (use) => {
       const { config, onFailure, at } = use;
       return {
         definition: await definitionOf(use, { pluginCode, load: this.#load }),
         config,
+        isBuiltIn: !use.file,
         onFailure,
         at,
       };
@@ -122,7 +122,7 @@ export class Generations {
     }
   }
 
-  /** What was prepared and is not to be published. */
+  /** Drops prepared generations that will not be published. */
   giveUp({ all, fresh }: PreparedGenerations): void {
     for (const generation of fresh) void generation.retire();
     for (const [listener, { generation }] of all) {
@@ -130,20 +130,20 @@ export class Generations {
     }
   }
 
-  /** The counts of plugins that the listener does not have. */
+  /** Removes the metrics of plugins that the listener does not have. */
   #forget(listener: string, { plugins }: Generation): void {
     const held = this.of(listener)?.plugins;
     for (const plugin of plugins) {
-      if (!held?.includes(plugin)) forgetStanding(this.#lender.stats, { plugin, listener });
+      if (!held?.includes(plugin)) removeHealthStats(this.#lender.stats, { plugin, listener });
     }
   }
 
-  /** Those that serve, and those whose exchanges are not over. */
+  /** Generations that serve, and those that drain. */
   views(): PluginView[] {
     return this.#all().flatMap((generation) => generation.views());
   }
 
-  /** At once, all of them; resolves when that is done. What is still asked of them they answer. */
+  /** Closes all generations at once; resolves when they are closed. Their hooks still answer. */
   async close(): Promise<void> {
     await Promise.all(this.#all().map((generation) => generation.close()));
   }
@@ -153,8 +153,8 @@ export class Generations {
   }
 }
 
-/** Metrics and shared state go by a plugin's name: two of a name would get into each other's. */
-function checkNames(all: PreparedGenerations["all"], { pluginCode }: MadeOf): void {
+/** Metrics and shared state are keyed by a plugin's name, so two files must not share one. */
+function checkNames(all: PreparedGenerations["all"], { pluginCode }: GenerationSource): void {
   const paths = new Map<string, string>();
   for (const { wanted: { uses }, generation: { plugins } } of all.values()) {
     for (const [index, { file, at }] of uses.entries()) {
@@ -169,13 +169,18 @@ function checkNames(all: PreparedGenerations["all"], { pluginCode }: MadeOf): vo
   }
 }
 
-/** Why it could not be used, as far as that shows before it is made: its code, its configuration. */
+interface DefinitionSource extends Pick<Snapshot, "pluginCode"> {
+  /** Loads plugins that are not from files. */
+  readonly load: LoadPlugin;
+}
+
+/** Why a plugin cannot be used, judged by its code and configuration without creating it. */
 export async function whyNotUsable(
   use: PluginUse,
-  { pluginCode }: Pick<Snapshot, "pluginCode">,
+  from: DefinitionSource,
 ): Promise<string | undefined> {
   try {
-    const definition = await definitionOf(use, { pluginCode, load: loadBuiltIn });
+    const definition = await definitionOf(use, from);
     stopTimers(definition);
     await configOf(definition.config, use.config, `${use.at}.config`);
     return undefined;
@@ -186,7 +191,7 @@ export async function whyNotUsable(
 
 async function definitionOf(
   { plugin, file, at }: PluginUse,
-  from: Pick<Snapshot, "pluginCode"> & { readonly load: LoadPlugin },
+  from: DefinitionSource,
 ): Promise<AnyPlugin> {
   if (!file) {
     const definition = await from.load(plugin);

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../test/kit/clock/clock.ts";
+import { loadBuiltIn } from "../built_in/mod.ts";
 import { createLog, type LogRecord, silentLog, Stats } from "../base/mod.ts";
 import type { PluginCodePart, PluginUse } from "../snapshot/mod.ts";
 import { Generations, type PluginsOf } from "./generations.ts";
@@ -30,9 +31,9 @@ const wantedOf = (uses: Readonly<Record<string, PluginUse>>): PluginsOf =>
     }]),
   );
 
-test("Generations refuses two files that give their plugins one name, wherever they stand", async () => {
+test("Generations refuses two files whose plugins have one name, on any listeners", async () => {
   const lender = { log: silentLog, stats: new Stats(), clock: new FakeClock(), random: () => 0 };
-  const generations = new Generations({ ...lender, shared: new SharedState() });
+  const generations = new Generations({ ...lender, shared: new SharedState() }, loadBuiltIn);
   const pluginCode = {
     a: codeOf("/etc/a.ts", "shop"),
     b: codeOf("/etc/b.ts", "shop"),
@@ -55,13 +56,13 @@ test("Generations refuses two files that give their plugins one name, wherever t
   await generations.close();
 });
 
-test("Generations stops the timers that a plugin from a file left running, and names it", async () => {
+test("Generations stops timers that a plugin from a file left running, and logs its name", async () => {
   const clock = new FakeClock();
   const stats = new Stats();
   const lines: LogRecord[] = [];
   const log = createLog({ clock, holder: { level: "info" }, write: (line) => lines.push(line) });
   const shared = new SharedState();
-  const generations = new Generations({ log, stats, clock, random: () => 0, shared });
+  const generations = new Generations({ log, stats, clock, random: () => 0, shared }, loadBuiltIn);
   const create =
     "clearTimeout(setTimeout(() => {}, 1e8)); clearInterval(setInterval(() => {}, 1e8));" +
     "setTimeout(() => {}, 1e8); setInterval(() => {}, 1e8)";
@@ -79,9 +80,9 @@ test("Generations stops the timers that a plugin from a file left running, and n
   assert.equal(failures?.value, 1);
 });
 
-test("Generations lets a plugin from a file have a thousand timers, and no more", async () => {
+test("Generations limits a plugin from a file to a thousand timers", async () => {
   const lender = { log: silentLog, stats: new Stats(), clock: new FakeClock(), random: () => 0 };
-  const generations = new Generations({ ...lender, shared: new SharedState() });
+  const generations = new Generations({ ...lender, shared: new SharedState() }, loadBuiltIn);
   const create = "for (let i = 0; i < 1001; i++) setInterval(() => {}, 1e8)";
   const pluginCode = { a: codeOf("/etc/a.ts", "own", create) };
   const wanted = wantedOf({ inbound: useOf("a", "inbound") });

@@ -1,5 +1,5 @@
 /**
- * Fields of a head as plugins see them: a list that nobody changes; a change makes another.
+ * Header fields as plugins see them: an immutable list. A change makes a new list.
  *
  * @module
  */
@@ -20,9 +20,9 @@ import {
 import type { HeaderChange, Headers } from "./api.ts";
 
 export class HeaderList implements Headers {
-  /** Never changed. */
+  /** Immutable. */
   readonly fields: Fields;
-  /** Names (lower case) that were set or removed. */
+  /** Names that plugins set or removed, in lower case. */
   readonly ownNames: OwnNames;
 
   constructor(fields: Fields, ownNames?: OwnNames) {
@@ -48,7 +48,7 @@ export class HeaderList implements Headers {
   }
 }
 
-/** The fields that a message is to have; throws a TypeError that names the field which is not lawful. */
+/** The changed fields; throws a TypeError that names an invalid field. */
 export function fieldsWith(fields: Fields, change: Headers | HeaderChange | undefined): Fields {
   if (change === undefined) return fields;
   if (change instanceof HeaderList) return change.fields;
@@ -58,7 +58,7 @@ export function fieldsWith(fields: Fields, change: Headers | HeaderChange | unde
 
 export type OwnNames = readonly string[] | undefined;
 
-/** Those that are the proxy's own after the change. */
+/** {@link HeaderList.ownNames} after the change. */
 export function ownNamesWith(
   ownNames: OwnNames,
   change: Headers | HeaderChange | undefined,
@@ -68,7 +68,7 @@ export function ownNamesWith(
   if (Symbol.iterator in change) return ownNames;
   let own = ownNames;
   const add = (name: string) => {
-    const lower = lawfulName(name);
+    const lower = checkedName(name);
     if (own === undefined) own = [lower];
     else if (!own.includes(lower)) own = [...own, lower];
   };
@@ -80,50 +80,50 @@ export function ownNamesWith(
 function changeFields(fields: Fields, { remove, set, add }: HeaderChange): Fields {
   let changed: Fields | undefined;
   for (const name in set) {
-    const lower = lawfulName(name);
+    const lower = checkedName(name);
     if (hasAlias(fields, lower)) removeAliases(changed ??= fields.slice(), lower);
   }
   if (remove) {
     changed ??= fields.slice();
     for (const name of remove) {
-      const lower = lawfulName(name);
+      const lower = checkedName(name);
       removeField(changed, lower);
       removeAliases(changed, lower);
     }
   }
   for (const name in set) {
-    const lower = lawfulName(name);
-    const value = lawfulValue(name, set[name]);
-    // What is copied to be longer by one field is copied once.
+    const lower = checkedName(name);
+    const value = checkedValue(name, set[name]);
+    // `concat` copies once; a copy and a push would grow the array after copying it.
     if (changed) setField(changed, lower, value);
     else if (fieldOf(fields, lower) === undefined) changed = fields.concat(lower, value, lower);
     else setField(changed = fields.slice(), lower, value);
   }
   for (const name in add) {
-    const lower = lawfulName(name);
-    const value = lawfulValue(name, add[name]);
+    const lower = checkedName(name);
+    const value = checkedValue(name, add[name]);
     if (changed) addField(changed, lower, value);
     else changed = fields.concat(lower, value, lower);
   }
   return changed ?? fields;
 }
 
-/** Names that were looked at, in lower case; those of one configuration are few. */
-const LAWFUL = new Map<string, string>();
-const MAX_LAWFUL = 1_024;
+/** Checked names and their lower case; a configuration has few. */
+const CHECKED_NAMES = new Map<string, string>();
+const MAX_CHECKED_NAMES = 1_024;
 
-function lawfulName(name: string): string {
-  const known = LAWFUL.get(name);
+function checkedName(name: string): string {
+  const known = CHECKED_NAMES.get(name);
   if (known !== undefined) return known;
   const lower = String(name).toLowerCase();
   if (!isPlainName(lower)) {
     throw new TypeError(`header ${JSON.stringify(name)}: no name that a plugin may write`);
   }
-  if (LAWFUL.size < MAX_LAWFUL) LAWFUL.set(name, lower);
+  if (CHECKED_NAMES.size < MAX_CHECKED_NAMES) CHECKED_NAMES.set(name, lower);
   return lower;
 }
 
-function lawfulValue(name: string, value: unknown): string {
+function checkedValue(name: string, value: unknown): string {
   if (typeof value !== "string" || !isValue(value)) {
     throw new TypeError(
       `header ${JSON.stringify(name)}: its value has a character that no header has`,

@@ -1,27 +1,34 @@
 /**
- * Values of headers that say something of an exchange, by the operators of access logs.
+ * Exchanges as access log operators read them: header values, and the summary at the end of an exchange.
  *
  * @module
  */
 
 import type { Clock } from "../base/mod.ts";
 import { compileFieldValue, type ExchangeRecord } from "../http/mod.ts";
-import type { Exchange, Host, HttpResponse, RequestArgs } from "./api.ts";
+import type {
+  Endpoint,
+  Exchange,
+  ExchangeSummary,
+  Host,
+  HttpResponse,
+  RequestArgs,
+} from "./api.ts";
 import { PluginRequest, PluginResponse } from "./messages.ts";
 
-/** Where an exchange has what operators read; plugins are not shown that. */
+/** The key of the record that operators read; plugins do not see it. */
 export const RECORD: unique symbol = Symbol("record");
 export interface RecordedExchange extends Exchange {
   readonly [RECORD]: ExchangeRecord;
 }
 
-/** Throws a TypeError that says what of `text` cannot be. */
+/** Throws a TypeError that names the fault in `text`. */
 export function headerValueOf(
   text: string,
   clock: Clock,
-  around: Parameters<typeof compileFieldValue>[1],
+  environment: Parameters<typeof compileFieldValue>[1],
 ): ReturnType<Host["headerValue"]> {
-  const compiled = compileFieldValue(text, around);
+  const compiled = compileFieldValue(text, environment);
   if (compiled.kind === "refused") {
     throw new TypeError(`header value ${JSON.stringify(text)}: it ${compiled.reason}`);
   }
@@ -30,7 +37,7 @@ export function headerValueOf(
   return (args, response) => value(recordOf(args, response, clock));
 }
 
-/** As it is at that layer, and at this moment. */
+/** The record with the request and response of this layer, at this moment. */
 function recordOf(
   { exchange, request }: RequestArgs,
   response: HttpResponse | undefined,
@@ -41,7 +48,7 @@ function recordOf(
   }
   const record = (exchange as RecordedExchange)[RECORD];
   const now = clock.monotonic();
-  // As with Envoy it is at its first attempt from when its route is known.
+  // As in Envoy, the first attempt begins when the route is known.
   const soFar = { request: request.head, attempts: Math.max(record.attempts, 1), endAt: now };
   if (!(response instanceof PluginResponse)) return Object.assign(Object.create(record), soFar);
   return Object.assign(Object.create(record), soFar, {
@@ -50,4 +57,30 @@ function recordOf(
     details: record.details || (response.endpoint ? "via_upstream" : ""),
     upstreamFirstByteAt: now,
   });
+}
+
+/** The summary of a completed exchange; keeps the record for a line of the access log. */
+export class EndedExchange implements ExchangeSummary {
+  readonly status: number;
+  readonly code: string;
+  readonly attempts: number;
+  readonly durationMs: number;
+  readonly endpoint: Endpoint | null;
+  readonly #record: ExchangeRecord;
+
+  /** `record` is complete. */
+  constructor(record: ExchangeRecord) {
+    this.status = record.status;
+    this.code = record.code ?? "";
+    this.attempts = record.attempts;
+    this.durationMs = record.endAt - record.startedAt;
+    this.endpoint = record.upstreamHost === "" ? null : { address: record.upstreamHost };
+    this.#record = record;
+  }
+
+  /** Throws for a summary that a plugin made. */
+  static recordOf(ended: ExchangeSummary): ExchangeRecord {
+    if (#record in ended) return ended.#record;
+    throw new TypeError("it was not told by onEnd()");
+  }
 }

@@ -1,6 +1,6 @@
 /**
- * What the proxy lends a plugin of one generation: a log that cannot flood, metrics of its own, time,
- * state that outlives it, and tasks that end with it.
+ * The host of one plugin in one generation: a log with a rate limit, metrics, clock, state that survives
+ * reloads, and tasks that end with the generation.
  *
  * @module
  */
@@ -33,22 +33,21 @@ import { MadeBody } from "./body.ts";
 import { type Callees, PluginCalls } from "./callees.ts";
 import { faultOf } from "./source_positions.ts";
 import { type Coding, compressed } from "./compressed.ts";
-import { EndedExchange } from "./ended_exchange.ts";
 import { fieldsWith } from "./header_list.ts";
-import { headerValueOf } from "./header_value.ts";
+import { EndedExchange, headerValueOf } from "./header_value.ts";
 import { failed, PluginResponse } from "./messages.ts";
 import type { SharedState } from "./shared_state.ts";
 
-/** What hosts are made of. */
+/** What the hosts of all plugins share. */
 export interface HostDeps {
   readonly log: ProxyLog;
   readonly stats: ProxyStats;
   readonly clock: ProxyClock;
   readonly random: Random;
   readonly shared: SharedState;
-  /** Default: nobody can be asked. */
+  /** Default: no service can be called. */
   readonly callees?: Callees;
-  /** Takes a line of the access log with its end, and waits for nobody; absent: it is dropped. */
+  /** Takes a line of the access log, with its line end, and does not block; absent: lines are dropped. */
   readonly takeLine?: (line: string) => void;
 }
 
@@ -127,7 +126,7 @@ export class PluginHost implements Host {
 
   accessLog(format: string | object): (ended: ExchangeSummary) => void {
     const { clock, takeLine } = this.#lender;
-    const compiled = compileFormat(formatOf(format), surroundingsBy(clock));
+    const compiled = compileFormat(formatOf(format), formatEnvironment(clock));
     if (compiled.kind === "refused") throw new TypeError(`the format ${compiled.reason}`);
     return (ended) => takeLine?.(compiled.line(EndedExchange.recordOf(ended)));
   }
@@ -138,7 +137,7 @@ export class PluginHost implements Host {
 
   headerValue(text: string): ReturnType<Host["headerValue"]> {
     const { clock } = this.#lender;
-    return headerValueOf(text, clock, surroundingsBy(clock));
+    return headerValueOf(text, clock, formatEnvironment(clock));
   }
 
   shared<T extends object>(key: string, make: () => T): T {
@@ -181,7 +180,7 @@ export class PluginHost implements Host {
     void run();
   }
 
-  /** Of the generation. */
+  /** Called when the generation ends. */
   close(): void {
     this.#abort.abort();
     this.calls.close();
@@ -190,7 +189,7 @@ export class PluginHost implements Host {
   }
 }
 
-function surroundingsBy(clock: ProxyClock) {
+function formatEnvironment(clock: ProxyClock) {
   return { hostname: hostname(), now: () => clock.now() };
 }
 
@@ -217,7 +216,7 @@ function ownClock(clock: ProxyClock): Clock {
   };
 }
 
-/** Lines above the limit are counted, and that is said with the first line of a later second. */
+/** Lines above the limit are counted; a later second logs their number first. */
 function boundedLog(log: ProxyLog, clock: ProxyClock): Log {
   let second = -1;
   let lines = 0;

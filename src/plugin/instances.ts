@@ -1,5 +1,5 @@
 /**
- * The plugins of a generation: judged, created one after the other, and closed again in reverse.
+ * Creates the plugins of a generation one after the other, and closes them in reverse order.
  *
  * @module
  */
@@ -13,40 +13,42 @@ import type { AnyPlugin } from "./registry.ts";
 import { configOf } from "./schema.ts";
 import { PluginHealth } from "./plugin_health.ts";
 
-/** A plugin at its place in a listener's list. */
+/** A plugin in a listener's list. */
 export interface ListedPlugin {
   readonly definition: AnyPlugin;
   readonly config: unknown;
-  /** `skip`: where it fails the request goes on as if it were not there. */
+  /** The plugin is part of the executable; default: false. */
+  readonly isBuiltIn?: boolean;
+  /** `skip`: a request continues without the plugin if it fails. */
   readonly onFailure: "refuse" | "skip";
-  /** Where its configuration stands, for messages: `inbound.plugins[0]`. */
+  /** Path of its configuration, for messages: `inbound.plugins[0]`. */
   readonly at: string;
 }
 
-/** A route, and what is asked of plugins on it. */
+/** A route, and the configuration of plugins on it. */
 export interface RoutePlugins {
   readonly route: Route;
-  /** By the plugin's name. */
+  /** By plugin name. */
   readonly configs: Readonly<Record<string, unknown>>;
-  /** In place of {@link configs}, where one is chosen by its weight before plugins are asked. */
+  /** Replaces {@link configs} if plugins are configured by split; one is picked by weight before they run. */
   readonly splits?: readonly SplitPlugins[];
   readonly at: string;
 }
 
 export interface SplitPlugins extends Pick<RoutePlugins, "configs"> {
   readonly weight: number;
-  /** What it leads to. */
+  /** The resolver node that the split leads to. */
   readonly resolver: string;
 }
 
 export interface GenerationOptions {
   readonly listener: string;
-  /** The version of the snapshot that it was made for; default 0. */
+  /** The version of the snapshot; default 0. */
   readonly number?: number;
-  /** There are connections on its listener, and no requests; default: there are. */
+  /** The listener carries bytes, not requests; default: false. */
   readonly carriesBytes?: boolean;
   readonly plugins: readonly ListedPlugin[];
-  /** The last takes what no other did; never empty. */
+  /** Never empty; the last matches every request. */
   readonly routes: readonly RoutePlugins[];
   readonly lender: HostDeps;
 }
@@ -55,13 +57,13 @@ export interface PluginInstance {
   readonly place: ListedPlugin;
   readonly host: PluginHost;
   readonly plugin: Plugin;
-  readonly standing: PluginHealth;
+  readonly health: PluginHealth;
 }
 
 const CREATE_LIMIT_MS = 5_000;
 const CLOSE_LIMIT_MS = 5_000;
 
-/** All, or none: what was created is closed where a later one fails. Throws what names the place. */
+/** Creates all plugins, or none. Throws an error that names the path of the failed one. */
 export async function createInstances(
   options: GenerationOptions,
 ): Promise<readonly PluginInstance[]> {
@@ -93,20 +95,20 @@ async function createInstance(
   const { definition, at } = place;
   const { name } = definition;
   const host = new PluginHost(name, listener, lender);
-  const standing = new PluginHealth({ plugin: name, listener, at, log: host.log, lender });
-  const startedMs = standing.nowMs();
+  const health = new PluginHealth({ plugin: name, listener, at, log: host.log, lender });
+  const startedMs = health.nowMs();
   const making = Promise.try(() => definition.create(host, config));
-  standing.end(startedMs, "create");
+  health.end(startedMs, "create");
   let plugin: Plugin;
   try {
     plugin = await within(CREATE_LIMIT_MS, making, lender);
   } catch (error) {
     host.close();
-    // One that comes after its time has nobody else who closes it.
-    making.then((plugin) => closeAll([{ place, host, plugin, standing }], lender), () => {});
+    // A plugin that is created too late is closed here.
+    making.then((plugin) => closeAll([{ place, host, plugin, health }], lender), () => {});
     throw new TypeError(`${at}: create(): ${faultOf(error)}`);
   }
-  const instance = { place, host, plugin, standing };
+  const instance = { place, host, plugin, health };
   const fault = whyUnusable(plugin, carriesBytes);
   if (fault === undefined) return instance;
   await closeAll([instance], lender);
@@ -121,13 +123,13 @@ function whyUnusable(plugin: Plugin, carriesBytes: boolean): string | undefined 
   return undefined;
 }
 
-/** In the time that all of them together have. Never rejects. */
+/** Closes the plugins within one time limit. Never rejects. */
 export async function closeAll(
   instances: readonly PluginInstance[],
   lender: HostDeps,
 ): Promise<void> {
   await Promise.all(
-    instances.toReversed().map(async ({ host, plugin, place, standing }) => {
+    instances.toReversed().map(async ({ host, plugin, place, health }) => {
       host.close();
       try {
         await within(CLOSE_LIMIT_MS, Promise.try(() => plugin.close?.()), lender);
@@ -136,7 +138,7 @@ export async function closeAll(
       }
       const timers = stopTimers(place.definition);
       if (timers === 0) return;
-      standing.failed(`timers were running still, which were stopped: ${timers}`, {
+      health.failed(`timers were running still, which were stopped: ${timers}`, {
         hook: "close",
       });
     }),
@@ -159,13 +161,13 @@ function checkPlaces(plugins: readonly ListedPlugin[]): void {
   }
 }
 
-/** What looks routes up, and whose it is. */
+/** The function that finds a route, and the plugin that made it. */
 export interface RouteLookup {
   readonly find: FindRoute;
   readonly chooser: PluginInstance | undefined;
 }
 
-/** Where nobody looks for one every request takes the first. Throws what names the place. */
+/** Without a route plugin every request takes the first route. Throws an error that names the path. */
 export async function findRouteOf(
   instances: readonly PluginInstance[],
   { routes: places, lender }: GenerationOptions,
@@ -181,26 +183,26 @@ export async function findRouteOf(
   return { find, chooser };
 }
 
-/** A way that a request may go on a route. */
+/** One split of a route, or the whole route. */
 export interface RoutePath {
   readonly weight: number;
-  /** `undefined`: it is left to chance later. */
+  /** `undefined`: a split is picked later. */
   readonly resolver: string | undefined;
-  /** What is said to the plugins, by their names. */
+  /** Configuration of the plugins, by name. */
   readonly configs: ReadonlyMap<string, unknown>;
 }
 
 /** At least one for each route. */
-export async function routeWaysOf(
+export async function routePathsOf(
   { plugins, routes }: GenerationOptions,
 ): Promise<ReadonlyMap<Route, readonly RoutePath[]>> {
   const all = new Map<Route, RoutePath[]>();
   for (const { route, configs, splits, at } of routes) {
-    const ways: RoutePath[] = [];
-    for (const way of splits ?? [{ weight: 1, resolver: undefined, configs }]) {
-      ways.push({ ...way, configs: await routeConfigsOf(way.configs, plugins, at) });
+    const paths: RoutePath[] = [];
+    for (const split of splits ?? [{ weight: 1, resolver: undefined, configs }]) {
+      paths.push({ ...split, configs: await routeConfigsOf(split.configs, plugins, at) });
     }
-    all.set(route, ways);
+    all.set(route, paths);
   }
   return all;
 }

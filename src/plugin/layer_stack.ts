@@ -1,7 +1,7 @@
 /**
- * The layers around one exchange: what each hands on goes further in, what it hands back goes further out.
- * A layer that breaks the contract is named, and stood in for as its configuration says; nothing that it
- * does is thrown from here.
+ * Runs the plugin layers context one exchange: requests go inwards from layer to layer, responses outwards.
+ * The failure of a layer names it, and the layer is skipped or the request refused, as configured. Nothing
+ * that a layer does is thrown from here.
  *
  * @module
  */
@@ -9,41 +9,40 @@
 import { type Deadline, messageOf } from "../base/mod.ts";
 import type { Answer, Change, Endpoint, Exchange, Phase, Plugin, Route } from "./api.ts";
 import { faultOf } from "./source_positions.ts";
-import { isStreamOf, PassingBody } from "./body.ts";
+import { brokenBodyOf, isStreamOf, PassingBody } from "./body.ts";
 import { failed, type MessageBody, PluginRequest, PluginResponse } from "./messages.ts";
 import { ResponseOutcome } from "./response_outcome.ts";
 import type { LayerHealth } from "./plugin_health.ts";
-import { brokenBodyOf } from "./broken_body.ts";
 
-/** One hook at its place. */
+/** The request hook of one plugin, at its position. */
 export interface Layer {
   readonly name: string;
   readonly phase: Phase;
   readonly plugin: Pick<Plugin, "onRequest">;
-  /** Of its plugin, for the route that it is on. */
+  /** The plugin's configuration for the route. */
   readonly routeConfig: unknown;
-  /** Never of a guard. */
+  /** A failed layer is skipped; never true for a guard. */
   readonly mayBeSkipped: boolean;
-  readonly standing: LayerHealth;
+  readonly health: LayerHealth;
 }
 
-/** Where a request that no guard answered goes: a route, and the layers on it. */
+/** A route and its layers, for requests that passed the guards. */
 export interface RoutePlan {
   readonly route: Route;
-  /** Of the route's split that was chosen; `undefined`: none was. */
+  /** The resolver of the chosen split; `undefined`: none was chosen. */
   readonly resolver: string | undefined;
   readonly layers: readonly Layer[];
 }
 
-/** What is around the layers. */
+/** What the layers run in: an exchange of the proxy, or a dry run. */
 export interface LayerContext {
   readonly exchange: Exchange;
   readonly guards: readonly Layer[];
-  /** `undefined`: no route takes it. */
+  /** `undefined`: no route matches. */
   planOf(request: PluginRequest): RoutePlan | undefined;
-  /** To an endpoint; more than once where a layer tries again, and then what was before is given up. */
+  /** Sends the request to an endpoint. A second call, by a retry, abandons the attempt before. */
   sendOn(request: PluginRequest, to: ForwardedRequest): void;
-  /** Settles `outcome` with a failure where it is not, so long after the request was complete. */
+  /** Settles `outcome` with a failure if it is not settled so long after the request was complete. */
   limit(outcome: ResponseOutcome, timeoutMs: number): Deadline;
   /** See {@link Change.idleTimeoutMs}. */
   idleTimeoutMs: number | undefined;
@@ -51,41 +50,41 @@ export interface LayerContext {
 
 export interface ForwardedRequest {
   readonly plan: RoutePlan;
-  /** Endpoints to be passed over where there are others. */
+  /** Endpoints that are not picked while there are others. */
   readonly avoid: readonly Endpoint[];
   readonly outcome: ResponseOutcome;
 }
 
-const NOBODY: readonly Endpoint[] = [];
+const NO_ENDPOINTS: readonly Endpoint[] = [];
 const NO_CHANGE: Change = {};
 
 export class LayerStack {
-  readonly around: LayerContext;
-  /** Once it is known; the same for all tries. */
+  readonly context: LayerContext;
+  /** `undefined` before the route is known; the same for all attempts. */
   plan: RoutePlan | undefined;
-  avoid = NOBODY;
-  /** The layer that everybody waits for; `undefined`: it is an endpoint. */
+  avoid = NO_ENDPOINTS;
+  /** The layer that the exchange waits for; `undefined`: it waits for an endpoint. */
   holder: Layer | undefined;
 
-  constructor(around: LayerContext) {
-    this.around = around;
+  constructor(context: LayerContext) {
+    this.context = context;
   }
 
-  /** What becomes of the request, now or later. */
+  /** Starts the request at the outermost layer. */
   run(request: PluginRequest): ResponseOutcome {
     const outcome = new ResponseOutcome();
     this.enter(0, request, outcome);
     return outcome;
   }
 
-  /** To the layer at that depth, or on to an endpoint where there is none. */
+  /** Calls the layer at that depth; past the last layer the request is sent on. */
   enter(depth: number, request: PluginRequest, outcome: ResponseOutcome): void {
-    const { guards } = this.around;
+    const { guards } = this.context;
     const guard = guards[depth];
-    if (guard) return new Call(this, guard, depth).run(request, outcome);
+    if (guard) return new LayerCall(this, guard, depth).run(request, outcome);
     let plan: RoutePlan | undefined;
     try {
-      plan = this.plan ??= this.around.planOf(request);
+      plan = this.plan ??= this.context.planOf(request);
     } catch (error) {
       return outcome.settle(
         failed({ ...NOT_SENT, code: "plugin_failed", reason: messageOf(error) }),
@@ -96,109 +95,109 @@ export class LayerStack {
       return outcome.settle(failed({ ...NOT_SENT, code: "route_not_found", reason }));
     }
     const layer = plan.layers[depth - guards.length];
-    if (layer) return new Call(this, layer, depth).run(request, outcome);
+    if (layer) return new LayerCall(this, layer, depth).run(request, outcome);
     this.holder = undefined;
-    this.around.sendOn(request, { plan, avoid: this.avoid, outcome });
+    this.context.sendOn(request, { plan, avoid: this.avoid, outcome });
   }
 }
 
-/** Whoever wants what a layer gives back. */
-type Waiting = Pick<ResponseOutcome, "isOver" | "settle">;
+/** Receives the response of a layer. */
+type ResponseTarget = Pick<ResponseOutcome, "isOver" | "settle">;
 
-/** What a layer was asked for. */
-interface AskedOf {
+interface HookCall {
   readonly hook: "onRequest" | "response";
-  /** Where it fails and may be skipped; `why` is told where it cannot be. */
-  readonly instead: (why: string) => void;
+  /** Runs if the layer fails and may be skipped. `why` is the reason given if it cannot be skipped. */
+  readonly skip: (why: string) => void;
 }
 
-/** It answers later. */
-interface Awaited extends AskedOf {
+/** A hook that returned a promise. */
+interface PendingHookCall extends HookCall {
   readonly passed: (response: PluginResponse) => void;
-  /** The response that it got; `undefined`: none. */
+  /** The response that the layer received; `undefined`: none. */
   readonly given: () => PluginResponse | undefined;
 }
 
-/** A layer's part in one exchange. */
-class Call {
-  readonly #onion: LayerStack;
+/** The calls of one layer's hooks in one exchange. */
+class LayerCall {
+  readonly #stack: LayerStack;
   readonly #layer: Layer;
   readonly #depth: number;
-  /** Of what it asked for last. */
+  /** The outcome of the last `next`. */
   #inner: ResponseOutcome | undefined;
-  /** How it did is told later: when it has changed the response, or what it made has come to its end. */
-  #isToldLater = false;
-  /** Where it is looked at how long it keeps the thread; later by what it spends further in. */
+  /** Success is recorded later: after the response was changed, or at the end of a stream the layer made. */
+  #passesLater = false;
+  /** Set if this call is timed. It moves forward by the time spent in inner layers. */
   #startedMs: number | undefined;
-  /** The same of what it does once it has what it waited for, until it waits for something else. */
+  /** The same for the code that runs after an awaited response arrived, until it awaits again. */
   #resumedMs: number | undefined;
 
-  constructor(onion: LayerStack, layer: Layer, depth: number) {
-    this.#onion = onion;
+  constructor(stack: LayerStack, layer: Layer, depth: number) {
+    this.#stack = stack;
     this.#layer = layer;
     this.#depth = depth;
   }
 
   run(request: PluginRequest, outcome: ResponseOutcome): void {
-    const onion = this.#onion;
+    const stack = this.#stack;
     const layer = this.#layer;
-    const { standing } = layer;
-    if (!standing.mayBeAsked()) {
-      const instead = (why: string) => this.#goOn(why, request, outcome);
-      return this.#instead(standing.whyBroken, outcome, instead);
+    const { health } = layer;
+    if (!health.mayBeCalled()) {
+      const skip = (why: string) => this.#continue(why, request, outcome);
+      return this.#skipOrRefuse(health.whyBroken, outcome, skip);
     }
-    this.#startedMs = standing.begin();
-    onion.holder = layer;
+    this.#startedMs = health.begin();
+    stack.holder = layer;
     let answer: Answer | undefined;
     let fault: string | undefined;
     try {
       answer = layer.plugin.onRequest?.({
         request,
-        exchange: onion.around.exchange,
-        route: onion.plan?.route,
+        exchange: stack.context.exchange,
+        route: stack.plan?.route,
         routeConfig: layer.routeConfig,
       }, (change) => this.#next(request, outcome, change));
     } catch (error) {
       fault = faultOf(error);
     }
-    if (this.#startedMs !== undefined) standing.end(this.#startedMs, "onRequest");
+    if (this.#startedMs !== undefined) health.end(this.#startedMs, "onRequest");
     const inner = this.#inner;
-    // A layer that waits for nothing has told by now.
+    // A synchronous layer has returned its response by now.
     if (answer instanceof PluginResponse) {
-      fault = whySpoilt(layer, answer, inner?.value);
+      fault = whyUnsendable(layer, answer, inner?.value);
       if (fault === undefined) {
         this.#passed(answer);
         return outcome.settle(answer);
       }
     } else if (inner && answer === inner) {
       this.#passed();
-      return inner.tell(outcome);
+      return inner.listen(outcome);
     }
     const hook = "onRequest";
-    const instead = (why: string) => this.#goOn(why, request, outcome);
-    if (fault !== undefined) return this.#fault(fault, outcome, { hook, instead });
-    // It is waited for from now on, or once what it waits for has come.
-    if (inner && !inner.value) inner.tell({ settle: () => this.#resume() });
+    const skip = (why: string) => this.#continue(why, request, outcome);
+    if (fault !== undefined) return this.#fault(fault, outcome, { hook, skip });
+    // The layer is the holder again once the response that it awaits has arrived.
+    if (inner && !inner.value) inner.listen({ settle: () => this.#resume() });
     this.#await(answer, outcome, {
-      ...{ hook, instead },
+      hook,
+      skip,
       given: () => this.#inner?.value,
       passed: (response) => this.#passed(response),
     });
   }
 
   #next(request: PluginRequest, outcome: ResponseOutcome, change: Change = NO_CHANGE): Answer {
-    const onion = this.#onion;
+    const stack = this.#stack;
     const layer = this.#layer;
-    const { phase, standing } = layer;
+    const { phase, health } = layer;
     if (outcome.isOver) throw new TypeError("next was called after an answer was given");
     if (this.#inner && phase !== "retry") throw new TypeError("next was called twice");
     const changed = requestOf(change) ?? request;
-    const spoilt = this.#inner ? undefined : whySpoilt(layer, changed, request);
-    if (spoilt !== undefined) throw new TypeError(spoilt);
-    if (isStreamOf(changed.body, layer)) this.#isToldLater = true;
+    const fault = this.#inner ? undefined : whyUnsendable(layer, changed, request);
+    if (fault !== undefined) throw new TypeError(fault);
+    if (isStreamOf(changed.body, layer)) this.#passesLater = true;
     const { response: map, timeoutMs, avoid, idleTimeoutMs } = change;
-    if (avoid && phase === "retry") onion.avoid = avoid;
-    if (idleTimeoutMs !== undefined) onion.around.idleTimeoutMs = idleTimeoutMs;
+    if (avoid && phase === "retry") stack.avoid = avoid;
+    if (idleTimeoutMs !== undefined) stack.context.idleTimeoutMs = idleTimeoutMs;
     let inner: ResponseOutcome;
     if (map === undefined && !timeoutMs) inner = new ResponseOutcome(outcome);
     else {
@@ -208,13 +207,13 @@ class Call {
         if (map) this.#map(map, response, inner);
         else inner.become(response);
       });
-      if (timeoutMs) limit = onion.around.limit(inner, timeoutMs);
-      this.#isToldLater ||= map !== undefined;
+      if (timeoutMs) limit = stack.context.limit(inner, timeoutMs);
+      this.#passesLater ||= map !== undefined;
     }
     this.#inner = inner;
-    const leftMs = this.#startedMs === undefined ? 0 : standing.nowMs();
-    onion.enter(this.#depth + 1, changed, inner);
-    if (this.#startedMs !== undefined) this.#startedMs += standing.nowMs() - leftMs;
+    const leftMs = this.#startedMs === undefined ? 0 : health.nowMs();
+    stack.enter(this.#depth + 1, changed, inner);
+    if (this.#startedMs !== undefined) this.#startedMs += health.nowMs() - leftMs;
     return inner.value ?? inner;
   }
 
@@ -224,9 +223,9 @@ class Call {
     outcome: ResponseOutcome,
   ): void {
     const layer = this.#layer;
-    const { standing } = layer;
-    this.#onion.holder = layer;
-    const startedMs = standing.begin();
+    const { health } = layer;
+    this.#stack.holder = layer;
+    const startedMs = health.begin();
     let answer: Answer | undefined;
     let fault: string | undefined;
     try {
@@ -234,101 +233,101 @@ class Call {
     } catch (error) {
       fault = faultOf(error);
     }
-    if (startedMs !== undefined) standing.end(startedMs, "response");
+    if (startedMs !== undefined) health.end(startedMs, "response");
     if (answer instanceof PluginResponse) {
-      fault = whySpoilt(layer, answer, response);
+      fault = whyUnsendable(layer, answer, response);
       if (fault === undefined) {
-        if (!isStreamOf(answer.body, layer)) standing.passed();
+        if (!isStreamOf(answer.body, layer)) health.passed();
         return outcome.become(answer);
       }
     }
-    const asked: Awaited = {
+    const call: PendingHookCall = {
       hook: "response",
       given: () => response,
       passed: ({ body }) => {
-        if (!isStreamOf(body, layer)) standing.passed();
+        if (!isStreamOf(body, layer)) health.passed();
       },
-      instead: (why) => this.#asItWas(why, response, to),
+      skip: (why) => this.#passUnchanged(why, response, to),
     };
-    const to: Waiting = {
+    const to: ResponseTarget = {
       get isOver() {
         return outcome.isDone;
       },
       settle: (response) => outcome.become(response),
     };
-    if (fault !== undefined) this.#fault(fault, to, asked);
-    else this.#await(answer, to, asked);
+    if (fault !== undefined) this.#fault(fault, to, call);
+    else this.#await(answer, to, call);
   }
 
   #resume(): void {
-    const { standing } = this.#layer;
-    this.#onion.holder = this.#layer;
+    const { health } = this.#layer;
+    this.#stack.holder = this.#layer;
     if (this.#startedMs === undefined) return;
-    // It goes on after what is done now, and before anything else is.
-    queueMicrotask(() => this.#resumedMs = standing.nowMs());
+    // The layer continues in a microtask queued before this one, and before any other task.
+    queueMicrotask(() => this.#resumedMs = health.nowMs());
     setImmediate(() => this.#resumedMs = undefined);
   }
 
-  /** It has answered after all. */
+  /** Ends the timing of an awaited answer. */
   #answered(): void {
-    if (this.#resumedMs !== undefined) this.#layer.standing.end(this.#resumedMs, "onRequest");
+    if (this.#resumedMs !== undefined) this.#layer.health.end(this.#resumedMs, "onRequest");
     this.#resumedMs = undefined;
   }
 
   #passed(response?: PluginResponse): void {
-    if (response && isStreamOf(response.body, this.#layer)) this.#isToldLater = true;
-    if (!this.#isToldLater) this.#layer.standing.passed();
+    if (response && isStreamOf(response.body, this.#layer)) this.#passesLater = true;
+    if (!this.#passesLater) this.#layer.health.passed();
   }
 
-  /** As if the layer were not there, unless it spoilt the body. */
-  #goOn(why: string, request: PluginRequest, outcome: ResponseOutcome): void {
+  /** Continues without the layer, unless it opened the body. */
+  #continue(why: string, request: PluginRequest, outcome: ResponseOutcome): void {
     if (this.#inner) {
-      this.#inner.tell({ settle: (response) => this.#asItWas(why, response, outcome) });
+      this.#inner.listen({ settle: (response) => this.#passUnchanged(why, response, outcome) });
     } else if (isOpen(request.body)) this.#refuse(why, outcome);
-    else this.#onion.enter(this.#depth + 1, request, outcome);
+    else this.#stack.enter(this.#depth + 1, request, outcome);
   }
 
-  #asItWas(why: string, response: PluginResponse, to: Waiting): void {
+  #passUnchanged(why: string, response: PluginResponse, to: ResponseTarget): void {
     if (isOpen(response.body)) this.#refuse(why, to);
     else to.settle(response);
   }
 
-  #await(answer: Answer | undefined, to: Waiting, asked: Awaited): void {
+  #await(answer: Answer | undefined, to: ResponseTarget, call: PendingHookCall): void {
     const notOne = "the hook gave no response back";
     if (typeof answer !== "object" || answer === null || !("then" in answer)) {
-      return this.#fault(notOne, to, asked);
+      return this.#fault(notOne, to, call);
     }
     answer.then(
       (response) => {
         this.#answered();
-        if (!(response instanceof PluginResponse)) return this.#fault(notOne, to, asked);
-        const spoilt = whySpoilt(this.#layer, response, asked.given());
-        if (spoilt !== undefined) return this.#fault(spoilt, to, asked);
-        asked.passed(response);
+        if (!(response instanceof PluginResponse)) return this.#fault(notOne, to, call);
+        const fault = whyUnsendable(this.#layer, response, call.given());
+        if (fault !== undefined) return this.#fault(fault, to, call);
+        call.passed(response);
         to.settle(response);
       },
       (error) => {
         this.#answered();
         const broken = brokenBodyOf(error);
-        if (!broken) return this.#fault(faultOf(error), to, asked);
+        if (!broken) return this.#fault(faultOf(error), to, call);
         const { code, message: reason } = broken;
         to.settle(failed({ code, reason, wasSent: true, endpoint: null }));
       },
     );
   }
 
-  #fault(what: string, to: Waiting, { hook, instead }: AskedOf): void {
+  #fault(what: string, to: ResponseTarget, { hook, skip }: HookCall): void {
     if (to.isOver) return;
-    this.#layer.standing.failed(what, { hook, route: this.#onion.plan?.route.name });
-    this.#instead(what, to, instead);
+    this.#layer.health.failed(what, { hook, route: this.#stack.plan?.route.name });
+    this.#skipOrRefuse(what, to, skip);
   }
 
-  #instead(why: string, to: Waiting, instead: AskedOf["instead"]): void {
-    if (this.#layer.mayBeSkipped) instead(why);
+  #skipOrRefuse(why: string, to: ResponseTarget, skip: HookCall["skip"]): void {
+    if (this.#layer.mayBeSkipped) skip(why);
     else this.#refuse(why, to);
   }
 
-  #refuse(why: string, to: Waiting): void {
+  #refuse(why: string, to: ResponseTarget): void {
     const reason = `${this.#layer.name}: ${why}`;
     to.settle(failed({ ...NOT_SENT, code: "plugin_failed", reason }));
   }
@@ -340,15 +339,15 @@ function isOpen(body: MessageBody | null): boolean {
   return body instanceof PassingBody && body.isOpen;
 }
 
-/** Why nobody can read the body that a layer handed on in place of the `given` one; `undefined`: it can be. */
-function whySpoilt(
+/** Why the body that a layer passed on cannot be sent; `undefined`: it can be. */
+function whyUnsendable(
   layer: Layer,
   { body }: PluginRequest | PluginResponse,
   given: PluginRequest | PluginResponse | undefined,
 ): string | undefined {
   if (!(body instanceof PassingBody)) return undefined;
   if (body.isOpen) return "the body was opened, and handed on all the same";
-  // Who tries again has more than one response to choose from.
+  // A retry layer can return the response of any attempt.
   const isForeign = body !== given?.body && layer.phase !== "retry";
   return isForeign ? "the body is another message's" : undefined;
 }

@@ -21,10 +21,10 @@ function responseOf(status: number): PluginResponse {
 type Hook = NonNullable<Plugin["onRequest"]>;
 
 interface Rig {
-  readonly onion: LayerStack;
+  readonly stack: LayerStack;
   readonly sent: { readonly request: PluginRequest; readonly to: ForwardedRequest }[];
   readonly faults: string[];
-  /** Layers that did what they were asked. */
+  /** Layers that succeeded. */
   readonly passes: string[];
   /** Times for answers that begin, and what ends each. */
   readonly limits: { readonly timeoutMs: number; isCancelled: boolean; expire(): void }[];
@@ -42,10 +42,10 @@ function run(
   const limits: Rig["limits"] = [];
   const all = layers.map(([phase, onRequest, mayBeSkipped = false], index): Layer => ({
     ...{ name: `p${index}`, phase, plugin: { onRequest }, routeConfig: index, mayBeSkipped },
-    standing: {
+    health: {
       isBroken: false,
       whyBroken: "",
-      mayBeAsked: () => true,
+      mayBeCalled: () => true,
       failed: (what) => void faults.push(`p${index}: ${what}`),
       passed: () => void passes.push(`p${index}`),
       begin: () => undefined,
@@ -53,7 +53,7 @@ function run(
       nowMs: () => 0,
     },
   }));
-  const onion = new LayerStack({
+  const stack = new LayerStack({
     exchange: {} as Exchange,
     guards: all.filter(({ phase }) => phase === "guard"),
     planOf: ({ path }) => {
@@ -73,8 +73,8 @@ function run(
     idleTimeoutMs: undefined,
   });
   const got: PluginResponse[] = [];
-  onion.run(new PluginRequest(HEAD, null)).tell({ settle: (answer) => got.push(answer) });
-  return { onion, sent, faults, passes, limits, answers: got };
+  stack.run(new PluginRequest(HEAD, null)).listen({ settle: (answer) => got.push(answer) });
+  return { stack, sent, faults, passes, limits, answers: got };
 }
 
 const LATE = failed({
@@ -82,7 +82,7 @@ const LATE = failed({
 });
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
-test("Onion with layers that wait for nothing answers in the same turn", () => {
+test("LayerStack of synchronous layers answers in the same turn", () => {
   const { answers, sent } = run([
     ["guard", (_, next) => next()],
     ["filter", ({ request }, next) =>
@@ -96,7 +96,7 @@ test("Onion with layers that wait for nothing answers in the same turn", () => {
   assert.deepEqual(sent.map(({ request }) => [...request.headers]), [[["a", "1"]]]);
 });
 
-test("Onion tells a guard of no route, and the others of theirs", () => {
+test("LayerStack gives a guard no route, and other layers their route", () => {
   const seen: unknown[] = [];
   const look: Hook = ({ route, routeConfig }, next) => {
     seen.push([route?.name, routeConfig]);
@@ -106,7 +106,7 @@ test("Onion tells a guard of no route, and the others of theirs", () => {
   assert.deepEqual(seen, [[undefined, 0], ["default", 1]]);
 });
 
-test("Onion answers 404 where no route takes the request, which its guards see", () => {
+test("LayerStack answers 404 if no route matches, and its guards see the response", () => {
   const seen: HttpResponse[] = [];
   const { answers, sent } = run([
     ["guard", ({ request }, next) =>
@@ -123,7 +123,7 @@ test("Onion answers 404 where no route takes the request, which its guards see",
   assert.equal(sent.length, 0);
 });
 
-test("Onion has a retry send again, past endpoints that it names, and no other phase", async () => {
+test("LayerStack lets only the retry phase send again, and avoids the endpoints that it names", async () => {
   const avoid: Endpoint = { address: "10.0.0.9:80" };
   const twice: Hook = async (_, next) => {
     await next();
@@ -139,7 +139,7 @@ test("Onion has a retry send again, past endpoints that it names, and no other p
   assert.deepEqual(filter.faults, ["p0: next was called twice"]);
 });
 
-test("Onion limits the time of what is further in, until it is there", async () => {
+test("LayerStack applies timeoutMs until the inner response arrives", async () => {
   const slow: Hook = (_, next) => next({ timeoutMs: 5 });
   const { limits, answers, sent } = run([["filter", slow]], []);
   assert.deepEqual(limits.map(({ timeoutMs }) => timeoutMs), [5]);
@@ -153,7 +153,7 @@ test("Onion limits the time of what is further in, until it is there", async () 
   assert.deepEqual(inTime.answers.map(({ status }) => status), [200]);
 });
 
-test("Onion does not let a layer try again after a time that was kept further out", async () => {
+test("LayerStack does not let a layer retry after the timeout of an outer layer", async () => {
   let again: (() => unknown) | undefined;
   const { limits, sent, faults } = run([
     ["filter", (_, next) => next({ timeoutMs: 5, response: () => new Promise(() => {}) })],
@@ -168,7 +168,7 @@ test("Onion does not let a layer try again after a time that was kept further ou
   assert.deepEqual([sent.length, faults], [1, []]);
 });
 
-test("Onion does not let a layer go on that has answered", async () => {
+test("LayerStack does not let a layer call next after it answered", async () => {
   let late: (() => unknown) | undefined;
   const { answers, sent } = run([["guard", (_, next) => {
     late = next;
@@ -197,7 +197,7 @@ for (
     ["with a promise", () => Promise.reject(new Error("no")), 1],
   ] as readonly (readonly [string, Hook, number])[]
 ) {
-  test(`Onion goes on without a layer that may be skipped and fails ${what}`, async () => {
+  test(`LayerStack skips a layer that fails ${what}`, async () => {
     const { answers, faults, sent } = run([["filter", hook, true]]);
     await turn();
     assert.deepEqual(answers.map(({ status }) => status), [200]);
@@ -205,7 +205,7 @@ for (
   });
 }
 
-test("Onion tells of each layer that has passed, once it has dealt with the response", async () => {
+test("LayerStack records success of each layer after it handled the response", async () => {
   const good = run([
     ["guard", (_, next) => next()],
     ["filter", async (_, next) => await next()],
@@ -227,7 +227,7 @@ test("Onion tells of each layer that has passed, once it has dealt with the resp
   assert.deepEqual([late.faults.sort(), late.passes], [["p0: no", "p1: no"], []]);
 });
 
-test("Onion takes no request or response that the proxy did not make", async () => {
+test("LayerStack rejects requests and responses that the proxy did not make", async () => {
   for (
     const hook of [
       (_, next) => next({ request: { method: "GET" } as never }),
@@ -242,9 +242,9 @@ test("Onion takes no request or response that the proxy did not make", async () 
   }
 });
 
-test("Onion.holder is who everybody waits for", async () => {
+test("LayerStack.holder is the layer that the exchange waits for", async () => {
   const { promise, resolve } = Promise.withResolvers<void>();
-  const { onion, sent } = run([
+  const { stack, sent } = run([
     ["guard", (_, next) => next()],
     ["filter", async (_, next) => {
       const response = await next();
@@ -252,7 +252,7 @@ test("Onion.holder is who everybody waits for", async () => {
       return response;
     }],
   ], []);
-  const holder = () => onion.holder?.name;
+  const holder = () => stack.holder?.name;
   assert.equal(holder(), undefined);
   sent[0]?.to.outcome.settle(failed({
     ...{ code: "no_endpoint", reason: "", wasSent: false, endpoint: null },

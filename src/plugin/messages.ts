@@ -1,5 +1,5 @@
 /**
- * A request and a response as plugins see them: values over the heads that the codecs made.
+ * Requests and responses as plugins see them: immutable values over the heads that the codecs made.
  *
  * @module
  */
@@ -20,7 +20,7 @@ import { fieldsWith, HeaderList, ownNamesWith } from "./header_list.ts";
 export type MessageBody = PassingBody | MadeBody;
 
 export class PluginRequest implements HttpRequest {
-  /** Never changed once there is a plugin that knows of it. */
+  /** Immutable once a plugin has the request. */
   readonly head: RequestHead;
   readonly body: MessageBody | null;
   #headers: HeaderList | undefined;
@@ -67,7 +67,7 @@ export class PluginRequest implements HttpRequest {
     const body = change.body === undefined ? this.body : bodyOf(change.body);
     const length = body === this.body ? head.length : lengthOf(body);
     const fields = fieldsWith(head.fields, change.headers);
-    // Each by its name, in the order of the codecs' own: engines take all heads for one kind.
+    // The property order of the codecs' heads: engines then use one hidden class for all heads.
     return new PluginRequest({
       method,
       scheme: head.scheme,
@@ -125,19 +125,19 @@ export class PluginResponse implements HttpResponse {
     const body = change.body === undefined ? this.body : bodyOf(change.body);
     const length = body === this.body ? head.length : lengthOf(body);
     const fields = fieldsWith(head.fields, change.headers);
-    // Whoever gives a failure another status or body has answered in its place.
+    // A plugin that changes the status or body of a failure has answered in its place.
     const isSame = status === head.status && body === this.body;
     const failure = isSame ? this.failure : null;
     return new PluginResponse({ status, length, fields }, body, { endpoint, failure });
   }
 }
 
-/** With a code of our own table. */
+/** A failure whose code is in the error table. */
 export interface ResponseFailure extends Failure {
   readonly code: ErrorCode;
 }
 
-/** What the proxy would say; its fields are those that plugins add. */
+/** A response for a failure. It has the proxy's status, and only those fields that plugins add. */
 export function failed(failure: ResponseFailure): PluginResponse {
   const head = { status: replyOf(failure.code).status, length: 0, fields: [] };
   return new PluginResponse(head, null, { endpoint: failure.endpoint, failure });

@@ -16,10 +16,8 @@ export type {
   Route,
   StateKey,
 } from "./api.ts";
-export { aboutBuiltIn, contractText } from "./about_built_in.ts";
-export { BUILT_IN_NAMES, loadBuiltIn } from "./built_in.ts";
-export { MadeBody, PassingBody, type PassingSource } from "./body.ts";
-export { BrokenBody } from "./broken_body.ts";
+export { CONTRACT_TEXT } from "./contract_text.ts";
+export { BrokenBody, MadeBody, PassingBody, type PassingSource } from "./body.ts";
 export type { Callee, CalleeName, CalleeRequest, Callees } from "./callees.ts";
 export {
   builtinModule,
@@ -32,7 +30,6 @@ export {
 } from "./code.ts";
 export { faultOf, placeOf, type SourcePosition } from "./source_positions.ts";
 export type { DryRun } from "./dry_run.ts";
-export { EndedExchange } from "./ended_exchange.ts";
 export { Generation, type LayerView, type PluginView } from "./generation.ts";
 export {
   Generations,
@@ -43,7 +40,7 @@ export {
   whyNotUsable,
 } from "./generations.ts";
 export { HeaderList } from "./header_list.ts";
-export { RECORD, type RecordedExchange } from "./header_value.ts";
+export { EndedExchange, RECORD, type RecordedExchange } from "./header_value.ts";
 export type { HostDeps } from "./host.ts";
 export type { GenerationOptions, ListedPlugin, RoutePlugins } from "./instances.ts";
 export { type OpenSharedCells, SharedCells } from "./shared_cells.ts";
@@ -56,7 +53,7 @@ export {
   type RoutePlan,
 } from "./layer_stack.ts";
 export { type ResponseListener, ResponseOutcome } from "./response_outcome.ts";
-export { type AnyPlugin, whyNoPlugin, whyNoPluginName } from "./registry.ts";
-export { TOKEN_FAULTS, VERIFIED_CLAIMS } from "../../plugins/verified_claims.ts";
+export { type AnyPlugin, PHASES, whyNoPlugin, whyNoPluginName } from "./registry.ts";
+export { TOKEN_FAULTS, VERIFIED_CLAIMS } from "./verified_claims.ts";
 export { SharedState } from "./shared_state.ts";
 export { OpenedBody, type Pump, pumpOf } from "./streams.ts";

@@ -1,6 +1,6 @@
 /**
- * Timers of the runtime, as the code of a plugin from a file has them: what it starts ends with its
- * generation, whether it stops it or not.
+ * Timers for the code of a plugin from a file. They end with the plugin's generation, even if the plugin
+ * does not stop them.
  *
  * @module
  */
@@ -8,13 +8,13 @@
 type Callback = (...given: unknown[]) => unknown;
 type Timer = ReturnType<typeof setTimeout>;
 
-/** Whoever has so many has forgotten them. */
+/** A plugin with so many timers leaks them. */
 const MAX_TIMERS = 1_000;
 
 export class OwnTimers {
   readonly #running = new Set<Timer>();
 
-  /** By the names that code calls them by. */
+  /** The global functions that the code calls, by name. */
   readonly globals: Readonly<Record<string, unknown>> = {
     setTimeout: (callback: Callback, ms?: number, ...given: unknown[]) => {
       this.#checkRoom();
@@ -44,7 +44,7 @@ export class OwnTimers {
     clearTimeout(timer);
   }
 
-  /** How many there were. */
+  /** Stops all timers; returns how many were running. */
   stop(): number {
     const count = this.#running.size;
     for (const timer of this.#running) clearTimeout(timer);

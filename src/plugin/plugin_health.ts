@@ -1,6 +1,6 @@
 /**
- * How a plugin does on one listener: what it failed at, whether it is asked at all after failing again and
- * again, and whether it keeps the thread to itself.
+ * The health of a plugin on one listener: its failures, the pause after repeated failures, and calls that
+ * held the thread for too long.
  *
  * @module
  */
@@ -9,26 +9,26 @@ import type { Counter, Gauge, Stats } from "../base/mod.ts";
 import type { HostDeps } from "./host.ts";
 import type { Log } from "./api.ts";
 
-/** What the layers ask of it. */
+/** The health of a plugin, as layers use it. */
 export interface LayerHealth {
-  /** False: it failed too often, and is not asked now. */
-  mayBeAsked(): boolean;
-  /** The same without letting one through to see. */
+  /** False: the plugin failed too often and pauses. After the pause one call is let through as a trial. */
+  mayBeCalled(): boolean;
+  /** The plugin pauses; reading this starts no trial. */
   readonly isBroken: boolean;
-  /** Why it is not. */
+  /** Why the plugin pauses. */
   readonly whyBroken: string;
   failed(reason: string, where?: FailedWhere): void;
-  /** What it was asked for is done. */
+  /** A call succeeded. */
   passed(): void;
-  /** Before a hook is called: when it began; `undefined`: this call is not looked at. */
+  /** Before a hook is called: the start time; `undefined`: this call is not timed. */
   begin(): number | undefined;
-  /** After it gave the thread back; `startedMs` is later by what of the time was not its own. */
+  /** After the hook returned. `startedMs` excludes time that was spent elsewhere. */
   end(startedMs: number, hook: string): void;
-  /** Monotonic. */
+  /** Monotonic milliseconds. */
   nowMs(): number;
 }
 
-/** In which hook, and on which route; left out: neither was known. */
+/** The hook and route of a failure, where they are known. */
 export interface FailedWhere {
   readonly hook?: string;
   readonly route?: string | undefined;
@@ -43,13 +43,13 @@ export interface LastFailure {
 const FAILURES_IN_A_ROW = 5;
 const FIRST_PAUSE_MS = 10_000;
 const LONGEST_PAUSE_MS = 60_000;
-/** Nobody else is served meanwhile. */
+/** A plugin that holds the thread longer stalls all other exchanges. */
 const THREAD_LIMIT_MS = 50;
 /**
- * Reading the clock costs as much as a hook: one call of so many is looked at. Odd, since hooks of an
- * exchange come in pairs.
+ * Reading the clock costs as much as a hook, so one call of so many is timed. The number is odd, since the
+ * hooks of an exchange come in pairs.
  */
-const LOOKED_AT = 61;
+const TIMED_EVERY = 61;
 const WARN_EVERY_MS = 10_000;
 const SHOWN_CHARS = 500;
 
@@ -71,9 +71,9 @@ const METRICS = {
 export interface PluginHealthOptions {
   readonly plugin: string;
   readonly listener: string;
-  /** Where its configuration stands. */
+  /** Path of its configuration, for messages. */
   readonly at: string;
-  /** The plugin's own, which names it. */
+  /** The plugin's own log, which names the plugin. */
   readonly log: Log;
   readonly lender: Pick<HostDeps, "clock" | "stats">;
 }
@@ -86,11 +86,11 @@ export class PluginHealth implements LayerHealth {
   readonly #held: Counter;
   readonly #broken: Gauge;
   #inARow = 0;
-  /** 0: it is asked. */
+  /** 0: the plugin does not pause. */
   #pauseMs = 0;
   #pauseEndsMs = 0;
-  /** Somebody was let through to it since. */
-  #isTried = false;
+  /** A trial call was let through since the pause. */
+  #isOnTrial = false;
   #isRetired = false;
   #calls = 0;
   #warnedMs = -Infinity;
@@ -112,13 +112,13 @@ export class PluginHealth implements LayerHealth {
     return `failed ${FAILURES_IN_A_ROW} times in a row, the last time: ${reason}`;
   }
 
-  /** After a pause one is let through to see; while that is not known the others wait for another one. */
-  mayBeAsked(): boolean {
+  /** After a pause one call is a trial; another follows after the next pause if its result never arrives. */
+  mayBeCalled(): boolean {
     if (this.#pauseMs === 0) return true;
     const nowMs = this.nowMs();
     if (nowMs < this.#pauseEndsMs) return false;
     this.#pauseEndsMs = nowMs + this.#pauseMs;
-    this.#isTried = true;
+    this.#isOnTrial = true;
     return true;
   }
 
@@ -137,8 +137,8 @@ export class PluginHealth implements LayerHealth {
         failures: FAILURES_IN_A_ROW,
         reason,
       });
-    } else if (!this.#isTried) return;
-    this.#isTried = false;
+    } else if (!this.#isOnTrial) return;
+    this.#isOnTrial = false;
     this.#pauseMs = Math.min(this.#pauseMs * 2 || FIRST_PAUSE_MS, LONGEST_PAUSE_MS);
     this.#pauseEndsMs = this.nowMs() + this.#pauseMs;
   }
@@ -146,24 +146,24 @@ export class PluginHealth implements LayerHealth {
   passed(): void {
     if (this.#inARow === 0) return;
     if (this.#pauseMs > 0) {
-      // Somebody of before.
-      if (!this.#isTried) return;
+      // A call from before the pause.
+      if (!this.#isOnTrial) return;
       if (!this.#isRetired) this.#broken.set(0);
       this.#options.log.info("plugin is asked again");
     }
     this.#inARow = 0;
     this.#pauseMs = 0;
-    this.#isTried = false;
+    this.#isOnTrial = false;
   }
 
-  /** Another one is what is told of from now on. */
+  /** A new generation reports the metrics from now on. */
   retire(): void {
     this.#isRetired = true;
     if (this.isBroken) this.#broken.set(0);
   }
 
   begin(): number | undefined {
-    return this.#calls++ % LOOKED_AT === 0 ? this.nowMs() : undefined;
+    return this.#calls++ % TIMED_EVERY === 0 ? this.nowMs() : undefined;
   }
 
   end(startedMs: number, hook: string): void {
@@ -186,8 +186,8 @@ function labelsOf({ plugin, listener }: { readonly plugin: string; readonly list
   return { plugin, listener };
 }
 
-/** Gives the names of what is counted of a plugin that its listener has no more back. */
-export function forgetStanding(
+/** Removes the metrics of a plugin that the listener no longer has. */
+export function removeHealthStats(
   stats: Stats,
   of: { readonly plugin: string; readonly listener: string },
 ): void {

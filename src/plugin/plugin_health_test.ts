@@ -2,123 +2,123 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../test/kit/clock/clock.ts";
 import { createLog, type LogRecord, Stats } from "../base/mod.ts";
-import { forgetStanding, PluginHealth } from "./plugin_health.ts";
+import { PluginHealth, removeHealthStats } from "./plugin_health.ts";
 
-function stand() {
+function makeHealth() {
   const clock = new FakeClock();
   const stats = new Stats();
   const lines: LogRecord[] = [];
   const log = createLog({ clock, holder: { level: "info" }, write: (line) => lines.push(line) });
   const of = { plugin: "own", listener: "inbound" };
-  const standing = new PluginHealth({ ...of, at: "plugins[0]", log, lender: { clock, stats } });
+  const health = new PluginHealth({ ...of, at: "plugins[0]", log, lender: { clock, stats } });
   const metrics = () => Object.fromEntries(stats.samples().map(({ name, value }) => [name, value]));
   const fail = (times: number) => {
-    for (let i = 0; i < times; i++) standing.failed("oh no");
+    for (let i = 0; i < times; i++) health.failed("oh no");
   };
-  return { clock, stats, standing, metrics, lines, fail, of };
+  return { clock, stats, health, metrics, lines, fail, of };
 }
 
-test("Standing has its metrics before anything has happened, and gives them back", () => {
-  const { metrics, stats, of } = stand();
+test("PluginHealth has its metrics from the start, and removeHealthStats() removes them", () => {
+  const { metrics, stats, of } = makeHealth();
   assert.deepEqual(metrics(), {
     plugin_failures_total: 0,
     plugin_held_thread_total: 0,
     plugin_broken: 0,
   });
-  forgetStanding(stats, of);
+  removeHealthStats(stats, of);
   assert.deepEqual(metrics(), {});
 });
 
-test("Standing breaks at the fifth failure in a row, and says so once", () => {
-  const { standing, fail, metrics, lines } = stand();
+test("PluginHealth pauses at the fifth failure in a row, and logs it once", () => {
+  const { health, fail, metrics, lines } = makeHealth();
   fail(4);
-  standing.passed();
+  health.passed();
   fail(4);
-  assert.equal(standing.mayBeAsked(), true);
+  assert.equal(health.mayBeCalled(), true);
   fail(3);
-  assert.equal(standing.mayBeAsked(), false);
-  assert.equal(standing.isBroken, true);
+  assert.equal(health.mayBeCalled(), false);
+  assert.equal(health.isBroken, true);
   assert.deepEqual(metrics(), {
     plugin_failures_total: 11,
     plugin_held_thread_total: 0,
     plugin_broken: 1,
   });
   assert.equal(lines.filter(({ level }) => level === "error").length, 1);
-  assert.equal(standing.whyBroken, "failed 5 times in a row, the last time: oh no");
+  assert.equal(health.whyBroken, "failed 5 times in a row, the last time: oh no");
 });
 
-test("Standing lets one through after each pause, which doubles up to a minute", () => {
-  const { standing, fail, clock, lines } = stand();
+test("PluginHealth allows one trial call after each pause, which doubles up to a minute", () => {
+  const { health, fail, clock, lines } = makeHealth();
   fail(5);
   for (const pauseMs of [10_000, 20_000, 40_000, 60_000, 60_000]) {
     clock.advanceNow(pauseMs - 1);
-    assert.equal(standing.mayBeAsked(), false, `before ${pauseMs}`);
+    assert.equal(health.mayBeCalled(), false, `before ${pauseMs}`);
     clock.advanceNow(1);
-    assert.deepEqual([standing.mayBeAsked(), standing.mayBeAsked()], [true, false]);
+    assert.deepEqual([health.mayBeCalled(), health.mayBeCalled()], [true, false]);
     fail(1);
   }
   assert.equal(lines.filter(({ level }) => level === "error").length, 1);
 });
 
-test("Standing is as new once the one that was let through has passed", () => {
-  const { standing, fail, clock, metrics } = stand();
+test("PluginHealth resets after a trial call succeeds", () => {
+  const { health, fail, clock, metrics } = makeHealth();
   fail(5);
   clock.advanceNow(10_000);
-  standing.mayBeAsked();
-  standing.passed();
-  assert.deepEqual([standing.isBroken, standing.mayBeAsked()], [false, true]);
+  health.mayBeCalled();
+  health.passed();
+  assert.deepEqual([health.isBroken, health.mayBeCalled()], [false, true]);
   assert.equal(metrics()["plugin_broken"], 0);
   fail(4);
-  assert.equal(standing.isBroken, false);
+  assert.equal(health.isBroken, false);
   fail(1);
   clock.advanceNow(10_000);
-  assert.equal(standing.mayBeAsked(), true, "the first pause again");
+  assert.equal(health.mayBeCalled(), true, "the first pause again");
 });
 
-test("Standing does not go by those who were under way when it broke", () => {
-  const { standing, fail, clock } = stand();
+test("PluginHealth ignores results of calls from before the pause", () => {
+  const { health, fail, clock } = makeHealth();
   fail(5);
-  standing.passed();
-  assert.equal(standing.mayBeAsked(), false);
+  health.passed();
+  assert.equal(health.mayBeCalled(), false);
   fail(1);
   clock.advanceNow(10_000);
-  assert.equal(standing.mayBeAsked(), true, "no longer pause");
+  assert.equal(health.mayBeCalled(), true, "no longer pause");
 });
 
-test("Standing tries again where it never hears of the one that was let through", () => {
-  const { standing, fail, clock } = stand();
+test("PluginHealth allows another trial call if the first never ends", () => {
+  const { health, fail, clock } = makeHealth();
   fail(5);
   clock.advanceNow(10_000);
-  assert.equal(standing.mayBeAsked(), true);
+  assert.equal(health.mayBeCalled(), true);
   clock.advanceNow(9_999);
-  assert.equal(standing.mayBeAsked(), false);
+  assert.equal(health.mayBeCalled(), false);
   clock.advanceNow(1);
-  assert.equal(standing.mayBeAsked(), true);
+  assert.equal(health.mayBeCalled(), true);
 });
 
-test("Standing.failed() keeps little of a long reason", () => {
-  const { standing } = stand();
-  standing.failed("x".repeat(100_000));
-  assert.equal(standing.lastFailure?.reason.length, 503);
+test("PluginHealth.failed() shortens a long reason", () => {
+  const { health } = makeHealth();
+  health.failed("x".repeat(100_000));
+  assert.equal(health.lastFailure?.reason.length, 503);
 });
 
-test("Standing of a generation that is over says nothing of the one that serves", () => {
-  const { standing, fail, metrics } = stand();
+test("PluginHealth of a retired generation leaves the metrics of the serving one alone", () => {
+  const { health, fail, metrics } = makeHealth();
   fail(5);
-  standing.retire();
+  health.retire();
   assert.equal(metrics()["plugin_broken"], 0);
-  const other = stand();
-  other.standing.retire();
+  const other = makeHealth();
+  other.health.retire();
   other.fail(5);
   assert.equal(other.metrics()["plugin_broken"], 0);
 });
 
-test("Standing names a hook that holds the thread, every ten seconds at most", () => {
-  const { standing, clock, lines, metrics } = stand();
+test("PluginHealth logs a hook that holds the thread, at most every ten seconds", () => {
+  const { health, clock, lines, metrics } = makeHealth();
   const spin = (ms: number, elsewhereMs = 0) => {
-    const startedMs = standing.nowMs() + elsewhereMs;
+    const startedMs = health.nowMs() + elsewhereMs;
     clock.advanceNow(ms);
-    standing.end(startedMs, "onRequest");
+    health.end(startedMs, "onRequest");
   };
   spin(49);
   spin(100, 51);
@@ -134,11 +134,11 @@ test("Standing names a hook that holds the thread, every ten seconds at most", (
   assert.equal(lines.length, 2);
 });
 
-test("Standing.begin() looks at the first call, and at few of the others, whichever of a pair", () => {
-  const { standing } = stand();
+test("PluginHealth.begin() times the first call, and few of the others, of either hook of a pair", () => {
+  const { health } = makeHealth();
   const looked = Array.from(
     { length: 200 },
-    (_, index) => standing.begin() === undefined ? -1 : index,
+    (_, index) => health.begin() === undefined ? -1 : index,
   )
     .filter((index) => index >= 0);
   assert.deepEqual(looked, [0, 61, 122, 183]);

@@ -1,12 +1,12 @@
 /**
- * Plugins by name, and whether what a module exports is one.
+ * Checks whether the export of a module is a plugin.
  *
  * @module
  */
 
 import type { PluginDefinition } from "./api.ts";
 
-/** Of any configuration: its schema says what it is. */
+/** A plugin with any configuration, which its schema describes. */
 // deno-lint-ignore no-explicit-any
 export type AnyPlugin = PluginDefinition<any, any>;
 
@@ -14,7 +14,7 @@ export const PHASES = ["guard", "route", "filter", "retry", "attempt"] as const;
 const NAME = /^[a-z][a-z0-9_]{0,63}$/;
 const KNOWN = ["name", "api", "phase", "config", "routeConfig", "create"];
 
-/** What is wrong with it, in words that follow "its default export"; `undefined`: nothing. */
+/** Why an export is no plugin, in words that follow "its default export"; `undefined`: it is one. */
 export function whyNoPlugin(exported: unknown): string | undefined {
   if (typeof exported !== "object" || exported === null) return "is no object";
   const { name, api, phase, config, routeConfig, create } = exported as Record<string, unknown>;
@@ -31,7 +31,7 @@ export function whyNoPlugin(exported: unknown): string | undefined {
   return undefined;
 }
 
-/** `undefined`: a plugin may have that name. */
+/** `undefined`: the name is valid. */
 export function whyNoPluginName(name: string): string | undefined {
   return NAME.test(name) ? undefined : "want snake_case: a to z, 0 to 9 and _, a letter first";
 }

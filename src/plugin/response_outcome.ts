@@ -1,12 +1,11 @@
 /**
- * A response that comes, once. Where nobody awaits it no promise is made.
+ * A response that arrives once. No promise is made unless a plugin awaits it.
  *
  * @module
  */
 
 import type { PluginResponse } from "./messages.ts";
 
-/** Whoever is told of a response. */
 export interface ResponseListener {
   settle(response: PluginResponse): void;
 }
@@ -16,39 +15,39 @@ export class ResponseOutcome implements PromiseLike<PluginResponse>, ResponseLis
   readonly #change: ((response: PluginResponse) => void) | undefined;
   #hasCome = false;
   #value: PluginResponse | undefined;
-  #told: ResponseListener | undefined;
-  #awaited: PromiseWithResolvers<PluginResponse> | undefined;
+  #listener: ResponseListener | undefined;
+  #promise: PromiseWithResolvers<PluginResponse> | undefined;
 
   /**
-   * `outer`: what it is for, which may be settled without it. `change`: is given what comes, and calls
-   * {@link become} with what that is to be, now or later.
+   * `outer`: the outcome that this one is made for, which may be settled without it. `change` receives the
+   * response and calls {@link become} with the changed one, now or later.
    */
   constructor(outer?: ResponseOutcome, change?: (response: PluginResponse) => void) {
     this.#outer = outer;
     this.#change = change;
   }
 
-  /** Nobody waits for it any more. */
+  /** A response is no longer needed. */
   get isOver(): boolean {
     return this.#hasCome || this.#outer?.isOver === true;
   }
 
-  /** Nobody waits for what becomes of what has come. */
+  /** The changed response is no longer needed. */
   get isDone(): boolean {
     return this.#value !== undefined || this.#outer?.isOver === true;
   }
 
-  /** There is a response, though it may not be what it shall be yet. */
+  /** A response arrived, though it may not be changed yet. */
   get hasCome(): boolean {
     return this.#hasCome;
   }
 
-  /** `undefined`: not yet. */
+  /** `undefined` until the final response is known. */
   get value(): PluginResponse | undefined {
     return this.#value;
   }
 
-  /** Once; what comes after is dropped. */
+  /** Only the first response counts. */
   settle(response: PluginResponse): void {
     if (this.#hasCome) return;
     this.#hasCome = true;
@@ -56,28 +55,28 @@ export class ResponseOutcome implements PromiseLike<PluginResponse>, ResponseLis
     else this.become(response);
   }
 
-  /** Once, by what changes it. */
+  /** Sets the final response, once. */
   become(response: PluginResponse): void {
     if (this.#value) return;
     this.#value = response;
-    this.#awaited?.resolve(response);
-    this.#told?.settle(response);
+    this.#promise?.resolve(response);
+    this.#listener?.settle(response);
   }
 
-  /** Tells one, now or in the turn in which it comes. */
-  tell(told: ResponseListener): void {
-    if (this.#value) told.settle(this.#value);
-    else this.#told = told;
+  /** Calls the one listener, now or as soon as the final response is known. */
+  listen(listener: ResponseListener): void {
+    if (this.#value) listener.settle(this.#value);
+    else this.#listener = listener;
   }
 
   then<A = PluginResponse, B = never>(
     fulfilled?: ((response: PluginResponse) => A | PromiseLike<A>) | null,
     rejected?: ((reason: unknown) => B | PromiseLike<B>) | null,
   ): Promise<A | B> {
-    if (!this.#awaited) {
-      this.#awaited = Promise.withResolvers();
-      if (this.#value) this.#awaited.resolve(this.#value);
+    if (!this.#promise) {
+      this.#promise = Promise.withResolvers();
+      if (this.#value) this.#promise.resolve(this.#value);
     }
-    return this.#awaited.promise.then(fulfilled, rejected);
+    return this.#promise.promise.then(fulfilled, rejected);
   }
 }

@@ -1,5 +1,5 @@
 /**
- * Configuration of plugins, judged by their schemas (Standard Schema 1).
+ * Validates the configuration of plugins with their schemas (Standard Schema 1).
  *
  * @module
  */
@@ -11,7 +11,7 @@ interface Issue {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
 
-/** What the schema makes of it; throws with every fault, each behind its path below `at`. */
+/** The parsed configuration. Throws with up to ten faults, each with its path below `at`. */
 export async function configOf(schema: Schema, value: unknown, at: string): Promise<unknown> {
   const result = await schema["~standard"].validate(value) as
     | { readonly value: unknown; readonly issues?: undefined }

@@ -1,17 +1,17 @@
 /**
- * Memory that plugins of all workers count in. It is kept for as long as the process runs, since a worker
- * may die that uses it; so its amount is limited.
+ * Memory that plugins of all workers share for counters. It is kept until the process ends, since a worker
+ * that uses it may die; so its amount is limited.
  *
  * @module
  */
 
 import { ProxyError } from "../base/mod.ts";
 
-/** The same memory for the same key, whoever asks. */
+/** Returns the same memory for the same key, to every worker. */
 export type OpenSharedCells = (key: string, length: number) => Promise<SharedArrayBuffer>;
 
 const MAX_CELLS = 1 << 20;
-/** Each key counts as so many: there is a limit to their number as well. */
+/** Each key counts as at least so many cells, which bounds the number of keys. */
 const LEAST_CELLS = 1 << 10;
 
 export class SharedCells {

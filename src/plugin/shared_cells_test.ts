@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { SharedCells } from "./shared_cells.ts";
 import { SharedState } from "./shared_state.ts";
 
-test("LentCells.lend() lends the same cells to whoever names the same key", () => {
+test("SharedCells.lend() lends the same cells for the same key", () => {
   const cells = new SharedCells();
   const memory = cells.lend("a", 4);
   assert.equal(memory.byteLength, 16);
@@ -12,12 +12,12 @@ test("LentCells.lend() lends the same cells to whoever names the same key", () =
 });
 
 for (const length of [0, -1, 0.5, NaN, 2 ** 20 + 1]) {
-  test(`LentCells.lend() lends no ${length} cells`, () => {
+  test(`SharedCells.lend() lends no ${length} cells`, () => {
     assert.throws(() => new SharedCells().lend("a", length), /Cannot lend/);
   });
 }
 
-test("LentCells.lend() has a limit, and tells who asks for another length", () => {
+test("SharedCells.lend() has a limit, and refuses another length for a known key", () => {
   const cells = new SharedCells();
   for (let i = 0; i < 1_024; i++) cells.lend(`${i}`, 1);
   assert.throws(() => cells.lend("one more", 1), /1048576 of 1048576 are lent already/);

@@ -1,17 +1,17 @@
 /**
- * State of plugins that lives on when their configuration is loaded anew: made by whoever asks first, gone
- * with its last user. What all workers share comes from the main thread.
+ * State of plugins that survives a reload of their configuration. The first user makes it; it is dropped
+ * with the last. Memory that all workers share comes from the main thread.
  *
  * @module
  */
 
 import { type OpenSharedCells, SharedCells } from "./shared_cells.ts";
 
-/** The thread whose plugins share. */
+/** The worker whose plugins share state. */
 export interface WorkerIdentity {
   readonly worker: number;
   readonly workers: number;
-  /** Default: there are no others to share with. */
+  /** Default: there are no other workers. */
   readonly lendCells?: OpenSharedCells;
 }
 
@@ -27,12 +27,12 @@ export class SharedState {
     this.#lendCells = lendCells ?? (async (key, length) => await own.lend(key, length));
   }
 
-  /** `isNewUser`: it is to be left once more. */
+  /** `isNewUser`: the caller calls {@link leave} once more. */
   use<T extends object>(key: string, make: () => T, isNewUser: boolean): T {
     let held = this.#held.get(key);
     if (!held) this.#held.set(key, held = { value: make(), users: 0 });
     if (isNewUser) held.users++;
-    // Who names the same key made it by the same code, or by that of the generation before.
+    // The same key means the same code, or that of the generation before.
     return held.value as T;
   }
 
@@ -41,12 +41,12 @@ export class SharedState {
     if (held && --held.users === 0) this.#held.delete(key);
   }
 
-  /** The same array each time. Rejects where too much is lent already, or another length by that key. */
+  /** The same array each time. Rejects if the limit is reached, or the key has another length. */
   async cells(key: string, length: number): Promise<Int32Array<SharedArrayBuffer>> {
     const known = this.#cells.get(key);
     if (known?.length === length) return known;
     const cells = new Int32Array(await this.#lendCells(key, length));
-    // Two may have asked at once.
+    // Two calls may have run at once.
     const first = this.#cells.get(key) ?? cells;
     this.#cells.set(key, first);
     return first;

@@ -1,13 +1,13 @@
 /**
- * Where in its author's files an error began. What a runtime tells is a place in the text that the files
- * were made into; that text's map leads back. It is read when something failed, and never before.
+ * Finds the position of an error in the plugin author's files. A stack trace has positions in the bundled
+ * text; its source map leads back to the files. The map is parsed only after an error.
  *
  * @module
  */
 
 import { messageOf } from "../base/mod.ts";
 
-/** Source map 3, with the sources' texts; no `mappings`: each source is run as it is. */
+/** Source map 3, with the sources' texts. Without `mappings` each source is run as it is. */
 interface CodeMap {
   readonly sources: readonly string[];
   readonly sourcesContent: readonly string[];
@@ -19,23 +19,23 @@ export interface SourcePosition {
   /** From 1. */
   readonly line: number;
   readonly column: number;
-  /** Of that line. */
+  /** The text of that line. */
   readonly text: string;
 }
 
-/** Column in the text, source, its line and column; all from 0. */
+/** Column in the bundle, index of the source, line and column in the source; all from 0. */
 type Segment = readonly [column: number, source: number, line: number, sourceColumn: number];
 
 interface Known {
   readonly json: string;
-  /** Which of its sources it is, where each is run as it is. */
+  /** Index of the source, where each source is run as it is. */
   readonly index: number;
   map?: CodeMap;
-  /** By the text's line. */
+  /** Segments by line of the bundle. */
   lines?: readonly (readonly Segment[])[];
 }
 
-/** As many as all lists of plugins may name, twice: those of before are still at work for a while. */
+/** Twice the number of plugins that may be configured, since the generation before serves on for a while. */
 const MAX_KNOWN = 128;
 const MAX_MESSAGE_CHARS = 250;
 const MAX_LINE_CHARS = 120;
@@ -43,7 +43,7 @@ const MAX_STACK_CHARS = 32_768;
 const MAX_FRAME_CHARS = 1_000;
 const known = new Map<string, Known>();
 
-/** `file`: what stack traces call the text; `json`: its map, `""` where there is none. */
+/** `file`: the name of the bundle in stack traces; `json`: its source map, `""` for none. */
 export function rememberPlaces(file: string, json: string, index = 0): void {
   known.delete(file);
   if (json === "") return;
@@ -54,7 +54,7 @@ export function rememberPlaces(file: string, json: string, index = 0): void {
   }
 }
 
-/** What was thrown, for people; of what a plugin from a file threw with the place and its line. */
+/** The message of an error; for a plugin from a file also the position and its line. */
 export function faultOf(error: unknown): string {
   const message = messageOf(error);
   const place = placeOf(error);
@@ -64,10 +64,10 @@ export function faultOf(error: unknown): string {
   return `${shortened(message, MAX_MESSAGE_CHARS)} (${at})`;
 }
 
-/** The innermost place in a plugin's files; `undefined`: the error did not pass any. */
+/** The innermost position in a plugin's files; `undefined`: the stack has none. */
 export function placeOf(error: unknown): SourcePosition | undefined {
   if (known.size === 0 || !(error instanceof Error)) return undefined;
-  // Its message comes first, and may hold what a caller sent.
+  // The stack begins with the message, which may hold text that a caller sent.
   for (const frame of String(error.stack).slice(0, MAX_STACK_CHARS).split("\n")) {
     if (frame.length > MAX_FRAME_CHARS) continue;
     const [, file = "", line = "", column = ""] =
@@ -101,7 +101,7 @@ function originalOf(of: Known, { mappings }: CodeMap, line: number, column: numb
   return segment && [segment[1], segment[2], segment[3]] as const;
 }
 
-/** Each field of a segment is the difference to the one before; the column's begins anew with a line. */
+/** Each field of a segment is the difference to the segment before; columns restart at 0 with each line. */
 function decoded(mappings: string): Segment[][] {
   let source = 0, line = 0, sourceColumn = 0;
   return mappings.split(";").map((text) => {
@@ -120,7 +120,7 @@ function decoded(mappings: string): Segment[][] {
 
 const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/** Base 64 VLQ: five bits of a digit count, the sixth says that more follow, the lowest of all is the sign. */
+/** Base 64 VLQ: five value bits a digit, the sixth bit continues, the lowest bit of the number is its sign. */
 function numbersOf(text: string): number[] {
   const numbers: number[] = [];
   let value = 0, shift = 0;

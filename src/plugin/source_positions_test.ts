@@ -38,13 +38,13 @@ for (
     ["a frame that is too long", `${"(".repeat(2_000)}/text.ts:5:1)`, undefined],
   ] as const
 ) {
-  test(`placeOf() finds of ${name} ${wanted ?? "nothing"}`, () => {
+  test(`placeOf() finds ${wanted ?? "nothing"} for ${name}`, () => {
     const place = placeOf(thrown("no", "g (/host.js:1:1)", frame));
     assert.deepEqual(place && [place.path, place.line, place.column], wanted);
   });
 }
 
-test("faultOf() quotes the line, and keeps little of long messages", () => {
+test("faultOf() quotes the line, and shortens long messages", () => {
   assert.equal(faultOf(thrown("no", "/text.ts:5:1")), "no (/b.ts:2:3: first second)");
   assert.equal(faultOf(thrown("no")), "no");
   assert.equal(faultOf("no"), "no");
@@ -55,7 +55,7 @@ test("faultOf() quotes the line, and keeps little of long messages", () => {
   assert.ok(performance.now() - flood < 1_000);
 });
 
-test("rememberPlaces() forgets what was told longest ago, and what has no map", () => {
+test("rememberPlaces() drops the oldest map, and keeps nothing for text without one", () => {
   rememberPlaces("/gone.ts", MAP);
   rememberPlaces("/gone.ts", "");
   assert.equal(placeOf(thrown("no", "/gone.ts:5:1")), undefined);

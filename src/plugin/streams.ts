@@ -1,20 +1,19 @@
 /**
- * Between chunks that are told and streams that are asked: what a plugin opens, and what it made.
+ * Converts between pushed chunks and pulled streams: bodies that plugins open, and bodies that they make.
  *
  * @module
  */
 
 import type { ErrorCode } from "../base/mod.ts";
-import type { MadeBody } from "./body.ts";
-import { BrokenBody, brokenBodyOf } from "./broken_body.ts";
+import { BrokenBody, brokenBodyOf, type MadeBody } from "./body.ts";
 import { faultOf } from "./source_positions.ts";
 
-/** Chunks of a message that somebody reads as a stream. */
+/** The chunks of a message, as a stream for a plugin. */
 export class OpenedBody {
   readonly stream: ReadableStream<Uint8Array>;
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
 
-  /** `more`: the source may go on; `cancel`: nobody reads it any more. */
+  /** `more`: the source may continue; `cancel`: the reader cancelled. */
   constructor(source: { more(): void; cancel(): void }) {
     this.stream = new ReadableStream<Uint8Array>({
       start: (controller) => {
@@ -28,12 +27,12 @@ export class OpenedBody {
     }, { highWaterMark: WINDOW_BYTES, size: (chunk) => chunk.length });
   }
 
-  /** Its reader has all that came, and waits for its sender. */
+  /** The reader has consumed all chunks and waits for the sender. */
   get waitsForSender(): boolean {
     return this.#controller?.desiredSize === WINDOW_BYTES;
   }
 
-  /** False: stop until `more`. */
+  /** False: the source stops until `more`. */
   put(chunk: Uint8Array): boolean {
     const controller = this.#controller;
     if (!controller) return true;
@@ -52,28 +51,28 @@ export class OpenedBody {
   }
 }
 
-/** What is read ahead of whoever reads. */
+/** Bytes buffered ahead of the reader. */
 const WINDOW_BYTES = 64 * 1024;
 
-/** Where what a plugin made goes. */
+/** Receives the chunks of a plugin's stream. */
 export interface Sink {
   /** False: wait until {@link Pump.resume}. */
   send(chunk: Uint8Array): boolean;
   end(): void;
-  /** With what the stream failed of, or that it gave something which is no bytes. */
+  /** The stream failed, or yielded a value that is not bytes. */
   fail(error: unknown): void;
 }
 
-/** Carries a stream to a sink. */
+/** Copies a stream to a sink. */
 export class Pump {
   readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
   readonly #sink: Sink;
-  #over = false;
+  #isOver = false;
   #resume: (() => void) | undefined;
-  #paused = false;
+  #isPaused = false;
   #isStarted = false;
 
-  /** Throws where somebody else reads it. */
+  /** Throws if the stream has another reader. */
   constructor(stream: ReadableStream<Uint8Array>, sink: Sink) {
     this.#reader = stream.getReader();
     this.#sink = sink;
@@ -84,61 +83,61 @@ export class Pump {
   }
 
   get isOver(): boolean {
-    return this.#over;
+    return this.#isOver;
   }
 
   start(): void {
     this.#isStarted = true;
-    this.#carry().catch((error) => {
-      if (this.#over) return;
-      this.#over = true;
-      this.#leave();
+    this.#copy().catch((error) => {
+      if (this.#isOver) return;
+      this.#isOver = true;
+      this.#cancel();
       this.#sink.fail(error);
     });
   }
 
-  async #carry(): Promise<void> {
-    while (!this.#over) {
+  async #copy(): Promise<void> {
+    while (!this.#isOver) {
       const { done, value } = await this.#reader.read();
-      if (this.#over) return;
+      if (this.#isOver) return;
       if (done) {
-        this.#over = true;
+        this.#isOver = true;
         return this.#sink.end();
       }
       if (!(value instanceof Uint8Array)) throw new TypeError("the body's stream gave no bytes");
-      if (value.length > 0 && !this.#sink.send(value)) this.#paused = true;
-      if (this.#paused) await new Promise<void>((resolve) => this.#resume = resolve);
+      if (value.length > 0 && !this.#sink.send(value)) this.#isPaused = true;
+      if (this.#isPaused) await new Promise<void>((resolve) => this.#resume = resolve);
     }
   }
 
   pause(): void {
-    this.#paused = true;
+    this.#isPaused = true;
   }
 
   resume(): void {
-    this.#paused = false;
+    this.#isPaused = false;
     const resume = this.#resume;
     this.#resume = undefined;
     resume?.();
   }
 
-  /** Nobody wants the rest. */
+  /** The rest is no longer wanted. */
   stop(): void {
-    if (this.#over) return;
-    this.#over = true;
-    this.#leave();
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#cancel();
     this.resume();
   }
 
-  #leave(): void {
-    // Its owner may have failed, which nobody needs to know any more.
+  #cancel(): void {
+    // An error of the abandoned stream does not matter.
     this.#reader.cancel().catch(() => {});
   }
 }
 
 /**
- * Carries a body to a sink, and says how its plugin did by that. `null`: somebody else reads its stream,
- * and `fail` has been told.
+ * Copies a body to a sink, and records success or failure of its plugin. `null`: the stream has another
+ * reader; `fail` was called.
  */
 export function pumpOf(whose: "request" | "response", body: MadeBody, sink: {
   readonly send: Sink["send"];
@@ -147,15 +146,15 @@ export function pumpOf(whose: "request" | "response", body: MadeBody, sink: {
 }): Pump | null {
   const { by } = body;
   const fail = (error: unknown) => {
-    // What it was made of broke.
+    // The body that the stream was made from broke.
     const broken = brokenBodyOf(error);
     if (broken) return sink.fail(broken.code, broken.message);
     const fault = `the ${whose}'s body: ${faultOf(error)}`;
-    by?.standing.failed(fault);
+    by?.health.failed(fault);
     sink.fail("plugin_failed", by ? `${by.name}: ${fault}` : fault);
   };
   const end = () => {
-    by?.standing.passed();
+    by?.health.passed();
     sink.end();
   };
   try {

@@ -1,6 +1,6 @@
 /**
- * The data path of one thread: what is true now, the listeners that go by it, and the connections that are
- * judged again when it changes.
+ * The data path of one thread: the snapshot in force, the listeners made from it, and the connections that
+ * are judged again when it changes.
  *
  * @module
  */
@@ -27,6 +27,7 @@ import {
   type PreparedGenerations,
   SharedState,
 } from "../plugin/mod.ts";
+import { loadBuiltIn } from "../built_in/mod.ts";
 import { patchSnapshot, type Snapshot, type SnapshotUpdate } from "../snapshot/mod.ts";
 import { PROCESS_COLUMN, SharedLimiter } from "./core/admission.ts";
 import type { Context, Facts, RemoteAuthorize } from "./core/context.ts";
@@ -55,17 +56,17 @@ export interface DataPathOptions extends ListenersOptions {
   readonly log: Log;
   readonly remoteAuthorize: RemoteAuthorize;
   readonly fetchCertificate: FetchCertificate;
-  /** Default: those inside the executable. */
+  /** Default: loads built-in plugins. */
   readonly loadPlugin?: LoadPlugin;
-  /** Memory that plugins of all workers share; default: this is the only one. */
+  /** Memory that plugins of all workers share; default: there is one worker. */
   readonly lendCells?: OpenSharedCells;
-  /** Memory for sides that are slower than the other; default: 64 MiB. */
+  /** Limit of the bytes held for slow peers; default: 64 MiB. */
   readonly heldBytes?: number;
-  /** Takes the lines of the access log, plugins' too; default: they are dropped. */
+  /** Takes the lines of the access log, including those of plugins; default: they are dropped. */
   readonly takeLine?: TakeLine;
 }
 
-/** Whoever waits for others to prepare must not wait for ever. */
+/** The main thread waits for all workers, so preparation has a limit. */
 const PREPARE_LIMIT_MS = 10_000;
 
 interface Prepared {
@@ -102,7 +103,7 @@ export class DataPath {
   readonly #generations: Generations;
   readonly #callees: ProxyCallees;
   #prepared: Prepared | undefined;
-  /** How often something was to be prepared. */
+  /** Number of calls of `prepare`; a later call overtakes an earlier one. */
   #prepares = 0;
   #snapshot: Snapshot | undefined;
   #columns: Columns = {};
@@ -154,7 +155,7 @@ export class DataPath {
       random: systemRandom,
       shared: new SharedState(options),
       ...(options.takeLine && { takeLine: options.takeLine }),
-    }, options.loadPlugin);
+    }, options.loadPlugin ?? loadBuiltIn);
     this.#listeners = new Listeners(this.#context, options);
     this.#callees = new ProxyCallees(this.#context, {
       workers,
@@ -163,11 +164,10 @@ export class DataPath {
   }
 
   /**
-   * Makes ready what `update` brings; what serves is not touched. All that can go wrong with a snapshot goes
-   * wrong here, by throwing, and then nothing of it is ever published: an update that does not fit what is
-   * in force, credentials that the TLS library refuses, rules about peers that cannot be made, or that it
-   * was not done within {@link PREPARE_LIMIT_MS}. An address that cannot be bound is no reason to refuse:
-   * others need it only for a while, so its listener is one that failed and is tried again.
+   * Prepares `update` without touching what serves. Every fault of a snapshot throws here, and then no part of
+   * it is published: an update that does not fit the snapshot in force, credentials that the TLS library
+   * refuses, invalid rules about peers, or a preparation longer than {@link PREPARE_LIMIT_MS}. An address that
+   * cannot be bound is no fault: others may use it for a while, so its listener has failed and is retried.
    */
   async prepare(update: SnapshotUpdate): Promise<void> {
     this.abandon();
@@ -184,7 +184,7 @@ export class DataPath {
     try {
       await Promise.race([preparing, late.promise]);
     } catch (error) {
-      // What comes after its time is not to be published.
+      // A preparation that finishes too late is not published.
       if (turn === this.#prepares) this.#prepares++;
       throw error;
     } finally {
@@ -192,7 +192,7 @@ export class DataPath {
     }
   }
 
-  /** What was prepared is not to be published, nor what is being prepared. */
+  /** Drops what was prepared, and what is being prepared. */
   abandon(): void {
     this.#prepares++;
     if (this.#prepared) this.#generations.giveUp(this.#prepared.generations);
@@ -206,7 +206,7 @@ export class DataPath {
     if (rules.some((part) => part && needsMatchers(part.validation))) await prepareRegexes();
     const requestPolicy = await this.#requestPolicy(snapshot);
     const trusts = this.#facts.trusts.prepare(snapshot);
-    // Last: what they made would have to be given up if anything else failed.
+    // Plugins come last, since they would have to be closed if another step failed.
     const generations = await this.#generations.prepare(pluginsOf(snapshot), {
       ...{ version: snapshot.version, pluginCode: snapshot.pluginCode },
       callees: this.#callees.of(snapshot),
@@ -214,7 +214,7 @@ export class DataPath {
     return { snapshot, requestPolicy, trusts, generations };
   }
 
-  /** The one in force where no intention has changed; none where nobody judges requests. */
+  /** The policy in force if no intention has changed; `undefined` if no listener judges requests. */
   async #requestPolicy({ policy, inbound }: Snapshot): Promise<RequestPolicy | undefined> {
     if (Object.values(inbound).every(({ http }) => http === null)) return undefined;
     const current = this.#facts.requestPolicy;
@@ -223,7 +223,7 @@ export class DataPath {
     return compilePolicy(policy);
   }
 
-  /** Brings everything in line with what was prepared last; resolves when its listeners are bound or have failed. */
+  /** Publishes what was prepared last; resolves when its listeners are bound or have failed. */
   async publish(columns: Columns): Promise<void> {
     const prepared = this.#prepared;
     if (!prepared) throw new ProxyError("internal", "Cannot publish: nothing is prepared");
@@ -240,7 +240,7 @@ export class DataPath {
     this.#generations.publish(prepared.generations);
     this.#facts.plugins = prepared.generations.all.size > 0 ? this.#generations : undefined;
     this.#observe(snapshot);
-    // Before anything is judged: connections are judged by the credentials that their part names.
+    // Credentials come first: connections are judged by the credentials that their part names.
     const goesByOthers = this.#listeners.take(snapshot);
     const judge = judgedOtherwise || goesByOthers || previous?.policy.version !== policy.version;
     this.#listeners.update(judge);
@@ -270,7 +270,7 @@ export class DataPath {
     };
   }
 
-  /** Tries listeners again that could not be bound. True: all are. */
+  /** Retries listeners that could not be bound. True: all are bound. */
   async retryFailed(): Promise<boolean> {
     if (this.#snapshot && !this.#facts.draining) {
       await this.#listeners.apply(this.#snapshot, this.#columns);
@@ -282,7 +282,7 @@ export class DataPath {
     return this.#listeners.views();
   }
 
-  /** Ids of the upstreams that were in use since this was read last. */
+  /** Ids of the upstreams used since the last call. */
   used(): string[] {
     return this.#listeners.used();
   }
@@ -316,11 +316,11 @@ export class DataPath {
     return this.stats.samples();
   }
 
-  /** What would become of a request now; `undefined`: there is no snapshot yet. */
+  /** Explains a request; `undefined`: there is no snapshot yet. */
   async explain(question: ExplainQuery): Promise<ExplainResult | undefined> {
     const snapshot = this.#snapshot;
     if (!snapshot) return undefined;
-    // One of the workers connecting to endpoints is enough.
+    // One worker probes endpoints.
     const connects = question.connects && this.#options.worker === 0;
     const listeners = this.listeners();
     return await explain({ ...question, connects }, {
@@ -333,7 +333,7 @@ export class DataPath {
     });
   }
 
-  /** Callers of the inbound listeners are asked to leave, also those that come from now on. */
+  /** Drains the inbound listeners: open and new callers are asked to close their connections. */
   drainInbound(): void {
     this.#facts.drainingInbound = true;
     this.#live.drain("inbound");

@@ -24,7 +24,7 @@ import { readRegistration } from "../../src/consul/replies/registration.ts";
 import { readOwnRegistration } from "../../src/consul/servers/catalog/own_registration.ts";
 import { startDevAgent } from "../../src/dev/mod.ts";
 import { mount } from "../../src/kit/mod.ts";
-import { BUILT_IN_NAMES, loadBuiltIn } from "../../src/plugin/mod.ts";
+import { BUILT_IN_NAMES, loadBuiltIn } from "../../src/built_in/mod.ts";
 import { permissionFault } from "../../src/policy/mod.ts";
 import { DEFAULT_ON_DEMAND_RULES, parseSdsServers, parseTlsConfig } from "../../src/secrets/mod.ts";
 import type { Refusal } from "../../src/snapshot/mod.ts";

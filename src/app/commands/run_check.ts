@@ -19,6 +19,7 @@ import {
 } from "../../base/mod.ts";
 import { resolveAgentOptions, resolveServersOptions } from "../../consul/mod.ts";
 import { runtimeEngine } from "../../net/mod.ts";
+import { loadBuiltIn } from "../../built_in/mod.ts";
 import { whyNotUsable } from "../../plugin/mod.ts";
 import type { SecretStatus } from "../../secrets/mod.ts";
 import { FileSource } from "../../source/mod.ts";
@@ -152,9 +153,11 @@ function faultsOf(secrets: readonly SecretStatus[], source: FileSource): readonl
 
 /** Loads plugins and creates none: creation may have effects. */
 async function pluginFaults(snapshot: Snapshot): Promise<readonly string[]> {
-  const { inbound, upstreams } = snapshot;
+  const { inbound, upstreams, pluginCode } = snapshot;
   const uses = Object.values({ ...inbound, ...upstreams }).flatMap(({ plugins }) => plugins);
-  const faults = await Promise.all(uses.map((use) => whyNotUsable(use, snapshot)));
+  const faults = await Promise.all(
+    uses.map((use) => whyNotUsable(use, { pluginCode, load: loadBuiltIn })),
+  );
   return faults.filter((fault) => fault !== undefined);
 }
 

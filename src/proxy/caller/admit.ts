@@ -45,9 +45,9 @@ export function admit(session: Session, { mode, judged, onAdmitted }: AdmitOptio
 export function runConnectionHooks(session: Session, onAdmitted: () => void): void {
   const { record, context: { facts, deadlines } } = session;
   const generation = facts.plugins?.of(record.listener);
-  if (!generation?.looksAtConnections) return onAdmitted();
+  if (!generation?.judgesConnections) return onAdmitted();
   record.stage = "plugins";
-  generation.lookAt(connectionValue(session), {
+  generation.judgeConnection(connectionValue(session), {
     deadlines,
     onKnown: (refusal) => {
       if (refusal) session.end(refusal.code, refusal.reason);

@@ -1,38 +1,38 @@
 /**
- * Places for connections. Counts are shared by all workers of the process: each has a row of its own in
- * shared memory, and a limit looks at the sum.
+ * Connection limits. Counts are shared by all workers of the process: each worker has a row in shared memory,
+ * and a limit applies to the sum.
  *
  * @module
  */
 
 import { ProxyError } from "../../base/mod.ts";
 
-/** Column of the process-wide limit, of what inbound listeners hold, and listeners of exposed paths. */
+/** Columns of the process, of inbound listeners, and of listeners of exposed paths. */
 export const PROCESS_COLUMN = 0;
 export const INBOUND_COLUMN = 1;
 export const EXPOSED_COLUMN = 2;
-/** Where those of upstreams begin. */
+/** The first column of upstreams. */
 export const FIRST_UPSTREAM_COLUMN = 3;
-/** Columns of each upstream: its connections, what waits to be dialled, open requests, callers of HTTP. */
+/** Columns of an upstream: connections, attempts waiting to dial, open requests, HTTP callers. */
 export const UPSTREAM_COLUMNS = 4;
 /** Upstreams that can be counted at a time. */
 export const MAX_UPSTREAMS = 8_191;
 
 const COLUMNS = FIRST_UPSTREAM_COLUMN + UPSTREAM_COLUMNS * MAX_UPSTREAMS;
 
-/** The most that is kept of the process's connections for calls that the local application makes. */
+/** Maximum of the connections reserved for calls of the local application. */
 const MOST_RESERVED = 1_024;
 
-/** Callers of exposed paths may be anybody: many checks have room, and the mesh keeps the rest. */
+/** Callers of exposed paths are unauthenticated: enough for many health checks; the mesh keeps the rest. */
 const MOST_EXPOSED = 256;
 
-/** Of `maxConnections`, those that callers of exposed paths get. */
+/** The places of `maxConnections` for callers of exposed paths. */
 export function exposedPlaces(paths: number, maxConnections: number): number {
   if (paths === 0) return 0;
   return Math.min(MOST_EXPOSED, Math.max(1, Math.floor(maxConnections / 16)));
 }
 
-/** Of `maxConnections`, those that callers of the service do not get. */
+/** The places of `maxConnections` that callers of the service do not get. */
 export function reservedFor(upstreams: number, maxConnections: number): number {
   return upstreams > 0 ? Math.min(MOST_RESERVED, Math.floor(maxConnections / 8)) : 0;
 }
@@ -65,12 +65,12 @@ export class SharedCounts {
     return sum;
   }
 
-  /** What one worker holds. */
+  /** The count of one worker. */
   of(row: number, column: number): number {
     return Atomics.load(this.#cells, row * COLUMNS + column);
   }
 
-  /** Fails where a count would be another worker's, or none. */
+  /** Throws for a row or column that does not exist. */
   check(row: number, column: number): void {
     const isCell = (at: number, count: number) => Number.isInteger(at) && at >= 0 && at < count;
     if (isCell(row, this.#rows) && isCell(column, COLUMNS)) return;
@@ -80,7 +80,7 @@ export class SharedCounts {
     );
   }
 
-  /** Forgets what a worker held that died. */
+  /** Clears the counts of a worker that died. */
   clearRow(row: number): void {
     this.#cells.fill(0, row * COLUMNS, (row + 1) * COLUMNS);
   }
@@ -88,7 +88,7 @@ export class SharedCounts {
 
 /** Places for the callers of a listener. */
 export interface ConnectionLimiter {
-  /** Asked before a place is worth a handshake; {@link ConnectionLimiter.enter} decides. */
+  /** Read before the handshake; {@link ConnectionLimiter.enter} decides after it. */
   readonly full: boolean;
   /** True: a place is taken, and {@link ConnectionLimiter.leave} must follow for the same caller. */
   enter(remote: string): boolean;
@@ -100,7 +100,7 @@ export class SharedLimiter implements ConnectionLimiter {
   readonly #counts: SharedCounts;
   readonly #row: number;
   readonly #column: number;
-  /** Places in all; `Infinity`: no limit. Changed live. */
+  /** All places; `Infinity`: no limit. It may change at any time. */
   limit: number;
 
   constructor(
@@ -116,7 +116,7 @@ export class SharedLimiter implements ConnectionLimiter {
 
   /** True: a place is taken, and {@link SharedLimiter.leave} must follow. */
   enter(): boolean {
-    // Taken first and given back when it was too much, so that two workers never both see room.
+    // Count first and undo above the limit, so that two workers never both take the last place.
     this.#counts.add(this.#row, this.#column, 1);
     if (this.#counts.total(this.#column) <= this.limit) return true;
     this.leave();
@@ -127,7 +127,7 @@ export class SharedLimiter implements ConnectionLimiter {
     this.#counts.add(this.#row, this.#column, -1);
   }
 
-  /** Asked before a place is worth a handshake; {@link SharedLimiter.enter} decides. */
+  /** Read before the handshake; {@link SharedLimiter.enter} decides after it. */
   get full(): boolean {
     return this.taken >= this.limit;
   }
@@ -136,7 +136,7 @@ export class SharedLimiter implements ConnectionLimiter {
     return this.#counts.total(this.#column);
   }
 
-  /** How many of the places taken are this worker's. */
+  /** Places taken by this worker. */
   get own(): number {
     return this.#counts.of(this.#row, this.#column);
   }

@@ -1,6 +1,6 @@
 /**
- * Keeps what a connection says while the other side is not there yet: a request or two, after which
- * the connection is paused. If it breaks meanwhile, its owner is told.
+ * Keeps the bytes of a connection while the other side is not connected yet: a request or two, after which
+ * the connection is paused. If it breaks meanwhile, its owner ends it.
  *
  * @module
  */
@@ -8,7 +8,7 @@
 import type { ErrorCode } from "../../base/mod.ts";
 import type { Stream, StreamEvents } from "../../net/mod.ts";
 
-/** Most callers wait for an answer long before; pausing each of them would cost more than this. */
+/** Most callers send less and wait for a response; pausing each of them would cost more. */
 const HOLD_BYTES = 64 * 1024;
 
 export interface EarlyBytesOwner {

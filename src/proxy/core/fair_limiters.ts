@@ -1,5 +1,5 @@
 /**
- * Places that no caller takes all of: the others find room, whatever one of them does.
+ * Limits that no single caller can use up, so that others find a place.
  *
  * @module
  */
@@ -7,7 +7,7 @@
 import { networkOf } from "../../base/mod.ts";
 import type { ConnectionLimiter, SharedLimiter } from "./admission.ts";
 
-/** Callers without a place that are remembered, so that a busy one costs no new entry each time. */
+/** Callers without a place that are kept, so that a busy caller does not allocate an entry each time. */
 const KEPT_CALLERS = 1_000;
 
 /** The places that each caller has. */
@@ -32,10 +32,10 @@ class TakenPlaces {
   }
 }
 
-/** A caller has at most so many times the places that are free: alone 7/8 of all, fewer beside others. */
+/** A caller takes at most so many times the free places: alone 7/8 of all, fewer beside others. */
 const SHARE_OF_FREE = 7;
 
-/** Places of one worker for requests. A caller that has none gets one as long as one is free. */
+/** Places of one worker for requests. A caller without a place gets one while any is free. */
 export class FairRequestLimiter {
   readonly limit: number;
   #open = 0;
@@ -49,7 +49,7 @@ export class FairRequestLimiter {
     return this.#open >= this.limit;
   }
 
-  /** `caller`: `""` has no share, as nobody knows who it is. */
+  /** `caller`: `""` is an unknown caller, which has no share. */
   enter(caller: string): boolean {
     const free = this.limit - this.#open;
     if (free <= 0) return false;
@@ -61,21 +61,21 @@ export class FairRequestLimiter {
     return true;
   }
 
-  /** Once after each place that the same caller was given. */
+  /** Called once for each place, with the same caller. */
   leave(caller: string): void {
     this.#open--;
     if (caller !== "") this.#taken.drop(caller);
   }
 }
 
-/** Places for connections of callers who prove nothing, of which no address takes more than half. */
+/** Places for connections of unauthenticated callers; no address takes more than half. */
 export class FairConnectionLimiter implements ConnectionLimiter {
   readonly all: SharedLimiter;
   readonly #workers: number;
-  /** Of this worker, by address. */
+  /** Places in this worker, by address. */
   readonly #taken = new TakenPlaces();
 
-  /** `workers`: among which the kernel spreads the callers from one address. */
+  /** The kernel spreads the callers of one address over `workers`. */
   constructor(all: SharedLimiter, workers: number) {
     this.all = all;
     this.#workers = workers;
@@ -90,7 +90,7 @@ export class FairConnectionLimiter implements ConnectionLimiter {
     return Math.max(1, Math.floor(this.all.limit / 2 / this.#workers));
   }
 
-  /** Its address has its share. */
+  /** The address has its full share. */
   hasShare(remote: string): boolean {
     return this.#taken.of(networkOf(remote)) >= this.share;
   }

@@ -1,8 +1,8 @@
 /**
- * Handshakes under way: a bound of their own, so that callers who have proven nothing never hold the
- * places of connections that carry traffic. Where it is full the oldest goes, for a caller that means to
- * shake hands has done so before; where an address fills more than its share, the oldest of that one.
- * Many who come at once all mean it: nobody goes before a fair time, and accepting waits instead.
+ * Limits handshakes under way, so that unauthenticated callers never take the places of connections that
+ * carry traffic. At the limit the oldest handshake ends, since an honest caller would have finished it; if an
+ * address has more than its share, the oldest of that address ends. In a burst all are honest: no handshake
+ * ends before a fair time, and accepting slows down instead.
  *
  * @module
  */
@@ -10,7 +10,7 @@
 import { type Clock, type ErrorCode, networkOf } from "../../base/mod.ts";
 import type { ConnectionRecord } from "../observe/connection_record.ts";
 
-/** Whose handshake it is; ends it when told to. */
+/** The owner of a handshake. */
 export interface HandshakeOwner {
   readonly record: ConnectionRecord;
   end(code: ErrorCode, reason: string): void;
@@ -18,23 +18,23 @@ export interface HandshakeOwner {
 
 export interface HandshakesOptions {
   readonly clock: Clock;
-  /** Under way at once in this data path, and twice as many for the fair time at most. */
+  /** Handshakes under way in this data path; up to twice as many during the fair time. */
   readonly limit: number;
 }
 
-/** An address, with its handshakes, oldest first. */
+/** The handshakes of one address, oldest first. */
 interface Source {
   readonly key: string;
   readonly owners: Set<HandshakeOwner>;
 }
 
-/** One that has gone on for longer has had its time. */
+/** A handshake may end early only after this. */
 const FAIR_MS = 1_000;
-/** Of a process; each takes some memory and a descriptor. */
+/** Limits of a process; each handshake takes some memory and a descriptor. */
 const MOST = 8_192;
 const FEWEST = 24;
 
-/** How many handshakes a process of that many connections has under way at once, at most. */
+/** The limit of handshakes for a process with that limit of connections. */
 export function handshakeLimit(maxConnections: number): number {
   return Math.max(FEWEST, Math.min(MOST, Math.floor(maxConnections / 4)));
 }
@@ -46,15 +46,15 @@ export class Handshakes {
   readonly #reason: string;
   /** Oldest first. */
   readonly #underWay = new Map<HandshakeOwner, Source>();
-  /** Only of addresses that shake hands now, so never more than those are. */
+  /** Addresses with handshakes under way. */
   readonly #sources = new Map<string, Source>();
-  /** The last one seen to have more than its share. */
+  /** The last address that exceeded its share. */
   #greedy: Source | undefined;
 
   constructor({ clock, limit }: HandshakesOptions) {
     this.#clock = clock;
     this.#limit = limit;
-    // Generous, for all sidecars behind a gateway or NAT are one address.
+    // The share is large, since all sidecars behind a gateway or NAT have one address.
     this.#share = Math.max(1, Math.floor(limit / 2));
     this.#reason = `${limit} handshakes are under way, and others began later`;
   }
@@ -64,15 +64,15 @@ export class Handshakes {
   }
 
   /**
-   * Always has room; who goes for it is told so at once. True: it is crowded, for all others are as young,
-   * so accepting is faster than shaking hands.
+   * Always makes room, by ending another handshake if needed. True: all others are young as well, so
+   * connections are accepted faster than handshakes finish.
    */
   begin(owner: HandshakeOwner): boolean {
     const key = networkOf(owner.record.remote);
     const known = this.#sources.get(key);
     if (known && known.owners.size >= this.#share) this.#greedy = known;
     const crowded = this.size >= this.#limit && !this.#makeRoom();
-    // It may have been the last of its address.
+    // Making room may have removed the entry of this address.
     const source = this.#sources.get(key) ?? { key, owners: new Set() };
     this.#sources.set(key, source);
     this.#underWay.set(owner, source);
@@ -80,11 +80,11 @@ export class Handshakes {
     return crowded;
   }
 
-  /** False: all, or those that had to go, have begun just now. */
+  /** False: the handshakes that ended, or would have to, began just now. */
   #makeRoom(): boolean {
     const nowMs = this.#clock.monotonic();
     let calm = true;
-    // Two at a time, so that those above the limit become fewer.
+    // Two at a time, so that the excess shrinks.
     for (let count = 0; count < 2 && this.size >= this.#limit; count++) {
       const [owner] = this.#greedy?.owners ?? this.#underWay.keys();
       if (!owner) break;
@@ -96,7 +96,7 @@ export class Handshakes {
     return calm;
   }
 
-  /** It is done, whichever way; may be said more than once. */
+  /** The handshake ended; may be called more than once. */
   over(owner: HandshakeOwner): void {
     const source = this.#underWay.get(owner);
     if (!source) return;

@@ -1,6 +1,5 @@
 /**
- * The connections that are open now: swept for idleness and age, and judged again whenever what is true
- * changes.
+ * The open connections: swept for idleness and age, and judged again whenever policy or credentials change.
  *
  * @module
  */
@@ -9,26 +8,26 @@ import { Bag, type BagMember, type Clock, type ErrorCode, type Timer } from "../
 import type { Ticker } from "../../net/mod.ts";
 import type { ConnectionRecord } from "../observe/connection_record.ts";
 
-/** Milliseconds without a byte, and of life, after which a connection is ended; 0 is never. */
+/** Limits of the time without a byte, and of the lifetime of a connection; 0: no limit. */
 export interface ConnectionLimits {
   readonly idleTimeoutMs: number;
   readonly lifetimeMs: number;
 }
 
-/** A connection that can be ended from outside and asked whether it may go on. */
+/** An open connection. */
 export interface LiveConnection extends BagMember {
   readonly record: ConnectionRecord;
   readonly limits: ConnectionLimits;
-  /** Judges it by what is true now; ends itself when refused. */
+  /** Judges the caller by the current snapshot; ends the connection if it is denied. */
   rejudge(): void;
-  /** Once a second. */
+  /** Called once a second. */
   sweep(): void;
-  /** No new requests; ends when it has no more under way, if it has such. */
+  /** Takes no new requests; a connection that carries HTTP ends after its last one. */
   drain(): void;
   end(code: ErrorCode, reason: string): void;
 }
 
-/** How often idleness is looked at; the precision of idle timeouts. */
+/** Interval of the sweep, and the precision of idle timeouts. */
 const SWEEP_MS = 1_000;
 
 export class LiveConnections implements Ticker {
@@ -40,7 +39,7 @@ export class LiveConnections implements Ticker {
   #timer: Timer | undefined;
   #idle: (() => void) | undefined;
 
-  /** `onSweep`: told once a second, while there are connections. */
+  /** `onSweep`: called once a second, while there are connections. */
   constructor(clock: Clock, onSweep: () => void = () => {}) {
     this.#clock = clock;
     this.#onSweep = onSweep;
@@ -64,12 +63,12 @@ export class LiveConnections implements Ticker {
     if (this.#connections.size === 0) this.#idle?.();
   }
 
-  /** After every change of credentials or policy. */
+  /** Called after every change of credentials or policy. */
   rejudge(): void {
     for (const connection of this.#connections.all()) connection.rejudge();
   }
 
-  /** Without `direction`: all. */
+  /** Drains the connections of `direction`; absent: all. */
   drain(direction?: "inbound"): void {
     for (const connection of this.#connections.all()) {
       if (direction === undefined || connection.record.direction === direction) connection.drain();

@@ -297,7 +297,7 @@ class Explainer {
       const dry = split === 0 ? first : run(split);
       return {
         request: head,
-        asks: dry?.plan && generation?.asksOf(dry.plan),
+        asks: dry?.plan && generation?.splitConfigsOf(dry.plan),
         pool: route?.poolFor(name, resolver),
         answer: dry?.answer && dryAnswer(head, dry.answer),
         sent: dry ? dry.sent : head,

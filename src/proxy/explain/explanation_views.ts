@@ -85,7 +85,7 @@ export function unknownOf(
   const guards = names((phase) => phase === "guard");
   const others = names((phase) => phase !== "guard");
   return [
-    ...generation?.looksAtConnections ? ["Its plugins may refuse the connection."] : [],
+    ...generation?.judgesConnections ? ["Its plugins may refuse the connection."] : [],
     ...guards ? [`${guards}: may answer, or change the request before its route is known.`] : [],
     ...others ? [`${others}: may answer, or change the request and its response.`] : [],
   ];

@@ -1,6 +1,5 @@
 /**
- * Which plugins stand around the requests of each listener: those that its configuration lists, and those
- * that the chain behind it asks for.
+ * The plugins of each listener: those that its configuration lists, and those that its chain needs.
  *
  * @module
  */
@@ -9,7 +8,7 @@ import { DEFAULT_ROUTE } from "../../chain/mod.ts";
 import type { ListenerPlugins, PluginsOf, RoutePlugins } from "../../plugin/mod.ts";
 import type { ChainPart, PluginUse, Snapshot } from "../../snapshot/mod.ts";
 
-/** Looks routes up, where there are several. */
+/** Picks the route if there are several. */
 const ROUTE_MATCH = "route_match";
 const ONLY: RoutePlugins = {
   route: { name: DEFAULT_ROUTE, service: "", match: null },
@@ -17,12 +16,12 @@ const ONLY: RoutePlugins = {
   at: "",
 };
 
-/** What verifies tokens for a listener, which is before and apart from what stands around its requests. */
+/** Key of the plugins that verify tokens for a listener; they run before its own plugins, and apart from them. */
 export function tokensOf(listener: string): string {
   return `${listener} tokens`;
 }
 
-/** By the name of the listener. */
+/** By name of the listener. */
 export function pluginsOf({ inbound, upstreams, edges, chains }: Snapshot): PluginsOf {
   const all = new Map<string, ListenerPlugins>();
   for (const [name, { plugins: uses, http }] of Object.entries({ ...inbound, ...edges })) {
@@ -46,7 +45,7 @@ function placesOf(upstream: string, chain: ChainPart | undefined): readonly Rout
   return chain.routes.map(({ name, service, match, plugins, splits }) => ({
     route: { name, service, match },
     configs: plugins,
-    // Which of them is taken matters to plugins only where they are asked for different things.
+    // The choice of a split matters to plugins only if their configuration differs by split.
     ...splits.some((split) => split.plugins) && {
       splits: splits.map(({ weight, resolver, plugins: own = plugins }) => ({
         ...{ weight, resolver, configs: own },
@@ -56,7 +55,7 @@ function placesOf(upstream: string, chain: ChainPart | undefined): readonly Rout
   }));
 }
 
-/** What routes ask of a plugin that is not in the list has one of its own, with nothing configured. */
+/** A plugin that routes configure and the list lacks is added with an empty configuration. */
 function usesOf(
   listed: readonly PluginUse[],
   routes: readonly RoutePlugins[],

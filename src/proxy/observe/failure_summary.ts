@@ -1,6 +1,6 @@
 /**
- * Keeps failures that anybody can bring about, and warnings, from flooding the log: the first one of a
- * second is told in full, the others with one line that counts them. Metrics count each.
+ * Keeps warnings, and failures that any caller can cause, from flooding the log: the first of a second is
+ * logged in full, the others in one line that counts them. Metrics count each.
  *
  * @module
  */
@@ -15,7 +15,7 @@ import {
 } from "../../base/mod.ts";
 import type { ConnectionRecord } from "./connection_record.ts";
 
-/** What anybody can bring about, be he authenticated or not, and where there was no place. */
+/** Failures that any caller can cause, authenticated or not, and full limits. */
 const BY_STRANGERS: ReadonlySet<ErrorCode> = new Set([
   "overloaded",
   "limit_reached",
@@ -28,13 +28,13 @@ const BY_STRANGERS: ReadonlySet<ErrorCode> = new Set([
   "request_invalid",
   "downstream_flooded",
 ]);
-/** Others have a line each, until they are a flood, too; of requests the access log has all. */
+/** Other failures have a line each up to this rate; the access log has every request. */
 const LINES_PER_SECOND = { connections: 1_000, requests: 100 } as const;
-/** More addresses than that are not told apart. */
+/** Addresses that are counted apart. */
 const MAX_SOURCES = 1_000;
 const PERIOD_MS = 1_000;
 
-/** What it is that failed. */
+/** A failure to log. */
 type What = "connections" | "requests";
 
 export interface RefusalReason {
@@ -53,7 +53,7 @@ interface Sum {
 export class FailureSummary {
   readonly #clock: Clock;
   readonly #log: Log;
-  /** Of this second, by listener and code. */
+  /** Failures of this second, by listener and code. */
   readonly #sums = new Map<string, Sum>();
 
   constructor({ clock, log }: { readonly clock: Clock; readonly log: Log }) {
@@ -61,7 +61,7 @@ export class FailureSummary {
     this.#log = log;
   }
 
-  /** Whether it is told in full; else it is counted, and told with the others of its second. */
+  /** True: log the failure in full. False: it is counted in the line for its second. */
   isTold(
     record: ConnectionRecord,
     failure: RefusalReason,
@@ -101,7 +101,7 @@ export class FailureSummary {
     return false;
   }
 
-  /** What has not been told yet, before nobody tells any more. */
+  /** Logs the pending counts, at the end of the data path. */
   flush(): void {
     for (const { tell } of [...this.#sums.values()]) tell();
   }

@@ -1,6 +1,5 @@
 /**
- * What can be seen of the data path from outside: plain data that a worker sends to the main thread
- * when somebody asks.
+ * The view of the data path for the admin server: plain data that a worker sends to the main thread.
  *
  * @module
  */
@@ -10,19 +9,19 @@ import type { Sample } from "../../base/mod.ts";
 import type { PluginView } from "../../plugin/mod.ts";
 import type { Protocol } from "../../snapshot/mod.ts";
 
-/** A request that is not over. */
+/** An open request. */
 export interface RequestView {
-  /** Of its `x-request-id`. */
+  /** The `x-request-id`. */
   readonly id: string;
   readonly method: string;
   readonly authority: string;
-  /** As it was judged and sent on, without its query, which is nobody's business. */
+  /** The normalized path without its query, which may contain secrets. */
   readonly path: string;
-  /** What was answered so far; 0: nothing. */
+  /** Status of the response; 0: none yet. */
   readonly status: number;
-  /** Where it was sent; `""`: nobody takes it yet. */
+  /** Address of the endpoint; `""`: not sent yet. */
   readonly endpoint: string;
-  /** Intention and permission that let it in; `""`: nobody was asked. */
+  /** Intention and permission that allowed it; `""`: it was not judged. */
   readonly rule: string;
   readonly ageMs: number;
   readonly idleMs: number;
@@ -36,7 +35,7 @@ export interface RequestsView {
   /** `HTTP/1.1` or `HTTP/2`. */
   readonly version: string;
   readonly open: number;
-  /** Open ones and those before them. */
+  /** Open and completed requests. */
   readonly total: number;
   /** Without any. */
   readonly idleMs: number;
@@ -53,7 +52,7 @@ export interface ConnectionView {
   readonly source: string;
   readonly destination: string;
   readonly remote: string;
-  /** Address that was dialled, `""` while none is. */
+  /** Address of the endpoint; `""`: none dialled yet. */
   readonly endpoint: string;
   readonly stage: string;
   readonly ageMs: number;
@@ -65,7 +64,7 @@ export interface ConnectionView {
   readonly rule: string;
   readonly tlsVersion: string;
   readonly resumed: boolean;
-  /** `null`: it carries bytes. */
+  /** `null`: the connection carries bytes. */
   readonly http: RequestsView | null;
 }
 
@@ -73,14 +72,14 @@ export interface ListenerView {
   readonly name: string;
   readonly direction: "inbound" | "outbound";
   readonly address: string;
-  /** Spoken with its callers and behind it. */
+  /** Protocols with callers and with endpoints. */
   readonly protocol: Protocol;
   readonly state: "listening" | "draining" | "failed";
-  /** Why it is not bound. */
+  /** Why the listener is not bound. */
   readonly error: string;
-  /** Why it listens and yet refuses every connection now; `""`: it does not. */
+  /** Why the listener refuses every connection now; `""`: it does not. */
   readonly fault: string;
-  /** What is wrong while it carries traffic, each as what follows its name. */
+  /** Warnings about a listener that carries traffic, each in words that follow its name. */
   readonly warnings: readonly string[];
   readonly connections: number;
 }
@@ -96,7 +95,7 @@ export interface ViewOptions {
   readonly samples?: boolean;
 }
 
-/** All of one data path at one moment. */
+/** One data path at one moment. */
 export interface DataView {
   readonly worker: number;
   readonly snapshotVersion: number;

@@ -1,5 +1,5 @@
 /**
- * Who sends the requests of one connection: what the application is told of them, and the access log.
+ * The caller of the requests of one connection, for the application and the access log.
  *
  * @module
  */
@@ -51,12 +51,12 @@ export class DownstreamInfo implements DownstreamFacts {
     return this.#session.caller.ownUris[0] ?? "";
   }
 
-  /** Of `X-Forwarded-Client-Cert`, made once; `""`: it has proven nothing. */
+  /** The element of `X-Forwarded-Client-Cert`, made once; `""`: the caller showed no certificate. */
   get clientCert(): string {
     return this.#clientCert ??= this.#makeClientCert();
   }
 
-  /** As plugins see it. */
+  /** The connection as plugins see it. */
   get value(): ConnectionValue {
     return this.#value ??= connectionValue(this.#session);
   }

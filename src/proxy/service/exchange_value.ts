@@ -1,5 +1,5 @@
 /**
- * An exchange as plugins see it; what nobody asks for is not made.
+ * An exchange as plugins see it. Its parts are made when they are first used.
  *
  * @module
  */
@@ -20,43 +20,43 @@ import {
 
 type OnEnd = Parameters<Exchange["onEnd"]>[0];
 
-/** A plugin that asks somebody says for which exchange by its signal. */
+/** A call of a plugin names its exchange by the signal of the exchange. */
 const callers = new WeakMap<AbortSignal, string>();
 
-/** Key of the caller whose exchange has that signal; `""`: it is no exchange's. */
+/** The key of the caller whose exchange has that signal; `""`: no exchange has it. */
 export function callerOf(signal: AbortSignal | undefined): string {
   return signal ? callers.get(signal) ?? "" : "";
 }
 
 export class ExchangeValue implements RecordedExchange {
   readonly connection: Connection;
-  /** Of the layers around it. */
-  onion: Pick<LayerStack, "holder"> | undefined;
-  readonly #story: ExchangeRecord;
+  /** The layers of the exchange. */
+  stack: Pick<LayerStack, "holder"> | undefined;
+  readonly #record: ExchangeRecord;
   readonly #caller: string;
   #state: Map<StateKey<unknown>, unknown> | undefined;
   #abort: AbortController | undefined;
   #onEnd: { readonly callback: OnEnd; readonly by: Layer | undefined }[] | undefined;
 
-  /** `caller`: key of who asks; `""`: nobody in particular. */
-  constructor(story: ExchangeRecord, connection: Connection, caller = "") {
-    this.#story = story;
+  /** `caller`: key of the caller; `""`: none. */
+  constructor(record: ExchangeRecord, connection: Connection, caller = "") {
+    this.#record = record;
     this.connection = connection;
     this.#caller = caller;
   }
 
   get [RECORD](): ExchangeRecord {
-    return this.#story;
+    return this.#record;
   }
 
   get id(): string {
-    const { request } = this.#story;
+    const { request } = this.#record;
     return request ? fieldOf(request.fields, "x-request-id") ?? "" : "";
   }
 
   get signal(): AbortSignal {
     const abort = this.#abort ??= this.#newAbort();
-    if (this.#story.endAt !== NOT_REACHED) abort.abort();
+    if (this.#record.endAt !== NOT_REACHED) abort.abort();
     return abort.signal;
   }
 
@@ -75,25 +75,25 @@ export class ExchangeValue implements RecordedExchange {
   }
 
   onEnd(callback: OnEnd): void {
-    (this.#onEnd ??= []).push({ callback, by: this.onion?.holder });
+    (this.#onEnd ??= []).push({ callback, by: this.stack?.holder });
   }
 
-  /** Nobody waits for anything any more; `log`: for a callback of nobody's that throws. */
+  /** Ends the exchange. `log` takes errors of callbacks that belong to no layer. */
   over(log: Log): void {
     this.#abort?.abort();
     if (!this.#onEnd) return;
-    const summary = new EndedExchange(this.#story);
+    const summary = new EndedExchange(this.#record);
     for (const { callback, by } of this.#onEnd) {
-      const standing = by?.standing;
-      const startedMs = standing?.begin();
+      const health = by?.health;
+      const startedMs = health?.begin();
       try {
         callback(summary);
       } catch (error) {
         const reason = faultOf(error);
-        if (standing) standing.failed(reason, { hook: "onEnd" });
+        if (health) health.failed(reason, { hook: "onEnd" });
         else log.warn("a plugin failed at the end of an exchange", { reason });
       }
-      if (startedMs !== undefined) standing?.end(startedMs, "onEnd");
+      if (startedMs !== undefined) health?.end(startedMs, "onEnd");
     }
   }
 }

@@ -472,7 +472,7 @@ export class HttpExchange implements MessageEvents, PluginResponseSink, StagedRe
     const { record } = this;
     record.endAt = this.context.clock.monotonic();
     record.endedBy = by;
-    this.#layers?.tellEnd();
+    this.#layers?.endExchange();
     // The rest of a request that was answered is read and dropped.
     if (!this.#requestEnded && !this.#relay) this.#server.resume();
     this.listener.observers.ended(record);

@@ -1,6 +1,5 @@
 /**
- * One request that a plugin makes: sent with all of its body, told with all of its answer, or with why
- * there is none.
+ * One call of a plugin: sends a request with its whole body, and returns the whole response or a failure.
  *
  * @module
  */
@@ -14,45 +13,44 @@ import type { RequestPool } from "../upstream/request_pools.ts";
 import { type ResponseSink, UpstreamRequest } from "../upstream/upstream_request.ts";
 import type { PooledConnection } from "../upstream/connection_pool.ts";
 
-/** Of a body that is sent at a time. */
+/** Bytes of a body that are sent at a time. */
 const PIECE_BYTES = 65_536;
 
 export class OutgoingCall implements ResponseSink {
-  readonly #question: CalleeRequest;
-  readonly #told: (response: PluginResponse) => void;
+  readonly #request: CalleeRequest;
+  readonly #onResponse: (response: PluginResponse) => void;
   #upstream: UpstreamRequest | undefined;
   #timer: Timer | undefined;
-  #way: PooledConnection | undefined;
+  #connection: PooledConnection | undefined;
   #head: ResponseHead | undefined;
   readonly #chunks: Uint8Array[] = [];
   #length = 0;
-  /** Of the body, so far. */
   #sentBytes = 0;
   #isOver = false;
 
-  /** `told`: once, unless it is cancelled before. */
-  constructor(question: CalleeRequest, told: (response: PluginResponse) => void) {
-    this.#question = question;
-    this.#told = told;
+  /** `onResponse` is called once, unless the call is cancelled before. */
+  constructor(request: CalleeRequest, onResponse: (response: PluginResponse) => void) {
+    this.#request = request;
+    this.#onResponse = onResponse;
   }
 
   start(pool: RequestPool, context: Context): void {
-    const caller = callerOf(this.#question.signal);
+    const caller = callerOf(this.#request.signal);
     if (!pool.enter(caller)) return this.upstreamFailed("limit_reached", pool.whyFull(), "");
-    const { request: { head }, timeoutMs } = this.#question;
-    // Deadlines that many share come late by as much as an answer may take.
+    const { request: { head }, timeoutMs } = this.#request;
+    // A timer of its own: shared deadlines are late by as much as a response may take.
     this.#timer = context.clock.after(timeoutMs, () => {
       this.#upstream?.timedOut();
       this.#fail("response_timed_out", `not answered within ${timeoutMs} ms`);
     });
-    // Who is asked does not depend on whom we are asked by.
-    const asked = { request: head, endsWithHead: this.#body === undefined, remote: "", caller };
-    const upstream = this.#upstream = new UpstreamRequest(this, asked, { pool, context });
+    // Load balancing does not depend on the address of the caller.
+    const outgoing = { request: head, endsWithHead: this.#body === undefined, remote: "", caller };
+    const upstream = this.#upstream = new UpstreamRequest(this, outgoing, { pool, context });
     upstream.start();
   }
 
   get #body(): Uint8Array | undefined {
-    const { body } = this.#question.request;
+    const { body } = this.#request.request;
     return body instanceof MadeBody && body.length !== 0 ? body.whole : undefined;
   }
 
@@ -66,9 +64,9 @@ export class OutgoingCall implements ResponseSink {
   #fail(code: ErrorCode, reason: string, tried = ""): void {
     if (this.#isOver) return;
     this.cancel();
-    const address = this.#way?.host ?? tried;
+    const address = this.#connection?.host ?? tried;
     const endpoint = address === "" ? null : { address };
-    this.#told(failed({ code, reason, wasSent: this.#way !== undefined, endpoint }));
+    this.#onResponse(failed({ code, reason, wasSent: this.#connection !== undefined, endpoint }));
   }
 
   #answer(head: ResponseHead, trailers: Fields): void {
@@ -78,31 +76,31 @@ export class OutgoingCall implements ResponseSink {
     const { status } = head;
     const fields = withGrpcStatus(head.fields, trailers);
     const body = this.#length === 0 ? null : new MadeBody(joined(this.#chunks, this.#length));
-    const endpoint = this.#way ? { address: this.#way.host } : null;
+    const endpoint = this.#connection ? { address: this.#connection.host } : null;
     const made = { status, fields, length: this.#length };
-    this.#told(new PluginResponse(made, body, { endpoint, failure: null }));
+    this.#onResponse(new PluginResponse(made, body, { endpoint, failure: null }));
   }
 
-  reached(way: PooledConnection): void {
-    this.#way = way;
+  reached(connection: PooledConnection): void {
+    this.#connection = connection;
   }
 
   bodyWanted(): void {
     const body = this.#body;
     const upstream = this.#upstream;
     if (!body || !upstream || this.#sentBytes === body.length) return;
-    let goesOn = true;
-    while (goesOn && this.#sentBytes < body.length && !this.#isOver) {
-      // What is sent changes hands, and the body may be wanted by others; not more of it than is taken.
+    let hasRoom = true;
+    while (hasRoom && this.#sentBytes < body.length && !this.#isOver) {
+      // Sent chunks change hands while others may use the body, so each piece is a copy.
       const piece = body.slice(this.#sentBytes, this.#sentBytes + PIECE_BYTES);
       this.#sentBytes += piece.length;
-      goesOn = upstream.send(piece);
+      hasRoom = upstream.send(piece);
     }
     if (this.#sentBytes === body.length) upstream.end(undefined);
   }
 
   bodyHeld(): void {
-    this.#way = undefined;
+    this.#connection = undefined;
     this.#sentBytes = 0;
   }
 
@@ -114,7 +112,7 @@ export class OutgoingCall implements ResponseSink {
   }
 
   responseData(chunk: Uint8Array): void {
-    const { limitBytes } = this.#question;
+    const { limitBytes } = this.#request;
     if (limitBytes === undefined) return;
     this.#length += chunk.length;
     this.#chunks.push(chunk);
@@ -131,7 +129,7 @@ export class OutgoingCall implements ResponseSink {
   }
 }
 
-/** What gRPC says at the end it may as well say at the start. Other trailers are no headers. */
+/** A gRPC status is valid in headers as well; other trailers are dropped. */
 function withGrpcStatus(fields: Fields, trailers: Fields): Fields {
   const all = fields.slice();
   for (let i = 0; i < trailers.length; i += FIELD) {

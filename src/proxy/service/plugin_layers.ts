@@ -1,7 +1,6 @@
 /**
- * What plugins make of one exchange: it stands between the caller's side and the requests upstream, of
- * which there may be none, one, or one after the other. Bodies that no plugin opens pass through as they
- * are.
+ * Runs the plugin layers of one exchange, between the caller's side and the upstream requests. There is no
+ * upstream request, one, or one after another. Bodies that no plugin opens pass through unchanged.
  *
  * @module
  */
@@ -44,17 +43,17 @@ import {
 } from "../upstream/upstream_request.ts";
 import type { PooledConnection } from "../upstream/connection_pool.ts";
 
-/** Who asks, and has more to be told than by an endpoint alone. */
+/** The caller's side of an exchange, with the callbacks that only plugins need. */
 export interface PluginResponseSink extends ResponseSink {
-  /** What the way upstream is called. */
+  /** The cluster of the chosen pool. */
   goesTo(cluster: string): void;
-  /** The response that is told next is none of an endpoint's. */
+  /** The next response comes from a plugin, not from an endpoint. */
   answersItself(): void;
-  /** Nobody upstream answers: a plugin refused, or nobody could. `fields` go with what is said. */
+  /** A plugin refused, or the upstream failed. `fields` are added to the reply. */
   answeredFor(code: ErrorCode, reason: string, fields: Fields): void;
 }
 
-/** How long a plugin may hold an exchange, waiting for something of its own. */
+/** How long a plugin may hold an exchange while it waits for work of its own. */
 const HOOK_LIMIT_MS = 10_000;
 
 const OVERDUE = "its plugins were closed: others have taken their place long ago";
@@ -64,39 +63,39 @@ export class PluginLayers
   readonly tooLong = "response_invalid";
   readonly exchange: ExchangeValue;
   idleTimeoutMs: number | undefined;
-  readonly #asker: PluginResponseSink;
-  readonly #asked: OutgoingRequest;
+  readonly #caller: PluginResponseSink;
+  readonly #request: OutgoingRequest;
   readonly #generation: Generation;
   readonly #route: RequestRoute;
-  /** Chosen once, however often it is tried. */
-  #ways: RequestPool | undefined;
+  /** Chosen once for all attempts. */
+  #pool: RequestPool | undefined;
   readonly #context: Context;
-  readonly #onion: LayerStack;
-  /** Of the request; absent: it has none. */
+  readonly #stack: LayerStack;
+  /** The body of the request; absent: it has none. */
   readonly #body: RequestBody | undefined;
   readonly #passing: PassingBody | null;
-  /** Made where a plugin limits the time for an answer. */
+  /** Made if a plugin sets a response timeout. */
   #limits: ResponseDeadlines | undefined;
   #requestComplete: boolean;
   #requestPump: Pump | undefined;
-  /** The try that counts, and whom its response is told. */
-  #try: UpstreamRequest | undefined;
+  /** The current attempt, and the target of its response. */
+  #attempt: UpstreamRequest | undefined;
   #sending: ForwardedRequest | undefined;
-  #way: PooledConnection | undefined;
+  #connection: PooledConnection | undefined;
   #responsePassing: PassingBody | undefined;
   #responseOpened: OpenedBody | undefined;
-  /** Of what a plugin read of a response and did not send on. */
+  /** Response bytes that a plugin read and did not pass on. */
   #readBytes = 0;
   #responsePump: Pump | undefined;
   #tunnel: Stream | undefined;
-  #answered = false;
-  /** A layer that everybody waited for, and how often in a row it was found so. */
-  #held: { readonly by: Layer; ticks: number } | undefined;
-  #over = false;
+  #isAnswered = false;
+  /** The layer that holds the exchange, and for how many ticks in a row. */
+  #holding: { readonly by: Layer; ticks: number } | undefined;
+  #isOver = false;
 
   constructor(
-    asker: PluginResponseSink,
-    asked: OutgoingRequest,
+    caller: PluginResponseSink,
+    outgoing: OutgoingRequest,
     { generation, route, context, exchange }: {
       readonly generation: Generation;
       readonly route: RequestRoute;
@@ -105,48 +104,50 @@ export class PluginLayers
     },
   ) {
     this.exchange = exchange;
-    this.#asker = asker;
-    this.#asked = asked;
+    this.#caller = caller;
+    this.#request = outgoing;
     this.#generation = generation;
     this.#route = route;
     this.#context = context;
-    this.#requestComplete = asked.endsWithHead;
-    const body = this.#body = asked.endsWithHead ? undefined : new RequestBody(asker, asked.held);
-    this.#passing = body ? new PassingBody(body, asked.request.length) : null;
-    this.#onion = exchange.onion = new LayerStack(this);
+    this.#requestComplete = outgoing.endsWithHead;
+    const body = this.#body = outgoing.endsWithHead
+      ? undefined
+      : new RequestBody(caller, outgoing.held);
+    this.#passing = body ? new PassingBody(body, outgoing.request.length) : null;
+    this.#stack = exchange.stack = new LayerStack(this);
     generation.enter();
   }
 
   /**
-   * To be asked every `tickMs`: why the exchange must end, where one plugin has held it for too long
-   * without asking anybody; `undefined`: it may go on.
+   * Called every `tickMs`. Returns why the exchange must end, if one plugin has held it for too long;
+   * `undefined`: it may go on.
    */
   stuckFor(tickMs: number): string | undefined {
     if (this.#generation.isClosed && this.#needsPlugins) return OVERDUE;
-    const holder = this.#answered ? undefined : this.#onion.holder;
-    if (!holder) return this.#held = undefined;
-    // Only a plugin's own time counts: it cannot have what a caller or an endpoint has not sent.
+    const holder = this.#isAnswered ? undefined : this.#stack.holder;
+    if (!holder) return this.#holding = undefined;
+    // Time spent waiting for the caller or an endpoint does not count.
     if (this.#body?.waitsForCaller || this.#responseOpened?.waitsForSender) return undefined;
-    const held = this.#held?.by === holder ? this.#held : { by: holder, ticks: -1 };
-    this.#held = held;
+    const held = this.#holding?.by === holder ? this.#holding : { by: holder, ticks: -1 };
+    this.#holding = held;
     if (++held.ticks * tickMs < HOOK_LIMIT_MS) return undefined;
     const reason = `no answer after ${HOOK_LIMIT_MS} ms`;
-    holder.standing.failed(reason);
+    holder.health.failed(reason);
     return `${holder.name}: ${reason}`;
   }
 
-  /** What only passes through goes on without them. */
+  /** False: both bodies pass through, which works without the plugins. */
   get #needsPlugins(): boolean {
-    return !this.#answered || this.#requestPump?.isOver === false ||
+    return !this.#isAnswered || this.#requestPump?.isOver === false ||
       this.#responsePump?.isOver === false;
   }
 
   start(): void {
-    const request = new PluginRequest(this.#asked.request, this.#passing);
-    this.#onion.run(request).tell(this);
+    const request = new PluginRequest(this.#request.request, this.#passing);
+    this.#stack.run(request).listen(this);
   }
 
-  // What the layers want.
+  // Called by the layers.
 
   get guards(): readonly Layer[] {
     return this.#generation.guards;
@@ -155,8 +156,8 @@ export class PluginLayers
   planOf(request: PluginRequest): RoutePlan | undefined {
     const plan = this.#generation.planOf(request);
     if (!plan) return undefined;
-    this.#ways = this.#route.poolFor(plan.route.name, plan.resolver);
-    if (this.#ways) this.#asker.goesTo(this.#ways.cluster);
+    this.#pool = this.#route.poolFor(plan.route.name, plan.resolver);
+    if (this.#pool) this.#caller.goesTo(this.#pool.cluster);
     return plan;
   }
 
@@ -167,15 +168,15 @@ export class PluginLayers
       if (outcome.isOver) return;
       const reason = `not answered within ${timeoutMs} ms`;
       const failure = this.#failureOf("response_timed_out", reason);
-      this.#try?.timedOut();
-      this.#giveUp();
+      this.#attempt?.timedOut();
+      this.#abandonAttempt();
       outcome.settle(failed(failure));
     });
   }
 
   sendOn(request: PluginRequest, sending: ForwardedRequest): void {
-    if (this.#over) return;
-    this.#giveUp();
+    if (this.#isOver) return;
+    this.#abandonAttempt();
     this.#sending = sending;
     const { body, head } = request;
     const fault = this.#whyUnsendable(body);
@@ -186,14 +187,14 @@ export class PluginLayers
       this.#requestPump = pump;
     } else this.#body?.sentOn();
     const { name } = sending.plan.route;
-    const ways = this.#ways;
-    if (!ways) return this.#fail("route_not_found", `the route ${name} leads nowhere`);
-    const { remote, held } = this.#asked;
-    if (!ways.enter(held?.account.caller ?? "")) {
-      return this.#fail("limit_reached", ways.whyFull());
+    const pool = this.#pool;
+    if (!pool) return this.#fail("route_not_found", `the route ${name} leads nowhere`);
+    const { remote, held } = this.#request;
+    if (!pool.enter(held?.account.caller ?? "")) {
+      return this.#fail("limit_reached", pool.whyFull());
     }
     const { avoid } = sending;
-    const asked: OutgoingRequest = {
+    const outgoing: OutgoingRequest = {
       request: head,
       endsWithHead: body === null,
       remote,
@@ -201,8 +202,8 @@ export class PluginLayers
       held,
     };
     const hash = this.#route.hashFor?.(name);
-    const upstream = this.#try = new UpstreamRequest(this, asked, {
-      pool: ways,
+    const upstream = this.#attempt = new UpstreamRequest(this, outgoing, {
+      pool,
       hash,
       context: this.#context,
     });
@@ -217,24 +218,24 @@ export class PluginLayers
     return undefined;
   }
 
-  /** `null`: it cannot be read, which has been told. */
+  /** `null`: the stream cannot be read; the exchange has failed. */
   #requestPumpOf(body: MadeBody): Pump | null {
     return pumpOf("request", body, {
       send: (chunk) => {
-        const goesOn = this.#try?.send(chunk) !== false;
-        // Where it waits now it is counted, too.
+        const hasRoom = this.#attempt?.send(chunk) !== false;
+        // A chunk that waits further in is counted as well.
         this.#body?.sentOn();
-        return goesOn;
+        return hasRoom;
       },
-      end: () => this.#try?.end(undefined),
+      end: () => this.#attempt?.end(undefined),
       fail: (code, reason) => this.#fail(code, reason),
     });
   }
 
-  #giveUp(): void {
-    const upstream = this.#try;
-    this.#try = undefined;
-    this.#way = undefined;
+  #abandonAttempt(): void {
+    const upstream = this.#attempt;
+    this.#attempt = undefined;
+    this.#connection = undefined;
     this.#requestPump?.stop();
     this.#requestPump = undefined;
     if (!upstream) return;
@@ -244,88 +245,88 @@ export class PluginLayers
     this.#responsePassing = undefined;
     this.#responseOpened?.fail("response_reset", "given up");
     this.#responseOpened = undefined;
-    this.#readIsGone();
+    this.#releaseRead();
     this.#body?.hold();
   }
 
-  /** Of what is tried now. */
+  /** Fails the current attempt. */
   #fail(code: ErrorCode, reason: string, tried = ""): void {
     const failure = this.#failureOf(code, reason, tried);
-    this.#giveUp();
+    this.#abandonAttempt();
     this.#sending?.outcome.settle(failed(failure));
   }
 
   #failureOf(code: ErrorCode, reason: string, tried = ""): ResponseFailure {
-    const address = this.#way?.host ?? tried;
+    const address = this.#connection?.host ?? tried;
     const endpoint = address === "" ? null : { address };
-    return { code, reason, wasSent: this.#way !== undefined, endpoint };
+    return { code, reason, wasSent: this.#connection !== undefined, endpoint };
   }
 
-  /** What the layers made of it all. */
+  /** Receives the response of the outermost layer. */
   settle(response: PluginResponse): void {
-    if (this.#over) return;
+    if (this.#isOver) return;
     const { head, body, failure } = response;
-    this.#answered = true;
+    this.#isAnswered = true;
     this.#body?.forget();
     this.#body?.sentOn();
     if (failure) {
-      this.#giveUp();
-      return this.#asker.answeredFor(failure.code, failure.reason, head.fields);
+      this.#abandonAttempt();
+      return this.#caller.answeredFor(failure.code, failure.reason, head.fields);
     }
     if (body instanceof PassingBody && (body !== this.#responsePassing || body.isOpen)) {
-      this.#giveUp();
+      this.#abandonAttempt();
       const reason =
         "the response's body was opened, or is another's, and handed back all the same";
-      return this.#asker.answeredFor("plugin_failed", reason, []);
+      return this.#caller.answeredFor("plugin_failed", reason, []);
     }
-    if (response.endpoint === null) this.#asker.answersItself();
-    const ends = body === null || this.#asked.request.method === "HEAD";
+    if (response.endpoint === null) this.#caller.answersItself();
+    const ends = body === null || this.#request.request.method === "HEAD";
     if (body instanceof MadeBody) {
       if (!ends) return this.#answerMade(head, body);
       body.discard();
     }
-    // Nobody wants the body that came with it.
-    if (body === null && this.#responsePassing) this.#giveUp();
+    // The body of the attempt was dropped.
+    if (body === null && this.#responsePassing) this.#abandonAttempt();
     const tunnel = this.#tunnel;
-    this.#asker.responded(head, ends);
+    this.#caller.responded(head, ends);
     tunnel?.resume();
-    if (!ends) this.#try?.resume();
+    if (!ends) this.#attempt?.resume();
   }
 
   #answerMade(head: ResponseHead, body: MadeBody): void {
-    // What it is made of may still come from there.
-    if (!this.#responseOpened) this.#giveUp();
+    // The stream may be made from the attempt's body.
+    if (!this.#responseOpened) this.#abandonAttempt();
     const { whole } = body;
     if (whole) {
-      this.#asker.responded(head, false);
-      this.#asker.responseData(whole);
-      this.#readIsGone();
-      return this.#asker.responseEnd(undefined);
+      this.#caller.responded(head, false);
+      this.#caller.responseData(whole);
+      this.#releaseRead();
+      return this.#caller.responseEnd(undefined);
     }
     const pump = pumpOf("response", body, {
       send: (chunk) => {
-        this.#asker.responseData(chunk);
-        this.#readIsGone();
-        // It may be made of the request.
+        this.#caller.responseData(chunk);
+        this.#releaseRead();
+        // The stream may be made from the request's body.
         this.#body?.sentOn();
         return true;
       },
-      end: () => this.#asker.responseEnd(undefined),
-      fail: (code, reason) => this.#asker.upstreamFailed(code, reason, ""),
+      end: () => this.#caller.responseEnd(undefined),
+      fail: (code, reason) => this.#caller.upstreamFailed(code, reason, ""),
     });
     if (!pump) return;
     this.#responsePump = pump;
-    this.#asker.responded(head, false);
+    this.#caller.responded(head, false);
     pump.start();
   }
 
-  /** What a plugin read of a response has been sent on, or dropped. */
-  #readIsGone(): void {
-    this.#asked.held?.release(this.#readBytes);
+  /** Bytes that a plugin read of a response were passed on, or dropped. */
+  #releaseRead(): void {
+    this.#request.held?.release(this.#readBytes);
     this.#readBytes = 0;
   }
 
-  // What the caller's side does.
+  // Called by the caller's side.
 
   end(trailers: Fields | undefined): void {
     this.#requestComplete = true;
@@ -339,53 +340,53 @@ export class PluginLayers
 
   pause(): void {
     if (this.#responsePump) this.#responsePump.pause();
-    else this.#try?.pause();
+    else this.#attempt?.pause();
   }
 
   resume(): void {
     if (this.#responsePump) this.#responsePump.resume();
-    else this.#try?.resume();
+    else this.#attempt?.resume();
   }
 
   tunnel(): Stream | undefined {
     const held = this.#tunnel;
     this.#tunnel = undefined;
-    return held ?? this.#try?.tunnel();
+    return held ?? this.#attempt?.tunnel();
   }
 
   timedOut(): void {
-    this.#try?.timedOut();
+    this.#attempt?.timedOut();
   }
 
   leave(isUnwanted: boolean): void {
-    if (this.#over) return;
-    this.#over = true;
+    if (this.#isOver) return;
+    this.#isOver = true;
     this.#limits?.cancel();
     this.#requestPump?.stop();
     this.#responsePump?.stop();
-    // Who opened a response need not have read all of it.
-    this.#try?.leave(isUnwanted || this.#responseOpened !== undefined);
+    // A plugin that opened a response may not have read all of it.
+    this.#attempt?.leave(isUnwanted || this.#responseOpened !== undefined);
     this.#body?.abandon("the exchange is over");
     this.#responseOpened?.fail("downstream_reset", "the exchange is over");
-    this.#readIsGone();
+    this.#releaseRead();
     this.#tunnel?.reset();
     this.#generation.leave();
   }
 
-  /** After everything about it is known. */
-  tellEnd(): void {
+  /** Called once the record of the exchange is complete. */
+  endExchange(): void {
     this.exchange.over(this.#generation.log);
   }
 
-  // What comes from upstream.
+  // Called by the upstream request.
 
-  reached(way: PooledConnection, lease: Lease | undefined): void {
-    this.#way = way;
-    this.#asker.reached(way, lease);
+  reached(connection: PooledConnection, lease: Lease | undefined): void {
+    this.#connection = connection;
+    this.#caller.reached(connection, lease);
   }
 
   bodyWanted(): void {
-    const upstream = this.#try;
+    const upstream = this.#attempt;
     if (!upstream) return;
     const pump = this.#requestPump;
     if (!pump) this.#body?.passTo(upstream);
@@ -394,34 +395,34 @@ export class PluginLayers
   }
 
   bodyHeld(): void {
-    this.#way = undefined;
+    this.#connection = undefined;
     this.#body?.hold();
   }
 
   informed(head: ResponseHead): void {
-    this.#asker.informed(head);
+    this.#caller.informed(head);
   }
 
   responded(head: ResponseHead, ends: boolean): void {
-    const upstream = this.#try;
+    const upstream = this.#attempt;
     const sending = this.#sending;
     if (!upstream || !sending) return;
     this.#responsePassing = ends ? undefined : new PassingBody(this, head.length);
-    const endpoint = this.#way ? { address: this.#way.host } : null;
+    const endpoint = this.#connection ? { address: this.#connection.host } : null;
     const response = new PluginResponse(head, this.#responsePassing ?? null, {
       endpoint,
       failure: null,
     });
     sending.outcome.settle(response);
-    if (this.#answered || this.#try !== upstream || this.#responseOpened) return;
-    // A plugin waits for something before it goes on.
-    if (opensTunnel(this.#asked.request, head.status)) {
+    if (this.#isAnswered || this.#attempt !== upstream || this.#responseOpened) return;
+    // A plugin holds the response.
+    if (opensTunnel(this.#request.request, head.status)) {
       this.#tunnel = upstream.tunnel();
       this.#tunnel?.pause();
     } else upstream.pause();
   }
 
-  // The response's body, for who opens it.
+  // The response's body, called by a plugin that opens it.
 
   get isReplayable(): boolean {
     return false;
@@ -430,14 +431,14 @@ export class PluginLayers
   keep(): void {}
 
   open(body: PassingBody): ReadableStream<Uint8Array> {
-    const upstream = this.#try;
+    const upstream = this.#attempt;
     if (!upstream || body !== this.#responsePassing) {
       throw new TypeError("body: its response was given up");
     }
     this.#responseOpened = new OpenedBody({
       more: () => upstream.resume(),
       cancel: () => {
-        if (this.#try === upstream) this.#giveUp();
+        if (this.#attempt === upstream) this.#abandonAttempt();
       },
     });
     return this.#responseOpened.stream;
@@ -445,20 +446,20 @@ export class PluginLayers
 
   responseData(chunk: Uint8Array): void {
     const opened = this.#responseOpened;
-    if (!opened) return this.#asker.responseData(chunk);
+    if (!opened) return this.#caller.responseData(chunk);
     this.#readBytes += chunk.length;
-    this.#asked.held?.holdRead(chunk.length);
-    if (!opened.put(chunk)) this.#try?.pause();
+    this.#request.held?.holdRead(chunk.length);
+    if (!opened.put(chunk)) this.#attempt?.pause();
   }
 
   responseEnd(trailers: Fields | undefined): void {
-    if (!this.#responseOpened) return this.#asker.responseEnd(trailers);
+    if (!this.#responseOpened) return this.#caller.responseEnd(trailers);
     this.#responseOpened.end();
   }
 
   upstreamFailed(code: ErrorCode, reason: string, tried: string): void {
     if (!this.#sending?.outcome.hasCome) return this.#fail(code, reason, tried);
     if (this.#responseOpened) return this.#responseOpened.fail(code, reason);
-    this.#asker.upstreamFailed(code, reason, tried);
+    this.#caller.upstreamFailed(code, reason, tried);
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Whom plugins may ask: upstreams of this proxy, by the ways that requests take, and who listens on this
- * machine, in the clear.
+ * The services that plugins may call: upstreams of this proxy, through the same pools as requests, and
+ * listeners on this machine, in plaintext.
  *
  * @module
  */
@@ -14,11 +14,11 @@ import { HttpPoolStats } from "../observe/http_stats.ts";
 import { OutgoingCall } from "./outgoing_call.ts";
 import { LocalPool, type RequestPool, type RequestRoute } from "../upstream/request_pools.ts";
 
-/** Until a connection to somebody on this machine is up. */
+/** Connect timeout for services on this machine. */
 const CONNECT_TIMEOUT_MS = 5_000;
 
-interface Kept {
-  readonly ways: LocalPool;
+interface SharedPool {
+  readonly pool: LocalPool;
   users: number;
 }
 
@@ -26,10 +26,10 @@ export class ProxyCallees {
   readonly #context: Context;
   readonly #routeTo: (upstream: string) => RequestRoute | undefined;
   readonly #workers: number;
-  /** Made when there is something to count. */
+  /** Made with the first local pool. */
   #stats: HttpPoolStats | undefined;
-  /** By address and version. Several plugins, and the generations after them, share the connections. */
-  readonly #local = new Map<string, Kept>();
+  /** By address and HTTP version. Plugins, and their later generations, share the connections. */
+  readonly #local = new Map<string, SharedPool>();
 
   constructor(context: Context, { routeTo, workers }: {
     readonly routeTo: (upstream: string) => RequestRoute | undefined;
@@ -40,7 +40,7 @@ export class ProxyCallees {
     this.#workers = workers;
   }
 
-  /** By `snapshot`, which is in force once they are asked. */
+  /** The services of `snapshot`, which is published before they are called. */
   of(snapshot: Snapshot): Callees {
     return {
       whyNot: ({ target, http2 }) => {
@@ -80,12 +80,14 @@ export class ProxyCallees {
     const context = this.#context;
     return {
       authority,
-      ask: (question, told) => {
-        const call = new OutgoingCall(question, told);
-        // Where nobody is declared any more, the plugins that ask are about to be others.
-        const ways = this.#routeTo(id)?.poolFor(DEFAULT_ROUTE);
-        if (ways) call.start(ways, context);
-        else told(failed({ ...NOBODY, reason: `the upstream ${authority} leads nowhere` }));
+      call: (request, onResponse) => {
+        const call = new OutgoingCall(request, onResponse);
+        // Without a pool the upstream was removed, and this generation is about to be replaced.
+        const pool = this.#routeTo(id)?.poolFor(DEFAULT_ROUTE);
+        if (pool) call.start(pool, context);
+        else {onResponse(
+            failed({ ...NO_ENDPOINT, reason: `the upstream ${authority} leads nowhere` }),
+          );}
         return call;
       },
       close: () => {},
@@ -96,26 +98,26 @@ export class ProxyCallees {
     const context = this.#context;
     const where = formatAddress(address);
     const key = `${http2 ? "h2" : "h1"} ${where}`;
-    const kept = this.#local.get(key) ?? { ways: this.#waysTo(address, http2), users: 0 };
-    this.#local.set(key, kept);
-    kept.users++;
-    const ways: RequestPool = kept.ways;
+    const shared = this.#local.get(key) ?? { pool: this.#poolFor(address, http2), users: 0 };
+    this.#local.set(key, shared);
+    shared.users++;
+    const pool: RequestPool = shared.pool;
     return {
       authority: address.kind === "tcp" ? where : "localhost",
-      ask: (question, told) => {
-        const call = new OutgoingCall(question, told);
-        call.start(ways, context);
+      call: (request, onResponse) => {
+        const call = new OutgoingCall(request, onResponse);
+        call.start(pool, context);
         return call;
       },
       close: () => {
-        if (--kept.users > 0) return;
+        if (--shared.users > 0) return;
         this.#local.delete(key);
-        kept.ways.drain();
+        shared.pool.drain();
       },
     };
   }
 
-  #waysTo(local: Address, http2: boolean): LocalPool {
+  #poolFor(local: Address, http2: boolean): LocalPool {
     const http = { protocol: http2 ? "http2" : "http" } as const;
     const part = { local, http, localConnectTimeoutMs: CONNECT_TIMEOUT_MS };
     const context = this.#context;
@@ -125,10 +127,10 @@ export class ProxyCallees {
 }
 
 const STATS_LABELS = { direction: "outbound", listener: "plugin_calls" };
-const NOBODY = { code: "no_endpoint", wasSent: false, endpoint: null } as const;
+const NO_ENDPOINT = { code: "no_endpoint", wasSent: false, endpoint: null } as const;
 const LOOPBACK = /^(?:localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\]):(\d{1,5})$/;
 
-/** Of this machine; `undefined`: it is none, or not written as one. */
+/** An address of this machine; `undefined`: the target is none. */
 function addressOf(target: string): Address | undefined {
   const path = /^unix:\/\/(\/.+)$/.exec(target)?.[1];
   if (path !== undefined) return { kind: "unix", path };
@@ -138,7 +140,7 @@ function addressOf(target: string): Address | undefined {
   return { kind: "tcp", host: host === "localhost" ? "127.0.0.1" : host, port };
 }
 
-/** Whoever calls us to answer a call would be asked for ever. */
+/** A call to one of the proxy's own listeners would call itself without end. */
 function whyNoAddress(address: Address, snapshot: Snapshot): string | undefined {
   const { inbound, upstreams, edges, exposed } = snapshot;
   for (const part of [inbound, upstreams, edges, exposed].flatMap((parts) => [...values(parts)])) {
@@ -153,7 +155,7 @@ function values(
   return Object.values(parts).map(({ bind }) => bind);
 }
 
-/** Whoever listens on all addresses of the machine listens on this one, too. */
+/** A listener on all addresses includes this one. */
 function isSame(bind: BindAddress, address: Address): boolean {
   if (bind.kind === "unix" || address.kind === "unix") {
     return bind.kind === "unix" && address.kind === "unix" && bind.path === address.path;

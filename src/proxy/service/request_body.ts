@@ -1,6 +1,6 @@
 /**
- * The body of a request that plugins stand around: it passes to the endpoint that is tried, is kept as it
- * passes where it may be sent again, or is read by a plugin.
+ * The body of a request on a listener with plugins: it passes to the endpoint of the current attempt, is kept
+ * as it passes if it may be sent again, or is read by a plugin.
  *
  * @module
  */
@@ -16,27 +16,27 @@ export class RequestBody implements PassingSource {
   #to: RequestHandle | undefined;
   #opened: OpenedBody | undefined;
   readonly #kept: Uint8Array[] = [];
-  /** Of what is kept, and how much may be. */
+  /** Kept bytes, and their limit. */
   #keptBytes = 0;
   #keepBytes = 0;
-  /** Of what a plugin read and did not send on: it is still in memory. */
+  /** Bytes that a plugin read and did not pass on, which are still in memory. */
   #readBytes = 0;
   #isWhole = true;
   #ended = false;
   #trailers: Fields | undefined;
 
-  /** `held`: where it is counted; while its account is tight bodies are not kept, and sent once. */
+  /** `held`: the account of kept bytes; while it is tight, bodies are not kept. */
   constructor(caller: Pick<ResponseSink, "bodyWanted" | "bodyHeld">, held: HeldShare | undefined) {
     this.#caller = caller;
     this.#held = held;
   }
 
-  /** A plugin has read all that came, and waits for the caller. */
+  /** A plugin has read all that arrived, and waits for the caller. */
   get waitsForCaller(): boolean {
     return this.#opened?.waitsForSender === true;
   }
 
-  /** All that was read of it is here. */
+  /** All that arrived so far is kept. */
   get isReplayable(): boolean {
     return this.#isWhole;
   }
@@ -67,7 +67,7 @@ export class RequestBody implements PassingSource {
     return opened.stream;
   }
 
-  /** From the caller. False: stop until it is asked for more. */
+  /** Takes a chunk of the caller. False: stop until `bodyWanted`. */
   send(chunk: Uint8Array): boolean {
     if (this.#opened) {
       this.#readBytes += chunk.length;
@@ -87,7 +87,7 @@ export class RequestBody implements PassingSource {
     this.#kept.push(chunk.slice());
   }
 
-  /** It will not be sent again. */
+  /** The body will not be sent again. */
   forget(): void {
     this.#isWhole = false;
     this.#held?.release(this.#keptBytes);
@@ -95,13 +95,13 @@ export class RequestBody implements PassingSource {
     this.#kept.length = 0;
   }
 
-  /** What a plugin read has gone on, or something in its place. */
+  /** The bytes that a plugin read were passed on, or replaced. */
   sentOn(): void {
     this.#held?.release(this.#readBytes);
     this.#readBytes = 0;
   }
 
-  /** Nothing of it is wanted any more. */
+  /** The body is no longer wanted. */
   #drop(): void {
     this.#opened = undefined;
     this.#to = undefined;
@@ -116,7 +116,7 @@ export class RequestBody implements PassingSource {
     this.#to?.end(trailers);
   }
 
-  /** An endpoint takes it, from its beginning, or more of it. */
+  /** An endpoint takes the body from its beginning, or more of it. */
   passTo(to: RequestHandle): void {
     if (this.#to !== to) {
       this.#to = to;
@@ -126,13 +126,13 @@ export class RequestBody implements PassingSource {
     this.#caller.bodyWanted();
   }
 
-  /** Whoever took it is given up. */
+  /** The attempt that took the body was abandoned. */
   hold(): void {
     this.#to = undefined;
     this.#caller.bodyHeld();
   }
 
-  /** There will not be more of it. */
+  /** No more of the body will arrive. */
   abandon(reason: string): void {
     if (!this.#ended) this.#opened?.fail("downstream_reset", reason);
     this.#drop();

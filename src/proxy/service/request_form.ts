@@ -1,6 +1,6 @@
 /**
- * The one form in which a request is judged, matched and sent on, so that the application reads the request
- * as the rule did that allowed it.
+ * Normalizes a request into the one form that is judged, matched and sent on, so that the application reads
+ * it as the rule that allowed it did.
  *
  * @module
  */
@@ -17,7 +17,7 @@ import {
 import type { HttpRules } from "../../snapshot/mod.ts";
 import type { DownstreamInfo } from "./downstream_info.ts";
 
-/** Why a request has no such form; `location`: the path that has. */
+/** Why a request cannot be normalized; `location`: redirect to the normalized path. */
 export type FormFault = { readonly reason: string } | { readonly location: string };
 
 export interface FormOptions {
@@ -28,7 +28,7 @@ export interface FormOptions {
   readonly isInbound: boolean;
 }
 
-/** Changes the head into that form. `undefined`: done. */
+/** Normalizes the head in place. `undefined`: done. */
 export function takeForm(request: RequestHead, options: FormOptions): FormFault | undefined {
   const { rules, caller, ids, isInbound } = options;
   const path = normalizePath(request.path, rules.path);
@@ -40,11 +40,11 @@ export function takeForm(request: RequestHead, options: FormOptions): FormFault 
   if (!ruleUnderscores(fields, rules.path.underscores)) return UNDERSCORE;
   forwardRequest(request, caller.isSecure);
   ids.ensure(fields);
-  // The application may stop when the caller waits no longer.
+  // Lets the application stop when the caller no longer waits.
   if (rules.requestTimeoutMs > 0) addField(fields, EXPECTED_MS, String(rules.requestTimeoutMs));
   // An identity that a local application claims proves nothing.
-  const isTold = isInbound && !rules.sanitizeForwardedClientCert;
-  forwardClientCert(fields, isTold ? caller.clientCert : "");
+  const isForwarded = isInbound && !rules.sanitizeForwardedClientCert;
+  forwardClientCert(fields, isForwarded ? caller.clientCert : "");
   return undefined;
 }
 

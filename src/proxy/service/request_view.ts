@@ -1,5 +1,5 @@
 /**
- * A request that is under way, as `/connections` shows it.
+ * An open request, as `/connections` shows it.
  *
  * @module
  */
@@ -15,11 +15,11 @@ import type { SweepTime } from "../observe/connection_record.ts";
 import type { RequestView } from "../observe/view.ts";
 import { shown } from "./failed_request.ts";
 
-/** What its exchange knows of it. */
+/** The facts of an exchange for its view. */
 export interface RequestFacts {
   readonly request: RequestHead;
   readonly record: ExchangeRecord;
-  /** Where it has become bytes both ways. */
+  /** Set after an upgrade. */
   readonly relay: Relay | undefined;
   /** Tick of the last byte of its messages. */
   readonly activeTick: number;

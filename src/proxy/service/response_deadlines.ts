@@ -1,6 +1,6 @@
 /**
- * How long an answer may take where plugins say so: from when the request is complete, as with Envoy, so
- * that a long upload is not held against who answers.
+ * Response timeouts of plugins. As in Envoy they begin when the request is complete, so that a long upload
+ * does not count against the endpoint.
  *
  * @module
  */
@@ -16,7 +16,7 @@ export class ResponseDeadlines {
   readonly #all = new Set<Limit>();
   #isComplete: boolean;
 
-  /** `isComplete`: the request is. */
+  /** `isComplete`: the request is complete. */
   constructor(deadlines: Deadlines, isComplete: boolean) {
     this.#deadlines = deadlines;
     this.#isComplete = isComplete;

@@ -1,6 +1,6 @@
 /**
- * Serves a session that carries bytes: dials the endpoint for an admitted caller and relays both streams to
- * each other, until either side ends it or it is not allowed any more.
+ * Serves a session that carries bytes: dials an endpoint for an admitted caller, and relays both streams until
+ * a side ends or the caller is no longer allowed.
  *
  * @module
  */
@@ -20,10 +20,10 @@ import { isRefusal } from "../upstream/peer_refusals.ts";
 /** Where a listener's connections go. */
 export interface TcpDestination {
   readonly authorizeMode: AuthorizeMode;
-  /** Counters of the local application, where connections go to it. */
+  /** Counters of the local application; absent: connections go to an upstream. */
   readonly localStats?: ClusterStats | undefined;
   /** `remote`: address of the caller, which balancing may hash. */
-  dial(dialler: AttemptHandler<ProvenEndpoint | LocalEndpoint>, remote: string): Dial;
+  dial(handler: AttemptHandler<ProvenEndpoint | LocalEndpoint>, remote: string): Dial;
 }
 
 export class TcpService implements SessionService {

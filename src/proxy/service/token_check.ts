@@ -1,6 +1,6 @@
 /**
- * Has the tokens of one request verified before it is judged. Nobody is turned away here: what was verified
- * is known to the judge, and what nobody verified is no token.
+ * Verifies the tokens of one request before it is judged. Nothing is refused here: the judge sees the verified
+ * claims, and an unverified token counts as none.
  *
  * @module
  */
@@ -18,9 +18,9 @@ import {
 } from "../../plugin/mod.ts";
 import type { ExchangeValue } from "./exchange_value.ts";
 
-/** Whoever has keys to fetch has less time for it. */
+/** Longer than fetching keys may take. */
 const LIMIT_MS = 10_000;
-/** They end where the request is judged. */
+/** Without layers: the request is judged after the guards. */
 const PLAN: RoutePlan = {
   route: { name: DEFAULT_ROUTE, service: "", match: null },
   resolver: undefined,
@@ -31,7 +31,7 @@ export interface TokenCheckOptions {
   readonly generation: Generation;
   readonly exchange: ExchangeValue;
   readonly deadlines: Pick<Deadlines, "after">;
-  /** With the request as it is judged and sent on; `undefined`: that could not be found out. */
+  /** Receives the request as it is judged and sent on; `undefined`: the check failed. */
   readonly onKnown: (request: RequestHead | undefined) => void;
 }
 
@@ -50,10 +50,10 @@ export class TokenCheck implements LayerContext {
     options.generation.enter();
   }
 
-  /** May tell at once. */
+  /** May call `onKnown` at once. */
   start(request: RequestHead): void {
     const failed = () => this.#end(undefined);
-    new LayerStack(this).run(new PluginRequest(request, null)).tell({ settle: failed });
+    new LayerStack(this).run(new PluginRequest(request, null)).listen({ settle: failed });
     if (!this.#isOver) this.#deadline = this.#options.deadlines.after(LIMIT_MS, failed);
   }
 
@@ -69,7 +69,7 @@ export class TokenCheck implements LayerContext {
     throw new TypeError("what verifies tokens waits for no endpoint");
   }
 
-  /** Nobody wants to know any more. */
+  /** Cancels the check. */
   leave(): void {
     if (this.#isOver) return;
     this.#isOver = true;

@@ -17,15 +17,15 @@ type OnRequest = NonNullable<Layer["plugin"]["onRequest"]>;
 function rig(onRequest: OnRequest) {
   const clock = new FakeClock();
   const users = { count: 0 };
-  const standing = {
-    mayBeAsked: () => true,
+  const health = {
+    mayBeCalled: () => true,
     begin: () => undefined,
     passed: () => {},
     failed: () => {},
   };
   const layer = { ...{ name: "jwt_auth", phase: "guard", routeConfig: undefined } };
   const generation = {
-    guards: [{ ...layer, plugin: { onRequest }, mayBeSkipped: false, standing }],
+    guards: [{ ...layer, plugin: { onRequest }, mayBeSkipped: false, health }],
     enter: () => users.count++,
     leave: () => users.count--,
   } as unknown as Generation;

@@ -1,6 +1,6 @@
 /**
- * What a peer showed in its handshake, and when. Its certificates are held against that moment for as long
- * as the connection lives; whom we trust is that of now.
+ * The certificates that a peer presented, and the time of its handshake. Certificates are verified for that
+ * time as long as the connection lives; the trusted roots are the current ones.
  *
  * @module
  */
@@ -13,7 +13,7 @@ import type { TrustContext } from "./trust_context.ts";
 export class PeerVerdicts {
   readonly #peer: PresentedPeer;
   readonly #clock: Clock;
-  /** The moment on the wall clock, and on the monotonic one. */
+  /** Time of the handshake, on the wall clock and on the monotonic one. */
   readonly #shown: { readonly usage: Usage; readonly nowMs: number };
   readonly #atMs: number;
 
@@ -28,7 +28,7 @@ export class PeerVerdicts {
     return trust?.verify(this.#peer, this.#shown);
   }
 
-  /** Of a connection that is open. */
+  /** Verifies the peer of an open connection again. */
   judgeAgain(trust: TrustContext | undefined): ChainVerdict | undefined {
     const sinceMs = this.#clock.monotonic() - this.#atMs;
     return trust?.verify(this.#peer, { ...this.#shown, sinceMs });

@@ -1,7 +1,7 @@
 /**
- * Judges peers by one version of the rules: new ones, and again those whose connections are open. An
- * anchor that had expired when it left the rules was taken away from nobody (SPIRE prunes those): whom it
- * vouched for while it was valid stays. For new connections it is gone.
+ * Verifies peers by one version of the rules: at their handshake, and again while their connections are open.
+ * An anchor that had expired when it left the rules was not withdrawn (SPIRE prunes expired ones), so open
+ * connections that it verified while it was valid stay. New connections cannot use it.
  *
  * @module
  */
@@ -16,24 +16,24 @@ import {
 } from "../../identity/mod.ts";
 import type { PeerRulesInForce } from "./trust_material.ts";
 
-/** Anchors remembered; of more the one that expired first goes, and what rests on it is closed. */
+/** Anchors kept; above that the one that expired first is dropped, and its connections are closed. */
 const RETIRED_LIMIT = 500;
 
-/** Wall clock. */
+/** Times on the wall clock. */
 export interface JudgedAt {
   readonly usage: Usage;
-  /** Of the handshake. */
+  /** Time of the handshake. */
   readonly nowMs: number;
-  /** Of now. */
+  /** The current time. */
   readonly presentMs: number;
 }
 
 interface Retired extends RetiredAnchor {
-  /** A connection rests on it that is open, as far as is known. */
+  /** An open connection may depend on the anchor. */
   inUse: boolean;
 }
 
-/** What a peer showed; the rest of its chain is asked for only where it is needed. */
+/** The certificates of a peer; the rest of the chain is read only when it is needed. */
 export interface ShownChain {
   readonly leaf: Uint8Array;
   readonly chain: () => readonly Uint8Array[];
@@ -41,14 +41,14 @@ export interface ShownChain {
 
 export class RulesJudge {
   readonly of: PeerRulesInForce;
-  /** The rules themselves say which peers are meant, not only who vouches for them. */
+  /** The rules name the accepted peers, not only their anchors. */
   readonly namesPeers: boolean;
   readonly #judge: PeerJudge;
   readonly #retired: readonly Retired[];
-  /** Of those who came before; made when first needed. */
+  /** Verifies open connections with retired anchors; made when first needed. */
   #earlier: PeerJudge | undefined;
 
-  /** `previous`: by the rules before, of whose connections all are judged again; `nowMs`: wall clock. */
+  /** All connections of `previous` are judged again. `nowMs`: wall clock. */
   constructor(rules: PeerRulesInForce, previous: RulesJudge | undefined, nowMs: number) {
     const validator = createPeerValidator(rules.validation, rules);
     this.of = rules;
@@ -57,7 +57,7 @@ export class RulesJudge {
     this.#retired = previous?.retiredBy(rules, nowMs) ?? [];
   }
 
-  /** What was retired and is still needed, and what is now. */
+  /** Retired anchors that are still in use, and those that `validation` retires now. */
   retiredBy({ validation }: PeerRulesInForce, nowMs: number): readonly Retired[] {
     const all = [
       ...this.#retired.filter(({ inUse }) => inUse),
@@ -72,7 +72,7 @@ export class RulesJudge {
     return this.#judge.judge(peer.leaf, peer.chain, at);
   }
 
-  /** Of a connection that is open: `sureMs` is the least that the wall clock can show now. */
+  /** Verifies the peer of an open connection. `sureMs`: the earliest time that the wall clock can show now. */
   judgeAgain(
     peer: ShownChain,
     { sureMs, ...at }: JudgedAt & { readonly sureMs: number },

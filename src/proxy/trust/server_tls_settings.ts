@@ -1,5 +1,5 @@
 /**
- * TLS settings for showing each certificate, made when first needed and kept while it is there.
+ * TLS settings for presenting each certificate, made when first needed and kept as long as the certificate.
  *
  * @module
  */

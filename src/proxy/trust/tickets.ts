@@ -1,7 +1,7 @@
 /**
- * Tickets of servers met, for short handshakes. Some servers authorize a caller only in a full handshake
- * (Consul's built-in proxy does, `consul_live` 11.5): so that a denial reaches even those soon, one full
- * handshake pays for half a minute of short ones, and no longer.
+ * TLS session tickets of servers, for resumed handshakes. Some servers authorize a caller only in a full
+ * handshake (Consul's built-in proxy does, `consul_live` 11.5). So that a denial takes effect there soon, a
+ * session is resumed for half a minute after its full handshake at most.
  *
  * @module
  */
@@ -10,12 +10,12 @@ import type { Ticket } from "../../net/mod.ts";
 
 /** Tickets kept; the least recently stored goes first. About 2 KB each. */
 const MAX_TICKETS = 1_024;
-/** From the full handshake to the last short one that rests on it. */
+/** From the full handshake to the last resumption of its session. */
 export const TICKET_LIFE_MS = 30_000;
 
 export interface KeptTicket {
   readonly ticket: Ticket;
-  /** Monotonic time of the full handshake that it stems from. */
+  /** Monotonic time of the full handshake of the session. */
   readonly provenMs: number;
 }
 

@@ -1,7 +1,7 @@
 /**
- * One generation of credentials at work: TLS settings for both directions, the judge of peers, and the
- * tickets of servers met. What a new generation takes over from the one before is only what has not
- * changed: no ticket outlives a rotation, and no verdict a removed root or a changed trust domain.
+ * One generation of credentials in use: TLS settings for both directions, the judge of peers, and session
+ * tickets. A new generation takes over only what has not changed: no ticket outlives a rotation, and no
+ * verdict outlives a removed root or a changed trust domain.
  *
  * @module
  */
@@ -34,13 +34,13 @@ export interface TrustContextOptions {
   readonly engine: Engine;
   /** Wall clock. */
   now(): number;
-  /** Has a certificate fetched; true: the generation in force then has it. */
+  /** Fetches a certificate. True: the generation then in force has it. */
   want(name: string, remote: string): Promise<boolean>;
   /** The generation in force. */
   current(): TrustContext | undefined;
 }
 
-/** A client that was not asked for a certificate, or came without one where that is allowed. */
+/** A client without a certificate, where none is required. */
 const ANONYMOUS: TrustedPeer = {
   kind: "trusted",
   id: undefined,
@@ -64,11 +64,11 @@ export class TrustContext {
   readonly #clients = new Map<string, ClientTls>();
   readonly #index: CertificateIndex;
   readonly #byName: ReadonlyMap<string, ShownCertificate>;
-  /** The only certificate, where nothing has to be chosen. */
+  /** The only certificate, if there is no choice. */
   readonly #only: ShownCertificate | undefined;
-  /** Wall clock after which there is nothing left to show. */
+  /** Wall clock time at which the last certificate expires. */
   readonly #validUntilMs: number;
-  /** Names that are being fetched, and how many clients wait for each. */
+  /** Names that are being fetched, with the number of waiting clients. */
   readonly #wanted = new Map<string, number>();
 
   /** `previous`: the generation before, of the same listener or upstream. */
@@ -95,29 +95,29 @@ export class TrustContext {
       : Math.max(...certificates.map(({ notAfterMs }) => notAfterMs));
   }
 
-  /** From now on it is in force. */
+  /** Called when this generation takes effect. */
   begin(): void {
     this.#servers.keepOnly(this.material.certificates);
   }
 
-  /** Our settings for servers, if `next` would make the same. */
+  /** The server settings, if those of `next` would be the same. */
   takeOver(next: ServerTlsSettings): ServerTlsSettings | undefined {
     return this.#servers.id === next.id ? this.#servers : undefined;
   }
 
-  /** True: a peer may be judged otherwise than by `previous`. */
+  /** True: the verdict on a peer may differ from that of `previous`. */
   judgesOtherwise(previous: TrustContext): boolean {
     return this.#judge !== previous.#judge || this.#mustShow !== previous.#mustShow ||
       this.material.missing.length > 0;
   }
 
-  /** For accepting a connection from there, with one of these protocols where the client offers any. */
+  /** Settings to accept a connection from `remote`; `protocols` are selected by ALPN if the client offers any. */
   server(remote: string, protocols: readonly string[] = []): ServerTls | ServerTlsChooser {
     if (this.#only) return this.#servers.of(this.#only, protocols);
     return { kind: "chooser", choose: (hello) => this.#choose(hello, remote, protocols) };
   }
 
-  /** The settings for dialling a name, with these protocols by ALPN; made once for each. */
+  /** Settings to dial a name, with ALPN `protocols`; made once for each. */
   client(serverName: string, protocols: readonly string[] = []): ClientTls {
     const key = `${serverName} ${protocols}`;
     let client = this.#clients.get(key);
@@ -136,12 +136,12 @@ export class TrustContext {
     return client;
   }
 
-  /** URI names of the certificate that is shown where none fits better. */
+  /** URI names of the default certificate. */
   get ownUris(): readonly string[] {
     return this.#ownUris ??= urisOf(this.material.certificates[0]);
   }
 
-  /** Why these credentials may not be used now; undefined: they may. */
+  /** Why these credentials must not be used now; `undefined`: they may be. */
   fault(nowMs: number): string | undefined {
     const lack = this.#lack;
     if (lack !== undefined) return lack;
@@ -157,12 +157,12 @@ export class TrustContext {
     return missing.length > 0 ? `these secrets are missing: ${missing.join(", ")}` : undefined;
   }
 
-  /** True: the credentials themselves say who may answer a dial. */
+  /** True: the credentials name the servers that may answer a dial. */
   get namesPeers(): boolean {
     return this.#judge?.namesPeers ?? false;
   }
 
-  /** True: a chain that nobody vouches for is let through (`ACCEPT_UNTRUSTED`). */
+  /** True: untrusted chains are accepted (`ACCEPT_UNTRUSTED`). */
   get acceptsAnybody(): boolean {
     const validation = this.material.peers?.validation;
     return validation !== undefined && validation.kind !== "mesh" &&
@@ -170,9 +170,9 @@ export class TrustContext {
   }
 
   /**
-   * Our own verdict, to which the runtime's must agree where it was asked. `nowMs` is the wall clock of the
-   * handshake: what a peer's certificates say is held against that, what we trust is that of now. `sinceMs`:
-   * the peer's connection is open, and was verified that long ago.
+   * Our own verdict; the TLS library must agree if it verified the chain. `nowMs` is the wall clock time of the
+   * handshake, for which certificates are verified; the trusted roots are the current ones. `sinceMs`: the
+   * connection is open, and its handshake was that long ago.
    */
   verify(peer: PresentedPeer, { usage, nowMs, sinceMs }: {
     readonly usage: Usage;
@@ -192,7 +192,7 @@ export class TrustContext {
     const wallMs = this.#options.now();
     const at = { usage, nowMs, presentMs: Math.max(nowMs, wallMs) };
     const shown = { leaf, chain: () => peer.chain() };
-    // The wall clock may have been set, the monotonic one may have stood still.
+    // The wall clock may have been set; the monotonic clock may have stopped during suspend.
     const verdict = sinceMs === undefined
       ? rules.judge(shown, at)
       : rules.judgeAgain(shown, { ...at, sureMs: Math.min(wallMs, nowMs + sinceMs) });
@@ -223,8 +223,8 @@ export class TrustContext {
     if (name === undefined) return undefined;
     const known = this.#byName.get(name);
     if (known) return this.#usable(known, protocols);
-    // What strangers ask for costs nothing where it is refused here. Who wants what others wait for
-    // already costs next to nothing.
+    // Names that are refused here cost nothing, so strangers cannot cause fetches. A name that is being
+    // fetched already costs next to nothing.
     const waiting = this.#wanted.get(name) ?? 0;
     const isFull = waiting === 0 && this.#wanted.size >= onDemand.maxPending;
     if (isFull || judgeName(onDemand, name) !== undefined) return undefined;
@@ -236,7 +236,7 @@ export class TrustContext {
     }).then((come) => come ? this.#options.current()?.serverNamed(name, protocols) : undefined);
   }
 
-  /** For a certificate that was fetched by that name. */
+  /** Settings for the certificate of that name, after it was fetched. */
   serverNamed(name: string, protocols: readonly string[]): ServerTls | undefined {
     return this.#usable(this.#byName.get(name), protocols);
   }
@@ -250,7 +250,7 @@ export class TrustContext {
   }
 }
 
-/** `previous` itself where it goes by the same rules. */
+/** Returns `previous` if the rules are the same. */
 function judgeOf(
   peers: PeerRulesInForce,
   previous: RulesJudge | undefined,
@@ -259,7 +259,7 @@ function judgeOf(
   return previous?.of.id === peers.id ? previous : new RulesJudge(peers, previous, nowMs);
 }
 
-/** Only Consul's chains are such that the library's verdict must agree with ours. */
+/** The TLS library verifies only Consul's chains; others have rules that it does not know. */
 function peerCheckOf(peers: PeerRulesInForce | null): PeerCheck {
   if (!peers) return "ignored";
   return peers.validation.kind === "mesh" ? "checked" : "shown";

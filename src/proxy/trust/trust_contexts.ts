@@ -1,6 +1,6 @@
 /**
- * The credentials in force: those of the proxy itself, and those that listeners and upstreams have of
- * their own. Brought in line with each snapshot; what has not changed stays as it is.
+ * The credentials in force: those of the proxy itself, and those of single listeners and upstreams. Each
+ * snapshot updates them; unchanged ones are kept.
  *
  * @module
  */
@@ -11,11 +11,11 @@ import type { Snapshot } from "../../snapshot/mod.ts";
 import { TrustContext } from "./trust_context.ts";
 import { trustMaterial } from "./trust_material.ts";
 
-/** Has the certificate of a name fetched for a listener; true: a snapshot with it was applied. */
+/** Fetches the certificate of a name for a listener. True: a snapshot with it was applied. */
 export type FetchCertificate = (request: {
   readonly credentials: string;
   readonly name: string;
-  /** Address of the client that asks for it. */
+  /** Address of the client. */
   readonly remote: string;
 }) => Promise<boolean>;
 
@@ -26,7 +26,7 @@ export interface TrustContextsOptions {
   readonly fetchCertificate: FetchCertificate;
 }
 
-/** By key of the credentials, `null` of the proxy's own. */
+/** By key of the credentials; `null` is the key of the proxy's own. */
 export type PreparedTrustContexts = ReadonlyMap<string | null, TrustContext>;
 
 export class TrustContexts {
@@ -42,13 +42,13 @@ export class TrustContexts {
     return this.#byKey.get(key);
   }
 
-  /** Why nothing that goes by these credentials is let through now; `""`: it is. */
+  /** Why connections with these credentials are refused now; `""`: they are not. */
   fault(key: string | null): string {
     const trust = this.of(key);
     return trust ? trust.fault(this.#options.now()) ?? "" : "no certificate yet";
   }
 
-  /** What {@link take} needs of `snapshot`; nothing in force changes. Throws where it cannot be used. */
+  /** Makes what {@link take} needs; nothing in force changes. Throws if the credentials are unusable. */
   prepare(snapshot: Snapshot): PreparedTrustContexts {
     const next = new Map<string | null, TrustContext>();
     for (const key of [null, ...Object.keys(snapshot.ownCredentials)]) {
@@ -58,7 +58,7 @@ export class TrustContexts {
     return next;
   }
 
-  /** True: open connections may be judged otherwise now. */
+  /** Puts the credentials in force. True: verdicts on open connections may change. */
   take(next: PreparedTrustContexts): boolean {
     let otherwise = false;
     for (const [key, trust] of next) {
@@ -79,7 +79,7 @@ export class TrustContexts {
     if (previous?.material.id === material.id) return previous;
     const { engine, now, fetchCertificate } = this.#options;
     try {
-      // Of all others the TLS library was asked where they come from.
+      // Other credentials were checked by the TLS library at their source.
       const mesh = key === null ? snapshot.credentials : null;
       const fault = mesh && engine.tlsFault(mesh);
       if (fault) throw new Error(fault);

@@ -13,11 +13,11 @@ import {
   type TlsDirection,
 } from "../../snapshot/mod.ts";
 
-/** A certificate that we may show. */
+/** A certificate that the proxy can present. */
 export interface ShownCertificate {
-  /** Of its content: another certificate, or another version of it, has another. */
+  /** Identifies the content: another certificate, or another version, has another id. */
   readonly id: string;
-  /** The secret's. */
+  /** Name of the secret. */
   readonly name: string;
   readonly certPem: string;
   readonly keyPem: string;
@@ -26,9 +26,9 @@ export interface ShownCertificate {
   readonly notAfterMs: number;
 }
 
-/** Whom we accept. */
+/** The rules for peers. */
 export interface PeerRulesInForce {
-  /** Of its content. */
+  /** Identifies the content. */
   readonly id: string;
   readonly generation: number;
   readonly validation: Validation;
@@ -40,20 +40,20 @@ export interface TrustMaterial {
   /** Changes exactly when anything else here does. */
   readonly id: string;
   readonly certificates: readonly ShownCertificate[];
-  /** `null`: nobody is asked for a certificate. */
+  /** `null`: peers are not asked for a certificate. */
   readonly peers: PeerRulesInForce | null;
-  /** Secrets that are not there. */
+  /** Names of missing secrets. */
   readonly missing: readonly string[];
   readonly requireClientCertificate: boolean;
   readonly onDemand: OnDemandRules | null;
   readonly defaultName: string | null;
   readonly incoming: TlsDirection;
   readonly outgoing: TlsDirection;
-  /** Of {@link incoming} and {@link outgoing}. */
+  /** Identifies {@link incoming} and {@link outgoing}. */
   readonly tlsId: string;
 }
 
-/** `key`: of `ownCredentials`, or `null` for the proxy's own; undefined: there are none such. */
+/** `key`: a key of `ownCredentials`, or `null` for the proxy's own. `undefined`: there are none. */
 export function trustMaterial(snapshot: Snapshot, key: string | null): TrustMaterial | undefined {
   const { tls } = snapshot;
   const own = key === null ? meshOnly(snapshot) : snapshot.ownCredentials[key];
@@ -112,7 +112,7 @@ function shownCertificate(
   return part ? { ...part, id: `${key}@${part.version}` } : undefined;
 }
 
-/** `undefined`: wanted, and not there. */
+/** `undefined`: the secret is missing. */
 function peerRules(
   { credentials, validations, tls: { strictSpiffeChain } }: Snapshot,
   { validation: key, trustDomains }: OwnCredentialsPart,

@@ -1,7 +1,7 @@
 /**
- * The way to one of a group of targets: waits for its turn, picks an endpoint, has it connected to, and
- * goes on to the next one while nothing was sent. It knows nothing of who wants to go there, so whatever
- * needs a proven endpoint makes an attempt of its own.
+ * One attempt to connect to a group of targets: waits for its turn, picks an endpoint and connects to it, and
+ * tries the next one while nothing was sent. It knows nothing of the caller, so anything that needs a proven
+ * endpoint can make an attempt.
  *
  * @module
  */
@@ -19,28 +19,29 @@ import { giveBack, type Lease, type TargetGroup } from "./target_group.ts";
 /** Endpoints that one attempt tries before it gives up, and before it goes on to the next target. */
 const MAX_TRIES = 9;
 const TRIES_PER_TARGET = 3;
-/** How long it waits for its turn to be dialled. */
+/** How long an attempt waits for its turn to dial. */
 const MAX_WAIT_MS = 30_000;
 const NONE: ReadonlySet<EndpointState> = new Set();
 
-/** Who wants a way somewhere: told once what came of it, unless it cancels before. */
-export interface AttemptHandler<Way> extends Pick<EndpointDialHandler<Way>, "record" | "onFailed"> {
-  /** `lease`: of the endpoint that it leads to, if one was picked; to be given back once. */
-  onDialled(way: Way, lease?: Lease): void;
+/** Receives the result of an attempt, once, unless the attempt is cancelled before. */
+export interface AttemptHandler<Connection>
+  extends Pick<EndpointDialHandler<Connection>, "record" | "onFailed"> {
+  /** `lease`: the lease of the picked endpoint, if one was picked; the handler releases it once. */
+  onDialled(connection: Connection, lease?: Lease): void;
 }
 
-/** How an attempt gets to the endpoint that it picked: by a dial, or something that is there already. */
-export type Connect<Way> = (
+/** How an attempt connects to the picked endpoint: by a dial, or a connection that is already open. */
+export type Connect<Connection> = (
   lease: Lease,
   trust: TrustContext,
-  dialler: EndpointDialHandler<Way>,
+  handler: EndpointDialHandler<Connection>,
 ) => Dial;
 
-export class Attempt<Way> implements Dial {
+export class Attempt<Connection> implements Dial {
   readonly #context: Context;
   readonly #group: TargetGroup;
-  readonly #dialler: AttemptHandler<Way>;
-  readonly #connect: Connect<Way>;
+  readonly #handler: AttemptHandler<Connection>;
+  readonly #connect: Connect<Connection>;
   readonly #hash: number | undefined;
   readonly #avoid: ReadonlySet<EndpointState> | undefined;
   #tried: Set<EndpointState> | undefined;
@@ -54,33 +55,33 @@ export class Attempt<Way> implements Dial {
   #over = false;
 
   /**
-   * `hash`: of what stays with its endpoint where the group's balancing looks at that; `avoid`: passed
-   * over while there are others; `first`: picked already, and given back here.
+   * `hash` is used if the group balances by hash. `avoid`: endpoints not picked while there are others.
+   * `first`: an endpoint that was picked already; the attempt releases its lease.
    */
   constructor(
     group: TargetGroup,
-    dialler: AttemptHandler<Way>,
+    handler: AttemptHandler<Connection>,
     { context, hash, avoid, first, connect }: {
       readonly context: Context;
       readonly hash: number | undefined;
       readonly avoid?: ReadonlySet<EndpointState> | undefined;
       readonly first?: Lease | undefined;
-      readonly connect: Connect<Way>;
+      readonly connect: Connect<Connection>;
     },
   ) {
     this.#context = context;
     this.#group = group;
-    this.#dialler = dialler;
+    this.#handler = handler;
     this.#hash = hash;
     this.#avoid = avoid;
     this.#lease = first;
     this.#connect = connect;
   }
 
-  /** Waiting to be dialled counts against a limit of its own. */
+  /** Attempts that wait to dial have a limit of their own. */
   start(): void {
     const { upstream: { pending }, dials } = this.#group;
-    this.#dialler.record.stage = "target";
+    this.#handler.record.stage = "target";
     this.#pending = pending.enter();
     if (!this.#pending) {
       return this.#fail("limit_reached", `limits.max_pending_requests is ${pending.limit}`);
@@ -93,13 +94,13 @@ export class Attempt<Way> implements Dial {
       wait.cancel();
       this.#pick();
     });
-    // It may have ended before there was a turn to leave.
+    // The attempt may have ended within `enter`.
     if (this.#over) this.#leaveWindow();
   }
 
   #pick(): void {
     const { clock } = this.#context;
-    this.#dialler.record.stage = "endpoint";
+    this.#handler.record.stage = "endpoint";
     const trust = trustOf(this.#group, this.#context);
     const fault = trust ? trust.fault(clock.now()) : "no certificate yet";
     if (!trust || fault !== undefined) {
@@ -123,24 +124,24 @@ export class Attempt<Way> implements Dial {
 
   #goTo(lease: Lease, trust: TrustContext): void {
     const dial = this.#connect(lease, trust, {
-      record: this.#dialler.record,
-      onDialled: (way) => {
+      record: this.#handler.record,
+      onDialled: (connection) => {
         this.#dial = undefined;
-        // Not given back with the rest: it goes to whoever asked.
+        // The lease goes to the handler and is not released here.
         this.#lease = undefined;
         this.cancel();
-        this.#dialler.onDialled(way, lease);
+        this.#handler.onDialled(connection, lease);
       },
       onFailed: (code, reason) => {
         this.#dial = undefined;
         this.#next(lease, code, reason);
       },
     });
-    // What could be told at once has been, and there may be another by now.
+    // The handler may have been called within `connect`, and the dial may have been replaced.
     if (this.#lease === lease) this.#dial = dial;
   }
 
-  /** Nothing was sent to this one, so the next may be tried. */
+  /** Nothing was sent to the failed endpoint, so the next may be tried. */
   #next(lease: Lease, code: ErrorCode, reason: string): void {
     this.#release();
     this.#tried ??= new Set();
@@ -157,7 +158,7 @@ export class Attempt<Way> implements Dial {
 
   #fail(code: ErrorCode, reason: string): void {
     this.cancel();
-    this.#dialler.onFailed(code, reason, this.#lastTried);
+    this.#handler.onFailed(code, reason, this.#lastTried);
   }
 
   cancel(): void {

@@ -1,7 +1,6 @@
 /**
- * How many connections of one upstream are dialled at once. A burst of thousands would share the
- * processor until the connect timeout of each has passed and all that work is lost; in turns the first
- * are through at once and the last wait.
+ * Limits the concurrent dials of one upstream. In a burst of thousands all would share the processor until
+ * each exceeds its connect timeout and the work is lost; in turns the first complete at once and the rest wait.
  *
  * @module
  */
@@ -19,8 +18,8 @@ export class DialWindow {
   }
 
   /**
-   * Calls `start` now or when its turn comes. The function returned ends the turn, or the waiting for
-   * it; it must be called, and once is enough.
+   * Calls `start` now or when its turn comes. The caller must call the returned function at least once; it ends
+   * the turn, or the wait for it.
    */
   enter(start: () => void): () => void {
     let state: "waiting" | "dialling" | "left" = "waiting";

@@ -1,6 +1,5 @@
 /**
- * The way to one endpoint: dials it and has it prove who it is. Whatever wants to talk to somebody in the
- * mesh gets its connection here.
+ * Dials one endpoint and verifies its identity. Every connection to a mesh endpoint is made here.
  *
  * @module
  */
@@ -17,15 +16,15 @@ import { giveBack, type Lease, type TargetGroup } from "./target_group.ts";
 
 /** An end this soon after connecting, with nothing said, is the server's refusal (TLS 1.3). */
 const REFUSAL_WINDOW_MS = 1_000;
-/** A handshake that is not answered for so long: others are asked meanwhile. */
+/** After this, other endpoints are preferred to one whose handshake is not answered. */
 const LONG_MS = 1_000;
 
 class Proven {
   readonly stream: Stream;
   readonly group: TargetGroup;
-  /** Agreed on in the handshake; `""`: none was. */
+  /** The ALPN protocol; `""`: none was negotiated. */
   readonly protocol: string;
-  /** Whose way it was; to be released once. */
+  /** The lease of the endpoint; released once. */
   readonly lease: Lease;
   readonly #connection: Connection;
   readonly #context: Context;
@@ -50,29 +49,29 @@ class Proven {
     this.#provenMs = context.clock.monotonic();
   }
 
-  /** Our end of the connection. */
+  /** Local address of the connection. */
   get local(): string {
     return this.#connection.local;
   }
 
-  /** Why the server is not trusted any more; `undefined`: it is. */
+  /** Why the server is no longer trusted; `undefined`: it is trusted. */
   fault(): string | undefined {
     const trust = trustOf(this.group, this.#context);
     return faultOf(this.lease, trust, this.#presentation.judgeAgain(trust));
   }
 
-  /** Whether it was made with the credentials that are in force now. */
+  /** Whether the connection was made with the credentials now in force. */
   get isOfNow(): boolean {
     return trustOf(this.group, this.#context) === this.#trust;
   }
 
-  /** In TLS 1.3 a client is connected before the server has judged it: passive health looks again. */
+  /** In TLS 1.3 a client is connected before the server has judged it, so an early end counts as a failure. */
   ended(by: "downstream" | "upstream", sentBytes: number): void {
     const { target, state } = this.lease;
     const sinceMs = this.#context.clock.monotonic() - this.#provenMs;
     const isSoon = sinceMs < REFUSAL_WINDOW_MS;
     if (by === "upstream" && sentBytes === 0 && isSoon) countRefusal(this.lease, this.#context);
-    // A caller that leaves before the server has said anything proves nothing.
+    // A caller that leaves before the server has sent anything proves nothing about the server.
     else if (sentBytes > 0 || !isSoon) target.pool.succeeded(state);
   }
 
@@ -84,12 +83,12 @@ class Proven {
 /** The proof that a server showed an identity of the target it was picked for; made here only. */
 export type ProvenEndpoint = Proven;
 
-/** Who wants to talk to one endpoint: told once what came of it, unless it cancels before. */
-export interface EndpointDialHandler<Way> {
-  /** Told how far it is. */
+/** Receives the result of a dial, once, unless the dial is cancelled before. */
+export interface EndpointDialHandler<Dialled> {
+  /** Receives the stage of the dial. */
   readonly record: Pick<ConnectionRecord, "stage" | "endpoint" | "secured">;
-  onDialled(way: Way): void;
-  /** `tried`: the address that was dialled last, where it is not in `record`. */
+  onDialled(connection: Dialled): void;
+  /** `tried`: the address dialled last, if `record` does not have it. */
   onFailed(code: ErrorCode, reason: string, tried?: string): void;
 }
 
@@ -97,17 +96,17 @@ export class EndpointDial implements Dial {
   readonly #context: Context;
   readonly #lease: Lease;
   readonly #group: TargetGroup;
-  readonly #dialler: EndpointDialHandler<ProvenEndpoint>;
+  readonly #handler: EndpointDialHandler<ProvenEndpoint>;
   #deadline: Deadline | undefined;
   #long: Deadline | undefined;
   #answered: (() => void) | undefined;
   #dial: Dial | undefined;
 
-  /** `protocols`: offered by ALPN. The lease stays whoever's it is. */
+  /** `protocols`: offered by ALPN. The lease stays with its owner. */
   constructor(
     group: TargetGroup,
     lease: Lease,
-    dialler: EndpointDialHandler<ProvenEndpoint>,
+    handler: EndpointDialHandler<ProvenEndpoint>,
     options: {
       readonly context: Context;
       readonly trust: TrustContext;
@@ -117,13 +116,13 @@ export class EndpointDial implements Dial {
     this.#context = options.context;
     this.#group = group;
     this.#lease = lease;
-    this.#dialler = dialler;
+    this.#handler = handler;
     this.#start(options.trust, options.protocols);
   }
 
   #start(trust: TrustContext, protocols: readonly string[]): void {
     const { engine, deadlines, clock } = this.#context;
-    const { record } = this.#dialler;
+    const { record } = this.#handler;
     const { target, state: { endpoint: { host, port } } } = this.#lease;
     const { sni, connectTimeoutMs, key } = target.part;
     const address = { kind: "tcp", host, port } as const;
@@ -137,7 +136,7 @@ export class EndpointDial implements Dial {
       this.#over();
       this.#dial?.cancel();
       const reason = `no connection after ${connectTimeoutMs} ms`;
-      this.#dialler.onFailed("endpoint_timed_out", reason);
+      this.#handler.onFailed("endpoint_timed_out", reason);
     });
     const nowMs = clock.monotonic();
     const kept = trust.tickets.find(ticketKey, nowMs);
@@ -155,13 +154,13 @@ export class EndpointDial implements Dial {
         this.#over();
         trust.tickets.drop(ticketKey);
         const fact = stage === "connect" ? reason : `TLS: ${reason}`;
-        this.#dialler.onFailed("endpoint_refused", fact);
+        this.#handler.onFailed("endpoint_refused", fact);
       },
       onTicket: (ticket) => trust.tickets.keep(ticketKey, { ticket, provenMs }),
     });
   }
 
-  /** The server must prove one of the target's identities, by the facts of now. */
+  /** The server must prove one of the target's identities, by the current snapshot. */
   #identify(connection: Connection, presented: PresentedPeer): void {
     const context = this.#context;
     const lease = this.#lease;
@@ -170,12 +169,12 @@ export class EndpointDial implements Dial {
     const fault = faultOf(lease, trust, presentation.judge(trust));
     if (fault !== undefined) {
       connection.close();
-      return this.#dialler.onFailed("endpoint_untrusted", fault);
+      return this.#handler.onFailed("endpoint_untrusted", fault);
     }
-    this.#dialler.record.secured(presented, this.#group.upstream.stats);
+    this.#handler.record.secured(presented, this.#group.upstream.stats);
     const { protocol } = presented;
     const of = { connection, lease, presentation, protocol };
-    this.#dialler.onDialled(new Proven(context, this.#group, of));
+    this.#handler.onDialled(new Proven(context, this.#group, of));
   }
 
   #over(): void {
@@ -195,7 +194,7 @@ export function trustOf({ upstream }: TargetGroup, { facts }: Context): TrustCon
   return facts.trusts.of(upstream.part.credentials);
 }
 
-/** Why the server may not be talked to; undefined: it may. */
+/** Why the server must not be used; `undefined`: it may be. */
 function faultOf(
   lease: Lease,
   trust: TrustContext | undefined,
@@ -205,7 +204,7 @@ function faultOf(
   if (verdict.kind !== "trusted") return verdict.reason;
   const { spiffeUris } = lease.target.part;
   if (trust.namesPeers || spiffeUris.includes(verdict.uri)) return undefined;
-  // Configured in so many words: whoever answers is taken.
+  // The configuration accepts any server explicitly.
   if (trust.acceptsAnybody && spiffeUris.length === 0) return undefined;
   const wanted = spiffeUris.join(" or ") ||
     "anybody that was named: there is no identity to ask for";

@@ -1,5 +1,5 @@
 /**
- * What becomes of an endpoint that failed: passive health hears of it, and people where it is ejected.
+ * Records the failure of an endpoint: for passive health, in metrics, and in the log if it is ejected.
  *
  * @module
  */
@@ -12,13 +12,13 @@ import type { Lease } from "./target_group.ts";
 const FAILURES = "endpoint_failures_total";
 const EJECTIONS = "endpoint_ejections_total";
 
-/** Gives the names of a target that nobody asks for any more back. */
+/** Removes the metrics of a target that is no longer used. */
 export function forgetTarget(stats: Stats, target: string): void {
   for (const code of ERROR_CODES) stats.remove(FAILURES, { target, code });
   stats.remove(EJECTIONS, { target });
 }
 
-/** Counts it; the same failure as the attempt would end with. The lease may be given back already. */
+/** Counts the failure with which the attempt would end. The lease may be released already. */
 export function reportDialFailure(
   lease: Lease,
   { code, reason }: RefusalReason,
@@ -37,13 +37,13 @@ export function reportDialFailure(
   return { code, reason: `Cannot dial "${name}" at ${endpoint}: ${reason}` };
 }
 
-/** Against the endpoint, which may be ejected for it; `why`: what the last failure was. */
+/** Counts against the endpoint, which may be ejected. `why`: the last failure. */
 export function countFailure(lease: Lease, why: string, context: Context): void {
   const { pool } = lease.target;
   if (pool.failed(lease.state, context.clock.monotonic(), why)) reportEjection(lease, why, context);
 }
 
-/** The endpoint ended a connection after the handshake and had said nothing. */
+/** The endpoint ended a connection after the handshake without sending anything. */
 export function countRefusal(lease: Lease, context: Context): void {
   const { pool } = lease.target;
   const why = "refused_by_peer: it ends connections after the handshake";
@@ -51,7 +51,7 @@ export function countRefusal(lease: Lease, context: Context): void {
   reportEjection(lease, `${why}, and others answer`, context);
 }
 
-/** Neither requests nor a handshake of their own were answered. `true`: it is ejected. */
+/** Neither requests nor a handshake of its own was answered. Returns whether the endpoint is ejected. */
 export function countSilence(lease: Lease, reason: string, context: Context): boolean {
   const { pool } = lease.target;
   if (!pool.silent(lease.state, context.clock.monotonic(), reason)) return false;
@@ -59,7 +59,7 @@ export function countSilence(lease: Lease, reason: string, context: Context): bo
   return true;
 }
 
-/** Says why, and until when. */
+/** Logs the reason and the end of the ejection. */
 function reportEjection(lease: Lease, why: string, { log, stats, clock }: Context): void {
   const { state, target: { part: { key: target } } } = lease;
   stats.counter(

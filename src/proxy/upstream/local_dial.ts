@@ -16,30 +16,30 @@ const LOCAL: unique symbol = Symbol("local");
 export interface LocalEndpoint {
   readonly [LOCAL]: true;
   readonly stream: Stream;
-  /** Our end of the connection. */
+  /** Local address of the connection. */
   readonly local: string;
 }
 
 /** Calls the handler once, unless the dial is cancelled before. */
 export function dialLocal(
   local: Address,
-  dialler: AttemptHandler<LocalEndpoint>,
+  handler: AttemptHandler<LocalEndpoint>,
   { context: { engine, deadlines }, timeoutMs }: {
     readonly context: Context;
     readonly timeoutMs: number;
   },
 ): Dial {
   const where = formatAddress(local);
-  dialler.record.stage = "dial";
-  dialler.record.endpoint = where;
+  handler.record.stage = "dial";
+  handler.record.endpoint = where;
   const deadline = deadlines.after(timeoutMs, () => {
     dial.cancel();
-    dialler.onFailed("local_timed_out", `no connection to ${where} after ${timeoutMs} ms`);
+    handler.onFailed("local_timed_out", `no connection to ${where} after ${timeoutMs} ms`);
   });
   const dial = engine.dial({ address: local }, {
     onConnected: (connection) => {
       deadline.cancel();
-      dialler.onDialled({
+      handler.onDialled({
         [LOCAL]: true,
         stream: connection,
         get local() {
@@ -50,7 +50,7 @@ export function dialLocal(
     onFailed: (_stage, reason) => {
       deadline.cancel();
       const fact = `Cannot dial the service at ${where}: ${reason}; does it run?`;
-      dialler.onFailed("local_refused", fact);
+      handler.onFailed("local_refused", fact);
     },
   });
   return {

@@ -1,7 +1,7 @@
 /**
- * What a caller's side makes of a server that ends a connection and has said nothing. In TLS 1.3 a
- * client is connected before the server has judged it, and Envoy judges only at the first byte: one that
- * denies us looks like one that closes.
+ * Recognizes servers that refuse us by ending a connection without sending anything. In TLS 1.3 a client is
+ * connected before the server has judged it, and Envoy judges only at the first byte: a denial looks like a
+ * close.
  *
  * @module
  */
@@ -9,28 +9,28 @@
 import type { Relay, RelayEnd } from "../../net/mod.ts";
 import type { Ending } from "../observe/ending.ts";
 
-/** Ticks after the start, or after the caller's first byte, within which an end is an answer to it. */
+/** An end within so many ticks of the start, or of the caller's first byte, is a response to it. */
 const AT_ONCE_TICKS = 1;
-/** A caller that tries again and again fills no log with warnings. */
+/** Minimum pause between warnings about one upstream. */
 const WARN_EVERY_MS = 60_000;
 
 /**
- * Did the server refuse us? Not who had spoken, and not who ended after the caller had, or later on: an
- * application may close an idle connection.
+ * Whether the server refused us. A server that sent bytes did not, nor one that ended after the caller did, or
+ * later on: an application may close an idle connection.
  */
 export function isRefusal(relay: Relay, end: RelayEnd): boolean {
   if (relay.sentBytes > 0) return false;
   if (end.kind === "reset" && end.by === "upstream" && end.alert !== "") return true;
-  // A caller may take its time to end its own half.
+  // A caller may end its own half much later.
   const { endTick = 0, firstTick } = relay;
   return end.first === "upstream" && endTick - firstTick <= AT_ONCE_TICKS;
 }
 
-/** Of one upstream. */
+/** The refusals by the servers of one upstream. */
 export class PeerRefusals {
   #warnedMs = -Infinity;
 
-  /** How a connection ended that is one. */
+  /** The ending of a refused connection. */
   ending(end: RelayEnd, nowMs: number): Ending {
     const quiet = nowMs - this.#warnedMs < WARN_EVERY_MS;
     if (!quiet) this.#warnedMs = nowMs;

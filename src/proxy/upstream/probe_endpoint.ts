@@ -1,6 +1,6 @@
 /**
- * Which endpoints of a group take a connection now, found out by connecting as a request would and
- * closing again. Passive health does not hear of it, and nothing is sent.
+ * Probes which endpoints of a group accept a connection now: connects as a request would, and closes without
+ * sending anything. Passive health does not count probes.
  *
  * @module
  */
@@ -14,15 +14,15 @@ import { dialLocal } from "./local_dial.ts";
 import type { RefusalReason } from "../observe/failure_summary.ts";
 import type { TargetGroup } from "./target_group.ts";
 
-/** Endpoints that one question connects to. */
+/** Endpoints that one probe connects to. */
 const MOST = 16;
-/** The answer is for an operator who waits for it. */
+/** An operator waits for the result. */
 const LIMIT_MS = 2_000;
 
-/** Why no connection came up; `undefined`: one did. */
+/** Why the connection failed; `undefined`: it succeeded. */
 export type ProbeFailure = RefusalReason | undefined;
 
-/** An endpoint that is not in the answer was not tried. */
+/** Endpoints that are not in the result were not tried. */
 export async function reachEndpoints(
   group: TargetGroup,
   context: Context,
@@ -32,28 +32,28 @@ export async function reachEndpoints(
   const all = [...group.targets].flatMap((target) =>
     [...target.pool.states].map((state) => ({ target, state }))
   );
-  // Those that a request would be sent to come first.
+  // Endpoints that a request would be sent to come first.
   const rank = ({ ejected, lastResort }: EndpointState) => Number(ejected) + 2 * Number(lastResort);
   const tried = all.sort((a, b) => rank(a.state) - rank(b.state)).slice(0, MOST);
   const found = tried.map(async ({ target, state }) => {
-    const reached = await connected(context, (dialler) =>
-      // Where bytes are carried the other proxy would connect its application for us.
+    const reached = await connected(context, (handler) =>
+      // For plain TCP the other proxy would connect to its application.
       group.upstream.part.http && trust
-        ? new EndpointDial(group, { target, state }, dialler, { context, trust, protocols })
-        : plainDial({ kind: "tcp", ...state.endpoint }, dialler, context));
+        ? new EndpointDial(group, { target, state }, handler, { context, trust, protocols })
+        : plainDial({ kind: "tcp", ...state.endpoint }, handler, context));
     return [state, reached] as const;
   });
   return new Map(await Promise.all(found));
 }
 
-/** The same of the local application. */
+/** Probes the local application. */
 export async function reachLocal(
   local: Address,
   { context, timeoutMs }: { readonly context: Context; readonly timeoutMs: number },
 ): Promise<ProbeFailure> {
   return await connected(
     context,
-    (dialler) => dialLocal(local, dialler, { context, timeoutMs }),
+    (handler) => dialLocal(local, handler, { context, timeoutMs }),
     "local_timed_out",
   );
 }
@@ -64,7 +64,7 @@ interface Closed {
 
 function connected(
   { deadlines }: Context,
-  dial: (dialler: EndpointDialHandler<Closed>) => Dial,
+  dial: (handler: EndpointDialHandler<Closed>) => Dial,
   late: ErrorCode = "endpoint_timed_out",
 ): Promise<ProbeFailure> {
   return new Promise((resolve) => {
@@ -89,11 +89,11 @@ function connected(
 
 function plainDial(
   address: Address,
-  dialler: EndpointDialHandler<Closed>,
+  handler: EndpointDialHandler<Closed>,
   { engine }: Context,
 ): Dial {
   return engine.dial({ address }, {
-    onConnected: (stream) => dialler.onDialled({ stream }),
-    onFailed: (_stage, reason) => dialler.onFailed("endpoint_refused", reason),
+    onConnected: (stream) => handler.onDialled({ stream }),
+    onFailed: (_stage, reason) => handler.onFailed("endpoint_refused", reason),
   });
 }

@@ -1,7 +1,6 @@
 /**
- * What of a request keeps it with one endpoint, as a route's hash policies say and as Envoy reads them:
- * where none of them finds anything there is no hash, and balancing picks by chance. Requests of routes
- * without policies are not looked at.
+ * The hash of a request by a route's hash policies, with the semantics of Envoy. If no policy finds a value
+ * there is no hash, and balancing picks at random. Requests of routes without policies are not hashed.
  *
  * @module
  */
@@ -12,7 +11,7 @@ import type { HashPolicy } from "../../chain/mod.ts";
 import { FIELD, fieldOf, type Fields, type RequestHead } from "../../http/mod.ts";
 import { hashOfCaller } from "./target_group.ts";
 
-/** Sees to it that the caller is given a cookie: the value of a `Set-Cookie`. */
+/** Receives the value of a `Set-Cookie` field for the caller. */
 export interface CookieSink {
   takeCookie(cookie: string): void;
 }
@@ -24,13 +23,13 @@ export class RequestHash {
     this.#policies = policies;
   }
 
-  /** `remote`: the caller's address with its port. `undefined`: nothing was there to hash. */
+  /** `remote`: the caller's address and port. `undefined`: no policy found a value. */
   of(request: RequestHead, remote: string, taker: CookieSink): number | undefined {
-    const asked = { request, remote, taker };
+    const input = { request, remote, taker };
     let hash: number | undefined;
     for (const policy of this.#policies) {
-      const found = hashBy(policy, asked);
-      // Turned before the next is mixed in, so that two of the same value do not cancel each other out.
+      const found = hashBy(policy, input);
+      // Rotated before the next is mixed in, so that two equal values do not cancel each other out.
       if (found !== undefined) hash = ((((hash ?? 0) << 1) | ((hash ?? 0) >>> 31)) ^ found) >>> 0;
       if (policy.terminal && hash !== undefined) break;
     }
@@ -71,7 +70,7 @@ function hashIfThere(value: string | undefined): number | undefined {
   return value === undefined ? undefined : hashText(value);
 }
 
-/** Of all values, in whichever order they stand. An empty one is a value. */
+/** The hash of all values of a field, in any order. An empty value counts. */
 function hashOfHeader(request: RequestHead, name: string): number | undefined {
   switch (name) {
     case ":authority":
@@ -92,7 +91,7 @@ function hashOfHeader(request: RequestHead, name: string): number | undefined {
   return sum;
 }
 
-/** Of the first parameter of that name, as it is written; `""` where it has no `=`. */
+/** The raw value of the first parameter of that name; `""` if it has no `=`. */
 function queryValue(path: string, name: string): string | undefined {
   let at = path.indexOf("?");
   while (at >= 0) {
@@ -107,7 +106,7 @@ function queryValue(path: string, name: string): string | undefined {
   return undefined;
 }
 
-/** Of the first cookie of that name, without quotes around it; `""`: there is none, or it is empty. */
+/** The unquoted value of the first cookie of that name; `""`: it is absent or empty. */
 function cookieValue(fields: Fields, name: string): string {
   for (let i = 0; i < fields.length; i += FIELD) {
     if (fields[i] !== "cookie") continue;
@@ -129,8 +128,8 @@ function cookieValue(fields: Fields, name: string): string {
 }
 
 /**
- * Of the caller's address, which is the last that `X-Forwarded-For` names if it names one: a sidecar's
- * own caller is the application beside it, whoever that asks for. A unix socket has none.
+ * The caller's address: the last one in `X-Forwarded-For`, if any, since the direct caller of a sidecar is the
+ * application beside it. A unix socket has no address.
  */
 function hashOfSource(fields: Fields, remote: string): number | undefined {
   let forwarded: string | undefined;
@@ -145,9 +144,8 @@ function hashOfSource(fields: Fields, remote: string): number | undefined {
 }
 
 /**
- * Sixteen hexadecimal digits: the same for all requests of one connection, so that those under way
- * together are given the same. All callers at a unix socket have one address, so there each request
- * counts for itself.
+ * Sixteen hexadecimal digits, the same for all requests of one connection, so that concurrent requests get the
+ * same cookie. All callers at a unix socket have one address, so there each request gets its own.
  */
 function madeValue(fields: Fields, remote: string): string {
   const of = remote.includes(":") ? remote : fieldOf(fields, "x-request-id") ?? "";

@@ -1,6 +1,6 @@
 /**
- * Where the requests of a listener go: a kept connection with room for one more, to the endpoint that was
- * picked or to the local application.
+ * The connection pools for the requests of a listener: they find a connection with room, to the picked
+ * endpoint or to the local application.
  *
  * @module
  */
@@ -24,52 +24,52 @@ import { type HttpPoolStats, HttpStats } from "../observe/http_stats.ts";
 import type { RequestHash } from "./request_hash.ts";
 import { ConnectionPool, type PooledConnection } from "./connection_pool.ts";
 
-/** By ALPN, what is preferred first. */
+/** ALPN protocols, most preferred first. */
 export const EITHER_VERSION: readonly string[] = ["h2", "http/1.1"];
 export const HTTP1_ONLY: readonly string[] = ["http/1.1"];
 const HTTP2_ONLY: readonly string[] = ["h2"];
 
 export interface RequestPool {
-  /** Envoy's name of where they lead, for the access log. */
+  /** Envoy's cluster name, for the access log. */
   readonly cluster: string;
   /**
-   * A place for one more request, to be left once by the same caller; false: there is none, as
-   * {@link RequestPool.whyFull} says. `caller`: its key in the account of memory; `""`: none in particular.
+   * Takes a place for one request, which the same caller leaves once. False: there is none; see
+   * {@link RequestPool.whyFull}. `caller`: its key in the account of memory; `""`: none.
    */
   enter(caller: string): boolean;
   leave(caller: string): void;
-  /** Why {@link RequestPool.enter} said no just now. */
+  /** Why {@link RequestPool.enter} just returned false. */
   whyFull(): string;
   /**
-   * Tells of a way with room, now or later, with the lease of its endpoint where one was picked; the way
-   * must be used at once. Endpoints to `avoid` are passed over while there are others.
+   * Calls the handler with a connection that has room, now or later, and with the lease of its endpoint if one
+   * was picked. The handler uses the connection at once. Endpoints to `avoid` are not picked while there are
+   * others.
    */
   acquire(
-    dialler: AttemptHandler<PooledConnection>,
+    handler: AttemptHandler<PooledConnection>,
     hash: number | undefined,
     avoid?: readonly Endpoint[],
   ): Dial;
 }
 
-/** Where requests go, and what is changed of them and of what is answered. */
+/** Where the requests of a listener go, and the changes to requests and responses. */
 export interface RequestRoute {
   /**
-   * To be asked once for a request, as what is there to choose from is left to chance. By the name of a
-   * chain's route, and of the resolver that its split leads to where that was chosen before; `undefined`:
-   * there is none such.
+   * Called once for a request, since splits are picked at random. `resolver` is that of the split, if it was
+   * picked before. `undefined`: there is no such route.
    */
   poolFor(route: string, resolver?: string): RequestPool | undefined;
-  /** What keeps requests on such a route with an endpoint; absent: nothing on any. */
+  /** The hash policies of a route; absent: no route has any. */
   readonly hashFor?: ((route: string) => RequestHash | undefined) | undefined;
-  /** The listener whose plugins stand around it, if that is not the one that it came to. */
+  /** The listener whose plugins run, if it is not the one that accepted the request. */
   readonly plugins?: string;
   readonly changeRequest?: ChangeFields | undefined;
-  /** Names of request fields that it changes. */
+  /** Names of the request fields that the route changes. */
   readonly ownNames?: readonly string[] | undefined;
   readonly changeResponse?: ChangeFields | undefined;
 }
 
-/** Requests that the local application is given at once, and that wait for a connection; as Envoy's. */
+/** Concurrent requests to the local application, and requests that wait for a connection; Envoy's defaults. */
 const LOCAL_LIMIT = 1_024;
 const FULL = `the local application is given ${LOCAL_LIMIT} requests at once`;
 const OWN_SHARE = `${FULL}, and the last places are kept for other callers`;
@@ -77,7 +77,7 @@ const NONE: ReadonlySet<EndpointState> = new Set();
 const NOBODY: readonly Endpoint[] = [];
 const NOTHING: Dial = { cancel: () => {} };
 
-/** What is behind a listener for callers of the service; its part may change. */
+/** The local application behind a listener; the snapshot part may change. */
 export interface LocalApplication {
   readonly part: Pick<InboundPart, "local" | "localConnectTimeoutMs"> & {
     readonly http: Pick<HttpRules, "protocol"> | null;
@@ -85,12 +85,12 @@ export interface LocalApplication {
   readonly context: Context;
 }
 
-/** To the local application. */
+/** The pool of the local application. */
 export class LocalPool implements RequestPool {
   readonly cluster = LOCAL_CLUSTER;
   readonly #local: LocalApplication;
   readonly #stats: HttpPoolStats;
-  #ways: ConnectionPool;
+  #pool: ConnectionPool;
   #to: string;
   readonly #places = new FairRequestLimiter(LOCAL_LIMIT);
 
@@ -98,10 +98,10 @@ export class LocalPool implements RequestPool {
     this.#local = local;
     this.#stats = stats;
     this.#to = this.#target;
-    this.#ways = this.#make();
+    this.#pool = this.#make();
   }
 
-  /** What a connection has to be made anew for. */
+  /** Connections are replaced when this changes. */
   get #target(): string {
     const { local, http } = this.#local.part;
     return JSON.stringify([local, http?.protocol]);
@@ -110,8 +110,8 @@ export class LocalPool implements RequestPool {
   #make(): ConnectionPool {
     const { part, context } = this.#local;
     return new ConnectionPool({
-      dial: (dialler) =>
-        dialLocal(part.local, dialler, {
+      dial: (handler) =>
+        dialLocal(part.local, handler, {
           context,
           timeoutMs: this.#local.part.localConnectTimeoutMs,
         }),
@@ -135,11 +135,11 @@ export class LocalPool implements RequestPool {
     return this.#places.full ? FULL : OWN_SHARE;
   }
 
-  acquire(dialler: AttemptHandler<PooledConnection>): Dial {
-    return this.#ways.acquire(dialler);
+  acquire(handler: AttemptHandler<PooledConnection>): Dial {
+    return this.#pool.acquire(handler);
   }
 
-  /** After its part may have changed. */
+  /** Called when the snapshot part may have changed. */
   update(): void {
     const to = this.#target;
     if (to === this.#to) return;
@@ -147,10 +147,10 @@ export class LocalPool implements RequestPool {
     this.drain();
   }
 
-  /** Closes what is kept; requests on connections that live on get others. */
+  /** Closes idle connections; open ones carry no new requests. */
   drain(): void {
-    this.#ways.drain();
-    this.#ways = this.#make();
+    this.#pool.drain();
+    this.#pool = this.#make();
   }
 }
 
@@ -171,17 +171,17 @@ export class LocalRoute {
   }
 }
 
-/** Offered by ALPN to the endpoints of a group. */
+/** ALPN protocols for the endpoints of a group. */
 export function protocolsTo({ upstream: { part } }: TargetGroup): readonly string[] {
   return part.http?.protocol === "http" ? HTTP1_ONLY : HTTP2_ONLY;
 }
 
-/** To the endpoints of a group. */
+/** The pools of the endpoints of a group. */
 export class EndpointPools implements RequestPool {
   readonly #context: Context;
   readonly #group: TargetGroup;
   readonly #stats: HttpStats;
-  readonly #ways = new Map<EndpointState, ConnectionPool>();
+  readonly #pools = new Map<EndpointState, ConnectionPool>();
 
   constructor(context: Context, group: TargetGroup, stats: HttpStats) {
     this.#context = context;
@@ -208,7 +208,7 @@ export class EndpointPools implements RequestPool {
   }
 
   acquire(
-    dialler: AttemptHandler<PooledConnection>,
+    handler: AttemptHandler<PooledConnection>,
     hash: number | undefined,
     addresses: readonly Endpoint[] = NOBODY,
   ): Dial {
@@ -216,20 +216,20 @@ export class EndpointPools implements RequestPool {
     const group = this.#group;
     const avoid = addresses.length > 0 ? this.#knownAt(addresses) : undefined;
     let lease: Lease | undefined;
-    // Most requests find a connection, and make nothing on their way.
+    // Most requests find a connection here, without an allocation.
     if (trustOf(group, this.#context)?.fault(clock.now()) === undefined) {
       lease = group.pick(clock.monotonic(), { hash, exclude: NONE, avoid, perTarget: 1 });
-      const way = lease && this.#ways.get(lease.state)?.ready();
-      if (way) {
-        dialler.onDialled(way, lease);
+      const connection = lease && this.#pools.get(lease.state)?.ready();
+      if (connection) {
+        handler.onDialled(connection, lease);
         return NOTHING;
       }
     }
-    const attempt = new Attempt<PooledConnection>(group, dialler, {
+    const attempt = new Attempt<PooledConnection>(group, handler, {
       context: this.#context,
       hash,
       avoid,
-      // Picking again would be the turn of the next one, and this one would never have its own.
+      // Picking again would take the turn of the next endpoint, and skip this one for good.
       first: lease,
       connect: (lease, _trust, endpointDialler) => this.#to(lease).acquire(endpointDialler),
     });
@@ -237,10 +237,10 @@ export class EndpointPools implements RequestPool {
     return attempt;
   }
 
-  /** Whoever is to be avoided was asked before. */
+  /** Endpoints in `avoid` were tried before. */
   #knownAt(addresses: readonly Endpoint[]): Set<EndpointState> {
     const known = new Set<EndpointState>();
-    for (const state of this.#ways.keys()) {
+    for (const state of this.#pools.keys()) {
       const own = formatAddress({ kind: "tcp", ...state.endpoint });
       if (addresses.some(({ address }) => address === own)) known.add(state);
     }
@@ -248,26 +248,26 @@ export class EndpointPools implements RequestPool {
   }
 
   #to({ target, state }: Lease): ConnectionPool {
-    let ways = this.#ways.get(state);
-    if (ways) return ways;
+    let pool = this.#pools.get(state);
+    if (pool) return pool;
     const context = this.#context;
     const group = this.#group;
     const protocols = protocolsTo(group);
     const probe = new SilenceProbe(group, { target, state }, {
       context,
       protocols,
-      onHung: (reason) => this.#ways.get(state)?.reset(reason),
+      onHung: (reason) => this.#pools.get(state)?.reset(reason),
     });
-    ways = new ConnectionPool({
-      onSilent: () => probe.ask(),
-      dial: (dialler) => {
+    pool = new ConnectionPool({
+      onSilent: () => probe.start(),
+      dial: (handler) => {
         const trust = trustOf(group, context);
         if (!trust) {
-          dialler.onFailed("not_ready", "no certificate yet");
+          handler.onFailed("not_ready", "no certificate yet");
           return NOTHING;
         }
-        // Not counted as use of the endpoint: requests are.
-        return new EndpointDial(group, { target, state }, dialler, {
+        // A connection is not counted as use of the endpoint; requests are.
+        return new EndpointDial(group, { target, state }, handler, {
           context,
           trust,
           protocols,
@@ -279,28 +279,28 @@ export class EndpointPools implements RequestPool {
       connections: group.upstream.connections,
       timedOut: "endpoint_timed_out",
     });
-    this.#ways.set(state, ways);
-    return ways;
+    this.#pools.set(state, pool);
+    return pool;
   }
 
-  /** After what is true has changed: endpoints, the protocol; `judge`: who may be talked to, too. */
+  /** Called after endpoints or the protocol changed; `judge`: trust may have changed as well. */
   update(judge: boolean): void {
     const isHttp1 = this.#group.upstream.part.http?.protocol === "http";
     const targets = [...this.#group.targets];
-    for (const [state, ways] of this.#ways) {
-      if (ways.version === (isHttp1 ? "h1" : "h2") && targets.some(({ pool }) => pool.has(state))) {
-        if (judge) ways.rejudge();
-        // It may be about to end, and closes what it keeps open.
-        if (state.lastResort) ways.closeIdle();
+    for (const [state, pool] of this.#pools) {
+      if (pool.version === (isHttp1 ? "h1" : "h2") && targets.some(({ pool }) => pool.has(state))) {
+        if (judge) pool.rejudge();
+        // The endpoint may be shutting down, and waits for open connections.
+        if (state.lastResort) pool.closeIdle();
         continue;
       }
-      this.#ways.delete(state);
-      ways.drain();
+      this.#pools.delete(state);
+      pool.drain();
     }
   }
 
   drain(): void {
-    for (const ways of this.#ways.values()) ways.drain();
-    this.#ways.clear();
+    for (const pool of this.#pools.values()) pool.drain();
+    this.#pools.clear();
   }
 }

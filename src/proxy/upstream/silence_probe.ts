@@ -1,7 +1,7 @@
 /**
- * Is an endpoint that says nothing still there? A process that hangs keeps its connections: the kernel
- * goes on acknowledging what comes. So an endpoint whose requests stay unanswered is asked for a handshake
- * that carries nothing. A slow application answers that at once, as its sidecar does it.
+ * Probes an endpoint that does not answer. A hanging process keeps its connections, since the kernel goes on
+ * acknowledging. So an endpoint with unanswered requests gets a separate handshake, which carries nothing. A
+ * slow application passes it at once, because its sidecar answers.
  *
  * @module
  */
@@ -14,17 +14,17 @@ import type { Lease, TargetGroup } from "./target_group.ts";
 
 /** How long the handshake may take. */
 const ANSWER_MS = 3_000;
-/** Not asked more often while it answers. */
+/** Minimum interval of probes while the endpoint answers. */
 const AGAIN_MS = 30_000;
 
 export interface SilenceProbeOptions {
   readonly context: Context;
   readonly protocols: readonly string[];
-  /** It hangs and was ejected, and there are others. */
+  /** The endpoint hangs and was ejected, and there are others. */
   onHung(reason: string): void;
 }
 
-/** Of one endpoint. */
+/** The probe of one endpoint. */
 export class SilenceProbe {
   readonly #group: TargetGroup;
   readonly #lease: Lease;
@@ -33,20 +33,20 @@ export class SilenceProbe {
   #deadline: Deadline | undefined;
   #nextMs = -Infinity;
 
-  /** The lease is only named: it counts as no use of the endpoint. */
+  /** The lease only identifies the endpoint; a probe is not counted as use of it. */
   constructor(group: TargetGroup, lease: Lease, options: SilenceProbeOptions) {
     this.#group = group;
     this.#lease = lease;
     this.#options = options;
   }
 
-  /** Asks, unless it was asked lately. */
-  ask(): void {
+  /** Starts a probe, unless there was one lately. */
+  start(): void {
     const { context, protocols } = this.#options;
     const { clock, deadlines, log } = context;
     const nowMs = clock.monotonic();
     const trust = trustOf(this.#group, context);
-    // What is ejected already has been moved away from.
+    // Requests avoid an ejected endpoint already.
     if (nowMs < this.#nextMs || !trust || this.#lease.state.ejected) return;
     this.#nextMs = nowMs + AGAIN_MS;
     log.debug("endpoint is silent", { endpoint: addressOf(this.#lease) });
@@ -57,7 +57,7 @@ export class SilenceProbe {
         this.stop();
         stream.close();
       },
-      // Whatever it says, it says something; that nobody listens is found out by the next dial.
+      // Any answer shows that the endpoint lives; the next dial detects a closed port.
       onFailed: (code) => code === "endpoint_timed_out" ? this.#hangs() : this.stop(),
     }, { context, trust, protocols });
   }
@@ -68,11 +68,11 @@ export class SilenceProbe {
     const reason = `it hangs: requests and a handshake were not answered for ${ANSWER_MS} ms`;
     const isEjected = countSilence(this.#lease, reason, context);
     const { pool } = this.#lease.target;
-    // The only one may go on later, and then answers what it was asked.
+    // The only endpoint may continue later, and then answers its requests.
     if (isEjected && pool.usableCount(context.clock.monotonic()) > 0) onHung(reason);
   }
 
-  /** Waits for no answer any more. */
+  /** Cancels the probe. */
   stop(): void {
     this.#deadline?.cancel();
     this.#dial?.cancel();

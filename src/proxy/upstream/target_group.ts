@@ -1,7 +1,6 @@
 /**
- * What an endpoint is picked from: the targets of one resolver with their pools. Lives as long as its
- * chain leads there; every change is applied in place, so that counts, ejections and open connections
- * stay.
+ * The targets of one resolver with their pools, from which an endpoint is picked. A group lives as long as its
+ * chain leads to it. Changes are applied in place, so that counts, ejections and open connections stay.
  *
  * @module
  */
@@ -21,17 +20,17 @@ import type { ListenerStats } from "../observe/listener_stats.ts";
 import { DialWindow } from "./dial_window.ts";
 import type { PeerRefusals } from "./peer_refusals.ts";
 
-/** A target with the pool that this upstream keeps of it. */
+/** A target, and the pool of it in this upstream. */
 export interface PooledTarget {
   part: TargetPart;
-  /** As Consul names it to Envoy. */
+  /** Consul's cluster name for Envoy. */
   cluster: string;
-  /** Of connections that carry bytes; `undefined`: HTTP is spoken, which counts for itself. */
+  /** Counters of connections that carry bytes; `undefined`: the upstream speaks HTTP, which has its own. */
   stats: ClusterStats | undefined;
   readonly pool: EndpointPool;
 }
 
-/** An endpoint in use: given back exactly once. */
+/** An endpoint in use; released exactly once. */
 export interface Lease {
   readonly target: PooledTarget;
   readonly state: EndpointState;
@@ -41,7 +40,7 @@ export function giveBack({ target, state }: Lease): void {
   target.pool.release(state);
 }
 
-/** What stays with its endpoint where balancing looks at that: connections and requests of one client. */
+/** Identifies a client for hash balancing: its connections and requests go to one endpoint. */
 export function hashOfCaller(remote: string): number {
   return hashText(remote.slice(0, Math.max(remote.lastIndexOf(":"), 0)));
 }
@@ -52,7 +51,7 @@ export interface GroupContext {
   readonly stats: ListenerStats;
   readonly connections: SharedLimiter;
   readonly pending: SharedLimiter;
-  /** Of HTTP: open requests. */
+  /** Open HTTP requests. */
   readonly requests: SharedLimiter;
   readonly refusals: PeerRefusals;
 }
@@ -64,7 +63,7 @@ export class TargetGroup {
   #resolver: Resolver;
   #version = -1;
   #targets = new Map<string, PooledTarget>();
-  /** Endpoints with a handshake that is not answered so far, and how many. */
+  /** Endpoints with unanswered handshakes, and their number. */
   readonly #unanswered = new Map<EndpointState, number>();
   #silent: ReadonlySet<EndpointState> = NONE;
 
@@ -74,7 +73,7 @@ export class TargetGroup {
     this.#random = random;
   }
 
-  /** Takes over the targets that `resolver` names; `version`: of the chain that it is part of. */
+  /** Applies the targets of `resolver`; `version`: the version of its chain. */
   update(resolver: Resolver, version: number, targets: Snapshot["targets"]): void {
     const policyChanged = version !== this.#version;
     this.#resolver = resolver;
@@ -110,8 +109,8 @@ export class TargetGroup {
   }
 
   /**
-   * A handshake with `state` takes long: it is passed over while others answer, which ejects nobody. Call
-   * what this returns when the handshake is over, whatever came of it.
+   * A handshake with `state` takes long: the endpoint is not picked while others answer, and is not ejected.
+   * The caller calls the returned function at the end of the handshake.
    */
   takesLong(state: EndpointState): () => void {
     this.#unanswered.set(state, (this.#unanswered.get(state) ?? 0) + 1);
@@ -134,11 +133,11 @@ export class TargetGroup {
   }
 
   /**
-   * The next endpoint to try: from the first target that has one left and was not tried `perTarget` times
-   * already, in failover order. When no target has one, an ejected endpoint, as a service whose only
-   * instance failed a few times must not be away for longer than it is; at last one that fails its checks
-   * or was there before a list turned empty. Those to `avoid`, and those that take long to answer, are
-   * passed over within their target while it has others. The lease must be released.
+   * The next endpoint to try: from the first target, in failover order, that has one left and was not tried
+   * `perTarget` times. If there is none, an ejected endpoint, since a service with one instance must not be
+   * unavailable for longer than the instance is; at last one that fails its checks, or was there before a list
+   * turned empty. Endpoints to `avoid`, and slow ones, are not picked while their target has others. The caller
+   * releases the lease.
    */
   pick(
     nowMs: number,
@@ -179,14 +178,14 @@ export class TargetGroup {
     return this.#targets.size === 0;
   }
 
-  /** Why there is nobody to pick, in failover order. */
+  /** Why there is no endpoint to pick, in failover order. */
   get lack(): string {
     const lacks = new Set([...this.#targets.values()].map(({ part }) => part.lack));
     lacks.delete("");
     return [...lacks].join("; ") || `Consul has not said yet where "${this.upstream.part.name}" is`;
   }
 
-  /** Whether picking looks at where a connection comes from. */
+  /** Whether balancing uses the address of the caller. */
   get needsHash(): boolean {
     const { kind } = this.#resolver.balancing;
     return kind === "ring_hash" || kind === "maglev";

@@ -1,7 +1,6 @@
 /**
- * One declared upstream as the data path holds it: its limits, and the groups of targets that its chain
- * leads to. Lives as long as the upstream is declared; every change is applied in place, so that counts
- * and open connections stay.
+ * One declared upstream in the data path: its limits, and the target groups that its chain leads to. It lives
+ * as long as the upstream is declared. Changes are applied in place, so that counts and open connections stay.
  *
  * @module
  */
@@ -22,7 +21,7 @@ import { RequestHash } from "./request_hash.ts";
 import { PeerRefusals } from "./peer_refusals.ts";
 import { type GroupContext, TargetGroup } from "./target_group.ts";
 
-/** Until the chain is known: nobody can be picked. */
+/** Without targets, until the chain is known. */
 const NOBODY = {
   targets: [],
   balancing: { kind: "round_robin" },
@@ -37,10 +36,10 @@ export interface GroupSplit {
 }
 const NO_SPLITS: readonly GroupSplit[] = [];
 
-/** Where the routes of a chain led when it was asked: whoever is under way keeps to that. */
+/** The routes of one version of a chain; a request keeps the version that it started with. */
 export class RouteTable {
   readonly #splits = new Map<string, readonly GroupSplit[]>();
-  /** Of each route its own, so that it adds up whatever comes to the others. */
+  /** One for each route, so that its weights hold regardless of other routes. */
   readonly #chances = new Map<string, Random>();
   readonly #hashes = new Map<string, RequestHash>();
 
@@ -63,8 +62,8 @@ export class RouteTable {
   }
 
   /**
-   * For one request, by that resolver where the route has a split to it, else by chance. `undefined`:
-   * there is no such route.
+   * The pools for one request: those of `resolver` if the route has a split to it, else of a random split.
+   * `undefined`: there is no such route.
    */
   groupFor(route: string, resolver?: string): TargetGroup | undefined {
     const splits = this.splitsOf(route);
@@ -80,12 +79,12 @@ export class RouteTable {
     return this.#splits.get(route) ?? NO_SPLITS;
   }
 
-  /** Requests of some route are hashed. */
+  /** Some route has hash policies. */
   get hashes(): boolean {
     return this.#hashes.size > 0;
   }
 
-  /** Of the requests on that route; `undefined`: nothing keeps them with an endpoint. */
+  /** The hash of requests on the route; `undefined`: the route has no policies. */
   hashFor(route: string): RequestHash | undefined {
     return this.#hashes.get(route);
   }
@@ -96,14 +95,14 @@ export class Upstream implements GroupContext {
   readonly stats: ListenerStats;
   readonly connections: SharedLimiter;
   readonly pending: SharedLimiter;
-  /** Of HTTP: open requests, and callers that are connected. */
+  /** Open HTTP requests, and connected HTTP callers. */
   readonly requests: SharedLimiter;
   readonly callers: SharedLimiter;
   readonly refusals = new PeerRefusals();
   readonly #random: Random;
   #chainVersion = NaN;
   #groups: ReadonlyMap<string, TargetGroup> = new Map();
-  #ways: RouteTable;
+  #routes: RouteTable;
 
   constructor(part: UpstreamPart, options: {
     readonly stats: ListenerStats;
@@ -120,17 +119,17 @@ export class Upstream implements GroupContext {
     this.requests = options.requests;
     this.callers = options.callers;
     this.#random = options.random;
-    this.#ways = this.#follow(NOWHERE, {});
+    this.#routes = this.#follow(NOWHERE, {});
   }
 
-  /** Takes over the declaration, its chain and the targets that this names. */
+  /** Applies the declaration, its chain and the targets of the chain. */
   update(part: UpstreamPart, { chains, targets }: Snapshot): void {
     this.part = part;
     this.connections.limit = part.maxConnections;
     this.callers.limit = part.maxClientConnections ?? Infinity;
     this.pending.limit = part.maxPending;
     this.requests.limit = part.maxRequests;
-    this.#ways = this.#follow(chains[part.chain] ?? NOWHERE, targets);
+    this.#routes = this.#follow(chains[part.chain] ?? NOWHERE, targets);
   }
 
   #follow(chain: ChainPart, targets: Snapshot["targets"]): RouteTable {
@@ -143,29 +142,29 @@ export class Upstream implements GroupContext {
     }
     this.#groups = groups;
     this.stats.keepClusters(this.clusters);
-    if (version === this.#chainVersion) return this.#ways;
+    if (version === this.#chainVersion) return this.#routes;
     this.#chainVersion = version;
     return new RouteTable(routes, groups, this.#random);
   }
 
-  /** Of now; another object where the chain is another. */
+  /** The current routes; a new object for each version of the chain. */
   get routes(): RouteTable {
-    return this.#ways;
+    return this.#routes;
   }
 
   get groups(): Iterable<TargetGroup> {
     return this.#groups.values();
   }
 
-  /** Names of all clusters that it leads to. */
+  /** Names of all clusters of the upstream. */
   get clusters(): ReadonlySet<string> {
     const names = new Set<string>();
     for (const group of this.groups) for (const { cluster } of group.targets) names.add(cluster);
     return names;
   }
 
-  /** For a plain connection. */
+  /** The targets of a TCP connection. */
   get group(): TargetGroup | undefined {
-    return this.#ways.groupFor(DEFAULT_ROUTE);
+    return this.#routes.groupFor(DEFAULT_ROUTE);
   }
 }

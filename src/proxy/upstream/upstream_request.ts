@@ -1,6 +1,6 @@
 /**
- * One request on its way to an endpoint: a place and a way are found for it, its head is sent, and sent
- * again elsewhere where nobody can have acted on it. It knows nothing of who asks.
+ * One request to an endpoint: takes a place and a connection, sends the head, and sends it again to another
+ * endpoint if no endpoint can have acted on it. It knows nothing of the caller.
  *
  * @module
  */
@@ -29,7 +29,7 @@ import type { CookieSink, RequestHash } from "./request_hash.ts";
 import type { RequestPool } from "./request_pools.ts";
 import type { PooledConnection } from "./connection_pool.ts";
 
-/** Requests that may be sent again where nobody answered (RFC 9110 9.2.2), if their body is still whole. */
+/** Methods that may be sent again without a response (RFC 9110 9.2.2), if the body is still whole. */
 const IDEMPOTENT: ReadonlySet<string> = new Set([
   "GET",
   "HEAD",
@@ -38,100 +38,100 @@ const IDEMPOTENT: ReadonlySet<string> = new Set([
   "PUT",
   "DELETE",
 ]);
-/** How often a request is sent again because the connection that was kept for it had just ended. */
+/** How often a request is sent again because its kept connection had just ended. */
 const MAX_AGAIN = 2;
 
-/** Who asks, and is told what comes of it; nothing after `upstreamFailed` or the end of the response. */
+/** Receives the events of a request; none follows `upstreamFailed` or the end of the response. */
 export interface ResponseSink {
-  /** An endpoint has the head. More than once where it is sent again. */
-  reached(way: PooledConnection, lease: Lease | undefined): void;
-  /** The body may be sent, be it more of it. */
+  /** The head was sent to an endpoint; called again for each attempt. */
+  reached(connection: PooledConnection, lease: Lease | undefined): void;
+  /** The body, or more of it, may be sent. */
   bodyWanted(): void;
-  /** That endpoint did not begin to work on it: no body may be sent until another is reached. */
+  /** The endpoint did not take the request: no body may be sent until another is reached. */
   bodyHeld(): void;
   informed(head: ResponseHead): void;
   responded(head: ResponseHead, ends: boolean): void;
   responseData(chunk: Uint8Array): void;
   responseEnd(trailers: Fields | undefined): void;
-  /** `tried`: the last endpoint that it was meant for and no connection to came up; `""`: there is none. */
+  /** `tried`: the last endpoint to which a connection failed; `""`: none. */
   upstreamFailed(code: ErrorCode, reason: string, tried: string): void;
 }
 
-/** What is sent on. */
+/** A request to send. */
 export interface OutgoingRequest {
   readonly request: RequestHead;
-  /** It has no body. */
+  /** The request has no body. */
   readonly endsWithHead: boolean;
-  /** Whose it is, which balancing may look at: `10.0.0.7:40312`, `unix`. */
+  /** Address of the caller, for hash balancing: `10.0.0.7:40312`, `unix`. */
   readonly remote: string;
-  /** Where bytes that wait for it are counted; absent: nobody's in particular. */
+  /** The account of bytes that wait; absent: they are not counted for a caller. */
   readonly held?: HeldShare | undefined;
-  /** Key of who has the place; absent: that of `held`. */
+  /** Key of the caller that takes the place; absent: that of `held`. */
   readonly caller?: string;
-  /** Endpoints to be passed over while there are others. */
+  /** Endpoints that are not picked while there are others. */
   readonly avoid?: readonly Endpoint[];
 }
 
-/** What an asker does with what it asked for. */
+/** Controls of a request for its caller's side. */
 export interface RequestHandle {
   /** Part of the body. False: stop until {@link ResponseSink.bodyWanted}. */
   send(chunk: Uint8Array): boolean;
   /** The body is complete. */
   end(trailers: Fields | undefined): void;
-  /** The response is not to be read for now. */
+  /** Stops reading the response for now. */
   pause(): void;
   resume(): void;
-  /** To be called when it was answered yes to an upgrade; the request itself is over with that. */
+  /** Called after an accepted upgrade; the request itself is over then. */
   tunnel(): Stream | undefined;
-  /** Its time is over: as with Envoy that is held against the endpoint, if one has it. */
+  /** A timeout expired. As in Envoy it counts against the endpoint that has the request, if any. */
   timedOut(): void;
-  /** The asker is done with it; what is not complete is broken off if it `isUnwanted`. */
+  /** Ends the request; an incomplete exchange is reset if it `isUnwanted`. */
   leave(isUnwanted: boolean): void;
 }
 
 export class UpstreamRequest
   implements RequestHandle, AttemptHandler<PooledConnection>, ResponseEvents, CookieSink {
-  /** How far a dial is concerns the connections that are kept, not one request. */
+  /** Ignored: the stage of a dial concerns pooled connections, not one request. */
   readonly record = NO_RECORD;
-  readonly #asker: ResponseSink;
-  readonly #asked: OutgoingRequest;
+  readonly #sink: ResponseSink;
+  readonly #outgoing: OutgoingRequest;
   readonly #pool: RequestPool;
   readonly #context: Context;
   readonly #hash: number | undefined;
-  /** Given to the caller with the response. */
+  /** Cookie for the caller, sent with the response. */
   #cookies: string[] | undefined;
   #dial: Dial | undefined;
   #lease: Lease | undefined;
   #client: ClientExchange | undefined;
-  #way: PooledConnection | undefined;
-  /** Of the way that was taken last. */
+  #connection: PooledConnection | undefined;
+  /** Of the last connection. */
   #host = "";
   #attempts = 0;
-  /** The way had carried requests before. */
+  /** The connection had carried requests before. */
   #wasUsed = false;
-  /** Something of the body was sent, so that it cannot be sent again. */
+  /** Part of the body was sent, so the request cannot be sent again. */
   #bodySent = false;
   #requestEnded: boolean;
   #responded = false;
   #over = false;
 
-  /** With a place in `pool`, which it leaves; `hash`: what keeps it with an endpoint. */
-  constructor(asker: ResponseSink, asked: OutgoingRequest, { pool, hash, context }: {
+  /** The request has a place in `pool` and leaves it at its end. */
+  constructor(sink: ResponseSink, outgoing: OutgoingRequest, { pool, hash, context }: {
     readonly pool: RequestPool;
     readonly hash?: RequestHash | undefined;
     readonly context: Context;
   }) {
-    this.#asker = asker;
-    this.#asked = asked;
+    this.#sink = sink;
+    this.#outgoing = outgoing;
     this.#pool = pool;
     this.#context = context;
-    this.#requestEnded = asked.endsWithHead;
-    this.#hash = hash?.of(asked.request, asked.remote, this);
+    this.#requestEnded = outgoing.endsWithHead;
+    this.#hash = hash?.of(outgoing.request, outgoing.remote, this);
   }
 
-  /** As its place was taken. */
+  /** The key with which the place was taken. */
   get #caller(): string {
-    const { caller, held } = this.#asked;
+    const { caller, held } = this.#outgoing;
     return caller ?? held?.account.caller ?? "";
   }
 
@@ -139,33 +139,33 @@ export class UpstreamRequest
     (this.#cookies ??= []).push(cookie);
   }
 
-  /** Finds a way, now or later. */
+  /** Acquires a connection, now or later. */
   start(): void {
-    const dial = this.#pool.acquire(this, this.#hash, this.#asked.avoid);
+    const dial = this.#pool.acquire(this, this.#hash, this.#outgoing.avoid);
     if (!this.#client && !this.#over) this.#dial = dial;
   }
 
-  onDialled(way: PooledConnection, lease?: Lease): void {
-    const { request, endsWithHead, held } = this.#asked;
+  onDialled(connection: PooledConnection, lease?: Lease): void {
+    const { request, endsWithHead, held } = this.#outgoing;
     this.#dial = undefined;
     this.#lease = lease;
     this.#attempts++;
-    this.#wasUsed = way.isUsed;
-    this.#way = way;
-    this.#host = way.host;
-    this.#client = way.request(request, { ends: endsWithHead, held }, this);
-    this.#asker.reached(way, lease);
-    if (!endsWithHead) this.#asker.bodyWanted();
+    this.#wasUsed = connection.isUsed;
+    this.#connection = connection;
+    this.#host = connection.host;
+    this.#client = connection.request(request, { ends: endsWithHead, held }, this);
+    this.#sink.reached(connection, lease);
+    if (!endsWithHead) this.#sink.bodyWanted();
   }
 
   onFailed(code: ErrorCode, reason: string, tried = ""): void {
     this.#dial = undefined;
     this.#over = true;
     this.#pool.leave(this.#caller);
-    this.#asker.upstreamFailed(code, reason, tried);
+    this.#sink.upstreamFailed(code, reason, tried);
   }
 
-  // What the asker sends.
+  // Called by the caller's side.
 
   send(chunk: Uint8Array): boolean {
     this.#bodySent = true;
@@ -174,7 +174,7 @@ export class UpstreamRequest
 
   end(trailers: Fields | undefined): void {
     this.#requestEnded = true;
-    this.#client?.end(trailers && ownTrailers(this.#asked.request, trailers));
+    this.#client?.end(trailers && ownTrailers(this.#outgoing.request, trailers));
   }
 
   pause(): void {
@@ -195,18 +195,18 @@ export class UpstreamRequest
     if (this.#over) return;
     this.#over = true;
     this.#dial?.cancel();
-    // Whoever answers before it has heard all does not want the rest.
+    // An endpoint that responds early does not need the rest of the body.
     if (isUnwanted || !this.#requestEnded) this.#client?.reset("cancelled");
     this.#client = undefined;
     this.#giveBack();
     this.#pool.leave(this.#caller);
   }
 
-  // What the endpoint answers.
+  // Events of the endpoint.
 
   onInformational(head: ResponseHead): void {
     this.#heard();
-    this.#asker.informed(head);
+    this.#sink.informed(head);
   }
 
   onResponse(head: ResponseHead, ends: boolean): void {
@@ -216,24 +216,24 @@ export class UpstreamRequest
     const failure = head.status >= 500 ? `status ${head.status}` : "a gRPC status";
     this.#tellHealth(isFailure ? failure : undefined);
     for (const cookie of this.#cookies ?? NO_COOKIES) addField(head.fields, "set-cookie", cookie);
-    this.#asker.responded(head, ends);
+    this.#sink.responded(head, ends);
   }
 
   onData(chunk: Uint8Array): void {
     this.#heard();
-    this.#asker.responseData(chunk);
+    this.#sink.responseData(chunk);
   }
 
   #heard(): void {
-    if (this.#way) this.#way.heard = true;
+    if (this.#connection) this.#connection.heard = true;
   }
 
   onEnd(trailers: Fields | undefined): void {
-    this.#asker.responseEnd(trailers);
+    this.#sink.responseEnd(trailers);
   }
 
   onDrain(): void {
-    this.#asker.bodyWanted();
+    this.#sink.bodyWanted();
   }
 
   onReset(reason: ResetReason, detail: string): void {
@@ -241,22 +241,22 @@ export class UpstreamRequest
     this.#client = undefined;
     if (!this.#responded && this.#mayGoAgain(reason)) {
       this.#giveBack();
-      this.#asker.bodyHeld();
+      this.#sink.bodyHeld();
       return this.start();
     }
     this.#tellHealth(`${reason}: ${detail}`);
     if (reason === "refused" && !this.#responded) {
-      this.#asker.bodyHeld();
-      return this.#asker.upstreamFailed("response_reset", detail, this.#host);
+      this.#sink.bodyHeld();
+      return this.#sink.upstreamFailed("response_reset", detail, this.#host);
     }
-    this.#asker.upstreamFailed(RESET_CODES[reason] ?? "response_reset", detail, "");
+    this.#sink.upstreamFailed(RESET_CODES[reason] ?? "response_reset", detail, "");
   }
 
-  /** Nothing was answered, and nobody can have acted on it twice. */
+  /** There is no response, and a second attempt cannot make an endpoint act twice. */
   #mayGoAgain(reason: ResetReason): boolean {
-    const { endsWithHead, request: { method, upgrade } } = this.#asked;
+    const { endsWithHead, request: { method, upgrade } } = this.#outgoing;
     if (this.#bodySent || this.#attempts > MAX_AGAIN) return false;
-    // The end of an empty body comes once, too.
+    // The end of an empty body is sent only once as well.
     if (this.#requestEnded && !endsWithHead) return false;
     if (reason === "refused") return true;
     return reason === "connection" && this.#wasUsed && upgrade === "" && IDEMPOTENT.has(method);
@@ -266,7 +266,7 @@ export class UpstreamRequest
     if (!this.#responded) this.#tellHealth("no response in time");
   }
 
-  /** `failure`: what it was, if it was one. */
+  /** `failure`: the reason, if the request failed. */
   #tellHealth(failure: string | undefined): void {
     const lease = this.#lease;
     if (!lease) return;
@@ -280,13 +280,13 @@ export class UpstreamRequest
   }
 }
 
-/** A response of gRPC that is nothing but its status; one after messages says nothing of the endpoint. */
+/** A gRPC response with only a status; a status after messages does not show the health of the endpoint. */
 function isGrpcFailure({ fields }: ResponseHead): boolean {
   const status = readGrpcStatus(fields);
   return status !== undefined && httpStatusOf(status) >= 500;
 }
 
-/** Whether an answer makes bytes both ways of it: yes to an upgrade. */
+/** Whether a response accepts an upgrade, after which bytes are relayed both ways. */
 export function opensTunnel({ upgrade }: RequestHead, status: number): boolean {
   return upgrade !== "" && status === 101;
 }
@@ -302,7 +302,7 @@ const NO_RECORD: AttemptHandler<PooledConnection>["record"] = {
   secured: () => {},
 };
 
-/** What it is that an endpoint broke an exchange; else `response_reset`. */
+/** The error code of a reset by the endpoint; default `response_reset`. */
 const RESET_CODES: Partial<Record<ResetReason, ErrorCode>> = {
   protocol: "response_invalid",
   overflow: "response_invalid",

@@ -9,7 +9,7 @@ import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { hold, mount, type Mounted, ok, settle } from "../../../src/kit/mod.ts";
-import { BUILT_IN_NAMES, loadBuiltIn } from "../../../src/plugin/mod.ts";
+import { BUILT_IN_NAMES, loadBuiltIn } from "../../../src/built_in/mod.ts";
 
 const PLUGINS = join(dirname(fileURLToPath(import.meta.url)), "../../../plugins");
 

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { type Claims, VERIFIED_CLAIMS } from "../../../plugins/verified_claims.ts";
+import { type Claims, VERIFIED_CLAIMS } from "../../../src/plugin/verified_claims.ts";
 import jwtAuth from "../../../plugins/jwt_auth/jwt_auth.ts";
 import { mount, type Mounted, type SeenRequest } from "../../../src/kit/mod.ts";
 import type { Plugin } from "../../../src/plugin/api.ts";

@@ -5,7 +5,8 @@
  */
 
 import process from "node:process";
-import { aboutBuiltIn, contractText } from "../../../plugin/mod.ts";
+import { builtInSummaries } from "../../../built_in/mod.ts";
+import { CONTRACT_TEXT } from "../../../plugin/mod.ts";
 
 /** A task of `postern plugin`; `files` has at least one entry. */
 export type PluginTask =
@@ -22,7 +23,7 @@ export async function runPlugin(task: PluginTask): Promise<number> {
       write(await listText());
       return 0;
     case "types":
-      write(await contractText());
+      write(CONTRACT_TEXT);
       return 0;
     // Loaded when they run: the compiler and the kit are large.
     case "new":
@@ -38,7 +39,7 @@ export async function runPlugin(task: PluginTask): Promise<number> {
 
 /** A line for each plugin inside the executable: name, phase and what it does. */
 export async function listText(): Promise<string> {
-  const all = await aboutBuiltIn();
+  const all = await builtInSummaries();
   const width = Math.max(...all.map(({ name }) => name.length));
   return all.map(({ name, phase, about }) =>
     `${name.padEnd(width)}  ${phase.padEnd("attempt".length)}  ${about}`.trimEnd() + "\n"

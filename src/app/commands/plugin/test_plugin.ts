@@ -7,7 +7,7 @@
 
 import process from "node:process";
 import { formatText, messageOf, systemClock } from "../../../base/mod.ts";
-import { LENT_KIT, type Mounted } from "../../../kit/mod.ts";
+import { AUTHOR_KIT, type Mounted } from "../../../kit/mod.ts";
 import {
   builtinModule,
   LIBRARIES,
@@ -58,9 +58,9 @@ async function testFile(
   const tests = new Tests();
   let mounts: Mounted[] = [];
   const kit = {
-    ...LENT_KIT,
-    mount: async (...[plugin, options]: Parameters<typeof LENT_KIT.mount>) => {
-      const mounted = await LENT_KIT.mount(plugin, options);
+    ...AUTHOR_KIT,
+    mount: async (...[plugin, options]: Parameters<typeof AUTHOR_KIT.mount>) => {
+      const mounted = await AUTHOR_KIT.mount(plugin, options);
       mounts.push(mounted as Mounted);
       return mounted;
     },

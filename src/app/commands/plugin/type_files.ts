@@ -10,7 +10,7 @@ import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { gunzipSync, gzipSync } from "node:zlib";
 import { KIT_TYPES } from "../../../kit/mod.ts";
-import { contractText } from "../../../plugin/mod.ts";
+import { CONTRACT_TEXT } from "../../../plugin/mod.ts";
 import nodeText from "./node_types.d.ts" with { type: "text" };
 
 /** Texts by path below the directory of types. */
@@ -36,16 +36,16 @@ export const LANGUAGE_LIBS = ["esnext", "webworker"];
 let read: Promise<TypeFiles> | undefined;
 
 export function typeFiles(): Promise<TypeFiles> {
-  return read ??= readAll();
+  return read ??= Promise.try(readAll);
 }
 
-async function readAll(): Promise<TypeFiles> {
+function readAll(): TypeFiles {
   const packed = new URL(`./${PACKED_NAME}`, import.meta.url);
   const libraries = existsSync(packed)
     ? JSON.parse(gunzipSync(readFileSync(packed)).toString()) as TypeFiles
     : filesOfPackages();
   return {
-    [TYPES_OF.postern]: await contractText(),
+    [TYPES_OF.postern]: CONTRACT_TEXT,
     [TYPES_OF["postern/kit"]]: KIT_TYPES,
     "node.d.ts": nodeText,
     ...libraries,

@@ -1,6 +1,5 @@
 /**
- * One request through a plugin under test, from the caller's side: the real layers with nobody's codec
- * before them.
+ * The caller's side of one request to a plugin under test: the real layers without a codec.
  *
  * @module
  */
@@ -27,48 +26,48 @@ import type { Answer, RequestInit } from "./api.ts";
 import type { FakeClock } from "./clock.ts";
 import { bytesOf, joined, type ScriptedUpstream, textOf } from "./scripted_upstream.ts";
 
-/** How often who is waited for is looked at, as in a proxy. */
+/** Interval of the check for stuck plugins, as in a proxy. */
 const TICK_MS = 1_000;
 
-export class AskedRequest implements PluginResponseSink {
+export class MountedRequest implements PluginResponseSink {
   readonly #request: RequestHead;
   readonly #chunks: Uint8Array[];
-  readonly #story: ExchangeRecord;
+  readonly #record: ExchangeRecord;
   readonly #layers: PluginLayers;
   readonly #clock: FakeClock;
   readonly #answer = Promise.withResolvers<Answer>();
   #head: ResponseHead | undefined;
   readonly #body: Uint8Array[] = [];
   #failure: Answer["failure"] = null;
-  #takesBody = false;
+  #wantsBody = false;
   #isSent: boolean;
   #isOver = false;
   #timer: { cancel(): void } | undefined;
 
-  constructor(init: RequestInit, around: {
+  constructor(init: RequestInit, setup: {
     readonly generation: Generation;
     readonly upstream: ScriptedUpstream;
     readonly clock: FakeClock;
     readonly connection: Connection;
     readonly id: string;
   }) {
-    const { generation, upstream, clock, connection, id } = around;
+    const { generation, upstream, clock, connection, id } = setup;
     const { body } = init;
     this.#clock = clock;
     this.#chunks = chunksOf(body);
     this.#isSent = this.#chunks.length === 0;
     const request = this.#request = headOf(init, this.#chunks, id);
-    this.#story = new ExchangeRecord({ ...NO_FACTS, remote: connection.remoteAddress }, request, {
+    this.#record = new ExchangeRecord({ ...NO_FACTS, remote: connection.remoteAddress }, request, {
       wallMs: clock.now(),
       monotonicMs: clock.monotonic(),
     });
-    const asked = { request, endsWithHead: this.#isSent, remote: connection.remoteAddress };
-    this.#layers = new PluginLayers(this, asked, {
+    const outgoing = { request, endsWithHead: this.#isSent, remote: connection.remoteAddress };
+    this.#layers = new PluginLayers(this, outgoing, {
       generation,
       route: { poolFor: () => upstream },
-      // What is left out is about the health of endpoints that were picked; none is, here.
+      // The rest of a context concerns the health of picked endpoints; a script picks none.
       context: { deadlines: clock as Pick<Deadlines, "after"> } as Context,
-      exchange: new ExchangeValue(this.#story, connection),
+      exchange: new ExchangeValue(this.#record, connection),
     });
     this.#tick();
     init.signal?.addEventListener("abort", () => this.#leave());
@@ -89,22 +88,22 @@ export class AskedRequest implements PluginResponseSink {
   }
 
   #leave(): void {
-    this.#story.code = "downstream_reset";
+    this.#record.code = "downstream_reset";
     this.#failure = { code: "downstream_reset", reason: "the caller left" };
     this.#end(true);
   }
 
   bodyWanted(): void {
-    this.#takesBody = true;
-    // As from a socket: not within the call that asks for it.
+    this.#wantsBody = true;
+    // As from a socket: asynchronously.
     queueMicrotask(() => this.#send());
   }
 
   #send(): void {
-    while (this.#takesBody && !this.#isSent && !this.#isOver) {
+    while (this.#wantsBody && !this.#isSent && !this.#isOver) {
       const chunk = this.#chunks.shift();
       if (chunk) {
-        if (!this.#layers.send(chunk)) this.#takesBody = false;
+        if (!this.#layers.send(chunk)) this.#wantsBody = false;
       } else {
         this.#isSent = true;
         this.#layers.end(undefined);
@@ -113,12 +112,12 @@ export class AskedRequest implements PluginResponseSink {
   }
 
   bodyHeld(): void {
-    this.#takesBody = false;
+    this.#wantsBody = false;
   }
 
-  reached(way: PooledConnection): void {
-    this.#story.attempts++;
-    this.#story.upstreamHost = way.host;
+  reached(connection: PooledConnection): void {
+    this.#record.attempts++;
+    this.#record.upstreamHost = connection.host;
   }
 
   goesTo(): void {}
@@ -127,8 +126,8 @@ export class AskedRequest implements PluginResponseSink {
 
   responded(head: ResponseHead, ends: boolean): void {
     this.#head = head;
-    this.#story.response = head;
-    this.#story.status = head.status;
+    this.#record.response = head;
+    this.#record.status = head.status;
     if (ends) this.#end(false);
   }
 
@@ -150,7 +149,7 @@ export class AskedRequest implements PluginResponseSink {
 
   #fail(code: ErrorCode, reason: string, fields: Fields = []): void {
     if (this.#isOver) return;
-    this.#story.code = code;
+    this.#record.code = code;
     this.#failure = { code, reason };
     if (!this.#head) {
       const server = {
@@ -160,7 +159,7 @@ export class AskedRequest implements PluginResponseSink {
         end: () => {},
       };
       const head = this.#head = sendReply(server, replyOf(code, reason), { fields });
-      this.#story.status = head.status;
+      this.#record.status = head.status;
     }
     this.#end(true);
   }
@@ -170,8 +169,8 @@ export class AskedRequest implements PluginResponseSink {
     this.#isOver = true;
     this.#timer?.cancel();
     this.#layers.leave(isBroken);
-    this.#story.endAt = this.#clock.monotonic();
-    this.#layers.tellEnd();
+    this.#record.endAt = this.#clock.monotonic();
+    this.#layers.endExchange();
     const { status, fields } = this.#head ?? { status: 0, fields: [] };
     this.#answer.resolve({
       status,
@@ -184,7 +183,11 @@ export class AskedRequest implements PluginResponseSink {
 }
 
 const NO_FACTS = {
-  ...{ id: 1, local: "", requestedServerName: "", tlsVersion: "", localUri: "" },
+  id: 1,
+  local: "",
+  requestedServerName: "",
+  tlsVersion: "",
+  localUri: "",
   peer: undefined,
 };
 
@@ -203,7 +206,15 @@ function headOf(init: RequestInit, chunks: readonly Uint8Array[], id: string): R
   }
   const length = Array.isArray(body) ? UNKNOWN_LENGTH : joined(chunks).length;
   return {
-    ...{ method, scheme: "http", authority, path, fields, length },
-    ...{ upgrade: "", saysLength: length > 0, expectsContinue: false, version: "HTTP/1.1" },
+    method,
+    scheme: "http",
+    authority,
+    path,
+    fields,
+    length,
+    upgrade: "",
+    saysLength: length > 0,
+    expectsContinue: false,
+    version: "HTTP/1.1",
   };
 }

@@ -1,0 +1,20 @@
+/**
+ * Where `jwt_auth` leaves the claims of verified tokens on an exchange. Built-in plugins further in and the
+ * proxy read them; the proxy does so for intentions that demand tokens.
+ *
+ * @module
+ */
+
+import type { StateKey } from "./api.ts";
+
+export type Claims = Readonly<Record<string, unknown>>;
+
+/** Claims of the verified token of each provider that was checked, by the provider's name. */
+export const VERIFIED_CLAIMS: StateKey<ReadonlyMap<string, Claims>> = {
+  description: "jwt_auth: claims of verified tokens by provider",
+};
+
+/** Why a provider that was checked has no verified token, by the provider's name: `Jwt is expired`. */
+export const TOKEN_FAULTS: StateKey<ReadonlyMap<string, string>> = {
+  description: "jwt_auth: why tokens were not verified, by provider",
+};

@@ -23,7 +23,10 @@ import { deadline } from "../process/process.ts";
 
 const TIMEOUT_MS = 30_000;
 const deps = () => ({
-  ...{ clock: systemClock, random: systemRandom, log: silentLog, stats: new Stats() },
+  clock: systemClock,
+  random: systemRandom,
+  log: silentLog,
+  stats: new Stats(),
   connections: 12,
 });
 
@@ -42,8 +45,11 @@ export function serversOf(
   const resolved = resolveServersOptions({
     servers: server === undefined ? hosts.join(",") : hosts[server] ?? "",
     serverWatchDisabled: server !== undefined,
-    ...{ grpcPort: cluster.grpcPort, httpPort: cluster.httpPort, tlsDisabled: true },
-    ...{ node, token },
+    grpcPort: cluster.grpcPort,
+    httpPort: cluster.httpPort,
+    tlsDisabled: true,
+    node,
+    token,
   }, {});
   return createServers(resolved, { ...deps(), engine: runtimeEngine() });
 }
@@ -71,7 +77,10 @@ export function registrationOf(agent: Agent, proxyId: string): Promise<Registrat
 export async function snapshotOf(agent: Agent, proxyId: string): Promise<Snapshot> {
   const stats = new Stats();
   const source = new ConsulSource({
-    ...{ agent, clock: systemClock, log: silentLog, stats },
+    agent,
+    clock: systemClock,
+    log: silentLog,
+    stats,
     createSecretStore: () => assert.fail("no secrets are configured"),
     registration: { kind: "agent", proxyId },
   });

@@ -11,7 +11,7 @@ import { fileURLToPath } from "node:url";
 import { cacheDirectory, isExecutable } from "./cache.ts";
 import { buildGo, goSource } from "./go.ts";
 
-export const CONSUL_VERSION = "1.22.7";
+const CONSUL_VERSION = "1.22.7";
 const MODULE = join(dirname(fileURLToPath(import.meta.url)), "consul");
 
 /** Where the built binary lies, whether or not it is there yet. */

@@ -66,16 +66,17 @@ async function register(cluster: Cluster): Promise<void> {
     await Promise.all(some.map(async (at) => {
       const { node, service, proxyId, upstreams } = proxyOf(at);
       await cluster.put("/v1/catalog/register", {
-        ...{ Node: node, Address: "10.0.0.1", NodeMeta: { "synthetic-node": "true" } },
+        Node: node,
+        Address: "10.0.0.1",
+        NodeMeta: { "synthetic-node": "true" },
         Service: {
-          ...{
-            ID: proxyId,
-            Service: `${service}-sidecar-proxy`,
-            Kind: "connect-proxy",
-            Port: 20000,
-          },
+          ID: proxyId,
+          Service: `${service}-sidecar-proxy`,
+          Kind: "connect-proxy",
+          Port: 20000,
           Proxy: {
-            ...{ DestinationServiceName: service, LocalServicePort: 8080 },
+            DestinationServiceName: service,
+            LocalServicePort: 8080,
             Upstreams: upstreams.map((DestinationName, more) => ({
               DestinationName,
               LocalBindPort: 9000 + more,
@@ -145,12 +146,23 @@ async function run(cluster: Cluster): Promise<void> {
   await tellServers(cluster, "idle");
   const options: Omit<ServersOptions, "node"> = {
     places: { kind: "names", names: cluster.members.map(({ host }) => host) },
-    ...{ grpcPort: cluster.grpcPort, httpPort: cluster.httpPort, watchServers: true },
+    grpcPort: cluster.grpcPort,
+    httpPort: cluster.httpPort,
+    watchServers: true,
     tls: {
-      ...{ caFile: cluster.tls.caFile, caPath: "", certFile: "", keyFile: "" },
-      ...{ serverName: SERVER_NAME, verify: true },
+      caFile: cluster.tls.caFile,
+      caPath: "",
+      certFile: "",
+      keyFile: "",
+      serverName: SERVER_NAME,
+      verify: true,
     },
-    ...{ token: "", tokenFile: "", login: null, datacenter: "", namespace: "", partition: "" },
+    token: "",
+    tokenFile: "",
+    login: null,
+    datacenter: "",
+    namespace: "",
+    partition: "",
     names: PROXY_FLAGS,
   };
   const beganMs = performance.now();
@@ -209,7 +221,8 @@ say(
     `${connectionsPerClient} connections from an address`,
 );
 const cluster = await startCluster({
-  ...{ servers, tls: true },
+  servers,
+  tls: true,
   config: { limits: { http_max_conns_per_client: connectionsPerClient } },
 });
 try {

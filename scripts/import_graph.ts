@@ -25,7 +25,7 @@ interface Edge {
   readonly kind: "value" | "type" | "dynamic";
 }
 
-export type ImportGraph = ReadonlyMap<string, readonly Edge[]>;
+type ImportGraph = ReadonlyMap<string, readonly Edge[]>;
 
 /** Of source files, tests left out. */
 export function importGraph(files: readonly Node[]): ImportGraph {

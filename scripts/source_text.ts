@@ -7,7 +7,7 @@
  */
 
 /** Where an import stands and what it names. */
-export interface Import {
+interface Import {
   readonly specifier: string;
   readonly line: number;
   /** A `type` import is gone when the program runs; a `dynamic` one may never be made. */

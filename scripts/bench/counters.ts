@@ -30,7 +30,7 @@ export function countsInstructions(): boolean {
 }
 
 /** Counting on several processes at once, from {@link startCounting} to `stop`. */
-export interface Counting {
+interface Counting {
   /** In the order of the process ids. */
   stop(): Promise<Cost[]>;
 }
@@ -94,7 +94,7 @@ function spent(before: ReadonlyMap<string, number>, after: ReadonlyMap<string, n
 }
 
 /** System calls by name between {@link startTracing} and `stop`. */
-export interface Tracing {
+interface Tracing {
   stop(): Promise<ReadonlyMap<string, number>[]>;
 }
 

@@ -51,7 +51,11 @@ export function envoyHttpInbound(site: Site, { protocol, port }: Settings): unkn
   const forwarding = {
     forward_client_cert_details: "APPEND_FORWARD",
     set_current_client_cert_details: {
-      ...{ subject: true, cert: true, chain: true, dns: true, uri: true },
+      subject: true,
+      cert: true,
+      chain: true,
+      dns: true,
+      uri: true,
     },
     normalize_path: true,
   };

@@ -14,7 +14,7 @@ import type { Subject } from "./cell.ts";
 import { runH2load } from "./load.ts";
 import { HOST } from "./site.ts";
 
-export interface LatencyOptions {
+interface LatencyOptions {
   readonly protocol: "http" | "http2";
   readonly rounds: number;
   readonly seconds: number;
@@ -67,8 +67,14 @@ export async function measureLatency(
     const all = samples.get(subject) ?? [];
     const of = (name: keyof Sample) => median(all.map((one) => one[name]));
     return {
-      ...{ pair: subject.name, protocol, rate, saturation: saturations.get(subject) ?? NaN },
-      ...{ sent: of("sent"), p50: of("p50"), p99: of("p99"), p999: of("p999") },
+      pair: subject.name,
+      protocol,
+      rate,
+      saturation: saturations.get(subject) ?? NaN,
+      sent: of("sent"),
+      p50: of("p50"),
+      p99: of("p99"),
+      p999: of("p999"),
     };
   });
 }
@@ -125,7 +131,9 @@ function readLog(text: string): Sample {
   const at = (share: number) => took[Math.floor(took.length * share)] ?? NaN;
   return {
     sent: counted.length / (lastUs - firstUs - RAMP_US) * 1e6,
-    ...{ p50: at(0.5), p99: at(0.99), p999: at(0.999) },
+    p50: at(0.5),
+    p99: at(0.99),
+    p999: at(0.999),
   };
 }
 

@@ -107,7 +107,9 @@ export async function measureFlat(
   await pause(QUIET_MS - PAUSE_MS);
   const later = look();
   return SIDES.map((side, index) => ({
-    ...{ pair: name, side, what: protocol === "http" ? "HTTP/1.1" : "HTTP/2" },
+    pair: name,
+    side,
+    what: protocol === "http" ? "HTTP/1.1" : "HTTP/2",
     idleMb: idle[index] ?? NaN,
     sizesMb: sizes.map((both) => both[index] ?? NaN),
     laterMb: later[index] ?? NaN,
@@ -117,9 +119,32 @@ export async function measureFlat(
 /** Preface, SETTINGS, and a GET of `/hold`. */
 const OPEN_STREAM = Buffer.from([
   ...Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
-  ...[0, 0, 0, 4, 0, 0, 0, 0, 0],
-  ...[0, 0, 13, 1, 5, 0, 0, 0, 1],
-  ...[0x82, 0x86, 0x04, 5, ...Buffer.from("/hold"), 0x01, 2, ...Buffer.from("db")],
+  0,
+  0,
+  0,
+  4,
+  0,
+  0,
+  0,
+  0,
+  0,
+  0,
+  0,
+  13,
+  1,
+  5,
+  0,
+  0,
+  0,
+  1,
+  0x82,
+  0x86,
+  0x04,
+  5,
+  ...Buffer.from("/hold"),
+  0x01,
+  2,
+  ...Buffer.from("db"),
 ]);
 
 const SETTINGS_ACK = Uint8Array.of(0, 0, 0, 4, 1, 0, 0, 0, 0);

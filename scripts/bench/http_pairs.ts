@@ -36,7 +36,7 @@ import { Program } from "./program.ts";
 import { BEFORE, ENVOY, POSTERN } from "./report.ts";
 import { HOST, type Site, startNginx } from "./site.ts";
 
-export interface HttpPairs {
+interface HttpPairs {
   /** Those of the peers that can do it. */
   of(protocol: HttpProtocol): Promise<Subject[]>;
   /** Postern's inbound behind a relay that opens a connection for each of its clients'. */
@@ -101,7 +101,9 @@ export function openHttpPairs(
       protocol === "http" ? once("nginx", "nginx", nginxIn, nginxOut) : undefined,
   };
   const subject = (pair: Pair, name: string, sides: Subject["sides"]): Subject => ({
-    ...{ name, pair, sides },
+    name,
+    pair,
+    sides,
   });
   return {
     async of(protocol) {

@@ -25,7 +25,7 @@ export const HTTP_PARTS = [
 ];
 export type HttpPart = typeof HTTP_PARTS[number];
 
-export interface HttpBench {
+interface HttpBench {
   /** Runs a part; prints its table and gives what it measured. */
   run(part: HttpPart): Promise<unknown>;
   close(): Promise<void>;

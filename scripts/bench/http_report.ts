@@ -42,7 +42,7 @@ export const HTTP_TARGETS = {
   http2_bulk: { most: { [TCP]: 1.3 } },
 } as const satisfies Record<string, HttpTarget>;
 
-export const HTTP_MEMORY_TARGETS = { idleMb: 65, kbPerConnection: 40, growth: 1.1 } as const;
+const HTTP_MEMORY_TARGETS = { idleMb: 65, kbPerConnection: 40, growth: 1.1 } as const;
 
 const SIDES = ["inbound", "outbound"] as const;
 
@@ -68,7 +68,8 @@ export function httpTable(
       if (!cost) continue;
       const ratios = others.map((name) => ratioTo(measured, name, side, cost));
       rows.push([
-        ...[one.pair, side],
+        one.pair,
+        side,
         cost.kInstructions === undefined ? "-" : number(cost.kInstructions),
         number(cost.cpuUs),
         ...ratios.map((ratio) => ratio?.toFixed(2) ?? "-"),
@@ -130,7 +131,10 @@ export function streamMemoryTable(measured: readonly StreamMemory[]): string {
   const rows = [["memory", "side", "idle MB", "", "KB/connection", ""]];
   for (const { pair, side, idleMb, kbPerConnection: each, failed } of measured) {
     rows.push([
-      ...[pair, side, idleMb.toFixed(1), judged(pair, idleMb, HTTP_MEMORY_TARGETS.idleMb)],
+      pair,
+      side,
+      idleMb.toFixed(1),
+      judged(pair, idleMb, HTTP_MEMORY_TARGETS.idleMb),
       each?.toFixed(1) ?? failed ?? "-",
       each === undefined ? "" : judged(pair, each, HTTP_MEMORY_TARGETS.kbPerConnection),
     ]);
@@ -146,9 +150,15 @@ export function flatMemoryTable(measured: readonly FlatMemory[]): string {
   for (const { pair, side, what, idleMb, sizesMb, laterMb } of measured) {
     const growth = (sizesMb.at(-1) ?? NaN) / (sizesMb[1] ?? NaN);
     rows.push([
-      ...[what, pair, side, idleMb.toFixed(1), ...sizesMb.map((size) => size.toFixed(1))],
-      ...[growth.toFixed(2), judged(pair, growth, mostGrowth)],
-      ...[laterMb.toFixed(1), judged(pair, laterMb, mostMb)],
+      what,
+      pair,
+      side,
+      idleMb.toFixed(1),
+      ...sizesMb.map((size) => size.toFixed(1)),
+      growth.toFixed(2),
+      judged(pair, growth, mostGrowth),
+      laterMb.toFixed(1),
+      judged(pair, laterMb, mostMb),
     ]);
   }
   const title = `Memory over a million requests, and ${QUIET_MS / 1_000} s later`;
@@ -165,7 +175,8 @@ export function latencyTable(measured: readonly Latency[]): string {
     const other = measured.find((one) => one.pair === PACING && one.protocol === protocol);
     const ratio = other && p99 / other.p99;
     rows.push([
-      ...[protocol === "http" ? "HTTP/1.1" : "HTTP/2", pair],
+      protocol === "http" ? "HTTP/1.1" : "HTTP/2",
+      pair,
       ...[saturation, sent, p50, p99].map((value) => value.toFixed(0)),
       ratio?.toFixed(2) ?? "-",
       p999.toFixed(0),

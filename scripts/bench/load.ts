@@ -23,7 +23,7 @@ export interface LoadOptions {
   readonly streams?: number;
 }
 
-export interface LoadReport {
+interface LoadReport {
   readonly requests: number;
   readonly bytes: number;
   /** Failed connections, reads, writes, late answers and wrong statuses. */
@@ -105,7 +105,8 @@ function readH2load(output: string): LoadReport | undefined {
   const others = /^status codes: .*$/m.exec(output)?.[0].replace(/\d+ 2xx/, "") ?? "";
   const kinds = [...`${line} ${others}`.matchAll(/([1-9]\d*) (failed|errored|timeout|\dxx)/g)];
   return {
-    ...{ requests: Number(requests), bytes: Number(bytes) },
+    requests: Number(requests),
+    bytes: Number(bytes),
     ...errorsOf(kinds.map(([, count = "", kind = ""]) => [`${kind} ${count}`, kind, count])),
   };
 }
@@ -145,7 +146,7 @@ function run(
 }
 
 /** Connections that have each been answered once and stay open. */
-export interface OpenConnections {
+interface OpenConnections {
   readonly count: number;
   /** Those that ended by themselves. */
   readonly lost: () => number;

@@ -88,7 +88,11 @@ export async function measureFlatness(
   for (let round = 1; round <= rounds; round++) {
     while (done < connections * round / rounds) {
       const report = await startLoad(site, {
-        ...{ port: pair.outbound.port, path: "/small", close: true, connections: 16, seconds: 3 },
+        port: pair.outbound.port,
+        path: "/small",
+        close: true,
+        connections: 16,
+        seconds: 3,
       }).report;
       done += report.requests;
       errors += report.errors;

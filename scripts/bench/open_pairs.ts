@@ -72,7 +72,9 @@ export function openPairs(
       outbound: posternOutbound(settings),
     });
   const subject = (pair: Pair, name = pair.name, sides: Subject["sides"] = BOTH): Subject => ({
-    ...{ name, pair, sides },
+    name,
+    pair,
+    sides,
   });
   const { before } = options;
   const older = { command: before === undefined ? [] : [before] };

@@ -56,7 +56,9 @@ export async function startPair(
 
 function pairOf(name: string, inbound: Side, outbound: Side, more?: AsyncDisposable): Pair {
   return {
-    ...{ name, inbound, outbound },
+    name,
+    inbound,
+    outbound,
     async stop() {
       await Promise.all([inbound.program.stop("SIGKILL"), outbound.program.stop("SIGKILL")]);
       await more?.[Symbol.asyncDispose]();
@@ -76,7 +78,7 @@ async function answers(name: string, outbound: Side, inbound: Side): Promise<voi
   }
 }
 
-export interface PosternSettings {
+interface PosternSettings {
   /** The words that start it; {@link posternCommand} unless told. */
   readonly command?: readonly string[];
   readonly args?: readonly string[];
@@ -245,7 +247,12 @@ function startYardstick(
   { certFile, keyFile }: { readonly certFile: string; readonly keyFile: string },
 ): Side {
   const program = new Program(BUN, [
-    ...[YARDSTICK, role, ...ports.map(String), certFile, keyFile, site.rootsFile],
+    YARDSTICK,
+    role,
+    ...ports.map(String),
+    certFile,
+    keyFile,
+    site.rootsFile,
   ], { logFile: join(site.directory, `yardstick-${++started}.log`) });
   return { pid: program.pid, program, port: ports[0] };
 }
@@ -303,10 +310,16 @@ export async function createConsulMesh(site: Site): Promise<ConsulMesh> {
     await agent.intention(`web${number}`, `db${number}`, "allow");
     if (routes !== undefined) await routed(agent, `db${number}`, routes);
     const db = await agent.register({
-      ...{ name: `db${number}`, host: HOST, port: site.backend.port, sidecarPort: inPort },
+      name: `db${number}`,
+      host: HOST,
+      port: site.backend.port,
+      sidecarPort: inPort,
     });
     const web = await agent.register({
-      ...{ name: `web${number}`, host: HOST, port: webPort, sidecarPort: webPort },
+      name: `web${number}`,
+      host: HOST,
+      port: webPort,
+      sidecarPort: webPort,
       upstreams: [{ name: `db${number}`, port: outPort, config: LIMITS }],
     });
     const side = (id: string, port: number, admin: number): Side => {
@@ -317,7 +330,9 @@ export async function createConsulMesh(site: Site): Promise<ConsulMesh> {
         env: { CONSUL_HTTP_ADDR: agent.address, GOMAXPROCS: "1" },
       });
       return {
-        ...{ pid: child.pid, program: child, port },
+        pid: child.pid,
+        program: child,
+        port,
         ...(name === "postern" ? { adminPort: admin } : {}),
       };
     };

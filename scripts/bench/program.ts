@@ -8,7 +8,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync, openSync, readFileSync } from "node:fs";
 
-export interface ProgramOptions {
+interface ProgramOptions {
   readonly logFile: string;
   readonly env?: Readonly<Record<string, string>>;
 }

@@ -99,7 +99,7 @@ export function memoryTable(measured: readonly MemoryCost[]): string {
 }
 
 /** Growth from the second round on: the first ones fill the heap that a collector keeps. */
-export function growthOf(flatness: Flatness, side: SideName): number {
+function growthOf(flatness: Flatness, side: SideName): number {
   const rounds = flatness.rounds[side];
   return (rounds.at(-1) ?? NaN) / (rounds[1] ?? NaN);
 }
@@ -154,7 +154,9 @@ export function scaleTable(title: string, rows: readonly ScaleRow[]): string {
       const times = growth(row, side);
       const own = bare && cost.kInstructions === undefined ? times / growth(bare, side) : times;
       lines.push([
-        ...[what, measured.pair, side],
+        what,
+        measured.pair,
+        side,
         cost.kInstructions === undefined ? "-" : number(cost.kInstructions),
         number(cost.cpuUs),
         times.toFixed(2),

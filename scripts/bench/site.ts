@@ -67,7 +67,12 @@ export async function createSite(): Promise<Site> {
   const db = credentialsOf("db");
   const { backend, program } = await startBackend(directory);
   return {
-    ...{ directory, trustDomain: TRUST_DOMAIN, rootsFile, web, db, backend },
+    directory,
+    trustDomain: TRUST_DOMAIN,
+    rootsFile,
+    web,
+    db,
+    backend,
     async close() {
       await program.stop();
       rmSync(directory, { recursive: true, force: true });

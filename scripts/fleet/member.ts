@@ -12,7 +12,7 @@ import type { ServersOptions } from "../../src/consul/servers/types.ts";
 import type { Intentions, Leaf } from "../../src/consul/model/values.ts";
 import { runtimeEngine } from "../../src/net/mod.ts";
 
-export interface MemberOptions {
+interface MemberOptions {
   readonly servers: ServersOptions;
   readonly proxyId: string;
   readonly service: string;
@@ -38,8 +38,12 @@ export class Member {
   constructor(options: MemberOptions) {
     const { service, upstreams, signs } = options;
     this.#agent = createServers(options.servers, {
-      ...{ clock: systemClock, random: Math.random, log: silentLog, stats: this.stats },
-      ...{ connections: 100, engine: runtimeEngine() },
+      clock: systemClock,
+      random: Math.random,
+      log: silentLog,
+      stats: this.stats,
+      connections: 100,
+      engine: runtimeEngine(),
     });
     const agent = this.#agent;
     const leaf = signs && this.#sink<Leaf>("leaf");

@@ -6,7 +6,7 @@
 
 import { readFile } from "node:fs/promises";
 
-export interface ServerPlace {
+interface ServerPlace {
   readonly pid: number;
   readonly host: string;
   readonly httpPort: number;

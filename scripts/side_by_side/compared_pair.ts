@@ -51,7 +51,9 @@ export class ComparedPair implements AsyncDisposable {
     this.#upstream = await cluster.place();
     this.#second = await cluster.place();
     await cluster.register({
-      ...{ name: this.#db, id: `${this.#db}-1`, port: one?.port ?? 0 },
+      name: this.#db,
+      id: `${this.#db}-1`,
+      port: one?.port ?? 0,
       sidecarPort: this.#public.port,
     });
     await cluster.register({ name: this.#db, id: `${this.#db}-2`, port: two?.port ?? 0 });

@@ -157,7 +157,9 @@ test("central configuration is merged key by key; a service's own is refused", a
     },
   });
   await server.put("/v1/agent/service/register", {
-    ...{ Name: "web", ID: "web-1", Port: await freePort(server.host) },
+    Name: "web",
+    ID: "web-1",
+    Port: await freePort(server.host),
     Connect: {
       SidecarService: {
         Proxy: {

@@ -127,7 +127,8 @@ test("it runs a sidecar as consul-k8s starts it, is measured, goes on for its gr
     if (executable && source.length === 0) {
       await symlink(executable, probed);
       await runToEnd(probed, ["-check-proxy-health"], {
-        ...{ ...SOON, env: { DP_ENVOY_ADMIN_BIND_PORT: `${admin}` } },
+        ...SOON,
+        env: { DP_ENVOY_ADMIN_BIND_PORT: `${admin}` },
       });
     }
 
@@ -160,10 +161,15 @@ test("it runs from a file, finds servers by a command, and has a node whose name
   const [admin = 0, graceful = 0, own = 0] = await freePorts(host, 3);
   const Node = "arn:aws:ecs:us-east-1:1:cluster/c";
   await cluster.put("/v1/catalog/register", {
-    ...{ Node, Address: host, NodeMeta: { "synthetic-node": "true" } },
+    Node,
+    Address: host,
+    NodeMeta: { "synthetic-node": "true" },
     Service: {
-      ...{ Kind: "connect-proxy", ID: "pay-1-sidecar-proxy", Service: "pay-sidecar-proxy" },
-      ...{ Address: host, Port: own },
+      Kind: "connect-proxy",
+      ID: "pay-1-sidecar-proxy",
+      Service: "pay-sidecar-proxy",
+      Address: host,
+      Port: own,
       Proxy: { DestinationServiceName: "pay", DestinationServiceID: "pay-1" },
     },
   });
@@ -206,12 +212,16 @@ for (
     const [admin, graceful, own] = await freePorts(host, 3);
     const id = proxy ? "far-1" : "gate-1";
     await cluster.put("/v1/catalog/register", {
-      ...{ Node: cluster.nodeOf(id), Address: host },
+      Node: cluster.nodeOf(id),
+      Address: host,
       Service: {
-        ...{ ID: `${id}-sidecar-proxy`, Address: host, Port: own },
+        ID: `${id}-sidecar-proxy`,
+        Address: host,
+        Port: own,
         ...proxy
           ? {
-            ...{ Kind: "connect-proxy", Service: "far-sidecar-proxy" },
+            Kind: "connect-proxy",
+            Service: "far-sidecar-proxy",
             Proxy: { DestinationServiceName: "far", ...proxy },
           }
           : { Kind: "mesh-gateway", Service: "gate" },
@@ -231,11 +241,13 @@ for (
   });
 }
 
-test("it says what to do where it is not told the servers' port for HTTP", async () => {
+test("it names the flag for the servers' HTTP port where that is missing", async () => {
   const host = loopbackHost();
   const [admin, graceful] = await freePorts(host, 2);
   await using postern = await dataplane("web-1", [
-    ...[`-envoy-admin-bind-port=${admin}`, `-graceful-addr=${host}`, `-graceful-port=${graceful}`],
+    `-envoy-admin-bind-port=${admin}`,
+    `-graceful-addr=${host}`,
+    `-graceful-port=${graceful}`,
   ], { POSTERN_HTTP_PORT: undefined });
   await postern.process.waitFor(
     /:8501: .*; -http-port \(POSTERN_HTTP_PORT\)/,

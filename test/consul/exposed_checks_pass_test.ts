@@ -22,9 +22,15 @@ test("a check that Expose.Checks sends through the proxy passes, for the agent's
   await using app = await startRawOrigin(() => answerOf("fine"), { host });
   const [place, open] = [await consul.place(), await consul.place()];
   await consul.put("/v1/agent/service/register", {
-    ...{ Name: "web", ID: "web-1", Address: host, Port: app.port },
+    Name: "web",
+    ID: "web-1",
+    Address: host,
+    Port: app.port,
     Checks: [{
-      ...{ CheckID: "debug", Name: "debug", Interval: "1s", Timeout: "1s" },
+      CheckID: "debug",
+      Name: "debug",
+      Interval: "1s",
+      Timeout: "1s",
       HTTP: `http://${host}:${app.port}/debug`,
     }],
     Connect: {

@@ -20,7 +20,7 @@ function failsWith(code: string, pattern: RegExp): (error: unknown) => boolean {
   };
 }
 
-test("a proxy is found on its node, and a token that may not see it is told", async () => {
+test("a proxy is found on its node, and a token without the right gets an error", async () => {
   await using cluster = await startCluster({ acl: true });
   const id = await cluster.register({ name: "web", upstreams: [{ name: "db", port: 9191 }] });
   const proxyId = `${id}-sidecar-proxy`;

@@ -145,7 +145,8 @@ test("a listener for every service serves those that Consul names, live, as Envo
   own.use(await mesh.run());
   const igw = { Kind: "ingress-gateway", Service: "igw", Port: 8888 };
   await consul.put("/v1/catalog/register", {
-    ...{ Node: "vm-igw", Address: hosts[1] },
+    Node: "vm-igw",
+    Address: hosts[1],
     Service: { ...igw, ID: "igw-2", Address: hosts[1] },
   });
   const [grpcPort, httpPort] = [consul.grpcAddress, consul.address].map((at) => at.split(":")[1]);
@@ -157,7 +158,11 @@ test("a listener for every service serves those that Consul names, live, as Envo
     ], { token, env: { CONSUL_HTTP_ADDR: "" } })),
   );
   await consul.put("/v1/agent/service/register", {
-    ...{ Kind: igw.Kind, Name: "igw", ID: "igw-3", Address: hosts[2], Port: igw.Port },
+    Kind: igw.Kind,
+    Name: "igw",
+    ID: "igw-3",
+    Address: hosts[2],
+    Port: igw.Port,
   });
   own.use(await envoyGateway(consul, { kind: "ingress", proxyId: "igw-3", token }));
   const places = hosts.map((host) => ({ host, port: every.port }));

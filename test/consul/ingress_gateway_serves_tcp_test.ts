@@ -97,7 +97,7 @@ test("an ingress entry adds, moves and removes listeners without touching the ot
   await open.finish();
 });
 
-test("what an ingress gateway cannot serve is refused by name; the rest serves", async () => {
+test("a listener that an ingress gateway cannot serve is refused by name; the rest serves", async () => {
   await using mesh = await IngressMesh.start();
   const places = await Promise.all(Array.from({ length: 4 }, () => mesh.place()));
   const [good, own, unknown, clear] = places.map(({ port }) => port);

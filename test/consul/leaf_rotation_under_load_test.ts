@@ -6,7 +6,7 @@ import { startPair, waitForPassing } from "../kit/mesh/mesh_pair.ts";
 import { eventually, pause } from "../kit/process/process.ts";
 import { plainSerial, presentedSerial, readLeaf } from "../kit/wire/tls_probe.ts";
 
-test("a restarted agent issues new leaves; nobody notices", async () => {
+test("a restarted agent issues new leaves; no connection fails", async () => {
   await using server = await startConsul({ acl: true });
   await using agent = await startConsul({ clientOf: server });
   await using pair = await startPair(agent, { defaultChecks: true });

@@ -135,7 +135,9 @@ async function startStory({ ttl }: { readonly ttl?: string } = {}) {
   const logins: Logins = loginsOf(mesh, { directory, ...(ttl ? { ttl } : {}) });
   const owned = own.move();
   return {
-    ...{ mesh, logins, upstream },
+    mesh,
+    logins,
+    upstream,
     start: (args: readonly string[], { id: proxied = id } = {}): Promise<Postern> =>
       Promise.resolve(mesh.runSidecar(proxied, { args: [...logins.flags, ...args] })),
     /** Another name of db's becomes an upstream. */

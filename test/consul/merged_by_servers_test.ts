@@ -19,12 +19,17 @@ const UPSTREAMS = [
 const PROXY = {
   DestinationServiceName: "web",
   DestinationServiceID: "web-1",
-  ...{ LocalServiceAddress: "127.0.0.1", LocalServicePort: 8080 },
+  LocalServiceAddress: "127.0.0.1",
+  LocalServicePort: 8080,
   Config: { handshake_timeout_ms: 4_321, postern_show_denials: true },
   Upstreams: UPSTREAMS,
 };
 const SIDECAR = {
-  ...{ Kind: "connect-proxy", ID, Address: HOST, Port: 20_000, Proxy: PROXY },
+  Kind: "connect-proxy",
+  ID,
+  Address: HOST,
+  Port: 20_000,
+  Proxy: PROXY,
 };
 
 async function configure(cluster: Cluster): Promise<void> {
@@ -48,7 +53,9 @@ async function configure(cluster: Cluster): Promise<void> {
       Kind: "service-defaults",
       Name: "web",
       Protocol: "http",
-      ...{ MaxInboundConnections: 77, LocalConnectTimeoutMs: 3_333, LocalRequestTimeoutMs: 9_999 },
+      MaxInboundConnections: 77,
+      LocalConnectTimeoutMs: 3_333,
+      LocalRequestTimeoutMs: 9_999,
       UpstreamConfig: {
         Defaults: {
           ConnectTimeoutMs: 4_444,
@@ -95,7 +102,7 @@ function facts(snapshot: Snapshot): unknown {
   );
 }
 
-test("what a server merged is to the proxy what an agent merged", async () => {
+test("a configuration merged by a server equals one merged by an agent", async () => {
   await using cluster = await startCluster({ acl: true });
   await configure(cluster);
   const serverNode = await register(cluster);
@@ -116,7 +123,10 @@ test("what a server merged is to the proxy what an agent merged", async () => {
 
     // Templates for transparent proxying come in any order, and are no upstreams of ours.
     await cluster.configEntry({
-      ...{ Kind: "service-defaults", Name: "web", Protocol: "http", Mode: "transparent" },
+      Kind: "service-defaults",
+      Name: "web",
+      Protocol: "http",
+      Mode: "transparent",
       UpstreamConfig: { Defaults: { ConnectTimeoutMs: 1 }, Overrides: [{ Name: "far" }] },
     });
     const all = () =>

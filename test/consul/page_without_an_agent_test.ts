@@ -74,16 +74,24 @@ test("a virtual machine and its neighbour run as the page says", async () => {
   const again = await cluster.place();
   await cluster.put("/v1/catalog/register", { Node: "web-vm-1", Address: cluster.host });
   await cluster.put("/v1/catalog/register", {
-    ...{ Node: "web-vm-1", Address: cluster.host, SkipNodeUpdate: true },
+    Node: "web-vm-1",
+    Address: cluster.host,
+    SkipNodeUpdate: true,
     Service: {
-      ...{ Kind: "connect-proxy", ID: "web-1-sidecar-proxy", Service: "web-sidecar-proxy" },
-      ...{ Address: listen.host, Port: listen.port },
+      Kind: "connect-proxy",
+      ID: "web-1-sidecar-proxy",
+      Service: "web-sidecar-proxy",
+      Address: listen.host,
+      Port: listen.port,
       Proxy: {
-        ...{ DestinationServiceName: "web", DestinationServiceID: "web-1" },
-        ...{ LocalServiceAddress: app.host, LocalServicePort: app.port },
+        DestinationServiceName: "web",
+        DestinationServiceID: "web-1",
+        LocalServiceAddress: app.host,
+        LocalServicePort: app.port,
         Upstreams: [{
           DestinationName: "db",
-          ...{ LocalBindAddress: again.host, LocalBindPort: again.port },
+          LocalBindAddress: again.host,
+          LocalBindPort: again.port,
         }],
       },
     },

@@ -16,7 +16,9 @@ test("a prepared query upstream moves to the failover datacenter and back", asyn
   await dc1.preparedQuery({
     Name: "geo-db",
     Service: {
-      ...{ Service: "db", Connect: true, OnlyPassing: true },
+      Service: "db",
+      Connect: true,
+      OnlyPassing: true,
       Failover: { Datacenters: ["dc2"] },
     },
   });

@@ -7,7 +7,7 @@ import { waitForEcho } from "../kit/wire/echo.ts";
 import { rounds } from "../kit/clock/long.ts";
 import { eventually, pause } from "../kit/process/process.ts";
 
-test("servers are lost under load, one way after the other", async (t) => {
+test("servers fail under load in several ways", async (t) => {
   await using on = await startClusterPair();
   const { cluster, pair } = on;
 
@@ -61,7 +61,7 @@ test("servers are lost under load, one way after the other", async (t) => {
   });
 });
 
-test("a server that comes back with an empty disk is believed nothing of what it has lost", async () => {
+test("data that a server lost with its disk is not taken for deleted", async () => {
   // Without tokens nothing but the answers' content tells, and without intentions everybody is let in.
   await using on = await startClusterPair({
     cluster: { acl: false, defaultIntentionPolicy: "allow" },

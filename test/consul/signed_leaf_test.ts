@@ -55,15 +55,17 @@ class Proxy implements Disposable {
   }
 }
 
-test("a real server signs for all who begin together, and again when its root changes", async () => {
+test("a real server signs for all proxies that start together, and again when its root changes", async () => {
   await using cluster = await startCluster({
     acl: true,
     config: {
       connect: {
         enabled: true,
         ca_config: {
-          ...{ csr_max_per_second: 2, leaf_cert_ttl: "1h" },
-          ...{ private_key_type: "ec", private_key_bits: 384 },
+          csr_max_per_second: 2,
+          leaf_cert_ttl: "1h",
+          private_key_type: "ec",
+          private_key_bits: 384,
         },
       },
     },

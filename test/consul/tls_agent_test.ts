@@ -41,7 +41,7 @@ test("an agent that demands client certificates, named by environment", async ()
   await waitForEcho(pair.upstream);
 });
 
-test("without what the agent's TLS needs it does not become ready and says why", async (t) => {
+test("a proxy without the agent's TLS material does not become ready and logs the reason", async (t) => {
   await using server = await startConsul({ tls: true });
   await using other = await startConsul({ tls: true });
   const { address, caFile, certFile, keyFile } = server.tls;

@@ -41,7 +41,10 @@ const TOKENS = {
 } as const;
 
 const provider = (name: string, issuer: string, jwks: string, more: object) => ({
-  ...{ Kind: "jwt-provider", Name: name, Issuer: issuer, ...more },
+  Kind: "jwt-provider",
+  Name: name,
+  Issuer: issuer,
+  ...more,
   JSONWebKeySet: { Local: { JWKS: jwks } },
 });
 const of = (name: string, ...claims: readonly (readonly [string, string])[]) => ({
@@ -51,7 +54,8 @@ const of = (name: string, ...claims: readonly (readonly [string, string])[]) => 
   }],
 });
 const allow = (PathPrefix: string, JWT?: object) => ({
-  ...{ Action: "allow", HTTP: { PathPrefix } },
+  Action: "allow",
+  HTTP: { PathPrefix },
   ...(JWT && { JWT }),
 });
 const SOURCES = [
@@ -78,7 +82,9 @@ interface Asked {
 }
 
 const asked = (source: string, path: string, token?: Name, ...more: readonly string[]): Asked => ({
-  ...{ source, path, name: `${source} ${path} ${token} ${more.length}` },
+  source,
+  path,
+  name: `${source} ${path} ${token} ${more.length}`,
   fields: [...(token ? [`authorization: Bearer ${TOKENS[token]}`] : []), ...more],
 });
 const ROLES: readonly Name[] = [
@@ -144,7 +150,9 @@ for (
     );
     await consul.configEntry(provider("auth0", AUTH0, auth0.jwks, {}));
     await consul.configEntry({
-      ...{ Kind: "service-intentions", Name: "db", Sources: SOURCES },
+      Kind: "service-intentions",
+      Name: "db",
+      Sources: SOURCES,
       ...more,
     });
     const start = async (id: string) => {
@@ -158,7 +166,11 @@ for (
     const asker = new Asker(consul, protocol);
     const tell = async (place: typeof ours.place, { source, path, fields }: Asked) => {
       const { status, seen } = await asker.ask(place, {
-        ...{ source, method: "POST", path, fields, body: "hello" },
+        source,
+        method: "POST",
+        path,
+        fields,
+        body: "hello",
       });
       return `${status} ${seen ?? ""}`;
     };

@@ -22,7 +22,7 @@ function troubleshoot(admin: string, ...args: readonly string[]): Promise<string
   });
 }
 
-test("consul troubleshoot finds an upstream, its cluster and whether somebody is there", async () => {
+test("consul troubleshoot finds an upstream, its cluster and its healthy endpoints", async () => {
   await using server = await startConsul({ acl: true });
   await using pair = await startPair(server);
   const admin = await pair.web.adminAddress();

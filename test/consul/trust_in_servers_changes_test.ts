@@ -67,7 +67,7 @@ test("a token is deleted, roots are rotated, and a token ends, under load", asyn
     await old.finish();
   });
 
-  await t.test("a token ends that nobody renews", async () => {
+  await t.test("a token that is not renewed ends", async () => {
     const [first] = await tokens();
     await withstands(on, { what: "token ended", at }, async () => {
       await eventually("it has ended", async () => {

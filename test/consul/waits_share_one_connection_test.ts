@@ -36,17 +36,32 @@ for (
     const member = new Member({
       servers: {
         places: { kind: "names", names: cluster.members.map(({ host }) => host) },
-        ...{ grpcPort: cluster.grpcPort, httpPort: cluster.httpPort, watchServers: true },
+        grpcPort: cluster.grpcPort,
+        httpPort: cluster.httpPort,
+        watchServers: true,
         tls: tls
           ? {
-            ...{ caFile: cluster.tls.caFile, caPath: "", certFile: "", keyFile: "" },
-            ...{ serverName: SERVER_NAME, verify: true },
+            caFile: cluster.tls.caFile,
+            caPath: "",
+            certFile: "",
+            keyFile: "",
+            serverName: SERVER_NAME,
+            verify: true,
           }
           : null,
-        ...{ node: cluster.nodeOf(id), token: "", tokenFile: "", login: null },
-        ...{ datacenter: "", namespace: "", partition: "", names: PROXY_FLAGS },
+        node: cluster.nodeOf(id),
+        token: "",
+        tokenFile: "",
+        login: null,
+        datacenter: "",
+        namespace: "",
+        partition: "",
+        names: PROXY_FLAGS,
       },
-      ...{ proxyId: `${id}-sidecar-proxy`, service: "web", upstreams: UPSTREAMS, signs: true },
+      proxyId: `${id}-sidecar-proxy`,
+      service: "web",
+      upstreams: UPSTREAMS,
+      signs: true,
     });
     try {
       await eventually("everything is there", () => member.missing.length === 0);

@@ -48,7 +48,7 @@ const OUR_STATISTICS = /\.ssl\.certificate\.|^[a-z_0-9]+(\{|$)/;
 /** Clusters that Consul has Envoy use for itself. */
 const OF_XDS = new Set(["local_agent"]);
 
-test("what admin pages give has the names, the types and the numbers that Envoy's have", async () => {
+test("admin pages have the names, types and numbers of Envoy's", async () => {
   await using mesh = await startPages();
   assert.equal(await mesh.envoy("/ready"), await mesh.postern("/ready"));
   const differences: string[] = [];
@@ -130,7 +130,8 @@ function pathsOf(json: unknown): ReadonlyMap<string, ReadonlySet<string>> {
 const ENTRIES = [
   ...["api", "spare", "web"].map((Name) => ({ Kind: "service-defaults", Name, Protocol: "http" })),
   {
-    ...{ Kind: "service-resolver", Name: "api" },
+    Kind: "service-resolver",
+    Name: "api",
     Failover: { "*": { Service: "spare" } },
     LoadBalancer: {
       Policy: "ring_hash",
@@ -138,7 +139,8 @@ const ENTRIES = [
     },
   },
   {
-    ...{ Kind: "service-router", Name: "api" },
+    Kind: "service-router",
+    Name: "api",
     Routes: [{
       Match: {
         HTTP: {
@@ -149,14 +151,19 @@ const ENTRIES = [
         },
       },
       Destination: {
-        ...{ Service: "spare", PrefixRewrite: "/", RequestTimeout: "10s" },
-        ...{ NumRetries: 2, RetryOnConnectFailure: true, RetryOnStatusCodes: [503] },
+        Service: "spare",
+        PrefixRewrite: "/",
+        RequestTimeout: "10s",
+        NumRetries: 2,
+        RetryOnConnectFailure: true,
+        RetryOnStatusCodes: [503],
         RequestHeaders: { Set: { "x-set": "1" } },
       },
     }],
   },
   {
-    ...{ Kind: "service-intentions", Name: "web" },
+    Kind: "service-intentions",
+    Name: "web",
     Sources: [
       {
         Name: "api",
@@ -177,7 +184,8 @@ const ENTRIES = [
     ],
   },
   ...["api", "db", "spare"].map((Name) => ({
-    ...{ Kind: "service-intentions", Name },
+    Kind: "service-intentions",
+    Name,
     Sources: [{ Name: "web", Action: "allow" }],
   })),
 ];

@@ -16,7 +16,7 @@ import { type Explainers, Predictions, type Went, whyUnasked } from "./explained
 export type Pair = readonly [from: Proxy, to: Proxy];
 
 const SEND = { "1.1": askHttp1, "2": askHttp2 };
-export const BASELINE: Pair = ["envoy", "envoy"];
+const BASELINE: Pair = ["envoy", "envoy"];
 const SAME: Pair = ["postern", "postern"];
 export const MIXED: readonly Pair[] = PROXIES.flatMap((from) =>
   PROXIES.filter((to) => to !== from).map((to) => [from, to] as const)
@@ -28,7 +28,12 @@ const SLACK_MS = 8_000;
 const SHARE_TOLERANCE = 0.15;
 const AT_A_TIME = 8;
 const NOTHING: Ask = {
-  ...{ method: "GET", path: "/", fields: [], body: "", streamed: false, trailers: [] },
+  method: "GET",
+  path: "/",
+  fields: [],
+  body: "",
+  streamed: false,
+  trailers: [],
   upgrade: false,
 };
 
@@ -209,10 +214,15 @@ export class Comparison {
     const asked = `${++this.#asked}`;
     const begun = performance.now();
     const got = await SEND[wire](place, {
-      ...{ ...NOTHING, ...ask },
+      ...NOTHING,
+      ...ask,
       fields: [...ask?.fields ?? [], `${ASKED}: ${asked}`],
     }).catch((error) => ({
-      ...{ first: String(error), fields: [], body: "", trailers: [], informational: [] },
+      first: String(error),
+      fields: [],
+      body: "",
+      trailers: [],
+      informational: [],
       ending: "no answer",
     }));
     const took = performance.now() - begun;

@@ -61,10 +61,15 @@ async function registerEntry(
   await consul.put("/v1/catalog/register", {
     ...node,
     Service: {
-      ...{ Kind: "connect-proxy", ID: entry.proxyId, Service: "db-sidecar-proxy", ...ports },
+      Kind: "connect-proxy",
+      ID: entry.proxyId,
+      Service: "db-sidecar-proxy",
+      ...ports,
       Proxy: {
-        ...{ DestinationServiceName: "db", DestinationServiceID: id },
-        ...{ LocalServiceAddress: app.host, LocalServicePort: app.port },
+        DestinationServiceName: "db",
+        DestinationServiceID: id,
+        LocalServiceAddress: app.host,
+        LocalServicePort: app.port,
       },
     },
   });

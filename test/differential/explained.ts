@@ -77,7 +77,9 @@ type End =
   };
 
 const SWITCHING = [
-  ...["connection: Upgrade", "upgrade: websocket", "sec-websocket-version: 13"],
+  "connection: Upgrade",
+  "upgrade: websocket",
+  "sec-websocket-version: 13",
   "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==",
 ];
 /** More is not read of the line of a request to an admin server. */

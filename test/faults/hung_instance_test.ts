@@ -13,7 +13,7 @@ import { startHttpPair } from "../kit/mesh/http_pair.ts";
 import { eventually } from "../kit/process/process.ts";
 
 for (const protocol of ["http", "http2"] as const) {
-  test(`${protocol}: of two instances one hangs, is ejected, and costs only what it had been sent`, async () => {
+  test(`${protocol}: a hung instance of two is ejected, and only the requests sent to it fail`, async () => {
     await using first = await startCountingOrigin({ protocol });
     await using second = await startCountingOrigin({ protocol, counts: first.counts });
     await using pair = await startHttpPair({ protocol, apps: [first, second] });

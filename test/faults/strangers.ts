@@ -20,7 +20,7 @@ export interface StrangersOptions {
   readonly addresses: readonly string[];
 }
 
-export interface StrangersResult {
+interface StrangersResult {
   /** Connections made. */
   readonly connected: number;
   /** Of these open at the end. */

@@ -71,7 +71,7 @@ const survives = ({ under = [] }: Story) =>
 for (
   const { name, args, under = [], strangers, longLived, newCalls } of STORIES.filter(survives)
 ) {
-  test(`${name} harm nobody who is served`, async () => {
+  test(`${name} harm no served caller`, async () => {
     await using mesh = await createFileMesh();
     await using postern = runPostern([...mesh.args, ...args], { under });
     await postern.waitReady();

@@ -38,7 +38,10 @@ export const target: FuzzTarget = {
   run(input) {
     const [host, origin, peer = "127.0.0.1"] = new TextDecoder().decode(input).split("\n");
     const reason = refuseRequest({
-      ...{ method: "POST", host, origin: origin || undefined, peer },
+      method: "POST",
+      host,
+      origin: origin || undefined,
+      peer,
       fetchSite: undefined,
       authorization: undefined,
     }, { boundHost: "10.1.2.3" });

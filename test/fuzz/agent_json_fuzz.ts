@@ -135,7 +135,8 @@ const CORPUS = [
 CORPUS.push(JSON.stringify({
   RateLimits: {
     InstanceLevel: {
-      ...{ RequestsPerSecond: 9, RequestsMaxBurst: 20 },
+      RequestsPerSecond: 9,
+      RequestsMaxBurst: 20,
       Routes: [
         { RequestsPerSecond: 2, PathRegex: "/a.*" },
         { RequestsPerSecond: 2, PathPrefix: "/a", RequestsMaxBurst: 1 },
@@ -148,7 +149,9 @@ CORPUS.push(JSON.stringify({
   Issuer: "a",
   JSONWebKeySet: {
     Remote: {
-      ...{ URI: "https://idp.example/keys", RequestTimeoutMs: 1, CacheDuration: "5m" },
+      URI: "https://idp.example/keys",
+      RequestTimeoutMs: 1,
+      CacheDuration: "5m",
       RetryPolicy: { NumRetries: 1, RetryPolicyBackOff: { BaseInterval: 1, MaxInterval: 2e9 } },
     },
   },

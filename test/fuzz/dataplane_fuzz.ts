@@ -37,8 +37,11 @@ const CORPUS = [
 
 function check({ proxy, ready, lifecycle, metrics }: DataplaneOptions): void {
   const ports = [
-    ...[lifecycle.port, metrics.mergePort, ready?.port ?? 1],
-    ...[proxy.serversFlags?.grpcPort ?? 0, proxy.serversFlags?.httpPort ?? 0],
+    lifecycle.port,
+    metrics.mergePort,
+    ready?.port ?? 1,
+    proxy.serversFlags?.grpcPort ?? 0,
+    proxy.serversFlags?.httpPort ?? 0,
   ];
   for (const port of ports) assert.ok(Number.isInteger(port) && port >= 1 && port <= 65_535);
   assert.ok(lifecycle.shutdownGraceMs >= 0 && lifecycle.shutdownGraceMs <= 86_400_000);

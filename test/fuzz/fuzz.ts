@@ -24,7 +24,7 @@ export interface FuzzTarget {
   run(input: Uint8Array, random: Random): void | Promise<void>;
 }
 
-export interface FuzzOptions {
+interface FuzzOptions {
   readonly seed: number;
   /** Stops after so many inputs... */
   readonly iterations?: number;
@@ -34,7 +34,7 @@ export interface FuzzOptions {
   readonly from?: number;
 }
 
-export interface FuzzReport {
+interface FuzzReport {
   readonly target: string;
   readonly iterations: number;
   readonly elapsedMs: number;

@@ -25,7 +25,7 @@ const NAIVE: FuzzTarget = {
   },
 };
 
-test("fuzz() finds what breaks a target, and repeats it from seed and iteration", async () => {
+test("fuzz() finds an input that breaks a target, and repeats it from seed and iteration", async () => {
   const messageFrom = async (options: { from?: number; iterations: number }) => {
     const failed = await fuzz(NAIVE, { seed: 7, ...options }).then(
       () => undefined,

@@ -39,12 +39,22 @@ export const target: FuzzTarget = {
     // What else there may be in a path was refused before.
     const visible = text.replace(/[^\x21-\x7e]|#/g, "");
     const request = new PluginRequest({
-      ...{ method: "GET", scheme: "https", authority: "db", upgrade: "", length: 0 },
-      ...{ saysLength: false, expectsContinue: false, version: "HTTP/1.1" },
+      method: "GET",
+      scheme: "https",
+      authority: "db",
+      upgrade: "",
+      length: 0,
+      saysLength: false,
+      expectsContinue: false,
+      version: "HTTP/1.1",
       path: `/?a=b&t=${visible}`,
       fields: [
-        ...["authorization", `Bearer ${visible}`, "authorization"],
-        ...["cookie", `a=b; t=${visible}`, "cookie"],
+        "authorization",
+        `Bearer ${visible}`,
+        "authorization",
+        "cookie",
+        `a=b; t=${visible}`,
+        "cookie",
       ],
     }, null);
     assert.ok(LOCATIONS.tokensOf(request).length >= 3);

@@ -43,7 +43,8 @@ async function rig(
   const place = { host: "127.0.0.1", port: pair.port };
   const client = await RawClient.open(place);
   return {
-    ...{ asked, place },
+    asked,
+    place,
     ask(head) {
       client.send(`${head}\r\nHost: db\r\n\r\n`);
       return client.response();
@@ -56,7 +57,7 @@ async function rig(
   };
 }
 
-test("fault: who asks for it meets a service that is slow and broken, others do not", async () => {
+test("fault: requests with the fault header get delays and errors, others do not", async () => {
   await using it = await rig("fault", {
     when: { "x-trial": "1" },
     delay: { ms: 1 },
@@ -68,7 +69,7 @@ test("fault: who asks for it meets a service that is slow and broken, others do 
   assert.deepEqual(it.asked, ["GET /b HTTP/1.1"]);
 });
 
-test("cors: a browser asks first and then for the thing itself", async () => {
+test("cors: a browser's preflight is answered, and then its request", async () => {
   await using it = await rig("cors", { origins: ["https://*.example"], methods: ["PUT"] });
   const origin = "Origin: https://shop.example";
   const first = await it.ask(
@@ -95,7 +96,7 @@ test("redirect: an old path leads to the new one, which is served", async () => 
   assert.deepEqual(it.asked, ["GET /new/a?b HTTP/1.1"]);
 });
 
-test("compression: a long page comes in fewer bytes, and who leaves halfway harms nobody", async () => {
+test("compression: a long page comes in fewer bytes, and a client that leaves halfway disturbs no other", async () => {
   const page = Array.from({ length: 50_000 }, (_, i) => `line ${i * 7919 % 10_007}`).join("\n");
   const head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain";
   await using it = await rig("compression", { codings: ["gzip"] }, answerOf(page, head));
@@ -114,7 +115,7 @@ test("compression: a long page comes in fewer bytes, and who leaves halfway harm
   assert.equal(gunzipSync(Buffer.from(after.body, "latin1")).toString() === page, true);
 });
 
-test("compression: a page of which the end is missing ends no other way", async () => {
+test("compression: a truncated page stays truncated", async () => {
   await using it = await rig("compression", {}, (_, socket) => {
     socket.write("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 9000\r\n\r\nabc");
     socket.end();
@@ -165,7 +166,7 @@ function gunzippedSoFar(raw: string): string {
   return body === "" ? "" : gunzipSync(Buffer.from(body, "latin1"), options).toString();
 }
 
-test("mirror: another service gets copies, and what it makes of them is nobody's business", async () => {
+test("mirror: another service gets copies, and its responses are dropped", async () => {
   await using next = await startRawOrigin((_, socket) => {
     socket.write("HTTP/1.1 500 No\r\nContent-Length: 5\r\n\r\noh");
     socket.end();

@@ -27,7 +27,7 @@ function jumpingClock(): Clock & { jump(ms: number): void } {
 }
 
 for (const [way, jumpMs] of [["forward", 100 * DAY_MS], ["back", -100 * DAY_MS]] as const) {
-  test(`a clock that jumps ${way} cuts nothing that is open and lets nobody in wrongly`, async () => {
+  test(`a clock that jumps ${way} cuts no open connection and lets no caller in wrongly`, async () => {
     await using echo = await startEcho();
     const clock = jumpingClock();
     await using pair = await startPathPair({ localPort: echo.port, db: { clock } });

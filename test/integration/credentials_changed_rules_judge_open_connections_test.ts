@@ -90,7 +90,7 @@ test("open connections stay when their listener and upstream go back to the mesh
   await exchange(second);
 });
 
-test("a caller that speaks no TLS is closed when its upstream's listener asks for it", async () => {
+test("a plain-text caller is closed when its upstream's listener requires TLS", async () => {
   await using echo = await startEcho();
   await using pair = await startPathPair({ localPort: echo.port });
   await using client = await openThrough(pair);

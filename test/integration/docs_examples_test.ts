@@ -211,7 +211,7 @@ tls_certificate:
   }
 }
 
-test("every block of JSON and HCL says what reads it", () => {
+test("every block of JSON and HCL names its reader", () => {
   const silent = EXAMPLES.filter(({ kind }) => kind === undefined).map(({ name }) => name);
   assert.deepEqual(silent, []);
   const kinds = new Set(EXAMPLES.map(({ kind }) => kind));
@@ -412,7 +412,7 @@ test("the page shows the help of every command", () => {
   }
 });
 
-test("the page of keys shows what becomes of each key of Consul", () => {
+test("the page of keys lists how Postern treats each key of Consul", () => {
   const shown = page("docs/configuration-keys.md").replaceAll(/ +/g, " ");
   const missing = CONFIG_KEYS.filter(({ key, fate }) => {
     const why = fate.kind === "followed" ? fate.note ?? "" : fate.reason;

@@ -8,7 +8,7 @@ import { httpRules } from "../kit/engine/snapshots.ts";
 
 const DB = "service:default/default/db";
 
-test("an edge leads to a service by the host of each request, and to nobody by another", async () => {
+test("an edge routes each request by its host, and refuses unknown hosts", async () => {
   await using origin = await startRawOrigin(() => answerOf("from db"));
   await using pair = await startPathPair({
     localPort: origin.port,
@@ -24,8 +24,12 @@ test("an edge leads to a service by the host of each request, and to nobody by a
     upstreams: { [DB]: { ...db, bind: null, version: 900_000 } },
     edges: {
       ingress: {
-        ...{ id: "ingress", version, bind: { kind: "tcp", host: "127.0.0.1", port } },
-        ...{ http: httpRules("http"), plugins: [], listener: null },
+        id: "ingress",
+        version,
+        bind: { kind: "tcp", host: "127.0.0.1", port },
+        http: httpRules("http"),
+        plugins: [],
+        listener: null,
         hosts: [{ names, upstream: DB }, { names: ["gone.example"], upstream: "service:gone" }],
       },
     },
@@ -48,7 +52,7 @@ test("an edge leads to a service by the host of each request, and to nobody by a
   await assert.rejects(RawClient.open({ host: "127.0.0.1", port: pair.port }));
 });
 
-test("an edge changes headers of what it sends on, and of all that it answers", async () => {
+test("an edge changes headers of forwarded requests and of all its responses", async () => {
   await using origin = await startRawOrigin(() =>
     answerOf("ok", "HTTP/1.1 200 OK\r\nX-Secret: 1\r\nX-Set: theirs")
   );
@@ -66,7 +70,12 @@ test("an edge changes headers of what it sends on, and of all that it answers", 
     upstreams: { [DB]: { ...db, bind: null, version: 900_000 } },
     edges: {
       ingress: {
-        ...{ id: "ingress", version, bind, http: httpRules("http"), plugins: [], listener: null },
+        id: "ingress",
+        version,
+        bind,
+        http: httpRules("http"),
+        plugins: [],
+        listener: null,
         hosts: [{
           names: ["*"],
           upstream,

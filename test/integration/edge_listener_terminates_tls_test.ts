@@ -158,7 +158,7 @@ test("a caller that says nothing is dropped at the deadline of the handshake", a
 /** Runtimes differ in whether they end such a handshake or leave the verdict to us. */
 const UNTRUSTED = "handshake_failed|chain_untrusted|identity_invalid";
 
-test("callers must show what the listener's own rules ask for", async () => {
+test("callers must present the certificate that the listener requires", async () => {
   await using edge = await startEdge((file) => ({
     certificate: pairOf(file, "shop"),
     validation: {

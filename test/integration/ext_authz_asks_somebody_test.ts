@@ -40,7 +40,8 @@ async function rig(config: unknown): Promise<Rig> {
   });
   const client = await RawClient.open({ host: "127.0.0.1", port: pair.port });
   return {
-    ...{ app, pair },
+    app,
+    pair,
     async ask(head, body = "") {
       client.send(`${head}\r\nHost: db\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
       const answer = await client.response();
@@ -69,7 +70,7 @@ async function httpRig(answer: RawAnswer, more: unknown = {}) {
   };
 }
 
-test("a service is asked by HTTP about each request, in the form in which it goes on", async () => {
+test("an HTTP authorization service gets each request in its forwarded form", async () => {
   await using it = await httpRig(({ head }) => {
     const isPublic = /^\w+ \/check\/public\//.test(head);
     if (isPublic) return answerOf("", "HTTP/1.1 200 OK\r\nX-User: ada");
@@ -90,7 +91,7 @@ test("a service is asked by HTTP about each request, in the form in which it goe
   assert.doesNotMatch(seen?.head ?? "", /root/);
 });
 
-test("a service is asked by gRPC, who the caller is proven to be included", async () => {
+test("a gRPC authorization service gets the caller's verified identity", async () => {
   await using authz = await startAuthz(({ path }) => {
     if (path === "/a") {
       return { status: {}, ok: { headers: [{ header: { key: "x-user", value: "ada" } }] } };
@@ -138,7 +139,7 @@ const FAULTS: Readonly<Record<string, RawAnswer>> = {
 };
 
 for (const [what, answer] of Object.entries(FAULTS)) {
-  test(`nobody passes while a service ${what}, and they do when it is well again`, async () => {
+  test(`no request passes while the authorization service ${what}, and requests pass when it has recovered`, async () => {
     const state = { isWell: false };
     await using it = await httpRig(
       (request, socket) => state.isWell ? answerOf("") : answer(request, socket),
@@ -153,7 +154,7 @@ for (const [what, answer] of Object.entries(FAULTS)) {
   });
 }
 
-test("nobody passes while a service is gone", async () => {
+test("no request passes while the authorization service is gone", async () => {
   const gone = await startRawOrigin();
   await gone[Symbol.asyncDispose]();
   await using it = await rig({ httpService: { target: `127.0.0.1:${gone.port}` } });
@@ -161,7 +162,7 @@ test("nobody passes while a service is gone", async () => {
   assert.equal(it.app.requests.length, 0);
 });
 
-test("a service of the mesh is asked by mutual TLS, and its sidecar has its own word", async () => {
+test("an authorization service of the mesh is called over mutual TLS, and its sidecar applies its intentions", async () => {
   const ca = createAuthority();
   await using app = await startRawOrigin();
   await using authz = await startAuthz(({ path }) => ({ status: { code: path === "/a" ? 0 : 7 } }));
@@ -175,7 +176,9 @@ test("a service of the mesh is asked by mutual TLS, and its sidecar has its own 
   const config = { grpcService: { target: "authz", timeoutMs: 1_000 } };
   const use = { plugin: "ext_authz", config, onFailure: "refuse", at: "upstreams.db" } as const;
   const db = snapshotOf({
-    ...{ ca, service: "db", intentions: [intention("web", "allow")] },
+    ca,
+    service: "db",
+    intentions: [intention("web", "allow")],
     local: { kind: "tcp", host: "127.0.0.1", port: app.port },
     upstreams: [{ name: "authz", http: httpRules("grpc") }],
     targets: [targetOf({
@@ -188,7 +191,8 @@ test("a service of the mesh is asked by mutual TLS, and its sidecar has its own 
     withInbound(db, { http: httpRules("http"), plugins: [use] }),
   );
   await using web = await startDataPath(snapshotOf({
-    ...{ ca, service: "web" },
+    ca,
+    service: "web",
     upstreams: [{ name: "db", http: httpRules("http") }],
     targets: [targetOf({ name: "db", uris: [db.credentials.uri], ports: [answering.port()] })],
   }));

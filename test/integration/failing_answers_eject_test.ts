@@ -29,7 +29,11 @@ for (
     for (let asked = 0; asked < 3; asked++) {
       // One that is ejected is asked where there is no other.
       const { ending } = await askHttp2(place, {
-        ...{ ...ASK, path, streamed: false, trailers: [], upgrade: false },
+        ...ASK,
+        path,
+        streamed: false,
+        trailers: [],
+        upgrade: false,
       });
       assert.equal(ending, "complete");
     }

@@ -30,9 +30,13 @@ test("gRPC calls are counted by method and status at both ends, where the protoc
   });
   const calls = async (plan: string) => {
     const asked = await askHttp2({ host: "127.0.0.1", port: pair.port }, {
-      ...{ method: "POST", path: "/shop.Orders/Place", body: GRPC_MESSAGE, trailers: [] },
+      method: "POST",
+      path: "/shop.Orders/Place",
+      body: GRPC_MESSAGE,
+      trailers: [],
       fields: ["content-type: application/grpc", `${PLAN}: ${plan}`],
-      ...{ streamed: false, upgrade: false },
+      streamed: false,
+      upgrade: false,
     });
     assert.equal(asked.ending, "complete");
   };

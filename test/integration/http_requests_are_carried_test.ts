@@ -79,7 +79,7 @@ for (const [protocol, connections] of [["http", 3], ["http2", 1]] as const) {
   });
 }
 
-test("an application is told how long its caller waits, and not to tell it to go on", async () => {
+test("an application gets its caller's timeout, and no Expect header", async () => {
   await using origin = await startRawOrigin();
   await using pair = await startPathPair({
     localPort: origin.port,

@@ -28,7 +28,9 @@ function webMay(...permissions: readonly Partial<Permission>[]): Intention {
   return {
     ...intention("web", "permissions"),
     permissions: permissions.map((permission) => ({
-      ...{ action: "allow", methods: [], headers: [] },
+      action: "allow",
+      methods: [],
+      headers: [],
       ...permission,
     })),
   };
@@ -70,7 +72,7 @@ test("a change is in force for the next request on an open connection", async ()
   assert.equal(await statusFor(client, "GET /read/1"), 200);
 });
 
-test("who is denied is told the rule only where the listener says so", async () => {
+test("a denied caller sees the rule only where the listener permits it", async () => {
   await using origin = await startRawOrigin();
   for (const showDenials of [false, true]) {
     await using pair = await judged(origin.port, [intention("web", "deny")], { showDenials });
@@ -122,7 +124,7 @@ test("a WebSocket that is denied is cut, and one that is not goes on", async () 
   assert.equal(await socket.next(), undefined);
 });
 
-test("nobody is asked what a caller that is not of this mesh may do: its handshake fails", async () => {
+test("a caller outside the mesh fails its handshake, and no agent is asked", async () => {
   await using origin = await startRawOrigin(() => answerOf("ok"));
   await using pair = await judged(origin.port, [intention("*", "allow")]);
   await using client = await RawClient.open({ host: "127.0.0.1", port: pair.db.port() });

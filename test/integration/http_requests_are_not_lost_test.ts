@@ -91,7 +91,7 @@ test("a request that may have been acted on is not sent again", async () => {
   assert.equal(origin.requests.length, 2);
 });
 
-test("an answer that HTTP does not allow is told as such, and not asked for again", async () => {
+test("an invalid HTTP response is reported as such, and is not retried", async () => {
   await using origin = await startRawOrigin(({ head }) =>
     answerOf("ok", head.includes("/bad") ? "HTTP/1.1 200 OK\n" : undefined)
   );
@@ -153,7 +153,7 @@ test("a request waits where there may be no more connections, and another one do
   assert.deepEqual(statuses.sort(), [200, 503]);
 });
 
-test("draining answers what is under way and closes the connection after it", async () => {
+test("draining answers requests under way, then closes the connection", async () => {
   const asked = Promise.withResolvers<() => void>();
   await using origin = await startRawOrigin((_request, socket) => {
     asked.resolve(() => socket.write(answerOf("late")));

@@ -41,10 +41,13 @@ async function startLoggedPair() {
   };
 }
 
-test("a plugin writes lines of its own among them, also of what the plugins after it refuse", async () => {
+test("a plugin writes lines of its own, also for requests that later plugins refuse", async () => {
   await using rig = await startLoggedPair();
   const use = (plugin: string, config: unknown): PluginUse => ({
-    ...{ plugin, config, onFailure: "refuse", at: "inbound.plugins" },
+    plugin,
+    config,
+    onFailure: "refuse",
+    at: "inbound.plugins",
   });
   const text = "%REQ(:METHOD)% %RESPONSE_CODE% %BYTES_RECEIVED% %UPSTREAM_HOST% %PROTOCOL%";
   const abort = { status: 503, percent: 100 };
@@ -139,7 +142,7 @@ test("a request that is denied, and one that cannot be read, leave lines, too", 
   assert.deepEqual([line.method, line.response_code, line.response_flags], [null, 400, "DPE"]);
 });
 
-test("a request that nobody can be reached for leaves a line with Envoy's flag, and is counted", async () => {
+test("a request without a reachable endpoint leaves a line with Envoy's flag, and is counted", async () => {
   await using rig = await startLoggedPair();
   const targets = Object.fromEntries(
     Object.entries(rig.pair.webSnapshot.targets).map(([key, part]) => [

@@ -28,7 +28,12 @@ function requestOf({ source, method, fields, body }: Question, path: string): Ju
   });
   const upgrade = flat.indexOf("upgrade");
   return {
-    ...{ method, path, scheme: "https", authority: "db.test", length: body.length, fields: flat },
+    method,
+    path,
+    scheme: "https",
+    authority: "db.test",
+    length: body.length,
+    fields: flat,
     saysLength: method !== "GET",
     upgrade: upgrade < 0 ? "" : flat[upgrade + 1] ?? "",
   };
@@ -51,7 +56,10 @@ for (const defaultAction of ["deny", "allow"] as const) {
       // What is no request for Envoy is none for a codec.
       if (envoy === "404" || envoy === "400" && typeof path === "string") continue;
       const id = {
-        ...{ trustDomain: "td", partition: "default", namespace: "default", datacenter: "dc1" },
+        trustDomain: "td",
+        partition: "default",
+        namespace: "default",
+        datacenter: "dc1",
         service: question.source,
       };
       const judge = policy.forSource({ id, uri: "" });

@@ -50,7 +50,7 @@ test("limits.max_connections 0 takes none", async () => {
   assert.match(String(fields.reason), /max_connections is 0/);
 });
 
-test("limits.max_pending_requests 0 lets nobody wait", async () => {
+test("limits.max_pending_requests 0 lets no request wait", async () => {
   await using echo = await startEcho();
   await using pair = await startPathPair({ localPort: echo.port, upstream: { maxPending: 0 } });
   await using client = await openClient(pair.port);
@@ -93,7 +93,7 @@ test("drain refuses new connections, lets open ones finish, and ends the rest at
   assert.equal(await client.gone, "end");
 });
 
-test("drain cuts what is still open at the deadline", async () => {
+test("drain cuts connections still open at the deadline", async () => {
   await using echo = await startEcho();
   await using pair = await startPathPair({ localPort: echo.port });
   await using client = await greet(pair.port);

@@ -76,7 +76,7 @@ async function rig(
 const GET = "GET /a HTTP/1.1\r\nHost: db\r\n\r\n";
 const POST = "POST /a HTTP/1.1\r\nHost: db\r\nContent-Length: 3\r\n\r\nabc";
 
-test("a plugin changes what the application is asked, and what the caller is told", async () => {
+test("a plugin changes the request to the application and the response to the caller", async () => {
   await using it = await rig([
     pluginOf("marks", ({ request }, next) =>
       next({
@@ -109,8 +109,14 @@ test("layers stand around each other in the order of their phases", async () => 
   ]);
   assert.equal((await it.ask(POST)).body, "got abc");
   assert.deepEqual(seen, [
-    ...["first in", "second in", "third in", "last in"],
-    ...["last out", "third out", "second out", "first out"],
+    "first in",
+    "second in",
+    "third in",
+    "last in",
+    "last out",
+    "third out",
+    "second out",
+    "first out",
   ]);
 });
 
@@ -208,7 +214,7 @@ test("one that may be skipped is gone round where it fails", async () => {
   assert.equal((await it.ask(POST)).body, "got abc");
 });
 
-test("a plugin that answers itself asks nobody", async () => {
+test("a plugin that answers itself reaches no endpoint", async () => {
   await using it = await rig([
     {
       ...pluginOf("teapot", () => assert.fail()),
@@ -220,7 +226,7 @@ test("a plugin that answers itself asks nobody", async () => {
   assert.match(answer.head, /x-by: me/);
 });
 
-test("what cannot be reached is a response with a failure", async () => {
+test("an unreachable endpoint is a response with a failure", async () => {
   const failures: unknown[] = [];
   await using it = await rig([
     pluginOf("looks", async (_, next) => {

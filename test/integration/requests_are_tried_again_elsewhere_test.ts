@@ -44,7 +44,9 @@ async function startMesh(apps: readonly App[], plugins: Record<string, unknown>)
       }),
     );
     const snapshot = snapshotOf({
-      ...{ ca, service: "db", intentions: [intention("web", "allow")] },
+      ca,
+      service: "db",
+      intentions: [intention("web", "allow")],
       local: { kind: "tcp", host: "127.0.0.1", port: origin.port },
     });
     uri = snapshot.credentials.uri;
@@ -55,11 +57,15 @@ async function startMesh(apps: readonly App[], plugins: Record<string, unknown>)
     bodies.push(got);
   }
   const uses = Object.entries(plugins).map(([plugin, config]) => ({
-    ...{ plugin, config, onFailure: "refuse" as const, at: `upstreams.db.${plugin}` },
+    plugin,
+    config,
+    onFailure: "refuse" as const,
+    at: `upstreams.db.${plugin}`,
   }));
   const web = stack.use(
     await startDataPath(snapshotOf({
-      ...{ ca, service: "web" },
+      ca,
+      service: "web",
       upstreams: [{ name: "db", http: httpRules("http"), plugins: uses, outlier: OUTLIER }],
       targets: [targetOf({ name: "db", uris: [uri], ports: dbs.map((db) => db.port()) })],
     })),
@@ -103,7 +109,7 @@ for (const [what, text, wanted] of [["a GET", GET, "200 got "], ["a body", POST,
   });
 }
 
-test("a body over the limit is sent once, and what came of it is told", async () => {
+test("a body over the limit is sent once, and the caller gets its response", async () => {
   await using mesh = await startMesh([down, echo], {
     retry: { retryOn: ["5xx"], replayLimitBytes: 2 },
   });
@@ -120,7 +126,7 @@ test("an endpoint that is silent is left for the other, and ejected where that g
   assert.equal(mesh.bodies[0]?.length, MAX_FAILURES);
 });
 
-test("where all endpoints fail the last answer is told, after as many retries as there may be", async () => {
+test("where all endpoints fail the caller gets the last response, after all permitted retries", async () => {
   await using mesh = await startMesh([down, down], { retry: { numRetries: 3, retryOn: ["5xx"] } });
   assert.deepEqual(await askTimes(mesh, 1, GET), ["503 down"]);
   assert.equal(mesh.bodies.flat().length, 4);

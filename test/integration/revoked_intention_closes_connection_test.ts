@@ -46,7 +46,7 @@ test("a new connection after the revocation is refused", async () => {
   assert.equal(echo.accepted, 0, "the application must not see a denied connection");
 });
 
-test("an intention for somebody else leaves the open connection alone", async () => {
+test("an intention for another caller leaves the open connection alone", async () => {
   await using echo = await startEcho();
   await using pair = await startPathPair({ localPort: echo.port });
   await using client = await openThrough(pair.port);
@@ -66,7 +66,7 @@ test("permissions at L4 deny", async () => {
   assert.equal(await client.gone, "end");
 });
 
-test("a changed default closes what only the default allowed", async () => {
+test("a changed default closes connections that only the default allowed", async () => {
   await using echo = await startEcho();
   await using pair = await startPathPair({ localPort: echo.port });
   await pair.db.set({ ...pair.dbSnapshot, policy: policyOf([], "allow") });

@@ -37,7 +37,7 @@ function endings(pair: PathPair, outcome: string): number {
   )?.value ?? 0;
 }
 
-test("silent strangers, more than there are places, keep nobody out", async () => {
+test("silent strangers beyond the connection limit keep no caller out", async () => {
   await using echo = await startEcho();
   await using pair = await startPathPair({ localPort: echo.port, db: { maxConnections: 40 } });
   await using open = await openClient(pair.port);

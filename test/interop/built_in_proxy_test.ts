@@ -26,7 +26,7 @@ test("Postern calls the built-in proxy", async () => {
 
 // Denied from the start: the built-in proxy does not authorize a resumed TLS session again, and its
 // authorization stops following changes after a few of them.
-test("Postern is told when the built-in proxy denies it", async () => {
+test("Postern sees the denial of the built-in proxy", async () => {
   await using server = await startConsul({ acl: true });
   await using agent = await startConsul({ clientOf: server });
   await server.intention("web", "db", "deny");

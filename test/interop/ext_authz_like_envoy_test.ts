@@ -30,8 +30,19 @@ interface Seen {
 
 /** Headers that a test is about. */
 const NAMES = [
-  ...["x-one", "x-two", "x-user", "x-role", "x-gone", "x-told", "x-why", "set-cookie", "cookie"],
-  ...["location", "www-authenticate", "content-type", "authorization"],
+  "x-one",
+  "x-two",
+  "x-user",
+  "x-role",
+  "x-gone",
+  "x-told",
+  "x-why",
+  "set-cookie",
+  "cookie",
+  "location",
+  "www-authenticate",
+  "content-type",
+  "authorization",
 ];
 
 function headersOf(message: RawMessage): Json {
@@ -45,7 +56,9 @@ async function ask(place: Place, request: string, app: RawOrigin): Promise<Seen>
   const answer = await RawClient.ask(place, request);
   const seen = app.requests[before];
   return {
-    ...{ status: statusOf(answer), body: answer.body, told: headersOf(answer) },
+    status: statusOf(answer),
+    body: answer.body,
+    told: headersOf(answer),
     ...(seen && {
       app: {
         line: seen.head.split("\r\n")[0] ?? "",
@@ -153,12 +166,14 @@ function asked({ headers, ...http }: AskedHttp): Json {
     !["x-request-id", "x-forwarded-proto", "content-length"].includes(name)
   );
   return {
-    ...{ ...rest, id: "", protocol: "" },
+    ...rest,
+    id: "",
+    protocol: "",
     headers: Object.fromEntries(names.toSorted().map((name) => [name, headers[name]])),
   };
 }
 
-test("whoever is asked by gRPC is asked the same as by Envoy, and the same comes of it", async () => {
+test("a gRPC authorization server gets the requests of Envoy, and its answers have the same effect", async () => {
   let answer: PlainMessage = {};
   await using authz = await startAuthz(() => answer);
   await using proxies = await both({ host: "127.0.0.1", port: authz.port, isGrpc: true }, {
@@ -197,7 +212,7 @@ const ANSWERS: Readonly<Record<string, string>> = {
 };
 
 for (const allowedClient of [[], ["x-why"]]) {
-  test(`whoever is asked by HTTP is asked the same as by Envoy; told: ${allowedClient.join() || "all"}`, async () => {
+  test(`an HTTP authorization server gets the requests of Envoy; headers allowed to clients: ${allowedClient.join() || "all"}`, async () => {
     let answer = "";
     const given: RawAnswer = () => answer;
     await using authz = await startRawOrigin(given);

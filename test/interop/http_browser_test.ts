@@ -121,7 +121,8 @@ for (const version of ["http/1.1", "h2"] as const) {
     const origin = own.use(await startRawOrigin(site.answer));
     const { upstream: { host, port }, web } = own.use(
       await startHttpPair({
-        ...{ protocol: "http", apps: [origin] },
+        protocol: "http",
+        apps: [origin],
         upstream: isTls
           ? {
             listenerTls: {

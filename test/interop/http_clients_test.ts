@@ -22,7 +22,7 @@ const BIG_BYTES = 4_000_000;
 const LIMIT = { timeoutMs: 60_000 };
 
 for (const protocol of ["http", "http2"] as const) {
-  test(`curl, nghttp, h2load and wrk get what they ask for through a ${protocol} pair`, async (t) => {
+  test(`curl, nghttp, h2load and wrk get their responses through a ${protocol} pair`, async (t) => {
     const directory = await mkdtemp(join(tmpdir(), "postern-clients-"));
     await using own = new AsyncDisposableStack();
     own.defer(() => rm(directory, { recursive: true, force: true }));
@@ -83,7 +83,7 @@ for (const protocol of ["http", "http2"] as const) {
   });
 }
 
-test("what a response says of its body is kept, whatever there is of one", async (t) => {
+test("a response keeps its body headers, with or without a body", async (t) => {
   const answers: Readonly<Record<string, string>> = {
     "/204": "HTTP/1.1 204 No Content\r\nX: y\r\n\r\n",
     "/304": "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n",
@@ -105,7 +105,7 @@ test("what a response says of its body is kept, whatever there is of one", async
     const { first } = await ask("/304");
     assert.deepEqual([statusOf(first), first.body], [304, ""]);
   });
-  await t.test("HEAD tells the length that GET would have", async () => {
+  await t.test("HEAD has the Content-Length of GET", async () => {
     const { first } = await ask("/head", "HEAD");
     assert.deepEqual(valuesOf(first, "content-length"), ["5"]);
   });
@@ -122,7 +122,7 @@ test("what a response says of its body is kept, whatever there is of one", async
   });
 });
 
-test("the application is told who calls, and how the request came", async () => {
+test("the application gets the caller's identity and the forwarding headers", async () => {
   await using origin = await startRawOrigin();
   await using pair = await startHttpPair({ protocol: "http", apps: [origin] });
   await RawClient.ask(

@@ -61,7 +61,7 @@ for (const protocol of ["http", "http2"] as const) {
   });
 }
 
-test("a client of HTTP/2 is told twice that its connection ends, and gets its answer", async () => {
+test("an HTTP/2 client gets two GOAWAY frames and its response", async () => {
   const asked = Promise.withResolvers<Socket>();
   await using origin = await startRawOrigin((_request, socket) => {
     asked.resolve(socket);

@@ -52,7 +52,7 @@ test("every case of gRPC's interoperability test passes through a pair", async (
   for (const name of CASES) await t.test(name, () => call(pair, name));
 });
 
-test("a gRPC client is told of a denial and of a missing application in gRPC's words", async () => {
+test("a gRPC client gets gRPC statuses for a denial and for a missing application", async () => {
   const port = await freePort(HOST);
   await using pair = await startHttpPair({ protocol: "grpc", apps: [{ host: HOST, port }] });
   await assert.rejects(

@@ -46,7 +46,9 @@ async function scene(
   const load = own.use(new HttpLoad(pair.upstream, counts, CLIENTS));
   const stack = own.move();
   return {
-    ...{ pair, load, origins },
+    pair,
+    load,
+    origins,
     async more(count) {
       const until = load.result.exchanges + count;
       await eventually(`${count} more requests`, () => load.result.exchanges >= until);
@@ -78,7 +80,7 @@ for (const protocol of ["http", "http2"] as const) {
     assertExactlyOnce(await on.load.stop(), { atLeast: 3 * ENOUGH });
   });
 
-  test(`${protocol}: a killed instance loses only what it had begun`, async () => {
+  test(`${protocol}: a killed instance loses only the requests it had begun`, async () => {
     await using on = await scene(protocol, { instances: 2 });
     await on.more(ENOUGH);
     await on.pair.kill(0);

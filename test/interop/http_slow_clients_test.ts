@@ -26,7 +26,7 @@ const ATTACKS = [
   ["readers", ["-X", "-w", "1", "-y", "10", "-z", "1", "-n", "2", "-k", "3"]],
 ] as const;
 
-test("slow clients hold little, and nobody else waits for them", async (t) => {
+test("slow clients hold little memory, and no other client waits for them", async (t) => {
   await using origin = await startCountingOrigin();
   await using pair = await startHttpPair({ protocol: "http", apps: [origin] });
   const { host, port } = pair.upstream;

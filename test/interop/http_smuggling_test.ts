@@ -159,7 +159,8 @@ async function judge(pair: HttpPair, origin: RawOrigin): Promise<Judge> {
   let turn = 0;
   await Promise.resolve();
   return {
-    ...{ pair, origin },
+    pair,
+    origin,
     async reached() {
       const sentinel = `/sentinel/${++turn}`;
       const answer = await RawClient.ask(

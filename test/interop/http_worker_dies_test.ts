@@ -20,7 +20,7 @@ const MOST_UNDER_WAY = 4 + 2 + 2 * 4;
 const ENOUGH = 300;
 
 for (const protocol of ["http", "http2"] as const) {
-  test(`${protocol}: a worker that dies under load takes nothing with it but what it had begun`, async () => {
+  test(`${protocol}: a worker that dies under load loses only the requests it had begun`, async () => {
     await using origin = await startCountingOrigin({ protocol });
     await using rig = await startWorkerRig({ app: origin, http: httpRules(protocol) });
     await using load = new HttpLoad(rig.upstream, origin.counts, CLIENTS);

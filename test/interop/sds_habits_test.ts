@@ -276,7 +276,7 @@ for (const [subject, startProxy] of SUBJECTS) {
   });
 }
 
-test("the SPIRE peer serves the Workload API, and what changes, on the same socket", async () => {
+test("the SPIRE peer serves the Workload API and its updates on the same socket", async () => {
   const directory = await mkdtemp(join(tmpdir(), "postern-spire-"));
   const path = join(directory, "api.sock");
   try {
@@ -313,7 +313,7 @@ test("the SPIRE peer serves the Workload API, and what changes, on the same sock
   }
 });
 
-test("the SPIRE peer refuses what a SPIRE agent refuses", async () => {
+test("the SPIRE peer refuses the requests that a SPIRE agent refuses", async () => {
   const directory = await mkdtemp(join(tmpdir(), "postern-spire-"));
   const path = join(directory, "api.sock");
   const ca = createAuthority();

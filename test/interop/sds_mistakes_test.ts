@@ -17,7 +17,7 @@ const stranger = clientPair(other.issueLeaf({ service: "api" }));
 
 for (const [subject, startProxy] of SUBJECTS) {
   for (const api of APIS) {
-    test(`${subject}, ${api}: what is refused, and what good things still do after it`, async () => {
+    test(`${subject}, ${api}: a refused resource leaves the good ones at work`, async () => {
       const [first, second] = [ca.issueLeaf({ service: "web" }), ca.issueLeaf({ service: "web" })];
       await using echo = await startEcho({ host: "127.0.0.1" });
       await using sds = await startSdsPeer();

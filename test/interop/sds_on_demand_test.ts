@@ -99,7 +99,7 @@ test("on demand: 200 handshakes of one name wait for one subscription", async ()
   );
 });
 
-test("on demand: what is prefetched is there before the first client, and without the server", async () => {
+test("on demand: a prefetched secret is served before the first client, and without the server", async () => {
   await withEdge({ prefetch: ["early.example"], wait: "1s" }, async ({ sds, serves, refuses }) => {
     const leaf = issue("early.example");
     await sds.set({ "early.example": certificateSecret(leaf) });
@@ -111,7 +111,7 @@ test("on demand: what is prefetched is there before the first client, and withou
   });
 });
 
-test("on demand: an unknown name is refused within the wait, and not asked for again", async () => {
+test("on demand: an unknown name is refused within the wait, and is not requested again", async () => {
   const rules = { wait: "2s", negativeTtl: "10s", prefetch: ["early.example"] };
   await withEdge(rules, async ({ sds, refuses, serves, subscriptions }) => {
     // Then the server is connected, and nobody's wait goes by before it is.
@@ -140,7 +140,7 @@ test("on demand: an unknown name is refused within the wait, and not asked for a
   });
 });
 
-test("on demand: only names of the list are asked for", async () => {
+test("on demand: only names of the list are requested", async () => {
   const rules = { names: ["one.example"], suffixes: [".in.example"], wait: "30s" };
   await withEdge(rules, async ({ sds, refuses, serves, subscriptions }) => {
     const leaves = ["one.example", "a.in.example", "two.example", "in.example"].map((name) => ({
@@ -189,7 +189,7 @@ test("on demand: a name is taken back while a handshake waits", async () => {
   });
 });
 
-test("on demand: what is mended while a handshake waits is served", async () => {
+test("on demand: a secret mended while a handshake waits is served", async () => {
   await withEdge({ wait: "40s" }, async ({ sds, serves }) => {
     const leaf = issue("late.example");
     const broken = { ...leaf, keyPem: issue("late.example").keyPem };

@@ -87,7 +87,7 @@ for (const [subject, startProxy] of SUBJECTS) {
       assert.equal((await probeTls(place, after)).accepted, true);
     });
 
-    test(`${subject}, ${api}: opens after initial_fetch_timeout, takes nobody, and recovers`, async () => {
+    test(`${subject}, ${api}: opens after initial_fetch_timeout, accepts no client, and recovers`, async () => {
       const ca = createAuthority();
       const leaf = ca.issueLeaf({ service: "web" });
       const caller = ca.issueLeaf({ service: "api" });
@@ -142,7 +142,7 @@ for (const [subject, startProxy] of SUBJECTS) {
       await waitForLeaf(proxy, leaf, { cert: caller.certPem, key: caller.keyPem });
     });
 
-    test(`${subject}, ${api}: losing the server loses no secret, and what changed meanwhile comes`, async () => {
+    test(`${subject}, ${api}: losing the server loses no secret, and secrets changed meanwhile arrive`, async () => {
       const ca = createAuthority();
       const [first, second] = [ca.issueLeaf({ service: "web" }), ca.issueLeaf({ service: "web" })];
       const caller = ca.issueLeaf({ service: "api" });

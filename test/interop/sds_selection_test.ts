@@ -79,7 +79,7 @@ type Name = keyof typeof leaves;
 
 for (const [subject, startProxy] of SUBJECTS) {
   for (const api of APIS) {
-    test(`${subject}, ${api}: shows the certificate of the name asked for`, async () => {
+    test(`${subject}, ${api}: shows the certificate of the requested name`, async () => {
       await using echo = await startEcho({ host: "127.0.0.1" });
       await using sds = await startSdsPeer();
       const names = Object.keys(leaves) as Name[];

@@ -27,7 +27,7 @@ async function inDirectory(use: (path: (name: string) => string) => Promise<void
 }
 
 for (const [subject, startProxy] of SUBJECTS) {
-  test(`${subject}: faults of the server under traffic drop nothing, and what it held is remembered`, async () => {
+  test(`${subject}: faults of the server under traffic drop nothing, and its secrets are kept`, async () => {
     await inDirectory(async (path) => {
       const leaf = issue();
       await using echo = await startEcho({ host: "127.0.0.1" });

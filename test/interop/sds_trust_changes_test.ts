@@ -30,7 +30,7 @@ const serialOf = (leaf: { readonly certPem: string }) =>
   new X509Certificate(leaf.certPem).serialNumber;
 
 for (const [subject, startProxy] of SUBJECTS) {
-  test(`${subject}: what is revoked is refused; whether open connections end differs`, async () => {
+  test(`${subject}: a revoked certificate is refused; whether open connections end differs`, async () => {
     const leaf = ca.issueLeaf({ service: "web" });
     const [kept, revoked] = [ca.issueLeaf({ service: "api" }), ca.issueLeaf({ service: "job" })];
     await using echo = await startEcho({ host: "127.0.0.1" });

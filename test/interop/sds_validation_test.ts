@@ -141,7 +141,7 @@ async function takenBy(place: { readonly host: string; readonly port: number }) 
 }
 
 for (const [subject, startProxy] of SUBJECTS) {
-  test(`${subject} takes and refuses clients by what comes from SDS`, async () => {
+  test(`${subject} accepts and refuses clients by the validation context from SDS`, async () => {
     const leaf = ca.issueLeaf({ service: "web" });
     await using echo = await startEcho({ host: "127.0.0.1" });
     await using sds = await startSdsPeer();
@@ -170,7 +170,7 @@ for (const [subject, startProxy] of SUBJECTS) {
     }
   });
 
-  test(`${subject} joins what it is told with what comes from SDS`, async () => {
+  test(`${subject} joins its own validation settings with those from SDS`, async () => {
     const leaf = ca.issueLeaf({ service: "web" });
     await using echo = await startEcho({ host: "127.0.0.1" });
     await using sds = await startSdsPeer();

@@ -57,7 +57,7 @@ for (
     ["sds", { method: "StreamSecrets", code: 3 }],
   ] as const
 ) {
-  test(`${source}: an entry that is deleted and created again at once fails nobody`, async () => {
+  test(`${source}: an entry deleted and created again at once fails no connection`, async () => {
     await withSpireAgent(async (agent, socket) => {
       await using echo = await startEcho({ host: "127.0.0.1" });
       const first = own.svid("web");
@@ -103,7 +103,7 @@ test("Workload API: an entry that is deleted for good is served for the grace, a
     }));
 });
 
-test("an agent that is away for half a minute: all is served, and within 5 s of its return so is what is new", async () => {
+test("an agent away for half a minute interrupts nothing, and its new secrets are served within 5 s of its return", async () => {
   await withSpireAgent(async (agent, socket) => {
     await using echo = await startEcho({ host: "127.0.0.1" });
     const first = own.svid("web");

@@ -19,11 +19,16 @@ async function registerGateway(
 ): Promise<Place> {
   const place = await consul.place();
   await consul.put("/v1/agent/service/register", {
-    ...{ Kind: "terminating-gateway", ID: "tg-1", Name: "tg", Meta: meta },
-    ...{ Address: place.host, Port: place.port },
+    Kind: "terminating-gateway",
+    ID: "tg-1",
+    Name: "tg",
+    Meta: meta,
+    Address: place.host,
+    Port: place.port,
   });
   await consul.configEntry({
-    ...{ Kind: "terminating-gateway", Name: "tg" },
+    Kind: "terminating-gateway",
+    Name: "tg",
     Services: services.map((Name) => ({ Name })),
   });
   return place;
@@ -57,7 +62,9 @@ test("bytes and requests go through a terminating gateway, and its intentions ho
   await outside(consul, "legacy", legacy);
   await consul.configEntry({ Kind: "service-defaults", Name: "shop", Protocol: "http" });
   await consul.configEntry({
-    ...{ Kind: "service-resolver", Name: "shop", DefaultSubset: "v2" },
+    Kind: "service-resolver",
+    Name: "shop",
+    DefaultSubset: "v2",
     Subsets: Object.fromEntries(
       versions.map((version) => [version, { Filter: `Service.Meta.version == ${version}` }]),
     ),

@@ -35,7 +35,7 @@ async function run(words: readonly string[], env: Record<string, string | undefi
   return { code, output: child.output };
 }
 
-test("the executable says what it is", async () => {
+test("the executable prints its version", async () => {
   const { code, output } = await run(["version"]);
   assert.equal(code, 0);
   assert.match(output, /^postern \d+\.\d+\.\d+ \(commit [0-9a-f]{7}\+?, bun \d\S+, \S+ \S+\)\n$/);
@@ -57,7 +57,7 @@ for (
   });
 }
 
-test("the runtime in the executable listens to nobody", () => {
+test("the runtime in the executable obeys no variables or flags of its own", () => {
   assert.equal(firstHeeded(postern), undefined);
 });
 

@@ -134,7 +134,7 @@ test("the init script leaves a stranger alone that has the old process id", asyn
   assert.ok(lives(process.pid));
 });
 
-test("the init script tells a usage error and starts nothing", async () => {
+test("the init script reports a usage error and starts nothing", async () => {
   await using host = await createHost({ "web-1": "POSTERN_FLAGS=-no-such-flag\n", "db-1": "" });
   const { code, output } = await host.run("start");
   assert.equal(code, 2);

@@ -152,7 +152,7 @@ test("supervisord's stop ends a connection that never does, before it would kill
   });
 });
 
-test("supervisord does not start a usage error again, and does what failed", async () => {
+test("supervisord restarts a failed process, and not one with a usage error", async () => {
   await using mesh = await createFileMesh();
   await using supervisord = await startSupervisord(mesh, "-no-such-flag");
   await withLog(mesh, async () => {

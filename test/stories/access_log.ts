@@ -7,7 +7,7 @@ import type { Agents } from "../kit/mesh/mesh.ts";
 import { eventually } from "../kit/process/process.ts";
 
 export function accessLog(agents: Agents): void {
-  test("the access log of proxy-defaults is followed live, and what cannot be is named", async (t) => {
+  test("the access log of proxy-defaults is followed live, and unusable settings are named", async (t) => {
     await using mesh = await agents.start({ defaultIntentionPolicy: "allow" });
     await mesh.configEntry({ Kind: "service-defaults", Name: "db", Protocol: "http" });
     await using app = await startRawOrigin(() => answerOf("hello"), { host: mesh.host });

@@ -21,7 +21,9 @@ export function demandedTokens(agents: Agents): void {
     await mesh.configEntry({ Kind: "service-defaults", Name: "db", Protocol: "http" });
     const demand = (JWT: object | null) =>
       mesh.configEntry({
-        ...{ Kind: "service-intentions", Name: "db", JWT },
+        Kind: "service-intentions",
+        Name: "db",
+        JWT,
         Sources: [{ Name: "web", Action: "allow" }],
       });
     await demand(null);
@@ -42,7 +44,9 @@ export function demandedTokens(agents: Agents): void {
 
     const published = (URI: string) =>
       mesh.configEntry({
-        ...{ Kind: "jwt-provider", Name: "okta", Issuer: ISSUER },
+        Kind: "jwt-provider",
+        Name: "okta",
+        Issuer: ISSUER,
         JSONWebKeySet: { Remote: { URI, CacheDuration: "1h" } },
         Forwarding: { HeaderName: "x-claims" },
       });

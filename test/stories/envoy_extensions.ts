@@ -13,7 +13,9 @@ export function envoyExtensions(agents: Agents): void {
     const given = { ProxyType: "connect-proxy", Listener: "inbound", Script: "-- nothing" };
     const extended = (Required: boolean, kilobytes: number) =>
       mesh.configEntry({
-        ...{ Kind: "service-defaults", Name: "db", Protocol: "http" },
+        Kind: "service-defaults",
+        Name: "db",
+        Protocol: "http",
         MaxRequestHeadersKB: kilobytes,
         EnvoyExtensions: [{ Name: "builtin/lua", Required, Arguments: given }],
       });
@@ -24,7 +26,11 @@ export function envoyExtensions(agents: Agents): void {
     const ask = async (bytes = 1) => {
       const fields = [`x-pad: ${"a".repeat(bytes)}`];
       const { status } = await asker.ask(place, {
-        ...{ source: "web", method: "GET", path: "/", fields, body: "" },
+        source: "web",
+        method: "GET",
+        path: "/",
+        fields,
+        body: "",
       });
       return status;
     };

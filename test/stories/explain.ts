@@ -15,7 +15,8 @@ export function explained(agents: Agents): void {
     for (const Name of ["db", "canary"]) {
       await mesh.configEntry({ Kind: "service-defaults", Name, Protocol: "http" });
       await mesh.configEntry({
-        ...{ Kind: "service-intentions", Name },
+        Kind: "service-intentions",
+        Name,
         Sources: [{
           Name: "web",
           Permissions: [
@@ -26,14 +27,16 @@ export function explained(agents: Agents): void {
       });
     }
     await mesh.configEntry({
-      ...{ Kind: "service-router", Name: "db" },
+      Kind: "service-router",
+      Name: "db",
       Routes: [{
         Match: { HTTP: { Header: [{ Name: "x-canary", Exact: "s3cret" }] } },
         Destination: { Service: "canary", RequestTimeout: "20s", NumRetries: 2 },
       }],
     });
     await mesh.configEntry({
-      ...{ Kind: "service-splitter", Name: "db" },
+      Kind: "service-splitter",
+      Name: "db",
       Splits: [{ Weight: 90 }, { Weight: 10, Service: "canary" }],
     });
     const config = { balance_inbound_connections: "exact_balance" };

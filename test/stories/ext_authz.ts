@@ -8,7 +8,7 @@ import type { Agents } from "../kit/mesh/mesh.ts";
 import { eventually } from "../kit/process/process.ts";
 
 export function extAuthz(agents: Agents): void {
-  test("whoever builtin/ext-authz names is asked, as long as it does", async (t) => {
+  test("builtin/ext-authz asks the service that it names, as long as it names one", async (t) => {
     await using mesh = await agents.start({ defaultIntentionPolicy: "allow" });
     const heads: string[] = [];
     await using app = await startRawOrigin(({ head }) => {
@@ -28,18 +28,22 @@ export function extAuthz(agents: Agents): void {
     await mesh.configEntry({ Kind: "service-defaults", Name: "authz", Protocol: "grpc" });
     const ask = (extensions: readonly object[]) =>
       mesh.configEntry({
-        ...{ Kind: "service-defaults", Name: "db", Protocol: "http" },
+        Kind: "service-defaults",
+        Name: "db",
+        Protocol: "http",
         EnvoyExtensions: extensions,
       });
     const asking = (Config: object) =>
       ask([{
-        ...{ Name: "builtin/ext-authz", Required: true },
+        Name: "builtin/ext-authz",
+        Required: true,
         Arguments: { ProxyType: "connect-proxy", Config },
       }]);
     await ask([]);
     await using _authz = await mesh.serve({ name: "authz", port: far.port });
     await using db = await mesh.serve({
-      ...{ name: "db", port: app.port },
+      name: "db",
+      port: app.port,
       upstreams: [{ name: "authz", ...await mesh.place() }],
     });
     const { port, ...place } = await mesh.place();
@@ -69,14 +73,14 @@ export function extAuthz(agents: Agents): void {
       assert.match(heads.at(-1) ?? "", /x-user: ada/i);
     });
 
-    await t.test("somebody on this machine, by HTTP", async () => {
+    await t.test("a service on this machine, by HTTP", async () => {
       const Target = { URI: `127.0.0.1:${near.port}`, Timeout: "2s" };
       await asking({ HttpService: { Target, PathPrefix: "/check" } });
       await answers("403 near", "/far");
       assert.equal(await get("/near"), "200 db");
     });
 
-    await t.test("what cannot be had is named where it is required, and the last one is asked", async () => {
+    await t.test("an unusable required extension is named, and the last good one stays", async () => {
       const Target = { Service: { Name: "authz" } };
       await asking({ GrpcService: { Target }, IncludePeerCertificate: true });
       await db.process.waitFor(
@@ -86,7 +90,7 @@ export function extAuthz(agents: Agents): void {
       assert.deepEqual([await get("/near"), await get("/far")], ["200 db", "403 near"]);
     });
 
-    await t.test("and nobody, once nobody is named", async () => {
+    await t.test("no service is asked once none is named", async () => {
       await ask([]);
       await answers("200 db", "/");
     });

@@ -53,7 +53,7 @@ export function hashedRequests(agents: Agents): void {
 
     let before = "";
     for (const policy of ["maglev", "ring_hash"]) {
-      await t.test(`those whom a header names stay with ${policy}`, async () => {
+      await t.test(`requests with the same header stay with ${policy}`, async () => {
         await resolve(policy);
         await eventually("they stay, elsewhere than before", async () => {
           const now = (await owners()).join();
@@ -78,7 +78,8 @@ export function hashedRequests(agents: Agents): void {
       const HTTP = { PathPrefix: "/own" };
       const Destination = { ResponseHeaders: { Set: { "x-route": "own" } } };
       await mesh.configEntry({
-        ...{ Kind: "service-router", Name: "db" },
+        Kind: "service-router",
+        Name: "db",
         Routes: [{ Match: { HTTP }, Destination }],
       });
       await eventually("there is a route", async () => {

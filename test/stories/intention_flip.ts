@@ -45,7 +45,7 @@ export function intentionFlip(agents: Agents): void {
     await waitForRefusal(pair.upstream);
   });
 
-  test("a new rule ends what only the default policy allowed", async () => {
+  test("a new intention ends connections that only the default policy allowed", async () => {
     await using mesh = await agents.start({ defaultIntentionPolicy: "allow" });
     await using pair = await startPair(mesh, { noIntention: true });
     await closedBy(pair, () => mesh.intention("*", "db", "deny"));

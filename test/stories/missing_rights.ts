@@ -24,7 +24,7 @@ function without(lacks: keyof typeof RULES, instead = ""): string {
 }
 
 export function missingRights(agents: Agents): void {
-  test("each right that a token lacks is named with what it is on", async () => {
+  test("each right that a token lacks is named with its resource", async () => {
     await using mesh = await agents.start({ acl: true });
     await using app = await mesh.echo();
     await using _db = await mesh.serve({ name: "db", port: app.port });
@@ -137,7 +137,11 @@ async function startWithTokenFile(agents: Agents) {
   await waitForEcho(upstream);
   const owned = own.move();
   return {
-    ...{ mesh, sidecar, upstream, later, token },
+    mesh,
+    sidecar,
+    upstream,
+    later,
+    token,
     /** Changes what is known of db's instance, and nothing that matters. */
     touchDb: () => mesh.register({ ...db, meta: { touched: "yes" } }),
     /** `later` becomes an upstream: another name of db's. */

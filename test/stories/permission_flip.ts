@@ -8,7 +8,7 @@ import type { Agents } from "../kit/mesh/mesh.ts";
 import { eventually } from "../kit/process/process.ts";
 
 export function permissionFlip(agents: Agents): void {
-  test("permissions are followed live, and what nobody can judge denies and is named", async () => {
+  test("permissions are followed live, and a permission that cannot be judged denies and is named", async () => {
     await using mesh = await agents.start({ defaultIntentionPolicy: "allow" });
     await using app = await startSeer(mesh.host);
     await mesh.configEntry({ Kind: "service-defaults", Name: "db", Protocol: "http" });

@@ -14,7 +14,9 @@ export function portInUse(agents: Agents): void {
     const [inbound, free, taken] = [await mesh.place(), await mesh.place(), await mesh.place()];
     const squatters = [await startEcho(inbound), await startEcho(taken)];
     const id = await mesh.register({
-      ...{ name: "db", port: app.port, sidecarPort: inbound.port },
+      name: "db",
+      port: app.port,
+      sidecarPort: inbound.port,
       upstreams: [{ name: "other", port: free.port }, { name: "db", port: taken.port }],
     });
     await using db = mesh.runSidecar(id);

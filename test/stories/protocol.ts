@@ -82,7 +82,7 @@ export function protocol(agents: Agents): void {
       assert.equal((await inbound())?.path.escapedSlashes, "reject");
     });
 
-    await t.test("with a path that everybody may ask for, and no other", async () => {
+    await t.test("an exposed path is open to every caller, and no other path is", async () => {
       await using health = await startRawOrigin(() => answerOf("healthy"), { host: mesh.host });
       const { host, port } = await mesh.place();
       const Paths = [{ Path: "/health", ListenerPort: port, LocalPathPort: health.port }];

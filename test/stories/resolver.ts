@@ -68,7 +68,7 @@ export function resolver(agents: Agents): void {
       await answers("two");
     });
 
-    await t.test("a prepared query is asked again", async () => {
+    await t.test("a prepared query is executed again", async () => {
       await maintenance(1, true);
       await waitForEcho(query, { greeting: "two" });
       await maintenance(1, false);

@@ -18,7 +18,7 @@ import { eventually } from "../kit/process/process.ts";
 const SERVICES = [["db", "tcp"], ["shop", "http"], ["api", "http2"]] as const;
 type Service = typeof SERVICES[number][0];
 
-export interface RollingDeployOptions {
+interface RollingDeployOptions {
   /** By flags alone, with `-register`; else from registrations that somebody else has made. */
   readonly register: boolean;
 }

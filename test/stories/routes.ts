@@ -48,7 +48,7 @@ export function routes(agents: Agents): void {
       await answers("200 db", "/");
     });
 
-    await t.test("a header leads to the other, with what the route sets", async () => {
+    await t.test("a header route leads to the other service and sets its headers", async () => {
       const header = (Exact: string) => ({
         Match: { HTTP: { Header: [{ Name: "x-canary", Exact }] } },
         Destination: {
@@ -79,7 +79,7 @@ export function routes(agents: Agents): void {
       assert.deepEqual([await ask("/v2/old"), await ask("/v2")], ["200 db", "200 db"]);
     });
 
-    await t.test("a prefix makes way for another, and what comes after it stays", async () => {
+    await t.test("a prefix is rewritten, and the rest of the path stays", async () => {
       await route({
         Match: { HTTP: { PathPrefix: "/v2" } },
         Destination: { Service: "canary", PrefixRewrite: "/" },
@@ -91,7 +91,7 @@ export function routes(agents: Agents): void {
       assert.equal(await ask("/v2../secret"), "400 ");
     });
 
-    await t.test("what nobody can follow is refused by name, and the last chain stays", async () => {
+    await t.test("an unusable chain is refused by name, and the last chain stays", async () => {
       await route({
         Match: { HTTP: { PathPrefix: "/v3" } },
         Destination: { Service: "canary", RequestHeaders: { Set: { "x-a": "%LUCK%" } } },

@@ -124,7 +124,10 @@ async function mixedSourcesStory(agent: Mesh): Promise<void> {
     certificate: { source: "file", cert: story.path("db.pem"), key: story.path("db.key") },
     // State of the world: there a server is silent about what it has not got yet.
     validation: {
-      ...{ source: "sds", cluster: "sds_cluster", name: "roots", api: "sotw" },
+      source: "sds",
+      cluster: "sds_cluster",
+      name: "roots",
+      api: "sotw",
       initialFetchTimeout: "0s",
     },
     sds_clusters: { sds_cluster: { address } },
@@ -169,8 +172,11 @@ async function outsideTheMeshStory(agent: Mesh): Promise<void> {
   const shown: (string | undefined)[] = [];
   const serve = (leaf: { readonly certPem: string; readonly keyPem: string }) => {
     const server = createServer({
-      ...{ cert: leaf.certPem, key: leaf.keyPem, ca: story.other.rootPem },
-      ...{ requestCert: true, rejectUnauthorized: true },
+      cert: leaf.certPem,
+      key: leaf.keyPem,
+      ca: story.other.rootPem,
+      requestCert: true,
+      rejectUnauthorized: true,
     }, (socket) => {
       shown.push(socket.getPeerCertificate().subjectaltname);
       socket.on("error", () => {});
@@ -185,7 +191,10 @@ async function outsideTheMeshStory(agent: Mesh): Promise<void> {
   await rm(story.path("roots.key"));
   const port = await freePort(host);
   await story.agent.put("/v1/agent/service/register", {
-    ...{ Name: "legacy", ID: "legacy-1", Address: host, Port: port },
+    Name: "legacy",
+    ID: "legacy-1",
+    Address: host,
+    Port: port,
     Connect: { Native: true },
   });
   const upstream = { name: "legacy", port: await freePort(host) };

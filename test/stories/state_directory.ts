@@ -97,7 +97,8 @@ export function stateDirectory(agents: Agents): void {
         await mesh.configEntry({ Kind: "service-defaults", Name, Protocol: "http" });
       }
       await mesh.configEntry({
-        ...{ Kind: "service-router", Name: "db" },
+        Kind: "service-router",
+        Name: "db",
         Routes: [{
           Match: { HTTP: { PathPrefix: "/v2/" } },
           Destination: { Service: "canary", PrefixRewrite: "/", NumRetries: 2 },

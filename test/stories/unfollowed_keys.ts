@@ -13,7 +13,7 @@ async function check(mesh: Mesh, id: string): Promise<{ code: number | null; out
 }
 
 export function unfollowedKeys(agents: Agents): void {
-  test("check lists what Postern does not do, and the log names each once", async () => {
+  test("check lists the keys that Postern does not follow, and the log names each once", async () => {
     await using mesh = await agents.start({ defaultIntentionPolicy: "allow" });
     const port = await freePort(mesh.host);
     await mesh.register({ name: "web", upstreams: [{ name: "db", port }] });
@@ -36,7 +36,9 @@ export function unfollowedKeys(agents: Agents): void {
 
     await mesh.configEntry({ Kind: "mesh", AllowEnablingPermissiveMutualTLS: true });
     await mesh.configEntry({
-      ...{ Kind: "service-defaults", Name: "web", Protocol: "http" },
+      Kind: "service-defaults",
+      Name: "web",
+      Protocol: "http",
       MutualTLSMode: "permissive",
       EnvoyExtensions: [
         { Name: "builtin/lua", Arguments: { Listener: "inbound", Script: "-- nothing" } },

@@ -10,11 +10,13 @@ export function usableUpstreams(agents: Agents): void {
     await using mesh = await agents.start({ defaultIntentionPolicy: "deny" });
     await mesh.configEntry({ Kind: "service-defaults", Name: "pay", Protocol: "http" });
     await mesh.configEntry({
-      ...{ Kind: "service-intentions", Name: "pay" },
+      Kind: "service-intentions",
+      Name: "pay",
       Sources: [{ Name: "web", Action: "allow" }],
     });
     await mesh.configEntry({
-      ...{ Kind: "service-intentions", Name: "db" },
+      Kind: "service-intentions",
+      Name: "db",
       Sources: [{ Name: "web", Action: "deny" }],
     });
     await using app = await mesh.echo();
@@ -141,7 +143,7 @@ export function usableUpstreams(agents: Agents): void {
       }
     });
 
-    await t.test("check reports on standard output what listens nowhere", async () => {
+    await t.test("check reports on standard output the upstreams without a listener", async () => {
       const output = await expect(
         ["check", "-sidecar-for", id],
         2,

@@ -44,9 +44,20 @@ export function certificateContract(agent: AgentClient): void {
     assert.deepEqual(keys(body), ["ActiveRootID", "Roots", "TrustDomain"]);
     assert.match(body.TrustDomain, /^[0-9a-f-]{36}\.consul$/);
     assert.deepEqual(keys(body.Roots[0]), [
-      ...["Active", "CreateIndex", "ExternalTrustDomain", "ID", "IntermediateCerts", "ModifyIndex"],
-      ...["Name", "NotAfter", "NotBefore", "PrivateKeyBits", "PrivateKeyType", "RootCert"],
-      ...["SerialNumber", "SigningKeyID"],
+      "Active",
+      "CreateIndex",
+      "ExternalTrustDomain",
+      "ID",
+      "IntermediateCerts",
+      "ModifyIndex",
+      "Name",
+      "NotAfter",
+      "NotBefore",
+      "PrivateKeyBits",
+      "PrivateKeyType",
+      "RootCert",
+      "SerialNumber",
+      "SigningKeyID",
     ]);
     assert.ok(reply.index > 0);
     const [root] = body.Roots;
@@ -69,8 +80,15 @@ export function certificateContract(agent: AgentClient): void {
     const reply = await agent.get(`/v1/agent/connect/ca/leaf/${name}`);
     const leaf = JSON.parse(reply.text) as Leaf;
     assert.deepEqual(keys(leaf), [
-      ...["CertPEM", "CreateIndex", "ModifyIndex", "PrivateKeyPEM", "SerialNumber", "Service"],
-      ...["ServiceURI", "ValidAfter", "ValidBefore"],
+      "CertPEM",
+      "CreateIndex",
+      "ModifyIndex",
+      "PrivateKeyPEM",
+      "SerialNumber",
+      "Service",
+      "ServiceURI",
+      "ValidAfter",
+      "ValidBefore",
     ]);
     assert.equal(reply.index, leaf.ModifyIndex);
     for (

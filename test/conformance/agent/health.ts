@@ -73,18 +73,22 @@ export function healthContract(agent: AgentClient): void {
     ]);
     assert.deepEqual(entry?.Checks.map((check) => check.CheckID)[0], "serfHealth");
     assert.deepEqual(keys(entry?.Checks[1]), [
-      ...["CheckID", "CreateIndex", "Definition", "ExposedPort", "Interval", "ModifyIndex", "Name"],
-      ...[
-        "Node",
-        "Notes",
-        "Output",
-        "ServiceID",
-        "ServiceName",
-        "ServiceTags",
-        "Status",
-        "Timeout",
-        "Type",
-      ],
+      "CheckID",
+      "CreateIndex",
+      "Definition",
+      "ExposedPort",
+      "Interval",
+      "ModifyIndex",
+      "Name",
+      "Node",
+      "Notes",
+      "Output",
+      "ServiceID",
+      "ServiceName",
+      "ServiceTags",
+      "Status",
+      "Timeout",
+      "Type",
     ]);
     assert.equal(reply.headers.get("X-Consul-Knownleader"), "true");
   });

@@ -101,17 +101,16 @@ export function serviceContract(agent: AgentClient): void {
     });
     const app = await agent.json<Record<string, unknown>>(`/v1/agent/service/${name}-1`);
     assert.deepEqual(keys(app), [
-      ...[
-        "Address",
-        "ContentHash",
-        "Datacenter",
-        "EnableTagOverride",
-        "ID",
-        "Meta",
-        "Port",
-        "Service",
-      ],
-      ...["Tags", "Weights"],
+      "Address",
+      "ContentHash",
+      "Datacenter",
+      "EnableTagOverride",
+      "ID",
+      "Meta",
+      "Port",
+      "Service",
+      "Tags",
+      "Weights",
     ]);
   });
 
@@ -277,18 +276,22 @@ export function serviceContract(agent: AgentClient): void {
     assert.equal(alias?.["Name"], `Connect Sidecar Aliasing ${name}-1`);
     assert.equal(alias?.["Type"], "alias");
     assert.deepEqual(keys(tcp), [
-      ...["CheckID", "CreateIndex", "Definition", "ExposedPort", "Interval", "ModifyIndex", "Name"],
-      ...[
-        "Node",
-        "Notes",
-        "Output",
-        "ServiceID",
-        "ServiceName",
-        "ServiceTags",
-        "Status",
-        "Timeout",
-        "Type",
-      ],
+      "CheckID",
+      "CreateIndex",
+      "Definition",
+      "ExposedPort",
+      "Interval",
+      "ModifyIndex",
+      "Name",
+      "Node",
+      "Notes",
+      "Output",
+      "ServiceID",
+      "ServiceName",
+      "ServiceTags",
+      "Status",
+      "Timeout",
+      "Type",
     ]);
     const beat = await agent.call("PUT", `/v1/agent/check/pass/service:${name}-1-sidecar-proxy:1`);
     assert.equal(beat.status, 500);

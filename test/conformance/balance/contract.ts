@@ -25,7 +25,7 @@ const STRICT = outlierPolicy({
   baseEjectionMs: 1_000,
 });
 
-export interface Contract {
+interface Contract {
   readonly balancing: LoadBalancing;
   /** How far a share of picks may be off, as part of what is due. */
   readonly tolerance: number;
@@ -54,7 +54,7 @@ export function poolOf(
 }
 
 /** Picks by id, each lease given back at once, no hash given. */
-export function countPicks(pool: EndpointPool, picks: number): Map<string, number> {
+function countPicks(pool: EndpointPool, picks: number): Map<string, number> {
   const counts = new Map<string, number>();
   for (let i = 0; i < picks; i++) {
     const id = pool.pick(0)?.endpoint.id ?? "none";

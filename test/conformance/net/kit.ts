@@ -117,7 +117,7 @@ export class SecureServer extends Waiting implements AsyncDisposable {
   }
 }
 
-export function reasonsOf(outcomes: readonly HandshakeOutcome[]): string {
+function reasonsOf(outcomes: readonly HandshakeOutcome[]): string {
   return outcomes.map((outcome) => outcome.kind === "failed" ? outcome.reason : outcome.kind)
     .join();
 }
@@ -127,7 +127,7 @@ export function portOf(listener: Listener): number {
   return listener.address.kind === "tcp" ? listener.address.port : 0;
 }
 
-export type DialResult =
+type DialResult =
   | { readonly kind: "connected"; readonly side: Side; readonly peer: PresentedPeer | undefined }
   | { readonly kind: "failed"; readonly stage: "connect" | "handshake"; readonly reason: string };
 

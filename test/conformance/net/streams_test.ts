@@ -64,7 +64,7 @@ for (const kind of ["plain", "tls"] as const) {
       assert.deepEqual(far.told, ["data", "end"]);
     });
 
-    test(`${name} closes both halves after what was written`, async () => {
+    test(`${name} closes both halves after the written bytes`, async () => {
       await using pair = await openPair(kind);
       const { near, far } = both(pair, end);
       near.write("goodbye");
@@ -99,7 +99,7 @@ for (const kind of ["plain", "tls"] as const) {
       assert.ok(!far.told.includes("end"), "a cut stream was told as ended");
     });
 
-    test(`${name} tells of a reset after the peer had ended its half`, async () => {
+    test(`${name} reports a reset after the peer had ended its half`, async () => {
       await using pair = await openPair(kind);
       const { near, far } = both(pair, end);
       near.connection.end();
@@ -113,7 +113,7 @@ for (const kind of ["plain", "tls"] as const) {
       assert.deepEqual(far.told, ["end", "reset"]);
     });
 
-    test(`${name} ignores what is done to it after its close`, async () => {
+    test(`${name} ignores calls after its close`, async () => {
       await using pair = await openPair(kind);
       const { near, far } = both(pair, end);
       near.connection.reset();
@@ -156,7 +156,7 @@ for (const kind of ["plain", "tls"] as const) {
       }
     });
 
-    test(`${name} is not told of the end while paused before the last bytes`, async () => {
+    test(`${name} gets no end while paused before the last bytes`, async () => {
       await using pair = await openPair(kind);
       const { near, far } = both(pair, end);
       far.connection.pause();

@@ -75,7 +75,9 @@ test("an alert after the handshake is told with the close, in words", async () =
   await using server = await SecureServer.start();
   const material: TlsMaterial = {
     ...webMaterial,
-    ...{ certPem: "", keyPem: "", minVersion: "TLSv1.3" },
+    certPem: "",
+    keyPem: "",
+    minVersion: "TLSv1.3",
   };
   // In TLS 1.3 it is connected before the server has looked at what it showed.
   const side = await dial(server.port, { material }).side();

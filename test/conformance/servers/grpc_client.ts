@@ -24,7 +24,7 @@ export interface ServerUnderTest {
   readonly managementToken: string;
 }
 
-export interface GrpcAnswer {
+interface GrpcAnswer {
   /** 0: in order. */
   readonly code: number;
   readonly details: string;
@@ -53,7 +53,7 @@ const METHODS = {
   sign: ["connectca.ConnectCAService/Sign", "SignRequest", "SignResponse"],
 } as const;
 
-export type MethodName = keyof typeof METHODS;
+type MethodName = keyof typeof METHODS;
 
 export class GrpcClient {
   readonly #server: ServerUnderTest;

@@ -76,7 +76,8 @@ const ROWS: readonly Row[] = [
   ["where a retry is", {
     RequestHeaders: { Add: { "x-a": "1" } },
     ResponseHeaders: { Add: { "x-b": "2" } },
-    ...{ NumRetries: 1, RetryOn: ["5xx"] },
+    NumRetries: 1,
+    RetryOn: ["5xx"],
   }, [["x-plan: 503 200"]]],
 ];
 
@@ -100,7 +101,9 @@ const FIELDS = ["x-set: 1", "x-add: 1", "x-c: 1", "x-d: 1"];
 /** Those of a split, alone and under those of a route. */
 const SPLITS: readonly Case[] = ["/alone", "/under-a-route"].flatMap((path) =>
   [[], FIELDS].map((fields): Case => ({
-    ...{ name: `of a split, ${path} ${fields.join("; ")}`, to: "split", want: "200 other" },
+    name: `of a split, ${path} ${fields.join("; ")}`,
+    to: "split",
+    want: "200 other",
     ask: get(path, ...fields),
   }))
 );
@@ -109,16 +112,19 @@ export const headers: Area = {
   name: "header changes",
   entries: (at) => [
     {
-      ...{ Kind: "service-splitter", Name: at("split") },
+      Kind: "service-splitter",
+      Name: at("split"),
       Splits: [{ Weight: 100, Service: "other", ...SPLIT }],
     },
     {
-      ...{ Kind: "service-router", Name: at("split") },
+      Kind: "service-router",
+      Name: at("split"),
       Routes: [{ Match: { HTTP: { PathPrefix: "/under" } }, Destination: ROUTED }],
     },
     { Kind: "service-resolver", Name: at("changed"), Redirect: { Service: at("http") } },
     {
-      ...{ Kind: "service-router", Name: at("changed") },
+      Kind: "service-router",
+      Name: at("changed"),
       Routes: [...ROWS, ...OWN].map(([name, destination, , path]) => ({
         Match: {
           HTTP: path ? { PathExact: `/${path}` } : { PathPrefix: pathOf(name) },
@@ -130,7 +136,8 @@ export const headers: Area = {
   cases: SPLITS.concat(
     [...ROWS, ...OWN].flatMap(([name, , asks, path]) =>
       asks.map((fields): Case => ({
-        ...{ name: `${name}: ${fields.join("; ")}`, to: "changed" },
+        name: `${name}: ${fields.join("; ")}`,
+        to: "changed",
         ask: get(path ? `/${path}` : pathOf(name), ...fields),
         want: name === "denied" ? "403" : name === "where a retry is" ? "200, 2 tries" : "200",
       }))

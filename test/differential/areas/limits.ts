@@ -11,13 +11,18 @@ const LIMITS: Readonly<Record<(typeof LIMITED)[number], object>> = {
 };
 /** Of three that are asked at once. */
 const ANSWERED: Readonly<Record<keyof typeof LIMITS, number>> = {
-  ...{ requests: 1, connections: 3, pending: 2, scarce: 2 },
+  requests: 1,
+  connections: 3,
+  pending: 2,
+  scarce: 2,
 };
 
 export const limits: Area = {
   name: "limits",
   shared: [{
-    ...{ Kind: "service-defaults", Name: "web", Protocol: "http" },
+    Kind: "service-defaults",
+    Name: "web",
+    Protocol: "http",
     UpstreamConfig: {
       Overrides: LIMITED.flatMap((name) =>
         PROXIES.map((proxy) => ({ Name: `${name}-${proxy}`, Limits: LIMITS[name] }))
@@ -29,7 +34,11 @@ export const limits: Area = {
   cases: LIMITED.flatMap((name): Case[] => [
     { name: "one after the other", to: name, want: `200 ${name}` },
     {
-      ...{ name: "three at once", to: name, times: 3, ask: planned("soon"), isCrowded: true },
+      name: "three at once",
+      to: name,
+      times: 3,
+      ask: planned("soon"),
+      isCrowded: true,
       want: ANSWERED[name] === 3 ? `200 ${name}` : `200 ${name} | 503`,
       shares: { [`200 ${name}`]: ANSWERED[name] / 3 },
     },

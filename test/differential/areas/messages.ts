@@ -12,26 +12,50 @@ type Row = readonly [name: string, want: string, ask: Partial<Ask>, wires?: Wire
 
 const BODY = "0123456789".repeat(100_000);
 const STEERING = [
-  ...["x-envoy-retry-on: 5xx", "x-envoy-max-retries: 1", "x-envoy-internal: true"],
-  ...["x-envoy-upstream-rq-timeout-ms: 5000", "x-envoy-decorator-operation: a"],
+  "x-envoy-retry-on: 5xx",
+  "x-envoy-max-retries: 1",
+  "x-envoy-internal: true",
+  "x-envoy-upstream-rq-timeout-ms: 5000",
+  "x-envoy-decorator-operation: a",
   "x-envoy-original-path: /o",
-  ...["x-envoy-own: 1", "x-envoy-attempt-count: 4", "x-envoy-external-address: 1.1.1.1"],
-  ...[
-    "x-envoy-peer-metadata: 1",
-    "x-envoy-downstream-service-node: b",
-    "x-envoy-force-trace: true",
-  ],
+  "x-envoy-own: 1",
+  "x-envoy-attempt-count: 4",
+  "x-envoy-external-address: 1.1.1.1",
+  "x-envoy-peer-metadata: 1",
+  "x-envoy-downstream-service-node: b",
+  "x-envoy-force-trace: true",
 ];
 export const FORWARDED = [
-  ...["x-forwarded-for: 1.2.3.4", "x-forwarded-host: a", "x-forwarded-proto: https"],
-  ...["x-forwarded-port: 99", "x-forwarded-client-cert: By=me", "x-real-ip: 9.9.9.9"],
-  ...["x-request-id: given", "forwarded: for=1", "via: 1.1 me", "te: trailers", "x_own: 1"],
-  ...["user-agent: test", "cookie: a=1", "accept: */*", "authorization: Bearer a"],
-  ...["traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "x-b3-sampled: 1"],
+  "x-forwarded-for: 1.2.3.4",
+  "x-forwarded-host: a",
+  "x-forwarded-proto: https",
+  "x-forwarded-port: 99",
+  "x-forwarded-client-cert: By=me",
+  "x-real-ip: 9.9.9.9",
+  "x-request-id: given",
+  "forwarded: for=1",
+  "via: 1.1 me",
+  "te: trailers",
+  "x_own: 1",
+  "user-agent: test",
+  "cookie: a=1",
+  "accept: */*",
+  "authorization: Bearer a",
+  "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+  "x-b3-sampled: 1",
 ];
 const REFERERS = [
-  ...["a", "/a?b=c:d", "HTTPS://a:1/b//c?d@e", "a:b", "http:/a", "http://u@a/", "http://a/#b"],
-  ...["/a#b", "a b", "ftp://a", "//a/b"],
+  "a",
+  "/a?b=c:d",
+  "HTTPS://a:1/b//c?d@e",
+  "a:b",
+  "http:/a",
+  "http://u@a/",
+  "http://a/#b",
+  "/a#b",
+  "a b",
+  "ftp://a",
+  "//a/b",
 ];
 
 const ROWS: readonly Row[] = [
@@ -50,15 +74,24 @@ const ROWS: readonly Row[] = [
   ]),
   ["a body of a megabyte", "200", { method: "POST", path: "/echo", body: BODY }],
   ["a body of unknown length", "200", {
-    ...{ method: "POST", path: "/echo", body: BODY, streamed: true },
+    method: "POST",
+    path: "/echo",
+    body: BODY,
+    streamed: true,
   }],
   ["no body", "200", { method: "POST" }, BY_1_1],
   ["trailers of a request", "200", {
-    ...{ method: "POST", path: "/echo", body: "a", streamed: true },
+    method: "POST",
+    path: "/echo",
+    body: "a",
+    streamed: true,
     trailers: ["x-sum: 1"],
   }],
   ["go on", "200", {
-    ...{ method: "POST", path: "/echo", body: "abc", fields: ["expect: 100-continue"] },
+    method: "POST",
+    path: "/echo",
+    body: "abc",
+    fields: ["expect: 100-continue"],
   }],
   ["DELETE with a body", "200", { method: "DELETE", path: "/echo", body: "abc" }],
   ["a method of its own", "200", { method: "PURGE" }, [["2", "http2"]]],
@@ -74,7 +107,10 @@ const ROWS: readonly Row[] = [
   ["denied", "403", { path: "/denied" }],
   ["denied with a body", "403", { method: "POST", path: "/denied", body: "abc" }],
   ["denied before it goes on", "403", {
-    ...{ method: "POST", path: "/denied", body: "a", fields: ["expect: 100-continue"] },
+    method: "POST",
+    path: "/denied",
+    body: "a",
+    fields: ["expect: 100-continue"],
   }],
   ["a response that breaks off", "200 cut", { path: "/breaks" }, [["1.1", "http"], [
     "1.1",
@@ -127,7 +163,11 @@ export const grpc: Area = {
   entries: () => [],
   cases: [
     ...CALLS.map(([path, want]): Case => ({
-      ...{ name: path, to: "grpc", wire: "2", ask: rpc(path), want },
+      name: path,
+      to: "grpc",
+      wire: "2",
+      ask: rpc(path),
+      want,
     })),
     {
       name: "a request that is no gRPC",
@@ -139,13 +179,18 @@ export const grpc: Area = {
     // By a caller that knows no trailers, and to services that do not say that they speak it.
     ...CALLS.flatMap(([path, want]): Case[] => [
       {
-        ...{ name: `${path} over HTTP/1.1`, to: "grpc", ask: rpc(path) },
+        name: `${path} over HTTP/1.1`,
+        to: "grpc",
+        ask: rpc(path),
         want: path === "/breaks" ? "200 grpc 14" : want,
       },
       { name: `${path} of HTTP/2`, to: "http2", wire: "2", ask: rpc(path), want },
     ]),
     ...Object.entries(TYPES).map(([type, want]): Case => ({
-      ...{ name: `denied as ${type}`, to: "grpc", wire: "2", want },
+      name: `denied as ${type}`,
+      to: "grpc",
+      wire: "2",
+      want,
       ask: { ...rpc("/denied"), fields: [`content-type: ${type}`, "te: trailers"] },
     })),
   ],

@@ -64,7 +64,11 @@ const WIRES = [["1.1", "http"], ["2", "http2"]] as const;
 function cases(at: number): readonly Case[] {
   const own = PATHS.flatMap(([path, plain, ...others]) =>
     WIRES.map(([wire, to]): Case => ({
-      ...{ name: path, to, wire, ask: get(path), want: others[at] ?? plain },
+      name: path,
+      to,
+      wire,
+      ask: get(path),
+      want: others[at] ?? plain,
     }))
   );
   const fields = [
@@ -80,7 +84,11 @@ function cases(at: number): readonly Case[] {
     ...own,
     ...fields.flatMap(([name, field]) =>
       WIRES.map(([wire, to]): Case => ({
-        ...{ name, to, wire, ask: get("/", field), want: wanted(name, wire) },
+        name,
+        to,
+        wire,
+        ask: get("/", field),
+        want: wanted(name, wire),
       }))
     ),
   ];

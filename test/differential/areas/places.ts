@@ -60,6 +60,10 @@ export const GONE: Area = {
   isMixed: true,
   entries: () => [],
   cases: ASKS.map(([wire, ask, want]) => ({
-    ...{ name: "gone", to: want === "503" ? "http" : "grpc", wire, ask, want },
+    name: "gone",
+    to: want === "503" ? "http" : "grpc",
+    wire,
+    ask,
+    want,
   })),
 };

@@ -120,7 +120,8 @@ const CALLS: readonly Row[] = [
 
 function router(name: string, rows: readonly Row[], service?: string): Json {
   return {
-    ...{ Kind: "service-router", Name: name },
+    Kind: "service-router",
+    Name: name,
     Routes: rows.map(([path, destination]) => ({
       Match: { HTTP: { PathPrefix: `/${path}/` } },
       Destination: { ...(service ? { Service: service } : {}), ...destination },
@@ -147,13 +148,18 @@ export const retries: Area = {
   cases: [
     ...ROWS.flatMap(([name, , tries]) =>
       tries.map((one): Case => ({
-        ...{ name: `${name}: ${shown(one)}`, to: "retries", want: one[1] },
+        name: `${name}: ${shown(one)}`,
+        to: "retries",
+        want: one[1],
         ask: planned(one[0], { ...one[2], path: `/${name}/` }),
       }))
     ),
     ...CALLS.flatMap(([name, , tries]) =>
       tries.map((one): Case => ({
-        ...{ name: `gRPC ${name}: ${one[0]}`, to: "calls", wire: "2", want: one[1] },
+        name: `gRPC ${name}: ${one[0]}`,
+        to: "calls",
+        wire: "2",
+        want: one[1],
         ask: planned(one[0], rpc(`/${name}/`)),
       }))
     ),

@@ -22,7 +22,8 @@ export const rewrites: Area = {
   entries: (at) => [
     { Kind: "service-resolver", Name: at("rewritten"), Redirect: { Service: at("http") } },
     {
-      ...{ Kind: "service-router", Name: at("rewritten") },
+      Kind: "service-router",
+      Name: at("rewritten"),
       Routes: ROWS.map(([match, PrefixRewrite]) => ({
         Match: { HTTP: match },
         Destination: { PrefixRewrite },
@@ -31,7 +32,9 @@ export const rewrites: Area = {
   ],
   cases: ROWS.flatMap(([, to, paths]) =>
     paths.map((path): Case => ({
-      ...{ name: `${path} by ${to}`, to: "rewritten", ask: get(path) },
+      name: `${path} by ${to}`,
+      to: "rewritten",
+      ask: get(path),
       want: to === "/denied/" ? "403" : "200",
     }))
   ),

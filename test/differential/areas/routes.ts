@@ -78,14 +78,21 @@ const ROWS: readonly Row[] = [
   header("Present", { Present: true }, [["1"], [""], ["1", "2"]], [[]]),
   header("Present Invert", { Present: true, Invert: true }, [[]], [["1"], [""]]),
   header("Exact", { Exact: "one" }, [["one"], [" one "], ["one", "two"], ["two", "one"]], [
-    ...[["One"], ["oneone"], [], [""], ["two", "three"]],
+    ["One"],
+    ["oneone"],
+    [],
+    [""],
+    ["two", "three"],
   ]),
   header("Exact with a comma", { Exact: "one,two" }, [["one,two"]], [["one", "two"], ["one"]]),
   header("Regex over several", { Regex: "one.+two" }, [["one,two"]], [["one", "two"]]),
   header("Prefix of several", { Prefix: "one" }, [["one", "two"], ["two", "one"]], [["two"]]),
   header("Suffix of several", { Suffix: "two" }, [["one", "two"], ["two", "one"]], [["one"]]),
   header("Exact Invert", { Exact: "one", Invert: true }, [["two"], [""], ["two", "three"]], [
-    ...[["one"], [], ["one", "two"], ["two", "one"]],
+    ["one"],
+    [],
+    ["one", "two"],
+    ["two", "one"],
   ]),
   header("Prefix", { Prefix: "on" }, [["one"], ["on"]], [["One"], ["xon"], []]),
   header("Prefix Invert", { Prefix: "on", Invert: true }, [["two"]], [["one"], []]),
@@ -197,7 +204,9 @@ const rows = ROWS.flatMap(([name, , taken, left]) =>
   [["200 other", taken], ["200", left]].flatMap(([want, asks]) =>
     (asks as readonly Partial<Ask>[]).map((ask): Case => ({
       name: `${name}: ${ask.method ?? "GET"} ${ask.path} ${(ask.fields ?? []).join("; ")}`,
-      ...{ to: "matches", ask, want: want as string },
+      to: "matches",
+      ask,
+      want: want as string,
     }))
   )
 );
@@ -208,14 +217,16 @@ export const routes: Area = {
     { Kind: "service-resolver", Name: at("matches"), Redirect: { Service: at("http") } },
     { Kind: "service-resolver", Name: at("order"), Redirect: { Service: at("http") } },
     {
-      ...{ Kind: "service-router", Name: at("matches") },
+      Kind: "service-router",
+      Name: at("matches"),
       Routes: ROWS.map(([, match]) => ({
         Match: { HTTP: match },
         Destination: { Service: "other" },
       })),
     },
     {
-      ...{ Kind: "service-router", Name: at("order") },
+      Kind: "service-router",
+      Name: at("order"),
       Routes: ORDER.map(([match, service]) => ({
         Match: { HTTP: match },
         ...(service === "here" ? {} : { Destination: { Service: service } }),
@@ -225,26 +236,37 @@ export const routes: Area = {
   cases: [
     ...rows,
     {
-      ...{ name: "WebSocket", to: "matches", want: "101" },
+      name: "WebSocket",
+      to: "matches",
+      want: "101",
       ask: { path: "/exact", upgrade: true },
     },
     {
-      ...{ name: "WebSocket to the last route", to: "matches", want: "101" },
+      name: "WebSocket to the last route",
+      to: "matches",
+      want: "101",
       ask: { path: "/", upgrade: true },
     },
     {
-      ...{ name: "an absolute target", to: "matches", want: "200 other" },
+      name: "an absolute target",
+      to: "matches",
+      want: "200 other",
       ask: get("http://app.test/exact?q"),
     },
     { name: "over HTTP/2", to: "matches", wire: "2", want: "200 other", ask: get("/exact?q") },
     {
-      ...{ name: "several headers over HTTP/2", to: "matches", wire: "2", want: "200 other" },
+      name: "several headers over HTTP/2",
+      to: "matches",
+      wire: "2",
+      want: "200 other",
       ask: get("/header/Prefix-of-several/", "x-a: one"),
     },
     ...ORDER.flatMap(([, service, ask], index): Case[] =>
       ask
         ? [{
-          ...{ name: `order, ${ask.path}`, to: "order", ask },
+          name: `order, ${ask.path}`,
+          to: "order",
+          ask,
           want: index === 6 ? "200" : HERE[service as keyof typeof HERE],
         }]
         : []

@@ -27,9 +27,11 @@ const KEYS: readonly (readonly [name: string, ...ask: Parameters<typeof get>])[]
 export const stickiness: Area = {
   name: "stickiness",
   shared: Object.entries(POLICIES).map(([Name, Policy]) => ({
-    ...{ Kind: "service-resolver", Name },
+    Kind: "service-resolver",
+    Name,
     LoadBalancer: {
-      ...{ Policy, HashPolicies: HASHED },
+      Policy,
+      HashPolicies: HASHED,
       ...(Policy === "ring_hash"
         ? { RingHashConfig: { MinimumRingSize: 1024, MaximumRingSize: 65_536 } }
         : {}),
@@ -37,18 +39,26 @@ export const stickiness: Area = {
   })),
   entries: (at) =>
     Object.keys(POLICIES).map((Service) => ({
-      ...{ Kind: "service-resolver", Name: at(`by-${Service}`) },
+      Kind: "service-resolver",
+      Name: at(`by-${Service}`),
       Redirect: { Service },
     })),
   cases: [
     ...["by-ring", "by-maglev"].flatMap((to) =>
       KEYS.map(([name, ...ask]): Case => ({
-        ...{ name, to, ask: get(...ask), times: TIMES, isSticky: true, want: "one" },
+        name,
+        to,
+        ask: get(...ask),
+        times: TIMES,
+        isSticky: true,
+        want: "one",
       }))
     ),
     { name: "a cookie is given", to: "by-lone", ask: get("/"), want: "200 lone" },
     {
-      ...{ name: "none is given to who has one", to: "by-lone", want: "200 lone" },
+      name: "none is given to who has one",
+      to: "by-lone",
+      want: "200 lone",
       ask: get("/", "cookie: place=here"),
     },
   ],

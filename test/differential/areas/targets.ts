@@ -22,7 +22,8 @@ function resolver(name: string, more: Entry): Entry {
 }
 
 const split = (name: string, ...splits: readonly (readonly [number, Json])[]): Entry => (at) => ({
-  ...{ Kind: "service-splitter", Name: at(name) },
+  Kind: "service-splitter",
+  Name: at(name),
   Splits: splits.map(([Weight, split]) => ({ Weight, Service: "other", ...split })),
 });
 
@@ -111,12 +112,14 @@ const ROWS: readonly Row[] = [
       [33.34, { Service: "many", ServiceSubset: "v1" }],
     ),
     [{
-      ...{ want: `${V1} | 200 m3 | 200 other`, times: 160 },
+      want: `${V1} | 200 m3 | 200 other`,
+      times: 160,
       shares: { "200 other": 0.33, "200 m3": 0.33 },
     }],
   ],
   ["routed", (at) => ({
-    ...{ Kind: "service-router", Name: at("routed") },
+    Kind: "service-router",
+    Name: at("routed"),
     Routes: [
       {
         Match: { HTTP: { PathPrefix: "/v2" } },
@@ -143,11 +146,14 @@ export const targets: Area = {
     { Kind: "service-resolver", Name: "many", DefaultSubset: "v1", Subsets: SUBSETS },
     { Kind: "service-resolver", Name: "sick", Subsets: { passing: SUBSETS.passing } },
     ...["ill", "dead"].map((Name) => ({
-      ...{ Kind: "service-resolver", Name, Failover: { "*": { Service: "other" } } },
+      Kind: "service-resolver",
+      Name,
+      Failover: { "*": { Service: "other" } },
     })),
     { Kind: "service-resolver", Name: "random", LoadBalancer: { Policy: "random" } },
     {
-      ...{ Kind: "service-resolver", Name: "least" },
+      Kind: "service-resolver",
+      Name: "least",
       LoadBalancer: { Policy: "least_request", LeastRequestConfig: { ChoiceCount: 2 } },
     },
   ],

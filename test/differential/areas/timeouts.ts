@@ -41,20 +41,24 @@ export const timeouts: Area = {
   entries: (at) => [
     { Kind: "service-resolver", Name: at("timed"), Redirect: { Service: at("http") } },
     {
-      ...{ Kind: "service-router", Name: at("timed") },
+      Kind: "service-router",
+      Name: at("timed"),
       Routes: ROWS.map(([name, destination]) => ({
         Match: { HTTP: { PathPrefix: `/${name}/` } },
         Destination: { Service: "other", ...destination },
       })),
     },
     {
-      ...{ Kind: "service-resolver", Name: at("resolved"), RequestTimeout: SHORT },
+      Kind: "service-resolver",
+      Name: at("resolved"),
+      RequestTimeout: SHORT,
       Failover: { "*": { Service: "other" } },
     },
     { Kind: "service-defaults", Name: at("timed-calls"), Protocol: "grpc" },
     { Kind: "service-resolver", Name: at("timed-calls"), Redirect: { Service: at("grpc") } },
     {
-      ...{ Kind: "service-router", Name: at("timed-calls") },
+      Kind: "service-router",
+      Name: at("timed-calls"),
       Routes: [{
         Match: { HTTP: { PathPrefix: "/short/" } },
         Destination: { RequestTimeout: SHORT },
@@ -64,27 +68,34 @@ export const timeouts: Area = {
   cases: [
     ...ROWS.flatMap(([name, , tries]) =>
       tries.map(([plan, want, waitsMs]): Case => ({
-        ...{ name: `${name}: ${plan}`, to: "timed", want },
+        name: `${name}: ${plan}`,
+        to: "timed",
+        want,
         ...(waitsMs === undefined ? {} : { waitsMs }),
         ask: planned(plan, { path: `/${name}/` }),
       }))
     ),
     {
-      ...{ name: "of a resolver", to: "resolved", want: "504, waited", waitsMs: SHORT_MS },
+      name: "of a resolver",
+      to: "resolved",
+      want: "504, waited",
+      waitsMs: SHORT_MS,
       ask: planned("silent"),
     },
     { name: "of a resolver, in time", to: "resolved", want: "200 other" },
     {
-      ...{
-        name: "of a call",
-        to: "timed-calls",
-        wire: "2",
-        ask: planned("silent", rpc("/short/")),
-      },
-      ...{ want: "200 grpc 14, waited", waitsMs: SHORT_MS },
+      name: "of a call",
+      to: "timed-calls",
+      wire: "2",
+      ask: planned("silent", rpc("/short/")),
+      want: "200 grpc 14, waited",
+      waitsMs: SHORT_MS,
     },
     {
-      ...{ name: "a call in time", to: "timed-calls", wire: "2", want: "200 grpc 0" },
+      name: "a call in time",
+      to: "timed-calls",
+      wire: "2",
+      want: "200 grpc 0",
       ask: planned("/unary", rpc("/short/")),
     },
   ],

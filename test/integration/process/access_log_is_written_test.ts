@@ -56,7 +56,7 @@ test("each connection is a line of the access log, whose file may be moved away 
   assert.match(web.output, /^LINE 5 to local_app$/m);
 });
 
-test("lines of a plugin are on standard output where nobody turned the access log on", async () => {
+test("lines of a plugin are on standard output without an access log", async () => {
   await using mesh = await createFileMesh();
   await using origin = await startRawOrigin(() => answerOf("ok"));
   const file = join(mesh.directory, "web.json");

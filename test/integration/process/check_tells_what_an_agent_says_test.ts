@@ -12,7 +12,7 @@ import { startWorkloadServer, svidOf } from "../../kit/secrets/workload_server.t
 const WEB = "spiffe://example.org/web";
 const USER = `uid ${process.getuid?.()}, gid ${process.getgid?.()}`;
 
-test("check tells whom a Workload API knows, who asked it, and which ids are on offer", async () => {
+test("check shows the Workload API's identities, its caller and the ids on offer", async () => {
   await using mesh = await createFileMesh();
   const file = join(mesh.directory, "web.json");
   const config = JSON.parse(await readFile(file, "utf8"));

@@ -58,7 +58,7 @@ test("a file carries both ways, takes a good change on SIGHUP and refuses a bad 
   assert.equal(web.output.match(/configuration refused/g)?.length, 1);
 });
 
-test("check says what is wrong with a file, and nothing is started either way", async () => {
+test("check reports the faults of a file and starts nothing", async () => {
   await using mesh = await createFileMesh();
   const file = join(mesh.directory, "web.json");
   await using good = runPostern(["check", file]);
@@ -77,7 +77,7 @@ test("check says what is wrong with a file, and nothing is started either way", 
   assert.match(bad.output, /line 1, column \d+: intentions\[0\]\.action must be "allow" or "deny"/);
 });
 
-test("check says that no agent is asked where flags say everything", async () => {
+test("check reports that flags alone suffice and uses no agent", async () => {
   const address = ["-http-addr", "127.0.0.1:1", "-ca-file", "/none.pem"];
   await using checked = runPostern(["check", "-service", "web", "-upstream", "db:1", ...address]);
   checked.expectEnd();
@@ -89,7 +89,7 @@ test("check says that no agent is asked where flags say everything", async () =>
   );
 });
 
-test("check fails where the agent that knows the proxy cannot be asked", async () => {
+test("check fails where the proxy's agent is unreachable", async () => {
   const flags = ["-sidecar-for", "web", "-http-addr", "127.0.0.1:1"];
   await using checked = runPostern(["check", ...flags]);
   checked.expectEnd();
@@ -97,7 +97,7 @@ test("check fails where the agent that knows the proxy cannot be asked", async (
   assert.match(checked.output, /Cannot ask Consul about this proxy: .*127\.0\.0\.1:1.*refused/);
 });
 
-test("check tells what the proxy would warn of", async () => {
+test("check reports the proxy's warnings", async () => {
   await using mesh = await createFileMesh();
   const file = join(mesh.directory, "web.json");
   const config = JSON.parse(await readFile(file, "utf8"));
@@ -118,7 +118,7 @@ test("check tells what the proxy would warn of", async () => {
   assert.match(checked.output, /^warning: inbound\.tls asks nobody for a certificate/m);
 });
 
-test("check names a file once, whoever uses it by whichever rules", async () => {
+test("check names a file once, however many listeners use it", async () => {
   await using mesh = await createFileMesh();
   const file = join(mesh.directory, "web.json");
   const config = JSON.parse(await readFile(file, "utf8"));

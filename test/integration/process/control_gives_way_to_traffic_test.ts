@@ -9,7 +9,7 @@ import { eventually } from "../../kit/process/process.ts";
 /** The lowest there is: nothing stands behind it. */
 const LAST = 19;
 
-test("once ready, the thread that reads news stands behind those that carry traffic", async () => {
+test("the control thread has lower priority than traffic threads once ready", async () => {
   await using mesh = await createFileMesh();
   await using web = runPostern(mesh.args);
   await web.waitReady();

@@ -24,7 +24,7 @@ for (
     ["servers", () => [...demoScript(), "-servers", "3"]],
   ] as const
 ) {
-  test(`the demo on ${where} asks over HTTP, shows what its intention lets pass, and ends its processes`, async () => {
+  test(`the demo on ${where} calls over HTTP, shows its intention's effect, and ends its processes`, async () => {
     const [command = "", ...args] = words();
     await using demo = new Process(command, args, { name: "demo" });
     await demo.waitFor(/GET 200, POST 200 \| intention allow \| web-1 \w+ \| api-1 \w+/, IN_TIME);

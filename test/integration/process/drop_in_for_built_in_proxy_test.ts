@@ -97,7 +97,7 @@ test("a sidecar may be started before its agent", async () => {
   await waitForEcho(upstream);
 });
 
-test("an agent given by flag is the one that is asked, whatever the variables say", async () => {
+test("an agent given by flag takes precedence over the environment", async () => {
   await using mesh = await DevMesh.start();
   const id = await mesh.register({ name: "web" });
   const nobody = await freePort(mesh.host);

@@ -72,7 +72,9 @@ test("keys from files, the configuration and the environment appear nowhere", as
   config.trustDomain = trustDomain;
   config.inbound.tls = {
     source: "file",
-    ...{ cert: "own.pem", key: "own.key", ca: "own-roots.pem" },
+    cert: "own.pem",
+    key: "own.key",
+    ca: "own-roots.pem",
   };
   config.upstreams = [
     { ...upstream, tls: envoys(pasted.certPem, pem(pasted.keyPem)) },

@@ -25,7 +25,7 @@ const marks = (value: string) =>
     `return next({ request: request.with({ headers: { set: { [header]: "${value}" } } }) });`,
   );
 
-test("plugin dev waits for a plugin that loads, shows what it does, and has it anew in 300 ms", async () => {
+test("plugin dev waits for a plugin that loads, shows its work, and reloads it within 300 ms", async () => {
   const directory = await mkdtemp(join(tmpdir(), "postern-dev-test-"));
   try {
     const file = join(directory, "marks.js");

@@ -5,7 +5,7 @@ import { Load } from "../../kit/wire/load.ts";
 import { expectFollowed, startPair } from "../../kit/mesh/mesh_pair.ts";
 import { eventually } from "../../kit/process/process.ts";
 
-test("a pair without an agent serves while servers are killed and come back empty, and nobody leads", async () => {
+test("a pair without an agent serves while servers are killed, come back empty and have no leader", async () => {
   await using mesh = await DevCluster.start({ acl: true });
   const { servers } = mesh;
   await using pair = await startPair(mesh);

@@ -49,7 +49,7 @@ test("SIGTERM lets the open connection finish, refuses new ones, and ends with 0
   );
 });
 
-test("the drain timeout cuts what does not finish, and still ends with 0", async () => {
+test("the drain timeout cuts unfinished connections, and the process exits with 0", async () => {
   await using one = await running("-drain-timeout", "700ms");
   const { postern, open } = one;
   const told = performance.now();

@@ -58,7 +58,7 @@ for (const workers of [1, 0]) {
   });
 }
 
-test("the last lines are written where somebody reads", async () => {
+test("the last lines are written where the output is read", async () => {
   await using mesh = await createFileMesh();
   using log = await StalledLog.create(mesh);
   await using postern = log.start(mesh, []);

@@ -32,7 +32,9 @@ test("tokens of a trusted issuer let callers in, and others do not", async () =>
   };
   const verifyClaims = [{ path: ["roles"], value: "admin" }];
   config.inbound = {
-    ...{ bind: config.inbound.bind, local: `127.0.0.1:${origin.port}`, protocol: "http" },
+    bind: config.inbound.bind,
+    local: `127.0.0.1:${origin.port}`,
+    protocol: "http",
     plugins: [{
       use: "jwt_auth",
       config: {

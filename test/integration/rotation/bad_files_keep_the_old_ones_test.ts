@@ -18,7 +18,7 @@ const REJECTED = "secret rejected";
 const FAILED = "postern_secret_rotation_failed_total";
 const PAGES = ["/certs", "/config_dump", "/stats/prometheus", "/stats", "/events", "/ready", "/"];
 
-test("torn and wrong files are told once each, and the old certificate stays", async () => {
+test("torn and wrong files are logged once each, and the old certificate stays", async () => {
   const [good, other, next] = [newLeaf(), newLeaf(), newLeaf()];
   const expired = authority.issueLeaf({
     service: "web",
@@ -67,7 +67,8 @@ test("files that disappear change nothing until they are there again", async () 
   await eventually("both are told", () => listener.lines(REJECTED).length === 2);
   await listener.shows(good, client);
   await listener.write({
-    ...{ "web.crt": next.certPem, "web.key": next.keyPem },
+    "web.crt": next.certPem,
+    "web.key": next.keyPem,
     "ca.pem": authority.rootPem,
   });
   await listener.shows(next, client);

@@ -37,7 +37,7 @@ const LATE_PLACES = rounds("places of late keys at the same time", { few: 2, all
 const late = ROTATION_SCHEMES.filter(({ gapMs }) => gapMs !== undefined)
   .flatMap((scheme) => Array.from({ length: LATE_PLACES }, () => scheme));
 
-test("files are rotated in every way under load, and nobody notices", async () => {
+test("files rotated by every scheme under load fail no connection", async () => {
   const { before, after, failed, torn } = await rotateUnderLoad(prompt, ROUNDS, SETTLED_ROUNDS);
   // What we left torn for too long ourselves is rightly called that, by everything that follows it.
   assert.ok(failed <= FOLLOWERS * torn, `${failed} were called failed, ${torn} took long to write`);

@@ -20,10 +20,12 @@ const LATE = "secret did not come in time";
 const authority = createAuthority();
 const client = clientPair(authority.issueLeaf({ service: "shop" }));
 
-test("a listener whose files come late opens by itself, and /ready says what it waits for", async () => {
+test("a listener opens when its late files arrive, and /ready names them until then", async () => {
   const leaf = authority.issueLeaf({ service: "web" });
   await using listener = await FileListener.start({}, {
-    ...{ cert: "tls/web.crt", key: "tls/web.key", ca: "ca.pem" },
+    cert: "tls/web.crt",
+    key: "tls/web.key",
+    ca: "ca.pem",
     initialFetchTimeout: "600s",
   });
   // The admin server may be there before the configuration has been read.
@@ -50,7 +52,9 @@ test("a listener whose files come late opens by itself, and /ready says what it 
 test("after its time to wait a listener opens and refuses, until the files come", async () => {
   const leaf = authority.issueLeaf({ service: "web" });
   await using listener = await FileListener.start({ "ca.pem": authority.rootPem }, {
-    ...{ cert: "web.crt", key: "web.key", ca: "ca.pem" },
+    cert: "web.crt",
+    key: "web.key",
+    ca: "ca.pem",
     initialFetchTimeout: `${WAIT_MS / 1_000}s`,
   });
   assert.equal(await listener.place(), undefined);

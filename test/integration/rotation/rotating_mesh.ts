@@ -128,7 +128,12 @@ export class RotatingMesh implements AsyncDisposable {
     const postern = under ? startPostern(words, { under, engine: OWN_ENGINE }) : runPostern(words);
     const place = (port: number) => ({ host, port });
     const mesh = new RotatingMesh({
-      ...{ authority, postern, files, serials, echo, directory },
+      authority,
+      postern,
+      files,
+      serials,
+      echo,
+      directory,
       inbound: place(inboundPort),
       outward: outwardPorts.map(place),
       upstreams: ports.map(place),

@@ -36,7 +36,7 @@ export function exchange(place: Place, client: Client, message: Uint8Array): Pro
   });
 }
 
-export interface TlsLoadResult {
+interface TlsLoadResult {
   readonly exchanges: number;
   readonly failures: readonly string[];
 }

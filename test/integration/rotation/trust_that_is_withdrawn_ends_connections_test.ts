@@ -25,7 +25,7 @@ const addedClient = clientPair(added.issueLeaf({ service: "shop" }));
 const files = { "web.crt": leaf.certPem, "web.key": leaf.keyPem };
 const tls = { cert: "web.crt", key: "web.key", ca: "ca.pem" };
 
-test("a CA that goes takes its clients' connections with it, one that comes disturbs nobody", async () => {
+test("a removed CA ends its clients' connections, an added CA ends none", async () => {
   await using listener = await FileListener.start(
     { ...files, "ca.pem": own.rootPem + old.rootPem },
     tls,

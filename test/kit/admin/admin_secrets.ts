@@ -18,7 +18,7 @@ const FILE_SOURCE = `file ${WEB_FILE}`;
 const DB = "service:default/default/db";
 const SDS_SOURCE = "sds sds_cluster";
 
-export interface AdminSecrets {
+interface AdminSecrets {
   readonly view: FakeAdminView;
   /** Every key that must not be shown. */
   readonly keyPems: readonly string[];
@@ -130,7 +130,10 @@ export function fakeAdminSecrets(): AdminSecrets {
   function statusOf(key: string, part: CertificatePart, version: string): SecretStatus {
     const { name, source, serial, dnsNames, uris, notBeforeMs, notAfterMs } = part;
     return {
-      ...{ key, name, source, version },
+      key,
+      name,
+      source,
+      version,
       type: "certificate",
       state: "active",
       updatedMs: nowMs,

@@ -51,13 +51,13 @@ export interface LeafOptions {
   readonly overrides?: CertificateOverrides;
 }
 
-export interface CertifyOptions {
+interface CertifyOptions {
   readonly nowMs?: number | undefined;
   readonly ttlMs?: number | undefined;
   readonly overrides?: CertificateOverrides;
 }
 
-export interface Certified {
+interface Certified {
   /** Leaf first, then what links it to the root. */
   readonly certPem: string;
   readonly certDer: Uint8Array;

@@ -12,7 +12,7 @@ const CONSTRUCTED = 0x20;
 const MORE = derElement(TAG.null);
 
 /** A copy with NULL behind what the part at `path` holds: `0.3` is the fourth part of the first. */
-export interface Trailing {
+interface Trailing {
   readonly path: string;
   readonly der: Uint8Array;
 }

@@ -22,7 +22,7 @@ import {
   signingSchemeOf,
 } from "./mint_parts.ts";
 
-export interface RevokedEntry {
+interface RevokedEntry {
   /** As certificates show it: hex, with or without colons. */
   readonly serial: string;
   readonly extensions?: readonly ExtraExtension[];

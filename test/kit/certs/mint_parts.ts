@@ -40,7 +40,7 @@ export function derName(commonName: string): Uint8Array {
 }
 
 /** How a key signs. */
-export interface SigningScheme {
+interface SigningScheme {
   /** DER of the AlgorithmIdentifier. */
   readonly identifier: Uint8Array;
   readonly hash: string | null;

@@ -45,7 +45,7 @@ export function keySetOf(...issuers: readonly Pick<Issuer, "jwk">[]): string {
 }
 
 /** Where an issuer publishes its keys; what it answers can be changed. */
-export interface KeyServer extends AsyncDisposable {
+interface KeyServer extends AsyncDisposable {
   readonly uri: string;
   asked: number;
   status: number;
@@ -61,7 +61,10 @@ export async function startKeyServer(body: string): Promise<KeyServer> {
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const it: KeyServer = {
-    ...{ asked: 0, status: 200, location: "", body },
+    asked: 0,
+    status: 200,
+    location: "",
+    body,
     uri: `http://127.0.0.1:${(server.address() as AddressInfo).port}/keys`,
     [Symbol.asyncDispose]: () =>
       new Promise<void>((resolve) => {

@@ -16,7 +16,7 @@ test("SteadyClock runs, and its timers fire in their time and not before", async
   assert.ok(clock.monotonic() - startMs >= 30);
 });
 
-test("SteadyClock counts no pause, and hears what came meanwhile before a timer fires", async () => {
+test("SteadyClock counts no pause, and delivers pending events before a timer fires", async () => {
   using clock = new SteadyClock();
   const order: string[] = [];
   const slept = sleep(clock, 60).then(() => order.push("timer"));

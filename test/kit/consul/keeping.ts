@@ -40,8 +40,10 @@ export const REQUEST: RegisterRequest = {
 
 /** What the catalog says of checks while all is well. */
 export const WHOLE: readonly string[] = [
-  ...["alive:passing/web", "alive:passing/web-proxy"],
-  ...["application:passing/web", "application:passing/web-proxy"],
+  "alive:passing/web",
+  "alive:passing/web-proxy",
+  "application:passing/web",
+  "application:passing/web-proxy",
 ];
 export const named = (health: string, of = WHOLE): readonly string[] =>
   of.map((line) => line.replace("passing", health));
@@ -103,9 +105,13 @@ export class Keeping {
       { client, servers, node: "virt-1" },
       { ...REQUEST, ...options.request },
       {
-        ...{ signal: this.stop.signal, draining: this.draining.signal },
+        signal: this.stop.signal,
+        draining: this.draining.signal,
         deps: {
-          ...{ clock, random, log, engine },
+          clock,
+          random,
+          log,
+          engine,
           watch: (question, sink) => startWatch(question, { sink, deps: loop }),
         },
       },

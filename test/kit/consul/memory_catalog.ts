@@ -140,7 +140,12 @@ export class MemoryCatalog {
         throw new ProxyError("agent_failed", `Unknown service ID ${check.ServiceID}`);
       }
       this.checks.set(check.CheckID ?? "", {
-        ...{ CheckID: "", ServiceID: "", Type: "", Status: "critical", Output: "", Definition: {} },
+        CheckID: "",
+        ServiceID: "",
+        Type: "",
+        Status: "critical",
+        Output: "",
+        Definition: {},
         ...check,
       });
     }
@@ -194,8 +199,12 @@ export class MemoryCatalog {
 
   #reply(json: unknown): ConsulReply {
     return {
-      ...{ status: 200, index: this.#index, contentHash: "" },
-      ...{ filteredByAcls: false, defaultAclPolicy: "allow", json },
+      status: 200,
+      index: this.#index,
+      contentHash: "",
+      filteredByAcls: false,
+      defaultAclPolicy: "allow",
+      json,
     };
   }
 }

@@ -21,7 +21,7 @@ import { FakeClock } from "../clock/clock.ts";
 import { type Handler, ScriptedAgent } from "./scripted_agent.ts";
 
 /** What a gRPC call comes to: an answer, or the error that it rejects with. */
-export type CallOutcome = Uint8Array | ProxyError;
+type CallOutcome = Uint8Array | ProxyError;
 
 export class CatalogRig {
   readonly clock: FakeClock = new FakeClock();
@@ -46,8 +46,13 @@ export class CatalogRig {
     const reach = new ConsulReach();
     this.#budget = new ConnectionBudget({ connections: 12, clock, log: silentLog, stats });
     this.deps = {
-      ...{ clock, stats, log: silentLog, random: seededRandom(7) },
-      ...{ budget: this.#budget, reach, terms: serversWatchTerms(reach) },
+      clock,
+      stats,
+      log: silentLog,
+      random: seededRandom(7),
+      budget: this.#budget,
+      reach,
+      terms: serversWatchTerms(reach),
     };
     const servers = {
       call: <Request, Response>(method: Method<Request, Response>, request: Request) => {

@@ -12,7 +12,7 @@ import { parsePem } from "../../../src/wire/mod.ts";
 /** After the last recording, before the short-lived leaf of the RSA rotation expires. */
 export const RECORDED_MS: number = Date.parse("2026-11-21T03:40:00Z");
 
-export interface RecordedLeaf {
+interface RecordedLeaf {
   readonly certPem: string;
   readonly keyPem: string;
   readonly uri: string;
@@ -21,7 +21,7 @@ export interface RecordedLeaf {
   readonly presented: readonly Uint8Array[];
 }
 
-export interface RecordedRoots {
+interface RecordedRoots {
   readonly trustDomain: string;
   readonly ids: readonly string[];
   readonly pems: readonly string[];

@@ -38,7 +38,7 @@ interface Running {
 }
 
 /** Key of a watch, and the value it delivers. */
-export interface ScriptedAnswers {
+interface ScriptedAnswers {
   registration: Registration;
   leaf: Leaf;
   roots: Roots;

@@ -89,7 +89,8 @@ export class ScriptedSigner {
     const request = readSigningRequest(csrPem);
     if (!request) throw new Error("no request");
     return this.authority.certify(request.publicKey, {
-      ...{ nowMs: this.clock.now() - this.aheadMs, ttlMs: this.ttlMs },
+      nowMs: this.clock.now() - this.aheadMs,
+      ttlMs: this.ttlMs,
       overrides: { uris: request.uris, ...this.overrides },
     }).certPem;
   }

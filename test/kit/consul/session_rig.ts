@@ -26,8 +26,17 @@ export const [A, B, C]: readonly [string, string, string] = ["10.0.0.1", "10.0.0
 /** Plain text, and the first server alone is given. */
 export const OPTIONS: ServersOptions = {
   places: { kind: "names", names: [A] },
-  ...{ grpcPort: 8502, httpPort: 8500, tls: null, watchServers: true, node: "n1" },
-  ...{ token: "", tokenFile: "", login: null, datacenter: "", namespace: "", partition: "" },
+  grpcPort: 8502,
+  httpPort: 8500,
+  tls: null,
+  watchServers: true,
+  node: "n1",
+  token: "",
+  tokenFile: "",
+  login: null,
+  datacenter: "",
+  namespace: "",
+  partition: "",
   names: PROXY_FLAGS,
 };
 
@@ -78,7 +87,11 @@ export class SessionRig implements Disposable {
   start(options: Partial<ServersOptions> = {}): ServersSession {
     const { clock, token, stats } = this;
     const session = createServersSession({ ...OPTIONS, ...options }, {
-      ...{ engine: this.servers.engine, clock, token, stats, random: seededRandom(1) },
+      engine: this.servers.engine,
+      clock,
+      token,
+      stats,
+      random: seededRandom(1),
       cluster: this.cluster,
       log: createLog({
         clock,

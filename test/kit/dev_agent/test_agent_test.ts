@@ -258,7 +258,7 @@ test("as a client agent it prefixes forwarded errors and writes unset limits as 
   });
 });
 
-test("central configuration is merged map by map, as Consul's; what is registered wins", async () => {
+test("central configuration is merged map by map, as Consul's; the registration wins", async () => {
   await using it = await started();
   await it.client.configEntry({
     Kind: "proxy-defaults",

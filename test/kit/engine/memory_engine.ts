@@ -122,7 +122,7 @@ export class SecureCaller implements AcceptedConnection {
   }
 }
 
-export class MemoryDial {
+class MemoryDial {
   readonly options: DialOptions;
   readonly #handler: DialHandler;
   cancelled = false;

@@ -7,7 +7,7 @@
 
 import { type Connection, ignoredEvents, type StreamEvents } from "../../../src/net/port.ts";
 
-export interface MemoryPairOptions {
+interface MemoryPairOptions {
   /** What each direction holds before `write` says stop, as a socket's buffers do; default 64 KiB. */
   readonly capacityBytes?: number;
   /** `remote` of the first end. */

@@ -48,7 +48,7 @@ test("memoryPair() ends halves one by one, then closes both ends", async () => {
   assert.deepEqual(toOther, ["a", "(end)", "(close)"]);
 });
 
-test("memoryPair() stops a writer at its capacity and tells it when all has gone on", async () => {
+test("memoryPair() stops a writer at its capacity and signals it when all was delivered", async () => {
   const { one, other, toOne, toOther } = setUp(2);
   other.pause();
   assert.equal(one.write(bytes("ab")), true);
@@ -63,7 +63,7 @@ test("memoryPair() stops a writer at its capacity and tells it when all has gone
   assert.equal(one.write(bytes("d")), true);
 });
 
-test("memoryPair() tells a writer to go on as soon as no more waits than its capacity", async () => {
+test("memoryPair() signals a writer as soon as no more waits than its capacity", async () => {
   const { one, other, toOne, toOther } = setUp(2);
   other.pause();
   assert.equal(one.write(bytes("a")), true);
@@ -81,7 +81,7 @@ test("memoryPair() tells a writer to go on as soon as no more waits than its cap
   assert.deepEqual([toOther, toOne], [["a"], ["(drain)"]]);
 });
 
-test("memoryPair() takes and forgets what is written after the end", async () => {
+test("memoryPair() discards bytes written after the end", async () => {
   const { one, other, toOther } = setUp(2);
   one.end();
   assert.equal(one.write(bytes("abc")), true);
@@ -103,7 +103,7 @@ test("memoryPair() keeps the end behind bytes that wait", async () => {
   assert.deepEqual(toOther, ["a", "(end)"]);
 });
 
-test("memoryPair() reset() breaks both ends and loses what was on its way", async () => {
+test("memoryPair() reset() breaks both ends and loses bytes in flight", async () => {
   const { one, toOne, toOther } = setUp();
   one.write(bytes("a"));
   one.reset();

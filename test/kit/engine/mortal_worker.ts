@@ -8,7 +8,7 @@
 import "../../../src/app/workers/worker.ts";
 
 /** Under this name the test says which worker is to die; see {@link MORTAL_CHANNEL}. */
-export const MORTAL_CHANNEL = "postern-mortal-worker";
+const MORTAL_CHANNEL = "postern-mortal-worker";
 
 interface Told {
   readonly words?: Int32Array;

@@ -74,9 +74,14 @@ export class PluginWorkers {
     const before = this.#generations;
     this.#generations = await Promise.all(this.#states.map((shared) =>
       Generation.make({
-        ...{ listener, number: 1, carriesBytes: false },
+        listener,
+        number: 1,
+        carriesBytes: false,
         plugins: [{
-          ...{ definition: this.#definition, config, onFailure: "refuse", at: "plugins[0]" },
+          definition: this.#definition,
+          config,
+          onFailure: "refuse",
+          at: "plugins[0]",
         }],
         routes: [{
           route: { name: "a", service: "db", match: null },
@@ -84,7 +89,10 @@ export class PluginWorkers {
           at: "routes[0]",
         }],
         lender: {
-          ...{ log: silentLog, stats: this.stats, clock: this.clock, random: Math.random },
+          log: silentLog,
+          stats: this.stats,
+          clock: this.clock,
+          random: Math.random,
           shared,
         },
       })
@@ -104,13 +112,23 @@ export class PluginWorkers {
     const generation = this.#generations[worker];
     assert.ok(generation);
     const request = new PluginRequest({
-      ...{ method: "GET", scheme: "http", authority: "db", path, upgrade: "", length: 0 },
-      ...{ saysLength: false, expectsContinue: false, version: "HTTP/1.1" },
+      method: "GET",
+      scheme: "http",
+      authority: "db",
+      path,
+      upgrade: "",
+      length: 0,
+      saysLength: false,
+      expectsContinue: false,
+      version: "HTTP/1.1",
       fields: Object.entries(asked.headers ?? {}).flat(),
     }, null);
     const uri = `spiffe://t/ns/default/dc/dc1/svc/${source}`;
     const connection: Connection = {
-      ...{ listener: "inbound", direction: "inbound", remoteAddress, ownUri: "" },
+      listener: "inbound",
+      direction: "inbound",
+      remoteAddress,
+      ownUri: "",
       source: source === "" ? null : { uri } as Identity,
     };
     const ends: ((summary: ExchangeSummary) => void)[] = [];
@@ -150,5 +168,9 @@ const OK = new PluginResponse({ status: 200, length: 0, fields: [] }, null, {
   failure: null,
 });
 const SUMMARY: ExchangeSummary = {
-  ...{ status: 200, code: "", attempts: 1, durationMs: 0, endpoint: null },
+  status: 200,
+  code: "",
+  attempts: 1,
+  durationMs: 0,
+  endpoint: null,
 };

@@ -33,7 +33,7 @@ export const INBOUND: ListenerView = {
   connections: 3,
 };
 
-export interface ProcessRig {
+interface ProcessRig {
   readonly clock: FakeClock;
   readonly proxy: ProxyProcess;
   /** What the proxy was given by its source's start. */

@@ -27,7 +27,7 @@ import { intention, snapshotOf, targetOf, withInbound } from "./snapshots.ts";
 export const HELLO = new TextEncoder().encode("hello");
 
 /** Two workers in threads of the test, and what a test does to them. */
-export interface WorkerRig extends AsyncDisposable {
+interface WorkerRig extends AsyncDisposable {
   readonly plane: DataPlane;
   readonly snapshot: Snapshot;
   readonly upstream: Place;

@@ -21,7 +21,7 @@ import { type AgentLeaf, type ProbeOptions, probeTls, readLeaf } from "../wire/t
 /** Longer than an election takes, and a proxy to find another server, on a busy machine. */
 const CONTROL_TIMEOUT_MS = 20_000;
 
-export interface ClusterPair extends AsyncDisposable {
+interface ClusterPair extends AsyncDisposable {
   readonly cluster: Cluster;
   /** web calls db. */
   readonly pair: MeshPair;
@@ -49,7 +49,11 @@ export async function startClusterPair(
   const guest = await readLeaf(cluster, "guest");
   const stack = own.move();
   return {
-    ...{ cluster, pair, calls, stranger, guest },
+    cluster,
+    pair,
+    calls,
+    stranger,
+    guest,
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
 }
@@ -65,7 +69,8 @@ async function callShop(
   const origin = own.use(await startCountingOrigin({ host: cluster.host }));
   own.use(await cluster.serve({ name: "shop", port: origin.port }));
   await cluster.register({
-    ...{ name: "web", sidecarPort: pair.webPublic.port },
+    name: "web",
+    sidecarPort: pair.webPublic.port,
     upstreams: [{ name: "db", port: pair.upstream.port }, { name: "shop", port: shop.port }],
   });
   await eventually("shop answers", async () => {
@@ -77,7 +82,7 @@ async function callShop(
   return own.use(new HttpLoad(shop, origin.counts, { ...kinds, pauseMs: 20 }));
 }
 
-export interface Event {
+interface Event {
   readonly what: string;
   /** Whose public listener is tried; db's if absent. */
   readonly at?: Place;

@@ -201,8 +201,11 @@ export class Consul extends Mesh {
 
   #configuration(): Record<string, unknown> {
     return agentConfiguration(this.#options, {
-      ...{ nodeName: this.#nodeName, directory: this.#directory, host: this.host },
-      ...{ datacenter: this.datacenter, managementToken: this.managementToken },
+      nodeName: this.#nodeName,
+      directory: this.#directory,
+      host: this.host,
+      datacenter: this.datacenter,
+      managementToken: this.managementToken,
       ports: this.#ports,
       tls: this.#tls,
     });

@@ -43,7 +43,7 @@ export interface Ports {
 }
 
 /** Which agent, where. */
-export interface AgentPlace {
+interface AgentPlace {
   readonly nodeName: string;
   readonly datacenter: string;
   readonly directory: string;

@@ -16,7 +16,7 @@ import { Mesh, type MeshService, type RunOptions, type StoryAgent } from "./mesh
 import { loopbackHost } from "../process/ports.ts";
 import { OWN_ENGINE, type Postern } from "../process/postern.ts";
 
-export type DevClusterOptions = Omit<StoryAgent, "clientAgent"> & {
+type DevClusterOptions = Omit<StoryAgent, "clientAgent"> & {
   /** Absent: shorter than in a real cluster, since stories wait for it. */
   readonly timing?: Partial<ClusterTiming>;
 };

@@ -12,7 +12,7 @@ import { loopbackHost } from "../process/ports.ts";
 import { OWN_ENGINE } from "../process/postern.ts";
 
 /** Options of every story's agent, and those of the embedded one alone. */
-export type DevMeshOptions = StoryAgent & Omit<Partial<TestAgentOptions>, keyof StoryAgent>;
+type DevMeshOptions = StoryAgent & Omit<Partial<TestAgentOptions>, keyof StoryAgent>;
 
 export class DevMesh extends Mesh {
   /** For what no operator can do: faults, restarts, the number of requests. */

@@ -18,7 +18,7 @@ import { eventually } from "../process/process.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 
-export interface HttpPairOptions {
+interface HttpPairOptions {
   readonly protocol: "http" | "http2" | "grpc";
   /** The application of each instance of db. */
   readonly apps: readonly Place[];
@@ -72,16 +72,21 @@ export async function startHttpPair(options: HttpPairOptions): Promise<HttpPair>
     }
   };
   const credentialsOf = (service: string) => ({
-    ...{ certFile: path(`${service}.pem`), keyFile: path(`${service}.key`) },
+    certFile: path(`${service}.pem`),
+    keyFile: path(`${service}.key`),
     rootsFile: path("roots.pem"),
   });
   const common = (service: string) => ({
-    ...{ service, trustDomain: authority.trustDomain, credentials: credentialsOf(service) },
+    service,
+    trustDomain: authority.trustDomain,
+    credentials: credentialsOf(service),
   });
   const writeDbs = async (intentions: readonly Json[]) => {
     for (const [at, app] of apps.entries()) {
       const inbound = {
-        ...{ bind: `${host}:${publics[at]?.port}`, local: `${app.host}:${app.port}`, protocol },
+        bind: `${host}:${publics[at]?.port}`,
+        local: `${app.host}:${app.port}`,
+        protocol,
         ...(options.inbound ? { http: options.inbound } : {}),
       };
       await writeFile(
@@ -98,7 +103,9 @@ export async function startHttpPair(options: HttpPairOptions): Promise<HttpPair>
     JSON.stringify({
       ...common("web"),
       upstreams: [{
-        ...{ name: "db", bind: `${host}:${upstream}`, protocol },
+        name: "db",
+        bind: `${host}:${upstream}`,
+        protocol,
         addresses: publics.map(({ port }) => `${host}:${port}`),
         identity: { service: "db" },
         ...(options.outbound ? { http: options.outbound } : {}),
@@ -126,7 +133,10 @@ export async function startHttpPair(options: HttpPairOptions): Promise<HttpPair>
   // What is started later is disposed with the rest.
   const stack = own.move();
   return {
-    ...{ web, dbs, upstream: { host, port: upstream }, publics },
+    web,
+    dbs,
+    upstream: { host, port: upstream },
+    publics,
     issueWeb: () => authority.issueLeaf({ service: "web" }),
     async setIntentions(intentions) {
       await writeDbs(intentions);

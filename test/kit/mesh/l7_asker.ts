@@ -23,7 +23,7 @@ const END_STREAM = 1;
 /** What 400 is there. */
 const GRPC_INTERNAL = "13";
 
-export type AskedProtocol = "http" | "http2" | "grpc";
+type AskedProtocol = "http" | "http2" | "grpc";
 
 /** An application that says what reached it. */
 export async function startSeer(
@@ -119,8 +119,14 @@ export function asWritten(question: Question, protocol: AskedProtocol): Ask {
     ...protocol === "grpc" ? ["content-type: application/grpc", "te: trailers"] : [],
   ];
   return {
-    ...{ method, path, fields: [...fields, ...own], body, host: "db.test" },
-    ...{ streamed: false, trailers: [], upgrade: false },
+    method,
+    path,
+    fields: [...fields, ...own],
+    body,
+    host: "db.test",
+    streamed: false,
+    trailers: [],
+    upgrade: false,
   };
 }
 

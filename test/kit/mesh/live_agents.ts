@@ -24,7 +24,10 @@ import { deadline } from "../process/process.ts";
 const TIMEOUT_MS = 30_000;
 const deps = () => ({
   engine: runtimeEngine(),
-  ...{ clock: systemClock, random: systemRandom, log: silentLog, stats: new Stats() },
+  clock: systemClock,
+  random: systemRandom,
+  log: silentLog,
+  stats: new Stats(),
   connections: 12,
 });
 
@@ -43,8 +46,11 @@ export function serversOf(
   const resolved = resolveServersOptions({
     servers: server === undefined ? hosts.join(",") : hosts[server] ?? "",
     serverWatchDisabled: server !== undefined,
-    ...{ grpcPort: cluster.grpcPort, httpPort: cluster.httpPort, tlsDisabled: true },
-    ...{ node, token },
+    grpcPort: cluster.grpcPort,
+    httpPort: cluster.httpPort,
+    tlsDisabled: true,
+    node,
+    token,
   }, {});
   return createServers(resolved, deps());
 }
@@ -72,7 +78,10 @@ export function registrationOf(agent: Consul, proxyId: string): Promise<Registra
 export async function snapshotOf(agent: Consul, proxyId: string): Promise<Snapshot> {
   const stats = new Stats();
   const source = new ConsulSource({
-    ...{ agent, clock: systemClock, log: silentLog, stats },
+    agent,
+    clock: systemClock,
+    log: silentLog,
+    stats,
     createSecretStore: () => assert.fail("no secrets are configured"),
     registration: { kind: "agent", proxyId },
   });

@@ -15,7 +15,7 @@ const METHOD = "jwt";
 const ISSUER = "postern-test";
 const AUDIENCE = "consul";
 
-export interface ListedToken {
+interface ListedToken {
   readonly AccessorID: string;
   readonly SecretID: string;
   readonly Description: string;
@@ -47,7 +47,9 @@ export function loginsOf(
     flags: ["-login-auth-method", METHOD, "-login-bearer-token-file", file],
     async create() {
       await mesh.put("/v1/acl/auth-method", {
-        ...{ Name: METHOD, Type: "jwt", TokenLocality: "local" },
+        Name: METHOD,
+        Type: "jwt",
+        TokenLocality: "local",
         ...(ttl ? { MaxTokenTTL: ttl } : {}),
         Config: {
           JWTValidationPubKeys: [publicKey.export({ type: "spki", format: "pem" })],
@@ -57,7 +59,9 @@ export function loginsOf(
         },
       });
       await mesh.put("/v1/acl/binding-rule", {
-        ...{ AuthMethod: METHOD, BindType: "service", BindName: "${value.service}" },
+        AuthMethod: METHOD,
+        BindType: "service",
+        BindName: "${value.service}",
         Selector: 'value.service != "nobody"',
       });
     },

@@ -12,7 +12,7 @@ import type { Postern } from "../process/postern.ts";
 import { deadline, eventually } from "../process/process.ts";
 
 /** How a story starts a sidecar that is no Postern. */
-export type StartSidecar<M extends Mesh = Mesh> = (
+type StartSidecar<M extends Mesh = Mesh> = (
   agent: M,
   serviceId: string,
   options: RunOptions,
@@ -72,7 +72,9 @@ export async function startPair<M extends Mesh>(
     const both = { ...changed, defaultChecks };
     await agent.register({ name: "db", port: app.port, sidecarPort: inbound.port, ...both });
     await webAgent.register({
-      ...{ name: "web", sidecarPort: webPublic.port, ...both },
+      name: "web",
+      sidecarPort: webPublic.port,
+      ...both,
       ...options.webConfig && { config: options.webConfig },
       upstreams: [{ name: "db", port: upstream.port, ...options.webUpstream }],
     });
@@ -90,7 +92,13 @@ export async function startPair<M extends Mesh>(
   const [db, web] = await bothOf([start(agent, "db"), start(webAgent, "web")]);
   const stack = own.move();
   return {
-    ...{ web, db, upstream, public: inbound, webPublic, app, registerAgain },
+    web,
+    db,
+    upstream,
+    public: inbound,
+    webPublic,
+    app,
+    registerAgain,
     expectFlawless(result, wanted) {
       try {
         assertFlawless(result, wanted);

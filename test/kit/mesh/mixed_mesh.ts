@@ -16,7 +16,7 @@ import { readLeaf } from "../wire/tls_probe.ts";
 
 export const PROXIES = ["envoy", "postern"] as const;
 export type Proxy = (typeof PROXIES)[number];
-export const PROTOCOLS = ["http", "http2", "grpc"] as const;
+const PROTOCOLS = ["http", "http2", "grpc"] as const;
 export type Protocol = (typeof PROTOCOLS)[number];
 
 /** Of an application to a whole request: more than any of them needs on a busy machine. */
@@ -115,7 +115,8 @@ export class MixedMesh implements AsyncDisposable {
   async #start(world: MeshWorld): Promise<void> {
     const { consul } = this;
     await consul.configEntry({
-      ...{ Kind: "proxy-defaults", Name: "global" },
+      Kind: "proxy-defaults",
+      Name: "global",
       Config: { protocol: "http" },
     });
     const services = PROTOCOLS.flatMap((protocol) =>
@@ -126,23 +127,29 @@ export class MixedMesh implements AsyncDisposable {
       const exposed = protocol === "http" ? await consul.place() : undefined;
       if (exposed) this.#places.set(`exposed ${name}`, exposed);
       const paths = [{
-        ...{ Path: EXPOSED, Protocol: "http", ListenerPort: exposed?.port },
+        Path: EXPOSED,
+        Protocol: "http",
+        ListenerPort: exposed?.port,
         LocalPathPort: this.apps.http.port,
       }];
       await consul.configEntry({
-        ...{ Kind: "service-defaults", Name: name, Protocol: protocol },
+        Kind: "service-defaults",
+        Name: name,
+        Protocol: protocol,
         LocalRequestTimeoutMs: REQUEST_TIMEOUT_MS,
         ...(exposed ? { Expose: { Paths: paths } } : {}),
       });
       await consul.configEntry({
-        ...{ Kind: "service-intentions", Name: name },
+        Kind: "service-intentions",
+        Name: name,
         Sources: [{ Name: "web", Permissions: PERMISSIONS }],
       });
     }
     await consul.register({ name: "lost" });
     for (const Name of Object.keys(NATIVES)) {
       await consul.configEntry({
-        ...{ Kind: "service-intentions", Name },
+        Kind: "service-intentions",
+        Name,
         Sources: [{ Name: "web", Action: "allow" }],
       });
     }
@@ -184,7 +191,9 @@ export class MixedMesh implements AsyncDisposable {
     const { consul } = this;
     const { version, status = "passing", isDead } = native;
     await consul.put("/v1/agent/service/register", {
-      ...{ Name: service, ID: `${service}-${name}`, Address: consul.host },
+      Name: service,
+      ID: `${service}-${name}`,
+      Address: consul.host,
       Port: isDead ? (await consul.place()).port : (await this.#nativeApp(service, name)).port,
       Meta: version === undefined ? {} : { version },
       Connect: { Native: true },
@@ -196,7 +205,10 @@ export class MixedMesh implements AsyncDisposable {
     const { CertPEM: cert, PrivateKeyPEM: key } = await readLeaf(this.consul, service);
     return this.#own.use(
       await startAskedApp({
-        ...{ protocol: "http", host: this.consul.host, name, seen: this.#seen },
+        protocol: "http",
+        host: this.consul.host,
+        name,
+        seen: this.#seen,
         tls: { cert, key },
       }),
     );

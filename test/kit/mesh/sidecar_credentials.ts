@@ -60,8 +60,11 @@ export class CredentialsStory implements AsyncDisposable {
   ): Promise<void> {
     const { agent, app, place } = this;
     await agent.register({
-      ...{ name: "db", port: app.port, sidecarPort: place.port },
-      ...{ config, upstreams },
+      name: "db",
+      port: app.port,
+      sidecarPort: place.port,
+      config,
+      upstreams,
     });
   }
 

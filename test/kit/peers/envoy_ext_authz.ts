@@ -17,7 +17,7 @@ import { eventually, Process } from "../process/process.ts";
 type Json = Readonly<Record<string, unknown>>;
 const TYPE = "type.googleapis.com/envoy.extensions";
 
-export interface EnvoyAsker extends Place, AsyncDisposable {}
+interface EnvoyAsker extends Place, AsyncDisposable {}
 
 /** `filter`: fields of Envoy's `ExtAuthz` besides the version; its services name the cluster `authz`. */
 export async function startEnvoyAsker({ filter, app, authz }: {
@@ -50,7 +50,8 @@ export async function startEnvoyAsker({ filter, app, authz }: {
     ],
     route_config: {
       virtual_hosts: [{
-        ...{ name: "all", domains: ["*"] },
+        name: "all",
+        domains: ["*"],
         routes: [{ match: { prefix: "/" }, route: { cluster: "app" } }],
       }],
     },
@@ -102,7 +103,9 @@ const HTTP2 = {
 
 function cluster(name: string, place: Place): Json {
   return {
-    ...{ name, type: "STATIC", connect_timeout: "5s" },
+    name,
+    type: "STATIC",
+    connect_timeout: "5s",
     load_assignment: {
       cluster_name: name,
       endpoints: [{ lb_endpoints: [{ endpoint: { address: address(place) } }] }],

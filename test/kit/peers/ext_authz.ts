@@ -17,9 +17,16 @@ export const CHECK_MESSAGES: Protobuf = new Protobuf({
   Request: { time: "1 Timestamp", http: "2 Http" },
   Timestamp: { seconds: "1 int64", nanos: "2 int32" },
   Http: {
-    ...{ id: "1 string", method: "2 string", headers: "3 map string", path: "4 string" },
-    ...{ host: "5 string", scheme: "6 string", size: "9 int64", protocol: "10 string" },
-    ...{ body: "11 string", rawBody: "12 bytes" },
+    id: "1 string",
+    method: "2 string",
+    headers: "3 map string",
+    path: "4 string",
+    host: "5 string",
+    scheme: "6 string",
+    size: "9 int64",
+    protocol: "10 string",
+    body: "11 string",
+    rawBody: "12 bytes",
   },
   CheckResponse: { status: "1 Status", denied: "2 Denied", ok: "3 Ok" },
   Status: { code: "1 int32", message: "2 string" },
@@ -93,7 +100,8 @@ export async function startAuthz(
     });
   });
   return {
-    ...{ port, asked },
+    port,
+    asked,
     [Symbol.asyncDispose]: () => {
       server.forceShutdown();
       return Promise.resolve();

@@ -13,7 +13,7 @@ import { isOpen, sdsCluster, type TlsProxy, type TlsProxyDescription } from "./e
 import { type Postern, runPostern } from "../process/postern.ts";
 import { freePorts, loopbackHost } from "../process/ports.ts";
 
-export interface PosternTlsOptions {
+interface PosternTlsOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** More for the command line. */
   readonly args?: readonly string[];

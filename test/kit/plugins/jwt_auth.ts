@@ -27,7 +27,7 @@ export interface Asked {
   readonly claims: ReadonlyMap<string, Claims> | undefined;
 }
 
-export interface MountedJwtAuth extends AsyncDisposable {
+interface MountedJwtAuth extends AsyncDisposable {
   readonly plugin: Mounted;
   ask(request: Ask): Promise<Asked>;
 }

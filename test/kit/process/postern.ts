@@ -15,7 +15,7 @@ import { eventually, type Exit, Process, type ProcessOptions } from "./process.t
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), "..", "..", "..");
 const START_TIMEOUT_MS = 60_000;
 
-export interface AdminReply {
+interface AdminReply {
   readonly status: number;
   readonly body: string;
 }
@@ -127,7 +127,7 @@ export class Postern {
   }
 }
 
-export interface PosternOptions extends ProcessOptions {
+interface PosternOptions extends ProcessOptions {
   /** Words in front of the command: `prlimit --nofile=100`. */
   readonly under?: readonly string[];
   /** Whatever is compiled, run the sources on this, unless the environment names something else. */

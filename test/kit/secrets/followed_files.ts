@@ -21,7 +21,7 @@ import { followNews } from "./secret_news.ts";
 import { newPair, pairSpec, refOf, SecretRecord, type TestPair } from "./secret_files.ts";
 import { SteadyClock } from "../clock/steady_clock.ts";
 
-export interface FollowSetup {
+interface FollowSetup {
   /** Default: a {@link SteadyClock} of its own. */
   readonly clock?: Clock;
   readonly files?: Partial<FileSystem>;

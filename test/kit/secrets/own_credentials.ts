@@ -50,11 +50,11 @@ export function caValidation(
   };
 }
 
-export function validationPart(validation: Validation): ValidationPart {
+function validationPart(validation: Validation): ValidationPart {
   return { version: ++version, name: "roots", source: "file /roots.pem", validation };
 }
 
-export function ownPart(overrides: Partial<OwnCredentialsPart> = {}): OwnCredentialsPart {
+function ownPart(overrides: Partial<OwnCredentialsPart> = {}): OwnCredentialsPart {
   return {
     version: ++version,
     certificates: [MESH_KEY],

@@ -10,13 +10,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pause } from "../process/process.ts";
 
-export interface PemSet {
+interface PemSet {
   readonly certPem: string;
   readonly keyPem: string;
   readonly caPem: string;
 }
 
-export interface FilePaths {
+interface FilePaths {
   readonly cert: string;
   readonly key: string;
   readonly ca: string;

@@ -53,7 +53,7 @@ export class Told {
   }
 }
 
-export interface SdsClientOptions {
+interface SdsClientOptions {
   readonly address: Address | readonly Address[];
   readonly api?: SdsApi;
   readonly server?: Partial<SdsServer>;

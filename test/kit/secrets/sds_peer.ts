@@ -20,7 +20,7 @@ import { loopbackHost } from "../process/ports.ts";
 import { deadline, eventually } from "../process/process.ts";
 
 /** Proto-JSON of Envoy's `Secret`. */
-export type SecretJson = Readonly<Record<string, unknown>>;
+type SecretJson = Readonly<Record<string, unknown>>;
 
 /** PEM text, chain and key of a leaf. */
 export interface PemPair {
@@ -28,7 +28,7 @@ export interface PemPair {
   readonly keyPem: string;
 }
 
-export interface SdsPeerOptions {
+interface SdsPeerOptions {
   /**
    * `127.0.0.1:0`, `unix:/path`; default: any free port of an address of its own, so that nobody else
    * gets it while the server is stopped.
@@ -55,9 +55,9 @@ export interface WorkloadState {
 }
 
 /** What new connections meet: noise, not a byte, or a byte every 100 ms. */
-export type SdsFault = "garbage" | "silent" | "slow";
+type SdsFault = "garbage" | "silent" | "slow";
 
-export interface SdsEntry {
+interface SdsEntry {
   /** Number of the stream since the server was started. */
   readonly stream: number;
   /** `StreamSecrets`, `DeltaSecrets`, `FetchX509SVID`, ... */
@@ -78,7 +78,7 @@ export interface SdsEntry {
   readonly metadata?: Readonly<Record<string, readonly string[]>>;
 }
 
-export interface SdsLog {
+interface SdsLog {
   readonly entries: readonly SdsEntry[];
   /** Open now. */
   readonly streams: number;

@@ -33,7 +33,7 @@ export interface ServerStream {
   end(): void;
 }
 
-export interface SdsServerOptions {
+interface SdsServerOptions {
   /** Default: a unix socket of its own. */
   readonly tcp?: { readonly port: number };
   readonly path?: string;

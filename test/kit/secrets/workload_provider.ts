@@ -102,7 +102,7 @@ export class Followed {
   }
 }
 
-export type WorkloadChoice = Partial<
+type WorkloadChoice = Partial<
   Pick<SecretSource & { kind: "workload" }, "id" | "hint" | "withdrawalGraceMs">
 >;
 

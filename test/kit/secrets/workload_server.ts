@@ -32,13 +32,13 @@ export interface SvidFields {
   readonly hint?: string;
 }
 
-export interface SvidsFields {
+interface SvidsFields {
   readonly svids: readonly SvidFields[];
   readonly federated?: Readonly<Record<string, Uint8Array>>;
   readonly crls?: readonly Uint8Array[];
 }
 
-export interface BundlesFields {
+interface BundlesFields {
   readonly bundles: Readonly<Record<string, Uint8Array>>;
   readonly crls?: readonly Uint8Array[];
 }
@@ -83,7 +83,7 @@ export function encodeBundles(message: BundlesFields): Uint8Array {
   return WORKLOAD_PROTOBUF.encode("X509BundlesResponse", { crl: crls, bundles });
 }
 
-export interface WorkloadServerOptions {
+interface WorkloadServerOptions {
   /** Default: a socket in a directory of its own. */
   readonly address?: Address;
 }

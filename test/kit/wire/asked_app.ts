@@ -40,7 +40,7 @@ export interface AskedApp extends Place, AsyncDisposable {
   seen(asked: string): Message | undefined;
 }
 
-export interface AskedAppOptions extends Pick<ServerOptions, "tls"> {
+interface AskedAppOptions extends Pick<ServerOptions, "tls"> {
   readonly protocol: "http" | "http2";
   readonly host: string;
   /** Where several keep what they saw in one place. */
@@ -162,7 +162,8 @@ async function startHttp2({ host }: AskedAppOptions, answer: Answer): Promise<St
     server.listen(0, host, resolve);
   });
   return {
-    ...{ host, port: (server.address() as AddressInfo).port },
+    host,
+    port: (server.address() as AddressInfo).port,
     async [Symbol.asyncDispose]() {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       for (const session of sessions) session.destroy();

@@ -47,13 +47,15 @@ const PLANS: Readonly<Record<string, Plan>> = {
   "/own": {
     ...PLAIN,
     fields: [
-      ...[
-        "server: own/1",
-        "date: Mon, 01 Jan 2024 00:00:00 GMT",
-        "x-envoy-upstream-service-time: 9",
-      ],
-      ...["via: own", "x-request-id: own", "x-envoy-own: 1", "x-envoy-overloaded: true"],
-      ...["set-cookie: a=1", "set-cookie: b=2"],
+      "server: own/1",
+      "date: Mon, 01 Jan 2024 00:00:00 GMT",
+      "x-envoy-upstream-service-time: 9",
+      "via: own",
+      "x-request-id: own",
+      "x-envoy-own: 1",
+      "x-envoy-overloaded: true",
+      "set-cookie: a=1",
+      "set-cookie: b=2",
     ],
   },
   "/pieces": { ...PLAIN, body: ["one,", "two,", "three"] },
@@ -67,12 +69,16 @@ const PLANS: Readonly<Record<string, Plan>> = {
   "/drops": NONE,
   "/unary": { status: 200, fields: [GRPC], body: [GRPC_MESSAGE], trailers: ["grpc-status: 0"] },
   "/stream": {
-    ...{ status: 200, fields: [GRPC, "x-app: one"], body: [GRPC_MESSAGE, GRPC_MESSAGE] },
+    status: 200,
+    fields: [GRPC, "x-app: one"],
+    body: [GRPC_MESSAGE, GRPC_MESSAGE],
     trailers: ["grpc-status: 0", "grpc-message: well", "x-end: 1"],
   },
   "/unavailable": { status: 200, fields: [GRPC, "grpc-status: 14"], body: [] },
   "/status": {
-    ...{ status: 200, fields: [GRPC, "grpc-status: 5", "grpc-message: no%20such"], body: [] },
+    status: 200,
+    fields: [GRPC, "grpc-status: 5", "grpc-message: no%20such"],
+    body: [],
   },
 };
 

@@ -11,14 +11,14 @@ import type { Address } from "../../../src/base/mod.ts";
 
 export const ECHO_PATH = "/test.Echo/Echo";
 
-export interface EchoTls {
+interface EchoTls {
   readonly certPem: string;
   readonly keyPem: string;
   readonly caPem: string;
   readonly requireClient: boolean;
 }
 
-export interface EchoServer extends AsyncDisposable {
+interface EchoServer extends AsyncDisposable {
   readonly address: Address;
   /** Calls open now. */
   readonly open: number;

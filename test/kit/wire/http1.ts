@@ -179,7 +179,7 @@ export interface Asked {
   ask(head?: Partial<RequestHead>, options?: AskOptions): Reply;
 }
 
-export interface AskOptions {
+interface AskOptions {
   readonly ends?: boolean;
   readonly onTunnel?: (exchange: ClientExchange) => void;
 }

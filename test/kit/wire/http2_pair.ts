@@ -83,7 +83,7 @@ export interface Http2Pair {
   capacityCalls: number;
 }
 
-export interface Http2PairOptions {
+interface Http2PairOptions {
   readonly limits?: Partial<HttpLimits>;
   readonly clientLimits?: Partial<HttpLimits>;
   /** What happens to a request; nothing unless given. */

@@ -23,7 +23,7 @@ export const FRAME = {
 
 export const FLAG = { ack: 1, endStream: 1, endHeaders: 4 } as const;
 
-export interface RawFrame {
+interface RawFrame {
   readonly type: number;
   readonly flags: number;
   readonly stream: number;
@@ -32,7 +32,7 @@ export interface RawFrame {
 
 export type RawField = readonly [name: string, value: string];
 
-export function frameBytes(frame: Omit<RawFrame, "payload"> & { payload?: Uint8Array }): Buffer {
+function frameBytes(frame: Omit<RawFrame, "payload"> & { payload?: Uint8Array }): Buffer {
   const payload = Buffer.from(frame.payload ?? []);
   const head = Buffer.alloc(9);
   head.writeUIntBE(payload.length, 0, 3);
@@ -43,7 +43,7 @@ export function frameBytes(frame: Omit<RawFrame, "payload"> & { payload?: Uint8A
 }
 
 /** Literals without indexing or Huffman codes (RFC 7541 6.2.2); octets are characters. */
-export function headerBlock(fields: readonly RawField[]): Buffer {
+function headerBlock(fields: readonly RawField[]): Buffer {
   const text = (value: string) => {
     const bytes = Buffer.from(value, "latin1");
     if (bytes.length < 127) return Buffer.concat([Buffer.of(bytes.length), bytes]);

@@ -21,12 +21,12 @@ import { type Listener, runtimeEngine } from "../../../src/net/mod.ts";
 import type { Place } from "./echo.ts";
 import { bytes } from "./http2_pair.ts";
 
-export interface Http2TestServer extends Place, AsyncDisposable {
+interface Http2TestServer extends Place, AsyncDisposable {
   readonly connections: Set<ServerConnection>;
   readonly ends: HttpEnd[];
 }
 
-export interface Http2ServerOptions {
+interface Http2ServerOptions {
   readonly limits?: Partial<HttpLimits>;
   /** 127.0.0.1 if absent. */
   readonly host?: string;

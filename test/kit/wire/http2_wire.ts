@@ -11,8 +11,16 @@ import { HpackDecoder } from "../../../src/http/h2/hpack/decoder.ts";
 import { FIELD_ROOM_BYTES, HpackEncoder } from "../../../src/http/h2/hpack/encoder.ts";
 
 export const TYPES: readonly string[] = [
-  ...["DATA", "HEADERS", "PRIORITY", "RST_STREAM", "SETTINGS", "PUSH_PROMISE", "PING", "GOAWAY"],
-  ...["WINDOW_UPDATE", "CONTINUATION"],
+  "DATA",
+  "HEADERS",
+  "PRIORITY",
+  "RST_STREAM",
+  "SETTINGS",
+  "PUSH_PROMISE",
+  "PING",
+  "GOAWAY",
+  "WINDOW_UPDATE",
+  "CONTINUATION",
 ];
 export const END_STREAM = 1;
 export const ACK = 1;

@@ -25,7 +25,7 @@ export interface HttpLoadOptions {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-export interface HttpLoadResult extends LoadResult {
+interface HttpLoadResult extends LoadResult {
   /** Ids that reached the origins more than once. */
   readonly repeated: readonly string[];
   /** Answers to requests that no origin has seen. */
@@ -61,7 +61,11 @@ export class HttpLoad extends Workers<HttpLoadResult> {
     this.#place = place;
     this.#requests = requests;
     this.#options = {
-      ...{ keptAlive: 4, shortLived: 2, http2: 0, pauseMs: 5, maxBodyBytes: 16_384 },
+      keptAlive: 4,
+      shortLived: 2,
+      http2: 0,
+      pauseMs: 5,
+      maxBodyBytes: 16_384,
       headers: {},
       ...options,
     };
@@ -155,7 +159,9 @@ export class HttpLoad extends Workers<HttpLoadResult> {
   ): Promise<{ status: number; body: Buffer }> {
     return new Promise((resolve, reject) => {
       const stream = session.request({
-        ...{ ":method": body.length > 0 ? "POST" : "GET", ":path": path, ":authority": "db" },
+        ":method": body.length > 0 ? "POST" : "GET",
+        ":path": path,
+        ":authority": "db",
         ...this.#options.headers,
         ...(body.length > 0 ? { "content-length": String(body.length) } : {}),
       }, { endStream: body.length === 0 });

@@ -19,7 +19,7 @@ for (
   });
 }
 
-test("HttpLoad notices what is lost, doubled and invented", async () => {
+test("HttpLoad notices lost, doubled and invented requests", async () => {
   const counts = new RequestCounts();
   let asked = 0;
   await using origin = await startRawOrigin(({ head, body }, socket) => {

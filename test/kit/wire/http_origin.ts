@@ -40,7 +40,7 @@ export interface CountingOrigin extends Place, AsyncDisposable {
   readonly counts: RequestCounts;
 }
 
-export interface CountingOptions extends ServerOptions {
+interface CountingOptions extends ServerOptions {
   readonly protocol?: "http" | "http2";
   readonly counts?: RequestCounts;
   /** Requests take so long, so that some are under way at any moment; default: none. */
@@ -57,7 +57,9 @@ export async function startCountingOrigin(options: CountingOptions = {}): Promis
     return answerOf(body);
   }, place);
   return {
-    ...{ counts, host: origin.host, port: origin.port },
+    counts,
+    host: origin.host,
+    port: origin.port,
     [Symbol.asyncDispose]: () => origin[Symbol.asyncDispose](),
   };
 }
@@ -85,7 +87,9 @@ async function startSlowOrigin(
     server.listen(port, host, resolve);
   });
   return {
-    ...{ counts, host, port: (server.address() as AddressInfo).port },
+    counts,
+    host,
+    port: (server.address() as AddressInfo).port,
     async [Symbol.asyncDispose]() {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       server.closeAllConnections();
@@ -127,7 +131,9 @@ async function startHttp2Origin(
     server.listen(port, host, resolve);
   });
   return {
-    ...{ counts, host, port: (server.address() as AddressInfo).port },
+    counts,
+    host,
+    port: (server.address() as AddressInfo).port,
     async [Symbol.asyncDispose]() {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       for (const session of sessions) session.destroy();

@@ -39,7 +39,10 @@ export function messageAt(
   const codings = [...head.matchAll(/^transfer-encoding:[ \t]*(.*?)[ \t]*$/gim)].map(([, n]) => n);
   if (lengths.length + codings.length > 1) throw new Error(`two ends: ${JSON.stringify(head)}`);
   const whole = (body: string, bytes: number, trailers = "") => ({
-    ...{ head, body, trailers, raw: text.slice(0, at + bytes) },
+    head,
+    body,
+    trailers,
+    raw: text.slice(0, at + bytes),
   });
   if (options.noBody) return whole("", 0);
   if (codings.length > 0) {
@@ -242,7 +245,12 @@ export async function startRawOrigin(
     socket.on("end", () => socket.end());
   }, options);
   return {
-    ...{ server, host: server.host, port: server.port, requests, faults, received },
+    server,
+    host: server.host,
+    port: server.port,
+    requests,
+    faults,
+    received,
     [Symbol.asyncDispose]: () => server.close(),
   };
 }

@@ -32,7 +32,7 @@ for (
   });
 }
 
-test("a raw client and origin exchange exactly what they are told", async () => {
+test("a raw client and origin exchange exactly the given bytes", async () => {
   await using origin = await startRawOrigin(({ body }) => answerOf(body, "HTTP/1.1 201 Created"));
   await using client = await RawClient.open(origin);
   const request = "POST /a HTTP/1.1\r\nX-A: 1\r\nx-a: 2\r\nContent-Length: 2\r\n\r\n\xe9!";

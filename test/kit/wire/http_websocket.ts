@@ -127,7 +127,7 @@ export function echoWebSocket(socket: Duplex, head: string): boolean {
 }
 
 /** How a WebSocket ended: the code of the other side's close frame, and whether the stream ended in order. */
-export interface WebSocketEnd {
+interface WebSocketEnd {
   readonly code: number | undefined;
   readonly how: "end" | "broken";
 }
@@ -235,8 +235,12 @@ export async function openWebSocketOverHttp2(
     session.on("remoteSettings", (settings) => {
       if (!settings.enableConnectProtocol) return reject(new Error("No extended CONNECT"));
       const stream = session.request({
-        ...{ ":method": "CONNECT", ":protocol": "websocket", ":scheme": "http" },
-        ...{ ":path": path, ":authority": "db", "sec-websocket-version": "13" },
+        ":method": "CONNECT",
+        ":protocol": "websocket",
+        ":scheme": "http",
+        ":path": path,
+        ":authority": "db",
+        "sec-websocket-version": "13",
       }, { endStream: false });
       stream.on("error", reject);
       stream.on("response", (head) => {

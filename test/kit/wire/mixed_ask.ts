@@ -44,12 +44,16 @@ export async function askHttp1(place: Place, ask: Ask): Promise<Got> {
     ? [`content-length: ${body.length}`]
     : [];
   const switching = [
-    ...["connection: Upgrade", "upgrade: websocket", "sec-websocket-version: 13"],
+    "connection: Upgrade",
+    "upgrade: websocket",
+    "sec-websocket-version: 13",
     "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==",
   ];
   const lines = [
-    ...[`${method} ${path} ${version}`, ...(host === null ? [] : [`host: ${host}`])],
-    ...[...fields, ...length],
+    `${method} ${path} ${version}`,
+    ...(host === null ? [] : [`host: ${host}`]),
+    ...fields,
+    ...length,
     ...(upgrade ? switching : []),
   ];
   const written = streamed
@@ -71,7 +75,9 @@ export async function askHttp1(place: Place, ask: Ask): Promise<Got> {
       const cut = { head, body: rest.join("\r\n\r\n"), trailers: "", raw: "" };
       return {
         ...messageOf(cut),
-        ...{ first: `${statusOf(cut)}`, informational, ending: "cut" },
+        first: `${statusOf(cut)}`,
+        informational,
+        ending: "cut",
       };
     }
     const status = statusOf(answer);
@@ -108,14 +114,21 @@ function askOn(session: http2.ClientHttp2Session, ask: Ask): Promise<Got> {
     const chunks: Buffer[] = [];
     const over = (ending: string) =>
       resolve({
-        ...{ first, fields: answered, body: Buffer.concat(chunks).toString("latin1") },
-        ...{ trailers: end, informational, ending },
+        first,
+        fields: answered,
+        body: Buffer.concat(chunks).toString("latin1"),
+        trailers: end,
+        informational,
+        ending,
       });
     session.on("error", () => over("no connection"));
     const own = fields.map((field) => field.split(": ") as [string, string]);
     const hasBody = body !== "" || streamed;
     const stream = session.request({
-      ...{ ":method": method, ":path": path, ":authority": "app.test", ":scheme": "http" },
+      ":method": method,
+      ":path": path,
+      ":authority": "app.test",
+      ":scheme": "http",
       ...Object.fromEntries(own),
       ...(hasBody && !streamed ? { "content-length": String(body.length) } : {}),
     }, { endStream: !hasBody, waitForTrailers: trailers.length > 0 });

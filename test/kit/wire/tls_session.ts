@@ -23,7 +23,7 @@ export function clientPair(
   return { cert: leaf.certPem, key: leaf.keyPem };
 }
 
-export interface TlsSessionOptions {
+interface TlsSessionOptions {
   readonly servername?: string;
   readonly client?: ClientPair | undefined;
   readonly timeoutMs?: number;
@@ -127,7 +127,7 @@ export interface TlsTrafficOptions extends TlsSessionOptions {
 }
 
 /** One exchange: when it began, of the wall clock, and how long it took. */
-export interface TlsSample {
+interface TlsSample {
   readonly atMs: number;
   readonly tookMs: number;
 }

@@ -10,7 +10,7 @@ import type { JsonObject } from "../../../../src/dev/json.ts";
 import { HttpRefusal } from "../../../../src/dev/refusal.ts";
 import { parseRules, type Rule } from "./acl_rules.ts";
 
-export interface TokenOptions {
+interface TokenOptions {
   readonly secretId?: string;
   readonly accessorId?: string;
   /** May do everything. */

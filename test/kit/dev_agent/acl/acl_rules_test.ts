@@ -54,7 +54,7 @@ test("without a rule the default policy decides; an unknown token has no rights 
   assert.equal(new Acl({ defaultPolicy: "allow" }).authorizer("nobody"), undefined);
 });
 
-test("parseRules() refuses what it does not understand", () => {
+test("parseRules() refuses unknown rules", () => {
   for (const text of ['service web { policy = "read" }', 'service "web" { policy = "all" }', "x"]) {
     assert.throws(() => parseRules(text), /Failed to parse ACL rules/);
   }

@@ -12,7 +12,7 @@ import type { Status } from "../../../../src/dev/catalog/records.ts";
 import { type JsonObject, objectAt, textAt } from "../../../../src/dev/json.ts";
 import { HttpRefusal } from "../../../../src/dev/refusal.ts";
 
-export interface NewSession {
+interface NewSession {
   readonly name: string;
   readonly node: CatalogNode;
   /** Checks of the node that must be there. */

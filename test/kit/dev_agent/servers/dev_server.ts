@@ -26,7 +26,7 @@ import { View } from "./view.ts";
 const HEARTBEAT_MS = 70;
 const UNNOTICED_MS = 500;
 
-export interface DevServerOptions {
+interface DevServerOptions {
   readonly number: number;
   readonly host: string;
   readonly cluster: Cluster;

@@ -25,7 +25,7 @@ import { DevServer } from "./dev_server.ts";
 import { SigningPace } from "./grpc/sign.ts";
 import { makeServersTls, type ServersTls } from "./server_tls.ts";
 
-export interface DevServersOptions extends Omit<WorldOptions, "acl"> {
+interface DevServersOptions extends Omit<WorldOptions, "acl"> {
   readonly log?: Log;
   /** Sockets; this runtime's by default. */
   readonly engine?: Engine;

@@ -148,7 +148,7 @@ test("a server that hangs answers when it goes on", async () => {
   assert.equal((await asked)?.code, 0);
 });
 
-test("without a quorum nobody leads: writes fail late, Sign at once, stale reads and streams go on", async () => {
+test("servers without a quorum have no leader: writes fail late, Sign at once, stale reads and streams go on", async () => {
   await using cluster = await three();
   const { servers, clock, grpc } = cluster;
   servers.kill(0);
@@ -185,7 +185,7 @@ test("elect() and loseQuorum() move and take the leader at once", async () => {
   assert.notEqual(servers.leader, undefined);
 });
 
-test("who leads does so no longer than most servers run", async () => {
+test("a leader steps down when most servers are gone", async () => {
   await using cluster = await three();
   const { servers } = cluster;
   servers.kill(1);
@@ -194,7 +194,7 @@ test("who leads does so no longer than most servers run", async () => {
   assert.equal(servers.leader, undefined);
 });
 
-test("the agent API of a server knows nothing of what is in the catalog alone", async () => {
+test("the agent API of a server does not list services of the catalog alone", async () => {
   await using cluster = await three();
   const of = client(cluster, 1);
   await of.put("/v1/catalog/register", {
@@ -241,7 +241,7 @@ test("a session ends at twice its TTL after it was renewed, which a new leader c
   assert.equal(await status(), "critical");
 });
 
-test("over TLS the API speaks HTTP/2 and 1.1; gRPC's port sends away who does not ask for HTTP/2", async () => {
+test("over TLS the API speaks HTTP/2 and 1.1; the gRPC port refuses clients without HTTP/2", async () => {
   await using servers = await startDevServers({
     clock: new FakeClock({ startMs: Date.now() }),
     random: seededRandom(1),
@@ -253,7 +253,11 @@ test("over TLS the API speaks HTTP/2 and 1.1; gRPC's port sends away who does no
     new Promise<TLSSocket>((resolve, reject) => {
       const { caPem, serverName } = tls ?? {};
       const socket = connect({
-        ...{ host, port, ca: caPem, servername: serverName, ALPNProtocols: protocols },
+        host,
+        port,
+        ca: caPem,
+        servername: serverName,
+        ALPNProtocols: protocols,
       }, () => resolve(socket));
       socket.on("error", reject);
     });

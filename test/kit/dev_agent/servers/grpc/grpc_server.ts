@@ -55,7 +55,7 @@ export interface ServedCall {
 /** An error ends the call: a {@link GrpcRefusal} with its status, any other as INTERNAL. */
 export type ServedMethod = (request: Uint8Array, call: ServedCall) => void | Promise<void>;
 
-export interface GrpcServerOptions {
+interface GrpcServerOptions {
   readonly acceptor: Acceptor;
   readonly clock: Clock;
   readonly host: string;

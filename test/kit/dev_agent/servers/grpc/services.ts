@@ -32,7 +32,7 @@ export interface ListedServer {
 }
 
 /** The server whose services these are. */
-export interface ServingServer {
+interface ServingServer {
   readonly world: World;
   readonly acl: Acl;
   readonly methods: AuthMethods;

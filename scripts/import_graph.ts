@@ -9,7 +9,7 @@ import { importsOf } from "./source_text.ts";
 
 const WORKER = "src/app/workers/worker.ts";
 /** The layers that a worker has no use for: it is told what is true, and does not find it out. */
-const MAIN_THREAD = ["grpc", "consul", "secrets", "source", "kit", "admin", "dev"];
+const MAIN_THREAD = ["grpc", "consul", "xds", "secrets", "source", "kit", "admin", "dev"];
 /** Loaded by a worker once somebody needs it, and only then. */
 const LOADED_WHEN_NEEDED = ["re2js", "valibot", "jose", "plugins"];
 

@@ -1,25 +1,24 @@
 /**
- * The alternative names of a certificate by their types, and its common name. Read only where rules or
- * people ask for them: the mesh needs the URI alone.
- *
- * A name that is not printable ASCII is left out, NUL included: no rule may match it by accident.
+ * The alternative names of a certificate by their types, and its common name. Read on demand only: the
+ * mesh needs the URI alone. A name that is not printable ASCII, such as one with NUL, is left out, so that
+ * no rule matches it by accident.
  *
  * @module
  */
 
+import { canonicalIpText } from "../base/mod.ts";
 import { asciiOf, contextTag, type DerElement, DerReader, oidOf, TAG } from "../wire/mod.ts";
 import type { Certificate } from "./certificate.ts";
-import { canonicalIp } from "./ip.ts";
 import { OID } from "./oids.ts";
 
 export interface AltNames {
-  /** As spelled. */
+  /** In the certificate's spelling. */
   readonly dns: readonly string[];
   readonly uris: readonly string[];
   readonly emails: readonly string[];
   /** Canonical text. */
   readonly ips: readonly string[];
-  /** Values that are text. */
+  /** Text values only. */
   readonly others: readonly { readonly oid: string; readonly value: string }[];
 }
 
@@ -29,7 +28,7 @@ const PRINTABLE_STRING = 0x13;
 const IA5_STRING = 0x16;
 const VISIBLE_STRING = 0x1a;
 
-/** Never throws for a certificate that was read: the list itself is known to be sound. */
+/** Never throws for a parsed certificate, whose list is known to be well-formed. */
 export function altNamesOf(certificate: Pick<Certificate, "altNames">): AltNames {
   const names: Writable<AltNames> = { dns: [], uris: [], emails: [], ips: [], others: [] };
   if (!certificate.altNames) return names;
@@ -59,22 +58,33 @@ export function altNamesOf(certificate: Pick<Certificate, "altNames">): AltNames
   return names;
 }
 
-/** The last common name of a subject, which is the most specific; `undefined`: none that is text. */
+/** The last common name of a subject, which is the most specific; `undefined`: there is no text. */
 export function commonNameOf(certificate: Pick<Certificate, "subject">): string | undefined {
   return attempt(() => {
-    const name = new DerReader(certificate.subject).enter(TAG.sequence, "subject");
-    let found: string | undefined;
-    while (!name.done) {
-      const set = name.enter(TAG.set, "subject");
-      while (!set.done) {
-        const attribute = set.enter(TAG.sequence, "subject");
-        const oid = oidOf(attribute.read(TAG.oid, "subject"), "subject");
-        const value = attribute.any("subject");
-        if (oid === OID.commonName) found = stringOf(value);
-      }
-    }
-    return found;
+    const found = attributesOf(certificate.subject).flat()
+      .findLast(({ oid }) => oid === OID.commonName);
+    return found && stringOf(found.value);
   });
+}
+
+/** The attributes of a name in DER, by their sets. Throws for what is no name. */
+export function attributesOf(
+  name: Uint8Array,
+): readonly (readonly { readonly oid: string; readonly value: DerElement }[])[] {
+  const sets = [];
+  const names = new DerReader(name).enter(TAG.sequence, "name");
+  while (!names.done) {
+    const attributes = [];
+    const set = names.enter(TAG.set, "name");
+    while (!set.done) {
+      const attribute = set.enter(TAG.sequence, "name");
+      const oid = oidOf(attribute.read(TAG.oid, "name"), "name");
+      attributes.push({ oid, value: attribute.any("name") });
+      attribute.end("name");
+    }
+    sets.push(attributes);
+  }
+  return sets;
 }
 
 function otherNameOf(fields: DerReader): AltNames["others"][number] | undefined {
@@ -85,12 +95,12 @@ function otherNameOf(fields: DerReader): AltNames["others"][number] | undefined 
   return text === undefined ? undefined : { oid, value: text };
 }
 
-/** UTF-8, or one of the string types that ASCII fits; others, and control characters, give `undefined`. */
+/** UTF-8, or a string type of ASCII; `undefined` for other types and control characters. */
 function stringOf(element: DerElement): string | undefined {
   switch (element.tag) {
     case TAG.utf8String: {
       const text = attempt(() => new TextDecoder("utf-8", { fatal: true }).decode(element.body));
-      // deno-lint-ignore no-control-regex -- NUL above all must not end a comparison early
+      // deno-lint-ignore no-control-regex -- NUL must not end a comparison early
       return text === undefined || /[\x00-\x1f\x7f]/.test(text) ? undefined : text;
     }
     case PRINTABLE_STRING:
@@ -100,6 +110,17 @@ function stringOf(element: DerElement): string | undefined {
     default:
       return undefined;
   }
+}
+
+/** The text of 4 or 16 bytes (RFC 5280 4.2.1.6) in the spelling of rules; `undefined`: another length. */
+function canonicalIp(bytes: Uint8Array): string | undefined {
+  if (bytes.length === 4) return bytes.join(".");
+  if (bytes.length !== 16) return undefined;
+  const groups: string[] = [];
+  for (let at = 0; at < 16; at += 2) {
+    groups.push(((bytes[at] ?? 0) << 8 | (bytes[at + 1] ?? 0)).toString(16));
+  }
+  return canonicalIpText(groups.join(":"));
 }
 
 function textOf({ body }: DerElement): string | undefined {
@@ -114,7 +135,7 @@ function attempt<T>(read: () => T): T | undefined {
   try {
     return read();
   } catch {
-    // What cannot be read is no name that anything could match.
+    // An unreadable name matches no rule.
     return undefined;
   }
 }
@@ -122,7 +143,7 @@ function attempt<T>(read: () => T): T | undefined {
 const SHOWN_LIMIT = 3;
 const SHOWN_LIMIT_CHARS = 200;
 
-/** Names for people who wonder why no rule fits; short whatever a peer presents. */
+/** Names for a message that no rule fits; short, whatever a peer presents. */
 export function shownNames({ dns, uris, emails, ips, others }: AltNames): string {
   const names = [...uris, ...dns, ...emails, ...ips, ...others.map(({ value }) => value)];
   if (names.length === 0) return "it has none";

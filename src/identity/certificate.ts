@@ -1,13 +1,12 @@
 /**
- * An X.509 certificate as values: everything our own verdict on a chain needs, nothing decided yet.
- * Total: any bytes give a certificate or a ProxyError `identity_invalid`. Extensions are read in
- * `extensions.ts`.
+ * An X.509 certificate as values: all that our verdict on a chain needs, without a decision. Total: any
+ * bytes give a certificate or a ProxyError `identity_invalid`. Extensions are read in `extensions.ts`.
  *
  * @module
  */
 
+import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
-import { ProxyError } from "../base/mod.ts";
 import {
   bitStringOf,
   contextTag,
@@ -19,16 +18,14 @@ import {
   TAG,
   timeOf,
 } from "../wire/mod.ts";
-import { type Extensions, readExtensions } from "./extensions.ts";
-import { KEY_USAGE_BIT, type KeyUsage, OID } from "./oids.ts";
+import { type Extensions, fail, readExtensions } from "./extensions.ts";
+import { KEY_USAGE_BIT, type KeyUsage, OID, PURPOSE, type Usage } from "./oids.ts";
 import { schemeOf, type SignatureScheme } from "./signature_scheme.ts";
-
-export type { SignatureScheme };
 
 /** A Consul certificate has 500 to 1,500 bytes. */
 export const CERTIFICATE_LIMIT_BYTES = 16 * 1024;
 
-export type PublicKeyKind =
+type PublicKeyKind =
   | { readonly kind: "ec"; readonly curve: string }
   | { readonly kind: "rsa"; readonly bits: number; readonly exponentBits: number }
   | { readonly kind: "ed25519" }
@@ -36,13 +33,13 @@ export type PublicKeyKind =
 
 export interface Certificate extends Extensions {
   readonly raw: Uint8Array;
-  /** What the issuer signed. */
+  /** The signed part. */
   readonly tbs: Uint8Array;
   readonly scheme: SignatureScheme;
   readonly signature: Uint8Array;
-  /** As Consul writes it: lower-case hex of each byte, joined by colons (`0e`, `1f:03`). */
+  /** As Consul writes it: lower-case hex of the bytes, joined by colons (`0e`, `1f:03`). */
   readonly serial: string;
-  /** DER of the names; `isEmptyName` tells one without any attribute. */
+  /** DER of the names; {@link isEmptyName} finds one without attributes. */
   readonly issuer: Uint8Array;
   readonly subject: Uint8Array;
   readonly notBeforeMs: number;
@@ -52,7 +49,7 @@ export interface Certificate extends Extensions {
   readonly key: PublicKeyKind;
 }
 
-/** Reads one certificate; the bytes are copied once, so they may come from a reused buffer. */
+/** The bytes are copied once, so they may come from a reused buffer. */
 export function parseCertificate(der: Uint8Array): Certificate {
   if (der.length > CERTIFICATE_LIMIT_BYTES) {
     return fail(`it has ${der.length} bytes, more than ${CERTIFICATE_LIMIT_BYTES}`);
@@ -103,21 +100,23 @@ export function parseCertificate(der: Uint8Array): Certificate {
   };
 }
 
-/** A name without attributes, as a secondary datacenter's intermediate has. */
+/** A name without attributes, such as that of a secondary datacenter's intermediate. */
 export function isEmptyName(name: Uint8Array): boolean {
   return name.length === 2;
 }
 
-/** `undefined` where the certificate has no key usage extension: then no use is ruled out. */
+/** `undefined`: the certificate has no key usage extension, which allows every use. */
 export function allowsKeyUsage(certificate: Certificate, usage: KeyUsage): boolean | undefined {
   if (certificate.keyUsage === undefined) return undefined;
   return (certificate.keyUsage & (1 << KEY_USAGE_BIT[usage])) !== 0;
 }
 
-/**
- * The id that Consul gives a root: SHA-1 of its DER, hex joined by colons. A name for people; trust
- * never rests on it.
- */
+/** Whether the extended key usage, if there is one, allows a purpose. */
+export function allowsPurpose({ extendedKeyUsage: usages }: Certificate, usage: Usage): boolean {
+  return !usages || usages.includes(PURPOSE[usage]) || usages.includes(OID.anyExtendedKeyUsage);
+}
+
+/** Consul's id of a root: SHA-1 of its DER, hex joined by colons. For people; trust never rests on it. */
 export function fingerprintOf(certificate: Certificate): string {
   return colonHex(createHash("sha1").update(certificate.raw).digest());
 }
@@ -134,7 +133,7 @@ function serialOf(element: DerElement): string {
 }
 
 function colonHex(bytes: Uint8Array): string {
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join(":");
+  return Buffer.from(bytes).toString("hex").match(/../g)?.join(":") ?? "";
 }
 
 function keyKindOf(info: DerReader): PublicKeyKind {
@@ -146,7 +145,7 @@ function keyKindOf(info: DerReader): PublicKeyKind {
   info.end("public key");
   switch (oid) {
     case OID.ecPublicKey:
-      // Explicit curve parameters are refused: a forger may choose them (CVE-2020-0601).
+      // Explicit curve parameters are refused: a forger can choose them (CVE-2020-0601).
       return parameters?.tag === TAG.oid
         ? { kind: "ec", curve: oidOf(parameters, "curve") }
         : { kind: "unsupported", oid };
@@ -166,14 +165,10 @@ function keyKindOf(info: DerReader): PublicKeyKind {
   }
 }
 
-/** How many bits a big-endian integer has; a negative one has 0. */
+/** The bits of a big-endian integer; 0 for a negative one. */
 function bitLength(bytes: Uint8Array): number {
   if ((bytes[0] ?? 0) >= 0x80) return 0;
   const first = bytes.findIndex((byte) => byte !== 0);
   if (first < 0) return 0;
   return (bytes.length - first) * 8 - Math.clz32(bytes[first] ?? 0) + 24;
-}
-
-function fail(fact: string): never {
-  throw new ProxyError("identity_invalid", `Cannot read certificate: ${fact}`);
 }

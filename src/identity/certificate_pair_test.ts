@@ -6,7 +6,7 @@ import { ProxyError } from "../base/mod.ts";
 import { formatPem, parsePem } from "../wire/mod.ts";
 import type { CertificateOverrides } from "../../test/kit/certs/authority.ts";
 import { parseCertificate } from "./certificate.ts";
-import { type CertificatePairInput, validateCertificatePair } from "./certificate_pair.ts";
+import { type CertificatePairInput, validateCertificatePair } from "./credentials.ts";
 import { generateKey, type KeyKind } from "../../test/kit/certs/mint.ts";
 
 const NOW_MS = Date.UTC(2026, 10, 21, 12);
@@ -23,7 +23,7 @@ function validate(input: Partial<CertificatePairInput> & { certPem: string }) {
 
 const pemOf = (der: Uint8Array) => formatPem("CERTIFICATE", der);
 
-test("validateCertificatePair() gives what a secret holds", () => {
+test("validateCertificatePair() gives the fields of a secret", () => {
   const issued = leafWith({ dnsNames: ["Web.Example", "*.Web.example", "web.example"] });
   const pair = validate({ certPem: issued.certPem });
   const { keyPem, ...rest } = pair;
@@ -74,7 +74,7 @@ for (const keyKind of ["ec-p256", "ec-p384", "ec-p521", "rsa-2048", "ed25519"] a
   }
 }
 
-test("validateCertificatePair() puts the chain in order, whatever the order of the file", () => {
+test("validateCertificatePair() orders the chain, whatever the order of the file", () => {
   const above = CA.intermediate({ overrides: { ca: {} } }).intermediate({ overrides: { ca: {} } });
   const issued = leafWith({}, above.intermediate());
   const ders = [issued.certDer, ...issued.chainDer];
@@ -93,13 +93,13 @@ test("validateCertificatePair() puts the chain in order, whatever the order of t
   }
 });
 
-test("validateCertificatePair() takes one text with certificate and key", () => {
+test("validateCertificatePair() reads one text with certificate and key", () => {
   const { certPem, keyPem } = leafWith();
   const both = `${keyPem}\nsome words\n${certPem}`;
   assert.equal(validate({ certPem: both, keyPem: both }).certPem, certPem);
 });
 
-test("validateCertificatePair() checks the usages it is asked for", () => {
+test("validateCertificatePair() checks the given usages", () => {
   const { certPem } = leafWith({ extendedKeyUsage: ["serverAuth"] });
   validate({ certPem });
   validate({ certPem, usages: ["server"] });

@@ -93,7 +93,7 @@ test("parseCertificate() writes serials as Consul does", () => {
   assert.equal(serial([0x80, 0x00]), "80:00");
 });
 
-test("parseCertificate() tells DNS names apart from URIs", () => {
+test("parseCertificate() distinguishes DNS names from URIs", () => {
   const certificate = parseCertificate(minted({ dnsNames: ["web.example"] }));
   assert.equal(certificate.otherSans, true);
   assert.equal(certificate.sanUris.length, 1);
@@ -246,7 +246,7 @@ test("isSignedBy() refuses a second encoding of the same signature", () => {
   assert.ok(!isSignedBy({ ...certificate, scheme }, root));
 });
 
-test("isSignedBy() takes RSA-PSS in its sane form only", () => {
+test("isSignedBy() accepts RSA-PSS only with matching hashes and salt length", () => {
   const rsa = createAuthority({ nowMs: NOW_MS, keyKind: "rsa-2048" });
   const root = parseCertificate(rsa.rootDer);
   for (
@@ -312,7 +312,7 @@ function assertInvalid(der: Uint8Array): void {
   });
 }
 
-test("issueLeaf() makes what a real Consul makes", () => {
+test("issueLeaf() makes the same leaf as a real Consul", () => {
   const ours = parseCertificate(minted());
   const theirs = parseCertificate(recordedLeaf("leaf").leaf);
   for (

@@ -1,34 +1,32 @@
 /**
- * Our own verdict on a presented chain: who is the peer, and does a root in force vouch for it? The TLS
- * library has proven that the peer holds the leaf's key; everything else is decided here.
- *
- * The leaf must say what it may be used for: Consul always sets the extended key usage, so a leaf
- * without one is refused, and so is one that says "any".
+ * Our own verdict on a presented chain: the peer's identity, and the root in force that vouches for it.
+ * The TLS library has proven that the peer holds the leaf's key; everything else is decided here.
  *
  * @module
  */
 
-import { ProxyError } from "../base/mod.ts";
-import { allowsKeyUsage, type Certificate, fingerprintOf } from "./certificate.ts";
-import { OID } from "./oids.ts";
-import { findPath, type Usage, validityFault } from "./path.ts";
-import {
-  moreThanCounts,
-  parseOrRefuse,
-  parsePresented,
-  type Presented,
-  PRESENTED_LIMIT_BYTES,
-  presentedBytes,
-} from "./presented.ts";
-import { keyFault } from "./signature.ts";
+import { messageOf, ProxyError } from "../base/mod.ts";
+import { type Certificate, fingerprintOf, parseCertificate } from "./certificate.ts";
+import { leafFault } from "./leaf_rules.ts";
+import type { Usage } from "./oids.ts";
+import { findPath } from "./path.ts";
 import { formatServiceId, parseServiceId, type ServiceId } from "./spiffe.ts";
 
-export interface PeerToJudge extends Presented {
-  /** Wall clock, of the handshake where that was before. */
+/** Certificates besides the leaf that are used; Consul sends at most 2. */
+export const PRESENTED_LIMIT = 10;
+/** The leaf and all others. */
+export const PRESENTED_LIMIT_BYTES = 64 * 1024;
+
+export interface PeerToJudge {
+  /** DER. */
+  readonly leaf: Uint8Array;
+  /** DER of the other certificates, in any order; unrelated ones and the leaf itself are allowed. */
+  readonly presented: readonly Uint8Array[];
+  /** Wall clock, at the handshake if that was earlier. */
   readonly nowMs: number;
   /**
-   * Wall clock of now where {@link nowMs} was before: a CA certificate or a revocation list that was made
-   * since is not one of the future. Nothing is judged by having expired since the handshake.
+   * The present wall clock, if {@link nowMs} was earlier: a CA certificate or a revocation list that was
+   * made since then is valid. A certificate that has expired since the handshake is valid, too.
    */
   readonly presentMs?: number;
   readonly usage: Usage;
@@ -44,45 +42,42 @@ export interface ChainOptions extends PeerToJudge {
 
 export interface TrustedPeer {
   readonly kind: "trusted";
-  /** Of a Consul service. `undefined`: the peer is none, or nothing vouches for its saying so. */
+  /** The id of a Consul service; `undefined`: it is none, or nothing vouches for the claim. */
   readonly id: ServiceId | undefined;
   /**
-   * The one URI name; a SPIFFE id in canonical spelling (Consul's, of a service), so that it can be
-   * compared as text. `""`: there is none, or several. Only a claim where the peer is not `verified`.
+   * The one URI name; a SPIFFE id is in canonical spelling (a service's in Consul's), so that it can be
+   * compared as text. "": there is none, or several. Only a claim if the peer is not `verified`.
    */
   readonly uri: string;
-  /** Where there are several URI names: who it would be by each. Nothing is allowed for one of them. */
+  /** The identities by each of several URI names. None of them allows anything. */
   readonly claims?: readonly Pick<TrustedPeer, "id" | "uri">[];
   /** For people: the URI, else the first DNS name, else `certificate <serial>`. */
   readonly name: string;
-  /** False: the chain did not hold, and the rules let such peers in (`acceptUntrusted`). */
+  /** False: the chain failed, and the rules accept such peers (`acceptUntrusted`). */
   readonly verified: boolean;
   /** As Consul writes it. */
   readonly serial: string;
-  /** When everything the verdict rests on is valid; both ends belong to it. */
+  /** The validity of all that the verdict rests on; both ends belong to it. */
   readonly notBeforeMs: number;
   readonly notAfterMs: number;
-  /** Consul's id of the root that vouches; `""` where none does. */
+  /** Consul's id of the root that vouches; "": there is none. */
   readonly rootId: string;
 }
 
 export interface UntrustedPeer {
   readonly kind: "untrusted";
-  /** The leaf itself, or what should link it to a root. */
+  /** The fault is in the leaf, or in its path to a root. */
   readonly code: "identity_invalid" | "chain_untrusted";
   readonly reason: string;
 }
 
 export type ChainVerdict = TrustedPeer | UntrustedPeer;
 
-/** Judges a peer; never throws for anything the peer sent. */
+/** Never throws, whatever the peer sent. */
 export function judgeChain(options: ChainOptions): ChainVerdict {
   const { presented, roots, nowMs, presentMs = nowMs, usage, trustDomains } = options;
-  if (presentedBytes(options) > PRESENTED_LIMIT_BYTES) {
-    return refuseChain(`it presented more than ${PRESENTED_LIMIT_BYTES} bytes of certificates`);
-  }
-  const leaf = parseOrRefuse(options.leaf);
-  if (leaf instanceof ProxyError) return refuseLeaf(leaf.message);
+  const leaf = readLeaf(options);
+  if ("kind" in leaf) return leaf;
   const fault = leafFault(leaf, options);
   if (fault !== undefined) return refuseLeaf(fault);
   const identity = identityOf(leaf, trustDomains);
@@ -111,30 +106,7 @@ export function judgeChain(options: ChainOptions): ChainVerdict {
   };
 }
 
-/** What disqualifies a leaf whoever issued it, or `undefined`. */
-export function leafFault(
-  leaf: Certificate,
-  { nowMs, usage }: { readonly nowMs: number; readonly usage: Usage },
-): string | undefined {
-  if (leaf.basicConstraints?.ca) return "its certificate is a CA";
-  const [unknown] = leaf.notUnderstood;
-  if (unknown) return `its certificate has an extension that is not understood (${unknown})`;
-  const fault = validityFault(leaf, nowMs) ?? keyFault(leaf);
-  if (fault !== undefined) return `its certificate ${fault}`;
-  if (allowsKeyUsage(leaf, "digitalSignature") === false) {
-    return "its certificate's key usage lacks digitalSignature";
-  }
-  if (allowsKeyUsage(leaf, "keyCertSign") || allowsKeyUsage(leaf, "cRLSign")) {
-    return "its certificate's key usage is that of a CA";
-  }
-  const needed = usage === "client" ? OID.clientAuth : OID.serverAuth;
-  if (!leaf.extendedKeyUsage?.includes(needed)) {
-    return `its certificate's extended key usage lacks ${usage}Auth`;
-  }
-  return undefined;
-}
-
-export type LeafIdentity =
+type LeafIdentity =
   | {
     readonly kind: "service";
     readonly peer: { readonly id: ServiceId; readonly uri: string };
@@ -143,20 +115,17 @@ export type LeafIdentity =
 
 /** The one service id of a leaf. `trustDomains` are lower case. */
 export function identityOf(leaf: Certificate, trustDomains: readonly string[]): LeafIdentity {
+  const refuse = (reason: string) => ({ kind: "refused", reason } as const);
   const [uri, second] = leaf.sanUris;
-  if (uri === undefined) return refuseIdentity("its certificate has no URI alternative name");
-  if (second !== undefined) return refuseIdentity("its certificate has two or more URI names");
+  if (uri === undefined) return refuse("its certificate has no URI alternative name");
+  if (second !== undefined) return refuse("its certificate has two or more URI names");
   const parsed = parseServiceId(uri);
-  if (parsed.kind === "refused") return refuseIdentity(`its SPIFFE id ${parsed.reason}`);
+  if (parsed.kind === "refused") return refuse(`its SPIFFE id ${parsed.reason}`);
   const { id } = parsed;
   if (!trustDomains.includes(id.trustDomain)) {
-    return refuseIdentity(`its trust domain is ${id.trustDomain}, which is not ours`);
+    return refuse(`its trust domain is ${id.trustDomain}, which is not ours`);
   }
   return { kind: "service", peer: { id, uri: formatServiceId(id) } };
-}
-
-function refuseIdentity(reason: string): LeafIdentity {
-  return { kind: "refused", reason };
 }
 
 export function refuseLeaf(reason: string): UntrustedPeer {
@@ -165,4 +134,44 @@ export function refuseLeaf(reason: string): UntrustedPeer {
 
 export function refuseChain(reason: string): UntrustedPeer {
   return { kind: "untrusted", code: "chain_untrusted", reason };
+}
+
+export function presentedBytes(
+  { leaf, presented }: Pick<PeerToJudge, "leaf" | "presented">,
+): number {
+  let bytes = leaf.length;
+  for (const der of presented) bytes += der.length;
+  return bytes;
+}
+
+/** The leaf, within the limit of bytes, or a refusal. */
+export function readLeaf(peer: PeerToJudge): Certificate | UntrustedPeer {
+  if (presentedBytes(peer) > PRESENTED_LIMIT_BYTES) {
+    return refuseChain(`it presented more than ${PRESENTED_LIMIT_BYTES} bytes of certificates`);
+  }
+  const leaf = parseOrRefuse(peer.leaf);
+  return leaf instanceof ProxyError ? refuseLeaf(leaf.message) : leaf;
+}
+
+function parseOrRefuse(der: Uint8Array): Certificate | ProxyError {
+  try {
+    return parseCertificate(der);
+  } catch (error) {
+    if (error instanceof ProxyError) return error;
+    // A defect here must neither accept a peer nor end the process.
+    return new ProxyError("identity_invalid", `Cannot read certificate: ${messageOf(error)}`);
+  }
+}
+
+/** The certificates that are used. An unreadable one is skipped; the other ones may reach a root. */
+export function parsePresented(presented: readonly Uint8Array[]): readonly Certificate[] {
+  return presented.slice(0, PRESENTED_LIMIT).map(parseOrRefuse)
+    .flatMap((parsed) => parsed instanceof ProxyError ? [] : [parsed]);
+}
+
+/** Ends a reason if more certificates were presented than are used. */
+export function moreThanCounts(presented: readonly Uint8Array[]): string {
+  return presented.length > PRESENTED_LIMIT
+    ? ` (only the first ${PRESENTED_LIMIT} of ${presented.length} certificates count)`
+    : "";
 }

@@ -61,7 +61,7 @@ test("judgeChain() takes the presented certificates in any order", () => {
   assert.equal(verdict.kind, "trusted");
 });
 
-test("judgeChain() does not mind the leaf and the root among the presented", () => {
+test("judgeChain() accepts the leaf and the root among the presented certificates", () => {
   const { leaf, presented } = recordedLeaf("leaf_rotated");
   const roots = OLD_ROOT.map((root) => root.raw);
   const verdict = judge("leaf_rotated", { presented: [leaf, ...roots, ...presented, leaf] });
@@ -74,7 +74,7 @@ test("judgeChain() names the root as Consul does", () => {
   assert.deepEqual([verdict.rootId], recordedRoots("roots").ids);
 });
 
-test("judgeChain() gives the end of the shortest-lived certificate used", () => {
+test("judgeChain() gives the earliest end of the certificates of the path", () => {
   const verdict = judge("leaf_rsa", { roots: recordedRoots("roots_rsa").roots });
   assert.ok(verdict.kind === "trusted");
   assert.equal(verdict.notAfterMs, Date.parse("2026-11-21T04:23:50Z"));

@@ -97,7 +97,7 @@ test("judgeChain() refuses a leaf without extended key usage", () => {
   assertRefused(judge({ ...leafWith(), certDer }), "identity_invalid", /lacks clientAuth/);
 });
 
-test("judgeChain() judges the extended key usage by direction", () => {
+test("judgeChain() checks the extended key usage by direction", () => {
   const leaf = leafWith({ extendedKeyUsage: ["clientAuth"] });
   assert.equal(judge(leaf, { usage: "client" }).kind, "trusted");
   assertRefused(judge(leaf, { usage: "server" }), "identity_invalid", /lacks serverAuth/);
@@ -111,7 +111,7 @@ test("judgeChain() refuses a leaf signed with SHA-1", () => {
   assertRefused(judge(leafWith({ hash: "sha1" })), "chain_untrusted", /has signed it/);
 });
 
-test("judgeChain() refuses a leaf of a stranger's CA with the same name and key id", () => {
+test("judgeChain() refuses a leaf of another CA with the same name and key id", () => {
   const rootName = "pri-same";
   const ours = createAuthority({ nowMs: NOW_MS, name: rootName });
   const theirs = createAuthority({ nowMs: NOW_MS, name: rootName });
@@ -134,7 +134,7 @@ test("judgeChain() refuses names that differ although the signature is right", (
   assertRefused(verdict, "chain_untrusted", /has signed it/);
 });
 
-test("judgeChain() links by signature where names and key ids are missing or wrong", () => {
+test("judgeChain() links by signature if names and key ids are missing or wrong", () => {
   const intermediate = CA.intermediate();
   const certDer = mintCertificate({
     publicKey: KEY.publicKey,
@@ -149,7 +149,7 @@ test("judgeChain() links by signature where names and key ids are missing or wro
   assert.equal(judge(leafWith(wrongHint, intermediate)).kind, "trusted");
 });
 
-test("judgeChain() lets an empty name on either side say nothing", () => {
+test("judgeChain() ignores an empty name on either side", () => {
   assert.equal(judge(leafWith({ issuer: "" })).kind, "trusted");
   assert.equal(judge(leafWith({ issuer: "somebody" }, CA.intermediate())).kind, "trusted");
 });
@@ -222,14 +222,14 @@ test("judgeChain() prefers the root it knows over a cross-signed certificate tha
   assert.ok(old.notAfterMs < verdict.notAfterMs);
 });
 
-test("judgeChain() goes on to another path when the likely one is broken", () => {
+test("judgeChain() tries another path when the likely one is broken", () => {
   const next = createAuthority({ nowMs: NOW_MS });
   const expired = CA.crossSign(next, { notAfterMs: NOW_MS - 1000 });
   const issued = leafWith({}, next.withChain([expired, CA.crossSign(next)]));
   assert.equal(judge(issued).kind, "trusted");
 });
 
-test("judgeChain() checks the CA's own SPIFFE id only where it is asked to", () => {
+test("judgeChain() checks the CA's own SPIFFE id only with strictSpiffeChain", () => {
   const bare = createAuthority({ nowMs: NOW_MS, overrides: { uris: [] } });
   const other = createAuthority({ nowMs: NOW_MS, overrides: { uris: ["spiffe://other.consul"] } });
   const uris = [`spiffe://${TRUST_DOMAIN}`, "spiffe://other.consul"];
@@ -277,7 +277,7 @@ test("judgeChain() refuses more bytes than 64 KiB at once", () => {
   assertRefused(judge(leafWith(), { presented }), "chain_untrusted", /more than 65536 bytes/);
 });
 
-test("judgeChain() looks at the first ten presented certificates only", () => {
+test("judgeChain() reads only the first ten presented certificates", () => {
   const issued = leafWith({}, CA.intermediate());
   const strangers = Array.from({ length: 10 }, () => leafWith().certDer);
   assert.equal(
@@ -323,7 +323,7 @@ test("judgeChain() tries 32 roots, and no more", () => {
   assertRefused(late, "chain_untrusted", /no path to a root within 32 signature checks/);
 });
 
-test("judgeChain() leaves the leaf its own checks, whatever else is presented", () => {
+test("judgeChain() keeps signature checks for the leaf, whatever else is presented", () => {
   const authorities = Array.from({ length: 8 }, () => createAuthority({ nowMs: NOW_MS }));
   const roots = authorities.map(({ rootDer }) => parseCertificate(rootDer));
   // Ten that every root could have signed, and none did.
@@ -353,7 +353,7 @@ test("judgeChain() bounds the signature checks of a chain built to be slow", () 
   assertRefused(verdict, "chain_untrusted", /within 32 signature checks/);
 });
 
-test("judgeChain() computes with no key that only strangers vouch for", () => {
+test("judgeChain() computes with no key that no root vouches for", () => {
   // Keys that take a hundred times as long as a root's.
   const keys = Array.from({ length: 10 }, () => generateKey("ec-p521"));
   const [first = KEY] = keys;

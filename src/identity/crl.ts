@@ -1,7 +1,7 @@
 /**
- * A certificate revocation list as values (RFC 5280 5): what it says, nothing about whether to believe
- * it. Only whole lists of one issuer are read: a delta, or a list of another issuer's certificates, is
- * refused, because taking one for the whole would let the revoked in.
+ * A certificate revocation list as values (RFC 5280 5), without a verdict on its signature. Only whole
+ * lists of one issuer are read: a delta, or a list of another issuer's certificates, is refused, because
+ * its use as a whole list would accept revoked certificates.
  *
  * @module
  */
@@ -14,54 +14,56 @@ import {
   contextTag,
   DerReader,
   integerOf,
-  oidOf,
   parsePem,
   smallIntegerOf,
   TAG,
   timeOf,
 } from "../wire/mod.ts";
 import { type Certificate, sameBytes } from "./certificate.ts";
+import { extensionsIn } from "./extensions.ts";
 import { OID } from "./oids.ts";
 import { schemeOf, type SignatureScheme } from "./signature_scheme.ts";
+import { refuseValidation } from "./validation.ts";
 
 export const CRL_LIMIT_BYTES: number = 4 << 20;
-/** What all lists of one validation may have together. */
+/** All lists of one validation. */
 const CRLS_LIMIT_BYTES = 16 << 20;
 const CRLS_LIMIT = 100;
-const EXTENSION_LIMIT = 40;
 
-/** Which certificates of its issuer a list speaks about. */
-export type CrlScope = "all" | "leaves" | "cas";
+/** The certificates of its issuer that a list covers. */
+type CrlScope = "all" | "leaves" | "cas";
 
 export interface Crl {
-  /** What the issuer signed, how, and the signature. */
+  /** The signed part, the scheme and the signature. */
   readonly tbs: Uint8Array;
   readonly scheme: SignatureScheme;
   readonly signature: Uint8Array;
   /** DER of the name. */
   readonly issuer: Uint8Array;
   readonly thisUpdateMs: number;
-  /** `Infinity`: the list does not say when the next one comes. */
+  /** `Infinity`: the list has no next update. */
   readonly nextUpdateMs: number;
   readonly scope: CrlScope;
-  /** Ask {@link revokes}. */
+  /** For {@link revokes}. */
   readonly serials: ReadonlySet<string>;
 }
 
-/** Every list in `pems`; throws `credentials_invalid` that says which one cannot be used and why. */
+/** All lists in `pems`; throws `credentials_invalid` that names the list and the fault. */
 export function parseCrls(pems: readonly string[]): readonly Crl[] {
   const crls: Crl[] = [];
   let bytes = 0;
   for (const pem of pems) {
     const blocks = parsePem(pem, { what: "revocation list", limitChars: CRL_LIMIT_BYTES * 3 / 2 })
       .filter(({ label }) => label === "X509 CRL");
-    if (blocks.length === 0) fail("revocation list PEM has no X509 CRL block");
+    if (blocks.length === 0) refuseValidation("revocation list PEM has no X509 CRL block");
     for (const { der } of blocks) {
       bytes += der.length;
       if (bytes > CRLS_LIMIT_BYTES) {
-        fail(`revocation lists have more than ${CRLS_LIMIT_BYTES} bytes together`);
+        refuseValidation(`revocation lists have more than ${CRLS_LIMIT_BYTES} bytes together`);
       }
-      if (crls.length >= CRLS_LIMIT) fail(`there are more than ${CRLS_LIMIT} revocation lists`);
+      if (crls.length >= CRLS_LIMIT) {
+        refuseValidation(`there are more than ${CRLS_LIMIT} revocation lists`);
+      }
       crls.push(readCrl(der, crls.length + 1));
     }
   }
@@ -73,7 +75,7 @@ export function parseCrl(der: Uint8Array): Crl {
   return readCrl(der, 1);
 }
 
-/** Whether the list names this certificate of its issuer. */
+/** Whether the list has this certificate of its issuer. */
 export function revokes(crl: Crl, certificate: Pick<Certificate, "serial">): boolean {
   const bytes = Buffer.from(certificate.serial.replaceAll(":", ""), "hex");
   return crl.serials.has(bytes.toString("latin1"));
@@ -83,7 +85,7 @@ function readCrl(der: Uint8Array, number: number): Crl {
   try {
     return readList(der);
   } catch (cause) {
-    // The DER reader speaks of certificates, which is what it mostly reads.
+    // The DER reader names a certificate in its errors.
     const reason = messageOf(cause).replace(/^Cannot read certificate: /, "");
     throw new ProxyError("credentials_invalid", `Cannot use revocation list ${number}: ${reason}`, {
       cause,
@@ -150,11 +152,12 @@ function serialsOf(entries: DerReader): ReadonlySet<string> {
 }
 
 function checkEntryExtensions(entry: DerReader): void {
-  for (const { oid, critical, value } of extensionsOf(entry)) {
+  for (const { oid, critical, value } of extensionsIn(entry)) {
     if (oid === OID.certificateIssuer) refuse(INDIRECT);
     if (oid === OID.reasonCode) {
-      const reason = value.any("reason").body[0];
-      value.end("reason");
+      const reader = new DerReader(value);
+      const reason = reader.any("reason").body[0];
+      reader.end("reason");
       if (reason === REMOVE_FROM_CRL) refuse(DELTA);
     } else if (critical && oid !== OID.invalidityDate) {
       refuse(`an entry has a critical extension that is not understood (${oid})`);
@@ -168,12 +171,12 @@ const DELTA = "it is a delta, which says only what changed; give the whole list"
 
 function scopeOf(wrapped: DerReader): CrlScope {
   let scope: CrlScope = "all";
-  for (const { oid, critical, value } of extensionsOf(wrapped)) {
+  for (const { oid, critical, value } of extensionsIn(wrapped)) {
     switch (oid) {
       case OID.deltaCrlIndicator:
         return refuse(DELTA);
       case OID.issuingDistributionPoint:
-        scope = scopeOfDistributionPoint(value);
+        scope = scopeOfDistributionPoint(new DerReader(value));
         break;
       case OID.crlNumber:
       case OID.authorityKeyId:
@@ -186,7 +189,7 @@ function scopeOf(wrapped: DerReader): CrlScope {
   return scope;
 }
 
-/** `[0]` to `[5]` of RFC 5280 5.2.5. What covers a part that we cannot tell apart is refused. */
+/** `[0]` to `[5]` of RFC 5280 5.2.5. A scope that we cannot distinguish is refused. */
 function scopeOfDistributionPoint(value: DerReader): CrlScope {
   const fields = value.enter(TAG.sequence, "issuing distribution point");
   value.end("issuing distribution point");
@@ -210,36 +213,7 @@ function scopeOfDistributionPoint(value: DerReader): CrlScope {
   return leaves ? "leaves" : cas ? "cas" : "all";
 }
 
-interface Extension {
-  readonly oid: string;
-  readonly critical: boolean;
-  readonly value: DerReader;
-}
-
-function extensionsOf(wrapped: DerReader): readonly Extension[] {
-  const list = wrapped.enter(TAG.sequence, "extensions");
-  const found = new Map<string, Extension>();
-  while (!list.done) {
-    const extension = list.enter(TAG.sequence, "extension");
-    const oid = oidOf(extension.read(TAG.oid, "extension id"), "extension id");
-    const flag = extension.optional(TAG.boolean, "critical flag");
-    const value = extension.read(TAG.octetString, "extension value");
-    extension.end("extension");
-    if (found.has(oid)) return refuse(`extension ${oid} appears twice`);
-    if (found.size >= EXTENSION_LIMIT) {
-      return refuse(`it has more than ${EXTENSION_LIMIT} extensions`);
-    }
-    const critical = flag !== undefined && booleanOf(flag, "critical flag");
-    found.set(oid, { oid, critical, value: new DerReader(value.body) });
-  }
-  return [...found.values()];
-}
-
-/** Refuses what is inside of a list; `readCrl` adds which one. */
+/** `readCrl` adds the number of the list. */
 function refuse(fact: string): never {
   throw new ProxyError("credentials_invalid", fact);
-}
-
-function fail(fact: string): never {
-  throw new ProxyError("credentials_invalid", `Cannot use validation: ${fact}`);
 }

@@ -224,7 +224,7 @@ test("parseCrl() refuses trailing bytes everywhere but in the name and the signa
   assert.deepEqual(taken.map(({ path }) => path), ["0.2", "0.2.0", "0.2.0.0", "2", "2.0"]);
 });
 
-test("parseCrls() reads several texts with several lists, and says which is broken", () => {
+test("parseCrls() reads several texts with several lists, and names the broken one", () => {
   const pem = mintCrlPem({ signer: CA.key.privateKey, thisUpdateMs: NOW_MS });
   assert.equal(parseCrls([pem + pem, pem]).length, 3);
   assert.equal(parseCrls([]).length, 0);
@@ -242,7 +242,7 @@ test("parseCrls() reads several texts with several lists, and says which is brok
   );
 });
 
-test("mintCrl() takes a serial that is written without its leading zero", () => {
+test("mintCrl() accepts a serial without its leading zero", () => {
   const crl = parseCrl(list({ revoked: ["e01"] }));
   assert.ok(revokes(crl, { serial: "0e:01" }));
 });

@@ -1,10 +1,11 @@
 /**
- * The extensions of a certificate that bear on trust. One that we do not understand is listed when it
- * is critical, so that the verdict can refuse it.
+ * The extensions of a certificate that bear on trust. An unknown one is listed if it is critical, so that
+ * the verdict can refuse it.
  *
  * @module
  */
 
+import { Buffer } from "node:buffer";
 import { ProxyError } from "../base/mod.ts";
 import {
   asciiOf,
@@ -21,22 +22,21 @@ import { OID } from "./oids.ts";
 export interface Extensions {
   /** URI alternative names, in order. */
   readonly sanUris: readonly string[];
-  /** There are alternative names of other kinds too. */
+  /** There are alternative names of other kinds. */
   readonly otherSans: boolean;
-  /** DER of the alternative names, for `altNamesOf`; absent: there are none. */
+  /** DER of the alternative names, for `altNamesOf`. */
   readonly altNames?: Uint8Array;
-  /** Absent: the certificate does not say, which means it is no CA. */
+  /** Absent: no CA. */
   readonly basicConstraints?: { readonly ca: boolean; readonly pathLength?: number };
   /** Bit `n` of the extension as `1 << n`. */
   readonly keyUsage?: number;
-  /** Whoever does not understand key usage must refuse the certificate. */
   readonly keyUsageCritical?: boolean;
   /** Object identifiers. */
   readonly extendedKeyUsage?: readonly string[];
   /** Hex. */
   readonly subjectKeyId?: string;
   readonly authorityKeyId?: string;
-  /** Critical extensions that nothing here understands, and name constraints, critical or not. */
+  /** Unknown critical extensions, and name constraints, critical or not. */
   readonly notUnderstood: readonly string[];
 }
 
@@ -46,38 +46,48 @@ const EXTENSION_LIMIT = 40;
 const NAME_LIMIT = 100;
 const NAME_CONSTRAINTS = "2.5.29.30";
 
-/** Reads `[3] { SEQUENCE OF Extension }`; without one there are no extensions. */
+interface Extension {
+  readonly oid: string;
+  readonly critical: boolean;
+  readonly value: Uint8Array;
+}
+
+/** The extensions of a certificate, a revocation list or an entry of one: `SEQUENCE OF Extension`. */
+export function extensionsIn(wrapped: DerReader): readonly Extension[] {
+  const list = wrapped.enter(TAG.sequence, "extensions");
+  const found = new Map<string, Extension>();
+  while (!list.done) {
+    const extension = list.enter(TAG.sequence, "extension");
+    const oid = oidOf(extension.read(TAG.oid, "extension id"), "extension id");
+    const flag = extension.optional(TAG.boolean, "critical flag");
+    const critical = flag !== undefined && booleanOf(flag, "critical flag");
+    const { body: value } = extension.read(TAG.octetString, "extension value");
+    extension.end("extension");
+    // With two of a kind, two readers could see two different certificates (RFC 5280 4.2).
+    if (found.has(oid)) fail(`extension ${oid} appears twice`);
+    found.set(oid, { oid, critical, value });
+    if (found.size > EXTENSION_LIMIT) fail(`it has more than ${EXTENSION_LIMIT} extensions`);
+  }
+  return [...found.values()];
+}
+
+/** `undefined`: the certificate has no extensions. */
 export function readExtensions(wrapped: DerReader | undefined): Extensions {
   const notUnderstood: string[] = [];
   const found: Mutable<Extensions> = { sanUris: [], otherSans: false, notUnderstood };
   if (!wrapped) return found;
-  const list = wrapped.enter(TAG.sequence, "extensions");
+  const extensions = extensionsIn(wrapped);
   wrapped.end("extensions");
-  const seen = new Set<string>();
-  while (!list.done) {
-    const extension = list.enter(TAG.sequence, "extension");
-    const oid = oidOf(extension.read(TAG.oid, "extension id"), "extension id");
-    const criticalPart = extension.optional(TAG.boolean, "critical flag");
-    const critical = criticalPart !== undefined && booleanOf(criticalPart, "critical flag");
-    const value = extension.read(TAG.octetString, "extension value");
-    extension.end("extension");
-    // Two of a kind would let two readers see two different certificates (RFC 5280 4.2).
-    if (seen.has(oid)) fail(`extension ${oid} appears twice`);
-    seen.add(oid);
-    if (seen.size > EXTENSION_LIMIT) fail(`it has more than ${EXTENSION_LIMIT} extensions`);
-    const understood = readKnown(found, { oid, value: new DerReader(value.body) });
-    if (oid === OID.subjectAltName) found.altNames = value.body;
+  for (const { oid, critical, value } of extensions) {
+    const understood = readKnown(found, oid, new DerReader(value));
+    if (oid === OID.subjectAltName) found.altNames = value;
     if (oid === OID.keyUsage) found.keyUsageCritical = critical;
     if (!understood && (critical || oid === NAME_CONSTRAINTS)) notUnderstood.push(oid);
   }
   return found;
 }
 
-function readKnown(
-  found: Mutable<Extensions>,
-  options: { readonly oid: string; readonly value: DerReader },
-): boolean {
-  const { oid, value } = options;
+function readKnown(found: Mutable<Extensions>, oid: string, value: DerReader): boolean {
   switch (oid) {
     case OID.subjectAltName:
       Object.assign(found, readAltNames(value));
@@ -100,7 +110,7 @@ function readKnown(
       break;
     }
     case OID.certificatePolicies:
-      // They restrict nothing by themselves; policy constraints, which do, are not understood.
+      // Policies restrict nothing without policy constraints, which are not understood.
       return true;
     default:
       return false;
@@ -161,14 +171,14 @@ function readExtendedKeyUsage(value: DerReader): readonly string[] {
 function readAuthorityKeyId(value: DerReader): string | undefined {
   const fields = value.enter(TAG.sequence, "authority key id");
   const id = fields.optional(contextTag(0, "primitive"), "authority key id");
-  // The issuer's name and serial may follow; they are no better a hint than the id.
+  // The issuer's name and serial, which may follow, are no better hint than the id.
   return id && hex(id.body);
 }
 
 function hex(bytes: Uint8Array): string {
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return Buffer.from(bytes).toString("hex");
 }
 
-function fail(fact: string): never {
+export function fail(fact: string): never {
   throw new ProxyError("identity_invalid", `Cannot read certificate: ${fact}`);
 }

@@ -1,57 +1,72 @@
 /**
- * What a leaf must be outside the mesh: of any CA that is trusted, or as an X509-SVID.
+ * The rules for a leaf: in the mesh, from any trusted CA, and as an X509-SVID. Each gives the fault of the
+ * leaf, or `undefined`.
  *
  * @module
  */
 
-import { allowsKeyUsage, type Certificate } from "./certificate.ts";
-import { OID } from "./oids.ts";
-import { type Usage, validityFault } from "./path.ts";
+import { allowsKeyUsage, allowsPurpose, type Certificate } from "./certificate.ts";
+import { OID, PURPOSE, type Usage } from "./oids.ts";
+import { validityFault } from "./path.ts";
 import { keyFault } from "./signature.ts";
 
-export interface LeafOptions {
+interface LeafOptions {
   readonly nowMs: number;
   readonly usage: Usage;
-  readonly allowExpired: boolean;
+  readonly allowExpired?: boolean;
 }
 
 /**
- * What disqualifies any leaf, or `undefined`. `isAnchor`: the operator listed this very certificate. Then it
- * may say that it is a CA, as `openssl req -x509` makes them, unless it says that it signs others, too.
+ * In the mesh the extended key usage is mandatory: Consul always sets it, so a leaf without one is
+ * refused, and so is one with "any".
+ */
+export function leafFault(leaf: Certificate, options: LeafOptions): string | undefined {
+  const fault = caFault(leaf) ?? commonFault(leaf, options) ?? caUsageFault(leaf);
+  if (fault !== undefined) return fault;
+  const { usage } = options;
+  return leaf.extendedKeyUsage?.includes(PURPOSE[usage]) ? undefined : lacks(`${usage}Auth`);
+}
+
+/**
+ * `isAnchor`: the operator listed this very certificate. It may be a CA, as `openssl req -x509` makes it,
+ * unless its key usage says that it signs others.
  */
 export function anyLeafFault(
   leaf: Certificate,
   options: LeafOptions & { readonly isAnchor: boolean },
 ): string | undefined {
   const isPlain = options.isAnchor && !allowsKeyUsage(leaf, "keyCertSign");
-  if (leaf.basicConstraints?.ca && !isPlain) return "its certificate is a CA";
-  const fault = commonFault(leaf, options);
+  const fault = (isPlain ? undefined : caFault(leaf)) ?? commonFault(leaf, options);
   if (fault !== undefined) return fault;
-  const usages = leaf.extendedKeyUsage;
-  const needed = options.usage === "client" ? OID.clientAuth : OID.serverAuth;
-  if (usages && !usages.includes(needed) && !usages.includes(OID.anyExtendedKeyUsage)) {
-    return `its certificate's extended key usage lacks ${options.usage}Auth`;
-  }
-  return undefined;
+  return allowsPurpose(leaf, options.usage) ? undefined : lacks(`${options.usage}Auth`);
 }
 
-/** What disqualifies an X509-SVID (X509-SVID 4 and 5), or `undefined`. Its id is looked at elsewhere. */
+/** X509-SVID 4 and 5, without the id. */
 export function svidFault(leaf: Certificate, options: LeafOptions): string | undefined {
-  if (leaf.basicConstraints?.ca) return "its certificate is a CA";
+  if (leaf.basicConstraints?.ca) return caFault(leaf);
   if (leaf.keyUsage === undefined) return "its certificate has no key usage";
   if (leaf.keyUsageCritical !== true) return "its certificate's key usage is not critical";
-  if (allowsKeyUsage(leaf, "keyCertSign") || allowsKeyUsage(leaf, "cRLSign")) {
-    return "its certificate's key usage is that of a CA";
-  }
-  const fault = commonFault(leaf, options);
+  const fault = caUsageFault(leaf) ?? commonFault(leaf, options);
   if (fault !== undefined) return fault;
-  const usages = leaf.extendedKeyUsage;
-  for (const usage of ["serverAuth", "clientAuth"] as const) {
-    if (usages && !usages.includes(OID[usage])) {
-      return `its certificate's extended key usage lacks ${usage}`;
-    }
-  }
-  return undefined;
+  const { extendedKeyUsage: usages } = leaf;
+  const missing = (["serverAuth", "clientAuth"] as const).find((usage) =>
+    usages && !usages.includes(OID[usage])
+  );
+  return missing && lacks(missing);
+}
+
+function caFault({ basicConstraints }: Certificate): string | undefined {
+  return basicConstraints?.ca ? "its certificate is a CA" : undefined;
+}
+
+function caUsageFault(leaf: Certificate): string | undefined {
+  return allowsKeyUsage(leaf, "keyCertSign") || allowsKeyUsage(leaf, "cRLSign")
+    ? "its certificate's key usage is that of a CA"
+    : undefined;
+}
+
+function lacks(purpose: string): string {
+  return `its certificate's extended key usage lacks ${purpose}`;
 }
 
 function commonFault(leaf: Certificate, options: LeafOptions): string | undefined {

@@ -6,7 +6,7 @@ import { RECORDED_MS, recordedLeaf, recordedRoots } from "../../test/kit/consul/
 import { ProxyError } from "../base/mod.ts";
 import { formatPem, parsePem } from "../wire/mod.ts";
 import { isSignedBy } from "./signature.ts";
-import { type CredentialsInput, validateCredentials } from "./mesh_credentials.ts";
+import { type CredentialsInput, validateCredentials } from "./credentials.ts";
 import { parseCertificate } from "./certificate.ts";
 
 const NOW_MS = Date.UTC(2026, 10, 21, 12);
@@ -68,7 +68,7 @@ for (
   });
 }
 
-test("validateCredentials() puts the leaf first wherever it stands", () => {
+test("validateCredentials() puts the leaf first, whatever the order", () => {
   const issued = CA.intermediate().issueLeaf({ service: "web" });
   const blocks = parsePem(issued.certPem, { what: "leaf" }).reverse();
   const certPem = blocks.map((block) => formatPem(block.label, block.der)).join("text\n");
@@ -76,7 +76,7 @@ test("validateCredentials() puts the leaf first wherever it stands", () => {
   assert.equal(valid.certPem, issued.certPem);
 });
 
-test("validateCredentials() takes keys as PKCS#8, and beside EC PARAMETERS", () => {
+test("validateCredentials() reads keys in PKCS#8, and beside EC PARAMETERS", () => {
   const pkcs8 = createPrivateKey(WEB.keyPem).export({ type: "pkcs8", format: "pem" }).toString();
   const parameters = formatPem("EC PARAMETERS", Uint8Array.of(6, 1, 42));
   for (const keyPem of [pkcs8, parameters + WEB.keyPem]) {
@@ -84,7 +84,7 @@ test("validateCredentials() takes keys as PKCS#8, and beside EC PARAMETERS", () 
   }
 });
 
-test("validateCredentials() takes an RSA key", () => {
+test("validateCredentials() accepts an RSA key", () => {
   const issued = CA.issueLeaf({ service: "web", keyKind: "rsa-2048" });
   const input = { ...INPUT, certPem: issued.certPem, keyPem: issued.keyPem };
   assert.equal(validateCredentials(input).uri, issued.uri);
@@ -156,7 +156,7 @@ test("validateCredentials() never repeats key material", () => {
   });
 });
 
-test("validateCredentials() checks the CA's SPIFFE id only where it is asked to", () => {
+test("validateCredentials() checks the CA's SPIFFE id only with strictSpiffeChain", () => {
   const bare = createAuthority({ nowMs: NOW_MS, overrides: { uris: [] } });
   const { certPem, keyPem } = bare.issueLeaf({ service: "web", ttlMs: HOUR_MS });
   const input = { ...INPUT, certPem, keyPem, rootPems: [bare.rootPem] };

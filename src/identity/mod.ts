@@ -1,4 +1,4 @@
-/** Who a peer is. Pure. @module */
+/** The identity of peers. Pure. @module */
 export { altNamesOf } from "./alt_names.ts";
 export * from "./certificate.ts";
 export {
@@ -6,28 +6,40 @@ export {
   type ChainVerdict,
   identityOf,
   judgeChain,
-  leafFault,
-  type LeafIdentity,
   type PeerToJudge,
   type TrustedPeer,
   type UntrustedPeer,
 } from "./chain.ts";
-export * from "./certificate_pair.ts";
-export * from "./mesh_credentials.ts";
-export { nameText } from "./name_text.ts";
+export {
+  type CertificatePair,
+  validateCertificatePair,
+  validateCredentials,
+} from "./credentials.ts";
 export type { Extensions } from "./extensions.ts";
-export { KEY_USAGE_BIT, type KeyUsage, OID } from "./oids.ts";
-export { spkiOf } from "./pem_material.ts";
-export type { Usage } from "./path.ts";
+export { needsMatchers } from "./leaf_matchers.ts";
+export { leafFault } from "./leaf_rules.ts";
+export { nameText } from "./name_text.ts";
+export { KEY_USAGE_BIT, type KeyUsage, OID, type Usage } from "./oids.ts";
 export * from "./peer_judge.ts";
-export * from "./peer_validator.ts";
-export { PRESENTED_LIMIT, PRESENTED_LIMIT_BYTES, presentedBytes } from "./presented.ts";
+export { parseRoots, spkiOf } from "./pem_material.ts";
+export { PRESENTED_LIMIT, PRESENTED_LIMIT_BYTES, presentedBytes } from "./chain.ts";
 export { type RetiredAnchor, retiredAnchors } from "./retired_anchors.ts";
-export type { PeerValidator, PeerValidatorOptions } from "./rules_validator.ts";
+export {
+  createPeerValidator,
+  type PeerValidator,
+  type PeerValidatorOptions,
+} from "./rules_validator.ts";
 export * from "./select_certificate.ts";
+export type { SignatureScheme } from "./signature_scheme.ts";
 export * from "./sni.ts";
 export * from "./spiffe.ts";
 export * from "./spiffe_bundles.ts";
-export { needsMatchers } from "./string_matcher.ts";
-export * from "./validation.ts";
+export {
+  NO_RULES,
+  type PeerRules,
+  type SanMatcher,
+  type SanType,
+  type StringMatcher,
+  type Validation,
+} from "./validation.ts";
 export * from "./wanted_names.ts";

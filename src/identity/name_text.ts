@@ -1,11 +1,13 @@
 /**
- * A name of a certificate as people and header fields have it: `CN=web,O=example` (RFC 2253, as OpenSSL
- * writes it: the most specific first, what is no printable ASCII as `\XX`).
+ * A name of a certificate for people and header fields: `CN=web,O=example` (RFC 2253 in OpenSSL's form: the
+ * most specific attribute first, bytes other than printable ASCII as `\XX`).
  *
  * @module
  */
 
-import { type DerElement, DerReader, oidOf, TAG } from "../wire/mod.ts";
+import { Buffer } from "node:buffer";
+import { type DerElement, TAG } from "../wire/mod.ts";
+import { attributesOf } from "./alt_names.ts";
 
 const SHORT_NAMES: Readonly<Record<string, string>> = {
   "2.5.4.3": "CN",
@@ -27,28 +29,21 @@ const SHORT_NAMES: Readonly<Record<string, string>> = {
 /** String types whose bytes are ASCII or UTF-8; others are shown as their DER. */
 const TEXTS: readonly number[] = [TAG.utf8String, 0x13, 0x16, 0x1a];
 
-/** `name`: DER of it. Printable ASCII whatever it holds; `""`: it is empty, or none. Never throws. */
+/** `name` is DER. The result is printable ASCII; "": it is empty, or no name. Never throws. */
 export function nameText(name: Uint8Array): string {
   try {
-    const relative: string[] = [];
-    const names = new DerReader(name).enter(TAG.sequence, "name");
-    while (!names.done) {
-      const attributes: string[] = [];
-      const set = names.enter(TAG.set, "name");
-      while (!set.done) attributes.unshift(attributeText(set.enter(TAG.sequence, "name")));
-      relative.unshift(attributes.join("+"));
-    }
-    return relative.join(",");
+    return attributesOf(name)
+      .map((attributes) => attributes.map(attributeText).reverse().join("+"))
+      .reverse().join(",");
   } catch {
-    // Half a name could be taken for another one.
+    // A partial name could be read as another one.
     return "";
   }
 }
 
-function attributeText(attribute: DerReader): string {
-  const oid = oidOf(attribute.read(TAG.oid, "name"), "name");
-  const value = attribute.any("name");
-  attribute.end("name");
+function attributeText(
+  { oid, value }: { readonly oid: string; readonly value: DerElement },
+): string {
   const short = SHORT_NAMES[oid];
   if (short === undefined || !TEXTS.includes(value.tag)) {
     return `${short ?? oid}=#${hex(value.raw)}`;
@@ -71,5 +66,5 @@ function escaped({ body }: DerElement): string {
 }
 
 function hex(bytes: Uint8Array): string {
-  return Array.from(bytes, (byte) => byte.toString(16).toUpperCase().padStart(2, "0")).join("");
+  return Buffer.from(bytes).toString("hex").toUpperCase();
 }

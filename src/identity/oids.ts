@@ -1,5 +1,5 @@
 /**
- * Object identifiers of X.509 that this directory reads or writes.
+ * The object identifiers of X.509 that this room uses.
  *
  * @module
  */
@@ -46,6 +46,14 @@ export const OID = {
   sha384: "2.16.840.1.101.3.4.2.2",
   sha512: "2.16.840.1.101.3.4.2.3",
 } as const;
+
+/** The purpose of a peer's certificate: it connects to us, or answers us. */
+export type Usage = "client" | "server";
+
+export const PURPOSE: Readonly<Record<Usage, string>> = {
+  client: OID.clientAuth,
+  server: OID.serverAuth,
+};
 
 /** Bits of the key usage extension (RFC 5280 4.2.1.3), by position. */
 export const KEY_USAGE_BIT = {

@@ -1,68 +1,71 @@
 /**
- * Finds a way from a leaf to a root. Certificates come in any order and may lack names (a secondary
- * datacenter), so signatures link them; key ids and names only say what to try first or never. Every
- * loop is bounded, because a peer chooses what it presents; and no key that it chose is computed with
- * unless a root vouches for it, because there are costly ones.
+ * Finds a path from a leaf to a root. Certificates come in any order and may lack names (a secondary
+ * datacenter), so signatures link them; key ids and names only decide what is tried first or never. Every
+ * loop is bounded, because the peer chooses what it presents. A presented key is used only if a root
+ * vouches for it, because there are costly keys.
  *
  * @module
  */
 
-import { allowsKeyUsage, type Certificate, isEmptyName, sameBytes } from "./certificate.ts";
-import { OID } from "./oids.ts";
+import {
+  allowsKeyUsage,
+  allowsPurpose,
+  type Certificate,
+  isEmptyName,
+  sameBytes,
+} from "./certificate.ts";
+import type { Usage } from "./oids.ts";
 import { isSignedBy, keyFault } from "./signature.ts";
 import { parseTrustDomainId } from "./spiffe.ts";
 
-/** What the peer does with its certificate: connects to us, or answers us. */
-export type Usage = "client" | "server";
-
 export interface PathOptions {
   readonly leaf: Certificate;
-  /** In any order; the leaf, roots and strangers among them do no harm. */
+  /** In any order; the leaf, roots and unrelated certificates may be among them. */
   readonly presented: readonly Certificate[];
   readonly roots: readonly Certificate[];
   readonly nowMs: number;
-  /** What `PeerToJudge` means by it. */
+  /** As in `PeerToJudge`. */
   readonly presentMs?: number;
   readonly usage: Usage;
-  /** Given: every CA on the way must name one of these trust domains as its own. */
+  /** Every CA of the path must name one of these trust domains as its own. */
   readonly spiffeTrustDomains?: readonly string[];
-  /** Dates are not looked at. */
+  /** Dates are ignored. */
   readonly allowExpired?: boolean;
-  /** CA certificates of a path, the root included; no more than {@link PATH_LIMIT} either way. */
+  /** CA certificates of a path, with the root; {@link PATH_LIMIT} applies as well. */
   readonly maxDepth?: number;
-  /** What else a whole path must satisfy: why it does not, or `undefined`. */
+  /** The fault of a whole path by further rules, or `undefined`. */
   readonly pathFault?: (path: readonly Certificate[]) => string | undefined;
 }
 
-export type CertificatePath =
+type CertificatePath =
   /** Leaf first, root last. */
   | { readonly kind: "found"; readonly certificates: readonly Certificate[] }
   | { readonly kind: "none"; readonly reason: string };
 
 /** Leaf and root included. Consul needs 4. */
 const PATH_LIMIT = 8;
-/** Five roots and three presented certificates without any hint need 26. */
+/** Five roots and three presented certificates without hints need 26. */
 const SIGNATURE_LIMIT = 32;
-/** How many of them may be spent on what was presented: the leaf itself needs some. */
+/** The part of it for presented certificates: the leaf itself needs some. */
 const PRESENTED_SIGNATURE_LIMIT = 24;
-/** Whole paths that `pathFault` may look at. */
+/** Calls of `pathFault`. */
 const WHOLE_LIMIT = 8;
 
 interface Search {
   readonly options: PathOptions;
   issuers: readonly Certificate[];
   readonly roots: ReadonlySet<Certificate>;
-  /** Verdicts already paid for: child, then issuer. */
+  /** Known results of signature checks, by child, then issuer. */
   readonly signed: Map<Certificate, Map<Certificate, boolean>>;
   signatures: number;
-  /** There was more to check. */
+  /** A limit ended the search. */
   gaveUp: boolean;
   wholePaths: number;
-  /** The first likely issuer that had to be passed over, and why. */
+  /** The fault of the first likely issuer that was skipped. */
   fault: string | undefined;
 }
 
-/** The first valid path, roots tried before presented certificates: the shortest in practice. */
+/** The first valid path. Roots are tried before presented certificates, so it is usually the shortest. */
 export function findPath(options: PathOptions): CertificatePath {
   const { leaf, presented, roots } = options;
   const others = presented.filter((certificate) =>
@@ -87,13 +90,13 @@ export function findPath(options: PathOptions): CertificatePath {
   return { kind: "none", reason: search.fault ?? none };
 }
 
-/** Whether `issuer` can have issued `child` as far as names tell; an empty name says nothing. */
+/** Whether the names allow that `issuer` issued `child`; an empty name allows it. */
 export function namesFit(child: Certificate, issuer: Certificate): boolean {
   return isEmptyName(child.issuer) || isEmptyName(issuer.subject) ||
     sameBytes(child.issuer, issuer.subject);
 }
 
-/** Those of `others` that a root has signed, or a CA among them; whether it may here and now is not asked. */
+/** Those of `others` that are signed by a root or by a CA among them, valid or not. */
 function vouchedFor(search: Search, others: readonly Certificate[]): readonly Certificate[] {
   const vouched: Certificate[] = [];
   for (const isLikely of [isHinted, namesFit]) {
@@ -133,7 +136,7 @@ function extend(search: Search, path: readonly Certificate[]): readonly Certific
     return undefined;
   }
   for (const issuer of likelyFirst(search, current)) {
-    // The same key twice never helps, and keeps certificates that sign each other from looping.
+    // The same key twice never helps, and certificates that sign each other would loop.
     if (path.some((below) => sameBytes(below.spki, issuer.spki))) continue;
     const fault = issuerFault(issuer, { ...search.options, certificatesBelow: path.length });
     if (fault !== undefined) {
@@ -182,7 +185,7 @@ function hasSigned(
   return signed;
 }
 
-/** Why a certificate may not issue others here and now, or `undefined`. */
+/** Why a certificate may not issue others in this path, or `undefined`. */
 function issuerFault(
   issuer: Certificate,
   options: PathOptions & { readonly certificatesBelow: number },
@@ -202,24 +205,19 @@ function issuerFault(
   if (fault !== undefined) return `${name} ${fault}`;
   const [unknown] = issuer.notUnderstood;
   if (unknown) return `${name} has an extension that is not understood (${unknown})`;
-  const usage = options.usage === "client" ? OID.clientAuth : OID.serverAuth;
-  const usages = issuer.extendedKeyUsage;
-  if (usages && !usages.includes(usage) && !usages.includes(OID.anyExtendedKeyUsage)) {
-    return `${name} is not for TLS ${options.usage}s`;
-  }
+  if (!allowsPurpose(issuer, options.usage)) return `${name} is not for TLS ${options.usage}s`;
   return options.spiffeTrustDomains && spiffeFault(issuer, options.spiffeTrustDomains);
 }
 
 /**
- * Why a certificate is not valid at `nowMs`, or `undefined`; both ends belong to the validity. One that was
- * made since then, up to `presentMs`, counts.
+ * Why a certificate is not valid at `nowMs`, or `undefined`; both ends belong to the validity. One that
+ * was made between `nowMs` and `presentMs` is valid.
  */
 export function validityFault(
-  certificate: Certificate,
+  { notBeforeMs, notAfterMs }: Pick<Certificate, "notBeforeMs" | "notAfterMs">,
   nowMs: number,
   presentMs = nowMs,
 ): string | undefined {
-  const { notBeforeMs, notAfterMs } = certificate;
   if (presentMs < notBeforeMs) return `is not valid before ${new Date(notBeforeMs).toISOString()}`;
   if (nowMs > notAfterMs) return `expired at ${new Date(notAfterMs).toISOString()}`;
   return undefined;

@@ -24,7 +24,7 @@ function find(
   });
 }
 
-test("findPath() goes no way twice over a key that certifies itself", () => {
+test("findPath() does not use a key twice that certifies itself", () => {
   const middle = CA.intermediate({ overrides: { ca: {} } });
   const leaf = middle.issueLeaf({ service: "web" });
   const lengths: number[] = [];
@@ -37,7 +37,7 @@ test("findPath() goes no way twice over a key that certifies itself", () => {
   assert.deepEqual(lengths, [3]);
 });
 
-test("findPath() spends no signature check where a key id fits and the names do not", () => {
+test("findPath() does not check a signature if the names do not fit", () => {
   const roots = ["a", "b", "c"].map((name) =>
     createAuthority({ nowMs: NOW_MS, name, overrides: { subjectKeyId: HINT } }).rootDer
   );

@@ -1,31 +1,35 @@
 /**
- * Verdicts on peers under one set of rules, remembered: a peer that comes back costs one comparison of
- * its leaf with the one that was proven. A path to a root, once found, holds whatever else the peer
- * presents next time. Strangers, and those let in without proof, are remembered by a digest of
- * everything they showed.
- * A judge is replaced, never edited, when the rules change, and its memory goes with it.
+ * Caches verdicts on peers under one set of rules: a known peer costs one comparison of its leaf with the
+ * proven one. A found path to a root holds, whatever else the peer presents next time. Untrusted and
+ * unverified peers are remembered by a digest of all that they presented.
+ * When the rules change, the judge is replaced, and its cache with it.
  *
  * @module
  */
 
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
-import type { ChainVerdict, PeerToJudge, TrustedPeer } from "./chain.ts";
-import type { Usage } from "./path.ts";
-import { PRESENTED_LIMIT_BYTES, presentedBytes } from "./presented.ts";
+import {
+  type ChainVerdict,
+  type PeerToJudge,
+  PRESENTED_LIMIT_BYTES,
+  presentedBytes,
+  type TrustedPeer,
+} from "./chain.ts";
+import type { Usage } from "./oids.ts";
 import type { PeerValidator } from "./rules_validator.ts";
 
 export interface PeerJudgeOptions {
   readonly validator: PeerValidator;
-  /** That of the credentials this judge was made from: tickets and connections of older ones are judged anew. */
+  /** The credentials' generation: tickets and connections of older ones are judged again. */
   readonly generation: number;
   /** Trusted peers remembered; default 4096. */
   readonly trustedLimit?: number;
 }
 
-/** Strangers have a memory of their own, so that they cannot push friends out. */
+/** Untrusted peers have a cache of their own, so that they cannot evict trusted ones. */
 const UNTRUSTED_LIMIT = 256;
-/** A refusal may be due to a clock that was wrong for a moment; it is not kept longer. */
+/** A wrong clock may have caused a refusal, so it is not kept longer. */
 const UNTRUSTED_TTL_MS = 10_000;
 
 interface Proven {
@@ -33,7 +37,7 @@ interface Proven {
   readonly peer: TrustedPeer;
 }
 
-/** A peer that was let in without proof has one, too: what it shows next time may prove it. */
+/** Also for an accepted peer that is unverified: it may be verified by what it presents next time. */
 interface Refusal {
   readonly verdict: ChainVerdict;
   readonly judgedAtMs: number;
@@ -53,8 +57,8 @@ export class PeerJudge {
   }
 
   /**
-   * The verdict of the validator. `leaf` and `presented` are DER, the latter asked for only where
-   * the leaf is new; times as of {@link PeerToJudge}.
+   * The verdict of the validator. `leaf` and `presented` are DER; a `presented` function is called only
+   * for a new leaf. Times are as in {@link PeerToJudge}.
    */
   judge(
     leaf: Uint8Array,
@@ -72,14 +76,16 @@ export class PeerJudge {
     const chain: PeerToJudge = {
       leaf,
       presented: typeof presented === "function" ? presented() : presented,
-      ...{ nowMs, presentMs, usage },
+      nowMs,
+      presentMs,
+      usage,
     };
-    // Too much to hash is refused by the first check of all, without being remembered.
+    // Too many bytes to hash are refused by the validator's first check, and not remembered.
     if (presentedBytes(chain) > PRESENTED_LIMIT_BYTES) return this.#validator.judge(chain);
     const key = digestOf(chain);
     const refusal = this.#untrusted.get(key);
     if (refusal && Math.abs(nowMs - refusal.judgedAtMs) < UNTRUSTED_TTL_MS) return refusal.verdict;
-    // Outside the window of the path once found another path may still hold.
+    // Outside the validity of the known path, another path may hold.
     const verdict = this.#validator.judge(chain);
     if (verdict.kind === "trusted" && verdict.verified) {
       this.#untrusted.delete(key);
@@ -93,7 +99,7 @@ export class PeerJudge {
     return verdict;
   }
 
-  /** How many verdicts are remembered, for metrics and tests. */
+  /** Cached verdicts, for metrics and tests. */
   get remembered(): { readonly trusted: number; readonly untrusted: number } {
     return { trusted: this.#trusted.size, untrusted: this.#untrusted.size };
   }
@@ -113,7 +119,7 @@ function remember<K, T>(
   }
 }
 
-/** The end of the signature, which hardly two leaves share; those that do push each other out. */
+/** The end of the signature. Two leaves hardly share it; if they do, they evict each other. */
 function nameOf(leaf: Uint8Array, usage: Usage): number {
   let name = usage === "client" ? 1 : 0;
   for (let at = Math.max(leaf.length - 6, 0); at < leaf.length; at++) {
@@ -122,7 +128,7 @@ function nameOf(leaf: Uint8Array, usage: Usage): number {
   return name;
 }
 
-/** Lengths go in first, so that the same bytes cut elsewhere give another digest. */
+/** Lengths are hashed first, so that the same bytes with other boundaries have another digest. */
 function digestOf({ leaf, presented, usage }: PeerToJudge): string {
   let shape = `${usage} ${leaf.length}`;
   for (const der of presented) shape += ` ${der.length}`;

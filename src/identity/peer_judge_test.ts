@@ -3,7 +3,7 @@ import test from "node:test";
 import { createAuthority, TRUST_DOMAIN } from "../../test/kit/certs/certificates.ts";
 import { generateKey } from "../../test/kit/certs/mint.ts";
 import { PeerJudge, type PeerJudgeOptions } from "./peer_judge.ts";
-import { createPeerValidator } from "./peer_validator.ts";
+import { createPeerValidator } from "./rules_validator.ts";
 import { NO_RULES } from "./validation.ts";
 
 const NOW_MS = Date.UTC(2026, 10, 21, 12);
@@ -77,7 +77,7 @@ test("PeerJudge looks for another path when the one it found has expired", () =>
   assert.ok(later.kind === "trusted" && later.notAfterMs > NOW_MS + 2000);
 });
 
-test("PeerJudge asks for the rest of the chain only where the leaf is new", () => {
+test("PeerJudge reads the rest of the chain only for a new leaf", () => {
   const judge = createJudge();
   const below = CA.intermediate({ nowMs: NOW_MS });
   const leaf = leafOf("web", below);
@@ -92,7 +92,7 @@ test("PeerJudge asks for the rest of the chain only where the leaf is new", () =
   assert.equal(asked, 1);
 });
 
-test("PeerJudge knows a leaf by all of its bytes", () => {
+test("PeerJudge compares all bytes of a leaf", () => {
   const judge = createJudge();
   const leaf = leafOf("web");
   assert.equal(judge.judge(leaf, [], AS_CLIENT).kind, "trusted");
@@ -106,7 +106,7 @@ test("PeerJudge knows a leaf by all of its bytes", () => {
   assert.equal(judge.judge(leaf, [], AS_CLIENT).kind, "trusted");
 });
 
-test("PeerJudge keeps directions apart", () => {
+test("PeerJudge caches client and server verdicts separately", () => {
   const judge = createJudge();
   const overrides = { extendedKeyUsage: ["clientAuth"] };
   const { certDer } = CA.issueLeaf({ service: "web", key: KEY, overrides });
@@ -115,7 +115,7 @@ test("PeerJudge keeps directions apart", () => {
   assert.equal(answer.kind, "untrusted");
 });
 
-test("PeerJudge keeps the same bytes cut elsewhere apart", () => {
+test("PeerJudge distinguishes the same bytes with other boundaries", () => {
   const judge = createJudge();
   const [leaf, other] = [leafOf("web"), leafOf("db")];
   assert.equal(judge.judge(leaf, [other], AS_CLIENT).kind, "trusted");
@@ -129,7 +129,7 @@ test("PeerJudge keeps the same bytes cut elsewhere apart", () => {
   assert.equal(judge.judge(api, [issuer], AS_CLIENT).kind, "trusted");
 });
 
-test("PeerJudge forgets the peer that was away longest", () => {
+test("PeerJudge evicts the peer that was seen least recently", () => {
   const judge = createJudge({ trustedLimit: 2 });
   const [web, db, api] = [leafOf("web"), leafOf("db"), leafOf("api")];
   const first = judge.judge(web, [], AS_CLIENT);
@@ -141,7 +141,7 @@ test("PeerJudge forgets the peer that was away longest", () => {
   assert.notEqual(judge.judge(db, [], AS_CLIENT), second);
 });
 
-test("PeerJudge bounds its memory of strangers, who push no friend out", () => {
+test("PeerJudge bounds its cache of untrusted peers, which evict no trusted one", () => {
   const judge = createJudge({ trustedLimit: 1 });
   const leaf = leafOf("web");
   const first = judge.judge(leaf, [], AS_CLIENT);
@@ -153,7 +153,7 @@ test("PeerJudge bounds its memory of strangers, who push no friend out", () => {
   assert.equal(judge.judge(leaf, [], AS_CLIENT), first);
 });
 
-test("PeerJudge remembers a stranger for ten seconds", () => {
+test("PeerJudge caches an untrusted peer for ten seconds", () => {
   const judge = createJudge();
   const leaf = leafOf("web", STRANGER);
   const first = judge.judge(leaf, [], AS_CLIENT);
@@ -169,7 +169,7 @@ test("PeerJudge trusts a leaf once its time has come", () => {
   assert.equal(later.kind, "trusted");
 });
 
-test("PeerJudge does not remember what is too large to hash", () => {
+test("PeerJudge does not cache a verdict on too many bytes", () => {
   const judge = createJudge();
   const verdict = judge.judge(leafOf("web"), [new Uint8Array(1 << 20)], AS_CLIENT);
   assert.ok(verdict.kind === "untrusted");
@@ -177,7 +177,7 @@ test("PeerJudge does not remember what is too large to hash", () => {
   assert.deepEqual(judge.remembered, { trusted: 0, untrusted: 0 });
 });
 
-test("PeerJudge keeps those let in without proof apart from the proven", () => {
+test("PeerJudge caches unverified peers separately from verified ones", () => {
   const validator = createPeerValidator(
     { kind: "ca", rootPems: [CA.rootPem], rules: { ...NO_RULES, acceptUntrusted: true } },
     { serviceTrustDomains: [TRUST_DOMAIN], strictSpiffeChain: false },

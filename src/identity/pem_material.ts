@@ -1,6 +1,6 @@
 /**
- * Certificates and keys as PEM: read, told apart and put in order. Throws `credentials_invalid` that says
- * what is wrong, without key material.
+ * Certificates and keys in PEM: reads, separates and orders them. Throws `credentials_invalid` that names
+ * the fault, without key material.
  *
  * @module
  */
@@ -10,10 +10,10 @@ import { messageOf, ProxyError } from "../base/mod.ts";
 import { formatPem, parsePem, type PemBlock } from "../wire/mod.ts";
 import { type Certificate, parseCertificate, sameBytes } from "./certificate.ts";
 import { namesFit } from "./path.ts";
-import { PRESENTED_LIMIT } from "./presented.ts";
+import { PRESENTED_LIMIT } from "./chain.ts";
 import { isSignedBy } from "./signature.ts";
 
-/** How many the mesh may have. A store of public roots has more and says so. */
+/** Roots of a mesh. A store of public roots has more and gives its own limit. */
 const ROOT_LIMIT = 100;
 const KEY_LABELS: ReadonlySet<string> = new Set([
   "PRIVATE KEY",
@@ -26,7 +26,7 @@ export function spkiOf(publicKey: KeyObject): Uint8Array {
   return new Uint8Array(publicKey.export({ type: "spki", format: "der" }));
 }
 
-/** Every certificate in `rootPems` once; throws `credentials_invalid` on anything unreadable. */
+/** Every certificate in `rootPems` once; throws `credentials_invalid` for an unreadable one. */
 export function parseRoots(
   rootPems: readonly string[],
   options: { readonly what?: string; readonly limit?: number } = {},
@@ -42,7 +42,7 @@ export function parseRoots(
   return roots;
 }
 
-/** Each certificate of a PEM text, of which there must be one at least. */
+/** The certificates of a PEM text; at least one. */
 export function readCertificates(pem: string, what: string): Certificate[] {
   const blocks = parsePem(pem, { what }).filter((block) => block.label === "CERTIFICATE");
   if (blocks.length === 0) fail(`${what} PEM has no CERTIFICATE block`);
@@ -69,7 +69,7 @@ export function readKey(pem: string): KeyObject {
   try {
     return createPrivateKey(formatPem(block.label, block.der));
   } catch (cause) {
-    // The runtime's message names no key material, but nothing promises that: it is not repeated.
+    // The runtime's message is not repeated: nothing promises that it has no key material.
     throw new ProxyError(
       "credentials_invalid",
       `Cannot use credentials: "${block.label}" is not a private key that can be read`,
@@ -78,7 +78,7 @@ export function readKey(pem: string): KeyObject {
   }
 }
 
-/** The certificate that belongs to the key: the first one unless a file has another order. */
+/** The certificate of the key: the first one, unless a file has another order. */
 export function pickLeaf(
   certificates: readonly Certificate[],
   key: KeyObject,
@@ -94,9 +94,9 @@ export function pickLeaf(
 }
 
 /**
- * TLS libraries send certificates as they are given, and some peers want each to certify the one before
- * (RFC 5246 7.4.2). Consul's list is not in that order after a rotation in a secondary datacenter.
- * Those that link nothing come last.
+ * TLS libraries send certificates in the given order, and some peers require that each certifies the one
+ * before (RFC 5246 7.4.2). Consul's list is not in that order after a rotation in a secondary datacenter.
+ * Certificates without a link come last.
  */
 export function inIssuingOrder(leaf: Certificate, others: readonly Certificate[]): Certificate[] {
   const rest = [...others];
@@ -111,16 +111,15 @@ export function inIssuingOrder(leaf: Certificate, others: readonly Certificate[]
   return [...ordered, ...rest];
 }
 
-/** PEM of a certificate. */
 export function pemOf(certificate: Certificate): string {
   return formatPem("CERTIFICATE", certificate.raw);
 }
 
-/** PKCS#8 PEM of a private key. */
+/** PKCS#8 PEM. */
 export function pkcs8Of(key: KeyObject): string {
   return key.export({ type: "pkcs8", format: "pem" }).toString();
 }
 
-function fail(fact: string): never {
+export function fail(fact: string): never {
   throw new ProxyError("credentials_invalid", `Cannot use credentials: ${fact}`);
 }

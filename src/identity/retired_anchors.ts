@@ -1,6 +1,6 @@
 /**
- * Anchors that left the rules after they had expired: nobody took them away, they had only grown old, so
- * connections that they vouched for while they were valid need not end with them. Pure.
+ * Anchors that left the rules after they had expired. They were not revoked, so connections that they
+ * vouched for while they were valid need not end. Pure.
  *
  * @module
  */
@@ -11,19 +11,19 @@ import type { Validation } from "./validation.ts";
 
 export interface RetiredAnchor {
   readonly certificate: Certificate;
-  /** What {@link TrustedPeer} calls it. */
+  /** As in {@link TrustedPeer}. */
   readonly rootId: string;
-  /** Whose bundle had it, of `spiffe` rules; "" of others. */
+  /** The trust domain of its bundle under `spiffe` rules; else "". */
   readonly trustDomain: string;
 }
 
-/** Anchors of `before` that `now` has not, and whose validity had ended at `nowMs`, the wall clock. */
+/** Anchors of `before` that are not in `now` and had expired at `nowMs`, the wall clock. */
 export function retiredAnchors(
   before: Validation,
   now: Validation,
   nowMs: number,
 ): readonly RetiredAnchor[] {
-  // Rules of another kind are no later version of the same ones.
+  // Rules of another kind are no later version of the old ones.
   if (before.kind !== now.kind) return [];
   const left = bundlesOf(now);
   return Object.entries(bundlesOf(before)).flatMap(([trustDomain, pems]) => {
@@ -35,7 +35,7 @@ export function retiredAnchors(
   });
 }
 
-/** Those that count beside the anchors of that trust domain; "": of rules that know none. */
+/** The retired anchors of a trust domain; "": under rules without trust domains. */
 export function retiredOf(
   trustDomain: string,
   retired: readonly RetiredAnchor[] = [],

@@ -1,34 +1,35 @@
 /**
- * What revocation lists say about a path. Where there are lists, every CA of a path must have one in
- * time, as with OpenSSL: a CA whose list was not given could have revoked anything.
+ * The verdict of revocation lists on a path. With any list, every CA of a path must have a current one, as
+ * with OpenSSL: a CA without a list could have revoked anything.
  *
  * @module
  */
 
 import { allowsKeyUsage, type Certificate, isEmptyName, sameBytes } from "./certificate.ts";
 import { type Crl, revokes } from "./crl.ts";
+import { validityFault } from "./path.ts";
 import { isSignedBy } from "./signature.ts";
 
-export interface RevocationRules {
-  /** Only the leaf is looked up. */
+interface RevocationRules {
+  /** Lists apply to the leaf only. */
   readonly onlyLeaf: boolean;
-  /** Lists past their next update count, too. */
+  /** Lists past their next update are valid, too. */
   readonly allowExpired: boolean;
 }
 
-export type RevocationVerdict =
-  /** None is revoked, which is known to hold within these times. */
+type RevocationVerdict =
+  /** No certificate is revoked, as far as the lists of these times say. */
   | { readonly kind: "good"; readonly fromMs: number; readonly untilMs: number }
   | { readonly kind: "refused"; readonly reason: string };
 
-interface Known {
+interface KnownCrl {
   readonly crl: Crl;
-  /** Public key under which the signature was found right. */
+  /** The public key that verified the signature. */
   signer: Uint8Array | undefined;
 }
 
 export class Revocation {
-  readonly #known: readonly Known[];
+  readonly #known: readonly KnownCrl[];
   readonly #rules: RevocationRules;
 
   constructor(crls: readonly Crl[], rules: RevocationRules) {
@@ -37,13 +38,13 @@ export class Revocation {
   }
 
   /**
-   * `path` is leaf first, anchor last, and known to hold at `nowMs`. A list that was made since then, up to
-   * `presentMs`, counts.
+   * `path` is leaf first, anchor last, and valid at `nowMs`. A list that was made between `nowMs` and
+   * `presentMs` is valid.
    */
   judge(path: readonly Certificate[], nowMs: number, presentMs = nowMs): RevocationVerdict {
     let [fromMs, untilMs] = [-Infinity, Infinity];
     if (this.#known.length === 0) return { kind: "good", fromMs, untilMs };
-    // The anchor is the operator's choice: nobody above it has a say.
+    // The anchor is the operator's choice, whatever is above it.
     for (let at = 0; at < (this.#rules.onlyLeaf ? 1 : path.length - 1); at++) {
       const [certificate, issuer] = [path[at], path[at + 1]];
       if (!certificate || !issuer) break;
@@ -61,7 +62,7 @@ export class Revocation {
       : { kind: "good", fromMs, untilMs };
   }
 
-  /** The newest list in time of `issuer` that speaks about such certificates, or why there is none. */
+  /** The newest valid list of `issuer` for such certificates, or the reason why there is none. */
   #listFor(
     { certificate, issuer, isLeaf, nowMs, presentMs }: {
       readonly certificate: Certificate;
@@ -81,7 +82,10 @@ export class Revocation {
       if (allowsKeyUsage(issuer, "cRLSign") === false) {
         return `${name} may not sign revocation lists`;
       }
-      const late = this.#rules.allowExpired ? undefined : timeFault(crl, nowMs, presentMs);
+      const { thisUpdateMs: notBeforeMs, nextUpdateMs: notAfterMs } = crl;
+      const late = this.#rules.allowExpired
+        ? undefined
+        : validityFault({ notBeforeMs, notAfterMs }, nowMs, presentMs);
       if (late !== undefined) fault ??= `the revocation list of ${name} ${late}`;
       else if (!newest || crl.thisUpdateMs > newest.thisUpdateMs) newest = crl;
     }
@@ -89,7 +93,7 @@ export class Revocation {
     return newest ?? fault ?? `there is no revocation list of ${name}, which vouches for ${whose}`;
   }
 
-  #isFrom(known: Known, issuer: Certificate): boolean {
+  #isFrom(known: KnownCrl, issuer: Certificate): boolean {
     if (known.signer) return sameBytes(known.signer, issuer.spki);
     if (!isSignedBy(known.crl, issuer)) return false;
     known.signer = issuer.spki;
@@ -97,19 +101,7 @@ export class Revocation {
   }
 }
 
-/** An empty name says nothing: a CA of a secondary datacenter has none. The signature decides. */
+/** An empty name fits, because a CA of a secondary datacenter has one. The signature decides. */
 function fits(listed: Uint8Array, subject: Uint8Array): boolean {
   return isEmptyName(subject) || isEmptyName(listed) || sameBytes(listed, subject);
-}
-
-function timeFault(
-  { thisUpdateMs, nextUpdateMs }: Crl,
-  nowMs: number,
-  presentMs: number,
-): string | undefined {
-  if (presentMs < thisUpdateMs) {
-    return `is not valid before ${new Date(thisUpdateMs).toISOString()}`;
-  }
-  if (nowMs > nextUpdateMs) return `expired at ${new Date(nextUpdateMs).toISOString()}`;
-  return undefined;
 }

@@ -8,7 +8,7 @@ import type { ChainVerdict } from "./chain.ts";
 import { type CrlOptions, mintCrlPem } from "../../test/kit/certs/mint_crl.ts";
 import { parseCrls } from "./crl.ts";
 import { generateKey } from "../../test/kit/certs/mint.ts";
-import { createPeerValidator } from "./peer_validator.ts";
+import { createPeerValidator } from "./rules_validator.ts";
 import { Revocation } from "./revocation.ts";
 import { NO_RULES, type PeerRules } from "./validation.ts";
 
@@ -191,7 +191,7 @@ test("revocation: an intermediate as anchor needs its own list and no other", ()
   assert.equal(judge({ crls: [listOf(ROOT)], roots }).kind, "untrusted");
 });
 
-test("revocation: another path counts where one CA was revoked", () => {
+test("revocation: another path is used if one CA was revoked", () => {
   const next = createAuthority({ nowMs: NOW_MS, name: "next" });
   const serial = Uint8Array.of(1);
   const crossed = ROOT.crossSign(next, { serial });
@@ -205,7 +205,7 @@ test("revocation: another path counts where one CA was revoked", () => {
   assert.equal(judge({ ...issued, crls: lists, roots: both }).kind, "trusted");
 });
 
-test("revocation: a CA that may not sign lists is not believed", () => {
+test("revocation: a list of a CA that may not sign lists is ignored", () => {
   const mute = ROOT.intermediate({
     overrides: { subject: "middle", keyUsage: ["digitalSignature", "keyCertSign"] },
   });
@@ -215,7 +215,7 @@ test("revocation: a CA that may not sign lists is not believed", () => {
   assert.match(verdict.reason, /may not sign revocation lists/);
 });
 
-test("revocation: the list of a nameless CA, and a nameless list, are known by their signature", () => {
+test("revocation: a list of a CA without a name, and a list without one, are matched by signature", () => {
   const nameless = ROOT.intermediate();
   for (
     const [authority, issuer] of [[nameless, ""], [nameless, "middle"], [MIDDLE, ""]] as const
@@ -234,7 +234,7 @@ test("revocation: both ends belong to the time of a list", () => {
   }
 });
 
-test("Revocation.judge() holds from the last list that was made to the first to be replaced", () => {
+test("Revocation.judge() is valid from the newest list's date to the earliest next update", () => {
   const { certDer } = MIDDLE.issueLeaf({ service: "web", key: KEY });
   const path = [certDer, MIDDLE_DER, ROOT.rootDer].map(parseCertificate);
   for (const [newest, oldest] of [[ROOT, MIDDLE], [MIDDLE, ROOT]] as const) {
@@ -248,7 +248,7 @@ test("Revocation.judge() holds from the last list that was made to the first to 
   }
 });
 
-test("revocation: the verdict ends with the first list to be replaced", () => {
+test("revocation: the verdict ends with the earliest next update", () => {
   const crls = [listOf(ROOT, { nextUpdateMs: NOW_MS + 5000 }), listOf(MIDDLE)];
   const verdict = judge({ crls });
   assert.ok(verdict.kind === "trusted");
@@ -264,7 +264,7 @@ test("revocation: a peer accepted untrusted may be revoked, and is not verified"
   assert.equal(verdict.verified, false);
 });
 
-test("revocation: a revoked leaf finds no way in among many roots of one key", () => {
+test("revocation: a revoked leaf is refused with many roots of one key", () => {
   // One more than the paths that are looked at.
   const roots = Array.from(
     { length: 9 },
@@ -277,7 +277,7 @@ test("revocation: a revoked leaf finds no way in among many roots of one key", (
   assert.equal(judge({ issuer: ROOT, roots, crls: [listOf(ROOT)] }).kind, "trusted");
 });
 
-test("revocation: of two CAs of one name the one without a list is not believed", () => {
+test("revocation: a CA without a list is not trusted beside another of the same name", () => {
   const validator = createPeerValidator({
     kind: "ca",
     rootPems: [ROOT.rootPem, STRANGER.rootPem],

@@ -1,41 +1,38 @@
 /**
- * Verdicts by rules that somebody wrote, in place of the mesh's: any certificate of given anchors or pins,
- * or X509-SVIDs of given trust domains (Envoy's default and SPIFFE validators, envoy reference 1.9).
+ * Compiles a {@link Validation} to verdicts on peers. Beside the mesh's rules there are those of
+ * operators: any certificate of given anchors or pins, or X509-SVIDs of given trust domains (Envoy's
+ * default and SPIFFE validators, envoy reference 1.9).
  *
- * First the chain, then pins, then names: what a stranger shows costs no more than its chain. Paths longer
- * than 8 certificates are refused whatever `maxDepth` says.
+ * The chain is checked first, then pins, then names: an unknown peer costs no more than its chain. Paths
+ * longer than 8 certificates are refused whatever `maxDepth` is.
  *
  * @module
  */
 
-import { messageOf, ProxyError } from "../base/mod.ts";
+import { messageOf } from "../base/mod.ts";
 import { altNamesOf, shownNames } from "./alt_names.ts";
 import { type Certificate, fingerprintOf, sameBytes } from "./certificate.ts";
 import {
   type ChainVerdict,
+  judgeChain,
+  moreThanCounts,
+  parsePresented,
   type PeerToJudge,
+  readLeaf,
   refuseChain,
   refuseLeaf,
   type TrustedPeer,
   type UntrustedPeer,
 } from "./chain.ts";
 import { parseCrls } from "./crl.ts";
+import { compilePins, compileSanMatchers, type LeafTest } from "./leaf_matchers.ts";
 import { anyLeafFault, svidFault } from "./leaf_rules.ts";
 import { findPath } from "./path.ts";
 import { parseRoots } from "./pem_material.ts";
-import { compilePins, type PinTest } from "./pins.ts";
-import {
-  moreThanCounts,
-  parseOrRefuse,
-  parsePresented,
-  PRESENTED_LIMIT_BYTES,
-  presentedBytes,
-} from "./presented.ts";
 import { type RetiredAnchor, retiredOf } from "./retired_anchors.ts";
 import { Revocation } from "./revocation.ts";
-import { compileSanMatchers, type SanTest } from "./san_matcher.ts";
 import { canonicalUri, parseServiceId, parseSpiffeId, parseTrustDomain } from "./spiffe.ts";
-import type { PeerRules, Validation } from "./validation.ts";
+import { type PeerRules, refuseValidation as fail, type Validation } from "./validation.ts";
 
 type RulesValidation = Exclude<Validation, { readonly kind: "mesh" }>;
 
@@ -43,11 +40,11 @@ type RulesValidation = Exclude<Validation, { readonly kind: "mesh" }>;
 const ANCHOR_LIMIT = 1000;
 const TRUST_DOMAIN_LIMIT = 1000;
 const DEPTH_LIMIT = 100;
-/** The last moment a `Date` can tell. */
+/** The last moment of a `Date`. */
 const FOREVER_MS = 8_640_000_000_000_000;
 
-/** The chain of a leaf holds, between these times. */
-interface Held {
+/** A chain that holds between these times. */
+interface HeldChain {
   readonly kind: "held";
   readonly notBeforeMs: number;
   readonly notAfterMs: number;
@@ -55,22 +52,40 @@ interface Held {
 }
 
 export interface PeerValidator {
-  /** The rules themselves say who may answer, by names or pins, beyond whom their CAs vouch for. */
+  /** The rules restrict peers by names or pins, beyond the vouching of their CAs. */
   readonly namesPeers: boolean;
-  /** Pure and bounded; never throws for anything the peer sent. */
+  /** Pure and bounded; never throws, whatever the peer sent. */
   judge(peer: PeerToJudge): ChainVerdict;
 }
 
 export interface PeerValidatorOptions {
-  /** Lower case: whose Consul service ids count as such where `ca` or `spiffe` rules decide. */
+  /** Lower case. Under `ca` and `spiffe` rules, ids of these domains count as Consul service ids. */
   readonly serviceTrustDomains: readonly string[];
-  /** CA certificates must name the trust domain, too; not of `ca` rules, which know none. */
+  /** CA certificates must name the trust domain, too; not under `ca` rules, which have none. */
   readonly strictSpiffeChain: boolean;
-  /** Count beside the anchors of the rules. Only for connections that are open: see {@link RetiredAnchor}. */
+  /** Further anchors, for open connections only: see {@link RetiredAnchor}. */
   readonly retired?: readonly RetiredAnchor[];
 }
 
-export class RulesValidator implements PeerValidator {
+/**
+ * Throws `credentials_invalid` that names what cannot be used. If `needsMatchers(validation)`,
+ * `prepareRegexes()` must have been awaited in this thread.
+ */
+export function createPeerValidator(
+  validation: Validation,
+  options: PeerValidatorOptions,
+): PeerValidator {
+  if (validation.kind !== "mesh") return new RulesValidator(validation, options);
+  const { strictSpiffeChain } = options;
+  const { trustDomains } = validation;
+  const roots = [...parseRoots(validation.rootPems), ...retiredOf("", options.retired)];
+  return {
+    namesPeers: false,
+    judge: (peer) => judgeChain({ ...peer, roots, trustDomains, strictSpiffeChain }),
+  };
+}
+
+class RulesValidator implements PeerValidator {
   readonly namesPeers: boolean;
   readonly #kind: RulesValidation["kind"];
   readonly #rules: PeerRules;
@@ -80,10 +95,9 @@ export class RulesValidator implements PeerValidator {
   /** The anchors of `spiffe` rules, by trust domain. */
   readonly #bundles: ReadonlyMap<string, readonly Certificate[]>;
   readonly #revocation: Revocation;
-  readonly #isPinned: PinTest | undefined;
-  readonly #isNamed: SanTest;
+  readonly #isPinned: LeafTest | undefined;
+  readonly #isNamed: LeafTest;
 
-  /** Throws `credentials_invalid` that names what cannot be used. */
   constructor(validation: RulesValidation, options: PeerValidatorOptions) {
     const { kind, rules } = validation;
     this.#kind = kind;
@@ -94,7 +108,7 @@ export class RulesValidator implements PeerValidator {
       ? [...parseRoots(validation.rootPems, { limit: ANCHOR_LIMIT }), ...retiredOf("", retired)]
       : [];
     this.#bundles = kind === "spiffe" ? parseBundles(validation.bundles, retired) : new Map();
-    // Another kind of name is no SPIFFE id, and who has written rules for it meant another validator.
+    // Only a URI is a SPIFFE id: rules for other names belong to another validator.
     const matchers = rules.matchers.filter(({ type }) => kind === "ca" || type === "uri");
     this.#isNamed = compileSanMatchers(matchers);
     this.#isPinned = compilePins(rules);
@@ -122,17 +136,14 @@ export class RulesValidator implements PeerValidator {
     try {
       return this.#judge(peer);
     } catch (error) {
-      // A defect of our own still must not let anybody in, nor end the process.
+      // A defect here must neither accept a peer nor end the process.
       return refuseLeaf(`its certificate cannot be judged: ${messageOf(error)}`);
     }
   }
 
   #judge(peer: PeerToJudge): ChainVerdict {
-    if (presentedBytes(peer) > PRESENTED_LIMIT_BYTES) {
-      return refuseChain(`it presented more than ${PRESENTED_LIMIT_BYTES} bytes of certificates`);
-    }
-    const leaf = parseOrRefuse(peer.leaf);
-    if (leaf instanceof ProxyError) return refuseLeaf(leaf.message);
+    const leaf = readLeaf(peer);
+    if ("kind" in leaf) return leaf;
     const held = this.#kind === "ca" ? this.#judgeAny(leaf, peer) : this.#judgeSvid(leaf, peer);
     if (held.kind === "untrusted" && !this.#rules.acceptUntrusted) return held;
     if (this.#isPinned && !this.#isPinned(leaf)) {
@@ -146,7 +157,7 @@ export class RulesValidator implements PeerValidator {
     return this.#trusted(leaf, held);
   }
 
-  #trusted(leaf: Certificate, held: Held | UntrustedPeer): TrustedPeer {
+  #trusted(leaf: Certificate, held: HeldChain | UntrustedPeer): TrustedPeer {
     const verified = held.kind === "held";
     const claims = leaf.sanUris.map((uri) => this.#claimOf(uri, verified));
     const { id, uri } = claims.length === 1 && claims[0] || { id: undefined, uri: "" };
@@ -172,10 +183,10 @@ export class RulesValidator implements PeerValidator {
     return { id: isService ? parsed.id : undefined, uri };
   }
 
-  #judgeAny(leaf: Certificate, peer: PeerToJudge): Held | UntrustedPeer {
+  #judgeAny(leaf: Certificate, peer: PeerToJudge): HeldChain | UntrustedPeer {
     const roots = this.#roots;
     const { allowExpired } = this.#rules;
-    // Without any CA the pins are what vouches.
+    // Without a CA the pins vouch.
     const isAnchor = roots.length === 0
       ? this.#isPinned?.(leaf) === true
       : roots.some((root) => sameBytes(root.raw, leaf.raw));
@@ -186,7 +197,7 @@ export class RulesValidator implements PeerValidator {
     return this.#findPath(leaf, peer, { roots });
   }
 
-  #judgeSvid(leaf: Certificate, peer: PeerToJudge): Held | UntrustedPeer {
+  #judgeSvid(leaf: Certificate, peer: PeerToJudge): HeldChain | UntrustedPeer {
     const fault = svidFault(leaf, { ...peer, allowExpired: this.#rules.allowExpired });
     if (fault !== undefined) return refuseLeaf(fault);
     const [uri, second] = leaf.sanUris;
@@ -210,15 +221,20 @@ export class RulesValidator implements PeerValidator {
       readonly roots: readonly Certificate[];
       readonly trustDomain?: string;
     },
-  ): Held | UntrustedPeer {
+  ): HeldChain | UntrustedPeer {
     const { nowMs, presentMs = nowMs, usage, presented } = peer;
     const { allowExpired, maxDepth } = this.#rules;
-    // In the end this is of the path that is found, since the search ends with it.
+    // The search ends with the found path, so this is its span.
     let known: Span = EVER;
     const path = findPath({
       leaf,
       presented: parsePresented(presented),
-      ...{ roots, nowMs, presentMs, usage, allowExpired, maxDepth },
+      roots,
+      nowMs,
+      presentMs,
+      usage,
+      allowExpired,
+      maxDepth,
       ...trustDomain !== undefined && this.#options.strictSpiffeChain &&
         { spiffeTrustDomains: [trustDomain] },
       pathFault: (certificates) => {
@@ -232,7 +248,7 @@ export class RulesValidator implements PeerValidator {
     return this.#held(path.certificates, known);
   }
 
-  #held(path: readonly Certificate[], known: Span = EVER): Held {
+  #held(path: readonly Certificate[], known: Span = EVER): HeldChain {
     const root = path[path.length - 1];
     const rootId = root ? fingerprintOf(root) : "";
     if (this.#rules.allowExpired) {
@@ -268,8 +284,4 @@ function parseBundles(
     const roots = parseRoots(pems, { what, limit: ANCHOR_LIMIT });
     return [trustDomain, [...roots, ...retiredOf(trustDomain, retired)]];
   }));
-}
-
-function fail(fact: string): never {
-  throw new ProxyError("credentials_invalid", `Cannot use validation: ${fact}`);
 }

@@ -13,7 +13,7 @@ import { fingerprintOf, parseCertificate } from "./certificate.ts";
 import type { ChainVerdict, PeerToJudge, TrustedPeer } from "./chain.ts";
 import { generateKey, mintCertificate } from "../../test/kit/certs/mint.ts";
 import { mintCrlPem } from "../../test/kit/certs/mint_crl.ts";
-import { createPeerValidator } from "./peer_validator.ts";
+import { createPeerValidator } from "./rules_validator.ts";
 import { NO_RULES, type PeerRules, type SanMatcher, type Validation } from "./validation.ts";
 
 const NOW_MS = Date.UTC(2026, 10, 21, 12);
@@ -81,7 +81,7 @@ function assertRefused(verdict: ChainVerdict, code: string, reason: RegExp): voi
   assert.equal(verdict.code, code);
 }
 
-test("a ca validator tells who the peer is, and for how long", () => {
+test("a ca validator gives the peer's identity and its validity", () => {
   const issued = leafWith();
   const peer = assertTrusted(judge(issued));
   const root = parseCertificate(CA.rootDer);
@@ -150,7 +150,7 @@ for (
   });
 }
 
-test("a ca validator tells who a peer with several URIs would be by each", () => {
+test("a ca validator gives a claim for each of several URIs", () => {
   const { id, claims } = assertTrusted(judge(leafWith({ uris: ["spiffe://B.test/x", URI] })));
   assert.equal(id, undefined);
   assert.deepEqual(claims?.map(({ id, uri }) => [id?.service, uri]), [
@@ -159,7 +159,7 @@ test("a ca validator tells who a peer with several URIs would be by each", () =>
   ]);
 });
 
-test("a ca validator takes 1000 pins of both kinds, and no more", () => {
+test("a ca validator accepts 1000 pins of both kinds, and no more", () => {
   const issued = leafWith();
   const rules = (spkis: number) => ({
     spkiPins: Array.from({ length: spkis }, () => spkiPin(issued.certDer)),
@@ -206,7 +206,7 @@ for (
   });
 }
 
-test("a ca validator takes an intermediate as anchor, and the root for nothing", () => {
+test("a ca validator accepts an intermediate as anchor, without its root", () => {
   const below = CA.intermediate();
   const [der] = below.chainDer;
   assert.ok(der);
@@ -253,7 +253,7 @@ test("a ca validator counts CA certificates, the anchor included, against the de
   assertTrusted(judge(own, { roots: [pemOf(own.certDer)], rules: { maxDepth: 0 } }));
 });
 
-test("a ca validator overlooks dates of the whole path where it is told to", () => {
+test("a ca validator ignores the dates of the whole path with allowExpired", () => {
   const old = createAuthority({ nowMs: NOW_MS, overrides: { notAfterMs: NOW_MS - HOUR_MS } });
   const issued = leafWith({ notAfterMs: NOW_MS - HOUR_MS }, old);
   const roots = [old.rootPem];
@@ -265,7 +265,7 @@ test("a ca validator overlooks dates of the whole path where it is told to", () 
   assert.ok(new Date(peer.notAfterMs).toISOString());
 });
 
-test("a ca validator lets in whom nothing vouches for where it is told to", () => {
+test("a ca validator accepts an untrusted peer with acceptUntrusted", () => {
   const rules = { acceptUntrusted: true };
   for (
     const issued of [
@@ -288,7 +288,7 @@ test("a ca validator lets in whom nothing vouches for where it is told to", () =
   assertRefused(garbage, "identity_invalid", /Cannot read certificate/);
 });
 
-test("a ca validator wants pins and names even of peers that it accepts untrusted", () => {
+test("a ca validator checks pins and names of untrusted peers that it accepts", () => {
   const issued = leafWith({ dnsNames: ["web.example"] }, STRANGER);
   const untrusted = { acceptUntrusted: true };
   const other = spkiPin(CA.rootDer);
@@ -324,7 +324,7 @@ for (
   });
 }
 
-test("a ca validator takes the very certificate that is pinned", () => {
+test("a ca validator accepts the pinned certificate", () => {
   const issued = leafWith();
   const rules = { certificateHashes: [hashPin(issued.certDer)], spkiPins: [spkiPin(CA.rootDer)] };
   assertTrusted(judge(issued, { rules }));
@@ -332,13 +332,13 @@ test("a ca validator takes the very certificate that is pinned", () => {
   assert.equal(judge(leafWith(), { rules }).kind, "untrusted", "the same key, another certificate");
 });
 
-test("a ca validator wants the chain although a pin fits", () => {
+test("a ca validator checks the chain although a pin fits", () => {
   const issued = leafWith({}, STRANGER);
   const rules = { spkiPins: [spkiPin(issued.certDer)] };
   assertRefused(judge(issued, { rules }), "chain_untrusted", /has signed it/);
 });
 
-test("a ca validator wants a name that matches, and the chain, and a pin", () => {
+test("a ca validator requires a matching name, the chain and a pin", () => {
   const issued = leafWith({ dnsNames: ["web.example"] });
   const pin = { spkiPins: [spkiPin(issued.certDer)] };
   assertTrusted(judge(issued, { rules: { matchers: [NAMED], ...pin } }));
@@ -353,7 +353,7 @@ test("a ca validator wants a name that matches, and the chain, and a pin", () =>
   assertRefused(judge(strange, { rules: { matchers: [NAMED] } }), "chain_untrusted", /signed/);
 });
 
-test("namesPeers is true of rules with names or pins", () => {
+test("namesPeers is true for rules with names or pins", () => {
   const namesPeers = (rules: Partial<PeerRules>) => {
     const validation: Validation = {
       kind: "ca",
@@ -370,7 +370,7 @@ test("namesPeers is true of rules with names or pins", () => {
   assert.equal(createPeerValidator(mesh, OPTIONS).namesPeers, false);
 });
 
-test("a mesh validator judges as judgeChain() does, whatever serviceTrustDomains says", () => {
+test("a mesh validator has the verdicts of judgeChain(), whatever serviceTrustDomains is", () => {
   const mesh = { kind: "mesh", rootPems: [CA.rootPem], trustDomains: [TRUST_DOMAIN] } as const;
   const validator = createPeerValidator(mesh, { ...OPTIONS, serviceTrustDomains: [] });
   const peer = { presented: [], nowMs: NOW_MS, usage: "client" } as const;
@@ -383,7 +383,7 @@ test("a mesh validator judges as judgeChain() does, whatever serviceTrustDomains
   assertRefused(any, "identity_invalid", /lacks clientAuth/);
 });
 
-test("a ca validator refuses too many bytes and garbage, and throws at nothing", () => {
+test("a ca validator refuses too many bytes and garbage, and never throws", () => {
   const presented = Array.from({ length: 100 }, () => new Uint8Array(10_000));
   assertRefused(judge(leafWith(), { presented }), "chain_untrusted", /more than 65536 bytes/);
   for (const leaf of [new Uint8Array(), Uint8Array.of(0x30, 0x80), new Uint8Array(20_000)]) {
@@ -444,7 +444,7 @@ for (
   });
 }
 
-test("createPeerValidator() takes a store of 300 roots, and judges under it", () => {
+test("createPeerValidator() accepts a store of 300 roots", () => {
   const others = Array.from({ length: 300 }, (_, index) => {
     const name = `root ${index}`;
     return pemOf(mintCertificate({

@@ -8,7 +8,7 @@ import { altNamesOf, commonNameOf } from "./alt_names.ts";
 import type { CertificateOverrides } from "../../test/kit/certs/authority.ts";
 import { type Certificate, parseCertificate } from "./certificate.ts";
 import { generateKey } from "../../test/kit/certs/mint.ts";
-import { compileSanMatchers, dnsNameCovers } from "./san_matcher.ts";
+import { compileSanMatchers, dnsNameCovers } from "./leaf_matchers.ts";
 import type { SanMatcher, SanType, StringMatcher } from "./validation.ts";
 
 await prepareRegexes();
@@ -58,7 +58,7 @@ test("altNamesOf() reads every type", () => {
   });
 });
 
-test("altNamesOf() leaves out what is no text, and what is no address", () => {
+test("altNamesOf() leaves out values that are no text or no address", () => {
   const leaf = leafWith({
     dnsNames: ["good.example\u0000.evil", "né.example"],
     altNames: [
@@ -131,7 +131,7 @@ for (
   });
 }
 
-test("compileSanMatchers() wants any one matcher to match", () => {
+test("compileSanMatchers() requires one matching matcher", () => {
   const no = { type: "dns", matcher: exact("no.example") } as const;
   const yes = { type: "email", matcher: exact("Web@example.com") } as const;
   assert.equal(compileSanMatchers([no, no])(LEAF), false);

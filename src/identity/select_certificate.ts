@@ -1,6 +1,6 @@
 /**
- * Which of several certificates a client is shown: the one of the name it asks for, of the best kind of
- * key that it can verify. As Envoy selects, so that a listener moved from there serves the same ones.
+ * Selects the certificate for a client: the one for its SNI, with the best kind of key that the client can
+ * verify. It is Envoy's selection, so that a listener that was moved from Envoy shows the same ones.
  *
  * @module
  */
@@ -9,28 +9,28 @@ import type { ClientHello } from "../wire/mod.ts";
 
 type KeyKind = "ecdsa" | "rsa" | "ed25519";
 
-export interface SelectableCertificate {
-  /** DNS names of the leaf, wildcards included; without one its common name. */
+interface SelectableCertificate {
+  /** DNS names of the leaf with wildcards, or else its common name. */
   readonly dnsNames: readonly string[];
   readonly keyKind: KeyKind;
 }
 
 export interface CertificateIndex {
-  /** Index of the certificate to show; -1 only where there is none at all. */
+  /** Index of the certificate; -1: there are none at all. */
   find(hello: Pick<ClientHello, "serverName" | "signatureAlgorithms">): number;
 }
 
-/** What a client must be able to verify (RFC 8446 4.2.3); each with SHA-256, SHA-384, SHA-512. */
+/** Signature schemes (RFC 8446 4.2.3) with SHA-256, SHA-384 and SHA-512. */
 const ECDSA_SCHEMES: ReadonlySet<number> = new Set([0x0403, 0x0503, 0x0603]);
 const ED25519_SCHEME = 0x0807;
 
-/** The first certificate with each kind of key. */
+/** Index of the first certificate with each kind of key. */
 type ByKind = Partial<Record<KeyKind, number>>;
 
 /**
- * Exact name, then a wildcard for its first label; among those ECDSA, then Ed25519, where the client can
- * verify it, then RSA. A match that the client does not say it can verify is shown rather than none.
- * A name that no certificate has gets the first one; no name at all, the first of the best kind.
+ * The exact name comes first, then a wildcard for its first label; among these ECDSA, then Ed25519, if the
+ * client can verify it, then RSA. A match without a scheme of the client is shown rather than none. An
+ * unknown name gets the first certificate; a client without SNI, the first one of the best kind.
  */
 export function createCertificateIndex(
   certificates: readonly SelectableCertificate[],
@@ -56,14 +56,6 @@ export function createCertificateIndex(
   };
 }
 
-/** For a few certificates at once; many handshakes share a {@link createCertificateIndex}. */
-export function selectCertificate(
-  certificates: readonly SelectableCertificate[],
-  hello: Pick<ClientHello, "serverName" | "signatureAlgorithms">,
-): number {
-  return createCertificateIndex(certificates).find(hello);
-}
-
 function best(kinds: ByKind, algorithms: readonly number[]): number {
   const { ecdsa, ed25519, rsa } = kinds;
   if (ecdsa !== undefined && algorithms.some((scheme) => ECDSA_SCHEMES.has(scheme))) return ecdsa;
@@ -71,14 +63,14 @@ function best(kinds: ByKind, algorithms: readonly number[]): number {
   return rsa ?? Math.min(ecdsa ?? Infinity, ed25519 ?? Infinity);
 }
 
-/** A host's name as a hello spells it. */
+/** A host name in the spelling of a parsed ClientHello. */
 function normalName(name: string): string {
   return (name.endsWith(".") ? name.slice(0, -1) : name).toLowerCase();
 }
 
-/** `*.example.com` for `www.example.com`: one label, and that one whole. */
+/** `*.example.com` for `www.example.com`: a wildcard is one whole label. */
 function wildcardOf(name: string): string {
   const dot = name.indexOf(".");
-  // A name without a dot has no wildcard; "" is nobody's name.
+  // A name without a dot has no wildcard, and no certificate has the name "".
   return dot < 0 ? "" : `*${name.slice(dot)}`;
 }

@@ -1,6 +1,6 @@
 /**
- * Did the holder of this key sign that certificate? Weak keys, weak hashes and encodings other than
- * DER are refused before any arithmetic.
+ * Checks the signature of a certificate or a revocation list. Weak keys, weak hashes and encodings other
+ * than DER are refused before any arithmetic.
  *
  * @module
  */
@@ -13,13 +13,13 @@ import type { Certificate } from "./certificate.ts";
 import { OID } from "./oids.ts";
 
 const RSA_BITS_MIN = 2048;
-/** Larger ones only burn our time. */
+/** Larger keys only cost time. */
 const RSA_BITS_MAX = 8192;
 const RSA_EXPONENT_BITS_MAX = 33;
 const CURVES: ReadonlySet<string> = new Set([OID.curveP256, OID.curveP384, OID.curveP521]);
 
-/** Something signed: a certificate or a revocation list. */
-export type Signed = Pick<Certificate, "scheme" | "tbs" | "signature">;
+/** A certificate or a revocation list. */
+type Signed = Pick<Certificate, "scheme" | "tbs" | "signature">;
 
 /** Why a certificate's key may not be used, or `undefined`. */
 export function keyFault({ key }: Certificate): string | undefined {
@@ -42,8 +42,8 @@ export function keyFault({ key }: Certificate): string | undefined {
 }
 
 /**
- * Whether `issuer`'s key made the signature of `signed`; never throws. Deno 2.9 cannot verify SHA-256 under
- * a P-521 key (what Consul signs with under such a root) and so refuses it; Bun can.
+ * Whether `issuer`'s key made the signature of `signed`; never throws. Deno 2.9 cannot verify SHA-256
+ * under a P-521 key, which Consul uses under such a root, and so refuses it; Bun can.
  */
 export function isSignedBy(signed: Signed, issuer: Certificate): boolean {
   const { scheme, tbs, signature } = signed;
@@ -68,12 +68,12 @@ export function isSignedBy(signed: Signed, issuer: Certificate): boolean {
         return false;
     }
   } catch {
-    // The runtime throws on keys it cannot load (a point off the curve) and on sizes it refuses.
+    // The runtime throws for keys that it cannot load (a point off the curve) and sizes that it refuses.
     return false;
   }
 }
 
-/** Two positive minimal integers: no second encoding of a signature may pass. */
+/** Two positive minimal integers: a signature has only one valid encoding. */
 function isStrictEcdsa(signature: Uint8Array): boolean {
   try {
     const whole = new DerReader(signature);

@@ -1,5 +1,5 @@
 /**
- * Which algorithm signed a certificate or a revocation list, as it is written there.
+ * The signature algorithm of a certificate or a revocation list, as it is written there.
  *
  * @module
  */
@@ -7,7 +7,7 @@
 import { contextTag, type DerReader, oidOf, smallIntegerOf, TAG } from "../wire/mod.ts";
 import { OID } from "./oids.ts";
 
-/** How a certificate was signed; `unsupported` names what we refuse, MD5 and SHA-1 included. */
+/** `unsupported` has the algorithms that are refused, with MD5 and SHA-1. */
 export type SignatureScheme =
   | { readonly kind: "ecdsa" | "rsa" | "rsa_pss"; readonly hash: "sha256" | "sha384" | "sha512" }
   | { readonly kind: "ed25519" }
@@ -23,7 +23,7 @@ const SCHEMES: Readonly<Record<string, SignatureScheme>> = {
   [OID.ed25519]: { kind: "ed25519" },
 };
 
-/** Reads the inside of an AlgorithmIdentifier. */
+/** Reads the content of an AlgorithmIdentifier. */
 export function schemeOf(algorithm: DerReader): SignatureScheme {
   const oid = oidOf(algorithm.read(TAG.oid, "signature algorithm"), "signature algorithm");
   const parameters = algorithm.done ? undefined : algorithm.any("signature parameters");
@@ -36,7 +36,7 @@ export function schemeOf(algorithm: DerReader): SignatureScheme {
   return fitting ? scheme : { kind: "unsupported", oid };
 }
 
-/** Takes only the sane form: one hash for both uses, salt as long as the hash (RFC 4055 3.1). */
+/** Only one hash for both uses, with a salt as long as the hash, is supported (RFC 4055 3.1). */
 function pssSchemeOf(parameters: DerReader | undefined): SignatureScheme {
   const hashes = {
     [OID.sha256]: { hash: "sha256", saltLength: 32 },

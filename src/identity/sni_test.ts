@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { formatGatewaySni, formatQuerySni, formatServiceSni } from "./sni.ts";
+import { formatQuerySni, formatServiceSni } from "./sni.ts";
 
 const DB = {
   service: "db",
@@ -43,12 +43,6 @@ for (
       "a prepared query",
       formatQuerySni({ query: "geo-db", datacenter: "dc1", trustDomain: "abc.consul" }),
       "geo-db.default.dc1.query.abc.consul",
-    ],
-    ["gateways", formatGatewaySni(DB), "dc1.internal.abc.consul"],
-    [
-      "gateways of a partition",
-      formatGatewaySni({ ...DB, partition: "east" }),
-      "east.dc1.internal-v1.abc.consul",
     ],
   ] as const
 ) {

@@ -1,11 +1,11 @@
 /**
- * SPIFFE ids as Consul forms them for services:
+ * SPIFFE ids in Consul's form for services:
  * `spiffe://<trust domain>[/ap/<partition>]/ns/<namespace>/dc/<datacenter>/svc/<service>`.
  *
  * @module
  */
 
-/** Who a verified leaf belongs to. The trust domain is lower case. */
+/** The owner of a verified leaf. The trust domain is lower case. */
 export interface ServiceId {
   readonly trustDomain: string;
   readonly partition: string;
@@ -14,15 +14,15 @@ export interface ServiceId {
   readonly service: string;
 }
 
-export type ParsedServiceId =
+type ParsedServiceId =
   | { readonly kind: "service"; readonly id: ServiceId }
   | { readonly kind: "refused"; readonly reason: string };
 
 const SCHEME = "spiffe://";
-/** Longest id that the SPIFFE standard allows, in bytes. */
+/** The SPIFFE standard's limit for an id, in bytes. */
 const LENGTH_LIMIT = 2048;
 
-/** Reads a URI; `reason` fits after "Cannot accept the peer: its SPIFFE id ...". */
+/** `reason` continues "Cannot accept the peer: its SPIFFE id ...". */
 export function parseServiceId(uri: string): ParsedServiceId {
   if (uri.length > LENGTH_LIMIT) return refuse(`is longer than ${LENGTH_LIMIT} bytes`);
   if (!uri.startsWith(SCHEME)) return refuse("does not start with spiffe://");
@@ -48,7 +48,7 @@ export function parseServiceId(uri: string): ParsedServiceId {
   return { kind: "service", id: { trustDomain, partition, namespace, datacenter, service } };
 }
 
-/** The URI exactly as Consul writes it: the default partition is left out. */
+/** The URI exactly as Consul writes it, without the default partition. */
 export function formatServiceId(id: ServiceId): string {
   const partition = id.partition === "default" ? "" : `/ap/${escapeSegment(id.partition)}`;
   return SCHEME + id.trustDomain.toLowerCase() + partition +
@@ -62,17 +62,17 @@ export function parseTrustDomain(text: string): string | undefined {
   return /^[a-z0-9_-]+(\.[a-z0-9_-]+)*$/.test(lower) && lower.length <= 255 ? lower : undefined;
 }
 
-/** The trust domain of a CA certificate's own id, `spiffe://<trust domain>` and nothing after it. */
+/** The trust domain of a CA certificate's id, which is `spiffe://<trust domain>`. */
 export function parseTrustDomainId(uri: string): string | undefined {
   if (!uri.startsWith(SCHEME)) return undefined;
   return parseTrustDomain(uri.slice(SCHEME.length).replace(/\/$/, ""));
 }
 
-export type ParsedSpiffeId =
+type ParsedSpiffeId =
   | { readonly kind: "id"; readonly trustDomain: string; readonly path: string }
   | { readonly kind: "refused"; readonly reason: string };
 
-/** A workload's id by the letter of the standard (SPIFFE-ID 2): stricter than Consul's own ids need. */
+/** A workload's id by the standard (SPIFFE-ID 2), which is stricter than Consul's own ids need. */
 export function parseSpiffeId(uri: string): ParsedSpiffeId {
   if (uri.length > LENGTH_LIMIT) return refuse(`is longer than ${LENGTH_LIMIT} bytes`);
   if (!uri.startsWith(SCHEME)) return refuse("does not start with spiffe://");
@@ -90,7 +90,7 @@ export function parseSpiffeId(uri: string): ParsedSpiffeId {
   return { kind: "id", trustDomain, path };
 }
 
-/** A URI as it can be compared: a service id in Consul's spelling, a trust domain in lower case. */
+/** A URI for comparison: a service id in Consul's spelling, a trust domain in lower case. */
 export function canonicalUri(uri: string): string {
   const parsed = parseServiceId(uri);
   if (parsed.kind === "service") return formatServiceId(parsed.id);
@@ -109,7 +109,7 @@ function unescapeSegment(segment: string): string | undefined {
   try {
     name = decodeURIComponent(segment);
   } catch {
-    // A "%" without two hex digits, or bytes that are no UTF-8: no name at all.
+    // A "%" without two hex digits, or bytes that are no UTF-8.
     return undefined;
   }
   if (name === "" || name === "." || name === "..") return undefined;
@@ -117,7 +117,7 @@ function unescapeSegment(segment: string): string | undefined {
   return /[\x00-\x1f\x7f/]/.test(name) ? undefined : name;
 }
 
-/** Escapes what Go's `url.URL.String` escapes in a path, so that our text equals Consul's. */
+/** Escapes a path like Go's `url.URL.String`, so that the text equals Consul's. */
 function escapeSegment(name: string): string {
   return encodeURIComponent(name)
     .replace(/%(24|26|2B|2C|3A|3B|3D|40)/g, (hex) => decodeURIComponent(hex))

@@ -1,5 +1,5 @@
 /**
- * Trust bundles of several trust domains in one JSON text, as Envoy's SPIFFE validator takes them:
+ * Trust bundles of several trust domains in one JSON text, for Envoy's SPIFFE validator:
  * `{"trust_domains": {"td": {"keys": [{"use": "x509-svid", "x5c": ["base64 DER"]}]}}}`.
  *
  * @module
@@ -10,25 +10,18 @@ import { formatPem, readJson } from "../wire/mod.ts";
 import { parseCertificate } from "./certificate.ts";
 import { parseTrustDomain } from "./spiffe.ts";
 
-/** What vouches for one trust domain. */
-export interface SpiffeBundle {
-  /** One certificate each. Empty: the domain has none for X.509 now, and nobody of it is trusted. */
-  readonly rootPems: readonly string[];
-  /** This form of bundle has no place for lists; others do. */
-  readonly crlPems?: readonly string[];
-}
-
-export type SpiffeBundles = Readonly<Record<string, SpiffeBundle>>;
+/** By trust domain: PEM, one certificate each. Empty: the domain has none for X.509 now, and no peer of it is trusted. */
+type SpiffeBundles = Readonly<Record<string, readonly string[]>>;
 
 const LIMIT_CHARS = 4 << 20;
 const TRUST_DOMAIN_LIMIT = 1000;
 const KEY_LIMIT = 100;
-/** The longest text of one certificate in base64. */
+/** One certificate in base64. */
 const X5C_LIMIT_CHARS = 24 * 1024;
 
 /**
- * Throws `credentials_invalid` that says where and what is wrong. Keys for other uses, or for none, are
- * ignored (SPIFFE bundle 4.2.2); a key written twice is refused, because readers differ in which counts.
+ * Throws `credentials_invalid` that names the place and the fault. Keys for other uses, or for none, are
+ * ignored (SPIFFE bundle 4.2.2); a duplicate key is refused, because readers differ in which one counts.
  */
 export function parseSpiffeBundles(text: string): SpiffeBundles {
   if (text.length > LIMIT_CHARS) fail(`it is longer than ${LIMIT_CHARS} characters`);
@@ -54,7 +47,7 @@ export function parseSpiffeBundles(text: string): SpiffeBundles {
   return Object.fromEntries([...domains].map(([name, value]) => [name, bundleOf(name, value)]));
 }
 
-function bundleOf(name: string, value: unknown): SpiffeBundle {
+function bundleOf(name: string, value: unknown): readonly string[] {
   const where = `trust domain ${JSON.stringify(name.slice(0, 256))}`;
   if (parseTrustDomain(name) !== name) fail(`${where} is not the name of one`);
   const keys = membersOf(value, where).get("keys");
@@ -66,10 +59,10 @@ function bundleOf(name: string, value: unknown): SpiffeBundle {
     if (fields.get("use") !== "x509-svid") return;
     rootPems.push(pemOfX5c(fields.get("x5c"), `${where}: keys[${index}].x5c`));
   });
-  return { rootPems };
+  return rootPems;
 }
 
-/** One certificate: further ones would be a chain, not anchors. */
+/** Only one certificate is allowed: further ones would be a chain, not anchors. */
 function pemOfX5c(x5c: unknown, where: string): string {
   if (!Array.isArray(x5c) || x5c.length === 0) return fail(`${where} is missing or empty`);
   const [encoded, second]: unknown[] = x5c;
@@ -89,7 +82,7 @@ function pemOfX5c(x5c: unknown, where: string): string {
   return formatPem("CERTIFICATE", der);
 }
 
-/** A map, so that a name such as `constructor` is one like any other. */
+/** A map, so that `constructor` is a name like any other. */
 function membersOf(value: unknown, where: string): ReadonlyMap<string, unknown> {
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     return fail(`${where} is not an object`);

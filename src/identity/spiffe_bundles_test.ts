@@ -27,13 +27,13 @@ test("parseSpiffeBundles() reads bundles of several domains", () => {
     "none.example": { keys: [] },
   }));
   assert.deepEqual(bundles, {
-    "a.example": { rootPems: [A.rootPem, B.rootPem] },
-    "b.example": { rootPems: [B.rootPem] },
-    "none.example": { rootPems: [] },
+    "a.example": [A.rootPem, B.rootPem],
+    "b.example": [B.rootPem],
+    "none.example": [],
   });
 });
 
-test("parseSpiffeBundles() takes the names of properties for names", () => {
+test("parseSpiffeBundles() accepts names of object properties as trust domains", () => {
   const bundles = parseSpiffeBundles(
     `{"trust_domains":{"constructor":{"keys":[]},"__proto__":{"keys":[]}}}`,
   );

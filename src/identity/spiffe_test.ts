@@ -87,7 +87,7 @@ test("formatServiceId() escapes what Go escapes, and parseServiceId() undoes it"
   assert.deepEqual(parseServiceId(uri), { kind: "service", id: { ...WEB, service } });
 });
 
-test("parseTrustDomainId() takes a CA's id and nothing with a path", () => {
+test("parseTrustDomainId() accepts a CA's id, and none with a path", () => {
   assert.equal(parseTrustDomainId(`spiffe://${TD.toUpperCase()}`), TD);
   assert.equal(parseTrustDomainId(`spiffe://${TD}/ns/default`), undefined);
   assert.equal(parseTrustDomainId(TD), undefined);

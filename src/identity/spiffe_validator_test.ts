@@ -11,7 +11,7 @@ import type { ChainVerdict } from "./chain.ts";
 import { generateKey } from "../../test/kit/certs/mint.ts";
 import { mintCrlPem } from "../../test/kit/certs/mint_crl.ts";
 import { OID } from "./oids.ts";
-import { createPeerValidator } from "./peer_validator.ts";
+import { createPeerValidator } from "./rules_validator.ts";
 import { parseSpiffeId } from "./spiffe.ts";
 import { NO_RULES, type PeerRules, type SanMatcher } from "./validation.ts";
 
@@ -181,7 +181,7 @@ for (
   });
 }
 
-test("a spiffe validator does not take a leaf as its own anchor", () => {
+test("a spiffe validator does not accept a leaf as its own anchor", () => {
   const issued = OURS.issueLeaf({ service: "web", key: KEY, overrides: { uris: [WEB] } });
   const validator = createPeerValidator(
     {
@@ -195,7 +195,7 @@ test("a spiffe validator does not take a leaf as its own anchor", () => {
   assert.equal(validator.judge(peer).kind, "untrusted");
 });
 
-test("a spiffe validator gives a service id only of the trust domains of services", () => {
+test("a spiffe validator gives a service id only for serviceTrustDomains", () => {
   const ours = judge({ uris: [SERVICE] });
   assert.ok(ours.kind === "trusted" && ours.id?.service === "web");
   assert.equal(ours.uri, SERVICE);
@@ -206,7 +206,7 @@ test("a spiffe validator gives a service id only of the trust domains of service
   assert.deepEqual([workload.uri, workload.name], [WEB, WEB]);
 });
 
-test("a spiffe validator lets others in unverified where it is told to, without an id", () => {
+test("a spiffe validator accepts untrusted peers unverified, without an id", () => {
   const rules = { acceptUntrusted: true };
   for (const options of [{ by: THEIRS, uris: [SERVICE] }, { leaf: { ca: {} }, uris: [SERVICE] }]) {
     const verdict = judge({ ...options, rules });
@@ -215,7 +215,7 @@ test("a spiffe validator lets others in unverified where it is told to, without 
   }
 });
 
-test("namesPeers of a spiffe validator counts rules for URIs alone", () => {
+test("namesPeers of a spiffe validator counts only rules for URIs", () => {
   const namesPeers = (matchers: readonly SanMatcher[]) =>
     createPeerValidator(
       { kind: "spiffe", bundles: BUNDLES, rules: { ...NO_RULES, matchers } },
@@ -256,7 +256,7 @@ test("parseSpiffeId() reads trust domain and path", () => {
   });
 });
 
-test("parseCertificate() tells whether key usage is critical", () => {
+test("parseCertificate() reads whether key usage is critical", () => {
   const der = OURS.issueLeaf({ service: "web", key: KEY }).certDer;
   assert.equal(parseCertificate(der).keyUsageCritical, true);
 });

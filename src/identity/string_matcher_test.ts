@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { cpuMs } from "../../test/kit/process/cpu_time.ts";
 import { prepareRegexes, ProxyError, REGEX_LIMIT_CHARS } from "../base/mod.ts";
-import { compileStringMatcher, needsMatchers } from "./string_matcher.ts";
+import { compileStringMatcher, needsMatchers } from "./leaf_matchers.ts";
 import { NO_RULES, type StringMatcher } from "./validation.ts";
 
 const REGEX = { kind: "regex", regex: "a" } as const;
@@ -102,7 +102,7 @@ test("compileStringMatcher() takes time linear to the value where backtracking w
   assert.ok(cpuMs() - startMs < 1000);
 });
 
-test("needsMatchers() is true of rules with a regex alone", () => {
+test("needsMatchers() is true only for rules with a regex", () => {
   const rules = { ...NO_RULES, matchers: [{ type: "uri", matcher: REGEX }] } as const;
   assert.equal(needsMatchers({ kind: "ca", rootPems: [], rules }), true);
   assert.equal(needsMatchers({ kind: "spiffe", bundles: {}, rules }), true);

@@ -1,9 +1,11 @@
 /**
- * Whom we accept, as plain data: it crosses threads with the snapshot and is compiled into a
- * `PeerValidator` where it is used. The kinds differ in where anchors come from and what a leaf must be.
+ * The peers that are accepted, as plain data: it crosses threads with the snapshot and is compiled into a
+ * `PeerValidator` where it is used. The kinds differ in the origin of anchors and in the rules for leaves.
  *
  * @module
  */
+
+import { ProxyError } from "../base/mod.ts";
 
 /** Envoy's `SubjectAltNameMatcher.san_type`. */
 export type SanType = "email" | "dns" | "uri" | "ip" | "other_name";
@@ -19,28 +21,28 @@ export type StringMatcher =
 
 export interface SanMatcher {
   readonly type: SanType;
-  /** Dotted, of `other_name` only. */
+  /** Dotted; for `other_name` only. */
   readonly oid?: string;
   readonly matcher: StringMatcher;
 }
 
-/** What else a peer must satisfy, and what is forgiven. */
+/** Further conditions on a peer, and exceptions. */
 export interface PeerRules {
-  /** Any one must match one of the leaf's alternative names; empty: no such rule. */
+  /** One of them must match one of the leaf's alternative names; empty: no such rule. */
   readonly matchers: readonly SanMatcher[];
   /** Base64 of SHA-256 of the leaf's SubjectPublicKeyInfo. Any pin of either list suffices. */
   readonly spkiPins: readonly string[];
   /** Lower-case hex of SHA-256 of the leaf's DER, no colons. */
   readonly certificateHashes: readonly string[];
-  /** PEM, one list each. One list for one CA of a path means that each CA of it needs one. */
+  /** PEM, one list each. With any list, each CA of a path needs one. */
   readonly crlPems: readonly string[];
-  /** Only the leaf is looked up in the lists (`only_verify_leaf_cert_crl`). */
+  /** Lists apply to the leaf only (`only_verify_leaf_cert_crl`). */
   readonly onlyLeafCrl: boolean;
-  /** CA certificates of a path, the anchor included and the leaf not; Envoy's default is 100. */
+  /** CA certificates of a path, with the anchor and without the leaf; Envoy's default is 100. */
   readonly maxDepth: number;
-  /** Dates of the whole path are not looked at (`allow_expired_certificate`). */
+  /** The dates of the whole path are ignored (`allow_expired_certificate`). */
   readonly allowExpired: boolean;
-  /** `ACCEPT_UNTRUSTED`: a failed check of the chain lets the peer in as unverified. */
+  /** `ACCEPT_UNTRUSTED`: a peer whose chain fails is accepted as unverified. */
   readonly acceptUntrusted: boolean;
 }
 
@@ -65,14 +67,13 @@ export type Validation =
     readonly trustDomains: readonly string[];
   }
   /**
-   * Any certificate of these anchors, an intermediate among them included (partial chains). Without an
-   * anchor only pins decide; neither anchors nor pins is refused before it gets here, unless
-   * `acceptUntrusted` says that this is meant.
+   * Any certificate of these anchors, which may be intermediates (partial chains). Without an anchor only
+   * pins decide; neither anchors nor pins is refused earlier, except with `acceptUntrusted`.
    */
   | { readonly kind: "ca"; readonly rootPems: readonly string[]; readonly rules: PeerRules }
   /**
    * X509-SVIDs of these trust domains (SPIFFE X509-SVID 5); a domain's bundle never verifies another's
-   * identity. Of the matchers only those of URIs count.
+   * identity. Only matchers of URIs apply.
    */
   | {
     readonly kind: "spiffe";
@@ -80,3 +81,7 @@ export type Validation =
     readonly bundles: Readonly<Record<string, readonly string[]>>;
     readonly rules: PeerRules;
   };
+
+export function refuseValidation(fact: string): never {
+  throw new ProxyError("credentials_invalid", `Cannot use validation: ${fact}`);
+}

@@ -1,6 +1,6 @@
 /**
- * Which names strangers may make us fetch certificates for. Pure; also asked where connections are
- * handled, so that most of what is refused costs nothing further.
+ * The names for which clients can make the proxy fetch certificates. Pure; connections are checked, too,
+ * so that most refusals cost nothing further.
  *
  * @module
  */
@@ -8,10 +8,27 @@
 const NAME_LIMIT = 253;
 const LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
 
-/** Exact names, and suffixes such as `.example.com`; both empty: any DNS name. */
+/** Exact names, and suffixes such as `.example.com`; both empty: every DNS name. */
 export interface WantedNames {
   readonly names: readonly string[];
   readonly suffixes: readonly string[];
+}
+
+/** Bounds on what clients can make the proxy fetch (envoy.md 1.10). Plain data. */
+export interface OnDemandRules extends WantedNames {
+  /** Certificates held at once; the least recently requested one goes. Default 1,000. */
+  readonly maxEntries: number;
+  /** A name that the server does not know is not requested again for this long. Default 30 s. */
+  readonly negativeTtlMs: number;
+  /** New names per second and source address. Default 10. */
+  readonly perSourceRate: number;
+  /** Names requested and not answered at once. Default 100. */
+  readonly maxPending: number;
+  /**
+   * How long a handshake waits, within its own deadline of 10 s. Default 8 s, so that the client gets an
+   * alert.
+   */
+  readonly waitMs: number;
 }
 
 interface Allowed {
@@ -20,10 +37,10 @@ interface Allowed {
   readonly suffixes: ReadonlySet<string>;
 }
 
-/** Lists may be long, and rules stay the same for many handshakes. */
+/** Lists may be long, and many handshakes have the same rules. */
 const compiled = new WeakMap<WantedNames, Allowed>();
 
-/** Why no certificate may be fetched for a name; `undefined`: it may. Letter case does not matter. */
+/** Why no certificate may be fetched for a name, in any case; `undefined`: it may. */
 export function judgeName(rules: WantedNames, name: string): string | undefined {
   if (name.length > NAME_LIMIT) return "longer than a DNS name can be";
   const lower = name.toLowerCase();
@@ -44,7 +61,7 @@ function allowedOf(rules: WantedNames): Allowed {
   let allowed = compiled.get(rules);
   if (!allowed) {
     const names = new Set(rules.names.map((name) => name.toLowerCase()));
-    // Without its dot, `example.com` would end `badexample.com`, too.
+    // Without its dot, `example.com` would match `badexample.com`, too.
     const dotted = rules.suffixes.map((suffix) =>
       suffix.startsWith(".") ? suffix.toLowerCase() : `.${suffix.toLowerCase()}`
     );

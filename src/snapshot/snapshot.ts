@@ -11,14 +11,8 @@ import type { Address, BindAddress } from "../base/mod.ts";
 import type { HashPolicy, RouteMatch } from "../chain/mod.ts";
 import type { PathRules } from "../http/mod.ts";
 import type { HeaderChanges, LogFormat } from "../http/mod.ts";
-import type { Validation } from "../identity/mod.ts";
+import type { CertificatePair, OnDemandRules, Validation } from "../identity/mod.ts";
 import type { IntentionPolicy } from "../policy/mod.ts";
-import type {
-  CertificateSecret,
-  CONSUL_KEY,
-  OnDemandRules,
-  TlsParameters,
-} from "../secrets/mod.ts";
 
 /** Parts carry the version of their content. */
 export interface SnapshotPart {
@@ -47,7 +41,7 @@ export interface CredentialsPart extends SnapshotPart {
 }
 
 /** A certificate chain with its key that did not come with {@link CredentialsPart}. */
-export interface CertificatePart extends SnapshotPart, Omit<CertificateSecret, "type"> {
+export interface CertificatePart extends SnapshotPart, CertificatePair {
   readonly name: string;
   /** For people: `file /etc/tls/web.pem`, `sds sds_cluster`. */
   readonly source: string;
@@ -61,7 +55,7 @@ export interface ValidationPart extends SnapshotPart {
 }
 
 /** Stands for the certificate or the roots of {@link CredentialsPart} in {@link OwnCredentialsPart}. */
-export const MESH_KEY: typeof CONSUL_KEY = "consul";
+export const MESH_KEY = "consul";
 
 /** Credentials of one listener or upstream: which certificates it shows and whom it accepts. */
 export interface OwnCredentialsPart extends SnapshotPart {
@@ -77,7 +71,7 @@ export interface OwnCredentialsPart extends SnapshotPart {
   /** The secret for clients that name nobody; of `onDemand` only. */
   readonly defaultName: string | null;
   /** `null`: those of {@link TlsPart}. */
-  readonly tls: TlsParameters | null;
+  readonly tls: TlsDirection | null;
   /** Lower case: a peer with a Consul service id of one of these is that service to the intentions. */
   readonly trustDomains: readonly string[];
 }
@@ -86,7 +80,10 @@ export interface PolicyPart extends SnapshotPart, IntentionPolicy {}
 
 export type TlsVersion = "TLSv1.2" | "TLSv1.3";
 
-/** From the mesh config entry's TLS block; the defaults are 1.2 to 1.3 and the engine's suites. */
+/**
+ * TLS versions and suites: the mesh config entry's TLS block, or those of one listener or upstream. The
+ * defaults are 1.2 to 1.3 and the engine's suites.
+ */
 export interface TlsDirection {
   readonly minVersion: TlsVersion;
   readonly maxVersion: TlsVersion;

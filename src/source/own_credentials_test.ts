@@ -9,11 +9,11 @@ import { BUNDLE } from "../../test/kit/secrets/secret_store.ts";
 import * as facts from "../../test/kit/consul/snapshot_facts.ts";
 import {
   type CertificateSecret,
-  CONSUL_KEY,
   type CredentialsState,
   type HeldSecret,
   type HeldSecrets,
 } from "../secrets/mod.ts";
+import { MESH_KEY, type Snapshot } from "../snapshot/mod.ts";
 import { assemble, type AssembleOptions, NO_MEMORY } from "./consul/assemble.ts";
 import { NO_PLANS } from "./consul/credential_plans.ts";
 import { judgeCredentials } from "./consul/judge_credentials.ts";
@@ -26,7 +26,6 @@ import {
   warmingShown,
 } from "./own_credentials.ts";
 import { healthKey, planChain } from "./consul/plan.ts";
-import type { Snapshot } from "../snapshot/mod.ts";
 
 const OPEN: CredentialsState & { kind: "open" } = {
   kind: "open",
@@ -211,11 +210,11 @@ test("ownCredentials() names missing secrets rather than go without their rules"
 });
 
 test("ownCredentials() leaves the agent's to the mesh's own part", () => {
-  const state = { ...OPEN, certificates: [CONSUL_KEY], validation: CONSUL_KEY };
+  const state = { ...OPEN, certificates: [MESH_KEY], validation: MESH_KEY };
   const parts = own({ ...held({ inbound: state }), certificates: {}, validations: {} });
   assert.deepEqual([parts.certificates, parts.validations], [{}, {}]);
-  assert.deepEqual(parts.ownCredentials.inbound?.certificates, [CONSUL_KEY]);
-  assert.equal(parts.ownCredentials.inbound?.validation, CONSUL_KEY);
+  assert.deepEqual(parts.ownCredentials.inbound?.certificates, [MESH_KEY]);
+  assert.equal(parts.ownCredentials.inbound?.validation, MESH_KEY);
 });
 
 test("ownCredentials() gives a rotated certificate a new version, and nothing else", () => {

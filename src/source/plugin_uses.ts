@@ -7,7 +7,7 @@
  */
 
 import * as v from "valibot";
-import { object, text } from "../secrets/mod.ts";
+import { object, text } from "../base/schema.ts";
 import type { PluginFile, PluginUse } from "../snapshot/mod.ts";
 
 const MAX_PLUGINS = 64;

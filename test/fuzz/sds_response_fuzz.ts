@@ -7,29 +7,31 @@
 
 import assert from "node:assert/strict";
 import { ProxyError } from "../../src/base/mod.ts";
-import { parseSecret } from "../../src/secrets/envoy/mod.ts";
-import { DeltaProtocol } from "../../src/secrets/sds/delta.ts";
+import { parseSecret } from "../../src/secrets/envoy/envoy_secret.ts";
 import {
-  DELTA_TYPES,
-  type DeltaRequest,
-  SECRET_TYPE_URL,
-  SOTW_TYPES,
-  type SotwRequest,
-} from "../../src/secrets/sds/sds_messages.ts";
-import type { OfferedSecret } from "../../src/secrets/sds/sds_protocol.ts";
-import { SDS_PROTOBUF as protobuf } from "../../src/secrets/sds/sds_types.ts";
-import { SotwProtocol } from "../../src/secrets/sds/sotw.ts";
+  SDS_PROTOBUF as protobuf,
+  SECRET_RESOURCE,
+} from "../../src/secrets/sds/secret_resource.ts";
 import type { PlainMessage } from "../../src/wire/mod.ts";
+import {
+  deltaMessages,
+  DeltaProtocol,
+  type DeltaRequest,
+  type OfferedResource,
+  sotwMessages,
+  SotwProtocol,
+  type SotwRequest,
+} from "../../src/xds/mod.ts";
 import { createAuthority } from "../kit/certs/certificates.ts";
-import { ProtocolHarness, SDS_CLIENT } from "../kit/secrets/sds_protocol.ts";
 import { inlineBundle, inlineCertificate } from "../kit/secrets/sds_server.ts";
+import { ProtocolHarness } from "../kit/secrets/xds_protocol.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 
 const NAMES = ["web", "ROOTCA", "ALL"];
 const authority = createAuthority();
 
 const anyOf = (secret: PlainMessage) => ({
-  type_url: SECRET_TYPE_URL,
+  type_url: SECRET_RESOURCE.typeUrl,
   value: protobuf.encode("Secret", secret),
 });
 const spiffe = protobuf.encode("SPIFFECertValidatorConfig", {
@@ -54,10 +56,10 @@ const SECRETS = [
     },
   },
 ];
-const HEAD = { type_url: SECRET_TYPE_URL, nonce: "n1" };
+const HEAD = { type_url: SECRET_RESOURCE.typeUrl, nonce: "n1" };
 
 class Harness<Request> extends ProtocolHarness<Request> {
-  override accept({ name, read }: OfferedSecret): Promise<string | undefined> {
+  override accept({ name, read }: OfferedResource<PlainMessage>): Promise<string | undefined> {
     assert.ok(NAMES.includes(name));
     try {
       parseSecret(read(), { allowFiles: false });
@@ -95,13 +97,19 @@ export const target: FuzzTarget = {
       protobuf.encode("DiscoveryResponse", { ...HEAD, resources: [anyOf(secret)] })
     ),
   ],
-  dictionary: [SECRET_TYPE_URL, "web", "ROOTCA", "-----BEGIN CERTIFICATE-----", "\x0a\x03web"],
+  dictionary: [
+    SECRET_RESOURCE.typeUrl,
+    "web",
+    "ROOTCA",
+    "-----BEGIN CERTIFICATE-----",
+    "\x0a\x03web",
+  ],
   async run(input) {
     const sotw = new Harness<SotwRequest>();
     const delta = new Harness<DeltaRequest>();
     const protocols = [
-      [sotw, new SotwProtocol(SDS_CLIENT, sotw.options), SOTW_TYPES],
-      [delta, new DeltaProtocol(SDS_CLIENT, delta.options), DELTA_TYPES],
+      [sotw, new SotwProtocol(sotw.options), sotwMessages(SECRET_RESOURCE)],
+      [delta, new DeltaProtocol(delta.options), deltaMessages(SECRET_RESOURCE)],
     ] as const;
     for (const [harness, protocol, { decode, encode }] of protocols) {
       protocol.change(NAMES, []);
@@ -119,8 +127,8 @@ export const target: FuzzTarget = {
         assert.ok((sent.error?.message.length ?? 0) <= 4096);
         encode(sent as never);
       }
-      for (const line of harness.told) assert.ok(line.length < 100_000);
-      protocol.close();
+      for (const line of harness.calls) assert.ok(line.length < 100_000);
+      protocol.held.close();
       assert.equal(harness.clock.pending, 0);
     }
   },

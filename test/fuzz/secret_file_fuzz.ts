@@ -6,7 +6,7 @@
 
 import assert from "node:assert/strict";
 import { ProxyError } from "../../src/base/mod.ts";
-import { parseSecretFile } from "../../src/secrets/envoy/mod.ts";
+import { parseSecretFile } from "../../src/secrets/envoy/secret_file.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 
 const TYPE = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret";

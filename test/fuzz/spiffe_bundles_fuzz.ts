@@ -35,7 +35,7 @@ export const target: FuzzTarget = {
     const bundles = refuses(["credentials_invalid"], () => parseSpiffeBundles(text));
     if (!bundles) return;
     assert.ok(Object.keys(bundles).length > 0);
-    for (const [name, { rootPems }] of Object.entries(bundles)) {
+    for (const [name, rootPems] of Object.entries(bundles)) {
       assert.equal(parseTrustDomain(name), name);
       parseRoots(rootPems);
     }

@@ -10,7 +10,6 @@ import {
   type CredentialsPlan,
   ingressTlsPlan,
   parseSdsServers,
-  parseStaticSecrets,
   parseTlsConfig,
 } from "../../src/secrets/mod.ts";
 import { LISTENER, NODE, UPSTREAM } from "../kit/secrets/tls_config.ts";
@@ -129,8 +128,6 @@ export const target: FuzzTarget = {
     const { sdsServers } = LISTENER;
     const ingress = ingressTlsPlan(value, { path: [], sdsServers });
     if (ingress.kind === "invalid") assert.ok(ingress.problems.length > 0);
-    const secrets = parseStaticSecrets(value, { path: [] });
-    if (secrets.kind === "invalid") assert.ok(secrets.problems.length > 0);
   },
 };
 

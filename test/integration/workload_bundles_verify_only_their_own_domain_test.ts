@@ -8,6 +8,7 @@ import { createPeerValidator, parseCertificate, type Validation } from "../../sr
 import { mintCrl } from "../kit/certs/mint_crl.ts";
 import { runtimeEngine } from "../../src/net/mod.ts";
 import { tlsFault } from "../../src/net/tls_fault.ts";
+import { createLoader } from "../../src/secrets/load/mod.ts";
 import { createWorkloadProvider } from "../../src/secrets/workload/workload_provider.ts";
 import { createAuthority } from "../kit/certs/certificates.ts";
 import { FakeClock } from "../kit/clock/clock.ts";
@@ -38,12 +39,16 @@ for (
   test(`a trust domain's bundle never verifies another's identity, from ${name}`, async () => {
     await using server = await startWorkloadServer();
     const { address } = server;
+    const clock = new FakeClock({ startMs: Date.now() });
     const provider = createWorkloadProvider(address, {
       engine: runtimeEngine(),
-      clock: new FakeClock({ startMs: Date.now() }),
+      clock,
       random: systemRandom,
-      read: () => Promise.reject(new Error("no file is read here")),
-      tlsFault,
+      load: createLoader({
+        clock,
+        read: () => Promise.reject(new Error("no file is read here")),
+        tlsFault,
+      }),
     });
     const send = (
       own: Uint8Array,

@@ -4,8 +4,7 @@
  * @module
  */
 
-import type { Validation } from "../../identity/mod.ts";
-import type { OnDemandRules } from "../../secrets/mod.ts";
+import type { OnDemandRules, Validation } from "../../identity/mod.ts";
 import {
   type CredentialsPart,
   MESH_KEY,

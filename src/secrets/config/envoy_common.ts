@@ -1,34 +1,36 @@
 /**
- * Envoy's `CommonTlsContext`: certificates, whom to accept, and TLS parameters.
+ * Envoy's `CommonTlsContext`: certificates, validation and TLS parameters.
  *
  * @module
  */
 
 import * as v from "valibot";
+import { checked, defined, list, type Report, type SchemaOf, text } from "../../base/schema.ts";
+import type { TlsDirection } from "../../snapshot/mod.ts";
+import { anyOf, message } from "../envoy/message.ts";
 import { tlsCertificate } from "../envoy/tls_certificate.ts";
-import { checked, list, message, type MessageReaderOf, type Report } from "../envoy/message.ts";
 import { validationContext } from "../envoy/validation_context.ts";
-import type { SecretRef, TlsParameters, ValidationRef } from "../plan.ts";
-import type { ValidationSpec } from "../spec.ts";
-import { defined } from "../values.ts";
-import { type CertificateSelector, certificateSelector } from "./certificate_selector.ts";
-import { inlineRef, sdsSecretConfig } from "./config_source.ts";
-import type { TlsReading } from "./tls_context.ts";
-import { decides } from "./file_validation.ts";
-import { CERTIFICATES_LIMIT } from "./sources.ts";
+import {
+  DEFAULT_ON_DEMAND_RULES,
+  type OnDemandPlan,
+  type SecretRef,
+  type ValidationRef,
+} from "../model/plan.ts";
+import type { ValidationSpec } from "../model/spec.ts";
+import { configSource, inlineRef, sdsSecretConfig } from "./config_source.ts";
+import { decides } from "./file_secrets.ts";
+import { CERTIFICATES_LIMIT, type TlsReading } from "./sources.ts";
 import { envoyParameters } from "./tls_parameters.ts";
 
-/** `nobody`: given, and says nothing; `null`: not given. */
-export type ValidationSource = ValidationRef | "nobody" | null;
-
-export interface CommonContext {
+interface CommonContext {
   readonly certificates: readonly SecretRef[];
-  readonly validation: ValidationSource;
-  readonly tls: TlsParameters | undefined;
-  readonly selector: CertificateSelector | undefined;
+  /** `nobody`: given without any rule; `null`: not given. */
+  readonly validation: ValidationRef | "nobody" | null;
+  readonly onDemand: OnDemandPlan | null;
+  readonly tls?: TlsDirection;
 }
 
-export function commonContext(reading: TlsReading): MessageReaderOf<CommonContext> {
+export function commonContext(reading: TlsReading): SchemaOf<CommonContext> {
   const provider = "cannot be honoured: give certificates and roots themselves, or SDS";
   const here = { allowFiles: true };
   const roots = sdsSecretConfig(reading, "validation");
@@ -83,21 +85,25 @@ export function commonContext(reading: TlsReading): MessageReaderOf<CommonContex
     const combined = found.combinedValidationContext;
     const secret = (combined ?? found).validationContextSdsSecretConfig;
     const defaults = combined?.defaultValidationContext;
+    const { certificate, onDemand = null } = selector ?? {};
     return {
-      certificates: selector?.kind === "certificate" ? [selector.ref] : given,
+      certificates: certificate ? [certificate] : given,
       validation: secret
         ? { secret, ...defined({ defaults }) }
-        : trustOf(found.validationContext, report),
-      tls: found.tlsParams?.tls,
-      selector,
+        : inlineValidation(found.validationContext, report),
+      onDemand,
+      ...defined({ tls: found.tlsParams?.tls }),
     };
   });
 }
 
-function trustOf(spec: ValidationSpec | undefined, report: Report): ValidationSource {
+function inlineValidation(
+  spec: ValidationSpec | undefined,
+  report: Report,
+): CommonContext["validation"] {
   if (!spec) return null;
   if (decides(spec)) return { secret: inlineRef(nameOf(spec.trustedCa), spec) };
-  // Matchers and lists without roots would seem to check something and would not.
+  // Matchers and lists without roots would only seem to check something.
   if (spec.rules.matchers.length > 0 || spec.crl || spec.watchedDirectory) {
     report(["validation_context"], "has no trusted_ca, without which its rules check nothing");
   }
@@ -106,4 +112,48 @@ function trustOf(spec: ValidationSpec | undefined, report: Report): ValidationSo
 
 function nameOf(source: { readonly kind: string; readonly path?: string } | undefined): string {
   return source?.path ?? "inline";
+}
+
+const EXTENSIONS = "envoy.extensions.transport_sockets.tls.";
+
+/** Maps a client to the secret's name: its SNI, with a default, or one fixed name. */
+const MAPPER = message({
+  name: text(),
+  typedConfig: anyOf<{ readonly name: string } | { readonly defaultName?: string }>({
+    [`${EXTENSIONS}cert_mappers.sni.v3.SNI`]: checked(
+      message({ defaultValue: v.exactOptional(text()) }),
+      ({ defaultValue: defaultName }) => defined({ defaultName }),
+    ),
+    [`${EXTENSIONS}cert_mappers.static_name.v3.StaticName`]: message({ name: text() }),
+  }),
+});
+
+/** Envoy's certificate selector with secrets on demand. A fixed name is an ordinary certificate. */
+function certificateSelector(
+  reading: TlsReading,
+): SchemaOf<{ readonly certificate?: SecretRef; readonly onDemand?: OnDemandPlan }> {
+  const config = message({
+    configSource: configSource(reading),
+    certificateMapper: MAPPER,
+    prefetchSecretNames: list(text(), 10_000),
+  });
+  const fields = message({
+    name: text(),
+    typedConfig: anyOf({ [`${EXTENSIONS}cert_selectors.on_demand_secret.v3.Config`]: config }),
+  });
+  return checked(fields, ({ typedConfig }, report) => {
+    const { configSource: { source, initialFetchTimeoutMs }, prefetchSecretNames } = typedConfig;
+    const mapper = typedConfig.certificateMapper.typedConfig;
+    if ("name" in mapper) {
+      return { certificate: { type: "certificate", ...mapper, source, initialFetchTimeoutMs } };
+    }
+    if (source.kind !== "sds") {
+      return report(
+        ["typed_config", "config_source"],
+        "must be api_config_source: a file holds one secret of one name",
+      );
+    }
+    const rules = DEFAULT_ON_DEMAND_RULES;
+    return { onDemand: { source, rules, prefetch: prefetchSecretNames, ...mapper } };
+  });
 }

@@ -1,26 +1,17 @@
 /**
  * Envoy's `DownstreamTlsContext` and `UpstreamTlsContext`, as pasted from its configuration, with the
- * transport socket around them or without. What cannot be honoured is refused by its path.
+ * transport socket around them or without. A setting that is not supported is refused by its path.
  *
  * @module
  */
 
 import * as v from "valibot";
+import { checked, flag, isRecord, type SchemaOf } from "../../base/schema.ts";
 import { NO_RULES } from "../../identity/mod.ts";
-import {
-  anyOf,
-  checked,
-  choice,
-  flag,
-  isRecord,
-  message,
-  type MessageReaderOf,
-  number,
-} from "../envoy/message.ts";
-import type { ValidationRef } from "../plan.ts";
-import { defined } from "../values.ts";
-import type { TlsForm, TlsReading } from "./tls_context.ts";
+import { anyOf, choice, message, number } from "../envoy/message.ts";
+import type { ValidationRef } from "../model/plan.ts";
 import { commonContext } from "./envoy_common.ts";
+import type { TlsForm, TlsReading } from "./sources.ts";
 
 const MARKS = [
   "@type",
@@ -38,7 +29,7 @@ export function isEnvoyForm(value: unknown): boolean {
   return isRecord(value) && MARKS.some((mark) => Object.hasOwn(value, mark));
 }
 
-export function envoyForm(reading: TlsReading): MessageReaderOf<TlsForm> {
+export function envoyForm(reading: TlsReading): SchemaOf<TlsForm> {
   const own = reading.kind === "listener" ? "DownstreamTlsContext" : "UpstreamTlsContext";
   const bare = reading.kind === "listener" ? downstreamContext(reading) : upstreamContext(reading);
   const typed = anyOf({ [TYPES + own]: bare });
@@ -53,16 +44,16 @@ export function envoyForm(reading: TlsReading): MessageReaderOf<TlsForm> {
   });
 }
 
-function transportSocket<T>(typed: MessageReaderOf<T>): MessageReaderOf<T> {
+function transportSocket<T>(typed: SchemaOf<T>): SchemaOf<T> {
   const fields = message({
     name: v.exactOptional(v.picklist(SOCKET_NAMES, "must be envoy.transport_sockets.tls")),
     typedConfig: typed,
   });
-  // Valibot cannot see that a required field of a generic schema is there.
+  // The type of a generic schema's field includes undefined, although the field is required.
   return checked(fields, (found) => found.typedConfig as T);
 }
 
-function downstreamContext(reading: TlsReading): MessageReaderOf<TlsForm> {
+function downstreamContext(reading: TlsReading): SchemaOf<TlsForm> {
   const own = "cannot be honoured: the TLS library makes its own keys for session tickets";
   const fields = message({
     commonTlsContext: commonContext(reading),
@@ -84,50 +75,50 @@ function downstreamContext(reading: TlsReading): MessageReaderOf<TlsForm> {
     },
   });
   return checked(fields, (found, report): TlsForm | undefined => {
-    const { certificates, validation, tls, selector } = found.commonTlsContext;
-    const required = found.requireClientCertificate;
+    const { certificates, validation, onDemand, ...tls } = found.commonTlsContext;
+    const isRequired = found.requireClientCertificate;
     if (!found.ocspStaplePolicy) {
       report(["ocsp_staple_policy"], "cannot be honoured: only LENIENT_STAPLING is known");
     }
     if (found.disableStatelessSessionResumption || found.disableStatefulSessionResumption) {
       reading.warn("resumption stays enabled: a resumed session's client is judged again");
     }
-    const onDemand = selector?.kind === "on_demand" ? selector.plan : null;
     if (certificates.length === 0 && !onDemand) {
       report(["common_tls_context"], "has no certificate, and a listener shows one");
     }
-    if (required && (!validation || validation === "nobody")) {
+    const trust = validation === "nobody" ? null : validation;
+    if (isRequired && !trust) {
       return report(
         ["require_client_certificate"],
         "needs a validation context that says whom to accept; to accept anyone, say " +
           "trust_chain_verification: ACCEPT_UNTRUSTED",
       );
     }
-    const trust = validation === "nobody" ? null : validation;
-    // As in Envoy, pins and matchers are of no use without a certificate.
-    const always = required || (trust !== null && demands(trust));
+    // As in Envoy, pins and matchers demand a certificate.
+    const isAlways = isRequired || (trust !== null && demandsCertificate(trust));
+    // Envoy's SPIFFE validator demands one, too; whether it is used is not known before the secret comes.
+    const mayBeSpiffe = !isAlways && trust !== null && trust.secret.source.kind !== "spec";
     return {
       plan: {
         certificates,
         validation: trust,
-        requireClientCertificate: always,
-        // Its SPIFFE validator demands one, too; whether that is what comes is not known yet.
-        ...(!always && trust && trust.secret.source.kind !== "spec" && { requireForSpiffe: true }),
+        requireClientCertificate: isAlways,
+        ...(mayBeSpiffe && { requireForSpiffe: true }),
         onDemand,
-        ...defined({ tls }),
+        ...tls,
       },
     };
   });
 }
 
-function upstreamContext(reading: TlsReading): MessageReaderOf<TlsForm> {
+function upstreamContext(reading: TlsReading): SchemaOf<TlsForm> {
   const sanFix = "cannot be honoured: give sni and match_typed_subject_alt_names";
   const fields = message({
     commonTlsContext: commonContext(reading),
     sni: v.exactOptional(
       v.pipe(v.string("must be a text"), v.maxLength(255, "is longer than 255")),
     ),
-    // It limits the client's cache, whose size is our own.
+    // The limit of Envoy's client cache; ours has its own size.
     maxSessionKeys: v.exactOptional(number(0, 4_294_967_295)),
     enforceRsaKeyUsage: v.exactOptional(
       v.literal(true, "must be true: the usage of keys is always enforced"),
@@ -139,13 +130,12 @@ function upstreamContext(reading: TlsReading): MessageReaderOf<TlsForm> {
       autoSniSanValidation: sanFix,
     },
   });
-  return checked(fields, (found, report): TlsForm | undefined => {
-    const { certificates, validation, tls, selector } = found.commonTlsContext;
-    const { sni } = found;
+  return checked(fields, ({ commonTlsContext, sni }, report): TlsForm | undefined => {
+    const { certificates, validation, onDemand, ...tls } = commonTlsContext;
     if (certificates.length > 1) {
       report(["common_tls_context"], "has several certificates; an upstream is shown one");
     }
-    if (selector?.kind === "on_demand") {
+    if (onDemand) {
       report(
         ["common_tls_context", "custom_tls_certificate_selector"],
         "cannot be honoured for an upstream; use static_name.v3.StaticName as certificate_mapper",
@@ -159,20 +149,14 @@ function upstreamContext(reading: TlsReading): MessageReaderOf<TlsForm> {
       );
     }
     return {
-      plan: {
-        certificates,
-        validation,
-        requireClientCertificate: true,
-        onDemand: null,
-        ...defined({ tls }),
-      },
+      plan: { certificates, validation, requireClientCertificate: true, onDemand: null, ...tls },
       ...(sni && { sni }),
     };
   });
 }
 
-/** In Envoy these rules fail a client that shows nothing. */
-function demands({ secret, defaults }: ValidationRef): boolean {
+/** Whether Envoy refuses a client without a certificate by these rules. */
+function demandsCertificate({ secret, defaults }: ValidationRef): boolean {
   const own = secret.source.kind === "spec" && secret.source.spec.type === "validation"
     ? secret.source.spec
     : undefined;

@@ -101,18 +101,12 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
   ["suites of nobody", withPair({ tls_params: { cipher_suites: ["[AES128-SHA|RC4]"] } }), [
     `${COMMON}.tls_params.cipher_suites[0] names "RC4", which is not known here`,
   ]],
-  ["a secret of nobody", listener({ tls_certificate_sds_secret_configs: [{ name: "x" }] }), [
-    `${COMMON}.tls_certificate_sds_secret_configs[0].name names "x", which is no static secret, ` +
-    "and has no sds_config",
-  ]],
   [
-    "a static secret of another type",
-    withPair({
-      validation_context_sds_secret_config: { name: "server_cert" },
-    }),
+    "a static secret, which is not supported",
+    listener({ tls_certificate_sds_secret_configs: [{ name: "x" }] }),
     [
-      `${COMMON}.validation_context_sds_secret_config.name names "server_cert", ` +
-      "which is no validation",
+      `${COMMON}.tls_certificate_sds_secret_configs[0].name names "x", which is no static secret, ` +
+      "and has no sds_config",
     ],
   ],
   [
@@ -190,7 +184,7 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
 ];
 
 for (const [behaviour, value, wanted] of REFUSED) {
-  test(`parseTlsConfig() refuses of Envoy ${behaviour}`, () =>
+  test(`parseTlsConfig() refuses Envoy's ${behaviour}`, () =>
     assert.deepEqual(
       problemsOf(value, LISTENER),
       wanted.map((problem) => `inbound.tls${problem}`),
@@ -235,7 +229,7 @@ for (
     ],
   ] as const
 ) {
-  test(`parseTlsConfig() refuses of Envoy, for an upstream, ${behaviour}`, () =>
+  test(`parseTlsConfig() refuses, in Envoy's upstream, ${behaviour}`, () =>
     assert.deepEqual(
       problemsOf(value, UPSTREAM),
       wanted.map((problem) => `upstreams[0].tls${problem}`),

@@ -13,9 +13,9 @@ import {
   withPair,
 } from "../../../test/kit/peers/envoy_snippets.ts";
 import { NO_RULES } from "../../identity/mod.ts";
-import { DEFAULT_ON_DEMAND_RULES } from "../plan.ts";
+import { DEFAULT_ON_DEMAND_RULES } from "../model/plan.ts";
 import { LISTENER, NODE, SERVER, UPSTREAM } from "../../../test/kit/secrets/tls_config.ts";
-import { parseTlsConfig } from "./tls.ts";
+import { parseTlsConfig } from "./tls_config.ts";
 
 const file = (path: string) => ({ kind: "file", path });
 const ref = (type: string, name: string, source: object, initialFetchTimeoutMs = 15_000) => ({
@@ -112,7 +112,7 @@ const ACCEPTED: readonly [string, value: unknown, plan: object, warnings?: reado
     plan({}),
   ],
   [
-    "files with a watched directory, deprecated paths, static secrets",
+    "files with a watched directory, and deprecated paths",
     listener({
       tls_certificate_sds_secret_configs: [
         {
@@ -125,7 +125,6 @@ const ACCEPTED: readonly [string, value: unknown, plan: object, warnings?: reado
           },
         },
         { name: "b", sds_config: { path: "/etc/sds/b.json" } },
-        { name: "server_cert" },
       ],
     }),
     plan({
@@ -136,7 +135,6 @@ const ACCEPTED: readonly [string, value: unknown, plan: object, warnings?: reado
           watchedDirectory: { path: "/etc/sds", watchModify: false },
         }),
         ref("certificate", "b", { kind: "secret_file", path: "/etc/sds/b.json" }),
-        { ...certificate("static.pem"), name: "server_cert" },
       ],
     }),
   ],
@@ -295,12 +293,12 @@ const ACCEPTED: readonly [string, value: unknown, plan: object, warnings?: reado
 ];
 
 for (const [behaviour, value, wanted, warnings = []] of ACCEPTED) {
-  test(`parseTlsConfig() takes of Envoy ${behaviour}`, () => {
+  test(`parseTlsConfig() reads Envoy's ${behaviour}`, () => {
     assert.deepEqual(parseTlsConfig(value, LISTENER), { kind: "valid", plan: wanted, warnings });
   });
 }
 
-test("parseTlsConfig() takes an upstream of Envoy's with its SNI", () => {
+test("parseTlsConfig() reads Envoy's upstream with its SNI", () => {
   const value = {
     name: "envoy.transport_sockets.tls",
     typed_config: {
@@ -318,7 +316,7 @@ test("parseTlsConfig() takes an upstream of Envoy's with its SNI", () => {
   });
 });
 
-test("parseTlsConfig() takes an upstream of Envoy's that accepts anyone, said so", () => {
+test("parseTlsConfig() reads Envoy's upstream that explicitly accepts any server", () => {
   const value = listener({ validation_context: { trust_chain_verification: "ACCEPT_UNTRUSTED" } });
   const parsed = parseTlsConfig(value, UPSTREAM);
   assert.ok(parsed.kind === "valid" && parsed.plan.certificates.length === 0);

@@ -1,50 +1,40 @@
 /**
- * TLS of a Consul ingress gateway whose certificates come from SDS: `TLS.SDS{ClusterName, CertResource}`
- * of the gateway, a listener and a service, each field of its own the narrower over the wider.
+ * TLS of a Consul ingress gateway with certificates from SDS: `TLS.SDS{ClusterName, CertResource}` of the
+ * gateway, a listener and a service, where each field of a narrower block replaces the wider one's.
  *
  * @module
  */
 
 import * as v from "valibot";
-import { opensslSuite } from "../cipher_suites.ts";
+import {
+  type ConfigPath,
+  formatPath,
+  type Problem,
+  problemOf,
+  type Report,
+} from "../../base/schema.ts";
+import type { TlsDirection } from "../../snapshot/mod.ts";
 import {
   type CredentialsPlan,
   INITIAL_FETCH_TIMEOUT_MS,
   type SdsServer,
   type SecretRef,
-  type TlsParameters,
-} from "../plan.ts";
-import { type ConfigPath, formatPath, type Problem, problemOf } from "../values.ts";
+} from "../model/plan.ts";
+import { opensslSuite } from "./tls_parameters.ts";
 
-export interface IngressContext {
-  /** Where the entry is, for problems. */
+interface IngressContext {
+  /** The place of the entry, for problems. */
   readonly path: ConfigPath;
   readonly sdsServers: Readonly<Record<string, SdsServer>>;
-  /** Servers that are there and cannot be used, and why. */
+  /** Servers that cannot be used, with the reasons. */
   readonly unusable?: ReadonlyMap<string, readonly Problem[]>;
 }
 
-export interface IngressListenerTls {
-  readonly port: number;
-  /** For clients that name none of the services' hosts; `null`: they have no certificate of SDS. */
-  readonly certificate: SecretRef | null;
-  readonly services: readonly IngressServiceTls[];
-  /** All certificates, the listener's first; `null`: none comes from SDS. Clients show nothing. */
-  readonly plan: CredentialsPlan | null;
-}
-
-/** A service with a certificate of its own. */
-export interface IngressServiceTls {
-  readonly name: string;
-  /** Names by which clients ask for it; `*.example.com` among them. */
-  readonly hosts: readonly string[];
-  readonly certificate: SecretRef;
-}
-
-export type IngressTls =
+type IngressTls =
   | {
     readonly kind: "valid";
-    readonly listeners: readonly IngressListenerTls[];
+    /** One for each listener; `null`: it has no certificate from SDS. Clients show no certificate. */
+    readonly plans: readonly (CredentialsPlan | null)[];
     readonly warnings: readonly string[];
   }
   | { readonly kind: "invalid"; readonly problems: readonly Problem[] };
@@ -58,7 +48,7 @@ const TLS = v.nullish(v.object({
   CipherSuites: v.nullish(v.array(v.string("must be a text"), "must be a list"), []),
 }, "must be an object"));
 
-/** As the agent gives it: what else it has is not ours to judge. */
+/** Other fields of the agent's entry are ignored. */
 const ENTRY = v.object({
   TLS,
   Listeners: v.nullish(
@@ -88,75 +78,68 @@ type Entry = v.InferOutput<typeof ENTRY>;
 type Listener = NonNullable<Entry["Listeners"]>[number];
 type Tls = Entry["TLS"];
 
-/** Never throws; everything wrong is reported at once. */
-export function ingressTlsPlan(entry: unknown, context: IngressContext): IngressTls {
-  const problems: Problem[] = [];
-  const warnings: string[] = [];
-  const result = v.safeParse(ENTRY, entry);
-  if (!result.success) problems.push(...result.issues.map(problemOf));
-  const reading: Reading = {
-    sdsServers: context.sdsServers,
-    unusable: context.unusable ?? new Map(),
-    report: (path, message) => void problems.push({ path, message }),
-    warn: (message) => void warnings.push(message),
-  };
-  const listeners = result.success
-    ? result.output.Listeners.map((listener, index) =>
-      listenerTls(listener, { gateway: result.output.TLS, path: ["Listeners", index], reading })
-    )
-    : [];
-  if (problems.length === 0) return { kind: "valid", listeners, warnings };
-  const placed = problems.map(({ path, message }) => ({
-    path: [...context.path, ...path],
-    message,
-  }));
-  return { kind: "invalid", problems: placed };
-}
-
 interface Reading {
-  readonly sdsServers: IngressContext["sdsServers"];
-  readonly unusable: ReadonlyMap<string, readonly Problem[]>;
-  report(path: ConfigPath, message: string): void;
+  readonly gateway: Tls;
+  readonly context: IngressContext;
+  readonly report: Report;
   warn(message: string): void;
 }
 
-function listenerTls(
+/** Never throws; all problems are reported at once. */
+export function ingressTlsPlan(entry: unknown, context: IngressContext): IngressTls {
+  const problems: Problem[] = [];
+  const warnings: string[] = [];
+  const report: Report = (path, message) => {
+    problems.push({ path: [...context.path, ...path], message });
+    return undefined;
+  };
+  const result = v.safeParse(ENTRY, entry);
+  if (!result.success) {
+    for (const { path, message } of result.issues.map(problemOf)) report(path, message);
+    return { kind: "invalid", problems };
+  }
+  const { TLS: gateway, Listeners } = result.output;
+  const reading = { gateway, context, report, warn: (text: string) => void warnings.push(text) };
+  const plans = Listeners.map((listener, index) =>
+    listenerPlan(listener, ["Listeners", index], reading)
+  );
+  return problems.length > 0 ? { kind: "invalid", problems } : { kind: "valid", plans, warnings };
+}
+
+function listenerPlan(
   listener: Listener,
-  options: { readonly gateway: Tls; readonly path: ConfigPath; readonly reading: Reading },
-): IngressListenerTls {
-  const { gateway, path, reading } = options;
-  const { Port: port } = listener;
+  path: ConfigPath,
+  reading: Reading,
+): CredentialsPlan | null {
+  const { gateway, report } = reading;
   const own = mergeSds(gateway?.SDS, listener.TLS?.SDS);
-  const certificate = own.CertResource || own.ClusterName
-    ? sdsRef(own, { path: [...path, "TLS", "SDS"], reading })
-    : null;
-  const services: IngressServiceTls[] = [];
-  listener.Services.forEach((service, index) => {
-    const sds = service.TLS?.SDS;
+  const refs = new Map<string, SecretRef>();
+  const add = (sds: SdsNames, at: ConfigPath) => {
+    const ref = sdsRef(sds, [...at, "TLS", "SDS"], reading);
+    const key = JSON.stringify([sds.ClusterName, sds.CertResource]);
+    if (ref && !refs.has(key)) refs.set(key, ref);
+  };
+  if (own.CertResource || own.ClusterName) add(own, path);
+  listener.Services.forEach(({ TLS, Hosts }, index) => {
+    const sds = TLS?.SDS;
     if (!sds?.ClusterName && !sds?.CertResource) return;
     const at = [...path, "Services", index];
-    if (service.Hosts.length === 0) {
-      reading.report([...at, "Hosts"], "is empty; a certificate of its own is chosen by host");
+    if (Hosts.length === 0) {
+      report([...at, "Hosts"], "is empty; a certificate of its own is chosen by host");
     }
-    const ref = sdsRef(mergeSds(own, sds), { path: [...at, "TLS", "SDS"], reading });
-    const hosts = service.Hosts.map((host) => host.toLowerCase());
-    if (ref) services.push({ name: service.Name, hosts, certificate: ref });
+    add(mergeSds(own, sds), at);
   });
-  const certificates = distinct([
-    ...certificate ? [certificate] : [],
-    ...services.map((service) => service.certificate),
-  ]);
-  // Consul's own settings of listeners without SDS are none of ours.
-  if (certificates.length === 0) return { port, certificate, services, plan: null };
-  const tls = parametersOf([gateway, listener.TLS], { path: [...path, "TLS"], reading });
-  const plan: CredentialsPlan = {
+  const certificates = [...refs.values()];
+  // Consul's own settings for listeners without SDS do not apply here.
+  if (certificates.length === 0) return null;
+  const tls = parametersOf(listener.TLS, [...path, "TLS"], reading);
+  return {
     certificates,
     validation: null,
     requireClientCertificate: false,
     onDemand: null,
     ...tls && { tls },
   };
-  return { port, certificate, services, plan };
 }
 
 interface SdsNames {
@@ -171,23 +154,22 @@ function mergeSds(wide: SdsNames | null | undefined, narrow: SdsNames | null | u
   };
 }
 
-/** As Consul tells Envoy: state of the world, V3, of a cluster that the operator adds himself. */
+/** As Consul configures Envoy: state of the world, V3, of a cluster that the operator adds. */
 function sdsRef(
   { ClusterName, CertResource }: SdsNames,
-  { path, reading }: { readonly path: ConfigPath; readonly reading: Reading },
-): SecretRef | null {
-  const { sdsServers, unusable, report } = reading;
+  path: ConfigPath,
+  { context: { sdsServers, unusable }, report }: Reading,
+): SecretRef | undefined {
   if (!ClusterName) report([...path, "ClusterName"], "is missing, here and above");
   if (!CertResource) report([...path, "CertResource"], "is missing, here and above");
-  if (!ClusterName || !CertResource) return null;
+  if (!ClusterName || !CertResource) return undefined;
   const server = Object.hasOwn(sdsServers, ClusterName) ? sdsServers[ClusterName] : undefined;
   if (!server) {
-    const reasons = unusable.get(ClusterName)?.map((one) =>
+    const reasons = unusable?.get(ClusterName)?.map((one) =>
       `${formatPath(one.path)} ${one.message}`
     );
     const fact = reasons ? `cannot be used: ${reasons.join("; ")}` : "is no SDS server";
-    report([...path, "ClusterName"], `names "${ClusterName}", which ${fact}`);
-    return null;
+    return report([...path, "ClusterName"], `names "${ClusterName}", which ${fact}`);
   }
   return {
     type: "certificate",
@@ -197,22 +179,12 @@ function sdsRef(
   };
 }
 
-function distinct(refs: readonly SecretRef[]): readonly SecretRef[] {
-  const seen = new Map<string, SecretRef>();
-  for (const ref of refs) {
-    const server = ref.source.kind === "sds" ? ref.source.server.name : "";
-    const key = JSON.stringify([server, ref.name]);
-    if (!seen.has(key)) seen.set(key, ref);
-  }
-  return [...seen.values()];
-}
-
-/** The narrower block's fields over the wider's; `undefined`: neither says any. */
+/** `undefined`: neither the gateway nor the listener has parameters. */
 function parametersOf(
-  [gateway, listener]: readonly [Tls, Tls],
-  { path, reading }: { readonly path: ConfigPath; readonly reading: Reading },
-): TlsParameters | undefined {
-  const { report, warn } = reading;
+  listener: Tls,
+  path: ConfigPath,
+  { gateway, report, warn }: Reading,
+): TlsDirection | undefined {
   const least = listener?.TLSMinVersion || gateway?.TLSMinVersion || "";
   const most = listener?.TLSMaxVersion || gateway?.TLSMaxVersion || "";
   const suites = listener?.CipherSuites.length
@@ -225,20 +197,22 @@ function parametersOf(
     return version === "automatic" || !version ? automatic : version;
   };
   const min = known(least, "TLSMinVersion", "TLSv1.2");
-  const max = known(most, "TLSMaxVersion", "TLSv1.3");
+  const maxVersion = known(most, "TLSMaxVersion", "TLSv1.3");
   if (min === "too_old") warn(`TLSMinVersion ${least} was raised to TLS 1.2`);
   const minVersion = min === "too_old" ? "TLSv1.2" : min;
-  if (max === "too_old") {
-    report([...path, "TLSMaxVersion"], "is below TLS 1.2, which is the least that is spoken");
-    return undefined;
+  if (maxVersion === "too_old") {
+    return report(
+      [...path, "TLSMaxVersion"],
+      "is below TLS 1.2, which is the least that is spoken",
+    );
   }
-  if (minVersion > max) report([...path, "TLSMinVersion"], "is above TLSMaxVersion");
+  if (minVersion > maxVersion) report([...path, "TLSMinVersion"], "is above TLSMaxVersion");
   const cipherSuites = suites.flatMap((suite, index) => {
     const name = opensslSuite(suite);
     if (!name) report([...path, "CipherSuites", index], `is "${suite}", which is not known`);
     return name ? [name] : [];
   });
-  return { minVersion, maxVersion: max, cipherSuites };
+  return { minVersion, maxVersion, cipherSuites };
 }
 
 const VERSIONS: Readonly<Record<string, "automatic" | "too_old" | "TLSv1.2" | "TLSv1.3">> = {

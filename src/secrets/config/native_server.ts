@@ -1,28 +1,32 @@
 /**
- * One SDS server, in our own form.
+ * One SDS server in our own form, and the defaults of every SDS server.
  *
  * @module
  */
 
 import * as v from "valibot";
 import type { Address } from "../../base/mod.ts";
-import { NO_RULES } from "../../identity/mod.ts";
 import {
+  address,
   checked,
-  fieldsOf,
+  defined,
+  duration,
   flag,
-  follow,
   isRecord,
   list,
-  type MessageReaderOf,
+  type OutputOf,
   reader,
+  readValue,
   type Report,
-} from "../envoy/message.ts";
-import type { SdsServer } from "../plan.ts";
-import { address, defined, duration, text } from "../values.ts";
-import { fileCertificate, fileSource, PAIR_ENTRIES, saysPair } from "./file_certificate.ts";
-import { hostOf, isLoopback, metadataName, sdsServer } from "./sds_defaults.ts";
-import type { ServerReading } from "./tls_context.ts";
+  type SchemaOf,
+  text,
+} from "../../base/schema.ts";
+import { NO_RULES } from "../../identity/mod.ts";
+import type { XdsNode } from "../../xds/mod.ts";
+import { fieldsOf } from "../envoy/message.ts";
+import type { SdsServer } from "../model/plan.ts";
+import { fileCertificate, fileSource, hasPair, PAIR_ENTRIES } from "./file_secrets.ts";
+import type { ServerReading } from "./sources.ts";
 
 const TLS_ENTRIES = {
   serverName: v.exactOptional(text()),
@@ -31,7 +35,7 @@ const TLS_ENTRIES = {
   ...PAIR_ENTRIES,
 };
 
-/** Kept as it is: a `Struct` holds any JSON. */
+/** A `Struct` may be any JSON object. */
 const STRUCT = v.custom<Readonly<Record<string, unknown>>>(isRecord, "must be an object");
 
 const NODE = fieldsOf({
@@ -64,9 +68,9 @@ const FIELDS = fieldsOf({
   node: v.optional(NODE, {}),
 });
 
-export function nativeServer(reading: ServerReading): MessageReaderOf<SdsServer> {
+export function nativeServer(reading: ServerReading): SchemaOf<SdsServer> {
   return checked(FIELDS, (found, report): SdsServer | undefined => {
-    const { name = "", plaintext, metadata, backoff, keepAlive, keepAliveTimeout } = found;
+    const { name = "", plaintext, metadata, backoff } = found;
     if (found.address && found.addresses) report(["addresses"], "cannot be beside address");
     const addresses = found.address ?? found.addresses;
     if (!addresses) return report(["address"], "is missing");
@@ -83,15 +87,20 @@ export function nativeServer(reading: ServerReading): MessageReaderOf<SdsServer>
     const backoffMaxMs = backoff?.max ?? Math.max(30_000, backoffBaseMs);
     if (backoffMaxMs < backoffBaseMs) report(["backoff", "max"], "is below base");
     return tls === undefined ? undefined : sdsServer({
-      ...{ name, addresses, tls, metadata, backoffBaseMs, backoffMaxMs },
-      ...defined({ keepAliveMs: keepAlive, keepAliveTimeoutMs: keepAliveTimeout }),
+      name,
+      addresses,
+      tls,
+      metadata,
+      backoffBaseMs,
+      backoffMaxMs,
+      ...defined({ keepAliveMs: found.keepAlive, keepAliveTimeoutMs: found.keepAliveTimeout }),
     }, { ...reading.node, ...found.node });
   });
 }
 
-/** `undefined`: something was reported. */
+/** `undefined`: a problem was reported. */
 function tlsOf(
-  found: v.InferOutput<v.ObjectSchema<typeof TLS_ENTRIES, undefined>>,
+  found: OutputOf<typeof TLS_ENTRIES>,
   addresses: readonly Address[],
   report: Report,
 ): SdsServer["tls"] | undefined {
@@ -102,12 +111,13 @@ function tlsOf(
   if (ca === undefined && !systemRoots) {
     return report(["ca"], "is missing; for the system's roots, say systemRoots: true");
   }
-  const certificate = saysPair(pair) ? fileCertificate(pair, report) : undefined;
+  const trustedCa = fileSource(ca);
+  const certificate = hasPair(pair) ? fileCertificate(pair, report) : undefined;
   return {
     serverName,
     validation: {
       type: "validation",
-      ...defined({ trustedCa: ca === undefined ? ca : fileSource(ca) }),
+      ...defined({ trustedCa }),
       systemRoots,
       rules: NO_RULES,
     },
@@ -116,7 +126,7 @@ function tlsOf(
 }
 
 /** One address, or a list of them. */
-function addresses(): MessageReaderOf<readonly Address[]> {
+function addresses(): SchemaOf<readonly Address[]> {
   const one = address({ unix: true });
   const many = checked(list(one, 100), (found, report) => {
     return found.length > 0 ? found : report([], "must not be empty");
@@ -125,13 +135,13 @@ function addresses(): MessageReaderOf<readonly Address[]> {
   return v.lazy((value) => Array.isArray(value) ? many : single);
 }
 
-function metadata(): MessageReaderOf<Readonly<Record<string, string>>> {
+function metadata(): SchemaOf<Readonly<Record<string, string>>> {
   const name = metadataName();
   return reader((value, report) => {
     if (!isRecord(value)) return report([], "must be an object");
     const found = new Map<string, string>();
     for (const [key, entry] of Object.entries(value)) {
-      const lower = follow(name, key, (_, message) => report([key], message));
+      const lower = readValue(name, key, (_, message) => report([key], message));
       if (lower === undefined) continue;
       if (typeof entry !== "string" || !/^[\x20-\x7e]{1,8192}$/.test(entry)) {
         report([key], "must be a text of plain characters");
@@ -140,4 +150,47 @@ function metadata(): MessageReaderOf<Readonly<Record<string, string>>> {
     }
     return Object.fromEntries(found);
   });
+}
+
+/** A header name of HTTP/2. gRPC's own names are reserved, and `-bin` marks base64. */
+export function metadataName(): SchemaOf<string> {
+  return reader((value, report) => {
+    const lower = typeof value === "string" && value.length <= 255 ? value.toLowerCase() : "";
+    if (!/^[a-z0-9_.-]+$/.test(lower)) return report([], "must be a header's name");
+    if (/^grpc-|-bin$|^(?:te|host|content-type|user-agent|connection)$/.test(lower)) {
+      return report([], "is a header that cannot be set");
+    }
+    return lower;
+  });
+}
+
+/** A server with the defaults of what is not given. */
+export function sdsServer(
+  given: Pick<SdsServer, "name" | "addresses"> & Partial<SdsServer>,
+  node: XdsNode,
+): SdsServer {
+  return {
+    tls: null,
+    metadata: {},
+    keepAliveMs: 30_000,
+    keepAliveTimeoutMs: 5_000,
+    backoffBaseMs: 500,
+    backoffMaxMs: 30_000,
+    node,
+    ...given,
+  };
+}
+
+/** The host, if all addresses have the same one. */
+export function hostOf(addresses: readonly Address[]): string | undefined {
+  const hosts = new Set(addresses.map((address) => address.kind === "tcp" ? address.host : ""));
+  const [host] = hosts;
+  return hosts.size === 1 && host ? host : undefined;
+}
+
+/** Whether bytes to an address stay on this machine, so that keys may be sent in clear. */
+export function isLoopback(address: Address): boolean {
+  if (address.kind === "unix") return true;
+  const host = address.host.toLowerCase();
+  return host === "localhost" || host === "::1" || /^127(?:\.\d{1,3}){3}$/.test(host);
 }

@@ -1,6 +1,7 @@
 /**
- * One SDS server as a static cluster of Envoy's. What balances or limits requests says nothing about
- * one stream and is taken without effect; what changes who is asked, or how it is checked, is not.
+ * One SDS server as a static cluster of Envoy's. Settings that balance or limit requests have no meaning
+ * for one stream and are ignored; a setting that changes which server is used, or how it is checked, is
+ * not.
  *
  * @module
  */
@@ -9,19 +10,22 @@ import * as v from "valibot";
 import type { Address } from "../../base/mod.ts";
 import {
   checked,
-  choice,
+  defined,
+  duration,
   flag,
+  host,
   isRecord,
+  isSocketPath,
   list,
-  message,
-  type MessageReaderOf,
-  number,
-} from "../envoy/message.ts";
-import type { SdsServer, SecretRef } from "../plan.ts";
-import { defined, duration, host, isSocketPath, port, text } from "../values.ts";
-import type { ServerReading, TlsReading } from "./tls_context.ts";
+  port,
+  type SchemaOf,
+  text,
+} from "../../base/schema.ts";
+import { choice, message, number } from "../envoy/message.ts";
+import type { SdsServer, SecretRef } from "../model/plan.ts";
 import { envoyForm } from "./envoy_form.ts";
-import { hostOf, isLoopback, sdsServer } from "./sds_defaults.ts";
+import { hostOf, isLoopback, sdsServer } from "./native_server.ts";
+import type { ServerReading, TlsReading } from "./sources.ts";
 
 const MARKS = ["load_assignment", "loadAssignment", "transport_socket", "transportSocket", "hosts"];
 
@@ -37,7 +41,7 @@ const SOCKET_ADDRESS = message({
   ipv4Compat: v.exactOptional(flag()),
 });
 
-/** Anything: it has no meaning for one stream to one server. */
+/** Any value, without a meaning here. */
 const ignored = v.exactOptional(v.unknown());
 
 const PIPE = message({
@@ -78,7 +82,7 @@ const LOAD_ASSIGNMENT = message({
   policy: ignored,
 });
 
-export function sdsCluster(reading: ServerReading): MessageReaderOf<SdsServer> {
+export function sdsCluster(reading: ServerReading): SchemaOf<SdsServer> {
   const fields = message({
     "@type": v.exactOptional(
       v.literal("type.googleapis.com/envoy.config.cluster.v3.Cluster", "must be a v3 Cluster"),
@@ -144,17 +148,15 @@ export function sdsCluster(reading: ServerReading): MessageReaderOf<SdsServer> {
   });
 }
 
-/** A transport socket as an upstream has it, but with everything in place: credentials for SDS cannot come from SDS. */
-function transportSocket(reading: ServerReading): MessageReaderOf<NonNullable<SdsServer["tls"]>> {
+/** An upstream's transport socket without references: credentials for SDS cannot come from SDS. */
+function transportSocket(reading: ServerReading): SchemaOf<NonNullable<SdsServer["tls"]>> {
   const inner: TlsReading = {
+    ...reading,
     kind: "upstream",
     path: [],
     sdsServers: {},
     noServers: "cannot be used: the credentials for SDS cannot come from SDS",
-    staticSecrets: [],
-    node: reading.node,
     env: {},
-    warn: reading.warn,
   };
   return checked(envoyForm(inner), ({ plan, sni }, report) => {
     const [own] = plan.certificates;
@@ -187,7 +189,7 @@ const KEEP_ALIVE = message({
   connectionIdleInterval: ignored,
 });
 
-/** HTTP/2's keep-alive is taken from where Envoy lets it be said; the rest is of no meaning here. */
+/** Of Envoy's protocol options only the keep-alive of HTTP/2 has a meaning here. */
 const PROTOCOL_OPTIONS = checked(
   within(
     "envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
@@ -199,8 +201,8 @@ const PROTOCOL_OPTIONS = checked(
   (found) => defined({ keepAliveMs: found?.interval, keepAliveTimeoutMs: found?.timeout }),
 );
 
-/** One field of a message of which nothing else counts. */
-function within<T>(field: string, inner: MessageReaderOf<T>): MessageReaderOf<T | undefined> {
+/** One field of a message whose other fields are ignored. */
+function within<T>(field: string, inner: SchemaOf<T>): SchemaOf<T | undefined> {
   const fields = message({ [field]: v.exactOptional(inner) }, { loose: true });
   return checked(fields, (found) => found[field]);
 }

@@ -9,19 +9,21 @@
  * @module
  */
 
-import { follow, isRecord, type MessageReaderOf, reader, type Report } from "../envoy/message.ts";
-import type { SdsNode, SdsServer } from "../plan.ts";
-import type { ConfigPath, Problem } from "../values.ts";
+import {
+  type ConfigPath,
+  isRecord,
+  parsed,
+  type Problem,
+  reader,
+  readValue,
+  type Report,
+  type SchemaOf,
+} from "../../base/schema.ts";
+import type { XdsNode } from "../../xds/mod.ts";
+import type { SdsServer } from "../model/plan.ts";
 import { nativeServer } from "./native_server.ts";
 import { isCluster, sdsCluster } from "./sds_cluster.ts";
-import { parsed, type ServerReading } from "./tls_context.ts";
-
-export interface SdsServersContext {
-  /** Where the value is, for problems. */
-  readonly path: ConfigPath;
-  /** Who we are, unless a server's configuration says otherwise. */
-  readonly node: SdsNode;
-}
+import type { ServerReading } from "./sources.ts";
 
 export type ParsedSdsServers =
   | {
@@ -31,13 +33,16 @@ export type ParsedSdsServers =
   }
   | { readonly kind: "invalid"; readonly problems: readonly Problem[] };
 
-/** More than anyone has; each may hold a connection open. */
+/** Each server may hold a connection open. */
 const SERVERS_LIMIT = 100;
 
-/** Never throws; everything wrong is reported at once. */
+/**
+ * Never throws; all problems are reported at once, below `path`. `node`: ours, unless a server's
+ * configuration has its own.
+ */
 export function parseSdsServers(
   value: unknown,
-  { path, node }: SdsServersContext,
+  { path, node }: { readonly path: ConfigPath; readonly node: XdsNode },
 ): ParsedSdsServers {
   const warnings: string[] = [];
   const schema = servers({ node, warn: (message) => void warnings.push(message) });
@@ -45,7 +50,7 @@ export function parseSdsServers(
   return result.kind === "valid" ? { kind: "valid", servers: result.output, warnings } : result;
 }
 
-function servers(reading: ServerReading): MessageReaderOf<Readonly<Record<string, SdsServer>>> {
+function servers(reading: ServerReading): SchemaOf<Readonly<Record<string, SdsServer>>> {
   const [cluster, native] = [sdsCluster(reading), nativeServer(reading)];
   return reader((value, report) => {
     const entries = entriesOf(value, report);
@@ -56,7 +61,7 @@ function servers(reading: ServerReading): MessageReaderOf<Readonly<Record<string
     const found = new Map<string, SdsServer>();
     for (const { key: listed, name, entry } of entries) {
       const at: Report = (path, message) => report([listed, ...path], message);
-      const server = follow(isCluster(entry) ? cluster : native, entry, at);
+      const server = readValue(isCluster(entry) ? cluster : native, entry, at);
       if (!server) continue;
       if (name !== undefined && server.name !== "" && server.name !== name) {
         at(["name"], `is not "${name}", under which it is listed`);
@@ -77,7 +82,7 @@ function servers(reading: ServerReading): MessageReaderOf<Readonly<Record<string
 
 interface Entry {
   readonly key: string | number;
-  /** `undefined`: it says its name itself. */
+  /** `undefined`: the entry has its name itself. */
   readonly name?: string;
   readonly entry: unknown;
 }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { NODE, SERVER } from "../../../test/kit/secrets/tls_config.ts";
 import { NO_RULES } from "../../identity/mod.ts";
-import { formatPath } from "../values.ts";
+import { formatPath } from "../../base/schema.ts";
 import { parseSdsServers } from "./sds_servers.ts";
 
 const CONTEXT = { path: ["sdsClusters"], node: NODE };
@@ -297,7 +297,7 @@ for (const [behaviour, value, wanted] of REFUSED) {
   });
 }
 
-test("parseSdsServers() refuses to ask without saying who asks", () => {
+test("parseSdsServers() refuses a node without id or cluster", () => {
   const node = { id: "", cluster: "", metadata: {} };
   const parsed = parseSdsServers({ a: { address: "unix:///a" } }, { path: [], node });
   assert.ok(parsed.kind === "invalid");

@@ -1,18 +1,30 @@
 /**
- * Where a secret of our own form comes from besides files: the agent, SDS, the Workload API.
+ * The context in which the configuration of credentials is read, and secrets of our own form from sources
+ * besides files: the agent, SDS, the Workload API.
  *
  * @module
  */
 
 import * as v from "valibot";
-import { type Address, messageOf } from "../../base/mod.ts";
-import type { Report } from "../envoy/message.ts";
-import { INITIAL_FETCH_TIMEOUT_MS, type SdsServer, type SecretRef } from "../plan.ts";
-import type { SecretType } from "../secret.ts";
-import type { SecretSpec } from "../spec.ts";
-import { type ConfigPath, defined, duration, text } from "../values.ts";
-import { ENDPOINT_VARIABLE, parseEndpointSocket } from "../workload/endpoint.ts";
-import type { TlsReading } from "./tls_context.ts";
+import { type Address, messageOf, ProxyError } from "../../base/mod.ts";
+import {
+  type ConfigPath,
+  defined,
+  duration,
+  isSocketPath,
+  type OutputOf,
+  type Problem,
+  type Report,
+  text,
+} from "../../base/schema.ts";
+import type { XdsNode } from "../../xds/mod.ts";
+import {
+  type CredentialsPlan,
+  INITIAL_FETCH_TIMEOUT_MS,
+  type SdsServer,
+  type SecretRef,
+} from "../model/plan.ts";
+import type { SecretType } from "../model/secret.ts";
 
 export const TIMEOUT_ENTRIES = {
   initialFetchTimeout: v.optional(duration(0), `${INITIAL_FETCH_TIMEOUT_MS}ms`),
@@ -33,36 +45,32 @@ export const SDS_SECRET_ENTRIES = { ...SDS_ENTRIES, name: text(), ...TIMEOUT_ENT
 
 export const WORKLOAD_ENTRIES = {
   socket: v.exactOptional(text()),
-  id: v.exactOptional(spiffeUri()),
+  id: v.exactOptional(v.pipe(
+    text(),
+    v.maxLength(2_048, "is longer than 2048 characters"),
+    v.regex(
+      /^spiffe:\/\/[a-z0-9._-]+(?:\/[A-Za-z0-9._-]+)+$/,
+      "must be a SPIFFE id such as spiffe://example.org/web",
+    ),
+  )),
   hint: v.exactOptional(text()),
-  withdrawalGrace: v.exactOptional(withdrawalGrace()),
+  // A long grace would amount to ignoring a withdrawal.
+  withdrawalGrace: v.exactOptional(
+    v.pipe(duration(0), v.maxValue(60_000, "must be at most 1m")),
+  ),
   ...TIMEOUT_ENTRIES,
 };
 
-/** From fields that were read to the secret that they mean; reports why there is none. */
+/** From parsed fields to their secret; reports why there is none. */
 type RefOf<T extends v.ObjectEntries> = (
-  found: v.InferOutput<v.ObjectSchema<T, undefined>>,
+  found: OutputOf<T>,
   report: Report,
 ) => SecretRef | undefined;
 
-/** The agent's leaf or roots, or the file's own credentials; nobody waits for a time here. */
+/** The agent's leaf or roots, or the file's own credentials, which have no timeout. */
 export function consulRef(type: SecretType): SecretRef {
   const name = type === "certificate" ? "leaf" : "roots";
   return { type, name, source: { kind: "consul" }, initialFetchTimeoutMs: 0 };
-}
-
-/** What the configuration describes itself; its files are watched. */
-export function specRef(
-  name: string,
-  spec: SecretSpec,
-  initialFetchTimeoutMs: number,
-): SecretRef {
-  return {
-    type: spec.type,
-    name,
-    source: { kind: "spec", spec, watch: true },
-    initialFetchTimeoutMs,
-  };
 }
 
 export function sdsRef(type: SecretType, reading: TlsReading): RefOf<typeof SDS_SECRET_ENTRIES> {
@@ -77,9 +85,12 @@ export function sdsRef(type: SecretType, reading: TlsReading): RefOf<typeof SDS_
 /** The server of that name; reports that there is none. */
 export function serverOf(
   cluster: string,
-  options: { readonly reading: TlsReading; readonly report: Report; readonly path: ConfigPath },
+  { reading: { sdsServers, noServers }, report, path }: {
+    readonly reading: TlsReading;
+    readonly report: Report;
+    readonly path: ConfigPath;
+  },
 ): SdsServer | undefined {
-  const { reading: { sdsServers, noServers }, report, path } = options;
   if (Object.hasOwn(sdsServers, cluster)) return sdsServers[cluster];
   if (noServers) return report(path, noServers);
   const known = Object.keys(sdsServers);
@@ -87,11 +98,14 @@ export function serverOf(
   return report(path, `names "${cluster}", which is no SDS server; ${fact}`);
 }
 
+/** The variable that a workload may have (SPIFFE Workload Endpoint 4). */
+const SOCKET_VARIABLE = "SPIFFE_ENDPOINT_SOCKET";
+
 export function workloadRef(type: SecretType, { env }: TlsReading): RefOf<typeof WORKLOAD_ENTRIES> {
   return (found, report) => {
     const { id, hint, withdrawalGrace: withdrawalGraceMs } = found;
-    const socket = found.socket ?? env[ENDPOINT_VARIABLE];
-    const missing = found.socket === undefined ? `is missing, and ${ENDPOINT_VARIABLE} ` : "";
+    const socket = found.socket ?? env[SOCKET_VARIABLE];
+    const missing = found.socket === undefined ? `is missing, and ${SOCKET_VARIABLE} ` : "";
     if (!socket) return report(["socket"], `${missing}is not set in the environment`);
     let address: Address;
     try {
@@ -108,19 +122,90 @@ export function workloadRef(type: SecretType, { env }: TlsReading): RefOf<typeof
   };
 }
 
-/** What is taken back is to be given up: a long grace would be a refusal to. */
-function withdrawalGrace(): v.GenericSchema<string, number> {
-  return v.pipe(duration(0), v.maxValue(60_000, "must be at most 1m"));
+const IPV4 = v.pipe(v.string(), v.ipv4());
+const IPV6 = v.pipe(v.string(), v.ipv6());
+
+/** `unix:///run/agent.sock` or `tcp://127.0.0.1:8081`; throws `config_invalid` for anything else. */
+export function parseEndpointSocket(text: string): Address {
+  const fail = (fact: string): never => {
+    const shown = JSON.stringify(text.slice(0, 200));
+    throw new ProxyError("config_invalid", `Cannot use ${shown} as a Workload API socket: ${fact}`);
+  };
+  if (text.startsWith("unix:")) return parseUnix(text, fail);
+  if (text.startsWith("tcp:")) return parseTcp(text, fail);
+  return fail("it begins with neither unix:// nor tcp://");
 }
 
-/** Any SPIFFE id with a path. */
-function spiffeUri(): v.GenericSchema<string> {
-  return v.pipe(
-    text(),
-    v.maxLength(2_048, "is longer than 2048 characters"),
-    v.regex(
-      /^spiffe:\/\/[a-z0-9._-]+(?:\/[A-Za-z0-9._-]+)+$/,
-      "must be a SPIFFE id such as spiffe://example.org/web",
-    ),
-  );
+function parseUnix(text: string, fail: (fact: string) => never): Address {
+  if (!text.startsWith("unix://")) return fail("write unix:///run/agent.sock");
+  const path = text.slice("unix://".length);
+  if (!path.startsWith("/")) {
+    return fail("it names a host or a relative path: write unix:///run/agent.sock");
+  }
+  if (/[?#]/.test(path)) return fail("a unix socket has a path and nothing else");
+  let decoded: string;
+  try {
+    decoded = decodeURIComponent(path);
+  } catch {
+    // A "%" without two hex digits, or bytes that are no UTF-8.
+    return fail("the path is badly escaped");
+  }
+  if (path.endsWith("/") || !isSocketPath(decoded)) {
+    return fail("the path is not one of a socket, or longer than 107 bytes");
+  }
+  return { kind: "unix", path: decoded };
+}
+
+function parseTcp(text: string, fail: (fact: string) => never): Address {
+  const match = /^tcp:\/\/(?:\[([0-9A-Fa-f:.]+)\]|([^\s[\]:/?#@]+)):(\d{1,5})(.*)$/s.exec(text);
+  if (!match) return fail("write tcp://127.0.0.1:8081, with an IP address and a port");
+  const [, ipv6, name, digits = "", rest] = match;
+  if (rest) return fail("nothing may follow the port");
+  const host = ipv6 ?? name ?? "";
+  // A name could lead to another host later, which hands out identities of its own.
+  if (!v.is(ipv6 === undefined ? IPV4 : IPV6, host)) {
+    return fail(`${JSON.stringify(host)} is not an IP address`);
+  }
+  const port = Number(digits);
+  if (port < 1 || port > 65_535) return fail("the port must be from 1 to 65535");
+  return { kind: "tcp", host, port };
+}
+
+export interface TlsConfigContext {
+  readonly kind: "listener" | "upstream";
+  /** The place of the value, for problems: `["upstreams", 0, "tls"]`. */
+  readonly path: ConfigPath;
+  /** By name, from `parseSdsServers`. */
+  readonly sdsServers: Readonly<Record<string, SdsServer>>;
+  /** Our node at SDS servers that the value describes itself (`google_grpc`). */
+  readonly node: XdsNode;
+  /** For `SPIFFE_ENDPOINT_SOCKET`. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+}
+
+/** The result of one form. */
+export interface TlsForm {
+  readonly plan: CredentialsPlan;
+  /** An `UpstreamTlsContext`'s. */
+  readonly sni?: string;
+}
+
+export type ParsedTls =
+  | TlsForm & {
+    readonly kind: "valid";
+    /** Settings without effect or with another one; whole sentences. */
+    readonly warnings: readonly string[];
+  }
+  | { readonly kind: "invalid"; readonly problems: readonly Problem[] };
+
+/** For the configuration of an SDS server. */
+export interface ServerReading {
+  /** Our node, unless the server's configuration has its own. */
+  readonly node: XdsNode;
+  warn(message: string): void;
+}
+
+export interface TlsReading extends TlsConfigContext, ServerReading {
+  /** Why no SDS server may be named at all. */
+  readonly noServers?: string;
 }

@@ -1,29 +1,34 @@
 /**
- * Envoy's `Secret`, in proto3's JSON: a certificate or whom to accept.
+ * Envoy's `Secret`, in proto3's JSON: a certificate or a validation context.
  *
  * @module
  */
 
 import * as v from "valibot";
 import { ProxyError } from "../../base/mod.ts";
-import type { SecretSpec } from "../spec.ts";
-import { formatPath, type Problem, problemOf, text } from "../values.ts";
-import { tlsCertificate } from "./tls_certificate.ts";
-import { checked, message, type MessageReaderOf } from "./message.ts";
+import {
+  checked,
+  formatPath,
+  parsed,
+  type Problem,
+  type SchemaOf,
+  text,
+} from "../../base/schema.ts";
+import type { SecretSpec } from "../model/spec.ts";
+import { message } from "./message.ts";
+import { type SecretOptions, tlsCertificate } from "./tls_certificate.ts";
 import { validationContext } from "./validation_context.ts";
 
 export interface NamedSpec {
-  /** "": it says none. */
+  /** "": the secret has none. */
   readonly name: string;
   readonly spec: SecretSpec;
 }
 
-export interface SecretOptions {
-  /** May it name files and environment variables of this machine? Not when a server sends it. */
-  readonly allowFiles: boolean;
-}
+/** The types of secrets in messages. */
+export const SPEC_NOUNS = { certificate: "certificate", validation: "validation context" } as const;
 
-/** More would be no message for people. */
+/** More problems would not fit a message for people. */
 const SHOWN_PROBLEMS = 5;
 
 const SECRET = {
@@ -31,31 +36,30 @@ const SECRET = {
   sent: secretSchema({ allowFiles: false }),
 };
 
-/** Fails with `credentials_invalid`, naming every field that cannot be used; never shows a value. */
-export function parseSecret(value: unknown, where: SecretOptions): NamedSpec {
-  const schema = where.allowFiles ? SECRET.local : SECRET.sent;
-  const result = v.safeParse(schema, value, { abortPipeEarly: true });
-  if (result.success) return result.output;
+/** Throws `credentials_invalid` that says what is wrong; never shows a value. */
+export function parseSecret(value: unknown, { allowFiles }: SecretOptions): NamedSpec {
+  const result = parsed(allowFiles ? SECRET.local : SECRET.sent, value, []);
+  if (result.kind === "valid") return result.output;
   throw new ProxyError(
     "credentials_invalid",
-    `Cannot use the secret: ${formatProblems(result.issues.map(problemOf), "the secret")}`,
+    `Cannot use the secret: ${formatProblems(result.problems, "the secret")}`,
   );
 }
 
 /** `tls_certificate.private_key is missing; name must be a text`. */
 export function formatProblems(problems: readonly Problem[], whole: string): string {
   const shown = problems.slice(0, SHOWN_PROBLEMS)
-    .map(({ path, message }) => `${formatPath(path.map(cut)) || whole} ${message}`);
+    .map(({ path, message }) => `${formatPath(path.map(shortened)) || whole} ${message}`);
   const more = problems.length - shown.length;
   return shown.join("; ") + (more > 0 ? `; and ${more} more` : "");
 }
 
-/** A line of a key in the wrong place may be taken for a field's name; no field's is that long. */
-function cut(part: string | number): string | number {
+/** A line of a misplaced key may be read as a field's name, but no field's name is that long. */
+function shortened(part: string | number): string | number {
   return typeof part === "string" && part.length > 40 ? `${part.slice(0, 8)}...` : part;
 }
 
-export function secretSchema(options: SecretOptions): MessageReaderOf<NamedSpec> {
+export function secretSchema(options: SecretOptions): SchemaOf<NamedSpec> {
   const fields = message({
     name: v.optional(v.union([v.literal(""), text()], "must be a text"), ""),
     tlsCertificate: v.exactOptional(tlsCertificate(options)),

@@ -1,39 +1,44 @@
 /**
- * Schemas for Envoy's messages in proto3's JSON: each field in snake_case or lowerCamelCase, `null` for
- * nothing, and every problem at the path as it was written.
+ * Schemas for Envoy's messages in proto3's JSON: a field name is snake_case or lowerCamelCase, `null`
+ * means absent, and a problem has the path as it was written.
  *
  * @module
  */
 
 import { Buffer } from "node:buffer";
 import * as v from "valibot";
-import { type ConfigPath, notKnown, object, problemOf } from "../values.ts";
+import {
+  isRecord,
+  notKnown,
+  object,
+  type OutputOf,
+  reader,
+  readValue,
+  type Report,
+  type SchemaOf,
+  tagged,
+} from "../../base/schema.ts";
 
-/** A schema for anything; it decides what comes out. */
-export type MessageReaderOf<T> = v.GenericSchema<unknown, T>;
-
-type Output<T extends v.ObjectEntries> = v.InferOutput<v.ObjectSchema<T, undefined>>;
-
-export interface MessageOptions {
-  /** How names are shown where none was written: Envoy's documentation, or our own. */
+interface MessageOptions {
+  /** The spelling of names in problems about absent fields: Envoy's documentation's, or our own. */
   readonly names?: "snake_case" | "camelCase";
-  /** For fields that some people look for here: why not. By their camelCase names. */
+  /** Fields of Envoy's that are not supported, by their camelCase names, with the reason. */
   readonly refused?: Readonly<Record<string, string>>;
-  /** Of these fields one must be given, and no more; of {@link atMostOne} there may be none. */
+  /** Exactly one of these fields must be given; at most one of {@link atMostOne}. */
   readonly oneOf?: readonly string[];
   readonly atMostOne?: readonly string[];
-  /** Fields that are not known have no meaning here. */
+  /** Unknown fields are ignored. */
   readonly loose?: true;
 }
 
 /**
- * A strict object; `entries` has lowerCamelCase names. Refuses fields of both spellings at once. Only
- * what is written is in what comes out, and defaults.
+ * A strict object; `entries` has lowerCamelCase names. A field in both spellings is refused. The output
+ * has the fields that were written, and defaults.
  */
 export function message<T extends v.ObjectEntries>(
   entries: T,
   options: MessageOptions = {},
-): MessageReaderOf<Output<T>> {
+): SchemaOf<OutputOf<T>> {
   const { names, refused = {}, oneOf = [], atMostOne = oneOf, loose = false } = options;
   const shown = names === "camelCase" ? (key: string) => key : snakeCase;
   const known = Object.keys(entries).map(shown);
@@ -63,7 +68,7 @@ export function message<T extends v.ObjectEntries>(
         fields[name] = field;
       }
     }
-    const found = follow(schema, fields, ([name = "", ...rest], message) => {
+    const found = readValue(schema, fields, ([name = "", ...rest], message) => {
       return refuse([written.get(String(name)) ?? shown(String(name)), ...rest], message);
     });
     const given = atMostOne.filter((name) => written.has(name)).map(shown);
@@ -73,97 +78,26 @@ export function message<T extends v.ObjectEntries>(
   });
 }
 
-/** A message of our own form. */
+/** An object of our own form: the same in lowerCamelCase. */
 export function fieldsOf<T extends v.ObjectEntries>(
   entries: T,
   options: Omit<MessageOptions, "names"> = {},
-): MessageReaderOf<Output<T>> {
+): SchemaOf<OutputOf<T>> {
   return message(entries, { ...options, names: "camelCase" });
 }
 
-/** Says what is wrong at a path below the value. */
-export type Report = (path: ConfigPath, message: string) => undefined;
-
-/** `schema`, then what no single field shows; what was reported on is dropped. */
-export function checked<T, U>(
-  schema: MessageReaderOf<T>,
-  check: (value: T, report: Report) => U | undefined,
-): MessageReaderOf<U> {
-  return v.pipe(
-    schema,
-    v.rawTransform<T, U>(({ dataset, addIssue }) => {
-      return check(dataset.value, (path, message) => {
-        const [first, ...rest] = path.map(itemOf);
-        addIssue(first ? { message, path: [first, ...rest] } : { message });
-        return undefined;
-      }) as U;
-    }),
-  );
-}
-
-/** A schema out of a function, which reports as often as it likes. */
-export function reader<T>(
-  read: (value: unknown, report: Report) => T | undefined,
-): MessageReaderOf<T> {
-  return checked(v.unknown(), read);
-}
-
-/** Reads a value with a schema; what is wrong with it is reported. */
-export function follow<T>(
-  schema: MessageReaderOf<T>,
-  value: unknown,
-  report: Report,
-): T | undefined {
-  const result = v.safeParse(schema, value, { abortPipeEarly: true });
-  if (result.success) return result.output;
-  for (const issue of result.issues) {
-    const { path, message } = problemOf(issue);
-    report(path, message);
-  }
-  return undefined;
-}
-
-function itemOf(key: string | number): v.IssuePathItem {
-  return { type: "unknown", origin: "value", input: undefined, key, value: undefined };
-}
-
-export function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value) &&
-    !ArrayBuffer.isView(value);
-}
-
-/** What proto3 takes for a field that is not there. */
+/** Whether proto3 treats a value as an absent field. */
 function isDefault(value: unknown): boolean {
   return value === false || value === "" || value === 0 ||
     (Array.isArray(value) && value.length === 0);
 }
 
-export function snakeCase(name: string): string {
+function snakeCase(name: string): string {
   return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 
-export function flag(): v.GenericSchema<boolean> {
-  return v.boolean("must be true or false");
-}
-
-/** A list that is empty where it is not there. */
-export function list<T>(
-  item: v.GenericSchema<unknown, T>,
-  most: number,
-): v.GenericSchema<T[] | undefined, T[]> {
-  return v.optional(
-    v.pipe(
-      v.array(v.unknown(), "must be a list"),
-      // The length comes before any entry is looked at: one that is wrong costs a hundred times its bytes.
-      v.maxLength(most, most === 1 ? "has more than one entry" : `has more than ${most} entries`),
-      v.array(item),
-    ) as unknown as v.GenericSchema<T[]>,
-    [],
-  );
-}
-
 /** A whole number, which proto3's JSON may also write as a text. */
-export function number(least: number, most: number): MessageReaderOf<number> {
+export function number(least: number, most: number): SchemaOf<number> {
   const wanted = `must be a whole number from ${least} to ${most}`;
   return reader((value, report) => {
     const found = typeof value === "string" && /^-?\d{1,15}$/.test(value) ? Number(value) : value;
@@ -173,9 +107,7 @@ export function number(least: number, most: number): MessageReaderOf<number> {
 }
 
 /** One of an enum's values, by its name or number. */
-export function choice<T>(
-  values: Readonly<Record<string, readonly [number, T]>>,
-): MessageReaderOf<T> {
+export function choice<T>(values: Readonly<Record<string, readonly [number, T]>>): SchemaOf<T> {
   const wanted = `must be ${Object.keys(values).join(", ")}`;
   return reader((value, report) => {
     const found = Object.entries(values)
@@ -192,8 +124,8 @@ export function longText(limit: number): v.GenericSchema<string> {
   );
 }
 
-/** Base64 of either alphabet, or bytes as they are. */
-export function bytes(limit: number): MessageReaderOf<Uint8Array> {
+/** Base64 of either alphabet, or bytes. */
+export function bytes(limit: number): SchemaOf<Uint8Array> {
   return reader((value, report) => {
     if (value instanceof Uint8Array) {
       return value.length > limit ? report([], `is longer than ${limit} bytes`) : value;
@@ -202,39 +134,18 @@ export function bytes(limit: number): MessageReaderOf<Uint8Array> {
       return report([], "must be base64");
     }
     if (value.length > limit * 4 / 3 + 4) return report([], `is longer than ${limit} bytes`);
-    // Takes both alphabets, with padding and without.
+    // Buffer reads both alphabets, with padding and without.
     return new Uint8Array(Buffer.from(value, "base64"));
   });
 }
 
 const TYPE_PREFIX = "type.googleapis.com/";
 
-/** `Any` in JSON: the fields of one message beside its "@type". By the types' full names. */
-export function anyOf<T>(types: Readonly<Record<string, MessageReaderOf<T>>>): MessageReaderOf<T> {
+/** `Any` in JSON: the fields of one message beside its "@type". `types` has the types' full names. */
+export function anyOf<T>(types: Readonly<Record<string, SchemaOf<T>>>): SchemaOf<T> {
   const wanted = Object.keys(types).map((type) => TYPE_PREFIX + type).join(" or ");
   return tagged("@type", types, {
     nameOf: (type) => type.slice(type.lastIndexOf("/") + 1),
     wanted: `must be ${wanted}`,
-  });
-}
-
-/** One of several messages, by the text of its field `tag`, which they do not see. */
-export function tagged<T>(
-  tag: string,
-  schemas: Readonly<Record<string, MessageReaderOf<T>>>,
-  { nameOf = (text) => text, wanted, hint = () => wanted }: {
-    nameOf?(text: string): string;
-    readonly wanted: string;
-    /** In place of `wanted`, for a name that is not known. */
-    hint?(name: string): string;
-  },
-): MessageReaderOf<T> {
-  return reader((value, report) => {
-    if (!isRecord(value)) return report([], "must be an object");
-    const { [tag]: text, ...fields } = value;
-    if (text === undefined) return report([tag], `is missing; it ${wanted}`);
-    const name = typeof text === "string" ? nameOf(text) : "";
-    const schema = Object.hasOwn(schemas, name) ? schemas[name] : undefined;
-    return schema ? follow(schema, fields, report) : report([tag], hint(name));
   });
 }

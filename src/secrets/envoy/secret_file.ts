@@ -1,45 +1,44 @@
 /**
  * Envoy's secret files (`path_config_source`): YAML or JSON by the file's extension, with one `Secret`,
- * bare or as the only resource of a `DiscoveryResponse`. Names of files in it are relative to the
- * process' working directory, as in Envoy, and not to the file.
+ * bare or as the only resource of a `DiscoveryResponse`. As in Envoy, the paths in it are relative to the
+ * working directory of the process, not to the file. The file and the files that it names are followed.
  *
  * @module
  */
 
 import * as v from "valibot";
 import { messageOf, ProxyError } from "../../base/mod.ts";
+import { checked, isRecord, list, parsed, type SchemaOf } from "../../base/schema.ts";
 import { readJson } from "../../wire/mod.ts";
-import type { SecretType } from "../secret.ts";
-import type { SecretSpec } from "../spec.ts";
-import { problemOf } from "../values.ts";
-import { anyOf, checked, isRecord, list, message, type MessageReaderOf } from "./message.ts";
-import { formatProblems, type NamedSpec, secretSchema } from "./envoy_secret.ts";
+import { type FileProviderOptions, followSpec } from "../file/file_provider.ts";
+import type { SecretRef } from "../model/plan.ts";
+import type { SecretType } from "../model/secret.ts";
+import type { SecretEvents, SecretProvider, SecretWatch } from "../model/secret_provider.ts";
+import type { SecretSpec } from "../model/spec.ts";
+import { formatProblems, type NamedSpec, secretSchema, SPEC_NOUNS } from "./envoy_secret.ts";
+import { anyOf, message } from "./message.ts";
 import { parseYaml } from "./yaml.ts";
 
-/** Longest file that is read. */
 export const SECRET_FILE_LIMIT_BYTES = 1 << 20;
-
-export interface SecretFileOptions {
-  /** Says what it is: `.yaml`, `.yml` or `.json`. */
-  readonly path: string;
-  /** The secret must have this name, or none; "": any will do. */
-  readonly wantedName: string;
-  /** Absent: either. */
-  readonly wantedType?: SecretType;
-}
 
 export interface ParsedSecretFile {
   readonly spec: SecretSpec;
-  /** `version_info`; "" where it has none. */
+  /** `version_info`; "" if there is none. */
   readonly version: string;
 }
 
-/** Fails with `credentials_invalid`, naming the file and what is wrong; never shows a value. */
+/** Throws `credentials_invalid` that names the file and the fault; never shows a value. */
 export async function parseSecretFile(
   text: string,
-  options: SecretFileOptions,
+  { path, wantedName, wantedType }: {
+    /** Its extension says the format: `.yaml`, `.yml` or `.json`. */
+    readonly path: string;
+    /** The secret must have this name, or none; "": any name will do. */
+    readonly wantedName: string;
+    /** Absent: any type will do. */
+    readonly wantedType?: SecretType;
+  },
 ): Promise<ParsedSecretFile> {
-  const { path, wantedName, wantedType } = options;
   const fail = (fact: string): never => {
     throw new ProxyError("credentials_invalid", `Cannot use the secret in ${path}: ${fact}`);
   };
@@ -48,25 +47,22 @@ export async function parseSecretFile(
   }
   const value = await valueOf(text.replace(/^\ufeff/, ""), { path, fail });
   const schema = isRecord(value) && Object.hasOwn(value, "resources") ? RESPONSE : BARE;
-  const result = v.safeParse(schema, value, { abortPipeEarly: true });
-  if (!result.success) return fail(formatProblems(result.issues.map(problemOf), "it"));
+  const result = parsed(schema, value, []);
+  if (result.kind === "invalid") return fail(formatProblems(result.problems, "it"));
   const { secret: { name, spec }, version } = result.output;
   if (wantedName !== "" && name !== "" && name !== wantedName) {
     fail(`it has "${name}", and "${wantedName}" is wanted`);
   }
   if (wantedType && spec.type !== wantedType) {
-    fail(`it has a ${NOUNS[spec.type]}, and a ${NOUNS[wantedType]} is wanted`);
+    fail(`it has a ${SPEC_NOUNS[spec.type]}, and a ${SPEC_NOUNS[wantedType]} is wanted`);
   }
   return { spec, version };
 }
 
-const NOUNS = { certificate: "certificate", validation: "validation context" } as const;
-
 async function valueOf(
   text: string,
-  options: { readonly path: string; fail(fact: string): never },
+  { path, fail }: { readonly path: string; fail(fact: string): never },
 ): Promise<unknown> {
-  const { path, fail } = options;
   switch (/\.[^./\\]*$/.exec(path)?.[0].toLowerCase()) {
     case ".yaml":
     case ".yml":
@@ -103,14 +99,14 @@ interface Content {
   readonly version: string;
 }
 
-const RESPONSE: MessageReaderOf<Content> = checked(
+const RESPONSE: SchemaOf<Content> = checked(
   message({
     versionInfo: v.optional(v.pipe(v.string("must be a text"), v.maxLength(1_024, "is too long"))),
     resources: list(TYPED, 1),
     typeUrl: v.optional(
       v.picklist(["", `type.googleapis.com/${SECRET_TYPE}`], "must be the type of secrets"),
     ),
-    // These belong to streams; in a file they say nothing.
+    // Fields of streams, without a meaning in a file.
     nonce: v.optional(v.unknown()),
     canary: v.optional(v.unknown()),
     controlPlane: v.optional(v.unknown()),
@@ -119,12 +115,76 @@ const RESPONSE: MessageReaderOf<Content> = checked(
     secret ? { secret, version: versionInfo } : report(["resources"], "must have one secret"),
 );
 
-const BARE: MessageReaderOf<Content> = checked(
-  bareSecret(),
+/** A secret with its type or without. */
+const BARE: SchemaOf<Content> = checked(
+  v.lazy((value) => isRecord(value) && Object.hasOwn(value, "@type") ? TYPED : SECRET),
   (secret) => ({ secret, version: "" }),
 );
 
-/** A secret with its type or without. */
-function bareSecret(): MessageReaderOf<NamedSpec> {
-  return v.lazy((value) => isRecord(value) && Object.hasOwn(value, "@type") ? TYPED : SECRET);
+/** Follows references of source kind `secret_file`. Closes the hub, too. */
+export function createSecretFileProvider(options: FileProviderOptions): SecretProvider {
+  return {
+    watch: (ref, events) => followSecretFile(ref, options, events),
+    close: () => options.hub.close(),
+  };
+}
+
+function followSecretFile(
+  { source, name, type, defaults }: SecretRef,
+  options: FileProviderOptions,
+  events: SecretEvents,
+): SecretWatch {
+  if (source.kind !== "secret_file") {
+    throw new ProxyError("internal", `Cannot follow a secret of source "${source.kind}" in a file`);
+  }
+  const { path, watchedDirectory } = source;
+  let parts: SecretWatch | undefined;
+  let closed = false;
+  // The secret is good when both are.
+  const faulty = { description: false, parts: false };
+  const faultsOf = (which: "description" | "parts") => ({
+    onRejected(reason: string) {
+      faulty[which] = true;
+      events.onRejected(reason);
+    },
+    onRecovered() {
+      faulty[which] = false;
+      if (!faulty.description && !faulty.parts) events.onRecovered();
+    },
+  });
+  const description = options.hub.follow<ParsedSecretFile>({
+    // Keys may be inline.
+    files: [{ path, limitBytes: SECRET_FILE_LIMIT_BYTES, secret: true }],
+    ...watchedDirectory && { directory: watchedDirectory.path },
+    watch: true,
+    async load(read) {
+      const text = new TextDecoder().decode(await read(path, SECRET_FILE_LIMIT_BYTES));
+      return await parseSecretFile(text, { path, wantedName: name, wantedType: type });
+    },
+  }, {
+    onValue({ spec, version }) {
+      if (closed) return;
+      faulty.description = false;
+      parts?.close();
+      parts = followSpec(spec, { ...options, watch: true, defaults }, {
+        onSecret(secret) {
+          faulty.parts = false;
+          events.onSecret(secret, version);
+        },
+        ...faultsOf("parts"),
+      });
+    },
+    ...faultsOf("description"),
+  });
+  return {
+    async refresh() {
+      await description.refresh();
+      await parts?.refresh();
+    },
+    close() {
+      closed = true;
+      description.close();
+      parts?.close();
+    },
+  };
 }

@@ -9,11 +9,12 @@ import {
   temporaryDirectory,
   type TestPair,
 } from "../../../test/kit/secrets/secret_files.ts";
+import { fileOptions } from "../../../test/kit/secrets/followed_files.ts";
 import { followNews } from "../../../test/kit/secrets/secret_news.ts";
 import { SteadyClock } from "../../../test/kit/clock/steady_clock.ts";
 import { FileHub } from "../file/file_hub.ts";
-import type { WatchedDirectory } from "../spec.ts";
-import { createSecretFileProvider } from "./secret_file_provider.ts";
+import type { WatchedDirectory } from "../model/spec.ts";
+import { createSecretFileProvider } from "./secret_file.ts";
 
 /** Far away: what these tests see comes from watches. */
 const POLL_MS = 3_600_000;
@@ -22,12 +23,7 @@ function follow(path: string, watchedDirectory?: WatchedDirectory) {
   const record = new SecretRecord();
   const clock = new SteadyClock();
   const hub = new FileHub({ clock, pollMs: POLL_MS });
-  const provider = createSecretFileProvider({
-    clock,
-    tlsFault: () => undefined,
-    env: {},
-    hub,
-  });
+  const provider = createSecretFileProvider(fileOptions(hub, clock));
   const watch = followNews(provider, {
     type: "certificate",
     name: "web",
@@ -87,7 +83,7 @@ test("createSecretFileProvider() follows the description and the files that it n
   assert.deepEqual(record.rejected, []);
 });
 
-test("createSecretFileProvider() keeps what it had while the description is broken", async () => {
+test("createSecretFileProvider() keeps its secret while the description is broken", async () => {
   await using directory = await temporaryDirectory();
   const [first, second] = [newPair(), newPair()];
   const path = join(directory.path, "sds.yaml");
@@ -112,7 +108,7 @@ test("createSecretFileProvider() keeps what it had while the description is brok
   assert.equal(record.secrets.length, 3);
 });
 
-test("createSecretFileProvider() tells no secret twice, and recovers when all is good", async () => {
+test("createSecretFileProvider() reports no secret twice, and recovers when all files are good", async () => {
   await using directory = await temporaryDirectory();
   const pair = newPair();
   const path = join(directory.path, "sds.json");
@@ -132,7 +128,7 @@ test("createSecretFileProvider() tells no secret twice, and recovers when all is
   assert.equal(record.secrets.length, 1);
 });
 
-test("createSecretFileProvider() follows Kubernetes' ..data with everything in it", async () => {
+test("createSecretFileProvider() follows Kubernetes' ..data link", async () => {
   await using directory = await temporaryDirectory();
   const root = directory.path;
   const [first, second] = [newPair(), newPair()];
@@ -154,7 +150,7 @@ test("createSecretFileProvider() follows Kubernetes' ..data with everything in i
   assert.deepEqual(followed.record.rejected, []);
 });
 
-test("createSecretFileProvider() takes a secret that is all inline", async () => {
+test("createSecretFileProvider() reads an inline secret", async () => {
   await using directory = await temporaryDirectory();
   const pair = newPair();
   const path = join(directory.path, "sds.json");

@@ -58,7 +58,7 @@ for (
   });
 }
 
-test("parseSecretFile() takes any name where none is wanted", async () => {
+test("parseSecretFile() accepts any name if none is wanted", async () => {
   const { spec } = await parseSecretFile(YAML, { path: "a.yaml", wantedName: "" });
   assert.deepEqual(spec, PAIR);
 });
@@ -168,7 +168,7 @@ for (
   });
 }
 
-test("parseSecretFile() shows nothing of what it refuses", async () => {
+test("parseSecretFile() shows no content of a refused file", async () => {
   const secret = "MIGHAgEAMBMGByqGSM49";
   for (
     const [path, text] of [
@@ -187,7 +187,7 @@ test("parseSecretFile() shows nothing of what it refuses", async () => {
   }
 });
 
-test("parseSecretFile() takes time in proportion to the file", async () => {
+test("parseSecretFile() takes time linear to the size of the file", async () => {
   const costMs = async (length: number) => {
     const keys = Array.from({ length }, (_, index) => `k${index}: 1`).join("\n");
     const startMs = cpuMs();
@@ -200,7 +200,7 @@ test("parseSecretFile() takes time in proportion to the file", async () => {
   assert.ok(many < 30 * few, `${few} ms, ${many} ms`);
 });
 
-test("parseSecretFile() looks at no entry of a list that is too long", async () => {
+test("parseSecretFile() reads no entry of a list that is too long", async () => {
   for (
     const text of [
       `{"validation_context":{"match_typed_subject_alt_names":[${"1,".repeat(300_000)}1]}}`,

@@ -1,25 +1,67 @@
 /**
- * Envoy's `TlsCertificate`.
+ * Envoy's `DataSource`, `WatchedDirectory` and `TlsCertificate`.
  *
  * @module
  */
 
 import * as v from "valibot";
-import type { CertificateSpec } from "../spec.ts";
-import { defined } from "../values.ts";
-import { dataSource, watchedDirectory } from "./data_source.ts";
-import { checked, message, type MessageReaderOf, type Report } from "./message.ts";
+import { checked, defined, flag, type Report, type SchemaOf, text } from "../../base/schema.ts";
+import type { CertificateSpec, DataSource, WatchedDirectory } from "../model/spec.ts";
+import { bytes, longText, message } from "./message.ts";
 
-export function tlsCertificate(
-  options: { readonly allowFiles: boolean },
-): MessageReaderOf<CertificateSpec> {
-  const source = dataSource(options);
+export interface SecretOptions {
+  /** Whether files and environment variables of this machine may be named: not by a server. */
+  readonly allowFiles: boolean;
+}
+
+/** More than the largest bundle of roots in use. */
+const INLINE_LIMIT_BYTES = 4 * 1024 * 1024;
+
+export function dataSource({ allowFiles }: SecretOptions): SchemaOf<DataSource> {
   const fields = message({
-    certificateChain: v.exactOptional(source),
-    privateKey: v.exactOptional(source),
-    password: v.exactOptional(source),
-    pkcs12: v.exactOptional(source),
-    ocspStaple: v.exactOptional(source),
+    filename: v.exactOptional(text()),
+    inlineBytes: v.exactOptional(bytes(INLINE_LIMIT_BYTES)),
+    inlineString: v.exactOptional(longText(INLINE_LIMIT_BYTES)),
+    environmentVariable: v.exactOptional(text()),
+  }, {
+    oneOf: ["filename", "inlineBytes", "inlineString", "environmentVariable"],
+    refused: {
+      watchedDirectory:
+        "cannot be honoured here; a file's own directory is always watched, and the " +
+        "secret may have a watched_directory",
+    },
+  });
+  return checked(fields, (found, report): DataSource | undefined => {
+    const { filename, inlineBytes, inlineString, environmentVariable: variable = "" } = found;
+    if (inlineBytes !== undefined) return { kind: "inline", bytes: inlineBytes };
+    if (inlineString !== undefined) {
+      return { kind: "inline", bytes: new TextEncoder().encode(inlineString) };
+    }
+    if (!allowFiles) {
+      return report([], "must be inline: a server's secret may not name files or variables here");
+    }
+    return filename === undefined
+      ? { kind: "environment", variable }
+      : { kind: "file", path: filename };
+  });
+}
+
+export function watchedDirectory({ allowFiles }: SecretOptions): SchemaOf<WatchedDirectory> {
+  const fields = message({ path: text(), watchModify: v.optional(flag(), false) });
+  return checked(fields, (directory, report) => {
+    if (allowFiles) return directory;
+    return report([], "cannot be honoured: a server's secret may not name directories here");
+  });
+}
+
+export function tlsCertificate(options: SecretOptions): SchemaOf<CertificateSpec> {
+  const source = v.exactOptional(dataSource(options));
+  const fields = message({
+    certificateChain: source,
+    privateKey: source,
+    password: source,
+    pkcs12: source,
+    ocspStaple: source,
     watchedDirectory: v.exactOptional(watchedDirectory(options)),
   }, {
     refused: {
@@ -37,11 +79,9 @@ export function tlsCertificate(
   });
 }
 
-type PairSpec = Omit<CertificateSpec, "type">;
-
-/** Chain and key, or PKCS#12; `names` are those that the form has for them. */
+/** Chain and key, or PKCS#12; `names` are those of the form. */
 export function pairSpec(
-  pair: PairSpec,
+  pair: Omit<CertificateSpec, "type">,
   names: { readonly chain: string; readonly key: string; readonly or: string },
   report: Report,
 ): CertificateSpec {

@@ -1,32 +1,39 @@
 /**
- * Envoy's `CertificateValidationContext`, with the SPIFFE validator as its one extension.
+ * Envoy's `CertificateValidationContext`, with its matchers, and the SPIFFE validator as its one extension.
  *
  * @module
  */
 
 import { Buffer } from "node:buffer";
 import * as v from "valibot";
-import { NO_RULES, parseTrustDomain } from "../../identity/mod.ts";
-import type { SpiffeBundlesSpec, ValidationSpec } from "../spec.ts";
-import { defined, text } from "../values.ts";
-import { dataSource, watchedDirectory } from "./data_source.ts";
-import { sanMatcher, stringMatcher, typedMatchers } from "./matchers.ts";
+import { canonicalIpText } from "../../base/mod.ts";
 import {
-  anyOf,
   checked,
-  choice,
+  type ConfigPath,
+  defined,
   flag,
   list,
-  message,
-  type MessageReaderOf,
-  number,
+  type OutputOf,
   reader,
-} from "./message.ts";
+  type Report,
+  type SchemaOf,
+  text,
+} from "../../base/schema.ts";
+import {
+  NO_RULES,
+  parseTrustDomain,
+  type SanMatcher,
+  type SanType,
+  type StringMatcher,
+} from "../../identity/mod.ts";
+import type { SpiffeBundlesSpec, ValidationSpec } from "../model/spec.ts";
+import { anyOf, choice, message, number } from "./message.ts";
+import { dataSource, type SecretOptions, watchedDirectory } from "./tls_certificate.ts";
 
 const LIST_LIMIT = 1_000;
 
 /** SHA-256 in hex, with colons or without, as lower-case hex without. */
-export function certificateHash(): MessageReaderOf<string> {
+export function certificateHash(): SchemaOf<string> {
   return reader((value, report) => {
     const hex = typeof value === "string" && value.length <= 95 ? value.replaceAll(":", "") : "";
     if (/^[0-9a-fA-F]{64}$/.test(hex)) return hex.toLowerCase();
@@ -35,24 +42,21 @@ export function certificateHash(): MessageReaderOf<string> {
 }
 
 /** SHA-256 in base64. */
-export function spkiPin(): MessageReaderOf<string> {
+export function spkiPin(): SchemaOf<string> {
   return reader((value, report) => {
-    const digest = typeof value === "string" && /^[A-Za-z0-9+/]{43}=$/.test(value)
-      ? Buffer.from(value, "base64")
-      : undefined;
-    if (digest) return digest.toString("base64");
+    if (typeof value === "string" && /^[A-Za-z0-9+/]{43}=$/.test(value)) {
+      return Buffer.from(value, "base64").toString("base64");
+    }
     return report([], "must be the SHA-256 of a public key in base64, 44 characters");
   });
 }
 
-export function validationContext(
-  options: { readonly allowFiles: boolean },
-): MessageReaderOf<ValidationSpec> {
-  const source = dataSource(options);
+export function validationContext(options: SecretOptions): SchemaOf<ValidationSpec> {
+  const source = v.exactOptional(dataSource(options));
   const fields = message({
-    trustedCa: v.exactOptional(source),
+    trustedCa: source,
     systemRootCerts: v.exactOptional(message({})),
-    crl: v.exactOptional(source),
+    crl: source,
     verifyCertificateHash: list(certificateHash(), LIST_LIMIT),
     verifyCertificateSpki: list(spkiPin(), LIST_LIMIT),
     matchTypedSubjectAltNames: list(sanMatcher(), LIST_LIMIT),
@@ -84,7 +88,7 @@ export function validationContext(
       ...defined({ trustedCa, crl, spiffe, watchedDirectory }),
       systemRoots: found.systemRootCerts !== undefined,
       rules: {
-        // Envoy does not look at the deprecated list beside the typed one.
+        // Envoy ignores the deprecated list beside the typed one.
         matchers: typed.length > 0 ? typed : found.matchSubjectAltNames.flatMap(typedMatchers),
         spkiPins: found.verifyCertificateSpki,
         certificateHashes: found.verifyCertificateHash,
@@ -100,10 +104,8 @@ export function validationContext(
 
 const SPIFFE_VALIDATOR = "envoy.tls.cert_validator.spiffe";
 
-/** The extension is chosen by its type, as in Envoy; the name is for people, but a wrong one misleads. */
-function customValidator(
-  options: { readonly allowFiles: boolean },
-): MessageReaderOf<SpiffeBundlesSpec> {
+/** Envoy chooses the extension by its type and ignores the name; a wrong name is refused here. */
+function customValidator(options: SecretOptions): SchemaOf<SpiffeBundlesSpec> {
   const fields = message({
     name: v.literal(SPIFFE_VALIDATOR, `must be ${SPIFFE_VALIDATOR}, the one that is known`),
     typedConfig: anyOf({
@@ -115,9 +117,7 @@ function customValidator(
   return checked(fields, ({ typedConfig }) => typedConfig);
 }
 
-function spiffeValidator(
-  options: { readonly allowFiles: boolean },
-): MessageReaderOf<SpiffeBundlesSpec> {
+function spiffeValidator(options: SecretOptions): SchemaOf<SpiffeBundlesSpec> {
   const source = dataSource(options);
   const domain = v.pipe(
     text(),
@@ -154,4 +154,90 @@ function spiffeValidator(
       return { kind: "domains", domains };
     },
   );
+}
+
+const KINDS = ["exact", "prefix", "suffix", "contains"] as const;
+
+export const MATCHER_ENTRIES = {
+  // No name is empty; Envoy's own check allows only this kind to be.
+  exact: v.exactOptional(
+    v.pipe(v.string("must be a text"), v.nonEmpty("must not be empty"), v.maxLength(4_096)),
+  ),
+  prefix: v.exactOptional(text()),
+  suffix: v.exactOptional(text()),
+  contains: v.exactOptional(text()),
+  ignoreCase: v.optional(flag(), false),
+};
+
+/** As in Envoy, `ignoreCase` has no effect on a regex. */
+export function matcherOf(
+  found: OutputOf<typeof MATCHER_ENTRIES>,
+  regex: string | undefined,
+): StringMatcher {
+  if (regex !== undefined) return { kind: "regex", regex };
+  const kind = KINDS.find((kind) => found[kind] !== undefined) ?? "exact";
+  return { kind, value: found[kind] ?? "", ignoreCase: found.ignoreCase };
+}
+
+export function stringMatcher(): SchemaOf<StringMatcher> {
+  const { ignoreCase, ...kinds } = MATCHER_ENTRIES;
+  const safeRegex = v.exactOptional(
+    message({ regex: text(), googleRe2: v.exactOptional(v.unknown()) }),
+  );
+  const fields = message({ ...kinds, safeRegex, ignoreCase }, {
+    oneOf: [...KINDS, "safeRegex"],
+    refused: { custom: "cannot be honoured: no extension is loaded here" },
+  });
+  return checked(fields, (found) => matcherOf(found, found.safeRegex?.regex));
+}
+
+/** The types that an untyped matcher applies to (`match_subject_alt_names`). */
+const UNTYPED: readonly SanType[] = ["dns", "uri", "email", "ip"];
+
+export const OID: v.GenericSchema<string> = v.pipe(
+  text(),
+  v.regex(/^[0-2](?:\.(?:0|[1-9]\d{0,18})){1,32}$/, "must be an object id such as 1.3.6.1.4.1"),
+);
+
+export function sanMatcher(): SchemaOf<SanMatcher> {
+  const fields = message({
+    sanType: choice<SanType>({
+      EMAIL: [1, "email"],
+      DNS: [2, "dns"],
+      URI: [3, "uri"],
+      IP_ADDRESS: [4, "ip"],
+      OTHER_NAME: [5, "other_name"],
+    }),
+    matcher: stringMatcher(),
+    oid: v.exactOptional(OID),
+  });
+  return checked(fields, ({ sanType, ...found }, report) => {
+    return sanMatcherOf({ type: sanType, ...found }, {
+      exact: ["matcher", "exact"],
+      otherName: "OTHER_NAME",
+      report,
+    });
+  });
+}
+
+/** Reports what the type requires; `at` has the names of the form. */
+export function sanMatcherOf(
+  { type, matcher, oid }: SanMatcher,
+  at: { readonly exact: ConfigPath; readonly otherName: string; readonly report: Report },
+): SanMatcher | undefined {
+  if (type === "ip" && !mayBeIp(matcher)) return at.report(at.exact, "must be an IP address");
+  if (type !== "other_name") return { type, matcher };
+  return oid === undefined
+    ? at.report(["oid"], `is missing; ${at.otherName} needs one`)
+    : { type, oid, matcher };
+}
+
+/** The typed matchers that a `StringMatcher` of the deprecated list is equal to. */
+export function typedMatchers(matcher: StringMatcher): readonly SanMatcher[] {
+  return UNTYPED.filter((type) => type !== "ip" || mayBeIp(matcher))
+    .map((type) => ({ type, matcher }));
+}
+
+function mayBeIp(matcher: StringMatcher): boolean {
+  return matcher.kind !== "exact" || canonicalIpText(matcher.value) !== undefined;
 }

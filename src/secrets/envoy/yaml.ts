@@ -1,18 +1,18 @@
 /**
- * YAML as a value, or where it is none. Strict: no tags, no second document, no key twice, few aliases.
- * The parser is loaded when it is first needed.
+ * YAML as a value, or the place of its fault. Strict: no tags, no second document, no duplicate keys, few
+ * aliases. The parser is loaded on demand.
  *
  * @module
  */
 
 import { ProxyError } from "../../base/mod.ts";
 
-/** References to anchors; and for each anchor, counted as often as others contain it. */
+/** References to anchors; and for each anchor, one per containing anchor. */
 const ALIAS_LIMIT = 100;
-/** Nodes around a node, pairs of a map among them: some 30 levels. Walking costs the square of it. */
+/** Ancestors of a node, pairs of a map included: some 30 levels. The walk costs the square of it. */
 const DEPTH_LIMIT = 64;
 
-/** Throws `credentials_invalid` that says where; never shows what is there. */
+/** Throws `credentials_invalid` with the place; never shows the content. */
 export async function parseYaml(text: string): Promise<unknown> {
   const yaml = await import("yaml");
   const lines = new yaml.LineCounter();
@@ -22,9 +22,9 @@ export async function parseYaml(text: string): Promise<unknown> {
     strict: true,
     merge: false,
     resolveKnownTags: false,
-    // The parser's own check takes time in the square of their number.
+    // The parser's own check takes time in the square of the keys' number.
     uniqueKeys: false,
-    // Its messages would show the line.
+    // The parser's messages would show the line.
     prettyErrors: false,
     lineCounter: lines,
   });
@@ -59,7 +59,7 @@ export async function parseYaml(text: string): Promise<unknown> {
       for (const { key } of node.items) {
         const offset = yaml.isNode(key) ? key.range?.[0] ?? 0 : 0;
         if (!yaml.isScalar(key)) return fail(offset, "a key must be a text");
-        // As a member's name, 1 and "1" are the same.
+        // 1 and "1" are the same name of a member.
         const name = String(key.value);
         if (seen.has(name)) fail(offset, "the key is given twice");
         seen.add(name);
@@ -70,12 +70,12 @@ export async function parseYaml(text: string): Promise<unknown> {
     return document.toJS({ maxAliasCount: ALIAS_LIMIT });
   } catch (error) {
     if (error instanceof RangeError) return fail(0, FACTS.RESOURCE_EXHAUSTION ?? "");
-    // Its one other reason here: unknown anchors are told above.
+    // The only other reason: unknown anchors are refused above.
     return fail(0, `it has aliases of more than ${ALIAS_LIMIT} values`);
   }
 }
 
-/** What is said in place of the parser's codes. */
+/** Texts for the parser's codes. */
 const FACTS: Readonly<Record<string, string>> = {
   TAG_RESOLVE_FAILED: "tags are not taken",
   MULTIPLE_DOCS: "it has more than one document",

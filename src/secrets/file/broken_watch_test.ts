@@ -20,7 +20,7 @@ async function quiet(clock: FakeClock, ms: number): Promise<void> {
   await advanceUntil(clock, () => clock.monotonic() >= endMs);
 }
 
-test("a watch that breaks is told once, and tried again by the poll alone", async () => {
+test("a broken watch is logged once, and made again by the poll only", async () => {
   await using directory = await temporaryDirectory();
   const clock = new FakeClock({ startMs: Date.now() });
   let broken = true;

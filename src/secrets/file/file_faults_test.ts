@@ -16,11 +16,11 @@ import { newPair, ROOT_PEM, temporaryDirectory } from "../../../test/kit/secrets
 import { SteadyClock } from "../../../test/kit/clock/steady_clock.ts";
 import { ProxyError, sleep } from "../../base/mod.ts";
 import { NO_RULES } from "../../identity/mod.ts";
-import type { SecretSpec } from "../spec.ts";
+import type { SecretSpec } from "../model/spec.ts";
 import { type FileSystem, realFiles } from "./file_system.ts";
 
 for (const first of ["web.key", "web.pem"] as const) {
-  test(`a pair whose ${first} comes two seconds early is told once, and nothing bad`, async () => {
+  test(`a pair whose ${first} is written two seconds early is one value, without a fault`, async () => {
     await using directory = await temporaryDirectory();
     const old = await writePair(directory.path);
     await using follower = follow(specIn(directory.path));
@@ -41,7 +41,7 @@ for (const first of ["web.key", "web.pem"] as const) {
   });
 }
 
-test("a pair that is whole within the grace is not told as a fault", async () => {
+test("a pair that is complete within the grace is not reported as a fault", async () => {
   await using directory = await temporaryDirectory();
   const clock = new FakeClock({ startMs: Date.now() });
   const old = await writePair(directory.path);
@@ -56,7 +56,7 @@ test("a pair that is whole within the grace is not told as a fault", async () =>
   assert.deepEqual(record.rejected, []);
 });
 
-test("files that appear late are found, whatever part of the path is missing", async () => {
+test("files that appear late are read, whatever part of the path was missing", async () => {
   await using directory = await temporaryDirectory();
   const place = join(directory.path, "a", "b", "tls");
   await using follower = follow(specIn(place));
@@ -72,7 +72,7 @@ test("files that appear late are found, whatever part of the path is missing", a
   assert.equal(record.rejected.length, 1);
 });
 
-test("the poll alone finds every change, within its time", async () => {
+test("the poll finds every change within its interval, without watches", async () => {
   await using directory = await temporaryDirectory();
   const clock = new FakeClock({ startMs: Date.now() });
   const old = await writePair(join(directory.path, "v1"));
@@ -98,7 +98,7 @@ test("the poll alone finds every change, within its time", async () => {
 });
 
 for (const code of ["ENOSPC", "EMFILE"]) {
-  test(`no watches left (${code}): told once, polled, and watched once there are`, async () => {
+  test(`without watches (${code}), a directory is logged once, polled, and watched later`, async () => {
     await using directory = await temporaryDirectory();
     const clock = new FakeClock({ startMs: Date.now() });
     let exhausted = true;
@@ -126,7 +126,7 @@ for (const code of ["ENOSPC", "EMFILE"]) {
   });
 }
 
-test("files that change at every reading are not taken, and are once they rest", async () => {
+test("files that change at every reading are not used until they rest", async () => {
   await using directory = await temporaryDirectory();
   const clock = new FakeClock({ startMs: Date.now() });
   const pair = await writePair(directory.path);
@@ -152,7 +152,7 @@ test("files that change at every reading are not taken, and are once they rest",
   await advanceUntil(clock, () => record.certificate?.certPem === pair.certPem);
 });
 
-test("half of a file is not taken for the whole", async () => {
+test("half of a file is not used as the whole", async () => {
   await using directory = await temporaryDirectory();
   const path = join(directory.path, "ca.pem");
   await writeFile(path, ROOT_PEM);
@@ -173,7 +173,7 @@ test("half of a file is not taken for the whole", async () => {
   assert.equal(record.secrets.length, 1);
 });
 
-test("a file that may not be read is told, and read once it may be", async () => {
+test("an unreadable file is reported, and read when it becomes readable", async () => {
   await using directory = await temporaryDirectory();
   const clock = new FakeClock({ startMs: Date.now() });
   const pair = await writePair(directory.path);
@@ -197,7 +197,7 @@ test("a file that may not be read is told, and read once it may be", async () =>
   await advanceUntil(clock, () => record.certificate?.certPem === pair.certPem, 5_500);
 });
 
-test("files rewritten ten times a second and more end with the last pair", async () => {
+test("files that are rewritten ten times a second end with the last pair", async () => {
   await using directory = await temporaryDirectory();
   using clock = new SteadyClock();
   await using follower = follow(specIn(directory.path), { clock });
@@ -211,7 +211,7 @@ test("files rewritten ten times a second and more end with the last pair", async
   assert.deepEqual(record.rejected, []);
 });
 
-test("a source that is not watched is read until it is good, and then no more", async () => {
+test("a source without a watch is read until it is good, and not again", async () => {
   await using directory = await temporaryDirectory();
   await using follower = follow(specIn(directory.path), { watch: false });
   const { record, hub } = follower;
@@ -227,7 +227,7 @@ test("a source that is not watched is read until it is good, and then no more", 
   assert.equal(record.secrets.length, 1);
 });
 
-test("who can read a key file is noted once", async () => {
+test("a key file that others can read is logged once", async () => {
   await using directory = await temporaryDirectory();
   const key = join(directory.path, "web.key");
   for (const [mode, level] of [[0o644, "warn"], [0o640, "info"], [0o600, undefined]] as const) {
@@ -243,7 +243,7 @@ test("who can read a key file is noted once", async () => {
   }
 });
 
-test("closing ends watches, timers and what is told", async () => {
+test("close() ends watches, timers and events", async () => {
   await using directory = await temporaryDirectory();
   const clock = new FakeClock({ startMs: Date.now() });
   const pair = await writePair(directory.path);

@@ -50,7 +50,7 @@ function setUp() {
   };
 }
 
-test("FileFollower does not judge again what it has taken, however often it is touched", async () => {
+test("FileFollower does not check accepted content again when its files are touched", async () => {
   const { clock, disk, hub, heard, watch, judged } = setUp();
   await advanceUntil(clock, () => heard.length > 0);
   for (let touch = 2; touch < 6; touch++) {
@@ -62,7 +62,7 @@ test("FileFollower does not judge again what it has taken, however often it is t
   await hub.close();
 });
 
-test("FileFollower judges again after a while what it has refused: time may have mended it", async () => {
+test("FileFollower checks refused content again later, when it may have become valid", async () => {
   const { clock, hub, heard, judged, failWith } = setUp();
   failWith("not valid yet");
   await advanceUntil(clock, () => heard.length > 0);
@@ -75,7 +75,7 @@ test("FileFollower judges again after a while what it has refused: time may have
   await hub.close();
 });
 
-test("FileFollower reads now and then what its stamp says has not changed", async () => {
+test("FileFollower sometimes reads files whose stamps are unchanged", async () => {
   const { clock, disk, hub, heard } = setUp();
   await advanceUntil(clock, () => heard.length > 0);
   await clock.advance(180_000);
@@ -88,7 +88,7 @@ test("FileFollower reads now and then what its stamp says has not changed", asyn
   await hub.close();
 });
 
-test("FileFollower.refresh() resolves when what is there is told, or told to be bad", async () => {
+test("FileFollower.refresh() resolves when the current content is reported, good or bad", async () => {
   const { clock, disk, hub, heard, watch, failWith } = setUp();
   const seen: string[] = [];
   const refresh = () => void Promise.resolve(watch.refresh()).then(() => seen.push(heard.join()));

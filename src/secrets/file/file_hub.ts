@@ -1,5 +1,6 @@
 /**
- * What all followed files share: watches, one poll, and a limit on how many are read at once.
+ * The resources that all followed files share: watches, one poll, a limit of files read at once, and
+ * notes about readable keys.
  *
  * @module
  */
@@ -12,22 +13,18 @@ import {
   systemRandom,
   type Timer,
 } from "../../base/mod.ts";
-import type { SecretWatch } from "../secret_provider.ts";
+import type { SecretFile } from "../load/mod.ts";
+import type { SecretWatch } from "../model/secret_provider.ts";
+import {
+  FileFollower,
+  type FollowerContext,
+  type FollowEvents,
+  type FollowTarget,
+} from "./file_follower.ts";
 import { type FileSystem, realFiles } from "./file_system.ts";
-import { FileFollower, type FollowEvents, type FollowTarget } from "./file_follower.ts";
-import { PermissionNotes } from "./permissions.ts";
 import { DirectoryWatches } from "./watches.ts";
 
-export interface FileHubOptions {
-  readonly clock: Clock;
-  readonly log?: Log;
-  readonly random?: Random;
-  readonly files?: FileSystem;
-  /** Default 9 s. */
-  readonly pollMs?: number;
-}
-
-/** What is found by polling alone is in use ten seconds after it was written. */
+/** A change that only polling finds is in use ten seconds after it was written. */
 const POLL_MS = 9_000;
 const READ_LIMIT = 8;
 
@@ -36,12 +33,21 @@ export class FileHub {
   readonly #pollMs: number;
   readonly #watches: DirectoryWatches;
   readonly #followers = new Set<FileFollower<unknown>>();
-  readonly #context: ConstructorParameters<typeof FileFollower>[1];
+  readonly #context: FollowerContext;
   #timer: Timer | null = null;
   #polling: Promise<void> = Promise.resolve();
   #closed = false;
 
-  constructor(options: FileHubOptions) {
+  constructor(
+    options: {
+      readonly clock: Clock;
+      readonly log?: Log;
+      readonly random?: Random;
+      readonly files?: FileSystem;
+      /** Default 9 s. */
+      readonly pollMs?: number;
+    },
+  ) {
     const { clock, log = silentLog, random = systemRandom, files = realFiles } = options;
     this.#clock = clock;
     this.#pollMs = options.pollMs ?? POLL_MS;
@@ -52,7 +58,7 @@ export class FileHub {
       random,
       files,
       watches: this.#watches,
-      permissions: new PermissionNotes(log),
+      noteMode: modeNotes(log),
       bounded: limiter(READ_LIMIT),
     };
   }
@@ -69,7 +75,7 @@ export class FileHub {
       follower.close();
       return follower;
     }
-    // Where only the hub's own use of a follower counts, what it gives does not.
+    // The hub does not use the followers' values.
     this.#followers.add(follower as FileFollower<unknown>);
     if (!this.#timer) this.#planPoll();
     return {
@@ -104,7 +110,7 @@ export class FileHub {
   }
 }
 
-/** At most `limit` tasks at once, the rest in turn. */
+/** Runs at most `limit` tasks at once, the rest in turn. */
 function limiter(limit: number): <T>(task: () => Promise<T>) => Promise<T> {
   const waiting: (() => void)[] = [];
   let running = 0;
@@ -118,5 +124,23 @@ function limiter(limit: number): <T>(task: () => Promise<T>) => Promise<T> {
       if (next) next();
       else running--;
     }
+  };
+}
+
+const OTHERS_READ = 0o004;
+const GROUP_READS = 0o040;
+
+/**
+ * Logs each key file that other users can read, once. Kubernetes mounts with `fsGroup` are 0640, so a
+ * readable group is only noted.
+ */
+function modeNotes(log: Log): FollowerContext["noteMode"] {
+  const noted = new Set<string>();
+  return ({ path, secret }: SecretFile, mode) => {
+    if (!secret || !(mode & (OTHERS_READ | GROUP_READS)) || noted.has(path)) return;
+    noted.add(path);
+    const fields = { file: path, mode: mode.toString(8).padStart(4, "0") };
+    if (mode & OTHERS_READ) log.warn("key file is readable by others", fields);
+    else log.info("key file is readable by its group", fields);
   };
 }

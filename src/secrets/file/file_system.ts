@@ -1,6 +1,6 @@
 /**
- * What following files needs of a file system, as a port: tests tear reads, exhaust watches and make
- * files unreadable through it, which a test that runs as root cannot do otherwise.
+ * The file system as following files needs it. It is a port: through it tests tear reads, exhaust watches
+ * and make files unreadable, which a test that runs as root cannot do otherwise.
  *
  * @module
  */
@@ -11,7 +11,7 @@ import { messageOf, ProxyError } from "../../base/mod.ts";
 
 export interface FileReading {
   readonly bytes: Uint8Array;
-  /** Equal while the file is the same, as far as its file system tells. */
+  /** Equal while the file is the same, as far as its file system shows. */
   readonly stamp: string;
   /** Permission bits. */
   readonly mode: number;
@@ -27,26 +27,23 @@ export interface FileSystem {
    * blocks, whatever is at the path.
    */
   read(path: string, limitBytes: number): Promise<FileReading | null>;
-  /** The stamp that {@link FileSystem.read} would give; `""` where there is none. Never throws. */
+  /** The stamp that {@link FileSystem.read} would give; "": there is no file. Never throws. */
   stamp(path: string): Promise<string>;
-  /** Where a symlink points, or what else is there; `none`: nothing, or nothing that can be seen. */
-  entry(path: string): Promise<DirectoryEntry>;
-  /** Says what makes a directory this one and no other at the same path; `""`: there is none. */
+  /** `none`: there is nothing, or nothing that can be seen. */
+  entry(path: string): Promise<
+    | { readonly kind: "symlink"; readonly target: string }
+    | { readonly kind: "directory" | "other" | "none" }
+  >;
+  /** Distinguishes a directory from a later one at the same path; "": there is none. */
   identity(path: string): Promise<string>;
   /**
-   * Calls `onHint` with the name of what changed, or `null` where that is not known. Throws where there
-   * are no watches, or none left. A watch that ends by itself says so through `onLost`.
+   * `onHint` gets the name of a changed entry, or `null` if it is not known; `onLost` is called when the
+   * watch ends by itself. Throws if there are no watches, or none left.
    */
-  watch(path: string, hints: WatchHints): DirectoryWatch;
-}
-
-export type DirectoryEntry =
-  | { readonly kind: "symlink"; readonly target: string }
-  | { readonly kind: "directory" | "other" | "none" };
-
-export interface WatchHints {
-  onHint(name: string | null): void;
-  onLost(reason: string): void;
+  watch(
+    path: string,
+    hints: { onHint(name: string | null): void; onLost(reason: string): void },
+  ): DirectoryWatch;
 }
 
 export const realFiles: FileSystem = {
@@ -55,7 +52,7 @@ export const realFiles: FileSystem = {
     try {
       return stampOf(await stat(path, { bigint: true }));
     } catch {
-      // Why it cannot be seen is told by the read that follows.
+      // The read that follows reports the reason.
       return "";
     }
   },
@@ -65,14 +62,14 @@ export const realFiles: FileSystem = {
       if (facts.isSymbolicLink()) return { kind: "symlink", target: await readlink(path) };
       return { kind: facts.isDirectory() ? "directory" : "other" };
     } catch {
-      // Same reason; a link that is replaced meanwhile is seen the next time.
+      // As above; a link that is replaced meanwhile is seen in the next round.
       return { kind: "none" };
     }
   },
   async identity(path) {
     try {
       const facts = await stat(path, { bigint: true });
-      // Numbers of removed directories are used again at once; their birth tells them apart.
+      // Inode numbers of removed directories are used again at once; the birth time differs.
       return facts.isDirectory() ? `${facts.dev}:${facts.ino}:${facts.birthtimeNs}` : "";
     } catch {
       return "";
@@ -85,7 +82,7 @@ export const realFiles: FileSystem = {
   },
 };
 
-/** A file that is written just now is at rest a moment later; one that never is gets no further try. */
+/** A file that is being written is at rest a moment later. */
 const READ_TRIES = 5;
 
 /** Reads a whole regular file once; throws `credentials_invalid` that names it. */
@@ -99,7 +96,7 @@ export async function readWhole(path: string, limitBytes: number): Promise<Uint8
 
 async function readRegularFile(path: string, limitBytes: number): Promise<FileReading | null> {
   try {
-    // Before it is opened: opening alone does things to some devices.
+    // Before it is opened: some devices act on the opening itself.
     const seen = await stat(path);
     if (!seen.isFile()) return refuse(path, seen.isDirectory() ? "it is a directory" : NOT_REGULAR);
     const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
@@ -144,7 +141,7 @@ async function readAll(
   file: Awaited<ReturnType<typeof open>>,
   sizeBytes: number,
 ): Promise<Uint8Array> {
-  // One byte more than it should have tells a file that grows.
+  // The extra byte shows that a file grows.
   const buffer = new Uint8Array(sizeBytes + 1);
   let length = 0;
   while (length < buffer.length) {
@@ -155,15 +152,10 @@ async function readAll(
   return buffer.subarray(0, length);
 }
 
-interface StampFacts {
-  readonly dev: bigint;
-  readonly ino: bigint;
-  readonly size: bigint;
-  readonly mtimeNs: bigint;
-  readonly ctimeNs: bigint;
-}
-
-function stampOf({ dev, ino, size, mtimeNs, ctimeNs }: StampFacts): string {
+function stampOf(
+  facts: Readonly<Record<"dev" | "ino" | "size" | "mtimeNs" | "ctimeNs", bigint>>,
+): string {
+  const { dev, ino, size, mtimeNs, ctimeNs } = facts;
   return `${dev}:${ino}:${size}:${mtimeNs}:${ctimeNs}`;
 }
 

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import test from "node:test";
 import { settle } from "../../../test/kit/clock/clock.ts";
 import { rounds } from "../../../test/kit/clock/long.ts";
+import { fileOptions } from "../../../test/kit/secrets/followed_files.ts";
 import {
   newPair,
   pairSpec,
@@ -26,7 +27,7 @@ const IN_PLACE = rounds("rotations of each file in place", { few: 24, all: 200 }
 const SECRETS = rounds("secrets of one directory", { few: 100, all: 1_000 });
 
 function createProvider(hub: FileHub, clock: Clock) {
-  return createFileProvider({ clock, tlsFault: () => undefined, env: {}, hub });
+  return createFileProvider(fileOptions(hub, clock));
 }
 
 test("many rotations by a link leave no descriptors or watches behind", async () => {

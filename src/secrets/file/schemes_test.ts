@@ -10,7 +10,7 @@ import {
   type TestPair,
 } from "../../../test/kit/secrets/secret_files.ts";
 import { SteadyClock } from "../../../test/kit/clock/steady_clock.ts";
-import type { CertificateSpec } from "../spec.ts";
+import type { CertificateSpec } from "../model/spec.ts";
 
 /** Each prepares `root`, says what to follow, and rotates to the next pair. */
 interface Scheme {

@@ -1,46 +1,39 @@
 /**
- * Looks for the sockets of a server that is away, and tells as soon as a new one is there: whoever waits
- * to try again need not wait any longer. Directories are watched; a slow poll finds what is not told.
+ * Notices a new socket of a server that is away, so that a retry need not wait any longer. It polls: a
+ * `stat` costs less than watches on every directory of the path.
  *
  * @module
  */
 
-import { type Address, type Clock, type Random, silentLog, type Timer } from "../../base/mod.ts";
+import type { Address, Clock, Random, Timer } from "../../base/mod.ts";
 import { type FileSystem, realFiles } from "./file_system.ts";
-import { placesOf } from "./file_places.ts";
-import { DirectoryWatches } from "./watches.ts";
 
-export interface ArrivalsOptions {
+interface ArrivalsOptions {
   readonly clock: Clock;
   readonly random: Random;
-  /** Those that are no sockets of this machine cannot be looked for. */
+  /** Only unix sockets can be noticed. */
   readonly addresses: readonly Address[];
   readonly onArrival: () => void;
   readonly files?: FileSystem;
 }
 
-/** After a hint: a socket is bound, listened on and given its mode in turn. */
+const POLL_MS = 200;
+/** A socket is bound, listened on and given its mode in turn. */
 const SETTLE_MS = 50;
 /** Every proxy of a machine waits for the same agent. */
 const SPREAD_MS = 200;
-/** Deno's watches begin some milliseconds after they are made; and something else has changed. */
-const GLANCE_MS = 500;
-const POLL_MS = 1_000;
 /** Between two arrivals: a path may come and go all the time. */
 const REST_MS = 1_000;
 
 export class SocketArrivals {
   readonly #options: ArrivalsOptions;
-  readonly #files: FileSystem;
+  readonly #files: Pick<FileSystem, "stamp">;
   readonly #paths: readonly string[];
-  readonly #onHint = (exact: boolean) => {
-    const { random } = this.#options;
-    this.#plan(exact ? SETTLE_MS + random() * SPREAD_MS : GLANCE_MS);
-  };
-  /** Present while the server is away. */
-  #watches: DirectoryWatches | undefined;
-  #next: { readonly dueMs: number; readonly timer: Timer } | undefined;
-  /** What was at the paths at the last look. */
+  #timer: Timer | undefined;
+  /** Counts outages; 0 while there is none. */
+  #outage = 0;
+  #outages = 0;
+  /** Stamps of the paths at the last look. */
   #stamps: readonly string[] | undefined;
   #arrivedMs = -Infinity;
 
@@ -52,53 +45,33 @@ export class SocketArrivals {
     );
   }
 
-  /** The server is away, or of no use as it is: what appears from now on is new. */
+  /** The server is away or fails: a socket that appears from now on is an arrival. */
   begin(): void {
-    if (this.#watches || this.#paths.length === 0) return;
-    const watches = this.#watches = new DirectoryWatches(this.#files, silentLog);
-    void this.#look(watches);
+    if (this.#outage > 0 || this.#paths.length === 0) return;
+    void this.#look(this.#outage = ++this.#outages);
   }
 
-  /** It is back, or nobody wants it any more. */
+  /** The server is back, or not wanted any more. */
   end(): void {
-    this.#watches?.close();
-    this.#watches = undefined;
-    this.#next?.timer.cancel();
-    this.#next = undefined;
+    this.#outage = 0;
+    this.#timer?.cancel();
     this.#stamps = undefined;
   }
 
-  #plan(delayMs: number): void {
-    const watches = this.#watches;
-    const { clock } = this.#options;
-    const dueMs = clock.monotonic() + delayMs;
-    // The first hint sets the time: later ones would put it off for ever.
-    if (!watches || (this.#next && this.#next.dueMs <= dueMs)) return;
-    this.#next?.timer.cancel();
-    const timer = clock.after(delayMs, () => {
-      this.#next = undefined;
-      void this.#look(watches);
+  async #look(outage: number): Promise<void> {
+    const stamps = await Promise.all(this.#paths.map((path) => this.#files.stamp(path)));
+    if (this.#outage !== outage) return;
+    const { clock, random, onArrival } = this.#options;
+    const before = this.#stamps ?? stamps;
+    const isNew = stamps.some((stamp, i) => stamp !== "" && stamp !== before[i]);
+    const arrives = isNew && clock.monotonic() - this.#arrivedMs >= REST_MS;
+    if (arrives || !isNew) this.#stamps = stamps;
+    this.#timer = clock.after(arrives ? SETTLE_MS + random() * SPREAD_MS : POLL_MS, () => {
+      if (arrives) {
+        this.#arrivedMs = clock.monotonic();
+        onArrival();
+      }
+      if (this.#outage === outage) void this.#look(outage);
     });
-    this.#next = { dueMs, timer };
-  }
-
-  async #look(watches: DirectoryWatches): Promise<void> {
-    const files = this.#files;
-    // Before the paths are looked at, so that what appears after it is heard of.
-    const places = await Promise.all(this.#paths.map((path) => placesOf(path, files)));
-    const armed = await watches.set(this.#onHint, places.flat());
-    await watches.verify();
-    const stamps = await Promise.all(this.#paths.map((path) => files.stamp(path)));
-    if (this.#watches !== watches) return;
-    const before = this.#stamps;
-    const isNew = before !== undefined && stamps.some((stamp, i) => stamp && stamp !== before[i]);
-    const { clock, onArrival } = this.#options;
-    const restMs = this.#arrivedMs + REST_MS - clock.monotonic();
-    if (isNew && restMs > 0) return this.#plan(restMs);
-    this.#stamps = stamps;
-    this.#plan(armed ? GLANCE_MS : POLL_MS);
-    if (!isNew) return;
-    this.#arrivedMs = clock.monotonic();
-    onArrival();
   }
 }

@@ -33,7 +33,7 @@ const FAULTS: readonly {
 ];
 
 for (const { name, fault, spoil } of FAULTS) {
-  test(`${name} in the place of a key is told by path and reason, and recovered from`, async () => {
+  test(`${name} in place of a key is reported with path and reason, and its end is reported`, async () => {
     await using directory = await temporaryDirectory();
     const old = await writePair(directory.path);
     // Deno's watcher opens what appears, and a FIFO holds it up for ever: there the poll has to do.

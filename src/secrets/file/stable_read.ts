@@ -1,6 +1,5 @@
 /**
- * Files that belong together, read until two readings agree: what is written meanwhile is not taken
- * for whole.
+ * A set of files, read until two readings agree, so that files which are being written are not used.
  *
  * @module
  */
@@ -12,31 +11,28 @@ import type { FileReading, FileSystem } from "./file_system.ts";
 
 export interface FileSet {
   readonly readings: ReadonlyMap<string, FileReading>;
-  /** Of paths and contents. */
+  /** Over paths and contents. */
   readonly hash: string;
   /** Of all files, joined; equal while no file changes. */
   readonly stamps: string;
-}
-
-export interface StableReadOptions {
-  readonly files: FileSystem;
-  readonly clock: Clock;
-  /** Runs each reading; bounds how many run at once. */
-  readonly bounded: <T>(task: () => Promise<T>) => Promise<T>;
-  /** A content that was read stably before: one reading that equals it is enough. */
-  readonly isKnown: (hash: string) => boolean;
 }
 
 const TRIES = 5;
 /** Longer than the pause between two writes of one `cp`. */
 const PAUSE_MS = 20;
 
-/** Throws `credentials_invalid` where a file cannot be read, or none of the tries found rest. */
+/** Throws `credentials_invalid` if a file cannot be read, or changes during every attempt. */
 export async function readStable(
   wanted: readonly SecretFile[],
-  options: StableReadOptions,
+  { files, clock, bounded, isKnown }: {
+    readonly files: FileSystem;
+    readonly clock: Clock;
+    /** Runs each reading; bounds how many run at once. */
+    readonly bounded: <T>(task: () => Promise<T>) => Promise<T>;
+    /** Whether a set with this hash was read before: then one reading is enough. */
+    readonly isKnown: (hash: string) => boolean;
+  },
 ): Promise<FileSet> {
-  const { files, clock, bounded, isKnown } = options;
   let before: FileSet | undefined;
   let moving = wanted[0]?.path;
   for (let attempt = 0; attempt <= TRIES; attempt++) {

@@ -1,7 +1,8 @@
 /**
- * Watches on directories, one each however many secrets are in it. They only make things faster: where
- * the system gives none (quota, network file system) the poll finds every change, and each poll tries
- * for the watch again. A watch dies with its directory; one made anew at the same path is noticed.
+ * Watches on the directories in which changes of files show, one each however many secrets are in it. They
+ * only make changes visible sooner: the poll finds every change without them (quota, network file system),
+ * and tries for the watch again. A watch ends with its directory; a new directory at the same path is
+ * noticed.
  *
  * @module
  */
@@ -9,33 +10,32 @@
 import { posix } from "node:path";
 import { type Log, messageOf } from "../../base/mod.ts";
 import type { DirectoryWatch, FileSystem } from "./file_system.ts";
-import type { WatchedNames } from "./file_places.ts";
 
-/** Told that something changed: `exact` where its name is one of those asked for, or not known. */
-export type OnHint = (exact: boolean) => void;
+/** Called after a change. `exact`: the changed name is a watched one, or not known. */
+type OnHint = (exact: boolean) => void;
 
-interface Watched {
-  readonly directory: string;
-  /** By follower: the names it cares for; `null`: all. */
+interface Directory {
+  readonly path: string;
+  /** The watched names by follower; `null`: all. */
   readonly followers: Map<OnHint, ReadonlySet<string> | null>;
   watch: DirectoryWatch | null;
   identity: string;
-  /** Its watch broke, which the next one would do as well: tried again by the next poll. */
+  /** The watch broke, as a new one would now: the next poll tries again. */
   broken: boolean;
-  /** Watches made so far. */
+  /** Counts the watches made. */
   generation: number;
-  /** Runs while the watch is looked after, so that two do not make two. */
+  /** Pending while the watch is made, so that there are never two. */
   arming: Promise<void> | null;
 }
 
 export class DirectoryWatches {
   readonly #files: FileSystem;
   readonly #log: Log;
-  readonly #watched = new Map<string, Watched>();
-  /** By follower: the directories it asked for. */
-  readonly #asked = new Map<OnHint, ReadonlySet<string>>();
-  /** Directories whose failure was logged. */
-  readonly #told = new Set<string>();
+  readonly #directories = new Map<string, Directory>();
+  /** Paths of directories by follower. */
+  readonly #paths = new Map<OnHint, ReadonlySet<string>>();
+  /** Directories whose failure is logged. */
+  readonly #logged = new Set<string>();
   #closed = false;
 
   constructor(files: FileSystem, log: Log) {
@@ -46,15 +46,15 @@ export class DirectoryWatches {
   /** Directories with a live watch. */
   get live(): number {
     let live = 0;
-    for (const { watch } of this.#watched.values()) if (watch) live++;
+    for (const { watch } of this.#directories.values()) if (watch) live++;
     return live;
   }
 
   /**
-   * Makes `places` all that `onHint` hears of, and `whole`, of which it hears all names; resolves when
-   * watches are there, or known not to be, with whether there are new ones.
+   * Makes `places`, and all names in `whole`, what a follower gets hints about. Resolves when the watches
+   * are made, or cannot be: true if there are new ones.
    */
-  async set(onHint: OnHint, places: readonly WatchedNames[], whole?: string): Promise<boolean> {
+  async set(onHint: OnHint, places: readonly WatchedName[], whole?: string): Promise<boolean> {
     if (this.#closed) return false;
     const wanted = new Map<string, Set<string> | null>();
     for (const { directory, name } of places) {
@@ -63,121 +63,185 @@ export class DirectoryWatches {
       wanted.set(directory, names);
     }
     if (whole !== undefined) wanted.set(posix.resolve("/", whole), null);
-    const arming: Watched[] = [];
-    for (const [directory, names] of wanted) {
-      let watched = this.#watched.get(directory);
-      if (!watched) {
-        watched = {
-          directory,
-          followers: new Map(),
-          watch: null,
-          identity: "",
-          broken: false,
-          generation: 0,
-          arming: null,
-        };
-        this.#watched.set(directory, watched);
-      }
-      watched.followers.set(onHint, names);
-      if (!watched.watch) arming.push(watched);
+    const unwatched: Directory[] = [];
+    for (const [path, names] of wanted) {
+      const directory = this.#directory(path);
+      directory.followers.set(onHint, names);
+      if (!directory.watch) unwatched.push(directory);
     }
-    for (const directory of this.#asked.get(onHint) ?? []) {
-      if (!wanted.has(directory)) this.#leave(directory, onHint);
+    for (const path of this.#paths.get(onHint) ?? []) {
+      if (!wanted.has(path)) this.#leave(path, onHint);
     }
-    this.#asked.set(onHint, new Set(wanted.keys()));
-    await Promise.all(arming.map((watched) => this.#arm(watched)));
-    return arming.some((watched) => watched.watch !== null);
+    this.#paths.set(onHint, new Set(wanted.keys()));
+    await Promise.all(unwatched.map((directory) => this.#arm(directory)));
+    return unwatched.some(({ watch }) => watch !== null);
   }
 
   remove(onHint: OnHint): void {
-    for (const directory of this.#asked.get(onHint) ?? []) this.#leave(directory, onHint);
-    this.#asked.delete(onHint);
+    for (const path of this.#paths.get(onHint) ?? []) this.#leave(path, onHint);
+    this.#paths.delete(onHint);
   }
 
-  /** Makes watches that are missing or whose directory is another one now. */
+  /** Makes missing watches, and those whose directory was replaced. */
   async verify(): Promise<void> {
-    for (const watched of [...this.#watched.values()]) {
+    for (const directory of [...this.#directories.values()]) {
       if (this.#closed) return;
-      watched.broken = false;
-      await this.#arm(watched);
+      directory.broken = false;
+      await this.#arm(directory);
     }
   }
 
   close(): void {
     this.#closed = true;
-    for (const watched of this.#watched.values()) watched.watch?.close();
-    this.#watched.clear();
-    this.#asked.clear();
+    for (const { watch } of this.#directories.values()) watch?.close();
+    this.#directories.clear();
+    this.#paths.clear();
   }
 
-  #leave(directory: string, onHint: OnHint): void {
-    const watched = this.#watched.get(directory);
-    if (!watched?.followers.delete(onHint) || watched.followers.size > 0) return;
-    this.#watched.delete(watched.directory);
-    watched.watch?.close();
-    watched.watch = null;
+  #directory(path: string): Directory {
+    let directory = this.#directories.get(path);
+    if (!directory) {
+      directory = {
+        path,
+        followers: new Map(),
+        watch: null,
+        identity: "",
+        broken: false,
+        generation: 0,
+        arming: null,
+      };
+      this.#directories.set(path, directory);
+    }
+    return directory;
   }
 
-  #arm(watched: Watched): Promise<void> {
-    return watched.arming ??= this.#rearm(watched).finally(() => watched.arming = null);
+  #leave(path: string, onHint: OnHint): void {
+    const directory = this.#directories.get(path);
+    if (!directory?.followers.delete(onHint) || directory.followers.size > 0) return;
+    this.#directories.delete(path);
+    directory.watch?.close();
+    directory.watch = null;
   }
 
-  async #rearm(watched: Watched): Promise<void> {
-    const { directory } = watched;
-    const identity = await this.#files.identity(directory);
-    if (!this.#isCurrent(watched)) return;
-    if ((watched.watch || watched.broken) && watched.identity === identity) return;
-    const missed = watched.watch !== null;
-    watched.watch?.close();
-    watched.watch = null;
-    watched.identity = identity;
-    watched.broken = false;
+  #arm(directory: Directory): Promise<void> {
+    return directory.arming ??= this.#rearm(directory).finally(() => directory.arming = null);
+  }
+
+  async #rearm(directory: Directory): Promise<void> {
+    const { path } = directory;
+    const identity = await this.#files.identity(path);
+    if (!this.#isCurrent(directory)) return;
+    if ((directory.watch || directory.broken) && directory.identity === identity) return;
+    const isReplaced = directory.watch !== null;
+    directory.watch?.close();
+    directory.watch = null;
+    directory.identity = identity;
+    directory.broken = false;
     if (identity === "") return;
     try {
-      // A watch that was replaced may still have something to say, and must not end its successor.
-      const generation = ++watched.generation;
-      const isOwn = () => watched.generation === generation;
-      watched.watch = this.#files.watch(directory, {
-        onHint: (name) => isOwn() && this.#hint(watched, name),
-        onLost: (reason) => isOwn() && this.#broke(watched, reason),
+      // A late event of an older watch must not end this one.
+      const generation = ++directory.generation;
+      const isOwn = () => directory.generation === generation;
+      directory.watch = this.#files.watch(path, {
+        onHint: (name) => isOwn() && this.#hint(directory, name),
+        onLost: (reason) => isOwn() && this.#broke(directory, reason),
       });
     } catch (error) {
-      this.#tell(directory, messageOf(error));
+      this.#warn(path, messageOf(error));
     }
-    if (!missed) return;
-    for (const follower of [...watched.followers.keys()]) follower(true);
+    if (isReplaced) notifyAll(directory);
   }
 
-  #isCurrent(watched: Watched): boolean {
-    return !this.#closed && this.#watched.get(watched.directory) === watched;
+  #isCurrent(directory: Directory): boolean {
+    return !this.#closed && this.#directories.get(directory.path) === directory;
   }
 
-  #hint(watched: Watched, name: string | null): void {
-    if (!this.#isCurrent(watched)) return;
-    // Only now is it known to work.
-    this.#told.delete(watched.directory);
-    // The directory's own name: it was removed or moved, and the watch looks at what is no longer there.
-    if (name !== null && watched.directory.endsWith(`/${name}`)) this.#lose(watched);
-    for (const [follower, names] of [...watched.followers]) {
+  #hint(directory: Directory, name: string | null): void {
+    if (!this.#isCurrent(directory)) return;
+    const { path } = directory;
+    // The first hint proves that the watch works.
+    this.#logged.delete(path);
+    // The directory's own name: it was removed or moved, and the watch is on what is gone.
+    if (name !== null && path.endsWith(`/${name}`)) this.#lose(directory);
+    for (const [follower, names] of [...directory.followers]) {
       follower(name === null || names === null || names.has(name));
     }
   }
 
-  #broke(watched: Watched, reason: string): void {
-    watched.broken = true;
-    this.#tell(watched.directory, reason);
-    this.#lose(watched);
+  #broke(directory: Directory, reason: string): void {
+    directory.broken = true;
+    this.#warn(directory.path, reason);
+    this.#lose(directory);
   }
 
-  #tell(directory: string, reason: string): void {
-    if (this.#told.has(directory)) return;
-    this.#told.add(directory);
+  #warn(directory: string, reason: string): void {
+    if (this.#logged.has(directory)) return;
+    this.#logged.add(directory);
     this.#log.warn("directory cannot be watched, it is polled", { directory, reason });
   }
 
-  #lose(watched: Watched): void {
-    watched.watch?.close();
-    watched.watch = null;
-    for (const follower of [...watched.followers.keys()]) follower(true);
+  #lose(directory: Directory): void {
+    directory.watch?.close();
+    directory.watch = null;
+    notifyAll(directory);
   }
+}
+
+function notifyAll({ followers }: Directory): void {
+  for (const follower of [...followers.keys()]) follower(true);
+}
+
+/** A directory, and a name in it whose change means a change of the file. */
+export interface WatchedName {
+  readonly directory: string;
+  readonly name: string;
+}
+
+/** Linux' own limit before ELOOP. */
+const LINK_LIMIT = 40;
+const PART_LIMIT = 256;
+
+/**
+ * The places of one absolute path. `known` remembers entries, so that a thousand files of one directory
+ * cost little more than one: pass one map per round.
+ */
+export async function placesOf(
+  path: string,
+  files: Pick<FileSystem, "entry">,
+  known = new Map<string, ReturnType<FileSystem["entry"]>>(),
+): Promise<readonly WatchedName[]> {
+  const places: WatchedName[] = [];
+  let rest = partsOf(posix.resolve("/", path));
+  let directory = "/";
+  let links = 0;
+  for (let parts = 0; rest.length > 0 && parts < PART_LIMIT; parts++) {
+    const [name = "", ...after] = rest;
+    const here = posix.join(directory, name);
+    let lookup = known.get(here);
+    if (!lookup) known.set(here, lookup = files.entry(here));
+    const entry = await lookup;
+    rest = after;
+    switch (entry.kind) {
+      case "directory":
+        // A directory at the path of the file may make room for it again.
+        if (after.length === 0) places.push({ directory, name });
+        directory = here;
+        break;
+      case "symlink":
+        places.push({ directory, name });
+        if (++links > LINK_LIMIT) return places;
+        rest = [...partsOf(posix.resolve(directory, entry.target)), ...after];
+        directory = "/";
+        break;
+      case "other":
+      case "none":
+        places.push({ directory, name });
+        return places;
+    }
+  }
+  return places;
+}
+
+function partsOf(path: string): string[] {
+  return path.split("/").filter((part) => part !== "");
 }

@@ -4,7 +4,7 @@ import { silentLog } from "../../base/mod.ts";
 import { DirectoryWatches } from "./watches.ts";
 import { realFiles } from "./file_system.ts";
 
-test("DirectoryWatches.verify() hints at what a directory made anew may hold", async () => {
+test("DirectoryWatches.verify() gives a hint for a directory that was replaced", async () => {
   let identity = "1";
   const watches = new DirectoryWatches({
     ...realFiles,

@@ -1,15 +1,14 @@
 /**
- * A PEM text that holds certificates of authorities and, it may be, revocation lists. Nothing is left
- * out in silence: what cannot be read makes the whole unusable, because a bundle that lost an authority
- * would refuse its peers, and one that lost a list would accept the revoked.
+ * PEM with CA certificates and revocation lists. An unreadable block makes the whole text unusable: a
+ * bundle that lost an authority would refuse its peers, and one that lost a list would accept revoked
+ * certificates.
  *
  * @module
  */
 
 import { parseCertificate, sameBytes } from "../../identity/mod.ts";
 import { formatPem, parsePem } from "../../wire/mod.ts";
-import { asFault } from "./private_key.ts";
-import { fail } from "./source_bytes.ts";
+import { asFault, fail } from "./source_bytes.ts";
 
 export interface Bundle {
   /** PEM, one each, no two alike. */
@@ -20,19 +19,19 @@ export interface Bundle {
 /** Certificates of one bundle; Mozilla's list has 140. */
 const BLOCK_LIMIT = 1000;
 
-export interface CertificateBundleOptions {
-  /** How errors name the text. */
-  readonly what: string;
-  /** The system's roots are read so: one that we cannot read (version 1, for one) is passed over. */
-  readonly lenient?: boolean;
-  readonly limitChars?: number;
-}
-
-export async function readBundle(text: string, options: CertificateBundleOptions): Promise<Bundle> {
+export async function readBundle(
+  text: string,
+  options: {
+    /** The name of the text in errors. */
+    readonly what: string;
+    /** Unreadable roots (version 1, for one) are skipped: for the system's roots. */
+    readonly lenient?: boolean;
+    readonly limitChars?: number;
+  },
+): Promise<Bundle> {
   const { what, lenient = false, limitChars = 1 << 20 } = options;
   const blocks = parsePem(text, { what, limitBlocks: BLOCK_LIMIT, limitChars });
-  const seen = new Set<string>();
-  const rootPems: string[] = [];
+  const rootPems = new Set<string>();
   const crlPems: string[] = [];
   for (const { label, der } of blocks) {
     if (label.endsWith("PRIVATE KEY")) {
@@ -42,27 +41,23 @@ export async function readBundle(text: string, options: CertificateBundleOptions
       crlPems.push(formatPem("X509 CRL", der));
       continue;
     }
-    // OpenSSL's label with trust settings after the certificate: those would be lost.
+    // OpenSSL's label with trust settings after the certificate is refused: those would be lost.
     if (label !== "CERTIFICATE" && label !== "X509 CERTIFICATE") {
       fail(what, `it has a "${label}" block, which does not belong here`);
     }
-    const position = rootPems.length + 1;
     try {
-      await asFault(`certificate ${position} of ${what}`, () => {
+      await asFault(`certificate ${rootPems.size + 1} of ${what}`, () => {
         const certificate = parseCertificate(der);
-        // Bytes after the certificate would not be what was read.
+        // The check covers no bytes after the certificate.
         if (!sameBytes(certificate.raw, der)) fail(what, "a certificate has trailing bytes");
       });
     } catch (error) {
       if (lenient) continue;
       throw error;
     }
-    const pem = formatPem("CERTIFICATE", der);
-    if (seen.has(pem)) continue;
-    seen.add(pem);
-    rootPems.push(pem);
+    rootPems.add(formatPem("CERTIFICATE", der));
   }
-  return { rootPems, crlPems };
+  return { rootPems: [...rootPems], crlPems };
 }
 
 /** Revocation lists: PEM, several in one text, or one in DER. */
@@ -71,8 +66,8 @@ export async function readRevocationLists(
   { what, text }: { readonly what: string; readonly text: string },
 ): Promise<readonly string[]> {
   // A list in DER is a SEQUENCE with a long length; PEM begins with text.
-  const binary = bytes[0] === 0x30 && (bytes[1] ?? 0) >= 0x80;
-  if (binary) return [formatPem("X509 CRL", bytes)];
+  const isDer = bytes[0] === 0x30 && (bytes[1] ?? 0) >= 0x80;
+  if (isDer) return [formatPem("X509 CRL", bytes)];
   const blocks = await asFault(what, () => {
     return parsePem(text, { what, limitBlocks: BLOCK_LIMIT, limitChars: 4 << 20 });
   });

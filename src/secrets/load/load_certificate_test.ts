@@ -8,8 +8,8 @@ import test from "node:test";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { newPair } from "../../../test/kit/secrets/secret_files.ts";
 import { ProxyError } from "../../base/mod.ts";
-import type { CertificateSecret } from "../secret.ts";
-import type { CertificateSpec, DataSource } from "../spec.ts";
+import type { CertificateSecret } from "../model/secret.ts";
+import type { CertificateSpec, DataSource } from "../model/spec.ts";
 import { type LoadOptions, loadSecret } from "./load_secret.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../../test/fixtures/secrets/", import.meta.url));
@@ -131,7 +131,7 @@ for (
   });
 }
 
-test("loadSecret() takes nothing of PKCS#12 with a byte changed", async () => {
+test("loadSecret() refuses PKCS#12 with any byte changed", async () => {
   const sound = readFileSync(FIXTURES + "aes.p12");
   const password = inline("secret");
   for (let at = 40; at < sound.length - 120; at += 97) {
@@ -141,13 +141,13 @@ test("loadSecret() takes nothing of PKCS#12 with a byte changed", async () => {
   }
 });
 
-test("loadSecret() puts a chain in order and takes chain and key from one file", async () => {
+test("loadSecret() orders a chain, and reads chain and key from one file", async () => {
   const both = inline(text("ca.pem") + text("pbes2.key") + "Bag Attributes\n" + text("web.pem"));
   const secret = await load({ chain: both, key: both, password: inline("secret") });
   assert.equal(secret.certPem, text("web.pem") + text("ca.pem"));
 });
 
-test("loadSecret() takes a mark of byte order, and Windows' and old Macs' line ends", async () => {
+test("loadSecret() reads a byte order mark, and line ends of Windows and old Macs", async () => {
   const { certPem, keyPem } = newPair();
   for (const end of ["\r\n", "\r"]) {
     const written = (pem: string) => inline("\ufeff" + pem.replaceAll("\n", end));
@@ -284,7 +284,7 @@ for (
   });
 }
 
-test("loadSecret() asks the TLS library last", async () => {
+test("loadSecret() checks with the TLS library last", async () => {
   const spec = { chain: inline(PAIR.certPem), key: inline(PAIR.keyPem) };
   assert.match(await faultOf(spec, { tlsFault: () => "no such curve" }), /no such curve/);
 });

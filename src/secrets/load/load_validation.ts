@@ -1,34 +1,37 @@
 /**
- * Whom we accept, from its parts to plain data that the peer check compiles. What would accept more
- * than was meant is refused here.
+ * The peers that are accepted, from the parts of a validation to plain data that the peer check compiles.
+ * A validation that would accept more peers than was meant is refused.
  *
  * @module
  */
 
+import { existsSync } from "node:fs";
 import { prepareRegexes } from "../../base/mod.ts";
 import {
   createPeerValidator,
   needsMatchers,
+  NO_RULES,
   parseSpiffeBundles,
   parseTrustDomain,
   type PeerRules,
   type Validation,
 } from "../../identity/mod.ts";
-import type { ValidationSecret } from "../secret.ts";
-import type { DataSource, SpiffeBundlesSpec, ValidationSpec } from "../spec.ts";
+import type { ValidationSecret } from "../model/secret.ts";
+import type { DataSource, SpiffeBundlesSpec, ValidationSpec } from "../model/spec.ts";
 import { type Bundle, readBundle, readRevocationLists } from "./bundle.ts";
-import { asUseFault, refuse } from "./load_certificate.ts";
 import {
+  asUseFault,
   CRL_LIMIT_BYTES,
   describeSource,
+  type Environment,
   fail,
   foundInstead,
   type LoadContext,
+  refuse,
   resolveSource,
   type SourceBytes,
   textOf,
 } from "./source_bytes.ts";
-import { systemRootsPath } from "./system_roots.ts";
 
 export async function loadValidation(
   spec: ValidationSpec,
@@ -40,24 +43,18 @@ export async function loadValidation(
     ? await spiffeOf(spec, { spiffe: spec.spiffe, rules, context })
     : await anchorsOf(spec, { rules, context });
   if (needsMatchers(validation)) await prepareRegexes();
-  // What it gives is made again where it is used; here it proves that this works.
+  // The validator is made again where it is used; this proves that it can be made.
   const options = { serviceTrustDomains: [], strictSpiffeChain: false };
   asUseFault(describe(spec), () => createPeerValidator(validation, options));
-  const fault = faultOf(anchorsIn(validation), context);
+  const anchors = validation.kind === "spiffe"
+    ? Object.values(validation.bundles).flat()
+    : validation.rootPems;
+  const fault = faultOf(anchors, context);
   if (fault !== undefined) refuse(`the TLS library does not take ${describe(spec)}: ${fault}`);
   return { type: "validation", validation };
 }
 
-function anchorsIn(validation: Validation): readonly string[] {
-  return validation.kind === "spiffe"
-    ? Object.values(validation.bundles).flat()
-    : validation.rootPems;
-}
-
-function faultOf(
-  rootPems: readonly string[],
-  { tlsFault }: LoadContext,
-): string | undefined {
+function faultOf(rootPems: readonly string[], { tlsFault }: LoadContext): string | undefined {
   return rootPems.length > 0 ? tlsFault({ certPem: "", keyPem: "", rootPems }) : undefined;
 }
 
@@ -68,8 +65,8 @@ async function anchorsOf(
   const parts: Bundle[] = [];
   if (spec.trustedCa) parts.push(await readAnchors(spec.trustedCa, context, "trusted CA"));
   if (spec.systemRoots) parts.push(await readSystemRoots(context));
-  const rootPems = [...new Set(parts.flatMap((part) => part.rootPems))];
-  const crlPems = [...new Set([...rules.crlPems, ...parts.flatMap((part) => part.crlPems)])];
+  const rootPems = distinct(parts.flatMap((part) => part.rootPems));
+  const crlPems = distinct([...rules.crlPems, ...parts.flatMap((part) => part.crlPems)]);
   const pinned = rules.spkiPins.length > 0 || rules.certificateHashes.length > 0;
   if (rootPems.length === 0 && !pinned && !rules.acceptUntrusted) {
     return refuse(
@@ -82,36 +79,26 @@ async function anchorsOf(
 
 async function spiffeOf(
   spec: ValidationSpec,
-  options: {
+  { spiffe, rules, context }: {
     readonly spiffe: SpiffeBundlesSpec;
     readonly rules: PeerRules;
     readonly context: LoadContext;
   },
 ): Promise<Validation> {
-  const { spiffe, rules, context } = options;
   if (spec.trustedCa || spec.systemRoots) {
     return refuse(
       "the validation has SPIFFE bundles and a trusted CA; only one of them can decide",
     );
   }
-  if (spiffe.kind === "map") {
-    const read = await resolveSource(spiffe.source, context, {
-      role: "SPIFFE bundles",
-      limitBytes: CRL_LIMIT_BYTES,
-    });
-    const text = utf8Of(read);
-    const parsed = asUseFault(read.what, () => parseSpiffeBundles(text));
-    const crls = Object.values(parsed).flatMap((bundle) => bundle.crlPems ?? []);
-    return {
-      kind: "spiffe",
-      bundles: Object.fromEntries(
-        Object.entries(parsed).map(([name, bundle]) => [name, bundle.rootPems]),
-      ),
-      rules: { ...rules, crlPems: [...new Set([...rules.crlPems, ...crls])] },
-    };
-  }
   const bundles: Record<string, readonly string[]> = {};
   const crlPems = [...rules.crlPems];
+  if (spiffe.kind === "map") {
+    const options = { role: "SPIFFE bundles", limitBytes: CRL_LIMIT_BYTES };
+    const read = await resolveSource(spiffe.source, context, options);
+    const text = utf8Of(read);
+    const parsed = asUseFault(read.what, () => parseSpiffeBundles(text));
+    return { kind: "spiffe", bundles: parsed, rules: { ...rules, crlPems: distinct(crlPems) } };
+  }
   for (const { name, bundle, workloadTrustDomain } of spiffe.domains) {
     const domain = parseTrustDomain(workloadTrustDomain ?? name);
     if (domain === undefined) {
@@ -123,17 +110,21 @@ async function spiffeOf(
     crlPems.push(...read.crlPems);
   }
   if (Object.keys(bundles).length === 0) return refuse("the validation names no trust domain");
-  return { kind: "spiffe", bundles, rules: { ...rules, crlPems: [...new Set(crlPems)] } };
+  return { kind: "spiffe", bundles, rules: { ...rules, crlPems: distinct(crlPems) } };
 }
 
-/** Where the parts are, for messages about the whole. */
+/** The sources of the parts, for messages about the whole. */
 function describe({ trustedCa, crl, spiffe }: ValidationSpec): string {
   const parts = [
-    ...trustedCa ? [describeSource(trustedCa, "trusted CA")] : [],
-    ...spiffe?.kind === "map" ? [describeSource(spiffe.source, "SPIFFE bundles")] : [],
-    ...crl ? [describeSource(crl, "revocation list")] : [],
-  ];
+    trustedCa && describeSource(trustedCa, "trusted CA"),
+    spiffe?.kind === "map" && describeSource(spiffe.source, "SPIFFE bundles"),
+    crl && describeSource(crl, "revocation list"),
+  ].filter((part) => part);
   return parts.length === 0 ? "the validation" : `the validation (${parts.join(", ")})`;
+}
+
+function distinct(pems: readonly string[]): readonly string[] {
+  return [...new Set(pems)];
 }
 
 function utf8Of({ bytes, what }: SourceBytes): string {
@@ -165,8 +156,11 @@ async function readSystemRoots(context: LoadContext): Promise<Bundle> {
   }
   const options = { role: "system roots", limitBytes: CRL_LIMIT_BYTES };
   const read = await resolveSource({ kind: "file", path }, context, options);
-  const limitChars = CRL_LIMIT_BYTES;
-  const bundle = await readBundle(textOf(read), { what: read.what, lenient: true, limitChars });
+  const bundle = await readBundle(textOf(read), {
+    what: read.what,
+    lenient: true,
+    limitChars: CRL_LIMIT_BYTES,
+  });
   const rootPems = faultOf(bundle.rootPems, context) === undefined
     ? bundle.rootPems
     : bundle.rootPems.filter((pem) => faultOf([pem], context) === undefined);
@@ -174,11 +168,63 @@ async function readSystemRoots(context: LoadContext): Promise<Bundle> {
   return { ...bundle, rootPems };
 }
 
-async function readLists(
-  source: DataSource,
-  context: LoadContext,
-): Promise<readonly string[]> {
+async function readLists(source: DataSource, context: LoadContext): Promise<readonly string[]> {
   const options = { role: "revocation list", limitBytes: CRL_LIMIT_BYTES };
   const read = await resolveSource(source, context, options);
   return await readRevocationLists(read.bytes, { what: read.what, text: textOf(read) });
+}
+
+/** Bundles of CA certificates by distribution; the first that exists is used. */
+const SYSTEM_ROOTS = [
+  // Debian, Ubuntu, Alpine, Arch, Gentoo
+  "/etc/ssl/certs/ca-certificates.crt",
+  // Fedora, RHEL, Amazon Linux
+  "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+  "/etc/pki/tls/certs/ca-bundle.crt",
+  // SUSE
+  "/etc/ssl/ca-bundle.pem",
+  "/var/lib/ca-certificates/ca-bundle.pem",
+  // Alpine without the package, BSD, macOS
+  "/etc/ssl/cert.pem",
+] as const;
+
+/** `SSL_CERT_FILE`, as OpenSSL reads it, or the usual path; `undefined`: there is neither. */
+export function systemRootsPath(
+  env: Environment,
+  exists: (path: string) => boolean = existsSync,
+): string | undefined {
+  const named = env["SSL_CERT_FILE"];
+  // A named file that is absent is an error, not a reason to trust other roots.
+  if (named !== undefined && named !== "") return named;
+  return SYSTEM_ROOTS.find((path) => exists(path));
+}
+
+/**
+ * Envoy's `combined_validation_context`: a merge of messages, in which single values of `dynamic` win,
+ * lists join and booleans are or-ed. `defaults` comes from the configuration, `dynamic` from a source.
+ */
+export function mergeValidation(
+  defaults: ValidationSpec,
+  dynamic: ValidationSpec,
+): ValidationSpec {
+  return {
+    ...defaults,
+    ...dynamic,
+    systemRoots: defaults.systemRoots || dynamic.systemRoots,
+    rules: mergeRules(defaults.rules, dynamic.rules),
+  };
+}
+
+function mergeRules(defaults: PeerRules, dynamic: PeerRules): PeerRules {
+  return {
+    matchers: [...defaults.matchers, ...dynamic.matchers],
+    spkiPins: [...defaults.spkiPins, ...dynamic.spkiPins],
+    certificateHashes: [...defaults.certificateHashes, ...dynamic.certificateHashes],
+    crlPems: [...defaults.crlPems, ...dynamic.crlPems],
+    onlyLeafCrl: defaults.onlyLeafCrl || dynamic.onlyLeafCrl,
+    // The default value means absent: a limit of the same value changes nothing.
+    maxDepth: dynamic.maxDepth === NO_RULES.maxDepth ? defaults.maxDepth : dynamic.maxDepth,
+    allowExpired: defaults.allowExpired || dynamic.allowExpired,
+    acceptUntrusted: defaults.acceptUntrusted || dynamic.acceptUntrusted,
+  };
 }

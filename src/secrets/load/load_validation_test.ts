@@ -9,10 +9,9 @@ import { rootCertificates } from "node:tls";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { ProxyError } from "../../base/mod.ts";
 import { NO_RULES, type PeerRules, type Validation } from "../../identity/mod.ts";
-import type { DataSource, ValidationSpec } from "../spec.ts";
+import type { DataSource, ValidationSpec } from "../model/spec.ts";
 import { filesOf, loadSecret } from "./load_secret.ts";
-import { mergeValidation } from "./merge_validation.ts";
-import { systemRootsPath } from "./system_roots.ts";
+import { mergeValidation, systemRootsPath } from "./load_validation.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../../test/fixtures/secrets/", import.meta.url));
 const text = (name: string) => readFileSync(FIXTURES + name, "latin1");
@@ -39,7 +38,7 @@ async function load(parts: Parts, env: Record<string, string> = {}): Promise<Val
 
 const PIN = "A".repeat(43) + "=";
 
-test("loadSecret() takes a bundle: each certificate once, lists apart", async () => {
+test("loadSecret() reads a bundle: each certificate once, revocation lists separately", async () => {
   const crl = text("crl.pem");
   const validation = await load({ trustedCa: inline(ROOT + OTHER + ROOT + text("ca.pem") + crl) });
   assert.ok(validation.kind === "ca");
@@ -90,7 +89,7 @@ test("loadSecret() takes the system's roots", async () => {
   }
 });
 
-test("systemRootsPath() believes SSL_CERT_FILE, there or not", async () => {
+test("systemRootsPath() uses SSL_CERT_FILE, whether it exists or not", async () => {
   assert.equal(systemRootsPath({ SSL_CERT_FILE: "/none" }), "/none");
   assert.equal(
     systemRootsPath({}, (path) => path.startsWith("/etc/pki/tls")),
@@ -193,7 +192,7 @@ for (
   });
 }
 
-test("loadSecret() asks the TLS library about anchors", async () => {
+test("loadSecret() checks anchors with the TLS library", async () => {
   const asked: unknown[] = [];
   const options = {
     nowMs: Date.now(),
@@ -215,7 +214,7 @@ test("loadSecret() asks the TLS library about anchors", async () => {
   assert.deepEqual(asked, [wanted, wanted]);
 });
 
-test("loadSecret() passes over roots of the system that the TLS library does not take", async () => {
+test("loadSecret() skips system roots that the TLS library refuses", async () => {
   const directory = await mkdtemp(join(tmpdir(), "roots-"));
   const path = join(directory, "roots.pem");
   try {
@@ -235,7 +234,7 @@ test("loadSecret() passes over roots of the system that the TLS library does not
   }
 });
 
-test("loadSecret() takes nobody to trust where that is said", async () => {
+test("loadSecret() accepts a validation without anchors if it accepts untrusted peers", async () => {
   const validation = await load({ rules: { acceptUntrusted: true } });
   assert.ok(validation.kind === "ca" && validation.rules.acceptUntrusted);
 });

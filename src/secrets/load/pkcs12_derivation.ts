@@ -1,17 +1,17 @@
 /**
- * Keys from passwords as PKCS#12 makes them: for its MAC and its older encryptions. Computed here, so its
- * rounds are bounded for each key and for all keys of a file.
+ * Key derivation of PKCS#12, for its MAC and its older encryptions. Computed here, so that its rounds are
+ * bounded for each key and for all keys of a file.
  *
  * @module
  */
 
 import { createHash } from "node:crypto";
-import type { Effort } from "./encryption.ts";
+import { type Effort, joined } from "./encryption.ts";
 import { fail } from "./source_bytes.ts";
 
 export const REEXPORT: string =
   "write it anew: openssl pkcs12 -legacy -in OLD -nodes | openssl pkcs12 -export -out NEW";
-/** These rounds run here and not in the TLS library; OpenSSL writes 2,048, Java 10,000. */
+/** These rounds run in JavaScript, not in the TLS library; OpenSSL writes 2,048, Java 10,000. */
 export const ROUND_LIMIT = 100_000;
 
 export interface HashFacts {
@@ -39,11 +39,7 @@ export function derive(
   if (salt.length > 1024) return fail(what, "its salt is too long");
   const { blockBytes } = hash;
   const diversifier = new Uint8Array(blockBytes).fill(purpose);
-  const saltPart = repeated(salt, blockBytes);
-  const passwordPart = repeated(password, blockBytes);
-  const mixed = new Uint8Array(saltPart.length + passwordPart.length);
-  mixed.set(saltPart);
-  mixed.set(passwordPart, saltPart.length);
+  const mixed = joined(repeated(salt, blockBytes), repeated(password, blockBytes));
   const derived: number[] = [];
   while (derived.length < bytes) {
     effort.left -= rounds;
@@ -73,7 +69,7 @@ function addOneMore(block: Uint8Array, addend: Uint8Array): void {
   }
 }
 
-/** Copies of `bytes` to whole blocks; nothing of nothing. */
+/** Copies of `bytes` to whole blocks; no bytes give no block. */
 function repeated(bytes: Uint8Array, blockBytes: number): Uint8Array {
   const length = blockBytes * Math.ceil(bytes.length / blockBytes);
   return Uint8Array.from({ length }, (_, at) => bytes[at % bytes.length] ?? 0);

@@ -102,7 +102,7 @@ function pbes2(iterations: number): Sealed {
   };
 }
 
-test("unseal() spends a file's effort once", async () => {
+test("unseal() counts the iterations of all parts of a file", async () => {
   const options = {
     password: new TextEncoder().encode(PASSWORD),
     what: "web.p12",

@@ -1,17 +1,16 @@
 /**
- * Bytes of a `DataSource`, bounded, wherever they are. Errors name the source and never show what it
- * holds.
+ * The bytes of a `DataSource`, bounded. Errors name the source and never show its content.
  *
  * @module
  */
 
 import { ProxyError } from "../../base/mod.ts";
-import type { DataSource } from "../spec.ts";
+import type { DataSource } from "../model/spec.ts";
 
 /** Reads a whole regular file; throws `credentials_invalid` that names it. */
 export type ReadSource = (path: string, limitBytes: number) => Promise<Uint8Array>;
 
-/** Values by name; a process' environment fits. */
+/** Environment variables by name. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 /** Certificates, keys, passwords, staples. */
@@ -19,7 +18,7 @@ export const FILE_LIMIT_BYTES = 1 << 20;
 /** Revocation lists, and the system's roots. */
 export const CRL_LIMIT_BYTES = 4 << 20;
 
-/** What a TLS library minds of material that it shall take; `undefined`: nothing. */
+/** Why the TLS library does not accept material; `undefined`: it does. */
 export type TlsFault = (
   material: {
     readonly certPem: string;
@@ -28,32 +27,26 @@ export type TlsFault = (
   },
 ) => string | undefined;
 
-/** What a secret is loaded with. */
 export interface LoadContext {
   readonly read: ReadSource;
   readonly env: Environment;
   readonly nowMs: number;
-  /** The engine's; it may read more of a certificate than we do. */
+  /** The engine's, which may read more of a certificate than we do. */
   readonly tlsFault: TlsFault;
 }
 
-export interface SourceOptions {
-  /** How errors name the role: `certificate chain`. */
-  readonly role: string;
-  readonly limitBytes?: number;
-}
-
-/** What a source held, and how errors name it. */
+/** The content of a source and its name in errors. */
 export interface SourceBytes {
   readonly bytes: Uint8Array;
   /** `private key in /etc/tls/web.key`, `private key (inline)`. */
   readonly what: string;
 }
 
+/** `role`: of the source in errors, `certificate chain`. */
 export async function resolveSource(
   source: DataSource,
   context: LoadContext,
-  { role, limitBytes = FILE_LIMIT_BYTES }: SourceOptions,
+  { role, limitBytes = FILE_LIMIT_BYTES }: { readonly role: string; readonly limitBytes?: number },
 ): Promise<SourceBytes> {
   const what = describeSource(source, role);
   const bytes = await bytesOf(source, context, { what, limitBytes });
@@ -74,8 +67,8 @@ export function describeSource(source: DataSource, role: string): string {
 }
 
 /**
- * PEM as text, one character a byte: comments around blocks may be in any encoding. A byte order mark
- * is taken off; UTF-16, which some editors write, is named as what it is.
+ * PEM as text, one character a byte, because comments around blocks may be in any encoding. A byte order
+ * mark is removed; UTF-16, which some editors write, is refused by its name.
  */
 export function textOf({ bytes, what }: SourceBytes): string {
   const [first, second] = bytes;
@@ -84,14 +77,14 @@ export function textOf({ bytes, what }: SourceBytes): string {
   }
   const start = first === 0xef && second === 0xbb && bytes[2] === 0xbf ? 3 : 0;
   let text = "";
-  // In pieces: `fromCharCode` takes its bytes as arguments, and those have a limit.
+  // `fromCharCode` takes bytes as arguments, whose number is limited.
   for (let at = start; at < bytes.length; at += 8192) {
     text += String.fromCharCode(...bytes.subarray(at, at + 8192));
   }
   return text;
 }
 
-/** After "it has no such block": what is there instead, where that can be told. Labels are no secrets. */
+/** Follows "it has no such block" and names what the text has instead. Labels are not secret. */
 export function foundInstead(text: string): string {
   const labels = new Set<string>();
   for (const [, label] of text.matchAll(/^-----BEGIN ([A-Z0-9 ]{1,64})-----/gm)) {
@@ -123,4 +116,34 @@ async function bytesOf(
 
 export function fail(what: string, fact: string): never {
   throw new ProxyError("credentials_invalid", `Cannot read ${what}: ${fact}`);
+}
+
+export function refuse(fact: string): never {
+  throw new ProxyError("credentials_invalid", `Cannot use credentials: ${fact}`);
+}
+
+/** Faults of the DER reader, which names a certificate, as faults of `what`. */
+export async function asFault<T>(what: string, attempt: () => Promise<T> | T): Promise<T> {
+  try {
+    return await attempt();
+  } catch (error) {
+    if (error instanceof ProxyError && error.code === "credentials_invalid") throw error;
+    // A runtime's message about bytes that it cannot read may show them.
+    const fact = error instanceof ProxyError
+      ? error.message.replace(/^Cannot read certificate: /, "")
+      : "it is damaged";
+    throw new ProxyError("credentials_invalid", `Cannot read ${what}: ${fact}`, { cause: error });
+  }
+}
+
+/** Faults of "the certificate" or "the validation" as faults of `what`. */
+export function asUseFault<T>(what: string, attempt: () => T): T {
+  try {
+    return attempt();
+  } catch (error) {
+    if (!(error instanceof ProxyError)) throw error;
+    const fact = error.message.replace(/^Cannot [^:]{1,60}: /, "");
+    const message = `Cannot use ${what}: ${fact}`;
+    throw new ProxyError("credentials_invalid", message, { cause: error });
+  }
 }

@@ -1,6 +1,6 @@
 /**
- * What strangers cost at most: how often one source may ask for something new, and which names were
- * asked for in vain. Both tables forget their oldest rather than grow.
+ * Bounds on the cost of clients: the rate of new names per source, and the names that could not be had.
+ * Both tables drop their oldest entries.
  *
  * @module
  */
@@ -9,10 +9,10 @@ import { type Clock, networkOf, type Random } from "../../base/mod.ts";
 
 const SOURCES_LIMIT = 10_000;
 const NEGATIVES_LIMIT = 10_000;
-/** Names that failed together are not all asked for again at the same moment. */
+/** Names that failed together are not all requested again at the same moment. */
 const TTL_JITTER = 0.1;
 
-/** A token bucket per source, each as deep as what flows in within a second. */
+/** A token bucket per source, each as deep as one second's tokens. */
 export class SourceRates {
   readonly #clock: Clock;
   readonly #buckets = new Map<string, { tokens: number; atMs: number }>();
@@ -25,26 +25,23 @@ export class SourceRates {
     return this.#buckets.size;
   }
 
-  /** Whether a source may have one more now. */
+  /** Takes a token of the source of `remote`; false: there is none. */
   take(remote: string, perSecond: number): boolean {
     const source = networkOf(remote);
     const nowMs = this.#clock.monotonic();
     const depth = Math.max(1, perSecond);
     const bucket = this.#buckets.get(source) ?? { tokens: depth, atMs: nowMs };
-    const flowed = (nowMs - bucket.atMs) * perSecond / 1_000;
-    bucket.tokens = Math.min(depth, bucket.tokens + flowed);
+    const added = (nowMs - bucket.atMs) * perSecond / 1_000;
+    bucket.tokens = Math.min(depth, bucket.tokens + added);
     bucket.atMs = nowMs;
-    // The order of a Map is that of insertion: the first is the one that was here longest ago.
-    this.#buckets.delete(source);
-    this.#buckets.set(source, bucket);
-    dropOldest(this.#buckets, SOURCES_LIMIT);
+    setNewest(this.#buckets, source, bucket, SOURCES_LIMIT);
     if (bucket.tokens < 1) return false;
     bucket.tokens--;
     return true;
   }
 }
 
-/** Names that could not be had, and why. */
+/** Names that could not be had, with the reasons. */
 export class NegativeNames {
   readonly #clock: Clock;
   readonly #random: Random;
@@ -67,11 +64,9 @@ export class NegativeNames {
     return undefined;
   }
 
-  add(name: string, entry: { readonly reason: string; readonly ttlMs: number }): void {
-    const ttlMs = entry.ttlMs * (1 + TTL_JITTER * this.#random());
-    this.#names.delete(name);
-    this.#names.set(name, { untilMs: this.#clock.monotonic() + ttlMs, reason: entry.reason });
-    dropOldest(this.#names, NEGATIVES_LIMIT);
+  add(name: string, { reason, ttlMs }: { readonly reason: string; readonly ttlMs: number }): void {
+    const untilMs = this.#clock.monotonic() + ttlMs * (1 + TTL_JITTER * this.#random());
+    setNewest(this.#names, name, { untilMs, reason }, NEGATIVES_LIMIT);
   }
 
   delete(name: string): void {
@@ -83,10 +78,12 @@ export class NegativeNames {
   }
 }
 
-function dropOldest(table: Map<string, unknown>, limit: number): void {
-  while (table.size > limit) {
-    const oldest = table.keys().next();
-    if (oldest.done) return;
-    table.delete(oldest.value);
+/** A map is ordered by insertion: its first entry is the oldest. */
+function setNewest<T>(table: Map<string, T>, key: string, value: T, limit: number): void {
+  table.delete(key);
+  table.set(key, value);
+  for (const oldest of table.keys()) {
+    if (table.size <= limit) return;
+    table.delete(oldest);
   }
 }

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import { NegativeNames, SourceRates } from "./limits.ts";
 
-test("SourceRates and NegativeNames forget their oldest rather than grow", () => {
+test("SourceRates and NegativeNames drop their oldest entries at the limit", () => {
   const clock = new FakeClock();
   const rates = new SourceRates(clock);
   const negatives = new NegativeNames(clock, () => 0);

@@ -1,28 +1,27 @@
 /**
- * Certificates fetched when a client asks for their name, for one listener: whom to ask for what, how
- * many to keep, whom to refuse. At any time it follows at most `maxEntries` names that are there,
- * `maxPending` that are waited for, and those that the configuration names itself.
+ * The certificates of one listener that are fetched when a client names them. At any time it follows at
+ * most `maxEntries` names that are there, `maxPending` that are awaited, and the names of the
+ * configuration.
  *
- * A listener that has a certificate does not ask for it again, so "asked for" means asked for here: the
- * name that has been here longest goes first, and comes back when the next client wants it.
+ * A listener that has a certificate does not request it again, so the name that was requested here least
+ * recently is dropped first, and comes back with the next client that wants it.
  *
  * @module
  */
 
 import type { Clock, Deadline, Deadlines, Random, Stats } from "../../base/mod.ts";
 import { judgeName } from "../../identity/mod.ts";
+import type { OnDemandPlan } from "../model/plan.ts";
 import { NegativeNames, SourceRates } from "./limits.ts";
 import { type OnDemandRefusal, OnDemandStats } from "./on_demand_stats.ts";
-import type { OnDemandPlan } from "../plan.ts";
 
-/** A name followed at its source. */
+/** A name that is followed at its source. */
 export interface OnDemandSecret {
   readonly key: string;
-  /** Whether there is a value, and its source has not taken it back. */
+  /** There is a value, and its source has not withdrawn it. */
   readonly isThere: boolean;
-  /** Why the last try failed; "" where it did not. */
+  /** Why the last attempt failed; "": it did not. */
   readonly fault: string;
-  release(): void;
 }
 
 export interface OnDemandEvents {
@@ -32,30 +31,30 @@ export interface OnDemandEvents {
 
 export interface OnDemandOptions {
   readonly plan: OnDemandPlan;
-  /** For stats: whose certificates these are. */
+  /** The key of the listener's credentials, for stats. */
   readonly credentials: string;
   readonly clock: Clock;
   readonly random: Random;
   readonly stats: Stats;
   readonly deadlines: Deadlines;
-  /** `configured`: an operator named it, not a client. Events come later. */
+  /** `configured`: an operator named it, not a client. Events come later, and none after `release`. */
   readonly follow: (
     name: string,
     options: { readonly configured: boolean; readonly events: OnDemandEvents },
-  ) => OnDemandSecret;
+  ) => { readonly secret: OnDemandSecret; release(): void };
   /** {@link OnDemand.keys} has changed. */
   readonly onChange: () => void;
-  /** Calls back when everybody has been told of all changes so far. */
+  /** Calls back when all changes so far are published. */
   readonly afterChange: (fn: () => void) => void;
 }
 
 export interface CertificateAnswer {
   readonly available: boolean;
-  /** "" where it is available. */
+  /** "": it is available. */
   readonly reason: string;
 }
 
-/** Why somebody gets no certificate: for the client's log line, and for stats. */
+/** Why there is no certificate, for the client's log line and for stats. */
 interface Refusal {
   readonly reason: string;
   readonly refusal: OnDemandRefusal;
@@ -64,24 +63,26 @@ interface Refusal {
 interface Entry {
   readonly name: string;
   readonly secret: OnDemandSecret;
+  release(): void;
   readonly waiters: ((answer: CertificateAnswer) => void)[];
-  /** It came once, or belongs to the configuration: others may have seen it. */
+  /** It was published, or belongs to the configuration. */
   isKept: boolean;
-  /** Set while somebody waits. */
+  /** Set while there are waiters. */
   deadline: Deadline | undefined;
 }
 
-/** Handshakes that wait at once, for whatever names. */
+/** Waiting handshakes, for any names. */
 const WAITERS_LIMIT = 10_000;
 const AVAILABLE: CertificateAnswer = { available: true, reason: "" };
+const CLOSING: Refusal = { reason: "the listener is closing", refusal: "closed" };
 
 export class OnDemand {
   #plan: OnDemandPlan;
   readonly #options: OnDemandOptions;
-  /** Named by the configuration: never dropped. */
+  /** Names of the configuration: never dropped. */
   readonly #pinned = new Map<string, Entry>();
   readonly #pending = new Map<string, Entry>();
-  /** The one asked for longest ago first. */
+  /** The least recently requested one first. */
   readonly #held = new Map<string, Entry>();
   readonly #negatives: NegativeNames;
   readonly #rates: SourceRates;
@@ -98,16 +99,16 @@ export class OnDemand {
     this.#pin();
   }
 
-  /** Of the certificates that are there, those of the configuration first. */
+  /** Keys of the certificates that are there, the configuration's first. */
   keys(): readonly string[] {
     const entries = [...this.#pinned.values(), ...this.#held.values()];
     return entries.filter(({ secret }) => secret.isThere).map(({ secret }) => secret.key);
   }
 
-  /** Answers within `waitMs`. `name`: what the client said, "" where it named nobody. */
-  ask(request: { readonly name: string; readonly remote: string }): Promise<CertificateAnswer> {
+  /** Answers within `waitMs`. `name`: the client's SNI; "": none. */
+  request(request: { readonly name: string; readonly remote: string }): Promise<CertificateAnswer> {
     const name = request.name === "" ? this.#plan.defaultName : request.name.toLowerCase();
-    if (this.#closed) return this.#refuse("closed", "the listener is closing");
+    if (this.#closed) return this.#refuse("closed", CLOSING.reason);
     if (name === undefined) return this.#refuse("no_name", "the client named no host");
     const pinned = this.#pinned.get(name);
     if (!pinned) {
@@ -115,27 +116,30 @@ export class OnDemand {
       if (fault !== undefined) return this.#refuse("name", fault);
     }
     const held = pinned ?? this.#held.get(name);
-    if (held?.secret.isThere) return this.#touch(held);
+    if (held?.secret.isThere) {
+      if (this.#held.delete(name)) this.#held.set(name, held);
+      return this.#available();
+    }
     const negative = this.#negatives.get(name);
     if (negative !== undefined) return this.#refuse("negative", negative);
     const entry = pinned ?? this.#pending.get(name);
     return entry ? this.#wait(entry) : this.#fetch(name, request.remote);
   }
 
-  /** A name that clients asked an earlier run for: kept if what that held is there again. */
+  /** A name that clients requested from an earlier run: kept if its stored value is there. */
   restore(name: string): void {
     const isKnown = [this.#pinned, this.#pending, this.#held].some((table) => table.has(name));
     if (isKnown || judgeName(this.#plan.rules, name) !== undefined) return;
     const entry = this.#follow(name, false);
     if (entry.secret.isThere) this.#keep(entry);
-    else entry.secret.release();
+    else entry.release();
   }
 
-  /** Other rules, of the same source: what they do not allow any more goes. */
+  /** Other rules for the same source: names that they do not allow are dropped. */
   update(plan: OnDemandPlan): void {
     this.#plan = plan;
     const pinned = new Set(pinnedOf(plan));
-    // Before anything is dropped: a name that moves from one table to the other stays subscribed.
+    // Before any name is dropped: one that changes its table stays subscribed.
     this.#pin();
     for (const table of [this.#pinned, this.#held, this.#pending]) {
       for (const entry of [...table.values()]) {
@@ -151,7 +155,7 @@ export class OnDemand {
     this.#changed();
   }
 
-  /** Asks again for what was not there. */
+  /** Names that could not be had are requested again. */
   refresh(): void {
     this.#negatives.clear();
   }
@@ -162,11 +166,9 @@ export class OnDemand {
     for (const table of [this.#pinned, this.#pending, this.#held]) {
       const entries = [...table.values()];
       table.clear();
-      for (const entry of entries) {
-        this.#drop(entry, { reason: "the listener is closing", refusal: "closed" });
-      }
+      for (const entry of entries) this.#drop(entry, CLOSING);
     }
-    this.#stats.close();
+    this.#stats.active.set(0);
   }
 
   #pin(): void {
@@ -186,58 +188,60 @@ export class OnDemand {
     }
     const entry = this.#follow(name, false);
     if (entry.secret.isThere) {
-      // Somebody else follows it already.
+      // Another listener or plan follows it already.
       this.#keep(entry);
-      return new Promise((resolve) => this.#options.afterChange(() => resolve(AVAILABLE)));
+      return this.#available();
     }
     this.#pending.set(name, entry);
     return this.#wait(entry);
   }
 
   #follow(name: string, configured: boolean): Entry {
-    this.#stats.requested();
+    this.#stats.requested.add(1);
     const events: OnDemandEvents = {
       onValue: () => this.#arrived(entry),
-      onRemoved: () => this.#removed(entry),
+      onRemoved: () =>
+        this.#forget(entry, { reason: "there is no certificate of this name", refusal: "removed" }),
     };
-    const secret = this.#options.follow(name, { configured, events });
-    const entry: Entry = { name, secret, waiters: [], isKept: configured, deadline: undefined };
+    const followed = this.#options.follow(name, { configured, events });
+    const entry: Entry = {
+      name,
+      ...followed,
+      waiters: [],
+      isKept: configured,
+      deadline: undefined,
+    };
     return entry;
+  }
+
+  #available(): Promise<CertificateAnswer> {
+    return new Promise((resolve) => this.#options.afterChange(() => resolve(AVAILABLE)));
   }
 
   #wait(entry: Entry): Promise<CertificateAnswer> {
     if (this.#waiting >= WAITERS_LIMIT) {
       return this.#refuse("waiters", `${this.#waiting} handshakes wait already`);
     }
-    entry.deadline ??= this.#options.deadlines.after(
-      this.#plan.rules.waitMs,
-      () => this.#timedOut(entry),
-    );
+    entry.deadline ??= this.#options.deadlines.after(this.#plan.rules.waitMs, () => {
+      const reason = entry.secret.fault || "its source did not answer in time";
+      this.#forget(entry, { reason, refusal: "timed_out" });
+    });
     this.#waiting++;
     return new Promise((resolve) => entry.waiters.push(resolve));
   }
 
   #arrived(entry: Entry): void {
-    this.#stats.updated();
+    this.#stats.updated.add(1);
     this.#negatives.delete(entry.name);
     if (this.#pending.delete(entry.name)) this.#keep(entry);
     const waiters = this.#takeWaiters(entry);
     this.#changed();
-    // Whoever waits looks into what is published, and finds it there.
+    // A waiter finds the certificate in what is published.
     if (waiters.length === 0) return;
     this.#options.afterChange(() => waiters.forEach((resolve) => resolve(AVAILABLE)));
   }
 
-  #removed(entry: Entry): void {
-    this.#forget(entry, { reason: "there is no certificate of this name", refusal: "removed" });
-  }
-
-  #timedOut(entry: Entry): void {
-    const reason = entry.secret.fault || "its source did not answer in time";
-    this.#forget(entry, { reason, refusal: "timed_out" });
-  }
-
-  /** It cannot be had for now. Those of the configuration are still followed: they may come. */
+  /** The certificate cannot be had for now. Names of the configuration stay followed. */
   #forget(entry: Entry, why: Refusal): void {
     this.#negatives.add(entry.name, {
       reason: why.reason,
@@ -259,7 +263,7 @@ export class OnDemand {
     this.#changed();
   }
 
-  /** Only what has come makes others go: names that nobody has push nothing out. */
+  /** Only a certificate that came evicts others: names without one evict nothing. */
   #evict(): void {
     for (const [name, entry] of this.#held) {
       if (this.#held.size <= this.#plan.rules.maxEntries) return;
@@ -268,22 +272,17 @@ export class OnDemand {
     }
   }
 
-  #touch(entry: Entry): Promise<CertificateAnswer> {
-    if (this.#held.delete(entry.name)) this.#held.set(entry.name, entry);
-    return new Promise((resolve) => this.#options.afterChange(() => resolve(AVAILABLE)));
-  }
-
   /** The entry is in no table any more. */
   #drop(entry: Entry, why: Refusal): void {
-    entry.secret.release();
+    entry.release();
     this.#failWaiters(entry, why);
     if (entry.isKept) this.#changed();
   }
 
-  #failWaiters(entry: Entry, why: Refusal): void {
+  #failWaiters(entry: Entry, { reason, refusal }: Refusal): void {
     for (const resolve of this.#takeWaiters(entry)) {
-      this.#stats.refused(why.refusal);
-      resolve({ available: false, reason: why.reason });
+      this.#stats.refused(refusal);
+      resolve({ available: false, reason });
     }
   }
 
@@ -301,9 +300,8 @@ export class OnDemand {
   }
 
   #changed(): void {
-    let pinned = 0;
-    for (const { secret } of this.#pinned.values()) if (secret.isThere) pinned++;
-    this.#stats.active(pinned + this.#held.size);
+    const pinned = [...this.#pinned.values()].filter(({ secret }) => secret.isThere).length;
+    this.#stats.active.set(pinned + this.#held.size);
     this.#options.onChange();
   }
 }

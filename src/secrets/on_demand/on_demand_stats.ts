@@ -1,5 +1,6 @@
 /**
- * Counts what clients made a listener fetch (Envoy's `on_demand_secret` statistics) and what it refused.
+ * Counts the certificates that clients made a listener fetch (Envoy's `on_demand_secret` statistics), and
+ * the handshakes that were refused.
  *
  * @module
  */
@@ -17,61 +18,39 @@ export type OnDemandRefusal =
   | "timed_out"
   | "waiters";
 
-const REQUESTED = "on_demand_cert_requested_total";
-const UPDATED = "on_demand_cert_updated_total";
-const ACTIVE = "on_demand_cert_active";
-const REFUSED = "on_demand_refused_total";
-
 export class OnDemandStats {
+  readonly requested: Counter;
+  readonly updated: Counter;
+  readonly active: Gauge;
   readonly #stats: Stats;
   readonly #credentials: string;
-  readonly #requested: Counter;
-  readonly #updated: Counter;
-  readonly #active: Gauge;
 
   constructor(stats: Stats, credentials: string) {
-    const labels = { credentials };
     this.#stats = stats;
     this.#credentials = credentials;
-    this.#requested = stats.counter(
-      REQUESTED,
+    const labels = { credentials };
+    this.requested = stats.counter(
+      "on_demand_cert_requested_total",
       "Server names whose certificate was requested from the source",
       labels,
     );
-    this.#updated = stats.counter(
-      UPDATED,
+    this.updated = stats.counter(
+      "on_demand_cert_updated_total",
       "Certificates that the source delivered, first ones and renewals",
       labels,
     );
-    this.#active = stats.gauge(
-      ACTIVE,
+    this.active = stats.gauge(
+      "on_demand_cert_active",
       "Certificates fetched on demand that are held in memory now",
       labels,
     );
   }
 
-  requested(): void {
-    this.#requested.add(1);
-  }
-
-  updated(): void {
-    this.#updated.add(1);
-  }
-
-  active(count: number): void {
-    this.#active.set(count);
-  }
-
   refused(reason: OnDemandRefusal): void {
-    const labels = { credentials: this.#credentials, reason };
     this.#stats.counter(
-      REFUSED,
+      "on_demand_refused_total",
       "TLS handshakes refused because no certificate could be had, by reason",
-      labels,
+      { credentials: this.#credentials, reason },
     ).add(1);
-  }
-
-  close(): void {
-    this.#active.set(0);
   }
 }

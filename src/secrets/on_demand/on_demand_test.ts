@@ -11,13 +11,9 @@ import {
   secretRef,
 } from "../../../test/kit/secrets/secret_peers.ts";
 import { seededRandom, Stats } from "../../base/mod.ts";
-import {
-  type CertificateAnswer,
-  DEFAULT_ON_DEMAND_RULES,
-  type OnDemandPlan,
-  type OnDemandRules,
-  SecretStore,
-} from "../mod.ts";
+import { DEFAULT_ON_DEMAND_RULES, type OnDemandPlan, SecretStore } from "../mod.ts";
+import type { CertificateAnswer } from "./on_demand.ts";
+import { type OnDemandRules } from "../../identity/mod.ts";
 
 function setUp(rules: Partial<OnDemandRules> = {}, parts: Partial<OnDemandPlan> = {}) {
   const clock = new FakeClock();
@@ -69,7 +65,7 @@ function setUp(rules: Partial<OnDemandRules> = {}, parts: Partial<OnDemandPlan> 
 
 const AVAILABLE = { available: true, reason: "" };
 
-test("On demand: a listener opens at once, and all who want a name wait for one subscription", async () => {
+test("OnDemand: a listener opens at once, and all handshakes for a name share one subscription", async () => {
   const { clock, providers, store, ask, arrive, names, count } = setUp();
   assert.deepEqual(names(), []);
   const asked = ["a.example.com", "A.EXAMPLE.com", "a.example.com"].map((name) => ask(name));
@@ -93,7 +89,7 @@ test("On demand: a listener opens at once, and all who want a name wait for one 
   await store.close();
 });
 
-test("On demand: who waits is answered after the certificate was published", async () => {
+test("OnDemand answers a waiting handshake after the certificate is published", async () => {
   const { clock, store, ask, arrive, names } = setUp();
   const order: string[] = [];
   store.onChange = () => void order.push(`published ${names()?.length}`);
@@ -124,7 +120,7 @@ for (
     ["cannot be reached", "onUnreachable", /torn/],
   ] as const
 ) {
-  test(`On demand: a name that ${name} is not asked for again for a while`, async () => {
+  test(`OnDemand does not request a name that ${name} again for a while`, async () => {
     const { clock, providers, store, ask, arrive, refused, log } = setUp();
     const asked = ask("a.example.com");
     if (fail === "onRemoved") providers.of("a.example.com").events.onRemoved();
@@ -154,7 +150,7 @@ for (
   });
 }
 
-test("On demand: a held name that is removed is dropped", async () => {
+test("OnDemand drops a held name that its source removes", async () => {
   const { clock, providers, store, ask, arrive, names, count } = setUp();
   ask("a.example.com");
   arrive("a.example.com");
@@ -170,7 +166,7 @@ test("On demand: a held name that is removed is dropped", async () => {
   await store.close();
 });
 
-test("On demand: the name asked for longest ago goes first", async () => {
+test("OnDemand evicts the name that was requested least recently", async () => {
   const { clock, providers, store, ask, arrive, names } = setUp({ maxEntries: 3 });
   for (const name of ["a.x", "b.x", "c.x"]) {
     ask(name);
@@ -187,7 +183,7 @@ test("On demand: the name asked for longest ago goes first", async () => {
   await store.close();
 });
 
-test("On demand: names that never come push nothing out", async () => {
+test("OnDemand evicts nothing for names without a certificate", async () => {
   const { clock, providers, store, ask, arrive, names } = setUp({
     maxEntries: 2,
     perSourceRate: 1_000,
@@ -204,7 +200,7 @@ test("On demand: names that never come push nothing out", async () => {
   await store.close();
 });
 
-test("On demand: a source may ask for so many new names, others go on", async () => {
+test("OnDemand limits the rate of new names of one client address, and not of others", async () => {
   const { clock, store, ask, refused, providers } = setUp({ perSourceRate: 5 });
   const asked = Array.from({ length: 8 }, (_, index) => ask(`n${index}.x`, `192.0.2.1:${index}`));
   await settle();
@@ -230,7 +226,7 @@ test("On demand: a source may ask for so many new names, others go on", async ()
   await store.close();
 });
 
-test("On demand: so many names are waited for at once", async () => {
+test("OnDemand limits the names that are awaited at once", async () => {
   const { clock, store, ask, arrive, providers, refused } = setUp({
     maxPending: 3,
     perSourceRate: 100,
@@ -252,7 +248,7 @@ test("On demand: so many names are waited for at once", async () => {
   await store.close();
 });
 
-test("On demand: so many handshakes wait at once, for whatever name", async () => {
+test("OnDemand limits the handshakes that wait at once, over all names", async () => {
   const { store, ask, refused } = setUp();
   for (let i = 0; i < 10_005; i++) ask("a.example.com");
   await settle();
@@ -262,7 +258,7 @@ test("On demand: so many handshakes wait at once, for whatever name", async () =
   assert.deepEqual(refused(), { waiters: 5, closed: 10_000 });
 });
 
-test("On demand: who names nobody gets the default, or nothing", async () => {
+test("OnDemand gives a client without SNI the default name's certificate, or refuses it", async () => {
   const nameless = setUp();
   const refused = nameless.ask("");
   await settle();
@@ -280,7 +276,7 @@ test("On demand: who names nobody gets the default, or nothing", async () => {
   await world.store.close();
 });
 
-test("On demand: what is prefetched holds up nothing and is never dropped", async () => {
+test("OnDemand does not wait for prefetched names, and never drops them", async () => {
   const { clock, providers, store, ask, arrive, names, log } = setUp(
     { maxEntries: 1 },
     { prefetch: ["a.x", "b.x", "c.x"] },
@@ -309,7 +305,7 @@ test("On demand: what is prefetched holds up nothing and is never dropped", asyn
   await store.close();
 });
 
-test("On demand: a prefetched certificate that its source removes is not shown any more", async () => {
+test("OnDemand does not show a prefetched certificate that its source removed", async () => {
   const { clock, providers, store, arrive, names } = setUp({}, { prefetch: ["a.x"] });
   arrive("a.x");
   await clock.advance(200);
@@ -322,7 +318,7 @@ test("On demand: a prefetched certificate that its source removes is not shown a
   await store.close();
 });
 
-test("On demand: other rules keep what they still allow", async () => {
+test("OnDemand.update() keeps the names that the new rules allow", async () => {
   const { clock, providers, store, ask, arrive, names, plan } = setUp({ suffixes: [".x", ".y"] });
   for (const name of ["a.x", "b.x", "c.y", "d.y"]) {
     ask(name);
@@ -344,7 +340,7 @@ test("On demand: other rules keep what they still allow", async () => {
   await store.close();
 });
 
-test("On demand: a certificate that is followed anyway is there at once", async () => {
+test("OnDemand has a certificate at once that another plan follows", async () => {
   const { clock, providers, store, ask, arrive, names, plan } = setUp();
   store.follow({
     edge: plan(),
@@ -361,7 +357,7 @@ test("On demand: a certificate that is followed anyway is there at once", async 
   await store.close();
 });
 
-test("On demand: listeners without it, and unknown ones, have nothing to give", async () => {
+test("SecretStore.certificateWanted() refuses for listeners without on-demand certificates, and unknown ones", async () => {
   const { store, plan } = setUp();
   store.follow({ web: credentialsPlan(), agent: plan({}, { source: { kind: "consul" } }) });
   for (const credentials of ["web", "agent", "edge", "__proto__"]) {
@@ -371,7 +367,7 @@ test("On demand: listeners without it, and unknown ones, have nothing to give", 
   await store.close();
 });
 
-test("On demand: refresh() asks again for what was not there", async () => {
+test("OnDemand.refresh() allows requests for absent names again", async () => {
   const { clock, providers, store, ask } = setUp();
   ask("a.x");
   providers.of("a.x").events.onRemoved();
@@ -382,7 +378,7 @@ test("On demand: refresh() asks again for what was not there", async () => {
   await store.close();
 });
 
-test("On demand: very many random names cost a bounded amount", { timeout: 120_000 }, async () => {
+test("OnDemand has a bounded cost for very many random names", { timeout: 120_000 }, async () => {
   const { clock, providers, store, names, refused } = setUp({
     maxEntries: 100,
     maxPending: 50,
@@ -421,7 +417,7 @@ test("On demand: very many random names cost a bounded amount", { timeout: 120_0
   await store.close();
 });
 
-test("On demand: a listener with a certificate of its own opens without it", async () => {
+test("OnDemand: a listener with a certificate of its own opens without on-demand ones", async () => {
   const { clock, store, ask, arrive, names, plan } = setUp();
   store.follow({ edge: { ...plan(), certificates: [secretRef("own.x")] } });
   await clock.advance(16_000);

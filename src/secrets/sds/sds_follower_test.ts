@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { certificateSecret, secretRef } from "../../../test/kit/secrets/secret_peers.ts";
-import type { FileEvents } from "../secret_provider.ts";
-import type { Secret } from "../secret.ts";
-import type { CertificateSpec, SecretSpec } from "../spec.ts";
+import type { FileEvents } from "../model/secret_provider.ts";
+import type { Secret } from "../model/secret.ts";
+import type { CertificateSpec, SecretSpec } from "../model/spec.ts";
 import { NO_RULES } from "../../identity/mod.ts";
-import { SdsFollower } from "./sds_follower.ts";
+import { SdsFollower } from "./sds_names.ts";
 
 const inline = { kind: "inline", bytes: new Uint8Array() } as const;
 const INLINE: CertificateSpec = { type: "certificate", chain: inline, key: inline };
@@ -60,7 +60,7 @@ for (
     ["is of another type", ROOTS],
   ] as const
 ) {
-  test(`SdsFollower goes on with the files of the last good offer when a later one ${name}`, async () => {
+  test(`SdsFollower keeps the files of the last good offer when a later one ${name}`, async () => {
     const { follower, told, files, failWith } = start();
     const offered = follower.offer(FILES, "1");
     const [watch] = files;
@@ -87,7 +87,7 @@ for (
   });
 }
 
-test("SdsFollower hears nothing of files after another offer, a removal or its end", async () => {
+test("SdsFollower ignores events of files after another offer, a removal or its end", async () => {
   const { follower, told, files } = start();
   const first = follower.offer(FILES, "1");
   const second = follower.offer(FILES, "2");
@@ -109,14 +109,14 @@ test("SdsFollower hears nothing of files after another offer, a removal or its e
   assert.deepEqual(files.map(({ closed }) => closed), [true, true, true]);
 });
 
-test("SdsFollower follows no files that it is offered after its end", async () => {
+test("SdsFollower does not follow files that are offered after its end", async () => {
   const { follower, files } = start();
   follower.close();
   assert.equal(await follower.offer(FILES, "1"), undefined);
   assert.deepEqual(files, []);
 });
 
-test("SdsFollower tells nothing of an offer that another has overtaken", async () => {
+test("SdsFollower does not report an offer that a later one replaced", async () => {
   const { follower, told, overtake } = start();
   const late = overtake();
   const first = follower.offer(INLINE, "1");

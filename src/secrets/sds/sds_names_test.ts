@@ -3,39 +3,38 @@ import test from "node:test";
 import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import { certificateSecret, secretRef } from "../../../test/kit/secrets/secret_peers.ts";
 import { Stats } from "../../base/mod.ts";
-import { SdsFollower } from "./sds_follower.ts";
 import { SecretNames } from "./sds_names.ts";
-import { SdsStats } from "./sds_stats.ts";
+import { SdsStats } from "./sds_reports.ts";
 
+/** Followers of one name; `faults` are those of the next loads, "" for none. */
 function setUp() {
-  const stats = new SdsStats(new Stats(), "sds test");
-  const names = new SecretNames({ clock: new FakeClock(), stats, allowFiles: false });
-  const { followers } = names.add("web");
+  const faults: string[] = [];
+  const names = new SecretNames({
+    clock: new FakeClock(),
+    stats: new SdsStats(new Stats(), "sds test"),
+    load() {
+      const fault = faults.shift();
+      return fault ? Promise.reject(new Error(fault)) : Promise.resolve(certificateSecret("01"));
+    },
+    followFiles: undefined,
+    onChange() {},
+  });
   let read = 0;
   return {
     names,
+    faults,
     follow() {
-      const it = { told: [] as string[], fault: "" };
-      followers.add(
-        new SdsFollower({
-          ref: secretRef("web"),
-          events: {
-            onSecret: (_secret, version) => void it.told.push(version),
-            onRejected: (reason) => void it.told.push(reason),
-            onRecovered: () => void it.told.push("recovered"),
-            onUnreachable: () => {},
-            onReached: () => {},
-            onDenied: () => {},
-            onRemoved: () => void it.told.push("removed"),
-          },
-          load: () =>
-            it.fault
-              ? Promise.reject(new Error(it.fault))
-              : Promise.resolve(certificateSecret("01")),
-          followFiles: undefined,
-        }),
-      );
-      return it;
+      const reports: string[] = [];
+      names.watch(secretRef("web"), {
+        onSecret: (_secret, version) => void reports.push(version),
+        onRejected: (reason) => void reports.push(reason),
+        onRecovered: () => void reports.push("recovered"),
+        onUnreachable: () => {},
+        onReached: () => {},
+        onDenied: () => {},
+        onRemoved: () => void reports.push("removed"),
+      });
+      return reports;
     },
     offer: (version: string) =>
       names.accept({
@@ -52,23 +51,22 @@ function setUp() {
   };
 }
 
-test("SecretNames offers the same bytes again to those only who could not use them", async () => {
-  const { follow, offer, reads } = setUp();
+test("SecretNames offers unchanged bytes again only to followers that could not use them", async () => {
+  const { follow, offer, reads, faults } = setUp();
   const [good, early] = [follow(), follow()];
-  early.fault = "not valid yet";
+  faults.push("", "not valid yet");
   assert.equal(await offer("1"), "not valid yet");
-  early.fault = "";
   assert.equal(await offer("2"), undefined);
-  assert.deepEqual([good.told, early.told], [["1"], ['Cannot use "web": not valid yet', "2"]]);
+  assert.deepEqual([good, early], [["1"], ['Cannot use "web": not valid yet', "2"]]);
   assert.equal(reads(), 1);
 });
 
-test("SecretNames offers the same bytes again after they were taken back", async () => {
+test("SecretNames offers the same bytes again after a removal", async () => {
   const { names, follow, offer, reads } = setUp();
-  const { told } = follow();
+  const reports = follow();
   await offer("1");
   names.removed("web");
   assert.equal(await offer("1"), undefined);
-  assert.deepEqual(told, ["1", "removed", "1"]);
+  assert.deepEqual(reports, ["1", "removed", "1"]);
   assert.equal(reads(), 2);
 });

@@ -39,7 +39,7 @@ function certOf({ secret }: SdsEvent & { kind: "secret" }): string {
   return secret.type === "certificate" ? secret.certPem : "";
 }
 
-test("createSdsProvider() says who it is, and nothing that makes SPIRE take it for an old Envoy", async () => {
+test("createSdsProvider() sends its node, without the build version that SPIRE takes for an old Envoy", async () => {
   await using server = await startSdsServer();
   await using client = new SdsClient({
     address: server.address,
@@ -83,7 +83,7 @@ test("createSdsProvider() says who it is, and nothing that makes SPIRE take it f
   });
 });
 
-test("createSdsProvider() asks for names of one turn in one request, and for later ones on the same stream", async () => {
+test("createSdsProvider() requests the names of one turn in one request, and later ones on the same stream", async () => {
   await using server = await startSdsServer();
   await using client = new SdsClient({ address: server.address, api: "sotw" });
   server.set(...["a", "b", "c"].map((name) => inlineCertificate(name, leaf)));
@@ -94,7 +94,7 @@ test("createSdsProvider() asks for names of one turn in one request, and for lat
   assert.equal(server.streams, 1);
 });
 
-test("createSdsProvider() gives whoever comes later what is held", async () => {
+test("createSdsProvider() gives a later follower the held secret", async () => {
   await using server = await startSdsServer();
   await using client = new SdsClient({ address: server.address });
   server.set(inlineCertificate("web", leaf));
@@ -107,7 +107,7 @@ test("createSdsProvider() gives whoever comes later what is held", async () => {
   assert.ok(server.requests.length <= seen + 1, "nothing new is asked for");
 });
 
-test("createSdsProvider() tells a change once, and nothing where bytes differ but not the secret", async () => {
+test("createSdsProvider() reports a change once, and none if only the bytes differ", async () => {
   await using server = await startSdsServer();
   await using client = new SdsClient({ address: server.address });
   server.set(inlineCertificate("web", leaf));
@@ -120,7 +120,7 @@ test("createSdsProvider() tells a change once, and nothing where bytes differ bu
 });
 
 for (const api of ["sotw", "delta"] as const) {
-  test(`createSdsProvider() refuses what cannot be used, says why, and keeps what it has (${api})`, async () => {
+  test(`createSdsProvider() refuses an unusable secret with the reason, and keeps the last one (${api})`, async () => {
     await using server = await startSdsServer();
     await using client = new SdsClient({ address: server.address, api });
     server.set(inlineCertificate("web", leaf), inlineCertificate("db", leaf));
@@ -145,7 +145,7 @@ for (const api of ["sotw", "delta"] as const) {
     assert.equal(certOf(await web.next("secret", 1)), other.certPem);
   });
 
-  test(`createSdsProvider() keeps what it has when the server is lost, and finds it again (${api})`, async () => {
+  test(`createSdsProvider() keeps its secrets while the server is away, and reconnects (${api})`, async () => {
     const first = await startSdsServer();
     await using client = new SdsClient({ address: first.address, api });
     first.set(inlineCertificate("web", leaf));
@@ -175,7 +175,7 @@ for (const api of ["sotw", "delta"] as const) {
 }
 
 for (const api of ["sotw", "delta"] as const) {
-  test(`createSdsProvider() says that an outage is over where nothing has changed meanwhile (${api})`, async () => {
+  test(`createSdsProvider() reports the end of an outage without changes (${api})`, async () => {
     const first = await startSdsServer();
     await using client = new SdsClient({ address: first.address, api });
     const bad = { certPem: leaf.certPem, keyPem: other.keyPem };
@@ -200,7 +200,7 @@ for (const api of ["sotw", "delta"] as const) {
   });
 }
 
-test("createSdsProvider() takes the silence of a server that has nothing new for an answer", async () => {
+test("createSdsProvider() counts the silence of a server without changes as an answer", async () => {
   const first = await startSdsServer();
   const limits = { connectMs: 200, firstMessageMs: 300 };
   await using client = new SdsClient({ address: first.address, api: "delta", limits });
@@ -224,7 +224,7 @@ test("createSdsProvider() takes the silence of a server that has nothing new for
   assert.deepEqual(new Set(second.requests.map((seen) => seen.stream)), new Set([stream]));
 });
 
-test("createSdsProvider() hears of a removal by delta, and of the secret when it is there again", async () => {
+test("createSdsProvider() reports a removal by delta, and the secret when it is back", async () => {
   await using server = await startSdsServer();
   await using client = new SdsClient({ address: server.address, api: "delta" });
   const web = client.watch("web");
@@ -243,7 +243,7 @@ test("createSdsProvider() hears of a removal by delta, and of the secret when it
 });
 
 for (const api of ["delta", "auto"] as const) {
-  test(`createSdsProvider() asks for the state of the world where there is no delta (${api})`, async () => {
+  test(`createSdsProvider() falls back to state of the world if the server has no delta (${api})`, async () => {
     await using server = await startSdsServer({ delta: false });
     await using client = new SdsClient({ address: server.address, api });
     server.set(inlineCertificate("web", leaf));
@@ -253,7 +253,7 @@ for (const api of ["delta", "auto"] as const) {
   });
 }
 
-test("createSdsProvider() opens one stream per name for a SPIRE agent, and asks again for what it does not know yet", async () => {
+test("createSdsProvider() opens one stream per name for a SPIRE agent, and retries unknown names", async () => {
   await using server = await startSdsServer({ spire: true, delta: false });
   const lines: LogRecord[] = [];
   const write = (line: LogRecord) => void lines.push(line);
@@ -292,7 +292,7 @@ test("createSdsProvider() opens one stream per name for a SPIRE agent, and asks 
   );
 });
 
-test("createSdsProvider() ends the subscription with the last who follows it", async () => {
+test("createSdsProvider() ends a subscription with its last follower", async () => {
   await using server = await startSdsServer();
   await using client = new SdsClient({ address: server.address, api: "delta" });
   server.set(inlineCertificate("web", leaf), inlineCertificate("db", leaf));
@@ -307,7 +307,7 @@ test("createSdsProvider() ends the subscription with the last who follows it", a
   while (server.open > 0) await new Promise((resolve) => setImmediate(resolve));
 });
 
-test("createSdsProvider() counts strangers' names together", async () => {
+test("createSdsProvider() counts names beyond its limit together", async () => {
   await using server = await startSdsServer();
   await using client = new SdsClient({ address: server.address });
   const names = Array.from({ length: 1_100 }, (_, index) => `name-${index}`);

@@ -1,20 +1,20 @@
 /**
- * The streams to one SDS server: which names go over which, which variant of the protocol they speak, and
- * what is said when they fail. All names share a stream where the server allows it.
+ * The streams to one SDS server: which names go over which stream, the variant of the protocol, and what
+ * is reported when a stream fails. All names share one stream if the server allows it.
  *
  * @module
  */
 
 import { type Clock, formatAddress, type Log, type Random } from "../../base/mod.ts";
-import { SocketArrivals } from "../file/socket_arrivals.ts";
-import { formatStatus, type GrpcChannel } from "../../grpc/mod.ts";
+import { formatStatus, type GrpcChannel, type StreamEnd } from "../../grpc/mod.ts";
 import { GRPC_STATUS } from "../../http/mod.ts";
-import type { SdsApi, SdsServer } from "../plan.ts";
-import { ServerHealth } from "./sds_health.ts";
+import type { PlainMessage } from "../../wire/mod.ts";
+import { SharedRetry, XdsStream, type XdsVariant } from "../../xds/mod.ts";
+import { SocketArrivals } from "../file/socket_arrivals.ts";
+import type { SdsApi, SdsServer } from "../model/plan.ts";
 import type { NameEntry, SecretNames } from "./sds_names.ts";
-import type { Retry } from "./sds_retry.ts";
-import type { SdsStats } from "./sds_stats.ts";
-import { retryOf, SdsStream, type SdsVariant, type StreamEnd } from "./sds_stream.ts";
+import { type SdsStats, ServerHealth } from "./sds_reports.ts";
+import { SDS_METHODS, SECRET_RESOURCE } from "./secret_resource.ts";
 
 export interface SdsStreamsOptions {
   readonly server: SdsServer;
@@ -25,9 +25,11 @@ export interface SdsStreamsOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
-  /** Of this program. */
+  /** The version of this program. */
   readonly version: string;
 }
+
+type SecretStream = XdsStream<PlainMessage>;
 
 /** Names in one log line. */
 const NAMES_SHOWN = 10;
@@ -36,22 +38,23 @@ export class SdsStreams {
   readonly #options: SdsStreamsOptions;
   readonly #arrivals: SocketArrivals;
   readonly #health: ServerHealth;
-  readonly #lost: Retry;
-  readonly #streams = new Set<SdsStream>();
-  /** Those that have had a message, and those whose last end was a fault. */
-  readonly #answering = new Set<SdsStream>();
-  readonly #failing = new Set<SdsStream>();
-  /** The one for all names, until the server refuses such a thing. */
-  #shared: SdsStream | undefined;
+  readonly #lost: SharedRetry;
+  readonly #streams = new Set<SecretStream>();
+  /** Streams that have had a message. */
+  readonly #answering = new Set<SecretStream>();
+  /** Streams whose last end was a fault. */
+  readonly #failing = new Set<SecretStream>();
+  /** The stream of all names, until the server refuses several names on one. */
+  #shared: SecretStream | undefined;
   #oneEach = false;
-  #variant: SdsVariant;
+  #variant: XdsVariant;
 
   constructor(options: SdsStreamsOptions) {
     const { server, api, clock, random, log } = options;
     this.#options = options;
     this.#variant = api === "sotw" ? "sotw" : "delta";
     this.#health = new ServerHealth(clock, log);
-    this.#lost = retryOf({ clock, random, server });
+    this.#lost = this.#newRetry();
     this.#arrivals = new SocketArrivals({
       clock,
       random,
@@ -62,7 +65,7 @@ export class SdsStreams {
     });
   }
 
-  /** Asks for what has no stream yet. */
+  /** Subscribes names that have no stream yet. */
   join(entries: readonly NameEntry[]): void {
     if (entries.length === 0) return;
     if (this.#oneEach) {
@@ -77,7 +80,7 @@ export class SdsStreams {
     stream.change(entries.map(({ name }) => name), []);
   }
 
-  /** Nobody follows these any more. */
+  /** Unsubscribes names without followers. */
   leave(entries: readonly NameEntry[]): void {
     const names = Map.groupBy(entries, ({ stream }) => stream);
     for (const [stream, gone] of names) {
@@ -92,11 +95,23 @@ export class SdsStreams {
     this.#arrivals.end();
   }
 
-  #newStream(): SdsStream {
-    const stream: SdsStream = new SdsStream({
-      ...this.#options,
+  #newRetry(): SharedRetry {
+    const { clock, random, server: { backoffBaseMs: baseMs, backoffMaxMs: maxMs } } = this.#options;
+    return new SharedRetry({ clock, random, baseMs, maxMs });
+  }
+
+  #newStream(): SecretStream {
+    const { channel, names, clock, random, server, version } = this.#options;
+    const stream: SecretStream = new XdsStream({
+      channel,
+      clock,
+      random,
       variant: this.#variant,
-      host: this.#options.names,
+      methods: SDS_METHODS,
+      type: SECRET_RESOURCE,
+      client: { node: server.node, version },
+      host: names,
+      retry: this.#newRetry(),
       lost: this.#lost,
       events: {
         onOpening: (names) => this.#count("attempt", names),
@@ -108,36 +123,33 @@ export class SdsStreams {
     return stream;
   }
 
-  #end(stream: SdsStream): void {
+  #end(stream: SecretStream): void {
     stream.close();
     this.#streams.delete(stream);
-    this.#mended(stream);
+    this.#recovered(stream);
     this.#setAnswering(stream, false);
     if (this.#shared === stream) this.#shared = undefined;
   }
 
-  #reached(stream: SdsStream): void {
+  #reached(stream: SecretStream): void {
     this.#setAnswering(stream, true);
-    this.#mended(stream);
+    this.#recovered(stream);
     if (this.#failing.size === 0) this.#health.reached();
     this.#options.names.each(stream.names, (of) => of.events.onReached());
   }
 
-  #mended(stream: SdsStream): void {
+  #recovered(stream: SecretStream): void {
     this.#failing.delete(stream);
     if (this.#failing.size === 0) this.#arrivals.end();
   }
 
-  #setAnswering(stream: SdsStream, is: boolean): void {
+  #setAnswering(stream: SecretStream, is: boolean): void {
     if (is) this.#answering.add(stream);
     else this.#answering.delete(stream);
     this.#options.stats.connected(this.#answering.size > 0);
   }
 
-  #ended(
-    stream: SdsStream,
-    { status, wasWell }: StreamEnd,
-  ): "again" | "stop" {
+  #ended(stream: SecretStream, { status, isWell }: StreamEnd): "again" | "stop" {
     const { server, api, names, log } = this.#options;
     this.#setAnswering(stream, false);
     const reason = formatStatus(status);
@@ -149,9 +161,11 @@ export class SdsStreams {
       this.#reopen();
       return "stop";
     }
-    const several = stream.names.size > 1;
-    if (status.code === GRPC_STATUS.invalidArgument && several && stream === this.#shared) {
-      // Because one of them is refused, or because it takes one at a time (SPIRE): alone they tell.
+    const [only, second] = stream.names;
+    const isAlone = second === undefined;
+    const isRefusal = status.code === GRPC_STATUS.invalidArgument;
+    if (isRefusal && !isAlone && stream === this.#shared) {
+      // One of the names is refused, or the server takes one name a stream (SPIRE).
       const message = "sds server refused these names together, asked for each alone";
       const shown = [...stream.names].slice(0, NAMES_SHOWN).join(", ");
       log.info(message, { names: shown, count: stream.names.size, reason });
@@ -159,24 +173,22 @@ export class SdsStreams {
       this.#reopen();
       return "stop";
     }
-    if (wasWell) return "again";
+    if (isWell) return "again";
     this.#count("failure", stream.names);
     this.#failing.add(stream);
     this.#arrivals.begin();
-    const [name, second] = stream.names;
-    const only = second === undefined ? name : undefined;
-    this.#health.failed(status, only);
-    const where = server.addresses.map(formatAddress).join(", ");
-    const told = `SDS server "${server.name}" at ${where}`;
-    const isRefused = only !== undefined && status.code === GRPC_STATUS.invalidArgument;
-    const text = isRefused
-      ? `The ${told} refused "${only}": ${reason}`
-      : `Cannot read from the ${told}: ${reason}`;
+    this.#health.failed(status, isAlone ? only : undefined);
+    const where = `SDS server "${server.name}" at ${
+      server.addresses.map(formatAddress).join(", ")
+    }`;
+    const text = isRefusal && isAlone
+      ? `The ${where} refused "${only}": ${reason}`
+      : `Cannot read from the ${where}: ${reason}`;
     names.each(stream.names, (of) => of.events.onUnreachable(text));
     return "again";
   }
 
-  /** Takes every name to new streams, by the rules of now. */
+  /** Moves every name to new streams, by the current variant and sharing. */
   #reopen(): void {
     for (const stream of this.#streams) this.#end(stream);
     const entries = [...this.#options.names.all()].filter(({ stream }) => stream);

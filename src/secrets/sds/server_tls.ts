@@ -1,13 +1,12 @@
 /**
- * TLS towards an SDS server, from files or inline: read before each connection, so that the next one
- * uses what was rotated meanwhile. Our own check decides about the server; the library's must agree
- * where it can express the rules.
+ * TLS to an SDS server, with credentials from files or inline: read before each connection, so that the
+ * next one uses what was rotated meanwhile. Our own check decides about the server; the TLS library checks
+ * as well where it can express the rules.
  *
  * @module
  */
 
 import { prepareRegexes, ProxyError } from "../../base/mod.ts";
-import { needsMatchers, type Validation } from "../../identity/mod.ts";
 import {
   areRoots,
   type DialCredentials,
@@ -15,22 +14,21 @@ import {
   serverJudge,
   serverNameMatcher,
 } from "../../http/mod.ts";
-import type { SdsServer } from "../plan.ts";
-import type { Secret } from "../secret.ts";
-import type { SecretSpec } from "../spec.ts";
+import { needsMatchers, type PeerRules, type Validation } from "../../identity/mod.ts";
+import type { SdsServer } from "../model/plan.ts";
+import type { Secret } from "../model/secret.ts";
+import type { SecretSpec } from "../model/spec.ts";
 
-export interface ServerTlsOptions {
-  /** Reads and checks; throws `credentials_invalid`. */
-  readonly load: (spec: SecretSpec) => Promise<Secret>;
-  /** Wall clock. */
-  readonly nowMs: () => number;
-}
-
-type CaValidation = Validation & { readonly kind: "ca" };
-
-export function serverTls({ tls, name }: SdsServer, options: ServerTlsOptions): DialTls | null {
+export function serverTls(
+  { tls, name }: SdsServer,
+  { load, nowMs }: {
+    /** Reads and checks; throws `credentials_invalid`. */
+    readonly load: (spec: SecretSpec) => Promise<Secret>;
+    /** Wall clock. */
+    readonly nowMs: () => number;
+  },
+): DialTls | null {
   if (!tls) return null;
-  const { load, nowMs } = options;
   const { serverName, certificate } = tls;
   return {
     serverName,
@@ -42,14 +40,13 @@ export function serverTls({ tls, name }: SdsServer, options: ServerTlsOptions): 
       if (trust.type !== "validation" || (own && own.type !== "certificate")) {
         return refuse(name, "its credentials are of the wrong kinds");
       }
-      const shown = own ?? { certPem: "", keyPem: "" };
       const { validation } = trust;
       const rules = named(validation, { serverName, server: name });
       if (needsMatchers(rules)) await prepareRegexes();
       return {
         rootPems: validation.kind === "ca" ? validation.rootPems : [],
-        certPem: shown.certPem,
-        keyPem: shown.keyPem,
+        certPem: own?.certPem ?? "",
+        keyPem: own?.keyPem ?? "",
         peerCheck: isPlain(validation) ? "checked" : "shown",
         judge: serverJudge(rules, nowMs),
       };
@@ -57,28 +54,29 @@ export function serverTls({ tls, name }: SdsServer, options: ServerTlsOptions): 
   };
 }
 
-/** The rules with the server's name among them, unless they say themselves who may answer. */
+/** The rules with a matcher of the server's name, unless they name peers themselves. */
 function named(
   validation: Validation,
   { serverName, server }: { readonly serverName: string; readonly server: string },
 ): Exclude<Validation, { readonly kind: "mesh" }> {
   if (validation.kind === "mesh") return refuse(server, "a mesh's roots do not vouch for it");
   const { rules } = validation;
-  const { matchers, spkiPins, certificateHashes } = rules;
-  if (matchers.length + spkiPins.length + certificateHashes.length > 0) return validation;
+  if (namesPeers(rules)) return validation;
   if (validation.kind === "spiffe") {
     return refuse(server, "SPIFFE rules without a matcher let every identity answer");
   }
   return { ...validation, rules: { ...rules, matchers: [serverNameMatcher(serverName)] } };
 }
 
-/** What the library understands alike: names by DNS, roots that are roots, nothing forgiven. */
-function isPlain(validation: Validation): validation is CaValidation {
+/** Whether the TLS library applies the same rules: DNS names, roots that are roots, no exceptions. */
+function isPlain(validation: Validation): boolean {
   if (validation.kind !== "ca") return false;
-  const { matchers, spkiPins, certificateHashes, allowExpired, acceptUntrusted } = validation.rules;
-  if (matchers.length + spkiPins.length + certificateHashes.length > 0) return false;
-  if (allowExpired || acceptUntrusted) return false;
-  return areRoots(validation.rootPems);
+  const { rules, rootPems } = validation;
+  return !namesPeers(rules) && !rules.allowExpired && !rules.acceptUntrusted && areRoots(rootPems);
+}
+
+function namesPeers({ matchers, spkiPins, certificateHashes }: PeerRules): boolean {
+  return matchers.length + spkiPins.length + certificateHashes.length > 0;
 }
 
 function refuse(server: string, fact: string): never {

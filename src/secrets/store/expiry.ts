@@ -1,6 +1,6 @@
 /**
- * Watches certificates grow old: warns when a third of the lifetime is left and nobody has replaced
- * them, again whenever half of that is gone, and says when one has expired. One timer for all.
+ * Warns of certificates that were not replaced when a third of their lifetime is left, again whenever half
+ * of the rest is gone, and reports their expiry. One timer for all.
  *
  * @module
  */
@@ -14,12 +14,13 @@ import {
   type Stats,
   type Timer,
 } from "../../base/mod.ts";
-import type { CertificateSecret } from "../secret.ts";
+import type { CertificateSecret } from "../model/secret.ts";
+import { isoTime } from "./journal.ts";
 import { type Named, SecretLabels } from "./labels.ts";
 
-/** The wall clock may be set; timers do not notice. */
+/** Timers do not notice when the wall clock is set. */
 const LOOK_AGAIN_MS = 600_000;
-/** Halvings go on for ever; warnings stop here. */
+/** No more warnings when less is left. */
 const LAST_WARNING_MS = 60_000;
 const DAY_MS = 86_400_000;
 
@@ -29,9 +30,9 @@ export interface ExpiryOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly stats: Stats;
-  /** Part of the lifetime that is left when the first warning comes. */
+  /** Remaining part of the lifetime at the first warning. */
   readonly warnFraction: number;
-  /** Labels of the gauges about all of them; default none. */
+  /** Labels of the gauges over all certificates; default none. */
   readonly scope?: Labels;
 }
 
@@ -63,13 +64,13 @@ export class ExpiryWatch {
     );
   }
 
-  /** A certificate came, first or in place of another. Its warnings come later, from a timer. */
+  /** A certificate came, or replaced another. Its warnings come later, from a timer. */
   watch(secret: Named, certificate: Dated): void {
     const { notBeforeMs, notAfterMs } = certificate;
     const warnMs = notAfterMs - (notAfterMs - notBeforeMs) * this.#options.warnFraction;
     this.#watched.set(secret, { secret, certificate, warnMs, hasExpired: false });
     const labels = this.#labels.of(secret);
-    // Several dates cannot be one number; those count in the days that are left.
+    // Secrets without labels of their own count only in the days that are left.
     if (labels) {
       const help = "When the certificate of this secret expires, in seconds since 1970";
       this.#options.stats.gauge(EXPIRY, help, labels).set(Math.floor(notAfterMs / 1_000));
@@ -119,12 +120,12 @@ export class ExpiryWatch {
   #judge(watched: Watched, nowMs: number): void {
     const { secret, certificate: { serial, notAfterMs } } = watched;
     const leftMs = notAfterMs - nowMs;
-    // Only where something is said: a burst of rotations looks at all certificates again and again.
+    // Built for a line only: a burst of rotations checks all certificates again and again.
     const fieldsOf = () => ({
       secret: secret.ref.name,
       source: secret.source,
       serial,
-      expires: textOf(notAfterMs),
+      expires: isoTime(notAfterMs),
     });
     if (leftMs <= 0) {
       if (!watched.hasExpired) {
@@ -133,7 +134,7 @@ export class ExpiryWatch {
       watched.hasExpired = true;
       return;
     }
-    // Back in force where the wall clock was set back.
+    // The wall clock may have been set back.
     watched.hasExpired = false;
     if (nowMs < watched.warnMs) return;
     this.#options.log.warn("certificate expires soon and was not replaced", {
@@ -151,8 +152,4 @@ export class ExpiryWatch {
     this.#timerAtMs = atMs;
     this.#timer = clock.after(delayMs, () => this.#look());
   }
-}
-
-function textOf(atMs: number): string {
-  return Math.abs(atMs) <= 8.64e15 ? new Date(atMs).toISOString() : "never";
 }

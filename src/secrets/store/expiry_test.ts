@@ -30,7 +30,7 @@ function days(serial: string, count: number, fromMs = NOW_MS) {
   return certificateSecret(serial, { notBeforeMs: fromMs, notAfterMs: fromMs + count * DAY_MS });
 }
 
-test("ExpiryWatch warns at a third, at each half of what is left, and at the end", async () => {
+test("ExpiryWatch warns at the last third, at each half of the rest, and at the expiry", async () => {
   const { clock, watch, said, value } = setUp();
   watch.watch(WEB, days("01", 90));
   await clock.advance(60 * DAY_MS - 1);
@@ -78,7 +78,7 @@ for (
   });
 }
 
-test("ExpiryWatch is quiet about what is replaced in time", async () => {
+test("ExpiryWatch does not warn of a certificate that is replaced in time", async () => {
   const { clock, watch, said, value } = setUp();
   for (let day = 0; day < 200; day += 50) {
     watch.watch(WEB, days(`d${day}`, 90, clock.now()));
@@ -104,7 +104,7 @@ test("ExpiryWatch notices a wall clock that was set", async () => {
   watch.close();
 });
 
-test("ExpiryWatch has one timer for a thousand certificates, and counts the worst", async () => {
+test("ExpiryWatch has one timer for a thousand certificates, and counts those near expiry", async () => {
   const { clock, watch, said, value } = setUp();
   for (let i = 0; i < 1_000; i++) {
     watch.watch({ ref: { name: `s${i}` }, source: "sds" }, days(`${i}`, 30 + i));

@@ -1,23 +1,20 @@
 /**
- * What people get to know about secrets: events, log lines, counters. Never key material.
+ * The reports about secrets: events, log lines, counters. Never key material.
  *
  * @module
  */
 
-import type { Clock, Log, Stats } from "../../base/mod.ts";
-import type { HeldSecret, SecretEvent } from "../held.ts";
-import type { CertificateSecret, Secret } from "../secret.ts";
-import { Crowd } from "./crowd.ts";
+import type { Clock, Log, LogFields, Stats } from "../../base/mod.ts";
+import type { CertificateSecret, HeldSecret, Secret, SecretEvent } from "../model/secret.ts";
 import { type Named, OTHER_SECRETS, SecretLabels } from "./labels.ts";
 
 const EVENTS_LIMIT = 1_000;
-/** Distinct faults of one secret that are logged until it is well again. */
+/** Distinct faults of one secret that are logged until it recovers. */
 const FAULTS_LIMIT = 20;
-/** Recoveries of one secret that are told in {@link RECOVERIES_MS}: a source may come and go. */
+/** Recoveries of one secret that are reported in {@link RECOVERIES_MS}: a source may come and go. */
 const RECOVERIES_LIMIT = 20;
 const RECOVERIES_MS = 3_600_000;
-
-/** Of a SPIFFE id. A certificate may have many URI names. */
+/** For a SPIFFE id. A certificate may have many URI names. */
 const URI_LIMIT_CHARS = 2_048;
 
 const ROTATED = { certificate: "certificate rotated", validation: "trust rotated" };
@@ -32,20 +29,20 @@ export interface JournalOptions {
   readonly stats: Stats;
 }
 
-/** A secret that something is to be said of. */
+/** The subject of a report. */
 export interface Reported extends Named {
-  /** By an operator. Of others, which strangers ask for, little is said until they are there. */
+  /** An operator named it. Little is reported of a secret that a client named until it is there. */
   readonly configured: boolean;
   readonly held: HeldSecret<Secret> | undefined;
-  /** What is wrong with it now; "": nothing. */
+  /** The current fault; "": none. */
   readonly fault: string;
 }
 
-/** What was told of one secret. */
-interface Told {
+/** The faults of one secret that are reported. */
+interface FaultRecord {
   readonly faults: Set<string>;
   recoveries: number;
-  /** Since when they are counted. */
+  /** When `recoveries` was 0. */
   sinceMs: number;
 }
 
@@ -53,14 +50,14 @@ export class SecretJournal {
   readonly #options: JournalOptions;
   readonly #labels: SecretLabels;
   readonly #events: SecretEvent[] = [];
-  readonly #told = new WeakMap<Reported, Told>();
-  /** Who the last certificate was. */
+  readonly #faults = new WeakMap<Reported, FaultRecord>();
+  /** URI names of the last certificate. */
   readonly #uris = new WeakMap<Reported, string>();
-  readonly #crowd: Crowd<Reported>;
+  readonly #lines: SharedLines;
 
   constructor(options: JournalOptions) {
     this.#options = options;
-    this.#crowd = new Crowd(options.clock);
+    this.#lines = new SharedLines(options.clock);
     this.#labels = new SecretLabels(options.stats, [UPDATES, FAILED, TIMEOUTS]);
   }
 
@@ -71,14 +68,12 @@ export class SecretJournal {
 
   /** Returns the time of the change. */
   changed(of: Reported, old: Secret | undefined, secret: Secret): number {
-    const nowMs = this.#options.clock.now();
     this.#count(of, UPDATES, "Values of the secret that were accepted, the first one included");
-    const { log } = this.#options;
+    const { log, clock } = this.#options;
     const oldUri = this.#otherUri(of, secret);
     this.#event(of, old ? "rotated" : "loaded", detailOf(secret, old) + uriDetail(secret, oldUri));
     const fields = {
-      secret: of.ref.name,
-      source: of.source,
+      ...fieldsOf(of),
       ...factsOf(secret),
       ...(old?.type === "certificate" && { old_serial: old.serial }),
     };
@@ -86,54 +81,56 @@ export class SecretJournal {
     if (oldUri !== undefined) {
       log.warn(`${message} with another identity`, { ...fields, old_uri: oldUri || "none" });
     } else if (old || of.configured) log.info(message, fields);
-    // One that strangers asked for is news only to those who look for it.
     else log.debug(message, fields);
-    return nowMs;
+    return clock.now();
   }
 
-  /** A value of an earlier run. Returns the time. */
+  /** The value of an earlier run is held. Returns the time. */
   restored(of: Reported, secret: Secret): number {
     this.#otherUri(of, secret);
     this.#event(of, "restored", detailOf(secret) + uriDetail(secret));
-    const fields = { secret: of.ref.name, source: of.source, ...factsOf(secret) };
-    this.#options.log.debug("stored secret in use until its source answers", fields);
-    return this.#options.clock.now();
+    const { log, clock } = this.#options;
+    const fields = { ...fieldsOf(of), ...factsOf(secret) };
+    log.debug("stored secret in use until its source answers", fields);
+    return clock.now();
   }
 
-  /** A new value came: what was wrong before is news when it is wrong again. */
-  mended(of: Reported): void {
-    this.#told.delete(of);
+  /** A new value came: a fault of the one before is reported again when it returns. */
+  replaced(of: Reported): void {
+    this.#faults.delete(of);
   }
 
-  /** What was wrong is over, and the value is the one from before. */
+  /** A fault is over, with the value from before. */
   recovered(of: Reported): void {
-    const told = this.#told.get(of);
-    if (!told || told.faults.size === 0) return;
+    const record = this.#faults.get(of);
+    if (!record || record.faults.size === 0) return;
     const nowMs = this.#options.clock.monotonic();
-    if (nowMs - told.sinceMs >= RECOVERIES_MS) {
-      told.recoveries = 0;
-      told.sinceMs = nowMs;
+    if (nowMs - record.sinceMs >= RECOVERIES_MS) {
+      record.recoveries = 0;
+      record.sinceMs = nowMs;
     }
-    // The last that is told of one that comes and goes is what is wrong with it.
-    if (told.recoveries >= RECOVERIES_LIMIT) return;
-    told.recoveries++;
-    told.faults.clear();
+    // The last report about a source that comes and goes is its fault.
+    if (record.recoveries >= RECOVERIES_LIMIT) return;
+    record.recoveries++;
+    record.faults.clear();
     this.#event(of, "recovered", "the last value is good still");
-    this.#lineOfMany(of, "info", "secret recovered", {});
+    this.#sharedLine(of, "info", "secret recovered", {});
   }
 
   rejected(of: Reported, reason: string): void {
     if (isQuiet(of)) return;
     this.#count(of, FAILED, "Values of the secret that were refused; the old one stays");
-    this.#fault(of, "rejected", reason);
+    const fields = this.#newFault(of, "rejected", reason);
+    if (fields) this.#options.log.warn("secret rejected", { ...fieldsOf(of), ...fields });
   }
 
   unreachable(of: Reported, reason: string): void {
     if (isQuiet(of)) return;
-    this.#fault(of, "unreachable", reason);
+    const fields = this.#newFault(of, "unreachable", reason);
+    if (fields) this.#sharedLine(of, "warn", "secret unreachable", fields);
   }
 
-  /** `dropped`: there was a value and it is not used any more. */
+  /** `dropped`: there was a value, and it is not used any more. */
   removed(
     of: Reported,
     { dropped, reason }: { readonly dropped: boolean; readonly reason?: string },
@@ -142,7 +139,7 @@ export class SecretJournal {
     const kept = of.held && !dropped;
     const detail = reason ?? "removed by its source";
     this.#event(of, "removed", kept ? `${detail}; the last value stays` : detail);
-    const fields = { secret: of.ref.name, source: of.source, dropped, ...reason && { reason } };
+    const fields = { ...fieldsOf(of), dropped, ...reason && { reason } };
     this.#options.log.warn("secret removed by its source", fields);
   }
 
@@ -152,9 +149,9 @@ export class SecretJournal {
       TIMEOUTS,
       "Times that the first value of the secret had not come within its time limit",
     );
-    const detail = of.fault || "no answer";
-    this.#event(of, "timed_out", detail);
-    const fields = { secret: of.ref.name, source: of.source, reason: detail };
+    const reason = of.fault || "no answer";
+    this.#event(of, "timed_out", reason);
+    const fields = { ...fieldsOf(of), reason };
     this.#options.log.warn("secret did not come in time; opening without it", fields);
   }
 
@@ -162,7 +159,7 @@ export class SecretJournal {
     this.#labels.forget(of);
   }
 
-  /** Who the certificate was before, where that was somebody else; remembered over a withdrawal. */
+  /** The URI names of the last certificate, if they differ; remembered over a withdrawal. */
   #otherUri(of: Reported, secret: Secret): string | undefined {
     if (secret.type !== "certificate") return undefined;
     const [uri, old] = [uriOf(secret), this.#uris.get(of)];
@@ -170,36 +167,30 @@ export class SecretJournal {
     return old === uri ? undefined : old;
   }
 
-  #fault(of: Reported, kind: "rejected" | "unreachable", reason: string): void {
-    let told = this.#told.get(of);
-    if (!told) {
+  /** Adds an event for a new fault, and returns the fields of its line; `undefined`: it is known. */
+  #newFault(
+    of: Reported,
+    kind: "rejected" | "unreachable",
+    reason: string,
+  ): LogFields | undefined {
+    let record = this.#faults.get(of);
+    if (!record) {
       const sinceMs = this.#options.clock.monotonic();
-      this.#told.set(of, told = { faults: new Set(), recoveries: 0, sinceMs });
+      this.#faults.set(of, record = { faults: new Set(), recoveries: 0, sinceMs });
     }
-    const { faults } = told;
-    if (faults.has(reason) || faults.size >= FAULTS_LIMIT) return;
+    const { faults } = record;
+    if (faults.has(reason) || faults.size >= FAULTS_LIMIT) return undefined;
     faults.add(reason);
     this.#event(of, kind, reason);
-    const fields = { reason, kept: of.held !== undefined };
-    if (kind === "unreachable") return this.#lineOfMany(of, "warn", "secret unreachable", fields);
-    this.#options.log.warn("secret rejected", {
-      secret: of.ref.name,
-      source: of.source,
-      ...fields,
-    });
+    return { reason, kept: of.held !== undefined };
   }
 
-  /** What holds for all secrets of a source alike is not told of each. */
-  #lineOfMany(
-    of: Reported,
-    level: "info" | "warn",
-    message: string,
-    facts: { readonly reason?: string; readonly kept?: boolean },
-  ): void {
+  /** A line that is the same for all secrets of a source, which is not written for each. */
+  #sharedLine(of: Reported, level: "info" | "warn", message: string, facts: LogFields): void {
     const { log } = this.#options;
-    const fields = { secret: of.ref.name, source: of.source, ...facts };
-    switch (this.#crowd.next([message, of.source, facts.reason].join(" "), of)) {
-      case "told":
+    const fields = { ...fieldsOf(of), ...facts };
+    switch (this.#lines.next([message, of.source, facts.reason].join(" "), of)) {
+      case "written":
         return log[level](message, fields);
       case "last":
         return log[level](message, { ...fields, more: "in /events" });
@@ -219,20 +210,55 @@ export class SecretJournal {
   }
 }
 
-/** A name that strangers made up is no news while there is nothing of it. */
+/** Secrets that share a line within {@link LINE_MS}, and lines. */
+const LINE_LIMIT = 10;
+const LINE_MS = 10_000;
+const LINES_LIMIT = 100;
+
+/** Bounds the lines about one outage of many secrets; the other ones have only events. */
+class SharedLines {
+  readonly #clock: Clock;
+  readonly #lines = new Map<string, { readonly sinceMs: number; readonly of: Set<Reported> }>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** A secret with a written line gets further ones. */
+  next(line: string, secret: Reported): "written" | "last" | "quiet" {
+    const { of } = this.#current(line);
+    if (of.has(secret)) return "written";
+    if (of.size >= LINE_LIMIT) return "quiet";
+    of.add(secret);
+    return of.size === LINE_LIMIT ? "last" : "written";
+  }
+
+  #current(line: string): { readonly of: Set<Reported> } {
+    const nowMs = this.#clock.monotonic();
+    const found = this.#lines.get(line);
+    if (found && nowMs - found.sinceMs < LINE_MS) return found;
+    this.#lines.delete(line);
+    const [oldest] = this.#lines.keys();
+    if (this.#lines.size >= LINES_LIMIT && oldest !== undefined) this.#lines.delete(oldest);
+    const begun = { sinceMs: nowMs, of: new Set<Reported>() };
+    this.#lines.set(line, begun);
+    return begun;
+  }
+}
+
+/** A name that a client made up is not reported while there is no such secret. */
 function isQuiet({ configured, held }: Reported): boolean {
   return !configured && !held;
 }
 
-function factsOf(secret: Secret): Readonly<Record<string, unknown>> {
-  switch (secret.type) {
-    case "certificate": {
-      const uri = uriOf(secret);
-      return { ...(uri && { uri }), serial: secret.serial, expires: isoTime(secret.notAfterMs) };
-    }
-    case "validation":
-      return { validation: secret.validation.kind };
-  }
+function fieldsOf({ ref, source }: Reported): { readonly secret: string; readonly source: string } {
+  return { secret: ref.name, source };
+}
+
+function factsOf(secret: Secret): LogFields {
+  if (secret.type === "validation") return { validation: secret.validation.kind };
+  const uri = uriOf(secret);
+  return { ...(uri && { uri }), serial: secret.serial, expires: isoTime(secret.notAfterMs) };
 }
 
 function detailOf(secret: Secret, old?: Secret): string {
@@ -242,7 +268,7 @@ function detailOf(secret: Secret, old?: Secret): string {
   return `serial ${secret.serial}${was}, ${dates}`;
 }
 
-/** Of an SVID its SPIFFE id; "": it has no URI name. */
+/** The SPIFFE id of an SVID; "": there is no URI name. */
 function uriOf({ uris }: CertificateSecret): string {
   return uris.join(" ").slice(0, URI_LIMIT_CHARS);
 }
@@ -252,7 +278,7 @@ function uriDetail(secret: Secret, oldUri?: string): string {
   return (uri && `, ${uri}`) + (oldUri === undefined ? "" : `, was ${oldUri || "without an id"}`);
 }
 
-/** Dates of certificates reach beyond what JavaScript can print. */
-function isoTime(atMs: number): string {
+/** Certificates have dates that JavaScript cannot print. */
+export function isoTime(atMs: number): string {
   return Math.abs(atMs) <= 8.64e15 ? new Date(atMs).toISOString() : "never";
 }

@@ -53,7 +53,7 @@ for (
   });
 }
 
-test("SecretJournal warns when what comes after a withdrawal is another identity", () => {
+test("SecretJournal warns when another identity follows a withdrawal", () => {
   const { store, providers, log } = storeWorld();
   store.follow({
     web: credentialsPlan({ certificates: [secretRef("web", { source: WORKLOAD })] }),

@@ -1,25 +1,26 @@
 /**
- * Which references mean the same secret, and how a source is called in front of people.
+ * Keys of secrets and providers, equal for references to the same secret; and the names of sources for
+ * people.
  *
  * @module
  */
 
 import { createHash, randomBytes } from "node:crypto";
 import { formatAddress } from "../../base/mod.ts";
-import type { SecretRef, SecretSource, ValidationRef } from "../plan.ts";
-import type { DataSource, SecretSpec } from "../spec.ts";
+import type { SecretRef, SecretSource } from "../model/plan.ts";
+import type { DataSource, SecretSpec } from "../model/spec.ts";
 
-/** References hold keys, passwords and metadata: without a salt their hash would let guesses be checked. */
+/** References contain keys, passwords and metadata: an unsalted hash would let guesses be checked. */
 const SALT = randomBytes(16).toString("hex");
-/** Sources are large where files are inline, and an on-demand one is part of many references. */
-const sources = new WeakMap<SecretSource, string>();
+/** Sources are large when files are inline, and an on-demand source is part of many references. */
+const fingerprints = new WeakMap<SecretSource, string>();
 
-/** What this process makes keys with. For private files only: who knows it can check guesses. */
+/** The salt of this process' keys, for private files only: it lets guesses be checked. */
 export function keySalt(): string {
   return SALT;
 }
 
-/** Equal for plain data that is deeply equal, whatever the order of its fields; tells nothing of it. */
+/** Equal for deeply equal plain data, whatever the order of its fields; discloses nothing of it. */
 export function fingerprintOf(value: unknown, salt: string = SALT): string {
   return createHash("sha256").update(salt).update(canonical(value)).digest("hex").slice(0, 32);
 }
@@ -34,34 +35,38 @@ function canonical(value: unknown): string {
 }
 
 /**
- * Stable while this process runs: `sds:sds_cluster/web#1f3a9c0d5e7b`. How long to wait is no part of it.
- * With the `salt` of another process: the key there.
+ * Stable while this process runs: `sds:sds_cluster/web#1f3a9c0d5e7b`. The timeout is no part of it. The
+ * `salt` of another process gives that process' key.
  */
 export function keyOfRef(ref: SecretRef, salt: string = SALT): string {
   const { type, name, source, defaults } = ref;
   const ofSource = salt === SALT ? fingerprintOfSource(source) : fingerprintOf(source, salt);
   const whole = fingerprintOf({ type, name, source: ofSource, defaults }, salt);
-  return `${prefixOf(ref)}#${whole.slice(0, 16)}`;
+  return `${prefixOf(source)}${name.slice(0, 255)}#${whole.slice(0, 16)}`;
+}
+
+function prefixOf(source: SecretSource): string {
+  switch (source.kind) {
+    case "sds":
+      return `sds:${source.server.name}/`;
+    case "workload":
+      return `workload:${formatAddress(source.address)}/`;
+    default:
+      return `${source.kind}:`;
+  }
 }
 
 /** Sources with the same key share one provider. */
 export function keyOfProvider(source: SecretSource): string {
   switch (source.kind) {
-    case "consul":
-    case "spec":
-    case "secret_file":
-      return source.kind;
     case "sds":
       return `sds:${source.server.name}#${fingerprintOfSource(source)}`;
     case "workload":
       // One stream brings every identity and bundle.
       return `workload:${formatAddress(source.address)}`;
+    default:
+      return source.kind;
   }
-}
-
-/** The reference that stands for a validation with its defaults. */
-export function refOfValidation({ secret, defaults }: ValidationRef): SecretRef {
-  return defaults ? { ...secret, defaults } : secret;
 }
 
 /** `file /etc/tls/web.pem`, `sds sds_cluster`, `workload unix:///run/spire.sock`. */
@@ -80,31 +85,12 @@ export function sourceText(source: SecretSource): string {
   }
 }
 
-function prefixOf({ name, source }: SecretRef): string {
-  const short = name.slice(0, 255);
-  switch (source.kind) {
-    case "sds":
-      return `sds:${source.server.name}/${short}`;
-    case "workload":
-      return `workload:${formatAddress(source.address)}/${short}`;
-    default:
-      return `${source.kind}:${short}`;
-  }
-}
-
 function specText(spec: SecretSpec): string {
-  switch (spec.type) {
-    case "certificate":
-      return dataText(spec.chain ?? spec.pkcs12 ?? spec.key);
-    case "validation":
-      return spec.trustedCa || !spec.systemRoots
-        ? dataText(spec.trustedCa ?? bundleOf(spec) ?? spec.crl)
-        : "system roots";
-  }
-}
-
-function bundleOf({ spiffe }: SecretSpec & { type: "validation" }): DataSource | undefined {
-  return spiffe?.kind === "map" ? spiffe.source : spiffe?.domains[0]?.bundle;
+  if (spec.type === "certificate") return dataText(spec.chain ?? spec.pkcs12 ?? spec.key);
+  const { trustedCa, systemRoots, spiffe, crl } = spec;
+  if (!trustedCa && systemRoots) return "system roots";
+  const bundle = spiffe?.kind === "map" ? spiffe.source : spiffe?.domains[0]?.bundle;
+  return dataText(trustedCa ?? bundle ?? crl);
 }
 
 function dataText(source: DataSource | undefined): string {
@@ -120,7 +106,7 @@ function dataText(source: DataSource | undefined): string {
 }
 
 function fingerprintOfSource(source: SecretSource): string {
-  let known = sources.get(source);
-  if (known === undefined) sources.set(source, known = fingerprintOf(source));
+  let known = fingerprints.get(source);
+  if (known === undefined) fingerprints.set(source, known = fingerprintOf(source));
   return known;
 }

@@ -1,5 +1,5 @@
 /**
- * Labels of a bounded number of secrets; the rest are counted together.
+ * Metric labels of a bounded number of secrets; the other ones are counted together.
  *
  * @module
  */
@@ -7,7 +7,7 @@
 import type { Labels, Stats } from "../../base/mod.ts";
 
 const NAMES_LIMIT = 1_000;
-/** Stands for those that have none of their own. */
+/** The labels of secrets beyond the limit. */
 export const OTHER_SECRETS: Labels = { secret: "other", source: "other" };
 
 export interface Named {
@@ -20,7 +20,7 @@ export class SecretLabels {
   readonly #metrics: readonly string[];
   readonly #known = new Map<string, { readonly labels: Labels; readonly users: Set<Named> }>();
 
-  /** `metrics`: what is forgotten with the last secret of a name. */
+  /** `metrics` are removed with the last secret of a name. */
   constructor(stats: Stats, metrics: readonly string[]) {
     this.#stats = stats;
     this.#metrics = metrics;

@@ -1,133 +1,189 @@
 /**
- * One plan brought to life: the subscriptions it uses and what can be said of it. Pure of time: told
- * what time it is.
+ * A plan with the subscriptions that it uses, and the state of credentials that follows from them. Pure:
+ * the time is an argument.
  *
  * @module
  */
 
-import { CONSUL_KEY, type CredentialsState } from "../held.ts";
+import { isDeepStrictEqual } from "node:util";
+import { MESH_KEY } from "../../snapshot/mod.ts";
+import type { CredentialsPlan, ExternalRef, SecretRef } from "../model/plan.ts";
+import type {
+  CertificateSecret,
+  CredentialsState,
+  HeldSecret,
+  HeldSecrets,
+  Secret,
+  ValidationSecret,
+} from "../model/secret.ts";
 import type { OnDemand } from "../on_demand/on_demand.ts";
-import type { CredentialsPlan, SecretRef } from "../plan.ts";
-import { refOfValidation } from "./key.ts";
-import type { ExternalRef } from "./shared_providers.ts";
 import type { Subscription } from "./subscription.ts";
 
-/** A secret wanted: the agent's own, which is always there, or one that is followed. */
-export interface Wanted {
+/** A secret of a plan. */
+interface PlannedSecret {
   readonly ref: SecretRef;
-  /** `null`: the agent's. */
+  /** `null`: the agent's, which is always there. */
   readonly subscription: Subscription | null;
 }
 
 export interface LivePlan {
   readonly plan: CredentialsPlan;
-  /** Equal of equal plans. */
+  /** Equal for equal plans. */
   readonly fingerprint: string;
-  readonly certificates: readonly Wanted[];
-  readonly validation: Wanted | null;
+  readonly certificates: readonly PlannedSecret[];
+  readonly validation: PlannedSecret | null;
   readonly onDemand: OnDemand | null;
 }
 
-/** Follows everything that a plan names. */
+/** The credentials of one listener or upstream. */
+export interface Credentials {
+  /** In force. */
+  open: LivePlan | undefined;
+  /** Replaces `open` when its secrets are there; until then `open` serves. */
+  next: LivePlan | undefined;
+}
+
+/** Follows every secret of a plan. */
 export function livePlan(
   plan: CredentialsPlan,
-  options: {
+  { fingerprint, onDemand, follow }: {
     readonly fingerprint: string;
     readonly onDemand: OnDemand | null;
     readonly follow: (ref: ExternalRef) => Subscription;
   },
 ): LivePlan {
-  const { fingerprint, onDemand, follow } = options;
-  const want = (ref: SecretRef): Wanted => {
+  const planned = (ref: SecretRef): PlannedSecret => {
     const { source } = ref;
     return { ref, subscription: source.kind === "consul" ? null : follow({ ...ref, source }) };
   };
-  const certificates = plan.certificates.map(want);
-  const validation = plan.validation && want(refOfValidation(plan.validation));
+  const certificates = plan.certificates.map(planned);
+  const { secret, defaults } = plan.validation ?? {};
+  const validation = secret ? planned(defaults ? { ...secret, defaults } : secret) : null;
   return { plan, fingerprint, certificates, validation, onDemand };
 }
 
-export function wantedOf({ certificates, validation }: LivePlan): readonly Wanted[] {
+export function secretsOf({ certificates, validation }: LivePlan): readonly PlannedSecret[] {
   return validation ? [...certificates, validation] : certificates;
 }
 
-/** When waiting for it ends on its own, on the monotonic clock; Infinity: never, or it is over. */
-export function deadlineOf({ ref, subscription }: Wanted): number {
+/** When the initial fetch timeout passes, on the monotonic clock; Infinity: never, or it is over. */
+export function deadlineOf({ ref, subscription }: PlannedSecret): number {
   if (!subscription || subscription.answered || ref.initialFetchTimeoutMs === 0) return Infinity;
   return subscription.startedMs + ref.initialFetchTimeoutMs;
 }
 
-/** Those whose first answer is still waited for. */
-export function waitingOf(live: LivePlan, nowMs: number): readonly Wanted[] {
-  return wantedOf(live).filter((wanted) =>
-    wanted.subscription && !wanted.subscription.answered && deadlineOf(wanted) > nowMs
+/** The secrets whose first answer is awaited. */
+export function awaitedOf(live: LivePlan, nowMs: number): readonly PlannedSecret[] {
+  return secretsOf(live).filter((secret) =>
+    secret.subscription && !secret.subscription.answered && deadlineOf(secret) > nowMs
   );
 }
 
-export function warmingState(waiting: readonly Wanted[]): CredentialsState {
-  return { kind: "warming", waitingFor: waiting.map(textOf) };
+/**
+ * The held secrets with every unchanged part of `before`, so that a comparison by identity finds only
+ * changes; `before` itself if nothing has changed.
+ */
+export function nextHeld(
+  before: HeldSecrets,
+  { subscriptions, credentials, nowMs }: {
+    readonly subscriptions: readonly Subscription[];
+    readonly credentials: ReadonlyMap<string, Credentials>;
+    readonly nowMs: number;
+  },
+): HeldSecrets {
+  const certificates: [string, HeldSecret<CertificateSecret>][] = [];
+  const validations: [string, HeldSecret<ValidationSecret>][] = [];
+  for (const { key, held } of subscriptions) {
+    if (held && isCertificate(held)) certificates.push([key, held]);
+    else if (held && isValidation(held)) validations.push([key, held]);
+  }
+  const states: [string, CredentialsState][] = [];
+  for (const [key, { open, next }] of credentials) {
+    const live = open ?? next;
+    if (!live) continue;
+    const state = open ? openState(open) : warmingState(live, nowMs);
+    const old = before.credentials[key];
+    states.push([key, old && isDeepStrictEqual(old, state) ? old : state]);
+  }
+  const held = {
+    certificates: merged(before.certificates, certificates),
+    validations: merged(before.validations, validations),
+    credentials: merged(before.credentials, states),
+  };
+  const isSame = held.certificates === before.certificates &&
+    held.validations === before.validations && held.credentials === before.credentials;
+  return isSame ? before : held;
 }
 
-/** What there is now, whether or not it is enough. */
-export function openState(live: LivePlan): CredentialsState {
-  const { plan, onDemand } = live;
-  const certificates = live.certificates.filter(isThere).map(keyOf);
+function warmingState(live: LivePlan, nowMs: number): CredentialsState {
+  return { kind: "warming", waitingFor: awaitedOf(live, nowMs).map(textOf) };
+}
+
+/** The current secrets, enough or not. */
+function openState({ plan, certificates: planned, validation, onDemand }: LivePlan) {
+  const certificates = planned.filter(isThere).map(keyOf);
   const onDemandKeys = (onDemand?.keys() ?? []).filter((key) => !certificates.includes(key));
   const missing: string[] = [];
-  // One certificate is enough to open, as in Envoy; those that are late join when they come.
-  if (live.certificates.length > 0 && certificates.length === 0 && !onDemand) {
-    missing.push(...live.certificates.map(missingText));
+  // As in Envoy, one certificate is enough to open; later ones are added.
+  if (planned.length > 0 && certificates.length === 0 && !onDemand) {
+    missing.push(...planned.map(missingText));
   }
-  const { validation } = live;
-  const trusted = validation !== null && isThere(validation);
-  if (validation && !trusted) missing.push(missingText(validation));
-  return {
+  const isTrusted = validation !== null && isThere(validation);
+  if (validation && !isTrusted) missing.push(missingText(validation));
+  const { requireClientCertificate, requireForSpiffe, tls } = plan;
+  const { rules, defaultName } = plan.onDemand ?? {};
+  const state: CredentialsState = {
     kind: "open",
     certificates: [...certificates, ...onDemandKeys],
-    validation: validation && trusted ? keyOf(validation) : null,
+    validation: validation && isTrusted ? keyOf(validation) : null,
     missing,
-    requireClientCertificate: plan.requireClientCertificate ||
-      (plan.requireForSpiffe === true && isSpiffe(validation)),
-    onDemand: plan.onDemand?.rules ?? null,
-    ...(plan.onDemand?.defaultName === undefined ? {} : { defaultName: plan.onDemand.defaultName }),
-    ...(plan.tls ? { tls: plan.tls } : {}),
+    requireClientCertificate: requireClientCertificate ||
+      (requireForSpiffe === true && isSpiffe(validation)),
+    onDemand: rules ?? null,
+    ...(defaultName !== undefined && { defaultName }),
+    ...(tls && { tls }),
   };
+  return state;
 }
 
-/** The same facts: whoever compares by identity need not notice. */
-export function isSameState(a: CredentialsState, b: CredentialsState): boolean {
-  if (a.kind === "warming" || b.kind === "warming") {
-    return a.kind === "warming" && b.kind === "warming" && isSame(a.waitingFor, b.waitingFor);
-  }
-  return isSame(a.certificates, b.certificates) && a.validation === b.validation &&
-    isSame(a.missing, b.missing) && a.onDemand === b.onDemand && a.tls === b.tls &&
-    a.requireClientCertificate === b.requireClientCertificate && a.defaultName === b.defaultName;
-}
-
-function isSame(a: readonly string[], b: readonly string[]): boolean {
-  return a.length === b.length && a.every((text, index) => text === b[index]);
-}
-
-/** The agent's roots take no rules of ours: with any, nobody is trusted rather than too many. */
-function isThere({ ref, subscription }: Wanted): boolean {
+/** The agent's roots take no rules of ours: with rules, no peer is trusted rather than too many. */
+function isThere({ ref, subscription }: PlannedSecret): boolean {
   return subscription ? subscription.held !== undefined : ref.defaults === undefined;
 }
 
-function isSpiffe(wanted: Wanted | null): boolean {
-  const value = wanted?.subscription?.held?.value;
+function isSpiffe(secret: PlannedSecret | null): boolean {
+  const value = secret?.subscription?.held?.value;
   return value?.type === "validation" && value.validation.kind === "spiffe";
 }
 
-function keyOf({ subscription }: Wanted): string {
-  return subscription?.key ?? CONSUL_KEY;
+function keyOf({ subscription }: PlannedSecret): string {
+  return subscription?.key ?? MESH_KEY;
 }
 
-function textOf({ ref, subscription }: Wanted): string {
+function textOf({ ref, subscription }: PlannedSecret): string {
   return subscription ? `${ref.name} (${subscription.source})` : `${ref.name} (consul with rules)`;
 }
 
-function missingText(wanted: Wanted): string {
-  const { ref, subscription } = wanted;
-  if (!subscription) return textOf(wanted);
+function missingText(secret: PlannedSecret): string {
+  const { ref, subscription } = secret;
+  if (!subscription) return textOf(secret);
   return `${ref.name} (${subscription.source}, ${subscription.absence})`;
+}
+
+/** `before` if it has the very same entries. Keys may be any text, `__proto__` included. */
+function merged<T>(
+  before: Readonly<Record<string, T>>,
+  entries: readonly (readonly [string, T])[],
+): Readonly<Record<string, T>> {
+  const isSame = Object.keys(before).length === entries.length &&
+    entries.every(([key, value]) => Object.hasOwn(before, key) && before[key] === value);
+  return isSame ? before : Object.fromEntries(entries);
+}
+
+function isCertificate(held: HeldSecret<Secret>): held is HeldSecret<CertificateSecret> {
+  return held.value.type === "certificate";
+}
+
+function isValidation(held: HeldSecret<Secret>): held is HeldSecret<ValidationSecret> {
+  return held.value.type === "validation";
 }

@@ -1,6 +1,7 @@
 /**
- * Everything that is trusted and shown, wherever it comes from: follows what listeners and upstreams
- * need, keeps the last good value of each secret, and says what is there. Runs on the main thread.
+ * All certificates that are shown and all validations of peers, whatever their sources: follows the
+ * secrets that listeners and upstreams need, keeps the last good value of each, and publishes what is
+ * held. Runs on the main thread.
  *
  * @module
  */
@@ -14,40 +15,48 @@ import {
   type Stats,
   type Timer,
 } from "../../base/mod.ts";
-import type { HeldSecrets, SecretEvent, SecretStatus } from "../held.ts";
+import type { CredentialsPlan, OnDemandPlan } from "../model/plan.ts";
+import type { HeldSecrets, SecretEvent, SecretStatus } from "../model/secret.ts";
+import type { ProviderFactory } from "../model/secret_provider.ts";
 import { type CertificateAnswer, OnDemand } from "../on_demand/on_demand.ts";
-import type { CredentialsPlan, OnDemandPlan } from "../plan.ts";
-import { Coalescer } from "./coalesce.ts";
-import { deadlineOf, type LivePlan, livePlan, waitingOf, wantedOf } from "./live_plan.ts";
+import { Coalescer } from "./coalescer.ts";
 import { ExpiryWatch } from "./expiry.ts";
-import { type Credentials, nextHeld } from "./next_held.ts";
 import { SecretJournal } from "./journal.ts";
 import { fingerprintOf } from "./key.ts";
-import { type ProviderFactory, type ProviderLease, SharedProviders } from "./shared_providers.ts";
-import { type StoredSecrets, StoredValues } from "./stored.ts";
-import { Subscriptions } from "./subscriptions.ts";
+import {
+  awaitedOf,
+  type Credentials,
+  deadlineOf,
+  type LivePlan,
+  livePlan,
+  nextHeld,
+  secretsOf,
+} from "./live_plan.ts";
+import { type ProviderLease, SharedProviders } from "./providers.ts";
+import { type StoredSecrets, StoredValues, Subscriptions } from "./subscriptions.ts";
 
 export interface SecretStoreOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
   readonly stats: Stats;
-  /** One provider per distinct source; the store shares and closes them. */
+  /** The store shares and closes the providers. */
   readonly providers: ProviderFactory;
-  /** Part of a certificate's lifetime that is left when the first warning comes; a third. */
-  readonly warnFraction?: number;
 }
 
 export interface CertificateRequest {
   /** A key given to `follow`. */
   readonly credentials: string;
-  /** What the client asked for; "" where it named nobody. */
+  /** The client's SNI; "": none. */
   readonly name: string;
   readonly remote: string;
 }
 
+/** Remaining part of a certificate's lifetime at the first warning. */
+const WARN_FRACTION = 1 / 3;
+
 export class SecretStore {
-  /** {@link held} has changed. Bursts are told of a few times, not each change of them. */
+  /** {@link held} has changed. A burst of changes has a few calls. */
   onChange: (() => void) | undefined;
   readonly #options: SecretStoreOptions;
   readonly #journal: SecretJournal;
@@ -61,7 +70,7 @@ export class SecretStore {
   readonly #onDemands = new Map<OnDemand, { readonly lease: ProviderLease; users: number }>();
   #held: HeldSecrets = { certificates: {}, validations: {}, credentials: {} };
   #announced = this.#held;
-  /** `held` is to be made anew when somebody looks. */
+  /** `#held` is to be made anew. */
   #stale = false;
   #unannounced = false;
   #afterChange: (() => void)[] = [];
@@ -69,15 +78,10 @@ export class SecretStore {
   #closed = false;
 
   constructor(options: SecretStoreOptions) {
-    const { clock, log, stats } = options;
+    const { clock } = options;
     this.#options = options;
-    this.#journal = new SecretJournal({ clock, log, stats });
-    this.#expiry = new ExpiryWatch({
-      clock,
-      log,
-      stats,
-      warnFraction: options.warnFraction ?? 1 / 3,
-    });
+    this.#journal = new SecretJournal(options);
+    this.#expiry = new ExpiryWatch({ ...options, warnFraction: WARN_FRACTION });
     this.#providers = new SharedProviders(options.providers);
     this.#deadlines = new Deadlines(clock);
     this.#coalescer = new Coalescer(clock, () => this.#announce());
@@ -90,26 +94,26 @@ export class SecretStore {
     });
   }
 
-  /** What is there now: immutable, and the same object until something changes. */
+  /** Immutable, and the same object until something changes. */
   get held(): HeldSecrets {
     if (this.#stale) this.#refreshHeld();
     return this.#held;
   }
 
   /**
-   * Follows what these need and nothing else. What is needed as before does not notice; where a plan
-   * changes, the old one stays in force until the secrets of the new one are there.
+   * Follows the secrets of these plans and no others. An equal plan changes nothing; a changed plan
+   * replaces the old one when its secrets are there.
    */
   follow(plans: Readonly<Record<string, CredentialsPlan>>): void {
     if (this.#closed) return;
-    // What is ready by now counts as what was in force before.
+    // A plan that is ready by now counts as the one in force.
     if (this.#stale) this.#refreshHeld();
     const ended: LivePlan[] = [];
-    for (const [key, credentials] of this.#credentials) {
+    for (const [key, { open, next }] of this.#credentials) {
       if (Object.hasOwn(plans, key)) continue;
       this.#credentials.delete(key);
-      if (credentials.open) ended.push(credentials.open);
-      if (credentials.next) ended.push(credentials.next);
+      if (open) ended.push(open);
+      if (next) ended.push(next);
     }
     for (const [key, plan] of Object.entries(plans)) {
       const credentials = this.#credentials.get(key) ?? { open: undefined, next: undefined };
@@ -117,17 +121,16 @@ export class SecretStore {
       const fingerprint = fingerprintOf(plan);
       const { open, next } = credentials;
       if ((next ?? open)?.fingerprint === fingerprint) continue;
-      credentials.next = open?.fingerprint === fingerprint
-        ? undefined
-        : this.#live(key, plan, open ?? next);
+      const isOpen = open?.fingerprint === fingerprint;
+      credentials.next = isOpen ? undefined : this.#live(key, plan, { fingerprint, open, next });
       if (next) ended.push(next);
     }
-    // After the new ones began: what both need stays subscribed.
+    // After the new plans began, so that common secrets stay subscribed.
     for (const live of ended) this.#end(live);
     this.#changed();
   }
 
-  /** Like {@link follow}; what has no value yet begins with the one that an earlier run held. */
+  /** Like {@link follow}; secrets without a value begin with that of an earlier run. */
   restore(plans: Readonly<Record<string, CredentialsPlan>>, stored: StoredSecrets): void {
     if (this.#closed) return;
     const values = new StoredValues(stored, this.#options.clock.now());
@@ -142,13 +145,13 @@ export class SecretStore {
   }
 
   /**
-   * A client asks for a certificate that `held` has not. Answers when the certificate is published, or
-   * when it is clear that it will not come; within the plan's `waitMs`.
+   * A client names a certificate that is not held. Answers when the certificate is published, or cannot
+   * be had; within the plan's `waitMs`.
    */
   certificateWanted(request: CertificateRequest): Promise<CertificateAnswer> {
     const credentials = this.#credentials.get(request.credentials);
     const onDemand = (credentials?.open ?? credentials?.next)?.onDemand;
-    if (onDemand) return onDemand.ask(request);
+    if (onDemand) return onDemand.request(request);
     return Promise.resolve({
       available: false,
       reason: "no certificates are fetched on demand here",
@@ -164,13 +167,13 @@ export class SecretStore {
     return this.#journal.events();
   }
 
-  /** Looks at every source again, at once; `held` has what was found in files when it resolves. */
+  /** Reads every source again; when it resolves, `held` has the current content of files. */
   async refresh(): Promise<void> {
     for (const onDemand of this.#onDemands.keys()) onDemand.refresh();
     await Promise.all(this.#subscriptions.all().map((followed) => followed.refresh()));
   }
 
-  /** Ends everything that was started; `held` stays as it was. */
+  /** Ends everything that was started; `held` stays. */
   async close(): Promise<void> {
     if (!this.#closed) {
       if (this.#stale) this.#refreshHeld();
@@ -189,15 +192,19 @@ export class SecretStore {
     await this.#providers.closed();
   }
 
-  /** `before`: the same listener's last plan, whose on-demand certificates go on where they can. */
-  #live(key: string, plan: CredentialsPlan, before: LivePlan | undefined): LivePlan {
+  #live(
+    key: string,
+    plan: CredentialsPlan,
+    { fingerprint, open, next }: Credentials & { readonly fingerprint: string },
+  ): LivePlan {
     return livePlan(plan, {
-      fingerprint: fingerprintOf(plan),
-      onDemand: plan.onDemand && this.#onDemand(key, plan.onDemand, before),
+      fingerprint,
+      onDemand: plan.onDemand && this.#onDemand(key, plan.onDemand, open ?? next),
       follow: (ref) => this.#subscriptions.follow(ref, { configured: true }),
     });
   }
 
+  /** `before`: the listener's last plan, whose on-demand certificates stay if the source is equal. */
   #onDemand(key: string, plan: OnDemandPlan, before: LivePlan | undefined): OnDemand | null {
     const { source } = plan;
     const old = before?.onDemand && this.#onDemands.get(before.onDemand);
@@ -207,16 +214,25 @@ export class SecretStore {
     }
     // The agent has no certificates by name.
     if (source.kind === "consul") return null;
-    const { clock, random, stats } = this.#options;
     const lease = this.#providers.lease(source);
     const onDemand = new OnDemand({
+      ...this.#options,
       plan,
       credentials: key,
-      clock,
-      random,
-      stats,
       deadlines: this.#deadlines,
-      follow: (name, options) => this.#subscriptions.followName({ name, source }, options),
+      follow: (name, { configured, events }) => {
+        // No listener waits for it: handshakes have a limit of their own.
+        const ref = { type: "certificate", name, source, initialFetchTimeoutMs: 0 } as const;
+        const subscription = this.#subscriptions.follow(ref, { configured });
+        subscription.observers.add(events);
+        return {
+          secret: subscription,
+          release: () => {
+            subscription.observers.delete(events);
+            this.#subscriptions.release(subscription);
+          },
+        };
+      },
       onChange: () => this.#changed(),
       afterChange: (fn) => this.#unannounced ? void this.#afterChange.push(fn) : fn(),
     });
@@ -225,7 +241,7 @@ export class SecretStore {
   }
 
   #end(live: LivePlan): void {
-    for (const { subscription } of wantedOf(live)) {
+    for (const { subscription } of secretsOf(live)) {
       if (subscription) this.#subscriptions.release(subscription);
     }
     const { onDemand } = live;
@@ -251,7 +267,7 @@ export class SecretStore {
       try {
         this.onChange?.();
       } catch (error) {
-        // What follows secrets must not end because somebody could not use them.
+        // Secrets are followed on although a change could not be used.
         this.#options.log.error("change of secrets not applied", { error: messageOf(error) });
       }
     }
@@ -259,7 +275,7 @@ export class SecretStore {
   }
 
   #refreshHeld(): void {
-    this.#openWhatIsReady();
+    this.#openReadyPlans();
     this.#held = nextHeld(this.#held, {
       subscriptions: this.#subscriptions.all(),
       credentials: this.#credentials,
@@ -268,19 +284,20 @@ export class SecretStore {
     this.#stale = false;
   }
 
-  /** Plans whose secrets have all answered, or were waited for long enough, come into force. */
-  #openWhatIsReady(): void {
-    const nowMs = this.#options.clock.monotonic();
+  /** Plans come into force when all their secrets have answered or timed out. */
+  #openReadyPlans(): void {
+    const { clock } = this.#options;
+    const nowMs = clock.monotonic();
     let nextMs = Infinity;
     for (const credentials of this.#credentials.values()) {
       const { open, next } = credentials;
       if (!next) continue;
-      for (const wanted of wantedOf(next)) {
-        if (deadlineOf(wanted) <= nowMs) wanted.subscription?.timeOut();
+      for (const secret of secretsOf(next)) {
+        if (deadlineOf(secret) <= nowMs) secret.subscription?.timeOut();
       }
-      const waiting = waitingOf(next, nowMs);
-      for (const wanted of waiting) nextMs = Math.min(nextMs, deadlineOf(wanted));
-      if (waiting.length > 0) continue;
+      const awaited = awaitedOf(next, nowMs);
+      for (const secret of awaited) nextMs = Math.min(nextMs, deadlineOf(secret));
+      if (awaited.length > 0) continue;
       credentials.open = next;
       credentials.next = undefined;
       if (next.plan.onDemand) next.onDemand?.update(next.plan.onDemand);
@@ -289,6 +306,6 @@ export class SecretStore {
     this.#timer?.cancel();
     this.#timer = nextMs === Infinity
       ? undefined
-      : this.#options.clock.after(nextMs - nowMs, () => this.#changed());
+      : clock.after(nextMs - nowMs, () => this.#changed());
   }
 }

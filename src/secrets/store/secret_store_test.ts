@@ -50,7 +50,7 @@ for (
   });
 }
 
-test("SecretStore tells references with other inline bytes apart", async () => {
+test("SecretStore distinguishes references by their inline bytes", async () => {
   const { store, providers } = storeWorld();
   const inline = (byte: number): SecretSource => ({
     kind: "spec",
@@ -63,7 +63,7 @@ test("SecretStore tells references with other inline bytes apart", async () => {
   await store.close();
 });
 
-test("SecretStore puts defaults into the reference", async () => {
+test("SecretStore adds defaults to the reference", async () => {
   const { store, providers } = storeWorld();
   const secret = secretRef("ca", { type: "validation" });
   store.follow({ web: credentialsPlan({ validation: { secret, defaults: DEFAULTS } }) });
@@ -96,7 +96,7 @@ test("SecretStore makes one provider per source", async () => {
   assert.equal(providers.closed, 5);
 });
 
-test("SecretStore.follow() does not touch what stays", async () => {
+test("SecretStore.follow() leaves unchanged plans alone", async () => {
   const { store, providers } = storeWorld();
   store.follow({ web: WEB_MTLS, api: WEB });
   providers.of("web").events.onSecret(CERTIFICATE, "1");
@@ -148,7 +148,7 @@ test("SecretStore.follow() keeps the old plan in force until the new one is read
   await store.close();
 });
 
-test("SecretStore opens a later listener at once with what an earlier one waited for", async () => {
+test("SecretStore opens a later listener at once with a secret that an earlier one awaited", async () => {
   const { store, clock, state } = storeWorld();
   store.follow({ web: WEB });
   await clock.advance(16_000);
@@ -157,7 +157,7 @@ test("SecretStore opens a later listener at once with what an earlier one waited
   await store.close();
 });
 
-test("SecretStore.onChange tells the first change at once and a burst in few steps", async () => {
+test("SecretStore.onChange reports the first change at once and a burst in few calls", async () => {
   const world = storeWorld();
   const { store, providers, clock } = world;
   const names = Array.from({ length: 1_000 }, (_, index) => `s${index}`);
@@ -183,7 +183,7 @@ test("SecretStore.onChange tells the first change at once and a burst in few ste
   await store.close();
 });
 
-test("SecretStore.onChange tells what comes in one turn as one change", async () => {
+test("SecretStore.onChange reports the values of one turn as one change", async () => {
   const world = storeWorld();
   world.store.follow({ web: WEB_MTLS });
   await world.clock.advance(1_000);
@@ -195,7 +195,7 @@ test("SecretStore.onChange tells what comes in one turn as one change", async ()
   await world.store.close();
 });
 
-test("SecretStore.onChange is silent where nothing changed, and may throw", async () => {
+test("SecretStore.onChange is not called without a change, and may throw", async () => {
   const world = storeWorld();
   const { store, providers, clock, log } = world;
   store.follow({ web: WEB });
@@ -218,7 +218,7 @@ test("SecretStore.onChange is silent where nothing changed, and may throw", asyn
   await store.close();
 });
 
-test("SecretStore says what happened without key material", async () => {
+test("SecretStore reports events without key material", async () => {
   const { store, providers, clock, log, valueOf } = storeWorld();
   store.follow({ web: WEB });
   const { events } = providers.of("web");
@@ -280,7 +280,7 @@ test("SecretStore says what happened without key material", async () => {
   await store.close();
 });
 
-test("SecretStore forgets a fault when its source says the same secret again", async () => {
+test("SecretStore clears a fault when its source repeats the secret", async () => {
   const { store, providers, clock, log } = storeWorld();
   store.follow({ web: WEB });
   const { events } = providers.of("web");
@@ -332,7 +332,7 @@ test("SecretStore bounds events, labels and the faults it logs", async () => {
   await store.close();
 });
 
-test("SecretStore tells an outage of many secrets in a few lines, and each in its events", async () => {
+test("SecretStore logs an outage of many secrets in a few lines, and has an event for each", async () => {
   const { store, providers, clock, log } = storeWorld();
   const names = Array.from({ length: 200 }, (_, index) => `s${index}`);
   store.follow({ web: credentialsPlan({ certificates: names.map((name) => secretRef(name)) }) });
@@ -358,7 +358,7 @@ test("SecretStore tells an outage of many secrets in a few lines, and each in it
   await store.close();
 });
 
-test("SecretStore.refresh() looks at every source", async () => {
+test("SecretStore.refresh() reads every source again", async () => {
   const { store, providers } = storeWorld();
   store.follow({ web: WEB_MTLS });
   store.refresh();
@@ -366,7 +366,7 @@ test("SecretStore.refresh() looks at every source", async () => {
   await store.close();
 });
 
-test("SecretStore.close() ends all it started and hears nothing more", async () => {
+test("SecretStore.close() ends all subscriptions, and no event comes after it", async () => {
   const world = storeWorld();
   const { store, providers, clock } = world;
   store.follow({ web: WEB_MTLS });
@@ -388,7 +388,7 @@ test("SecretStore.close() ends all it started and hears nothing more", async () 
   assert.equal(providers.begun, 2);
 });
 
-test("SecretStore hears nothing more of what it does not follow any more", async () => {
+test("SecretStore ignores events of a secret that it no longer follows", async () => {
   const { store, providers } = storeWorld();
   store.follow({ web: WEB });
   const { events } = providers.of("web");

@@ -20,7 +20,7 @@ import {
   WORKLOAD,
 } from "../../../test/kit/secrets/secret_store.ts";
 import { NO_RULES } from "../../identity/mod.ts";
-import { CONSUL_KEY } from "../mod.ts";
+import { MESH_KEY } from "../../snapshot/mod.ts";
 
 // What ends the waiting for a secret (envoy.md 1.5), by kind of source.
 for (
@@ -63,7 +63,7 @@ for (
   });
 }
 
-test("SecretStore waits for ever where the timeout is 0", async () => {
+test("SecretStore waits for ever if the timeout is 0", async () => {
   const { store, providers, state, clock, valueOf } = storeWorld();
   const ref = secretRef("web", { initialFetchTimeoutMs: 0 });
   store.follow({ web: credentialsPlan({ certificates: [ref] }) });
@@ -75,7 +75,7 @@ test("SecretStore waits for ever where the timeout is 0", async () => {
   await store.close();
 });
 
-test("SecretStore counts and tells a timeout once", async () => {
+test("SecretStore counts and logs a timeout once", async () => {
   const { store, clock, valueOf, log } = storeWorld();
   store.follow({ web: WEB, api: WEB });
   await clock.advance(60_000);
@@ -102,7 +102,7 @@ for (
     ["everything", ["b", "a", "ca"], []],
   ] as const
 ) {
-  test(`SecretStore with ${name} says what is missing`, async () => {
+  test(`SecretStore with ${name} names the missing secrets`, async () => {
     const { store, providers, state, clock } = storeWorld();
     store.follow({
       web: credentialsPlan({
@@ -131,7 +131,7 @@ for (
   });
 }
 
-test("SecretStore waits for nothing of the agent's", async () => {
+test("SecretStore does not wait for the agent's secrets", async () => {
   const { store, providers, state } = storeWorld();
   const validation = secretRef("roots", { type: "validation", source: CONSUL });
   store.follow({
@@ -142,8 +142,8 @@ test("SecretStore waits for nothing of the agent's", async () => {
   });
   assert.deepEqual(openOf(state()), {
     kind: "open",
-    certificates: [CONSUL_KEY],
-    validation: CONSUL_KEY,
+    certificates: [MESH_KEY],
+    validation: MESH_KEY,
     missing: [],
     requireClientCertificate: true,
     onDemand: null,
@@ -152,7 +152,7 @@ test("SecretStore waits for nothing of the agent's", async () => {
   await store.close();
 });
 
-test("SecretStore trusts nobody where rules are put onto the agent's roots", async () => {
+test("SecretStore trusts no peer if rules are added to the agent's roots", async () => {
   const { store, state } = storeWorld();
   const secret = secretRef("roots", { type: "validation", source: CONSUL });
   const defaults = { type: "validation", systemRoots: false, rules: NO_RULES } as const;
@@ -162,7 +162,7 @@ test("SecretStore trusts nobody where rules are put onto the agent's roots", asy
   await store.close();
 });
 
-test("SecretStore shows none and asks nobody where the plan says so", async () => {
+test("SecretStore has no certificate and no validation if the plan has none", async () => {
   const { store, state } = storeWorld();
   store.follow({ web: credentialsPlan({ requireClientCertificate: false }) });
   assert.deepEqual(openOf(state()).missing, []);
@@ -220,7 +220,7 @@ test("SecretStore refuses a secret of the wrong type", async () => {
   await store.close();
 });
 
-test("SecretStore has clients show a certificate where SPIFFE's rules came and ask for that", async () => {
+test("SecretStore requires client certificates when SPIFFE rules arrive that require them", async () => {
   const SPIFFE = {
     type: "validation",
     validation: { kind: "spiffe", bundles: { "a.test": ["root"] }, rules: NO_RULES },
@@ -241,7 +241,7 @@ test("SecretStore has clients show a certificate where SPIFFE's rules came and a
   }
 });
 
-test("SecretStore says of what is missing whether it came, was taken back, or was never there", () => {
+test("SecretStore says whether a missing secret has not come, was withdrawn, or is unknown", () => {
   const ref = secretRef("web", { source: WORKLOAD });
   const { store, providers, state } = storeWorld();
   store.follow({ web: credentialsPlan({ certificates: [ref] }) });

@@ -54,7 +54,7 @@ function serials({ store }: StoreWorld): readonly string[] {
   return certificates.map((key) => store.held.certificates[key]?.value.serial ?? "none");
 }
 
-test("SecretStore.restore() opens at once with what was stored, then follows the sources", async () => {
+test("SecretStore.restore() opens at once with stored values, then follows the sources", async () => {
   const world = storeWorld();
   const { store, providers, clock } = world;
   assert.notEqual(keyOfRef(CA), keyOfRef(CA, SALT));
@@ -80,7 +80,7 @@ test("SecretStore.restore() opens at once with what was stored, then follows the
   await store.close();
 });
 
-test("SecretStore.restore() hears the same from a source as nothing new", async () => {
+test("SecretStore.restore() reports no change if a source sends the stored value", async () => {
   const world = storeWorld();
   const { store, providers, clock } = world;
   const first = good(world, "01");
@@ -96,7 +96,7 @@ test("SecretStore.restore() hears the same from a source as nothing new", async 
   await store.close();
 });
 
-test("SecretStore.restore() gives up what its source denies before it has given anything", async () => {
+test("SecretStore.restore() drops a stored value if its source denies it before its first answer", async () => {
   const ref = secretRef("web", { source: WORKLOAD });
   const plan = credentialsPlan({ certificates: [ref] });
   for (const deniedFirst of [false, true]) {
@@ -116,7 +116,7 @@ test("SecretStore.restore() gives up what its source denies before it has given 
   }
 });
 
-test("SecretStore.restore() gives values to what is waited for already", async () => {
+test("SecretStore.restore() gives values to secrets that are awaited", async () => {
   const world = storeWorld();
   const { store, providers, clock, state } = world;
   store.follow({ web: MTLS });
@@ -150,7 +150,7 @@ for (
   });
 }
 
-test("SecretStore.restore() takes nothing that has expired, nor with a key of another process", async () => {
+test("SecretStore.restore() ignores expired values, and keys of another process", async () => {
   const world = storeWorld();
   const { store, clock, state } = world;
   const plan = credentialsPlan({ certificates: [secretRef("web")] });
@@ -163,7 +163,7 @@ test("SecretStore.restore() takes nothing that has expired, nor with a key of an
   await store.close();
 });
 
-test("SecretStore.restore() keeps nothing that its source has taken back", async () => {
+test("SecretStore.restore() does not restore a withdrawn value", async () => {
   const world = storeWorld();
   const { store, providers, state } = world;
   const ref = secretRef("svid", { source: WORKLOAD });
@@ -178,7 +178,7 @@ test("SecretStore.restore() keeps nothing that its source has taken back", async
   await store.close();
 });
 
-test("SecretStore.restore() warns of stored certificates that grow old", async () => {
+test("SecretStore.restore() warns of stored certificates near their expiry", async () => {
   const world = storeWorld();
   const { store, clock, log } = world;
   const plan = credentialsPlan({ certificates: [secretRef("web")] });
@@ -188,7 +188,7 @@ test("SecretStore.restore() warns of stored certificates that grow old", async (
   await store.close();
 });
 
-test("SecretStore.restore() follows the names that clients had asked for", async () => {
+test("SecretStore.restore() follows the names that clients requested", async () => {
   const world = storeWorld();
   const { store, providers, clock } = world;
   const source = sdsSource();

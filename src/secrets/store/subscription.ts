@@ -1,80 +1,79 @@
 /**
- * One secret followed, wherever it comes from: its last good value, which stays whatever happens to its
- * source, and what of all that the source tells is news.
+ * One followed secret: its last good value, which outlives its source's faults, and the events of the
+ * source that are changes.
  *
- * Here alone is decided whether a value is another one: by what is in it, however it came. A source may
- * save itself the reading of bytes that it has read before (a set of files by its hash, a resource of SDS
- * by its digest), and decides nothing by it. From here on identity tells: {@link Subscription.held}
- * is another object where, and only where, the value is another one. Faults are told when they begin or
- * change, and their end is told once.
+ * A value is a change if its content differs, however it came. A source may skip bytes that it has read
+ * before (files by their hash, SDS resources by their digest), but decides nothing by it. From here on
+ * identity counts: {@link Subscription.held} is another object exactly when the value is another one. A
+ * fault is reported when it begins or changes, and its end once.
  *
  * @module
  */
 
 import { isDeepStrictEqual } from "node:util";
-import type { HeldSecret, SecretStatus } from "../held.ts";
-import type { SecretRef } from "../plan.ts";
-import type { SecretEvents, SecretWatch } from "../secret_provider.ts";
-import type { Secret } from "../secret.ts";
+import type { SecretRef } from "../model/plan.ts";
+import type { HeldSecret, Secret, SecretStatus } from "../model/secret.ts";
+import type { SecretEvents, SecretProvider, SecretWatch } from "../model/secret_provider.ts";
+import type { OnDemandEvents, OnDemandSecret } from "../on_demand/on_demand.ts";
 import type { SecretJournal } from "./journal.ts";
 import { sourceText } from "./key.ts";
-import type { ProviderLease } from "./shared_providers.ts";
 
-/** What happened, to whoever uses the secret. */
-export interface SubscriptionObserver {
-  onValue(): void;
-  onRemoved(): void;
-}
-
-export interface SubscriptionOptions {
-  readonly key: string;
-  readonly ref: SecretRef;
-  readonly lease: ProviderLease;
-  readonly journal: SecretJournal;
-  readonly nowMs: number;
-  /** What is held, or what is waited for, is different now. */
-  readonly onChange: () => void;
-}
-
-export class Subscription implements SecretEvents {
+export class Subscription implements SecretEvents, OnDemandSecret {
   readonly key: string;
   readonly ref: SecretRef;
   readonly source: string;
   readonly startedMs: number;
-  readonly observers = new Set<SubscriptionObserver>();
-  /** Configured by an operator. Of others, which strangers ask for, little is said until they are there. */
+  readonly observers = new Set<OnDemandEvents>();
+  /** An operator named it. Little is reported of a secret that a client named until it is there. */
   configured = false;
   held: HeldSecret<Secret> | undefined;
-  /** There is, was, or cannot be a value for now: nobody needs to wait for the first one any more. */
+  /** There is a value, or none can come for now: a listener need not wait for the first one any more. */
   answered = false;
   timedOut = false;
-  /** Its source said last that there is no such secret; a value that is kept nevertheless is an old one. */
+  /** The source has no such secret; a value that is still held is an old one. */
   withdrawn = false;
-  /** What came last cannot be used, or there is nothing; and why it cannot be seen what there is now. */
+  /** The source's version. */
+  version = "";
+  /** Why the last value cannot be used, or is absent. */
   #rejected = "";
   #unreachable = "";
-  /** The source's own. */
-  version = "";
   #updatedMs = 0;
   #closed = false;
   #watch: SecretWatch | undefined;
-  readonly #options: SubscriptionOptions;
+  readonly #journal: SecretJournal;
+  readonly #onChange: () => void;
 
-  constructor(options: SubscriptionOptions) {
-    this.#options = options;
-    this.key = options.key;
-    this.ref = options.ref;
-    this.source = sourceText(options.ref.source);
-    this.startedMs = options.nowMs;
-    this.#watch = options.lease.provider.watch(options.ref, this);
+  constructor(
+    options: {
+      readonly key: string;
+      readonly ref: SecretRef;
+      readonly provider: SecretProvider;
+      readonly journal: SecretJournal;
+      readonly nowMs: number;
+      /** {@link held} or {@link answered} has changed. */
+      readonly onChange: () => void;
+    },
+  ) {
+    const { key, ref, provider, journal, nowMs, onChange } = options;
+    this.key = key;
+    this.ref = ref;
+    this.source = sourceText(ref.source);
+    this.startedMs = nowMs;
+    this.#journal = journal;
+    this.#onChange = onChange;
+    this.#watch = provider.watch(ref, this);
   }
 
-  /** What is wrong with it or its source now; "": nothing. */
+  get isThere(): boolean {
+    return this.held !== undefined && !this.withdrawn;
+  }
+
+  /** The current fault of the secret or its source; "": none. */
   get fault(): string {
     return this.#unreachable || this.#rejected;
   }
 
-  /** Why there is no value, where there is none. */
+  /** Why there is no value. */
   get absence(): string {
     if (!this.withdrawn) return "not come";
     return this.#updatedMs > 0 ? "withdrawn" : "not known to its source";
@@ -82,89 +81,87 @@ export class Subscription implements SecretEvents {
 
   onSecret(secret: Secret, version: string): void {
     if (this.#closed) return;
-    const { journal, ref } = this.#options;
+    const { ref } = this;
     if (secret.type !== ref.type) {
       return this.onRejected(`Cannot use "${ref.name}": a ${secret.type} came for a ${ref.type}`);
     }
     const old = this.held;
     this.version = version;
     const isOld = old !== undefined && isDeepStrictEqual(old.value, secret);
-    // The same again only says that the source is well.
+    // A repeated value only proves that the source is well.
     if (isOld && !this.withdrawn) return this.onRecovered();
     this.#rejected = this.#unreachable = "";
-    journal.mended(this);
+    this.#journal.replaced(this);
     this.withdrawn = false;
     if (!isOld) {
-      this.held = { key: this.key, name: ref.name, source: this.source, value: secret };
-      this.#updatedMs = journal.changed(this, old?.value, secret);
+      this.#hold(secret);
+      this.#updatedMs = this.#journal.changed(this, old?.value, secret);
     }
-    this.#tellValue();
+    this.#publishValue();
   }
 
-  /** What an earlier run held: nobody needs to wait, and the source's own takes its place. */
+  /** Holds the value of an earlier run until the source's own replaces it. */
   restore(secret: Secret): void {
-    // What its source has taken back does not come again.
+    // A value that the source has withdrawn is not restored.
     if (this.#closed || this.held || this.withdrawn || secret.type !== this.ref.type) return;
-    const { journal, ref } = this.#options;
-    this.held = { key: this.key, name: ref.name, source: this.source, value: secret };
-    this.#updatedMs = journal.restored(this, secret);
-    this.#tellValue();
+    this.#hold(secret);
+    this.#updatedMs = this.#journal.restored(this, secret);
+    this.#publishValue();
   }
 
   onRejected(reason: string): void {
     if (this.#closed || this.fault === reason) return;
-    // Who hears of a value can reach its source.
+    // A source that sends values can be reached.
     this.#unreachable = "";
     this.#rejected = reason;
-    this.#options.journal.rejected(this, reason);
-    // Files may still be on their way; a server has said what it has.
+    this.#journal.rejected(this, reason);
+    // Good files may still come; a server has sent what it has.
     const { kind } = this.ref.source;
     if (kind !== "spec" && kind !== "secret_file") this.#answer();
   }
 
   onRecovered(): void {
-    this.#mend("");
+    this.#recover("");
   }
 
   onUnreachable(reason: string): void {
     if (this.#closed || this.fault === reason) return;
     this.#unreachable = reason;
-    this.#options.journal.unreachable(this, reason);
+    this.#journal.unreachable(this, reason);
   }
 
   onReached(): void {
-    this.#mend(this.#rejected);
+    this.#recover(this.#rejected);
   }
 
-  /** What was restored is not ours any more; who waits for a first value waits on. */
+  /** A restored value is not ours any more; a first value is still awaited. */
   onDenied(reason: string): void {
     if (this.held) this.onRemoved(reason);
     this.withdrawn = true;
   }
 
-  /** A withdrawn identity or bundle must not be used; other sources cannot take back what they gave. */
+  /** A withdrawn identity or bundle must not be used; other sources cannot withdraw what they gave. */
   onRemoved(reason?: string): void {
     if (this.#closed) return;
-    const { journal, onChange } = this.#options;
-    const drops = this.ref.source.kind === "workload" && this.held !== undefined;
-    journal.removed(this, { dropped: drops, ...reason && { reason } });
+    const dropped = this.ref.source.kind === "workload" && this.held !== undefined;
+    this.#journal.removed(this, { dropped, ...reason && { reason } });
     this.withdrawn = true;
     this.#unreachable = "";
-    this.#rejected = drops || !this.held ? reason ?? "The source has no such secret" : "";
-    if (drops) {
+    this.#rejected = dropped || !this.held ? reason ?? "The source has no such secret" : "";
+    if (dropped) {
       this.held = undefined;
       this.version = "";
-      onChange();
+      this.#onChange();
     }
     this.#answer();
-    for (const observer of [...this.observers]) observer.onRemoved();
+    this.#notify((observer) => observer.onRemoved());
   }
 
-  /** Its first value took longer than somebody wanted to wait. */
+  /** The initial fetch timeout of a listener or upstream has passed. */
   timeOut(): void {
     if (this.timedOut || this.answered) return;
     this.timedOut = true;
-    this.#options.journal.timedOut(this);
+    this.#journal.timedOut(this);
   }
 
   refresh(): void | Promise<void> {
@@ -173,44 +170,57 @@ export class Subscription implements SecretEvents {
 
   status(): SecretStatus {
     const { key, source, fault, ref: { type, name }, held } = this;
-    const value = held?.value;
-    const state = held ? "active" : this.answered || this.timedOut ? "missing" : "warming";
-    const version = held ? this.version : "uninitialized";
-    const status = { key, type, name, source, state, version, updatedMs: this.#updatedMs, fault };
-    if (value?.type !== "certificate") return status as SecretStatus;
-    const { serial, dnsNames, uris, notBeforeMs, notAfterMs } = value;
-    const certificate = { serial, dnsNames, uris, notBeforeMs, notAfterMs };
-    return { ...status, certificate } as SecretStatus;
+    const status = {
+      key,
+      type,
+      name,
+      source,
+      state: held ? "active" : this.answered || this.timedOut ? "missing" : "warming",
+      version: held ? this.version : "uninitialized",
+      updatedMs: this.#updatedMs,
+      fault,
+    } as const;
+    if (held?.value.type !== "certificate") return status;
+    const { serial, dnsNames, uris, notBeforeMs, notAfterMs } = held.value;
+    return { ...status, certificate: { serial, dnsNames, uris, notBeforeMs, notAfterMs } };
   }
 
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
     this.#watch?.close();
-    this.#watch = undefined;
-    this.#options.lease.release();
-    this.#options.journal.ended(this);
+    this.#journal.ended(this);
   }
 
-  /** `left`: what is wrong with it still. */
-  #mend(left: string): void {
+  #hold(value: Secret): void {
+    const { key, source, ref: { name } } = this;
+    this.held = { key, name, source, value };
+  }
+
+  /** `left`: the fault that remains. */
+  #recover(left: string): void {
     const wasWell = this.fault === "";
     this.#unreachable = "";
     this.#rejected = left;
-    // What has never come is waited for still.
+    // A first value is still awaited.
     if (wasWell || left !== "" || this.#closed || !this.held) return;
-    this.#options.journal.recovered(this);
+    this.#journal.recovered(this);
   }
 
-  #tellValue(): void {
+  #publishValue(): void {
     this.answered = true;
-    this.#options.onChange();
-    for (const observer of [...this.observers]) observer.onValue();
+    this.#onChange();
+    this.#notify((observer) => observer.onValue());
+  }
+
+  #notify(call: (observer: OnDemandEvents) => void): void {
+    // An observer may remove others.
+    for (const observer of [...this.observers]) if (this.observers.has(observer)) call(observer);
   }
 
   #answer(): void {
     if (this.answered) return;
     this.answered = true;
-    this.#options.onChange();
+    this.#onChange();
   }
 }

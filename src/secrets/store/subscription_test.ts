@@ -4,8 +4,8 @@ import test from "node:test";
 import { followNews } from "../../../test/kit/secrets/secret_news.ts";
 import { certificateSecret, secretRef } from "../../../test/kit/secrets/secret_peers.ts";
 import { WORKLOAD } from "../../../test/kit/secrets/secret_store.ts";
-import type { SecretRef } from "../plan.ts";
-import type { SecretEvents } from "../secret_provider.ts";
+import type { SecretRef } from "../model/plan.ts";
+import type { SecretEvents } from "../model/secret_provider.ts";
 
 function follow(ref: SecretRef = secretRef("web")) {
   const heard: string[] = [];
@@ -64,7 +64,7 @@ for (
     ], ""],
   ] as const
 ) {
-  test(`Subscription tells ${name}`, () => {
+  test(`Subscription reports ${name}`, () => {
     const it = follow();
     one(it.events);
     assert.deepEqual(it.heard.splice(0), ["01", "value"]);
@@ -77,13 +77,13 @@ for (
   });
 }
 
-test("Subscription tells of no recovery before there was anything", () => {
+test("Subscription reports no recovery before the first value", () => {
   const { heard, events } = follow();
   for (const act of [away, reached, torn, recovered]) act(events);
   assert.deepEqual(heard, ["away", "torn"]);
 });
 
-test("Subscription tells why a Workload API took everything back once", () => {
+test("Subscription reports once why a Workload API withdrew its secrets", () => {
   const { heard, events, subscription } = follow(secretRef("web", { source: WORKLOAD }));
   one(events);
   events.onRemoved("nothing is registered");
@@ -94,7 +94,7 @@ test("Subscription tells why a Workload API took everything back once", () => {
   assert.deepEqual(heard, ["01", "value"]);
 });
 
-test("Subscription says nothing after its end", () => {
+test("Subscription reports nothing after its end", () => {
   const { heard, events, subscription } = follow();
   one(events);
   heard.length = 0;

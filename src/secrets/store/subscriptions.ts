@@ -1,19 +1,20 @@
 /**
- * Everything that is followed: equal references share one subscription, which ends with its last user.
+ * All followed secrets: equal references share one subscription, which ends with its last user. A secret
+ * that an earlier run held is the first value until its source answers.
  *
  * @module
  */
 
 import type { Clock } from "../../base/mod.ts";
-import type { OnDemandEvents, OnDemandSecret } from "../on_demand/on_demand.ts";
+import type { ExternalRef, SecretRef, SecretSource } from "../model/plan.ts";
+import type { CertificateSecret, Secret, ValidationSecret } from "../model/secret.ts";
 import type { ExpiryWatch } from "./expiry.ts";
 import type { SecretJournal } from "./journal.ts";
 import { keyOfRef } from "./key.ts";
-import type { ExternalRef, ExternalSource, SharedProviders } from "./shared_providers.ts";
-import type { StoredValues } from "./stored.ts";
-import { Subscription, type SubscriptionObserver } from "./subscription.ts";
+import type { ProviderLease, SharedProviders } from "./providers.ts";
+import { Subscription } from "./subscription.ts";
 
-export interface SubscriptionsOptions {
+interface SubscriptionsOptions {
   readonly clock: Clock;
   readonly journal: SecretJournal;
   readonly expiry: ExpiryWatch;
@@ -21,9 +22,15 @@ export interface SubscriptionsOptions {
   readonly onChange: () => void;
 }
 
+interface Entry {
+  readonly subscription: Subscription;
+  readonly lease: ProviderLease;
+  users: number;
+}
+
 export class Subscriptions {
   readonly #options: SubscriptionsOptions;
-  readonly #used = new Map<string, { readonly subscription: Subscription; users: number }>();
+  readonly #entries = new Map<string, Entry>();
   #stored: StoredValues | undefined;
 
   constructor(options: SubscriptionsOptions) {
@@ -31,10 +38,10 @@ export class Subscriptions {
   }
 
   all(): readonly Subscription[] {
-    return [...this.#used.values()].map(({ subscription }) => subscription);
+    return [...this.#entries.values()].map(({ subscription }) => subscription);
   }
 
-  /** What is followed by now, or from within `fn`, begins with the value of an earlier run if it has none. */
+  /** Subscriptions without a value, those made within `fn` included, get the value of an earlier run. */
   restoring(stored: StoredValues, fn: () => void): void {
     for (const subscription of this.all()) restore(subscription, stored);
     this.#stored = stored;
@@ -45,65 +52,35 @@ export class Subscriptions {
     }
   }
 
-  /** `configured`: an operator named it, not a client. To be ended with {@link Subscriptions.release}. */
-  follow(ref: ExternalRef, options: { readonly configured: boolean }): Subscription {
+  /** `configured`: an operator named it, not a client. To be released once. */
+  follow(ref: ExternalRef, { configured }: { readonly configured: boolean }): Subscription {
     const key = keyOfRef(ref);
-    let entry = this.#used.get(key);
-    if (!entry) this.#used.set(key, entry = { subscription: this.#begin(key, ref), users: 0 });
+    let entry = this.#entries.get(key);
+    if (!entry) this.#entries.set(key, entry = this.#begin(key, ref));
     entry.users++;
     const { subscription } = entry;
-    if (options.configured) subscription.configured = true;
+    if (configured) subscription.configured = true;
     if (this.#stored) restore(subscription, this.#stored);
     return subscription;
   }
 
-  /** A certificate by name, for {@link OnDemandSecret}'s owner. */
-  followName(
-    wanted: { readonly name: string; readonly source: ExternalSource },
-    options: { readonly configured: boolean; readonly events: OnDemandEvents },
-  ): OnDemandSecret {
-    // Nobody opens or stays shut for it: who waits has a limit of its own.
-    const ref: ExternalRef = { ...wanted, type: "certificate", initialFetchTimeoutMs: 0 };
-    const { events } = options;
-    const subscription = this.follow(ref, options);
-    let released = false;
-    const observer: SubscriptionObserver = {
-      onValue: () => released ? undefined : events.onValue(),
-      onRemoved: () => released ? undefined : events.onRemoved(),
-    };
-    subscription.observers.add(observer);
-    return {
-      key: subscription.key,
-      get isThere() {
-        return subscription.held !== undefined && !subscription.withdrawn;
-      },
-      get fault() {
-        return subscription.fault;
-      },
-      release: () => {
-        if (released) return;
-        released = true;
-        subscription.observers.delete(observer);
-        this.release(subscription);
-      },
-    };
-  }
-
   release(subscription: Subscription): void {
-    const entry = this.#used.get(subscription.key);
+    const entry = this.#entries.get(subscription.key);
     if (!entry || --entry.users > 0) return;
-    this.#used.delete(subscription.key);
+    this.#entries.delete(subscription.key);
     this.#options.expiry.forget(subscription);
     subscription.close();
+    entry.lease.release();
     if (subscription.held) this.#options.onChange();
   }
 
-  #begin(key: string, ref: ExternalRef): Subscription {
+  #begin(key: string, ref: ExternalRef): Entry {
     const { clock, journal, expiry, providers, onChange } = this.#options;
+    const lease = providers.lease(ref.source);
     const subscription: Subscription = new Subscription({
       key,
       ref,
-      lease: providers.lease(ref.source),
+      provider: lease.provider,
       journal,
       nowMs: clock.monotonic(),
       onChange: () => {
@@ -113,11 +90,58 @@ export class Subscriptions {
         onChange();
       },
     });
-    return subscription;
+    return { subscription, lease, users: 0 };
   }
 }
 
 function restore(subscription: Subscription, stored: StoredValues): void {
   const secret = stored.of(subscription.ref);
   if (secret) subscription.restore(secret);
+}
+
+/** By the earlier run's keys. */
+export interface StoredSecrets {
+  /** The salt of the keys. */
+  readonly salt: string;
+  readonly certificates: Readonly<
+    Record<string, { readonly name: string; readonly value: CertificateSecret }>
+  >;
+  readonly validations: Readonly<Record<string, ValidationSecret>>;
+  /** Keys of the certificates of each listener and upstream. */
+  readonly credentials: Readonly<Record<string, readonly string[]>>;
+}
+
+export class StoredValues {
+  readonly #stored: StoredSecrets;
+  readonly #nowMs: number;
+
+  /** `nowMs`: wall clock. */
+  constructor(stored: StoredSecrets, nowMs: number) {
+    this.#stored = stored;
+    this.#nowMs = nowMs;
+  }
+
+  /** The stored value of a reference, unless it has expired. */
+  of(ref: SecretRef): Secret | undefined {
+    const { salt, certificates, validations } = this.#stored;
+    const key = keyOfRef(ref, salt);
+    if (ref.type === "validation") return own(validations, key);
+    const value = own(certificates, key)?.value;
+    return value && value.notAfterMs > this.#nowMs ? value : undefined;
+  }
+
+  /** Names of the stored certificates of these credentials that came from `source`, in order. */
+  namesOf(credentials: string, source: SecretSource): readonly string[] {
+    const { salt, certificates, credentials: all } = this.#stored;
+    return (own(all, credentials) ?? []).filter((key) => {
+      const name = own(certificates, key)?.name ?? "";
+      return keyOfRef({ type: "certificate", name, source, initialFetchTimeoutMs: 0 }, salt) ===
+        key;
+    }).flatMap((key) => certificates[key]?.name ?? []);
+  }
+}
+
+/** Keys may be any text, `__proto__` included. */
+function own<T>(record: Readonly<Record<string, T>>, key: string): T | undefined {
+  return Object.hasOwn(record, key) ? record[key] : undefined;
 }

@@ -1,117 +1,178 @@
 /**
- * One method of one Workload API: a stream while anybody follows it, and its last message for those who
- * come later.
+ * One method of a Workload API: a stream that is kept open while there are followers, and its last message
+ * for followers that come later. The last status of a stream decides when the next one is opened (SPIFFE
+ * Workload Endpoint 6).
  *
  * @module
  */
 
-import { messageOf } from "../../base/mod.ts";
+import process from "node:process";
+import { Backoff, type Clock, messageOf, type Random } from "../../base/mod.ts";
+import {
+  formatStatus,
+  KeptStream,
+  type OpenStream,
+  type Reopening,
+  type StreamEnd,
+  type StreamHandler,
+} from "../../grpc/mod.ts";
+import { GRPC_STATUS } from "../../http/mod.ts";
+import type { SocketArrivals } from "../file/socket_arrivals.ts";
 import type { ReadMessage, SvidFollower } from "./svid_follower.ts";
-import type { StreamFailure, WorkloadStream, WorkloadStreamEvents } from "./workload_stream.ts";
+
+export type FeedFollower = Pick<
+  SvidFollower,
+  "events" | "isInGrace" | "deliver" | "withdraw" | "close"
+>;
 
 export interface FeedOptions<M> {
-  readonly open: (events: WorkloadStreamEvents) => WorkloadStream;
+  /** Starts a server stream; its events come later, and none after `close`. */
+  readonly open: (handler: StreamHandler<Uint8Array>) => OpenStream;
   /** Throws `credentials_invalid`. */
   readonly decode: (bytes: Uint8Array) => M;
-  /** The server does not know the method and will not be asked again. */
+  /** The server does not implement the method and will not be called again. */
   readonly onUnimplemented?: () => void;
+  readonly arrivals: Pick<SocketArrivals, "begin" | "end">;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** For people: `the Workload API at unix:///run/agent.sock`. */
+  readonly where: string;
 }
 
 export class Feed<M> {
   readonly #options: FeedOptions<M>;
-  readonly #followers = new Map<SvidFollower, ReadMessage<M>>();
-  #stream: WorkloadStream | undefined;
+  readonly #followers = new Map<FeedFollower, ReadMessage<M>>();
+  readonly #stream: KeptStream<Uint8Array>;
+  readonly #backoff: Backoff;
+  /** While a withdrawn value is kept for a moment. */
+  readonly #haste: Backoff;
+  /** For faults that only an operator can remove. */
+  readonly #patience: Backoff;
   #last: M | undefined;
-  /** Since the last message. */
-  #failure: StreamFailure | undefined;
+  /** Faults since the last message. */
+  #unreachable: string | undefined;
   #rejected: string | undefined;
 
   constructor(options: FeedOptions<M>) {
     this.#options = options;
-  }
-
-  add(follower: SvidFollower, read: ReadMessage<M>): void {
-    this.#followers.set(follower, read);
-    if (!this.#stream) return this.#start();
-    const last = this.#last;
-    if (last !== undefined) follower.deliver(() => read(last));
-    // What others were told before, later, as everything.
-    void Promise.resolve().then(() => {
-      if (!this.#followers.has(follower)) return;
-      if (this.#rejected !== undefined) follower.events.onRejected(this.#rejected);
-      if (this.#failure) follower.events.onUnreachable(this.#failure.reason);
+    const { clock, random, open } = options;
+    this.#backoff = new Backoff({ baseMs: 500, maxMs: 30_000, random });
+    this.#haste = new Backoff({ baseMs: 100, maxMs: 500, random });
+    this.#patience = new Backoff({ baseMs: 60_000, maxMs: 300_000, random });
+    this.#stream = new KeptStream({
+      clock,
+      open,
+      onMessage: (bytes) => this.#take(bytes),
+      onEnd: (end) => this.#ended(end),
     });
   }
 
-  remove(follower: SvidFollower): void {
+  add(follower: FeedFollower, read: ReadMessage<M>): void {
+    this.#followers.set(follower, read);
+    if (this.#followers.size === 1) return this.#stream.start();
+    const last = this.#last;
+    if (last !== undefined) follower.deliver(() => read(last));
+    // The current faults are reported later, as all events.
+    queueMicrotask(() => {
+      if (!this.#followers.has(follower)) return;
+      if (this.#rejected !== undefined) follower.events.onRejected(this.#rejected);
+      if (this.#unreachable !== undefined) follower.events.onUnreachable(this.#unreachable);
+    });
+  }
+
+  remove(follower: FeedFollower): void {
     if (this.#followers.delete(follower) && this.#followers.size === 0) this.close();
   }
 
-  /** Everybody who follows, who then does no more. */
-  takeAll(): SvidFollower[] {
-    const all = [...this.#followers.keys()];
-    this.#followers.clear();
-    this.close();
-    return all;
-  }
-
+  /** There may be another server now: opens a stream, unless one is open. */
   refresh(): void {
-    this.#stream?.refresh();
+    this.#resetBackoffs();
+    this.#stream.refresh();
   }
 
-  close(): void {
-    const stream = this.#stream;
-    this.#stream = undefined;
-    this.#last = undefined;
-    this.#failure = undefined;
-    this.#rejected = undefined;
-    stream?.close();
-  }
-
-  #start(): void {
-    const stream = this.#options.open({
-      onMessage: (bytes) => {
-        try {
-          const message = this.#options.decode(bytes);
-          if (this.#stream === stream) this.#take(message);
-        } catch (error) {
-          if (this.#stream === stream) this.#reject(messageOf(error));
-        }
-      },
-      onFailed: (failure) => this.#stream === stream ? this.#failed(failure) : undefined,
-    });
-    this.#stream = stream;
-  }
-
-  #take(message: M): void {
-    this.#last = message;
-    this.#failure = undefined;
-    this.#rejected = undefined;
-    for (const [follower, read] of [...this.#followers]) follower.deliver(() => read(message));
-  }
-
-  /** The last good message stays. */
-  #reject(reason: string): void {
-    this.#rejected = reason;
-    this.#failure = undefined;
-    for (const follower of [...this.#followers.keys()]) follower.events.onRejected(reason);
-  }
-
-  #failed(failure: StreamFailure): "soon" | undefined {
-    const { onUnimplemented } = this.#options;
-    if (failure.kind === "unimplemented" && onUnimplemented) {
-      onUnimplemented();
-      return undefined;
-    }
-    this.#failure = failure;
-    const denied = failure.kind === "denied";
-    if (denied) this.#last = undefined;
+  /** Returns the followers that were removed by it. */
+  close(): readonly FeedFollower[] {
     const followers = [...this.#followers.keys()];
-    for (const follower of followers) {
-      // Denial takes everything back (SPIFFE Workload API 5.2.1).
-      if (denied) follower.withdraw(failure.reason);
-      follower.events.onUnreachable(failure.reason);
-    }
-    return followers.some(({ isInGrace }) => isInGrace) ? "soon" : undefined;
+    this.#followers.clear();
+    this.#stream.stop();
+    this.#set(undefined);
+    return followers;
   }
+
+  #set(message: M | undefined): void {
+    this.#last = message;
+    this.#unreachable = this.#rejected = undefined;
+  }
+
+  #resetBackoffs(): void {
+    this.#backoff.reset();
+    this.#patience.reset();
+  }
+
+  #take(bytes: Uint8Array): void {
+    this.#resetBackoffs();
+    this.#options.arrivals.end();
+    try {
+      const message = this.#options.decode(bytes);
+      this.#set(message);
+      for (const [follower, read] of [...this.#followers]) follower.deliver(() => read(message));
+    } catch (error) {
+      // The last good message stays.
+      const reason = messageOf(error);
+      this.#rejected = reason;
+      this.#unreachable = undefined;
+      for (const { events } of [...this.#followers.keys()]) events.onRejected(reason);
+    }
+  }
+
+  #ended({ status, answered, isWell, isBrief }: StreamEnd): Reopening {
+    // An agent that gives and withdraws again and again is not called faster for it.
+    if (answered && !isBrief) this.#haste.reset();
+    // A stream that ended well is opened again at once, unless it was brief.
+    if (isWell) return isBrief ? this.#backoff.next() : 0;
+    const said = formatStatus(status);
+    switch (status.code) {
+      case GRPC_STATUS.unimplemented: {
+        const { onUnimplemented } = this.#options;
+        if (onUnimplemented) onUnimplemented();
+        else this.#report(`it does not offer this (${said})`);
+        return "on_request";
+      }
+      case GRPC_STATUS.invalidArgument:
+        this.#report(said);
+        return this.#patience.next();
+      case GRPC_STATUS.permissionDenied:
+        // A denial withdraws everything (SPIFFE Workload API 5.2.1).
+        this.#last = undefined;
+        this.#report(
+          `nothing is registered for this process: ${caller()} (${said})`,
+          (follower, reason) => follower.withdraw(reason),
+        );
+        break;
+      case GRPC_STATUS.ok:
+        this.#report("it ended the stream without a message");
+        break;
+      default:
+        this.#report(said);
+    }
+    const isSoon = [...this.#followers.keys()].some(({ isInGrace }) => isInGrace);
+    return (isSoon ? this.#haste : this.#backoff).next();
+  }
+
+  #report(fact: string, before?: (follower: FeedFollower, reason: string) => void): void {
+    const { arrivals, where } = this.#options;
+    arrivals.begin();
+    const reason = `Cannot read from ${where}: ${fact}`;
+    this.#unreachable = reason;
+    for (const follower of [...this.#followers.keys()]) {
+      before?.(follower, reason);
+      follower.events.onUnreachable(reason);
+    }
+  }
+}
+
+/** What the agent sees at our end of its socket, which its selectors match. */
+function caller(): string {
+  const { getuid, getgid, pid } = process;
+  return `uid ${getuid?.()}, gid ${getgid?.()}, pid ${pid}`;
 }

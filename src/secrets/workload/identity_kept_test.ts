@@ -7,7 +7,7 @@ import {
   setUpWorkload as setUp,
 } from "../../../test/kit/secrets/workload_provider.ts";
 import { type SvidFields, svidOf } from "../../../test/kit/secrets/workload_server.ts";
-import { WITHDRAWAL_GRACE_MS } from "../plan.ts";
+import { WITHDRAWAL_GRACE_MS } from "../model/plan.ts";
 
 const WEB = "spiffe://example.org/web";
 const API = "spiffe://example.org/api";
@@ -32,13 +32,13 @@ async function setUpWeb(choice: { readonly hint?: string } = {}) {
   };
 }
 
-test("createWorkloadProvider() stays with its identity when the agent names another first", async () => {
+test("createWorkloadProvider() keeps its identity when the agent lists another first", async () => {
   await using story = await setUpWeb();
   story.send(api(), web());
   assert.equal(await story.next(), WEB);
 });
 
-test("createWorkloadProvider() stays with its identity when the agent is back", async () => {
+test("createWorkloadProvider() keeps its identity when the agent is back", async () => {
   await using story = await setUpWeb();
   const { set, followed } = story;
   set.server.kill();
@@ -61,7 +61,7 @@ test("createWorkloadProvider() returns to its identity after a withdrawal of all
   assert.equal(await story.next(), WEB);
 });
 
-test("createWorkloadProvider() gives an identity that is gone its grace before it takes another", async () => {
+test("createWorkloadProvider() keeps an absent identity for the grace before it takes another", async () => {
   await using story = await setUpWeb();
   const { set, followed } = story;
   story.send(api());
@@ -75,7 +75,7 @@ test("createWorkloadProvider() gives an identity that is gone its grace before i
   assert.equal(await story.next(), API);
 });
 
-test("createWorkloadProvider() stays with an identity that is replaced within its grace", async () => {
+test("createWorkloadProvider() keeps an identity that is replaced within its grace", async () => {
   await using story = await setUpWeb();
   const { set, followed } = story;
   story.send(api());
@@ -86,7 +86,7 @@ test("createWorkloadProvider() stays with an identity that is replaced within it
   assert.ok(followed.silent);
 });
 
-test("createWorkloadProvider() drops an identity that is gone where the other cannot be used", async () => {
+test("createWorkloadProvider() drops an absent identity if the other one cannot be used", async () => {
   await using story = await setUpWeb();
   const { set, followed } = story;
   story.send(api({ key: web().key }));
@@ -95,7 +95,7 @@ test("createWorkloadProvider() drops an identity that is gone where the other ca
   await followed.removed();
 });
 
-test("createWorkloadProvider() goes with a hint that moves to another identity, at once", async () => {
+test("createWorkloadProvider() follows a hint that moves to another identity, at once", async () => {
   await using story = await setUpWeb({ hint: "inner" });
   story.send(web(), api({ hint: "inner" }));
   assert.equal(await story.next(), API);

@@ -28,7 +28,7 @@ test("createWorkloadProvider() withdraws an SVID that is absent, until it is bac
   await trust.validation();
 });
 
-test("createWorkloadProvider() says once that an SVID was never there", async () => {
+test("createWorkloadProvider() reports once that an SVID never existed", async () => {
   await using set = await setUp();
   set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
   const followed = set.follow("certificate", { hint: "none" });
@@ -38,7 +38,7 @@ test("createWorkloadProvider() says once that an SVID was never there", async ()
   assert.deepEqual((await followed.certificate()).uris, [API]);
 });
 
-test("createWorkloadProvider() takes bundles from identities where an agent is older", async () => {
+test("createWorkloadProvider() takes bundles from identities if the agent lacks the bundles method", async () => {
   await using set = await setUp();
   set.server.end("bundles", 12, "unknown method");
   set.server.sendSvids({
@@ -73,7 +73,7 @@ test("createWorkloadProvider() keeps the last good secret when a message is bad"
   assert.equal(set.server.opened.svids, 1);
 });
 
-test("createWorkloadProvider() waits while nothing is registered, and drops what was denied", async () => {
+test("createWorkloadProvider() waits while nothing is registered, and drops denied secrets", async () => {
   await using set = await setUp();
   set.server.end("svids", 7, "no identity issued");
   const followed = set.follow("certificate");
@@ -116,7 +116,7 @@ test("createWorkloadProvider() finds a socket that appears late", async () => {
   await followed.certificate();
 });
 
-test("createWorkloadProvider() does not wait for its turn when an agent is started anew", async () => {
+test("createWorkloadProvider() does not wait out its backoff when an agent restarts", async () => {
   await using set = await setUp();
   // After this the next turn is half a minute away.
   set.server.end("svids", 3, "no");
@@ -141,7 +141,7 @@ test("createWorkloadProvider() does not wait for its turn when an agent is start
   await set.provider.close();
 });
 
-test("createWorkloadProvider() opens again at once after a good end", async () => {
+test("createWorkloadProvider() opens the next stream at once after one ended well", async () => {
   await using set = await setUp();
   set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
   const followed = set.follow("certificate");
@@ -154,7 +154,7 @@ test("createWorkloadProvider() opens again at once after a good end", async () =
   assert.deepEqual((await followed.certificate()).uris, [WEB]);
 });
 
-test("createWorkloadProvider() gives up a stream that stays silent", async () => {
+test("createWorkloadProvider() ends a stream that stays silent", async () => {
   await using set = await setUp();
   set.server.stall("svids");
   const followed = set.follow("certificate");
@@ -177,7 +177,7 @@ test("createWorkloadProvider().close() ends every stream", async () => {
   assert.ok(followed.silent);
 });
 
-test("createWorkloadProvider() keeps apart what a message has for different references", async () => {
+test("createWorkloadProvider() separates the secrets of different references in one message", async () => {
   await using set = await setUp();
   const good = svidOf(CA, WEB);
   const garbage = new Uint8Array([0x30, 0x01]);
@@ -193,7 +193,7 @@ test("createWorkloadProvider() keeps apart what a message has for different refe
   await trust.fault("rejected", /bundle of other.test/);
 });
 
-test("createWorkloadProvider() hardly asks again after INVALID_ARGUMENT, and recovers", async () => {
+test("createWorkloadProvider() retries rarely after INVALID_ARGUMENT, and recovers", async () => {
   await using set = await setUp();
   set.server.end("svids", 3, "no");
   const followed = set.follow("certificate");
@@ -205,7 +205,7 @@ test("createWorkloadProvider() hardly asks again after INVALID_ARGUMENT, and rec
   await followed.certificate();
 });
 
-test("createWorkloadProvider() says that an agent has no X.509 identities, and asks when told", async () => {
+test("createWorkloadProvider() reports an agent without X.509 identities, and retries on refresh()", async () => {
   await using set = await setUp();
   set.server.end("svids", 12, "unknown method");
   const followed = set.follow("certificate");

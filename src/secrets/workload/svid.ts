@@ -1,6 +1,6 @@
 /**
- * Which SVID and which bundles a reference means, and whether an SVID is one: what the X509-SVID standard
- * asks of a leaf beyond what any certificate must be. Pure.
+ * Selects the SVID and the bundles of a reference, and checks what the X509-SVID standard demands of a
+ * leaf beyond what any certificate must be. Pure.
  *
  * @module
  */
@@ -11,24 +11,25 @@ import {
   allowsKeyUsage,
   type Certificate,
   NO_RULES,
+  OID,
   parseCertificate,
   parseSpiffeId,
   sameBytes,
   spkiOf,
 } from "../../identity/mod.ts";
 import { DerReader, formatPem, TAG } from "../../wire/mod.ts";
-import type { CertificateSpec, DataSource, ValidationSpec } from "../spec.ts";
+import type { CertificateSpec, DataSource, ValidationSpec } from "../model/spec.ts";
 import { type Bundles, shown, type Svid, type SvidMessage } from "./workload_messages.ts";
 
-/** Which of several; neither: any. */
+/** Selects among several SVIDs; without id and hint any SVID fits. */
 export interface SvidChoice {
   readonly id?: string;
   readonly hint?: string;
 }
 
 /**
- * Of those that fit the one whose id is in use, else the first: an agent names them in an order that it
- * changes, and hints, which should be unique, may not be.
+ * The fitting SVID whose id is in use, else the first one: an agent changes the order of its SVIDs, and
+ * hints, which should be unique, may not be.
  */
 export function chooseSvid(
   { svids }: SvidMessage,
@@ -41,7 +42,7 @@ export function chooseSvid(
   return fitting.find(({ spiffeId }) => spiffeId === idInUse) ?? fitting[0];
 }
 
-/** What there is instead of what was wanted. */
+/** Says that no SVID fits, and which ones there are. */
 export function absence({ svids }: SvidMessage): string {
   const offered = svids.slice(0, OFFERED_LIMIT).map(({ spiffeId, hint }) =>
     hint === "" ? shown(spiffeId) : `${shown(spiffeId)} with hint ${shown(hint)}`
@@ -51,7 +52,7 @@ export function absence({ svids }: SvidMessage): string {
   return `the agent has no such SVID for this process; it offers ${offered.join(", ")}`;
 }
 
-/** Throws `credentials_invalid` unless everything in it is what it must be. */
+/** Throws `credentials_invalid` unless every part is valid. */
 export function certificateSpecOf(svid: Svid): CertificateSpec {
   const named = `the SVID of ${shown(svid.spiffeId)}`;
   const chain = splitDer(svid.chain, { what: `the chain of ${named}`, limit: CHAIN_LIMIT });
@@ -59,12 +60,12 @@ export function certificateSpecOf(svid: Svid): CertificateSpec {
   if (leaf) checkLeaf(svid, leaf);
   return {
     type: "certificate",
-    chain: inline(chain.map((der) => formatPem("CERTIFICATE", der)).join("")),
-    key: inline(formatPem("PRIVATE KEY", svid.key)),
+    chain: inlinePem("CERTIFICATE", chain),
+    key: inlinePem("PRIVATE KEY", [svid.key]),
   };
 }
 
-/** The bundle of the SVID's own trust domain, and those of others that its workload shall trust. */
+/** The bundle of the SVID's own trust domain, and the federated ones. */
 export function bundlesFor(svid: Svid, { federated }: SvidMessage): Bundles {
   const own = trustDomainOf(svid);
   const other = federated.get(own);
@@ -74,33 +75,32 @@ export function bundlesFor(svid: Svid, { federated }: SvidMessage): Bundles {
   return new Map([[own, svid.bundle], ...federated]);
 }
 
-/** Throws `credentials_invalid` where a bundle cannot be taken apart. */
+/** Throws `credentials_invalid` if a bundle is no list of certificates. */
 export function validationSpecOf(bundles: Bundles, crls: readonly Uint8Array[]): ValidationSpec {
   const domains = [...bundles].sort(([a], [b]) => a < b ? -1 : 1).map(([name, bytes]) => {
     const anchors = splitDer(bytes, { what: `the bundle of ${name}`, limit: BUNDLE_LIMIT });
-    return { name, bundle: inline(anchors.map((der) => formatPem("CERTIFICATE", der)).join("")) };
+    return { name, bundle: inlinePem("CERTIFICATE", anchors) };
   });
   return {
     type: "validation",
     systemRoots: false,
     spiffe: { kind: "domains", domains },
-    ...crls.length > 0 &&
-      { crl: inline(crls.map((der) => formatPem("X509 CRL", der)).join("")) },
+    ...crls.length > 0 && { crl: inlinePem("X509 CRL", crls) },
     rules: NO_RULES,
   };
 }
 
-/** Identities in a message for people. */
+/** SVIDs in one message for people. */
 const OFFERED_LIMIT = 10;
 /** Leaf and intermediates. */
 const CHAIN_LIMIT = 11;
 /** Anchors of one trust domain. */
 const BUNDLE_LIMIT = 100;
 
-/** serverAuth and clientAuth: an SVID that limits its use must allow both (X509-SVID 4.4). */
-const SVID_USAGES = ["1.3.6.1.5.5.7.3.1", "1.3.6.1.5.5.7.3.2"] as const;
+/** An SVID with an extended key usage must allow both (X509-SVID 4.4). */
+const SVID_USAGES = [OID.serverAuth, OID.clientAuth] as const;
 
-/** Certificates that follow one another; at least one. */
+/** Concatenated certificates; at least one. */
 function splitDer(
   bytes: Uint8Array,
   { what, limit }: { readonly what: string; readonly limit: number },
@@ -153,24 +153,24 @@ function readLeaf(der: Uint8Array, named: string): Certificate {
   }
 }
 
-/** The public half; the library's error might show the other one and is not passed on. */
+/** The library's error is dropped: it might show the private key. */
 function publicKeyOf(pkcs8: Uint8Array): Uint8Array | undefined {
   try {
-    const key = createPrivateKey(formatPem("PRIVATE KEY", pkcs8));
-    return spkiOf(createPublicKey(key));
+    return spkiOf(createPublicKey(createPrivateKey(formatPem("PRIVATE KEY", pkcs8))));
   } catch {
     return undefined;
   }
 }
 
-/** Throws where the id is none of a workload. */
+/** Throws if the id is not a workload's. */
 function trustDomainOf({ spiffeId }: Svid): string {
   const parsed = parseSpiffeId(spiffeId);
   if (parsed.kind === "id") return parsed.trustDomain;
   return fail(`the SPIFFE id ${shown(spiffeId)} ${parsed.reason}`);
 }
 
-function inline(pem: string): DataSource {
+function inlinePem(label: string, ders: readonly Uint8Array[]): DataSource {
+  const pem = ders.map((der) => formatPem(label, der)).join("");
   return { kind: "inline", bytes: new TextEncoder().encode(pem) };
 }
 

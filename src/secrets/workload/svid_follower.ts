@@ -1,21 +1,21 @@
 /**
- * One reference: each message is turned into its secret, checked, and told. What the agent takes back is
- * kept for a moment, in case a new answer takes its place.
+ * Follows one reference at a Workload API: turns each message into its secret, checks and reports it. A
+ * withdrawn secret is kept for a moment, in case a new answer replaces it.
  *
  * @module
  */
 
 import { type Clock, messageOf, type Timer } from "../../base/mod.ts";
-import type { SecretEvents } from "../secret_provider.ts";
-import type { Secret } from "../secret.ts";
-import type { SecretSpec } from "../spec.ts";
+import type { Secret } from "../model/secret.ts";
+import type { SecretEvents } from "../model/secret_provider.ts";
+import type { SecretSpec } from "../model/spec.ts";
 
-/** What a message says about one reference. */
+/** What a message has for one reference. */
 export type SvidReading =
-  /** `another`: not the one in use, which it has no more. */
+  /** `another`: the message has not the identity in use, but another one. */
   | {
     readonly kind: "there" | "another";
-    /** Throws `credentials_invalid` where it cannot be used. */
+    /** Throws `credentials_invalid` if it cannot be used. */
     readonly spec: () => SecretSpec;
   }
   /** Continues "Cannot use ...: ". */
@@ -25,14 +25,14 @@ export type ReadMessage<M> = (message: M) => SvidReading;
 
 export interface SvidFollowerOptions {
   readonly events: SecretEvents;
-  /** How messages name it: `"web"`. */
+  /** The reference in messages: `"web"`. */
   readonly name: string;
   /** Decodes and checks; throws `credentials_invalid`. */
   readonly load: (spec: SecretSpec) => Promise<Secret>;
-  /** It is in use from now on. */
-  readonly onTaken: (secret: Secret) => void;
+  /** The secret is in use from now on. */
+  readonly onAccepted: (secret: Secret) => void;
   readonly clock: Clock;
-  /** What was taken back stays for this long, in case a new answer takes its place. */
+  /** How long a withdrawn secret stays in use. */
   readonly graceMs: number;
 }
 
@@ -43,31 +43,35 @@ type Found =
 
 export class SvidFollower {
   readonly #options: SvidFollowerOptions;
-  /** What is read next: only the newest message counts. */
+  /** The newest message that is not read yet. */
   #next: (() => SvidReading) | undefined;
   #working = false;
-  /** Changes where what is being read must not count any more. */
+  /** Changes when a running load must not count any more. */
   #epoch = 0;
   #closed = false;
   #state: "unknown" | "there" | "absent" = "unknown";
-  /** Told last, and not taken back. */
-  #told: Secret | undefined;
+  /** The last reported secret, unless it was removed. */
+  #current: Secret | undefined;
   #grace: Timer | undefined;
-  /** What ends the grace. */
+  /** Called at the end of the grace. */
   #afterGrace = () => {};
-  /** What the grace is or was given to, so that one who takes and gives the same has no second one. */
+  /** The last grace of a certificate: an agent that withdraws and gives the same one gets no second grace. */
   #graced: { readonly certPem: string; readonly endsMs: number } | undefined;
 
   constructor(options: SvidFollowerOptions) {
     this.#options = options;
   }
 
-  /** In use though it was taken back: a new answer is wanted soon. */
+  /** A withdrawn secret is in use: a new answer is wanted soon. */
   get isInGrace(): boolean {
     return this.#grace !== undefined;
   }
 
-  /** A new full state, from whichever method. */
+  get events(): SecretEvents {
+    return this.#options.events;
+  }
+
+  /** A new full state, from either method. */
   deliver(read: () => SvidReading): void {
     this.#next = read;
     if (this.#working || this.#closed) return;
@@ -75,15 +79,11 @@ export class SvidFollower {
     void this.#work();
   }
 
-  get events(): SecretEvents {
-    return this.#options.events;
-  }
-
-  /** The agent says that nothing is ours any more. What never was there is still waited for. */
+  /** The agent denies us every secret. A first value is still awaited. */
   withdraw(reason: string): void {
     this.#epoch++;
     this.#next = undefined;
-    if (this.#state === "there") this.#takeBack(() => this.#remove(reason));
+    if (this.#state === "there") this.#keepThen(() => this.#remove(reason));
     else this.events.onDenied(reason);
   }
 
@@ -95,7 +95,7 @@ export class SvidFollower {
   }
 
   async #work(): Promise<void> {
-    // Subscribers hear nothing before `watch` has returned.
+    // No event before `watch` has returned.
     await Promise.resolve();
     for (let read = this.#next; read; read = this.#next) {
       this.#next = undefined;
@@ -126,13 +126,13 @@ export class SvidFollower {
     switch (found.kind) {
       case "secret":
         if (!found.isAnother || !isThere) return this.#accept(found.secret);
-        return this.#takeBack(() => this.#accept(found.secret));
+        return this.#keepThen(() => this.#accept(found.secret));
       case "fault":
         this.events.onRejected(found.reason);
-        if (found.isAnother && isThere) this.#takeBack(() => this.#remove(found.reason));
+        if (found.isAnother && isThere) this.#keepThen(() => this.#remove(found.reason));
         return;
       case "absent":
-        if (isThere) this.#takeBack(() => this.#remove(found.reason));
+        if (isThere) this.#keepThen(() => this.#remove(found.reason));
         else if (this.#state === "unknown") this.#remove(found.reason);
     }
   }
@@ -140,13 +140,13 @@ export class SvidFollower {
   #accept(secret: Secret): void {
     this.#endGrace();
     this.#state = "there";
-    this.#told = secret;
-    this.#options.onTaken(secret);
+    this.#current = secret;
+    this.#options.onAccepted(secret);
     this.events.onSecret(secret, "");
   }
 
-  /** `then`: what becomes of it if nothing else comes. */
-  #takeBack(then: () => void): void {
+  /** Keeps the current secret for the grace; `then` is called unless another answer comes before. */
+  #keepThen(then: () => void): void {
     this.#afterGrace = then;
     if (this.#grace) return;
     const { clock } = this.#options;
@@ -158,10 +158,10 @@ export class SvidFollower {
   #graceEndsMs(): number {
     const { clock, graceMs } = this.#options;
     const endsMs = clock.monotonic() + graceMs;
-    const told = this.#told;
-    // Bundles stay the same when an entry is replaced; and nobody is anybody by a bundle.
-    if (told?.type !== "certificate") return endsMs;
-    const { certPem, notAfterMs } = told;
+    const current = this.#current;
+    // A bundle stays the same when an entry is replaced, and proves no identity of ours.
+    if (current?.type !== "certificate") return endsMs;
+    const { certPem, notAfterMs } = current;
     if (this.#graced?.certPem !== certPem) this.#graced = { certPem, endsMs };
     return Math.min(this.#graced.endsMs, clock.monotonic() + notAfterMs - clock.now());
   }
@@ -174,7 +174,7 @@ export class SvidFollower {
   #remove(reason: string): void {
     this.#endGrace();
     this.#state = "absent";
-    this.#told = undefined;
+    this.#current = undefined;
     this.events.onRemoved(reason);
   }
 }

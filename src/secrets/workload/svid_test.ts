@@ -26,12 +26,12 @@ function refused(why: RegExp): (error: unknown) => boolean {
 }
 
 for (const keyKind of ["ec-p256", "ec-p384", "rsa-2048"] as const) {
-  test(`certificateSpecOf() takes what SPIRE issues with ${keyKind}`, () => {
+  test(`certificateSpecOf() reads SPIRE's SVID with ${keyKind}`, () => {
     assert.ok(certificateSpecOf(svid(svidOf(CA, ID, { keyKind }))).chain);
   });
 }
 
-test("certificateSpecOf() takes an SVID with DNS names, and without extended key usage", () => {
+test("certificateSpecOf() accepts an SVID with DNS names, and without extended key usage", () => {
   const leaf = svidOf(CA, ID, { overrides: { dnsNames: ["web.test"], ...NO_EXTENDED_USAGE } });
   assert.ok(certificateSpecOf(svid(leaf)).chain);
 });
@@ -111,7 +111,7 @@ for (
   });
 }
 
-test("chooseSvid() finds none where nothing fits", () => {
+test("chooseSvid() finds none if no SVID fits", () => {
   const message = { svids: [svid(GOOD)], federated: new Map(), crls: [] };
   assert.equal(chooseSvid(message, { id: "spiffe://example.org" }), undefined);
   assert.equal(chooseSvid(message, { hint: "x" }), undefined);
@@ -130,7 +130,7 @@ test("bundlesFor() refuses another bundle of the SVID's own trust domain", () =>
   assert.deepEqual([...bundlesFor(own, message(CA.rootDer)).keys()], ["example.org"]);
 });
 
-test("validationSpecOf() refuses a bundle that cannot be taken apart", () => {
+test("validationSpecOf() refuses a bundle that is no list of certificates", () => {
   for (const bytes of [new Uint8Array([1]), CA.rootDer.subarray(1), new Uint8Array()]) {
     assert.throws(() => validationSpecOf(new Map([["a", bytes]]), []), refused(/bundle of a/));
   }

@@ -6,14 +6,14 @@ import {
   setUpWorkload as setUp,
   type WorkloadFixture,
 } from "../../../test/kit/secrets/workload_provider.ts";
-import { WITHDRAWAL_GRACE_MS } from "../plan.ts";
+import { WITHDRAWAL_GRACE_MS } from "../model/plan.ts";
 import { svidOf } from "../../../test/kit/secrets/workload_server.ts";
 
 const WEB = "spiffe://example.org/web";
 const CA = createAuthority({ trustDomain: "example.org" });
 const deny = ({ server }: WorkloadFixture) => server.end("svids", 7, "no identity issued");
 
-test("createWorkloadProvider() asks again at once for what was taken back, and keeps it meanwhile", async () => {
+test("createWorkloadProvider() requests a withdrawn SVID again at once, and keeps it meanwhile", async () => {
   await using set = await setUp();
   set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
   const followed = set.follow("certificate");
@@ -33,7 +33,7 @@ test("createWorkloadProvider() asks again at once for what was taken back, and k
   }
 });
 
-test("createWorkloadProvider() drops after the grace what was not given again", async () => {
+test("createWorkloadProvider() drops a withdrawn SVID after the grace", async () => {
   await using set = await setUp();
   set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
   const followed = set.follow("certificate");
@@ -76,7 +76,7 @@ test("createWorkloadProvider() gives one grace to an SVID that comes and goes", 
   await followed.fault("unreachable", /nothing is registered/);
 });
 
-test("createWorkloadProvider() keeps nothing beyond its validity", async () => {
+test("createWorkloadProvider() keeps no SVID beyond its validity", async () => {
   await using set = await setUp();
   const notAfterMs = set.clock.now() + 60_000;
   set.server.sendSvids({ svids: [svidOf(CA, WEB, { overrides: { notAfterMs } })] });
@@ -89,7 +89,7 @@ test("createWorkloadProvider() keeps nothing beyond its validity", async () => {
   await followed.removed();
 });
 
-test("createWorkloadProvider() says that it is denied before it was given anything", async () => {
+test("createWorkloadProvider() reports a denial before the first value", async () => {
   await using set = await setUp();
   deny(set);
   const source = { kind: "workload", address: set.server.address } as const;
@@ -107,7 +107,7 @@ test("createWorkloadProvider() says that it is denied before it was given anythi
   assert.match(reason, /nothing is registered/);
 });
 
-test("createWorkloadProvider() says what an agent offers in place of what is wanted", async () => {
+test("createWorkloadProvider() names the SVIDs that the agent offers instead", async () => {
   await using set = await setUp();
   set.server.sendSvids({
     svids: [
@@ -123,7 +123,7 @@ test("createWorkloadProvider() says what an agent offers in place of what is wan
   );
 });
 
-test("createWorkloadProvider() drops at once what has no grace", async () => {
+test("createWorkloadProvider() drops an SVID without a grace at once", async () => {
   await using set = await setUp();
   set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
   const followed = set.follow("certificate", { withdrawalGraceMs: 0 });

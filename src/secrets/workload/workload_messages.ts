@@ -1,28 +1,45 @@
 /**
- * Answers of the Workload API as values: bounded, mandatory fields there, nothing of theirs decoded yet.
- * A message that breaks a rule is refused whole (SPIFFE Workload API 4.5).
+ * Responses of the SPIFFE Workload API as values: bounded, with their mandatory fields, and with nothing
+ * inside decoded yet. A message that breaks a rule is refused whole (SPIFFE Workload API 4.5).
  *
  * @module
  */
 
 import { messageOf, ProxyError } from "../../base/mod.ts";
 import { parseTrustDomainId } from "../../identity/mod.ts";
-import { WORKLOAD_PROTOBUF } from "./workload_types.ts";
+import { Protobuf } from "../../wire/mod.ts";
+
+/** Field numbers of the standard (SPIFFE Workload API 5.1). Each response is the whole state. */
+export const WORKLOAD_PROTOBUF: Protobuf = new Protobuf({
+  X509SVIDResponse: {
+    svids: "1 repeated X509SVID",
+    crl: "2 repeated bytes",
+    federated_bundles: "3 map bytes",
+  },
+  X509SVID: {
+    spiffe_id: "1 string",
+    x509_svid: "2 bytes",
+    x509_svid_key: "3 bytes",
+    bundle: "4 bytes",
+    hint: "5 string",
+  },
+  X509BundlesResponse: { crl: "1 repeated bytes", bundles: "2 map bytes" },
+});
 
 /** One identity with its key and the bundle of its trust domain. */
 export interface Svid {
   readonly spiffeId: string;
-  /** Certificates in DER, one after the other, leaf first. */
+  /** Concatenated certificates in DER, leaf first. */
   readonly chain: Uint8Array;
   /** PKCS#8 in DER. */
   readonly key: Uint8Array;
-  /** Certificates in DER, one after the other. */
+  /** Concatenated certificates in DER. */
   readonly bundle: Uint8Array;
-  /** "" where there is none. */
+  /** "": none. */
   readonly hint: string;
 }
 
-/** By trust domain, lower case: certificates in DER, one after the other. */
+/** By trust domain, lower case: concatenated certificates in DER. */
 export type Bundles = ReadonlyMap<string, Uint8Array>;
 
 export interface SvidMessage {
@@ -39,7 +56,7 @@ export interface BundlesMessage {
   readonly crls: readonly Uint8Array[];
 }
 
-/** What an agent may send at most; one with federation everywhere sends some 100 KiB. */
+/** An agent with federation everywhere sends some 100 KiB. */
 export const MESSAGE_LIMIT_BYTES = 4 << 20;
 const SVID_LIMIT = 1_000;
 const BUNDLE_LIMIT = 1_000;
@@ -77,11 +94,8 @@ function decode(bytes: Uint8Array, what: string): Fields {
   try {
     return WORKLOAD_PROTOBUF.decode(what, bytes);
   } catch (cause) {
-    // None of its errors shows what the message holds.
-    throw new ProxyError(
-      "credentials_invalid",
-      `Cannot use ${what} of the Workload API: it is no such message (${messageOf(cause)})`,
-    );
+    // No error of the decoder shows content of the message.
+    return fail(what, `it is no such message (${messageOf(cause)})`);
   }
 }
 
@@ -136,7 +150,7 @@ function bytesOf(value: unknown): Uint8Array {
   return value instanceof Uint8Array ? value : new Uint8Array();
 }
 
-/** A text of the agent's in a message of ours. */
+/** A text of the agent's, quoted and bounded. */
 export function shown(text: string): string {
   return JSON.stringify(text.length > 200 ? `${text.slice(0, 200)}...` : text);
 }

@@ -93,7 +93,7 @@ test("decodeBundles() reads bundles and refuses none at all", () => {
   assert.throws(() => read({ bundles: { "spiffe://__proto__x/": NONE } }), refused(/is empty/));
 });
 
-test("decodeSvids() shows no key in what it says", () => {
+test("decodeSvids() shows no key in its errors", () => {
   const key = new TextEncoder().encode("secret key");
   const bytes = encodeSvids({ svids: [{ ...SVID, key, bundle: NONE }] });
   assert.throws(() => decodeSvids(bytes), (error) => !/secret key/.test(String(error)));

@@ -1,31 +1,22 @@
 /**
- * Secrets from a SPIFFE Workload API. Identities come from one stream; bundles from a second one, since
- * whoever only verifies needs no identity of its own, or from the first where a reference says whose
- * bundles it means or the agent does not know the second. Each stream serves all references.
+ * Secrets from a SPIFFE Workload API. Identities come from one stream. Bundles come from a second one,
+ * because a process that only verifies peers needs no identity; they come from the first stream if a
+ * reference selects an identity, or the agent does not implement the second method. All references share
+ * the streams.
  *
  * @module
  */
 
 import { type Address, type Clock, formatAddress, type Random } from "../../base/mod.ts";
 import { createGrpcChannel, type GrpcChannel, type MessageTypes } from "../../grpc/mod.ts";
-import { type DialEngine } from "../../http/mod.ts";
-import { loadSecret, mergeValidation, type ReadSource, type TlsFault } from "../load/mod.ts";
-import { type SecretRef, WITHDRAWAL_GRACE_MS } from "../plan.ts";
+import type { DialEngine } from "../../http/mod.ts";
 import type { FileSystem } from "../file/file_system.ts";
 import { SocketArrivals } from "../file/socket_arrivals.ts";
-import type { SecretEvents, SecretProvider, SecretWatch } from "../secret_provider.ts";
-import type { SecretType } from "../secret.ts";
-import type { SecretSpec } from "../spec.ts";
-import { Feed } from "./feed.ts";
-import { type ReadMessage, SvidFollower } from "./svid_follower.ts";
-import {
-  type BundlesMessage,
-  decodeBundles,
-  decodeSvids,
-  MESSAGE_LIMIT_BYTES,
-  type SvidMessage,
-} from "./workload_messages.ts";
-import { WorkloadStream, type WorkloadStreamEvents } from "./workload_stream.ts";
+import { type LoadSecret, withDefaults } from "../load/mod.ts";
+import { type SecretRef, WITHDRAWAL_GRACE_MS } from "../model/plan.ts";
+import type { SecretType } from "../model/secret.ts";
+import type { SecretEvents, SecretProvider, SecretWatch } from "../model/secret_provider.ts";
+import { Feed, type FeedFollower } from "./feed.ts";
 import {
   absence,
   bundlesFor,
@@ -34,16 +25,22 @@ import {
   type SvidChoice,
   validationSpecOf,
 } from "./svid.ts";
+import { type ReadMessage, SvidFollower } from "./svid_follower.ts";
+import {
+  type BundlesMessage,
+  decodeBundles,
+  decodeSvids,
+  MESSAGE_LIMIT_BYTES,
+  type SvidMessage,
+} from "./workload_messages.ts";
 
 export interface WorkloadDeps {
   readonly engine: DialEngine;
   readonly clock: Clock;
   readonly random: Random;
-  /** For what configuration merges with a bundle, such as its own CRL file. */
-  readonly read: ReadSource;
-  /** The engine's. */
-  readonly tlsFault: TlsFault;
-  /** Where sockets are looked for; default: the machine's. */
+  /** Also for the configuration's part of a validation, such as its own CRL file. */
+  readonly load: LoadSecret;
+  /** For the arrival of the agent's socket; default: the machine's. */
   readonly files?: FileSystem;
 }
 
@@ -55,46 +52,46 @@ export const WORKLOAD_METHODS = {
 
 export type WorkloadMethod = keyof typeof WORKLOAD_METHODS;
 
-/** Every reference watched must be of kind `workload` and this address. */
+/** Every reference must be of kind `workload` and this address. */
 export function createWorkloadProvider(address: Address, deps: WorkloadDeps): SecretProvider {
   return new WorkloadProvider(address, deps);
 }
 
-/** Requests have no fields, and answers are decoded by the feed. */
+/** Requests have no fields; the feed decodes responses. */
 const RAW: MessageTypes<Uint8Array, Uint8Array> = {
   encode: (bytes) => bytes,
   decode: (bytes) => bytes,
 };
 
 class WorkloadProvider implements SecretProvider {
-  readonly #address: Address;
+  readonly #where: string;
   readonly #deps: WorkloadDeps;
   readonly #channel: GrpcChannel;
   readonly #arrivals: SocketArrivals;
   readonly #svids: Feed<SvidMessage>;
   readonly #bundles: Feed<BundlesMessage>;
-  readonly #readers = new Map<SvidFollower, ReadMessage<SvidMessage>>();
-  /** By {@link keyOf} a choice; kept while nothing of it is offered. */
+  readonly #readers = new Map<FeedFollower, ReadMessage<SvidMessage>>();
+  /** By {@link keyOf} a choice; kept while no SVID fits it. */
   readonly #idsInUse = new Map<string, string>();
   #hasBundles = true;
   #closed = false;
 
   constructor(address: Address, deps: WorkloadDeps) {
-    this.#address = address;
+    const { engine, clock, random, files } = deps;
+    this.#where = `the Workload API at ${formatAddress(address)}`;
     this.#deps = deps;
     this.#channel = createGrpcChannel({
-      engine: deps.engine,
-      clock: deps.clock,
-      random: deps.random,
+      engine,
+      clock,
+      random,
       addresses: [address],
       tls: null,
-      // Keeps a proxy that can be talked into fetching URLs from fetching keys.
+      // Required by the agent: a proxy that can be made to fetch URLs does not send it.
       metadata: { "workload.spiffe.io": "true" },
       keepAliveMs: 30_000,
       keepAliveTimeoutMs: 5_000,
       limits: { messageBytes: MESSAGE_LIMIT_BYTES },
     });
-    const { clock, random, files } = deps;
     this.#arrivals = new SocketArrivals({
       clock,
       random,
@@ -102,38 +99,51 @@ class WorkloadProvider implements SecretProvider {
       addresses: [address],
       onArrival: () => this.#refresh(),
     });
-    this.#svids = new Feed<SvidMessage>({
-      open: (events) => this.#open("svids", events),
-      decode: decodeSvids,
-    });
-    this.#bundles = new Feed<BundlesMessage>({
-      open: (events) => this.#open("bundles", events),
-      decode: decodeBundles,
-      onUnimplemented: () => this.#doWithoutBundles(),
-    });
+    const feed = <M>(
+      method: WorkloadMethod,
+      decode: (bytes: Uint8Array) => M,
+      onUnimplemented?: () => void,
+    ) =>
+      new Feed<M>({
+        open: (handler) => {
+          const call = this.#channel.open(WORKLOAD_METHODS[method], RAW, handler);
+          call.send(new Uint8Array());
+          call.halfClose();
+          return call;
+        },
+        decode,
+        ...onUnimplemented && { onUnimplemented },
+        arrivals: this.#arrivals,
+        clock,
+        random,
+        where: this.#where,
+      });
+    this.#svids = feed("svids", decodeSvids);
+    this.#bundles = feed("bundles", decodeBundles, () => this.#doWithoutBundles());
   }
 
   watch(ref: SecretRef, events: SecretEvents): SecretWatch {
-    const { name, source, type } = ref;
+    const { name, source, type, defaults } = ref;
     if (source.kind !== "workload" || this.#closed) {
       throw new TypeError(`Cannot watch ${name}: it is no secret of this Workload API`);
     }
+    const { clock, load } = this.#deps;
     const follower = new SvidFollower({
       events,
-      onTaken: (secret) => {
+      onAccepted: (secret) => {
         const id = secret.type === "certificate" ? secret.uris[0] : undefined;
         if (id !== undefined) this.#idsInUse.set(keyOf(source), id);
       },
       name: `"${name}" of ${this.#where}`,
-      load: (spec) => this.#load(ref, spec),
-      clock: this.#deps.clock,
+      load: (spec) => load(withDefaults(spec, defaults)),
+      clock,
       graceMs: source.withdrawalGraceMs ?? WITHDRAWAL_GRACE_MS,
     });
-    this.#readers.set(follower, this.#readerOf(type, source));
-    const chosen = source.id !== undefined || source.hint !== undefined;
-    if (type === "certificate" || chosen || !this.#hasBundles) {
-      this.#svids.add(follower, this.#readerOf(type, source));
-    } else this.#bundles.add(follower, readBundles);
+    const read = this.#readerOf(type, source);
+    this.#readers.set(follower, read);
+    const isChosen = source.id !== undefined || source.hint !== undefined;
+    if (type === "certificate" || isChosen || !this.#hasBundles) this.#svids.add(follower, read);
+    else this.#bundles.add(follower, readBundles);
     return {
       refresh: () => this.#refresh(),
       close: () => {
@@ -156,35 +166,6 @@ class WorkloadProvider implements SecretProvider {
     return Promise.resolve();
   }
 
-  get #where(): string {
-    return `the Workload API at ${formatAddress(this.#address)}`;
-  }
-
-  #open(method: WorkloadMethod, events: WorkloadStreamEvents): WorkloadStream {
-    const { clock, random } = this.#deps;
-    return new WorkloadStream({
-      open: (handler) => {
-        const call = this.#channel.open(WORKLOAD_METHODS[method], RAW, handler);
-        call.send(new Uint8Array());
-        call.halfClose();
-        return call;
-      },
-      clock,
-      random,
-      events: {
-        onMessage: (bytes) => {
-          this.#arrivals.end();
-          return events.onMessage(bytes);
-        },
-        onFailed: (failure) => {
-          this.#arrivals.begin();
-          return events.onFailed(failure);
-        },
-      },
-      where: this.#where,
-    });
-  }
-
   #refresh(): void {
     this.#svids.refresh();
     this.#bundles.refresh();
@@ -193,7 +174,7 @@ class WorkloadProvider implements SecretProvider {
   /** Agents older than the method send every bundle with the identities, too. */
   #doWithoutBundles(): void {
     this.#hasBundles = false;
-    for (const follower of this.#bundles.takeAll()) {
+    for (const follower of this.#bundles.close()) {
       const read = this.#readers.get(follower);
       if (read) this.#svids.add(follower, read);
     }
@@ -215,17 +196,9 @@ class WorkloadProvider implements SecretProvider {
       };
     };
   }
-
-  #load(ref: SecretRef, spec: SecretSpec): ReturnType<typeof loadSecret> {
-    const { clock, read, tlsFault } = this.#deps;
-    const whole = spec.type === "validation" && ref.defaults
-      ? mergeValidation(ref.defaults, spec)
-      : spec;
-    return loadSecret(whole, read, { nowMs: clock.now(), tlsFault });
-  }
 }
 
-/** References that mean the same SVID go by the same one. */
+/** References with the same choice use the same SVID. */
 function keyOf({ id, hint }: SvidChoice): string {
   return JSON.stringify([id, hint]);
 }

@@ -5,7 +5,7 @@ import { NO_RULES } from "../../identity/mod.ts";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { Followed, setUpWorkload as setUp } from "../../../test/kit/secrets/workload_provider.ts";
 import { svidOf } from "../../../test/kit/secrets/workload_server.ts";
-import type { SecretRef } from "../plan.ts";
+import type { SecretRef } from "../model/plan.ts";
 
 const WEB = "spiffe://example.org/web";
 const API = "spiffe://example.org/api";
@@ -57,7 +57,7 @@ for (
   });
 }
 
-test("createWorkloadProvider() follows rotation, and says nothing of what stays the same", async () => {
+test("createWorkloadProvider() follows a rotation, and reports no unchanged secret", async () => {
   await using set = await setUp();
   const [first, second] = [svidOf(CA, WEB), svidOf(CA, WEB)];
   const [api, later] = [svidOf(CA, API), svidOf(CA, API)];
@@ -130,7 +130,7 @@ test("createWorkloadProvider() gives the chosen SVID's bundle and the federated 
   assert.equal(set.server.opened.bundles, 0);
 });
 
-test("createWorkloadProvider() merges with what configuration says", async () => {
+test("createWorkloadProvider() merges bundles with the configuration's defaults", async () => {
   await using set = await setUp();
   set.server.sendBundles({ bundles: { "spiffe://example.org": CA.rootDer } });
   const matcher = { kind: "exact", value: WEB, ignoreCase: false } as const;

@@ -14,16 +14,14 @@ import type {
   UpstreamDeclaration,
 } from "../../consul/mod.ts";
 import {
-  type ConfigPath,
   type CredentialsPlan,
-  formatPath,
   type ParsedTls,
   parseSdsServers,
   parseTlsConfig,
-  type Problem,
-  type SdsNode,
   type TlsConfigContext,
 } from "../../secrets/mod.ts";
+import { type XdsNode } from "../../xds/mod.ts";
+import { type ConfigPath, formatPath, type Problem } from "../../base/schema.ts";
 import { fromHcl } from "./hcl_shape.ts";
 import { ingressServers, readIngressTls } from "./ingress_plans.ts";
 import { withPaths } from "../plan_paths.ts";
@@ -86,7 +84,7 @@ export function planRegistration(
   if (read) return read;
   const { id, service } = registration;
   const raw = registration.tls === undefined ? undefined : fromHcl(registration.tls);
-  const node: SdsNode = { id, cluster: service, metadata: {} };
+  const node: XdsNode = { id, cluster: service, metadata: {} };
   const plans: Record<string, CredentialsPlan> = {};
   const refused: Refusal[] = [];
   const upstreams = new Map<string, string | "refused">();
@@ -120,7 +118,6 @@ export function planRegistration(
     const parsed = servers.kind === "invalid" ? servers : readPlan(fromHcl(value), {
       ...{ kind, path, node, env },
       sdsServers: servers.servers,
-      staticSecrets: [],
     });
     return take(key, parsed);
   };

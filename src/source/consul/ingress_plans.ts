@@ -7,15 +7,14 @@
 
 import type { IngressTlsDeclaration } from "../../consul/mod.ts";
 import {
-  type ConfigPath,
   ingressTlsPlan,
   type ParsedSdsServers,
   type ParsedTls,
   parseSdsServers,
-  type Problem,
-  type SdsNode,
   type SdsServer,
 } from "../../secrets/mod.ts";
+import { type XdsNode } from "../../xds/mod.ts";
+import { type ConfigPath, type Problem } from "../../base/schema.ts";
 
 const CLUSTERS = "envoy_extra_static_clusters_json";
 
@@ -31,7 +30,7 @@ export interface IngressServers {
 /** `own` counts before a cluster of the same name. */
 export function ingressServers(
   clusters: readonly unknown[],
-  { own, node }: { readonly own: ParsedSdsServers; readonly node: SdsNode },
+  { own, node }: { readonly own: ParsedSdsServers; readonly node: XdsNode },
 ): IngressServers {
   const servers = new Map<string, SdsServer>();
   const unusable = new Map<string, readonly Problem[]>();
@@ -67,7 +66,7 @@ export function readIngressTls(
     const here = read.problems.map((problem) => ({ ...problem, path: placed(problem.path, path) }));
     return { kind: "invalid", problems: [...problems, ...here] };
   }
-  const plan = read.listeners[0]?.plan;
+  const [plan] = read.plans;
   if (plan) return { kind: "valid", plan, warnings: read.warnings };
   if (!declared.enabled) return { kind: "plain" };
   const message = "cannot be served: the agent's HTTP API has no certificate for the gateway's " +

@@ -6,7 +6,7 @@
  */
 
 import * as v from "valibot";
-import { formatPath, problemOf } from "../../secrets/mod.ts";
+import { formatPath, problemOf } from "../../base/schema.ts";
 import { INBOUND_KEY, type PluginUse, sameContent } from "../../snapshot/mod.ts";
 import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
 import { PLUGINS, pluginUses } from "../plugin_uses.ts";

@@ -7,7 +7,7 @@
 
 import * as v from "valibot";
 import type { LogFormat } from "../../http/mod.ts";
-import { object, text } from "../../secrets/mod.ts";
+import { object, text } from "../../base/schema.ts";
 import type { AccessLogPart, Content } from "../../snapshot/mod.ts";
 import { formatFault } from "../consul/access_logs.ts";
 

@@ -24,7 +24,7 @@ import { open } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import * as v from "valibot";
 import { messageOf, prepareRegexes, ProxyError } from "../../base/mod.ts";
-import { formatPath, type Problem, problemOf } from "../../secrets/mod.ts";
+import { formatPath, type Problem, problemOf } from "../../base/schema.ts";
 import { type JsonPosition, readJson } from "../../wire/mod.ts";
 import { contradictions } from "./file_config_contradictions.ts";
 import { FILE_CONFIG, type FileConfigOutput } from "./file_config_schema.ts";

@@ -7,7 +7,7 @@
 
 import { formatAddress } from "../../base/mod.ts";
 import { parseServiceId } from "../../identity/mod.ts";
-import type { Problem } from "../../secrets/mod.ts";
+import type { Problem } from "../../base/schema.ts";
 import { intentionContradictions } from "./file_intentions.ts";
 import { httpContradictions } from "./file_http.ts";
 import type { FileConfigOutput } from "./file_config_schema.ts";

@@ -8,16 +8,8 @@
 import * as v from "valibot";
 import type { Address } from "../../base/mod.ts";
 import { parseTrustDomain } from "../../identity/mod.ts";
-import {
-  address,
-  count,
-  duration,
-  host,
-  object,
-  opensslSuite,
-  port,
-  text,
-} from "../../secrets/mod.ts";
+import { opensslSuite } from "../../secrets/mod.ts";
+import { address, count, duration, host, object, port, text } from "../../base/schema.ts";
 import { PLUGINS } from "../plugin_uses.ts";
 import { INTENTIONS } from "./file_intentions.ts";
 import { name, spiffeId } from "./file_names.ts";

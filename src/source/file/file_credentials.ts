@@ -10,20 +10,16 @@ import * as v from "valibot";
 import { NO_RULES } from "../../identity/mod.ts";
 import {
   type CertificateSpec,
-  type ConfigPath,
   type CredentialsPlan,
   type DataSource,
   INITIAL_FETCH_TIMEOUT_MS,
-  object,
   parseSdsServers,
-  type Problem,
-  problemOf,
   type SecretRef,
   type SecretSpec,
-  text,
   type TlsConfigContext,
   type ValidationSpec,
 } from "../../secrets/mod.ts";
+import { type ConfigPath, object, type Problem, problemOf, text } from "../../base/schema.ts";
 import { type CredentialPlans, readPlan } from "../consul/credential_plans.ts";
 import { withPaths } from "../plan_paths.ts";
 
@@ -86,7 +82,6 @@ export function fileCredentials(
   const parse = (value: unknown, kind: TlsConfigContext["kind"], path: ConfigPath) => {
     const parsed = readPlan(value, {
       ...{ kind, path, sdsServers, node, env: options.env },
-      staticSecrets: [],
     });
     if (parsed.kind === "valid") {
       warnings.push(...parsed.warnings);

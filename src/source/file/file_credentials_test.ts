@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type CredentialsPlan, formatPath, type Problem } from "../../secrets/mod.ts";
+import { type CredentialsPlan } from "../../secrets/mod.ts";
+import { formatPath, type Problem } from "../../base/schema.ts";
 import { fileCredentials, type FileCredentialsInput, fileUpstreamId } from "./file_credentials.ts";
 
 const MESH = { certFile: "a.pem", keyFile: "a.key", rootsFile: "roots.pem" };

@@ -7,7 +7,7 @@
 
 import * as v from "valibot";
 import type { PathRules } from "../../http/mod.ts";
-import { count, defined, duration, object, type Problem } from "../../secrets/mod.ts";
+import { count, defined, duration, object, type Problem } from "../../base/schema.ts";
 import type { HttpRules } from "../../snapshot/mod.ts";
 import {
   type HttpSettings,

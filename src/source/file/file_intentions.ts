@@ -13,7 +13,7 @@ import {
   type Permission,
   permissionFault,
 } from "../../policy/mod.ts";
-import { object, type Problem, text } from "../../secrets/mod.ts";
+import { object, type Problem, text } from "../../base/schema.ts";
 import { name, spiffePattern } from "./file_names.ts";
 
 const flag = () => v.optional(v.boolean("must be true or false"), false);

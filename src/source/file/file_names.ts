@@ -6,7 +6,7 @@
 
 import * as v from "valibot";
 import { parseTrustDomainId } from "../../identity/mod.ts";
-import { text } from "../../secrets/mod.ts";
+import { text } from "../../base/schema.ts";
 
 const SPIFFE_ID = /^spiffe:\/\/[a-zA-Z0-9._-]+(\/(?!\.{1,2}(\/|$))[a-zA-Z0-9._~%$&+,:;=@-]+)+$/;
 

@@ -7,7 +7,8 @@
 import { type Endpoint, type OutlierPolicy, outlierPolicy } from "../../balance/mod.ts";
 import type { BindAddress } from "../../base/mod.ts";
 import { formatServiceId, formatServiceSni, parseServiceId } from "../../identity/mod.ts";
-import { defined, type HeldSecrets } from "../../secrets/mod.ts";
+import { type HeldSecrets } from "../../secrets/mod.ts";
+import { defined } from "../../base/schema.ts";
 import type { FileConfig, FileUpstream } from "./file_config.ts";
 import { fileUpstreamId, MESH_PLAN } from "./file_credentials.ts";
 import { intentionsOf } from "./file_intentions.ts";

@@ -7,7 +7,7 @@
 import { isAbsolute, resolve } from "node:path";
 import { messageOf } from "../../base/mod.ts";
 import { whyNoImport } from "../../plugin/mod.ts";
-import type { ConfigPath, Problem } from "../../secrets/mod.ts";
+import type { ConfigPath, Problem } from "../../base/schema.ts";
 import { type Content, keepPart, type Keyed } from "../../snapshot/mod.ts";
 import type { PluginCodePart, Snapshot } from "../../snapshot/mod.ts";
 import { isFile, type PluginList } from "../plugin_uses.ts";

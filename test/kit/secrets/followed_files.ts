@@ -8,9 +8,13 @@ import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type Clock, createLog, type LogRecord } from "../../../src/base/mod.ts";
-import { type FileSystem, realFiles } from "../../../src/secrets/file/file_system.ts";
+import { type FileSystem, readWhole, realFiles } from "../../../src/secrets/file/file_system.ts";
 import { FileHub } from "../../../src/secrets/file/file_hub.ts";
-import { createFileProvider } from "../../../src/secrets/file/file_provider.ts";
+import {
+  createFileProvider,
+  type FileProviderOptions,
+} from "../../../src/secrets/file/file_provider.ts";
+import { createLoader } from "../../../src/secrets/load/mod.ts";
 import type { CertificateSpec, SecretSpec, SecretWatch } from "../../../src/secrets/mod.ts";
 import { type FakeClock, settle } from "../clock/clock.ts";
 import { followNews } from "./secret_news.ts";
@@ -42,7 +46,7 @@ export function follow(spec: SecretSpec, setup: FollowSetup = {}): Followed {
   const log = createLog({ clock, write, holder: { level: "trace" } });
   const record = new SecretRecord();
   const hub = new FileHub({ clock, log, files, pollMs });
-  const provider = createFileProvider({ clock, tlsFault: () => undefined, env: {}, hub });
+  const provider = createFileProvider(fileOptions(hub, clock));
   const watching = followNews(provider, refOf(spec, watch), record);
   const close = async () => {
     await hub.close();
@@ -56,6 +60,12 @@ export function follow(spec: SecretSpec, setup: FollowSetup = {}): Followed {
     return await (clock instanceof SteadyClock ? clock.still(alone) : alone());
   };
   return { record, hub, lines, watching, unseen, [Symbol.asyncDispose]: close };
+}
+
+/** For a provider whose TLS library takes everything. */
+export function fileOptions(hub: FileHub, clock: Clock): FileProviderOptions {
+  const load = createLoader({ clock, read: readWhole, tlsFault: () => undefined });
+  return { hub, env: {}, load };
 }
 
 let reading = 0;

@@ -22,6 +22,7 @@ import type {
   SecretProvider,
   SecretRef,
 } from "../../../src/secrets/mod.ts";
+import { createLoader } from "../../../src/secrets/load/mod.ts";
 import { createSdsProvider, type SdsDeps } from "../../../src/secrets/sds/sds_provider.ts";
 import type { Subscription } from "../../../src/secrets/store/subscription.ts";
 import { followNews } from "./secret_news.ts";
@@ -89,8 +90,11 @@ export class SdsClient implements AsyncDisposable {
       log: silentLog,
       stats: this.stats,
       version: "0.1.0",
-      read: (path) => Promise.reject(new Error(`Cannot read ${path}: there are no files here`)),
-      tlsFault: () => undefined,
+      load: createLoader({
+        clock: options.clock ?? systemClock,
+        read: (path) => Promise.reject(new Error(`Cannot read ${path}: there are no files here`)),
+        tlsFault: () => undefined,
+      }),
       ...(limits && { limits }),
       ...options.deps,
     });

@@ -15,8 +15,12 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Address } from "../../../src/base/mod.ts";
-import { SDS_METHODS, SECRET_TYPE_URL } from "../../../src/secrets/sds/sds_messages.ts";
-import { SDS_PROTOBUF } from "../../../src/secrets/sds/sds_types.ts";
+
+import {
+  SDS_METHODS,
+  SDS_PROTOBUF,
+  SECRET_RESOURCE,
+} from "../../../src/secrets/sds/secret_resource.ts";
 import type { PlainMessage } from "../../../src/wire/mod.ts";
 
 /** A stream as the library's server gives it; what is written are the bytes of a message. */
@@ -259,7 +263,7 @@ export class SdsServer implements AsyncDisposable {
     const version = this.#options.spire ? client.sent - 1 : this.#version;
     client.stream.write(this.encode("DiscoveryResponse", {
       version_info: String(version),
-      type_url: SECRET_TYPE_URL,
+      type_url: SECRET_RESOURCE.typeUrl,
       nonce: client.nonce,
       resources: found.map(({ value }) => this.#any(value)),
     }));
@@ -279,7 +283,7 @@ export class SdsServer implements AsyncDisposable {
     if (resources.length === 0 && removed.length === 0) return;
     client.sent++;
     client.stream.write(this.encode("DeltaDiscoveryResponse", {
-      type_url: SECRET_TYPE_URL,
+      type_url: SECRET_RESOURCE.typeUrl,
       nonce: String(client.sent),
       system_version_info: String(this.#version),
       resources,
@@ -288,7 +292,7 @@ export class SdsServer implements AsyncDisposable {
   }
 
   #any(secret: PlainMessage): PlainMessage {
-    return { type_url: SECRET_TYPE_URL, value: this.encode("Secret", secret) };
+    return { type_url: SECRET_RESOURCE.typeUrl, value: this.encode("Secret", secret) };
   }
 }
 

@@ -18,7 +18,7 @@ export function followNews(provider: SecretProvider, ref: SecretRef, news: News)
   return new Subscription({
     key: ref.name,
     ref,
-    lease: { provider, release() {} },
+    provider,
     journal: new NewsJournal(news),
     nowMs: 0,
     onChange() {},

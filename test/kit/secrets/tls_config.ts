@@ -5,12 +5,8 @@
  */
 
 import assert from "node:assert/strict";
-import {
-  formatPath,
-  parseTlsConfig,
-  type SdsServer,
-  type TlsConfigContext,
-} from "../../../src/secrets/mod.ts";
+import { parseTlsConfig, type SdsServer, type TlsConfigContext } from "../../../src/secrets/mod.ts";
+import { formatPath } from "../../../src/base/schema.ts";
 
 export const NODE = { id: "web-1", cluster: "web", metadata: {} };
 export const SERVER: SdsServer = {
@@ -28,14 +24,6 @@ export const LISTENER: TlsConfigContext = {
   kind: "listener",
   path: ["inbound", "tls"],
   sdsServers: { sds_cluster: SERVER },
-  staticSecrets: [{
-    name: "server_cert",
-    spec: {
-      type: "certificate",
-      chain: { kind: "file", path: "static.pem" },
-      key: { kind: "file", path: "static.key" },
-    },
-  }],
   node: NODE,
   env: { SPIFFE_ENDPOINT_SOCKET: "unix:///run/spire/agent.sock" },
 };

@@ -13,9 +13,14 @@ import {
   type SecretRef,
   type SecretSource,
   WITHDRAWAL_GRACE_MS,
-} from "../../../src/secrets/plan.ts";
-import type { SecretProvider, SecretWatch } from "../../../src/secrets/secret_provider.ts";
-import type { CertificateSecret, Secret, ValidationSecret } from "../../../src/secrets/secret.ts";
+} from "../../../src/secrets/model/plan.ts";
+import type { SecretProvider, SecretWatch } from "../../../src/secrets/model/secret_provider.ts";
+import type {
+  CertificateSecret,
+  Secret,
+  ValidationSecret,
+} from "../../../src/secrets/model/secret.ts";
+import { createLoader } from "../../../src/secrets/load/mod.ts";
 import { createWorkloadProvider } from "../../../src/secrets/workload/workload_provider.ts";
 import { FakeClock } from "../clock/clock.ts";
 import { counted } from "./followed_files.ts";
@@ -120,8 +125,11 @@ export async function setUpWorkload(): Promise<WorkloadFixture> {
     engine: runtimeEngine(),
     clock,
     random: seededRandom(1),
-    read: () => Promise.reject(new Error("no file is read here")),
-    tlsFault,
+    load: createLoader({
+      clock,
+      read: () => Promise.reject(new Error("no file is read here")),
+      tlsFault,
+    }),
     files: counted(realFiles),
   });
   return {

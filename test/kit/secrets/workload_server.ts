@@ -22,7 +22,7 @@ import {
   WORKLOAD_METHODS,
   type WorkloadMethod,
 } from "../../../src/secrets/workload/workload_provider.ts";
-import { WORKLOAD_PROTOBUF } from "../../../src/secrets/workload/workload_types.ts";
+import { WORKLOAD_PROTOBUF } from "../../../src/secrets/workload/workload_messages.ts";
 
 export interface SvidFields {
   readonly spiffeId: string;

@@ -1,0 +1,132 @@
+/**
+ * The secrets that a listener or upstream needs, with their sources: what configuration is parsed to.
+ * Plain data; equal references share one subscription.
+ *
+ * @module
+ */
+
+import type { Address } from "../../base/mod.ts";
+import type { OnDemandRules } from "../../identity/mod.ts";
+import type { TlsDirection } from "../../snapshot/mod.ts";
+import type { XdsNode } from "../../xds/mod.ts";
+import type { SecretType } from "./secret.ts";
+import type { CertificateSpec, SecretSpec, ValidationSpec, WatchedDirectory } from "./spec.ts";
+
+/** How to reach an SDS server. */
+export interface SdsServer {
+  /** Unique, for logs, metrics and `/certs`; Envoy's cluster name, e.g. `sds_cluster`. */
+  readonly name: string;
+  /** Tried in order; after a failure the next one is tried first. Not empty. */
+  readonly addresses: readonly Address[];
+  /** `null`: plain text, for unix sockets and loopback. */
+  readonly tls: {
+    /** Checked against the server's certificate, and sent as SNI. */
+    readonly serverName: string;
+    /** Files or inline only: credentials for SDS cannot come from SDS. */
+    readonly validation: ValidationSpec;
+    readonly certificate?: CertificateSpec;
+  } | null;
+  /** Sent with every stream: lower-case names. Never logged. */
+  readonly metadata: Readonly<Record<string, string>>;
+  /** Silence before an HTTP/2 PING; default 30 s, with 5 s for the answer. */
+  readonly keepAliveMs: number;
+  readonly keepAliveTimeoutMs: number;
+  /** Backoff between streams: full jitter; default 500 ms doubling to 30 s (envoy.md 1.6). */
+  readonly backoffBaseMs: number;
+  readonly backoffMaxMs: number;
+  /** Our own name at the server; `id` and `cluster` are not empty. */
+  readonly node: XdsNode;
+}
+
+/** `auto`: delta, and state of the world with a server that does not implement delta (SPIRE). */
+export type SdsApi = "sotw" | "delta" | "auto";
+
+/** The source of a secret. `consul`: the agent's leaf or roots, which the snapshot has itself. */
+export type SecretSource =
+  | { readonly kind: "consul" }
+  /** Described by the configuration itself; its files are watched. */
+  | { readonly kind: "spec"; readonly spec: SecretSpec; readonly watch: boolean }
+  /** Envoy's `path_config_source`: YAML or JSON with one `Secret`. */
+  | {
+    readonly kind: "secret_file";
+    readonly path: string;
+    readonly watchedDirectory?: WatchedDirectory;
+  }
+  | { readonly kind: "sds"; readonly server: SdsServer; readonly api: SdsApi }
+  | {
+    readonly kind: "workload";
+    readonly address: Address;
+    /** Selects among several SVIDs; default: the one in use, at first the first. */
+    readonly id?: string;
+    readonly hint?: string;
+    /** Default {@link WITHDRAWAL_GRACE_MS}; 0: none. */
+    readonly withdrawalGraceMs?: number;
+  };
+
+/** A source that the store follows. */
+export type ExternalSource = Exclude<SecretSource, { kind: "consul" }>;
+
+/** A reference to one secret. */
+export interface SecretRef {
+  readonly type: SecretType;
+  /** The secret's name at its source (SDS), or a name for people: the path of a file. */
+  readonly name: string;
+  readonly source: SecretSource;
+  /** How long its listener or upstream waits for it before it opens without; 0: for ever. */
+  readonly initialFetchTimeoutMs: number;
+  /** A validation that arrives is merged onto this before it is decoded ({@link ValidationRef}). */
+  readonly defaults?: ValidationSpec;
+}
+
+export type ExternalRef = SecretRef & { readonly source: ExternalSource };
+
+/** Envoy's default (`initial_fetch_timeout`). */
+export const INITIAL_FETCH_TIMEOUT_MS = 15_000;
+/**
+ * An SVID that the Workload API withdraws stays in use for this long: the agent deletes a registration
+ * entry before it replaces it.
+ */
+export const WITHDRAWAL_GRACE_MS = 2_000;
+
+/** A validation and the configuration's own part of it (`combined_validation_context`). */
+export interface ValidationRef {
+  readonly secret: SecretRef;
+  /** Merged with what arrives: single values of the secret win, lists join, booleans are or-ed. */
+  readonly defaults?: ValidationSpec;
+}
+
+/** Certificates that are fetched when a client names them. */
+export interface OnDemandPlan {
+  /** The secret's name is the SNI; `source` must be `sds`. */
+  readonly source: SecretSource;
+  readonly rules: OnDemandRules;
+  /** Fetched at start; the listener does not wait for them. */
+  readonly prefetch: readonly string[];
+  /** For clients without SNI; `undefined`: they are refused. */
+  readonly defaultName?: string;
+}
+
+export const DEFAULT_ON_DEMAND_RULES: OnDemandRules = {
+  names: [],
+  suffixes: [],
+  maxEntries: 1_000,
+  negativeTtlMs: 30_000,
+  perSourceRate: 10,
+  maxPending: 100,
+  waitMs: 8_000,
+};
+
+/** The credentials of one listener or upstream. */
+export interface CredentialsPlan {
+  /** The first is the default certificate. Empty: only `onDemand`; for an upstream: no certificate. */
+  readonly certificates: readonly SecretRef[];
+  /** `null`: a server that requests no client certificate. Never for an upstream. */
+  readonly validation: ValidationRef | null;
+  /** False, with a validation: a client without a certificate is accepted as anonymous. */
+  readonly requireClientCertificate: boolean;
+  /** A client certificate is also required once the validation turns out to be SPIFFE's. */
+  readonly requireForSpiffe?: true;
+  readonly onDemand: OnDemandPlan | null;
+  /** Absent: the proxy's own. */
+  readonly tls?: TlsDirection;
+}

@@ -74,6 +74,20 @@ for (
     ],
     ["refuses an unknown package", "src/app/a.ts", `import x from "lodash";`, "is not one of"],
     ["lets hono's parts", "src/admin/a.ts", `import { html } from "hono/html";`],
+    [
+      "refuses hono to other rooms",
+      "src/app/a.ts",
+      `import { Hono } from "hono";`,
+      "only admin, dev",
+    ],
+    ["refuses valibot to proxy", "src/proxy/a.ts", `import * as v from "valibot";`, "only base"],
+    ["refuses jose to secrets", "src/secrets/a.ts", `import "jose/jwt";`, "only plugin"],
+    ["lets a floor import one before it", "src/dev/ca/a.ts", `import "../store.ts";`],
+    ["refuses a floor after it", "src/dev/ca/a.ts", `import "../http/api.ts";`, "comes after"],
+    ["refuses a file above all floors", "src/dev/ca/a.ts", `import "../agent.ts";`, "above all"],
+    ["lets a file above all floors", "src/dev/agent.ts", `import "./demo/mesh.ts";`],
+    ["refuses an unlisted floor", "src/dev/x/a.ts", `import "../json.ts";`, "list of floors"],
+    ["refuses one file a floor after it", "src/dev/json.ts", `import "./world.ts";`, "comes after"],
     ["lets net use sockets", "src/net/node/node_engine.ts", `import net from "node:net";`],
     ["refuses sockets elsewhere", "src/proxy/a.ts", `import net from "node:net";`, "only net"],
     ["refuses TLS in proxy", "src/proxy/a.ts", `import tls from "node:tls";`, "only net"],
@@ -140,7 +154,7 @@ test("checkLayers() says where, for each of several problems", () => {
     `// first\nimport "../app/mod.ts";\n\nDeno.exit();\nimport {\n  x,\n} from "lodash";\n`;
   assert.deepEqual(checkLayers([{ path: "src/net/a.ts", text }]).problems, [
     'src/net/a.ts:2: "net" may not import "app", which comes after it',
-    'src/net/a.ts:7: package "lodash" is not one of hono, valibot, re2js, yaml, jose, typescript',
+    'src/net/a.ts:7: package "lodash" is not one of hono, valibot, jose, re2js, yaml, typescript',
     "src/net/a.ts:4: names a runtime; only net/bun and net/node may",
   ]);
 });

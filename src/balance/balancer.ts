@@ -1,5 +1,5 @@
 /**
- * Which way of balancing a configuration asks for.
+ * Makes the balancer that a configuration names.
  *
  * @module
  */

@@ -1,5 +1,5 @@
 /**
- * What every way of balancing has in common.
+ * The interface of all balancers.
  *
  * @module
  */
@@ -14,6 +14,6 @@ export interface Balancer {
    * same array means the same content, so tables made from `members` outlive ejections.
    */
   update(members: readonly EndpointRecord[], usable: readonly EndpointRecord[]): void;
-  /** A usable endpoint outside `excluded`, or `undefined` when there is none. */
+  /** A usable endpoint outside `excluded`; `undefined`: there is none. */
   pick(hash: number | undefined, excluded: Excluded): EndpointRecord | undefined;
 }

@@ -13,7 +13,7 @@ export class Group {
   #balancer: Balancer;
   #members: readonly EndpointRecord[] = [];
   #usable: readonly EndpointRecord[] = [];
-  /** When the first ejection ends, and so the usable ones change. */
+  /** The end of the first ejection, which changes the usable endpoints. */
   #returnMs = Infinity;
   #stale = false;
 

@@ -1,6 +1,6 @@
 /**
  * Hashing for ring and maglev tables: MurmurHash3 (x86, 32 bit) of UTF-8 text. Fast and well spread;
- * no protection against somebody who chooses the text.
+ * no protection against chosen texts.
  *
  * @module
  */
@@ -17,7 +17,7 @@ export function hashText(text: string, seed = 0): number {
     const b = text.charCodeAt(index + 1);
     const c = text.charCodeAt(index + 2);
     const d = text.charCodeAt(index + 3);
-    // Addresses are ASCII, where characters are bytes; anything else takes the slow way.
+    // Addresses are ASCII, where characters are bytes; other texts are encoded first.
     if ((a | b | c | d) > 0x7f) return hashBytes(encoder.encode(text), seed);
     hash = addBlock(hash, a | (b << 8) | (c << 16) | (d << 24));
   }

@@ -1,12 +1,12 @@
 /**
- * What an instance's checks and weights make of it: dialled or not, and how often (consul reference
- * 3.8).
+ * Health and weight of an instance, from its checks and weights: whether and how often it is dialled
+ * (consul reference 3.8).
  *
  * @module
  */
 
 export interface InstanceHealth {
-  /** The worst of the checks; maintenance mode is a critical one. */
+  /** The worst status of its checks; maintenance mode is a critical check. */
   readonly health: "passing" | "warning" | "critical";
   readonly weights: { readonly passing: number; readonly warning: number };
 }
@@ -17,7 +17,7 @@ export type Usability =
 
 const UNUSABLE: Usability = { usable: false, weight: 0 };
 
-/** Warning counts as healthy, with its own weight, unless the subset takes passing ones only. */
+/** Warning counts as healthy, with its own weight, unless the subset takes passing instances only. */
 export function judgeHealth(
   { health, weights }: InstanceHealth,
   options: { readonly onlyPassing: boolean },

@@ -1,8 +1,8 @@
 /**
- * The least busy of a few drawn at random. Draws are in proportion to weight, and busy means leases
- * per weight: an endpoint with twice the weight is as busy with twice the leases. Among idle ones the
- * first drawn wins, so they are used in proportion to weight. With equal weights this is the "power of
- * two choices"; when there are no more endpoints than choices, all of them are looked at.
+ * The least busy of a few endpoints drawn at random. Draws are in proportion to weight, and busy means
+ * leases per weight: an endpoint with twice the weight is as busy with twice the leases. Among idle
+ * endpoints the first drawn wins, so they are used in proportion to weight. With equal weights this is
+ * the "power of two choices"; with no more endpoints than choices, all of them are compared.
  *
  * @module
  */

@@ -18,7 +18,7 @@ const SLOTS = 65_537;
 
 type Slots = Uint16Array | Uint32Array;
 
-/** Slots looked at before the usable endpoints are searched in order. */
+/** Slots tried before the usable endpoints are searched in order. */
 const WALK_LIMIT = 1024;
 
 export class Maglev implements Balancer {
@@ -53,7 +53,7 @@ export class Maglev implements Balancer {
 
 function buildSlots(members: readonly EndpointRecord[]): Slots {
   const size = members.length;
-  // Half the memory for every target but a giant one.
+  // Half the memory for every target but a very large one.
   const free = size < 0xffff ? 0xffff : 0xffff_ffff;
   const slots = (size < 0xffff ? new Uint16Array(SLOTS) : new Uint32Array(SLOTS)).fill(free);
   // In the order of addresses, so that all proxies make the same table.

@@ -1,4 +1,4 @@
-/** Which endpoint next. Pure, given clock and random. @module */
+/** Picks endpoints of a target. Pure, given clock and random. @module */
 export { hashText } from "./hash.ts";
 export * from "./health.ts";
 export { DEFAULT_OUTLIER, outlierPolicy } from "./outlier.ts";

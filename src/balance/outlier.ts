@@ -1,7 +1,7 @@
 /**
- * Passive health: an endpoint that fails several times in a row is left out for a while, longer each
- * time it happens again. As Envoy does it, but for one thing: a single endpoint may be ejected however
- * small the target is.
+ * Passive health: an endpoint that fails several times in a row is ejected for a while, longer each time
+ * it happens again. One difference from Envoy: a single endpoint may be ejected however small the target
+ * is.
  *
  * @module
  */
@@ -9,7 +9,7 @@
 import type { EndpointRecord } from "./state.ts";
 import type { OutlierPolicy } from "./types.ts";
 
-/** Envoy's defaults, which Consul leaves alone. */
+/** Envoy's defaults, which Consul does not change. */
 export const DEFAULT_OUTLIER: OutlierPolicy = {
   maxFailures: 5,
   enforcingPercent: 100,
@@ -34,7 +34,7 @@ export function outlierPolicy(overrides: Partial<OutlierPolicy>): OutlierPolicy 
   };
 }
 
-/** Counts one failure; whether an ejection is now due. The count starts again when it is. */
+/** Counts one failure; true: an ejection is due, and the count starts again. */
 export function countFailure(record: EndpointRecord, policy: OutlierPolicy): boolean {
   record.failures++;
   if (policy.maxFailures < 1 || record.failures < policy.maxFailures) return false;
@@ -43,8 +43,8 @@ export function countFailure(record: EndpointRecord, policy: OutlierPolicy): boo
 }
 
 /**
- * May one more be ejected? At most the policy's share of `size`; one always, unless the share is 0,
- * which ejects nobody.
+ * Whether one more endpoint may be ejected. At most the policy's share of `size`; one always, unless the
+ * share is 0, which ejects none.
  */
 export function mayEject(ejected: number, size: number, policy: OutlierPolicy): boolean {
   const { maxEjectionPercent } = policy;

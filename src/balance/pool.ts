@@ -1,6 +1,6 @@
 /**
- * The endpoints of one target: which one next, and what became of those picked. Connections, dials and
- * limits belong to the proxy.
+ * The endpoints of one target: picks the next one and keeps the results of those picked. Connections,
+ * dials and limits belong to the proxy.
  *
  * @module
  */
@@ -19,9 +19,9 @@ export interface PoolOptions {
 }
 
 export interface PickOptions {
-  /** Of the key that stays with its endpoint (L4: source address), see `hashText`; none: random. */
+  /** Hash of the key that stays with its endpoint (L4: source address), see `hashText`; none: random. */
   readonly hash?: number | undefined;
-  /** Endpoints not to pick, e.g. those that this connection already tried. */
+  /** Endpoints not to pick, as those that this connection already tried. */
   readonly exclude?: ReadonlySet<EndpointState> | undefined;
 }
 
@@ -32,7 +32,7 @@ export interface EndpointSummary {
   readonly weight: number;
   readonly active: number;
   readonly failures: number;
-  /** What the last of these was, or that it ends connections at once; `""`: it answered since. */
+  /** The last failure, or that it ends connections at once; `""`: it answered since. */
   readonly lastFailure: string;
   readonly ejectedForMs: number;
   readonly lastResort: boolean;
@@ -44,7 +44,7 @@ export class EndpointPool {
   #balancing: LoadBalancing;
   #outlier: OutlierPolicy;
   #records = new Map<string, EndpointRecord>();
-  /** How often an endpoint answered as it should. */
+  /** Number of good answers from any endpoint. */
   #answers = 0;
   readonly #live: Group;
   readonly #lastResort: Group;
@@ -64,7 +64,7 @@ export class EndpointPool {
     const live = gather(endpoints, { previous, records, lastResort: false });
     const rest = gather(lastResort, { previous, records, lastResort: true });
     this.#records = records;
-    // Tables outlive an update that changes nothing, e.g. a list in another order.
+    // Tables outlive an update that changes nothing, as a list in another order.
     if (live.changed || live.members.length !== this.#live.members.length) {
       this.#live.setMembers(live.members);
     }
@@ -82,14 +82,14 @@ export class EndpointPool {
     this.#lastResort.setBalancer(createBalancer(balancing, this.#random));
   }
 
-  /** An endpoint that is neither ejected nor excluded. None: try the next target. */
+  /** An endpoint that is neither ejected nor excluded; `undefined`: try the next target. */
   pick(nowMs: number, options?: PickOptions): EndpointState | undefined {
     return this.#live.pick(nowMs, options?.hash, options?.exclude);
   }
 
   /**
-   * From those kept for when no target has an endpoint: one that is not ejected, else the ejected one that
-   * is due back first.
+   * An endpoint of last resort, for when no target has another: one that is not ejected, else the ejected
+   * one that is due back first.
    */
   pickLastResort(nowMs: number, options?: PickOptions): EndpointState | undefined {
     return this.#lastResort.pick(nowMs, options?.hash, options?.exclude) ??
@@ -97,8 +97,8 @@ export class EndpointPool {
   }
 
   /**
-   * The ejected endpoint that is due back first. For when nothing else is left anywhere: an ejection
-   * may move connections elsewhere, never leave them without anywhere to go.
+   * The ejected endpoint that is due back first. For when no other is left: an ejection may move
+   * connections to other endpoints, never leave them without one.
    */
   pickEjected(nowMs: number, options?: PickOptions): EndpointState | undefined {
     return this.#live.firstEjected(nowMs, options?.exclude);
@@ -109,12 +109,12 @@ export class EndpointPool {
     return this.#records.get(keyOf(state.endpoint)) === state;
   }
 
-  /** How many endpoints could be picked now, not counting the last resort. */
+  /** Number of endpoints that can be picked now, without the last resort. */
   usableCount(nowMs: number): number {
     return this.#live.usable(nowMs).length;
   }
 
-  /** A connection to `state` begins; every call is paired with one {@link EndpointPool.release}. */
+  /** A connection to `state` begins; one {@link EndpointPool.release} follows every call. */
   acquire(state: EndpointState): void {
     const record: { active: number } = state;
     record.active++;
@@ -125,7 +125,7 @@ export class EndpointPool {
     record.active--;
   }
 
-  /** It answered as it should: failures are counted from zero again. */
+  /** A good answer: failures are counted from zero again. */
   succeeded(state: EndpointState): void {
     const record: { failures: number; answersBefore?: number } = state;
     record.failures = 0;
@@ -134,9 +134,9 @@ export class EndpointPool {
   }
 
   /**
-   * It took us in and ended the connection at once. That is a failure of its own only where another
-   * endpoint has answered since it began to: every endpoint denies whom an intention denies. `true` when
-   * that made it ejected.
+   * The endpoint accepted the connection and ended it at once. That is a failure of this endpoint only if
+   * another one has answered since it began to: a source that an intention denies is denied by all.
+   * `true`: that ejected it.
    */
   refused(state: EndpointState, nowMs: number, why = ""): boolean {
     const record = this.#records.get(keyOf(state.endpoint));
@@ -147,7 +147,7 @@ export class EndpointPool {
   }
 
   /**
-   * It failed, for the reason `why`; `true` when that made it ejected. Those gone or already ejected are
+   * The endpoint failed, for the reason `why`; `true`: that ejected it. A removed or ejected endpoint is
    * not counted.
    */
   failed(state: EndpointState, nowMs: number, why = ""): boolean {
@@ -157,7 +157,7 @@ export class EndpointPool {
     return countFailure(record, this.#outlier) && this.#eject(record, nowMs);
   }
 
-  /** It is known not to answer anything: no failures are counted first. `true` when it is ejected. */
+  /** The endpoint is known to answer nothing: no failures are counted first. `true`: it is ejected. */
   silent(state: EndpointState, nowMs: number, why = ""): boolean {
     const record = this.#counted(state, nowMs);
     if (!record) return false;
@@ -165,7 +165,7 @@ export class EndpointPool {
     return this.#eject(record, nowMs);
   }
 
-  /** One of ours that is not ejected. */
+  /** Whether it is one of ours and not ejected. */
   #counted(state: EndpointState, nowMs: number): EndpointRecord | undefined {
     const record = this.#records.get(keyOf(state.endpoint));
     if (!record || record !== state) return undefined;
@@ -177,7 +177,7 @@ export class EndpointPool {
     return lastResort ? this.#lastResort : this.#live;
   }
 
-  /** As far as the policy lets it. */
+  /** Ejects within the policy's limits. */
   #eject(record: EndpointRecord, nowMs: number): boolean {
     const group = this.#groupOf(record);
     if (this.#random() * 100 >= this.#outlier.enforcingPercent) return false;
@@ -187,7 +187,7 @@ export class EndpointPool {
     return true;
   }
 
-  /** All of them, whether they could be picked or not. */
+  /** All endpoints, those that cannot be picked included. */
   get states(): Iterable<EndpointState> {
     return this.#records.values();
   }
@@ -206,12 +206,12 @@ export class EndpointPool {
   }
 }
 
-/** It failed, or ended a connection at once, and has not answered since. */
+/** Whether it failed, or ended a connection at once, and has not answered since. */
 function isFailing({ failures, ejected, answersBefore }: EndpointRecord): boolean {
   return failures > 0 || ejected || answersBefore >= 0;
 }
 
-/** Records of `endpoints`, known ones reused; adds them to `records`, where the first of a key wins. */
+/** States of `endpoints`, known ones reused; adds them to `records`, where the first of a key wins. */
 function gather(
   endpoints: readonly Endpoint[],
   options: {

@@ -124,7 +124,8 @@ test("EndpointPool.pickLastResort() leaves out nobody for good", () => {
 test("EndpointPool.silent() ejects at once, as far as the policy lets it", () => {
   for (const [policy, want] of [[{}, true], [{ enforcingPercent: 0 }, false]] as const) {
     const pool = new EndpointPool({
-      ...{ balancing: { kind: "round_robin" }, random: seededRandom(1) },
+      balancing: { kind: "round_robin" },
+      random: seededRandom(1),
       outlier: outlierPolicy(policy),
     });
     pool.update([A, B]);

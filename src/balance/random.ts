@@ -1,5 +1,5 @@
 /**
- * Any endpoint, in proportion to its weight.
+ * A random endpoint, in proportion to its weight.
  *
  * @module
  */

@@ -23,7 +23,7 @@ const MEMBER_BITS = 2 ** 20;
 /** Points cost 8 bytes each; more than these no longer balance better, whatever is configured. */
 const POINTS_LIMIT = 2 ** 20;
 
-/** Points looked at before the usable endpoints are searched in order. */
+/** Points tried before the usable endpoints are searched in order. */
 const WALK_LIMIT = 1024;
 
 export class RingHash implements Balancer {
@@ -86,8 +86,9 @@ function buildRing(members: readonly EndpointRecord[], sizes: RingSizes): Float6
 }
 
 /**
- * So many that the ring has its minimum size and the lightest a whole point, unless that is above the
- * maximum. Always a power of two: an endpoint that comes or goes rarely changes it, and then the others' points stay.
+ * The number of points: the ring has its minimum size and the lightest endpoint a whole point, unless
+ * that is above the maximum. Always a power of two: an endpoint that comes or goes rarely changes it, and
+ * then the others' points stay.
  */
 function pointsPerWeight(
   { total, least, sizes }: {

@@ -1,8 +1,8 @@
 /**
- * Each endpoint in turn, those with more weight more often and spread out evenly. Turns are kept as
- * the time of each endpoint's next one, soonest first in a heap; an endpoint's turns are `1 / weight`
- * apart. Where all weights are equal that is plain rotation. Every proxy starts at another place, so
- * that many of them that start together do not march over the endpoints in step.
+ * Each endpoint in turn, those with more weight more often and spread out evenly. A heap has the time of
+ * each endpoint's next turn, soonest first; an endpoint's turns are `1 / weight` apart. With equal weights
+ * that is plain rotation. Every proxy starts at another endpoint, so that many proxies that start together
+ * do not pick the same endpoints in step.
  *
  * @module
  */

@@ -1,12 +1,12 @@
 /**
- * What a pool remembers of one endpoint for as long as it stays in the target.
+ * A pool's state of one endpoint for as long as it stays in the target.
  *
  * @module
  */
 
 import type { Endpoint } from "./types.ts";
 
-/** An endpoint and how it is doing. Changed only by its pool; compared by identity. */
+/** An endpoint and its health. Changed only by its pool; compared by identity. */
 export interface EndpointState {
   readonly endpoint: Endpoint;
   /** Leases out now. */
@@ -14,9 +14,9 @@ export interface EndpointState {
   /** Failures in a row. */
   readonly failures: number;
   readonly ejected: boolean;
-  /** End of the last ejection, of the pool's clock; 0: there was none. */
+  /** End of the last ejection, on the pool's clock; 0: there was none. */
   readonly ejectedUntilMs: number;
-  /** Kept only for when nothing else is left. */
+  /** An endpoint of last resort. */
   readonly lastResort: boolean;
 }
 
@@ -29,11 +29,11 @@ export class EndpointRecord implements EndpointState {
   lastResort: boolean;
   active = 0;
   failures = 0;
-  /** What the last failure was; it stays when the endpoint answers. */
+  /** The last failure; it stays when the endpoint answers. */
   lastFailure = "";
   ejected = false;
   ejectedUntilMs = 0;
-  /** How often endpoints of the pool had answered when this one began to refuse; -1: it does not. */
+  /** The pool's number of answers when this endpoint began to refuse; -1: it does not. */
   answersBefore = -1;
   /** Recent ejections; the next one lasts longer by each. */
   timesEjected = 0;

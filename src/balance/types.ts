@@ -1,5 +1,5 @@
 /**
- * What balancing works on: endpoints, how to pick, when to eject.
+ * Types of balancing: endpoints, policies of picks, policies of ejections.
  *
  * @module
  */
@@ -14,10 +14,10 @@ export interface Endpoint {
   readonly weight: number;
 }
 
-/** How an endpoint is picked: what the discovery chain says. */
+/** The balancing policy of the discovery chain. */
 export type { LoadBalancing } from "../chain/mod.ts";
 
-/** Passive health; Envoy's defaults unless the upstream says otherwise (consul reference 3.7). */
+/** Passive health; Envoy's defaults unless the upstream sets them (consul reference 3.7). */
 export interface OutlierPolicy {
   /** Failures in a row that eject. */
   readonly maxFailures: number;
@@ -26,6 +26,6 @@ export interface OutlierPolicy {
   readonly intervalMs: number;
   readonly baseEjectionMs: number;
   readonly maxEjectionMs: number;
-  /** At most this share of a target's endpoints; one may always go. */
+  /** At most this share of a target's endpoints; one may always be ejected. */
   readonly maxEjectionPercent: number;
 }

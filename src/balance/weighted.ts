@@ -46,7 +46,7 @@ export function equalWeights(records: readonly EndpointRecord[]): boolean {
   return records.every((record) => record.weight === first);
 }
 
-/** The first record outside `excluded`, looking from `start` on and around. */
+/** The first record outside `excluded`, searched from `start` and wrapping at the end. */
 export function firstAllowed(
   records: readonly EndpointRecord[],
   excluded: ReadonlySet<unknown> | undefined,

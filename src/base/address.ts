@@ -1,5 +1,5 @@
 /**
- * Where to listen or dial: a TCP address or a unix socket.
+ * An address to listen on or to dial: a TCP address or a unix socket.
  *
  * @module
  */

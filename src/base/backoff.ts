@@ -1,6 +1,6 @@
 /**
- * How long to wait before trying again: exponential with full jitter on the upper half, so that many
- * proxies on one host do not return in step.
+ * Delays between retries: exponential with full jitter on the upper half, so that many proxies on one
+ * host do not retry in step.
  *
  * @module
  */
@@ -26,7 +26,7 @@ export class Backoff {
     return this.#failures;
   }
 
-  /** Counts a failure and says how long to wait, in milliseconds. */
+  /** Counts a failure and returns the delay before the next try, in milliseconds. */
   next(): number {
     const { baseMs, maxMs, random } = this.#options;
     const ceiling = Math.min(maxMs, baseMs * 2 ** Math.min(this.#failures, 30));

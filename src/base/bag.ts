@@ -1,20 +1,20 @@
 /**
- * Members that come and go, in no order; each knows its place.
+ * A set of members that come and go, in no order; each member has its index.
  *
- * A `Set` or `Map` of JavaScriptCore moves to a new table whenever members that have left fill the old one,
- * and the old one leads to the new for the sake of iterators that may stand in it. Where a collection of
- * young objects has once taken a table for old, all tables after it, and what was in them, are kept until
- * the next collection of everything: measured, two fifths of all that requests leave behind.
+ * A `Set` or `Map` of JavaScriptCore moves to a new table whenever deleted members fill the old one, and
+ * the old one links to the new one for the sake of open iterators. Once a collection of young objects has
+ * promoted a table, all tables after it and their members are kept until the next full collection:
+ * measured, two fifths of all garbage of requests.
  *
  * @module
  */
 
 export interface BagMember {
-  /** For the one bag that it is in; negative: in none. */
+  /** Its index in the one bag that it is in; negative: in none. */
   place: number;
 }
 
-/** What a member begins with. */
+/** Index of a member in no bag. */
 export const NO_PLACE = -1;
 
 export class Bag<T extends BagMember> {
@@ -24,13 +24,13 @@ export class Bag<T extends BagMember> {
     return this.#members.length;
   }
 
-  /** One that is in none. */
+  /** Adds a member that is in no bag. */
   add(member: T): void {
     member.place = this.#members.length;
     this.#members.push(member);
   }
 
-  /** Nothing happens where it is in none. */
+  /** Does nothing for a member in no bag. */
   delete(member: T): void {
     const { place } = member;
     if (place < 0) return;
@@ -42,7 +42,7 @@ export class Bag<T extends BagMember> {
     member.place = NO_PLACE;
   }
 
-  /** Of now. */
+  /** Present members. */
   all(): T[] {
     return this.#members.slice();
   }

@@ -30,8 +30,8 @@ export const systemClock: Clock = {
 };
 
 /**
- * Reads `clock` once and gives that time until the next microtask: all marks of one event share one system
- * call (5 % of a gRPC request's processor time).
+ * Reads `clock` once and returns that time until the next microtask: all marks of one event share one
+ * system call (5 % of a gRPC request's processor time).
  */
 export function turnClock(clock: Clock): Clock {
   let wallMs = 0;

@@ -1,7 +1,7 @@
 /**
- * Many deadlines behind one timer. Those of one duration end in the order they began, so each duration
- * is a list that is only ever looked at from its head: setting and cancelling are a few pointer moves,
- * which is what a connection can afford. Late by at most a tenth of a second.
+ * Many deadlines behind one timer. Deadlines of one duration end in the order they began, so each duration
+ * is a list that is only read from its head: setting and cancelling are a few pointer moves, cheap enough
+ * for every connection. Late by at most a tenth of a second.
  *
  * @module
  */
@@ -35,7 +35,7 @@ class Entry implements Deadline {
     else this.list.head = this.next;
     if (this.next) this.next.previous = this.previous;
     else this.list.tail = this.previous;
-    // An old one that is gone must not be what keeps younger ones, and what they would do.
+    // A removed deadline must not keep younger ones and their callbacks in memory.
     this.previous = this.next = undefined;
     this.fn = NOTHING;
   }
@@ -73,7 +73,7 @@ export class Deadlines {
   }
 
   #arm(atMs: number): void {
-    // An armed timer that comes a little later, or earlier, serves this one as well.
+    // An armed timer that fires a little later, or earlier, serves this deadline as well.
     if (this.#timerAtMs <= atMs + GRANULARITY_MS) return;
     this.#timer?.cancel();
     this.#timerAtMs = atMs + GRANULARITY_MS;
@@ -96,7 +96,7 @@ export class Deadlines {
         }
       }
     } finally {
-      // Also when one of them threw: the others still count on their time.
+      // Also when one of them threw: the others are still due.
       this.#armEarliest();
     }
   }

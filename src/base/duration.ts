@@ -1,5 +1,5 @@
 /**
- * Durations as Go and Consul write them: `1m30s`, `250ms`, `1.5h`, `-1s`.
+ * Durations in the form of Go and Consul: `1m30s`, `250ms`, `1.5h`, `-1s`.
  *
  * @module
  */
@@ -19,8 +19,8 @@ const UNIT_MS: Readonly<Record<string, number>> = {
 const LONGEST_MS = 2 ** 63 / 1e6;
 
 /**
- * Milliseconds of a Go duration text (`time.ParseDuration`), or `undefined` where it is none.
- * `0` needs no unit; everything else does.
+ * Milliseconds of a Go duration text (`time.ParseDuration`); `undefined`: it is none. Only `0` needs no
+ * unit.
  */
 export function parseDurationMs(text: string): number | undefined {
   const whole = /^([+-]?)((?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+$/;
@@ -34,14 +34,14 @@ export function parseDurationMs(text: string): number | undefined {
   return text.startsWith("-") ? 0 - totalMs : totalMs;
 }
 
-/** Whole milliseconds written the way Consul reads them (`wait=` needs a unit). */
+/** Whole milliseconds in Consul's form (`wait=` needs a unit). */
 export function formatDurationMs(ms: number): string {
   return `${Math.round(ms)}ms`;
 }
 
 const SHOWN_UNITS = [["d", 86_400], ["h", 3_600], ["m", 60], ["s", 1]] as const;
 
-/** For people: `3h12m`, `2d`, `0s`; whole units, the largest that there is and the next one. Not negative. */
+/** For people: `3h12m`, `2d`, `0s`; whole units, the largest and the next one. Not negative. */
 export function formatSpanMs(ms: number): string {
   let left = Math.floor(ms / 1_000);
   const largest = SHOWN_UNITS.findIndex(([, seconds]) => left >= seconds);

@@ -1,6 +1,6 @@
 /**
- * The one table of failures: who is to blame, how loud the log is, what a client gets. Everything that fails
- * in Postern throws a {@link ProxyError} with a code from here; callers match on `code`, never on `message`.
+ * The one table of failures: origin, log level, response. Everything that fails in Postern throws a
+ * {@link ProxyError} with a code from here; callers match on `code`, never on `message`.
  *
  * @module
  */
@@ -9,8 +9,8 @@
 export type Origin = "downstream" | "upstream" | "proxy" | "agent" | "user";
 
 /**
- * What breaks traffic that the mesh allows is a warning; what a rule decides, or a caller causes alone, is
- * not. Metrics count each.
+ * A failure of traffic that the mesh allows is a warning; a decision of a rule, or a failure that a caller
+ * alone causes, is not. Metrics count each.
  */
 export type Severity = "debug" | "info" | "warn";
 

@@ -1,10 +1,10 @@
 /**
- * Hosts as they are written: IP addresses in one spelling, and what looks like one and is none.
+ * Text forms of hosts: IP addresses in one spelling, and texts that look like one and are none.
  *
  * @module
  */
 
-/** One spelling; `undefined` where it is no address. Zones and leading zeros of IPv4 are no address. */
+/** The canonical spelling; `undefined`: no address, as with a zone or a leading zero of IPv4. */
 export function canonicalIpText(text: string): string | undefined {
   if (/^(?:(?:0|[1-9]\d{0,2})(?:\.(?!$)|$)){4}$/.test(text)) {
     return text.split(".").every((part) => Number(part) <= 255) ? text : undefined;
@@ -25,8 +25,8 @@ export function peerIp(remote: string): string {
 }
 
 /**
- * What an address, `10.0.0.1:4711` or `[2001:db8::1]:4711`, counts as where callers have shares: an IPv4
- * address, or the /64 network of an IPv6 address, because one host may use any address of that network.
+ * The key of a caller's share, from its address `10.0.0.1:4711` or `[2001:db8::1]:4711`: the IPv4 address,
+ * or the /64 network of an IPv6 address, because one host may use any address of that network.
  */
 export function networkOf(remote: string): string {
   const end = remote.lastIndexOf("]");
@@ -52,9 +52,9 @@ export function isLoopbackIp(ip: string): boolean {
 }
 
 /**
- * Why nothing can be reached at `host`, as what follows "names"; `undefined` where it may be a name or is
- * an address. No name ends in a number: what does is an IPv4 address, of which only four parts are
- * taken, because the old spellings (`127.1`, `010.0.0.1`) are read differently by different programs.
+ * The reason why `host` cannot be reached, as a continuation of "names"; `undefined`: it may be a name or
+ * is an address. No name ends in a number: such a text is an IPv4 address, of which only four parts are
+ * taken, because programs read the old spellings (`127.1`, `010.0.0.1`) differently.
  */
 export function hostFault(host: string): string | undefined {
   const isIpv6 = host.includes(":");

@@ -1,11 +1,11 @@
 /**
- * What a schema found wrong, in our words: what is wanted, and what is there. Continues a sentence that
- * begins with the path. A text that is there is never shown: it may be a key in the wrong place.
+ * Issues of a schema in our words: the expected value, and the given one. Continues a sentence that begins
+ * with the path. A given text is never shown: it may be a key in the wrong place.
  *
  * @module
  */
 
-/** Of an issue of Valibot's. */
+/** The members of Valibot's issues that are used here. */
 export interface SchemaIssue {
   readonly kind: string;
   readonly type: string;
@@ -15,7 +15,7 @@ export interface SchemaIssue {
   readonly requirement?: unknown;
 }
 
-/** As the library writes where a schema says nothing of its own. */
+/** The library's message for a schema without its own. */
 const LIBRARY = /^Invalid [a-z0-9 ]+: (?:Expected .* but r|R)eceived /s;
 
 const KINDS: Readonly<Record<string, string>> = {
@@ -28,17 +28,17 @@ const KINDS: Readonly<Record<string, string>> = {
   undefined: "left out",
 };
 
-/** A text that is there says nothing to these: it is only another one. */
+/** Expectations for which a given text adds nothing: it is only another text. */
 const CHOICES = new Set(["picklist", "literal", "union", "variant"]);
 
 export function issueWords(issue: SchemaIssue): string {
   const { message, kind, type, input } = issue;
   const wanted = LIBRARY.test(message) ? wantedBy(issue) : message;
-  // What a transformation says may be about a part of its input.
+  // A transformation's message may be about a part of its input.
   if (!wanted.startsWith("must be ") || input === undefined || kind === "transformation") {
     return wanted;
   }
-  // A number may be what was made of a duration: only who asks for a number is told which one it is.
+  // A number may stem from a duration: it is shown only where a number is expected.
   const tells = kind === "schema"
     ? typeof input !== "string" || !CHOICES.has(type)
     : typeof input !== "string" && (typeof input !== "number" || wanted.includes("number"));

@@ -1,6 +1,6 @@
 /**
- * Log lines: a constant message and fields. Text for people, JSON for collectors. Keys, tokens and
- * payload are never passed in; this module does not look for them.
+ * Log lines: a constant message and fields. Text for people, JSON for collectors. Callers never pass keys,
+ * tokens or payload; this module does not search for them.
  *
  * @module
  */
@@ -11,7 +11,7 @@ import { escapeUnseen, hasUnseen, maskUserinfo } from "./printable.ts";
 export const LOG_LEVELS = ["trace", "debug", "info", "warn", "error"] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
-/** Values are written as JSON writes them; `undefined` ones are left out. */
+/** Values are written as JSON; `undefined` ones are left out. */
 export type LogFields = Readonly<Record<string, unknown>>;
 
 export interface Log {
@@ -20,13 +20,13 @@ export interface Log {
   info(message: string, fields?: LogFields): void;
   warn(message: string, fields?: LogFields): void;
   error(message: string, fields?: LogFields): void;
-  /** Whether a line of this level would be written: ask before building costly fields. */
+  /** Whether a line of this level is written: check before building costly fields. */
   enabled(level: LogLevel): boolean;
   /** A log that adds `fields` to every line and shares this one's level. */
   with(fields: LogFields): Log;
 }
 
-/** One finished line, before formatting: what a worker hands to the main thread. */
+/** One finished line before formatting; workers send it to the main thread. */
 export interface LogRecord {
   readonly timeMs: number;
   readonly level: LogLevel;
@@ -119,7 +119,7 @@ function textValue(value: unknown): string {
   return /^[^\s"=]+$/.test(text) && !hasUnseen(text) ? text : escapeUnseen(JSON.stringify(text));
 }
 
-/** Strings, what errors say and big integers as they are, all else as JSON. Never throws. */
+/** Strings, messages of errors and big integers as they are, all else as JSON. Never throws. */
 function textOf(value: unknown): string {
   if (typeof value === "string") return maskUserinfo(value);
   try {

@@ -1,5 +1,5 @@
 /**
- * What every other directory may use: error codes, time, chance, logs, stats. No domain, no I/O.
+ * Basics for every other directory: error codes, time, randomness, logs, stats. No domain, no I/O.
  *
  * @module
  */

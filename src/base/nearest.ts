@@ -1,13 +1,13 @@
 /**
- * What was probably meant by a name that is not known.
+ * Suggests a known name for an unknown one.
  *
  * @module
  */
 
-/** Longer names are no typing mistake, and comparing them would cost. */
+/** Longer names are no typing mistake, and costly to compare. */
 const LONGEST_NAME = 64;
 
-/** Which of `names` was probably meant, if any is near enough. */
+/** The one of `names` that is nearest to `name`, if any is near enough. */
 export function nearest(name: string, names: readonly string[]): string | undefined {
   if (name.length > LONGEST_NAME) return undefined;
   const lower = name.toLowerCase();

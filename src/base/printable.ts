@@ -1,6 +1,6 @@
 /**
- * The last look at text before somebody reads it: what strangers or variables put into it must neither
- * act on a terminal, nor change the order in which it is read, nor be a password.
+ * The last filter of text for people: content from strangers or variables must neither act on a terminal,
+ * nor change the order of reading, nor be a password.
  *
  * @module
  */
@@ -10,7 +10,7 @@ const UNSEEN =
   // deno-lint-ignore no-control-regex -- these are what must not get through
   /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 const UNSEEN_ONE = new RegExp(UNSEEN.source);
-/** Of a length that bounds the search, in text that a stranger may have written. */
+/** The length bounds the search in text that a stranger may have written. */
 const USERINFO_OF_URL = /:\/\/\S{0,512}@/g;
 /** `user:password@host` alone. */
 const USERINFO = /(^|[\s"'=(,])[^\s"'=(,:@/]{1,256}:[^\s"',@]{1,256}@(?=[\w.[])/g;
@@ -21,7 +21,7 @@ export function hasUnseen(text: string): boolean {
   return UNSEEN_ONE.test(text);
 }
 
-/** Characters that are not seen or not where they stand, as JSON escapes them; may be JSON text. */
+/** Escapes invisible and reordering characters as JSON does; `text` may be JSON. */
 export function escapeUnseen(text: string): string {
   return text.replace(
     UNSEEN,
@@ -29,13 +29,13 @@ export function escapeUnseen(text: string): string {
   );
 }
 
-/** `text` without what stands before the `@` of an address. */
+/** `text` without user and password before the `@` of an address. */
 export function maskUserinfo(text: string): string {
   if (!text.includes("@")) return text;
   return text.replace(USERINFO_OF_URL, `://${NOT_SHOWN}@`).replace(USERINFO, `$1${NOT_SHOWN}@`);
 }
 
-/** For a terminal: both. */
+/** Both filters, for a terminal. */
 export function printable(text: string): string {
   return escapeUnseen(maskUserinfo(text));
 }

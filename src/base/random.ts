@@ -1,5 +1,5 @@
 /**
- * Chance as an argument, so that balancing and jitter can be tested.
+ * Randomness as an argument, so that balancing and jitter can be tested.
  *
  * @module
  */

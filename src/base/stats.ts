@@ -1,6 +1,6 @@
 /**
- * Counters, gauges and histograms. A handle is resolved once and then only added to, so the hot path touches one
- * number. Each worker has its own registry; {@link mergeStats} joins their samples when someone reads.
+ * Counters, gauges and histograms. A handle is resolved once and then only added to, so the hot path
+ * touches one number. Each worker has its own registry; {@link mergeStats} joins their samples on a read.
  *
  * @module
  */
@@ -24,9 +24,9 @@ export interface Sample {
   readonly kind: "counter" | "gauge" | "histogram";
   readonly help: string;
   readonly labels: Labels;
-  /** Of a histogram the sum of all values, in ms. */
+  /** For a histogram the sum of all values, in ms. */
   readonly value: number;
-  /** Of a histogram only: how many fell into each bucket of `BUCKETS_MS`, and above all of them. */
+  /** For a histogram only: numbers of values in each bucket of `BUCKETS_MS`, and above all of them. */
   readonly counts?: readonly number[];
 }
 
@@ -61,13 +61,13 @@ export class Stats {
     return cellOf(this.#family<Cell>("gauge", name, help), labels, () => new Cell());
   }
 
-  /** Of durations in ms, as the name is to say. */
+  /** A histogram of durations in ms; the name must say so. */
   histogram(name: string, help: string, labels: Labels = {}): Histogram {
     const family = this.#family<HistogramCell>("histogram", name, help);
     return cellOf(family, labels, () => new HistogramCell());
   }
 
-  /** Forgets one label set, e.g. of an upstream that was removed. */
+  /** Forgets one label set, as that of a removed upstream. */
   remove(name: string, labels: Labels): void {
     this.#families.get(name)?.cells.delete(keyOf(labels));
   }
@@ -90,7 +90,7 @@ export class Stats {
     return samples;
   }
 
-  /** Every name has one kind, wherever it is asked for. */
+  /** Every name has one kind, at all its users. */
   #family<C extends Cell | HistogramCell>(
     kind: Sample["kind"],
     name: string,
@@ -116,7 +116,7 @@ function cellOf<C>({ cells }: Family<C>, labels: Labels, create: () => C): C {
   return entry.cell;
 }
 
-/** Sums samples with the same name and labels: what all workers did together. */
+/** Sums samples with the same name and labels: the totals of all workers. */
 export function mergeStats(parts: readonly (readonly Sample[])[]): Sample[] {
   const merged = new Map<string, Sample>();
   for (const sample of parts.flat()) {
@@ -127,7 +127,7 @@ export function mergeStats(parts: readonly (readonly Sample[])[]): Sample[] {
   return [...merged.values()];
 }
 
-/** What two say of the same. */
+/** Joins two samples of one name and label set. */
 export function addSamples<S extends Pick<Sample, "value" | "counts">>(a: S, b: S): S {
   const value = a.value + b.value;
   const { counts } = b;

@@ -1,11 +1,11 @@
 /**
  * Durations by buckets. The buckets are Envoy's defaults, so that dashboards made for it show ours, and
- * the same for all, so that what several workers observed can be added up.
+ * the same for all histograms, so that samples of several workers can be added.
  *
  * @module
  */
 
-/** Upper bounds in ms, each belonging to its bucket; one more bucket has what is above all. */
+/** Inclusive upper bounds in ms; one more bucket has the values above all. */
 export const BUCKETS_MS: readonly number[] = [
   0.5,
   1,
@@ -33,7 +33,7 @@ const MICROS = 1_000;
 const MOST_MS = 2 ** 32;
 
 export interface Histogram {
-  /** What is below 0 or no number counts as 0. */
+  /** A negative value or NaN counts as 0. */
   observe(ms: number): void;
 }
 
@@ -55,13 +55,13 @@ export class HistogramCell implements Histogram {
     return this.#sumMicros / MICROS;
   }
 
-  /** How many fell into each bucket, and above all of them. */
+  /** Numbers of values in each bucket, and above all of them. */
   get counts(): readonly number[] {
     return Array.from(this.#counts);
   }
 }
 
-/** How many of all values were in a bucket or below it: what Prometheus wants. */
+/** Numbers of values in each bucket or below it: the form of Prometheus. */
 export function cumulative(counts: readonly number[]): readonly number[] {
   let sum = 0;
   return counts.map((count) => sum += count);

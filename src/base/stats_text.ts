@@ -1,5 +1,5 @@
 /**
- * Samples as Prometheus reads them.
+ * Samples in the text format of Prometheus.
  *
  * @module
  */

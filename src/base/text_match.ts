@@ -1,9 +1,9 @@
 /**
- * Does a text that came match what configuration says? As Envoy's string matchers: regexes are RE2's
- * language and match whole values in time linear to their length. The engine for them is 3 MB of memory
- * and is loaded only when somebody needs it.
+ * Matches texts from traffic against configured patterns, like Envoy's string matchers: regexes are in
+ * RE2's language and match whole values in time linear to their length. The engine for them takes 3 MB of
+ * memory and is loaded only when it is needed.
  *
- * What differs from RE2: `\C` (one byte) is refused. Look-around and back-references are refused by both.
+ * One difference from RE2: `\C` (one byte) is refused. Look-around and back-references are refused by both.
  *
  * @module
  */
@@ -22,9 +22,9 @@ let engine: Engine | null = null;
 export type TextMatchKind = "exact" | "prefix" | "suffix" | "contains";
 
 export interface Regex {
-  /** What one character of a value may cost, in steps. */
+  /** The most steps for one character of a value. */
   readonly steps: number;
-  /** Does it match the whole value? */
+  /** Whether it matches the whole value. */
   test(value: string): boolean;
 }
 

@@ -1,10 +1,10 @@
 /**
- * Parts of larger pieces of memory, where they have to be kept.
+ * Copies of small parts of large buffers that have to be kept.
  *
  * @module
  */
 
-/** A copy of what would keep four times as much memory as it has bytes from being freed; else itself. */
+/** A copy if `chunk` would keep a buffer of more than four times its length in memory; else itself. */
 export function unpinned(chunk: Uint8Array): Uint8Array {
   return chunk.length * 4 < chunk.buffer.byteLength ? copyOf.call(chunk) : chunk;
 }

@@ -1,5 +1,5 @@
 /**
- * How a resolver wants its endpoints picked, and what of a request decides that.
+ * A resolver's balancing policy, and the parts of a request that it hashes.
  *
  * @module
  */
@@ -18,7 +18,7 @@ const CHOICE_COUNT = 2;
 const RING_MINIMUM = 1024;
 const RING_MAXIMUM = 8_388_608;
 
-/** Envoy's defaults where the resolver says nothing (or 0); `undefined` for a policy nobody knows. */
+/** Envoy's defaults for absent members (or 0); `undefined`: an unknown policy. */
 export function loadBalancing(balancing: ChainBalancing): LoadBalancing | undefined {
   switch (balancing.policy) {
     case "":
@@ -47,7 +47,7 @@ export type HashPolicies =
   | { readonly kind: "taken"; readonly policies: readonly HashPolicy[] }
   | { readonly kind: "refused"; readonly reason: string };
 
-/** What a cookie may be called (RFC 6265 4.1.1), and a path that cannot be taken for another attribute. */
+/** A cookie's name (RFC 6265 4.1.1), and a path that cannot be taken for another attribute. */
 const COOKIE_NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const COOKIE_PATH = /^[ -:<-~]*$/;
 
@@ -63,7 +63,7 @@ export function hashPolicies(balancing: ChainBalancing | undefined): HashPolicie
   return { kind: "taken", policies };
 }
 
-/** A text: why it cannot be followed. Consul checks less, and Envoy then keeps what it had. */
+/** A text: why it cannot be followed. Consul checks less, and Envoy then keeps its earlier state. */
 function hashPolicy(written: ChainHashPolicy): HashPolicy | string {
   const { field, name, sourceIp, terminal, cookie } = written;
   if (sourceIp) return { kind: "source", terminal };

@@ -1,5 +1,5 @@
 /**
- * A compiled discovery chain: where connections and requests to an upstream may go. The values are Consul's
+ * A compiled discovery chain: the routes, splits and resolvers of an upstream. The values are Consul's
  * (`/v1/discovery-chain/:service`), the shape is ours; ids are opaque keys.
  *
  * @module
@@ -8,7 +8,7 @@
 export interface DiscoveryChain {
   readonly service: string;
   readonly protocol: string;
-  /** Consul's hash of what the upstream overrides; `""`: nothing. Names of Envoy's clusters begin with it. */
+  /** Consul's hash of the upstream's overrides; `""`: none. Names of Envoy's clusters begin with it. */
   readonly customization: string;
   readonly startNode: string;
   readonly nodes: Readonly<Record<string, ChainNode>>;
@@ -17,7 +17,7 @@ export interface DiscoveryChain {
 
 export type ChainNode = RouterNode | SplitterNode | ResolverNode;
 
-/** Something in it can only be judged by an engine for regexes. */
+/** Whether it has a regex. */
 export function chainHasRegexes({ nodes }: DiscoveryChain): boolean {
   return Object.values(nodes).some((node) =>
     node.kind === "router" && node.routes.some(({ match }) => {
@@ -30,24 +30,24 @@ export function chainHasRegexes({ nodes }: DiscoveryChain): boolean {
 export interface RouterNode {
   readonly kind: "router";
   readonly name: string;
-  /** The first that matches is taken. */
+  /** The first route that matches is taken. */
   readonly routes: readonly RouterRoute[];
 }
 
 export interface RouterRoute {
-  /** `null`: takes everything. */
+  /** `null`: matches every request. */
   readonly match: RouteMatch | null;
   readonly destination: RouteDestination;
   readonly next: string;
-  /** Members that mean something nobody here knows: `.Match.HTTP.PathTemplate`. */
+  /** Members that this proxy does not know: `.Match.HTTP.PathTemplate`. */
   readonly unknown: readonly string[];
 }
 
-/** All of it must be so; a path of `null` and an empty list: any. */
+/** All conditions must hold; a path of `null` and an empty list: any. */
 export interface RouteMatch {
-  /** Of a path without its query; a prefix is one of bytes, a regex matches all of it. */
+  /** Compared with the path without its query; a prefix is one of bytes, a regex matches the whole path. */
   readonly path: { readonly kind: "exact" | "prefix" | "regex"; readonly value: string } | null;
-  /** Of the path, where it is no regex. */
+  /** For the path, unless it is a regex. */
   readonly ignoreCase: boolean;
   readonly methods: readonly string[];
   readonly headers: readonly ValueMatch[];
@@ -62,11 +62,11 @@ export interface ValueMatch {
   readonly invert: boolean;
 }
 
-/** What a route asks for, besides where it leads. Times: 0: nothing is said; negative: none at all. */
+/** Settings of a route besides its target. Times: 0: not set; negative: no limit. */
 export interface RouteDestination {
   /** `""`: the service of the chain. */
   readonly service: string;
-  /** In place of what matched; `""`: the path stays. */
+  /** Replaces the matched part of the path; `""`: the path stays. */
   readonly prefixRewrite: string;
   readonly requestTimeoutMs: number;
   readonly idleTimeoutMs: number;
@@ -89,7 +89,7 @@ export interface SplitterNode {
   readonly kind: "splitter";
   readonly name: string;
   readonly splits: readonly ChainSplit[];
-  /** Of the first resolver below that hashes requests; absent: none does. */
+  /** Balancing of the first resolver below that hashes requests; absent: none does. */
   readonly balancing?: ChainBalancing;
 }
 
@@ -97,7 +97,7 @@ export interface ChainSplit {
   /** Per cent of the requests, to the hundredth. */
   readonly weight: number;
   readonly next: string;
-  /** As those of {@link RouterRoute}. */
+  /** See {@link RouterRoute}. */
   readonly unknown: readonly string[];
   readonly requestHeaders: HeaderTexts | null;
   readonly responseHeaders: HeaderTexts | null;
@@ -108,7 +108,7 @@ export interface ResolverNode {
   readonly name: string;
   readonly target: string;
   readonly connectTimeoutMs: number;
-  /** Of a whole HTTP exchange; 0: none. */
+  /** For a whole HTTP exchange; 0: none. */
   readonly requestTimeoutMs: number;
   readonly failoverTargets: readonly string[];
   readonly balancing: ChainBalancing;
@@ -123,7 +123,7 @@ export interface ChainBalancing {
   readonly hashPolicies?: readonly ChainHashPolicy[];
 }
 
-/** What of a request decides where it goes, as it was written. */
+/** A part of a request whose hash picks the endpoint, as configured. */
 export interface ChainHashPolicy {
   /** `header`, `cookie`, `query_parameter` or `""`. */
   readonly field: string;
@@ -139,7 +139,7 @@ export interface ChainCookie {
   readonly path: string;
 }
 
-/** {@link ChainHashPolicy} as it is followed; `terminal`: those after it count only while there is no hash. */
+/** {@link ChainHashPolicy} after checks; `terminal`: policies after it count only while there is no hash. */
 export type HashPolicy =
   & { readonly terminal: boolean }
   & (
@@ -149,7 +149,7 @@ export type HashPolicy =
     | { readonly kind: "source" }
   );
 
-/** A cookie that a caller without it is given; `null` elsewhere: it is given none. */
+/** The cookie that a caller without it gets in the response; `null` elsewhere: it gets none. */
 export interface MadeCookie {
   /** 0: it ends with the session. */
   readonly maxAgeSeconds: number;
@@ -157,7 +157,7 @@ export interface MadeCookie {
   readonly path: string;
 }
 
-/** {@link ChainBalancing} with nothing left open. */
+/** {@link ChainBalancing} with all defaults applied. */
 export type LoadBalancing =
   | { readonly kind: "round_robin" | "random" | "maglev" }
   | { readonly kind: "least_request"; readonly choiceCount: number }
@@ -165,7 +165,7 @@ export type LoadBalancing =
 
 export interface ChainTarget {
   readonly id: string;
-  /** As Envoy's cluster is named: `db.default.dc1.internal.<trust domain>`. */
+  /** The name of Envoy's cluster: `db.default.dc1.internal.<trust domain>`. */
   readonly name: string;
   readonly service: string;
   readonly subset: string;
@@ -177,7 +177,7 @@ export interface ChainTarget {
   readonly meshGatewayMode: string;
   /** `PrioritizeByLocality`, which only Consul Enterprise gives; `""` and `none`: all are alike. */
   readonly localityMode: string;
-  /** bexpr, given to the agent as it is. */
+  /** A bexpr filter, passed to the agent unchanged. */
   readonly filter: string;
   readonly onlyPassing: boolean;
   readonly connectTimeoutMs: number;

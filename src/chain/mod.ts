@@ -1,4 +1,4 @@
-/** What a discovery chain means. Pure. @module */
+/** Resolution of discovery chains. Pure. @module */
 export { loadBalancing } from "./balancing.ts";
 export * from "./resolve.ts";
 export * from "./compiled_chain.ts";

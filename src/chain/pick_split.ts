@@ -1,22 +1,22 @@
 /**
- * Which way a request goes where there are several with weights: so that they add up over time, and nothing
- * that comes in turns meets the same one each time.
+ * Picks one of several weighted splits for a request: shares are exact over time, and requests that
+ * alternate in a pattern do not meet the same split each time.
  *
  * @module
  */
 
 import type { Random } from "../base/mod.ts";
 
-/** What no fraction comes near: steps of it fill a circle evenly, and so do every second, third, ... of them. */
+/** The golden ratio: steps of it fill a circle evenly, and so do every second, third, ... of them. */
 const GOLDEN = (Math.sqrt(5) - 1) / 2;
 
-/** Chance that leaves no gap: of any 10,000 numbers as many are below one as it says, but for a few. */
+/** Evenly spread chance: its share of numbers below any limit is exact, within a few of 10,000. */
 export function evenChance(random: Random): Random {
   let at: number | undefined;
   return () => at = at === undefined ? random() : (at + GOLDEN) % 1;
 }
 
-/** `undefined`: there is none. No weight is 0. */
+/** `undefined`: there is no split. No weight is 0. */
 export function pickSplit<Split extends { readonly weight: number }>(
   splits: readonly Split[],
   random: Random,

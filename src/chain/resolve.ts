@@ -1,8 +1,8 @@
 /**
- * What a discovery chain means: routes in order, the splits of each, and the resolvers that these end in,
- * each with its target and those to fail over to. What cannot be done as written is refused whole; a chain
- * that loses a part of its meaning is worse than none. Endpoints, SNI and identities of a target come from
- * others.
+ * Resolves a discovery chain: routes in order, the splits of each, and the resolvers that these end in,
+ * each with its target and failover targets. A chain that cannot be followed as written is refused whole;
+ * a chain that loses a part of its meaning is worse than none. Endpoints, SNI and identities of a target
+ * are resolved elsewhere.
  *
  * @module
  */
@@ -20,7 +20,7 @@ import type {
   RouterNode,
 } from "./compiled_chain.ts";
 
-/** Where the proxy itself is. */
+/** Location of the proxy itself. */
 export interface Locality {
   readonly datacenter: string;
   /** `""` and `default` are the same. */
@@ -30,11 +30,11 @@ export interface Locality {
 export type Resolution =
   | {
     readonly kind: "resolved";
-    /** The last takes what no other did. One: there is no router. */
+    /** The last route takes requests that no other matches. A single route: there is no router. */
     readonly routes: readonly ResolvedRoute[];
     /** By the key that splits have. */
     readonly resolvers: ReadonlyMap<string, ResolvedResolver>;
-    /** Of a whole HTTP exchange; 0: none. */
+    /** For a whole HTTP exchange; 0: none. */
     readonly requestTimeoutMs: number;
   }
   /** A sentence for the log and the admin server. */
@@ -43,25 +43,25 @@ export type Resolution =
 export interface ResolvedRoute {
   /** `routes[0]`, by its place in the router, or `default`. */
   readonly name: string;
-  /** Where it is written, for people: `service-router "db": Routes[0]`. */
+  /** Its source, for people: `service-router "db": Routes[0]`. */
   readonly at: string;
   readonly service: string;
   readonly match: RouteMatch | null;
-  /** `null`: it asks for nothing. */
+  /** `null`: it sets nothing. */
   readonly destination: RouteDestination | null;
   /** See {@link RouterRoute}. */
   readonly unknown: readonly string[];
   /** Never empty. */
   readonly splits: readonly ResolvedSplit[];
-  /** What of a request keeps it with one endpoint, whichever split it takes; empty: nothing. */
+  /** The parts of a request that keep it with one endpoint in every split; empty: none. */
   readonly hash: readonly HashPolicy[];
 }
 
 export interface ResolvedSplit
   extends Pick<ChainSplit, "requestHeaders" | "responseHeaders" | "unknown"> {
-  /** Where it is written, for people: `service-splitter "db": Splits[0]`. */
+  /** Its source, for people: `service-splitter "db": Splits[0]`. */
   readonly at: string;
-  /** Hundredths of a per cent, as Envoy has them; never 0. */
+  /** Hundredths of a per cent, as in Envoy; never 0. */
   readonly weight: number;
   readonly resolver: string;
 }
@@ -72,9 +72,9 @@ export interface ResolvedResolver {
   readonly balancing: LoadBalancing;
 }
 
-/** Of the route that takes what no other did. */
+/** Place of the route that takes requests that no other matches. */
 export const DEFAULT_ROUTE = "default";
-/** Consul's default, also for targets that come without a usable one. */
+/** Consul's default, also for targets without a usable timeout. */
 const CONNECT_TIMEOUT_MS = 5_000;
 const WHOLE = 10_000;
 
@@ -90,7 +90,7 @@ export function resolveChain(chain: DiscoveryChain, local: Locality): Resolution
   }
 }
 
-/** It has routes or splits, so that plain connections cannot follow it. */
+/** Whether it has routes or splits, which plain connections cannot follow. */
 export function isRouted(chain: DiscoveryChain): boolean {
   const start = own(chain.nodes, chain.startNode);
   return start !== undefined && start.kind !== "resolver";
@@ -138,7 +138,7 @@ class Resolving {
 
   #routes({ routes }: RouterNode): readonly ResolvedRoute[] {
     const last = routes.length - 1;
-    // Consul appends one; without it nobody could say where the rest goes.
+    // Consul appends a default route; without it the remaining requests would have no target.
     if (routes[last]?.match !== null) throw new Unusable("its last route does not take everything");
     return routes.map(({ match, destination, unknown, next }, index) => ({
       name: index === last ? DEFAULT_ROUTE : `routes[${index}]`,
@@ -211,13 +211,13 @@ function whyUnsupported(target: ChainTarget, local: Locality): string | undefine
     ` (mode "none" connects directly)`;
 }
 
-/** Gateway modes count only for what is elsewhere. */
+/** Gateway modes count only for targets in another place. */
 function isLocal(target: ChainTarget, local: Locality): boolean {
   return (target.datacenter || local.datacenter) === local.datacenter &&
     (target.partition || "default") === (local.partition || "default");
 }
 
-/** A failover target keeps its own; the resolver speaks for the primary one only. */
+/** A failover target keeps its own subset; the resolver's is for the primary one only. */
 function connectTimeoutMs(target: ChainTarget, resolver: ResolverNode): number {
   // Consul passes on negative durations unchecked (consul_live 5.3).
   if (target.connectTimeoutMs > 0) return target.connectTimeoutMs;

@@ -8,7 +8,7 @@
 import { type Log, silentLog } from "../base/mod.ts";
 import { type Engine, runtimeEngine } from "../net/mod.ts";
 import type { Api } from "./http/api.ts";
-import { createApi } from "./http/create_api.ts";
+import { createApi } from "./routes/create_api.ts";
 import { ApiListener, refusePages } from "./http/listener.ts";
 import { newWorld, type World, type WorldOptions } from "./world.ts";
 

@@ -7,9 +7,9 @@
 
 import { parseDurationMs } from "../base/mod.ts";
 
-export type Json = null | boolean | number | string | readonly Json[] | JsonObject;
+export type JsonValue = null | boolean | number | string | readonly JsonValue[] | JsonObject;
 export interface JsonObject {
-  readonly [key: string]: Json;
+  readonly [key: string]: JsonValue;
 }
 
 export function isObject(value: unknown): value is JsonObject {
@@ -33,7 +33,7 @@ export function objectAt(object: JsonObject, key: string): JsonObject {
 
 export function objectsAt(object: JsonObject, key: string): readonly JsonObject[] {
   const value = object[key];
-  return Array.isArray(value) ? (value as readonly Json[]).filter(isObject) : [];
+  return Array.isArray(value) ? (value as readonly JsonValue[]).filter(isObject) : [];
 }
 
 export function textsAt(object: JsonObject, key: string): readonly string[] {
@@ -49,7 +49,7 @@ export function durationMsAt(object: JsonObject, key: string): number {
 }
 
 /** Whether Go leaves the value out where a field says `omitempty`. */
-export function isEmpty(value: Json | undefined): boolean {
+export function isEmpty(value: JsonValue | undefined): boolean {
   if (Array.isArray(value)) return value.length === 0;
   return isObject(value) ? Object.keys(value).length === 0 : !value;
 }

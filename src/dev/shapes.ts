@@ -7,8 +7,8 @@
 
 import { messageOf, parseDurationMs } from "../base/mod.ts";
 import { parseJson } from "../wire/mod.ts";
-import { isObject, type Json, type JsonObject } from "./json.ts";
-import { Refusal } from "./refusal.ts";
+import { isObject, type JsonObject, type JsonValue } from "./json.ts";
+import { HttpRefusal } from "./refusal.ts";
 
 /**
  * Fields of each object, with a type where one is no text: `bool`, `number`, `duration`, `any` (kept as
@@ -137,7 +137,7 @@ const SHAPES = {
 };
 
 /** What a value of each simple type is. */
-const SIMPLE: Readonly<Record<string, (value: Json) => boolean>> = {
+const SIMPLE: Readonly<Record<string, (value: JsonValue) => boolean>> = {
   text: (value) => typeof value === "string",
   number: (value) => typeof value === "number",
   bool: (value) => typeof value === "boolean",
@@ -163,7 +163,7 @@ const FIELDS = new Map(
   }),
 );
 
-/** Parses and decodes the body of a request. Throws a 400 {@link Refusal} that says what is wrong. */
+/** Parses and decodes the body of a request. Throws a 400 {@link HttpRefusal} that says what is wrong. */
 export function decodeBody(text: string, shape: keyof typeof SHAPES): JsonObject {
   return decodeAs(parseBody(text), shape);
 }
@@ -185,7 +185,7 @@ export function decodeAs(body: JsonObject, shape: string): JsonObject {
   return decodeObject(body, shape, "");
 }
 
-function decodeObject(value: Json, shape: string, at: string): JsonObject {
+function decodeObject(value: JsonValue, shape: string, at: string): JsonObject {
   if (!isObject(value)) throw unreadable(`${at} must be an object`);
   const fields = FIELDS.get(shape);
   return Object.fromEntries(
@@ -198,12 +198,14 @@ function decodeObject(value: Json, shape: string, at: string): JsonObject {
   );
 }
 
-function decode(value: Json, type: string, at: string): Json {
+function decode(value: JsonValue, type: string, at: string): JsonValue {
   if (value === null || type === "any") return value;
   const of = type.slice(0, -2);
   if (type.endsWith("[]")) {
     if (!Array.isArray(value)) throw unreadable(`${at} must be a list`);
-    return (value as readonly Json[]).map((item, index) => decode(item, of, `${at}[${index}]`));
+    return (value as readonly JsonValue[]).map((item, index) =>
+      decode(item, of, `${at}[${index}]`)
+    );
   }
   if (type.endsWith("{}")) {
     if (!isObject(value)) throw unreadable(`${at} must be an object`);
@@ -222,6 +224,6 @@ function plain(key: string): string {
   return key.replaceAll("_", "").toLowerCase();
 }
 
-function unreadable(fact: string): Refusal {
-  return new Refusal(400, `Cannot read the request body: ${fact}`);
+function unreadable(fact: string): HttpRefusal {
+  return new HttpRefusal(400, `Cannot read the request body: ${fact}`);
 }

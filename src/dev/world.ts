@@ -10,9 +10,9 @@ import type { Engine } from "../net/mod.ts";
 import { Ca, LEAF_TTL_MS } from "./ca/ca.ts";
 import { AgentServices, type Probes, socketProbes } from "./catalog/agent_services.ts";
 import { Catalog, CatalogNode } from "./catalog/catalog.ts";
-import { Store } from "./catalog/store.ts";
+import { Store } from "./store.ts";
 import { ConfigEntries } from "./entries/config_entries.ts";
-import { PreparedQueries } from "./entries/prepared_queries.ts";
+import { PreparedQueries } from "./catalog/prepared_queries.ts";
 
 export interface WorldOptions {
   readonly clock: Clock;

@@ -1,8 +1,8 @@
 /**
- * Pauses listeners while the process is short of file descriptors. Accepting on would fail, keep the
- * runtime busy with failing, and leave accepted clients without a connection to go on with; paused, new
- * clients wait in the kernel until others have left. Lets a listener rest, too, that more clients come to
- * than can be served: what its process has to do for the others goes first.
+ * Pauses listeners while the process is short of file descriptors. Accepting would fail, keep the
+ * runtime busy with failing, and leave accepted clients without a descriptor for their upstream; paused,
+ * new clients wait in the kernel until others have left. A listener with more new clients than can be
+ * served rests for a moment, too: work for open connections goes first.
  *
  * @module
  */
@@ -11,23 +11,23 @@ import type { Clock, Timer } from "../base/mod.ts";
 import { fdHeadroom } from "./linux/descriptors.ts";
 import type { Listener } from "./port.ts";
 
-/** Who comes to a listener: the local application, or anybody; these are paused first. */
+/** Callers of a listener: the local application (`own`), or anyone (`strangers`), paused first. */
 export type CallerKind = "own" | "strangers";
 
 /**
- * What a connection that came did: nothing to the others, was `refused`, or found so many as young as
- * itself that the next one had better wait.
+ * The strain of a new connection on the others: none, it was `refused`, or it found so many connections
+ * as young as itself that the next one should wait (`crowded`).
  */
 export type AcceptStrain = "none" | "refused" | "crowded";
 
-/** Whom nobody is accepted from now. */
+/** The callers that are not accepted now. */
 export type PausedCallers = "nobody" | "strangers" | "all";
 
 export interface AcceptGateOptions {
   readonly clock: Clock;
-  /** Told when accepting stops and when it goes on, with the descriptors left at that time. */
+  /** Called when accepting stops and when it goes on, with the descriptors left at that time. */
   readonly onChange: (pausedFor: PausedCallers, headroom: number) => void;
-  /** Told that a listener could not go on; it is tried again every two seconds. */
+  /** Called when a listener could not resume; it is tried again every two seconds. */
   readonly onLost?: (listener: Listener, error: unknown) => void;
   /** Pause below this many descriptors; default {@link RESERVE}, less where the limit is small. */
   readonly reserve?: number;
@@ -36,28 +36,28 @@ export interface AcceptGateOptions {
   readonly headroom?: () => number;
 }
 
-/** Left for dials of connections that were accepted already, the agent, logs and certificates. */
+/** Descriptors kept for dials of accepted connections, the agent, logs and certificates. */
 export const RESERVE = 64;
-/** Strangers leave that much more: for calls that the local application makes. */
+/** Strangers leave that much more, for calls that the local application makes. */
 const OWN_SHARE = 0.5;
-/** What one accepted connection takes: itself and its way on. */
+/** Descriptors of one accepted connection: its own and its upstream's. */
 const PER_CONNECTION = 2;
 const PERIOD_MS = 2_000;
 const PAUSED_PERIOD_MS = 100;
-/** A listener that was strained as much within this time rests until its end. */
+/** A listener with that many strains within {@link REST_MS} rests until its end. */
 const STRAINS = 8;
 const REST_MS = 5;
-/** Those who shake hands need time to do so; who is refused is done with. */
+/** A handshake takes time; a refused connection is over. */
 const STRAIN_OF = { refused: 1, crowded: 2 } as const;
 
-/** A listener, as the gate knows it. */
+/** A listener and its state in the gate. */
 interface Gated {
   readonly listener: Listener;
   readonly callers: CallerKind;
   isHeld: boolean;
-  /** It did not resume: somebody took its address while it was paused. */
+  /** It did not resume: its address was taken while it was paused. */
   isLost: boolean;
-  /** How much it was strained lately. */
+  /** Sum of its recent strains. */
   strains: number;
 }
 
@@ -69,7 +69,7 @@ export class AcceptGate {
   #timer: Timer | undefined;
   #rest: Timer | undefined;
   #pausedFor: PausedCallers = "nobody";
-  /** Connections that may come before the next look. */
+  /** Connections that may come before the next check. */
   #left = 0;
 
   constructor(options: AcceptGateOptions) {
@@ -83,21 +83,21 @@ export class AcceptGate {
     return this.#pausedFor;
   }
 
-  /** From now on paused and resumed with the others. */
+  /** From now on `listener` is paused and resumed with the others. */
   add(listener: Listener, callers: CallerKind): void {
     const gated = { listener, callers, isHeld: false, isLost: false, strains: 0 };
     this.#listeners.set(listener, gated);
     this.#settle(gated);
   }
 
-  /** Before it is closed, so that it is not resumed afterwards. */
+  /** Call this before the listener is closed, so that it is not resumed afterwards. */
   remove(listener: Listener): void {
     this.#listeners.delete(listener);
   }
 
   /**
-   * To be called for each connection that a listener gave: one comparison, and rarely a look. False: it
-   * came with others after accepting had stopped, and must be reset.
+   * Call this for each accepted connection: one comparison, and rarely a check of descriptors. False: the
+   * connection came after accepting had stopped, and must be reset.
    */
   opened(callers: CallerKind): boolean {
     if (--this.#left < 0) this.check();
@@ -105,9 +105,9 @@ export class AcceptGate {
   }
 
   /**
-   * To be called for each connection that strains: after a few the listener rests for a moment, so that
-   * those that leave are noticed and those that are served go on. Its clients wait in the kernel; a
-   * listener that would turn them away instead goes on.
+   * Call this for each connection that strains: after a few the listener rests for a moment, so that
+   * closes are noticed and open connections are served. Its clients wait in the kernel; a listener that
+   * would refuse them instead goes on.
    */
   strained(listener: Listener, strain: Exclude<AcceptStrain, "none">): void {
     const gated = this.#listeners.get(listener);
@@ -118,7 +118,7 @@ export class AcceptGate {
     if (before < STRAINS && gated.strains >= STRAINS) this.#settle(gated);
   }
 
-  /** Looks now; also every two seconds, for what else opens files. */
+  /** Counts descriptors now; also every two seconds, because other code opens files, too. */
   check(): void {
     const headroom = this.#headroom();
     const pausedFor = this.#isShort("own", headroom)
@@ -136,7 +136,7 @@ export class AcceptGate {
     this.#timer = this.#options.clock.after(periodMs, () => this.check());
   }
 
-  /** Lets go of all listeners as they are. */
+  /** Forgets all listeners and leaves them as they are. */
   close(): void {
     this.#timer?.cancel();
     this.#rest?.cancel();
@@ -173,7 +173,7 @@ export class AcceptGate {
     }
   }
 
-  /** Holds it, or lets it go on, as things are now. */
+  /** Pauses or resumes the listener, as it should be now. */
   #settle(gated: Gated): void {
     const { listener, callers } = gated;
     const rests = gated.strains >= STRAINS && listener.keepsWaiting;

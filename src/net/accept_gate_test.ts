@@ -51,7 +51,7 @@ function setUp(headroom: number, options: { reserve?: number; workers?: number }
   return { state, clock, gate, listener };
 }
 
-test("AcceptGate opened() looks only after as many connections as can use the room up", () => {
+test("AcceptGate opened() counts descriptors only after as many connections as can use them up", () => {
   const { state, gate, listener } = setUp(1_096, { reserve: 64 });
   for (let index = 0; index < 500; index++) assert.equal(gate.opened("own"), true);
   assert.equal(state.looks, 0);
@@ -67,13 +67,13 @@ test("AcceptGate opened() looks only after as many connections as can use the ro
   assert.deepEqual(state.changes, [["all", 63]]);
 });
 
-test("AcceptGate opened() counts on the other workers' connections", () => {
+test("AcceptGate opened() allows for the other workers' connections", () => {
   const { state, gate } = setUp(1_096, { reserve: 64, workers: 4 });
   for (let index = 0; index <= 125; index++) gate.opened("own");
   assert.equal(state.looks, 1);
 });
 
-test("AcceptGate resumes once there is room again, not at the mark", async () => {
+test("AcceptGate resumes once there is room again, not at the limit", async () => {
   const { state, clock, gate, listener } = setUp(10, { reserve: 64 });
   assert.equal(gate.pausedFor, "all");
   assert.deepEqual(listener.calls, ["pause"]);
@@ -89,7 +89,7 @@ test("AcceptGate resumes once there is room again, not at the mark", async () =>
   assert.equal(gate.opened("own"), true);
 });
 
-test("AcceptGate notices by itself what else took descriptors", async () => {
+test("AcceptGate notices descriptors that other code opened", async () => {
   const { state, clock, gate } = setUp(10_000, { reserve: 64 });
   state.headroom = 5;
   await clock.advance(1_999);
@@ -98,7 +98,7 @@ test("AcceptGate notices by itself what else took descriptors", async () => {
   assert.equal(gate.pausedFor, "all");
 });
 
-test("AcceptGate pauses what is added late, and leaves alone what was removed", async () => {
+test("AcceptGate pauses a listener added late, and ignores a removed one", async () => {
   const { state, clock, gate, listener } = setUp(1, { reserve: 64 });
   const late = new FakeListener();
   gate.add(late, "own");
@@ -124,7 +124,7 @@ test("AcceptGate tries a listener that lost its address again", async () => {
   assert.deepEqual(listener.calls, ["pause", "resume", "resume", "resume"]);
 });
 
-test("AcceptGate keeps less in reserve where the limit is small", () => {
+test("AcceptGate keeps a smaller reserve if the limit is small", () => {
   for (const [headroom, kept] of [[40, 10], [10_000, RESERVE]] as const) {
     const { state, gate } = setUp(headroom);
     for (
@@ -167,7 +167,7 @@ test("AcceptGate strained() lets a listener rest for a moment, and only that one
   assert.deepEqual(listener.calls, ["pause"]);
   await clock.advance(5);
   assert.deepEqual(listener.calls, ["pause", "resume"]);
-  // Spread over time they strain nobody.
+  // Spread over time they are no strain.
   for (let count = 0; count < 7; count++) {
     gate.strained(listener, "refused");
     await clock.advance(5);
@@ -188,7 +188,7 @@ test("AcceptGate strained() lets a crowded listener rest sooner", async () => {
   assert.deepEqual(listener.calls, ["pause", "resume"]);
 });
 
-test("AcceptGate strained() lets nobody rest whose clients would be turned away", async () => {
+test("AcceptGate strained() does not pause a listener that would refuse its clients", async () => {
   const { clock, gate } = setUp(10_000);
   const listener = new FakeListener({ keepsWaiting: false });
   gate.add(listener, "strangers");
@@ -197,7 +197,7 @@ test("AcceptGate strained() lets nobody rest whose clients would be turned away"
   assert.deepEqual(listener.calls, []);
 });
 
-test("AcceptGate resumes nobody from its rest while descriptors are short", async () => {
+test("AcceptGate does not resume a resting listener while descriptors are short", async () => {
   const { state, clock, gate, listener } = setUp(10_000);
   for (let count = 0; count < 8; count++) gate.strained(listener, "refused");
   state.headroom = 1;
@@ -210,12 +210,12 @@ test("AcceptGate resumes nobody from its rest while descriptors are short", asyn
   assert.deepEqual(listener.calls, ["pause"]);
 });
 
-test("AcceptGate never pauses where the system does not say", () => {
+test("AcceptGate never pauses if the system reports no limit", () => {
   const { gate } = setUp(Infinity);
   for (let index = 0; index < 1_000; index++) assert.equal(gate.opened("own"), true);
 });
 
-test("AcceptGate forgets how a listener was strained that was removed", () => {
+test("AcceptGate forgets the strain of a removed listener", () => {
   const { gate, listener } = setUp(10_000);
   for (let count = 0; count < 7; count++) gate.strained(listener, "refused");
   gate.remove(listener);
@@ -233,7 +233,7 @@ test("AcceptGate close() ends a rest, too", () => {
   assert.equal(clock.pending, 0);
 });
 
-test("AcceptGate close() looks no more, however many are opened and however long it takes", async () => {
+test("AcceptGate close() ends all checks", async () => {
   const { state, clock, gate } = setUp(1_000);
   state.headroom = 0;
   gate.close();
@@ -245,7 +245,7 @@ test("AcceptGate close() looks no more, however many are opened and however long
 
 const IS_LINUX = process.platform === "linux";
 
-test(`fdHeadroom() ${IS_LINUX ? "falls by what is opened" : "is endless here"}`, () => {
+test(`fdHeadroom() ${IS_LINUX ? "falls by what is opened" : "is infinite here"}`, () => {
   const before = fdHeadroom();
   assert.ok(before > 0);
   assert.equal(before !== Infinity, IS_LINUX, "a limit of open files is set for tests");
@@ -258,7 +258,7 @@ test(`fdHeadroom() ${IS_LINUX ? "falls by what is opened" : "is endless here"}`,
   assert.ok(isRight, `${before} before, ${after} after`);
 });
 
-test("AcceptGate remove() forgets all of a listener: whoever adds it again has a new one", () => {
+test("AcceptGate remove() forgets the state of a listener that is added again", () => {
   const { gate, listener } = setUp(10, { reserve: 64 });
   assert.deepEqual(listener.calls.splice(0), ["pause"]);
   gate.remove(listener);

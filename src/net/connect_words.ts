@@ -1,5 +1,5 @@
 /**
- * Why nothing could be connected to, in words; the engines' own are `Failed to connect` and a number.
+ * Reasons of failed connects in words; the engines' own are `Failed to connect` and a number.
  *
  * @module
  */
@@ -7,7 +7,7 @@
 import { messageOf } from "../base/mod.ts";
 
 const WORDS: Readonly<Record<string, string>> = {
-  // Bun also says so of hosts that it has no way to.
+  // Bun also reports this for unreachable hosts.
   ECONNREFUSED: "nothing there takes connections",
   ENOENT: "there is no such socket",
   EACCES: "permission denied",

@@ -1,5 +1,5 @@
 /**
- * What both engines do around binding an address.
+ * Binding an address: errors in words, and files of unix sockets. Used by both engines.
  *
  * @module
  */
@@ -15,7 +15,7 @@ const IN_USE = "the address is in use by another process";
 /** Bytes of `sun_path`, of which the last is a zero. */
 const PATH_LIMIT_BYTES = 108;
 
-/** A bind that failed, in words that name the address and what to do. */
+/** The error of a failed bind: names the address and the remedy. */
 export function listenError(address: BindAddress, cause: unknown): ProxyError {
   const where = formatAddress(address);
   const code = (cause as { code?: string } | undefined)?.code ?? "";
@@ -24,7 +24,7 @@ export function listenError(address: BindAddress, cause: unknown): ProxyError {
     EEXIST: IN_USE,
     EACCES: "permission denied; ports below 1024 need the ambient capability CAP_NET_BIND_SERVICE",
     EADDRNOTAVAIL: "this host has no such address",
-    // What Deno says of an address that the host does not have.
+    // Deno's code for an address that the host does not have.
     EINVAL: "the system refused the address; this host may have no such address",
     EMFILE: "no file descriptor is left; raise the limit of open files",
     ENOENT: "the directory of the socket does not exist",
@@ -35,7 +35,7 @@ export function listenError(address: BindAddress, cause: unknown): ProxyError {
   return new ProxyError("listen_failed", `Cannot listen on ${where}: ${fact}`, { cause });
 }
 
-/** Removes a socket file that nobody serves any more, and only that. */
+/** Removes a socket file that no process serves any more, and only that. */
 export async function clearStaleSocket(path: string): Promise<void> {
   const info = await lstat(path).catch(() => undefined);
   if (!info?.isSocket()) return;
@@ -51,18 +51,18 @@ export async function clearStaleSocket(path: string): Promise<void> {
 }
 
 /**
- * A unix socket on its way to its name. It is bound in a directory that only we can enter and has its
- * mode when others can reach it first; without a mode of its own it is bound where it belongs.
+ * The file of a unix socket. It is bound in a directory that only we can enter, gets its mode there, and
+ * is then linked to its name; without a configured mode it is bound to its name directly.
  */
 export class UnixSocketFile {
-  /** What is to be bound. */
+  /** The path to bind. */
   readonly path: string;
   readonly #name: string;
   readonly #mode: number | undefined;
   #directory: string | undefined;
   #inode: number | undefined;
 
-  /** Throws what the file system says, as {@link UnixSocketFile.publish} does. */
+  /** Throws the file system's error, like {@link UnixSocketFile.publish}. */
   constructor({ path, mode }: Extract<BindAddress, { readonly kind: "unix" }>) {
     this.#name = this.path = path;
     this.#mode = mode;
@@ -74,7 +74,7 @@ export class UnixSocketFile {
     throw Object.assign(new Error("too long"), { code: "ENAMETOOLONG" });
   }
 
-  /** It is bound: gives it mode and name, unless somebody has taken that. */
+  /** After the bind: sets mode and name; fails if the name is taken. */
   publish(): void {
     if (this.#mode === undefined) return;
     try {
@@ -86,20 +86,20 @@ export class UnixSocketFile {
     }
   }
 
-  /** It was not bound. */
+  /** Removes the directory; after a failed bind, too. */
   discard(): void {
     if (this.#directory !== undefined) rmSync(this.#directory, { recursive: true, force: true });
     this.#directory = undefined;
   }
 
-  /** It is closed: the runtime takes away what it bound, and knows no other name. */
+  /** After the close: the runtime removes the path that it bound, and knows no other name. */
   remove(): void {
     try {
       if (this.#inode !== undefined && lstatSync(this.#name).ino === this.#inode) {
         unlinkSync(this.#name);
       }
     } catch {
-      // Somebody was faster.
+      // Removed by another process already.
     }
   }
 }

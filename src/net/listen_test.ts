@@ -30,7 +30,7 @@ async function withSocket(
   }
 }
 
-test("UnixSocketFile gives a socket its mode where nobody else gets, then its name", () =>
+test("UnixSocketFile gives a socket its mode in a private directory, then its name", () =>
   withSocket(({ file, path }) => {
     assert.equal(existsSync(path), false);
     assert.equal(
@@ -46,7 +46,7 @@ test("UnixSocketFile gives a socket its mode where nobody else gets, then its na
     assert.deepEqual(readdirSync(dirname(path)), []);
   }));
 
-test("UnixSocketFile takes nobody's name", () =>
+test("UnixSocketFile does not replace a file of another process", () =>
   withSocket(({ file, path }) => {
     writeFileSync(path, "precious");
     assert.throws(() => file.publish(), { code: "EEXIST" });
@@ -54,7 +54,7 @@ test("UnixSocketFile takes nobody's name", () =>
     assert.deepEqual(readdirSync(dirname(path)), ["a.sock"]);
   }));
 
-test("UnixSocketFile leaves a name alone that another has by now", () =>
+test("UnixSocketFile does not remove a name that another process has taken", () =>
   withSocket(({ file, path }) => {
     file.publish();
     rmSync(path);
@@ -64,7 +64,7 @@ test("UnixSocketFile leaves a name alone that another has by now", () =>
   }));
 
 for (const [bytes, fits] of [[107, true], [108, false]] as const) {
-  test(`UnixSocketFile ${fits ? "takes" : "refuses"} a path of ${bytes} bytes on the way to its name`, () => {
+  test(`UnixSocketFile ${fits ? "takes" : "refuses"} a path of ${bytes} bytes in its private directory`, () => {
     const folder = mkdtempSync(join(tmpdir(), "postern-listen-"));
     try {
       // Beside the name: `.`, six letters, and the socket `s`.

@@ -1,12 +1,12 @@
 /**
- * What counts against a peer, the same on both engines.
+ * Objections to a peer's certificate, the same on both engines.
  *
  * @module
  */
 
 import type { PeerCheck, TlsMaterial } from "./port.ts";
 
-/** `PresentedPeer.reason`; `verdict` is the library's, `""` where it accepted. */
+/** `PresentedPeer.reason`; `verdict` is the library's, `""`: it accepted. */
 export function complaintOf(
   check: PeerCheck,
   leaf: Uint8Array | undefined,
@@ -17,10 +17,10 @@ export function complaintOf(
   return check === "checked" ? verdict : "";
 }
 
-/** Names of more authorities than this make every handshake larger, and help no client to choose. */
+/** More names of authorities than this make every handshake larger, and help no client to choose. */
 const NAMED_ROOTS = 20;
 
-/** Do the roots go to the TLS library? It names them to clients, and judges by them if `checked`. */
+/** Whether the TLS library gets the roots. It names them to clients, and verifies by them if `checked`. */
 export function needsRoots({ peerCheck, rootPems }: TlsMaterial): boolean {
   if (peerCheck === "checked") return true;
   return peerCheck === "shown" && rootPems.length > 0 && rootPems.length <= NAMED_ROOTS;

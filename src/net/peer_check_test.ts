@@ -14,13 +14,13 @@ for (
     ["ignored", 1, false],
   ] as const
 ) {
-  test(`needsRoots() of ${roots} roots where a peer is ${peerCheck}: ${needed}`, () => {
+  test(`needsRoots() of ${roots} roots and a peer that is ${peerCheck}: ${needed}`, () => {
     const rootPems = Array.from({ length: roots }, () => "root");
     assert.equal(needsRoots({ peerCheck, rootPems } as unknown as TlsMaterial), needed);
   });
 }
 
-test("complaintOf() is about what was asked for only", () => {
+test("complaintOf() depends on the requested check", () => {
   const of = (check: PeerCheck, leaf?: Uint8Array) => complaintOf(check, leaf, "expired");
   const leaf = Uint8Array.of(1);
   assert.deepEqual([of("checked", leaf), of("shown", leaf), of("ignored", leaf)], [

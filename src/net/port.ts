@@ -8,23 +8,23 @@
  */
 
 import type { Address, BindAddress } from "../base/mod.ts";
-import type { ClientHello } from "../wire/mod.ts";
+import { CLIENT_HELLO_LIMIT_BYTES, type ClientHello } from "../wire/mod.ts";
 
-/** What a stream tells its owner. Replaced as the stream moves from stage to stage. */
+/** Callbacks of a stream's owner. Replaced as the stream moves from stage to stage. */
 export interface StreamEvents {
-  /** Bytes from the peer. The chunk is the receiver's for good: to keep, to change, to `give` away. */
+  /** Bytes from the peer. The receiver owns the chunk: it may keep it, change it, `give` it away. */
   onData(chunk: Uint8Array): void;
   /**
    * The peer ended its half; it may still be written to. Over TLS that is a close_notify. A FIN without
-   * one may be somebody cutting the stream: a reset where the runtime tells them apart, which Bun 1.4
-   * does not.
+   * one may be an attacker truncating the stream: a reset where the runtime distinguishes the two, which
+   * Bun 1.4 does not.
    */
   onEnd(): void;
-  /** After a `write` or `give` that returned false: everything taken has been handed on. */
+  /** Follows a `write` or `give` that returned false: everything taken has been handed on. */
   onDrain(): void;
   /**
-   * Last event. `reset`: the peer or the network broke the stream; not our own `reset`. `alert`: what
-   * the peer's TLS said as it broke it, in words; `""`: nothing.
+   * Last event. `reset`: the peer or the network broke the stream; not our own `reset`. `alert`: the TLS
+   * alert that the peer broke it with, in words; `""`: none.
    */
   onClose(reset: boolean, alert: string): void;
 }
@@ -33,22 +33,22 @@ export interface StreamEvents {
 export interface Stream {
   events: StreamEvents;
   /**
-   * Takes the whole chunk, whose memory is the caller's again when this returns. Small chunks are joined:
+   * Takes the whole chunk; its memory is the caller's again when this returns. Small chunks are joined:
    * they leave when the runtime's callback that is running has returned; outside callbacks when the
    * microtask is over. False: what was taken could not be sent at once and stays in memory, and the
    * caller stops its source until `onDrain`.
    */
   write(chunk: Uint8Array): boolean;
   /**
-   * As `write`, but the chunk changes hands: nobody changes it any more, so that nothing of it has to be
-   * copied. It leaves at once, or with what was joined before it.
+   * As `write`, but the stream owns the chunk from now on, so that none of it has to be copied. It leaves
+   * at once, or with the chunks that were joined before it.
    */
   give(chunk: Uint8Array): boolean;
   /** Ends our half after everything written; the peer may go on sending. */
   end(): void;
   /** Ends both halves in an orderly way without waiting for the peer. */
   close(): void;
-  /** Breaks the stream at once (TCP: RST), dropping what was not sent. */
+  /** Breaks the stream at once (TCP: RST) and drops unsent bytes. */
   reset(): void;
   /** Stops and resumes `onData`. */
   pause(): void;
@@ -59,21 +59,41 @@ export interface Stream {
 export interface Connection extends Stream {
   /** `127.0.0.1:40312`, or `unix` for a local socket. */
   readonly remote: string;
-  /** Our own end in the same form, also where we listen on all addresses. Found out when asked for. */
+  /** Our own end in the same form, also where we listen on all addresses. Read from the socket on demand. */
   readonly local: string;
 }
 
-/** A TCP connection that was accepted and has not shaken hands. */
+/** Most bytes that a {@link PrefaceReader} gets. */
+export const PREFACE_LIMIT_BYTES = CLIENT_HELLO_LIMIT_BYTES;
+
+/** `more`: wait for further bytes. `used`: so many are consumed. `fault`: the client is refused. */
+export type PrefaceReading = "more" | { readonly used: number } | { readonly fault: string };
+
+/**
+ * Reads the first bytes of a client: all that have arrived, {@link PREFACE_LIMIT_BYTES} at most, and again
+ * when more come. It must not throw, and not keep `bytes`. `more` at the limit is a fault.
+ */
+export type PrefaceReader = (bytes: Uint8Array) => PrefaceReading;
+
+export type PrefaceOutcome = { readonly kind: "read" } | HandshakeFailure;
+
+/** An accepted TCP connection before its handshake. */
 export interface AcceptedConnection {
   readonly remote: string;
   /** See {@link Connection.local}. */
   readonly local: string;
   /**
-   * Starts the server side of TLS; `handler` is called exactly once. A chooser looks at the ClientHello
-   * first, which costs a system call or two: only where it decides something.
+   * Has the bytes before TLS read, as a PROXY protocol header; `handler` is called exactly once, and then
+   * `secure` may be: it gets the bytes after those used. A refused client is reset. The owner limits the
+   * time: `reset` ends the wait. Bun can do this on Linux only; elsewhere it fails.
+   */
+  preface(read: PrefaceReader, handler: (outcome: PrefaceOutcome) => void): void;
+  /**
+   * Starts the server side of TLS; `handler` is called exactly once. A chooser reads the ClientHello
+   * first, which costs a system call or two: use one only where it decides something.
    */
   secure(tls: ServerTls | ServerTlsChooser, handler: (outcome: HandshakeOutcome) => void): void;
-  /** Breaks the connection at once; a pending handshake's handler is not called any more. */
+  /** Breaks the connection at once; a pending handler is not called any more. */
   reset(): void;
 }
 
@@ -83,18 +103,18 @@ export interface ServerTls {
 }
 
 /**
- * Picks the settings of a handshake by what its client says, at most once per connection. Both engines
- * read the whole ClientHello before the handshake begins, so the settings are complete: certificate,
- * roots, versions and sessions of one choice have nothing to do with those of another. Bun can do that
- * on Linux only; elsewhere each client is refused with an alert. What is no ClientHello, or one above 16
- * KiB, fails without the chooser being asked.
+ * Picks the settings of a handshake by its ClientHello, at most once per connection. Both engines read
+ * the whole ClientHello before the handshake begins, so the settings are complete: certificate, roots,
+ * versions and sessions of one choice have nothing to do with those of another. Bun can do that on Linux
+ * only; elsewhere each client is refused with an alert. Bytes that are no ClientHello, or one above 16
+ * KiB, fail without a call of the chooser.
  */
 export interface ServerTlsChooser {
   readonly kind: "chooser";
   /**
    * `undefined`: the handshake ends there, with the TLS alert `unrecognized_name`; `internal_error` if it
-   * throws. A promise holds it up, within its owner's deadline: `reset` ends the wait. A client that
-   * leaves meanwhile is told as `gone`, and what comes then is ignored.
+   * throws. A promise delays it, within its owner's deadline: `reset` ends the wait. A client that leaves
+   * meanwhile is reported as `gone`, and the result of the promise is ignored.
    */
   choose(hello: ClientHello): ServerTls | undefined | Promise<ServerTls | undefined>;
 }
@@ -105,15 +125,15 @@ export interface ClientTls {
 }
 
 /**
- * What the TLS library does about the peer's certificate. `checked`: it asks for one, verifies the chain
- * against the roots, and its verdict counts. `shown`: it asks for one and takes what comes; only our own
+ * How the TLS library treats the peer's certificate. `checked`: it requests one, verifies the chain
+ * against the roots, and its verdict counts. `shown`: it requests one and accepts any; only our own
  * judgement decides, as where an anchor is an intermediate or each trust domain has anchors of its own.
- * `ignored`: it asks for none.
+ * `ignored`: it requests none.
  */
 export type PeerCheck = "checked" | "shown" | "ignored";
 
 export interface TlsMaterial {
-  /** Leaf first, PEM; `""`, of a client only: we show no certificate. */
+  /** Leaf first, PEM; `""`, for a client only: we show no certificate. */
   readonly certPem: string;
   readonly keyPem: string;
   /** Named to clients as acceptable CAs if `checked` or at most 20; verified against if `checked`. */
@@ -126,12 +146,12 @@ export interface TlsMaterial {
   /**
    * Application protocols by ALPN (RFC 7301), as `h2`; a server takes the first of its own that the client
    * offers, and ends the handshake where there is none. Absent or empty: the extension is not sent, and
-   * what a client offers is not answered. Who offers nothing is let in.
+   * a client's offer is not answered. A client without an offer is let in.
    */
   readonly protocols?: readonly string[];
 }
 
-/** TLS 1.2 suites when nobody says otherwise: forward secret and authenticated only. */
+/** TLS 1.2 suites unless configured: forward secret and authenticated only. */
 export const DEFAULT_CIPHER_SUITES: readonly string[] = [
   "ECDHE-ECDSA-AES128-GCM-SHA256",
   "ECDHE-RSA-AES128-GCM-SHA256",
@@ -141,36 +161,38 @@ export const DEFAULT_CIPHER_SUITES: readonly string[] = [
   "ECDHE-RSA-CHACHA20-POLY1305",
 ];
 
-/** What the peer showed in its handshake, or in the one that its ticket stems from. */
+/** The peer's part of its handshake, or of the one that its ticket stems from. */
 export interface PresentedPeer {
   /**
-   * The runtime's own verdict: necessary, never sufficient. With `shown` anybody who proved to have the
-   * key of what was shown, and nobody who showed nothing; with `ignored` everybody.
+   * The runtime's own verdict: necessary, never sufficient. With `shown`: the peer showed a certificate
+   * and proved to have its key. With `ignored`: always true.
    */
   readonly accepted: boolean;
-  /** Why it did not accept, `""` where it did. */
+  /** The reason against it; `""`: it was accepted. */
   readonly reason: string;
   /** DER of the leaf; undefined: the peer showed no certificate. */
   readonly leaf: Uint8Array | undefined;
-  /** DER of everything else it presented, in its order. Costly: ask only for unknown leaves. */
+  /** DER of the other certificates it presented, in its order. Costly: call it for unknown leaves only. */
   chain(): readonly Uint8Array[];
   /** `TLSv1.3`. */
   readonly version: string;
   /** The application protocol agreed on in this handshake; `""`: none was. */
   readonly protocol: string;
-  /** Of a client: the name that it asked for (SNI, RFC 6066 3), in this handshake; `""`: none. */
+  /** Server name of a client (SNI, RFC 6066 3), in this handshake; `""`: none. */
   readonly serverName: string;
   readonly resumed: boolean;
 }
 
+export interface HandshakeFailure {
+  readonly kind: "failed";
+  readonly reason: string;
+  /** The peer left without a fault, as health checks and port scanners do. */
+  readonly gone: boolean;
+}
+
 export type HandshakeOutcome =
   | { readonly kind: "secured"; readonly connection: Connection; readonly peer: PresentedPeer }
-  | {
-    readonly kind: "failed";
-    readonly reason: string;
-    /** The peer just went away, as health checks and port scanners do. */
-    readonly gone: boolean;
-  };
+  | HandshakeFailure;
 
 /** Opaque state that lets the next handshake with the same server be a short one. */
 export type Ticket = Uint8Array;
@@ -204,16 +226,16 @@ export interface ListenOptions {
 }
 
 export interface Listener {
-  /** Where it really listens: the port that 0 became. */
+  /** The bound address, with the port that 0 became. */
   readonly address: BindAddress;
   /**
    * Stops accepting until `resume`. New clients wait in the kernel where the engine can do that (Bun on
-   * Linux) and are refused elsewhere; a few that it had begun to accept may still come.
+   * Linux) and are refused elsewhere; a few whose accept had begun may still come.
    */
   pause(): void;
-  /** Accepts again. Fails with `listen_failed`, still paused, where the address was lost meanwhile. */
+  /** Accepts again. Fails with `listen_failed`, still paused, if the address was lost meanwhile. */
   resume(): void;
-  /** Whether clients of a paused one wait in the kernel; else they are refused. */
+  /** True: clients of a paused listener wait in the kernel. False: they are refused. */
   readonly keepsWaiting: boolean;
   /** Stops accepting for good; open connections live on. */
   close(): void;
@@ -232,22 +254,22 @@ export interface Engine {
   ): Promise<Listener>;
   dial(options: DialOptions, handler: DialHandler): Dial;
   /**
-   * Gives back memory that only the start or a load needed, once things are quiet. Of this thread's
-   * heap; the main thread also says `shared`, for what all threads share.
+   * Returns memory that only the start or a load needed: from this thread's heap and, with `shared`, from
+   * memory that all threads share. The main thread sets that.
    */
   trim(options?: { readonly shared: boolean }): void;
-  /** Gives back what nobody has a use for any more, now and not when the runtime finds the time. */
+  /** Collects garbage now, not when the runtime finds the time. */
   collect(): void;
   serverTls(material: TlsMaterial): ServerTls;
   /**
-   * Would the TLS library take this pair? Undefined: yes; else what it minds. Builds a context and drops
-   * it. Neither certificate nor key is a client's that shows none.
+   * The TLS library's objection to this pair; undefined: none. Builds a context and drops it. A client
+   * that shows no certificate has neither certificate nor key.
    */
   tlsFault(material: Pick<TlsMaterial, "certPem" | "keyPem" | "rootPems">): string | undefined;
   clientTls(material: TlsMaterial, options: { readonly serverName: string }): ClientTls;
 }
 
-/** Events of a stream that nobody owns any more. */
+/** Events of a stream without an owner. */
 export const ignoredEvents: StreamEvents = {
   onData: () => {},
   onEnd: () => {},

@@ -17,18 +17,18 @@ export type RelayEnd =
   | {
     readonly kind: "reset";
     readonly by: Side;
-    /** Who ended or broke anything first. */
+    /** The side that ended or broke first. */
     readonly first: Side;
     /** See {@link StreamEvents.onClose}. */
     readonly alert: string;
   };
 
-/** Time in ticks of the owner's sweep: a relay notes the tick of its last byte, nothing more. */
+/** Time in ticks of the owner's sweep: a relay only notes the tick of its last byte. */
 export interface Ticker {
   tick: number;
 }
 
-/** Counts what waits in memory for the slower side. */
+/** Counts bytes that wait in memory for the slower side. */
 export interface HeldCounter {
   hold(size: number): void;
   release(size: number): void;
@@ -37,12 +37,12 @@ export interface HeldCounter {
 export class Relay {
   readonly downstream: Stream;
   readonly upstream: Stream;
-  /** Bytes that came from the downstream, and that went to it. */
+  /** Bytes from the downstream; `sentBytes`: bytes to it. */
   receivedBytes = 0;
   sentBytes = 0;
   /** Tick of the last byte either way. */
   activeTick: number;
-  /** Tick of the downstream's first byte; before it that of the start. */
+  /** Tick of the downstream's first byte; until then the tick of the start. */
   firstTick: number;
   /** Tick of the first end or close on either side. */
   endTick: number | undefined;
@@ -76,7 +76,7 @@ export class Relay {
     [downstream.events, upstream.events] = this.#halves;
   }
 
-  /** That many bytes came from `side`. */
+  /** Notes `size` bytes from `side`. */
   came(side: Side, size: number): void {
     this.activeTick = this.#ticker.tick;
     if (side === "upstream") {
@@ -87,7 +87,7 @@ export class Relay {
     this.receivedBytes += size;
   }
 
-  /** What waited for `side` is sent: it came from the other. */
+  /** The bytes that waited for `side` are sent; they came from the other half. */
   drained(side: Side): void {
     this.#halves[side === "downstream" ? 1 : 0].sent();
   }
@@ -101,7 +101,7 @@ export class Relay {
     (side === "downstream" ? this.upstream : this.downstream).end();
   }
 
-  /** One side is gone. The other is told the same way, then the relay waits for its close, too. */
+  /** One side is closed. The other is closed in the same manner; the relay waits for its close, too. */
   closed(side: Side, reset: boolean, alert: string): void {
     if (this.#over) return;
     const first = this.#noteEnd(side);
@@ -115,7 +115,7 @@ export class Relay {
     }
     if (this.#closedSide === undefined) {
       this.#closedSide = side;
-      // Whatever is still on its way to the other side is sent before its end.
+      // Bytes under way to the other side are sent before its end.
       other.end();
       return;
     }
@@ -124,7 +124,7 @@ export class Relay {
     this.#onOver({ kind: "ended", first });
   }
 
-  /** Who ended first, now that `side` has. */
+  /** Notes that `side` ended; the side that ended first. */
   #noteEnd(side: Side): Side {
     this.endTick ??= this.#ticker.tick;
     return this.#firstEnd ??= side;
@@ -141,13 +141,13 @@ export class Relay {
   }
 }
 
-/** What one side tells, passed on to the other. */
+/** Passes events of one side on to the other. */
 class Half implements StreamEvents {
   readonly #relay: Relay;
   readonly #side: Side;
   readonly #own: Stream;
   readonly #other: Stream;
-  /** Bytes that were given to the other side and wait there. */
+  /** Bytes given to the other side that wait there. */
   #waiting = 0;
   constructor(relay: Relay, side: Side, own: Stream, other: Stream) {
     this.#relay = relay;

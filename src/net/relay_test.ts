@@ -56,7 +56,7 @@ test("Relay passes bytes both ways and counts them", async () => {
   assert.deepEqual(over, []);
 });
 
-test("Relay notes the tick of the downstream's first byte, and of no later one", async () => {
+test("Relay notes the tick of the downstream's first byte, not of later ones", async () => {
   const { client, server, relay, ticker } = setUp();
   ticker.tick = 6;
   server.write("unasked");
@@ -70,7 +70,7 @@ test("Relay notes the tick of the downstream's first byte, and of no later one",
   assert.equal(relay.activeTick, 8);
 });
 
-test("Relay notes the tick of the last byte either way, and of nothing else", async () => {
+test("Relay notes the tick of the last byte either way, not of other events", async () => {
   const { client, server, relay, ticker } = setUp();
   assert.equal(relay.activeTick, 5);
   ticker.tick = 6;
@@ -144,7 +144,7 @@ for (const first of ["downstream", "upstream"] as const) {
       wrote = near.write("x".repeat(100));
       await settle();
     }
-    // Two buffers' worth and the chunks that showed they were full.
+    // Two buffers and the chunks that filled them.
     assert.ok(sent <= 2_300, `${sent} bytes were taken`);
     const { downstream, upstream } = all;
     assert.equal((first === "downstream" ? downstream : upstream).paused, true);
@@ -170,7 +170,7 @@ for (const first of ["downstream", "upstream"] as const) {
     assert.deepEqual(far.told, ["0123456789abcdef", "and more", "(end)"]);
   });
 
-  test(`Relay takes a clean close of the ${first} that no end came before for its end`, async () => {
+  test(`Relay takes a clean close of the ${first} without an end before it for its end`, async () => {
     const all = setUp();
     const { near, far } = sides(all);
     const closed = first === "downstream" ? all.downstream : all.upstream;
@@ -188,7 +188,7 @@ for (const first of ["downstream", "upstream"] as const) {
     assert.deepEqual(all.over, [{ kind: "ended", first }]);
   });
 
-  test(`Relay says what the ${first}'s TLS said as it broke, and nothing of a later close`, () => {
+  test(`Relay reports the TLS alert that the ${first} broke with, not a later close`, () => {
     const all = setUp();
     const [own, other] = first === "downstream"
       ? [all.downstream.events, all.upstream.events]
@@ -199,7 +199,7 @@ for (const first of ["downstream", "upstream"] as const) {
     assert.deepEqual(all.over, [want]);
   });
 
-  test(`Relay resets both when the ${first} is gone and the other still writes`, async () => {
+  test(`Relay resets both when the ${first} closed and the other still writes`, async () => {
     const all = setUp();
     const { near, far } = sides(all);
     near.connection.close();
@@ -213,7 +213,7 @@ for (const first of ["downstream", "upstream"] as const) {
 }
 
 for (const [how, want] of [["close", "(end)"], ["reset", "(reset)"]] as const) {
-  test(`Relay stop("${how}") ends both sides and says nothing more`, async () => {
+  test(`Relay stop("${how}") ends both sides and calls no callback`, async () => {
     const { client, server, relay, over } = setUp();
     client.write("before");
     await settle();

@@ -1,12 +1,12 @@
 /**
- * Where a socket's two ends are, in words that every log line uses.
+ * The addresses of a socket's two ends, in the form of all log lines.
  *
  * @module
  */
 
 import { formatAddress } from "../base/mod.ts";
 
-/** As both runtimes know it: no address is that of a unix socket, or of a closed one. */
+/** Both runtimes' names for them; a unix socket and a closed one have no address. */
 interface Ends {
   readonly remoteAddress?: string | undefined;
   readonly remotePort?: number | undefined;
@@ -14,12 +14,12 @@ interface Ends {
   readonly localPort?: number | undefined;
 }
 
-/** `127.0.0.1:40312`, or `unix`. With Bun each look at an address or port is a system call. */
+/** `127.0.0.1:40312`, or `unix`. On Bun each read of an address or port is a system call. */
 export function remoteOf(socket: Ends): string {
   return wordsOf(socket.remoteAddress, socket.remotePort);
 }
 
-/** The same of our own end. */
+/** The same for our own end. */
 export function localOf(socket: Ends): string {
   return wordsOf(socket.localAddress, socket.localPort);
 }

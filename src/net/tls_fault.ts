@@ -1,6 +1,6 @@
 /**
- * Whether the runtime's TLS library would take a certificate and key, found out before they are used.
- * Deno's says nothing of most faults until a handshake fails, so what it would mind is asked first.
+ * Checks before use whether the runtime's TLS library accepts a certificate and key. Deno's reports most
+ * faults only when a handshake fails, so its conditions are checked here first.
  *
  * @module
  */
@@ -11,7 +11,7 @@ import { messageOf } from "../base/mod.ts";
 import { parsePem } from "../wire/mod.ts";
 import type { TlsMaterial } from "./port.ts";
 
-/** What both libraries sign with. */
+/** Curves that both libraries sign with. */
 const CURVES: ReadonlySet<string> = new Set(["prime256v1", "secp384r1", "secp521r1"]);
 
 /** See `Engine.tlsFault`. */
@@ -44,7 +44,7 @@ function certificatesIn(pem: string, what: string): X509Certificate[] {
   return blocks.map(({ der }) => read(what, () => new X509Certificate(der)));
 }
 
-/** Parsers report with errors of many kinds; only that it cannot be read is the same. */
+/** Parsers throw errors of many kinds; all of them mean that `what` cannot be read. */
 function read<Value>(what: string, attempt: () => Value): Value {
   try {
     return attempt();

@@ -1,7 +1,7 @@
 /**
- * What a TLS library says of a handshake or a connection that failed, in words of our own: who did what.
- * BoringSSL (Bun), rustls (Deno) and OpenSSL (Node) each have theirs; what none of these is known to
- * say stays as it is.
+ * Errors of TLS libraries about a failed handshake or connection, in our words: they name the side and
+ * the fault. BoringSSL (Bun), rustls (Deno) and OpenSSL (Node) have texts of their own; an unknown text
+ * stays as it is.
  *
  * @module
  */
@@ -45,7 +45,7 @@ const SPELLINGS: Readonly<Record<string, string>> = { unrecognisedname: "unrecog
 /** The words for a port that takes plain text. */
 export const SPEAKS_NO_TLS = "the peer does not speak TLS";
 
-/** What our side minded; more precise ones first. */
+/** Faults that our side found; more precise patterns first. */
 const FAULTS: readonly (readonly [RegExp, string])[] = [
   [/HTTPS?_(?:PROXY_)?REQUEST/, "the peer spoke HTTP to a port that takes TLS only"],
   [/WRONG_VERSION_NUMBER|wrong version number|InvalidContentType/, SPEAKS_NO_TLS],
@@ -72,7 +72,7 @@ const FAULTS: readonly (readonly [RegExp, string])[] = [
   // OpenSSL's clients send the alert of a TLS 1.3 handshake in plain text, which BoringSSL cannot read.
   [/BAD_PACKET_LENGTH/, "the peer broke off the handshake; it may not trust our certificate"],
   [/disconnected before secure TLS/, "the peer left before the handshake was done"],
-  // Deno says so of those that are out of date, too.
+  // Deno reports certificates that are out of date like this, too.
   [
     /UNABLE_TO_(?:VERIFY|GET)|unable to (?:verify|get)|SELF_SIGNED|self.signed|UnknownIssuer/,
     "the certificate of the peer is signed by no CA that we trust, or out of date",
@@ -84,7 +84,7 @@ export function tlsWords(text: string): string {
   return alertWords(text) || (FAULTS.find(([pattern]) => pattern.test(text))?.[1] ?? text);
 }
 
-/** What the peer's alert means that `text` is about; `""`: it is about none. */
+/** The meaning of the peer's alert in `text`; `""`: it names none. */
 export function alertWords(text: string): string {
   const found = /\balert[: ]+(\w[\w ]*)|_ALERT_(\w+)/i.exec(text);
   const name = (found?.[1] ?? found?.[2])?.toLowerCase().replace(/[_ ]/g, "");

@@ -4,7 +4,7 @@ import { alertWords, tlsWords } from "./tls_words.ts";
 
 const BORING = "error:10000000:SSL routines:OPENSSL_internal:";
 
-/** What BoringSSL (Bun), rustls (Deno) and OpenSSL (Node) were seen to say. */
+/** Texts that BoringSSL (Bun), rustls (Deno) and OpenSSL (Node) were seen to give. */
 for (
   const [words, ...texts] of [
     ["the peer spoke HTTP to a port that takes TLS only", `${BORING}HTTP_REQUEST`],
@@ -79,12 +79,12 @@ for (
     ["connect ECONNREFUSED 127.0.0.1:1", "connect ECONNREFUSED 127.0.0.1:1"],
   ] as const
 ) {
-  test(`tlsWords() says "${words}"`, () => {
+  test(`tlsWords() returns "${words}"`, () => {
     for (const text of texts) assert.equal(tlsWords(text), words, text);
   });
 }
 
-test("alertWords() says nothing of what is no alert of the peer", () => {
+test("alertWords() is empty for a text without an alert of the peer", () => {
   assert.equal(alertWords(`${BORING}WRONG_VERSION_NUMBER`), "");
   assert.equal(alertWords("ECONNRESET: connection reset by peer, read"), "");
 });

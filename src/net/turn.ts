@@ -1,28 +1,28 @@
 /**
- * Joins what is written to a stream in one turn, so that it leaves with one system call and over TLS in
- * one record: a pipelined batch is answered at once. A turn lasts until the runtime's callback that runs
- * has returned, and what was queued by then has run; outside callbacks until that is so. Both are the
- * end of a microtask, which costs nothing where nothing is joined.
+ * Joins the writes to a stream in one turn, so that they leave with one system call and over TLS in one
+ * record: a pipelined batch is answered at once. A turn lasts until the runtime's running callback has
+ * returned and the microtasks queued by then have run. Its end is a microtask, which costs nothing where
+ * nothing is joined.
  *
  * @module
  */
 
-/** Sent on when they are full, whatever else is to come. */
+/** Joined bytes are sent when they are that many, in the middle of a turn, too. */
 const JOINED_BYTES = 64 * 1024;
-/** A chunk as large as that costs more to copy than to send; nothing was joined before it. */
+/** A chunk as large as that costs more to copy than to send; joined only after smaller ones. */
 const LARGE_BYTES = 16 * 1024;
-/** Streams that may join at a time; others send what they are given by itself. */
+/** Streams that may join at a time; others send each chunk by itself. */
 const STREAMS = 16;
 
-/** A stream that joins; one that has bytes waiting for the peer already must not. */
+/** A stream that joins its writes; it must not while bytes already wait for the peer. */
 export interface JoiningStream {
-  /** Belongs to this module. */
+  /** Set by this module only. */
   joined: JoinedWrites | undefined;
-  /** Sends the beginning of `bytes`, whose memory it may not keep. False: some of it has to wait. */
+  /** Sends `length` bytes of `bytes` without keeping its memory. False: some have to wait. */
   send(bytes: Uint8Array, length: number): boolean;
 }
 
-/** What one stream has joined so far. */
+/** The joined writes of one stream. */
 export class JoinedWrites {
   readonly bytes = new Uint8Array(JOINED_BYTES);
   length = 0;
@@ -30,10 +30,10 @@ export class JoinedWrites {
 }
 
 const free: JoinedWrites[] = [];
-/** Of this turn, in the order of their first chunk. */
+/** The joined writes of this turn, in the order of their first chunk. */
 const open: JoinedWrites[] = [];
 
-/** Whether a copy of `chunk` leaves with the turn. False: it is to be sent, after all before it. */
+/** True: a copy of `chunk` leaves with the turn. False: the caller sends it; all before it was sent. */
 export function join(stream: JoiningStream, chunk: Uint8Array): boolean {
   const full = (stream.joined?.length ?? 0) + chunk.length > JOINED_BYTES;
   if (full && !flush(stream)) return false;
@@ -49,7 +49,7 @@ export function hasJoined({ joined }: JoiningStream): boolean {
   return joined !== undefined && joined.length > 0;
 }
 
-/** Sends what was joined so far. False: some of it has to wait. */
+/** Sends the bytes joined so far. False: some have to wait. */
 export function flush(stream: JoiningStream): boolean {
   const { joined } = stream;
   if (!joined || joined.length === 0) return true;
@@ -58,7 +58,7 @@ export function flush(stream: JoiningStream): boolean {
   return stream.send(joined.bytes, length);
 }
 
-/** The stream broke: nothing of it is sent. */
+/** The stream broke: drops its joined bytes. */
 export function drop({ joined }: JoiningStream): void {
   if (joined) joined.length = 0;
 }
@@ -73,7 +73,7 @@ function take(stream: JoiningStream): JoinedWrites | undefined {
 }
 
 function endTurn(): void {
-  // Sending may break a stream, and whoever is told may write to another.
+  // Sending may break a stream, and its owner may then write to another.
   for (const joined of open) {
     const { stream } = joined;
     if (!stream) continue;

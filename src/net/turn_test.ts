@@ -36,7 +36,7 @@ test("join() sends once, at the end of the turn, and each turn anew", async () =
   assert.deepEqual(other.sent, ["d"]);
 });
 
-test("join() copies: the memory may be used again at once", async () => {
+test("join() copies: the caller may reuse the memory at once", async () => {
   const stream = new FakeStream();
   const scratch = new Uint8Array([97]);
   join(stream, scratch);
@@ -46,17 +46,17 @@ test("join() copies: the memory may be used again at once", async () => {
   assert.deepEqual(stream.sent, ["ab"]);
 });
 
-test("join() leaves a large chunk alone that nothing was joined before", async () => {
+test("join() does not join a large chunk as the first", async () => {
   const stream = new FakeStream();
   assert.equal(stream.join("x".repeat(16_383)), true);
-  // Behind what was joined it goes along as long as there is room.
+  // After joined bytes it is joined while there is room.
   assert.equal(stream.join("y".repeat(16_384)), true);
   await turn();
   assert.equal(stream.join("z".repeat(16_384)), false);
   assert.deepEqual(stream.sent.map(({ length }) => length), [32_767]);
 });
 
-test("join() sends what is full within the turn, and goes on behind it", async () => {
+test("join() sends a full buffer within the turn, then joins again", async () => {
   const stream = new FakeStream();
   for (let index = 0; index < 70; index++) assert.equal(stream.join("x".repeat(1_024)), true);
   assert.deepEqual(stream.sent.map(({ length }) => length), [65_536]);
@@ -64,7 +64,7 @@ test("join() sends what is full within the turn, and goes on behind it", async (
   assert.deepEqual(stream.sent.map(({ length }) => length), [65_536, 6 * 1_024]);
 });
 
-test("join() joins nothing behind what has to wait", async () => {
+test("join() joins nothing after bytes that wait", async () => {
   const stream = new FakeStream();
   stream.join("x".repeat(16_000));
   stream.takes = false;

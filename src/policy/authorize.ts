@@ -7,11 +7,11 @@
 
 import { covers, type Intention, type Source } from "./intention.ts";
 
-/** All that decides about a source. Plain data, replaced whole. */
+/** The rules for all sources. Plain data, replaced whole. */
 export interface IntentionPolicy {
-  /** In Consul's order: the first that covers the source decides. */
+  /** In Consul's order: the first intention that covers the source decides. */
   readonly intentions: readonly Intention[];
-  /** What holds where no intention covers the source; unknown is deny. */
+  /** For sources that no intention covers; unknown is deny. */
   readonly defaultAction: "allow" | "deny";
 }
 

@@ -1,7 +1,7 @@
 /**
- * One intention: may this source reach our service. The list that Consul's `intentions/match` gives
- * for our service is kept in Consul's order: precedence first, and the first that covers a source
- * decides (`consul` reference 4.2, 4.3).
+ * One intention: may this source reach our service. The list from Consul's `intentions/match` for our
+ * service stays in Consul's order: precedence first, and the first that covers a source decides
+ * (`consul` reference 4.2, 4.3).
  *
  * @module
  */
@@ -10,17 +10,17 @@ import type { ServiceId } from "../identity/mod.ts";
 import type { Permission } from "./permission.ts";
 import type { TokenNeed } from "./token_need.ts";
 
-/** Who asks, as far as a certificate has proven it. */
+/** The caller's identity, as its certificate proves it. */
 export interface Source {
   /** Absent: no service of this mesh; only rules about its URI, and the default, can allow it. */
   readonly id: ServiceId | undefined;
   /** The URI name of its certificate; `""`: none, several, or no certificate at all. */
   readonly uri: string;
-  /** Where there are several: what each would make of it. A denial of one is enough. */
+  /** For several URI names: the source by each of them. A denial of one is enough. */
   readonly claims?: readonly Source[];
 }
 
-/** What an intention says about a source it covers. */
+/** The statement of an intention about a source it covers. */
 export type IntentionAction =
   | "allow"
   | "deny"
@@ -29,7 +29,7 @@ export type IntentionAction =
 
 /** Plain data, sent between threads. `"*"` in `name`, `namespace` or `partition` covers any. */
 export interface Intention {
-  /** How logs name it: `default/web => default/db (precedence 9, deny)`; the action stands at its end. */
+  /** Its name in logs: `default/web => default/db (precedence 9, deny)`; the action is at the end. */
   readonly rule: string;
   readonly source: {
     readonly name: string;
@@ -44,18 +44,18 @@ export interface Intention {
     readonly uri?: string;
   };
   readonly action: IntentionAction;
-  /** In the order in which they are tried; the first that covers a request decides. */
+  /** In order of evaluation; the first that covers a request decides. */
   readonly permissions?: readonly Permission[];
-  /** Of all its requests, where it does not deny them anyway; not of plain connections, as in Consul. */
+  /** Tokens demanded of all requests it would allow; not of plain connections, as in Consul. */
   readonly tokens?: readonly TokenNeed[];
-  /** What it demands of requests and nobody can check: a service that speaks HTTP denies them all. */
+  /** A demand on requests that cannot be checked: a service that speaks HTTP denies them all. */
   readonly refused?: string;
   readonly precedence: number;
 }
 
 /**
- * Rules of a mesh without namespaces and partitions: whoever claims to be in one is denied what a service
- * of that name is, and allowed nothing, by permissions neither.
+ * Rules of a mesh without namespaces and partitions: a source that claims to be in one is denied like a
+ * service of its name, and allowed nothing, by permissions neither.
  */
 export function withoutTenancy(intentions: readonly Intention[]): readonly Intention[] {
   return intentions.flatMap((intention) => {
@@ -68,10 +68,10 @@ export function withoutTenancy(intentions: readonly Intention[]): readonly Inten
 }
 
 /**
- * Does this intention speak about that source? An allowance is for names in its own letter case, as in
- * Consul, a denial for those in any, and where there are permissions, too: see {@link mayAllow}. Who is no
- * service of ours is allowed nothing by rules about services, but a denial of everybody is meant for those,
- * too.
+ * Whether this intention covers that source. An allowance is for names in its own letter case, as in
+ * Consul, a denial for those in any, and where there are permissions, too: see {@link mayAllow}. A source
+ * that is no service of the mesh is allowed nothing by rules about services, but a denial of all sources
+ * covers it, too.
  */
 export function covers(intention: Intention, source: Source): boolean {
   const isAllow = intention.action === "allow";
@@ -81,7 +81,7 @@ export function covers(intention: Intention, source: Source): boolean {
   return claims.some((claim) => speaksOf(intention, claim, false));
 }
 
-/** Is this the very source that the intention names, whatever it says about it? No other is let in by it. */
+/** Whether the intention names exactly this source; its action does not matter. It lets no other in. */
 export function mayAllow(intention: Intention, source: Source): boolean {
   return speaksOf(intention, source, true);
 }
@@ -100,9 +100,9 @@ function speaksOf(intention: Intention, { id, uri }: Source, isAllow: boolean): 
     isMatch(partition, id.partition);
 }
 
-/** A URI as a denial means it: in any letter case, percent-encoded or not. */
+/** A URI in the form that denials compare: in any letter case, percent-encoded or not. */
 function plainly(uri: string): string {
-  // What is no text when decoded has nothing that a rule could name.
+  // A URI that decodes to no text cannot be named by a rule.
   const decoded = uri.replace(/(?:%[0-9a-f]{2})+/gi, (escaped) => {
     try {
       return decodeURIComponent(escaped);

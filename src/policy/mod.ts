@@ -1,4 +1,4 @@
-/** May this source connect, and ask for that? Pure and synchronous. @module */
+/** Authorization of connections and requests. Pure and synchronous. @module */
 export * from "./authorize.ts";
 export * from "./intention.ts";
 export {

@@ -3,8 +3,8 @@
  * Consul has Envoy make (`consul` reference 4.4, seen on Envoy 1.40): all conditions must hold; paths are
  * taken without their query; each value of a repeated field counts for itself.
  *
- * What cannot be judged as it was meant is never taken for an allowance: such a permission denies all that
- * the rest of it covers.
+ * A condition that cannot be judged as intended never allows: such a permission denies every request that
+ * its other conditions cover.
  *
  * @module
  */
@@ -15,14 +15,14 @@ import type { TokenNeed } from "./token_need.ts";
 /** Plain data, sent between threads. */
 export interface Permission {
   readonly action: "allow" | "deny";
-  /** Of the path without its query; absent: any. */
+  /** Compared with the path without its query; absent: any. */
   readonly path?: PathMatch;
   /** Upper case; empty: any. */
   readonly methods: readonly string[];
   readonly headers: readonly HeaderMatch[];
-  /** Of an allowance: it denies what the rest of it covers where there is no such token. */
+  /** Tokens that an allowance demands: a request that it covers without one is denied. */
   readonly tokens?: readonly TokenNeed[];
-  /** What it demands and nobody can check: it denies what the rest of it covers. */
+  /** A demand that cannot be checked: the permission denies what its other conditions cover. */
   readonly refused?: string;
 }
 
@@ -37,21 +37,21 @@ export interface HeaderMatch {
   readonly kind: TextMatchKind | "present" | "regex";
   /** `""` with `present`. */
   readonly value: string;
-  /** Of ASCII letters; not of a regex. */
+  /** For ASCII letters; not for a regex. */
   readonly ignoreCase: boolean;
-  /** There is such a field and no value of it matches; with `present`: there is none. */
+  /** There is such a field and none of its values matches; with `present`: there is none. */
   readonly invert: boolean;
 }
 
-/** What permissions ask about a request; a `RequestHead` of `http` is one. */
+/** The parts of a request that permissions judge; a `RequestHead` of `http` is one. */
 export interface JudgedRequest {
   readonly method: string;
   readonly scheme: string;
   readonly authority: string;
-  /** With its query, in the normal form that is sent on. */
+  /** With its query, in the normalised form that is sent on. */
   readonly path: string;
   readonly upgrade: string;
-  /** Bytes of its body, as far as it says so. */
+  /** Length of its body, if it is declared. */
   readonly length: number;
   readonly saysLength: boolean;
   /** Name in lower case, value, name as spelled, of each field; characters are octets. */
@@ -75,19 +75,19 @@ export interface CompiledPermission {
   readonly isUnjudged: boolean;
   /** See {@link Permission.tokens}. */
   readonly tokens: readonly TokenNeed[] | undefined;
-  /** `deny GET /admin*`: what logs say of it. No value of a header is in it: it may be a secret. */
+  /** Its text in logs: `deny GET /admin*`. No value of a header is in it: it may be a secret. */
   readonly text: string;
 }
 
 /** Texts of one field in {@link JudgedRequest.fields}. */
 const FIELD = 3;
-/** What is held against a regex, all values together, and what all its characters may cost: some 50 ms. */
+/** Limits for one regex: characters of all values together, and their cost: some 50 ms. */
 const REGEX_LIMIT_CHARS = 8_192;
 const REGEX_WORK_LIMIT_STEPS = 500_000;
 /** A line is for people. */
 const TEXT_LIMIT_CHARS = 200;
 
-/** What codecs keep to themselves: nobody could tell whether such a field was there. */
+/** Fields that codecs remove: a condition on them could not be judged. */
 const OF_ONE_CONNECTION: ReadonlySet<string> = new Set([
   "connection",
   "expect",
@@ -96,14 +96,14 @@ const OF_ONE_CONNECTION: ReadonlySet<string> = new Set([
   "transfer-encoding",
 ]);
 
-/** `prepareRegexes()` must have been awaited before these are compiled or looked at for faults. */
+/** `prepareRegexes()` must have been awaited before these are compiled or checked for faults. */
 export function needsRegexes(permissions: readonly Permission[]): boolean {
   return permissions.some(({ path, headers }) =>
     path?.kind === "regex" || headers.some(({ kind }) => kind === "regex")
   );
 }
 
-/** Why it cannot be judged as it was meant; undefined: it can. Regexes have been prepared. */
+/** Why it cannot be judged as intended; undefined: it can. Regexes have been prepared. */
 export function permissionFault({ path, headers, refused }: Permission): string | undefined {
   if (refused !== undefined) return refused;
   const pathFault = path?.kind === "regex" ? regexFault(path.value) : undefined;
@@ -123,7 +123,7 @@ function regexFault(text: string): string | undefined {
 export function compilePermission(permission: Permission): CompiledPermission {
   const fault = permissionFault(permission);
   const action = fault === undefined ? permission.action : "deny";
-  // What one request makes too costly to know counts against it.
+  // A request that makes a condition too costly to judge is denied.
   const unsure = action === "deny";
   const { path, methods } = permission;
   const headers = permission.headers.filter((header) => headerFault(header) === undefined);
@@ -131,7 +131,7 @@ export function compilePermission(permission: Permission): CompiledPermission {
   if (methods.length > 0) {
     conditions.push({
       name: `method ${methods.join("|")}`,
-      // As with names: a denial means any letter case, which not every application tells apart.
+      // As with names: a denial covers any letter case, since not every application is case-sensitive.
       holds: ({ method }) => methods.includes(unsure ? method.toUpperCase() : method),
     });
   }
@@ -187,7 +187,7 @@ function headerCondition(header: HeaderMatch, unsure: boolean): Condition {
   const { name, invert } = header;
   const { test, limitChars } = valueTest(header);
   const own = OWN_VALUES.get(name);
-  // Present and inverted: there is none. All else is about a field that is there.
+  // Only `present`, inverted, holds without the field; all other conditions need it.
   const ifAbsent = header.kind === "present" && invert;
   if (own) {
     return (request) => {
@@ -211,7 +211,7 @@ function headerCondition(header: HeaderMatch, unsure: boolean): Condition {
   };
 }
 
-/** What is no field here, by the names that Envoy has for it. */
+/** Envoy's names for parts of a request that are no fields here. */
 const OWN_VALUES: ReadonlyMap<string, (request: JudgedRequest) => string | undefined> = new Map([
   [":method", ({ method }) => method],
   [":scheme", ({ scheme }) => some(scheme)],
@@ -226,7 +226,7 @@ function some(value: string): string | undefined {
   return value === "" ? undefined : value;
 }
 
-/** Of one value; more than `limitChars` in one request cost too much. */
+/** Matches one value; more than `limitChars` in one request cost too much. */
 interface ValueTest {
   readonly test: (value: string) => boolean;
   readonly limitChars: number;
@@ -244,7 +244,7 @@ function valueTest({ name, kind, value, ignoreCase }: HeaderMatch): ValueTest {
 
 function regexTest(text: string): ValueTest {
   const compiled = compileRegex(text);
-  // Nothing is short enough for what is no regex.
+  // Zero characters: an invalid regex can judge no value.
   if (compiled.kind === "refused") return { test: () => false, limitChars: -1 };
   const { steps, test } = compiled.regex;
   return {
@@ -253,7 +253,7 @@ function regexTest(text: string): ValueTest {
   };
 }
 
-/** As it looks in a request, where each octet of UTF-8 is a character; Envoy's regexes see it so, too. */
+/** The text as in a request, where each octet of UTF-8 is a character; Envoy's regexes see it so, too. */
 function octets(text: string): string {
   if (!/[\u0080-\uffff]/.test(text)) return text;
   return Array.from(new TextEncoder().encode(text), (octet) => String.fromCharCode(octet)).join("");

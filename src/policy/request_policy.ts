@@ -1,7 +1,7 @@
 /**
- * L7 authorization: may this source ask for that? What Consul compiles into Envoy's RBAC, as decisions
- * (`consul` reference 4.3): the first intention that covers the source decides, and of its permissions the
- * first that covers the request; where none does the default decides, not the next intention.
+ * L7 authorization: may this source send this request? The decisions of the RBAC rules that Consul gives
+ * Envoy (`consul` reference 4.3): the first intention that covers the source decides, by the first of its
+ * permissions that covers the request; if none does the default decides, not the next intention.
  *
  * @module
  */
@@ -16,34 +16,35 @@ import {
 } from "./permission.ts";
 import { hasToken, needText, type TokenNeed, type VerifiedClaims } from "./token_need.ts";
 
-/** The outcome for one request, made beforehand: nothing is allocated to give it. */
+/** The outcome for one request, made beforehand: a decision allocates nothing. */
 export interface RequestVerdict {
   readonly kind: "allow" | "deny";
   /** For the log: `default/web => default/db (precedence 9, permission 2: deny GET /admin*)`. */
   readonly rule: string;
   /** Number of the permission that decided, from 1; 0: none did. */
   readonly permission: number;
-  /** Denied only because nobody can check what is asked for there: a JWT, a regex that is none. */
+  /** Denied only because a demand cannot be checked: a JWT, an invalid regex. */
   readonly isUnjudged: boolean;
   /** Denied because no token of these came with the request; absent: for another reason. */
   readonly lacks?: readonly TokenNeed[];
 }
 
-/** What one source may ask for, as long as the policy and what is known of the source stay the same. */
+/** The decisions for one source, valid while the policy and the source's credentials stay the same. */
 export interface SourceJudge {
   /**
-   * What holds for every request of this source; `per_request`: that depends. Consul denies requests, not
-   * connections, of a source that speaks HTTP: this is for those who show or count connections.
+   * The outcome for every request of this source; `per_request`: it depends on the request. Consul denies
+   * requests, not connections, of a source that speaks HTTP: this is for displays and counters of
+   * connections.
    */
   readonly kind: "allow" | "deny" | "per_request";
   /** The intention that decides, or the default. */
   readonly rule: string;
   /**
-   * For each request, also of a connection that is open, with what is sent on: path normalised, fields
-   * that the proxy adds already there. `claims`: of the tokens that came with it; absent: none.
+   * For each request, also on an open connection, in the form that is sent on: path normalised, with the
+   * fields that the proxy adds. `claims`: those of its tokens; absent: none.
    */
   decide(request: JudgedRequest, claims?: VerifiedClaims): RequestVerdict;
-  /** For people: the permissions that {@link decide} looks at, in its order, the one that decides last. */
+  /** For people: the permissions that {@link decide} evaluates, in its order, the one that decides last. */
   tried(request: JudgedRequest, claims?: VerifiedClaims): readonly TriedPermission[];
 }
 
@@ -53,13 +54,13 @@ export interface TriedPermission {
   readonly text: string;
   /** The first condition that does not hold: `method GET`; `null`: all hold. */
   readonly unmet: string | null;
-  /** It is the one that decides, and what it says; `null`: the next one is looked at. */
+  /** The decision, if it decides; `null`: the next one is evaluated. */
   readonly decides: "allow" | "deny" | null;
 }
 
 /** Made once per version of a policy; see {@link compilePolicy}. */
 export interface RequestPolicy {
-  /** To be asked once per connection, and again when policy or credentials change. */
+  /** Call this once per connection, and again when policy or credentials change. */
   forSource(source: Source): SourceJudge;
 }
 
@@ -68,7 +69,7 @@ export function policyNeedsRegexes({ intentions }: IntentionPolicy): boolean {
   return intentions.some(({ permissions }) => permissions && needsRegexes(permissions));
 }
 
-/** Of a listener that speaks HTTP; all others go by `authorize`. Throws only where regexes were not prepared. */
+/** For a listener that speaks HTTP; all others use `authorize`. Throws only if regexes were not prepared. */
 export function compilePolicy({ intentions, defaultAction }: IntentionPolicy): RequestPolicy {
   const rules = intentions.map((intention) => ({
     intention,
@@ -104,7 +105,7 @@ function judgeWithoutTokens(intention: Intention, defaultAction: "allow" | "deny
   if (action === "deny") return always("deny", rule);
   if (refused !== undefined) return always("deny", `${rule}: denies, since ${refused}`, true);
   if (action === "allow") return always("allow", rule);
-  // An intention that says neither: nothing that could allow.
+  // An intention without action and permissions allows nothing.
   if (permissions.length === 0) return always("deny", rule);
   return byPermissions(rule, permissions.map(compilePermission), defaultAction);
 }
@@ -118,18 +119,21 @@ function byPermissions(
   const tried = permissions.map(({ action, covers, text, isUnjudged, tokens }, index) => {
     const permission = index + 1;
     const rule = `permission ${permission}: ${text}`;
-    const verdict: RequestVerdict = {
-      ...{ kind: action, rule: named(rule), permission, isUnjudged },
-    };
+    const verdict: RequestVerdict = { kind: action, rule: named(rule), permission, isUnjudged };
     const lacking: RequestVerdict | undefined = tokens && {
-      ...{ kind: "deny", rule: named(`${rule}; ${lackOf(tokens)}`), permission, isUnjudged },
+      kind: "deny",
+      rule: named(`${rule}; ${lackOf(tokens)}`),
+      permission,
+      isUnjudged,
       lacks: tokens,
     };
     return { covers, verdict, tokens, lacking };
   });
   const otherwise: RequestVerdict = {
-    ...{ kind: defaultAction, rule: named(`no permission: default ${defaultAction}`) },
-    ...{ permission: 0, isUnjudged: false },
+    kind: defaultAction,
+    rule: named(`no permission: default ${defaultAction}`),
+    permission: 0,
+    isUnjudged: false,
   };
   return {
     kind: "per_request",
@@ -137,7 +141,7 @@ function byPermissions(
     decide(request, claims) {
       for (const { covers, verdict, tokens, lacking } of tried) {
         if (!covers(request)) continue;
-        // As with Envoy those that come after it were not meant for this request.
+        // As in Envoy, permissions after it do not apply to this request.
         return lacking && !hasToken(tokens, claims) ? lacking : verdict;
       }
       return otherwise;

@@ -1,13 +1,13 @@
 /**
- * Tokens that an intention demands besides a source: one of them must be of a provider that it names, and
- * say what is asked for. Somebody else has verified them; without that there is nothing that could allow.
+ * Tokens that an intention demands besides a source: one of them must be from a provider that it names,
+ * with the demanded claims. The caller has verified them; an unverified token allows nothing.
  *
  * @module
  */
 
 /** Plain data, sent between threads. */
 export interface TokenNeed {
-  /** As Consul calls it: `okta`. */
+  /** Consul's name of it: `okta`. */
   readonly provider: string;
   /** All of them. */
   readonly claims: readonly ClaimNeed[];
@@ -19,7 +19,7 @@ export interface ClaimNeed {
   readonly value: string;
 }
 
-/** What verified tokens of one request say, by provider; a provider that is not among them has none. */
+/** Claims of the verified tokens of one request, by provider; an absent provider has none. */
 export type VerifiedClaims = ReadonlyMap<string, Readonly<Record<string, unknown>>>;
 
 /** One of `needs` is enough; absent: none is demanded. */
@@ -34,7 +34,7 @@ export function hasToken(
   });
 }
 
-/** As Consul has Envoy compare: a claim that is a text, and no list that has it. */
+/** Compares like the rules that Consul gives Envoy: the claim is a text, not a list with it. */
 function isSaid({ path, value }: ClaimNeed, said: unknown): boolean {
   let at = said;
   for (const name of path) {
@@ -55,8 +55,8 @@ export function needText(needs: readonly TokenNeed[]): string {
 }
 
 /**
- * Why none of `needs` is met, provider by provider: `okta: Jwt is expired`. `faults`: why a provider's
- * token was not verified; a provider that is neither there nor verified has no keys here.
+ * The reason why none of `needs` is met, by provider: `okta: Jwt is expired`. `faults`: why a provider's
+ * token was not verified; a provider in neither list has no keys here.
  */
 export function faultsOfTokens(
   needs: readonly TokenNeed[],

@@ -1,7 +1,7 @@
 /**
- * The first message of a TLS client (RFC 8446 4.1.2, RFC 5246 7.4.1.2, RFC 6066 3): what it asks for
- * before anything is decided. Pure and bounded; takes what has arrived so far. Only what decides the
- * choice of a certificate is read; whether the rest is sound is the TLS library's to say.
+ * The first message of a TLS client (RFC 8446 4.1.2, RFC 5246 7.4.1.2, RFC 6066 3). Pure and bounded;
+ * takes the bytes that have arrived so far. Only fields that decide the choice of a certificate are read;
+ * the TLS library judges the others.
  *
  * @module
  */
@@ -23,7 +23,7 @@ export type ClientHelloReading =
 
 /** A larger message is refused; with post-quantum keys one has about 2 KiB. */
 const MESSAGE_LIMIT_BYTES = 16 * 1024;
-/** Of all records together: their headers cost five bytes each, and somebody may send tiny ones. */
+/** All records with their headers of five bytes each; a client may send tiny records. */
 export const CLIENT_HELLO_LIMIT_BYTES = 20 * 1024;
 
 const RECORD_HEADER = 5;
@@ -40,7 +40,7 @@ const PLAIN_HTTP = /^(?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|CONNECT|TRACE|PRI
 
 const PARTIAL: ClientHelloReading = { kind: "partial" };
 
-/** Never throws. What follows the message in `bytes` is not looked at. */
+/** Never throws. Bytes after the message are ignored. */
 export function readClientHello(bytes: Uint8Array): ClientHelloReading {
   try {
     const message = messageIn(bytes);
@@ -52,8 +52,8 @@ export function readClientHello(bytes: Uint8Array): ClientHelloReading {
 }
 
 /**
- * The whole handshake message without its header, across as many records as it takes. Looked for again with
- * whatever arrives, so nothing is made of parts before all are there.
+ * The whole handshake message without its header, across any number of records. The search begins anew
+ * with every arrival, so nothing is copied before the message is whole.
  */
 function messageIn(bytes: Uint8Array): Uint8Array | undefined {
   let size = 0;
@@ -78,7 +78,7 @@ function messageIn(bytes: Uint8Array): Uint8Array | undefined {
   throw new Malformed("the ClientHello is spread over too many TLS records");
 }
 
-/** As much of it as is there: a client that speaks something else may send little and wait. */
+/** Checks the bytes of it that are there: a client of another protocol may send a few and wait. */
 function checkRecordHeader(bytes: Uint8Array, at: number): void {
   const type = bytes[at];
   const major = bytes[at + 1];
@@ -93,7 +93,7 @@ function checkRecordHeader(bytes: Uint8Array, at: number): void {
   );
 }
 
-/** Bytes of the message with its header, as far as its first four tell; `at` says which of them. */
+/** Length of the message with its header, updated by the header's byte at `at`. */
 function wantedBytes(
   wanted: number,
   { at, byte }: { readonly at: number; readonly byte: number },
@@ -107,7 +107,7 @@ function wantedBytes(
   return more;
 }
 
-/** The first `size` bytes inside of records, which are there; a view where they lie in one. */
+/** The first `size` bytes inside of records, which are there; a view if they lie in one record. */
 function joined(bytes: Uint8Array, size: number): Uint8Array {
   if (uint16(bytes, 3) >= size) return bytes.subarray(RECORD_HEADER, RECORD_HEADER + size);
   const whole = new Uint8Array(size);
@@ -130,14 +130,14 @@ function helloIn(message: Uint8Array): ClientHello {
   let serverName: string | undefined;
   let signatureAlgorithms: readonly number[] = [];
   let alpn: readonly string[] = [];
-  // A hello may end here: it then asks for nothing.
+  // A hello may end here: it has no extensions.
   const extensions = body.done ? body : body.vector(2);
   if (!body.done) throw new Malformed("the ClientHello goes on after its extensions");
   const seen = new Set<number>();
   while (!extensions.done) {
     const type = extensions.number();
     const value = extensions.vector(2);
-    // A second one could say something else than the one that the TLS library goes by.
+    // A second extension could differ from the one that the TLS library uses.
     if (seen.has(type)) throw new Malformed(`the ClientHello repeats extension ${type}`);
     seen.add(type);
     if (type === EXTENSION.serverName) serverName = serverNameIn(value);
@@ -177,7 +177,7 @@ function protocolsIn(value: Vectors): string[] {
   return names;
 }
 
-/** The list that fills an extension's value; an empty one is against every RFC in question. */
+/** The list that fills an extension's value; the RFCs allow no empty one. */
 function onlyVectorOf(value: Vectors): Vectors {
   const list = value.vector(2);
   if (!value.done || list.done) throw new Malformed("an extension of the ClientHello is malformed");
@@ -213,7 +213,7 @@ class Vectors {
     return new Vectors(this.#bytes.subarray(at, at + length));
   }
 
-  /** What is left, a character for each byte. */
+  /** The remaining bytes as a text, a character for each byte. */
   text(): string {
     let text = "";
     while (!this.done) text += String.fromCharCode(this.byte());

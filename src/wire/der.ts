@@ -1,7 +1,7 @@
 /**
- * DER, read strictly: definite minimal lengths, no trailing bytes, bounded depth. Every failure is a
- * ProxyError `identity_invalid`, because only certificates are read with it. What the elements mean is
- * left to `identity`.
+ * A strict reader of DER: definite minimal lengths, no trailing bytes, bounded depth. Every failure is a
+ * ProxyError `identity_invalid`, because only certificates are read with it. `identity` interprets the
+ * elements.
  *
  * @module
  */
@@ -22,7 +22,7 @@ export const TAG = {
   set: 0x31,
 } as const;
 
-/** Context-specific tag, e.g. `[3]` constructed of a certificate's extensions. */
+/** Context-specific tag, as `[3]` constructed of a certificate's extensions. */
 export function contextTag(number: number, form: "primitive" | "constructed"): number {
   return (form === "constructed" ? 0xa0 : 0x80) | number;
 }
@@ -89,7 +89,7 @@ export class DerReader {
     return new DerReader(element.body, this.#depth + 1);
   }
 
-  /** Refuses what nobody read. */
+  /** Refuses elements that were not read. */
   end(what: string): void {
     if (!this.done) fail(`${what} has trailing bytes`);
   }
@@ -117,7 +117,7 @@ function lengthAt(
   return { length, bodyAt: at + 1 + count };
 }
 
-/** DER knows only 0x00 and 0xff. */
+/** DER allows only 0x00 and 0xff. */
 export function booleanOf(element: DerElement, what: string): boolean {
   const byte = element.body[0];
   if (element.body.length !== 1 || (byte !== 0 && byte !== 0xff)) {
@@ -174,7 +174,7 @@ export interface BitString {
   readonly bytes: Uint8Array;
 }
 
-/** A bit string whose unused bits are zero, as DER wants. */
+/** A bit string; its unused bits must be zero. */
 export function bitStringOf(element: DerElement, what: string): BitString {
   const unusedBits = element.body[0];
   const bytes = element.body.subarray(1);

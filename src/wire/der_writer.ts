@@ -1,5 +1,5 @@
 /**
- * DER, written: what certificates and requests for them need, and no more.
+ * A writer of DER for certificates and certificate requests.
  *
  * @module
  */
@@ -47,7 +47,7 @@ export function derBoolean(value: boolean): Uint8Array {
   return derElement(TAG.boolean, Uint8Array.of(value ? 0xff : 0));
 }
 
-/** Dotted text, e.g. `2.5.29.17`. */
+/** Dotted text: `2.5.29.17`. */
 export function derOid(dotted: string): Uint8Array {
   const [first = 0, second = 0, ...arcs] = dotted.split(".").map(Number);
   const bytes: number[] = [];
@@ -84,7 +84,7 @@ export function derText(tag: number, text: string): Uint8Array {
   return derElement(tag, new TextEncoder().encode(text));
 }
 
-/** Seconds precision; UTCTime until 2049 and GeneralizedTime after, as RFC 5280 4.1.2.5 wants. */
+/** Seconds precision; UTCTime until 2049 and GeneralizedTime after (RFC 5280 4.1.2.5). */
 export function derTime(ms: number): Uint8Array {
   const digits = new Date(ms).toISOString().replace(/\.\d+/, "").replace(/[-:T]/g, "");
   const year = Number(digits.slice(0, 4));

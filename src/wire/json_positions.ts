@@ -1,6 +1,6 @@
 /**
- * Where things are in a JSON text: line and column of every member, of the first error, and of a key
- * that is written twice, of which a parser silently takes the last.
+ * Positions in a JSON text: line and column of every member, of the first error, and of a duplicate key,
+ * of which a parser silently takes the last.
  *
  * @module
  */
@@ -16,7 +16,7 @@ export type JsonPositions =
   | {
     readonly kind: "valid";
     readonly value: unknown;
-    /** Of a value by its path, else of the nearest value around it. */
+    /** Position of a value by its path, else of the nearest value around it. */
     placeOf(path: readonly (string | number)[]): JsonPosition;
     readonly duplicates: readonly { readonly path: readonly (string | number)[] }[];
   }
@@ -24,7 +24,7 @@ export type JsonPositions =
 
 /** Deeper nesting is an error; no configuration of ours comes near. */
 const DEPTH_LIMIT = 32;
-/** Keys written twice that are told of; one is enough to refuse a text. */
+/** Reported duplicate keys; one is enough to refuse a text. */
 const DUPLICATE_LIMIT = 100;
 const ESCAPE = /["\\/bfnrt]|u[0-9a-fA-F]{4}/y;
 const SCALAR = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null/y;
@@ -41,7 +41,7 @@ export function readJson(text: string): JsonPositions {
     kind: "valid",
     value: JSON.parse(text),
     duplicates: scanner.duplicates,
-    // Looked for again: few are ever asked for, and to keep all would take more than the text.
+    // Parsed again: few positions are ever needed, and to keep all would take more memory than the text.
     placeOf(path) {
       const search = new Scanner(text, path);
       search.scan();
@@ -51,8 +51,8 @@ export function readJson(text: string): JsonPositions {
 }
 
 /**
- * How far a text is JSON: its whole length, if no deeper than we take. For what holds keys: the engines'
- * own messages quote the text around the place.
+ * The length of the text's beginning that is JSON; its whole length, unless it is nested too deep. For
+ * texts with keys: the engines' own messages quote the text around an error.
  */
 export function locateJsonError(text: string): number {
   const scanner = new Scanner(text);
@@ -63,13 +63,13 @@ export function locateJsonError(text: string): number {
 class Scanner {
   readonly duplicates: { readonly path: Path }[] = [];
   offset = 0;
-  /** Where `wanted` is, or the nearest value around it. */
+  /** Position of `wanted`, or of the nearest value around it. */
   found = 0;
   readonly #text: string;
   readonly #wanted: Path;
-  /** Of the value that is read. */
+  /** Path of the value that is being read. */
   readonly #path: (string | number)[] = [];
-  /** How much of {@link #path} is that of `wanted`, and how much of it was at {@link found}. */
+  /** Length of the common start of {@link #path} and `wanted`, now and at {@link found}. */
   #fitting = 0;
   #nearest = 1;
 
@@ -78,7 +78,7 @@ class Scanner {
     this.#wanted = wanted;
   }
 
-  /** What is wrong at `offset`; `undefined`: nothing. */
+  /** The error at `offset`; `undefined`: none. */
   scan(): string | undefined {
     const fault = this.#value();
     if (fault) return fault;
@@ -130,7 +130,7 @@ class Scanner {
     keys.add(key);
     this.#space();
     if (!this.#skip(":")) return 'expected ":"';
-    // A key's place rather than its value's: that is where people look.
+    // The position of the key, not of its value: people look for the key.
     return this.#below(key, start);
   }
 
@@ -144,7 +144,7 @@ class Scanner {
     const fits = this.#fitting === depth - 1 && this.#wanted[depth - 1] === part;
     if (fits) {
       this.#fitting = depth;
-      // Of a key that is written twice the last one counts, as it does for parsers.
+      // The last one of duplicate keys counts, as in parsers.
       if (depth >= this.#nearest) {
         this.#nearest = depth;
         this.found = start;

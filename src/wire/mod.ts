@@ -1,4 +1,4 @@
-/** Bytes to values and back: PEM, DER, Protocol Buffers, JSON with its places. Pure and bounded. @module */
+/** Bytes to values and back: PEM, DER, Protocol Buffers, JSON positions. Pure and bounded. @module */
 export * from "./der.ts";
 export * from "./pem.ts";
 export * from "./client_hello.ts";

@@ -1,11 +1,11 @@
 /**
- * JSON that somebody else wrote. What it costs in memory is bounded before it is parsed: a few megabytes
- * of brackets become some hundred megabytes of empty lists.
+ * JSON from outside. Its cost in memory is bounded before it is parsed: a few megabytes of brackets become
+ * some hundred megabytes of empty lists.
  *
  * @module
  */
 
-/** Deeper than any reply of Consul's by far. */
+/** Far deeper than any reply of Consul. */
 const DEPTH_LIMIT = 64;
 /** Lists and objects of a text; one of eight characters holds something already. */
 const FEW_CONTAINERS = 1_024;
@@ -18,14 +18,14 @@ const CLOSE_LIST = 0x5d;
 const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
 
-/** Throws a SyntaxError, whose message quotes nothing where it is of a bound. */
+/** Throws a SyntaxError; for an exceeded bound its message quotes nothing. */
 export function parseJson(text: string): unknown {
   const fault = jsonCost(text);
   if (fault !== undefined) throw new SyntaxError(fault);
   return JSON.parse(text);
 }
 
-/** Why the text would cost too much; undefined: it does not, be it JSON or not. */
+/** The bound that the text exceeds; undefined: none, whether it is JSON or not. */
 export function jsonCost(text: string): string | undefined {
   const most = FEW_CONTAINERS + text.length / CHARACTERS_PER_CONTAINER;
   let depth = 0;
@@ -48,7 +48,7 @@ export function jsonCost(text: string): string | undefined {
   return undefined;
 }
 
-/** Where the string that begins there ends; one without an end takes all that follows. */
+/** End of the string that begins there; a string without an end takes the rest of the text. */
 function stringEnd(text: string, at: number): number {
   let end = text.indexOf('"', at + 1);
   while (end > 0 && isEscaped(text, end)) end = text.indexOf('"', end + 1);

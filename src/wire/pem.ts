@@ -1,6 +1,6 @@
 /**
- * PEM (RFC 7468), read with limits and written. Text between blocks is skipped, as certificate tools
- * put descriptions there. What the bytes mean is left to `identity`.
+ * A bounded reader and a writer of PEM (RFC 7468). Text between blocks is skipped, as certificate tools
+ * put descriptions there. `identity` interprets the bytes.
  *
  * @module
  */
@@ -25,7 +25,7 @@ export interface PemOptions {
 const BEGIN = "-----BEGIN ";
 const DASHES = "-----";
 
-/** Every block of `text` in order; throws `credentials_invalid` on anything that is not one. */
+/** Every block of `text` in order; throws `credentials_invalid` on a malformed one. */
 export function parsePem(text: string, options: PemOptions): PemBlock[] {
   const { what, limitChars = 1 << 20, limitBlocks = 100 } = options;
   if (text.length > limitChars) fail(what, `PEM is longer than ${limitChars} characters`);
@@ -68,7 +68,7 @@ function decodeBody(
   options: { readonly what: string; readonly label: string },
 ): Uint8Array {
   const { what, label } = options;
-  // Only encrypted keys have header lines (RFC 1421); saying so beats "not base64".
+  // Only encrypted keys have header lines (RFC 1421); this message is clearer than "not base64".
   if (body.includes("ENCRYPTED") || label.startsWith("ENCRYPTED")) {
     fail(what, `PEM block "${label}" is encrypted; give it without a passphrase`);
   }

@@ -12,13 +12,13 @@ import {
   VARINT,
 } from "./protobuf_wire.ts";
 
-/** A message as plain data. What is not there has its default: 0, false, nothing. */
+/** A message as plain data. An absent field has its default: 0, false, nothing. */
 export type PlainMessage = Readonly<Record<string, unknown>>;
 
 /**
- * Messages by name, and of each its fields by name: number and type, as in `.proto` files. Before the type
- * may stand `repeated`, `map` (whose keys are texts), or `oneof`, of which a message has one at most. A type
- * is a scalar one, the name of a message, or `enum` and the names of its values, from 0 on. An `int64` is a
+ * Messages by name, each with its fields by name: number and type, as in `.proto` files. The type may
+ * follow `repeated`, `map` (with texts as keys), or `oneof`, of which a message has one at most. A type is
+ * a scalar one, the name of a message, or `enum` and the names of its values, from 0 on. An `int64` is a
  * number, a `uint64` the text of its digits.
  *
  * @example
@@ -45,9 +45,9 @@ interface Field {
   readonly number: number;
   readonly rule: "single" | typeof RULES[number];
   readonly type: Scalar | "enum" | "message";
-  /** Of an enum. */
+  /** Names of an enum's values. */
   readonly values: readonly string[];
-  /** Name of the message. */
+  /** Name of a message type. */
   readonly message: string;
 }
 
@@ -70,9 +70,9 @@ export class Protobuf {
   }
 
   /**
-   * Throws for bytes that are no such message. Fields that the table does not have are left out; an `int64`
+   * Throws for bytes that are no such message. Fields that are not in the table are left out; an `int64`
    * is rounded; an enum's value without a name is its number. `bytes` share memory with the message.
-   * A message that comes twice in a field is the last one.
+   * The last one of a repeated message in a singular field counts.
    */
   decode(type: string, bytes: Uint8Array): PlainMessage {
     return this.#read(new Reader(bytes), type, bytes.length);
@@ -151,7 +151,7 @@ export class Protobuf {
     const { name, rule } = field;
     if (rule === "map") {
       const [key, entry] = this.#readEntry(reader, field);
-      // Whatever the key is called, it becomes a field of the object's own.
+      // Any key, `__proto__` included, becomes a field of the object's own.
       Object.defineProperty(message[name] ??= {}, key, { value: entry, ...PLAIN });
       return;
     }
@@ -228,7 +228,7 @@ function fieldOf(name: string, text: string): Field {
   return { name, number: Number(number), rule, type: kind, values, message: type };
 }
 
-/** What need not be said (proto3); which of several a message has must be. */
+/** Default values, which are not written (proto3), except in a `oneof`. */
 function isDefault({ rule, type, values }: Field, value: unknown): boolean {
   if (rule !== "single" || type === "message") return false;
   if (type === "bytes") return (value as Uint8Array).length === 0;

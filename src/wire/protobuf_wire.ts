@@ -1,21 +1,21 @@
 /**
- * Fields of Protocol Buffers as bytes: numbers, lengths and what has them.
+ * The wire format of Protocol Buffers: numbers, lengths, and fields with a length.
  *
  * @module
  */
 
-/** Kinds of fields, as they are told on the wire. */
+/** Wire types of fields. */
 export const VARINT = 0;
 export const FIXED64 = 1;
 export const LENGTH_DELIMITED = 2;
 const FIXED32 = 5;
 
-/** Ten thousand resources have some 30,000. An empty field takes two bytes, and many times that once read. */
+/** Ten thousand resources have some 30,000. An empty field takes two bytes, and many times that in memory. */
 const FIELDS_LIMIT = 200_000;
 
 const ENCODER = new TextEncoder();
 
-/** Takes fields off the bytes of a message. Throws a RangeError where they are cut or make no sense. */
+/** Reads the fields of a message. Throws a RangeError for truncated or invalid bytes. */
 export class ProtobufReader {
   at = 0;
   /** The upper half of the last number. */
@@ -60,7 +60,7 @@ export class ProtobufReader {
     return this.#view.getFloat64(this.at - 8, true);
   }
 
-  /** Where what begins here with its length ends. */
+  /** End of the length-delimited value that begins here. */
   end(): number {
     const length = this.varint();
     if (this.high !== 0 || length > this.#bytes.length - this.at) {
@@ -81,12 +81,12 @@ export class ProtobufReader {
     else if (wireType === FIXED64) this.at += 8;
     else if (wireType === LENGTH_DELIMITED) this.at = this.end();
     else if (wireType === FIXED32) this.at += 4;
-    // Groups are of a time before proto3.
+    // Groups do not exist in proto3.
     else throw new RangeError(`a field of the unknown kind ${wireType}`);
   }
 }
 
-/** Puts fields one after the other. */
+/** Writes fields one after the other. */
 export class ProtobufWriter {
   bytes: Uint8Array = new Uint8Array(256);
   length = 0;
@@ -96,7 +96,7 @@ export class ProtobufWriter {
     this.#varint(value >>> 0, Math.floor(value / 2 ** 32) >>> 0);
   }
 
-  /** Of 64 bits, without a sign. */
+  /** An unsigned number of 64 bits. */
   digits(number: number, value: bigint): void {
     this.#varint(number << 3 | VARINT);
     this.#varint(Number(value & 0xffff_ffffn), Number(value >> 32n & 0xffff_ffffn));
@@ -121,7 +121,7 @@ export class ProtobufWriter {
     this.length += chunk.length;
   }
 
-  /** A field that holds what `write` writes. */
+  /** A length-delimited field with the bytes of `write`. */
   within(number: number, write: () => void): void {
     const outer = this.bytes;
     const length = this.length;

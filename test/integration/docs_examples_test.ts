@@ -443,6 +443,20 @@ test("links lead to pages and headings that are there", () => {
   assert.deepEqual(broken, []);
 });
 
+test("every path that the pages for contributors name exists", () => {
+  const missing: string[] = [];
+  for (const path of ["CONTRIBUTING.md", "docs/architecture.md"]) {
+    for (const [, name = ""] of page(path).matchAll(/`((?:[\w.-]+\/)+[\w.-]+)`/g)) {
+      const [top = ""] = name.split("/");
+      const roots = [ROOT, join(ROOT, "src")].filter((root) => existsSync(join(root, top)));
+      // "NAME" stands for any; a module such as "postern/kit" is no path.
+      if (name.includes("NAME") || roots.length === 0) continue;
+      if (!roots.some((root) => existsSync(join(root, name)))) missing.push(`${path}: ${name}`);
+    }
+  }
+  assert.deepEqual(missing, []);
+});
+
 /** Anchors as GitHub makes them. */
 function headingsOf(text: string): readonly string[] {
   return [...text.replace(/^```.*?^```/gms, "").matchAll(/^#+ (.*)$/gm)].map(([, words = ""]) =>

@@ -27,9 +27,8 @@ interface Page {
 const PAGES: Readonly<Record<HelpTopic, Page>> = {
   "": {
     usage: ["postern COMMAND [flags]"],
-    about:
-      "A sidecar proxy for Consul service mesh: identity, intentions and mutual TLS in front of " +
-      "a service that knows nothing of them.",
+    about: "A sidecar proxy for Consul service mesh: identity, intentions and mutual TLS for a " +
+      "service that implements none of them.",
     examples: [
       [
         "Run the sidecar of the service id web-1, as with consul connect proxy:",
@@ -37,18 +36,18 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
       ],
       ["Try a whole mesh on this machine, without Consul:", "postern dev -demo"],
       [
-        "Start an application only when its sidecar can carry traffic:",
+        "Start an application once its sidecar can carry traffic:",
         "postern wait-ready -sidecar-for web-1 && exec my-application",
       ],
     ],
     flags: [],
     commands: `  proxy          Run a sidecar ("connect proxy" is the same)
   dataplane      Run a sidecar with the flags and variables of consul-dataplane
-  check          Say what is wrong with flags or a configuration file; start nothing
-  dev            Run an agent in memory, to try and test a mesh without Consul
+  check          Check flags, a configuration file or a registration; start nothing
+  dev            Run an agent in memory, to try a mesh without Consul
   wait-ready     Wait until a running proxy is ready
-  explain        Say what would become of a request now, and why
-  plugin         List plugins; write, check and test one of your own
+  explain        Say what would happen to a request now, and why
+  plugin         List plugins; create, check and test your own
   version        Print version, commit and engine
   help COMMAND   Show the flags of a command, and examples`,
     notes: "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration (nothing was started).",
@@ -59,9 +58,9 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
       "postern proxy -service NAME -upstream NAME:PORT [flags]",
       "postern proxy -config FILE [flags]",
     ],
-    about: "Runs a sidecar: connections from the mesh reach the local application once their " +
-      "certificate and the intentions allow them, and connections of the application reach its " +
-      "upstreams over mutual TLS. Takes the flags and variables of consul connect proxy.",
+    about: "Runs a sidecar. Connections from the mesh reach the local application if their " +
+      "certificate and the intentions allow them. Connections of the application reach its " +
+      "upstreams over mutual TLS. Accepts the flags and variables of consul connect proxy.",
     examples: [
       ["The sidecar registered for the service id web-1:", "postern proxy -sidecar-for web-1"],
       [
@@ -70,28 +69,27 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
         "    -token-file /etc/postern/token -ca-file /etc/postern/agent-ca.pem",
       ],
       [
-        "Reach db as the service web on local port 9191, with nothing registered:",
+        "Reach db as the service web on local port 9191, without a registration:",
         "postern proxy -service web -upstream db:9191",
       ],
       [
-        "Be the public side of db, too:",
+        "Accept connections from the mesh for db:",
         "postern proxy -service db -listen :8443 -service-addr 127.0.0.1:5432",
       ],
       ["Without Consul:", "postern proxy -config /etc/postern/web.json"],
     ],
     flags: PROXY_FLAGS,
     notes:
-      "SIGTERM and SIGINT stop accepting, let open connections finish and end with 0; a second one " +
-      "ends at\nonce. SIGHUP reads files again (token, CA, configuration). Also honoured: " +
+      "SIGTERM and SIGINT stop accepting, let open connections finish and exit with 0; a second one " +
+      "exits\nat once. SIGHUP reads files again (token, CA, configuration). Further variables: " +
       "CONSUL_HTTP_SSL,\nCONSUL_HTTP_SSL_VERIFY, CONSUL_HTTP_AUTH.",
   },
   dataplane: {
     usage: ["postern dataplane -addresses ADDRESS -proxy-id ID -proxy-node-name NAME [flags]"],
-    about:
-      "Runs a sidecar beside Consul's servers alone, in place of consul-dataplane and its Envoy: " +
-      "takes its flags, variables and configuration file, and answers where it answers. The " +
-      "executable does the same by itself when its name is consul-dataplane. What of it is not there " +
-      "is said at the start, by name.",
+    about: "Runs a sidecar beside Consul's servers, in place of consul-dataplane and its Envoy. " +
+      "Accepts the flags, variables and configuration file of consul-dataplane, and answers " +
+      "on its addresses and paths. An executable named consul-dataplane runs this command " +
+      "by default. Flags without an effect are logged at start.",
     examples: [
       [
         "As an orchestrator starts consul-dataplane:",
@@ -100,24 +98,31 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
         "    -tls-server-name server.dc1.consul",
       ],
       ["From a file:", "postern dataplane -config-file /consul/consul-dataplane.json"],
-      ["Whether the one on this machine is ready:", "postern dataplane -check-proxy-health"],
+      [
+        "Check whether the proxy on this machine is ready:",
+        "postern dataplane -check-proxy-health",
+      ],
     ],
     flags: DATAPLANE_FLAGS,
     notes:
-      "SIGTERM and SIGINT begin the grace period and then end it with 0; a second one ends it at " +
-      "once.\nSIGHUP reads files again. Exit codes: 0 done, 1 failed, as with consul-dataplane.",
+      "After SIGTERM or SIGINT the grace period begins; the process then exits with 0. A second " +
+      "signal ends\nit at once. SIGHUP reads files again. Exit codes: 0 done, 1 failed, as with " +
+      "consul-dataplane.",
   },
   check: {
     usage: ["postern check FILE", "postern check [flags of postern proxy]"],
-    about: "Reads flags and configuration as postern proxy would, says what is wrong and ends. " +
-      "Every secret is read once, those of servers, too. Of a proxy that Consul knows (-sidecar-for, " +
-      "-proxy-id, -gateway) it asks the agent, and lists what its registration and config entries " +
-      "ask for that Postern does not do; give it the address and token that the proxy has " +
-      "(CONSUL_HTTP_ADDR). Starts nothing and listens nowhere. Ends with 2 where a part is refused; " +
-      "what is only ignored is listed.",
+    about: "Checks flags and configuration as postern proxy reads them, prints the faults and " +
+      "exits. Reads every secret once, also from servers. For a proxy that Consul knows " +
+      "(-sidecar-for, -proxy-id, -gateway) it asks the agent, and lists the parts of the " +
+      "registration and config entries that Postern does not follow; give it the address " +
+      "and token of the proxy (CONSUL_HTTP_ADDR). Starts nothing and listens nowhere. Exits " +
+      "with 2 if a part is refused; ignored parts are only listed.",
     examples: [
       ["A configuration file:", "postern check /etc/postern/web.json"],
-      ["What Postern would not do for a sidecar:", "postern check -sidecar-for web-1"],
+      [
+        "Configuration of a sidecar that Postern does not follow:",
+        "postern check -sidecar-for web-1",
+      ],
       ["A command line:", "postern check -service web -upstream db:9191 -drain-timeout 20s"],
     ],
     flags: [],
@@ -126,21 +131,21 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
   dev: {
     usage: ["postern dev [flags]"],
     about: "Runs an agent in memory behind Consul's HTTP API: catalog, health, certificates, " +
-      "intentions, discovery chains. Everything is gone when it ends. Not for production.",
+      "intentions, discovery chains. It keeps no data after its end. Not for production.",
     examples: [
       ["An agent for tests, on a free port:", "postern dev -http-addr 127.0.0.1:0"],
-      ["A whole mesh to play with:", "postern dev -demo"],
-      ["Refuse what no intention allows:", "postern dev -default-policy deny"],
+      ["A mesh to try:", "postern dev -demo"],
+      ["Deny connections that no intention allows:", "postern dev -default-policy deny"],
     ],
     flags: DEV_FLAGS,
   },
   "wait-ready": {
     usage: ["postern wait-ready [flags]"],
-    about:
-      "Asks the proxy's admin server until it is ready: listeners bound, certificate and roots " +
-      "valid, first complete state applied. Ends with 0 when it is, and prints which proxy it is; " +
-      "with 1 and the reasons at the timeout. The proxy is found by what it was started for: the " +
-      "admin servers on ports 19000 to 19100 of 127.0.0.1 are asked, and Consul is not.",
+    about: "Waits until a running proxy is ready: listeners bound, certificate and roots valid, " +
+      "first complete state applied. Then it exits with 0 and prints the proxy; at the " +
+      "timeout it exits with 1 and prints the reasons. The proxy is found by the flags that " +
+      "it was started with: admin servers on ports 19000 to 19100 of 127.0.0.1 are asked, " +
+      "Consul is not.",
     examples: [
       [
         "Start the application after its sidecar:",
@@ -155,7 +160,7 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
         "postern wait-ready -sidecar-for web-1 -upstreams -timeout 60s",
       ],
       [
-        "One whose admin server is elsewhere:",
+        "A proxy with another admin address:",
         "postern wait-ready -admin 127.0.0.1:9901",
       ],
     ],
@@ -167,22 +172,21 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
       "postern explain [flags] ID",
       "postern explain [flags] -inbound [-source SERVICE] [METHOD] [/PATH] [-H 'NAME: VALUE']",
     ],
-    about:
-      "Asks a running proxy what would become of a request that came now. The request is not " +
-      "sent; the proxy connects to instances and to the application, to see whether they are there. " +
-      "Towards an upstream: route, path as sent, plugins, splits, targets, each instance, and what the " +
-      "intentions of the service say. Towards the own service: the intention and permission that " +
-      "decide, and what the others lack. UPSTREAM is an upstream's name, id or address, or a host of " +
-      "an ingress; an id stands in place of the URL. Ends with 0 where the request goes on, with 1 " +
-      "where it is refused or would fail, with 2 where there is no answer: wrong usage, no such " +
-      "upstream, no proxy.",
+    about: "Explains what would happen to a request now. The request is not sent; the proxy " +
+      "connects to instances and to the application to see whether they are reachable. For " +
+      "an upstream: route, request as sent, plugins, splits, targets, instances, and the " +
+      "intentions of the called service. For the own service (-inbound): the deciding " +
+      "intention and permission, and why others do not apply. UPSTREAM is an upstream's " +
+      "name, id or address, or a host of an ingress; ID replaces the URL. Exits with 0 if " +
+      "the request goes on, with 1 if it is refused or would fail, with 2 if there is no " +
+      "answer: wrong usage, no such upstream, no proxy.",
     examples: [
       [
-        "Where a request of the application web goes:",
+        "The destination of a request of the application web:",
         "postern explain -sidecar-for web-1 GET http://db/orders?id=7 -H x-canary:1",
       ],
       [
-        "An upstream of TCP, or one of several of a service:",
+        "A TCP upstream, or one of several upstreams of a service:",
         "postern explain -sidecar-for web-1 'db?dc=dc2'",
       ],
       [
@@ -205,20 +209,20 @@ const PAGES: Readonly<Record<HelpTopic, Page>> = {
       "postern plugin test FILE...",
       "postern plugin dev FILE [-config JSON]",
     ],
-    about: "What stands around requests. list says which plugins are inside the executable, with " +
-      "their phase. new writes a directory with a plugin of your own that works: module, tests, and " +
-      "types for an editor; it never overwrites. check says what is wrong with its types and its contract, by file, line and " +
-      "column, and what it needs to be allowed. test runs the tests of a plugin, a test file or a " +
-      "directory. Both end with 1 where something is wrong. dev runs a " +
-      "mesh on this machine with the plugin in it, loads it anew whenever it is saved, and shows what it " +
-      "does to each request. types writes the contract between the proxy and " +
-      "a plugin, all of it types, to standard output.",
+    about: "Works with the plugins that process requests. list prints the plugins inside the " +
+      "executable, with their phase. new creates a directory with a working plugin: module, " +
+      "tests, and types for an editor; it overwrites nothing. check prints faults of types " +
+      "and contract, with file, line and column, and the modules to allow. test runs the " +
+      "tests of a plugin, a test file or a directory. Both exit with 1 on a fault. dev runs " +
+      "a mesh on this machine with the plugin in it, loads the plugin again whenever it is " +
+      "saved, and shows its effect on each request. types prints the contract between the " +
+      "proxy and a plugin, as types.",
     examples: [
-      ["What a configuration can use without a file:", "postern plugin list"],
-      ["A plugin of your own, in the directory shop_rules:", "postern plugin new shop_rules"],
-      ["Its types, and what a proxy would say of it:", "postern plugin check shop_rules.ts"],
-      ["Its tests, which stand in shop_rules_test.ts:", "postern plugin test shop_rules.ts"],
-      ["See what it does to requests while it is written:", "postern plugin dev shop_rules.ts"],
+      ["Plugins that need no file:", "postern plugin list"],
+      ["Create a plugin in the directory shop_rules:", "postern plugin new shop_rules"],
+      ["Check its types and its contract:", "postern plugin check shop_rules.ts"],
+      ["Run its tests, shop_rules_test.ts:", "postern plugin test shop_rules.ts"],
+      ["See its effect on requests while you write it:", "postern plugin dev shop_rules.ts"],
     ],
     flags: PLUGIN_DEV_FLAGS,
   },

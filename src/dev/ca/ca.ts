@@ -10,7 +10,7 @@ import { createHash, randomUUID } from "node:crypto";
 import type { Clock, Random, Timer } from "../../base/mod.ts";
 import { formatServiceId } from "../../identity/mod.ts";
 import { formatPem } from "../../wire/mod.ts";
-import type { Store } from "../catalog/store.ts";
+import type { Store } from "../store.ts";
 import type { JsonObject } from "../json.ts";
 import { leafTopic, ROOTS } from "../topics.ts";
 import {

@@ -36,7 +36,7 @@ export interface Issuer {
   readonly key: KeyPair;
 }
 
-export interface CertificateFacts {
+export interface CertificateTerms {
   readonly issuer: Issuer;
   readonly publicKey: KeyObject;
   /** A common name; `""`: the empty name. */
@@ -67,7 +67,7 @@ export function keyIdOf(publicKey: KeyObject): Uint8Array {
 }
 
 /** DER of a signed certificate, version 3. */
-export function signCertificate(facts: CertificateFacts): Uint8Array {
+export function signCertificate(facts: CertificateTerms): Uint8Array {
   const { issuer, publicKey, subject, notBeforeMs, notAfterMs } = facts;
   const { hash, identifier } = schemeOf(issuer.key.privateKey);
   const tbs = derSequence(
@@ -93,7 +93,7 @@ function schemeOf(key: KeyObject): { readonly hash: string; readonly identifier:
   return { hash: isP384 ? "sha384" : "sha256", identifier: derSequence(derOid(oid)) };
 }
 
-function extensionsOf({ issuer, publicKey, subject, uri, isCa }: CertificateFacts): Uint8Array[] {
+function extensionsOf({ issuer, publicKey, subject, uri, isCa }: CertificateTerms): Uint8Array[] {
   const usage = isCa ? CA_USAGE : LEAF_USAGE;
   const purposes = isCa ? [] : [
     extension(

@@ -10,7 +10,7 @@ import type { Engine } from "../../net/mod.ts";
 import { mergeProxy } from "../entries/central_config.ts";
 import type { ConfigEntries } from "../entries/config_entries.ts";
 import { type JsonObject, numberAt, textAt } from "../json.ts";
-import { Refusal } from "../refusal.ts";
+import { HttpRefusal } from "../refusal.ts";
 import type { CatalogNode } from "./catalog.ts";
 import { type ServiceContent, type ServiceRecord, type Status, worstOf } from "./records.ts";
 import { type CheckTask, readRegistrationBody, serviceFacts } from "./registration.ts";
@@ -88,10 +88,10 @@ export class AgentServices {
   /** Sets the status of a TTL check, which holds until its TTL has passed once more. */
   beat(id: string, status: Status, output: string): void {
     const running = this.#running.get(id);
-    if (!running) throw new Refusal(404, `Unknown check ID "${id}"`);
+    if (!running) throw new HttpRefusal(404, `Unknown check ID "${id}"`);
     const { run } = running.task;
     if (run.kind !== "ttl") {
-      throw new Refusal(500, `Cannot set the status of check "${id}": it has no TTL`);
+      throw new HttpRefusal(500, `Cannot set the status of check "${id}": it has no TTL`);
     }
     this.#expireAfter(run.ttlMs, running);
     this.#report(running.task, status, output);
@@ -142,7 +142,7 @@ export class AgentServices {
     for (let port = FIRST_SIDECAR_PORT; port <= LAST_SIDECAR_PORT; port++) {
       if (!taken.has(port)) return port;
     }
-    throw new Refusal(400, "Cannot find a port for the sidecar: 21000 to 21255 are all taken");
+    throw new HttpRefusal(400, "Cannot find a port for the sidecar: 21000 to 21255 are all taken");
   }
 
   #start(task: CheckTask): void {
@@ -214,8 +214,8 @@ export class AgentServices {
   }
 }
 
-function unknownService(id: string): Refusal {
-  return new Refusal(404, `Unknown service ID "${id}"`);
+function unknownService(id: string): HttpRefusal {
+  return new HttpRefusal(404, `Unknown service ID "${id}"`);
 }
 
 /** Checks over the network. A TCP check wants only that the service accepts the connection. */

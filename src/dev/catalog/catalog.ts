@@ -19,7 +19,7 @@ import {
   type ServiceContent,
   type ServiceRecord,
 } from "./records.ts";
-import type { Store } from "./store.ts";
+import type { Store } from "../store.ts";
 
 /** An instance of a service, with its node and the checks that count for it. */
 export interface Entry {

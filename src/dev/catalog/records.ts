@@ -4,7 +4,14 @@
  * @module
  */
 
-import { isObject, type Json, type JsonObject, objectAt, textAt, withoutEmpty } from "../json.ts";
+import {
+  isObject,
+  type JsonObject,
+  type JsonValue,
+  objectAt,
+  textAt,
+  withoutEmpty,
+} from "../json.ts";
 
 export interface NodeFacts {
   /** `""`: none was given. */
@@ -134,7 +141,7 @@ export function checkJson(node: NodeFacts, check: CheckRecord, local = false): J
 
 /** A proxy block without its empty fields; these two are always shown. */
 function proxyJson(proxy: JsonObject): JsonObject {
-  const shown = Object.entries(proxy).map(([key, value]): [string, Json] => [
+  const shown = Object.entries(proxy).map(([key, value]): [string, JsonValue] => [
     key,
     isObject(value) && key !== "Config" ? withoutEmpty(value) : value,
   ]);

@@ -18,7 +18,7 @@ import {
   textsAt,
   withoutEmpty,
 } from "../json.ts";
-import { Refusal } from "../refusal.ts";
+import { HttpRefusal } from "../refusal.ts";
 import type { CheckContent, ServiceContent, Status } from "./records.ts";
 
 /** A check and how it is run. */
@@ -211,6 +211,6 @@ export function serviceFacts({ name, definition }: ServiceContent): JsonObject {
   return { ServiceName: name, ServiceTags: textsAt(definition, "Tags") };
 }
 
-function invalid(fact: string): Refusal {
-  return new Refusal(400, `Cannot register the service: ${fact}`);
+function invalid(fact: string): HttpRefusal {
+  return new HttpRefusal(400, `Cannot register the service: ${fact}`);
 }

@@ -8,8 +8,8 @@
 import {
   isEmpty,
   isObject,
-  type Json,
   type JsonObject,
+  type JsonValue,
   numberAt,
   objectAt,
   objectsAt,
@@ -129,7 +129,7 @@ function mergedExpose(sources: readonly JsonObject[]): JsonObject {
 
 /** Maps inside of maps are merged; lists and everything else of `over` replace what is `under`. */
 function merged(under: JsonObject, over: JsonObject): JsonObject {
-  const entries = Object.entries(over).map(([key, value]): [string, Json] => {
+  const entries = Object.entries(over).map(([key, value]): [string, JsonValue] => {
     const below = Object.hasOwn(under, key) ? under[key] : undefined;
     return [key, isObject(below) && isObject(value) ? merged(below, value) : value];
   });
@@ -137,6 +137,6 @@ function merged(under: JsonObject, over: JsonObject): JsonObject {
 }
 
 /** The value of the first source that has one. */
-function firstIn(sources: readonly JsonObject[], key: string): Json {
+function firstIn(sources: readonly JsonObject[], key: string): JsonValue {
   return sources.map((source) => source[key] ?? null).find((value) => !isEmpty(value)) ?? null;
 }

@@ -16,7 +16,7 @@ import {
   textsAt,
   withoutEmpty,
 } from "../json.ts";
-import { Refusal } from "../refusal.ts";
+import { HttpRefusal } from "../refusal.ts";
 import { configTopic } from "../topics.ts";
 import { type ChainOverrides, ChainTargets, type FindEntry } from "./chain_targets.ts";
 
@@ -26,7 +26,7 @@ export const NO_OVERRIDES: ChainOverrides = {
   meshGatewayMode: "",
 };
 
-export interface ChainRequest {
+export interface ChainTerms {
   readonly service: string;
   readonly datacenter: string;
   readonly trustDomain: string;
@@ -40,8 +40,8 @@ interface CompiledChain {
   readonly topics: readonly string[];
 }
 
-/** Throws a {@link Refusal} where the entries do not fit together. */
-export function compileChain(request: ChainRequest): CompiledChain {
+/** Throws a {@link HttpRefusal} where the entries do not fit together. */
+export function compileChain(request: ChainTerms): CompiledChain {
   return new Compiler(request).compile();
 }
 
@@ -60,14 +60,14 @@ export function meshProtocol(find: FindEntry): string {
 const HASHED = ["ring_hash", "maglev"];
 
 class Compiler {
-  readonly #request: ChainRequest;
+  readonly #request: ChainTerms;
   readonly #find: FindEntry;
   readonly #topics = new Set<string>();
   readonly #nodes: Record<string, JsonObject> = {};
   readonly #targets: ChainTargets;
   readonly #protocol: string;
 
-  constructor(request: ChainRequest) {
+  constructor(request: ChainTerms) {
     this.#request = request;
     this.#find = (kind, name) => {
       this.#topics.add(configTopic(kind, name));
@@ -153,7 +153,7 @@ class Compiler {
   #flattened(outer: JsonObject, weight: number, inner: string) {
     const splits = objectsAt(this.#nodes[inner] ?? {}, "Splits");
     if (splits.length === 0) {
-      throw new Refusal(500, "detected circular reference between splitters");
+      throw new HttpRefusal(500, "detected circular reference between splitters");
     }
     return splits.map((split) => ({
       Definition: withHeadersOf(outer, objectAt(split, "Definition")),
@@ -210,7 +210,7 @@ class Compiler {
     const { protocol } = this.#request.overrides;
     if (!entry || (protocol || this.#protocol) !== "tcp") return entry;
     if (protocol === "tcp") return undefined;
-    throw new Refusal(
+    throw new HttpRefusal(
       500,
       `discovery chain "${service}" uses a protocol "tcp" that does not permit advanced routing ` +
         "or splitting behavior",
@@ -223,7 +223,7 @@ class Compiler {
     if (overrides.protocol !== "" || service === own) return;
     const protocol = protocolOf(service, this.#find);
     if (protocol === this.#protocol) return;
-    throw new Refusal(
+    throw new HttpRefusal(
       500,
       `discovery chain "${own}" uses inconsistent protocols; service "${service}" has ` +
         `"${protocol}" which is not "${this.#protocol}"`,

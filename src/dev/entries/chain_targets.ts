@@ -8,15 +8,15 @@
 import {
   durationMsAt,
   isObject,
-  type Json,
   type JsonObject,
+  type JsonValue,
   objectAt,
   objectsAt,
   textAt,
   textsAt,
   withoutEmpty,
 } from "../json.ts";
-import { Refusal } from "../refusal.ts";
+import { HttpRefusal } from "../refusal.ts";
 
 /** Reads a config entry. */
 export type FindEntry = (kind: string, name: string) => JsonObject | undefined;
@@ -27,7 +27,7 @@ export interface ChainOverrides {
   /** `""`: none. */
   readonly protocol: string;
   /** A Go duration; null: none. */
-  readonly connectTimeout: Json;
+  readonly connectTimeout: JsonValue;
   readonly meshGatewayMode: string;
 }
 
@@ -45,7 +45,7 @@ interface ResolvedTarget extends TargetParts {
   readonly id: string;
   /** The service-resolver that applies. */
   readonly entry: JsonObject | undefined;
-  readonly connectTimeout: Json;
+  readonly connectTimeout: JsonValue;
 }
 
 interface ChainTargetsOptions {
@@ -96,7 +96,7 @@ export class ChainTargets {
       }
       if (seen.includes(id)) {
         const circle = [...seen.slice(seen.indexOf(id)), id].join(" -> ");
-        throw new Refusal(500, `detected circular resolver redirect: [${circle}]`);
+        throw new HttpRefusal(500, `detected circular resolver redirect: [${circle}]`);
       }
       seen.push(id);
       at = next;
@@ -108,7 +108,7 @@ export class ChainTargets {
     const { find, overrides, trustDomain } = this.#options;
     const subsets = objectAt(entry ?? {}, "Subsets");
     if (subset !== "" && !(subset in subsets)) {
-      throw new Refusal(500, `service "${service}" does not have a subset named "${subset}"`);
+      throw new HttpRefusal(500, `service "${service}" does not have a subset named "${subset}"`);
     }
     // A peer's target has the timeout of the local resolver of that name.
     const connectTimeout = this.#timeout(entry ?? find("service-resolver", service) ?? {});
@@ -143,7 +143,7 @@ export class ChainTargets {
     return { ...parts, id, entry, connectTimeout };
   }
 
-  #timeout(entry: JsonObject): Json {
+  #timeout(entry: JsonObject): JsonValue {
     const { connectTimeout: override } = this.#options.overrides;
     const own = durationMsAt(entry, "ConnectTimeout") > 0
       ? entry["ConnectTimeout"] ?? null

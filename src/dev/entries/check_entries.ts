@@ -7,8 +7,8 @@
 
 import { readJwtProvider, readPermission } from "../../consul/mod.ts";
 import { type JsonObject, numberAt, objectAt, objectsAt, textAt } from "../json.ts";
-import { parseFilter } from "../http/filter.ts";
-import { Refusal } from "../refusal.ts";
+import { parseFilter } from "../filter.ts";
+import { HttpRefusal } from "../refusal.ts";
 import { compileChain, NO_OVERRIDES, protocolOf } from "./chain_compiler.ts";
 import type { FindEntry } from "./chain_targets.ts";
 
@@ -19,7 +19,7 @@ export function checkEntry(entry: JsonObject): void {
   const fault = faultOf(entry);
   if (fault === undefined) return;
   const kind = textAt(entry, "Kind");
-  throw new Refusal(400, `Cannot keep the ${kind} entry "${textAt(entry, "Name")}": ${fault}`);
+  throw new HttpRefusal(400, `Cannot keep the ${kind} entry "${textAt(entry, "Name")}": ${fault}`);
 }
 
 function faultOf(entry: JsonObject): string | undefined {
@@ -106,6 +106,6 @@ function providersIn(intentions: JsonObject): readonly string[] {
   );
 }
 
-function misfit(service: string, fact: string): Refusal {
-  return new Refusal(500, `Cannot keep the intentions of ${service}: ${fact}`);
+function misfit(service: string, fact: string): HttpRefusal {
+  return new HttpRefusal(500, `Cannot keep the intentions of ${service}: ${fact}`);
 }

@@ -5,9 +5,9 @@
  * @module
  */
 
-import type { Store } from "../catalog/store.ts";
+import type { Store } from "../store.ts";
 import { type JsonObject, numberAt, stableJson, textAt } from "../json.ts";
-import { Refusal } from "../refusal.ts";
+import { HttpRefusal } from "../refusal.ts";
 import { decodeAs, parseBody } from "../shapes.ts";
 import { CONFIG, configTopic } from "../topics.ts";
 import type { FindEntry } from "./chain_targets.ts";
@@ -93,7 +93,7 @@ export function readEntryBody(text: string): JsonObject {
   const body = parseBody(text);
   const kind = body["Kind"] ?? body["kind"];
   if (typeof kind !== "string") {
-    throw new Refusal(400, "Cannot read the config entry: Kind is missing");
+    throw new HttpRefusal(400, "Cannot read the config entry: Kind is missing");
   }
   checkKind(kind);
   return decodeAs(withoutIndexes(body), kind);
@@ -102,16 +102,22 @@ export function readEntryBody(text: string): JsonObject {
 /** Refuses kinds that are not kept here. */
 export function checkKind(kind: string): void {
   if (KINDS.includes(kind)) return;
-  throw new Refusal(400, `Cannot keep config entries of kind "${kind}": want ${KINDS.join(", ")}`);
+  throw new HttpRefusal(
+    400,
+    `Cannot keep config entries of kind "${kind}": want ${KINDS.join(", ")}`,
+  );
 }
 
 function nameOf(entry: JsonObject): string {
   const kind = textAt(entry, "Kind");
   if (kind === "mesh") return "mesh";
   const name = textAt(entry, "Name");
-  if (name === "") throw new Refusal(400, `Cannot keep the ${kind} entry: Name is missing`);
+  if (name === "") throw new HttpRefusal(400, `Cannot keep the ${kind} entry: Name is missing`);
   if (kind === "proxy-defaults" && name !== "global") {
-    throw new Refusal(400, `Cannot keep the proxy-defaults entry "${name}": its Name is "global"`);
+    throw new HttpRefusal(
+      400,
+      `Cannot keep the proxy-defaults entry "${name}": its Name is "global"`,
+    );
   }
   return name;
 }

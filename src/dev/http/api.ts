@@ -7,7 +7,7 @@
 
 import type { Context, Hono } from "hono";
 import { parseDurationMs } from "../../base/mod.ts";
-import { Refusal } from "../refusal.ts";
+import { HttpRefusal } from "../refusal.ts";
 import type { World } from "../world.ts";
 
 interface ApiEnv {
@@ -55,7 +55,7 @@ export function blockingReadByHash<R extends { readonly hash: string }>(
 /** The `index` of a request: a long poll where it is above 0. */
 export function indexOf(call: Call): number {
   const index = call.req.query("index") ?? "";
-  if (!/^\d{0,20}$/.test(index)) throw new Refusal(400, "Invalid index");
+  if (!/^\d{0,20}$/.test(index)) throw new HttpRefusal(400, "Invalid index");
   return Number(index);
 }
 
@@ -88,7 +88,7 @@ async function readUntil<R extends Pick<Read<unknown>, "topics">>(
 function waitOf(call: Call): number {
   const text = call.req.query("wait") ?? "";
   const waitMs = text === "" ? DEFAULT_WAIT_MS : parseDurationMs(text);
-  if (waitMs === undefined) throw new Refusal(400, "Invalid wait time");
+  if (waitMs === undefined) throw new HttpRefusal(400, "Invalid wait time");
   return waitMs === 0 ? DEFAULT_WAIT_MS : Math.min(waitMs, MAX_WAIT_MS);
 }
 
@@ -109,7 +109,7 @@ export function has(call: Call, name: string): boolean {
 /** A parameter that a request must have. */
 export function required(call: Call, name: string): string {
   const value = call.req.query(name) ?? "";
-  if (value === "") throw new Refusal(400, `required query parameter '${name}' not set`);
+  if (value === "") throw new HttpRefusal(400, `required query parameter '${name}' not set`);
   return value;
 }
 

@@ -16,9 +16,9 @@ import {
 import { isStatus } from "../catalog/registration.ts";
 import { mergedNames } from "../entries/central_config.ts";
 import { type Api, blockingReadByHash, type Call, param } from "../http/api.ts";
-import { parseFilter } from "../http/filter.ts";
+import { parseFilter } from "../filter.ts";
 import { type JsonObject, stableJson, textAt } from "../json.ts";
-import { Refusal } from "../refusal.ts";
+import { HttpRefusal } from "../refusal.ts";
 import { decodeBody } from "../shapes.ts";
 import { configTopic, instanceTopic } from "../topics.ts";
 
@@ -37,7 +37,7 @@ export function addAgentRoutes(api: Api): void {
   api.put("/v1/agent/service/maintenance/:id", (call) => {
     const enable = call.req.query("enable");
     if (enable !== "true" && enable !== "false") {
-      throw new Refusal(400, "Cannot set maintenance: want enable=true or enable=false");
+      throw new HttpRefusal(400, "Cannot set maintenance: want enable=true or enable=false");
     }
     const reason = call.req.query("reason") ?? "";
     call.env.services.maintenance(param(call, "id"), enable === "true", reason);
@@ -54,7 +54,7 @@ export function addAgentRoutes(api: Api): void {
   api.put("/v1/agent/check/update/:id", async (call) => {
     const body = decodeBody(await call.req.text(), "check_update");
     const status = textAt(body, "Status");
-    if (!isStatus(status)) throw new Refusal(400, `Invalid check status: '${status}'`);
+    if (!isStatus(status)) throw new HttpRefusal(400, `Invalid check status: '${status}'`);
     call.env.services.beat(param(call, "id"), status, textAt(body, "Output"));
     return call.body(null);
   });
@@ -75,7 +75,7 @@ async function readService(call: Call): Promise<Response> {
   const { services, datacenter } = call.env;
   const { body, hash } = await blockingReadByHash(call, () => {
     const record = services.get(id);
-    if (!record) throw new Refusal(404, `unknown service ID: ${id}`);
+    if (!record) throw new HttpRefusal(404, `unknown service ID: ${id}`);
     const body = agentServiceJson(record, datacenter);
     return { body, hash: contentHash(body), topics: topicsOf(call, record) };
   });

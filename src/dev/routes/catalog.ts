@@ -15,10 +15,10 @@ import {
   param,
   type Read,
 } from "../http/api.ts";
-import { parseFilter } from "../http/filter.ts";
-import { executeQuery } from "../entries/prepared_queries.ts";
+import { parseFilter } from "../filter.ts";
+import { executeQuery } from "../catalog/prepared_queries.ts";
 import { type JsonObject, textsAt } from "../json.ts";
-import { Refusal } from "../refusal.ts";
+import { HttpRefusal } from "../refusal.ts";
 import { decodeBody } from "../shapes.ts";
 import { CATALOG, serviceTopic } from "../topics.ts";
 
@@ -116,7 +116,7 @@ function rowJson({ node, service }: Entry): JsonObject {
 function execute(call: Call): Response {
   const { queries, catalog, datacenter } = call.env;
   const limit = Number(call.req.query("limit") ?? "0");
-  if (!Number.isInteger(limit)) throw new Refusal(400, "Invalid limit");
+  if (!Number.isInteger(limit)) throw new HttpRefusal(400, "Invalid limit");
   const body = executeQuery(queries.get(param(call, "name")), catalog, {
     connect: has(call, "connect") && call.req.query("connect") !== "false",
     limit,

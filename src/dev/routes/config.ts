@@ -5,7 +5,7 @@ import type { ChainOverrides } from "../entries/chain_targets.ts";
 import { checkKind, readEntryBody } from "../entries/config_entries.ts";
 import { type Api, blockingRead, type Call, indexHeaders, param } from "../http/api.ts";
 import { objectAt, textAt } from "../json.ts";
-import { Refusal } from "../refusal.ts";
+import { HttpRefusal } from "../refusal.ts";
 import { decodeBody } from "../shapes.ts";
 import { CONFIG, configTopic } from "../topics.ts";
 
@@ -37,7 +37,9 @@ async function readEntry(call: Call): Promise<Response> {
     value: config.find(kind, name),
   }));
   const headers = indexHeaders(index);
-  if (!value) throw new Refusal(404, `Config entry not found for "${kind}" / "${name}"`, headers);
+  if (!value) {
+    throw new HttpRefusal(404, `Config entry not found for "${kind}" / "${name}"`, headers);
+  }
   return Response.json(value, { headers });
 }
 

@@ -9,7 +9,7 @@ import { parseServiceId } from "../../identity/mod.ts";
 import { decide } from "../entries/intentions.ts";
 import { type Api, blockingRead, type Call, indexHeaders, param } from "../http/api.ts";
 import { type JsonObject, objectAt, objectsAt, textAt } from "../json.ts";
-import { Refusal } from "../refusal.ts";
+import { HttpRefusal } from "../refusal.ts";
 import { decodeBody } from "../shapes.ts";
 import { leafTopic, ROOTS } from "../topics.ts";
 import type { World } from "../world.ts";
@@ -66,11 +66,11 @@ function configure({ ca }: World, body: JsonObject): void {
   const config = objectAt(body, "Config");
   const ttl = textAt(config, "LeafCertTTL");
   if (ttl !== "" && (parseDurationMs(ttl) ?? 0) < 3_600_000) {
-    throw new Refusal(400, "Cannot configure the CA: LeafCertTTL is below one hour");
+    throw new HttpRefusal(400, "Cannot configure the CA: LeafCertTTL is below one hour");
   }
   const provider = textAt(body, "Provider");
   if (provider !== "" && provider !== "consul") {
-    throw new Refusal(400, `Cannot configure the CA: there is no provider "${provider}" here`);
+    throw new HttpRefusal(400, `Cannot configure the CA: there is no provider "${provider}" here`);
   }
   const bits = config["PrivateKeyBits"];
   if (textAt(config, "PrivateKeyType") === "rsa") ca.rotate("rsa-2048");
@@ -80,10 +80,10 @@ function configure({ ca }: World, body: JsonObject): void {
 
 function authorize(world: World, body: JsonObject) {
   const target = textAt(body, "Target");
-  if (target === "") throw new Refusal(400, "Target service must be specified");
+  if (target === "") throw new HttpRefusal(400, "Target service must be specified");
   const source = parseServiceId(textAt(body, "ClientCertURI"));
   if (source.kind === "refused" || source.id.partition !== "default") {
-    throw new Refusal(400, "ClientCertURI not a valid Service identifier");
+    throw new HttpRefusal(400, "ClientCertURI not a valid Service identifier");
   }
   const { config, intentionPolicy, acl } = world;
   return decide(config, source.id, target) ??

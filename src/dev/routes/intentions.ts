@@ -11,7 +11,7 @@ import {
 } from "../entries/intentions.ts";
 import { type Api, blockingRead, type Call, indexHeaders, required } from "../http/api.ts";
 import { type JsonObject, textAt, withoutEmpty } from "../json.ts";
-import { Refusal } from "../refusal.ts";
+import { HttpRefusal } from "../refusal.ts";
 import { decodeBody } from "../shapes.ts";
 import { CONFIG, configTopic } from "../topics.ts";
 import type { World } from "../world.ts";
@@ -28,7 +28,7 @@ export function addIntentionRoutes(api: Api): void {
   api.get("/v1/connect/intentions/exact", (call) => {
     const [source, destination] = [required(call, "source"), required(call, "destination")];
     const found = exactIntention(call.env.config, source, destination);
-    if (!found) throw new Refusal(404, "Intention not found");
+    if (!found) throw new HttpRefusal(404, "Intention not found");
     return Response.json(found);
   });
   api.put("/v1/connect/intentions/exact", async (call) => {
@@ -63,7 +63,7 @@ export function addIntentionRoutes(api: Api): void {
 async function match(call: Call): Promise<Response> {
   const by = required(call, "by");
   if (by !== "source" && by !== "destination") {
-    throw new Refusal(400, "'by' parameter must be one of 'source' or 'destination'");
+    throw new HttpRefusal(400, "'by' parameter must be one of 'source' or 'destination'");
   }
   required(call, "name");
   const { config, store } = call.env;

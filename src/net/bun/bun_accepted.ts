@@ -1,22 +1,30 @@
 /**
- * Accepted sockets on their way to a stream. Where a chooser decides, the client's first message is
- * looked at before the handshake begins and while its bytes still wait in the kernel.
+ * Accepted sockets until they are a stream. Bytes before the handshake, as the ClientHello for a chooser,
+ * are read with system calls of our own while they still wait in the kernel.
  *
  * @module
  */
 
 import { messageOf } from "../../base/mod.ts";
-import { type ClientHello, readClientHello } from "../../wire/mod.ts";
 import { discard, peek, type Unwatch, watchArrivals } from "../linux/arrival_watch.ts";
 import { BunConnection } from "./bun_connection.ts";
 import { type BunTlsError, type SocketOwner, STREAM_HANDLER } from "./bun_owner.ts";
 import { BunPeer } from "./bun_peer.ts";
 import type { BunSocket, BunTlsOptions } from "./bun_types.ts";
-import { choiceOf, fatalAlert, type TlsChoice } from "../first_message.ts";
+import {
+  type AwaitedPreface,
+  fatalAlert,
+  helloPreface,
+  readingOf,
+  type TlsChoice,
+  type TlsRefusal,
+} from "../first_message.ts";
 import type {
   AcceptedConnection,
   HandshakeOutcome,
   PeerCheck,
+  PrefaceOutcome,
+  PrefaceReader,
   ServerTls,
   ServerTlsChooser,
 } from "../port.ts";
@@ -32,24 +40,25 @@ const GONE = "the connection was closed before the handshake was done";
 const CANNOT_WAIT =
   "Cannot read the client's first message: this system does not let us wait for it";
 
-/** A listener's fresh TCP connection. */
+/** A listener's new TCP connection. */
 export class BunAccepted implements AcceptedConnection, SocketOwner {
   readonly remote: string;
-  /** The plain socket, and once the handshake began the TLS one, which owns the connection then. */
+  /** The plain socket; once the handshake began the TLS one, which owns the connection then. */
   #socket: BunSocket;
-  readonly #onChooser: () => void;
+  readonly #onAwaited: () => void;
   #handler: ((outcome: HandshakeOutcome) => void) | undefined;
   #used = false;
-  /** Only while a chooser has not decided: for the first message, then for its answer. */
-  #chooser: ServerTlsChooser | undefined;
-  #choosing = false;
+  /** The plain socket is ours: for first bytes, then for a chooser's decision. */
+  #waiting = false;
+  /** Its first bytes are not read yet. */
+  #awaited: AwaitedPreface | undefined;
   #unwatch: Unwatch | undefined;
   #peerCheck: PeerCheck = "checked";
 
-  /** `onChooser`: told when a chooser decides, before its client is waited for. */
-  constructor(raw: BunSocket, onChooser: () => void) {
+  /** `onAwaited`: called before the first bytes of this client are awaited. */
+  constructor(raw: BunSocket, onAwaited: () => void) {
     this.#socket = raw;
-    this.#onChooser = onChooser;
+    this.#onAwaited = onAwaited;
     this.remote = remoteOf(raw);
   }
 
@@ -57,19 +66,41 @@ export class BunAccepted implements AcceptedConnection, SocketOwner {
     return localOf(this.#socket);
   }
 
-  /** Not secured at once: its bytes stay in the kernel, for they would be lost here. */
+  /** Unless it was secured at once its bytes stay in the kernel: Bun would drop them. */
   handedOut(): void {
     if (!this.#used) this.#socket.pause();
+  }
+
+  preface(read: PrefaceReader, handler: (outcome: PrefaceOutcome) => void): void {
+    this.#used = true;
+    this.#handler = (outcome) => {
+      if (outcome.kind === "failed") handler(outcome);
+    };
+    this.#await({
+      read,
+      done: (refusal) => {
+        this.#stopWaiting();
+        if (refusal) {
+          this.#failed(refusal.reason, false);
+          return this.#socket.terminate();
+        }
+        this.#handler = undefined;
+        this.#used = false;
+        handler({ kind: "read" });
+        this.handedOut();
+      },
+    });
   }
 
   secure(tls: ServerTls | ServerTlsChooser, handler: (outcome: HandshakeOutcome) => void): void {
     this.#handler = handler;
     this.#used = true;
     if (tls.kind === "server") return this.#shakeHands(tls);
-    this.#onChooser();
-    this.#socket.data = this;
-    this.#chooser = tls;
-    this.#look(tls);
+    this.#await(helloPreface(tls, (choice) => {
+      if (!(choice instanceof Promise)) return this.#chosen(choice);
+      this.#watch();
+      choice.then((late) => this.#chosen(late));
+    }));
   }
 
   reset(): void {
@@ -104,9 +135,9 @@ export class BunAccepted implements AcceptedConnection, SocketOwner {
     this.#failed(tlsWords(messageOf(error)), false);
   }
 
-  /** The plain socket is closed; once the handshake began the TLS one tells. */
+  /** The plain socket is closed; once the handshake began, the TLS socket reports that. */
   rawClosed(error: Error | null | undefined): void {
-    if (this.#chooser) this.closed(error ?? undefined);
+    if (this.#waiting) this.closed(error ?? undefined);
   }
 
   #shakeHands(tls: ServerTls): void {
@@ -125,64 +156,67 @@ export class BunAccepted implements AcceptedConnection, SocketOwner {
     }
   }
 
-  #look(chooser: ServerTlsChooser): void {
-    const bytes = peek(this.#socket.fd);
-    if (bytes?.length === 0) return this.#left();
-    const reading = bytes ? readClientHello(bytes) : undefined;
-    switch (reading?.kind) {
-      case undefined:
-      case "partial":
-        return this.#wait();
-      case "invalid":
-        return this.#refuse({ kind: "refused", reason: reading.reason, alert: "decode_error" });
-      case "complete":
-        return this.#choose(chooser, reading.hello);
-    }
+  #await(preface: AwaitedPreface): void {
+    this.#onAwaited();
+    this.#socket.data = this;
+    this.#waiting = true;
+    this.#awaited = preface;
+    this.#read(preface);
   }
 
-  #choose(chooser: ServerTlsChooser, hello: ClientHello): void {
-    const choice = choiceOf(chooser, hello);
-    if (!(choice instanceof Promise)) return this.#chosen(choice);
-    this.#choosing = true;
-    this.#wait();
-    choice.then((late) => this.#chosen(late));
+  #read({ read, done }: AwaitedPreface): void {
+    const { fd } = this.#socket;
+    const bytes = peek(fd);
+    if (bytes?.length === 0) return this.#left();
+    const reading = bytes ? readingOf(read, bytes) : "more";
+    if (reading === "more") return this.#watch();
+    this.#awaited = undefined;
+    if ("fault" in reading) {
+      return done({ kind: "refused", reason: reading.fault, alert: "decode_error" });
+    }
+    if (reading.used > 0 && !discard(fd, reading.used)) return this.#left();
+    done(undefined);
   }
 
   #chosen(choice: TlsChoice): void {
-    // Ended meanwhile, and told so.
-    if (!this.#chooser) return;
+    // The connection ended meanwhile, which was reported.
+    if (!this.#waiting) return;
     if (choice.kind === "refused") return this.#refuse(choice);
     this.#stopWaiting();
     this.#socket.data = undefined;
     this.#shakeHands(choice.tls);
   }
 
-  #wait(): void {
+  #watch(): void {
     if (this.#unwatch || !this.#handler) return;
     this.#socket.pause();
     this.#unwatch = watchArrivals(this.#socket.fd, (peerEnded) => {
       if (peerEnded) return this.#left();
-      if (this.#chooser && !this.#choosing) this.#look(this.#chooser);
+      if (this.#awaited) this.#read(this.#awaited);
     });
-    if (!this.#unwatch) {
-      this.#refuse({ kind: "refused", reason: CANNOT_WAIT, alert: "internal_error" });
-    }
+    if (this.#unwatch) return;
+    const refusal: TlsRefusal = { kind: "refused", reason: CANNOT_WAIT, alert: "internal_error" };
+    if (this.#awaited) this.#awaited.done(refusal);
+    else this.#refuse(refusal);
   }
 
   #stopWaiting(): void {
-    this.#chooser = undefined;
+    this.#waiting = false;
+    this.#awaited = undefined;
     this.#unwatch?.(this.#socket.fd);
+    this.#unwatch = undefined;
   }
 
-  /** A client that no longer listens or speaks. */
+  /** The client neither sends nor reads any more. */
   #left(): void {
     this.#failed(GONE, true);
     this.#socket.terminate();
   }
 
-  #refuse({ reason, alert }: TlsChoice & { readonly kind: "refused" }): void {
+  #refuse({ reason, alert }: TlsRefusal): void {
     this.#stopWaiting();
     const socket = this.#socket;
+    // A socket closed with unread bytes breaks its connection before the alert arrives.
     discard(socket.fd);
     const message = fatalAlert(alert);
     socket.write(message, 0, message.length);

@@ -9,7 +9,7 @@ import type { ServerTlsChooser } from "../port.ts";
 const TLS = { kind: "server", peerCheck: "checked", options: {} } as unknown as BunServerTls;
 const GONE = "gone: the connection was closed before the handshake was done";
 
-/** Its descriptor cannot be waited for. It closes at once when asked to, as Bun's does. */
+/** A socket whose descriptor cannot be watched. `close` and `reset` close it at once, as in Bun. */
 function setUp({ upgrade = "succeeds" }: { readonly upgrade?: "succeeds" | "throws" } = {}) {
   const told: string[] = [];
   class FakeSocket {
@@ -145,13 +145,13 @@ for (const [name, happens, told] of STORIES) {
   });
 }
 
-test("Accepted fails where Bun does not take the settings", () => {
+test("Accepted fails if Bun does not take the settings", () => {
   const { secure, told } = setUp({ upgrade: "throws" });
   secure();
   assert.deepEqual(told, ["failed: no such cipher"]);
 });
 
-test("Accepted says where its ends are", () => {
+test("Accepted has its addresses", () => {
   const { accepted } = setUp();
   assert.deepEqual([accepted.remote, accepted.local], ["192.0.2.1:5", "192.0.2.2:6"]);
 });

@@ -16,19 +16,19 @@ export class BunConnection implements Connection, SocketOwner, JoiningStream {
   events: StreamEvents = ignoredEvents;
   readonly #socket: BunSocket;
   #remote: string | undefined;
-  /** Looking costs system calls. */
+  /** Kept, because reading it costs system calls. */
   #local: string | undefined;
   joined: JoinedWrites | undefined;
-  /** Ours: what the kernel did not take. */
+  /** Bytes that the kernel did not take, in memory of our own. */
   #unsent: Uint8Array[] | undefined;
-  #asked = false;
+  #drainDue = false;
   #ending: "half" | "both" | undefined;
   #peerEnded = false;
   #broken = false;
   #closed = false;
   #alert = "";
 
-  /** Takes the socket over from whoever owned it. */
+  /** Takes over the socket from its owner so far. */
   constructor(socket: BunSocket, remote?: string) {
     this.#socket = socket;
     this.#remote = remote;
@@ -81,7 +81,7 @@ export class BunConnection implements Connection, SocketOwner, JoiningStream {
     if (this.#closed) return;
     drop(this);
     this.#unsent = undefined;
-    // Its close is told at once, and is no end of the peer's.
+    // The close is reported at once, and is not an end by the peer.
     this.#ending = "both";
     this.#socket.terminate();
   }
@@ -112,8 +112,8 @@ export class BunConnection implements Connection, SocketOwner, JoiningStream {
     }
     this.#unsent = undefined;
     if (this.#ending) this.#finish();
-    else if (this.#asked) {
-      this.#asked = false;
+    else if (this.#drainDue) {
+      this.#drainDue = false;
       this.events.onDrain();
     }
   }
@@ -124,7 +124,7 @@ export class BunConnection implements Connection, SocketOwner, JoiningStream {
     this.events.onEnd();
   }
 
-  /** A handler threw, or the socket broke: either way nothing more can be trusted to pass. */
+  /** A handler threw, or the socket broke: in both cases no later byte can be trusted. */
   broke(error: Error): void {
     this.#broken = true;
     this.#alert = alertWords(messageOf(error));
@@ -138,17 +138,17 @@ export class BunConnection implements Connection, SocketOwner, JoiningStream {
     const broken = this.#broken || error !== undefined || unsent;
     drop(this);
     this.#unsent = undefined;
-    // Where our own half had ended first, Bun tells the peer's end only through the close.
+    // If our own half ended first, Bun reports the peer's end only by the close.
     if (!broken && this.#ending === "half") this.peerEnded();
     this.events.onClose(broken, this.#alert);
     this.events = ignoredEvents;
   }
 
-  /** Bytes of it that need not be kept. */
+  /** Number of bytes that need not be kept. */
   #sent(bytes: Uint8Array, length: number): number {
     if (this.#unsent) return 0;
     const sent = this.#socket.write(bytes, 0, length);
-    // Gone already: its close follows, and nothing can be kept for it.
+    // The socket is closed already: its close event follows, and nothing is kept for it.
     return sent < 0 || this.#closed ? length : sent;
   }
 
@@ -158,7 +158,7 @@ export class BunConnection implements Connection, SocketOwner, JoiningStream {
   }
 
   #taken(all: boolean): boolean {
-    this.#asked ||= !all;
+    this.#drainDue ||= !all;
     return all;
   }
 
@@ -168,15 +168,15 @@ export class BunConnection implements Connection, SocketOwner, JoiningStream {
   }
 }
 
-/** Silence before the kernel probes a connection. */
+/** Idle time before the kernel probes a connection. */
 const KEEP_ALIVE_MS = 15_000;
 
-/** With or without a port; a unix socket has no address. */
+/** Addresses on this host, with or without a port. */
 const ON_THIS_HOST = /^(?:127\.|::1$|\[::1\]|localhost$|unix$)/;
 
 /**
- * Has the kernel look after a peer that may vanish without a word; one on this host cannot. Nagle's
- * algorithm is off already: Bun does that for every socket.
+ * Has the kernel probe a peer that may vanish without a FIN; one on this host cannot. Bun turns off
+ * Nagle's algorithm for every socket.
  */
 export function keepAlive(socket: BunSocket, host: string): void {
   if (ON_THIS_HOST.test(host)) return;

@@ -4,13 +4,13 @@ import { testEachEvent, toldTo } from "../../../test/kit/engine/event_table.ts";
 import { BunConnection, keepAlive } from "./bun_connection.ts";
 import type { BunSocket } from "./bun_types.ts";
 
-/** A socket that takes as much as there is room for, and closes at once when asked to. */
+/** A socket that takes as much as there is room for, and closes at once. */
 class FakeSocket {
   declare data: BunConnection;
   room = Infinity;
   looks = 0;
   readonly writes: Uint8Array[] = [];
-  /** What was asked of it, and what its owner was told (`>`), in order. */
+  /** Calls of the socket, and events of its owner (`>`), in order. */
   readonly log: string[] = [];
 
   get remoteAddress(): string {
@@ -121,7 +121,7 @@ broke     | terminate >reset | terminate >reset | terminate >reset | terminate >
 
 testEachEvent("BunConnection", TABLE, { setUp, states: STATES, events: ACTS, turn });
 
-test("BunConnection sends what one turn writes at once, and what is given as it is", async () => {
+test("BunConnection sends the writes of one turn at once, and given chunks as they are", async () => {
   const { socket, connection, log } = setUp();
   for (const text of ["a", "b", "c"]) assert.equal(connection.write(bytes(text)), true);
   await turn();
@@ -131,7 +131,7 @@ test("BunConnection sends what one turn writes at once, and what is given as it 
   assert.equal(socket.writes[1], given);
 });
 
-test("BunConnection tells only those of a drain whom it told to stop, and each of them once", async () => {
+test("BunConnection reports a drain once, and only after a write that returned false", async () => {
   const { socket, connection, log } = setUp();
   socket.room = 1;
   assert.equal(connection.write(bytes("ab")), true);
@@ -153,7 +153,7 @@ test("BunConnection tells only those of a drain whom it told to stop, and each o
   assert.deepEqual(log, ['"e"']);
 });
 
-test("BunConnection sends in order what the kernel takes in pieces, and none when it takes nothing", () => {
+test("BunConnection sends in order if the kernel takes pieces, and nothing while it takes nothing", () => {
   const { socket, connection, log } = setUp();
   socket.room = 1;
   connection.give(bytes("abc"));
@@ -164,7 +164,7 @@ test("BunConnection sends in order what the kernel takes in pieces, and none whe
   assert.deepEqual(log, ['"a"', '"b"', '"c"', ">drain"]);
 });
 
-test("BunConnection keeps nothing for a socket that is gone before its close is told", () => {
+test("BunConnection keeps nothing for a closed socket before its close event", () => {
   const { socket, connection, log } = setUp();
   socket.room = -1;
   assert.equal(connection.give(bytes("a")), true);
@@ -172,7 +172,7 @@ test("BunConnection keeps nothing for a socket that is gone before its close is 
   assert.deepEqual(log, [">close"]);
 });
 
-test("BunConnection tells with the close what the peer's TLS said", () => {
+test("BunConnection reports the peer's TLS alert with the close", () => {
   const { connection, log } = setUp();
   connection.broke(
     new Error("error:10000412:SSL routines:OPENSSL_internal:SSLV3_ALERT_BAD_CERTIFICATE"),
@@ -180,7 +180,7 @@ test("BunConnection tells with the close what the peer's TLS said", () => {
   assert.match(log.join(), /^terminate,>resetthe peer does not accept our certificate$/);
 });
 
-test("BunConnection looks once where its ends are", () => {
+test("BunConnection reads its addresses once", () => {
   const { socket, connection } = setUp();
   for (let times = 0; times < 2; times++) {
     assert.deepEqual([connection.remote, connection.local], ["192.0.2.1:5", "192.0.2.2:6"]);
@@ -207,7 +207,7 @@ for (
   });
 }
 
-test("give() keeps no large read for a small part of it that the kernel did not take", () => {
+test("give() does not keep a large read in memory for a small part that the kernel did not take", () => {
   const { socket, connection } = setUp();
   const read = new Uint8Array(1_000).fill(65);
   socket.room = 100;

@@ -1,5 +1,5 @@
 /**
- * Dialled sockets on their way to a stream. Each tells its handler exactly once how it went.
+ * Dialled sockets until they are a stream. Each calls its handler exactly once.
  *
  * @module
  */
@@ -7,7 +7,7 @@
 import { type Address, formatAddress, messageOf } from "../../base/mod.ts";
 import { BunConnection, keepAlive } from "./bun_connection.ts";
 import type { BunTlsError, SocketOwner } from "./bun_owner.ts";
-import { BunPeer, wentThrough } from "./bun_peer.ts";
+import { BunPeer, wasCompleted } from "./bun_peer.ts";
 import type { BunSocket } from "./bun_types.ts";
 import { connectWords } from "../connect_words.ts";
 import type { DialHandler, PeerCheck, PresentedPeer, Ticket } from "../port.ts";
@@ -15,7 +15,7 @@ import { tlsWords } from "../tls_words.ts";
 
 const SERVER_GONE = "the server closed the connection";
 
-/** A connection that we dial. */
+/** A dial under way. */
 export class BunDial implements SocketOwner {
   readonly #address: Address;
   readonly #peerCheck: PeerCheck | undefined;
@@ -52,8 +52,8 @@ export class BunDial implements SocketOwner {
   }
 
   handshaken(socket: BunSocket, success: boolean, error: BunTlsError | null): void {
-    if (!wentThrough(success, error)) return this.#failed("handshake", tlsWords(messageOf(error)));
-    // A name that fits makes it a success to Bun, whoever signed: what it minds is in the error only.
+    if (!wasCompleted(success, error)) return this.#failed("handshake", tlsWords(messageOf(error)));
+    // Bun calls it a success if the host name fits, with any signer: its objection is in the error only.
     const peer = new BunPeer(socket, this.#peerCheck ?? "checked", error);
     if (peer.leaf === undefined) return this.#failed("handshake", peer.reason || messageOf(error));
     this.#connected(socket, peer);
@@ -89,7 +89,7 @@ export class BunDial implements SocketOwner {
   #failed(stage: "connect" | "handshake", reason: string): void {
     const handler = this.#handler;
     this.#handler = undefined;
-    // A server that closed on us, or one that we cannot talk to, keeps no socket of ours.
+    // No socket stays open to a server that closed or that we cannot talk to.
     if (handler) this.#socket?.terminate();
     handler?.onFailed(stage, reason);
   }

@@ -9,7 +9,7 @@ import type { PeerCheck } from "../port.ts";
 const TCP = { kind: "tcp", host: "192.0.2.1", port: 1 } as const;
 const LEAF = Uint8Array.of(1);
 
-/** The socket closes at once when asked to, as Bun's does. */
+/** The socket closes at once, like Bun's. */
 function setUp(
   { peerCheck, ticket, leaf = LEAF, address = TCP }: {
     readonly peerCheck?: PeerCheck;
@@ -152,7 +152,7 @@ const STORIES: readonly (readonly [
 ];
 
 for (const [name, options, happens, told] of STORIES) {
-  test(`Dialling: ${name}`, () => {
+  test(`BunDial: ${name}`, () => {
     const parts = setUp(options);
     happens(parts);
     assert.deepEqual(parts.told, told);

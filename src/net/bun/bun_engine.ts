@@ -1,6 +1,6 @@
 /**
  * The port on Bun's native sockets. Credentials are chosen per connection at the TLS upgrade, so a
- * rotation needs no new listener. With `node.ts` the only file that names a runtime.
+ * rotation needs no new listener. Only this file and `node_engine.ts` name a runtime.
  *
  * @module
  */
@@ -36,12 +36,12 @@ interface BunClientTls extends ClientTls {
   readonly options: BunTlsOptions;
 }
 
-/** Clients that are accepted in a row; of those that shake hands Bun serves five in a turn. */
+/** Clients accepted in a row. Bun serves five TLS handshakes in a turn. */
 const PLAIN_ROW = 64;
 const SECURE_ROW = 4;
 const TLS_VERSION = { "TLSv1.2": 0x0303, "TLSv1.3": 0x0304 } as const;
 
-/** The engine for this process, or undefined where it does not run on Bun. */
+/** The engine for this process; undefined: it does not run on Bun. */
 export function bunEngine(): Engine | undefined {
   const bun = (globalThis as { Bun?: BunRuntime }).Bun;
   return bun && createBunEngine(bun);
@@ -86,8 +86,8 @@ function createBunEngine(bun: BunRuntime): Engine {
       options: {
         ...commonTls(material),
         serverName,
-        // Bun insists on the host name when it enforces; mesh leaves carry none. The chain's verdict
-        // is read in the handshake callback instead, and nothing is sent before it was.
+        // Bun requires the host name when it enforces; mesh leaves carry none. The chain's verdict is
+        // read in the handshake callback instead, and nothing is sent before that.
         rejectUnauthorized: false,
       },
     }),
@@ -95,9 +95,9 @@ function createBunEngine(bun: BunRuntime): Engine {
 }
 
 /**
- * Bun keeps one context, with its ticket keys, for equal options. Roots that it is not told of tell apart
- * contexts all the same, as the passphrase that a key which is not encrypted has no use for: a session
- * made under one validation is not resumed under another.
+ * Bun shares one context, with its ticket keys, between equal options. A session that was made under one
+ * set of roots must not be resumed under another, so roots that Bun does not get make the options differ
+ * all the same: their hash is the passphrase, which an unencrypted key ignores.
  */
 function commonTls(material: TlsMaterial): BunTlsOptions {
   const roots = material.rootPems.join("\n");
@@ -113,7 +113,7 @@ function commonTls(material: TlsMaterial): BunTlsOptions {
   };
 }
 
-/** RFC 7301 3.1, without the length of the whole. */
+/** Protocol names as in RFC 7301 3.1, without the length of the list. */
 function wireForm(protocols: readonly string[]): Uint8Array {
   return Buffer.concat(protocols.flatMap((name) => [Buffer.of(name.length), Buffer.from(name)]));
 }
@@ -124,19 +124,19 @@ async function listenSecure(
   onAccepted: (accepted: AcceptedConnection) => void,
 ): Promise<Listener> {
   let listener: NativeListener | undefined;
-  const onChooser = () => listener?.defer();
+  const onAwaited = () => listener?.defer();
   const handler: BunSocketHandler = {
     open(socket) {
-      const accepted = new BunAccepted(socket, onChooser);
+      const accepted = new BunAccepted(socket, onAwaited);
       keepAlive(socket, accepted.remote);
       onAccepted(accepted);
       accepted.handedOut();
     },
-    // No `data`: it would see the ciphertext. A drain handler satisfies the API.
+    // No `data`: it would get the ciphertext. A drain handler satisfies the API.
     drain() {},
   };
-  // Only a client that a chooser is to decide about is held as a plain socket, and can close as one:
-  // others do not pay for being told of it.
+  // Only a client whose first bytes are awaited is held as a plain socket and can close as one: other
+  // connections do not pay for that callback.
   return listener = await listen(bun, options, {
     longestRow: SECURE_ROW,
     socket: handler,
@@ -176,7 +176,7 @@ function dial(bun: BunRuntime, options: DialOptions, handler: DialHandler): Dial
   return dialling;
 }
 
-/** What it minds about TLS settings Bun throws at once; a dial tells of it later, as of everything. */
+/** Bun throws faults of TLS settings at once; a dial reports them later, like every failure. */
 function connect(
   bun: BunRuntime,
   options: Parameters<BunRuntime["connect"]>[0],

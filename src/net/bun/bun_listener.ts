@@ -1,5 +1,5 @@
 /**
- * A listening socket of Bun that can be told to let its clients wait.
+ * A listening socket of Bun that can let its clients wait.
  *
  * @module
  */
@@ -18,19 +18,19 @@ export class NativeListener implements Listener {
   readonly #deferredSocket: BunSocketHandler;
   #bound: Bound | undefined;
   #watch: Watch | undefined;
-  /** Accepted in a row, with no event of an open socket in between. */
+  /** Clients accepted in a row, with no event of an open socket in between. */
   #row = 0;
   readonly #longestRow: number;
   #servedBefore = 0;
-  /** Where the socket is while it is paused. */
+  /** Descriptor of the socket while it is paused. */
   #parked: number | undefined;
   #deferred = false;
-  /** It breathes: paused until the next turn. */
-  #state: "open" | "breathing" | "paused" | "closed" = "open";
+  /** `resting`: paused until the next turn. */
+  #state: "open" | "resting" | "paused" | "closed" = "open";
 
   /**
-   * `longestRow`: clients that are accepted before others are served; `deferredSocket`: callbacks in
-   * place of `socket` once {@link defer} was called.
+   * `longestRow`: clients accepted before open sockets are served; `deferredSocket`: callbacks in place
+   * of `socket` once {@link defer} was called.
    */
   constructor(
     bun: BunRuntime,
@@ -58,8 +58,8 @@ export class NativeListener implements Listener {
   }
 
   /**
-   * Counts clients in a row: the runtime accepts as long as any wait, and in a storm of them would serve
-   * no open socket, nor notice that one is closed.
+   * Counts clients in a row: the runtime accepts as long as any wait, and under a flood of them would
+   * serve no open socket and not notice that one is closed.
    */
   #counting(handler: BunSocketHandler): BunSocketHandler {
     return {
@@ -67,7 +67,7 @@ export class NativeListener implements Listener {
       open: (socket) => {
         if (served.count !== this.#servedBefore) this.#row = 0;
         handler.open?.(socket);
-        // What this one ended is no event that was waited for.
+        // An event that this client caused is not one that an open socket waited for.
         this.#servedBefore = served.count;
         this.#accepted();
       },
@@ -78,21 +78,21 @@ export class NativeListener implements Listener {
     if (++this.#row < this.#longestRow || this.#state !== "open" || !this.keepsWaiting) return;
     this.#row = 0;
     this.pause();
-    this.#state = "breathing";
+    this.#state = "resting";
     setImmediate(() => {
-      if (this.#state === "breathing") this.resume();
+      if (this.#state === "resting") this.resume();
     });
   }
 
   pause(): void {
-    if (this.#state === "breathing") this.#state = "paused";
+    if (this.#state === "resting") this.#state = "paused";
     if (this.#state !== "open") return;
     this.#state = "paused";
     if (this.keepsWaiting && this.#watch && report(this.#watch, false)) {
       this.#parked = park(this.#watch);
       return;
     }
-    // Where the kernel cannot be told, nobody listens meanwhile: clients are refused, not left waiting.
+    // Without control of the kernel's events the socket is closed meanwhile: clients are refused.
     this.#watch = undefined;
     this.#stop();
   }
@@ -106,7 +106,7 @@ export class NativeListener implements Listener {
     this.#state = "open";
   }
 
-  /** From now on clients are handed out once they have spoken, where the kernel can do that. */
+  /** From now on a client is accepted once it has sent something, where the kernel can do that. */
   defer(): void {
     if (this.#deferred) return;
     this.#deferred = true;

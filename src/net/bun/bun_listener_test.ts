@@ -11,7 +11,7 @@ import { served } from "./bun_owner.ts";
 import type { BunRuntime, BunSocket, BunSocketHandler } from "./bun_types.ts";
 import { cLibrary } from "../linux/c_library.ts";
 
-test("NativeListener leaves nothing beside a unix socket that cannot be bound", () => {
+test("NativeListener leaves no file of a unix socket that cannot be bound", () => {
   const directory = mkdtempSync(join(tmpdir(), "postern-listen-"));
   const bun = {
     listen() {
@@ -30,7 +30,7 @@ test("NativeListener leaves nothing beside a unix socket that cannot be bound", 
   }
 });
 
-/** A listener of Bun's own, or undefined elsewhere; it is the fake runtime's, which tells its callbacks. */
+/** A native listener; undefined: not on Bun. The fake runtime returns it and passes on its callbacks. */
 function onRealSocket() {
   const { Bun } = globalThis as { readonly Bun?: BunRuntime };
   if (!Bun || !cLibrary()) return undefined;
@@ -61,7 +61,7 @@ function onRealSocket() {
   };
 }
 
-test("NativeListener rests for a turn after clients in a row, not after those between whom others are served", async () => {
+test("NativeListener serves open connections between batches of new ones", async () => {
   const parts = onRealSocket();
   if (!parts) return;
   const { listener, opened, come, rests } = parts;
@@ -85,7 +85,7 @@ test("NativeListener rests for a turn after clients in a row, not after those be
   listener.close();
 });
 
-test("NativeListener that was to hand out those who have spoken while it rested does so afterwards", async () => {
+test("NativeListener defers accepts after a rest in which that was requested", async () => {
   const parts = onRealSocket();
   if (!parts) return;
   const { listener, opened, port } = parts;
@@ -102,7 +102,7 @@ test("NativeListener that was to hand out those who have spoken while it rested 
   listener.close();
 });
 
-test("NativeListener binds anew where its clients cannot wait, with the callbacks of then", () => {
+test("NativeListener binds again if its clients cannot wait, with the current callbacks", () => {
   const log: string[] = [];
   const bun = {
     listen({ port, socket }: { readonly port: number; readonly socket: BunSocketHandler }) {

@@ -1,7 +1,7 @@
 /**
- * Who a native socket's events go to. The callbacks given to Bun are the same few functions for all
- * sockets; each looks up the owner in the socket's `data`, which changes hands as the connection moves
- * from its handshake to its stream. So a connection costs no closure.
+ * The owner of a native socket, which gets its events. The callbacks given to Bun are the same few
+ * functions for all sockets; each looks up the owner in the socket's `data`, which is replaced as the
+ * connection moves from its handshake to its stream. So a connection costs no closure.
  *
  * @module
  */
@@ -16,14 +16,14 @@ export interface SocketOwner {
   broke(error: Error): void;
   /** Only while a handshake is under way. */
   handshaken?(socket: BunSocket, success: boolean, error: BunTlsError | null): void;
-  /** Only of a connection that we dial. */
+  /** Only for a connection that we dial. */
   opened?(socket: BunSocket): void;
   connectFailed?(error: Error): void;
 }
 
 export type BunTlsError = Error & { code?: string };
 
-/** How many events of open sockets were served so far: who only accepts can tell. */
+/** Number of events of open sockets so far: a listener sees whether any came between two accepts. */
 export const served = { count: 0 };
 
 function ownerOf(socket: BunSocket): SocketOwner | undefined {
@@ -31,7 +31,7 @@ function ownerOf(socket: BunSocket): SocketOwner | undefined {
   return socket.data;
 }
 
-/** For streams, and for handshakes on their way to one. */
+/** For streams, and for handshakes before them. */
 export const STREAM_HANDLER = {
   data: (socket: BunSocket, chunk: Uint8Array) => ownerOf(socket)?.received(chunk),
   drain: (socket: BunSocket) => ownerOf(socket)?.drained(),

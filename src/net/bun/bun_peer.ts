@@ -1,5 +1,5 @@
 /**
- * What a peer showed on one of Bun's sockets.
+ * The certificate and parameters that a peer presented on one of Bun's sockets.
  *
  * @module
  */
@@ -11,10 +11,10 @@ import { complaintOf } from "../peer_check.ts";
 import type { PeerCheck, PresentedPeer } from "../port.ts";
 import { presentedCertificates } from "./session.ts";
 
-/** Bun checks a host name where Consul has none; any other complaint is about the chain. */
+/** Bun checks a host name that mesh certificates lack; any other complaint is about the chain. */
 const HOST_NAME_ERROR = "ERR_TLS_CERT_ALTNAME_INVALID";
 
-/** Verdicts on certificates, by the names that Node gives to OpenSSL's. */
+/** Verdicts on certificates: Node's names of OpenSSL's verify errors. */
 const VERDICTS: ReadonlySet<string> = new Set([
   HOST_NAME_ERROR,
   "UNABLE_TO_GET_ISSUER_CERT",
@@ -35,15 +35,15 @@ const VERDICTS: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Did the handshake of a connection that we dialled go through, whoever it was with? Bun tells of a
- * certificate that it minds as of a handshake that broke, and shows a leaf in both cases: also that of a
- * server which could not prove to have its key. Anything but a verdict on the certificate broke it.
+ * Whether the handshake of a dialled connection was completed, with any peer. Bun reports a rejected
+ * certificate like a broken handshake, and shows a leaf in both cases: also that of a server which could
+ * not prove to have its key. Any error but a verdict on the certificate broke the handshake.
  */
-export function wentThrough(success: boolean, error: BunTlsError | null): boolean {
+export function wasCompleted(success: boolean, error: BunTlsError | null): boolean {
   return success || VERDICTS.has(error?.code ?? "");
 }
 
-/** What a peer showed; what costs something is looked up when asked for. */
+/** See {@link PresentedPeer}; costly members are read on demand. */
 export class BunPeer implements PresentedPeer {
   readonly leaf: Uint8Array | undefined;
   readonly reason: string;

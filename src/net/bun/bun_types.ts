@@ -5,13 +5,13 @@
  * @module
  */
 
-// deno-lint-ignore-file no-explicit-any -- `data` is whatever the engine put there
+// deno-lint-ignore-file no-explicit-any -- `data` is any value that the engine put there
 
 export interface BunTlsOptions {
   readonly cert?: string;
   readonly key?: string;
   readonly ca?: string;
-  /** Of an encrypted key. */
+  /** Passphrase of an encrypted key. */
   readonly passphrase?: string;
   readonly ciphers: string;
   readonly minVersion: number;
@@ -19,7 +19,7 @@ export interface BunTlsOptions {
   readonly serverName?: string;
   readonly requestCert?: boolean;
   readonly rejectUnauthorized?: boolean;
-  /** Each name behind its length; a list is refused, and a text matches nothing. */
+  /** Each name after its length; Bun refuses a list, and a text matches nothing. */
   readonly ALPNProtocols?: Uint8Array;
 }
 
@@ -31,7 +31,7 @@ export interface BunSocket {
   readonly localPort: number | undefined;
   readonly fd: number;
   readonly alpnProtocol: string | false;
-  /** Bytes taken; less than given when the kernel is full, -1 when closed. */
+  /** Number of bytes taken; less than given if the kernel is full, -1 if closed. */
   write(chunk: Uint8Array, offset: number, length: number): number;
   end(): void;
   shutdown(): void;

@@ -1,18 +1,18 @@
 /**
- * The certificates inside a serialised TLS session. Bun shows a peer's leaf but not what else it
- * presented; the session does: an SSL_SESSION structure keeps the leaf in field [3] and everything
- * after it in field [19] (BoringSSL, `ssl_asn1.cc`). The rest of it, keys included, is not
- * looked at.
+ * The certificates inside a serialised TLS session. Bun shows a peer's leaf but not the other
+ * certificates it presented; the session does: an SSL_SESSION structure keeps the leaf in field [3] and
+ * everything after it in field [19] (BoringSSL, `ssl_asn1.cc`). Other fields, keys included, are
+ * skipped.
  *
  * @module
  */
 
 const SEQUENCE = 0x30;
 const PEER_CHAIN = 0xb3;
-/** More than any sane chain; what lies beyond is not looked at. */
+/** More than any sane chain; certificates beyond it are ignored. */
 const MAX_CERTIFICATES = 32;
 
-/** DER of the intermediates as presented, without the leaf; empty where there are none. */
+/** DER of the intermediates as presented, without the leaf; empty: there are none. */
 export function presentedCertificates(session: Uint8Array): Uint8Array[] {
   const outer = element(session, 0);
   if (!outer || outer.tag !== SEQUENCE) return [];
@@ -42,7 +42,7 @@ interface Element {
   readonly end: number;
 }
 
-/** One DER element with a single-byte tag; undefined where it does not fit. */
+/** One DER element with a single-byte tag; undefined: it does not fit. */
 function element(bytes: Uint8Array, at: number): Element | undefined {
   const tag = bytes[at];
   const first = bytes[at + 1];

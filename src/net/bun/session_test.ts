@@ -48,7 +48,7 @@ for (
   });
 }
 
-test("presentedCertificates() of any prefix is a prefix of the certificates", () => {
+test("presentedCertificates() of a truncated session are the first certificates", () => {
   const whole = session(field(19, MIDDLE, ROOT), AFTER);
   for (let length = 0; length < whole.length; length++) {
     assert.deepEqual(presentedCertificates(whole.subarray(0, length)), []);

@@ -1,14 +1,14 @@
 /**
- * Looks at what a client has sent without taking it, and tells when more comes. The runtime reads a
- * socket as soon as it watches it, and what was read cannot be given to a TLS handshake any more; so the waiting
- * is done by an epoll descriptor of our own, one for all clients, looked at in turns while anybody
- * waits. Only on Linux, where the C library can be called.
+ * Peeks at the bytes that a client has sent and reports when more come. The runtime reads a socket as
+ * soon as it watches it, and bytes that it has read cannot be given to a TLS handshake any more; so one
+ * epoll descriptor of our own watches all these clients, and is polled while any of them waits. Only on
+ * Linux, where the C library can be called.
  *
  * @module
  */
 
 import { type Clock, systemClock, type Timer } from "../../base/mod.ts";
-import { CLIENT_HELLO_LIMIT_BYTES } from "../../wire/mod.ts";
+import { PREFACE_LIMIT_BYTES } from "../port.ts";
 import { type CLibrary, cLibrary } from "./c_library.ts";
 import { EVENT_BYTES, packEvent, unpackEvents } from "./epoll_event.ts";
 
@@ -21,21 +21,21 @@ const EPOLLIN = 0x1;
 const EPOLLERR = 0x8;
 const EPOLLHUP = 0x10;
 const EPOLLRDHUP = 0x2000;
-/** Each arrival is told once, so that half a message does not keep the thread busy. */
+/** Edge-triggered: half a message does not keep the thread busy. */
 const EPOLLET = 0x80000000;
 
-/** Events of one look. More wait for the next one. */
+/** Events of one poll. More wait for the next one. */
 const BATCH = 256;
-/** The first message mostly comes right after the connection; silence is looked at ever less often. */
+/** The first message mostly comes right after the connection; silent clients are polled ever less often. */
 const SHORTEST_MS = 1;
 const LONGEST_MS = 20;
 
 /** `peerEnded`: it ended its half or broke the connection, whatever it sent before. */
 export type Arrival = (peerEnded: boolean) => void;
 
-const buffer = new Uint8Array(CLIENT_HELLO_LIMIT_BYTES);
+const buffer = new Uint8Array(PREFACE_LIMIT_BYTES);
 /**
- * What has arrived and was not read, {@link CLIENT_HELLO_LIMIT_BYTES} at most; good until the next call.
+ * Bytes that arrived and were not read, {@link PREFACE_LIMIT_BYTES} at most; valid until the next call.
  * Empty: the peer ended its half. Undefined: nothing yet, or the connection broke.
  */
 export function peek(fd: number): Uint8Array | undefined {
@@ -43,12 +43,12 @@ export function peek(fd: number): Uint8Array | undefined {
   return size < 0 ? undefined : buffer.subarray(0, size);
 }
 
-/** Takes what {@link peek} would show: a socket closed with unread bytes breaks its connection. */
-export function discard(fd: number): void {
-  cLibrary()?.recv(fd, buffer, buffer.length, MSG_DONTWAIT);
+/** Takes the first `size` of the bytes that {@link peek} shows; false: they are not there. */
+export function discard(fd: number, size: number = buffer.length): boolean {
+  return cLibrary()?.recv(fd, buffer, size, MSG_DONTWAIT) === size;
 }
 
-/** Everybody that waits on this thread; over, with its descriptor, when nobody does any more. */
+/** All watched clients of this thread; its descriptor is closed after the last one. */
 export class ArrivalWatch {
   readonly #library: CLibrary;
   readonly #clock: Clock;
@@ -65,15 +65,15 @@ export class ArrivalWatch {
     this.#epoll = epoll;
   }
 
-  /** Undefined when no descriptor is left. */
+  /** Undefined: no descriptor is left. */
   static open(library: CLibrary, clock: Clock): ArrivalWatch | undefined {
     const epoll = library.epoll_create1(EPOLL_CLOEXEC);
     return epoll < 0 ? undefined : new ArrivalWatch(library, epoll, clock);
   }
 
-  /** An id for {@link remove}; undefined when the kernel would not watch it. */
+  /** Returns an id for {@link remove}; undefined: the kernel refused. */
   add(fd: number, arrived: Arrival): number | undefined {
-    // Not the descriptor: a closed one's number is soon another connection's.
+    // Not the descriptor: the number of a closed one is soon reused.
     const id = this.#lastId = this.#lastId % 0xffff_ffff + 1;
     const event = packEvent({ events: EPOLLIN | EPOLLRDHUP | EPOLLET, data: BigInt(id) });
     if (this.#library.epoll_ctl(this.#epoll, EPOLL_CTL_ADD, fd, event) !== 0) {
@@ -81,11 +81,11 @@ export class ArrivalWatch {
       return undefined;
     }
     this.#waiting.set(id, arrived);
-    this.#lookIn(SHORTEST_MS);
+    this.#pollIn(SHORTEST_MS);
     return id;
   }
 
-  /** `fd` is -1 when it was closed: the kernel has forgotten it then. */
+  /** `fd` is -1 after its close: the kernel has forgotten it then. */
   remove(id: number, fd: number): void {
     if (!this.#waiting.delete(id)) return;
     if (fd >= 0) this.#library.epoll_ctl(this.#epoll, EPOLL_CTL_DEL, fd, this.#events);
@@ -99,14 +99,14 @@ export class ArrivalWatch {
     if (arrivals === this) arrivals = undefined;
   }
 
-  #lookIn(delayMs: number): void {
+  #pollIn(delayMs: number): void {
     if (this.#timer && this.#delayMs <= delayMs) return;
     this.#timer?.cancel();
     this.#delayMs = delayMs;
-    this.#timer = this.#clock.after(delayMs, () => this.#look());
+    this.#timer = this.#clock.after(delayMs, () => this.#poll());
   }
 
-  #look(): void {
+  #poll(): void {
     this.#timer = undefined;
     const count = this.#library.epoll_wait(this.#epoll, this.#events, BATCH, 0);
     for (const { events, data } of unpackEvents(this.#events, count)) {
@@ -114,16 +114,16 @@ export class ArrivalWatch {
       this.#waiting.get(Number(data))?.(ended);
     }
     if (this.#waiting.size === 0) return;
-    this.#lookIn(count > 0 ? SHORTEST_MS : Math.min(this.#delayMs * 2, LONGEST_MS));
+    this.#pollIn(count > 0 ? SHORTEST_MS : Math.min(this.#delayMs * 2, LONGEST_MS));
   }
 }
 
 let arrivals: ArrivalWatch | undefined;
 
-/** Stops telling; the descriptor as it is then, or -1. */
+/** Ends a watch; `fd`: the descriptor as it is then, or -1. */
 export type Unwatch = (fd: number) => void;
 
-/** Tells of everything that arrives from now on, what is there already included; undefined: cannot. */
+/** Reports every arrival from now on, and bytes that are there already; undefined: it cannot. */
 export function watchArrivals(fd: number, arrived: Arrival): Unwatch | undefined {
   const functions = cLibrary();
   if (!functions) return undefined;

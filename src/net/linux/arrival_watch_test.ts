@@ -8,7 +8,7 @@ import { type CLibrary, cLibrary } from "./c_library.ts";
 const EPOLL = 7;
 const UNWATCHABLE = 99;
 
-/** Where nothing ever arrives. */
+/** Nothing ever arrives. */
 function silence() {
   const clock = new FakeClock();
   const calls: string[] = [];
@@ -30,7 +30,7 @@ function silence() {
   return { arrivals, calls, clock, looksMs };
 }
 
-test("Arrivals looks at silence ever less often, every 20 ms at last, and soon again for a newcomer", async () => {
+test("ArrivalWatch polls ever less often in silence, at last every 20 ms, and soon again for a new client", async () => {
   const { arrivals, clock, looksMs } = silence();
   arrivals.add(4, () => {});
   await clock.advance(75);
@@ -41,7 +41,7 @@ test("Arrivals looks at silence ever less often, every 20 ms at last, and soon a
   assert.equal(looksMs.at(-1), 76);
 });
 
-test("Arrivals does not look later because more and more come", async () => {
+test("ArrivalWatch does not poll later because more clients come", async () => {
   const { arrivals, clock, looksMs } = silence();
   for (let fd = 4; fd < 8; fd++) {
     arrivals.add(fd, () => {});
@@ -50,7 +50,7 @@ test("Arrivals does not look later because more and more come", async () => {
   assert.equal(looksMs[0], 1);
 });
 
-test("Arrivals.remove() asks the kernel only about a descriptor that is open", () => {
+test("ArrivalWatch.remove() calls the kernel only for an open descriptor", () => {
   const { arrivals, calls, clock } = silence();
   const ids = [4, 0, 5].map((fd) => arrivals.add(fd, () => {}) ?? assert.fail());
   calls.length = 0;
@@ -59,7 +59,7 @@ test("Arrivals.remove() asks the kernel only about a descriptor that is open", (
   assert.equal(clock.pending, 0);
 });
 
-test("Arrivals keeps its descriptor after one that cannot be watched only while others wait", () => {
+test("ArrivalWatch closes its descriptor after a client that cannot be watched, unless others wait", () => {
   const { arrivals, calls } = silence();
   arrivals.add(4, () => {});
   assert.equal(arrivals.add(UNWATCHABLE, () => {}), undefined);
@@ -71,7 +71,7 @@ test("Arrivals keeps its descriptor after one that cannot be watched only while 
 
 const library = cLibrary();
 if (library) {
-  test("watchArrivals() takes one descriptor for all, and gives it back after the last", () => {
+  test("watchArrivals() has one descriptor for all clients, and closes it after the last", () => {
     const fds = [library.socket(1, 2, 0), library.socket(1, 2, 0)];
     const open = () => readdirSync("/proc/self/fd").length;
     const before = open();

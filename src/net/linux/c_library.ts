@@ -1,6 +1,6 @@
 /**
- * Functions of the C library, for the few things that no runtime offers. Only where the runtime can call
- * them (Bun) and the system is the one whose constants and layouts the callers know (Linux).
+ * Functions of the C library, for the few things that no runtime offers. Only if the runtime can call
+ * them (Bun) and the system is Linux, whose constants and layouts the callers have.
  *
  * @module
  */
@@ -40,7 +40,7 @@ export interface CLibrary {
   socket(family: number, type: number, protocol: number): number;
 }
 
-/** All at once: opening it is what costs, a further function nothing. */
+/** All functions at once: opening the library is the cost, a further function is free. */
 const SIGNATURES = {
   close: { args: ["i32"], returns: "i32" },
   dup3: { args: ["i32", "i32", "i32"], returns: "i32" },
@@ -60,7 +60,7 @@ const SIGNATURES = {
 
 let library: CLibrary | null | undefined;
 
-/** Undefined where nothing of it can be called. */
+/** Undefined: the library cannot be called here. */
 export function cLibrary(): CLibrary | undefined {
   library ??= open() ?? null;
   return library ?? undefined;
@@ -76,7 +76,7 @@ function open(): CLibrary | undefined {
     try {
       return foreign.dlopen(name, SIGNATURES).symbols as CLibrary;
     } catch {
-      // Not the C library of this system; the next name may be.
+      // This system's C library has another name.
     }
   }
   return undefined;

@@ -1,8 +1,8 @@
 /**
- * Gives back the pages of the executable's code and constants that are not in use now. A runtime runs
- * through tens of megabytes of code when it starts, again when it compiles, and then through little of
- * it; the kernel keeps all of it mapped. The pages are clean copies of the file: what is used again
- * comes back from the page cache, a few pages at a time, and nothing is lost.
+ * Releases pages of the executable's code and constants that are not in use now. A runtime runs through
+ * tens of megabytes of code when it starts, again when it compiles, and then through little of it; the
+ * kernel keeps all of it mapped. The pages are clean copies of the file: those used again come back from
+ * the page cache, a few at a time, and nothing is lost.
  *
  * @module
  */
@@ -17,7 +17,7 @@ export interface Mapping {
   readonly length: number;
 }
 
-/** Whether something was given back. Linux only; does nothing where it is not sure. */
+/** Whether pages were released. Linux only; does nothing in doubt. */
 export function releaseCodePages(): boolean {
   try {
     const smaps = readFileSync("/proc/self/smaps", "utf8");
@@ -28,15 +28,15 @@ export function releaseCodePages(): boolean {
     }
     return released;
   } catch {
-    // No /proc, or not ours to read: the memory stays as it is.
+    // No /proc, or no right to read it: the memory stays as it is.
     return false;
   }
 }
 
 /**
- * The mappings of `executable` in the text of `/proc/self/smaps` that are only read, provided that no
- * page of them was changed in memory: such a page, an anonymous one, would be lost. A page that is dirty
- * and not anonymous is the file's own, which was written a moment ago.
+ * The read-only mappings of `executable` in the text of `/proc/self/smaps`, without those that have a
+ * page changed in memory: such a page, an anonymous one, would be lost. A dirty page that is not
+ * anonymous is a page of the file, which was written a moment ago.
  */
 export function codeMappings(smaps: string, executable: string): readonly Mapping[] {
   const found: Mapping[] = [];

@@ -49,7 +49,7 @@ function released(): void {
 
 // Elsewhere it does nothing.
 if (process.platform === "linux" && "bun" in process.versions) {
-  test("releaseCodePages() makes the code smaller, and it goes on", released);
+  test("releaseCodePages() makes the resident code smaller, and the process goes on", released);
 } else {
   test("releaseCodePages() does nothing here", () => assert.equal(releaseCodePages(), false));
 }

@@ -1,5 +1,5 @@
 /**
- * How many files and sockets this process may open, and how many more.
+ * The limit of files and sockets that this process may open, and how many are left.
  *
  * @module
  */
@@ -9,8 +9,8 @@ import { readdirSync, readFileSync, statSync } from "node:fs";
 const OPEN = "/proc/self/fd";
 
 /**
- * Soft limit of open files less those open now; `Infinity` where the system does not say. 0 when not
- * even this can be found out any more. A few microseconds; before Linux 6.2 as long as listing them all.
+ * Soft limit of open files less those open now; `Infinity`: the system does not say. 0: no descriptor is
+ * left to read it with. A few microseconds; before Linux 6.2 as long as listing them all.
  */
 export function fdHeadroom(): number {
   try {
@@ -21,7 +21,7 @@ export function fdHeadroom(): number {
   }
 }
 
-/** The soft limit of open files; undefined where the system does not say. */
+/** The soft limit of open files; undefined: the system does not say. */
 export function descriptorLimit(): number | undefined {
   try {
     return readLimit();
@@ -37,11 +37,11 @@ export function parseLimits(text: string): number | undefined {
 }
 
 function readLimit(): number | undefined {
-  // The limit can be changed from outside at any time, so it is not remembered.
+  // The limit can be changed from outside at any time, so it is not cached.
   return parseLimits(readFileSync("/proc/self/limits", "utf8"));
 }
 
 function openCount(): number {
-  // The size of the directory is the number of open files, once the kernel fills it in.
+  // The size of the directory is the number of open files; 0 before Linux 6.2.
   return statSync(OPEN).size || readdirSync(OPEN).length;
 }

@@ -1,5 +1,5 @@
 /**
- * `struct epoll_event`: what is watched for, and 64 bits that the watcher gets back with each event.
+ * `struct epoll_event`: the events to watch for, and 64 bits that the watcher gets back with each event.
  *
  * @module
  */
@@ -22,7 +22,7 @@ export function packEvent({ events, data }: EpollEvent): Uint8Array {
   return new Uint8Array(view.buffer);
 }
 
-/** The first `count` of those that the kernel has put into `bytes`. */
+/** The first `count` events that the kernel has put into `bytes`. */
 export function unpackEvents(bytes: Uint8Array, count: number): EpollEvent[] {
   const view = new DataView(bytes.buffer, bytes.byteOffset);
   return Array.from({ length: Math.max(count, 0) }, (_, index) => ({

@@ -1,7 +1,7 @@
 /**
- * Tells the kernel to stop and start reporting one socket to whoever waits for it, behind the runtime's
- * back. A listener that is not reported keeps its clients waiting in its backlog; a listener that cannot
- * accept and is reported makes the runtime spin.
+ * Stops and starts the kernel's reports of one socket to the runtime's epoll descriptor, without the
+ * runtime's knowledge. A listener that is not reported keeps its clients waiting in its backlog; a
+ * listener that cannot accept and is reported makes the runtime spin.
  *
  * @module
  */
@@ -10,7 +10,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { cLibrary } from "./c_library.ts";
 import { type EpollEvent, packEvent } from "./epoll_event.ts";
 
-/** Where a descriptor is watched, and as what: the waiter's own, not to be changed. */
+/** The epoll descriptor that watches `fd`, with the runtime's own events and data, kept unchanged. */
 export interface Watch extends EpollEvent {
   readonly epoll: number;
   readonly fd: number;
@@ -21,14 +21,14 @@ const F_DUPFD_CLOEXEC = 1030;
 const O_CLOEXEC = 0x80000;
 const FD_INFO = "/proc/self/fdinfo";
 
-/** Where `fd` is watched; undefined where that cannot be told. */
+/** The runtime's watch of `fd`; undefined: it cannot be found. */
 export function findWatch(fd: number): Watch | undefined {
   if (!cLibrary()) return undefined;
   let names: number[];
   try {
     names = readdirSync(FD_INFO).map(Number);
   } catch {
-    // No /proc, or no descriptor left to read it with.
+    // No /proc, or no descriptor is left to read it with.
     return undefined;
   }
   // A runtime opens its epoll descriptors first; thousands of sockets may have come since.
@@ -53,16 +53,16 @@ function watchIn(epoll: number, fd: number): Watch | undefined {
   return { epoll, fd, events: Number(`0x${line[1]}`), data: BigInt(`0x${line[2]}`) };
 }
 
-/** Stops (`on` false) or starts reporting; false when the kernel would not. */
+/** Stops (`on` false) or starts reports; false: the kernel refused. */
 export function report(watch: Watch, on: boolean): boolean {
   const event = packEvent(on ? watch : { ...watch, events: 0 });
   return cLibrary()?.epoll_ctl(watch.epoll, EPOLL_CTL_MOD, watch.fd, event) === 0;
 }
 
 /**
- * Keeps a listening socket elsewhere, and under its number something that cannot be accepted from: a
- * runtime accepts all clients that wait before it looks at anything else, unless it fails. Where the
- * socket is now; undefined where it stays.
+ * Moves a listening socket to another descriptor and puts one under its number that cannot accept: a
+ * runtime accepts all waiting clients before it does anything else, unless an accept fails. Returns the
+ * socket's descriptor; undefined: it was not moved.
  */
 export function park({ fd, epoll }: Watch): number | undefined {
   const library = cLibrary();
@@ -74,7 +74,7 @@ export function park({ fd, epoll }: Watch): number | undefined {
   return undefined;
 }
 
-/** Puts the socket back under its number, where it is watched as before. */
+/** Moves the socket back under its number, which is watched as before. */
 export function unpark({ fd }: Watch, parked: number): void {
   cLibrary()?.dup3(parked, fd, O_CLOEXEC);
   cLibrary()?.close(parked);

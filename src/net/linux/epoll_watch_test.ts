@@ -21,7 +21,7 @@ function open(): { readonly socket: number; readonly epoll: number; close(): voi
 const at = (fd: number) => readlinkSync(`${FDS}/${fd}`);
 
 if (cLibrary()) {
-  test("park() leaves something else under the number until unpark()", () => {
+  test("park() puts another descriptor under the number until unpark()", () => {
     const { socket, epoll, close } = open();
     const before = readdirSync(FDS).length;
     const watch = { fd: socket, epoll, events: 0, data: 0n };
@@ -33,7 +33,7 @@ if (cLibrary()) {
     close();
   });
 
-  test("park() leaves all as it is where it cannot", () => {
+  test("park() that fails changes nothing", () => {
     const { socket, epoll, close } = open();
     const before = readdirSync(FDS).length;
     for (const watch of [{ fd: socket, epoll: -1 }, { fd: -1, epoll }]) {

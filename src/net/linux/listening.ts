@@ -1,6 +1,5 @@
 /**
- * What the kernel does for a socket that listens, beyond what a runtime asks it for. Both only help:
- * where they cannot be had, things stay as they are.
+ * Options of a listening socket that no runtime sets. Both only help: a kernel without them is no fault.
  *
  * @module
  */
@@ -11,20 +10,20 @@ import { cLibrary } from "./c_library.ts";
 const BACKLOG = 4_096;
 const IPPROTO_TCP = 6;
 const TCP_DEFER_ACCEPT = 9;
-/** A client silent for longer is handed out as it is, so that its owner can count and judge it. */
+/** A client silent for longer is accepted all the same, so that its owner can count and judge it. */
 const DEFER_SECONDS = 1;
 
 /**
- * Lets more clients wait to be accepted. The runtime asks for 512; a burst of more, or a moment in which
- * the thread is busy, would have clients that believe to be connected and are dropped.
+ * Lets more clients wait for an accept. The runtime asks for 512; with a burst of more, or a busy thread,
+ * the kernel would drop clients that believe to be connected.
  */
 export function lengthenBacklog(fd: number): void {
   cLibrary()?.listen(fd, BACKLOG);
 }
 
 /**
- * Has a connection handed out only once its client has spoken, for listeners that look at the first
- * message before anything else: it is there then, and nobody has to wait for it.
+ * Has the kernel hand out a connection only once its client has sent something, for listeners that read
+ * the first message before anything else: it is there then, without a wait.
  */
 export function deferAccept(fd: number): void {
   const value = new Uint8Array(new Int32Array([DEFER_SECONDS]).buffer);

@@ -1,6 +1,6 @@
 /**
- * Standard output and error that nobody waits for: whoever reads it may stall for hours, and the thread that writes
- * goes on. The descriptor's own flags are not touched: a shell or a supervisor shares them.
+ * Standard output and error without waiting: the reader may stall for hours, and the thread that writes
+ * goes on. The descriptor's own flags are not changed: a shell or a supervisor shares them.
  *
  * @module
  */
@@ -10,12 +10,12 @@ import process from "node:process";
 import { cLibrary } from "./c_library.ts";
 
 /**
- * Writes what is taken at once and says how many bytes that were. Throws what a system call says, with
- * its `code`: `EAGAIN` where nothing is taken now. At most {@link PIPE_BYTES} are to be given.
+ * Writes without waiting and returns the number of bytes taken. Throws the system call's error with its
+ * `code`: `EAGAIN` if nothing is taken now. Give at most {@link PIPE_BYTES}.
  */
 export type WriteNow = (bytes: Uint8Array) => number;
 
-/** What a pipe that can be written to takes in one piece (PIPE_BUF). */
+/** Bytes that a writable pipe takes in one piece (PIPE_BUF). */
 export const PIPE_BYTES = 4_096;
 
 /** Descriptors of standard output and standard error. */
@@ -45,7 +45,7 @@ export function openStandardStream(fd: number): WriteNow {
   return whereItHasRoom(fd, kind) ?? ((bytes) => writeSync(fd, bytes));
 }
 
-/** For what cannot be opened again: asks the kernel first. */
+/** For descriptors that cannot be opened again: polls the kernel first. */
 function whereItHasRoom(fd: number, kind: Stats): WriteNow | undefined {
   const library = cLibrary();
   if (!library) return undefined;
@@ -53,9 +53,9 @@ function whereItHasRoom(fd: number, kind: Stats): WriteNow | undefined {
   const words = new Int16Array(4);
   new Int32Array(words.buffer, 0, 1)[0] = fd;
   words[2] = POLLOUT;
-  const question = new Uint8Array(words.buffer);
+  const pollfd = new Uint8Array(words.buffer);
   return (bytes) => {
-    const found = library.poll(question, 1, 0) > 0 ? words[3] ?? 0 : 0;
+    const found = library.poll(pollfd, 1, 0) > 0 ? words[3] ?? 0 : 0;
     if (found & POLL_GONE) throw failure("EPIPE");
     if (!(found & POLLOUT)) throw failure("EAGAIN");
     if (!kind.isSocket()) return writeSync(fd, bytes);
@@ -69,7 +69,7 @@ function kindOf(fd: number): Stats | undefined {
   try {
     return fstatSync(fd);
   } catch {
-    // Closed: writing will say so.
+    // Closed: the write reports that.
     return undefined;
   }
 }

@@ -18,7 +18,7 @@ import { openStandardStream, PIPE_BYTES } from "./standard_stream.ts";
 
 const LINE = new TextEncoder().encode("line\n");
 
-/** Until it takes no more; what it says then. */
+/** Writes until no more is taken; returns the error code of that. */
 function fill(write: (bytes: Uint8Array) => number): unknown {
   const block = new Uint8Array(PIPE_BYTES);
   try {
@@ -47,12 +47,12 @@ test("openStandardStream() appends to a file", () =>
     assert.equal(readFileSync(path, "utf8"), "line\n");
   }));
 
-test("openStandardStream() of what is closed says so when it is written to", () => {
+test("openStandardStream() of a closed descriptor fails when it is written to", () => {
   assert.throws(() => openStandardStream(1_000_000)(LINE));
 });
 
 if (process.platform === "linux") {
-  test("openStandardStream() does not wait for a pipe that nobody reads", () =>
+  test("openStandardStream() does not wait for a pipe without a reader", () =>
     inFolder((folder) => {
       const path = join(folder, "pipe");
       execFileSync("mkfifo", [path]);
@@ -70,7 +70,7 @@ if (process.platform === "linux") {
 
 const { Bun } = globalThis as { readonly Bun?: BunRuntime };
 if (Bun && process.platform === "linux") {
-  test("openStandardStream() does not wait for a socket that nobody reads, and notices that it is gone", async () => {
+  test("openStandardStream() does not wait for a socket without a reader, and notices its close", async () => {
     const accepted = Promise.withResolvers<BunSocket>();
     const where = { hostname: "127.0.0.1", port: 0, reusePort: false, exclusive: true } as const;
     const received = Promise.withResolvers<string>();

@@ -1,6 +1,6 @@
 /**
  * One datagram to a unix socket, which no runtime offers: through the C library where the runtime can
- * call it (Bun on Linux). Used to tell systemd how the process is.
+ * call it (Bun on Linux). Used to report the state of the process to systemd.
  *
  * @module
  */
@@ -14,7 +14,7 @@ export type DatagramResult = "sent" | "failed" | "unsupported";
 const AF_UNIX = 1;
 const SOCK_DGRAM = 2;
 const SOCK_CLOEXEC = 0o2000000;
-/** MSG_NOSIGNAL and MSG_DONTWAIT: neither die nor wait for a receiver that does not read. */
+/** MSG_NOSIGNAL and MSG_DONTWAIT: a receiver that does not read causes neither a signal nor a wait. */
 const SEND_FLAGS = 0x4000 | 0x40;
 /** Size of `sun_path`. */
 const PATH_LIMIT = 108;

@@ -28,6 +28,9 @@ class FakeSocket extends EventEmitter {
   pause(): void {
     this.log.push("pause");
   }
+  isPaused(): boolean {
+    return false;
+  }
   destroy(): void {
     this.log.push("destroy");
   }
@@ -94,7 +97,7 @@ for (const [name, answer, happens, log] of STORIES) {
   });
 }
 
-test("Accepted holds 64 KiB while a choice is awaited, and asks for it once", () => {
+test("Accepted holds 64 KiB while a choice is awaited, and calls the chooser once", () => {
   const { socket, secure, log } = setUp(NEVER);
   secure();
   socket.emit("data", HELLO);
@@ -104,7 +107,7 @@ test("Accepted holds 64 KiB while a choice is awaited, and asks for it once", ()
   assert.deepEqual(log, ["asked", "pause"]);
 });
 
-test("Accepted tells nothing after its reset, whatever is chosen then", async () => {
+test("Accepted calls no handler after a reset, whatever the chooser returns then", async () => {
   const answer = Promise.resolve(undefined);
   const { accepted, socket, secure, log } = setUp(answer);
   secure();
@@ -114,7 +117,7 @@ test("Accepted tells nothing after its reset, whatever is chosen then", async ()
   assert.deepEqual(log, ["asked", "reset"]);
 });
 
-test("Accepted says where its ends are, and survives what breaks before its handshake", () => {
+test("Accepted has its addresses, and survives an error before its handshake", () => {
   const { accepted, socket } = setUp();
   socket.emit("error", new Error("broken"));
   assert.deepEqual([accepted.remote, accepted.local], ["192.0.2.1:5", "192.0.2.2:6"]);

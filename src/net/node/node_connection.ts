@@ -18,18 +18,18 @@ import { drop, flush, hasJoined, join, type JoinedWrites, type JoiningStream } f
 const HIGH_WATER_BYTES = 256 * 1024;
 const KEEP_ALIVE_MS = 15_000;
 
-/** The handle below a socket; not public, but where the runtime keeps what it does not say aloud. */
+/** The handle below a socket; not public, but the only access to what the socket hides. */
 interface Handle {
   readStart?(): unknown;
   readStop?(): unknown;
-  /** Of a TLS handle: its transport is over, in whatever way. */
+  /** On a TLS handle: its transport ended, in order or not. */
   emitEof?(): void;
 }
 
 export interface NodeConnectionOptions {
-  /** What {@link Connection.remote} says. */
+  /** See {@link Connection.remote}. */
   readonly remote: string;
-  /** The TCP socket, where `socket` is the TLS one above it. */
+  /** The TCP socket below, if `socket` is a TLS one. */
   readonly raw?: net.Socket | undefined;
 }
 
@@ -39,15 +39,15 @@ export class NodeConnection implements Connection, JoiningStream {
   readonly #socket: net.Socket;
   readonly #raw: net.Socket;
   #local: string | undefined;
-  /** Came while paused: at most what one read had brought. */
+  /** Chunks that came while paused: at most those of one read. */
   readonly #held: Uint8Array[] = [];
   joined: JoinedWrites | undefined;
   #unsentBytes = 0;
   #paused = false;
-  #asked = false;
+  #drainDue = false;
   #ended = false;
   #peerEnded = false;
-  #toldEnd = false;
+  #endReported = false;
   #closed = false;
   #broken = false;
   #alert = "";
@@ -66,7 +66,7 @@ export class NodeConnection implements Connection, JoiningStream {
       this.#peerEnded = true;
       this.#deliver();
     });
-    // What broke may still be open: a TLS socket of Deno goes on after a record it cannot read.
+    // A broken socket may still be open: a TLS socket of Deno goes on after a record it cannot read.
     const broke = (error: Error) => {
       this.#alert ||= alertWords(messageOf(error));
       this.#break();
@@ -76,7 +76,7 @@ export class NodeConnection implements Connection, JoiningStream {
     socket.on("close", (hadError: boolean) => {
       this.#closed = true;
       drop(this);
-      // A whole message that nobody resumed for is still one: its owner has the close to go by.
+      // Chunks held while paused are dropped: the owner gets the close.
       this.events.onClose(hadError || this.#broken, this.#alert);
       this.events = ignoredEvents;
     });
@@ -94,7 +94,7 @@ export class NodeConnection implements Connection, JoiningStream {
 
   give(chunk: Uint8Array): boolean {
     if (this.#closed || this.#ended) return true;
-    // What is behind others may wait for long.
+    // A chunk that is queued after others may wait for long.
     if (!hasJoined(this) || !join(this, chunk)) {
       this.#pass(this.#unsentBytes > 0 ? unpinned(chunk) : chunk);
     }
@@ -102,7 +102,7 @@ export class NodeConnection implements Connection, JoiningStream {
   }
 
   send(bytes: Uint8Array, length: number): boolean {
-    // Until its callback has come, the runtime reads from the memory that it was given.
+    // The runtime reads from this memory until the callback of the write.
     this.#pass(new Uint8Array(bytes.subarray(0, length)));
     return true;
   }
@@ -115,7 +115,7 @@ export class NodeConnection implements Connection, JoiningStream {
 
   #hasRoom(): boolean {
     if (this.#unsentBytes < HIGH_WATER_BYTES) return true;
-    this.#asked = true;
+    this.#drainDue = true;
     return false;
   }
 
@@ -160,33 +160,33 @@ export class NodeConnection implements Connection, JoiningStream {
     this.#paused = false;
     if (this.#raw === this.#socket) this.#socket.resume();
     else handleOf(this.#raw)?.readStart?.();
-    // Not from within the call: its caller may still be writing what came before.
+    // Not from within the call: its caller may still be writing the chunks before.
     queueMicrotask(() => this.#deliver());
   }
 
-  /** What was held, in order, and the end after it, unless paused again meanwhile. */
+  /** Delivers held chunks in order, and the end after them, unless paused again meanwhile. */
   #deliver(): void {
     while (!this.#paused && this.#held.length > 0) {
       const chunk = this.#held[0] as Uint8Array;
       this.#held.shift();
       this.events.onData(chunk);
     }
-    if (this.#paused || !this.#peerEnded || this.#toldEnd || this.#broken) return;
-    this.#toldEnd = true;
+    if (this.#paused || !this.#peerEnded || this.#endReported || this.#broken) return;
+    this.#endReported = true;
     this.events.onEnd();
   }
 
   #sent(size: number): void {
     this.#unsentBytes -= size;
-    if (!this.#asked || this.#unsentBytes >= HIGH_WATER_BYTES / 2) return;
-    this.#asked = false;
+    if (!this.#drainDue || this.#unsentBytes >= HIGH_WATER_BYTES / 2) return;
+    this.#drainDue = false;
     if (!this.#ended && !this.#closed) this.events.onDrain();
   }
 }
 
 /**
- * Deno tells a TLS socket of a reset, or of a FIN that no close_notify came before, as of an orderly
- * end: the bytes may be cut short then. Calls `broke` instead, of the last one who asked for it.
+ * Deno reports a reset of a TLS socket, or a FIN without close_notify, as an orderly end: the bytes may
+ * be truncated then. Calls `broke` instead; a later call for the same socket replaces it.
  */
 export function onTransportOver(socket: net.Socket, broke: () => void): void {
   const handle = handleOf(socket);

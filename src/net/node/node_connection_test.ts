@@ -5,14 +5,14 @@ import { test } from "node:test";
 import { testEachEvent, toldTo } from "../../../test/kit/engine/event_table.ts";
 import { NodeConnection } from "./node_connection.ts";
 
-/** Passes bytes on when told to; its close is told a little later, as the runtime's is. */
+/** Passes bytes on when the test says so; reports its close a little later, like the runtime. */
 class FakeSocket extends EventEmitter {
   readonly log: string[];
   readonly name: string;
   writableFinished = false;
   readonly _readableState = { ended: false };
   readonly _handle: object;
-  /** Of writes, then of the end. */
+  /** Callbacks of writes, then that of the end. */
   readonly callbacks: (() => void)[] = [];
   readonly writes: Uint8Array[] = [];
 
@@ -126,7 +126,7 @@ error   | reset >reset | reset >reset | reset >reset | reset >reset | reset >res
 
 testEachEvent("NodeConnection", TABLE, { setUp, states: STATES, events: ACTS, turn });
 
-test("NodeConnection has its caller stop at 256 KiB, and tells of a drain below half of it", () => {
+test("NodeConnection stops its caller at 256 KiB and reports a drain below half of that", () => {
   const { socket, connection, log } = setUp();
   const half = 128 * 1024;
   connection.give(bytes("0"));
@@ -145,7 +145,7 @@ test("NodeConnection has its caller stop at 256 KiB, and tells of a drain below 
   assert.deepEqual(log, [">drain"]);
 });
 
-test("NodeConnection sends a copy of what was joined", async () => {
+test("NodeConnection sends a copy of joined bytes", async () => {
   const { connection, log } = setUp();
   const chunk = bytes("a");
   connection.write(chunk);
@@ -154,7 +154,7 @@ test("NodeConnection sends a copy of what was joined", async () => {
   assert.equal(log.at(-1), '"a"');
 });
 
-test("NodeConnection joins on when what it had joined is full and sent", async () => {
+test("NodeConnection joins again after a full buffer was sent", async () => {
   const { connection, log } = setUp();
   log.length = 0;
   for (let index = 0; index < 5; index++) connection.write(new Uint8Array(15_000));
@@ -163,7 +163,7 @@ test("NodeConnection joins on when what it had joined is full and sent", async (
   assert.deepEqual(log, ['"60000"', '"15000"']);
 });
 
-test("NodeConnection takes nothing any more once it was reset", async () => {
+test("NodeConnection takes nothing after a reset", async () => {
   const { connection, log } = setUp();
   connection.reset();
   connection.write(bytes("late"));
@@ -173,7 +173,7 @@ test("NodeConnection takes nothing any more once it was reset", async () => {
   assert.deepEqual(log.slice(1), ["reset", ">close"]);
 });
 
-test("NodeConnection gives what it held one by one, and the end behind it", async () => {
+test("NodeConnection delivers held chunks one by one, then the end", async () => {
   const { socket, connection, log } = setUp();
   connection.pause();
   for (const text of ["a", "b"]) socket.emit("data", bytes(text));
@@ -188,7 +188,7 @@ test("NodeConnection gives what it held one by one, and the end behind it", asyn
   }
 });
 
-test("NodeConnection gives nothing new before what it holds", async () => {
+test("NodeConnection delivers held chunks before new ones", async () => {
   const { socket, connection, log } = setUp();
   connection.pause();
   socket.emit("data", bytes("a"));
@@ -198,7 +198,7 @@ test("NodeConnection gives nothing new before what it holds", async () => {
   assert.deepEqual(log.slice(-2), [">a", ">b"]);
 });
 
-test("NodeConnection tells of no end behind what broke", async () => {
+test("NodeConnection reports no end after it broke", async () => {
   const { socket, connection, log } = setUp();
   connection.pause();
   socket.emit("end");
@@ -208,7 +208,7 @@ test("NodeConnection tells of no end behind what broke", async () => {
   assert.deepEqual(log.filter((entry) => entry.startsWith(">")), [">reset"]);
 });
 
-test("NodeConnection closes at once where our half has been sent", async () => {
+test("NodeConnection closes at once if our half has been sent", async () => {
   const { socket, connection, log } = setUp();
   socket.writableFinished = true;
   connection.close();
@@ -261,7 +261,7 @@ for (const [name, act, log] of TLS) {
   });
 }
 
-test("give() keeps no large read for a small part of it that waits behind others", () => {
+test("give() does not keep a large read in memory for a small part of it that waits", () => {
   const { socket, connection } = setUp();
   const read = new Uint8Array(1_000);
   connection.give(read.subarray(0, 100));

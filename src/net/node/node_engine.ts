@@ -49,7 +49,7 @@ export function nodeEngine(): Engine {
     listenSecure: (options, onAccepted) =>
       listen(options, (socket) => onAccepted(new NodeAccepted(socket))),
     dial,
-    // Its heap gives memory back by itself.
+    // The runtime's heap returns memory by itself.
     trim() {},
     collect() {},
     serverTls: (material): NodeServerTls => ({

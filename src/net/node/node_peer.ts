@@ -1,5 +1,6 @@
 /**
- * What a peer showed on a TLS socket of `node:tls`, and whether its suite was offered at all.
+ * The certificate and parameters that a peer presented on a TLS socket of `node:tls`, and whether its
+ * cipher suite is a configured one.
  *
  * @module
  */
@@ -8,7 +9,7 @@ import type * as tls from "node:tls";
 import { complaintOf } from "../peer_check.ts";
 import type { PeerCheck, PresentedPeer } from "../port.ts";
 
-/** Deno offers and takes all suites it knows, whatever it is told; those not asked for end here. */
+/** Deno offers and takes all suites it knows and ignores the configuration; others are refused here. */
 export function suiteRefused(socket: tls.TLSSocket, suites: readonly string[]): string {
   if (suites.length === 0 || socket.getProtocol() === "TLSv1.3") return "";
   const { name } = socket.getCipher();
@@ -20,7 +21,7 @@ interface PeerCertificate {
   readonly issuerCertificate?: PeerCertificate;
 }
 
-/** `verdict`: what the library minded, `""` where nothing. */
+/** `verdict`: the library's objection, `""`: none. */
 export function peerOf(
   socket: tls.TLSSocket,
   check: PeerCheck,

@@ -6,6 +6,7 @@
  */
 
 import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
 import type {
   AcceptedConnection,
   Connection,
@@ -15,6 +16,8 @@ import type {
   HandshakeOutcome,
   Listener,
   ListenOptions,
+  PrefaceOutcome,
+  PrefaceReader,
   PresentedPeer,
   Ticket,
 } from "../../../src/net/mod.ts";
@@ -57,11 +60,35 @@ export class SecureCaller implements AcceptedConnection {
   readonly remote: string;
   readonly local = "127.0.0.1:20000";
   #handler: ((outcome: HandshakeOutcome) => void) | undefined;
+  #preface: { read: PrefaceReader; handler: (outcome: PrefaceOutcome) => void } | undefined;
+  /** Bytes that no preface has used. */
+  #early = new Uint8Array();
   /** Broken by the data path. */
   gone = false;
 
   constructor(remote: string) {
     this.remote = remote;
+  }
+
+  preface(read: PrefaceReader, handler: (outcome: PrefaceOutcome) => void): void {
+    this.#preface = { read, handler };
+    if (this.#early.length > 0) this.sendPreface("");
+  }
+
+  /** Bytes before the handshake. */
+  sendPreface(text: string): void {
+    this.#early = Buffer.concat([this.#early, Buffer.from(text)]);
+    const { read, handler } = this.#preface ?? {};
+    const reading = read?.(this.#early) ?? "more";
+    if (reading === "more") return;
+    this.#preface = undefined;
+    if ("fault" in reading) {
+      this.gone = true;
+      handler?.({ kind: "failed", reason: reading.fault, gone: false });
+      return;
+    }
+    this.#early = this.#early.subarray(reading.used);
+    handler?.({ kind: "read" });
   }
 
   secure(_tls: unknown, handler: (outcome: HandshakeOutcome) => void): void {
@@ -70,7 +97,7 @@ export class SecureCaller implements AcceptedConnection {
 
   reset(): void {
     this.gone = true;
-    this.#handler = undefined;
+    this.#handler = this.#preface = undefined;
   }
 
   get shakesHands(): boolean {

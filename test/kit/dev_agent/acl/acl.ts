@@ -7,7 +7,7 @@
 
 import { randomUUID } from "node:crypto";
 import type { JsonObject } from "../../../../src/dev/json.ts";
-import { Refusal } from "../../../../src/dev/refusal.ts";
+import { HttpRefusal } from "../../../../src/dev/refusal.ts";
 import { parseRules, type Rule } from "./acl_rules.ts";
 
 export interface TokenOptions {
@@ -113,7 +113,9 @@ export class Acl {
   logout(secret: string): void {
     const token = this.find(secret);
     if (!token) return;
-    if (!token.login) throw new Refusal(403, "Permission denied: token wasn't created via login");
+    if (!token.login) {
+      throw new HttpRefusal(403, "Permission denied: token wasn't created via login");
+    }
     this.remove(secret);
   }
 
@@ -140,7 +142,7 @@ export class Acl {
       allows,
       require(resource, access, segment) {
         if (allows(resource, access, segment)) return;
-        throw new Refusal(403, lacks(token, `${resource}:${access}`, segment));
+        throw new HttpRefusal(403, lacks(token, `${resource}:${access}`, segment));
       },
     };
   }

@@ -7,7 +7,7 @@
 
 import type { Ca } from "../../../../src/dev/ca/ca.ts";
 import type { Call } from "../../../../src/dev/http/api.ts";
-import { Refusal } from "../../../../src/dev/refusal.ts";
+import { HttpRefusal } from "../../../../src/dev/refusal.ts";
 import type { AclTerms, World } from "../../../../src/dev/world.ts";
 import { Acl, type AclOptions, type Authorizer, TOKEN_UNKNOWN } from "./acl.ts";
 
@@ -42,6 +42,6 @@ export function secretOf({ req }: Call): string {
 /** The rights of a request; throws 403 for a secret that no token has. */
 export function rightsOf(call: Call, acl: Acl): Authorizer {
   const rights = acl.authorizer(secretOf(call));
-  if (!rights) throw new Refusal(403, TOKEN_UNKNOWN);
+  if (!rights) throw new HttpRefusal(403, TOKEN_UNKNOWN);
   return rights;
 }

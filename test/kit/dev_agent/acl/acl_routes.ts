@@ -3,14 +3,14 @@
 import type { Api, Call } from "../../../../src/dev/http/api.ts";
 import { param } from "../../../../src/dev/http/api.ts";
 import { isObject, type JsonObject, objectsAt, textAt } from "../../../../src/dev/json.ts";
-import { Refusal } from "../../../../src/dev/refusal.ts";
+import { HttpRefusal } from "../../../../src/dev/refusal.ts";
 import { type Acl, TOKEN_UNKNOWN, tokenJson } from "./acl.ts";
 import { type AclOf, rightsOf, secretOf } from "./acl_of.ts";
 
 export function addAclRoutes(api: Api, aclOf: AclOf): void {
   const required = (call: Call): Acl => {
     const acl = aclOf(call.env);
-    if (!acl.enabled) throw new Refusal(401, "ACL support disabled");
+    if (!acl.enabled) throw new HttpRefusal(401, "ACL support disabled");
     return acl;
   };
   const writable = (call: Call): Acl => {
@@ -20,7 +20,7 @@ export function addAclRoutes(api: Api, aclOf: AclOf): void {
   };
   api.get("/v1/acl/token/self", (call) => {
     const token = required(call).find(secretOf(call));
-    if (!token) throw new Refusal(403, TOKEN_UNKNOWN);
+    if (!token) throw new HttpRefusal(403, TOKEN_UNKNOWN);
     return Response.json(tokenJson(token), { headers: { "X-Consul-Index": "1" } });
   });
   api.put("/v1/acl/policy", async (call) => {

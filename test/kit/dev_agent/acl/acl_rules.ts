@@ -4,7 +4,7 @@
  * @module
  */
 
-import { Refusal } from "../../../../src/dev/refusal.ts";
+import { HttpRefusal } from "../../../../src/dev/refusal.ts";
 
 export interface Rule {
   /** `service`, `node`, `agent`, `operator`, `mesh`, ... */
@@ -24,7 +24,7 @@ const RULE = new RegExp(
   "y",
 );
 
-/** Rules of a policy text. Throws a 400 {@link Refusal} where the text is not understood. */
+/** Rules of a policy text. Throws a 400 {@link HttpRefusal} where the text is not understood. */
 export function parseRules(text: string): readonly Rule[] {
   const rules: Rule[] = [];
   const source = text.trim();
@@ -33,7 +33,7 @@ export function parseRules(text: string): readonly Rule[] {
     RULE.lastIndex = at;
     const found = RULE.exec(source);
     if (!found) {
-      throw new Refusal(400, `Failed to parse ACL rules at: ${source.slice(at, at + 40)}`);
+      throw new HttpRefusal(400, `Failed to parse ACL rules at: ${source.slice(at, at + 40)}`);
     }
     at = RULE.lastIndex;
     const name = found[1] ?? found[5] ?? "";

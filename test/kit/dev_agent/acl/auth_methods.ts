@@ -8,7 +8,7 @@
 import { createPublicKey } from "node:crypto";
 import { errors, type JWTPayload, jwtVerify } from "jose";
 import { type Clock, parseDurationMs, type Timer } from "../../../../src/base/mod.ts";
-import { parseFilter } from "../../../../src/dev/http/filter.ts";
+import { parseFilter } from "../../../../src/dev/filter.ts";
 import { type JsonObject, objectAt, textAt, textsAt } from "../../../../src/dev/json.ts";
 import type { Acl, Token } from "./acl.ts";
 

@@ -15,7 +15,7 @@ import {
   required,
 } from "../../../../src/dev/http/api.ts";
 import { isObject, type JsonObject, objectAt, textAt } from "../../../../src/dev/json.ts";
-import { Refusal } from "../../../../src/dev/refusal.ts";
+import { HttpRefusal } from "../../../../src/dev/refusal.ts";
 import type { World } from "../../../../src/dev/world.ts";
 import { type Access, type Authorizer, TOKEN_UNKNOWN } from "./acl.ts";
 import { type AclOf, rightsOf, secretOf } from "./acl_of.ts";
@@ -177,11 +177,11 @@ async function guardHealth(
     (indexOf(call) > 0 || has(call, "cached"));
   const rights = aclOf(call.env).authorizer(secretOf(call));
   if (!rights) {
-    if (!streaming) throw new Refusal(403, TOKEN_UNKNOWN);
+    if (!streaming) throw new HttpRefusal(403, TOKEN_UNKNOWN);
     return Response.json([], { headers: indexHeaders(1) });
   }
   const isAllowed = rights.allows("service", "read", param(call, "name"));
-  if (mesh && !streaming && !isAllowed) throw new Refusal(403, "Permission denied");
+  if (mesh && !streaming && !isAllowed) throw new HttpRefusal(403, "Permission denied");
   await next();
   const visible: Visible = (body) =>
     isAllowed ? items(body, (entry) => seesEntry(rights, entry)) : [];
@@ -259,8 +259,8 @@ function withIndex(need: Need): Need {
     try {
       await need(call, rights);
     } catch (error) {
-      if (!(error instanceof Refusal)) throw error;
-      throw new Refusal(error.status, error.message, REFUSED_HEADERS);
+      if (!(error instanceof HttpRefusal)) throw error;
+      throw new HttpRefusal(error.status, error.message, REFUSED_HEADERS);
     }
   };
 }

@@ -2,7 +2,7 @@
 
 import type { Api, Call } from "../../../../src/dev/http/api.ts";
 import { isObject, type JsonObject, objectAt, textAt } from "../../../../src/dev/json.ts";
-import { Refusal } from "../../../../src/dev/refusal.ts";
+import { HttpRefusal } from "../../../../src/dev/refusal.ts";
 import { tokenJson } from "./acl.ts";
 import { type AclOf, rightsOf, secretOf } from "./acl_of.ts";
 import { type AuthMethods, LoginRefusal } from "./auth_methods.ts";
@@ -37,13 +37,13 @@ export function addLoginRoutes(
     } catch (error) {
       if (!(error instanceof LoginRefusal)) throw error;
       const prefix = error.kind === "no_method" ? "ACL not found: " : "";
-      throw new Refusal(error.kind === "bearer_token" ? 500 : 403, prefix + error.message);
+      throw new HttpRefusal(error.kind === "bearer_token" ? 500 : 403, prefix + error.message);
     }
   });
   api.post("/v1/acl/logout", (call) => {
     const acl = aclOf(call.env);
     const secret = secretOf(call);
-    if (!acl.find(secret)) throw new Refusal(401, "Supplied token does not exist");
+    if (!acl.find(secret)) throw new HttpRefusal(401, "Supplied token does not exist");
     acl.logout(secret);
     return Response.json(null);
   });

@@ -21,7 +21,7 @@ import {
   textAt,
   textsAt,
 } from "../../../../src/dev/json.ts";
-import { Refusal } from "../../../../src/dev/refusal.ts";
+import { HttpRefusal } from "../../../../src/dev/refusal.ts";
 
 export interface CatalogRegistration {
   readonly node: NodeFacts;
@@ -39,9 +39,9 @@ export function readCatalogRegistration(
   const name = textAt(body, "Node");
   const address = textAt(body, "Address");
   const skipNodeUpdate = body["SkipNodeUpdate"] === true;
-  if (name === "") throw new Refusal(500, "Must provide node");
+  if (name === "") throw new HttpRefusal(500, "Must provide node");
   if (address === "" && !skipNodeUpdate) {
-    throw new Refusal(500, "Must provide address if SkipNodeUpdate is not set");
+    throw new HttpRefusal(500, "Must provide address if SkipNodeUpdate is not set");
   }
   const { TaggedAddresses: tagged, NodeMeta: meta, Service: service } = body;
   const checks = [body["Check"], ...objectsAt(body, "Checks")].filter(isObject);
@@ -63,7 +63,7 @@ export function readCatalogRegistration(
 
 function readService(body: JsonObject): ServiceContent {
   const name = textAt(body, "Service");
-  if (name === "") throw new Refusal(500, "Must provide service name (Service.Service)");
+  if (name === "") throw new HttpRefusal(500, "Must provide service name (Service.Service)");
   const id = textAt(body, "ID") || name;
   const proxy = objectAt(body, "Proxy");
   const weights = objectAt(body, "Weights");

@@ -19,7 +19,7 @@ import {
   indexHeaders,
   param,
 } from "../../../../src/dev/http/api.ts";
-import { parseFilter } from "../../../../src/dev/http/filter.ts";
+import { parseFilter } from "../../../../src/dev/filter.ts";
 import {
   isObject,
   type JsonObject,
@@ -27,7 +27,7 @@ import {
   stableJson,
   textAt,
 } from "../../../../src/dev/json.ts";
-import { Refusal } from "../../../../src/dev/refusal.ts";
+import { HttpRefusal } from "../../../../src/dev/refusal.ts";
 import { mergeTopics } from "../../../../src/dev/routes/agent.ts";
 import type { World } from "../../../../src/dev/world.ts";
 import type { Authorizer } from "../acl/acl.ts";
@@ -104,7 +104,7 @@ function vet(
       continue;
     }
     const of = serviceId === service?.id ? service : known?.service(serviceId);
-    if (!of) throw new Refusal(500, `Unknown service ID '${serviceId}' for check ID '${id}'`);
+    if (!of) throw new HttpRefusal(500, `Unknown service ID '${serviceId}' for check ID '${id}'`);
     rights.require("service", "write", of.name);
   }
 }
@@ -118,15 +118,17 @@ function differs(known: NodeFacts, node: NodeFacts): boolean {
 /** Removes a service, a check or a whole node; the name of a node that was removed. */
 function deregister(world: World, body: JsonObject, rights: Authorizer): string | undefined {
   const name = textAt(body, "Node");
-  if (name === "") throw new Refusal(500, "Must provide node");
+  if (name === "") throw new HttpRefusal(500, "Must provide node");
   const node = nodeOf(world, name);
   const [serviceId, checkId] = [textAt(body, "ServiceID"), textAt(body, "CheckID")];
   const service = node?.service(serviceId);
   const check = node?.check(checkId);
   if (!rights.allows("node", "write", name)) {
     // The right on the node is enough for everything on it, that on a service for the service's own.
-    if (serviceId !== "" && !service) throw new Refusal(500, `Unknown service ID '${serviceId}'`);
-    if (checkId !== "" && !check) throw new Refusal(500, `Unknown check ID '${checkId}'`);
+    if (serviceId !== "" && !service) {
+      throw new HttpRefusal(500, `Unknown service ID '${serviceId}'`);
+    }
+    if (checkId !== "" && !check) throw new HttpRefusal(500, `Unknown check ID '${checkId}'`);
     const of = service?.name ?? textAt(check?.facts ?? {}, "ServiceName");
     if (of === "") rights.require("node", "write", name);
     else rights.require("service", "write", of);
@@ -219,10 +221,10 @@ function headersOf(index: number, isFiltered: boolean): Record<string, string> {
 /** The body, which may name the datacenter, too. */
 async function ownBodyOf(call: Call): Promise<JsonObject> {
   const body: unknown = await call.req.json();
-  if (!isObject(body)) throw new Refusal(400, "Request decode failed");
+  if (!isObject(body)) throw new HttpRefusal(400, "Request decode failed");
   const datacenter = textAt(body, "Datacenter");
   if (datacenter !== "" && datacenter !== call.env.datacenter) {
-    throw new Refusal(500, "No path to datacenter");
+    throw new HttpRefusal(500, "No path to datacenter");
   }
   return body;
 }

@@ -2,7 +2,7 @@
 
 import { type Api, type Call, param } from "../../../../src/dev/http/api.ts";
 import { type JsonObject, textAt, textsAt } from "../../../../src/dev/json.ts";
-import { Refusal } from "../../../../src/dev/refusal.ts";
+import { HttpRefusal } from "../../../../src/dev/refusal.ts";
 import { type AclOf, rightsOf } from "../acl/acl_of.ts";
 import { SERF_HEALTH, type Sessions } from "./sessions.ts";
 
@@ -21,7 +21,7 @@ export function addSessionRoutes(
     const name = textAt(body, "Node") || services.node.record.name;
     rightsOf(call, aclOf(call.env)).require("session", "write", name);
     const node = catalog.nodes.get(name.toLowerCase());
-    if (!node) throw new Refusal(500, "apply failed: Missing node registration");
+    if (!node) throw new HttpRefusal(500, "apply failed: Missing node registration");
     const id = sessions.create({
       name: textAt(body, "Name"),
       node,
@@ -34,7 +34,7 @@ export function addSessionRoutes(
     const id = param(call, "id");
     requireOwn(call, id);
     const session = sessions.renew(id);
-    if (!session) throw new Refusal(404, `Session id '${id}' not found`);
+    if (!session) throw new HttpRefusal(404, `Session id '${id}' not found`);
     return Response.json([session]);
   });
   api.put("/v1/session/destroy/:id", (call) => {

@@ -10,7 +10,7 @@ import { type Clock, parseDurationMs, type Timer } from "../../../../src/base/mo
 import type { CatalogNode } from "../../../../src/dev/catalog/catalog.ts";
 import type { Status } from "../../../../src/dev/catalog/records.ts";
 import { type JsonObject, objectAt, textAt } from "../../../../src/dev/json.ts";
-import { Refusal } from "../../../../src/dev/refusal.ts";
+import { HttpRefusal } from "../../../../src/dev/refusal.ts";
 
 export interface NewSession {
   readonly name: string;
@@ -48,7 +48,9 @@ export class Sessions {
     const ttlMs = ttlOf(content.ttl);
     for (const check of content.nodeChecks) {
       const exists = node.check(check) || (check === SERF_HEALTH && node.record.hasAgent);
-      if (!exists) throw new Refusal(500, `apply failed: Missing check '${check}' registration`);
+      if (!exists) {
+        throw new HttpRefusal(500, `apply failed: Missing check '${check}' registration`);
+      }
     }
     const session: Session = { ...content, id: randomUUID(), ttlMs, timer: undefined };
     this.#sessions.set(session.id, session);
@@ -127,11 +129,11 @@ function ttlOf(text: string): number {
   const ttlMs = parseDurationMs(text);
   if (ttlMs === undefined) {
     const fact = `time: invalid duration ${JSON.stringify(text)}`;
-    throw new Refusal(500, `Session TTL '${text}' invalid: ${fact}`);
+    throw new HttpRefusal(500, `Session TTL '${text}' invalid: ${fact}`);
   }
   if (ttlMs < LEAST_TTL_MS || ttlMs > MOST_TTL_MS) {
     const fact = "must be between [10s=24h0m0s]";
-    throw new Refusal(500, `Invalid Session TTL '${ttlMs * 1e6}', ${fact}`);
+    throw new HttpRefusal(500, `Invalid Session TTL '${ttlMs * 1e6}', ${fact}`);
   }
   return ttlMs;
 }

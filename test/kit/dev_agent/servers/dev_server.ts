@@ -7,7 +7,7 @@
 
 import type { Clock, Log, Random } from "../../../../src/base/mod.ts";
 import { type Api, has } from "../../../../src/dev/http/api.ts";
-import { createApi } from "../../../../src/dev/http/create_api.ts";
+import { createApi } from "../../../../src/dev/routes/create_api.ts";
 import { ApiListener, refusePages } from "../../../../src/dev/http/listener.ts";
 import type { World } from "../../../../src/dev/world.ts";
 import type { Engine } from "../../../../src/net/mod.ts";

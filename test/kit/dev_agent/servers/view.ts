@@ -7,7 +7,7 @@
 
 import type { Clock, Timer } from "../../../../src/base/mod.ts";
 import { Catalog, CatalogNode } from "../../../../src/dev/catalog/catalog.ts";
-import { ANY_WRITE, Store } from "../../../../src/dev/catalog/store.ts";
+import { ANY_WRITE, Store } from "../../../../src/dev/store.ts";
 import { ConfigEntries } from "../../../../src/dev/entries/config_entries.ts";
 import type { World } from "../../../../src/dev/world.ts";
 

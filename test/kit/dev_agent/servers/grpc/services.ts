@@ -10,13 +10,13 @@ import { ROOTS } from "../../../../../src/dev/topics.ts";
 import { mergeProxy } from "../../../../../src/dev/entries/central_config.ts";
 import {
   isObject,
-  type Json,
   type JsonObject,
+  type JsonValue,
   objectAt,
   objectsAt,
   textAt,
 } from "../../../../../src/dev/json.ts";
-import { Refusal } from "../../../../../src/dev/refusal.ts";
+import { HttpRefusal } from "../../../../../src/dev/refusal.ts";
 import type { World } from "../../../../../src/dev/world.ts";
 import { GRPC_STATUS } from "../../../../../src/http/mod.ts";
 import type { PlainMessage } from "../../../../../src/wire/mod.ts";
@@ -223,13 +223,13 @@ function struct(object: JsonObject): PlainMessage {
   return { fields: Object.fromEntries(fields) };
 }
 
-function structValue(value: Json): PlainMessage {
+function structValue(value: JsonValue): PlainMessage {
   if (value === null) return { null_value: "NULL_VALUE" };
   if (typeof value === "number") return { number_value: value };
   if (typeof value === "string") return { string_value: value };
   if (typeof value === "boolean") return { bool_value: value };
   if (isObject(value)) return { struct_value: struct(value) };
-  return { list_value: { values: (value as readonly Json[]).map(structValue) } };
+  return { list_value: { values: (value as readonly JsonValue[]).map(structValue) } };
 }
 
 /** Any known token will do; with ACLs a call without one is refused. */
@@ -259,7 +259,7 @@ function refusalOf(error: unknown): unknown {
   if (error instanceof LoginRefusal) {
     return new GrpcRefusal(LOGIN_CODES[error.kind], error.message);
   }
-  if (!(error instanceof Refusal)) return error;
+  if (!(error instanceof HttpRefusal)) return error;
   const code = error.status === 403 ? GRPC_STATUS.permissionDenied : GRPC_STATUS.internal;
   return new GrpcRefusal(code, error.message);
 }

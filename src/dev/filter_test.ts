@@ -67,7 +67,7 @@ for (
   ]
 ) {
   test(`parseFilter() refuses ${JSON.stringify(text)}`, () => {
-    assert.throws(() => parseFilter(text), /^Refusal: Cannot read the filter: .* at \d+$/);
+    assert.throws(() => parseFilter(text), /^HttpRefusal: Cannot read the filter: .* at \d+$/);
   });
 }
 

@@ -5,10 +5,10 @@
  */
 
 import { randomUUID } from "node:crypto";
-import { type Catalog, type Entry, entryJson } from "../catalog/catalog.ts";
-import { meshServiceOf, worstOf } from "../catalog/records.ts";
+import { type Catalog, type Entry, entryJson } from "./catalog.ts";
+import { meshServiceOf, worstOf } from "./records.ts";
 import { type JsonObject, objectAt, objectsAt, textAt, textsAt } from "../json.ts";
-import { Refusal } from "../refusal.ts";
+import { HttpRefusal } from "../refusal.ts";
 
 interface ExecuteOptions {
   readonly connect: boolean;
@@ -24,10 +24,10 @@ export class PreparedQueries {
   put(body: JsonObject): string {
     const name = textAt(body, "Name");
     if (textAt(objectAt(body, "Service"), "Service") === "") {
-      throw new Refusal(400, `Cannot keep the query "${name}": Service.Service is missing`);
+      throw new HttpRefusal(400, `Cannot keep the query "${name}": Service.Service is missing`);
     }
     if (name !== "" && this.#named(name)) {
-      throw new Refusal(500, `Cannot keep the query "${name}": another one has that name`);
+      throw new HttpRefusal(500, `Cannot keep the query "${name}": another one has that name`);
     }
     const id = randomUUID();
     this.#queries.set(id, { ...body, ID: id });
@@ -37,12 +37,12 @@ export class PreparedQueries {
   /** By id or by name. */
   get(idOrName: string): JsonObject {
     const found = this.#queries.get(idOrName) ?? this.#named(idOrName);
-    if (!found) throw new Refusal(404, "Query not found");
+    if (!found) throw new HttpRefusal(404, "Query not found");
     return found;
   }
 
   remove(id: string): void {
-    if (!this.#queries.delete(id)) throw new Refusal(404, "Query not found");
+    if (!this.#queries.delete(id)) throw new HttpRefusal(404, "Query not found");
   }
 
   #named(name: string): JsonObject | undefined {

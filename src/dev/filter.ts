@@ -5,19 +5,21 @@
  * @module
  */
 
-import { isEmpty, isObject, type Json } from "../json.ts";
-import { Refusal } from "../refusal.ts";
+import { isEmpty, isObject, type JsonValue } from "./json.ts";
+import { HttpRefusal } from "./refusal.ts";
 
 /** Whether a value fits the expression. */
-export type Filter = (value: Json) => boolean;
+export type Filter = (value: JsonValue) => boolean;
 
 const LIMIT_CHARS = 4_096;
 const LIMIT_DEPTH = 64;
 
-/** Parses an expression; `""` fits everything. Throws a {@link Refusal} that shows where it goes wrong. */
+/** Parses an expression; `""` fits everything. Throws a {@link HttpRefusal} that shows where it goes wrong. */
 export function parseFilter(text: string): Filter {
   if (text === "") return () => true;
-  if (text.length > LIMIT_CHARS) throw new Refusal(400, "Cannot read the filter: it is too long");
+  if (text.length > LIMIT_CHARS) {
+    throw new HttpRefusal(400, "Cannot read the filter: it is too long");
+  }
   return new Parser(text).parse();
 }
 
@@ -79,7 +81,7 @@ class Parser {
 
   #not(depth: number): Filter {
     if (depth > LIMIT_DEPTH) {
-      throw new Refusal(400, "Cannot read the filter: it is nested too deeply");
+      throw new HttpRefusal(400, "Cannot read the filter: it is nested too deeply");
     }
     if (this.#take("not")) return opposite(this.#not(depth + 1));
     if (!this.#take("(")) return this.#match();
@@ -132,10 +134,10 @@ class Parser {
     return isHere;
   }
 
-  #unexpected(): Refusal {
+  #unexpected(): HttpRefusal {
     const { text, at } = this.#token;
     const found = text === "" ? "it ends" : `${JSON.stringify(text)} is not expected`;
-    return new Refusal(400, `Cannot read the filter: ${found} at ${at}`);
+    return new HttpRefusal(400, `Cannot read the filter: ${found} at ${at}`);
   }
 }
 
@@ -176,8 +178,8 @@ function matches(selector: readonly string[], pattern: string): Filter {
   };
 }
 
-function valueAt(root: Json, selector: readonly string[]): Json | undefined {
-  return selector.reduce<Json | undefined>(
+function valueAt(root: JsonValue, selector: readonly string[]): JsonValue | undefined {
+  return selector.reduce<JsonValue | undefined>(
     (value, part) => isObject(value) ? value[part] : undefined,
     root,
   );

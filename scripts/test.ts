@@ -55,6 +55,7 @@ function allChecks(): readonly Check[] {
     ["lint", "lint", "--quiet"],
     ["types", "check", "--quiet", ...roots],
     ["layers", "run", "--allow-read", "scripts/check_layers.ts"],
+    ["words", "run", "--allow-read", "scripts/check_words.ts"],
   ];
 }
 
@@ -68,6 +69,7 @@ function nearChecks(files: readonly string[]): readonly Check[] {
       ["types", "check", "--quiet", ...code] as const,
     ]),
     ["layers", "run", "--allow-read", "scripts/check_layers.ts"],
+    ["words", "run", "--allow-read", "scripts/check_words.ts"],
   ];
 }
 

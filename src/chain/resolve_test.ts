@@ -248,7 +248,11 @@ for (
 }
 
 const NO_POLICY: ChainHashPolicy = {
-  ...{ field: "", name: "", sourceIp: false, terminal: false, cookie: null },
+  field: "",
+  name: "",
+  sourceIp: false,
+  terminal: false,
+  cookie: null,
 };
 const COOKIE = { isSession: false, ttlMs: 0, path: "" };
 
@@ -260,14 +264,21 @@ function hashOf(policy: Partial<ChainHashPolicy>) {
 for (
   const [what, policy, want] of [
     ["a header, in lower case", { field: "header", name: "X-User" }, {
-      ...{ kind: "header", name: "x-user", terminal: false },
+      kind: "header",
+      name: "x-user",
+      terminal: false,
     }],
     ["a parameter", { field: "query_parameter", name: "Q", terminal: true }, {
-      ...{ kind: "query", name: "Q", terminal: true },
+      kind: "query",
+      name: "Q",
+      terminal: true,
     }],
     ["the address", { sourceIp: true }, { kind: "source", terminal: false }],
     ["a cookie", { field: "cookie", name: "a b" }, {
-      ...{ kind: "cookie", name: "a b", made: null, terminal: false },
+      kind: "cookie",
+      name: "a b",
+      made: null,
+      terminal: false,
     }],
     ["a cookie with nothing but a path", { cookie: { ...COOKIE, path: "/" } }, null],
     ["a session's cookie", { cookie: { ...COOKIE, isSession: true, path: "/" } }, {

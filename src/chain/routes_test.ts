@@ -113,8 +113,10 @@ test("resolveChain() hashes what a real splitter's first hashing resolver says, 
 
 const RESOLVER = "resolver:v1.api.default.default.dc1";
 const leg = (weight: number, next = RESOLVER) => ({
-  ...{ weight, next },
-  ...{ requestHeaders: null, responseHeaders: null },
+  weight,
+  next,
+  requestHeaders: null,
+  responseHeaders: null,
 });
 
 for (

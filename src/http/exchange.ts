@@ -97,14 +97,14 @@ export interface ClientExchange extends Message {
 
 /** How a connection of HTTP ended. `detail` for people; `""`: in order. */
 export interface HttpEnd {
-  /** Who: the peer, the network, we. */
+  /** The side that ended it. */
   readonly by: "peer" | "network" | "us";
   /** `protocol`: the peer broke a rule; `flood`: it broke one of those against floods. */
   readonly kind: "closed" | "reset" | "protocol" | "flood" | "timed_out";
   readonly detail: string;
 }
 
-/** Who serves the requests of a connection. */
+/** Callbacks of the owner that serves the requests of a connection. */
 export interface ServerEvents {
   /** A head came. `exchange.events` is to be set. */
   onRequest(exchange: ServerExchange): void;
@@ -132,7 +132,7 @@ export interface ServerConnection {
   reset(): void;
 }
 
-/** Who owns a connection of the asking side. */
+/** Callbacks of the owner of a client connection. */
 export interface ClientEvents {
   /** There is room for one more request than before, or `capacity` has become 0. */
   onCapacity(): void;

@@ -16,7 +16,7 @@ export const UPGRADE = 5;
 export const TE = 6;
 export const EXPECT = 7;
 export const KEEP_ALIVE = 8;
-/** Of one connection only, and nothing to us. */
+/** Fields of one connection only, which mean nothing here. */
 export const HOP = 9;
 
 export interface KnownName {

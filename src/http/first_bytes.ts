@@ -8,7 +8,7 @@
 
 import { latin1 } from "./latin1.ts";
 
-/** Of a beginning; a method and a protocol's greeting are shorter by far. */
+/** Bytes of the beginning; a method and a protocol's greeting are far shorter. */
 const LOOKED_AT = 256;
 
 const GREETINGS: readonly (readonly [pattern: RegExp, words: string])[] = [

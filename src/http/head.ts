@@ -78,7 +78,7 @@ export function addField(fields: Fields, name: string, value: string): void {
   fields.push(name, value, name);
 }
 
-/** Of all fields of that name (lower case) one stays, with this value, where the first was. */
+/** Replaces all fields of that name (lower case) by one with this value, at the place of the first. */
 export function setField(fields: Fields, name: string, value: string): void {
   const at = indexOfField(fields, name);
   if (at < 0) return addField(fields, name, value);

@@ -85,7 +85,7 @@ function compileText([name, text]: HeaderText, around: ProcessFacts): CompiledTe
   return { name, valueOf: typeof value === "string" ? () => value : value };
 }
 
-/** Of octets, as fields have it: a constant where nothing depends on an exchange. */
+/** The value as octets; a constant if nothing depends on an exchange. */
 export function compileFieldValue(
   text: string,
   around: ProcessFacts,
@@ -107,7 +107,7 @@ export function compileFieldValue(
   return {
     kind: "compiled",
     value: (record) => {
-      // Of strangers, who could keep a field that they forged by making it impossible to set.
+      // A value from strangers: a forged field would stay if it could make the new value invalid.
       return bare(value(record).slice(0, VALUE_LIMIT_CHARS).replace(NO_OCTETS, "_"));
     },
   };

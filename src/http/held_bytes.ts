@@ -27,7 +27,7 @@ const TIGHT_PART = 1 / 2;
 const LEFT_PART = 7 / 8;
 /** Below it a window may be larger than at first. */
 const CALM_PART = 1 / 8;
-/** Of what plugins have read, after which what they dropped is collected. */
+/** Bytes read by plugins after which their garbage is collected. */
 const COLLECT_PART = 1 / 8;
 /** Turns of {@link HeldBytes.turn} without progress. */
 const STUCK_TURNS = 5;
@@ -55,7 +55,7 @@ class CallerBytes {
 export class HeldBytes {
   readonly limitBytes: number;
   bytes = 0;
-  /** Of windows that are larger than at first. */
+  /** Bytes by which windows are larger than at first. */
   #lent = 0;
   /** Only callers that something is held for. */
   readonly #callers = new Map<string, CallerBytes>();
@@ -319,5 +319,5 @@ const STUCK_REASON = "its bytes were not taken for seconds, and others of its co
 
 /** A thread's limit. */
 export const HELD_LIMIT_BYTES: number = 64 * 1024 * 1024;
-/** Of this thread, for connections whose owner has no account for them. */
+/** The account of this thread, for connections without one of their own. */
 export const heldByThread: HeldBytes = new HeldBytes(HELD_LIMIT_BYTES);

@@ -95,7 +95,7 @@ for (
       { presented: [] },
       "chain_untrusted",
     ],
-    // Only the newest cross-signed certificate is carried: who has the first root alone is lost.
+    // Only the newest cross-signed certificate is carried: a peer with only the first root cannot verify it.
     [
       "the second rotation with the first root alone",
       "leaf_rsa",

@@ -67,7 +67,7 @@ for (
     ["that may sign revocations", { keyUsage: ["digitalSignature", "cRLSign"] }, /of a CA/],
     ["for servers only", { extendedKeyUsage: ["serverAuth"] }, /lacks clientAuth/],
     ["for anything", { extendedKeyUsage: ["2.5.29.37.0"] }, /lacks clientAuth/],
-    ["with an extension nobody knows", { extensions: [UNKNOWN_CRITICAL] }, /not understood/],
+    ["with an unknown critical extension", { extensions: [UNKNOWN_CRITICAL] }, /not understood/],
     ["with name constraints", { extensions: [NAME_CONSTRAINTS] }, /not understood/],
     ["with two URI names", { uris: [URI, `${URI}2`] }, /two or more/],
     ["with the same URI name twice", { uris: [URI, URI] }, /two or more/],
@@ -160,7 +160,7 @@ for (
     ["is not valid yet", { notBeforeMs: NOW_MS + 1000 }, /not valid before/],
     ["is no CA", { ca: false }, /not a CA/],
     ["may not sign certificates", { keyUsage: ["digitalSignature"] }, /may not sign/],
-    ["has an extension nobody knows", { extensions: [UNKNOWN_CRITICAL] }, /not understood/],
+    ["has an unknown critical extension", { extensions: [UNKNOWN_CRITICAL] }, /not understood/],
     ["has name constraints", { extensions: [NAME_CONSTRAINTS] }, /not understood/],
     ["is for e-mail", { extendedKeyUsage: ["1.3.6.1.5.5.7.3.4"] }, /not for TLS clients/],
   ] as const satisfies readonly (readonly [string, CertificateOverrides, RegExp])[]
@@ -358,7 +358,7 @@ test("judgeChain() computes with no key that no root vouches for", () => {
   const keys = Array.from({ length: 10 }, () => generateKey("ec-p521"));
   const [first = KEY] = keys;
   const below = leafWith({ signer: first.privateKey, issuer: "" });
-  // Somebody whom a root knows, and who is no CA, is a stranger as an issuer.
+  // A root vouches for this leaf, but it is no CA and so no issuer.
   const known = leafWith();
   // So is a CA that may not sign certificates.
   const mute = leafWith({ ca: {}, keyUsage: ["digitalSignature"] });

@@ -6,7 +6,7 @@
  */
 
 import { lowerAscii, ProxyError } from "../base/mod.ts";
-import { altNamesOf, commonNameOf } from "./alt_names.ts";
+import { altNamesOf, commonNameOf } from "./certificate_names.ts";
 import { allowsKeyUsage, allowsPurpose, type Certificate } from "./certificate.ts";
 import { identityOf } from "./chain.ts";
 import { leafFault } from "./leaf_rules.ts";

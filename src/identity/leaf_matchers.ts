@@ -9,7 +9,7 @@
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
 import { canonicalIpText, compileRegex, lowerAscii, textTest } from "../base/mod.ts";
-import { type AltNames, altNamesOf } from "./alt_names.ts";
+import { type AltNames, altNamesOf } from "./certificate_names.ts";
 import type { Certificate } from "./certificate.ts";
 import {
   type PeerRules,

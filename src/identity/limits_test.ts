@@ -78,7 +78,7 @@ function judged(validation: Validation, bytes: number): string | undefined {
   return refusalOf(validator.judge(peer));
 }
 
-/** Whether a verdict on a stranger that shows so much is remembered, which costs a digest of it. */
+/** Whether the verdict on an untrusted peer with so many bytes is cached, which costs a digest of them. */
 function remembered(bytes: number): string | undefined {
   const judge = new PeerJudge({
     validator: {
@@ -290,7 +290,7 @@ for (
       ...[PRESENTED_LIMIT_BYTES, PRESENTED_LIMIT_BYTES + 1, /more than 65536 bytes/] as const,
     ],
     [
-      "bytes of a stranger that is remembered",
+      "bytes of an untrusted peer that is cached",
       remembered,
       ...[PRESENTED_LIMIT_BYTES, PRESENTED_LIMIT_BYTES + 1, /not remembered/] as const,
     ],

@@ -1,5 +1,5 @@
 /** The identity of peers. Pure. @module */
-export { altNamesOf } from "./alt_names.ts";
+export { altNamesOf, nameText } from "./certificate_names.ts";
 export * from "./certificate.ts";
 export {
   type ChainOptions,
@@ -18,7 +18,6 @@ export {
 export type { Extensions } from "./extensions.ts";
 export { needsMatchers } from "./leaf_matchers.ts";
 export { leafFault } from "./leaf_rules.ts";
-export { nameText } from "./name_text.ts";
 export { KEY_USAGE_BIT, type KeyUsage, OID, type Usage } from "./oids.ts";
 export * from "./peer_judge.ts";
 export { parseRoots, spkiOf } from "./pem_material.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { test } from "node:test";
-import { nameText } from "./name_text.ts";
+import { nameText } from "./certificate_names.ts";
 
 // DER of names, and what `openssl x509 -subject -nameopt RFC2253` says of them.
 for (

@@ -27,7 +27,7 @@ for (
       ...["a", "b"],
     ]],
     [
-      "what left one domain though another has it",
+      "an anchor that left one domain and stays in another",
       spiffe({ a: ALL, b: [] }),
       spiffe({ b: [OLD] }),
       [

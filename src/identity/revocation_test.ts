@@ -106,14 +106,14 @@ for (
       crls: [listOf(ROOT)],
       rules: { onlyLeafCrl: true },
     }, /vouches for its certificate/],
-    ["lists of strangers alone", {
+    ["only lists of other CAs", {
       crls: [mintCrlPem({
         signer: STRANGER.key.privateKey,
         issuer: "other",
         thisUpdateMs: NOW_MS - HOUR_MS,
       })],
     }, /no revocation list of the CA/],
-    ["a list that a stranger of the same name signed", {
+    ["a list that another CA of the same name signed", {
       crls: [listOf(ROOT), listOf(MIDDLE, { signer: STRANGER.key.privateKey })],
     }, /no revocation list of the CA/],
     [

@@ -10,7 +10,7 @@
  */
 
 import { messageOf } from "../base/mod.ts";
-import { altNamesOf, shownNames } from "./alt_names.ts";
+import { altNamesOf, shownNames } from "./certificate_names.ts";
 import { type Certificate, fingerprintOf, sameBytes } from "./certificate.ts";
 import {
   type ChainVerdict,

@@ -195,7 +195,7 @@ for (
     ["expired", { notAfterMs: NOW_MS - 1000 }, /expired/],
     ["not valid yet", { notBeforeMs: NOW_MS + 1000 }, /not valid before/],
     [
-      "with an extension nobody knows",
+      "with an unknown critical extension",
       { extensions: [{ oid: "1.2.3.4", critical: true, value: Uint8Array.of(5, 0) }] },
       /not understood/,
     ],

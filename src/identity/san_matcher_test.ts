@@ -4,7 +4,7 @@ import { createAuthority } from "../../test/kit/certs/certificates.ts";
 import { canonicalIpText, prepareRegexes } from "../base/mod.ts";
 import { contextTag, TAG } from "../wire/mod.ts";
 import { derElement, derOid, derSequence, derText } from "../wire/der_writer.ts";
-import { altNamesOf, commonNameOf } from "./alt_names.ts";
+import { altNamesOf, commonNameOf } from "./certificate_names.ts";
 import type { CertificateOverrides } from "../../test/kit/certs/authority.ts";
 import { type Certificate, parseCertificate } from "./certificate.ts";
 import { generateKey } from "../../test/kit/certs/mint.ts";

@@ -29,7 +29,7 @@ for (
       derOid(OID.rsaSha256),
       derElement(TAG.null, Uint8Array.of(0)),
     ], "unsupported"],
-    ["what nobody knows", [derOid("1.2.3")], "unsupported"],
+    ["an unknown algorithm", [derOid("1.2.3")], "unsupported"],
     ["PSS with SHA-256", pss(...SANE), "rsa_pss sha256"],
     [
       "PSS with SHA-384",
@@ -42,7 +42,7 @@ for (
       "rsa_pss sha512",
     ],
     ["PSS without parameters", [derOid(OID.rsaPss)], "unsupported"],
-    ["PSS of SHA-1, which goes without saying", pss(), "unsupported"],
+    ["PSS with the default SHA-1", pss(), "unsupported"],
     ["PSS without a hash", pss(...SANE.slice(1)), "unsupported"],
     ["PSS without a mask", pss(SANE[0], SANE[2]), "unsupported"],
     ["PSS without a salt", pss(...SANE.slice(0, 2)), "unsupported"],

@@ -137,9 +137,9 @@ for (
 }
 
 /**
- * Who claims a namespace or partition in a mesh that has none. Consul's authorize (1.22) and the RBAC
+ * Sources that claim a namespace or partition in a mesh that has none. Consul's authorize (1.22) and the RBAC
  * that it gives Envoy pin `ns/default` and no partition for every rule: the default decides, and where
- * that is allow a denial of `web`, or of everybody, is none for `ns/other`.
+ * that is allow a denial of `web`, or of all sources, is none for `ns/other`.
  */
 for (
   const [name, rules, id, defaultAction, want] of [

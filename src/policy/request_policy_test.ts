@@ -167,7 +167,7 @@ test("compilePolicy() says which permission it was", () => {
   assert.deepEqual(numbers, [1, 2, 3, 0]);
 });
 
-/** Whom the rules name loosely is denied what they deny, and allowed nothing. */
+/** A source that rules name only loosely is denied by their denials, and allowed nothing. */
 for (
   const [name, source] of [
     ["another letter case", { id: { ...WEB, service: "WEB" }, uri: "" }],

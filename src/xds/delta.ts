@@ -5,7 +5,7 @@
  * @module
  */
 
-import { HeldResources, strangerFault } from "./held_resources.ts";
+import { HeldResources, unsubscribedFault } from "./held_resources.ts";
 import type { DeltaRequest, DeltaResponse } from "./messages.ts";
 import {
   Acknowledgements,
@@ -87,7 +87,7 @@ export class DeltaProtocol<T> implements XdsProtocol<DeltaResponse<T>> {
       isCurrent: () => this.#stream === stream,
       isKnown: ({ name, version }) => this.held.versions.get(name) === version,
       unexpected: (resource) =>
-        stream.dropped.has(resource.name) ? undefined : strangerFault(resource),
+        stream.dropped.has(resource.name) ? undefined : unsubscribedFault(resource),
     });
   }
 

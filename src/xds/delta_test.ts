@@ -52,7 +52,7 @@ test("DeltaProtocol begins with its node and every name", () => {
 
 for (
   const [name, names, answer, detail, told] of [
-    ["takes what was asked for", ["web"], response({ names: ["web"] }), undefined, [
+    ["accepts a subscribed resource", ["web"], response({ names: ["web"] }), undefined, [
       "accept web 1",
     ]],
     [
@@ -71,7 +71,7 @@ for (
       ['rejected web: the response is of type "x"'],
     ],
     [
-      "takes the good and names what was not asked for",
+      "accepts the good resource and names the one without subscription",
       ["web", "db"],
       response({ names: ["web", "x"] }),
       '"x" was not asked for',
@@ -89,14 +89,14 @@ for (
       ],
     ],
     [
-      "hears that there is no such secret",
+      "reports a removed resource",
       ["web", "db"],
       response({ removed: ["web", "x"] }),
       undefined,
       ["removed web"],
     ],
     [
-      "refuses a heartbeat for what it does not have",
+      "refuses a heartbeat for a resource that it does not hold",
       ["web"],
       response({ resources: [HEARTBEAT] }),
       "web: it is not there",

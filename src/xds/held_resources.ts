@@ -172,7 +172,7 @@ function offeredOf<T>({ name, version, content }: XdsResource<T>): OfferedResour
 }
 
 /** The fault of a resource without a subscribed name. */
-export function strangerFault<T>({ name, content }: XdsResource<T>): string {
+export function unsubscribedFault<T>({ name, content }: XdsResource<T>): string {
   if (name !== "") return `"${name.slice(0, 256)}" was not asked for`;
   const reason = content.kind === "unreadable" ? content.reason : "it has no name";
   return `a resource cannot be used: ${reason}`;

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { HeldResources, strangerFault } from "./held_resources.ts";
+import { HeldResources, unsubscribedFault } from "./held_resources.ts";
 import type { ErrorDetail, SotwRequest, SotwResponse, XdsResource } from "./messages.ts";
 import {
   Acknowledgements,
@@ -138,7 +138,7 @@ export class SotwProtocol<T> implements XdsProtocol<SotwResponse<T>> {
       host.rejected(only, text);
       return text;
     }
-    const text = strangerFault(resource);
+    const text = unsubscribedFault(resource);
     // A resource without a name may be any of those that the response does not serve.
     if (name === "") {
       for (const other of this.held.names) if (!served.has(other)) host.rejected(other, text);

@@ -24,7 +24,7 @@ function response(parts: Partial<Response> & { names?: readonly string[] }): Res
   };
 }
 
-/** An open stream that asks for these names; its first request is taken. */
+/** An open stream with these names; its first request is taken from the list. */
 function open(...names: string[]): Harness {
   const it = new Harness();
   it.protocol.change(names, []);
@@ -65,7 +65,7 @@ test("SotwProtocol sends its node once per stream", async () => {
 
 for (
   const [name, names, answer, detail, told] of [
-    ["takes what was asked for", ["web"], response({ names: ["web"] }), undefined, [
+    ["accepts a subscribed resource", ["web"], response({ names: ["web"] }), undefined, [
       "accept web 1",
     ]],
     [
@@ -76,14 +76,14 @@ for (
       ["rejected web: Missing SDS resources for web"],
     ],
     [
-      "refuses two secrets where one was asked for",
+      "refuses two resources for one name",
       ["web"],
       response({ names: ["web", "db"] }),
       "Unexpected SDS secrets length: 2",
       ["rejected web: Unexpected SDS secrets length: 2"],
     ],
     [
-      "refuses another secret than the one asked for",
+      "refuses a resource of another name than the only one",
       ["web"],
       response({ names: ["db"] }),
       "Unexpected SDS secret (expecting web): db",
@@ -108,7 +108,7 @@ for (
       ["accept db 1"],
     ],
     [
-      "takes the good and names what was not asked for",
+      "accepts the good resource and names the one without subscription",
       ["web", "db"],
       response({ names: ["web", "x"] }),
       '"x" was not asked for',
@@ -126,7 +126,7 @@ for (
       ],
     ],
     [
-      "takes the good where one cannot be read, and tells all others",
+      "accepts the good resource beside an unreadable one, and rejects the other names",
       ["web", "db"],
       response({ resources: [xdsResource("web"), UNREADABLE] }),
       "a resource cannot be used: it cannot be read: index out of range",
@@ -136,7 +136,7 @@ for (
       ],
     ],
     [
-      "refuses a heartbeat for what it does not have",
+      "refuses a heartbeat for a resource that it does not hold",
       ["web", "db"],
       response({ resources: [ABSENT] }),
       "web: it is not there",

@@ -1,7 +1,7 @@
 /** Certificates: any bytes give one or `identity_invalid`; one that is read is exactly those bytes. @module */
 
 import assert from "node:assert/strict";
-import { altNamesOf, commonNameOf } from "../../src/identity/alt_names.ts";
+import { altNamesOf, commonNameOf } from "../../src/identity/certificate_names.ts";
 import { parseCertificate } from "../../src/identity/mod.ts";
 import { recordedLeaf, recordedRoots } from "../kit/consul/recorded.ts";
 import { type FuzzTarget, refuses } from "./fuzz.ts";

@@ -19,7 +19,7 @@ export interface DownstreamFacts {
   readonly requestedServerName: string;
   /** `TLSv1.3`; `""`: no TLS. */
   readonly tlsVersion: string;
-  /** Of what it showed; `undefined`: nothing. */
+  /** The certificate that it showed; `undefined`: none. */
   readonly peer: {
     /** URI name; `""`: none. */
     readonly uri: string;
@@ -82,13 +82,13 @@ export class ExchangeRecord {
   upstreamFailure = "";
   /** Endpoints that the request was sent to or tried for. */
   attempts = 0;
-  /** Of the discovery chain; `""`: it has no name. */
+  /** Name of the route in the discovery chain; `""`: it has none. */
   route = "";
   /** The intention that decided; `""`: none was asked. */
   rule = "";
-  /** Who ended it; `undefined`: it was completed in order. */
+  /** The side that ended it; `undefined`: it was completed in order. */
   endedBy: Origin | undefined;
-  /** Of our own table; `undefined`: nothing failed. */
+  /** Error code of our own table; `undefined`: nothing failed. */
   code: ErrorCode | undefined;
   /** Slot of the observer that counts requests by cluster: the cluster that has the request now. */
   counted: { left(): void } | undefined;

@@ -29,7 +29,7 @@ function asWritten(text: string): string {
   try {
     return UTF8.decode(Buffer.from(text, "latin1"));
   } catch {
-    // Of another encoding: each octet for itself.
+    // Another encoding: each octet by itself.
     return text;
   }
 }

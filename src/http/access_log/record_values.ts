@@ -262,7 +262,7 @@ const GRPC_STATUSES = [
   "Unauthenticated",
 ];
 
-/** Of the trailers, or of the head where there is nothing but a head. */
+/** Reads the trailers, or the head of a response without a body. */
 function grpcNumber({ response, responseTrailers }: ExchangeRecord): number | undefined {
   const text = fieldIn(responseTrailers, "grpc-status") ?? fieldIn(response?.fields, "grpc-status");
   return text !== undefined && /^\d{1,9}$/.test(text) ? Number(text) : undefined;

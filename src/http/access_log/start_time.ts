@@ -5,7 +5,7 @@
  * @module
  */
 
-/** Of a wall clock in ms. */
+/** Formats a wall clock time in ms. */
 export type TimeText = (ms: number) => string;
 
 const DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];

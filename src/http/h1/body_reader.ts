@@ -69,7 +69,7 @@ export class BodyReader {
     return this.#chunked ? Infinity : this.#left;
   }
 
-  /** Of so many bytes; Infinity: until the connection ends. */
+  /** Begins a body of so many bytes; Infinity: until the connection ends. */
   startLength(length: number): void {
     this.#start(false);
     this.#left = length;

@@ -240,7 +240,7 @@ for (
     ask();
     await server.send(`${OK}Keep-Alive: ${value}\r\nContent-Length: 0\r\n\r\n`);
     assert.equal(client.keptMs, keptMs);
-    // Of the last response alone.
+    // The value of the last response alone counts.
     ask();
     await server.send(`${OK}Content-Length: 0\r\n\r\n`);
     assert.equal(client.keptMs, Infinity);

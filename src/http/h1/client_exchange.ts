@@ -44,7 +44,7 @@ export class Http1ClientExchange implements ClientExchange {
   /** Undefined: over, and nothing does anything any more. */
   #owner: Http1ClientOwner | undefined;
   #complete = false;
-  /** Of a WebSocket, where who asked gave none. */
+  /** Key of a WebSocket whose request had none. */
   websocketKey = "";
 
   constructor(owner: Http1ClientOwner, { head, events, held }: {

@@ -23,7 +23,7 @@ export class Http1HeadReader {
   text = "";
   #bytes: Uint8Array | undefined;
   #length = 0;
-  /** Of the line that has begun; a CR does not count. */
+  /** Length of the line that has begun; a CR does not count. */
   #lineBytes = 0;
   #collected = 0;
 

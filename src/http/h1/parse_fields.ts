@@ -70,7 +70,7 @@ const CONTROL = /[\0-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)/;
 
 /** What one head says; made once for a connection and filled anew for each head. */
 export class HeadFields {
-  /** Of this head for good: the next has a list of its own. */
+  /** Owned by this head: the next one has a list of its own. */
   fields: Fields = [];
   /** `""` where it is empty; undefined: there is none. */
   host: string | undefined;
@@ -82,7 +82,7 @@ export class HeadFields {
   /** How long the sender keeps the connection while it is not used; 0: it does not say. */
   keptSeconds = 0;
   upgradeNamed = false;
-  /** Of the `Upgrade` fields, as they came; `""`: none. */
+  /** Values of the `Upgrade` fields as received; `""`: none. */
   upgrade = "";
   expectsContinue = false;
   /** Whether there was any field that means something to the connection. */

@@ -14,7 +14,7 @@ function fault(detail: string, status = 400): HeadFault {
 }
 
 const BAD_LINE = fault("the first line is no request line");
-/** Whoever writes so means HTTP, and reads an answer. */
+/** A client with such a first line speaks HTTP and can read a response. */
 const SAID = /HTTP\//i;
 const NOT_HTTP = fault("what came is not HTTP", 0);
 const BAD_METHOD = fault("the method is no token");

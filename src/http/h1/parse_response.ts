@@ -18,7 +18,7 @@ const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9][0-9]{2})(?: [\t -~\x80-\xff]*)?\r\n
 const NO_STATUS_LINE = /^(?!HTTP\/1\.)/;
 const BAD_STATUS_LINE = "the first line is no status line";
 
-/** Of a server that speaks something else, as far as it is known what. */
+/** The fault of a server with another protocol, named if it is known. */
 export function answersInstead(spoken: string): string {
   return `answers ${spoken} where Protocol says http`;
 }
@@ -71,7 +71,7 @@ export class ResponseParser {
       : contentLength > 0
       ? "length"
       : "until_close";
-    // Of what has no body it is only claimed, or nothing is said.
+    // A response without a body may declare a length, or none.
     const unsaid = this.body === "none" && asked.method !== "HEAD" && status !== 304;
     const length = contentLength !== ABSENT ? contentLength : unsaid ? 0 : UNKNOWN_LENGTH;
     this.head = { status, length, fields: fields.fields };

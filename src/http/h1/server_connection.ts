@@ -179,8 +179,8 @@ class Http1Server extends InputReader implements ServerConnection, Http1ServerOw
 
   begins(ends: boolean, lasts: boolean): boolean {
     const { complete, left } = this.#body;
-    // Of a body that nobody wants, what is in hand already costs nothing. A client that waits to be told
-    // to send one, and is answered instead, may go on with it or with its next request: nobody can tell.
+    // The part of an unwanted body that was read already costs nothing. A client that waits for a 100 and
+    // gets the response instead may go on with the body or with its next request: both look the same.
     const early = !complete && (ends && left > this.inHand || !this.#exchange?.continued);
     this.#keep = this.#parser.persistent && lasts && !early && !this.#draining &&
       !this.#couldBeTunnel();

@@ -321,7 +321,7 @@ test("ServerConnection.drain() ends an idle connection, and a busy one with its 
   answer(busy.seen[0]?.exchange ?? assert.fail());
   await settle();
   assert.deepEqual([busy.client.take(), busy.client.over, busy.server.active], [LAST, "end", 0]);
-  // Who was told that the connection stays may send another request before it ends.
+  // A client that was told that the connection stays may send another request before it ends.
   const told = serveRaw();
   await told.client.send(`${GET}\r\n`);
   const first = told.seen[0]?.exchange ?? assert.fail();

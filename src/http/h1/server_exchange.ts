@@ -159,7 +159,7 @@ export class Http1ServerExchange implements ServerExchange {
     const { upgrade, fields } = this.request;
     let own = upgrade ? `connection: Upgrade\r\nupgrade: ${upgrade}\r\n` : "";
     const key = upgrade === "websocket" ? fieldOf(fields, KEY) : undefined;
-    // Whoever answered by HTTP/2 was not asked for it.
+    // A response from an HTTP/2 upstream has no proof.
     if (key && fieldOf(head.fields, PROOF) === undefined) own += `${PROOF}: ${proofOf(key)}\r\n`;
     const line = statusLine(upgrade ? 101 : 200);
     this.#owner = undefined;

@@ -4,7 +4,7 @@
  * @module
  */
 
-/** Of the statuses that are seen (RFC 9110 15, RFC 6585, 8297); others go without words. */
+/** Reasons of common statuses (RFC 9110 15, RFC 6585, 8297); others have none. */
 const REASONS: Readonly<Record<number, string>> = {
   100: "Continue",
   101: "Switching Protocols",

@@ -38,7 +38,7 @@ export class FrameReader {
   /** Frames that were broken off so far. */
   #partials = 0;
   readonly #header = new Uint8Array(FRAME_HEADER_BYTES + 1);
-  /** Of the DATA frame that is passed on in pieces. */
+  /** Bytes left of the DATA frame that is passed on in pieces. */
   #bodyLeft = 0;
   #padLeft = 0;
 

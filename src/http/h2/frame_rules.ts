@@ -150,7 +150,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     if (roomy) passing.chunk = chunk;
     if (chunk.length > 0) stream.received(chunk);
     passing.chunk = undefined;
-    // Whoever was told may have reset the stream.
+    // The callback may have reset the stream.
     if (last && this.#dataEnds && this.dataTo === stream) stream.receivedEnd(undefined);
   }
 
@@ -244,7 +244,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     if (id === 0 || this.isIdle(id)) return this.protocolError("RST_STREAM on no stream");
     if (end - start !== 4) return this.sizeError();
     const stream = this.streams.get(id);
-    // Who stops a request that is answered completely resets nothing early.
+    // Stopping a request after its whole response is no early reset.
     const bornMs = stream && !stream.sendEnded ? stream.bornMs : -Infinity;
     if (this.countReset(bornMs)) return;
     if (!stream) return void this.count(this.floods.late());

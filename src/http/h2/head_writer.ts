@@ -12,8 +12,14 @@ import type { Output } from "./output.ts";
 
 /** What the codec writes itself, or what has no place in HTTP/2 (RFC 9113 8.2.2). */
 const LEFT_OUT = new Set([
-  ...["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"],
-  ...["host", "content-length", "http2-settings"],
+  "connection",
+  "keep-alive",
+  "proxy-connection",
+  "transfer-encoding",
+  "upgrade",
+  "host",
+  "content-length",
+  "http2-settings",
 ]);
 /** Room for pseudo-fields, length and expectation beside their values. */
 const FIXED_BYTES = 256;

@@ -11,7 +11,7 @@ const CONTINUATIONS = 16;
 export class HeaderBlock {
   /** Stream whose block is not complete; 0: none. No other frame may come before its end. */
   streamId = 0;
-  /** Of its HEADERS. */
+  /** END_STREAM of its HEADERS. */
   ends = false;
   bytes: Uint8Array = new Uint8Array();
   length = 0;

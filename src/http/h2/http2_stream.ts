@@ -75,7 +75,7 @@ export abstract class Http2Stream implements Message {
   #paused = false;
   #delivering = false;
   #waiting: ChunkQueue | undefined;
-  /** Of what waits: not given back to the connection's window. */
+  /** Waiting bytes that are not given back to the connection's window. */
   #owed = 0;
   /** The end, and its trailers, wait, too. */
   #endWaits = false;

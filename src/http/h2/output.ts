@@ -21,7 +21,7 @@ const BLOCKED_FRAMES = 10_000;
 const BLOCKED_BYTES = 4 * 1024 * 1024;
 
 const free: Uint8Array[] = [];
-/** Of this turn. */
+/** Outputs of this turn. */
 let waiting: Output[] = [];
 
 /**

@@ -31,10 +31,10 @@ const ENTRIES_LIMIT = 32;
 /** What the peer said, or what holds until it does. */
 export class PeerSettings {
   tableBytes: number = DEFAULT_TABLE_BYTES;
-  /** Of a server: streams that we may have open; until it says so what each should take at least. */
+  /** For a server: streams that we may have open; before its SETTINGS the least that RFC 9113 recommends. */
   concurrentStreams: number = 100;
   windowBytes: number = DEFAULT_WINDOW_BYTES;
-  /** Of a server: whether it knows extended CONNECT. */
+  /** For a server: whether it supports extended CONNECT. */
   connectProtocol = false;
   /** Whether the peer has said anything. */
   came = false;

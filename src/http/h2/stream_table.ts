@@ -51,7 +51,7 @@ export class StreamTable<S extends { readonly id: number }> {
       if (slots[at] === undefined) return;
       at = (at + 1) & mask;
     }
-    // Whoever went past this slot to find a free one moves up.
+    // A stream that was placed behind this slot moves up.
     for (let next = (at + 1) & mask;; next = (next + 1) & mask) {
       const stream = slots[next];
       if (stream === undefined) break;
@@ -75,7 +75,7 @@ export class StreamTable<S extends { readonly id: number }> {
     for (const stream of all) this.#put(stream.id, stream);
   }
 
-  /** Of now, in the order of their numbers. */
+  /** Open streams, in the order of their numbers. */
   all(): S[] {
     return this.#slots.filter((stream) => stream !== undefined).sort((a, b) => a.id - b.id);
   }

@@ -95,7 +95,7 @@ export class Http2Tunnel implements Stream, ResponseEvents {
   }
 
   onReset(reason: ResetReason): void {
-    // Who leaves after an orderly end tells it so.
+    // A close after an orderly end is reported as one.
     this.#close(!(reason === "cancelled" && this.#peerEnded));
   }
 

@@ -24,8 +24,8 @@ import { envoyParameters } from "./tls_parameters.ts";
 
 interface CommonContext {
   readonly certificates: readonly SecretRef[];
-  /** `nobody`: given without any rule; `null`: not given. */
-  readonly validation: ValidationRef | "nobody" | null;
+  /** `no_rules`: given without any rule; `null`: not given. */
+  readonly validation: ValidationRef | "no_rules" | null;
   readonly onDemand: OnDemandPlan | null;
   readonly tls?: TlsDirection;
 }
@@ -107,7 +107,7 @@ function inlineValidation(
   if (spec.rules.matchers.length > 0 || spec.crl || spec.watchedDirectory) {
     report(["validation_context"], "has no trusted_ca, without which its rules check nothing");
   }
-  return "nobody";
+  return "no_rules";
 }
 
 function nameOf(source: { readonly kind: string; readonly path?: string } | undefined): string {

@@ -86,7 +86,7 @@ function downstreamContext(reading: TlsReading): SchemaOf<TlsForm> {
     if (certificates.length === 0 && !onDemand) {
       report(["common_tls_context"], "has no certificate, and a listener shows one");
     }
-    const trust = validation === "nobody" ? null : validation;
+    const trust = validation === "no_rules" ? null : validation;
     if (isRequired && !trust) {
       return report(
         ["require_client_certificate"],
@@ -141,7 +141,7 @@ function upstreamContext(reading: TlsReading): SchemaOf<TlsForm> {
         "cannot be honoured for an upstream; use static_name.v3.StaticName as certificate_mapper",
       );
     }
-    if (!validation || validation === "nobody") {
+    if (!validation || validation === "no_rules") {
       return report(
         ["common_tls_context"],
         "has no validation context that says whom to accept; to accept any server, say " +

@@ -37,7 +37,7 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
   ["ALPN", withPair({ alpn_protocols: ["h2"] }), [
     `${COMMON}.alpn_protocols cannot be honoured: no protocol is negotiated; leave it out`,
   ]],
-  ["what is not known", withPair({ certificates: 1 }, { foo: 1 }), [
+  ["unknown field", withPair({ certificates: 1 }, { foo: 1 }), [
     ".foo is not known here; known are common_tls_context, require_client_certificate, " +
     "disable_stateless_session_resumption, disable_stateful_session_resumption, ocsp_staple_policy",
     `${COMMON}.certificates is not known here; did you mean "tls_certificates"?`,
@@ -53,12 +53,16 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
   ["a staple as a must", withPair({}, { ocsp_staple_policy: "MUST_STAPLE" }), [
     ".ocsp_staple_policy cannot be honoured: only LENIENT_STAPLING is known",
   ]],
-  ["to require what nobody judges", withPair({}, { require_client_certificate: true }), [
-    ".require_client_certificate needs a validation context that says whom to accept; to accept " +
-    "anyone, say trust_chain_verification: ACCEPT_UNTRUSTED",
-  ]],
   [
-    "names that nobody vouches for",
+    "required client certificate without validation",
+    withPair({}, { require_client_certificate: true }),
+    [
+      ".require_client_certificate needs a validation context that says whom to accept; to accept " +
+      "anyone, say trust_chain_verification: ACCEPT_UNTRUSTED",
+    ],
+  ],
+  [
+    "name matchers without a CA",
     withPair({
       validation_context: {
         match_typed_subject_alt_names: [{ san_type: "DNS", matcher: { exact: "a" } }],
@@ -98,7 +102,7 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
       `${COMMON}.tls_params.tls_maximum_protocol_version is below TLS 1.2, the least that is spoken`,
     ],
   ],
-  ["suites of nobody", withPair({ tls_params: { cipher_suites: ["[AES128-SHA|RC4]"] } }), [
+  ["unknown cipher suites", withPair({ tls_params: { cipher_suites: ["[AES128-SHA|RC4]"] } }), [
     `${COMMON}.tls_params.cipher_suites[0] names "RC4", which is not known here`,
   ]],
   [
@@ -131,7 +135,7 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
   ["no service", listener(api({ grpc_services: [] })), [
     `${CONFIG}.api_config_source.grpc_services must not be empty`,
   ]],
-  ["a cluster of nobody", listener(service({ envoy_grpc: { cluster_name: "x" } })), [
+  ["unknown cluster", listener(service({ envoy_grpc: { cluster_name: "x" } })), [
     `${SERVICE}.envoy_grpc.cluster_name names "x", which is no SDS server; known are sds_cluster`,
   ]],
   [
@@ -193,12 +197,12 @@ for (const [behaviour, value, wanted] of REFUSED) {
 
 for (
   const [behaviour, value, wanted] of [
-    ["nobody to accept", withPair({ validation_context: {} }), [
+    ["an empty validation context", withPair({ validation_context: {} }), [
       `${COMMON} has no validation context that says whom to accept; to accept any server, say ` +
       "validation_context: { trust_chain_verification: ACCEPT_UNTRUSTED }",
     ]],
     [
-      "what follows the host",
+      "text after the host",
       listener({
         tls_certificates: [PAIR, PAIR],
         validation_context: TRUST,

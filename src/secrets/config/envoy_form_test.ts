@@ -56,7 +56,7 @@ const plan = (fields: object) => ({
 
 const ACCEPTED: readonly [string, value: unknown, plan: object, warnings?: readonly string[]][] = [
   [
-    "a static certificate, and asks nobody for one",
+    "static certificate, without client certificates",
     listener({ tls_certificates: [PAIR] }),
     plan({}),
   ],
@@ -96,7 +96,7 @@ const ACCEPTED: readonly [string, value: unknown, plan: object, warnings?: reado
     }),
   ],
   [
-    "the socket without what is around it",
+    "transport socket without its parent",
     {
       name: "envoy.transport_sockets.tls",
       typedConfig: {
@@ -157,7 +157,7 @@ const ACCEPTED: readonly [string, value: unknown, plan: object, warnings?: reado
     }),
   ],
   [
-    "roots of SDS, whose rules are not known yet",
+    "roots from SDS with unknown rules",
     withPair({ validation_context_sds_secret_config: { name: "ROOTCA", sds_config: GRPC } }),
     plan({
       validation: {

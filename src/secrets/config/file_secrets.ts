@@ -53,7 +53,7 @@ export const PAIR_ENTRIES = {
 };
 
 /** Envoy's file with one `Secret` in place of the files themselves, and common fields. */
-export const SECRET_FILE_ENTRIES = {
+const SECRET_FILE_ENTRIES = {
   secretFile: v.exactOptional(text()),
   name: v.exactOptional(text()),
   watchedDirectory: v.exactOptional(directory()),
@@ -100,7 +100,7 @@ export function fileCertificate(
 }
 
 /** The secret of `secretFile`, if there is one; without a name, any secret in the file will do. */
-export function secretFileRef(
+function secretFileRef(
   found: OutputOf<typeof SECRET_FILE_ENTRIES>,
   { type, beside, whose }: {
     readonly type: SecretRef["type"];
@@ -127,7 +127,7 @@ export function secretFileRef(
 }
 
 /** A secret that the configuration describes itself; its files are watched. */
-export function specRef(name: string, spec: SecretSpec, initialFetchTimeoutMs: number): SecretRef {
+function specRef(name: string, spec: SecretSpec, initialFetchTimeoutMs: number): SecretRef {
   const source = { kind: "spec", spec, watch: true } as const;
   return { type: spec.type, name, source, initialFetchTimeoutMs };
 }

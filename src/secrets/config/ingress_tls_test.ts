@@ -98,20 +98,20 @@ for (
 
 for (
   const [behaviour, entry, wanted] of [
-    ["what is no entry", "entry", ["igw must be an object, not a text"]],
+    ["an entry that is no object", "entry", ["igw must be an object, not a text"]],
     ["a listener without a resource", { TLS: sds("other", ""), Listeners: [listener({})] }, [
       "igw.Listeners[0].TLS.SDS.CertResource is missing, here and above",
     ]],
     ["a listener without a cluster", { Listeners: [listener({ TLS: sds("", "a") })] }, [
       "igw.Listeners[0].TLS.SDS.ClusterName is missing, here and above",
     ]],
-    ["a cluster of nobody", { Listeners: [listener({ TLS: sds("constructor", "a") })] }, [
+    ["an unknown cluster", { Listeners: [listener({ TLS: sds("constructor", "a") })] }, [
       'igw.Listeners[0].TLS.SDS.ClusterName names "constructor", which is no SDS server',
     ]],
     ["a service without hosts", {
       Listeners: [listener({ Services: [service({ Hosts: [], TLS: sds("other", "a") })] })],
     }, ["igw.Listeners[0].Services[0].Hosts is empty; a certificate of its own is chosen by host"]],
-    ["versions and suites of nobody", {
+    ["unknown versions and suites", {
       TLS: sds("other", "a", { TLSMinVersion: "TLSv9", CipherSuites: ["RC4"] }),
       Listeners: [listener({}), listener({ TLS: { TLSMaxVersion: "TLSv1_1" } })],
     }, [

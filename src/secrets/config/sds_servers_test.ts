@@ -276,7 +276,7 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
       "files or the text itself",
     ],
   ],
-  ["a server that nobody checks", cluster({ transport_socket: tlsSocket(PAIR) }), [
+  ["a server without validation", cluster({ transport_socket: tlsSocket(PAIR) }), [
     "[0].transport_socket.typed_config.common_tls_context has no validation context that says " +
     "whom to accept; to accept any server, say validation_context: { trust_chain_verification: " +
     "ACCEPT_UNTRUSTED }",

@@ -88,7 +88,7 @@ const ACCEPTED: readonly [name: string, value: unknown, plan: object][] = [
       tls: { minVersion: "TLSv1.3", maxVersion: "TLSv1.3", cipherSuites: [] },
     }),
   ],
-  ["leaves whom to accept to the agent", PAIR, plan({ certificates: [pair()] })],
+  ["takes the validation from the agent by default", PAIR, plan({ certificates: [pair()] })],
   [
     "leaves the certificate to the agent",
     { source: "file", ca: "roots.pem" },
@@ -172,7 +172,7 @@ const ACCEPTED: readonly [name: string, value: unknown, plan: object][] = [
     }),
   ],
   [
-    "takes several certificates and nobody's",
+    "reads several certificates without a validation",
     {
       certificates: [
         PAIR,
@@ -322,7 +322,7 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
   ]],
   ["files without files", { source: "file" }, [".cert is missing; or ca, or both"]],
   ["a certificate without a key", { source: "file", cert: "a" }, [".key is missing"]],
-  ["a field of nobody", { certificate: { ...PAIR, chain: "a" } }, [
+  ["an unknown field", { certificate: { ...PAIR, chain: "a" } }, [
     ".certificate.chain is not known here; known are cert, key, pkcs12, keyPassword, " +
     "keyPasswordFile, ocspStaple, secretFile, name, watchedDirectory, initialFetchTimeout",
   ]],
@@ -375,7 +375,7 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
   ["no certificate at all", { certificate: { source: "none" } }, [
     ".certificates must not be empty: a listener shows a certificate",
   ]],
-  ["to require what nobody judges", {
+  ["a required client certificate without validation", {
     validation: { source: "none" },
     requireClientCertificate: true,
   }, [".requireClientCertificate cannot be true where validation is none"]],
@@ -409,11 +409,11 @@ for (const [behaviour, value, wanted] of REFUSED) {
 
 for (
   const [behaviour, value, wanted] of [
-    ["to check nobody", { validation: { source: "none" } }, [
+    ["without validation", { validation: { source: "none" } }, [
       ".validation cannot be none for an upstream; to accept any server, say " +
       '{ "source": "file", "acceptUntrusted": true }',
     ]],
-    ["what is a listener's", {
+    ["with settings of a listener", {
       certificates: [PAIR, PAIR],
       requireClientCertificate: true,
       onDemand: { cluster: "sds_cluster" },

@@ -206,7 +206,7 @@ const certificate = (fields: object) => ({ tls_certificate: { ...PAIR, ...fields
 const context = (fields: object) => ({ validation_context: fields });
 
 const REFUSED: readonly [name: string, value: unknown, wanted: RegExp][] = [
-  ["what is no object", [], /the secret must be an object/],
+  ["a secret that is no object", [], /the secret must be an object/],
   [
     "a secret of nothing",
     { name: "a" },

@@ -129,9 +129,9 @@ for (
     ["a second document", "a.yaml", `${YAML}---\na: 1\n`, /it has more than one document/],
     ["an alias of nothing", "a.yaml", "a: *b", /line 1, column 4: an alias has no anchor/],
     ["a key that is a list", "a.yaml", "[a]: b", /line 1, column 1: a key must be a text/],
-    ["what is too deep", "a.yaml", "[".repeat(100_000), /nested too deeply|call stack/],
+    ["a text that is too deep", "a.yaml", "[".repeat(100_000), /nested too deeply|call stack/],
     [
-      "what is too deep and whole",
+      "a complete text that is too deep",
       "a.yaml",
       `a: ${"[".repeat(1_000)}${"]".repeat(1_000)}`,
       /line 1, column \d+: it is nested too deeply/,
@@ -143,7 +143,7 @@ for (
       /nested too deeply/,
     ],
     [
-      "what is more than it seems",
+      "aliases that expand too far",
       "a.yaml",
       [..."bcdefgh"].reduce(
         (text, key, index) =>
@@ -153,8 +153,13 @@ for (
       /it has aliases of more than 100 values/,
     ],
     ["many aliases", "a.yaml", `a: &a x\nb: [${"*a, ".repeat(101)}]`, /more than 100 aliases/],
-    ["what contains itself", "a.yaml", "name: &a [*a]", /name must be a text/],
-    ["what is too long", "a.yaml", "#".repeat(SECRET_FILE_LIMIT_BYTES + 1), /it is longer than/],
+    ["an alias of its own anchor", "a.yaml", "name: &a [*a]", /name must be a text/],
+    [
+      "a text that is too long",
+      "a.yaml",
+      "#".repeat(SECRET_FILE_LIMIT_BYTES + 1),
+      /it is longer than/,
+    ],
   ] as const
 ) {
   test(`parseSecretFile() refuses ${behaviour}`, async () => {

@@ -179,7 +179,7 @@ export function matcherOf(
   return { kind, value: found[kind] ?? "", ignoreCase: found.ignoreCase };
 }
 
-export function stringMatcher(): SchemaOf<StringMatcher> {
+function stringMatcher(): SchemaOf<StringMatcher> {
   const { ignoreCase, ...kinds } = MATCHER_ENTRIES;
   const safeRegex = v.exactOptional(
     message({ regex: text(), googleRe2: v.exactOptional(v.unknown()) }),
@@ -233,7 +233,7 @@ export function sanMatcherOf(
 }
 
 /** The typed matchers that a `StringMatcher` of the deprecated list is equal to. */
-export function typedMatchers(matcher: StringMatcher): readonly SanMatcher[] {
+function typedMatchers(matcher: StringMatcher): readonly SanMatcher[] {
   return UNTYPED.filter((type) => type !== "ip" || mayBeIp(matcher))
     .map((type) => ({ type, matcher }));
 }

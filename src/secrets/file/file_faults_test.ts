@@ -30,7 +30,7 @@ for (const first of ["web.key", "web.pem"] as const) {
     const contents = { "web.key": next.keyPem, "web.pem": next.certPem };
     const second = first === "web.key" ? "web.pem" : "web.key";
     await writeFile(join(directory.path, first), contents[first]);
-    // Told after a while, because it may be what somebody needs to know.
+    // Reported only after the grace, because the pair may still be incomplete.
     await record.until(() => record.rejected.length > 0);
     assert.match(record.rejected[0] ?? "", /web\.pem .*web\.key: the private key does not belong/);
     assert.equal(record.certificate?.certPem, old.certPem);

@@ -7,8 +7,12 @@ import { readStable } from "./stable_read.ts";
 
 for (
   const [name, stamps, want] of [
-    ["takes what two readings agree on", ["1", "2", "2"], "read"],
-    ["does not take what is written all the time, though it reads the same", [], "it changes"],
+    ["uses files if two readings agree", ["1", "2", "2"], "read"],
+    [
+      "refuses files that are always being written, although the content is the same",
+      [],
+      "it changes",
+    ],
   ] as const
 ) {
   test(`readStable() ${name}`, async () => {

@@ -106,7 +106,7 @@ interface Pair {
   readonly keyPem: string;
 }
 
-export async function loadCertificate(
+async function loadCertificate(
   spec: CertificateSpec,
   context: LoadContext,
 ): Promise<CertificateSecret> {

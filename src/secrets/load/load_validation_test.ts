@@ -104,7 +104,11 @@ test("systemRootsPath() uses SSL_CERT_FILE, whether it exists or not", async () 
 const TWICE = `{"trust_domains": {"a.b": {"keys": []}, "a.b": {"keys": []}}}`;
 for (
   const [name, parts, fault] of [
-    ["nobody to trust", {}, /neither a trusted CA nor pins, so anybody would be accepted/],
+    [
+      "a validation without anchors",
+      {},
+      /neither a trusted CA nor pins, so anybody would be accepted/,
+    ],
     [
       "an empty bundle",
       { trustedCa: inline("# none\n") },

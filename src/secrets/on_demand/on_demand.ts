@@ -29,7 +29,7 @@ export interface OnDemandEvents {
   onRemoved(): void;
 }
 
-export interface OnDemandOptions {
+interface OnDemandOptions {
   readonly plan: OnDemandPlan;
   /** The key of the listener's credentials, for stats. */
   readonly credentials: string;

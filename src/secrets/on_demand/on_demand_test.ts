@@ -208,7 +208,7 @@ test("OnDemand limits the rate of new names of one client address, and not of ot
     ...Array(5).fill(undefined),
     ...Array(3).fill(false),
   ]);
-  // Waiting for what others asked for is not new.
+  // A name that other handshakes requested is no new name.
   const joined = ask("n0.x");
   const other = ask("other.x", "192.0.2.2:1");
   await clock.advance(400);
@@ -350,7 +350,7 @@ test("OnDemand has a certificate at once that another plan follows", async () =>
   const asked = ask("a.x");
   await clock.advance(200);
   assert.deepEqual([asked.answer, names(), providers.begun], [AVAILABLE, ["a.x"], 1]);
-  // Removal drops the name here, and the value stays with who was configured to show it.
+  // The removal drops the name here; a listener that is configured with it keeps the value.
   providers.of("a.x").events.onRemoved();
   assert.deepEqual(names(), []);
   assert.equal(Object.keys(store.held.certificates).length, 1);

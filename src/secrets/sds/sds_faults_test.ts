@@ -33,11 +33,11 @@ const MISDEEDS: readonly (readonly [
   wanted: RegExp,
   act: (stream: ServerStream, server: SdsServer) => void,
 ])[] = [
-  ["says nothing", /DEADLINE_EXCEEDED: no whole message came in time/, () => {}],
+  ["stays silent", /DEADLINE_EXCEEDED: no whole message came in time/, () => {}],
   ["ends the stream without a word", /Cannot read.*: OK/, (stream) => stream.end()],
   ["fails", /INTERNAL: a defect/, (stream) => stream.fail(13, "a defect")],
   [
-    "sends what is no message",
+    "sends bytes that are no message",
     /INTERNAL: a message cannot be decoded/,
     (stream) => void stream.write(new Uint8Array(64).fill(0xff)),
   ],
@@ -131,9 +131,9 @@ for (
     ["refuses one of another name", "a.b.sds.test", trust(authority.rootPem), false],
     ["takes one of the right address", "127.0.0.1", trust(authority.rootPem), true],
     ["refuses one of another address", "127.0.0.2", trust(authority.rootPem), false],
-    ["refuses a stranger", "a.sds.test", trust(stranger.rootPem), false],
+    ["refuses a server of another CA", "a.sds.test", trust(stranger.rootPem), false],
     [
-      "goes by matchers instead of the name",
+      "checks matchers instead of the name",
       "x.test",
       trust(authority.rootPem, { matchers: [uri] }),
       true,
@@ -144,7 +144,7 @@ for (
       trust(authority.rootPem, { matchers: [wrongUri] }),
       false,
     ],
-    ["goes by a pin alone", "x.test", trust("", { certificateHashes: [digest] }), true],
+    ["checks only a pin", "x.test", trust("", { certificateHashes: [digest] }), true],
     [
       "refuses another certificate than the pinned",
       "a.sds.test",

@@ -74,7 +74,7 @@ for (
     assert.equal(watch.closed, false);
     watch.events.onSecret(certificateSecret("02"), "");
     assert.deepEqual(told.splice(0), ["02"]);
-    // The server is told of it when it says the same again.
+    // The server gets a NACK when it sends the same resource again.
     assert.equal(follower.hasFault, true);
     failWith("");
     assert.equal(await follower.offer(INLINE, "3"), undefined);

@@ -16,7 +16,7 @@ import type { NameEntry, SecretNames } from "./sds_names.ts";
 import { type SdsStats, ServerHealth } from "./sds_reports.ts";
 import { SDS_METHODS, SECRET_RESOURCE } from "./secret_resource.ts";
 
-export interface SdsStreamsOptions {
+interface SdsStreamsOptions {
   readonly server: SdsServer;
   readonly api: SdsApi;
   readonly channel: GrpcChannel;

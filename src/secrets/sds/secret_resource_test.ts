@@ -82,7 +82,7 @@ for (
       ["web", "3", undefined, "resource"],
     ],
     [
-      "a heartbeat (delta) whose time is over",
+      "a heartbeat (delta) with an expired time to live",
       delta({ name: "web", version: "3", ttl: { seconds: -5 } }),
       ["web", "3", 0, "heartbeat"],
     ],
@@ -166,7 +166,7 @@ for (
       /matcher needs one of/,
     ],
     [
-      "validators that nobody knows",
+      "unknown validators",
       {
         name: "web",
         validation_context: {

@@ -26,7 +26,7 @@ const DAY_MS = 86_400_000;
 
 const EXPIRY = "certificate_expiry_seconds";
 
-export interface ExpiryOptions {
+interface ExpiryOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly stats: Stats;

@@ -23,7 +23,7 @@ const UPDATES = "secret_updates_total";
 const FAILED = "secret_rotation_failed_total";
 const TIMEOUTS = "secret_init_fetch_timeouts_total";
 
-export interface JournalOptions {
+interface JournalOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly stats: Stats;

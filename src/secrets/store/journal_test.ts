@@ -16,7 +16,7 @@ const svid = (serial: string, ...names: readonly string[]) => ({
 for (
   const [name, second, message, old_uri, detail] of [
     [
-      "tells the id of a renewed certificate",
+      "reports the id of a renewed certificate",
       svid("02", "web"),
       "certificate rotated",
       undefined,

@@ -74,7 +74,7 @@ test("SecretStore.restore() opens at once with stored values, then follows the s
   assert.equal(store.events().at(-1)?.kind, "rotated");
   assert.match(store.events().at(-1)?.detail ?? "", /was 01/);
 
-  // The same plans again: nobody is asked again.
+  // Equal plans: no source is watched again.
   store.follow({ web: structuredClone(MTLS) });
   assert.deepEqual([providers.begun, serials(world)], [2, ["02"]]);
   await store.close();

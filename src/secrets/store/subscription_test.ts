@@ -1,4 +1,4 @@
-/** What of all that a source tells is news. */
+/** Which events of a source are reported as changes. */
 import assert from "node:assert/strict";
 import test from "node:test";
 import { followNews } from "../../../test/kit/secrets/secret_news.ts";
@@ -43,20 +43,20 @@ const removed: Act = (events) => events.onRemoved();
 
 for (
   const [name, acts, heard, fault] of [
-    ["a value once, however often it is told", [one, one], [], ""],
+    ["a value once, however often it is repeated", [one, one], [], ""],
     ["another value", [two], ["02", "value"], ""],
-    ["nothing where all goes on being well", [reached, recovered, one], [], ""],
+    ["nothing while the source is well", [reached, recovered, one], [], ""],
     ["a fault once, and its end once", [torn, torn, one, one], ["torn", "recovered"], ""],
     ["that the last value is good again", [torn, recovered, recovered], ["torn", "recovered"], ""],
     ["no recovery where another value ends a fault", [torn, two], ["torn", "02", "value"], ""],
     ["an outage once, and its end", [away, away, reached], ["away", "recovered"], ""],
     [
-      "after an outage what was wrong before",
+      "a rejection again after an outage",
       [torn, away, reached, torn],
       ["torn", "away"],
       "torn",
     ],
-    ["that what came after an outage is bad", [away, torn], ["away", "torn"], "torn"],
+    ["a bad value after an outage", [away, torn], ["away", "torn"], "torn"],
     ["a value that is back after a removal to its users", [removed, one], [
       "removed",
       "none",

@@ -25,7 +25,7 @@ async function setUpWeb(choice: { readonly hint?: string } = {}) {
   return {
     set,
     followed,
-    /** The id of what is told next. */
+    /** The id of the next reported secret. */
     next: async () => (await followed.certificate()).uris.join(),
     send: (...svids: readonly SvidFields[]) => set.server.sendSvids({ svids }),
     [Symbol.asyncDispose]: () => set[Symbol.asyncDispose](),

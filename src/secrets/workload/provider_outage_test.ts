@@ -159,7 +159,7 @@ test("createWorkloadProvider() ends a stream that stays silent", async () => {
   set.server.stall("svids");
   const followed = set.follow("certificate");
   await set.server.opens("svids", 1);
-  // In steps, between which the agent answers what the connection itself asks.
+  // In steps, between which the agent answers the connection's pings.
   for (let step = 0; step < 600; step++) await set.clock.advance(100);
   await followed.fault("unreachable", /DEADLINE_EXCEEDED/);
 });

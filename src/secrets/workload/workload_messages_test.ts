@@ -50,7 +50,7 @@ for (
     ["an empty list", { svids: [SVID], crls: [NONE] }, /revocation list is empty/],
     ["too many lists", { svids: [SVID], crls: Array(101).fill(BYTES) }, /more than 100/],
     ["too many SVIDs", { svids: Array(1_001).fill(SVID) }, /more than 1000/],
-    ["a bundle of nobody", { svids: [SVID], federated: { "": BYTES } }, /not the id/],
+    ["a bundle without trust domain", { svids: [SVID], federated: { "": BYTES } }, /not the id/],
     ["a bundle of a workload", {
       svids: [SVID],
       federated: { "spiffe://a/b": BYTES },

@@ -92,7 +92,7 @@ test("createWorkloadProvider() shares one stream per method and closes it with t
   for (const followed of [...all, late]) followed.watch.close();
   await set.server.settles("svids", 0);
   await set.server.settles("bundles", 0);
-  // And somebody new gets what is new.
+  // A later follower gets the new secret.
   set.server.sendSvids({ svids: [svidOf(CA, API)] });
   assert.deepEqual((await set.follow("certificate").certificate()).uris, [API]);
 });

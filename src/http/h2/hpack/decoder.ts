@@ -10,7 +10,7 @@ import { type FieldName, kindOfField, octets } from "./field_name.ts";
 import { huffmanDecode, huffmanDecodedLimit } from "./huffman.ts";
 import { DEFAULT_TABLE_BYTES, FIELD_OVERHEAD_BYTES, STATIC_FIELDS } from "./static_table.ts";
 
-/** Who is told the fields of a block. */
+/** Receives the fields of a block. */
 export interface FieldSink {
   /** `sound`: the value is one of RFC 9110 5.5, without white space around it. */
   onField(name: FieldName, value: string, sound: boolean): void;
@@ -40,7 +40,7 @@ const INTEGER_LIMIT = 1 << 24;
 /** Entries of at least {@link FIELD_OVERHEAD_BYTES} that the table can hold; a power of two. */
 const SLOTS = DEFAULT_TABLE_BYTES / FIELD_OVERHEAD_BYTES;
 
-/** Of one connection. Its table is of {@link DEFAULT_TABLE_BYTES}, which we never change. */
+/** The decoder of one connection. Its table has {@link DEFAULT_TABLE_BYTES}, which we never change. */
 export class HpackDecoder {
   /** A ring: the newest entry is before `#next`. */
   readonly #entries: (Entry | undefined)[] = [];

@@ -51,7 +51,7 @@ STATIC_FIELDS.forEach(([name, value], i) => {
 const STATIC_INDEX = new Map<string, number>();
 for (let i = STATIC_FIELDS.length; i > 0; i--) STATIC_INDEX.set(STATIC_FIELDS[i - 1]?.[0] ?? "", i);
 
-/** Of one connection. */
+/** The encoder of one connection. */
 export class HpackEncoder {
   #names = new Map<string, KnownName>();
   /** Oldest first, from `#oldest` on. */

@@ -42,7 +42,7 @@ const KINDS: ReadonlyMap<string, FieldKind> = new Map([
   ["expect", FieldKind.expect],
   ["host", FieldKind.host],
   ["te", FieldKind.te],
-  // Of one connection of HTTP/1.1 (RFC 9113 8.2.2).
+  // Fields of one HTTP/1.1 connection (RFC 9113 8.2.2).
   ["connection", FieldKind.forbidden],
   ["keep-alive", FieldKind.forbidden],
   ["proxy-connection", FieldKind.forbidden],

@@ -1,11 +1,12 @@
 /**
- * The alternative names of a certificate by their types, and its common name. Read on demand only: the
- * mesh needs the URI alone. A name that is not printable ASCII, such as one with NUL, is left out, so that
- * no rule matches it by accident.
+ * The names of a certificate: the alternative names by their types, the common name, and a whole name as
+ * text. Read on demand only: the mesh needs the URI alone. An alternative name that is not printable ASCII,
+ * such as one with NUL, is left out, so that no rule matches it by accident.
  *
  * @module
  */
 
+import { Buffer } from "node:buffer";
 import { canonicalIpText } from "../base/mod.ts";
 import { asciiOf, contextTag, type DerElement, DerReader, oidOf, TAG } from "../wire/mod.ts";
 import type { Certificate } from "./certificate.ts";
@@ -152,4 +153,73 @@ export function shownNames({ dns, uris, emails, ips, others }: AltNames): string
   );
   const more = names.length - shown.length;
   return shown.join(", ") + (more > 0 ? ` and ${more} more` : "");
+}
+
+const SHORT_NAMES: Readonly<Record<string, string>> = {
+  "2.5.4.3": "CN",
+  "2.5.4.4": "SN",
+  "2.5.4.5": "serialNumber",
+  "2.5.4.6": "C",
+  "2.5.4.7": "L",
+  "2.5.4.8": "ST",
+  "2.5.4.9": "street",
+  "2.5.4.10": "O",
+  "2.5.4.11": "OU",
+  "2.5.4.12": "title",
+  "2.5.4.42": "GN",
+  "0.9.2342.19200300.100.1.1": "UID",
+  "0.9.2342.19200300.100.1.25": "DC",
+  "1.2.840.113549.1.9.1": "emailAddress",
+};
+
+/** String types whose bytes are ASCII or UTF-8; others are shown as their DER. */
+const TEXTS: readonly number[] = [
+  TAG.utf8String,
+  PRINTABLE_STRING,
+  IA5_STRING,
+  VISIBLE_STRING,
+];
+
+/**
+ * A name in DER for people and header fields: `CN=web,O=example` (RFC 2253 in OpenSSL's form: the most
+ * specific attribute first, bytes other than printable ASCII as `\XX`). Always printable ASCII; "": it is
+ * empty, or no name. Never throws.
+ */
+export function nameText(name: Uint8Array): string {
+  try {
+    return attributesOf(name)
+      .map((attributes) => attributes.map(attributeText).reverse().join("+"))
+      .reverse().join(",");
+  } catch {
+    // A partial name could be read as another one.
+    return "";
+  }
+}
+
+function attributeText(
+  { oid, value }: { readonly oid: string; readonly value: DerElement },
+): string {
+  const short = SHORT_NAMES[oid];
+  if (short === undefined || !TEXTS.includes(value.tag)) {
+    return `${short ?? oid}=#${hex(value.raw)}`;
+  }
+  return `${short}=${escaped(value)}`;
+}
+
+function escaped({ body }: DerElement): string {
+  let text = "";
+  body.forEach((byte, at) => {
+    const character = String.fromCharCode(byte);
+    const last = at === body.length - 1;
+    if (byte < 0x20 || byte > 0x7e) text += `\\${hex(Uint8Array.of(byte))}`;
+    else if (',+"\\<>;'.includes(character)) text += `\\${character}`;
+    else if (character === "#" && at === 0) text += "\\#";
+    else if (character === " " && (at === 0 || last)) text += "\\ ";
+    else text += character;
+  });
+  return text;
+}
+
+function hex(bytes: Uint8Array): string {
+  return Buffer.from(bytes).toString("hex").toUpperCase();
 }

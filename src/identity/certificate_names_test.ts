@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { type AltNames, shownNames } from "./alt_names.ts";
+import { type AltNames, shownNames } from "./certificate_names.ts";
 
 const NONE: AltNames = { dns: [], uris: [], emails: [], ips: [], others: [] };
 

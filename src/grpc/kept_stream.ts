@@ -17,7 +17,7 @@ export interface OpenStream {
 }
 
 /** How a stream ended. */
-export interface KeptStreamEnd {
+export interface StreamEnd {
   readonly status: GrpcStatus;
   /** A message came, or `onSilent` was called. */
   readonly answered: boolean;
@@ -46,7 +46,7 @@ interface KeptStreamOptions<T> {
    * Decides when the next stream is opened. It may call any method of the stream; what it opens or stops
    * then counts, and not its result.
    */
-  onEnd(end: KeptStreamEnd): Reopening;
+  onEnd(end: StreamEnd): Reopening;
 }
 
 const BRIEF_MS = 1_000;

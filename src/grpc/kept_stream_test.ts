@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../test/kit/clock/clock.ts";
-import { KeptStream, type KeptStreamEnd, type Reopening } from "./kept_stream.ts";
+import { KeptStream, type Reopening, type StreamEnd } from "./kept_stream.ts";
 import { grpcStatus } from "./status.ts";
 import type { StreamHandler } from "./types.ts";
 
@@ -15,7 +15,7 @@ class Rig {
   readonly clock = new FakeClock();
   readonly opened: ScriptedStream[] = [];
   readonly messages: string[] = [];
-  readonly ends: KeptStreamEnd[] = [];
+  readonly ends: StreamEnd[] = [];
   verdict: Reopening = 500;
   canOpen = true;
   duringVerdict = () => {};

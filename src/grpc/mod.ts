@@ -5,7 +5,7 @@
  * @module
  */
 export { createGrpcChannel } from "./channel.ts";
-export { KeptStream, type KeptStreamEnd, type OpenStream, type Reopening } from "./kept_stream.ts";
+export { KeptStream, type OpenStream, type Reopening, type StreamEnd } from "./kept_stream.ts";
 export { dialGrpcLink } from "./link.ts";
 export { framed } from "./message_reader.ts";
 export { formatStatus, type GrpcStatus, grpcStatus } from "./status.ts";

@@ -10,9 +10,9 @@ import {
   type GrpcCall,
   type GrpcChannel,
   KeptStream,
-  type KeptStreamEnd,
   type MessageTypes,
   type Reopening,
+  type StreamEnd,
 } from "../grpc/mod.ts";
 import { GRPC_STATUS } from "../http/mod.ts";
 import { DeltaProtocol } from "./delta.ts";
@@ -27,7 +27,7 @@ interface XdsStreamEvents {
   /** A message came, or a server without changes stayed silent for long enough. */
   onWell(): void;
   /** `stop`: no further stream is opened; the owner closes this subscription. */
-  onEnded(end: KeptStreamEnd): "again" | "stop";
+  onEnded(end: StreamEnd): "again" | "stop";
 }
 
 export interface XdsStreamOptions<T> {
@@ -124,7 +124,7 @@ export class XdsStream<T> {
     this.#options.events.onWell();
   }
 
-  #ended(end: KeptStreamEnd): Reopening {
+  #ended(end: StreamEnd): Reopening {
     this.#protocol.closed();
     const { events, retry, lost } = this.#options;
     if (events.onEnded(end) === "stop" || this.names.size === 0) return "on_request";

@@ -10,9 +10,9 @@ import {
   type GrpcLink,
   type GrpcStatus,
   KeptStream,
-  type KeptStreamEnd,
   type OpenStream,
   type Reopening,
+  type StreamEnd,
   type StreamHandler,
 } from "../../grpc/mod.ts";
 import { GRPC_STATUS } from "../../http/mod.ts";
@@ -123,7 +123,7 @@ export class FollowedStream<Request, Response> {
     return call;
   }
 
-  #ended({ status, answered, isWell, isBrief, livedMs }: KeptStreamEnd): Reopening {
+  #ended({ status, answered, isWell, isBrief, livedMs }: StreamEnd): Reopening {
     const endedWell = isWell && !isBrief;
     if (endedWell || answered && livedMs >= LASTING_MS) this.#backoff.reset();
     return endedWell ? this.#session.random() * MOVE_SPREAD_MS : this.#failed(status);

@@ -6,7 +6,7 @@
  */
 
 import { type Clock, formatAddress, type Log, type Random } from "../../base/mod.ts";
-import { formatStatus, type GrpcChannel, type KeptStreamEnd } from "../../grpc/mod.ts";
+import { formatStatus, type GrpcChannel, type StreamEnd } from "../../grpc/mod.ts";
 import { GRPC_STATUS } from "../../http/mod.ts";
 import type { PlainMessage } from "../../wire/mod.ts";
 import { SharedRetry, XdsStream, type XdsVariant } from "../../xds/mod.ts";
@@ -149,7 +149,7 @@ export class SdsStreams {
     this.#options.stats.connected(this.#answering.size > 0);
   }
 
-  #ended(stream: SecretStream, { status, isWell }: KeptStreamEnd): "again" | "stop" {
+  #ended(stream: SecretStream, { status, isWell }: StreamEnd): "again" | "stop" {
     const { server, api, names, log } = this.#options;
     this.#setAnswering(stream, false);
     const reason = formatStatus(status);

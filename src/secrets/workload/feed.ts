@@ -11,9 +11,9 @@ import { Backoff, type Clock, messageOf, type Random } from "../../base/mod.ts";
 import {
   formatStatus,
   KeptStream,
-  type KeptStreamEnd,
   type OpenStream,
   type Reopening,
+  type StreamEnd,
   type StreamHandler,
 } from "../../grpc/mod.ts";
 import { GRPC_STATUS } from "../../http/mod.ts";
@@ -125,7 +125,7 @@ export class Feed<M> {
     }
   }
 
-  #ended({ status, answered, isWell, isBrief }: KeptStreamEnd): Reopening {
+  #ended({ status, answered, isWell, isBrief }: StreamEnd): Reopening {
     // An agent that gives and withdraws again and again is not called faster for it.
     if (answered && !isBrief) this.#haste.reset();
     // A stream that ended well is opened again at once, unless it was brief.

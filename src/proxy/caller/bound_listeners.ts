@@ -7,7 +7,7 @@
 
 import { type BindAddress, formatAddress, messageOf } from "../../base/mod.ts";
 import { AcceptGate, type AcceptStrain, type CallerKind, type Listener } from "../../net/mod.ts";
-import type { Context } from "../core/context.ts";
+import type { UpstreamContext } from "../core/context.ts";
 import type { ListenerFacts } from "./listener_facts.ts";
 import type { ListenerView } from "../observe/view.ts";
 
@@ -29,11 +29,11 @@ export interface BoundListener {
 const LISTEN_FAILURES = "listen_failures_total";
 
 export class BoundListeners {
-  readonly #context: Context;
+  readonly #context: UpstreamContext;
   readonly #gate: AcceptGate;
 
   /** `workers`: data paths in this process. */
-  constructor(context: Context, workers: number) {
+  constructor(context: UpstreamContext, workers: number) {
     this.#context = context;
     const { clock, log, stats } = context;
     const paused = stats.gauge(

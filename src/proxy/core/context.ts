@@ -43,6 +43,13 @@ export interface Context {
   readonly facts: Facts;
 }
 
+/** What the upstream side is given: nothing of listeners, limits or policies. */
+export interface UpstreamContext
+  extends Pick<Context, "engine" | "clock" | "deadlines" | "log" | "stats"> {
+  /** Access log and plugins show local addresses, so their presence matters. */
+  readonly facts: Pick<Facts, "trusts" | "accessLog" | "plugins">;
+}
+
 export interface Facts {
   /** `undefined`: no listener has plugins. */
   plugins: Generations | undefined;

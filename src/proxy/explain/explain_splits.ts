@@ -12,7 +12,7 @@ import { trustOf } from "../upstream/endpoint_dial.ts";
 import type { LocalReply, SplitView, TargetView } from "./explanation.ts";
 import { closed, ownAnswer, sentView } from "./explanation_views.ts";
 import { protocolsTo, type RequestPool } from "../upstream/request_pools.ts";
-import type { Context } from "../core/context.ts";
+import type { UpstreamContext } from "../core/context.ts";
 import { whyNoPlace } from "../service/stages.ts";
 import type { Upstream } from "../upstream/upstream.ts";
 import { type ProbeFailure, reachEndpoints } from "../upstream/probe_endpoint.ts";
@@ -31,13 +31,13 @@ export interface SplitRequest {
 }
 
 export class SplitExplainer {
-  readonly #context: Context;
+  readonly #context: UpstreamContext;
   readonly #upstream: Upstream;
   readonly #explained: ExplainContext;
   readonly #connects: boolean;
 
   constructor(
-    context: Context,
+    context: UpstreamContext,
     upstream: Upstream,
     explained: ExplainContext,
     connects: boolean,

@@ -7,7 +7,7 @@
 import type { ErrorCode, Timer } from "../../base/mod.ts";
 import { addField, FIELD, type Fields, type ResponseHead } from "../../http/mod.ts";
 import { type CalleeRequest, failed, MadeBody, PluginResponse } from "../../plugin/mod.ts";
-import type { Context } from "../core/context.ts";
+import type { UpstreamContext } from "../core/context.ts";
 import { callerOf } from "./exchange_value.ts";
 import type { RequestPool } from "../upstream/request_pools.ts";
 import { type ResponseSink, UpstreamRequest } from "../upstream/upstream_request.ts";
@@ -34,7 +34,7 @@ export class OutgoingCall implements ResponseSink {
     this.#onResponse = onResponse;
   }
 
-  start(pool: RequestPool, context: Context): void {
+  start(pool: RequestPool, context: UpstreamContext): void {
     const caller = callerOf(this.#request.signal);
     if (!pool.enter(caller)) return this.upstreamFailed("limit_reached", pool.whyFull(), "");
     const { request: { head }, timeoutMs } = this.#request;

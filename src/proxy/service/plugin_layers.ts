@@ -28,7 +28,7 @@ import {
   type ResponseOutcome,
   type RoutePlan,
 } from "../../plugin/mod.ts";
-import type { Context } from "../core/context.ts";
+import type { UpstreamContext } from "../core/context.ts";
 import type { Lease } from "../upstream/target_group.ts";
 import { ResponseDeadlines } from "./response_deadlines.ts";
 import type { ExchangeValue } from "./exchange_value.ts";
@@ -69,7 +69,7 @@ export class PluginLayers
   readonly #route: RequestRoute;
   /** Chosen once for all attempts. */
   #pool: RequestPool | undefined;
-  readonly #context: Context;
+  readonly #context: UpstreamContext;
   readonly #stack: LayerStack;
   /** The body of the request; absent: it has none. */
   readonly #body: RequestBody | undefined;
@@ -99,7 +99,7 @@ export class PluginLayers
     { generation, route, context, exchange }: {
       readonly generation: Generation;
       readonly route: RequestRoute;
-      readonly context: Context;
+      readonly context: UpstreamContext;
       readonly exchange: ExchangeValue;
     },
   ) {

@@ -9,7 +9,7 @@ import { type Address, type BindAddress, formatAddress } from "../../base/mod.ts
 import { DEFAULT_ROUTE } from "../../chain/mod.ts";
 import { type Callee, type CalleeName, type Callees, failed } from "../../plugin/mod.ts";
 import type { Snapshot, UpstreamPart } from "../../snapshot/mod.ts";
-import type { Context } from "../core/context.ts";
+import type { UpstreamContext } from "../core/context.ts";
 import { HttpPoolStats } from "../observe/http_stats.ts";
 import { OutgoingCall } from "./outgoing_call.ts";
 import { LocalPool, type RequestPool, type RequestRoute } from "../upstream/request_pools.ts";
@@ -23,7 +23,7 @@ interface SharedPool {
 }
 
 export class ProxyCallees {
-  readonly #context: Context;
+  readonly #context: UpstreamContext;
   readonly #routeTo: (upstream: string) => RequestRoute | undefined;
   readonly #workers: number;
   /** Made with the first local pool. */
@@ -31,7 +31,7 @@ export class ProxyCallees {
   /** By address and HTTP version. Plugins, and their later generations, share the connections. */
   readonly #local = new Map<string, SharedPool>();
 
-  constructor(context: Context, { routeTo, workers }: {
+  constructor(context: UpstreamContext, { routeTo, workers }: {
     readonly routeTo: (upstream: string) => RequestRoute | undefined;
     readonly workers: number;
   }) {

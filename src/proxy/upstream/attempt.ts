@@ -9,7 +9,7 @@
 import type { EndpointState } from "../../balance/mod.ts";
 import type { Deadline, ErrorCode } from "../../base/mod.ts";
 import type { Dial } from "../../net/mod.ts";
-import type { Context } from "../core/context.ts";
+import type { UpstreamContext } from "../core/context.ts";
 import { type EndpointDialHandler, trustOf } from "./endpoint_dial.ts";
 import { addressOf, reportDialFailure } from "./endpoint_failure.ts";
 import type { RefusalReason } from "../observe/failure_summary.ts";
@@ -38,7 +38,7 @@ export type Connect<Connection> = (
 ) => Dial;
 
 export class Attempt<Connection> implements Dial {
-  readonly #context: Context;
+  readonly #context: UpstreamContext;
   readonly #group: TargetGroup;
   readonly #handler: AttemptHandler<Connection>;
   readonly #connect: Connect<Connection>;
@@ -62,7 +62,7 @@ export class Attempt<Connection> implements Dial {
     group: TargetGroup,
     handler: AttemptHandler<Connection>,
     { context, hash, avoid, first, connect }: {
-      readonly context: Context;
+      readonly context: UpstreamContext;
       readonly hash: number | undefined;
       readonly avoid?: ReadonlySet<EndpointState> | undefined;
       readonly first?: Lease | undefined;

@@ -23,7 +23,7 @@ import type { SharedLimiter } from "../core/admission.ts";
 import type { EndpointDialHandler, ProvenEndpoint } from "./endpoint_dial.ts";
 import type { LocalEndpoint } from "./local_dial.ts";
 import type { ConnectionStage } from "../observe/connection_record.ts";
-import type { Context } from "../core/context.ts";
+import type { UpstreamContext } from "../core/context.ts";
 import type { HttpPoolStats } from "../observe/http_stats.ts";
 
 export type CodecVersion = "h1" | "h2";
@@ -36,7 +36,7 @@ export interface ConnectionPoolOptions {
   dial(dialler: EndpointDialHandler<PooledEndpoint>): Dial;
   /** Spoken where the handshake did not settle it. */
   readonly version: CodecVersion;
-  readonly context: Context;
+  readonly context: UpstreamContext;
   readonly stats: HttpPoolStats;
   /** Places for connections; `undefined`: as many as are needed. */
   readonly connections: SharedLimiter | undefined;
@@ -74,7 +74,7 @@ export class PooledConnection implements ClientEvents {
   /** How often in a row it was looked and nothing had come, though requests were open. */
   silentLooks = 0;
   readonly #ways: ConnectionPool;
-  readonly #context: Context;
+  readonly #context: UpstreamContext;
   readonly #leave: () => void;
   #usedMs: number;
   #deadline: Deadline;
@@ -83,7 +83,7 @@ export class PooledConnection implements ClientEvents {
   constructor(ways: ConnectionPool, reached: PooledEndpoint, { host, version, context, leave }: {
     readonly host: string;
     readonly version: CodecVersion;
-    readonly context: Context;
+    readonly context: UpstreamContext;
     readonly leave: () => void;
   }) {
     this.#ways = ways;

@@ -8,7 +8,7 @@ import { type Deadline, type ErrorCode, formatAddress } from "../../base/mod.ts"
 import type { ChainVerdict } from "../../identity/mod.ts";
 import type { Connection, Dial, PresentedPeer, Stream } from "../../net/mod.ts";
 import type { ConnectionRecord } from "../observe/connection_record.ts";
-import type { Context } from "../core/context.ts";
+import type { UpstreamContext } from "../core/context.ts";
 import { countRefusal } from "./endpoint_failure.ts";
 import { PeerVerdicts } from "../trust/peer_verdicts.ts";
 import type { TrustContext } from "../trust/trust_context.ts";
@@ -27,12 +27,12 @@ class Proven {
   /** The lease of the endpoint; released once. */
   readonly lease: Lease;
   readonly #connection: Connection;
-  readonly #context: Context;
+  readonly #context: UpstreamContext;
   readonly #presentation: PeerVerdicts;
   readonly #trust: TrustContext | undefined;
   readonly #provenMs: number;
 
-  constructor(context: Context, group: TargetGroup, of: {
+  constructor(context: UpstreamContext, group: TargetGroup, of: {
     readonly connection: Connection;
     readonly lease: Lease;
     readonly presentation: PeerVerdicts;
@@ -93,7 +93,7 @@ export interface EndpointDialHandler<Dialled> {
 }
 
 export class EndpointDial implements Dial {
-  readonly #context: Context;
+  readonly #context: UpstreamContext;
   readonly #lease: Lease;
   readonly #group: TargetGroup;
   readonly #handler: EndpointDialHandler<ProvenEndpoint>;
@@ -108,7 +108,7 @@ export class EndpointDial implements Dial {
     lease: Lease,
     handler: EndpointDialHandler<ProvenEndpoint>,
     options: {
-      readonly context: Context;
+      readonly context: UpstreamContext;
       readonly trust: TrustContext;
       readonly protocols: readonly string[];
     },
@@ -190,7 +190,10 @@ export class EndpointDial implements Dial {
   }
 }
 
-export function trustOf({ upstream }: TargetGroup, { facts }: Context): TrustContext | undefined {
+export function trustOf(
+  { upstream }: TargetGroup,
+  { facts }: UpstreamContext,
+): TrustContext | undefined {
   return facts.trusts.of(upstream.part.credentials);
 }
 

@@ -5,7 +5,7 @@
  */
 
 import { ERROR_CODES, formatAddress, type Stats } from "../../base/mod.ts";
-import type { Context } from "../core/context.ts";
+import type { UpstreamContext } from "../core/context.ts";
 import type { RefusalReason } from "../observe/failure_summary.ts";
 import type { Lease } from "./target_group.ts";
 
@@ -22,7 +22,7 @@ export function forgetTarget(stats: Stats, target: string): void {
 export function reportDialFailure(
   lease: Lease,
   { code, reason }: RefusalReason,
-  { context, name }: { readonly context: Context; readonly name: string },
+  { context, name }: { readonly context: UpstreamContext; readonly name: string },
 ): RefusalReason {
   const { log, stats } = context;
   const target = lease.target.part.key;
@@ -38,13 +38,13 @@ export function reportDialFailure(
 }
 
 /** Counts against the endpoint, which may be ejected. `why`: the last failure. */
-export function countFailure(lease: Lease, why: string, context: Context): void {
+export function countFailure(lease: Lease, why: string, context: UpstreamContext): void {
   const { pool } = lease.target;
   if (pool.failed(lease.state, context.clock.monotonic(), why)) reportEjection(lease, why, context);
 }
 
 /** The endpoint ended a connection after the handshake without sending anything. */
-export function countRefusal(lease: Lease, context: Context): void {
+export function countRefusal(lease: Lease, context: UpstreamContext): void {
   const { pool } = lease.target;
   const why = "refused_by_peer: it ends connections after the handshake";
   if (!pool.refused(lease.state, context.clock.monotonic(), why)) return;
@@ -52,7 +52,7 @@ export function countRefusal(lease: Lease, context: Context): void {
 }
 
 /** Neither requests nor a handshake of its own was answered. Returns whether the endpoint is ejected. */
-export function countSilence(lease: Lease, reason: string, context: Context): boolean {
+export function countSilence(lease: Lease, reason: string, context: UpstreamContext): boolean {
   const { pool } = lease.target;
   if (!pool.silent(lease.state, context.clock.monotonic(), reason)) return false;
   reportEjection(lease, reason, context);
@@ -60,7 +60,7 @@ export function countSilence(lease: Lease, reason: string, context: Context): bo
 }
 
 /** Logs the reason and the end of the ejection. */
-function reportEjection(lease: Lease, why: string, { log, stats, clock }: Context): void {
+function reportEjection(lease: Lease, why: string, { log, stats, clock }: UpstreamContext): void {
   const { state, target: { part: { key: target } } } = lease;
   stats.counter(
     EJECTIONS,

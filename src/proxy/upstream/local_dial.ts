@@ -8,7 +8,7 @@
 import { type Address, formatAddress } from "../../base/mod.ts";
 import type { Dial, Stream } from "../../net/mod.ts";
 import type { AttemptHandler } from "./attempt.ts";
-import type { Context } from "../core/context.ts";
+import type { UpstreamContext } from "../core/context.ts";
 
 const LOCAL: unique symbol = Symbol("local");
 
@@ -25,7 +25,7 @@ export function dialLocal(
   local: Address,
   handler: AttemptHandler<LocalEndpoint>,
   { context: { engine, deadlines }, timeoutMs }: {
-    readonly context: Context;
+    readonly context: UpstreamContext;
     readonly timeoutMs: number;
   },
 ): Dial {

@@ -8,7 +8,7 @@
 import type { EndpointState } from "../../balance/mod.ts";
 import type { Address, ErrorCode } from "../../base/mod.ts";
 import type { Dial } from "../../net/mod.ts";
-import type { Context } from "../core/context.ts";
+import type { UpstreamContext } from "../core/context.ts";
 import { EndpointDial, type EndpointDialHandler, trustOf } from "./endpoint_dial.ts";
 import { dialLocal } from "./local_dial.ts";
 import type { RefusalReason } from "../observe/failure_summary.ts";
@@ -25,7 +25,7 @@ export type ProbeFailure = RefusalReason | undefined;
 /** Endpoints that are not in the result were not tried. */
 export async function reachEndpoints(
   group: TargetGroup,
-  context: Context,
+  context: UpstreamContext,
   protocols: readonly string[],
 ): Promise<ReadonlyMap<EndpointState, ProbeFailure>> {
   const trust = trustOf(group, context);
@@ -49,7 +49,7 @@ export async function reachEndpoints(
 /** Probes the local application. */
 export async function reachLocal(
   local: Address,
-  { context, timeoutMs }: { readonly context: Context; readonly timeoutMs: number },
+  { context, timeoutMs }: { readonly context: UpstreamContext; readonly timeoutMs: number },
 ): Promise<ProbeFailure> {
   return await connected(
     context,
@@ -63,7 +63,7 @@ interface Closed {
 }
 
 function connected(
-  { deadlines }: Context,
+  { deadlines }: UpstreamContext,
   dial: (handler: EndpointDialHandler<Closed>) => Dial,
   late: ErrorCode = "endpoint_timed_out",
 ): Promise<ProbeFailure> {
@@ -90,7 +90,7 @@ function connected(
 function plainDial(
   address: Address,
   handler: EndpointDialHandler<Closed>,
-  { engine }: Context,
+  { engine }: UpstreamContext,
 ): Dial {
   return engine.dial({ address }, {
     onConnected: (stream) => handler.onDialled({ stream }),

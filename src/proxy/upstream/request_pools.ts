@@ -11,7 +11,7 @@ import type { ChangeFields } from "../../http/mod.ts";
 import type { Dial } from "../../net/mod.ts";
 import type { Endpoint } from "../../plugin/mod.ts";
 import { Attempt, type AttemptHandler } from "./attempt.ts";
-import type { Context } from "../core/context.ts";
+import type { UpstreamContext } from "../core/context.ts";
 import type { ListenerFacts } from "../caller/listener_facts.ts";
 import { EndpointDial, trustOf } from "./endpoint_dial.ts";
 import { FairRequestLimiter } from "../core/fair_limiters.ts";
@@ -82,7 +82,7 @@ export interface LocalApplication {
   readonly part: Pick<InboundPart, "local" | "localConnectTimeoutMs"> & {
     readonly http: Pick<HttpRules, "protocol"> | null;
   };
-  readonly context: Context;
+  readonly context: UpstreamContext;
 }
 
 /** The pool of the local application. */
@@ -178,12 +178,12 @@ export function protocolsTo({ upstream: { part } }: TargetGroup): readonly strin
 
 /** The pools of the endpoints of a group. */
 export class EndpointPools implements RequestPool {
-  readonly #context: Context;
+  readonly #context: UpstreamContext;
   readonly #group: TargetGroup;
   readonly #stats: HttpStats;
   readonly #pools = new Map<EndpointState, ConnectionPool>();
 
-  constructor(context: Context, group: TargetGroup, stats: HttpStats) {
+  constructor(context: UpstreamContext, group: TargetGroup, stats: HttpStats) {
     this.#context = context;
     this.#group = group;
     this.#stats = stats;

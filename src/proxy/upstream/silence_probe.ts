@@ -7,7 +7,7 @@
  */
 
 import type { Deadline } from "../../base/mod.ts";
-import type { Context } from "../core/context.ts";
+import type { UpstreamContext } from "../core/context.ts";
 import { EndpointDial, trustOf } from "./endpoint_dial.ts";
 import { addressOf, countSilence } from "./endpoint_failure.ts";
 import type { Lease, TargetGroup } from "./target_group.ts";
@@ -18,7 +18,7 @@ const ANSWER_MS = 3_000;
 const AGAIN_MS = 30_000;
 
 export interface SilenceProbeOptions {
-  readonly context: Context;
+  readonly context: UpstreamContext;
   readonly protocols: readonly string[];
   /** The endpoint hangs and was ejected, and there are others. */
   onHung(reason: string): void;

@@ -22,7 +22,7 @@ import {
 import type { Dial, Stream } from "../../net/mod.ts";
 import type { Endpoint } from "../../plugin/mod.ts";
 import type { AttemptHandler } from "./attempt.ts";
-import type { Context } from "../core/context.ts";
+import type { UpstreamContext } from "../core/context.ts";
 import { countFailure } from "./endpoint_failure.ts";
 import { giveBack, type Lease } from "./target_group.ts";
 import type { CookieSink, RequestHash } from "./request_hash.ts";
@@ -96,7 +96,7 @@ export class UpstreamRequest
   readonly #sink: ResponseSink;
   readonly #outgoing: OutgoingRequest;
   readonly #pool: RequestPool;
-  readonly #context: Context;
+  readonly #context: UpstreamContext;
   readonly #hash: number | undefined;
   /** Cookie for the caller, sent with the response. */
   #cookies: string[] | undefined;
@@ -119,7 +119,7 @@ export class UpstreamRequest
   constructor(sink: ResponseSink, outgoing: OutgoingRequest, { pool, hash, context }: {
     readonly pool: RequestPool;
     readonly hash?: RequestHash | undefined;
-    readonly context: Context;
+    readonly context: UpstreamContext;
   }) {
     this.#sink = sink;
     this.#outgoing = outgoing;

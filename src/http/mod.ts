@@ -18,7 +18,7 @@ export {
   serverNameMatcher,
   whyEnded,
 } from "./client/dial_server.ts";
-export type { KeptConnection } from "./client/kept_connection.ts";
+export type { ClientVersion, KeptConnection, Reached } from "./client/kept_connection.ts";
 export { type DownstreamFacts, ExchangeRecord, NOT_REACHED } from "./access_log/exchange_record.ts";
 export {
   type CompiledFormat,

@@ -117,7 +117,7 @@ export class MountedRequest implements PluginResponseSink {
 
   reached(connection: PooledConnection): void {
     this.#record.attempts++;
-    this.#record.upstreamHost = connection.host;
+    this.#record.upstreamHost = connection.reached.host;
   }
 
   goesTo(): void {}

@@ -122,7 +122,7 @@ export class ScriptedUpstream implements RequestPool {
 
   #connection(host: string, step: Exclude<Step, Unreachable>): ScriptedConnection {
     return {
-      host,
+      reached: { host },
       isUsed: false,
       request: (head, { ends }, events) => {
         const seen = new SeenRequest(head, host);
@@ -136,7 +136,9 @@ export class ScriptedUpstream implements RequestPool {
 }
 
 /** The part of a connection that a request uses. */
-type ScriptedConnection = Pick<PooledConnection, "host" | "isUsed" | "request">;
+type ScriptedConnection = Pick<PooledConnection, "isUsed" | "request"> & {
+  readonly reached: { readonly host: string };
+};
 
 class ScriptedExchange implements ClientExchange {
   events: ResponseEvents;

@@ -142,7 +142,7 @@ export class Transport implements WireTransport {
     return dialServer({ engine, address, tls, protocols }, {
       onDialled: (reached) => {
         if (!this.#isHttp2 || reached.protocol === "h2") return handler.onDialled(reached);
-        reached.connection.reset();
+        reached.stream.reset();
         const reason = `it does not speak HTTP/2; ${portWanted({ peer, tls })}`;
         handler.onFailed({ stage: "peer", reason });
       },
@@ -182,8 +182,8 @@ export class Transport implements WireTransport {
         material: async () => ({ ...await tls.material(), peerCheck: "shown" }),
       };
       const dial = dialServer({ engine, address, tls: shown, protocols: [] }, {
-        onDialled: ({ connection }) => {
-          connection.reset();
+        onDialled: ({ stream }) => {
+          stream.reset();
           done(undefined);
         },
         onFailed: ({ stage, reason }) => done(stage === "peer" ? reason : undefined),

@@ -227,7 +227,7 @@ export class ClientPool<R extends Reached, F> implements ConnectionOwner<R> {
   }
 
   #hasRoom(connection: KeptConnection<R>): void {
-    this.#draining.delete(connection);
+    if (this.#draining.size > 0) this.#draining.delete(connection);
     if (!connection.isListed) {
       connection.isListed = true;
       this.#ready.push(connection);
@@ -311,7 +311,7 @@ export class ClientPool<R extends Reached, F> implements ConnectionOwner<R> {
   }
 
   #dialled(opening: Opening<R>, reached: R): void {
-    if (!this.#openings.has(opening)) return reached.connection.reset();
+    if (!this.#openings.has(opening)) return reached.stream.reset();
     const connection = new KeptConnection(this, reached, this.#options);
     opening.connection = connection;
     if (!this.#options.awaitsSettings) this.#opened(opening, connection);

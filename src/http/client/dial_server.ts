@@ -53,7 +53,7 @@ interface DialServerOptions {
 
 /** A server that proved its identity, where TLS is used. */
 export interface ReachedServer extends Reached {
-  readonly connection: Connection;
+  readonly stream: Connection;
   readonly protocol: string;
   readonly address: Address;
 }
@@ -105,7 +105,7 @@ function dialWith(
       onConnected(connection, peer) {
         const refused = tls && whyRefused(peer, tls.credentials);
         if (refused === undefined) {
-          return handler.onDialled({ connection, protocol: peer?.protocol ?? "", address });
+          return handler.onDialled({ stream: connection, protocol: peer?.protocol ?? "", address });
         }
         connection.reset();
         handler.onFailed({ stage: "peer", reason: refused });

@@ -24,7 +24,7 @@ export type ClientVersion = "h1" | "h2";
 
 /** A server as a dial reached it. */
 export interface Reached {
-  readonly connection: Stream;
+  readonly stream: Stream;
   /** Agreed on by ALPN; absent or `""`: none was. */
   readonly protocol?: string;
 }
@@ -79,7 +79,7 @@ export class KeptConnection<R extends Reached> implements ClientEvents {
     const isHttp2 = protocol === "" ? options.version === "h2" : protocol === "h2";
     this.#lingers = isHttp2;
     const open = isHttp2 ? openHttp2Client : openHttp1Client;
-    this.client = open(reached.connection, { ...options, events: this });
+    this.client = open(reached.stream, { ...options, events: this });
   }
 
   request(
@@ -110,8 +110,8 @@ export class KeptConnection<R extends Reached> implements ClientEvents {
   }
 
   onClose(end: HttpEnd): void {
-    const { connection } = this.reached;
-    if (this.#lingers) this.#options.deadlines.after(LINGER_MS, () => connection.reset());
+    const { stream } = this.reached;
+    if (this.#lingers) this.#options.deadlines.after(LINGER_MS, () => stream.reset());
     this.#owner.closed(this, end);
   }
 }

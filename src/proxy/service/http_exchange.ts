@@ -274,8 +274,8 @@ export class HttpExchange implements MessageEvents, PluginResponseSink, StagedRe
   reached(connection: PooledConnection, lease: Lease | undefined): void {
     const { record } = this;
     record.attempts++;
-    record.upstreamHost = connection.host;
-    record.upstream = connection.endpoint;
+    record.upstreamHost = connection.reached.host;
+    record.upstream = connection.reached.endpoint;
     if (lease) record.upstreamCluster = lease.target.cluster;
     record.upstreamStartAt = this.context.clock.monotonic();
     this.listener.observers.reached(record);

@@ -64,7 +64,7 @@ export class OutgoingCall implements ResponseSink {
   #fail(code: ErrorCode, reason: string, tried = ""): void {
     if (this.#isOver) return;
     this.cancel();
-    const address = this.#connection?.host ?? tried;
+    const address = this.#connection?.reached.host ?? tried;
     const endpoint = address === "" ? null : { address };
     this.#onResponse(failed({ code, reason, wasSent: this.#connection !== undefined, endpoint }));
   }
@@ -76,7 +76,7 @@ export class OutgoingCall implements ResponseSink {
     const { status } = head;
     const fields = withGrpcStatus(head.fields, trailers);
     const body = this.#length === 0 ? null : new MadeBody(joined(this.#chunks, this.#length));
-    const endpoint = this.#connection ? { address: this.#connection.host } : null;
+    const endpoint = this.#connection ? { address: this.#connection.reached.host } : null;
     const made = { status, fields, length: this.#length };
     this.#onResponse(new PluginResponse(made, body, { endpoint, failure: null }));
   }

@@ -257,7 +257,7 @@ export class PluginLayers
   }
 
   #failureOf(code: ErrorCode, reason: string, tried = ""): ResponseFailure {
-    const address = this.#connection?.host ?? tried;
+    const address = this.#connection?.reached.host ?? tried;
     const endpoint = address === "" ? null : { address };
     return { code, reason, wasSent: this.#connection !== undefined, endpoint };
   }
@@ -408,7 +408,7 @@ export class PluginLayers
     const sending = this.#sending;
     if (!upstream || !sending) return;
     this.#responsePassing = ends ? undefined : new PassingBody(this, head.length);
-    const endpoint = this.#connection ? { address: this.#connection.host } : null;
+    const endpoint = this.#connection ? { address: this.#connection.reached.host } : null;
     const response = new PluginResponse(head, this.#responsePassing ?? null, {
       endpoint,
       failure: null,

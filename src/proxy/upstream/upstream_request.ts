@@ -152,7 +152,7 @@ export class UpstreamRequest
     this.#attempts++;
     this.#wasUsed = connection.isUsed;
     this.#connection = connection;
-    this.#host = connection.host;
+    this.#host = connection.reached.host;
     this.#client = connection.request(request, { ends: endsWithHead, held }, this);
     this.#sink.reached(connection, lease);
     if (!endsWithHead) this.#sink.bodyWanted();

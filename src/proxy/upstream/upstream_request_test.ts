@@ -12,7 +12,7 @@ import type { Context } from "../core/context.ts";
 import { RequestHash } from "./request_hash.ts";
 import type { RequestPool } from "./request_pools.ts";
 import { UpstreamRequest } from "./upstream_request.ts";
-import type { PooledConnection } from "./connection_pool.ts";
+import type { PooledConnection, PooledEndpoint } from "./connection_pool.ts";
 
 const HEAD: RequestHead = {
   ...{ method: "POST", scheme: "http", authority: "db", path: "/", upgrade: "", length: 3 },
@@ -24,8 +24,9 @@ function toldOf(break_: (events: ResponseEvents) => void): unknown[] {
   const told: unknown[] = [];
   let events: ResponseEvents | undefined;
   const exchange = { send: () => true, reset() {} } as Partial<ClientExchange> as ClientExchange;
-  const way: Pick<PooledConnection, "host" | "isUsed" | "request"> = {
-    ...{ host: "10.0.0.9:80", isUsed: false },
+  const way: Pick<PooledConnection, "reached" | "isUsed" | "request"> = {
+    reached: { host: "10.0.0.9:80" } as PooledEndpoint,
+    isUsed: false,
     request(_head, _ends, own) {
       events = own;
       return exchange;
@@ -79,7 +80,8 @@ test("what is hashed stays the same when it is sent again, and a cookie is told 
   const hashes: (number | undefined)[] = [];
   let events: ResponseEvents | undefined;
   const way = {
-    ...{ host: "10.0.0.9:80", isUsed: false },
+    reached: { host: "10.0.0.9:80" } as PooledEndpoint,
+    isUsed: false,
     request(_head: RequestHead, _options: unknown, own: ResponseEvents) {
       events = own;
       return {} as ClientExchange;

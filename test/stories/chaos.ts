@@ -176,8 +176,12 @@ export function chaos(
       if (turn === at(0.2)) keys.status = 503;
       if (turn === at(0.25)) await mesh.setMaintenance("db-1", false);
       if (turn === at(0.3) || turn === at(0.8)) {
+        // Requests wait at a stopped process, so that some are in progress when it is killed.
+        killed.kill("SIGSTOP");
+        await pause(100);
         killed.kill("SIGKILL");
         await killed.process.exited;
+        await pause(200);
       }
       if (turn === at(0.35)) authz.delayMs = 200;
       if (turn === at(0.4)) await setShop("deny");

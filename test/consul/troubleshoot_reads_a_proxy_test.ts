@@ -37,7 +37,7 @@ test("consul troubleshoot finds an upstream, its cluster and its healthy endpoin
 });
 
 /** How long certificates are valid that expire while the proxies run. */
-const LIFE_MS = 6_000;
+const LIFE_MS = 9_000;
 /** What expires, and what is said of certificates. */
 const EXPIRED = {
   "own certificate": "! Certificate chain is expired",

@@ -72,14 +72,14 @@ export interface ServerExchange extends Message {
   readonly endsWithHead: boolean;
   /** Counts bytes that wait for a slower side, here and on the connection to the upstream. */
   readonly held: HeldShare;
-  /** To be set before the callback that made the exchange returns. */
+  /** Must be set before the callback that made the exchange returns. */
   events: MessageEvents;
   /**
    * Sends a 1xx other than 101. It is dropped for an HTTP/1.0 client, which would not understand it. All
    * but 100 are dropped while the client does not read: nothing could stop their sender.
    */
   inform(head: ResponseHead): void;
-  /** Exactly once. `ends`: there is no body. */
+  /** Sends the head, exactly once. `ends`: there is no body. */
   respond(head: ResponseHead, ends: boolean): void;
   /**
    * Accepts an upgrade or CONNECT (`head.status` 101 or 200; the codec writes the form that its version
@@ -88,45 +88,47 @@ export interface ServerExchange extends Message {
   tunnel(head: ResponseHead): Stream;
 }
 
-/** A request as the side that asked has it. */
+/** The client side of a request. */
 export interface ClientExchange extends Message {
   events: ResponseEvents;
   /** See {@link ResponseEvents.onResponse}. */
   tunnel(): Stream;
 }
 
-/** How a connection of HTTP ended. `detail` for people; `""`: in order. */
+/** How an HTTP connection ended. `detail` is for people; `""`: in order. */
 export interface HttpEnd {
   /** The side that ended it. */
   readonly by: "peer" | "network" | "us";
-  /** `protocol`: the peer broke a rule; `flood`: it broke one of those against floods. */
+  /** `protocol`: the peer broke a rule; `flood`: it broke a rule against floods. */
   readonly kind: "closed" | "reset" | "protocol" | "flood" | "timed_out";
   readonly detail: string;
 }
 
-/** Callbacks of the owner that serves the requests of a connection. */
+/** Callbacks of the owner of a server connection. */
 export interface ServerEvents {
-  /** A head came. `exchange.events` is to be set. */
+  /** A head came. The handler must set `exchange.events`. */
   onRequest(exchange: ServerExchange): void;
   /**
-   * What came is no request that could be answered by anybody, and is answered here: by 400, 431 and
-   * their like; `status` 0: by a stream error of HTTP/2, or not at all. No exchange knows of it. For log
-   * and counters.
+   * The bytes that came are not a valid request, and the codec itself refuses them: by 400, 431 and the
+   * like; `status` 0: by a stream error of HTTP/2, or without an answer. There is no exchange. For log and
+   * counters.
    */
   onInvalid(status: number, detail: string): void;
-  /** The connection is over; every exchange has been told before. */
+  /** The connection is over; every exchange has been notified before. */
   onClose(end: HttpEnd): void;
 }
 
-/** The serving side of a connection. */
+/** The server side of a connection. */
 export interface ServerConnection {
   /** Exchanges that are open. */
   readonly active: number;
-  /** A head has begun, and its end has not come: the same number for as long as it has not; 0: none has. */
+  /** A number for the head that has begun and is not complete, the same until it is; 0: there is none. */
   readonly openHead: number;
-  /** No new requests: `Connection: close`, GOAWAY in two steps; ends when the last exchange has. */
+  /**
+   * Takes no new requests: `Connection: close`, GOAWAY in two steps; ends when the last exchange has ended.
+   */
   drain(): void;
-  /** Ends at once, in the order that the protocol has for it. */
+  /** Ends at once, in the orderly form of the protocol. */
   close(detail: string): void;
   /** Breaks it at once. */
   reset(): void;
@@ -134,23 +136,24 @@ export interface ServerConnection {
 
 /** Callbacks of the owner of a client connection. */
 export interface ClientEvents {
-  /** There is room for one more request than before, or `capacity` has become 0. */
+  /** One more request can be sent than before, or `capacity` has become 0. */
   onCapacity(): void;
-  /** The connection is over; every exchange has been told before. */
+  /** The connection is over; every exchange has been notified before. */
   onClose(end: HttpEnd): void;
 }
 
-/** The asking side of a connection. */
+/** The client side of a connection. */
 export interface ClientConnection {
-  /** Requests that could be sent now; 0 for ever once it drains or is over. */
+  /** Requests that could be sent now; 0 for good once it drains or is over. */
   readonly capacity: number;
   /** Exchanges that are open. */
   readonly active: number;
-  /** After how long without a request its server ends it, as it said last; `Infinity`: it did not say. */
+  /** Idle time after which the server ends the connection, as announced last; `Infinity`: not announced. */
   readonly keptMs: number;
   /**
-   * Sends a head; only while there is capacity. `ends`: there is no body. `events` is told everything
-   * that comes; nothing before this returns. `held`: of the exchange that it is sent for, where there is one.
+   * Sends a head; only while there is capacity. `ends`: there is no body. `events` is called for everything
+   * that comes, and not before this returns. `held`: the share of the exchange that the request is sent
+   * for, if there is one.
    */
   request(
     head: RequestHead,
@@ -158,8 +161,8 @@ export interface ClientConnection {
     events: ResponseEvents,
     held?: HeldShare,
   ): ClientExchange;
-  /** No new requests; ends when the last exchange has. */
+  /** Takes no new requests; ends when the last exchange has ended. */
   drain(): void;
-  /** Breaks it at once; its exchanges are told. */
+  /** Breaks it at once; its exchanges are notified. */
   reset(detail: string): void;
 }

@@ -51,7 +51,7 @@ const UNREAD_MS = 10_000;
 const DRAIN_MS = 1000;
 /**
  * A client that ended its half may still read, or be gone. Only a write shows the difference, and a handler
- * may have nothing to write for hours. A response that takes longer than this is dropped.
+ * may have nothing to write for hours. A client that has no response after this time counts as gone.
  */
 const HALF_ENDED_MS = 1000;
 
@@ -218,7 +218,7 @@ class Http1Server extends InputReader implements ServerConnection, Http1ServerOw
   }
 
   cut(detail: string): void {
-    // A body that ends with the connection would look complete, and a blocked stream would delay the reset.
+    // A body that ends with the connection would look complete, and a blocked stream would wait for the client.
     const isOpenEnded = !this.#exchange?.responded || this.writer.framing === "until_close";
     if (isOpenEnded || this.blocked) return this.broken(detail);
     this.#exchange = undefined;

@@ -105,7 +105,7 @@ export class Http1ServerExchange implements ServerExchange {
     const bodyless = method === "HEAD" || status === 204 || status === 304;
     // The declared body has to come.
     if (ends && !bodyless && length > 0) return this.#break(NOT_AS_LONG);
-    // 101 would change the protocol; other 1xx do not end an exchange.
+    // 101, or a 2xx to CONNECT, would change the protocol; other 1xx do not end an exchange.
     if (status < 200 || method === "CONNECT" && status < 300) return this.#break(NOT_FINAL);
     const framing: Framing = bodyless || ends
       ? "none"

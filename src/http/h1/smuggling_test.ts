@@ -1,6 +1,6 @@
 /**
- * What two readers could read in two ways never becomes a request that somebody behind us reads: the
- * tables of requests, whole and one byte at a time, and the same for responses.
+ * Ambiguous bytes never become a request for an application, nor a response for a caller: the
+ * tables of requests and responses are sent whole and one byte at a time.
  */
 
 import assert from "node:assert/strict";
@@ -10,13 +10,13 @@ import { answer, askRaw, serveRaw } from "../../../test/kit/wire/http1.ts";
 const GET = "GET / HTTP/1.1\r\nHost: db\r\n";
 const POST = "POST / HTTP/1.1\r\nHost: db\r\n";
 const CHUNKED = `${POST}Transfer-Encoding: chunked\r\n`;
-/** Would be a request of its own to whoever ends the one before it earlier. */
+/** A request of its own for a reader that ends the one before it earlier. */
 const HIDDEN = "GET /admin HTTP/1.1\r\nHost: db\r\n\r\n";
 
-/** A head that is too large need not be large. */
+/** A low limit, so that a small head is too large. */
 const LIMITS = { headBytes: 1_000 };
 
-/** Heads that are refused, with the status; nobody sees them. */
+/** Heads that are refused before a handler is called, with the status. */
 const HEADS: readonly (readonly [string, string, number?])[] = [
   // Framing.
   ["length and chunked", `${CHUNKED}Content-Length: 3\r\n\r\n0\r\n\r\n`],
@@ -119,7 +119,7 @@ const HEADS: readonly (readonly [string, string, number?])[] = [
   ["a host with a path", "GET / HTTP/1.1\r\nHost: db/admin\r\n\r\n"],
   ["a host that is a colon", "GET / HTTP/1.1\r\nHost: :\r\n\r\n"],
   ["a port that is none", "GET / HTTP/1.1\r\nHost: db:8o\r\n\r\n"],
-  // What is taken away or cannot be done.
+  // Protected fields and unsupported demands.
   ["Connection names X-Forwarded-For", `${GET}Connection: X-Forwarded-For\r\n\r\n`],
   ["Connection names another of those", `${GET}Connection: close, x-forwarded-proto\r\n\r\n`],
   ["Connection names XFCC", `${GET}Connection: x-forwarded-client-cert\r\n\r\n`],
@@ -211,12 +211,12 @@ for (const [name, raw] of BODIES) {
       await client.send(`${CHUNKED}\r\n${raw}${HIDDEN}`, { bytewise });
       assert.match(client.take(), /^HTTP\/1.1 400 [^]*connection: close\r\n\r\nBad Request$/);
       assert.equal(client.over, "end");
-      // Told once: to the exchange.
+      // Reported once: to the exchange.
       assert.deepEqual(seen.map(({ state }) => state), ["reset protocol"]);
       assert.deepEqual(invalid, []);
     }
   });
-  test(`askHttp1() takes ${name} for the end of the connection`, async () => {
+  test(`openHttp1Client() ends the connection on ${name}`, async () => {
     for (const bytewise of [false, true]) {
       const { server, client, ask, ends } = askRaw({ limits: LIMITS });
       const reply = ask();
@@ -230,7 +230,7 @@ for (const [name, raw] of BODIES) {
   });
 }
 
-test("serveHttp1() answers what is no request once, whatever its handler does about it", async () => {
+test("serveHttp1() sends a single response to an invalid body, even if the handler responds in onReset()", async () => {
   const { client, seen } = serveRaw();
   await client.send(`${CHUNKED}\r\n`);
   const { exchange } = seen[0] ?? assert.fail();
@@ -242,7 +242,7 @@ test("serveHttp1() answers what is no request once, whatever its handler does ab
   assert.equal(client.take().match(/HTTP/g)?.length, 1);
 });
 
-test("serveHttp1() breaks a response that has begun when the request turns out to be none", async () => {
+test("serveHttp1() resets a response that has begun when the request's body is invalid", async () => {
   const { client, seen } = serveRaw({
     onRequest: (exchange) => exchange.respond({ status: 200, length: -1, fields: [] }, false),
   });
@@ -253,18 +253,18 @@ test("serveHttp1() breaks a response that has begun when the request turns out t
 });
 
 for (const field of ["Connection", "TE", "Upgrade"]) {
-  test(`serveHttp1() looks once at each of the many blanks of ${field}`, async () => {
+  test(`serveHttp1() reads many blanks in ${field} in linear time`, async () => {
     const { client } = serveRaw();
     const since = performance.now();
     await client.send(`${GET}Connection: upgrade\r\n${field}: a${" ".repeat(60_000)}b\r\n\r\n`);
-    // A reader that scans them again for each of them takes many seconds.
+    // A reader that scans the rest again for each blank takes many seconds.
     assert.ok(performance.now() - since < 1_000);
   });
 }
 
 const OK = "HTTP/1.1 200 OK\r\n";
 
-/** Responses to a GET that cannot be read in one way. */
+/** Ambiguous or invalid responses to a GET. */
 const RESPONSES: readonly (readonly [string, string])[] = [
   ["length and chunked", `${OK}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`],
   ["two lengths", `${OK}Content-Length: 3\r\nContent-Length: 4\r\n\r\nabc`],
@@ -274,7 +274,7 @@ const RESPONSES: readonly (readonly [string, string])[] = [
   ["204 with a body", "HTTP/1.1 204 No Content\r\nContent-Length: 3\r\n\r\nabc"],
   ["204 that is chunked", "HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"],
   ["100 with a body", "HTTP/1.1 100 Continue\r\nContent-Length: 3\r\n\r\nabc"],
-  ["101 that nobody asked for", "HTTP/1.1 101 Go\r\nUpgrade: websocket\r\n\r\n"],
+  ["101 without an upgrade request", "HTTP/1.1 101 Go\r\nUpgrade: websocket\r\n\r\n"],
   ["HTTP/2", "HTTP/2.0 200 OK\r\n\r\n"],
   ["a status of two digits", "HTTP/1.1 20 OK\r\n\r\n"],
   ["a status of four digits", "HTTP/1.1 2000 OK\r\n\r\n"],
@@ -291,7 +291,7 @@ const RESPONSES: readonly (readonly [string, string])[] = [
 ];
 
 for (const [name, raw] of RESPONSES) {
-  test(`askHttp1() takes ${name} for the end of the connection`, async () => {
+  test(`openHttp1Client() ends the connection on ${name}`, async () => {
     for (const bytewise of [false, true]) {
       const { server, client, ask, ends } = askRaw({ limits: LIMITS });
       const reply = ask();
@@ -303,14 +303,14 @@ for (const [name, raw] of RESPONSES) {
   });
 }
 
-test("askHttp1() breaks a response whose head is too large", async () => {
+test("openHttp1Client() reports overflow for a response whose head is too large", async () => {
   const { server, ask } = askRaw({ limits: LIMITS });
   const reply = ask();
   await server.send(`${OK}A: ${"b".repeat(1_000)}\r\n\r\n`);
   assert.deepEqual([reply.state, server.over], ["reset overflow", "reset"]);
 });
 
-/** Bytes that nobody asked for; the response before them is right. */
+/** Surplus bytes after a valid response. */
 const EXTRA: readonly (readonly [string, string, string])[] = [
   ["a byte after a response", "GET", `${OK}Content-Length: 2\r\n\r\nokX`],
   ["a second response", "GET", `${OK}Content-Length: 0\r\n\r\n${OK}Content-Length: 0\r\n\r\n`],
@@ -322,7 +322,7 @@ const EXTRA: readonly (readonly [string, string, string])[] = [
 ];
 
 for (const [name, method, raw] of EXTRA) {
-  test(`askHttp1() never uses a connection again after ${name}`, async () => {
+  test(`openHttp1Client() never reuses a connection after ${name}`, async () => {
     for (const bytewise of [false, true]) {
       const { server, client, ask, ends } = askRaw({ limits: LIMITS });
       const reply = ask({ method });
@@ -335,7 +335,7 @@ for (const [name, method, raw] of EXTRA) {
   });
 }
 
-test("askHttp1() takes a response before any request for the end of the connection", async () => {
+test("openHttp1Client() ends the connection on a response without a request", async () => {
   const asked = askRaw();
   await asked.server.send("HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n");
   assert.deepEqual([asked.client.capacity, asked.capacityTold], [0, 1]);

@@ -23,7 +23,7 @@ for (
     [MAGLEV, [1, 2, 3, 128], "7e2165f90670eabf"],
   ] as const satisfies readonly (readonly [LoadBalancing, readonly number[], string])[]
 ) {
-  test(`${JSON.stringify(balancing)} of ${weights} gives every key where it always was`, () => {
+  test(`${JSON.stringify(balancing)} of ${weights} keeps the endpoint of every key`, () => {
     const outlier = outlierPolicy({ maxFailures: 1, maxEjectionPercent: 100 });
     const pool = new EndpointPool({ balancing, outlier, random: seededRandom(1) });
     pool.update(

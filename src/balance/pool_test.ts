@@ -51,7 +51,7 @@ test("EndpointPool.views() have the last failure until the endpoint succeeds", (
   assert.ok(a);
   const last = () => pool.views(0)[0]?.lastFailure;
   pool.refused(a, 0, "refused");
-  assert.equal(last(), "refused", "it may be the only one, and is not to blame");
+  assert.equal(last(), "refused", "a refusal is shown, and does not count as a failure");
   pool.failed(a, 0, "status 503");
   assert.equal(last(), "status 503");
   pool.succeeded(a);
@@ -133,7 +133,7 @@ test("EndpointPool.silent() ejects at once, within the policy's limits", () => {
     assert.ok(state);
     assert.equal(pool.silent(state, 0), want);
     assert.equal(state.ejectedUntilMs, want ? 30_000 : 0);
-    // Not again, and not the other one: half of them are more than a tenth.
+    // An ejected endpoint is not ejected again.
     assert.equal(pool.silent(state, 1), false);
   }
 });

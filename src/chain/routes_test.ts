@@ -108,7 +108,7 @@ test("resolveChain() uses the hash policy of a real splitter's first hashing res
   assert.deepEqual(routes.at(-1)?.hash.map(({ kind, terminal }) => `${kind} ${terminal}`), [
     ...["header true", "cookie false", "cookie false", "query false", "source false"],
   ]);
-  assert.deepEqual(routes[0]?.hash, [], "one that leads to a resolver which hashes nothing");
+  assert.deepEqual(routes[0]?.hash, [], "a route to a resolver without hash policies");
 });
 
 const RESOLVER = "resolver:v1.api.default.default.dc1";
@@ -146,7 +146,7 @@ for (
       /a split leads to "splitter:x", no resolver/,
     ],
     [
-      "refuses a router in a cycle",
+      "refuses a router whose last route does not match everything",
       "router:x",
       { "router:x": { kind: "router", name: "x", routes: [] } },
       /its last route does not take everything/,
@@ -169,7 +169,7 @@ test("resolveChain() refuses a router for protocol tcp", () => {
 });
 
 for (const every of [1, 2, 3, 13]) {
-  test(`pickSplit() follows the weights for every ${every}th request`, () => {
+  test(`pickSplit() follows the weights in a sample of one request in ${every}`, () => {
     const random = seededRandom(7);
     const splits = [{ weight: 8_950 }, { weight: 1_000 }, { weight: 49 }, { weight: 1 }];
     for (let start = 0; start < 20; start++) {

@@ -167,7 +167,7 @@ test("AcceptGate strained() pauses one listener for a moment", async () => {
   assert.deepEqual(listener.calls, ["pause"]);
   await clock.advance(5);
   assert.deepEqual(listener.calls, ["pause", "resume"]);
-  // Spread over time they are no strain.
+  // The same number spread over time is no strain.
   for (let count = 0; count < 7; count++) {
     gate.strained(listener, "refused");
     await clock.advance(5);

@@ -205,7 +205,7 @@ for (const first of ["downstream", "upstream"] as const) {
     near.connection.close();
     await settle();
     assert.deepEqual(far.events, ["(end)"]);
-    far.write("nobody reads this");
+    far.write("dropped by the reset");
     await settle();
     assert.deepEqual(far.events, ["(end)", "(reset)"]);
     assert.deepEqual(all.over, [{ kind: "reset", by: first, first, alert: "" }]);

@@ -143,8 +143,8 @@ for (
 
 /**
  * Sources that claim a namespace or partition in a mesh that has none. Consul's authorize (1.22) and the RBAC
- * that it gives Envoy pin `ns/default` and no partition for every rule: the default decides, and where
- * that is allow a denial of `web`, or of all sources, is none for `ns/other`.
+ * that it gives Envoy pin `ns/default` and no partition for every rule, so that the default decides. With
+ * default allow, a denial of `web`, or of all sources, would not cover `ns/other`.
  */
 for (
   const [name, rules, id, defaultAction, want] of [
@@ -217,7 +217,7 @@ for (
       "spiffe://a/web",
       "deny",
     ],
-    ["denies a source without a certificate by a wildcard rule", { name: "*" }, "", "deny"],
+    ["denies a source without an identity by a wildcard rule", { name: "*" }, "", "deny"],
     [
       "does not apply a peer's wildcard rule to a local source",
       { name: "*", peer: "east" },
@@ -249,7 +249,7 @@ for (
     ["one that is not UTF-8", ["spiffe://b.test/x", "spiffe://a.test/web%ff"], "allow"],
   ] as const
 ) {
-  test(`authorize() applies a denial of a URI to ${name}`, () => {
+  test(`authorize() judges ${name} by a denial of a URI: ${want}`, () => {
     const rule = intention("deny", { name: "a", uri: "spiffe://a.test/web" });
     const policy = { intentions: [rule], defaultAction: "allow" } as const;
     const claims = uris.map((uri) => ({ id: undefined, uri }));

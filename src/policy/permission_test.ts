@@ -178,7 +178,7 @@ for (
       { headers: header("connection", { value: "x" }).headers },
       /connection/,
     ],
-    ["a demand that could not be read", { refused: "it asks for a JWT" }, /JWT/],
+    ["a part that was refused when it was read", { refused: "it asks for a JWT" }, /JWT/],
   ] as [string, Partial<Permission>, RegExp][]
 ) {
   test(`compilePermission() with ${name} denies the requests that its other conditions cover`, () => {

@@ -167,7 +167,7 @@ test("compilePolicy() names the deciding permission", () => {
   assert.deepEqual(numbers, [1, 2, 3, 0]);
 });
 
-/** A source that rules name only loosely is denied by their denials, and allowed nothing. */
+/** A source that rules match only in part is denied by their denials, and allowed nothing. */
 for (
   const [name, source] of [
     ["another letter case", { id: { ...WEB, service: "WEB" }, uri: "" }],

@@ -77,7 +77,7 @@ test("Protobuf leaves out default values, written or read", () => {
   const nothing = { kind: "NONE", count: 0, large: 0, ratio: 0, is: false, key: new Uint8Array() };
   assert.equal(encode({ ...nothing, one: undefined }).length, 0);
   assert.deepEqual(decode(bytesOf("2000300038005a00")), {});
-  assert.deepEqual(decode(bytesOf("30013000")), {}, "the last one counts");
+  assert.deepEqual(decode(bytesOf("30013000")), {}, "the last value counts");
 });
 
 for (

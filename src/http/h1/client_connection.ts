@@ -132,7 +132,7 @@ class Http1Client extends InputReader implements ClientConnection, Http1ClientOw
       events.onClose(reset || this.#end?.kind === "reset", alert);
     }
     this.#end ??= { by: reset ? "network" : "peer", kind: reset ? "reset" : "closed", detail };
-    this.#tellReset("connection", detail || "the connection was closed");
+    this.#reportReset("connection", detail || "the connection was closed");
     if (hadCapacity) this.#events.onCapacity();
     this.#events.onClose(this.#end);
   }
@@ -167,7 +167,7 @@ class Http1Client extends InputReader implements ClientConnection, Http1ClientOw
     }
   }
 
-  protected tellEnd(): void {
+  protected reportEnd(): void {
     this.#complete();
   }
 
@@ -302,12 +302,12 @@ class Http1Client extends InputReader implements ClientConnection, Http1ClientOw
     this.#phase = "over";
     this.forget();
     // The stream may report its close at once, with a reason that is not the cause.
-    this.#tellReset(reason, end.detail);
+    this.#reportReset(reason, end.detail);
     this.stream.reset();
     if (wasIdle) this.#events.onCapacity();
   }
 
-  #tellReset(reason: ResetReason, detail: string): void {
+  #reportReset(reason: ResetReason, detail: string): void {
     const exchange = this.#exchange;
     this.#exchange = undefined;
     exchange?.leave();

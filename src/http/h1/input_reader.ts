@@ -23,7 +23,7 @@ export abstract class InputReader implements StreamEvents {
   protected inHand = 0;
   protected peerEnded = false;
   /** The peer's end was handled, after everything that came before it. */
-  #endSeen = false;
+  #endHandled = false;
   /** The last written bytes wait for the peer to read. */
   blocked = false;
   #held: Uint8Array | undefined;
@@ -53,7 +53,7 @@ export abstract class InputReader implements StreamEvents {
    */
   protected abstract step(chunk: Uint8Array, at: number): number;
   /** Notifies the exchange that the incoming message is complete. */
-  protected abstract tellEnd(): void;
+  protected abstract reportEnd(): void;
   /** The peer ended its half, and everything before that was handled. */
   protected abstract peerIsDone(): void;
   /** More bytes came while reading was paused than an engine can have read ahead. */
@@ -74,7 +74,7 @@ export abstract class InputReader implements StreamEvents {
 
   onEnd(): void {
     this.peerEnded = true;
-    if (!this.#held && !this.#owesEnd) this.#seeEnd();
+    if (!this.#held && !this.#owesEnd) this.#handleEnd();
   }
 
   /**
@@ -120,7 +120,7 @@ export abstract class InputReader implements StreamEvents {
   release(): void {
     if (!this.#holding) return;
     this.#holding = false;
-    const waits = this.#held || this.#owesEnd || this.peerEnded && !this.#endSeen;
+    const waits = this.#held || this.#owesEnd || this.peerEnded && !this.#endHandled;
     if (this.#reading || !waits) this.stream.resume();
     else queueMicrotask(this.#later);
   }
@@ -129,7 +129,7 @@ export abstract class InputReader implements StreamEvents {
     const tunnel = this.tunnelled = new Tunnel(this);
     // An end that came before the tunnel is reported by the tunnel.
     this.hold();
-    this.#endSeen = false;
+    this.#endHandled = false;
     this.release();
     return tunnel;
   }
@@ -137,7 +137,7 @@ export abstract class InputReader implements StreamEvents {
   /** Ends the incoming message. */
   protected endMessage(): void {
     if (this.#holding) this.#owesEnd = true;
-    else this.tellEnd();
+    else this.reportEnd();
   }
 
   /** Drops everything that waits to be handled. */
@@ -150,14 +150,14 @@ export abstract class InputReader implements StreamEvents {
     if (this.#holding || this.#reading || this.isOver) return;
     if (this.#owesEnd) {
       this.#owesEnd = false;
-      this.tellEnd();
+      this.reportEnd();
       if (this.#holding) return;
     }
     const held = this.#held;
     this.#hold(undefined);
     if (held) this.#read(held);
     if (this.#holding) return;
-    if (this.peerEnded) this.#seeEnd();
+    if (this.peerEnded) this.#handleEnd();
     this.stream.resume();
   }
 
@@ -191,9 +191,9 @@ export abstract class InputReader implements StreamEvents {
     this.#hold(both);
   }
 
-  #seeEnd(): void {
-    if (this.#endSeen) return;
-    this.#endSeen = true;
+  #handleEnd(): void {
+    if (this.#endHandled) return;
+    this.#endHandled = true;
     if (this.tunnelled) this.tunnelled.events.onEnd();
     else this.peerIsDone();
   }

@@ -15,7 +15,7 @@ function fault(detail: string, status = 400): HeadFault {
 
 const BAD_LINE = fault("the first line is no request line");
 /** A client with such a first line speaks HTTP and can read a response. */
-const SAID = /HTTP\//i;
+const NAMES_HTTP = /HTTP\//i;
 const NOT_HTTP = fault("what came is not HTTP", 0);
 const BAD_METHOD = fault("the method is no token");
 const OTHER_VERSION = fault("a version of HTTP other than 1.0 and 1.1", 505);
@@ -57,7 +57,7 @@ export class RequestParser {
     if (!isToken(method)) return BAD_METHOD;
     const version = text.substring(second + 1, lineEnd);
     if (version !== "HTTP/1.1" && version !== "HTTP/1.0") {
-      if (!SAID.test(version)) return NOT_HTTP;
+      if (!NAMES_HTTP.test(version)) return NOT_HTTP;
       return VERSION.test(version) ? OTHER_VERSION : BAD_LINE;
     }
     const target = text.substring(first + 1, second);
@@ -92,12 +92,12 @@ export class RequestParser {
       version,
       ownNames: undefined,
     };
-    const wrong = method === "CONNECT" ? this.#connect(head) : placed(head);
+    const wrong = method === "CONNECT" ? this.#connect(head) : applyTarget(head);
     if (wrong) return wrong;
     this.hasBody = head.length !== 0;
     // HTTP/1.0 has neither upgrades nor expectations.
     if (is11 && this.#fields.upgradeNamed && method !== "CONNECT") {
-      head.upgrade = chosen(this.#fields.upgrade);
+      head.upgrade = protocolOf(this.#fields.upgrade);
       if (head.upgrade && chunked) return BODY_OF_UPGRADE;
       // The server may ignore the upgrade, and a body would come before the change (RFC 9110 7.8).
       if (this.hasBody) head.upgrade = "";
@@ -119,7 +119,7 @@ export class RequestParser {
 }
 
 /** Validates the target of a method other than CONNECT; the absolute form defines the authority. */
-function placed(head: RequestHead): HeadFault | undefined {
+function applyTarget(head: RequestHead): HeadFault | undefined {
   const target = head.path;
   if (target.startsWith("/")) return undefined;
   if (target === "*") return head.method === "OPTIONS" ? undefined : BAD_TARGET;
@@ -139,7 +139,7 @@ function placed(head: RequestHead): HeadFault | undefined {
  * The one protocol to change to. HTTP/2 over plain text is accepted by prior knowledge only: an upgrade
  * would begin with a request that has been authorized as HTTP/1.1.
  */
-function chosen(upgrade: string): string {
+function protocolOf(upgrade: string): string {
   const tokens = tokensOf(upgrade).filter((token) => token !== "h2c");
   if (tokens.includes("websocket")) return "websocket";
   const only = tokens.length === 1 ? tokens[0] ?? "" : "";

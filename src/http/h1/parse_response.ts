@@ -72,8 +72,8 @@ export class ResponseParser {
       ? "length"
       : "until_close";
     // A response without a body may declare a length, or none.
-    const unsaid = this.body === "none" && asked.method !== "HEAD" && status !== 304;
-    const length = contentLength !== ABSENT ? contentLength : unsaid ? 0 : UNKNOWN_LENGTH;
+    const impliesZero = this.body === "none" && asked.method !== "HEAD" && status !== 304;
+    const length = contentLength !== ABSENT ? contentLength : impliesZero ? 0 : UNKNOWN_LENGTH;
     this.head = { status, length, fields: fields.fields };
     this.persistent = this.body !== "until_close" && !fields.close && (is11 || fields.keepAlive);
     return undefined;

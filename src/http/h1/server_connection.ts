@@ -139,14 +139,14 @@ class Http1Server extends InputReader implements ServerConnection, Http1ServerOw
     this.#end ??= { by: "us", kind: "closed", detail };
     // A body that ends with the connection would look complete.
     if (this.#exchange?.responded) return this.reset();
-    this.#tellReset(detail);
+    this.#reportReset(detail);
     this.#phase = "over";
     this.#closeStream();
   }
 
   reset(): void {
     this.#end ??= { by: "us", kind: "reset", detail: "" };
-    this.#tellReset("the connection was broken off");
+    this.#reportReset("the connection was broken off");
     this.#phase = "over";
     this.stream.reset();
   }
@@ -171,7 +171,7 @@ class Http1Server extends InputReader implements ServerConnection, Http1ServerOw
       events.onClose(reset || this.#end?.kind === "reset", alert);
     }
     this.#end ??= { by: reset ? "network" : "peer", kind: reset ? "reset" : "closed", detail };
-    this.#tellReset(detail || "the connection was closed");
+    this.#reportReset(detail || "the connection was closed");
     this.#events.onClose(this.#end);
   }
 
@@ -247,12 +247,12 @@ class Http1Server extends InputReader implements ServerConnection, Http1ServerOw
     }
   }
 
-  protected tellEnd(): void {
+  protected reportEnd(): void {
     this.#exchange?.events.onEnd(this.#body.trailers);
   }
 
   protected overflow(): void {
-    this.#tellReset("more came than was asked for", "overflow");
+    this.#reportReset("more came than was asked for", "overflow");
     this.reset();
   }
 
@@ -348,7 +348,7 @@ class Http1Server extends InputReader implements ServerConnection, Http1ServerOw
       case "discard":
         return this.#finish();
       case "body":
-        this.#tellReset("the client ended the connection within a request");
+        this.#reportReset("the client ended the connection within a request");
         this.#phase = "over";
         return this.stream.reset();
       case "over":
@@ -363,7 +363,7 @@ class Http1Server extends InputReader implements ServerConnection, Http1ServerOw
   #takeForGone(): void {
     if (!this.#exchange) return;
     this.#end ??= { by: "peer", kind: "closed", detail: "" };
-    this.#tellReset("the client ended the connection before it was answered");
+    this.#reportReset("the client ended the connection before it was answered");
     this.#phase = "over";
     this.stream.reset();
   }
@@ -391,7 +391,7 @@ class Http1Server extends InputReader implements ServerConnection, Http1ServerOw
     this.stream.close();
   }
 
-  #tellReset(detail: string, reason: ResetReason = "connection"): void {
+  #reportReset(detail: string, reason: ResetReason = "connection"): void {
     const exchange = this.#exchange;
     this.#exchange = undefined;
     exchange?.leave();

@@ -85,7 +85,7 @@ class ClientStream extends Http2Stream implements ClientExchange {
   }
 
   /** A complete response cannot break any more. */
-  protected override toldAll(): boolean {
+  protected override isSettled(): boolean {
     return this.tunnelled ? this.complete : this.receiveEnded;
   }
 }

@@ -49,8 +49,8 @@ export class HeadWriter {
     this.#field(":authority", authority);
     if (!connects) this.#field(":path", path);
     // Some servers require a length for methods that usually have a body (RFC 9110 8.6).
-    const tellsZero = !ends || method === "POST" || method === "PUT" || method === "PATCH";
-    if ((length > 0 || (length === 0 && tellsZero)) && !connects && upgrade === "") {
+    const sendsZero = !ends || method === "POST" || method === "PUT" || method === "PATCH";
+    if ((length > 0 || (length === 0 && sendsZero)) && !connects && upgrade === "") {
       this.#field("content-length", String(length));
     }
     if (head.expectsContinue) this.#field("expect", "100-continue");

@@ -85,7 +85,7 @@ export abstract class Http2Stream implements Message {
   #endWaits = false;
   #trailers: Fields | undefined;
   #queue: ChunkQueue | undefined;
-  #asked = false;
+  #drainWanted = false;
   #ending = false;
   #endTrailers: Fields | undefined;
 
@@ -116,9 +116,10 @@ export abstract class Http2Stream implements Message {
     const rest = from === 0 ? chunk : chunk.subarray(from);
     queue.push(owned ? rest : new Uint8Array(rest));
     this.held.hold(rest.length);
-    this.#asked ||= queue.bytes >= this.host.limits.bufferedBytes || this.held.account.isTight;
+    this.#drainWanted ||= queue.bytes >= this.host.limits.bufferedBytes ||
+      this.held.account.isTight;
     this.#schedule();
-    return !this.#asked;
+    return !this.#drainWanted;
   }
 
   end(trailers?: Fields): void {
@@ -214,13 +215,13 @@ export abstract class Http2Stream implements Message {
   broke(reason: ResetReason, detail: string): void {
     this.over = true;
     this.forgetSending();
-    if (this.toldAll()) return;
+    if (this.isSettled()) return;
     this.#drop();
     this.events.onReset(reason, detail);
   }
 
   /** Whether nothing of what breaks it now matters to who has it. */
-  protected toldAll(): boolean {
+  protected isSettled(): boolean {
     return this.complete;
   }
 
@@ -246,8 +247,8 @@ export abstract class Http2Stream implements Message {
       else this.#sendEnd();
       return false;
     }
-    if (this.#asked && queue.bytes <= this.host.limits.bufferedBytes / 2) {
-      this.#asked = false;
+    if (this.#drainWanted && queue.bytes <= this.host.limits.bufferedBytes / 2) {
+      this.#drainWanted = false;
       this.events.onDrain();
     }
     return queue.bytes > 0 && this.sendWindow > 0 && !this.over;

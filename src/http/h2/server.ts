@@ -58,9 +58,9 @@ class ServerStream extends Http2Stream implements ServerExchange {
     this.request = request;
     this.receiveEnded = ends;
     this.announced(request.length);
-    const asksForTunnel = request.method === "CONNECT" || request.upgrade !== "";
-    this.endsWithHead = ends || asksForTunnel;
-    if (ends || !asksForTunnel) return;
+    const wantsTunnel = request.method === "CONNECT" || request.upgrade !== "";
+    this.endsWithHead = ends || wantsTunnel;
+    if (ends || !wantsTunnel) return;
     // Bytes of a tunnel wait until it is accepted; if it is refused, the stream is reset.
     this.pause();
     this.onSent = () => this.reset("cancelled");

@@ -57,7 +57,7 @@ function setUp(answer: ServerTls | undefined | Promise<ServerTls | undefined> = 
 
 const NEVER = new Promise<undefined>(() => {});
 
-const STORIES: readonly (readonly [
+const CASES: readonly (readonly [
   name: string,
   answer: Parameters<typeof setUp>[0],
   happens: (parts: ReturnType<typeof setUp>) => void,
@@ -88,7 +88,7 @@ const STORIES: readonly (readonly [
   }, ["asked", GONE, "destroy"]],
 ];
 
-for (const [name, answer, happens, log] of STORIES) {
+for (const [name, answer, happens, log] of CASES) {
   test(`Accepted: a client ${name}, and its events are ignored`, () => {
     const parts = setUp(answer);
     happens(parts);

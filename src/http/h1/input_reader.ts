@@ -33,7 +33,7 @@ export abstract class InputReader implements StreamEvents {
   #holding = false;
   #reading = false;
   /** A message is complete, and its exchange has not been notified yet. */
-  #owesEnd = false;
+  #endPending = false;
   readonly #later = () => this.#goOn();
 
   constructor(stream: Stream, { limitBytes, account }: {
@@ -74,7 +74,7 @@ export abstract class InputReader implements StreamEvents {
 
   onEnd(): void {
     this.peerEnded = true;
-    if (!this.#held && !this.#owesEnd) this.#handleEnd();
+    if (!this.#held && !this.#endPending) this.#handleEnd();
   }
 
   /**
@@ -120,7 +120,7 @@ export abstract class InputReader implements StreamEvents {
   release(): void {
     if (!this.#holding) return;
     this.#holding = false;
-    const waits = this.#held || this.#owesEnd || this.peerEnded && !this.#endHandled;
+    const waits = this.#held || this.#endPending || this.peerEnded && !this.#endHandled;
     if (this.#reading || !waits) this.stream.resume();
     else queueMicrotask(this.#later);
   }
@@ -136,20 +136,20 @@ export abstract class InputReader implements StreamEvents {
 
   /** Ends the incoming message. */
   protected endMessage(): void {
-    if (this.#holding) this.#owesEnd = true;
+    if (this.#holding) this.#endPending = true;
     else this.reportEnd();
   }
 
   /** Drops everything that waits to be handled. */
   protected forget(): void {
     this.#hold(undefined);
-    this.#owesEnd = false;
+    this.#endPending = false;
   }
 
   #goOn(): void {
     if (this.#holding || this.#reading || this.isOver) return;
-    if (this.#owesEnd) {
-      this.#owesEnd = false;
+    if (this.#endPending) {
+      this.#endPending = false;
       this.reportEnd();
       if (this.#holding) return;
     }

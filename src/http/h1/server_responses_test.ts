@@ -5,7 +5,7 @@ import { latin1Bytes, serveRaw } from "../../../test/kit/wire/http1.ts";
 
 const GET = "GET / HTTP/1.1\r\nHost: db\r\n";
 
-interface Said {
+interface SentResponse {
   readonly status?: number;
   readonly length: number;
   readonly ends?: boolean;
@@ -102,7 +102,7 @@ for (
     const { client, seen } = serveRaw();
     await client.send(request);
     const { exchange } = seen[0] ?? assert.fail();
-    const { status = 200, length, ends = false, body = [], trailers }: Said = respond;
+    const { status = 200, length, ends = false, body = [], trailers }: SentResponse = respond;
     exchange.respond({ status, length, fields: ["a", "b", "A"] }, ends);
     for (const chunk of body) exchange.send(latin1Bytes(chunk));
     if (!ends) exchange.end(trailers && [...trailers]);

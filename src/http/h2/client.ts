@@ -135,7 +135,7 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
   override onData(chunk: Uint8Array): void {
     if (this.#keepAlive) this.#keepAlive.heard = true;
     // SETTINGS come first, and are short: any other first octet belongs to another protocol.
-    if (!this.peer.came && !this.#heard && chunk.length > 0) {
+    if (!this.peer.received && !this.#heard && chunk.length > 0) {
       this.#heard = true;
       if (chunk[0] !== 0) {
         return this.protocolError(`answers ${spokenInBytes(chunk)} where Protocol says http2`);
@@ -158,7 +158,7 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
     else {
       // The server's settings decide whether extended CONNECT may be sent (RFC 8441 3).
       this.#waiting.push(stream);
-      if (this.peer.came) queueMicrotask(() => this.#decide());
+      if (this.peer.received) queueMicrotask(() => this.#decide());
     }
     return stream;
   }

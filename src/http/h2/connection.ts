@@ -224,11 +224,11 @@ export abstract class Http2Connection<S extends Http2Stream>
   }
 
   /**
-   * Counts the reset of a client's stream that began at `bornMs`. A server may reset our streams as it
+   * Counts the reset of a client's stream that began at `startedMs`. A server may reset our streams as it
    * likes.
    */
-  protected countReset(bornMs: number): boolean {
-    return this.side === "server" && this.count(this.floods.reset(bornMs));
+  protected countReset(startedMs: number): boolean {
+    return this.side === "server" && this.count(this.floods.reset(startedMs));
   }
 
   /** We reset a stream; `receiveWindow` octets for it may be under way. */
@@ -254,7 +254,7 @@ export abstract class Http2Connection<S extends Http2Stream>
     this.dataTo = undefined;
     this.#waiting.length = 0;
     // A peer that never spoke HTTP/2 will not do so on another attempt.
-    const isNoPeer = end.kind === "protocol" && !this.peer.came;
+    const isNoPeer = end.kind === "protocol" && !this.peer.received;
     const reason = isNoPeer ? "protocol" : "connection";
     const detail = end.detail === "" ? "the connection ended" : end.detail;
     for (const stream of this.streams.all()) {

@@ -28,8 +28,8 @@ const LIMITS = {
   resets: 1_000,
   resetsPerSecond: 33,
   /**
-   * A stream younger than this is reset early. A peer may reset less than half of its streams early; the
-   * count starts at `earlyStreams`.
+   * A stream younger than `earlyMs` is reset early. Less than half of all streams may be, where at least
+   * `earlyStreams` are taken as the number of all.
    */
   earlyMs: 1_000,
   earlyStreams: 500,
@@ -140,14 +140,14 @@ export class Floods {
     return "";
   }
 
-  /** A stream was reset that began at `bornMs`. */
-  reset(bornMs: number): string {
+  /** A stream was reset that began at `startedMs`. */
+  reset(startedMs: number): string {
     const nowMs = this.#clock.monotonic();
     const refill = (nowMs - this.#tokensAtMs) / SECOND_MS * LIMITS.resetsPerSecond;
     this.#resetTokens = Math.min(LIMITS.resets, this.#resetTokens + refill) - 1;
     this.#tokensAtMs = nowMs;
     if (this.#resetTokens < 0) return "RST_STREAM";
-    if (nowMs - bornMs >= LIMITS.earlyMs) return "";
+    if (nowMs - startedMs >= LIMITS.earlyMs) return "";
     const least = Math.max(this.#streams, LIMITS.earlyStreams);
     return ++this.#earlyResets * 2 >= least ? "streams that are reset at once" : "";
   }

@@ -22,10 +22,10 @@ export interface FrameHandler {
   /** DATA begins: octets of body, and of padding including its length octet. */
   onDataStart(flags: number, streamId: number, bodyBytes: number, padBytes: number): void;
   /**
-   * Part of the body; the receiver owns the memory. `last`: it is the last part. `roomy`: it follows the
-   * header of its frame in memory, and the receiver owns those octets, too.
+   * Part of the body; the receiver owns the memory. `last`: it is the last part. `followsHeader`: the header
+   * of its frame is before it in memory, and the receiver owns those octets, too.
    */
-  onDataPiece(chunk: Uint8Array, last: boolean, roomy: boolean): void;
+  onDataPiece(chunk: Uint8Array, last: boolean, followsHeader: boolean): void;
   /** A frame larger than {@link MAX_FRAME_BYTES}, or (`padding`) with more padding than payload. */
   onBadFrame(fault: "size" | "padding"): void;
 }

@@ -63,7 +63,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
   ): void {
     const block = this.#block;
     if (this.output.isUnread) return this.flood(UNREAD);
-    if (!this.peer.came && (type !== FrameType.settings || (flags & Flag.ack) !== 0)) {
+    if (!this.peer.received && (type !== FrameType.settings || (flags & Flag.ack) !== 0)) {
       return this.protocolError("no settings at the beginning");
     }
     if (block.streamId !== 0 && (type !== FrameType.continuation || id !== block.streamId)) {
@@ -106,7 +106,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     const ends = (flags & Flag.endStream) !== 0;
     this.dataTo = undefined;
     if (this.output.isUnread) return this.flood(UNREAD);
-    if (!this.peer.came) return this.protocolError("no settings at the beginning");
+    if (!this.peer.received) return this.protocolError("no settings at the beginning");
     if (this.#block.streamId !== 0) return this.protocolError("a header block broken off");
     if (id === 0 || this.isIdle(id)) return this.protocolError("DATA on no stream");
     this.receiveWindow.left -= size;
@@ -143,11 +143,11 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     if (padBytes > 0) stream.receivedPadding(padBytes);
   }
 
-  onDataPiece(chunk: Uint8Array, last: boolean, roomy: boolean): void {
+  onDataPiece(chunk: Uint8Array, last: boolean, followsHeader: boolean): void {
     const stream = this.dataTo;
     // Unwanted bytes are given back to the connection's window as well.
     if (!stream) return this.giveBack(chunk.length);
-    if (roomy) passing.chunk = chunk;
+    if (followsHeader) passing.chunk = chunk;
     if (chunk.length > 0) stream.received(chunk);
     passing.chunk = undefined;
     // The callback may have reset the stream.
@@ -245,8 +245,8 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     if (end - start !== 4) return this.sizeError();
     const stream = this.streams.get(id);
     // A reset of a request after its whole response does not count as early.
-    const bornMs = stream && !stream.sendEnded ? stream.bornMs : -Infinity;
-    if (this.countReset(bornMs)) return;
+    const startedMs = stream && !stream.sendEnded ? stream.startedMs : -Infinity;
+    if (this.countReset(startedMs)) return;
     if (!stream) return void this.count(this.floods.late());
     const code = read32(bytes, start);
     this.forget(stream, "reset by peer");
@@ -328,8 +328,8 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
 
   /** Answers a frame on an unknown stream. */
   protected resetUnknown(id: number, code: Http2ErrorCode): void {
-    const bornMs = this.side === "server" ? this.nowMs : -Infinity;
-    if (this.count(this.floods.reset(bornMs))) return;
+    const startedMs = this.side === "server" ? this.nowMs : -Infinity;
+    if (this.count(this.floods.reset(startedMs))) return;
     this.output.frame32(FrameType.rstStream, id, code);
     this.passOver(id);
   }
@@ -343,7 +343,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
   /** The peer broke a rule that concerns one stream. */
   protected streamError(stream: S, code: Http2ErrorCode, detail: string): void {
     // Resets that the peer provokes count like its own (CVE-2025-8671).
-    if (this.countReset(stream.bornMs)) return;
+    if (this.countReset(stream.startedMs)) return;
     this.output.frame32(FrameType.rstStream, stream.id, code);
     this.forget(stream, "reset by us");
     stream.broke(code === Http2ErrorCode.enhanceYourCalm ? "overflow" : "protocol", detail);

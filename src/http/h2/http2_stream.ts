@@ -46,7 +46,7 @@ export abstract class Http2Stream implements Message {
   /** 0: its head has not been sent yet. */
   id: number;
   /** Monotonic time when it began, in ms. */
-  readonly bornMs: number;
+  readonly startedMs: number;
   /**
    * Counts the bytes that wait here; on the client side it is the share of the exchange that sends the
    * request.
@@ -80,7 +80,7 @@ export abstract class Http2Stream implements Message {
   #delivering = false;
   #waiting: ChunkQueue | undefined;
   /** Waiting bytes that are not given back to the connection's window. */
-  #owed = 0;
+  #withheld = 0;
   /** The end of the message and its trailers wait, too. */
   #endWaits = false;
   #trailers: Fields | undefined;
@@ -93,7 +93,7 @@ export abstract class Http2Stream implements Message {
     this.id = id;
     this.host = host;
     this.held = held;
-    this.bornMs = this.#gaveBackMs = host.nowMs;
+    this.startedMs = this.#gaveBackMs = host.nowMs;
     this.receiveWindow = host.streamReceiveWindow;
     this.#windowBytes = host.limits.streamWindowBytes;
     this.sendWindow = host.streamSendWindow;
@@ -177,7 +177,7 @@ export abstract class Http2Stream implements Message {
     this.#waiting ??= new ChunkQueue();
     this.#waiting.push(chunk);
     this.held.hold(length);
-    if (this.#opensLate) this.#owed += length;
+    if (this.#opensLate) this.#withheld += length;
     else this.host.giveBack(length);
   }
 
@@ -220,7 +220,7 @@ export abstract class Http2Stream implements Message {
     this.events.onReset(reason, detail);
   }
 
-  /** Whether nothing of what breaks it now matters to who has it. */
+  /** Whether a break is no longer of interest to the owner of the exchange. */
   protected isSettled(): boolean {
     return this.complete;
   }
@@ -326,9 +326,9 @@ export abstract class Http2Stream implements Message {
 
   /** Releases waiting bytes that were taken. */
   #release(size: number): void {
-    const owed = Math.min(size, this.#owed);
-    this.#owed -= owed;
-    if (owed > 0) this.host.giveBack(owed);
+    const withheld = Math.min(size, this.#withheld);
+    this.#withheld -= withheld;
+    if (withheld > 0) this.host.giveBack(withheld);
     this.held.release(size);
   }
 

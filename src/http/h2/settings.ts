@@ -37,7 +37,7 @@ export class PeerSettings {
   /** For a server: whether it supports extended CONNECT. */
   connectProtocol = false;
   /** Whether the peer has sent SETTINGS. */
-  came = false;
+  received = false;
 
   /** Applies the payload of a frame. Returns the fault, or undefined. */
   take(
@@ -53,8 +53,8 @@ export class PeerSettings {
     if (size > ENTRIES_LIMIT * ENTRY_BYTES) {
       return { code: Http2ErrorCode.enhanceYourCalm, detail: "too many settings" };
     }
-    if (!this.came) this.concurrentStreams = Infinity;
-    this.came = true;
+    if (!this.received) this.concurrentStreams = Infinity;
+    this.received = true;
     const view = new DataView(bytes.buffer, bytes.byteOffset + start, size);
     for (let at = 0; at < size; at += ENTRY_BYTES) {
       const value = view.getUint32(at + 2);

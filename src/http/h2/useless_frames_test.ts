@@ -80,10 +80,10 @@ const ATTACKS: readonly (readonly [name: string, make: (i: number) => Uint8Array
   ["acknowledgements of SETTINGS", () => frame("SETTINGS", ACK, 0)],
   ["SETTINGS", () => settings([4, 65_535])],
   ["PING", () => frame("PING", 0, 0, new Uint8Array(8))],
-  ["answers to no PING", () => frame("PING", ACK, 0, new Uint8Array(8))],
+  ["unsolicited answers to PING", () => frame("PING", ACK, 0, new Uint8Array(8))],
   ["PUSH_PROMISE", (i) => frame("PUSH_PROMISE", 4, id(i % CLOSED), [0, 0, 0, 2])],
   ["GOAWAY", () => frame("GOAWAY", 0, 0, [...u32(0x7fffffff), ...u32(0)])],
-  ["frames of no known type", () => frame(0x77, 0, 0, [1])],
+  ["unknown frames", () => frame(0x77, 0, 0, [1])],
 ];
 
 for (const [side, open] of [["client", answered], ["server", answering]] as const) {

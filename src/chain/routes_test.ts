@@ -106,7 +106,11 @@ test("resolveChain() keeps the other settings of a real route and its splits", (
 test("resolveChain() uses the hash policy of a real splitter's first hashing resolver for all splits", () => {
   const { routes } = resolved(rich());
   assert.deepEqual(routes.at(-1)?.hash.map(({ kind, terminal }) => `${kind} ${terminal}`), [
-    ...["header true", "cookie false", "cookie false", "query false", "source false"],
+    "header true",
+    "cookie false",
+    "cookie false",
+    "query false",
+    "source false",
   ]);
   assert.deepEqual(routes[0]?.hash, [], "a route to a resolver without hash policies");
 });

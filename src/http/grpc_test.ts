@@ -62,7 +62,12 @@ for (
 
 test("trailersOnly() has grpc-message only for a message", () => {
   assert.deepEqual(trailersOnly(7, "a b").filter((_, i) => i % 3 !== 2), [
-    ...["content-type", "application/grpc", "grpc-status", "7", "grpc-message", "a b"],
+    "content-type",
+    "application/grpc",
+    "grpc-status",
+    "7",
+    "grpc-message",
+    "a b",
   ]);
   assert.equal(trailersOnly(0, "").length, 6);
 });

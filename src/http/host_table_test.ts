@@ -49,7 +49,9 @@ test("HostTable finds one of many wildcards of the same length, and the first of
   assert.deepEqual(
     ["b.ingress.x:80", "c.ingress.y", "q.bb", "d.ingress.x"].map((at) => many.find(at)),
     [
-      ...[1, 2, 4],
+      1,
+      2,
+      4,
       undefined,
     ],
   );

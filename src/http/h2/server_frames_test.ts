@@ -86,14 +86,23 @@ test("a body that differs from its declared length resets its stream", async () 
   const { peer, requests } = await served();
   const said = (id: number) => headers(id, [...POST, ["content-length", "2"]], 0);
   await peer.send(
-    ...[said(1), frame("DATA", 0, 1, [1, 2, 3])],
-    ...[said(3), frame("DATA", END_STREAM, 3, [1])],
-    ...[said(5), frame("DATA", 0, 5, [1]), headers(5, [["a", "b"]])],
-    ...[said(7), frame("DATA", 0, 7, [1]), frame("DATA", END_STREAM, 7, [2])],
+    said(1),
+    frame("DATA", 0, 1, [1, 2, 3]),
+    said(3),
+    frame("DATA", END_STREAM, 3, [1]),
+    said(5),
+    frame("DATA", 0, 5, [1]),
+    headers(5, [["a", "b"]]),
+    said(7),
+    frame("DATA", 0, 7, [1]),
+    frame("DATA", END_STREAM, 7, [2]),
   );
   assert.deepEqual(peer.take(), ["RST_STREAM 1 1", "RST_STREAM 3 1", "RST_STREAM 5 1"]);
   assert.deepEqual(requests.map(({ told }) => told.reset?.reason ?? told.ended), [
-    ...["protocol", "protocol", "protocol", true],
+    "protocol",
+    "protocol",
+    "protocol",
+    true,
   ]);
 });
 
@@ -101,11 +110,16 @@ test("trailers come with the end, and forbidden ones reset the stream", async ()
   const { peer, requests } = await served();
   const body = (id: number) => [headers(id, POST, 0), frame("DATA", 0, id, [1])];
   await peer.send(
-    ...[...body(1), headers(1, [["grpc-status", "0"]])],
-    ...[...body(3), headers(3, [["content-length", "1"]])],
-    ...[...body(5), headers(5, [[":path", "/"]])],
-    ...[...body(7), headers(7, [["a", "b"]], 0)],
-    ...[...body(9), headers(9, [["x-forwarded-for", "10.0.0.1"]])],
+    ...body(1),
+    headers(1, [["grpc-status", "0"]]),
+    ...body(3),
+    headers(3, [["content-length", "1"]]),
+    ...body(5),
+    headers(5, [[":path", "/"]]),
+    ...body(7),
+    headers(7, [["a", "b"]], 0),
+    ...body(9),
+    headers(9, [["x-forwarded-for", "10.0.0.1"]]),
   );
   assert.deepEqual(requests[0]?.told.trailers, ["grpc-status", "0", "grpc-status"]);
   assert.deepEqual(peer.take(), [
@@ -155,8 +169,10 @@ test("a response waits for the client's window, and its trailers wait for the re
   two?.exchange.end();
   await settle();
   assert.deepEqual(peer.take(), [
-    ...["HEADERS 1 :status=200", "DATA 1 10"],
-    ...["HEADERS 3 :status=200 content-length=3", "DATA 3 3 end"],
+    "HEADERS 1 :status=200",
+    "DATA 1 10",
+    "HEADERS 3 :status=200 content-length=3",
+    "DATA 3 3 end",
   ]);
   await peer.send(frame("WINDOW_UPDATE", 0, 1, u32(60)));
   assert.deepEqual([peer.take(), one?.told.drained], [["DATA 1 60"], 1]);
@@ -237,7 +253,8 @@ for (
     assert.deepEqual(peer.take(), [
       `RST_STREAM 1 ${code}`,
       // The response was complete: NO_ERROR asks the client to stop sending.
-      ...["HEADERS 3 end :status=200 content-length=0", "RST_STREAM 3 0"],
+      "HEADERS 3 end :status=200 content-length=0",
+      "RST_STREAM 3 0",
     ]);
     assert.equal(server.active, 0);
     // Late frames are ignored.
@@ -317,7 +334,9 @@ test("respond() has an effect once, and inform() only before it", async () => {
   exchange?.end();
   await settle();
   assert.deepEqual(peer.take(), [
-    ...["HEADERS 1 :status=103", "HEADERS 1 :status=200", "DATA 1 0 end"],
+    "HEADERS 1 :status=103",
+    "HEADERS 1 :status=200",
+    "DATA 1 0 end",
   ]);
 });
 

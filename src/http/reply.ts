@@ -36,7 +36,7 @@ export const REDIRECT: Reply = {
   details: "path_normalization_failed",
 };
 
-/** Sends the whole response of an exchange that has none yet; returns its head. */
+/** Sends a complete response on an exchange without one. Returns its head. */
 export function sendReply(
   exchange: Pick<ServerExchange, "request" | "respond" | "send" | "end">,
   reply: Reply,

@@ -17,7 +17,7 @@ import {
   type Reached,
 } from "./kept_connection.ts";
 
-/** Exactly one is called, unless the dial was cancelled before. */
+/** Exactly one callback is called, unless the dial was cancelled before. */
 export interface ReachHandler<T, F> {
   onDialled(reached: T): void;
   onFailed(failure: F): void;

@@ -181,7 +181,6 @@ class Http1Server extends InputReader implements ServerConnection, Http1ServerOw
     const { complete, left } = this.#body;
     // The part of an unwanted body that was read already costs nothing. A client that waits for a 100 and
     // gets the response instead may continue with the body or with its next request: both look the same.
-    // gets the response instead may go on with the body or with its next request: both look the same.
     const early = !complete && (ends && left > this.inHand || !this.#exchange?.continued);
     this.#keep = this.#parser.persistent && lasts && !early && !this.#draining &&
       !this.#couldBeTunnel();

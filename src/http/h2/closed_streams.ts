@@ -1,6 +1,6 @@
 /**
- * The streams that were closed last. A late frame on one of them is allowed, on any other it is a protocol
- * error (RFC 9113 5.1).
+ * The streams that were closed last, and how: a late frame is allowed after a reset by us, and an error on
+ * a stream that both sides have ended (RFC 9113 5.1).
  *
  * @module
  */

@@ -199,7 +199,7 @@ export abstract class Http2Stream implements Message {
     this.#giveBack(size);
   }
 
-  /** The end of the message came. */
+  /** The message is complete. */
   receivedEnd(trailers: Fields | undefined): void {
     this.receiveEnded = true;
     if (this.#paused || this.#delivering || this.#waits) {

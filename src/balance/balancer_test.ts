@@ -14,7 +14,7 @@ const KINDS: readonly LoadBalancing[] = [
   { kind: "ring_hash", minimumSize: 8, maximumSize: 65 },
 ];
 
-test("sameBalancing() tells every way from every other, its sizes included", () => {
+test("sameBalancing() distinguishes all policies and their sizes", () => {
   for (const a of KINDS) {
     for (const b of KINDS) {
       assert.equal(sameBalancing(a, { ...b }), a === b, JSON.stringify([a, b]));

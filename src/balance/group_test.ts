@@ -7,8 +7,8 @@ import { EndpointRecord } from "./state.ts";
 const record = (id: string) =>
   new EndpointRecord(id, { id, host: "10.0.0.1", port: 1, weight: 1 }, false);
 
-/** Says of how many, and of how many usable, it was told. */
-class Told implements Balancer {
+/** Records the numbers of usable endpoints and of members in each update. */
+class RecordingBalancer implements Balancer {
   readonly updates: string[] = [];
   update(members: readonly EndpointRecord[], usable: readonly EndpointRecord[]): void {
     this.updates.push(`${usable.length} of ${members.length}`);
@@ -16,32 +16,32 @@ class Told implements Balancer {
   pick(): undefined {}
 }
 
-test("Group tells its balancer of what changed, once, when it is next asked", () => {
+test("Group updates its balancer once after a change, at the next use", () => {
   const [a, b] = [record("a"), record("b")];
-  const told = new Told();
-  const group = new Group(told);
+  const recorded = new RecordingBalancer();
+  const group = new Group(recorded);
   assert.equal(group.usable(0).length, 0);
-  assert.deepEqual(told.updates, []);
+  assert.deepEqual(recorded.updates, []);
   group.setMembers([a, b]);
   for (const nowMs of [0, 0, 1]) assert.equal(group.usable(nowMs).length, 2);
-  assert.deepEqual(told.updates.splice(0), ["2 of 2"]);
+  assert.deepEqual(recorded.updates.splice(0), ["2 of 2"]);
   a.ejected = true;
   a.ejectedUntilMs = 10;
   group.invalidate();
   for (const nowMs of [1, 9]) assert.deepEqual(group.usable(nowMs), [b]);
-  assert.deepEqual(told.updates.splice(0), ["1 of 2"]);
+  assert.deepEqual(recorded.updates.splice(0), ["1 of 2"]);
   for (const nowMs of [10, 11, 12]) assert.equal(group.usable(nowMs).length, 2);
-  assert.deepEqual(told.updates.splice(0), ["2 of 2"]);
-  const next = new Told();
+  assert.deepEqual(recorded.updates.splice(0), ["2 of 2"]);
+  const next = new RecordingBalancer();
   group.setBalancer(next);
   for (const nowMs of [12, 13]) group.usable(nowMs);
-  assert.deepEqual([told.updates, next.updates], [[], ["2 of 2"]]);
+  assert.deepEqual([recorded.updates, next.updates], [[], ["2 of 2"]]);
 });
 
-test("Group.firstEjected() gives the one due back first, of several the first", () => {
+test("Group.firstEjected() returns the endpoint due back first, and the first of equal ones", () => {
   const members = ["a", "b", "c", "d"].map(record);
   const [a, b, c, d] = members as [EndpointRecord, EndpointRecord, EndpointRecord, EndpointRecord];
-  const group = new Group(new Told());
+  const group = new Group(new RecordingBalancer());
   group.setMembers(members);
   assert.equal(group.firstEjected(0, undefined), undefined);
   for (const [member, untilMs] of [[b, 20], [c, 10], [d, 10]] as const) {

@@ -20,7 +20,7 @@ for (
   });
 }
 
-test("hashText() treats text that turns out not to be ASCII like its bytes", () => {
+test("hashText() hashes text that is not ASCII by its bytes", () => {
   assert.notEqual(hashText("abcdefghé"), hashText("abcdefghe"));
   assert.equal(new Set(["é", "aé", "aaé", "aaaé", "aaaaé"].map((text) => hashText(text))).size, 5);
 });

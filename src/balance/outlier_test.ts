@@ -8,11 +8,11 @@ import type { OutlierPolicy } from "./types.ts";
 for (
   const [name, overrides, want] of [
     ["gives Envoy's defaults", {}, {}],
-    ["takes 0 failures for not set", { maxFailures: 0 }, { maxFailures: 5 }],
-    ["takes an interval of 0 for not set", { intervalMs: 0 }, { intervalMs: 10_000 }],
+    ["reads 0 failures as unset", { maxFailures: 0 }, { maxFailures: 5 }],
+    ["reads an interval of 0 as unset", { intervalMs: 0 }, { intervalMs: 10_000 }],
     ["keeps an enforcement of 0", { enforcingPercent: 0 }, { enforcingPercent: 0 }],
     ["keeps a share of 0", { maxEjectionPercent: 0 }, { maxEjectionPercent: 0 }],
-    ["keeps what is given", { maxFailures: 3, intervalMs: 1 }, { maxFailures: 3, intervalMs: 1 }],
+    ["keeps given values", { maxFailures: 3, intervalMs: 1 }, { maxFailures: 3, intervalMs: 1 }],
     ["raises the maximum to the base", { baseEjectionMs: 4e5 }, {
       baseEjectionMs: 4e5,
       maxEjectionMs: 4e5,
@@ -157,7 +157,7 @@ test("a place in the share is free again when an ejection ends", () => {
   assert.equal(pool.failed(b, 30_000), true);
 });
 
-test("an ejection that is due happens with the policy's chance", () => {
+test("a due ejection happens with the policy's probability", () => {
   for (
     const [enforcingPercent, chance, want] of [
       [100, 0.999, true],
@@ -174,7 +174,7 @@ test("an ejection that is due happens with the policy's chance", () => {
   }
 });
 
-test("an ejection by chance not taken is due again after as many failures", () => {
+test("an ejection skipped by chance is due again after as many failures", () => {
   let chance = 0.9;
   const { pool, states: [state] } = setUp({ maxFailures: 3, enforcingPercent: 50 }, {
     random: () => chance,
@@ -185,7 +185,7 @@ test("an ejection by chance not taken is due again after as many failures", () =
   assert.deepEqual(fail(pool, state, 3, 0), [false, false, true]);
 });
 
-test("a pool told 0 failures ejects never, as Envoy", () => {
+test("a policy with 0 failures never ejects, as in Envoy", () => {
   const { pool, states: [state] } = setUp({ maxFailures: 0 });
   assert.ok(state);
   assert.ok(!fail(pool, state, 100, 0).includes(true));

@@ -43,7 +43,7 @@ test("EndpointPool.update() keeps failures, leases and ejection of an endpoint t
   });
 });
 
-test("EndpointPool.views() say what the last failure was, until the endpoint answers", () => {
+test("EndpointPool.views() have the last failure until the endpoint succeeds", () => {
   const pool = poolOf();
   pool.setPolicy({ kind: "round_robin" }, outlierPolicy({ maxFailures: 2 }));
   pool.update([A]);
@@ -51,7 +51,7 @@ test("EndpointPool.views() say what the last failure was, until the endpoint ans
   assert.ok(a);
   const last = () => pool.views(0)[0]?.lastFailure;
   pool.refused(a, 0, "refused");
-  assert.equal(last(), "refused", "it may be the only one, and is not to blame");
+  assert.equal(last(), "refused", "a refusal is shown, and does not count as a failure");
   pool.failed(a, 0, "status 503");
   assert.equal(last(), "status 503");
   pool.succeeded(a);
@@ -65,7 +65,7 @@ for (
     ["port", { ...A, port: 2 }],
   ] as const
 ) {
-  test(`EndpointPool.update() starts anew for another ${what}`, () => {
+  test(`EndpointPool.update() forgets the state of an endpoint with another ${what}`, () => {
     const pool = poolOf();
     pool.update([A]);
     const before = pool.pick(0);
@@ -89,7 +89,7 @@ test("EndpointPool.failed() ignores an endpoint that left, also when its like re
   assert.deepEqual(pool.views(0).map(({ active }) => active), [0, 0]);
 });
 
-test("EndpointPool keeps what it knows of an endpoint that becomes a last resort and returns", () => {
+test("EndpointPool keeps the state of an endpoint that becomes a last resort and returns", () => {
   const pool = poolOf();
   pool.update([A, B]);
   const a = [pool.pick(0), pool.pick(0)].find((state) => state?.endpoint === A);
@@ -107,7 +107,7 @@ test("EndpointPool keeps what it knows of an endpoint that becomes a last resort
   assert.equal(pool.pickLastResort(2), undefined);
 });
 
-test("EndpointPool.pickLastResort() leaves out nobody for good", () => {
+test("EndpointPool.pickLastResort() leaves out no endpoint for good", () => {
   const pool = poolOf();
   pool.update([], [A, B]);
   const tried = new Set<EndpointState>();
@@ -121,7 +121,7 @@ test("EndpointPool.pickLastResort() leaves out nobody for good", () => {
   assert.equal(pool.pickLastResort(2)?.endpoint.id, A.id);
 });
 
-test("EndpointPool.silent() ejects at once, as far as the policy lets it", () => {
+test("EndpointPool.silent() ejects at once, within the policy's limits", () => {
   for (const [policy, want] of [[{}, true], [{ enforcingPercent: 0 }, false]] as const) {
     const pool = new EndpointPool({
       balancing: { kind: "round_robin" },
@@ -133,12 +133,12 @@ test("EndpointPool.silent() ejects at once, as far as the policy lets it", () =>
     assert.ok(state);
     assert.equal(pool.silent(state, 0), want);
     assert.equal(state.ejectedUntilMs, want ? 30_000 : 0);
-    // Not again, and not the other one: half of them are more than a tenth.
+    // An ejected endpoint is not ejected again.
     assert.equal(pool.silent(state, 1), false);
   }
 });
 
-test("EndpointPool.pickEjected() gives the ejected endpoint due back first, until it is back", () => {
+test("EndpointPool.pickEjected() returns the ejected endpoint due back first", () => {
   const pool = poolOf();
   pool.update([A]);
   const a = pool.pick(0);
@@ -201,7 +201,7 @@ for (
   });
 }
 
-test("EndpointPool.setPolicy() lets ejections that began run to their end", () => {
+test("EndpointPool.setPolicy() keeps current ejections until their end", () => {
   const pool = poolOf();
   pool.update([A, B]);
   const a = pool.pick(0);
@@ -254,7 +254,7 @@ test("least_request picks the less busy of two, every time", () => {
   assert.deepEqual(pool.views(0).map(({ active }) => active), [50, 50]);
 });
 
-test("least_request keeps leases near each other where plain chance would not", () => {
+test("least_request keeps leases closer together than random choice", () => {
   const spread = (kind: LoadBalancing) => {
     const pool = poolOf(kind, 7);
     pool.update(Array.from({ length: 100 }, (_, i) => ({ ...A, id: `${i}` })));

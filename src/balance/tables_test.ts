@@ -11,8 +11,8 @@ const ring = (minimumSize: number, maximumSize: number) =>
   ({ kind: "ring_hash", minimumSize, maximumSize }) as const;
 const MAGLEV = { kind: "maglev" } as const;
 
-// A key stays with its endpoint over proxies of different versions, too: whoever changes one of these
-// moves the keys of every mesh on the day of its update.
+// A key keeps its endpoint across proxies of different versions, too. A change of one of these digests
+// moves the keys of every mesh with its update.
 for (
   const [balancing, weights, want] of [
     [ring(1024, 8_388_608), [1, 1, 1, 1, 1, 1, 1], "12c66cc2f851d407"],
@@ -23,7 +23,7 @@ for (
     [MAGLEV, [1, 2, 3, 128], "7e2165f90670eabf"],
   ] as const satisfies readonly (readonly [LoadBalancing, readonly number[], string])[]
 ) {
-  test(`${JSON.stringify(balancing)} of ${weights} gives every key where it always was`, () => {
+  test(`${JSON.stringify(balancing)} of ${weights} keeps the endpoint of every key`, () => {
     const outlier = outlierPolicy({ maxFailures: 1, maxEjectionPercent: 100 });
     const pool = new EndpointPool({ balancing, outlier, random: seededRandom(1) });
     pool.update(
@@ -35,17 +35,17 @@ for (
       })),
     );
     const digest = createHash("sha256");
-    const tell = (state: EndpointState | undefined) =>
+    const add = (state: EndpointState | undefined) =>
       digest.update(`${state?.endpoint.id ?? "none"} `);
     for (let hash = 0; hash < 500; hash++) {
       const first = pool.pick(0, { hash });
       assert.ok(first);
-      tell(first);
-      tell(pool.pick(0, { hash, exclude: new Set([first]) }));
+      add(first);
+      add(pool.pick(0, { hash, exclude: new Set([first]) }));
     }
     const out = pool.pick(0, { hash: 7 });
     assert.ok(out && pool.failed(out, 0));
-    for (let hash = 0; hash < 500; hash++) tell(pool.pick(0, { hash }));
+    for (let hash = 0; hash < 500; hash++) add(pool.pick(0, { hash }));
     assert.equal(digest.digest("hex").slice(0, 16), want);
   });
 }

@@ -16,21 +16,21 @@ for (
     [[5], [[0, 0], [0.9999, 0]]],
   ] as const
 ) {
-  test(`WeightedDraw gives each of the weights ${weights} its part of chance`, () => {
+  test(`WeightedDraw draws in proportion to the weights ${weights}`, () => {
     const draw = new WeightedDraw(records(...weights));
     assert.equal(draw.equal, new Set(weights).size === 1);
     for (const [chance, want] of draws) assert.equal(draw.draw(chance), want, String(chance));
   });
 }
 
-test("equalWeights() is true of none and of one", () => {
+test("equalWeights() is true for none and for one", () => {
   assert.equal(equalWeights([]), true);
   assert.equal(equalWeights(records(3)), true);
   assert.equal(equalWeights(records(3, 3)), true);
   assert.equal(equalWeights(records(3, 3, 2)), false);
 });
 
-test("firstAllowed() looks at each once, from the start and around", () => {
+test("firstAllowed() looks at each once, from the start and wrapping around", () => {
   const all = records(1, 1, 1);
   const [a, b, c] = all;
   assert.equal(firstAllowed(all, undefined, 1), b);

@@ -33,7 +33,7 @@ test("Backoff counts failures and starts again after a reset", () => {
   assert.equal(backoff.next(), 100);
 });
 
-test("Backoff stays within its maximum for as long as a night of failures", () => {
+test("Backoff stays within its maximum for a long series of failures", () => {
   const backoff = new Backoff({ baseMs: 1, maxMs: 60_000, random: () => 1 });
   for (let i = 0; i < 5_000; i++) assert.ok(backoff.next() <= 60_000);
 });

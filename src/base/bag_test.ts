@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Bag, NO_PLACE } from "./bag.ts";
 
-test("Bag holds what came and has not left", () => {
+test("Bag holds added members until they are deleted", () => {
   const bag = new Bag<{ name: string; place: number }>();
   const [a, b, c] = ["a", "b", "c"].map((name) => ({ name, place: NO_PLACE }));
   assert.ok(a && b && c);

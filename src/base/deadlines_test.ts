@@ -33,7 +33,7 @@ test("Deadlines after() never calls within the call", () => {
   assert.deepEqual(fired, []);
 });
 
-test("Deadlines cancel() keeps it from firing, in any place of its list", async () => {
+test("Deadlines cancel() prevents firing at any position of the list", async () => {
   for (const victim of ["a", "b", "c"]) {
     const { clock, fired, after } = setUp();
     const all = ["a", "b", "c"].map((name) => [name, after(1_000, name)] as const);
@@ -45,7 +45,7 @@ test("Deadlines cancel() keeps it from firing, in any place of its list", async 
   }
 });
 
-test("Deadlines cancel() after it fired touches no other", async () => {
+test("Deadlines cancel() after firing does not affect others", async () => {
   const { clock, fired, after } = setUp();
   const first = after(1_000, "first");
   await clock.advance(1_100);
@@ -55,7 +55,7 @@ test("Deadlines cancel() after it fired touches no other", async () => {
   assert.deepEqual(fired, ["first", "second"]);
 });
 
-test("Deadlines with nothing left set no timer, once the one that is set has gone", async () => {
+test("Deadlines set no timer once none is left", async () => {
   const { clock, after } = setUp();
   const one = after(1_000, "x");
   one.cancel();
@@ -102,7 +102,7 @@ test("Deadlines may set and cancel others while they fire", async () => {
   assert.deepEqual(fired, ["first", "soon", "again"]);
 });
 
-test("Deadlines go on with the others when one throws", async () => {
+test("Deadlines fire the others when one throws", async () => {
   const { clock, deadlines, fired, after } = setUp();
   deadlines.after(1_000, () => {
     throw new Error("mine");
@@ -114,7 +114,7 @@ test("Deadlines go on with the others when one throws", async () => {
   assert.deepEqual(fired, ["same list", "other list"]);
 });
 
-test("Deadlines keep to monotonic time when the wall clock jumps", async () => {
+test("Deadlines follow monotonic time when the wall clock jumps", async () => {
   const { clock, fired, after } = setUp();
   after(10_000, "x");
   clock.jump(3_600_000);

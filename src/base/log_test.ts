@@ -30,7 +30,7 @@ for (
       ' a="\\u001b[2Jx\\u007f\\u009b2J"',
     ],
     [
-      "what turns text around quoted",
+      "direction marks quoted",
       { a: "x\u202etxt.exe\u2066", b: "\u200f" },
       ' a="x\\u202etxt.exe\\u2066" b="\\u200f"',
     ],
@@ -41,7 +41,7 @@ for (
     ],
     ["Unicode's line ends quoted", { a: "x\u2028y\u0085z" }, ' a="x\\u2028y\\u0085z"'],
     ["a big integer", { a: 2n ** 64n }, " a=18446744073709551616"],
-    ["what an error says", { error: new Error("it broke") }, ' error="it broke"'],
+    ["the message of an error", { error: new Error("it broke") }, ' error="it broke"'],
     ["addresses bare", { a: "[::1]:80", b: "spiffe://td/ns/x" }, " a=[::1]:80 b=spiffe://td/ns/x"],
   ] as [string, Record<string, unknown>, string][]
 ) {
@@ -50,17 +50,17 @@ for (
   });
 }
 
-test("formatText() writes one line whatever the message holds", () => {
+test("formatText() writes one line for any message", () => {
   const line = formatText(record({}, "a\nb\r\x1b[1mc\u2028d"));
   assert.match(line, /\[INFO\] {2}a b \\u001b\[1mc\\u2028d$/);
 });
 
-test("formatText() lines up messages of all levels", () => {
+test("formatText() aligns messages of all levels", () => {
   const starts = LOG_LEVELS.map((level) => formatText({ ...record({}), level }).indexOf("hello"));
   assert.equal(new Set(starts).size, 1);
 });
 
-test("formatText() and formatJson() never throw, whatever a field holds", () => {
+test("formatText() and formatJson() never throw for any field", () => {
   const loop: Record<string, unknown> = {};
   loop["self"] = loop;
   const hostile = {
@@ -81,12 +81,12 @@ test("formatJson() writes time, level and message first, then fields", () => {
   );
 });
 
-test("formatJson() does not let a field pass for time, level or message", () => {
+test("formatJson() does not let a field replace time, level or message", () => {
   const line = JSON.parse(formatJson(record({ level: "error", message: "forged", time: "never" })));
   assert.deepEqual(line, { time: "2026-11-21T07:30:00.000Z", level: "info", message: "hello" });
 });
 
-test("formatJson() escapes what is not seen, and shows no user and password of an address", () => {
+test("formatJson() escapes unseen characters and masks user information", () => {
   const line = formatJson(
     record({ "k\u009b": "\u202e", list: ["http://u:p@h"] }, "at u:p@h\u2028"),
   );
@@ -99,7 +99,7 @@ test("formatJson() escapes what is not seen, and shows no user and password of a
   });
 });
 
-test("formatJson() writes what an error says", () => {
+test("formatJson() writes the message of an error", () => {
   assert.equal(JSON.parse(formatJson(record({ error: new Error("it broke") }))).error, "it broke");
 });
 
@@ -128,7 +128,7 @@ test("createLog() writes from its level on, and follows when the level changes",
   });
 });
 
-test("createLog() lets a line's own field win over the log's", () => {
+test("createLog() prefers a line's field to the log's", () => {
   const records: LogRecord[] = [];
   const log = createLog({
     clock: new FakeClock(),

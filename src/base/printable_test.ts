@@ -23,7 +23,7 @@ test("escapeUnseen() leaves letters of every script, tabs and line feeds", () =>
   assert.equal(escapeUnseen(text), text);
 });
 
-test("escapeUnseen() escapes what acts on a terminal or turns text around", () => {
+test("escapeUnseen() escapes terminal controls and direction marks", () => {
   for (
     const [from, to] of [
       [0x00, 0x08],
@@ -50,7 +50,7 @@ test("escapeUnseen() of JSON text is the same JSON", () => {
 });
 
 for (const part of ["://", "=a:", "a://b:", '"x:']) {
-  test(`maskUserinfo() takes no longer than the text is for many ${part}`, () => {
+  test(`maskUserinfo() takes linear time for many ${part}`, () => {
     const text = `@${part.repeat(30_000)}`;
     const started = performance.now();
     assert.equal(maskUserinfo(text), text);
@@ -58,6 +58,6 @@ for (const part of ["://", "=a:", "a://b:", '"x:']) {
   });
 }
 
-test("printable() does both", () => {
+test("printable() masks user information and escapes unseen characters", () => {
   assert.equal(printable("\x1b[2Jhttp://a:b@c"), "\\u001b[2Jhttp://(not shown)@c");
 });

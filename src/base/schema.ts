@@ -16,7 +16,7 @@ import { nearest } from "./nearest.ts";
 /** A schema that takes any value and gives a `T`. */
 export type SchemaOf<T> = v.GenericSchema<unknown, T>;
 
-/** What the fields of an object give. */
+/** The output type of an object schema with these fields. */
 export type OutputOf<T extends v.ObjectEntries> = v.InferOutput<v.ObjectSchema<T, undefined>>;
 
 export type ConfigPath = readonly (string | number)[];

@@ -14,7 +14,7 @@ test("Stats gives the same handle for the same name and labels, in any order", (
   assert.equal(other.value, 0);
 });
 
-test("Stats keeps labels apart that only look alike when joined", () => {
+test("Stats keeps labels apart that are equal when joined", () => {
   const stats = new Stats();
   stats.counter("c", "help", { a: "x\u0001b=y" }).add(1);
   stats.counter("c", "help", { a: "x", b: "y" }).add(1);
@@ -40,7 +40,7 @@ test("Stats.remove() forgets one label set", () => {
   assert.deepEqual(stats.samples().map(({ labels }) => labels), [{ a: "2" }]);
 });
 
-test("Stats counts what is too many together, and loses nothing", () => {
+test("Stats counts label sets above the limit together", () => {
   const stats = new Stats();
   for (let i = 0; i < 5_000; i++) stats.counter("c", "help", { peer: `p${i}` }).add(1);
   const samples = stats.samples();
@@ -76,7 +76,7 @@ test("Stats.histogram() counts values by bucket, and adds them up without roundi
   const stats = new Stats();
   const histogram = stats.histogram("d_ms", "help", { a: "1" });
   assert.equal(stats.histogram("d_ms", "help", { a: "1" }), histogram);
-  // On a bound, just above one, below all, above all, and what is no duration.
+  // On a bound, just above one, below all, above all, and values that are no duration.
   for (const ms of [0.5, 0.501, 5, 0, 3_600_000, 3_600_000.001, -1, NaN]) histogram.observe(ms);
   const [sample] = stats.samples();
   assert.equal(sample?.kind, "histogram");
@@ -97,7 +97,7 @@ test("mergeStats() adds the histograms of all workers bucket by bucket", () => {
     const stats = new Stats();
     const histogram = stats.histogram("d_ms", "help", { listener: "inbound" });
     for (const ms of values) histogram.observe(ms);
-    // As it crosses from a worker.
+    // As sent by a worker.
     return structuredClone(stats.samples());
   };
   const merged = mergeStats([worker(1, 7), worker(), worker(7, 9, 1e9)]);

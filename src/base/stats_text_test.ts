@@ -40,7 +40,7 @@ for (
   });
 }
 
-test("formatPrometheus() escapes the help text and writes infinity as it must", () => {
+test("formatPrometheus() escapes the help text and writes infinity as +Inf", () => {
   const stats = new Stats();
   stats.gauge("g", "one\\two\nthree").set(Infinity);
   assert.equal(
@@ -51,7 +51,7 @@ test("formatPrometheus() escapes the help text and writes infinity as it must", 
 
 test("formatPrometheus() of nothing is empty", () => assert.equal(formatPrometheus([]), ""));
 
-test("formatPrometheus() writes a histogram that reads back as what was observed", () => {
+test("formatPrometheus() writes a histogram with its observed counts and sum", () => {
   const stats = new Stats();
   const label = 'a "b"\\\nc';
   const histogram = stats.histogram("d_ms", "How long", { listener: label });

@@ -40,7 +40,7 @@ for (
 
 for (
   const [name, schema, input, want] of [
-    ["nothing at all", v.array(v.string(), "must be a list"), undefined, "must be a list"],
+    ["a missing value", v.array(v.string(), "must be a list"), undefined, "must be a list"],
     ["a list", v.array(v.string()), "x", "must be a list, not a text"],
     ["an object", v.object({}), [], undefined],
     ["an object", v.object({}), null, "must be an object, not null"],
@@ -70,18 +70,18 @@ for (
     ["a form", v.pipe(v.string(), v.regex(/^a$/)), "b", "is of another form than it must be"],
     ["our words", v.string("must be a name"), 7, "must be a name, not 7"],
     [
-      "our words of a value",
+      "our message about a value",
       v.pipe(v.number(), v.maxValue(9, "must be a number from 1 to 9")),
       10,
       "must be a number from 1 to 9, not 10",
     ],
     [
-      "our words of what was made of a text",
+      "our message about a parsed text",
       v.pipe(v.string(), v.transform(Number), v.maxValue(9, "must be at most 9s")),
       "10",
       "must be at most 9s",
     ],
-    ["our words alone", v.pipe(v.string(), v.check(() => false, "has a tab")), "b", "has a tab"],
+    ["our message alone", v.pipe(v.string(), v.check(() => false, "has a tab")), "b", "has a tab"],
   ] as const
 ) {
   test(`issueWords() of ${name}: ${want}`, () => {

@@ -73,7 +73,7 @@ for (
   const [name, shape, want] of [
     ["resolves to its target", {}, "db@5000"],
     [
-      "follows a redirect and subset to wherever it ends",
+      "follows a redirect and subset to its target",
       { primary: "v1.api", targets: [target("v1.api"), target("db")] },
       "v1.api@5000",
     ],
@@ -100,7 +100,7 @@ for (
       "db@3000 b@7000",
     ],
     [
-      "lets the resolver speak for a primary target without a timeout, not for the others",
+      "uses the resolver's timeout for a primary target without one, not for the others",
       {
         failover: ["b"],
         connectTimeoutMs: 9_000,
@@ -109,7 +109,7 @@ for (
       "db@9000 b@5000",
     ],
     [
-      "takes Consul's default for timeouts that are negative or no number",
+      "uses Consul's default for timeouts that are negative or not a number",
       {
         failover: ["b"],
         connectTimeoutMs: -1,
@@ -126,7 +126,7 @@ for (
       "db@5000",
     ],
     [
-      "takes no partition for the default one",
+      "reads a missing partition as the default one",
       { targets: [target("db", { meshGatewayMode: "remote", partition: "" })] },
       "db@5000",
     ],
@@ -141,7 +141,7 @@ for (
       "db@5000 db2@5000",
     ],
     [
-      "takes all instances alike where no locality comes first",
+      "treats all instances equally without a locality preference",
       { targets: [target("db", { localityMode: "none" })] },
       "db@5000",
     ],
@@ -195,10 +195,10 @@ for (
     ["refuses no start node", { startNode: "" }, /its start node "" is missing/],
     ["refuses a missing target", { primary: "x" }, /its target "x" is missing/],
     ["refuses a missing failover target", { failover: ["x"] }, /its target "x" is missing/],
-    ["finds no node in what every object has", { startNode: "constructor" }, /start node/],
-    ["finds no target in what every object has", { primary: "toString" }, /target "toString"/],
+    ["finds no node in inherited properties", { startNode: "constructor" }, /start node/],
+    ["finds no target in inherited properties", { primary: "toString" }, /target "toString"/],
     [
-      "refuses a policy nobody knows",
+      "refuses an unknown policy",
       { balancing: { policy: "psychic" } },
       /load balancer policy "psychic" is unknown/,
     ],
@@ -213,7 +213,7 @@ for (
   });
 }
 
-test("resolveChain() judges what is local by the proxy's own place", () => {
+test("resolveChain() compares datacenter and partition with the proxy's own", () => {
   const far = chain({ targets: [target("db", { meshGatewayMode: "local", datacenter: "dc2" })] });
   assert.equal(resolveChain(far, { datacenter: "dc2", partition: "" }).kind, "resolved");
 });
@@ -280,7 +280,7 @@ for (
       made: null,
       terminal: false,
     }],
-    ["a cookie with nothing but a path", { cookie: { ...COOKIE, path: "/" } }, null],
+    ["a cookie with a path only", { cookie: { ...COOKIE, path: "/" } }, null],
     ["a session's cookie", { cookie: { ...COOKIE, isSession: true, path: "/" } }, {
       maxAgeSeconds: 0,
       path: "/",
@@ -295,7 +295,7 @@ for (
     }],
   ] as [string, Partial<ChainHashPolicy>, unknown][]
 ) {
-  test(`resolveChain() reads what is hashed of a request: ${what}`, () => {
+  test(`resolveChain() reads a hash policy: ${what}`, () => {
     const resolution = hashOf(policy.cookie ? { field: "cookie", name: "c", ...policy } : policy);
     assert.ok(resolution.kind === "resolved");
     const [found] = resolution.routes[0]?.hash ?? [];

@@ -47,7 +47,7 @@ test("resolveChain() follows a real router, splitter and resolvers to their targ
   assert.equal(requestTimeoutMs, 0, "of a resolver that does not begin the chain");
 });
 
-test("resolveChain() reads what a real route asks of a request", () => {
+test("resolveChain() reads the match of a real route", () => {
   const [route] = resolved(rich()).routes;
   const value = { ignoreCase: false, invert: false };
   assert.deepEqual(route?.match, {
@@ -69,7 +69,7 @@ test("resolveChain() reads what a real route asks of a request", () => {
   });
 });
 
-test("resolveChain() keeps what a real route asks for besides, and what its splits do", () => {
+test("resolveChain() keeps the other settings of a real route and its splits", () => {
   const { routes } = resolved(rich());
   assert.deepEqual(routes[0]?.destination, {
     service: "canary",
@@ -103,12 +103,16 @@ test("resolveChain() keeps what a real route asks for besides, and what its spli
   assert.deepEqual([second?.requestHeaders, second?.responseHeaders], [null, null]);
 });
 
-test("resolveChain() hashes what a real splitter's first hashing resolver says, whichever split", () => {
+test("resolveChain() uses the hash policy of a real splitter's first hashing resolver for all splits", () => {
   const { routes } = resolved(rich());
   assert.deepEqual(routes.at(-1)?.hash.map(({ kind, terminal }) => `${kind} ${terminal}`), [
-    ...["header true", "cookie false", "cookie false", "query false", "source false"],
+    "header true",
+    "cookie false",
+    "cookie false",
+    "query false",
+    "source false",
   ]);
-  assert.deepEqual(routes[0]?.hash, [], "one that leads to a resolver which hashes nothing");
+  assert.deepEqual(routes[0]?.hash, [], "a route to a resolver without hash policies");
 });
 
 const RESOLVER = "resolver:v1.api.default.default.dc1";
@@ -122,7 +126,7 @@ const leg = (weight: number, next = RESOLVER) => ({
 for (
   const [name, startNode, changes, want] of [
     [
-      "leaves a split out that has no weight",
+      "leaves out a split without a weight",
       "splitter:x",
       { "splitter:x": { kind: "splitter", name: "x", splits: [leg(0, "gone"), leg(100)] } },
       /^resolved$/,
@@ -134,19 +138,19 @@ for (
       /no split of "splitter:x" has a weight/,
     ],
     [
-      "refuses a split that leads nowhere",
+      "refuses a split without a node",
       "splitter:x",
       { "splitter:x": { kind: "splitter", name: "x", splits: [leg(100, "resolver:y")] } },
       /a split leads to "resolver:y", no resolver/,
     ],
     [
-      "refuses splitters in a circle",
+      "refuses splitters in a cycle",
       "splitter:x",
       { "splitter:x": { kind: "splitter", name: "x", splits: [leg(100, "splitter:x")] } },
       /a split leads to "splitter:x", no resolver/,
     ],
     [
-      "refuses a router without an end",
+      "refuses a router whose last route does not match everything",
       "router:x",
       { "router:x": { kind: "router", name: "x", routes: [] } },
       /its last route does not take everything/,
@@ -163,13 +167,13 @@ for (
   });
 }
 
-test("resolveChain() refuses a router where bytes are carried", () => {
+test("resolveChain() refuses a router for protocol tcp", () => {
   const resolution = resolveChain({ ...rich(), protocol: "tcp" }, LOCAL);
   assert.match(resolution.kind === "refused" ? resolution.reason : "", /plain TCP connections/);
 });
 
 for (const every of [1, 2, 3, 13]) {
-  test(`pickSplit() adds up as the weights say, for one of ${every} that come in turns`, () => {
+  test(`pickSplit() follows the weights in a sample of one request in ${every}`, () => {
     const random = seededRandom(7);
     const splits = [{ weight: 8_950 }, { weight: 1_000 }, { weight: 49 }, { weight: 1 }];
     for (let start = 0; start < 20; start++) {

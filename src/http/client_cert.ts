@@ -1,7 +1,7 @@
 /**
- * `X-Forwarded-Client-Cert`: tells the application who its caller proved to be, in Envoy's form. What the
- * caller itself says there is kept before ours, as Consul has it (APPEND_FORWARD), or dropped. It proves
- * nothing either way, but it must leave ours the last element for every reader.
+ * `X-Forwarded-Client-Cert`: passes the proven identity of the caller to the application, in Envoy's form.
+ * Elements that the caller sent are kept before ours, as Consul configures it (APPEND_FORWARD), or dropped.
+ * They prove nothing, but our element must be the last one for every reader.
  *
  * @module
  */
@@ -19,14 +19,16 @@ import { addField, fieldOf, type Fields, fieldsOf, removeField, setField } from 
 import { forgetReady, makeReady } from "./ready_values.ts";
 
 const NAME = "x-forwarded-client-cert";
-/** Consul's leaf and two intermediates have 3,000 bytes; what a peer adds to them is not passed on. */
+/**
+ * Consul's leaf and two intermediates have 3,000 bytes; further certificates of a peer are not passed on.
+ */
 const CHAIN_LIMIT_BYTES = 16 * 1024;
 
 export interface VerifiedCaller {
   /** URI names of our own certificate. */
   readonly by: readonly string[];
   readonly leaf: Certificate;
-  /** DER of what else the caller presented, in its order. */
+  /** DER of the other certificates that the caller presented, in its order. */
   readonly chain: readonly Uint8Array[];
 }
 
@@ -51,7 +53,7 @@ export function clientCertElement({ by, leaf, chain }: VerifiedCaller): string {
   return parts.join(";");
 }
 
-/** The part of that element which is known without the caller's certificate: who it says that it is. */
+/** The element of a caller that is known by its URI only, without its certificate: `By` and `URI`. */
 export function namedCallerElement(
   { by, uri }: { readonly by: readonly string[]; readonly uri: string },
 ): string {
@@ -61,11 +63,11 @@ export function namedCallerElement(
 /** Callers whose elements are kept; each has some 4,000 characters. */
 const KEPT = 256;
 
-/** Elements by certificate: a caller's next connection has the same, and shares its memory. */
+/** Elements by certificate: the next connection of a caller has the same one, and shares its memory. */
 export class ClientCertElements {
   readonly #kept = new Map<string, { readonly leaf: Uint8Array; readonly element: string }>();
 
-  /** `leaf`: DER that was verified, with this serial number; `chain` is asked for a new one only. */
+  /** `leaf`: verified DER with this serial number; `chain` is called only for a new certificate. */
   of(
     leaf: Uint8Array,
     { by, serial, chain }: {
@@ -94,7 +96,7 @@ export class ClientCertElements {
   }
 }
 
-/** Appends the element of the caller to what it sent; `""`: only removes that. */
+/** Appends the element of the caller to what it sent; `""`: only removes the field. */
 export function forwardClientCert(fields: Fields, element: string): void {
   const given = fieldOf(fields, NAME);
   if (given === undefined) {
@@ -106,7 +108,7 @@ export function forwardClientCert(fields: Fields, element: string): void {
   }
 }
 
-/** `Key=value` or `Key="value"`, parts of one element; without escapes, which readers take differently. */
+/** `Key=value` or `Key="value"`, parts of one element; without escapes, which readers treat differently. */
 const PART = '[A-Za-z0-9_-]+=(?:"[^"\\\\]*"|[^",;\\\\\\t ]*)';
 const PLAIN_LIST = new RegExp(`^${PART}(?:;${PART}|[\\t ]*,[\\t ]*${PART})*$`);
 /** One element, with escapes, up to the comma after it. */
@@ -114,8 +116,8 @@ const ANY_PART = '[A-Za-z0-9_-]+=(?:"(?:[^"\\\\]|\\\\.)*"|[^",;\\\\\\t ]*)';
 const ELEMENT = new RegExp(`[\\t ]*(${ANY_PART}(?:;${ANY_PART})*)(?:[\\t ]*(?:,|$))`, "y");
 
 /**
- * The elements before the first one that does not parse: an open quote would swallow the element that
- * follows, which is ours. So would a quote that only some readers take for an escaped one.
+ * The elements before the first one that does not parse. An open quote would swallow the element that
+ * follows, which is ours; so would a quote that only some readers read as an escaped one.
  */
 function soundElements(value: string): string {
   if (PLAIN_LIST.test(value)) return value;
@@ -134,7 +136,7 @@ function encodedPem(der: Uint8Array): string {
   return formatPem("CERTIFICATE", der).replace(/[\n +/=]/g, encodeURIComponent);
 }
 
-/** A name that would end its part, as anybody might get from a lenient authority, is quoted. */
+/** Quotes a name that would end its part; a lenient authority may issue such a name. */
 function quoted(value: string): string {
   return /[,;="]/.test(value) ? `"${value.replace(/["\\]/g, "\\$&")}"` : value;
 }

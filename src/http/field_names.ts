@@ -1,12 +1,11 @@
 /**
- * Names of fields: which are lawful (RFC 9110 5.1), which mean something to the connection itself, and
- * which nobody may have taken away by naming them in `Connection`. And what a host may look like, wherever
- * it is said.
+ * Field names: which are valid (RFC 9110 5.1), which concern the connection itself, and which a client must
+ * not remove by naming them in `Connection`. Also the valid forms of a host.
  *
  * @module
  */
 
-/** What a field means to the codec. */
+/** Meanings of a field for the codec. */
 export const PLAIN = 0;
 export const HOST = 1;
 export const CONTENT_LENGTH = 2;
@@ -16,7 +15,7 @@ export const UPGRADE = 5;
 export const TE = 6;
 export const EXPECT = 7;
 export const KEEP_ALIVE = 8;
-/** Fields of one connection only, which mean nothing here. */
+/** Fields of one connection, which the codec drops. */
 export const HOP = 9;
 
 export interface KnownName {
@@ -38,7 +37,7 @@ const MEANINGS: Readonly<Record<string, number>> = {
   "http2-settings": HOP,
 };
 
-/** Common names, which need not be judged and put in lower case again for each head. */
+/** Common names, so that they are not validated and lowercased again for each head. */
 const COMMON = [
   "accept accept-charset accept-encoding accept-language accept-ranges age allow authorization",
   "cache-control content-disposition content-encoding content-language content-location content-range",
@@ -55,7 +54,7 @@ const COMMON = [
   "x-request-id x-xss-protection",
 ].join(" ").split(" ");
 
-/** By spelling: lower case, and as most write it. */
+/** By spelling: lower case, and the usual capitalisation. */
 const KNOWN = new Map<string, KnownName>();
 for (const name of [...COMMON, ...Object.keys(MEANINGS)]) {
   const proper = name.replace(/(?<![a-z0-9])[a-z]/g, (letter) => letter.toUpperCase());
@@ -84,11 +83,11 @@ export function isToken(text: string): boolean {
 }
 
 /**
- * Whether proxies or applications trust what a field of that name (lower case) says: such a field is
- * neither taken away because `Connection` names it, nor added by trailers (envoy.md 2.8, 3.3).
+ * Whether proxies or applications trust the value of a field of that name (lower case). Such a field is
+ * neither removed because `Connection` names it, nor added by trailers (envoy.md 2.8, 3.3).
  */
 export function isProtected(name: string): boolean {
-  // Asked of every trailer: most names are told apart by their first letter.
+  // Called for every trailer: the first letter rules out most names.
   switch (name.charCodeAt(0)) {
     case 0x61: // authorization
     case 0x63: // cookie
@@ -103,8 +102,8 @@ export function isProtected(name: string): boolean {
 const PROTECTED = new Set(["authorization", "host", "cookie"]);
 
 /**
- * Whether an application that puts names into variables (CGI and its heirs) takes the one name for the
- * other (both lower case): all of them read `-` as `_`, some every character but letters and digits.
+ * Whether an application that puts names into variables (CGI and its heirs) confuses the two names (both
+ * lower case): all of them read `-` as `_`, some read every character but letters and digits so.
  */
 export function isAliasOf(name: string, other: string): boolean {
   if (name.length !== other.length || name === other) return false;
@@ -121,19 +120,19 @@ function isAlphanumeric(code: number): boolean {
 }
 
 /**
- * Names (lower case) that such an application takes for those that say where a message ends. Nobody has a
- * use for them.
+ * Names (lower case) that such an application confuses with the fields that frame a message. No legitimate
+ * field has such a name.
  */
 export function isAlias(name: string): boolean {
   return isAliasOf(name, "content-length") || isAliasOf(name, "transfer-encoding");
 }
 
-/** Names, with their aliases, of what proxies tell an application, which takes their word for it. */
+/** Names, with their aliases, of fields that proxies set and that applications trust. */
 const VOUCHED = /^x[^a-z0-9](?:forwarded[^a-z0-9]|envoy[^a-z0-9]|request[^a-z0-9]id$)/;
 const OTHER_THAN_HYPHEN = /[^a-z0-9-]/;
 const X = 0x78;
 
-/** Whether a proxy vouches for a field of that name (lower case), or of one that it is an alias of. */
+/** Whether a proxy vouches for a field of that name (lower case), or for one that it is an alias of. */
 export function isVouched(name: string): boolean {
   return name.charCodeAt(0) === X && VOUCHED.test(name);
 }
@@ -143,33 +142,35 @@ export function isVouchedAlias(name: string): boolean {
   return OTHER_THAN_HYPHEN.test(name) && isVouched(name);
 }
 
-/** Host, with or without a port: no user information, nothing that ends it for another reader. */
+/** Host, with or without a port: no user information, and no character that ends it for another reader. */
 const AUTHORITY = /^(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+;=%-]+)(?::[0-9]{0,5})?$/;
 
 const PORT_ALONE = /^:[0-9]{1,5}$/;
 
-/** Whether `:authority` or an absolute target may say that. */
+/** Whether `:authority` or an absolute target may have this value. */
 export function isAuthority(text: string): boolean {
   return AUTHORITY.test(text);
 }
 
 /**
- * Whether `Host` may say that. A port alone (RFC 3986 3.2.2 lets the host be empty) is what a Consul agent
- * writes when it checks a service through a proxy that is registered without an address.
+ * Whether `Host` may have this value. A port alone (RFC 3986 3.2.2 lets the host be empty) is what a Consul
+ * agent writes when it checks a service through a proxy that is registered without an address.
  */
 export function isHost(text: string): boolean {
   return AUTHORITY.test(text) || PORT_ALONE.test(text);
 }
 
 /**
- * Whether a field of that name (lower case) may be written by whoever changes a message on its way: it is
- * a name, means nothing to a connection and is taken by nobody for a field that does.
+ * Whether a configured change may write a field of that name (lower case): the name is valid, does not
+ * concern the connection, and no application confuses it with a field that does.
  */
 export function isPlainName(name: string): boolean {
   return isToken(name) && (KNOWN.get(name)?.meaning ?? PLAIN) === PLAIN && !isAlias(name);
 }
 
-/** Whether a text may be a field's value as it is kept here: no control character, no padding, latin1. */
+/**
+ * Whether a text may be the value of a field in {@link Fields}: no control character, no padding, latin1.
+ */
 export function isValue(text: string): boolean {
   const last = text.length - 1;
   for (let i = 0; i <= last; i++) {

@@ -1,14 +1,15 @@
 // deno-lint-ignore-file no-control-regex
 /**
- * Peers that speak no HTTP, or another version of it: certain by their first bytes, so that nobody waits
- * for more of what will never be a message. Pure; looks at {@link LOOKED_AT} bytes at most.
+ * Detects peers that speak another protocol or another HTTP version by their first bytes, so that a
+ * connection is not kept waiting for a message that cannot come. Pure; reads {@link LOOKED_AT} bytes at
+ * most.
  *
  * @module
  */
 
 import { latin1 } from "./latin1.ts";
 
-/** Bytes of the beginning; a method and a protocol's greeting are far shorter. */
+/** Bytes to look at; a method and the greeting of any protocol are far shorter. */
 const LOOKED_AT = 256;
 
 const GREETINGS: readonly (readonly [pattern: RegExp, words: string])[] = [
@@ -16,7 +17,7 @@ const GREETINGS: readonly (readonly [pattern: RegExp, words: string])[] = [
   [/^\x15\x03/, "a TLS alert"],
   [/^HTTP\/1\./, "HTTP/1.1"],
   [/^PRI \* HTTP\/2/, "HTTP/2"],
-  // SETTINGS on stream 0, which is what a server of HTTP/2 says first.
+  // SETTINGS on stream 0 is the first frame of an HTTP/2 server.
   [/^\0[^][^]\x04[\0\x01]\0\0\0\0/, "HTTP/2"],
   [/^SSH-/, "SSH"],
   [/^220[ -]/, "SMTP or FTP"],
@@ -25,7 +26,7 @@ const GREETINGS: readonly (readonly [pattern: RegExp, words: string])[] = [
   [/^[+]OK|^-ERR/, "Redis or POP3"],
 ];
 
-/** What the beginning looks like, in words. */
+/** The name of the protocol that `text` begins like. */
 export function spokenIn(text: string): string {
   return GREETINGS.find(([pattern]) => pattern.test(text))?.[1] ?? "no HTTP";
 }
@@ -36,11 +37,11 @@ export function spokenInBytes(bytes: Uint8Array): string {
 }
 
 const LINE_END = /[\r\n]/;
-/** Octets of a token (RFC 9110 5.6.2) up to the space behind it, after the empty line of old clients. */
+/** Octets of a token (RFC 9110 5.6.2) and the space after it; old clients send an empty line first. */
 const METHOD_BEGINS = /^(?:\r\n?)?(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+(?: |$)|$)/;
 const REQUEST_LINE = /^(?:\r\n)?[^ \r\n]+ [^ \r\n]+ [^ \r\n]*HTTP\//i;
 
-/** Whether no request begins so, however it goes on. */
+/** Whether no HTTP/1.1 request can begin with these bytes. */
 export function isNoRequest(bytes: Uint8Array): boolean {
   const text = beginningOf(bytes);
   if (!METHOD_BEGINS.test(text)) return true;
@@ -50,7 +51,7 @@ export function isNoRequest(bytes: Uint8Array): boolean {
 
 const STATUS_LINE = "HTTP/1.";
 
-/** Whether no response of HTTP/1.1 begins so. */
+/** Whether no HTTP/1.1 response can begin with these bytes. */
 export function isNoResponse(bytes: Uint8Array): boolean {
   const length = Math.min(bytes.length, STATUS_LINE.length);
   for (let i = 0; i < length; i++) if (bytes[i] !== STATUS_LINE.charCodeAt(i)) return true;

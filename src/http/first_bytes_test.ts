@@ -12,7 +12,7 @@ const ALERT = "\x15\x03\x03\x00\x02\x02\x46";
 const SETTINGS = "\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x64";
 const MYSQL = "\x4a\0\0\0\x0a8.0.36\0";
 
-/** Greetings that came so far, and what they look like. */
+/** First bytes of other protocols, and the names reported for them. */
 const OTHERS: readonly (readonly [greeting: string, spoken: string])[] = [
   [CLIENT_HELLO, "TLS"],
   [ALERT, "a TLS alert"],
@@ -26,7 +26,7 @@ const OTHERS: readonly (readonly [greeting: string, spoken: string])[] = [
 
 for (const [greeting, spoken] of [...OTHERS, [SETTINGS, "HTTP/2"] as const]) {
   const shown = JSON.stringify(greeting);
-  test(`a caller that begins with ${shown} is left at once`, async () => {
+  test(`a caller that begins with ${shown} is refused at once`, async () => {
     const { client, invalid, ends } = serveRaw();
     await client.send(greeting);
     assert.deepEqual(invalid, [`400 the caller speaks ${spoken} where HTTP is spoken`]);
@@ -36,7 +36,7 @@ for (const [greeting, spoken] of [...OTHERS, [SETTINGS, "HTTP/2"] as const]) {
     assert.deepEqual(ends.map(({ kind }) => kind), ["protocol"]);
   });
 
-  test(`a server of HTTP/1.1 that answers ${shown} is left at once`, async () => {
+  test(`an HTTP/1.1 client breaks at once with a server that answers ${shown}`, async () => {
     for (const bytewise of [false, true]) {
       const { server, ask, ends } = askRaw();
       const reply = ask();
@@ -50,9 +50,9 @@ for (const [greeting, spoken] of [...OTHERS, [SETTINGS, "HTTP/2"] as const]) {
 }
 
 for (const [greeting, spoken] of [...OTHERS, ["HTTP/1.1 400 Bad", "HTTP/1.1"] as const]) {
-  // What begins as a frame does is judged when there is all of its header.
+  // Bytes that look like a frame are judged with the whole frame header.
   if (greeting.startsWith("\0")) continue;
-  test(`a server of HTTP/2 that answers ${JSON.stringify(greeting)} is left at once`, async () => {
+  test(`an HTTP/2 client breaks at once with a server that answers ${JSON.stringify(greeting)}`, async () => {
     const { peer, ask, ends } = await asking(null);
     const { told } = ask();
     await peer.send(octets(greeting));
@@ -75,7 +75,7 @@ for (
     "PRI * HTTP/2.0",
   ]
 ) {
-  test(`isNoRequest() waits for more of ${JSON.stringify(text)}`, () => {
+  test(`isNoRequest() is not sure of ${JSON.stringify(text)}`, () => {
     assert.equal(isNoRequest(octets(text)), false);
   });
 }
@@ -96,7 +96,7 @@ for (
   });
 }
 
-test("isNoResponse() waits for the whole name of the protocol", () => {
+test("isNoResponse() accepts any beginning of HTTP/1", () => {
   for (const text of ["", "H", "HTTP", "HTTP/1.", "HTTP/1.1 2"]) {
     assert.equal(isNoResponse(octets(text)), false);
   }

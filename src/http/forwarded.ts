@@ -1,8 +1,8 @@
 /**
- * What a request says about the way it came. Consul has its proxies take it from whoever is before them
- * (Envoy's `use_remote_address: false`): `X-Forwarded-For` and `-Host` go through as they came, `-Proto`
- * is added where it is missing. What would steer a proxy is taken from everybody, because nobody counts
- * as internal.
+ * The forwarding fields of a request. Consul configures its proxies to trust the proxy before them (Envoy's
+ * `use_remote_address: false`): `X-Forwarded-For` and `-Host` pass unchanged, `-Proto` is added if it is
+ * missing. Fields that control a proxy are removed from every request, because no client counts as
+ * internal.
  *
  * @module
  */
@@ -10,7 +10,7 @@
 import { isVouchedAlias } from "./field_names.ts";
 import { addField, FIELD, fieldOf, type Fields, removeField, type RequestHead } from "./head.ts";
 
-/** Fields that steer Envoy, or that it sets for the application; a client's own are removed. */
+/** Fields that control Envoy, or that Envoy sets for the application; a client's own are removed. */
 const CONTROL: ReadonlySet<string> = new Set([
   "x-envoy-decorator-operation",
   "x-envoy-expected-rq-timeout-ms",
@@ -31,10 +31,10 @@ const CONTROL: ReadonlySet<string> = new Set([
   "x-envoy-upstream-rq-timeout-ms",
 ]);
 
-/** All names here begin so, with their aliases. */
+/** All names here begin like this, and so do their aliases. */
 const X = 0x78;
 
-/** Applied once to each request that comes in. `secure`: it came over TLS. */
+/** Applied once to each incoming request. `secure`: it came over TLS. */
 export function forwardRequest(head: RequestHead, secure: boolean): void {
   const { fields } = head;
   removeUntrusted(fields);
@@ -50,7 +50,7 @@ function removeUntrusted(fields: Fields): void {
     const name = fields[i] ?? "";
     switch (name) {
       case "te":
-        // The only coding that concerns more than one hop, and what gRPC asks for.
+        // The only coding that concerns more than one hop; gRPC requires it.
         if (hasToken(fields[i + 1] ?? "", "trailers")) fields[i + 1] = "trailers";
         else fields.splice(i, FIELD);
         break;
@@ -68,8 +68,8 @@ function removeUntrusted(fields: Fields): void {
 }
 
 /**
- * An address without user and fragment, or a path (RFC 9110 10.1.3). What has a colon before its first
- * slash, and no `//` after it, is neither.
+ * An address without user and fragment, or a path (RFC 9110 10.1.3). A text with a colon before its first
+ * slash, and no `//` after the colon, is neither.
  */
 const REFERER = /^(?:[a-z][a-z0-9+.-]*:\/\/[^\s#@/?]+(?:[/?][^\s#]*)?|[^\s#:/]*(?:\/[^\s#]*)?)$/i;
 

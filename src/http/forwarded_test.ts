@@ -31,14 +31,14 @@ type Pairs = readonly (readonly [string, string])[];
 
 for (
   const [name, given, left] of [
-    ["adds what is missing", [["a", "1"]], [["a", "1"], PROTO]],
+    ["adds x-forwarded-proto", [["a", "1"]], [["a", "1"], PROTO]],
     [
-      "leaves what came",
+      "keeps received forwarding fields",
       [["x-forwarded-proto", "http"], ["x-forwarded-for", "10.0.0.1"], ["x-forwarded-host", "h"]],
       [["x-forwarded-proto", "http"], ["x-forwarded-for", "10.0.0.1"], ["x-forwarded-host", "h"]],
     ],
     [
-      "removes what steers a proxy",
+      "removes fields that control a proxy",
       [
         ["x-envoy-retry-on", "5xx"],
         ["x-envoy-max-retries", "9"],
@@ -49,7 +49,7 @@ for (
       [PROTO],
     ],
     [
-      "removes aliases of what a proxy vouches for",
+      "removes aliases of trusted fields",
       [
         ["x_forwarded_client_cert", "a"],
         ["x-forwarded_proto", "a"],
@@ -64,12 +64,12 @@ for (
       ],
       [["my_field", "a"], PROTO],
     ],
-    ["keeps what is no alias", [["x-forwardedfor", "a"], ["xx_forwarded_for", "a"]], [
+    ["keeps names that are no alias", [["x-forwardedfor", "a"], ["xx_forwarded_for", "a"]], [
       ["x-forwardedfor", "a"],
       ["xx_forwarded_for", "a"],
       PROTO,
     ]],
-    ["keeps the one coding that gRPC asks for", [["te", "trailers"]], [["te", "trailers"], PROTO]],
+    ["keeps the coding that gRPC needs", [["te", "trailers"]], [["te", "trailers"], PROTO]],
     [
       "keeps no other coding",
       [["te", "gzip;q=0.5, Trailers"], ["te", "deflate"]],
@@ -82,7 +82,7 @@ for (
     ...["a:b", "http:/a", "http://u@a/", "http://a/#b", "/a#b", "a b"].map((value) =>
       [`keeps no referer "${value}"`, [["referer", value]], [PROTO]] as const
     ),
-    ["keeps none of two", [["referer", "http://a/"], ["b", ""], ["referer", "http://c/"]], [
+    ["removes two referers", [["referer", "http://a/"], ["b", ""], ["referer", "http://c/"]], [
       ["b", ""],
       PROTO,
     ]],

@@ -1,6 +1,6 @@
 /**
- * What HTTP must know of gRPC to answer its clients: which requests are gRPC, and how a failure is said
- * in a status of its own (the gRPC HTTP/2 protocol, and Envoy's mapping).
+ * The gRPC rules that HTTP needs for gRPC clients: which requests are gRPC, and how a failure maps to a
+ * gRPC status (the gRPC HTTP/2 protocol, and Envoy's mapping).
  *
  * @module
  */
@@ -29,7 +29,7 @@ export const GRPC_STATUS = {
 
 const CONTENT_TYPE = "application/grpc";
 
-/** `application/grpc`, with a message format or not; gRPC-Web is something else. */
+/** `application/grpc`, with or without a message format; gRPC-Web is a different protocol. */
 export function isGrpc(fields: Fields): boolean {
   const type = fieldOf(fields, "content-type");
   if (type === undefined || !type.startsWith(CONTENT_TYPE)) return false;
@@ -38,7 +38,7 @@ export function isGrpc(fields: Fields): boolean {
   return next === "+" || next === ";";
 }
 
-/** What a gRPC client is told where another would get this status. */
+/** The gRPC status that a gRPC client gets where another client gets `httpStatus`. */
 export function grpcStatusOf(httpStatus: number): number {
   switch (httpStatus) {
     case 400:
@@ -62,13 +62,13 @@ export function grpcStatusOf(httpStatus: number): number {
 // deno-fmt-ignore -- one line shows the order
 const HTTP_STATUSES = [200, 499, 500, 400, 504, 404, 409, 403, 429, 400, 409, 400, 501, 500, 503, 500, 401];
 
-/** What a gRPC status would be elsewhere: for passive health and counters. */
+/** The HTTP status that corresponds to a gRPC status: for passive health and counters. */
 export function httpStatusOf(grpcStatus: number): number {
   return HTTP_STATUSES[grpcStatus] ?? 500;
 }
 
 /**
- * The number in `grpc-status`; undefined: there is none. What is no number counts as
+ * The number in `grpc-status`; undefined: the field is missing. A value that is not a number counts as
  * {@link GRPC_STATUS.unknown}.
  */
 export function readGrpcStatus(fields: Fields): number | undefined {
@@ -78,7 +78,7 @@ export function readGrpcStatus(fields: Fields): number | undefined {
   return Number.isInteger(status) && status >= 0 ? status : GRPC_STATUS.unknown;
 }
 
-/** Fields of a response that is nothing but its trailers (HTTP status 200, no body). */
+/** Fields of a response that consists of its trailers only (HTTP status 200, no body). */
 export function trailersOnly(grpcStatus: number, message: string): Fields {
   const fields: Fields = [];
   addField(fields, "content-type", CONTENT_TYPE);
@@ -87,7 +87,7 @@ export function trailersOnly(grpcStatus: number, message: string): Fields {
   return fields;
 }
 
-/** UTF-8, with `%XX` for what is no printable ASCII, and for `%`. */
+/** UTF-8, with `%XX` for `%` and for every octet outside printable ASCII. */
 export function encodeGrpcMessage(message: string): string {
   let encoded = "";
   for (const byte of new TextEncoder().encode(message)) {
@@ -99,7 +99,9 @@ export function encodeGrpcMessage(message: string): string {
   return encoded;
 }
 
-/** What was meant; what is no UTF-8 behind a `%` becomes U+FFFD, a `%` without two digits stays. */
+/**
+ * Decodes `grpc-message`. Escaped octets that are not UTF-8 become U+FFFD; a `%` without two digits stays.
+ */
 export function decodeGrpcMessage(encoded: string): string {
   const octets: number[] = [];
   for (let at = 0; at < encoded.length; at++) {

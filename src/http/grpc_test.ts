@@ -39,7 +39,7 @@ test("httpStatusOf() maps as Envoy does", () => {
   );
 });
 
-test("readGrpcStatus() takes a number, and anything else for unknown", () => {
+test("readGrpcStatus() reads a number, and anything else as unknown", () => {
   const read = (value: string) => readGrpcStatus(["grpc-status", value, "grpc-status"]);
   assert.deepEqual(["0", "14", "", "x", "1.5", "-1", "1e9"].map(read), [0, 14, 2, 2, 2, 2, 2]);
   assert.equal(readGrpcStatus([]), undefined);
@@ -60,9 +60,14 @@ for (
   test(`decodeGrpcMessage() of ${text}`, () => assert.equal(decodeGrpcMessage(text), want));
 }
 
-test("trailersOnly() has a message where there is one", () => {
+test("trailersOnly() has grpc-message only for a message", () => {
   assert.deepEqual(trailersOnly(7, "a b").filter((_, i) => i % 3 !== 2), [
-    ...["content-type", "application/grpc", "grpc-status", "7", "grpc-message", "a b"],
+    "content-type",
+    "application/grpc",
+    "grpc-status",
+    "7",
+    "grpc-message",
+    "a b",
   ]);
   assert.equal(trailersOnly(0, "").length, 6);
 });

@@ -1,8 +1,8 @@
 /**
- * Heads of HTTP messages as every codec makes and takes them (RFC 9110). What belongs to one connection
- * is not in them: framing and `Connection`, `Keep-Alive`, `Proxy-Connection`, `Transfer-Encoding`,
- * `Upgrade`, `Host`, `Content-Length` and pseudo-fields are read and written by the codecs alone, so that
- * nothing of one hop can be mistaken for something of the next.
+ * Heads of HTTP messages, the same for every codec (RFC 9110). They contain nothing that belongs to one
+ * connection: framing and `Connection`, `Keep-Alive`, `Proxy-Connection`, `Transfer-Encoding`, `Upgrade`,
+ * `Host`, `Content-Length` and pseudo-fields are read and written by the codecs alone, so that a fact of
+ * one hop cannot be mistaken for one of the next.
  *
  * @module
  */
@@ -10,9 +10,9 @@
 import { isAliasOf, isVouched } from "./field_names.ts";
 
 /**
- * Fields in their order, three texts each: name in lower case, value without white space around it, name
- * as it was spelled (HTTP/1.1 writes it so; HTTP/2 has lower case only). Octets above 0x7F are characters
- * of the same number (latin1). A name may stand more than once.
+ * Fields in their order, three texts each: name in lower case, value without white space around it, name as
+ * the peer spelled it (HTTP/1.1 writes this spelling; HTTP/2 has lower case only). Octets above 0x7F are
+ * characters of the same number (latin1). A name may occur more than once.
  */
 export type Fields = string[];
 /** Texts of one field in {@link Fields}. */
@@ -20,45 +20,47 @@ export const FIELD = 3;
 
 export type HttpVersion = "HTTP/1.0" | "HTTP/1.1" | "HTTP/2";
 
-/** `length` of a message whose length only its end tells. */
+/** `length` of a message that only its end delimits. */
 export const UNKNOWN_LENGTH = -1;
 
 export interface RequestHead {
   method: string;
-  /** `http` or `https`; `""`: the client did not say. */
+  /** `http` or `https`; `""`: the client did not send it. */
   scheme: string;
-  /** Host, and port where there is one; `""`: an HTTP/1.0 client did not say. */
+  /** Host, and port if there is one; `""`: an HTTP/1.0 client did not send it. */
   authority: string;
   /** Path with its query, `*`, or `""` for CONNECT. */
   path: string;
   /**
-   * Protocol that the connection or stream shall change to, in lower case: the one token of `Upgrade`, or
+   * Protocol that the connection or stream is to change to, in lower case: the one token of `Upgrade`, or
    * `:protocol` of an extended CONNECT (RFC 8441), whose method is then `GET` here. `""`: none.
    */
   upgrade: string;
   /** Bytes of the body, or {@link UNKNOWN_LENGTH}. */
   length: number;
-  /** There was a `Content-Length`: without one it is 0 as well where no body follows. */
+  /** The request has a `Content-Length`: without one, `length` is 0 as well if no body follows. */
   readonly saysLength: boolean;
   /** `Expect: 100-continue`, which is not in the fields. */
   expectsContinue: boolean;
   fields: Fields;
   readonly version: HttpVersion;
   /**
-   * Names (lower case) of fields that were set or removed on the way, which the caller may not say in
-   * another place: trailers do not have them. Absent: none but those that every proxy vouches for.
+   * Names (lower case) of fields that were set or removed on the way. The caller must not send them in
+   * another place, so trailers lose them. Absent: only those that every proxy vouches for.
    */
   ownNames?: readonly string[] | undefined;
 }
 
 export interface ResponseHead {
   status: number;
-  /** Bytes of the body, or {@link UNKNOWN_LENGTH}; of a response to HEAD and of a 304: what is claimed. */
+  /**
+   * Bytes of the body, or {@link UNKNOWN_LENGTH}; for a response to HEAD and a 304: the declared length.
+   */
   length: number;
   fields: Fields;
 }
 
-/** Value of the first field of that name (lower case); undefined: there is none. */
+/** Value of the first field of that name (lower case); undefined: the field is missing. */
 export function fieldOf(fields: Fields, name: string): string | undefined {
   for (let i = 0; i < fields.length; i += FIELD) if (fields[i] === name) return fields[i + 1];
   return undefined;
@@ -73,12 +75,12 @@ export function fieldsOf(fields: Fields, name: string): string[] {
   return values;
 }
 
-/** `name` is in lower case, and is written so. */
+/** `name` is in lower case, and is written like this. */
 export function addField(fields: Fields, name: string, value: string): void {
   fields.push(name, value, name);
 }
 
-/** Replaces all fields of that name (lower case) by one with this value, at the place of the first. */
+/** Replaces all fields of that name (lower case) by one with this value, at the position of the first. */
 export function setField(fields: Fields, name: string, value: string): void {
   const at = indexOfField(fields, name);
   if (at < 0) return addField(fields, name, value);
@@ -92,8 +94,8 @@ export function removeField(fields: Fields, name: string): void {
 }
 
 /**
- * Removes the fields that an application may take for one of that name (lower case), and keeps that one:
- * what the proxy says is not to be contradicted by its caller.
+ * Removes the fields that an application may confuse with `name` (lower case), and keeps `name` itself: a
+ * caller must not contradict what the proxy sets.
  */
 export function removeAliases(fields: Fields, name: string): void {
   for (let i = fields.length - FIELD; i >= 0; i -= FIELD) {
@@ -106,7 +108,7 @@ export function hasAlias(fields: Fields, name: string): boolean {
   return false;
 }
 
-/** Trailers of a request without what only a proxy may say; undefined: nothing is left. */
+/** Trailers of a request without the fields that only a proxy may set; undefined: nothing is left. */
 export function ownTrailers({ ownNames = [] }: RequestHead, trailers: Fields): Fields | undefined {
   const kept: Fields = [];
   for (let i = 0; i < trailers.length; i += FIELD) {

@@ -1,7 +1,7 @@
 /**
- * Changes of a head that configuration asks for: fields that are removed, set and added, in Envoy's order.
- * A value may have operators, as the formats of access logs have (`%DOWNSTREAM_REMOTE_ADDRESS%`). What
- * frames a message or belongs to one connection is nobody's to change: two readers could find two messages.
+ * Configured changes of a head: fields are removed, set and added, in Envoy's order. A value may contain
+ * the operators of access log formats (`%DOWNSTREAM_REMOTE_ADDRESS%`). Fields that frame a message or
+ * belong to one connection cannot be changed: two readers could disagree about the message.
  *
  * @module
  */
@@ -13,7 +13,7 @@ import type { ProcessFacts } from "./access_log/record_values.ts";
 import { isAlias, isToken, knownName, PLAIN } from "./field_names.ts";
 import { addField, type Fields, removeAliases, removeField, setField } from "./head.ts";
 
-/** Plain data, sent between threads; {@link headerFault} has found nothing wrong with any of it. */
+/** Plain data, sent between threads; {@link headerFault} has accepted all of it. */
 export interface HeaderChanges {
   /** Lower case, as all names here. */
   readonly remove: readonly string[];
@@ -23,16 +23,19 @@ export interface HeaderChanges {
 
 export type HeaderText = readonly [name: string, value: string];
 
-/** Changes the fields of a message; `record`: of the exchange that it is of. */
+/** Changes the fields of a message; `record`: the record of its exchange. */
 export type ChangeFields = (fields: Fields, record: ExchangeRecord) => void;
 
 const VALUE_LIMIT_CHARS = 8_192;
 const NO_VALUE = /[^\t -~\x80-\uffff]/;
 const NO_OCTETS = /[^\t -~\x80-\xff]/g;
-/** No operator is read while faults are looked for. */
+/** Facts for {@link headerFault}, which evaluates no operator. */
 const NOWHERE: ProcessFacts = { hostname: "", now: () => 0 };
 
-/** Why a field may not be changed so, to continue "it"; undefined: it may. `value` absent: it is removed. */
+/**
+ * Why a field may not be changed like this, to continue "it"; undefined: it may. `value` absent: the field
+ * is removed.
+ */
 export function headerFault(name: string, value?: string): string | undefined {
   const lower = name.toLowerCase();
   if (lower.startsWith(":") || lower === "host") return "says what is asked for";
@@ -44,12 +47,12 @@ export function headerFault(name: string, value?: string): string | undefined {
   return compiled.kind === "refused" ? compiled.reason : undefined;
 }
 
-/** Names whose fields are the proxy's own after the changes. */
+/** Names of the fields that the proxy itself sets after the changes. */
 export function ownNamesOf({ remove, set }: HeaderChanges): readonly string[] {
   return [...remove, ...set.map(([name]) => name)];
 }
 
-/** Removes first, then sets, then adds: what is added stands beside what was set. */
+/** Removes first, then sets, then adds: an added field stands beside one that was set. */
 export function compileChanges(changes: HeaderChanges, around: ProcessFacts): ChangeFields {
   const { remove } = changes;
   const own = ownNamesOf(changes);
@@ -74,18 +77,18 @@ interface CompiledText {
   readonly valueOf: HeaderValueOf;
 }
 
-/** `""`: there is nothing to say, and the field stays as it is. */
+/** `""`: there is no value, and the field stays as it is. */
 export type HeaderValueOf = (record: ExchangeRecord) => string;
 
 function compileText([name, text]: HeaderText, around: ProcessFacts): CompiledText {
   const compiled = compileFieldValue(text, around);
-  // Looked at when it was read: whoever got here with another is left alone.
+  // Configuration is validated when it is read; a value that is refused here changes nothing.
   if (compiled.kind === "refused") return { name, valueOf: () => "" };
   const { value } = compiled;
   return { name, valueOf: typeof value === "string" ? () => value : value };
 }
 
-/** The value as octets; a constant if nothing depends on an exchange. */
+/** The value as octets; a constant if it does not depend on the exchange. */
 export function compileFieldValue(
   text: string,
   around: ProcessFacts,
@@ -107,13 +110,14 @@ export function compileFieldValue(
   return {
     kind: "compiled",
     value: (record) => {
-      // A value from strangers: a forged field would stay if it could make the new value invalid.
+      // The value may come from a stranger: a forged field would stay if it could make the new value
+      // invalid.
       return bare(value(record).slice(0, VALUE_LIMIT_CHARS).replace(NO_OCTETS, "_"));
     },
   };
 }
 
-/** Without white space around it, of which an octet of UTF-8 is none (`trim()` knows 0xA0). */
+/** Removes the white space around a text. An octet of UTF-8 is not white space (`trim()` removes 0xA0). */
 function bare(text: string): string {
   let from = 0;
   let to = text.length;
@@ -126,7 +130,7 @@ function isSpace(code: number): boolean {
   return code === 0x20 || code === 0x09;
 }
 
-/** As fields have it: each octet of UTF-8 a character, no white space around it. */
+/** The form in {@link Fields}: each octet of UTF-8 is a character, no white space around it. */
 function octets(text: string): string {
   return Buffer.from(text.trim(), "utf8").toString("latin1");
 }

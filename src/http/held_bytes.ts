@@ -1,9 +1,9 @@
 /**
- * Memory that holds bytes because one side of an exchange is slower than the other: responses that a caller
- * does not read, bodies that an endpoint does not take. Every byte is counted for the exchange, the
- * connection and the caller that it is held for. Where a thread holds too much, the caller with the most
- * loses the exchanges that have made no progress for the longest time; no other caller is refused or
- * slowed down.
+ * Accounts for the memory of bytes that wait because one side of an exchange is slower than the other:
+ * responses that a caller does not read, bodies that an endpoint does not take. Every byte is counted for
+ * its exchange, its connection and its caller. When a thread holds too much, the caller with the most bytes
+ * loses the exchanges that have made no progress for the longest time; no other caller is refused or slowed
+ * down.
  *
  * @module
  */
@@ -11,32 +11,36 @@
 import { Bag, type BagMember, NO_PLACE } from "../base/mod.ts";
 
 /**
- * Parts of a thread's limit, for one connection. From here on its windows open late, and its upstreams are
- * paused at the first byte; what makes no progress for {@link STUCK_TURNS} is ended:
+ * Parts of a thread's limit, for one connection. Above this part its windows open late and its upstreams
+ * are paused at the first byte; exchanges without progress for {@link STUCK_TURNS} are ended.
  */
 const LARGE_PART = 1 / 8;
-/** The same after {@link SLOW_TURNS}: */
+/** Above this part exchanges without progress for {@link SLOW_TURNS} are ended. */
 const CONNECTION_PART = 1 / 4;
-/** What has come in one burst is not held up by a slow side: only from here on it is ended at once. */
+/** Above this part an exchange is ended at once. A single burst below it is not a sign of a slow side. */
 const BURST_PART = 1 / 2;
-/** What streams of one connection may be sent beyond their first windows. */
+/** Limit of the window growth that all streams of one connection may borrow. */
 const LENT_PART = 1 / 16;
-/** From here on that is done for every connection: the account is strained. */
+/**
+ * Above this part of the limit the account is strained: upstreams of every connection are paused at the
+ * first byte.
+ */
 const TIGHT_PART = 1 / 2;
-/** So much is left of a limit after exchanges were stopped for it. */
+/** Exchanges are stopped until this part of the exceeded limit is left. */
 const LEFT_PART = 7 / 8;
-/** Below it a window may be larger than at first. */
+/** Below this part windows may grow. */
 const CALM_PART = 1 / 8;
-/** Bytes read by plugins after which their garbage is collected. */
+/** Bytes read by plugins after which garbage is collected. */
 const COLLECT_PART = 1 / 8;
 /** Turns of {@link HeldBytes.turn} without progress. */
 const STUCK_TURNS = 5;
 const SLOW_TURNS = 2;
 
-/** What bytes are held for: it can be stopped, which gives them back. */
+/** The owner of held bytes: it can stop exchanges, which releases their bytes. */
 export interface HeldOwner {
   /**
-   * Ends what has made no progress for the longest time; with `since` only if it made none after that. False: nothing was ended.
+   * Ends the exchange that has made no progress for the longest time; with `since` only if it made none
+   * after that. False: nothing was ended.
    */
   stopOldest(reason: string, since?: number): boolean;
 }
@@ -55,18 +59,18 @@ class CallerBytes {
 export class HeldBytes {
   readonly limitBytes: number;
   bytes = 0;
-  /** Bytes by which windows are larger than at first. */
+  /** Bytes by which windows exceed their initial size. */
   #lent = 0;
-  /** Only callers that something is held for. */
+  /** Only callers with held bytes. */
   readonly #callers = new Map<string, CallerBytes>();
-  /** Grows with everything that some exchange makes progress by. */
+  /** Grows with every release, which is progress of some exchange, and with every turn. */
   progress = 0;
   /** {@link HeldBytes.progress} at the last turns, oldest first. */
   readonly #turns: number[] = [];
   #isDue = false;
   readonly #makeRoomLater = () => this.#makeRoom();
   readonly #collect: () => void;
-  /** What plugins have read since the last time. */
+  /** Bytes that plugins have read since the last collection. */
   #readBytes = 0;
 
   /** `collect`: see {@link HeldBytes.readByPlugin}. */
@@ -75,19 +79,19 @@ export class HeldBytes {
     this.#collect = collect;
   }
 
-  /** Little is left. */
+  /** More than half of the limit is held. */
   get isStrained(): boolean {
     return this.bytes > this.limitBytes * TIGHT_PART;
   }
 
-  /** Each connection has an account of its own. `holder` absent: nothing can be stopped for it. */
+  /** Each connection has an account of its own. `holder` absent: no exchange of it can be stopped. */
   open(caller: string, holder?: HeldOwner): HeldAccount {
     return new HeldAccount(this, caller, holder);
   }
 
   /**
-   * Plugins take bodies in chunks and copy them, and the runtime is in no hurry to give that memory back:
-   * it is asked to while much is held.
+   * Plugins take bodies in chunks and copy them, and the runtime is slow to free that memory. While much is
+   * held, this asks for a collection.
    */
   readByPlugin(size: number): void {
     this.#readBytes += size;
@@ -102,17 +106,17 @@ export class HeldBytes {
     if (this.#turns.length > STUCK_TURNS) this.#turns.shift();
   }
 
-  /** {@link HeldBytes.progress} so many turns ago; -1: it is not that long ago that it began. */
+  /** {@link HeldBytes.progress} that many turns ago; -1: there were fewer turns. */
   progressBefore(turns: number): number {
     return this.#turns.at(-turns) ?? -1;
   }
 
-  /** So little is held that who sends a lot may send more at a time. */
+  /** So little is held that windows may grow. */
   get isCalm(): boolean {
     return this.bytes <= this.limitBytes * CALM_PART;
   }
 
-  /** Whether a window may be larger by so much, until that is taken back. */
+  /** Whether a window may grow by `size` octets, until {@link HeldBytes.takeBack}. */
   lend(size: number): boolean {
     if (!this.isCalm || this.#lent + size > this.limitBytes) return false;
     this.#lent += size;
@@ -130,17 +134,17 @@ export class HeldBytes {
     return caller;
   }
 
-  /** For accounts: nothing is held for it any more. */
+  /** For accounts: the caller has no held bytes left. */
   forget(caller: CallerBytes): void {
     this.#callers.delete(caller.key);
   }
 
-  /** For accounts: one of them, or all together, may hold too much. */
+  /** For accounts: makes room when this account or the whole thread holds too much. */
   check(account: HeldAccount): void {
     const isOver = this.bytes > this.limitBytes || account.bytes > account.burstBytes;
     if (!isOver || this.#isDue) return;
     this.#isDue = true;
-    // Not in the middle of what reads or sends these bytes.
+    // In a microtask: the caller is reading or sending these bytes.
     queueMicrotask(this.#makeRoomLater);
   }
 
@@ -166,13 +170,13 @@ export class HeldBytes {
     while (account.bytes > leftBytes && this.#stop(account, CONNECTION_REASON));
   }
 
-  /** False: nothing came of it. */
+  /** False: nothing was released. */
   #stop(account: HeldAccount, reason: string): boolean {
     const { bytes } = this;
     return account.holder?.stopOldest(reason) === true && this.bytes < bytes;
   }
 
-  /** The connection with the most, of the caller with the most. */
+  /** The largest connection of the caller with the most bytes. */
   #largest(spared: ReadonlySet<HeldAccount>): HeldAccount | undefined {
     let most: HeldAccount | undefined;
     let mostBytes = 0;
@@ -195,7 +199,7 @@ function largestOf(accounts: readonly HeldAccount[]): HeldAccount | undefined {
   return largest;
 }
 
-/** What one connection of a caller has held for it. */
+/** The held bytes of one connection of a caller. */
 export class HeldAccount implements BagMember {
   place = NO_PLACE;
   bytes = 0;
@@ -205,7 +209,7 @@ export class HeldAccount implements BagMember {
   readonly #limitBytes: number;
   readonly #largeBytes: number;
   #lent = 0;
-  /** The key of its caller; `""`: none in particular. */
+  /** The key of its caller; `""`: unknown. */
   readonly caller: string;
   #ofCaller: CallerBytes | undefined;
 
@@ -246,7 +250,7 @@ export class HeldAccount implements BagMember {
     return caller;
   }
 
-  /** It has so much that it is sent more only as it makes progress. */
+  /** It holds so much that its peers may send more only as it makes progress. */
   get isLarge(): boolean {
     return this.bytes > this.#largeBytes;
   }
@@ -269,8 +273,8 @@ export class HeldAccount implements BagMember {
   }
 
   /**
-   * To be called once a second: ends what is stuck, as much of it as is too much. What is stuck on a
-   * connection whose windows open late would stop the rest of it.
+   * To be called once a second: ends stuck exchanges until the connection is below its limits. On a
+   * connection whose windows open late, a stuck exchange would stop all others.
    */
   endStuck(): void {
     if (!this.isLarge || !this.holder) return;
@@ -281,11 +285,11 @@ export class HeldAccount implements BagMember {
   }
 }
 
-/** What one exchange has held for it, on both of its sides. */
+/** The held bytes of one exchange, on both of its sides. */
 export class HeldShare {
   bytes = 0;
   readonly account: HeldAccount;
-  /** {@link HeldBytes.progress} when some of it was taken last. */
+  /** {@link HeldBytes.progress} at the last release. */
   progress = 0;
 
   constructor(account: HeldAccount) {
@@ -298,7 +302,7 @@ export class HeldShare {
     this.account.hold(size);
   }
 
-  /** What a plugin reads. The side that sends may be the slow one: that it sends more is progress. */
+  /** Counts bytes that a plugin reads. The sender may be the slow side, so that more bytes are progress. */
   holdRead(size: number): void {
     this.hold(size);
     this.progress = this.account.all.progress;

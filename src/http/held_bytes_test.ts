@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { type HeldAccount, HeldBytes, HeldShare } from "./held_bytes.ts";
 
-/** An account whose exchanges are named, and told when they are stopped. */
+/** An account with named exchanges, which records the stopped ones. */
 class Connection {
   readonly account: HeldAccount;
   readonly #shares = new Map<string, HeldShare>();
@@ -33,7 +33,7 @@ function rig(limitBytes: number) {
   return { held, stopped, connection: (caller: string) => new Connection(held, caller, stopped) };
 }
 
-test("HeldBytes stops at once the exchange without progress of a connection that holds a half", async () => {
+test("HeldBytes stops the exchange without progress on a connection that holds more than a half", async () => {
   const { held, stopped, connection } = rig(800);
   const [greedy, other] = [connection("greedy"), connection("other")];
   other.share("slow").hold(150);
@@ -42,13 +42,13 @@ test("HeldBytes stops at once the exchange without progress of a connection that
   await Promise.resolve();
   assert.deepEqual(stopped, []);
   greedy.share("d").hold(60);
-  // Not in the middle of what holds them.
+  // Nothing is stopped within the call that holds bytes.
   assert.deepEqual([stopped, held.bytes], [[], 560]);
   await Promise.resolve();
   assert.deepEqual([stopped, greedy.account.bytes, held.bytes], [["greedy b"], 290, 440]);
 });
 
-test("HeldAccount.lend() lends a connection a part of what all may be lent, until it is taken back", () => {
+test("HeldAccount.lend() limits the octets lent to one connection, until takeBack()", () => {
   const held = new HeldBytes(1_600);
   const [one, other] = [held.open("one"), held.open("other")];
   assert.deepEqual([one.lend(100), one.lend(1), other.lend(100)], [true, false, true]);
@@ -59,11 +59,11 @@ test("HeldAccount.lend() lends a connection a part of what all may be lent, unti
   assert.equal(one.lend(100), true);
 });
 
-test("HeldBytes takes from the caller with the most, of its connections the one with the most", async () => {
+test("HeldBytes stops exchanges of the largest connection of the caller with the most bytes", async () => {
   const { held, stopped, connection } = rig(1_000);
   const large = connection("large");
   for (const name of ["a", "b"]) large.share(name).hold(120);
-  // One by one smaller, together more.
+  // Each connection is smaller than the one above; together they hold more.
   const many = Array.from({ length: 6 }, () => connection("many"));
   for (const [at, one] of many.entries()) one.share(`m${at}`).hold(110 + at);
   assert.deepEqual(stopped, []);
@@ -72,7 +72,7 @@ test("HeldBytes takes from the caller with the most, of its connections the one 
   assert.deepEqual([stopped, held.bytes], [["many m5", "many m4"], 786]);
 });
 
-test("HeldBytes forgets what is over: nothing is left of callers, and nothing is stopped for them", async () => {
+test("HeldBytes forgets callers whose bytes were released", async () => {
   const { held, stopped, connection } = rig(100);
   for (let turn = 0; turn < 100; turn++) {
     const share = connection(`caller ${turn}`).share("a");
@@ -84,7 +84,7 @@ test("HeldBytes forgets what is over: nothing is left of callers, and nothing is
   assert.deepEqual([held.bytes, stopped], [20, []]);
 });
 
-test("HeldBytes is strained from a half on, and then every account is tight", () => {
+test("HeldBytes is strained above a half, and then every account is tight", () => {
   const { held, connection } = rig(800);
   const accounts = ["a", "b", "c", "d"].map((name) => connection(name).account);
   const [first, , , last] = accounts;
@@ -96,7 +96,7 @@ test("HeldBytes is strained from a half on, and then every account is tight", ()
   assert.deepEqual([held.isStrained, last?.isLarge, last?.isTight], [true, false, true]);
 });
 
-test("HeldAccount.endStuck() ends what makes no progress, the sooner the more is held", () => {
+test("HeldAccount.endStuck() ends exchanges without progress, sooner if more is held", () => {
   for (
     const [name, bytes, turns, want] of [
       ["little, for long", 30, 20, []],
@@ -119,7 +119,7 @@ test("HeldAccount.endStuck() ends what makes no progress, the sooner the more is
   }
 });
 
-test("HeldShare.holdRead() has memory collected while much is held, and not before", () => {
+test("HeldShare.holdRead() collects garbage only while much is held", () => {
   let collected = 0;
   const held = new HeldBytes(800, () => void collected++);
   const share = new HeldShare(held.open("web"));
@@ -133,6 +133,6 @@ test("HeldShare.holdRead() has memory collected while much is held, and not befo
     share.holdRead(50);
     share.release(50);
   }
-  // The first at once: so much was dropped before.
+  // The first collection is due at once: 5,000 bytes were read before.
   assert.equal(collected, 5);
 });

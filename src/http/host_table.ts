@@ -1,6 +1,6 @@
 /**
- * Which of several virtual hosts a request is for. Names are matched as Envoy does: the whole name, then
- * the longest `*.suffix`, then the longest `prefix.*`, then `*`; letter case does not count.
+ * Finds the virtual host of a request. Names are matched as in Envoy: the whole name, then the longest
+ * `*.suffix`, then the longest `prefix.*`, then `*`; letter case is ignored.
  *
  * @module
  */
@@ -12,7 +12,9 @@ export class HostTable<T> {
   readonly #portSuffix: string;
   #any: T | undefined;
 
-  /** A name without a port also stands for itself with `port`, the listener's. The first of equal names counts. */
+  /**
+   * A name without a port also matches itself with `port`, the listener's. The first of equal names wins.
+   */
   constructor(hosts: Iterable<readonly [name: string, value: T]>, port: number) {
     this.#portSuffix = `:${port}`;
     const suffixes: [text: string, value: T][] = [];
@@ -28,7 +30,7 @@ export class HostTable<T> {
     this.#prefixes = byLength(prefixes);
   }
 
-  /** By `Host` or `:authority`; undefined: nobody is meant. */
+  /** Finds by `Host` or `:authority`; undefined: no name matches. */
   find(authority: string): T | undefined {
     const whole = authority.toLowerCase();
     const named = whole.endsWith(this.#portSuffix)
@@ -41,7 +43,7 @@ export class HostTable<T> {
   }
 }
 
-/** Texts of one length each, the longest first: a gateway may serve thousands of names, of few lengths. */
+/** Texts grouped by length, the longest first: a gateway may serve thousands of names, of few lengths. */
 type ByLength<T> = readonly { readonly length: number; readonly texts: ReadonlyMap<string, T> }[];
 
 function byLength<T>(entries: readonly (readonly [text: string, value: T])[]): ByLength<T> {
@@ -55,7 +57,7 @@ function byLength<T>(entries: readonly (readonly [text: string, value: T])[]): B
     .sort((a, b) => b.length - a.length);
 }
 
-/** A wildcard stands for something: what is as long as the text alone does not match. */
+/** A wildcard matches at least one character: a name no longer than the text does not match. */
 function longest<T>(
   entries: ByLength<T>,
   named: string,

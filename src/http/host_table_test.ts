@@ -30,26 +30,28 @@ for (
     ["", undefined],
   ] as const
 ) {
-  test(`HostTable finds ${want ?? "nobody"} for "${authority}"`, () => {
+  test(`HostTable finds ${want ?? "no host"} for "${authority}"`, () => {
     const found = table.find(authority);
     assert.equal(found, want);
   });
 }
 
-test("HostTable gives what nobody else wants to `*`, and the first of equal names counts", () => {
+test("HostTable uses `*` for unmatched names, and the first of equal names", () => {
   const any = new HostTable([["*", "first"], ["*", "second"], ["a", "a"], ["A", "b"]], 80);
-  assert.equal(any.find("whoever"), "first");
+  assert.equal(any.find("unmatched"), "first");
   assert.equal(any.find(""), "first");
   assert.equal(any.find("a"), "a");
 });
 
-test("HostTable finds one of many names of the same length, and the first of equal wildcards counts", () => {
+test("HostTable finds one of many wildcards of the same length, and the first of equal ones", () => {
   const names = ["a.ingress.*", "b.ingress.*", "c.ingress.*", "*.aa", "*.bb"];
   const many = new HostTable([...names, ...names].map((name, index) => [name, index]), 80);
   assert.deepEqual(
     ["b.ingress.x:80", "c.ingress.y", "q.bb", "d.ingress.x"].map((at) => many.find(at)),
     [
-      ...[1, 2, 4],
+      1,
+      2,
+      4,
       undefined,
     ],
   );

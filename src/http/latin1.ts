@@ -1,5 +1,5 @@
 /**
- * Octets as characters of the same number, by what both runtimes do natively: a head is read and written
+ * Octets as characters of the same number, by native functions of both runtimes: a head is read and written
  * as one text.
  *
  * @module
@@ -7,7 +7,7 @@
 
 import { Buffer } from "node:buffer";
 
-/** Methods of a Buffer that work on any Uint8Array; the types know neither fact. */
+/** Methods of a Buffer that work on any Uint8Array, which the types do not know. */
 interface NativeLatin1 {
   latin1Slice(this: Uint8Array, from: number, to: number): string;
   latin1Write(this: Uint8Array, text: string, at: number): number;
@@ -21,20 +21,20 @@ export function latin1(bytes: Uint8Array, from: number, to: number): string {
   return native.latin1Slice.call(bytes, from, to);
 }
 
-/** Characters above 0xFF lose what does not fit: look before. */
+/** Characters above 0xFF lose their upper bits: check before. */
 export function writeLatin1(bytes: Uint8Array, text: string, at: number): number {
   return native.latin1Write.call(bytes, text, at);
 }
 
-/** Where the empty line that ends a head begins (with the end of the line before it); -1: nowhere. */
+/** Position of the empty line that ends a head (with the end of the line before it); -1: there is none. */
 export function emptyLineIn(bytes: Uint8Array, from: number): number {
   return native.indexOf.call(bytes, EMPTY_LINE, from);
 }
 
-/** Up to that a copy costs less than a view, which has to make all of its memory shareable. */
+/** Up to this size a copy costs less than a view, which has to make all of its memory shareable. */
 const SMALL_BYTES = 1024;
 
-/** A part of `bytes` for good, be it a view or a copy. */
+/** A part of `bytes` that the caller may keep, as a view or a copy. */
 export function partOf(bytes: Uint8Array, from: number, to: number): Uint8Array {
   const length = to - from;
   if (length === bytes.length) return bytes;

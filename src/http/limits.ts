@@ -1,19 +1,20 @@
 /**
- * What a peer may ask of a codec. The numbers are Envoy's defaults where it has some (`docs/limits.md`).
+ * Limits that a codec sets on its peer. The numbers are Envoy's defaults where Envoy has one
+ * (`docs/limits.md`).
  *
  * @module
  */
 
 export interface HttpLimits {
-  /** Bytes of a request's or response's head, its first line included; also of trailers. */
+  /** Bytes of the head of a request or response, first line included; also the limit for trailers. */
   readonly headBytes: number;
   /** Fields of a head. */
   readonly fields: number;
-  /** Bytes that wait for a slower side, of one exchange; what sends more is paused. */
+  /** Bytes of one exchange that wait for a slower side; a sender that exceeds it is paused. */
   readonly bufferedBytes: number;
-  /** Streams open at once on one HTTP/2 connection that we serve. */
+  /** Streams open at once on one HTTP/2 connection to our server. */
   readonly concurrentStreams: number;
-  /** HTTP/2 flow control: what a peer may send on one stream, and on a connection, before we say more. */
+  /** HTTP/2 flow control: the initial windows that we give a peer for one stream and for a connection. */
   readonly streamWindowBytes: number;
   readonly connectionWindowBytes: number;
 }

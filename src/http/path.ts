@@ -1,25 +1,27 @@
 /**
- * The one form of a request's path that is judged, matched and sent on, so that nobody means another
- * resource by it than the rule that let it through. Order and meaning are Envoy's: escaped slashes, then
- * dot segments and escapes (RFC 3986 6.2.2), then repeated slashes; the query is never touched.
+ * Normalizes the path of a request, so that the path which is authorized and routed is the path which the
+ * application reads. Order and meaning are Envoy's: escaped slashes, then dot segments and escapes (RFC
+ * 3986 6.2.2), then repeated slashes; the query is never changed.
  *
  * @module
  */
 
 import { FIELD, type Fields } from "./head.ts";
 
-/** What a listener does with paths and names; Consul: `mesh` entry, `HTTP.Incoming.RequestNormalization`. */
+/** Path and field name rules of a listener; Consul: `mesh` entry, `HTTP.Incoming.RequestNormalization`. */
 export interface PathRules {
-  /** Dot segments, backslashes, escapes of what needs none, and the other way round. */
+  /**
+   * Resolves dot segments, turns backslashes into slashes, and escapes exactly the characters that need it.
+   */
   readonly normalize: boolean;
   readonly mergeSlashes: boolean;
-  /** What `%2F` and `%5C` mean; `redirect`: the client is sent to the path without them. */
+  /** Treatment of `%2F` and `%5C`; `redirect`: the client is redirected to the unescaped path. */
   readonly escapedSlashes: "keep" | "reject" | "unescape" | "redirect";
-  /** Fields with `_` in their name, which many applications take for `-`. */
+  /** Treatment of fields with `_` in their name, which many applications read as `-`. */
   readonly underscores: "allow" | "reject" | "drop";
 }
 
-/** What Consul gives Envoy's inbound listeners. */
+/** The rules that Consul sets on Envoy's inbound listeners. */
 export const DEFAULT_PATH_RULES: PathRules = {
   normalize: true,
   mergeSlashes: false,
@@ -27,19 +29,19 @@ export const DEFAULT_PATH_RULES: PathRules = {
   underscores: "allow",
 };
 
-/** Why a path goes no further. */
+/** The refusal or redirect for a path that is not sent on. */
 export type PathRefusal =
   | { readonly status: 400 }
-  /** `location`: path and query to come back with. */
+  /** `location`: path and query of the redirect. */
   | { readonly status: 307; readonly location: string };
 
 const INVALID: PathRefusal = { status: 400 };
-/** What cannot be said by HTTP/1.1, where HTTP/2 brought it and nothing escapes it. */
+/** Characters that HTTP/2 can carry and HTTP/1.1 cannot, unless they are escaped. */
 const UNSENDABLE = /[\x80-\uffff]/;
-/** A location that browsers take for one on another host. */
+/** A location that browsers read as one on another host. */
 const OTHER_HOST = /^\/[/\\]/;
 
-// What becomes of a character of a path. `ESCAPED` is written as `%XX`; `UNRESERVED` never is.
+// Classes of path characters. `ESCAPED` is written as `%XX`; `UNRESERVED` never is.
 const PLAIN = 0;
 const UNRESERVED = 1;
 const ESCAPED = 2;
@@ -53,10 +55,10 @@ const DOT = 0x2e;
 const SEMICOLON = 0x3b;
 const QUERY = 0x3f;
 
-/** The form that counts: the same string where there is nothing to do. */
+/** The normalized path: the same string when nothing changes. */
 export function normalizePath(path: string, rules: PathRules): string | PathRefusal {
   if (path.charCodeAt(0) !== SLASH) return path === "*" || path === "" ? path : INVALID;
-  // A fragment is never sent; whoever does hopes that two readers end the path in two places.
+  // Clients never send a fragment; a `#` is an attempt to have two readers end the path in two places.
   if (path.includes("#")) return INVALID;
   if (isNormal(path, rules)) return UNSENDABLE.test(path) ? INVALID : path;
   const end = endOfPath(path);
@@ -81,13 +83,13 @@ export function normalizePath(path: string, rules: PathRules): string | PathRefu
   return { status: 307, location: OTHER_HOST.test(result) ? `/.${result}` : result };
 }
 
-/** What comes before the first `?`. */
+/** The part before the first `?`. */
 export function pathWithoutQuery(path: string): string {
   const query = path.indexOf("?");
   return query < 0 ? path : path.slice(0, query);
 }
 
-/** Applies the rule for names with `_`; false: the request is refused with 400. */
+/** Applies the rule for names with `_`. False: the request is refused with 400. */
 export function ruleUnderscores(fields: Fields, rule: PathRules["underscores"]): boolean {
   if (rule === "allow") return true;
   for (let i = fields.length - FIELD; i >= 0; i -= FIELD) {
@@ -98,7 +100,10 @@ export function ruleUnderscores(fields: Fields, rule: PathRules["underscores"]):
   return true;
 }
 
-/** Whether no rule can change this path, which is so for nearly all; may be false for one that none changes. */
+/**
+ * Whether no rule can change this path, which holds for nearly all paths. May be false for a path that no
+ * rule changes.
+ */
 function isNormal(path: string, rules: PathRules): boolean {
   let before = 0;
   for (let i = 0; i < path.length; i++) {
@@ -125,7 +130,7 @@ function isNormal(path: string, rules: PathRules): boolean {
   return true;
 }
 
-/** Whether a `.` at the begin of a segment, with what stands at `at`, may be all of a dot segment. */
+/** Whether a `.` at the beginning of a segment may be part of a dot segment, given what follows at `at`. */
 function mayEndDots(path: string, at: number): boolean {
   if (at >= path.length) return true;
   const code = path.charCodeAt(at);
@@ -138,7 +143,7 @@ function endOfPath(path: string): number {
   return query < 0 ? path.length : query;
 }
 
-/** `%2F` and `%5C` as what they stand for, once. */
+/** Decodes `%2F` and `%5C`, once. */
 function unescapeSlashes(path: string): string {
   let result = "";
   let from = 0;
@@ -151,7 +156,7 @@ function unescapeSlashes(path: string): string {
   return result + path.slice(from);
 }
 
-/** Undefined: there is a NUL, or what no octet is. */
+/** Undefined: the path has a NUL or a character that is not an octet. */
 function normalizeSegments(path: string): string | undefined {
   const segments: string[] = [];
   let from = 1;
@@ -162,7 +167,7 @@ function normalizeSegments(path: string): string | undefined {
     const segment = normalizeSegment(path, from, at);
     from = at + 1;
     if (segment === undefined) return undefined;
-    // Applications that know parameters of segments drop them, and are left with the dots.
+    // Applications that know path parameters drop them, and only the dots remain.
     const dots = /^(\.\.?)(?:;|$)/.exec(segment)?.[1];
     if (dots === "..") segments.pop();
     if (dots === undefined) segments.push(segment);
@@ -194,8 +199,8 @@ function normalizeSegment(path: string, from: number, to: number): string | unde
 }
 
 /**
- * Whether `code` would make an escape of a lone `%` before it: what `%%32e` means must not become `%2e`,
- * which the next reader takes for a dot.
+ * Whether `code` would complete an escape with a lone `%` before it: `%%32e` must not become `%2e`, which
+ * the next reader decodes to a dot.
  */
 function wouldEscape(result: string, code: number): boolean {
   if (hexOf(code) < 0) return false;
@@ -215,14 +220,14 @@ function mergeSlashes(path: string): string {
   return result + path.slice(from);
 }
 
-/** The octet that `%XX` at `at` stands for; -1: it is no escape. */
+/** The octet that the escape `%XX` at `at` encodes; -1: there is no escape at `at`. */
 function escapedAt(path: string, at: number): number {
   const high = hexOf(path.charCodeAt(at + 1));
   const low = hexOf(path.charCodeAt(at + 2));
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-/** Value of a hexadecimal digit; -1: it is none. */
+/** Value of a hexadecimal digit; -1: not a digit. */
 function hexOf(code: number): number {
   if (code >= 0x30 && code <= 0x39) return code - 0x30;
   const lower = code | 0x20;

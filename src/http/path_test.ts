@@ -33,7 +33,7 @@ for (
     ["/public/%2e%2E/admin", "/admin"],
     ["/public/.%2e/admin", "/admin"],
     ["/public\\..\\admin", "/admin"],
-    // As Envoy: an application that drops parameters of segments is left with the dots.
+    // As in Envoy: an application that drops path parameters would be left with the dots.
     ["/pre/..;/admin", "/admin"],
     ["/pre/..;x=1/admin", "/admin"],
     ["/pre/%2e%2E;/admin", "/admin"],
@@ -54,7 +54,7 @@ for (
     ["/%%32e%%32e/x", "/%%32e%%32e/x"],
     ["/%2%65%2%65/x", "/%2%65%2%65/x"],
     ["/%252e%252e/x", "/%252e%252e/x"],
-    // Not normalised: nothing but what was asked for.
+    // Without normalisation only the configured changes are made.
     ["/a/../%61//b", "/a/../%61//b", RAW],
     ["/a/..//b", "/a/../b", { ...RAW, mergeSlashes: true }],
     ["//a///b//?c//d", "/a/b/?c//d", MERGED],
@@ -89,7 +89,7 @@ for (
     ["/a%5cb", { status: 400 }, { ...RAW, escapedSlashes: "reject" }],
     ["/a%2F..%5Cb?c%2f", { status: 307, location: "/b?c%2f" }, REDIRECT],
     ["/%2Fevil/", { status: 307, location: "/evil/" }, REDIRECT],
-    // Without merging the location must still be a path of this host.
+    // Without merged slashes the location must still be a path of this host.
     ["/%2Fevil/", { status: 307, location: "/.//evil/" }, { ...REDIRECT, mergeSlashes: false }],
     ["/%5Cevil/", { status: 307, location: "/./\\evil/" }, { ...RAW, escapedSlashes: "redirect" }],
   ] as readonly [string, unknown, PathRules?][]
@@ -99,7 +99,7 @@ for (
   });
 }
 
-test("normalizePath() of any path is stable, without dot segments, and has the slashes that were there", () => {
+test("normalizePath() of any path is stable, has no dot segments, and keeps its slashes", () => {
   const random = seededRandom(7);
   const pieces = [
     ...'/\\.%?2eEfF5cC0a1~ "{é',

@@ -1,26 +1,26 @@
 /**
- * Values that are long, stand in one head after another and are made by us: looked at and turned into
- * octets once. Whoever makes such a value says so here, and says when it is used no more.
+ * Keeps the octets of long values that we make and write into many heads, so that each value is checked and
+ * encoded once. The owner of a value registers it here, and removes it when it is no longer used.
  *
  * @module
  */
 
 import { writeLatin1 } from "./latin1.ts";
 
-/** Shorter ones cost as much to look up as to write. */
+/** A shorter value costs as much to look up as to write. */
 const LONG = 1024;
-/** No control character, nothing that latin1 cannot say; TAB is lawful within a value. */
+/** Control characters, and characters that latin1 cannot encode; TAB is allowed in a value. */
 // deno-lint-ignore no-control-regex
 const UNLAWFUL = /[\0-\x08\x0a-\x1f\x7f\u0100-\uffff]/;
 
 const READY = new Map<string, Uint8Array>();
 
-/** Whether all of `text` may stand within a line of a head. */
+/** Whether all of `text` may be part of a line of a head. */
 export function isLawful(text: string): boolean {
   return !UNLAWFUL.test(text);
 }
 
-/** Does nothing for one that is short or may not stand in a head. */
+/** Does nothing for a value that is short or not allowed in a head. */
 export function makeReady(value: string): void {
   if (value.length < LONG || !isLawful(value)) return;
   const octets = new Uint8Array(value.length);
@@ -32,7 +32,7 @@ export function forgetReady(value: string): void {
   READY.delete(value);
 }
 
-/** Octets of a value that is ready, and lawful with it; undefined: it has to be looked at. */
+/** Octets of a registered value, which is valid; undefined: the value has to be checked. */
 export function readyOctets(value: string): Uint8Array | undefined {
   return value.length < LONG ? undefined : READY.get(value);
 }

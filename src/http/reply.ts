@@ -20,7 +20,7 @@ export interface ReplyOptions {
   readonly change?: (fields: Fields) => void;
 }
 
-/** In place of `idle_timed_out` for a request that was complete. */
+/** The text that replaces that of `idle_timed_out` when the request was complete. */
 export const UNANSWERED: Reply = {
   status: 504,
   text: "stream timeout",
@@ -28,7 +28,7 @@ export const UNANSWERED: Reply = {
   details: "stream_idle_timeout",
 };
 
-/** Goes with {@link ReplyOptions.location}. */
+/** The text for {@link ReplyOptions.location}. */
 export const REDIRECT: Reply = {
   status: 307,
   text: "",
@@ -36,7 +36,7 @@ export const REDIRECT: Reply = {
   details: "path_normalization_failed",
 };
 
-/** Sends the whole response of an exchange that has none yet; returns its head. */
+/** Sends a complete response on an exchange without one. Returns its head. */
 export function sendReply(
   exchange: Pick<ServerExchange, "request" | "respond" | "send" | "end">,
   reply: Reply,

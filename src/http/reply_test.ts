@@ -13,7 +13,7 @@ interface Sent {
   ended: boolean;
 }
 
-/** What an exchange is told to send. */
+/** The response that `sendReply()` sends on an exchange. */
 function sentFor(
   reply: Reply,
   { method = "GET", type = "", ...options }: ReplyOptions & { method?: string; type?: string } = {},
@@ -33,7 +33,7 @@ function sentFor(
     send(chunk: Uint8Array) {
       assert.ok(!sent.ended && chunk.length > 0);
       sent.body += new TextDecoder().decode(chunk);
-      // The chunk is the receiver's: what it does to it must not show in the next reply.
+      // The receiver owns the chunk: a change must not show in the next reply.
       chunk.fill(0);
       return true;
     },
@@ -66,7 +66,7 @@ for (
     ["request_too_large", 413, "", "Payload Too Large"],
     ["rate_limited", 429, "RL", "local_rate_limited"],
     ["plugin_denied", 403, "", "RBAC: access denied"],
-    // What is no fault of a request is not told.
+    // A fault of the proxy is not described to the client.
     ["credentials_invalid", 500, "", "internal error"],
   ] as const
 ) {
@@ -91,11 +91,11 @@ for (
   });
 }
 
-test("replyOf() has an answer for every code", () => {
+test("replyOf() has a reply for every code", () => {
   for (const code of ERROR_CODES) assert.ok(replyOf(code).status >= 400);
 });
 
-test("replyOf() tells who asks what is wrong with its credentials", () => {
+test("replyOf() describes the fault of the client's credentials", () => {
   const reply = replyOf("unauthenticated", "Jwt is missing");
   assert.deepEqual([reply.status, reply.text], [401, "Jwt is missing"]);
   assert.equal(reply.details, "jwt_authn_access_denied{Jwt_is_missing}");
@@ -144,7 +144,7 @@ test("sendReply() redirects, but not a gRPC client", () => {
   assert.equal(grpc.fields["location"], undefined);
 });
 
-test("sendReply() says who denied only if told to, and nothing that breaks a field", () => {
+test("sendReply() adds x-postern-denied-by only on request, with escaped characters", () => {
   assert.equal(sentFor(replyOf("intention_denied")).fields["x-postern-denied-by"], undefined);
   const deniedBy = "web\r\nx: y => \u00e9";
   assert.equal(

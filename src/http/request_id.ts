@@ -1,5 +1,5 @@
 /**
- * `X-Request-Id`: what ties the log lines of one request together. One that came is kept.
+ * `X-Request-Id` connects the log lines of one request. An id that came with the request is kept.
  *
  * @module
  */
@@ -11,7 +11,7 @@ const POOL = 128;
 const ID_BYTES = 16;
 const ID_CHARS = 36;
 
-/** Fills with random bytes that nobody can foretell. */
+/** Fills with random bytes that cannot be predicted. */
 export type RandomFill = (bytes: Uint8Array<ArrayBuffer>) => void;
 
 const systemFill: RandomFill = (bytes) => {

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { Fields } from "./head.ts";
 import { RequestIds } from "./request_id.ts";
 
-test("RequestIds.next() makes UUIDs of version 4, each once", () => {
+test("RequestIds.next() makes unique UUIDs of version 4", () => {
   const ids = new RequestIds();
   const seen = new Set<string>();
   for (let i = 0; i < 1000; i++) {
@@ -14,13 +14,13 @@ test("RequestIds.next() makes UUIDs of version 4, each once", () => {
   assert.equal(seen.size, 1000);
 });
 
-test("RequestIds.next() has the random bytes in their order", () => {
+test("RequestIds.next() uses the random bytes in order", () => {
   const ids = new RequestIds((bytes) => bytes.forEach((_, i) => bytes[i] = i));
   assert.equal(ids.next(), "00010203-0405-4607-8809-0a0b0c0d0e0f");
   assert.equal(ids.next(), "10111213-1415-4617-9819-1a1b1c1d1e1f");
 });
 
-test("RequestIds.ensure() adds an id, and keeps one that came", () => {
+test("RequestIds.ensure() adds an id, and keeps a received one", () => {
   const ids = new RequestIds((bytes) => bytes.fill(0xff));
   const fields: Fields = ["a", "1", "A"];
   const id = ids.ensure(fields);

@@ -1,5 +1,5 @@
 /**
- * Finds out which version of HTTP a client speaks where no handshake has settled it (RFC 9113 3.3): by the
+ * Detects which version of HTTP a client speaks when no handshake has settled it (RFC 9113 3.3): by the
  * first bytes, which are kept for the codec.
  *
  * @module
@@ -7,7 +7,7 @@
 
 import type { Stream, StreamEvents } from "../net/mod.ts";
 
-/** No method of HTTP/1.1 begins like that; the HTTP/2 codec checks the rest of the preface. */
+/** No method of HTTP/1.1 begins like this; the HTTP/2 codec checks the rest of the preface. */
 const PREFACE = "PRI ";
 
 export class VersionSniffer implements StreamEvents {
@@ -16,7 +16,7 @@ export class VersionSniffer implements StreamEvents {
   #chunks: Uint8Array[] = [];
   #seen = 0;
 
-  /** `decide` must give the stream its next events; the bytes that were kept go to them. */
+  /** `decide` must give the stream its next events; the kept bytes go to them. */
   constructor(stream: Stream, decide: (isHttp2: boolean) => void) {
     this.#stream = stream;
     this.#decide = decide;

@@ -1,6 +1,6 @@
 /**
- * Keeps web pages away from servers that are meant for programs: a page in a browser must not be able to
- * ask, neither across origins nor under a name of its own that resolves to this machine.
+ * Keeps web pages away from servers that are meant for programs. A page in a browser must not be able to
+ * send requests to them, neither across origins nor under a name of its own that resolves to this machine.
  *
  * @module
  */
@@ -11,20 +11,23 @@ export interface BrowserRequest {
 }
 
 export interface OwnHosts {
-  /** As given to the listener. */
+  /** The address as configured for the listener. */
   readonly boundHost: string;
-  /** What the listener is called, for the refusal. */
+  /** Name of the listener, for the refusal. */
   readonly server: string;
   /** Lower case. */
   readonly names?: readonly string[];
 }
 
 const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
-/** No name can be made to resolve to something that is an address already. */
+/** An IP literal: no attacker can make a name resolve to it. */
 const IP_LITERAL = /^(?:\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-f:.]+\])$/;
 const ANY_ADDRESS = new Set(["0.0.0.0", "[::]"]);
 
-/** Why the request is refused, to continue "because"; `undefined`: no page of another origin asks. */
+/**
+ * The reason for the refusal, to continue "because"; `undefined`: the request is not from a page of another
+ * origin.
+ */
 export function refuseWebPage(asked: BrowserRequest, own: OwnHosts): string | undefined {
   const host = asked.host?.toLowerCase();
   if (host === undefined || host === "") return "it has no Host header";

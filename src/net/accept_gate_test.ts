@@ -157,7 +157,7 @@ test("AcceptGate pauses for strangers before the local application", () => {
   assert.equal(gate.opened("own"), true);
 });
 
-test("AcceptGate strained() lets a listener rest for a moment, and only that one", async () => {
+test("AcceptGate strained() pauses one listener for a moment", async () => {
   const { clock, gate, listener } = setUp(10_000);
   const other = new FakeListener();
   gate.add(other, "own");
@@ -167,7 +167,7 @@ test("AcceptGate strained() lets a listener rest for a moment, and only that one
   assert.deepEqual(listener.calls, ["pause"]);
   await clock.advance(5);
   assert.deepEqual(listener.calls, ["pause", "resume"]);
-  // Spread over time they are no strain.
+  // The same number spread over time is no strain.
   for (let count = 0; count < 7; count++) {
     gate.strained(listener, "refused");
     await clock.advance(5);
@@ -176,7 +176,7 @@ test("AcceptGate strained() lets a listener rest for a moment, and only that one
   assert.deepEqual(other.calls, []);
 });
 
-test("AcceptGate strained() lets a crowded listener rest sooner", async () => {
+test("AcceptGate strained() pauses a listener with many connections sooner", async () => {
   const { clock, gate, listener } = setUp(10_000);
   for (let count = 0; count < 4; count++) {
     assert.deepEqual(listener.calls, []);
@@ -245,7 +245,7 @@ test("AcceptGate close() ends all checks", async () => {
 
 const IS_LINUX = process.platform === "linux";
 
-test(`fdHeadroom() ${IS_LINUX ? "falls by what is opened" : "is infinite here"}`, () => {
+test(`fdHeadroom() ${IS_LINUX ? "falls with open descriptors" : "is infinite here"}`, () => {
   const before = fdHeadroom();
   assert.ok(before > 0);
   assert.equal(before !== Infinity, IS_LINUX, "a limit of open files is set for tests");

@@ -36,7 +36,7 @@ test("UnixSocketFile gives a socket its mode in a private directory, then its na
     assert.equal(
       dirname(dirname(file.path)),
       dirname(path),
-      "whoever may write there, and no more",
+      "the private directory is beside the name",
     );
     assert.equal(statSync(dirname(file.path)).mode & 0o777, 0o700);
     file.publish();

@@ -6,7 +6,7 @@ import { Relay, type RelayEnd } from "./relay.ts";
 
 class Peer {
   readonly connection: MemoryConnection;
-  readonly told: string[] = [];
+  readonly events: string[] = [];
   size = 0;
 
   constructor(connection: MemoryConnection) {
@@ -14,11 +14,11 @@ class Peer {
     connection.events = {
       onData: (chunk) => {
         this.size += chunk.length;
-        this.told.push(new TextDecoder().decode(chunk.subarray(0, 20)));
+        this.events.push(new TextDecoder().decode(chunk.subarray(0, 20)));
       },
-      onEnd: () => this.told.push("(end)"),
-      onDrain: () => this.told.push("(drain)"),
-      onClose: (reset) => this.told.push(reset ? "(reset)" : "(close)"),
+      onEnd: () => this.events.push("(end)"),
+      onDrain: () => this.events.push("(drain)"),
+      onClose: (reset) => this.events.push(reset ? "(reset)" : "(close)"),
     };
   }
 
@@ -49,8 +49,8 @@ test("Relay passes bytes both ways and counts them", async () => {
   client.write("question");
   server.write("answer!");
   await settle();
-  assert.deepEqual(server.told, ["question"]);
-  assert.deepEqual(client.told, ["answer!"]);
+  assert.deepEqual(server.events, ["question"]);
+  assert.deepEqual(client.events, ["answer!"]);
   assert.equal(relay.receivedBytes, 8);
   assert.equal(relay.sentBytes, 7);
   assert.deepEqual(over, []);
@@ -101,15 +101,15 @@ for (const first of ["downstream", "upstream"] as const) {
     near.write("last");
     near.connection.end();
     await settle();
-    assert.deepEqual(far.told, ["last", "(end)"]);
+    assert.deepEqual(far.events, ["last", "(end)"]);
     far.write("more");
     await settle();
-    assert.deepEqual(near.told, ["more"]);
+    assert.deepEqual(near.events, ["more"]);
     assert.deepEqual(all.over, []);
     far.connection.end();
     await settle();
-    assert.deepEqual(near.told, ["more", "(end)", "(close)"]);
-    assert.deepEqual(far.told, ["last", "(end)", "(close)"]);
+    assert.deepEqual(near.events, ["more", "(end)", "(close)"]);
+    assert.deepEqual(far.events, ["last", "(end)", "(close)"]);
     assert.deepEqual(all.over, [{ kind: "ended", first }]);
   });
 
@@ -120,7 +120,7 @@ for (const first of ["downstream", "upstream"] as const) {
     await settle();
     near.connection.reset();
     await settle();
-    assert.deepEqual(far.told, ["x", "(reset)"]);
+    assert.deepEqual(far.events, ["x", "(reset)"]);
     assert.deepEqual(all.over, [{ kind: "reset", by: first, first, alert: "" }]);
   });
 
@@ -131,7 +131,7 @@ for (const first of ["downstream", "upstream"] as const) {
     await settle();
     near.connection.reset();
     await settle();
-    assert.deepEqual(far.told, ["(end)", "(reset)"]);
+    assert.deepEqual(far.events, ["(end)", "(reset)"]);
     assert.deepEqual(all.over, [{ kind: "reset", by: first, first, alert: "" }]);
   });
 
@@ -153,7 +153,7 @@ for (const first of ["downstream", "upstream"] as const) {
     await settle();
     assert.equal(far.size, sent);
     assert.equal((first === "downstream" ? downstream : upstream).paused, false);
-    assert.equal(near.told.at(-1), "(drain)");
+    assert.equal(near.events.at(-1), "(drain)");
   });
 
   test(`Relay sends the ${first}'s last bytes before its end to a slow reader`, async () => {
@@ -164,13 +164,13 @@ for (const first of ["downstream", "upstream"] as const) {
     near.write("and more");
     near.connection.end();
     await settle();
-    assert.deepEqual(far.told, []);
+    assert.deepEqual(far.events, []);
     far.connection.resume();
     await settle();
-    assert.deepEqual(far.told, ["0123456789abcdef", "and more", "(end)"]);
+    assert.deepEqual(far.events, ["0123456789abcdef", "and more", "(end)"]);
   });
 
-  test(`Relay takes a clean close of the ${first} without an end before it for its end`, async () => {
+  test(`Relay treats a clean close of the ${first} without an end as its end`, async () => {
     const all = setUp();
     const { near, far } = sides(all);
     const closed = first === "downstream" ? all.downstream : all.upstream;
@@ -179,7 +179,7 @@ for (const first of ["downstream", "upstream"] as const) {
     const { events } = closed;
     events.onClose(false, "");
     await settle();
-    assert.deepEqual(far.told, ["last", "(end)"]);
+    assert.deepEqual(far.events, ["last", "(end)"]);
     assert.equal(all.relay.endTick, 5);
     assert.deepEqual(all.over, []);
     far.connection.close();
@@ -204,10 +204,10 @@ for (const first of ["downstream", "upstream"] as const) {
     const { near, far } = sides(all);
     near.connection.close();
     await settle();
-    assert.deepEqual(far.told, ["(end)"]);
-    far.write("nobody reads this");
+    assert.deepEqual(far.events, ["(end)"]);
+    far.write("dropped by the reset");
     await settle();
-    assert.deepEqual(far.told, ["(end)", "(reset)"]);
+    assert.deepEqual(far.events, ["(end)", "(reset)"]);
     assert.deepEqual(all.over, [{ kind: "reset", by: first, first, alert: "" }]);
   });
 }
@@ -219,8 +219,8 @@ for (const [how, want] of [["close", "(end)"], ["reset", "(reset)"]] as const) {
     await settle();
     relay.stop(how);
     await settle();
-    assert.deepEqual(server.told, ["before", want]);
-    assert.deepEqual(client.told, [want]);
+    assert.deepEqual(server.events, ["before", want]);
+    assert.deepEqual(client.events, [want]);
     client.connection.end();
     server.connection.end();
     await settle();

@@ -42,21 +42,21 @@ for (
       "allow web",
     ],
     [
-      "keeps the order it is given, whatever the numbers say",
+      "keeps the given order, whatever the precedence",
       [intention("deny", { name: "*" }, 5), intention("allow", {}, 9)],
       "deny",
       "deny",
       "deny *",
     ],
     [
-      "passes rules about others on the way",
+      "skips rules about other sources",
       [intention("deny", { name: "api" }), intention("allow", { name: "*" }, 8)],
       "deny",
       "allow",
       "allow *",
     ],
     [
-      "never looks below the first match",
+      "ignores rules below the first match",
       [intention("permissions", {}), intention("allow", { name: "*" }, 8)],
       "allow",
       "deny",
@@ -83,46 +83,51 @@ for (
       "deny",
       "deny WEB",
     ],
-    ["matches no part of a name", [intention("allow", { name: "we" })], "deny", "deny"],
-    ["matches no longer name", [intention("allow", { name: "web2" })], "deny", "deny"],
-    ["takes a star inside a name as it is", [intention("allow", { name: "w*" })], "deny", "deny"],
+    ["does not match a prefix of a name", [intention("allow", { name: "we" })], "deny", "deny"],
+    ["does not match a longer name", [intention("allow", { name: "web2" })], "deny", "deny"],
+    ["takes a star inside a name literally", [intention("allow", { name: "w*" })], "deny", "deny"],
     [
-      "asks for the namespace",
+      "compares the namespace",
       [intention("allow", { namespace: "other" })],
       "deny",
       "deny",
       "default deny",
     ],
     [
-      "asks for the namespace of a wildcard name",
+      "compares the namespace of a wildcard name",
       [intention("allow", { name: "*", namespace: "other" }, 8)],
       "deny",
       "deny",
     ],
     [
-      "lets a wildcard namespace be any",
+      "matches any namespace with a wildcard",
       [intention("allow", { name: "*", namespace: "*" }, 7)],
       "deny",
       "allow",
     ],
-    ["asks for the partition", [intention("allow", { partition: "east" })], "deny", "deny"],
-    ["lets a wildcard partition be any", [intention("allow", { partition: "*" })], "deny", "allow"],
+    ["compares the partition", [intention("allow", { partition: "east" })], "deny", "deny"],
     [
-      "never takes a rule about a peer for one about us: allow",
+      "matches any partition with a wildcard",
+      [intention("allow", { partition: "*" })],
+      "deny",
+      "allow",
+    ],
+    [
+      "never applies a rule about a peer to a local source: allow",
       [intention("allow", { peer: "east" })],
       "deny",
       "deny",
       "default deny",
     ],
     [
-      "never takes a rule about a peer for one about us: deny",
+      "never applies a rule about a peer to a local source: deny",
       [intention("deny", { name: "*", peer: "east" }), intention("allow", { name: "*" }, 8)],
       "deny",
       "allow",
       "allow *",
     ],
     [
-      "never takes an empty name for a wildcard",
+      "never reads an empty name as a wildcard",
       [intention("allow", { name: "" })],
       "deny",
       "deny",
@@ -138,8 +143,8 @@ for (
 
 /**
  * Sources that claim a namespace or partition in a mesh that has none. Consul's authorize (1.22) and the RBAC
- * that it gives Envoy pin `ns/default` and no partition for every rule: the default decides, and where
- * that is allow a denial of `web`, or of all sources, is none for `ns/other`.
+ * that it gives Envoy pin `ns/default` and no partition for every rule, so that the default decides. With
+ * default allow, a denial of `web`, or of all sources, would not cover `ns/other`.
  */
 for (
   const [name, rules, id, defaultAction, want] of [
@@ -167,24 +172,34 @@ for (
     ["denial in a peer", [intention("deny", { peer: "p" })], { namespace: "b" }, "allow", "allow"],
   ] as [string, Intention[], Partial<ServiceId>, "allow" | "deny", "allow" | "deny"][]
 ) {
-  test(`withoutTenancy() leaves ${JSON.stringify(id)} to be met by ${name}: ${want}`, () => {
+  test(`withoutTenancy() decides for ${JSON.stringify(id)} by ${name}: ${want}`, () => {
     const policy = { intentions: withoutTenancy(rules), defaultAction };
     assert.equal(authorize({ id: { ...WEB, ...id }, uri: "" }, policy).kind, want);
   });
 }
 
-test("authorize() lets a source in another datacenter be covered like a local one", () => {
+test("authorize() matches a source in another datacenter like a local one", () => {
   const policy = { intentions: [intention("allow", {})], defaultAction: "deny" } as const;
   assert.equal(authorize({ id: { ...WEB, datacenter: "dc2" }, uri: "" }, policy).kind, "allow");
 });
 
 for (
   const [name, pattern, uri, want] of [
-    ["takes the URI it names", "spiffe://example.org/web", "spiffe://example.org/web", "allow"],
-    ["takes no other URI", "spiffe://example.org/web", "spiffe://example.org/web2", "deny"],
-    ["takes all below a URI", "spiffe://example.org/ns/*", "spiffe://example.org/ns/a/b", "allow"],
-    ["takes nothing beside it", "spiffe://example.org/ns/*", "spiffe://example.org/nsx/a", "deny"],
-    ["takes nobody without a URI", "/*", "", "deny"],
+    ["matches its URI", "spiffe://example.org/web", "spiffe://example.org/web", "allow"],
+    ["matches no other URI", "spiffe://example.org/web", "spiffe://example.org/web2", "deny"],
+    [
+      "matches all URIs below a wildcard",
+      "spiffe://example.org/ns/*",
+      "spiffe://example.org/ns/a/b",
+      "allow",
+    ],
+    [
+      "matches no sibling of a wildcard",
+      "spiffe://example.org/ns/*",
+      "spiffe://example.org/nsx/a",
+      "deny",
+    ],
+    ["does not match a source without a URI", "/*", "", "deny"],
   ] as const
 ) {
   test(`authorize() of a rule about a URI ${name}`, () => {
@@ -196,15 +211,20 @@ for (
 
 for (
   const [name, rule, uri, want] of [
-    ["denies who is no service by a rule about everybody", { name: "*" }, "spiffe://a/web", "deny"],
-    ["denies who shows nothing by a rule about everybody", { name: "*" }, "", "deny"],
     [
-      "takes a rule about everybody of a peer for none about us",
+      "denies a source that is not a service by a wildcard rule",
+      { name: "*" },
+      "spiffe://a/web",
+      "deny",
+    ],
+    ["denies a source without an identity by a wildcard rule", { name: "*" }, "", "deny"],
+    [
+      "does not apply a peer's wildcard rule to a local source",
       { name: "*", peer: "east" },
       "",
       "allow",
     ],
-    ["takes a rule about one service for none about others", { name: "web" }, "", "allow"],
+    ["does not apply a rule about a service to another source", { name: "web" }, "", "allow"],
     [
       "denies a URI in any letter case",
       { name: "a", uri: "spiffe://a.test/*" },
@@ -224,12 +244,12 @@ for (
 for (
   const [name, uris, want] of [
     ["the second of several", ["spiffe://b.test/x", "spiffe://a.test/web"], "deny"],
-    ["one that is percent-encoded", ["spiffe://b.test/x", "spiffe://a.test/%57e%62"], "deny"],
+    ["a percent-encoded one", ["spiffe://b.test/x", "spiffe://a.test/%57e%62"], "deny"],
     ["none of several", ["spiffe://b.test/x", "spiffe://a.test/w%65"], "allow"],
-    ["one that is no text", ["spiffe://b.test/x", "spiffe://a.test/web%ff"], "allow"],
+    ["one that is not UTF-8", ["spiffe://b.test/x", "spiffe://a.test/web%ff"], "allow"],
   ] as const
 ) {
-  test(`authorize() takes a denial of a URI for one of ${name}`, () => {
+  test(`authorize() judges ${name} by a denial of a URI: ${want}`, () => {
     const rule = intention("deny", { name: "a", uri: "spiffe://a.test/web" });
     const policy = { intentions: [rule], defaultAction: "allow" } as const;
     const claims = uris.map((uri) => ({ id: undefined, uri }));
@@ -237,7 +257,7 @@ for (
   });
 }
 
-test("authorize() takes a denial of a service for a certificate that is of others, too", () => {
+test("authorize() applies a denial of a service to a certificate that has other names, too", () => {
   const policy = {
     intentions: [intention("deny", { name: "web" })],
     defaultAction: "allow",
@@ -247,13 +267,13 @@ test("authorize() takes a denial of a service for a certificate that is of other
   assert.equal(authorize({ id: undefined, uri: "" }, policy).kind, "allow");
 });
 
-test("authorize() takes a denial of a URI for its percent-encoded spelling", () => {
+test("authorize() applies a denial of a URI to its percent-encoded spelling", () => {
   const rule = intention("deny", { name: "a", uri: "spiffe://a.test/*" });
   const policy = { intentions: [rule], defaultAction: "allow" } as const;
   assert.equal(authorize({ id: undefined, uri: "spiffe://%61.test/web" }, policy).kind, "deny");
 });
 
-test("authorize() allows nothing for one URI of several", () => {
+test("authorize() allows no certificate by one URI of several", () => {
   const rules = [{ name: "a", uri: "spiffe://a.test/web" }, { name: "web" }];
   const intentions = rules.map((rule) => intention("allow", rule));
   const claims = [{ id: undefined, uri: "spiffe://a.test/web" }, { id: WEB, uri: "" }];
@@ -267,7 +287,7 @@ test("authorize() allows a URI in its own letter case only", () => {
   assert.equal(authorize({ id: undefined, uri: "spiffe://A.test/web" }, policy).kind, "deny");
 });
 
-test("authorize() lets no rule about services allow who is none", () => {
+test("authorize() allows only services by rules about services", () => {
   const policy = {
     intentions: [intention("allow", { name: "*" })],
     defaultAction: "deny",

@@ -44,7 +44,7 @@ for (
   const [kind, value, yes, no] of [
     ["exact", "/a", ["/a", "/a?b", "/a?", "/a?x=/b"], ["/a/", "/A", "/ab", "/b?/a", "/", ""]],
     ["exact", "/a;v=1", ["/a;v=1"], ["/a"]],
-    // A query is no part of a path, whatever a rule says about one.
+    // A query is not part of a path, whatever a rule says about it.
     ["exact", "/a?b", [], ["/a?b", "/a"]],
     ["prefix", "/a", ["/a", "/ab", "/a/b", "/a?x"], ["/", "/b/a", "/A", "/?/a"]],
     ["prefix", "/a?", [], ["/a?b", "/a"]],
@@ -138,13 +138,13 @@ for (
 ) {
   test(`compilePermission() ${name} ${JSON.stringify(match)} of ${JSON.stringify(parts)}`, () => {
     const { covers } = compilePermission(header(name, match));
-    // What somebody sends under that name is not what is meant.
+    // A field of that name that the caller sent is ignored.
     const fields = [name, "db.test", name, name, "3", name];
     assert.equal(covers(request({ fields, ...parts })), want);
   });
 }
 
-test("compilePermission() wants all conditions at once", () => {
+test("compilePermission() requires all conditions", () => {
   const { covers } = compilePermission({
     action: "allow",
     path: { kind: "prefix", value: "/a" },
@@ -178,10 +178,10 @@ for (
       { headers: header("connection", { value: "x" }).headers },
       /connection/,
     ],
-    ["what it was read with", { refused: "it asks for a JWT" }, /JWT/],
+    ["a part that was refused when it was read", { refused: "it asks for a JWT" }, /JWT/],
   ] as [string, Partial<Permission>, RegExp][]
 ) {
-  test(`compilePermission() denies for ${name} what the rest covers`, () => {
+  test(`compilePermission() with ${name} denies the requests that its other conditions cover`, () => {
     const whole: Permission = { ...ANY, methods: ["PUT"], ...broken };
     assert.match(permissionFault(whole) ?? "", reason);
     const { action, covers, text } = compilePermission(whole);
@@ -201,7 +201,7 @@ for (
     }],
   ] as [string, Partial<Permission>][]
 ) {
-  test(`compilePermission() counts against a request what is too long to judge: ${name}`, () => {
+  test(`compilePermission() decides against a request that is too long to match: ${name}`, () => {
     const long = `${"a".repeat(9_000)}c`;
     const asked = { ...withValues(long), path: long };
     assert.equal(compilePermission({ ...ANY, ...parts }).covers(asked), false);
@@ -209,7 +209,7 @@ for (
   });
 }
 
-test("compilePermission() counts all values of a header together", () => {
+test("compilePermission() matches all values of a header together", () => {
   const match = header("x-a", { kind: "regex", value: "(a|b)*c" });
   const values = Array.from({ length: 10 }, () => "a".repeat(900));
   const asked = withValues(...values, "c");
@@ -218,8 +218,8 @@ test("compilePermission() counts all values of a header together", () => {
   assert.equal(compilePermission(match).covers(withValues(...values.slice(5), "c")), true);
 });
 
-test("compilePermission() bounds what one value can cost by the size of its regex", () => {
-  // Remembers 500 characters at once: nothing of it can be learnt beforehand.
+test("compilePermission() limits the cost of one value by the size of its regex", () => {
+  // Its automaton has states for 500 characters, which cannot be computed beforehand.
   const { covers } = compilePermission({ ...ANY, path: { kind: "regex", value: ".*a.{500}" } });
   let state = 1;
   const noise = Array.from({ length: 8_000 }, () => {
@@ -258,7 +258,7 @@ for (
     [header("x-key", { value: "hunter2" }), "allow with x-key"],
   ] as [Permission, string][]
 ) {
-  test(`compilePermission() calls it "${want}"`, () => {
+  test(`compilePermission() describes it as "${want}"`, () => {
     assert.equal(compilePermission(permission).text, want);
   });
 }
@@ -270,7 +270,7 @@ test("needsRegexes() is true of paths and headers with a regex", () => {
 });
 
 /** Against the plainest reading of the rule, over what can be put together of little. */
-test("compilePermission() of paths is what a naive reading makes of them", () => {
+test("compilePermission() of paths agrees with a naive implementation", () => {
   const pieces = ["/", "a", "b", "?", "/a", "."];
   const paths = pieces.flatMap((one) =>
     pieces.flatMap((two) => pieces.map((three) => `/${one}${two}${three}`))

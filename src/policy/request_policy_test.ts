@@ -100,7 +100,7 @@ for (
       "default/web => default/db (precedence 9, no permission: default allow)",
     ],
     [
-      "intention about others is passed",
+      "intention about other sources is skipped",
       [
         intention("api", { action: "deny" }),
         intention("*", { permissions: [permission("allow", "/a")] }),
@@ -111,7 +111,7 @@ for (
       undefined,
     ],
     [
-      "permissions that a state did not keep",
+      "permissions missing from stored state",
       [intention("web", {})],
       "allow",
       "/",
@@ -119,7 +119,7 @@ for (
       undefined,
     ],
     [
-      "demand that nobody can check",
+      "demand that cannot be checked",
       [intention("web", { action: "allow", refused: "it asks for a JWT" })],
       "allow",
       "/",
@@ -127,7 +127,7 @@ for (
       "default/web => default/db (precedence 9, allow): denies, since it asks for a JWT",
     ],
     [
-      "demand of a permission that nobody can check",
+      "demand of a permission that cannot be checked",
       [
         intention("web", {
           permissions: [permission("allow", "/a", { refused: "it asks for a JWT" })],
@@ -153,12 +153,12 @@ for (
     const verdict = judge.decide(get(path));
     assert.equal(verdict.kind, want);
     if (rule !== undefined) assert.equal(verdict.rule, rule);
-    // Nothing is made for a request.
+    // A request allocates no result of its own.
     assert.equal(judge.decide(get(path)), verdict);
   });
 }
 
-test("compilePolicy() says which permission it was", () => {
+test("compilePolicy() names the deciding permission", () => {
   const judge = compilePolicy({ intentions: [LAYERED], defaultAction: "deny" }).forSource(SOURCE);
   assert.equal(judge.kind, "per_request");
   const numbers = ["/admin/health", "/admin", "/", "*"].map((path) =>
@@ -167,16 +167,16 @@ test("compilePolicy() says which permission it was", () => {
   assert.deepEqual(numbers, [1, 2, 3, 0]);
 });
 
-/** A source that rules name only loosely is denied by their denials, and allowed nothing. */
+/** A source that rules match only in part is denied by their denials, and allowed nothing. */
 for (
   const [name, source] of [
     ["another letter case", { id: { ...WEB, service: "WEB" }, uri: "" }],
-    ["a namespace that nobody has", { id: { ...WEB, namespace: "bar" }, uri: "" }],
-    ["a partition that nobody has", { id: { ...WEB, partition: "foo" }, uri: "" }],
+    ["an unexpected namespace", { id: { ...WEB, namespace: "bar" }, uri: "" }],
+    ["an unexpected partition", { id: { ...WEB, partition: "foo" }, uri: "" }],
     ["one claim of several", { id: undefined, uri: "", claims: [{ id: WEB, uri: "" }] }],
   ] as [string, Source][]
 ) {
-  test(`compilePolicy() lets permissions allow nothing to ${name}`, () => {
+  test(`compilePolicy() allows nothing by permissions to ${name}`, () => {
     const rules = [LAYERED, intention("*", { action: "allow" })];
     const policy: IntentionPolicy = { intentions: withoutTenancy(rules), defaultAction: "allow" };
     assert.equal(authorize(source, policy).kind, "deny");
@@ -186,13 +186,13 @@ for (
   });
 }
 
-test("compilePolicy() lets permissions stand beside what withoutTenancy() adds", () => {
+test("compilePolicy() keeps permissions with the rules that withoutTenancy() adds", () => {
   const policy: IntentionPolicy = { intentions: withoutTenancy([LAYERED]), defaultAction: "deny" };
   assert.equal(compilePolicy(policy).forSource(SOURCE).decide(get("/x")).kind, "allow");
   assert.equal(authorize(SOURCE, policy).kind, "deny");
 });
 
-test("policyNeedsRegexes() is true where a permission has one", () => {
+test("policyNeedsRegexes() is true for a permission with a regex", () => {
   const regex = permission("allow", "", { path: { kind: "regex", value: "/.*" } });
   const policy = { intentions: [LAYERED], defaultAction: "deny" } as const;
   assert.equal(policyNeedsRegexes(policy), false);
@@ -243,7 +243,7 @@ for (
   ] as const
 ) {
   for (const defaultAction of ["allow", "deny"] as const) {
-    test(`compilePolicy() asks for tokens where the default is ${defaultAction}: ${what}`, () => {
+    test(`compilePolicy() checks tokens with default ${defaultAction}: ${what}`, () => {
       const judge = compilePolicy({ intentions: [rule], defaultAction }).forSource(SOURCE);
       const { kind, permission, rule: by, isUnjudged } = judge.decide(get(path), claims);
       assert.equal(`${kind}${permission === 0 ? "" : ` permission ${permission}`}`, want);
@@ -258,7 +258,7 @@ for (
   }
 }
 
-test("compilePolicy() denies by an intention that denies, whatever token it names", () => {
+test("compilePolicy() denies by a denying intention, whatever token it names", () => {
   const policy: IntentionPolicy = {
     intentions: [intention("web", { action: "deny", tokens: OKTA })],
     defaultAction: "allow",

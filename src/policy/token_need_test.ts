@@ -11,27 +11,27 @@ const ADMIN = [need("okta", ["role", "admin"])];
 
 for (
   const [name, needs, okta, want] of [
-    ["demands nothing where nothing is asked for", undefined, undefined, true],
-    ["takes a token of its provider", [need("okta")], {}, true],
-    ["takes no request without tokens", [need("okta")], undefined, false],
-    ["takes no token of another provider", [need("auth0")], {}, false],
-    ["takes one of several", [need("auth0"), need("okta")], {}, true],
-    ["takes what a claim says", ADMIN, { role: "admin" }, true],
-    ["takes nothing else", ADMIN, { role: "guest" }, false],
-    ["takes no claim that is missing", ADMIN, {}, false],
-    ["takes no list that has it", ADMIN, { role: ["admin"] }, false],
-    ["takes no number for a text", [need("okta", ["n", "1"])], { n: 1 }, false],
-    ["takes what is inside", [need("okta", ["a.b", "x"])], { a: { b: "x" } }, true],
-    ["looks into no list", [need("okta", ["a.0", "x"])], { a: ["x"] }, false],
-    ["looks into no text", [need("okta", ["a.length", "1"])], { a: "x" }, false],
+    ["is true without a demand", undefined, undefined, true],
+    ["accepts a token of its provider", [need("okta")], {}, true],
+    ["refuses a request without tokens", [need("okta")], undefined, false],
+    ["refuses a token of another provider", [need("auth0")], {}, false],
+    ["accepts one of several providers", [need("auth0"), need("okta")], {}, true],
+    ["accepts the value of a claim", ADMIN, { role: "admin" }, true],
+    ["refuses another value", ADMIN, { role: "guest" }, false],
+    ["refuses a missing claim", ADMIN, {}, false],
+    ["refuses a list with the value", ADMIN, { role: ["admin"] }, false],
+    ["refuses a number instead of a text", [need("okta", ["n", "1"])], { n: 1 }, false],
+    ["accepts a nested claim", [need("okta", ["a.b", "x"])], { a: { b: "x" } }, true],
+    ["does not look into lists", [need("okta", ["a.0", "x"])], { a: ["x"] }, false],
+    ["does not look into texts", [need("okta", ["a.length", "1"])], { a: "x" }, false],
     [
-      "takes nothing that every object has",
+      "ignores inherited properties",
       [need("okta", ["constructor.name", "Object"])],
       {},
       false,
     ],
-    ["wants all claims", [need("okta", ["a", "1"], ["b", "2"])], { a: "1", b: "3" }, false],
-    ["takes no provider when there is none to take", [], {}, false],
+    ["requires all claims", [need("okta", ["a", "1"], ["b", "2"])], { a: "1", b: "3" }, false],
+    ["refuses an empty list of providers", [], {}, false],
   ] as const
 ) {
   test(`hasToken() ${name}`, () => {
@@ -40,7 +40,7 @@ for (
   });
 }
 
-test("needText() names claims, and not what they have to be", () => {
+test("needText() names claims without their values", () => {
   assert.equal(
     needText([need("okta", ["role", "secret"]), need("auth0")]),
     "a token of okta with role, or of auth0",

@@ -15,7 +15,7 @@ const LONG = `${"a".repeat(63)}.`.repeat(3);
 
 for (
   const [name, bytes, want] of [
-    ["of nothing but what must be", clientHello({ schemes: [0x0403] }), {}],
+    ["with required parts only", clientHello({ schemes: [0x0403] }), {}],
     ["with a name", clientHello({ names: ["Db.Example.COM"] }), { serverName: "db.example.com" }],
     ["with a trailing dot", clientHello({ names: ["db.example."] }), { serverName: "db.example" }],
     ["with an internal name", clientHello({ names: ["_db.x-1"] }), { serverName: "_db.x-1" }],
@@ -26,7 +26,7 @@ for (
       signatureAlgorithms: [0x0804, 0x0403, 0x0a0a],
     }],
     [
-      "whose algorithms of certificates do not count",
+      "with algorithms for certificates, which are ignored",
       clientHello({ extensions: [[50, vector(2, uint16(0x0807))]] }),
       {},
     ],
@@ -82,7 +82,7 @@ for (
   const [name, bytes, reason] of [
     ["an HTTP request", Buffer.from("GET / HTTP/1.1\r\n"), /not speak TLS but plain HTTP$/],
     ["HTTP/2 in plain text", Buffer.from("PRI * HTTP/2.0\r\n"), /plain HTTP$/],
-    ["a request for TLS of PostgreSQL", Buffer.of(0, 0, 0, 8, 4, 210, 22, 47), /not speak TLS$/],
+    ["a PostgreSQL SSLRequest", Buffer.of(0, 0, 0, 8, 4, 210, 22, 47), /not speak TLS$/],
     ["one byte that begins no record", Buffer.of(0x41), /not speak TLS$/],
     ["a handshake record of another protocol", Buffer.of(0x16, 0x41), /not speak TLS$/],
     ["an SSL 2 hello", Buffer.of(0x80, 0x2e, 1, 3, 1), /not speak TLS$/],
@@ -142,7 +142,7 @@ for (
   });
 }
 
-test("readClientHello() of any beginning asks for more", () => {
+test("readClientHello() needs more for any proper prefix", () => {
   for (const recordBytes of [1, 7, 16_384]) {
     const bytes = clientHello({ names: ["db"], alpn: ["h2"], recordBytes });
     for (let length = 0; length < bytes.length; length++) {
@@ -151,8 +151,8 @@ test("readClientHello() of any beginning asks for more", () => {
   }
 });
 
-test("readClientHello() costs little for each byte that trickles in, whatever came before", () => {
-  // A byte a record, of which the message says that it is long.
+test("readClientHello() costs little for each byte of a slow message", () => {
+  // Records of one byte, of a message that claims to be long.
   const bytes = Buffer.concat(
     Array.from({ length: 3_400 }, (_, at) => record(Buffer.of([1, 0, 0x3f][at] ?? 0))),
   );

@@ -38,9 +38,9 @@ for (
     ["a length of four bytes", () => read(0x04, 0x84, 0, 0, 0, 1, 0)],
     ["a length beyond the end", () => read(0x04, 2, 0)],
     ["a missing length", () => read(0x04)],
-    ["nothing at all", () => read()],
+    ["empty input", () => read()],
     ["a long-form tag", () => read(0x1f, 0x01, 0)],
-    ["another tag than asked for", () => new DerReader(derNumber(1)).read(TAG.oid, "it")],
+    ["an unexpected tag", () => new DerReader(derNumber(1)).read(TAG.oid, "it")],
     ["trailing bytes", () => new DerReader(Uint8Array.of(5, 0)).end("it")],
     ["deep nesting", () => {
       let reader = new DerReader(nested(30));
@@ -57,7 +57,7 @@ for (
     ["an empty object identifier", () => oidOf(read(6, 0), "it")],
     ["an arc above 2^53", () => oidOf(read(6, 10, 42, ...new Array(8).fill(0xff), 1), "it")],
     ["unused bits that are set", () => bitStringOf(read(3, 2, 1, 0xff), "it")],
-    ["unused bits of nothing", () => bitStringOf(read(3, 1, 1), "it")],
+    ["unused bits of an empty string", () => bitStringOf(read(3, 1, 1), "it")],
     ["NUL in text", () => asciiOf(Uint8Array.of(0x61, 0), "it")],
     ["30 February", () => timeOf(utc("260230000000Z"), "it")],
     ["a leap second", () => timeOf(utc("260101000060Z"), "it")],
@@ -81,17 +81,21 @@ for (
     ["zero", smallIntegerOf(element(derNumber(0)), "it"), 0],
     ["an object identifier", oidOf(element(derOid("2.5.29.17")), "it"), "2.5.29.17"],
     [
-      "one with large arcs",
+      "an object identifier with large arcs",
       oidOf(element(derOid("1.2.840.113549.1.1.11")), "it"),
       "1.2.840.113549.1.1.11",
     ],
-    ["one under arc 2 above 39", oidOf(element(derOid("2.999.3")), "it"), "2.999.3"],
+    [
+      "an object identifier under arc 2 above 39",
+      oidOf(element(derOid("2.999.3")), "it"),
+      "2.999.3",
+    ],
     [
       "a time of this century",
       timeOf(utc("261121033913Z"), "it"),
       Date.UTC(2026, 10, 21, 3, 39, 13),
     ],
-    ["a time of the last", timeOf(utc("500101000000Z"), "it"), Date.UTC(1950, 0, 1)],
+    ["a time of the last century", timeOf(utc("500101000000Z"), "it"), Date.UTC(1950, 0, 1)],
     ["a time after 2049", timeOf(general("20500101000000Z"), "it"), Date.UTC(2050, 0, 1)],
     ["29 February", timeOf(utc("280229000000Z"), "it"), Date.UTC(2028, 1, 29)],
   ] as const
@@ -109,7 +113,7 @@ test("derNamedBits() cuts trailing zeros", () => {
   assert.deepEqual(derNamedBits([]), Uint8Array.of(3, 1, 0));
 });
 
-test("derElement() writes lengths that DerReader takes", () => {
+test("derElement() writes lengths that DerReader reads", () => {
   for (const length of [0, 127, 128, 255, 256, 65_535, 65_536]) {
     const { body } = element(derElement(TAG.octetString, new Uint8Array(length)));
     assert.equal(body.length, length);

@@ -22,7 +22,7 @@ for (
     ["256 bytes", derElement(0x04, zeros(200), zeros(56)), "0482010000"],
     ["zero", derNumber(0), "020100"],
     ["one", derNumber(1), "020101"],
-    ["what looks negative", derNumber(128), "02020080"],
+    ["a number with its high bit set", derNumber(128), "02020080"],
     ["256", derNumber(256), "02020100"],
     ["more than 32 bits", derNumber(2 ** 40 + 5), "0206010000000005"],
     ["leading zeros", derUnsigned(Uint8Array.of(0, 0, 5)), "020105"],
@@ -30,7 +30,7 @@ for (
     ["no bytes", derUnsigned(zeros(0)), "020100"],
     ["true", derBoolean(true), "0101ff"],
     ["false", derBoolean(false), "010100"],
-    // X.690 8.19.5 has this one.
+    // The example of X.690 8.19.5.
     ["an OID", derOid("2.999.3"), "0603883703"],
     ["an OID of many bytes", derOid("1.2.840.113549"), "06062a864886f70d"],
     ["bits of whole bytes", derBits(Uint8Array.of(0xaa)), "030200aa"],
@@ -49,7 +49,7 @@ for (
     ["the last one before", derTime(Date.UTC(1949, 11, 31)), time("19491231000000Z")],
   ] as const
 ) {
-  test(`DER is written of ${what}`, () =>
+  test(`DerWriter encodes ${what}`, () =>
     assert.equal(Buffer.from(der).toString("hex").slice(0, head.length), head));
 }
 

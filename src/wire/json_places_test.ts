@@ -7,8 +7,8 @@ for (
   const [name, text, line, column, reason] of [
     ["nothing", "", 1, 1, /expected a value/],
     ["an open object", '{\n  "a": 1', 2, 9, /expected "," or "}"/],
-    ["a comma too many", '{"a": 1,}', 1, 9, /expected a key/],
-    ["a comma too many in a list", "[1,]", 1, 4, /expected a value/],
+    ["a surplus comma", '{"a": 1,}', 1, 9, /expected a key/],
+    ["a surplus comma in a list", "[1,]", 1, 4, /expected a value/],
     ["a comment", "// x\n{}", 1, 1, /expected a value/],
     ["single quotes", "{'a': 1}", 1, 2, /expected a key/],
     ["more than one value", "{} {}", 1, 4, /expected the end/],
@@ -19,7 +19,7 @@ for (
     ["deep nesting", "[".repeat(100_000), 1, 34, /nested more than 32/],
   ] as const
 ) {
-  test(`readJson() says where ${name} is wrong`, () => {
+  test(`readJson() reports the place of ${name}`, () => {
     const json = readJson(text);
     assert.ok(json.kind === "invalid");
     assert.match(json.reason, reason);
@@ -27,7 +27,7 @@ for (
   });
 }
 
-test("readJson() knows the place of every member and of what is missing in it", () => {
+test("readJson() has the place of every member and of missing ones", () => {
   const json = readJson('{\n  "a": [\n    {"b": 1}\n  ]\n}');
   assert.ok(json.kind === "valid");
   assert.deepEqual(json.value, { a: [{ b: 1 }] });
@@ -37,13 +37,13 @@ test("readJson() knows the place of every member and of what is missing in it", 
   assert.deepEqual(json.placeOf([]), { line: 1, column: 1 });
 });
 
-test("readJson() finds keys that are written twice", () => {
+test("readJson() reports duplicate keys", () => {
   const json = readJson('{"a": {"b": 1, "b": 2}, "\\u0061": 3}');
   assert.ok(json.kind === "valid");
   assert.deepEqual(json.duplicates, [{ path: ["a", "b"] }, { path: ["a"] }]);
 });
 
-test("readJson() takes what JSON.parse takes", () => {
+test("readJson() accepts the texts that JSON.parse accepts", () => {
   for (const text of ["null", " -1.5e+3 ", '"\\u00e9\\n\\""', "[]", "{}", '[true,false,{"":0}]']) {
     const json = readJson(text);
     assert.ok(json.kind === "valid", text);
@@ -51,13 +51,13 @@ test("readJson() takes what JSON.parse takes", () => {
   }
 });
 
-test("readJson() takes a long string", () => {
+test("readJson() reads a long string", () => {
   const json = readJson(`"${"x\\n".repeat(500_000)}"`);
   assert.ok(json.kind === "valid");
   assert.equal(json.value, "x\n".repeat(500_000));
 });
 
-test("readJson() tells the last place of a key that is written twice", () => {
+test("readJson() has the last place of a duplicate key", () => {
   const json = readJson('{"a": [1],\n "b": 2,\n "a": 3}');
   assert.ok(json.kind === "valid");
   assert.deepEqual(json.duplicates, [{ path: ["a"] }]);
@@ -65,21 +65,21 @@ test("readJson() tells the last place of a key that is written twice", () => {
   assert.deepEqual(json.placeOf(["constructor"]), { line: 1, column: 1 });
 });
 
-test("readJson() needs no more memory than its text and its value, whatever it is", () => {
-  // Copies of the paths of all values would take 2 GB; what else runs in this process takes some.
+test("readJson() needs little memory beyond its text and value", () => {
+  // Copies of the paths of all values would take 2 GB; the rest of this process takes some.
   const text = `{"${"a".repeat(100_000)}": [${"0,".repeat(20_000)}0]}`;
   const before = process.memoryUsage().rss;
   assert.equal(readJson(text).kind, "valid");
   assert.ok(process.memoryUsage().rss - before < 1_000 << 20);
 });
 
-test("readJson() tells of a bounded number of keys written twice", () => {
+test("readJson() reports a limited number of duplicate keys", () => {
   const json = readJson(`{${'"a": 0, '.repeat(100_000)}"b": 0}`);
   assert.ok(json.kind === "valid");
   assert.equal(json.duplicates.length, 100);
 });
 
-test("locateJsonError() reads to the end exactly what JSON.parse reads", () => {
+test("locateJsonError() finds no error in exactly the texts that JSON.parse reads", () => {
   const pieces = ["{", "}", "[", "]", ",", ":", '"a"', "1", "null", " "];
   for (let seed = 0; seed < 20_000; seed++) {
     let text = "";

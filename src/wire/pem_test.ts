@@ -34,7 +34,7 @@ for (
     ["an END line with another label", ONE.replace("END CERT", "END XERT"), /no END line/],
     ["a block without bytes", "-----BEGIN A-----\n-----END A-----\n", /not base64/],
     ["bytes that are not base64", "-----BEGIN A-----\n!!!!\n-----END A-----\n", /not base64/],
-    ["base64 that is cut short", "-----BEGIN A-----\nAAA\n-----END A-----\n", /not base64/],
+    ["incomplete base64", "-----BEGIN A-----\nAAA\n-----END A-----\n", /not base64/],
     ["a broken label", "-----BEGIN a-----\nAAAA\n-----END a-----\n", /broken BEGIN/],
     ["an endless label", `-----BEGIN ${"A".repeat(99)}-----`, /broken BEGIN/],
     [
@@ -57,7 +57,7 @@ for (
   });
 }
 
-test("parsePem() takes linear time on many beginnings that are none", () => {
+test("parsePem() takes linear time on many false BEGIN lines", () => {
   const startMs = cpuMs();
   assert.deepEqual(parsePem("x-----BEGIN ".repeat(80_000), { what: "test" }), []);
   assert.ok(cpuMs() - startMs < 1000);

@@ -44,7 +44,7 @@ function field(tag: number, content: Uint8Array): Uint8Array {
   return Uint8Array.from(Buffer.concat([Buffer.of(tag, ...length, rest), content]));
 }
 
-// By hand, from the specification of the encoding.
+// Written by hand, from the specification of the encoding.
 for (
   const [message, hex] of [
     [{ branch: { leaves: [{ name: "a" }, {}] } }, "0a070a030a01610a00"],
@@ -73,24 +73,24 @@ for (
   });
 }
 
-test("Protobuf leaves out what has its default, written or read", () => {
+test("Protobuf leaves out default values, written or read", () => {
   const nothing = { kind: "NONE", count: 0, large: 0, ratio: 0, is: false, key: new Uint8Array() };
   assert.equal(encode({ ...nothing, one: undefined }).length, 0);
   assert.deepEqual(decode(bytesOf("2000300038005a00")), {});
-  assert.deepEqual(decode(bytesOf("30013000")), {}, "the last one counts");
+  assert.deepEqual(decode(bytesOf("30013000")), {}, "the last value counts");
 });
 
 for (
   const [name, hex, wanted] of [
-    ["takes the last of several that exclude each other", "6201616801", { other: 1 }],
+    ["keeps the last field of a oneof", "6201616801", { other: 1 }],
     ["skips a number", "f807ff01", {}],
     ["skips eight bytes", "f9070000000000000000", {}],
     ["skips some bytes", "fa07020102", {}],
     ["skips four bytes", "fd0700000000", {}],
-    ["skips a field of another kind than it has", "0801", {}],
-    ["takes an enum's value without a name for its number", "2007", { kind: 7 }],
-    ["takes 64 bits for a flag", "50808080808001", { is: true }],
-    ["fills what an entry lacks", "1a0012001a021200", {
+    ["skips a field with another wire type", "0801", {}],
+    ["reads an unknown enum value as its number", "2007", { kind: 7 }],
+    ["reads 64 bits as a flag", "50808080808001", { is: true }],
+    ["fills missing parts of a map entry", "1a0012001a021200", {
       byName: { "": new Uint8Array() },
       texts: [""],
     }],
@@ -99,18 +99,18 @@ for (
   test(`Protobuf.decode() ${name}`, () => assert.deepEqual(decode(bytesOf(hex)), wanted));
 }
 
-test("Protobuf.decode() gives a map no other prototype, whatever its keys", () => {
+test("Protobuf.decode() keeps the prototype of a map, whatever its keys", () => {
   const map = decode(Buffer.from("1a0e0a095f5f70726f746f5f5f120101", "hex")).byName as object;
   assert.equal(Object.getPrototypeOf(map), Object.prototype);
   assert.deepEqual(Object.keys(map), ["__proto__"]);
 });
 
-test("Protobuf.decode() takes a hundred thousand messages in one", () => {
+test("Protobuf.decode() reads a hundred thousand messages in one", () => {
   const { branch } = decode(field(0x0a, repeated(100_000, 0x0a, 0)));
   assert.equal((branch as { leaves: unknown[] }).leaves.length, 100_000);
 });
 
-// Each takes two bytes, and a hundred times that once it is decoded.
+// Each takes two bytes, and a hundred times as much when decoded.
 for (
   const [name, bytes] of [
     ["texts", repeated(8_000_000, 0x12, 0)],
@@ -133,11 +133,11 @@ for (
     ["an inner length beyond the end", [0x0a, 0x02, 0x0a, 0x7f]],
     ["an inner length beyond its message", [0x0a, 0x02, 0x0a, 0x01, 0x12, 0x00]],
     ["a length beyond its entry", [0x1a, 0x02, 0x12, 0x01, 0x12, 0x00]],
-    ["a cut number", [0x30, 0xff]],
+    ["an incomplete number", [0x30, 0xff]],
     ["a cut tag", [0xff, 0xff]],
     ["a number of eleven bytes", [0x30, ...new Array(10).fill(0xff), 1]],
-    ["a cut double", [0x49, 0, 0, 0]],
-    ["four bytes that are cut", [0xfd, 0x07, 0, 0]],
+    ["an incomplete double", [0x49, 0, 0, 0]],
+    ["an incomplete fixed32", [0xfd, 0x07, 0, 0]],
     ["the number 0", [0x02, 0x00]],
     ["a group", [0x2b, 0x2c]],
     ["text that is no UTF-8", [0x12, 0x01, 0xff]],

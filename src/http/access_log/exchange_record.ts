@@ -1,6 +1,6 @@
 /**
- * What one finished exchange leaves for its access log line and its counts. Whoever carries the exchange
- * fills it as it goes; heads are kept by reference, so that a record costs itself and nothing else.
+ * The record of one finished exchange, for its access log line and its counters. The proxy fills it during
+ * the exchange; heads are kept by reference, so that a record costs little memory of its own.
  *
  * @module
  */
@@ -8,7 +8,7 @@
 import type { ErrorCode, Origin } from "../../base/mod.ts";
 import type { Fields, RequestHead, ResponseHead } from "../head.ts";
 
-/** What all exchanges of one downstream connection share; asked only when a line is written. */
+/** Facts that all exchanges of one downstream connection share; read only when a line is written. */
 export interface DownstreamFacts {
   /** Unique in this process. */
   readonly id: number;
@@ -19,7 +19,7 @@ export interface DownstreamFacts {
   readonly requestedServerName: string;
   /** `TLSv1.3`; `""`: no TLS. */
   readonly tlsVersion: string;
-  /** The certificate that it showed; `undefined`: none. */
+  /** The certificate that the client presented; `undefined`: none. */
   readonly peer: {
     /** URI name; `""`: none. */
     readonly uri: string;
@@ -28,23 +28,26 @@ export interface DownstreamFacts {
     /** DER of the certificate. */
     readonly leaf: Uint8Array | undefined;
   } | undefined;
-  /** URI name of the certificate that we showed it; `""`: none. */
+  /** URI name of the certificate that we presented; `""`: none. */
   readonly localUri: string;
 }
 
-/** Time marks that were not reached. */
+/** Value of time marks that were not reached. */
 export const NOT_REACHED = -1;
 
 export class ExchangeRecord {
   readonly downstream: DownstreamFacts;
-  /** As it is sent on, with what we added; its path is the normalised one. `undefined`: none could be read. */
+  /**
+   * The request as it is sent on, with our changes; its path is the normalised one. `undefined`: it could
+   * not be read.
+   */
   readonly request: RequestHead | undefined;
-  /** As the client sent it; `""`: as in `request.path`. */
+  /** Path as the client sent it; `""`: the same as `request.path`. */
   originalPath = "";
-  /** As the downstream got it, whoever made it. */
+  /** The response that the downstream got, from the upstream or from us. */
   response: ResponseHead | undefined;
   responseTrailers: Fields | undefined;
-  /** What the downstream was told; 0: nothing. */
+  /** Status that the downstream got; 0: none. */
   status = 0;
   /** Set of `FLAG`. */
   flags = 0;
@@ -63,30 +66,30 @@ export class ExchangeRecord {
   readonly startedAt: number;
   /** The last byte of the request came. */
   requestEndAt = NOT_REACHED;
-  /** The request's head was first sent upstream, on a connection that stood. */
+  /** The request's head was first sent upstream, on an established connection. */
   upstreamStartAt = NOT_REACHED;
   /** First byte of the response, of the attempt that counted. */
   upstreamFirstByteAt = NOT_REACHED;
-  /** Everything is over. */
+  /** The exchange is over. */
   endAt = NOT_REACHED;
 
-  /** `10.0.0.9:8080` that was tried last; `""`: none was. */
+  /** Endpoint tried last, like `10.0.0.9:8080`; `""`: none. */
   upstreamHost = "";
-  /** The connection that it was sent on; a `Connection` of `net` is one. */
+  /** The upstream connection; a `Connection` of `net` is one. */
   upstream: { readonly local: string } | undefined;
   /** Envoy's name: `local_app`, `db.default.dc1.internal.<trust domain>`; `""`: none was chosen. */
   upstreamCluster = "";
-  /** Why the connection was ended, where that was not its own end; `""`: there is nothing to say. */
+  /** Why the connection was ended, if it did not end by itself; `""`: no reason. */
   connectionDetails = "";
-  /** Why no connection to it came up, in words. */
+  /** Why no upstream connection was established, in words. */
   upstreamFailure = "";
   /** Endpoints that the request was sent to or tried for. */
   attempts = 0;
   /** Name of the route in the discovery chain; `""`: it has none. */
   route = "";
-  /** The intention that decided; `""`: none was asked. */
+  /** The intention that decided; `""`: none was evaluated. */
   rule = "";
-  /** The side that ended it; `undefined`: it was completed in order. */
+  /** The side that ended the exchange; `undefined`: it was completed in order. */
   endedBy: Origin | undefined;
   /** Error code of our own table; `undefined`: nothing failed. */
   code: ErrorCode | undefined;

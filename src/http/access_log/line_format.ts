@@ -1,7 +1,7 @@
 /**
  * Formats of access logs, as Consul's `AccessLogs` gives them to Envoy: compiled once, so that a line is
- * one pass over readers that are there. Missing values are `-` in text and `null` in JSON, a value that
- * is one operator alone keeps its type in JSON.
+ * one pass over prepared readers. Missing values are `-` in text and `null` in JSON; a value that is a
+ * single operator keeps its type in JSON.
  *
  * @module
  */
@@ -12,18 +12,18 @@ import { escaped } from "./log_text.ts";
 import { OPERATORS, type ProcessFacts, type ValueReader } from "./record_values.ts";
 
 export type LogFormat =
-  /** What Consul gives to Envoy where it is told nothing. */
+  /** Consul's default for Envoy. */
   | { readonly kind: "default" }
   | { readonly kind: "text"; readonly text: string }
   /** Text of a JSON object. */
   | { readonly kind: "json"; readonly json: string };
 
-/** With the line's end. */
+/** Makes a line, including its end. */
 export type FormatLine = (record: ExchangeRecord) => string;
 
 export type CompiledFormat =
   | { readonly kind: "compiled"; readonly line: FormatLine }
-  /** Continues a sentence that begins with what the format is of. */
+  /** `reason` continues a sentence whose subject is the format. */
   | { readonly kind: "refused"; readonly reason: string };
 
 const DEFAULT_JSON = {
@@ -60,22 +60,24 @@ export const DEFAULT_TEXT =
   '%RESP(X-ENVOY-UPSTREAM-SERVICE-TIME)% "%REQ(X-FORWARDED-FOR)%" "%REQ(USER-AGENT)%" ' +
   '"%REQ(X-REQUEST-ID)%" "%REQ(:AUTHORITY)%" "%UPSTREAM_HOST%"\n';
 
-/** Longest format that is read, and how deep its objects may lie. */
+/** Length limit of a format, and depth limit of its objects. */
 const FORMAT_LIMIT_CHARS = 64 * 1024;
 const DEPTH_LIMIT = 16;
 const COMMAND = /%(?:%|([A-Z0-9_]+)(?:\(([^)]*)\))?(?::(\d{1,9}))?%)/g;
 
-/** What is known: for people who wrote something else. */
+/** Known operators, for messages about an unknown one. */
 export const KNOWN_OPERATORS: readonly string[] = Object.keys(OPERATORS).sort();
 
 class Unusable extends Error {}
 
-/** `value`: a constant, or what makes one for each exchange; `""`: there is nothing to say. */
+/** `value`: a constant, or a function that makes one for each exchange; `""`: no value. */
 export type CompiledValue =
   | { readonly kind: "compiled"; readonly value: string | ((record: ExchangeRecord) => string) }
   | Extract<CompiledFormat, { kind: "refused" }>;
 
-/** A value of a field, with operators as a format has them: what is missing is left out. Never throws. */
+/**
+ * Compiles the value of a field, with operators as in a format; missing values are left out. Never throws.
+ */
 export function compileValue(text: string, around: ProcessFacts): CompiledValue {
   const slots = new Slots(around);
   try {
@@ -87,7 +89,7 @@ export function compileValue(text: string, around: ProcessFacts): CompiledValue 
   return { kind: "compiled", value: slots.constant ?? slots.line() };
 }
 
-/** Never throws. */
+/** Compiles a format. Never throws. */
 export function compileFormat(format: LogFormat, around: ProcessFacts): CompiledFormat {
   const slots = new Slots(around);
   try {
@@ -103,7 +105,7 @@ export function compileFormat(format: LogFormat, around: ProcessFacts): Compiled
       case "text":
         if (format.text.length > FORMAT_LIMIT_CHARS) throw tooLong();
         slots.text(format.text, "text");
-        // One line for each, also where nobody thought of it.
+        // Each exchange gets a line of its own, even if the format has no line end.
         if (!format.text.endsWith("\n")) slots.word("\n");
     }
   } catch (error) {
@@ -129,7 +131,7 @@ function tooLong(): Unusable {
   return new Unusable(`has more than ${FORMAT_LIMIT_CHARS} characters`);
 }
 
-/** Words and values in turn. */
+/** Constant words and values in turn. */
 class Slots {
   readonly #around: ProcessFacts;
   readonly #words: string[] = [""];
@@ -168,7 +170,7 @@ class Slots {
     this.word('"');
   }
 
-  /** `json`: within a text there; `field`: as it is, for the value of a field. */
+  /** `json`: inside a JSON text; `field`: without escapes, for the value of a field. */
   text(text: string, within: "text" | "json" | "field"): void {
     const word = (words: string) => {
       if (words.includes("%")) throw new Unusable(`has "%" without an operator at "${cut(words)}"`);
@@ -217,7 +219,7 @@ class Slots {
     this.#words.push("");
   }
 
-  /** All of it, where nothing depends on an exchange. */
+  /** The whole text, if it does not depend on an exchange. */
   get constant(): string | undefined {
     return this.#values.length === 0 ? this.#words.join("") : undefined;
   }

@@ -23,10 +23,10 @@ const json = (format: unknown, record = exchangeRecord()) =>
   JSON.parse(lineOf({ kind: "json", json: JSON.stringify(format) }, record));
 function refusal(format: LogFormat): string {
   const compiled = compileFormat(format, AROUND);
-  return compiled.kind === "refused" ? compiled.reason : assert.fail("it was taken");
+  return compiled.kind === "refused" ? compiled.reason : assert.fail("it was accepted");
 }
 
-/** Nothing was read, nothing was sent. */
+/** A record of a connection without a request or a response. */
 const NOTHING = () =>
   new ExchangeRecord(
     {
@@ -160,7 +160,7 @@ for (
   test(`START_TIME(${format})`, () => assert.equal(text(`%START_TIME(${format})%`), want));
 }
 
-test("START_TIME keeps its beginning for as long as the second lasts", () => {
+test("START_TIME changes with the second", () => {
   const compiled = compileFormat({ kind: "text", text: "%START_TIME%" }, AROUND);
   if (compiled.kind === "refused") return assert.fail();
   const lines = [0, 957, 958, 1_958, -43].map((ms) =>
@@ -171,7 +171,7 @@ test("START_TIME keeps its beginning for as long as the second lasts", () => {
   assert.deepEqual(lines, ["00.042", "00.999", "01.000", "02.000", "59.999"]);
 });
 
-test("compileFormat() of what Consul gives by default: 24 keys, each with its type", () => {
+test("compileFormat() of Consul's default has 24 keys with their types", () => {
   const line = lineOf({ kind: "default" });
   assert.ok(line.endsWith("}\n"));
   assert.deepEqual(JSON.parse(line), {
@@ -212,7 +212,7 @@ test("compileFormat() of Envoy's default text", () => {
   );
 });
 
-test("compileFormat() of JSON nests, keeps types, and joins words", () => {
+test("compileFormat() of JSON keeps nesting and types, and joins words", () => {
   assert.deepEqual(
     json({
       'a "b"': { status: "%RESPONSE_CODE%", who: ["%REQ(:METHOD)%", "%REQ(X-NONE)%"] },

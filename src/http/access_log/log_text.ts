@@ -1,6 +1,6 @@
 /**
- * Texts of strangers as they may stand in a line of a log: no line ends before its end, no quoted value
- * ends before its quote, and nothing acts on a terminal.
+ * Escapes texts of strangers for a line of a log: they cannot end the line or a quoted value, and cannot
+ * control a terminal.
  *
  * @module
  */
@@ -14,7 +14,7 @@ const BEYOND_OCTETS = /[\u0100-\uffff]/;
 const ABOVE_ASCII = /[\x80-\xff]/;
 const UTF8 = new TextDecoder("utf-8", { fatal: true });
 
-/** Escaped as JSON does it, without the quotes around it. */
+/** Escaped as in JSON, without the quotes around it. */
 export function escaped(text: string): string {
   return NEEDS_CARE.test(text) ? escapedSlowly(text) : text;
 }
@@ -23,7 +23,7 @@ function escapedSlowly(text: string): string {
   return escapeUnseen(JSON.stringify(asWritten(text)).slice(1, -1));
 }
 
-/** What was sent as UTF-8 is shown as its author wrote it. */
+/** A text that is valid UTF-8 is shown decoded. */
 function asWritten(text: string): string {
   if (!ABOVE_ASCII.test(text) || BEYOND_OCTETS.test(text)) return text;
   try {

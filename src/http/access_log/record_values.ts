@@ -1,6 +1,6 @@
 /**
- * What Envoy's command operators say of an exchange, one row each: the list that configuration is held
- * against. A reader gives `undefined` where there is nothing to say.
+ * The values of Envoy's command operators, one row each; configuration is validated against this table. A
+ * reader returns `undefined` for a missing value.
  *
  * @module
  */
@@ -14,14 +14,14 @@ import { timeFormat } from "./start_time.ts";
 export type Value = string | number | undefined;
 export type ValueReader = (record: ExchangeRecord) => Value;
 
-/** What is the same for all lines of this process. */
+/** Facts that are the same for all lines of this process. */
 export interface ProcessFacts {
   readonly hostname: string;
   /** Wall clock in ms. */
   now(): number;
 }
 
-/** What stands in the brackets behind an operator, `""` without any; a text says why it cannot be. */
+/** `given`: the text in the operator's parentheses, `""` without any; `fault`: why it is invalid. */
 type Row = (given: string, around: ProcessFacts) => ValueReader | { readonly fault: string };
 
 export const OPERATORS: Readonly<Record<string, Row>> = {
@@ -86,7 +86,7 @@ export const OPERATORS: Readonly<Record<string, Row>> = {
   HOSTNAME: (given, { hostname }) => plain(() => hostname)(given),
 };
 
-/** An operator that takes nothing. */
+/** An operator without parameters. */
 function plain(read: ValueReader): (given: string) => ValueReader | { readonly fault: string } {
   return (given) => given === "" ? read : { fault: `takes no "${given}"` };
 }
@@ -97,7 +97,7 @@ function time(format: string, msOf: (record: ExchangeRecord) => number): ReturnT
   return (record) => text(msOf(record));
 }
 
-/** `NAME` or `NAME?OTHER`: the other where the first is not there. */
+/** `NAME` or `NAME?OTHER`: the other if the first is missing. */
 function headers(
   read: (record: ExchangeRecord, name: string) => string | undefined,
 ): (given: string) => ReturnType<Row> {
@@ -142,7 +142,7 @@ function responseField(record: ExchangeRecord, name: string): string | undefined
   switch (name) {
     case ":status":
       return response && String(response.status);
-    // Envoy puts it into responses; here it need not be in them to be logged.
+    // Envoy puts it into responses; here it is logged without being in them.
     case "x-envoy-upstream-service-time":
       return between(requestEndAt, upstreamFirstByteAt)?.toString();
     case "content-length":
@@ -154,7 +154,7 @@ function responseField(record: ExchangeRecord, name: string): string | undefined
 
 const fieldIn = (fields: Fields | undefined, name: string) => fields && fieldOf(fields, name);
 
-/** `PATH(WQ|NQ:ORIG|PATH|ORIG_OR_PATH)`: with the query or not, as it came or as it went on. */
+/** `PATH(WQ|NQ:ORIG|PATH|ORIG_OR_PATH)`: with the query or without it, original or rewritten. */
 function path(given: string): ReturnType<Row> {
   const [query = "", which = ""] = given.split(":");
   const isKnown = ["", "WQ", "NQ"].includes(query) &&
@@ -229,7 +229,7 @@ function portOf(address: string | undefined): number | undefined {
   return Number.isInteger(port) ? port : undefined;
 }
 
-/** One connection shows the same certificate for all its exchanges. */
+/** All exchanges of a connection share the certificate, and its fingerprint is cached. */
 const fingerprints = new WeakMap<Uint8Array, string>();
 
 function fingerprint(leaf: Uint8Array | undefined): string | undefined {

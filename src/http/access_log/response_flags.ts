@@ -1,11 +1,11 @@
 /**
- * What went wrong with an exchange or a connection in Envoy's abbreviations, which dashboards and people
- * know: a set of bits, as any number of them may hold. The order is that in which they are written.
+ * Faults of an exchange or a connection in Envoy's abbreviations, which dashboards and people know: a set
+ * of bits, as several may apply. They are written in this order.
  *
  * @module
  */
 
-/** Bits by abbreviation; what each says is in {@link FLAG_WORDS}. */
+/** Bits by abbreviation; {@link FLAG_WORDS} has the meaning of each. */
 export const FLAG = {
   UH: 1 << 0,
   UF: 1 << 1,
@@ -68,7 +68,7 @@ export const FLAG_WORDS: Readonly<Record<FlagName, string>> = {
 };
 
 const NAMES = Object.keys(FLAG) as readonly FlagName[];
-/** Few sets occur: each is put into words once. */
+/** Few sets occur: the text of each is cached. */
 const WORDS = { short: new Map<number, string>(), long: new Map<number, string>() };
 const WORDS_LIMIT = 256;
 

@@ -16,7 +16,7 @@ for (
   });
 }
 
-test("every flag has a bit of its own", () => {
+test("every flag has its own bit", () => {
   const bits = Object.values(FLAG);
   assert.equal(new Set(bits).size, Object.keys(FLAG_WORDS).length);
   for (const bit of bits) assert.equal(bit & (bit - 1), 0);

@@ -1,6 +1,6 @@
 /**
- * Moments in a line of a log, always in UTC: ISO 8601, or in a format of `strftime` with Envoy's fractions
- * of a second (`%3f`).
+ * Formats times of a log line, always in UTC: ISO 8601, or a format of `strftime` with Envoy's fractions of
+ * a second (`%3f`).
  *
  * @module
  */
@@ -63,7 +63,7 @@ function two(value: number): string {
   return value < 10 ? `0${value}` : String(value);
 }
 
-/** `2026-11-22T16:53:30.123Z`. All of a second share their beginning. */
+/** `2026-11-22T16:53:30.123Z`. The text up to the second is cached. */
 export function isoTime(): TimeText {
   let second = NaN;
   let beginning = "";
@@ -77,7 +77,7 @@ export function isoTime(): TimeText {
   };
 }
 
-/** In words, what of `format` is not known. */
+/** Compiles a format; `unknown`: the part of it that is not supported. */
 export function timeFormat(format: string): TimeText | { readonly unknown: string } {
   if (format === "") return isoTime();
   const parts: (string | ((date: Date) => string))[] = [];
@@ -85,7 +85,7 @@ export function timeFormat(format: string): TimeText | { readonly unknown: strin
   for (const { index, 0: token, 1: digits, 2: letter = "" } of format.matchAll(TOKEN)) {
     parts.push(format.slice(at, index));
     at = index + token.length;
-    // Milliseconds are all there is to a moment; what they do not tell is 0.
+    // Times have milliseconds; further digits are 0.
     const fraction = letter === "f" ? 9 : Number(digits);
     if (fraction > 0) parts.push((date) => fractionOf(date, fraction));
     else if (Object.hasOwn(FIELDS, letter)) parts.push(FIELDS[letter] ?? "");

@@ -1,7 +1,7 @@
 /**
  * HTTP connections to one server, kept between requests. A request gets a connection with room, or waits
- * for one while connections are dialled for those that wait. How a server is dialled, and proves who it
- * is, is the owner's `dial`.
+ * for one while connections are dialled for waiting requests. The owner's `dial` decides how a server is
+ * dialled and authenticated.
  *
  * @module
  */
@@ -17,15 +17,15 @@ import {
   type Reached,
 } from "./kept_connection.ts";
 
-/** Exactly one is called, unless the dial was cancelled before. */
+/** Exactly one callback is called, unless the dial was cancelled before. */
 export interface ReachHandler<T, F> {
   onDialled(reached: T): void;
   onFailed(failure: F): void;
 }
 
-/** Why the pool itself has no connection for a request. */
+/** Faults of the pool itself, which leave a request without a connection. */
 export type PoolFault<R extends Reached> =
-  /** It takes no requests any more. */
+  /** The pool is closed to new requests. */
   | { readonly kind: "closed" }
   | { readonly kind: "too_many_wait"; readonly limit: number }
   /** `connection`: one of those without room. */
@@ -37,17 +37,17 @@ export type PoolFault<R extends Reached> =
   | { readonly kind: "connect_timed_out"; readonly afterMs: number }
   /** The connection ended before the server's SETTINGS. */
   | { readonly kind: "ended_early"; readonly end: HttpEnd }
-  /** The server's first SETTINGS, or a GOAWAY beside them, allow no request. */
+  /** The server's first SETTINGS, or a GOAWAY with them, allow no request. */
   | { readonly kind: "takes_no_requests" };
 
-/** Places for connections that several pools share. */
+/** A limit on connections that several pools share. */
 interface PoolLimiter {
-  /** False: none is left. */
+  /** False: the limit is reached. */
   enter(): boolean;
   leave(): void;
 }
 
-/** For counters, and for owners who act on a lost connection. */
+/** For counters, and for owners that react to a lost connection. */
 export interface PoolEvents<R extends Reached, F> {
   onOpened?(): void;
   onDialFailed?(failure: F): void;
@@ -62,30 +62,30 @@ export interface PoolEvents<R extends Reached, F> {
 
 export interface ClientPoolOptions<R extends Reached, F> extends ClientCodecOptions {
   dial(handler: ReachHandler<R, F>): Dial;
-  /** The pool's own faults in the owner's terms. */
+  /** Converts a fault of the pool into the owner's type. */
   failureOf(fault: PoolFault<R>): F;
   readonly events?: PoolEvents<R, F>;
-  /** For waits and idle checks. */
+  /** Timers for waits and idle checks. */
   readonly timers: Pick<Clock, "after">;
-  /** HTTP/2: a connection is open once the server's SETTINGS came, and not as soon as it was dialled. */
+  /** HTTP/2: a connection opens with the server's SETTINGS, and not when it has been dialled. */
   readonly awaitsSettings?: boolean;
-  /** Until a connection is open; absent: `dial` has a deadline of its own. */
+  /** Time limit until a connection is open; absent: `dial` has a deadline of its own. */
   readonly connectMs?: number;
-  /** Connections that take requests, at once; absent: as many as the requests need. */
+  /** Limit of connections that take requests; absent: as many as the requests need. */
   readonly limit?: number;
   readonly limiter?: PoolLimiter | undefined;
-  /** How long a request waits for a connection with room; absent: until it is cancelled. */
+  /** Time limit for a request that waits for a connection; absent: until it is cancelled. */
   readonly waitMs?: number;
-  /** Requests that wait at once; absent: the owner bounds them. */
+  /** Limit of waiting requests; absent: the owner limits them. */
   readonly waitingLimit?: number;
 }
 
 /** Assumed capacity of an HTTP/2 connection before the server's SETTINGS came. */
 const EXPECTED_STREAMS = 100;
-/** A connection that was not used for so long is closed. */
+/** A connection that was idle for this long is closed. */
 const IDLE_MS = 3_600_000;
 const IDLE_CHECK_MS = 300_000;
-/** How often the pool looks whether anything was received, and how often nothing must have been. */
+/** Interval of the checks for silence, and the number of silent checks that are reported. */
 const LOOK_MS = 1_000;
 const SILENT_LOOKS = 2;
 
@@ -99,18 +99,20 @@ interface Opening<R extends Reached> {
   dial?: Dial;
   connection?: KeptConnection<R>;
   deadline?: { cancel(): void };
-  /** Gives its place back. */
+  /** Releases its place in the shared limit. */
   readonly leave: () => void;
 }
 
 export class ClientPool<R extends Reached, F> implements ConnectionOwner<R> {
   readonly #options: ClientPoolOptions<R, F>;
-  /** Open ones, with how each gives its place back. */
+  /** Open connections, each with the function that releases its place in the shared limit. */
   readonly #all = new Map<KeptConnection<R>, () => void>();
   readonly #openings = new Set<Opening<R>>();
   /** Open connections that take no new requests. */
   readonly #draining = new Set<KeptConnection<R>>();
-  /** With room for a request; the last used one is taken first, so that the others become idle. */
+  /**
+   * Connections with room for a request; the last used one is taken first, so that the others become idle.
+   */
   readonly #ready: KeptConnection<R>[] = [];
   readonly #waiting = new Set<Waiting<R, F>>();
   #idleCheck: { cancel(): void } | undefined;
@@ -125,12 +127,12 @@ export class ClientPool<R extends Reached, F> implements ConnectionOwner<R> {
     return this.#options.version;
   }
 
-  /** Those that are open, also while they drain. */
+  /** Open connections, including those that drain. */
   get connections(): readonly KeptConnection<R>[] {
     return [...this.#all.keys()];
   }
 
-  /** One that can carry a request at once. */
+  /** A connection that can carry a request at once. */
   ready(): KeptConnection<R> | undefined {
     for (let last = this.#ready.at(-1); last; last = this.#ready.at(-1)) {
       const isFit = !last.isStale;
@@ -142,7 +144,7 @@ export class ClientPool<R extends Reached, F> implements ConnectionOwner<R> {
     return undefined;
   }
 
-  /** Gives `handler` a connection with room, now or later; it must be used at once. */
+  /** Calls `handler` with a connection that has room, now or later; it must be used at once. */
   reach(handler: ReachHandler<KeptConnection<R>, F>): Dial {
     const connection = this.ready();
     if (connection) {
@@ -168,19 +170,19 @@ export class ClientPool<R extends Reached, F> implements ConnectionOwner<R> {
     return { cancel: () => this.#waitsNoMore(waiting) };
   }
 
-  /** Closes connections that carry nothing, and dials that no request waits for. */
+  /** Closes connections without requests, and cancels dials that no request waits for. */
   closeIdle(): void {
     if (this.#waiting.size === 0) this.#cancelOpenings();
     for (const { client } of this.connections) if (client.active === 0) client.drain();
   }
 
-  /** New requests get new connections: those of now end with their last request. */
+  /** New requests get new connections; current ones end with their last request. */
   renew(): void {
     if (this.#waiting.size === 0) this.#cancelOpenings();
     for (const { client } of this.connections) client.drain();
   }
 
-  /** Takes no new requests: open ones go on, waiting ones fail. */
+  /** Takes no new requests: open requests continue, waiting ones fail. */
   drain(): void {
     this.#over = true;
     this.#cancelOpenings();
@@ -193,7 +195,7 @@ export class ClientPool<R extends Reached, F> implements ConnectionOwner<R> {
     for (const { client } of this.connections) client.reset(detail);
   }
 
-  // From the connections.
+  // Callbacks of the connections.
 
   began(): void {
     if (this.#isWatched || !this.#options.events?.onSilent) return;
@@ -240,20 +242,20 @@ export class ClientPool<R extends Reached, F> implements ConnectionOwner<R> {
     }
   }
 
-  /** A connection without room that its own requests do not fill. */
+  /** The connection has no room, and not because of its own requests. */
   #drains(connection: KeptConnection<R>): void {
     if (!this.#draining.has(connection)) {
       this.#draining.add(connection);
       this.#options.events?.onDraining?.(connection);
     }
-    // A server that takes no requests would otherwise be given one connection after the other to keep.
+    // A server that takes no requests would otherwise get ever more connections.
     if (connection.client.active === 0) connection.client.drain();
     this.#dialMore();
   }
 
   // Waiting.
 
-  /** False: it did not wait any more. */
+  /** False: it was not waiting any more. */
   #waitsNoMore(waiting: Waiting<R, F>): boolean {
     if (!this.#waiting.delete(waiting)) return false;
     waiting.deadline?.cancel();
@@ -268,7 +270,9 @@ export class ClientPool<R extends Reached, F> implements ConnectionOwner<R> {
     waiting.handler.onFailed(failureOf({ kind: "waited_long", waitedMs, connection }));
   }
 
-  /** Fails the requests that a dial was for; the others wait for the other dials. */
+  /**
+   * Fails the share of waiting requests that this dial was made for; the others wait for the other dials.
+   */
   #failed(failure: F): void {
     const share = Math.ceil(this.#waiting.size / (this.#openings.size + 1));
     for (const waiting of [...this.#waiting].slice(0, share)) {
@@ -284,11 +288,11 @@ export class ClientPool<R extends Reached, F> implements ConnectionOwner<R> {
     while (this.#openings.size * perDial < this.#waiting.size && this.#dialOne());
   }
 
-  /** False: there is no place for another connection. */
+  /** False: a limit does not allow another connection. */
   #dialOne(): boolean {
     const { limit = Infinity, limiter, timers, connectMs, failureOf } = this.#options;
     if (this.#all.size - this.#draining.size + this.#openings.size >= limit) return false;
-    // As with Envoy, a server that is needed gets one connection, whatever the shared limit says.
+    // As in Envoy, a needed server gets its first connection beyond the shared limit.
     const isFirst = this.#all.size === 0 && this.#openings.size === 0;
     const isCounted = limiter?.enter() ?? false;
     if (limiter && !isCounted && !isFirst) return false;
@@ -350,7 +354,7 @@ export class ClientPool<R extends Reached, F> implements ConnectionOwner<R> {
   }
 
   #openingOf(connection: KeptConnection<R>): Opening<R> | undefined {
-    // Only a connection that awaits SETTINGS is open to reports before it is open to requests.
+    // Only a connection that awaits SETTINGS reports events before it is open.
     if (!this.#options.awaitsSettings) return undefined;
     for (const opening of this.#openings) if (opening.connection === connection) return opening;
     return undefined;

@@ -1,7 +1,6 @@
 /**
- * A connection to one server that is configured by address: TCP or a Unix socket, plain or over TLS with
- * our own verdict on the server's certificate. The TLS library's verdict must agree where it can express
- * the rules.
+ * Dials one server that is configured by address: TCP or a Unix socket, plain or over TLS with our own
+ * verdict on the server's certificate. The TLS library's verdict must agree if it can express the rules.
  *
  * @module
  */
@@ -24,21 +23,24 @@ export type DialEngine = Pick<Engine, "dial" | "clientTls">;
 
 /** Credentials of one connection. */
 export interface DialCredentials {
-  /** Anchors; never empty where `peerCheck` is `checked`. */
+  /** Anchors; never empty if `peerCheck` is `checked`. */
   readonly rootPems: readonly string[];
-  /** `""`: none is shown. */
+  /** `""`: no certificate is presented. */
   readonly certPem: string;
   readonly keyPem: string;
   /** `checked`: the TLS library verifies the chain, too. `shown`: only `judge` decides. */
   readonly peerCheck: "checked" | "shown";
-  /** Our own verdict on the server's certificates, DER, leaf first, its name included; a reason refuses. */
+  /**
+   * Our own verdict on the server's certificates, DER, leaf first, and on its name. Returns the reason of a
+   * refusal.
+   */
   judge(chain: readonly Uint8Array[]): string | undefined;
 }
 
 export interface DialTls {
-  /** SNI, unless it is an IP address, which SNI cannot carry; requests name it as authority. */
+  /** SNI, unless it is an IP address, which SNI cannot carry; also the authority of requests. */
   readonly serverName: string;
-  /** Read before each connection, so that the next one uses what was rotated meanwhile. */
+  /** Called before each connection, so that the next one uses rotated credentials. */
   material(): DialCredentials | Promise<DialCredentials>;
 }
 
@@ -51,7 +53,7 @@ interface DialServerOptions {
   readonly protocols: readonly string[];
 }
 
-/** A server that proved its identity, where TLS is used. */
+/** A server that was dialled, and that proved its identity if TLS is used. */
 export interface ReachedServer extends Reached {
   readonly stream: Connection;
   readonly protocol: string;
@@ -59,7 +61,10 @@ export interface ReachedServer extends Reached {
 }
 
 export interface DialFailure {
-  /** `credentials`: our own cannot be used; `peer`: what the server showed is refused; `http`: as HTTP. */
+  /**
+   * `credentials`: our own cannot be used; `peer`: the server's certificate is refused; `http`: a fault of
+   * HTTP.
+   */
   readonly stage: "credentials" | "connect" | "handshake" | "peer" | "http";
   readonly reason: string;
 }
@@ -136,7 +141,7 @@ function clientTlsOf(
   }, { serverName: canonicalIpText(serverName) === undefined ? serverName : "" });
 }
 
-/** Why the server is refused: our own verdict has better words than that of the TLS library. */
+/** The reason for refusing the server: our own verdict has better words than that of the TLS library. */
 function whyRefused(
   peer: PresentedPeer | undefined,
   { judge }: DialCredentials,
@@ -172,7 +177,7 @@ export function serverJudge(
   };
 }
 
-/** Whether each anchor is a root, as the TLS library wants them. */
+/** Whether each anchor is a root, as the TLS library requires. */
 export function areRoots(rootPems: readonly string[]): boolean {
   return rootPems.length > 0 &&
     rootPems.every((pem) =>
@@ -183,13 +188,13 @@ export function areRoots(rootPems: readonly string[]): boolean {
     );
 }
 
-/** Words for how an open connection ended. */
+/** The reason for which an open connection ended. */
 export function whyEnded({ kind, detail }: HttpEnd): string {
   if (detail !== "") return detail;
   return kind === "closed" ? "the server closed the connection" : "the connection broke";
 }
 
-/** A fault of a pool of such connections. */
+/** The failure for a fault of a pool of such connections. */
 export function dialFailureOf(fault: PoolFault<ReachedServer>): DialFailure {
   return { stage: "http", reason: reasonOf(fault) };
 }

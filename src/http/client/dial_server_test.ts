@@ -15,13 +15,13 @@ for (
   const [what, pems, are] of [
     ["none", [], false],
     ["a root", [root], true],
-    ["two of one file", [root + createAuthority().rootPem], true],
+    ["two roots in one file", [root + createAuthority().rootPem], true],
     ["an intermediate", [below], false],
     ["an intermediate beside a root", [root, below], false],
     ["an intermediate behind a root in its file", [root + below], false],
   ] as const
 ) {
-  test(`areRoots() ${are ? "takes" : "does not take"} ${what}`, () =>
+  test(`areRoots() ${are ? "accepts" : "rejects"} ${what}`, () =>
     assert.equal(areRoots(pems), are));
 }
 
@@ -36,7 +36,7 @@ const PEER: PresentedPeer = {
   resumed: false,
 };
 
-/** The outcome of one dial whose server shows `peer`; resets of its connection are counted. */
+/** The outcome of one dial to a server that presents `peer`, and the number of resets of its connection. */
 async function dialled(peer: PresentedPeer | undefined, tls: DialTls | null) {
   const [connection] = memoryPair();
   let resets = 0;
@@ -61,7 +61,7 @@ async function dialled(peer: PresentedPeer | undefined, tls: DialTls | null) {
 
 for (
   const [what, peer, judged, want] of [
-    ["that both take", PEER, undefined, ["dialled h2", 0]],
+    ["that both accept", PEER, undefined, ["dialled h2", 0]],
     ["that we refuse", PEER, "another name", ["peer: another name", 1]],
     [
       "that the library refuses",
@@ -71,7 +71,7 @@ for (
     ],
     ["that both refuse", { ...PEER, accepted: false, reason: "old" }, "other", ["peer: other", 1]],
     [
-      "that shows nothing",
+      "without a certificate",
       { ...PEER, leaf: undefined },
       undefined,
       ["peer: the connection is not encrypted", 1],
@@ -81,7 +81,7 @@ for (
 ) {
   test(`dialServer() judges a server ${what}`, async () => {
     const judge = (chain: readonly Uint8Array[]) => {
-      assert.deepEqual(chain.map(([first]) => first), [1, 2], "all that it showed");
+      assert.deepEqual(chain.map(([first]) => first), [1, 2], "the whole presented chain");
       return judged;
     };
     const material = { rootPems: [root], certPem: "", keyPem: "", peerCheck: "checked" } as const;
@@ -90,11 +90,11 @@ for (
   });
 }
 
-test("dialServer() judges nobody in plain text", async () => {
+test("dialServer() does not judge a server in plain text", async () => {
   assert.deepEqual(await dialled(undefined, null), ["dialled ", 0]);
 });
 
-test("dialServer() dials nothing without anchors to check by", async () => {
+test("dialServer() does not dial without anchors", async () => {
   const tls: DialTls = {
     serverName: "a.example",
     material: () => ({
@@ -114,6 +114,6 @@ test("dialServer() dials nothing without anchors to check by", async () => {
 for (
   const [name, type] of [["10.0.0.1", "ip"], ["::1", "ip"], ["server.dc1.consul", "dns"]] as const
 ) {
-  test(`serverNameMatcher() looks for ${name} among names of type ${type}`, () =>
+  test(`serverNameMatcher() matches ${name} with names of type ${type}`, () =>
     assert.equal(serverNameMatcher(name).type, type));
 }

@@ -22,15 +22,15 @@ import type { HttpLimits } from "../limits.ts";
 
 export type ClientVersion = "h1" | "h2";
 
-/** A server as a dial reached it. */
+/** A server that has been dialled. */
 export interface Reached {
   readonly stream: Stream;
-  /** Agreed on by ALPN; absent or `""`: none was. */
+  /** The protocol selected by ALPN; absent or `""`: none. */
   readonly protocol?: string;
 }
 
 export interface ClientCodecOptions {
-  /** Spoken where the handshake did not settle it. */
+  /** The version to use without ALPN. */
   readonly version: ClientVersion;
   readonly limits: HttpLimits;
   readonly clock: Clock;
@@ -39,18 +39,21 @@ export interface ClientCodecOptions {
   readonly keepAlive?: KeepAliveOptions;
 }
 
-/** The pool, for its connections. */
+/** The pool, as its connections use it. */
 export interface ConnectionOwner<R extends Reached> {
   /** A request begins. */
   began(): void;
-  /** There is room for one more request, or none any more. */
+  /** The room for requests has changed. */
   changed(connection: KeptConnection<R>): void;
   closed(connection: KeptConnection<R>, end: HttpEnd): void;
 }
 
-/** A request that meets the end of its connection is lost, so that use ends this much earlier. */
+/**
+ * A request that meets the end of its connection is lost, so that the connection is retired this much
+ * earlier.
+ */
 const AHEAD_MS = 1_000;
-/** The last frames wait for a peer that may never read them; then the socket is reset. */
+/** Time for the peer to read the last frames before the socket is reset. */
 const LINGER_MS = 1_000;
 
 export class KeptConnection<R extends Reached> implements ClientEvents {
@@ -60,9 +63,9 @@ export class KeptConnection<R extends Reached> implements ClientEvents {
   isUsed = false;
   /** It is in its pool's list of connections with room. */
   isListed = false;
-  /** Some of a response came since the pool looked last. */
+  /** Part of a response came since the pool's last check. */
   heard = false;
-  /** Looks in a row that found requests open and nothing received. */
+  /** Consecutive checks that found open requests and nothing received. */
   silentLooks = 0;
   readonly #owner: ConnectionOwner<R>;
   readonly #options: ClientCodecOptions;

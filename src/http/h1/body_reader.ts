@@ -1,7 +1,7 @@
 /**
- * Where the body of a message ends (RFC 9112 6, 7): after so many bytes, after its last chunk, or with the
- * connection. Of a chunked one, what one read holds is moved together in its own memory, so that it is
- * told at once however small the chunks are; extensions are skipped.
+ * Finds the end of a message's body (RFC 9112 6, 7): after a number of bytes, after the last chunk, or with
+ * the connection. The payload of all chunks in one read is joined in the memory of that read, so that it is
+ * delivered at once however small the chunks are; extensions are skipped.
  *
  * @module
  */
@@ -13,11 +13,11 @@ import { FIELD, type Fields } from "../head.ts";
 import type { HttpLimits } from "../limits.ts";
 
 /**
- * Bytes of extensions, of one chunk and of all, above two for each byte of the payload: signatures and the
+ * Bytes of extensions, of one chunk and of all, beyond two for each byte of the payload. Signatures and the
  * like are far shorter.
  */
 const EXTENSION_BYTES = 4096;
-/** 2^52 and less: exact as a number. */
+/** At most 2^52: exact as a number. */
 const SIZE_DIGITS = 13;
 
 const CR = 13;
@@ -27,7 +27,7 @@ const TAB = 9;
 const SPACE = 32;
 const DELETE = 127;
 
-// What comes next in the body.
+// The next part of the body.
 const PAYLOAD = 0;
 const SIZE = 1;
 const EXTENSION = 2;
@@ -42,13 +42,13 @@ const COMPLETE = 9;
 export class BodyReader {
   readonly #limits: HttpLimits;
   readonly #trailerReader: Http1HeadReader;
-  /** Bytes of the payload that are in hand: where in the chunk that was read they begin and end. */
+  /** Position of the payload in the chunk that was read. */
   from = 0;
   to = 0;
   trailers: Fields | undefined;
-  /** What is wrong with it, for people; `""`: nothing. */
+  /** The fault of the body, for people; `""`: none. */
   fault = "";
-  /** Bytes of the payload that are to come, of this chunk or in all. */
+  /** Bytes of the payload that are still to come, of this chunk or of the body. */
   #left = 0;
   #chunked = false;
   #next = COMPLETE;
@@ -64,12 +64,12 @@ export class BodyReader {
     return this.#next === COMPLETE;
   }
 
-  /** Bytes that are to come, where that is known. */
+  /** Bytes that are still to come; Infinity: unknown. */
   get left(): number {
     return this.#chunked ? Infinity : this.#left;
   }
 
-  /** Begins a body of so many bytes; Infinity: until the connection ends. */
+  /** Begins a body of `length` bytes; Infinity: until the connection ends. */
   startLength(length: number): void {
     this.#start(false);
     this.#left = length;
@@ -90,8 +90,8 @@ export class BodyReader {
   }
 
   /**
-   * Reads on at `at`: where the body, or `chunk`, ends. What of the payload is in hand lies from `from` to
-   * `to`; what is before that position in `chunk` may have been moved.
+   * Continues at `at`. Returns the end of the body, or of `chunk`. The payload lies from `from` to `to`;
+   * bytes before that position in `chunk` may have been moved.
    */
   read(chunk: Uint8Array, at: number): number {
     this.from = this.to = at;
@@ -171,7 +171,7 @@ export class BodyReader {
     const end = this.#trailerReader.read(chunk, at);
     if (end === PARTIAL) return chunk.length;
     if (end === TOO_LARGE) return this.#wrong("the trailers are too large", at);
-    // Once in a message that has some.
+    // Allocated only for a message with trailers.
     const fields = new HeadFields();
     const fault = fields.parse(this.#trailerReader.text, 0, this.#limits.fields);
     if (fault) return this.#wrong(fault.detail, at);

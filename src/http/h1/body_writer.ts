@@ -1,5 +1,5 @@
 /**
- * The body of a message as it goes out, and whether it is what its head promised.
+ * Writes the body of a message, and checks it against the head.
  *
  * @module
  */
@@ -8,13 +8,13 @@ import type { Stream } from "../../net/mod.ts";
 import type { Fields } from "../head.ts";
 import { writeHead, writeText } from "./write_head.ts";
 
-/** How the end of a body is said. */
+/** How the end of a body is marked. */
 export type Framing = "none" | "length" | "chunked" | "until_close";
 
 export class BodyWriter {
   readonly #stream: Stream;
   framing: Framing = "none";
-  /** Bytes that are still promised. */
+  /** Bytes of the declared length that are still to be sent. */
   #left = 0;
 
   constructor(stream: Stream) {
@@ -26,15 +26,18 @@ export class BodyWriter {
     this.#left = length;
   }
 
-  /** Nothing has to come any more for a receiver to have it whole. */
+  /** The receiver can tell that it has the whole message. */
   get isComplete(): boolean {
     return this.framing === "none" || this.framing === "length" && this.#left === 0;
   }
 
-  /** False: stop until the stream drains; undefined: more than was promised, and it was not sent. */
+  /**
+   * False: stop until the stream drains; undefined: the chunk exceeds the declared length, and was not
+   * sent.
+   */
   send(chunk: Uint8Array): boolean | undefined {
     const { length } = chunk;
-    // An empty chunk would be the last one.
+    // An empty chunk would end the body.
     if (length === 0) return true;
     switch (this.framing) {
       case "none":
@@ -52,7 +55,7 @@ export class BodyWriter {
     }
   }
 
-  /** False: less was sent than was promised, or a trailer cannot be written. */
+  /** False: less was sent than was declared, or a trailer cannot be written. */
   end(trailers: Fields | undefined): boolean {
     if (this.framing === "length") return this.#left === 0;
     if (this.framing !== "chunked") return true;

@@ -1,7 +1,7 @@
 /**
- * The asking side of an HTTP/1.1 connection: one request at a time. Whatever came that was not asked for,
- * or cannot be read in one way only, ends the connection: a byte too many would be the beginning of
- * somebody else's response.
+ * The client side of an HTTP/1.1 connection: one request at a time. Bytes that were not requested, or that
+ * are ambiguous, end the connection: a surplus byte would become the beginning of another caller's
+ * response.
  *
  * @module
  */
@@ -33,16 +33,16 @@ export interface Http1ClientOptions {
   readonly events: ClientEvents;
 }
 
-/** Asks by HTTP/1.1 on a stream, which is taken over. */
+/** Opens an HTTP/1.1 client on a stream, which it takes over. */
 export function openHttp1Client(stream: Stream, options: Http1ClientOptions): ClientConnection {
   return new Http1Client(stream, options);
 }
 
-/** More 1xx than that before a response are a flood. */
+/** Limit of 1xx responses before a response. */
 const INFORMATIONAL = 32;
 
 type Phase =
-  /** Nothing is asked. */
+  /** No request is open. */
   | "idle"
   | "head"
   | "body"
@@ -112,7 +112,7 @@ class Http1Client extends InputReader implements ClientConnection, Http1ClientOw
     this.#break({ by: "us", kind: "reset", detail }, "connection");
   }
 
-  // What the stream tells.
+  // Events of the stream.
 
   onDrain(): void {
     this.sent();
@@ -132,12 +132,12 @@ class Http1Client extends InputReader implements ClientConnection, Http1ClientOw
       events.onClose(reset || this.#end?.kind === "reset", alert);
     }
     this.#end ??= { by: reset ? "network" : "peer", kind: reset ? "reset" : "closed", detail };
-    this.#tellReset("connection", detail || "the connection was closed");
+    this.#reportReset("connection", detail || "the connection was closed");
     if (hadCapacity) this.#events.onCapacity();
     this.#events.onClose(this.#end);
   }
 
-  // What the exchange asks for.
+  // Methods for the exchange.
 
   broken(detail: string): void {
     this.#exchange = undefined;
@@ -167,7 +167,7 @@ class Http1Client extends InputReader implements ClientConnection, Http1ClientOw
     }
   }
 
-  protected tellEnd(): void {
+  protected reportEnd(): void {
     this.#complete();
   }
 
@@ -259,7 +259,7 @@ class Http1Client extends InputReader implements ClientConnection, Http1ClientOw
     }
     if (!keep) {
       this.#end ??= { by: persistent ? "us" : "peer", kind: "closed", detail: "" };
-      // Half a request is no request: the server is to see that.
+      // The server must see that the request is incomplete.
       if (requestIsComplete) this.#closeStream();
       else this.stream.reset();
     }
@@ -281,7 +281,7 @@ class Http1Client extends InputReader implements ClientConnection, Http1ClientOw
     this.#break({ by: "peer", kind: "closed", detail }, "connection");
   }
 
-  /** Ends it in order; nothing is open. */
+  /** Ends the idle connection in order. */
   #close(by: "peer" | "us"): void {
     this.#end ??= { by, kind: "closed", detail: "" };
     this.#phase = "over";
@@ -289,7 +289,7 @@ class Http1Client extends InputReader implements ClientConnection, Http1ClientOw
     this.#events.onCapacity();
   }
 
-  /** What the server has not read of a request that is answered would wait for as long as it likes. */
+  /** The response has come, but the rest of the request could wait for as long as the server likes. */
   #closeStream(): void {
     if (this.blocked) this.stream.reset();
     else this.stream.close();
@@ -301,13 +301,13 @@ class Http1Client extends InputReader implements ClientConnection, Http1ClientOw
     this.#end ??= end;
     this.#phase = "over";
     this.forget();
-    // Its close may be told at once, and would be taken for the reason.
-    this.#tellReset(reason, end.detail);
+    // The stream may report its close at once, with a reason that is not the cause.
+    this.#reportReset(reason, end.detail);
     this.stream.reset();
     if (wasIdle) this.#events.onCapacity();
   }
 
-  #tellReset(reason: ResetReason, detail: string): void {
+  #reportReset(reason: ResetReason, detail: string): void {
     const exchange = this.#exchange;
     this.#exchange = undefined;
     exchange?.leave();
@@ -315,7 +315,7 @@ class Http1Client extends InputReader implements ClientConnection, Http1ClientOw
   }
 }
 
-/** The proof is for the key, which is ours: nobody else has a use for it. */
+/** Removes the proof: it belongs to a key of ours, which the caller does not know. */
 function takeProof(fields: Fields, key: string): boolean {
   const isRight = fieldOf(fields, PROOF) === proofOf(key);
   removeField(fields, PROOF);

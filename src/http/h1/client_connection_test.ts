@@ -16,7 +16,7 @@ import { openHttp1Client } from "./client_connection.ts";
 
 const OK = "HTTP/1.1 200 OK\r\n";
 
-test("askHttp1() keeps nothing of a request for a server that answers and does not read it", async () => {
+test("openHttp1Client() resets a server that responds without reading the request", async () => {
   const { server, ask, ends } = askRaw();
   server.connection.pause();
   const { exchange } = ask({ method: "POST", length: 200_000 }, { ends: false });
@@ -27,7 +27,7 @@ test("askHttp1() keeps nothing of a request for a server that answers and does n
   assert.deepEqual([server.over, ends.length], ["reset", 1]);
 });
 
-test("askHttp1() asks again and again on one connection", async () => {
+test("openHttp1Client() sends one request after another on a connection", async () => {
   const asked = askRaw();
   const { server, client, ask, ends } = asked;
   const capacityTold = () => asked.capacityTold;
@@ -96,7 +96,7 @@ for (
     ],
   ] as const
 ) {
-  test(`askHttp1() writes ${name}`, async () => {
+  test(`openHttp1Client() writes ${name}`, async () => {
     const { server, ask } = askRaw();
     const { exchange } = ask(head as Partial<RequestHead>, { ends: !body });
     for (const chunk of body ?? []) exchange.send(latin1Bytes(chunk));
@@ -114,13 +114,17 @@ for (
     ["a space in its authority", { authority: "a b" }, undefined],
     ["an empty path", { path: "" }, undefined],
     ["a line break in a value", { fields: ["a", "b\nc: d", "A"] }, undefined],
-    ["a character that would become one", { fields: ["a", "\u010d\u010a", "A"] }, undefined],
-    ["no body where one was promised", { method: "PUT", length: 3 }, undefined],
-    ["more body than was promised", { method: "PUT", length: 3 }, "abcd"],
-    ["less body than was promised", { method: "PUT", length: 3 }, "ab"],
+    [
+      "characters that latin1 would turn into a line break",
+      { fields: ["a", "\u010d\u010a", "A"] },
+      undefined,
+    ],
+    ["no body, but a declared length", { method: "PUT", length: 3 }, undefined],
+    ["a body longer than declared", { method: "PUT", length: 3 }, "abcd"],
+    ["a body shorter than declared", { method: "PUT", length: 3 }, "ab"],
   ] as const
 ) {
-  test(`askHttp1() sends nobody a request with ${name}`, async () => {
+  test(`openHttp1Client() does not send a request with ${name}`, async () => {
     const { server, client, ask, ends } = askRaw();
     const reply = ask(head as Partial<RequestHead>, { ends: body === undefined });
     assert.equal(reply.state, "open");
@@ -131,7 +135,7 @@ for (
     await settle();
     assert.doesNotMatch(server.take(), /\n\r\n./);
     assert.deepEqual([server.over, client.capacity], ["reset", 0]);
-    // What breaks within a call of ours is not told.
+    // A break within the owner's own call is not reported.
     assert.equal(reply.state, body === undefined ? "reset internal" : "open");
     assert.deepEqual(ends.map(({ by, kind }) => [by, kind]), [["us", "reset"]]);
   });
@@ -143,7 +147,7 @@ for (
     ["a length", "GET", `${OK}Content-Length: 2\r\nA: b\r\n\r\nok`, "200 2 a: b ok", true],
     ["no reason", "GET", "HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n", "200 0", true],
     ["an empty reason", "GET", "HTTP/1.1 200 \r\nContent-Length: 0\r\n\r\n", "200 0", true],
-    ["a status of its own", "GET", "HTTP/1.1 799 \xe4\r\nContent-Length: 0\r\n\r\n", "799 0", true],
+    ["an unknown status", "GET", "HTTP/1.1 799 \xe4\r\nContent-Length: 0\r\n\r\n", "799 0", true],
     [
       "chunks and trailers",
       "GET",
@@ -171,7 +175,7 @@ for (
       true,
     ],
     [
-      "the last one",
+      "a last response",
       "GET",
       `${OK}Connection: close\r\nContent-Length: 2\r\n\r\nok`,
       "200 2 ok",
@@ -179,7 +183,7 @@ for (
     ],
     ["HTTP/1.0", "GET", "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", "200 2 ok", false],
     [
-      "HTTP/1.0 that stays",
+      "HTTP/1.0 with keep-alive",
       "GET",
       "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok",
       "200 2 ok",
@@ -195,7 +199,7 @@ for (
       true,
     ],
     [
-      "1xx before it",
+      "1xx before the response",
       "GET",
       `HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: a\r\n\r\n${OK}Content-Length: 0\r\n\r\n`,
       "100,103 link: a,200 0",
@@ -203,7 +207,7 @@ for (
     ],
   ] as const
 ) {
-  test(`askHttp1() reads ${name}`, async () => {
+  test(`openHttp1Client() reads ${name}`, async () => {
     for (const bytewise of [false, true]) {
       const { server, client, ask, ends } = askRaw();
       const reply = ask({ method });
@@ -235,19 +239,19 @@ for (
     ["5", Infinity],
   ] as const
 ) {
-  test(`askHttp1() is told by "Keep-Alive: ${value}" how long its server waits`, async () => {
+  test(`openHttp1Client() takes ${keptMs} ms from "Keep-Alive: ${value}"`, async () => {
     const { server, client, ask } = askRaw();
     ask();
     await server.send(`${OK}Keep-Alive: ${value}\r\nContent-Length: 0\r\n\r\n`);
     assert.equal(client.keptMs, keptMs);
-    // The value of the last response alone counts.
+    // Only the last response counts.
     ask();
     await server.send(`${OK}Content-Length: 0\r\n\r\n`);
     assert.equal(client.keptMs, Infinity);
   });
 }
 
-/** How a connection ends under a request. */
+/** Ends of a connection with an open request. */
 for (
   const [name, before, leave, state, by] of [
     ["before a response", "", "end", "reset connection", "peer"],
@@ -275,7 +279,7 @@ for (
     ],
   ] as const
 ) {
-  test(`askHttp1() tells that the server went away ${name}`, async () => {
+  test(`openHttp1Client() reports a server that leaves ${name}`, async () => {
     const { server, client, ask, ends } = askRaw();
     const reply = ask();
     await server.send(before);
@@ -287,7 +291,7 @@ for (
   });
 }
 
-test("askHttp1() says when an idle connection is lost for requests", async () => {
+test("openHttp1Client() calls onCapacity() when an idle connection is lost", async () => {
   const lose: readonly ((asked: Asked) => void)[] = [
     ({ server }) => server.connection.end(),
     ({ server }) => server.connection.reset(),
@@ -312,21 +316,21 @@ test("ClientConnection.drain() waits for the response", async () => {
   assert.deepEqual(ends.map(({ by, kind }) => [by, kind]), [["us", "closed"]]);
 });
 
-test("ClientConnection.reset() tells the exchange; ClientExchange.reset() does not", async () => {
+test("ClientConnection.reset() is reported to the exchange, ClientExchange.reset() is not", async () => {
   const owner = askRaw();
-  const told = owner.ask();
+  const reported = owner.ask();
   owner.client.reset("rotated");
   await settle();
-  assert.deepEqual([told.state, owner.server.over], ["reset connection", "reset"]);
+  assert.deepEqual([reported.state, owner.server.over], ["reset connection", "reset"]);
   assert.deepEqual(owner.ends, [{ by: "us", kind: "reset", detail: "rotated" }]);
   const own = askRaw();
-  const untold = own.ask();
-  untold.exchange.reset("timed_out");
+  const unreported = own.ask();
+  unreported.exchange.reset("timed_out");
   await own.server.send(`${OK}Content-Length: 0\r\n\r\n`);
-  assert.deepEqual([untold.state, own.server.over, own.client.capacity], ["open", "reset", 0]);
+  assert.deepEqual([unreported.state, own.server.over, own.client.capacity], ["open", "reset", 0]);
 });
 
-test("askHttp1() never uses a connection again whose request was not sent whole", async () => {
+test("openHttp1Client() never reuses a connection whose request was not sent completely", async () => {
   const { server, client, ask, ends } = askRaw();
   const reply = ask({ method: "POST", length: 10 }, { ends: false });
   reply.exchange.send(latin1Bytes("abc"));
@@ -336,7 +340,7 @@ test("askHttp1() never uses a connection again whose request was not sent whole"
   assert.equal(reply.exchange.send(latin1Bytes("def")), true);
 });
 
-test("askHttp1() stops the server while its exchange is paused, and who asks while it cannot send", async () => {
+test("openHttp1Client() stops the server while its exchange is paused, and the sender while the server does not read", async () => {
   const { server, client, ask, stream } = askRaw({ capacityBytes: 40 });
   const reply: Reply = ask({ method: "POST", length: 50 }, { ends: false });
   server.connection.pause();
@@ -354,7 +358,7 @@ test("askHttp1() stops the server while its exchange is paused, and who asks whi
   assert.deepEqual([reply.body, reply.state, client.capacity], ["ok", "complete", 1]);
 });
 
-test("askHttp1() does not tell the end of a response whose bytes paused it, nor uses the connection", async () => {
+test("openHttp1Client() delays onEnd() and reuse after a response whose bytes paused it", async () => {
   for (const extra of ["", "X"]) {
     const { server, client, ask } = askRaw();
     const reply = ask();
@@ -372,9 +376,9 @@ test("askHttp1() does not tell the end of a response whose bytes paused it, nor 
   }
 });
 
-test("askHttp1() bounds what an engine gives although it was paused", () => {
+test("openHttp1Client() limits bytes that an engine delivers while paused", () => {
   const stream = new SinkStream();
-  const told: string[] = [];
+  const reasons: string[] = [];
   const client = openHttp1Client(stream, {
     limits: { ...DEFAULT_HTTP_LIMITS, bufferedBytes: 100 },
     events: { onCapacity() {}, onClose() {} },
@@ -385,16 +389,16 @@ test("askHttp1() bounds what an engine gives although it was paused", () => {
     onData() {},
     onEnd() {},
     onDrain() {},
-    onReset: (reason) => void told.push(reason),
+    onReset: (reason) => void reasons.push(reason),
   });
   stream.events.onData(latin1Bytes(`${OK}\r\n`));
   for (let i = 0; i < 10; i++) stream.events.onData(latin1Bytes("0123456789"));
-  assert.deepEqual([told, stream.over], [[], false]);
+  assert.deepEqual([reasons, stream.over], [[], false]);
   stream.events.onData(latin1Bytes("0"));
-  assert.deepEqual([told, stream.over], [["overflow"], true]);
+  assert.deepEqual([reasons, stream.over], [["overflow"], true]);
 });
 
-test("askHttp1() can be asked again as soon as a response is complete", async () => {
+test("openHttp1Client() takes a new request within onEnd()", async () => {
   const { server, client, ask } = askRaw();
   const reply = ask();
   let second: Reply | undefined;
@@ -406,7 +410,7 @@ test("askHttp1() can be asked again as soon as a response is complete", async ()
   assert.deepEqual([second?.state, client.capacity], ["complete", 1]);
 });
 
-test("askHttp1() refuses a second request at a time", () => {
+test("openHttp1Client() throws for a second open request", () => {
   const { ask } = askRaw();
   ask();
   assert.throws(() => ask(), /busy/);

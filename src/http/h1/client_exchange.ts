@@ -1,5 +1,5 @@
 /**
- * One request that is asked, as it is written.
+ * A request on a client connection, and its writing.
  *
  * @module
  */
@@ -13,15 +13,17 @@ import type { AnsweredRequest } from "./parse_response.ts";
 import { KEY, missingKey } from "./websocket.ts";
 import { writeHead } from "./write_head.ts";
 
-/** The connection that it is on. */
+/** The connection of the exchange. */
 export interface Http1ClientOwner {
   readonly stream: Stream;
   readonly writer: BodyWriter;
-  /** What a write of so many bytes said: false is passed on, and remembered until the stream has drained. */
+  /**
+   * Records the result of a write. False is returned again, and remembered until the stream has drained.
+   */
   took(all: boolean, size: number, count: HeldShare): boolean;
-  /** The exchange cannot go on, and with it the connection. `detail` for people. */
+  /** Ends the exchange and the connection. `detail` is for people. */
   broken(detail: string): void;
-  /** The same, where nothing was written; told when this has returned. */
+  /** Like `broken`, when nothing was written; takes effect in a later microtask. */
   unwritable(detail: string): void;
   hold(): void;
   release(): void;
@@ -30,10 +32,10 @@ export interface Http1ClientOwner {
 
 const NOT_AS_LONG = "the request is not as long as was said";
 const NOT_LAWFUL = "the request has a part that cannot be written";
-/** Nothing in it that another reader could take for the end of a part. */
+/** Characters that no reader takes for the end of a part. */
 const REQUEST_LINE = /^[!-~]+ [!-~]+ HTTP\/1\.1$/;
 const AUTHORITY = /^[!-~]*$/;
-/** Methods that say nothing by having no body (RFC 9110 8.6). */
+/** Methods for which a missing length has no meaning (RFC 9110 8.6). */
 const BODYLESS = new Set(["GET", "HEAD", "OPTIONS", "DELETE", "TRACE", "CONNECT"]);
 
 export class Http1ClientExchange implements ClientExchange {
@@ -41,10 +43,10 @@ export class Http1ClientExchange implements ClientExchange {
   readonly asked: AnsweredRequest;
   readonly #head: RequestHead;
   readonly #held: HeldShare;
-  /** Undefined: over, and nothing does anything any more. */
+  /** Undefined: the exchange is over, and its methods have no effect. */
   #owner: Http1ClientOwner | undefined;
   #complete = false;
-  /** Key of a WebSocket whose request had none. */
+  /** The key that we added to a WebSocket request without one. */
   websocketKey = "";
 
   constructor(owner: Http1ClientOwner, { head, events, held }: {
@@ -119,7 +121,7 @@ export class Http1ClientExchange implements ClientExchange {
     return owner.tunnel();
   }
 
-  /** The connection ended it. Whether the request had been sent whole. */
+  /** The connection ended the exchange. Returns whether the request had been sent completely. */
   leave(): boolean {
     this.#owner = undefined;
     return this.#complete;

@@ -1,15 +1,15 @@
 /**
- * The bytes of one head, or of trailers, out of the chunks that they come in. Most heads lie in one chunk
- * and are not copied; those that come slowly are collected, each byte looked at once.
+ * Finds the bytes of one head, or of trailers, in the chunks of a stream. Most heads lie in one chunk and
+ * are not copied; slower ones are collected, and each byte is looked at once.
  *
  * @module
  */
 
 import { emptyLineIn, latin1 } from "../latin1.ts";
 
-/** More is to come. */
+/** The head is not complete. */
 export const PARTIAL = -1;
-/** It is longer than the limit. */
+/** The head exceeds the limit. */
 export const TOO_LARGE = -2;
 
 const LF = 10;
@@ -19,11 +19,11 @@ const NOTHING = new Uint8Array();
 
 export class Http1HeadReader {
   readonly #limitBytes: number;
-  /** The head that was read last, its lines with their ends, the empty one included. */
+  /** The last complete head: its lines with their ends, including the empty one. */
   text = "";
   #bytes: Uint8Array | undefined;
   #length = 0;
-  /** Length of the line that has begun; a CR does not count. */
+  /** Length of the current line; a CR does not count. */
   #lineBytes = 0;
   #collected = 0;
 
@@ -31,24 +31,24 @@ export class Http1HeadReader {
     this.#limitBytes = limitBytes;
   }
 
-  /** Whether something of a head has come that is not complete. */
+  /** Whether part of an incomplete head has come. */
   get begun(): boolean {
     return this.#length > 0;
   }
 
-  /** How many heads came in more than one piece. */
+  /** Number of heads that came in more than one piece. */
   get collected(): number {
     return this.#collected;
   }
 
-  /** What has come of a head that is not complete. */
+  /** The bytes of an incomplete head. */
   get partial(): Uint8Array {
     return this.#bytes?.subarray(0, this.#length) ?? NOTHING;
   }
 
   /**
-   * Reads on at `at`: where the head ends in `chunk`, or {@link PARTIAL} or {@link TOO_LARGE}. A head that
-   * ends its lines in a way of its own ends here, too, for its reader to refuse.
+   * Continues at `at`. Returns the end of the head in `chunk`, or {@link PARTIAL} or {@link TOO_LARGE}. A
+   * head with bare LF line ends is complete as well, and its parser refuses it.
    */
   read(chunk: Uint8Array, at: number): number {
     if (this.#length === 0) {

@@ -1,7 +1,7 @@
 /**
- * What is read of a connection, in its order: handled in the callback that read it, held back while
- * nobody may be told of it, and gone on with later, never within the call that allows it. What is held is
- * the rest of what was read already; no more is read meanwhile.
+ * Handles the bytes that a connection reads, in order, within the callback that read them. While the
+ * connection holds, the rest of the read waits and nothing more is read. It is handled later, never within
+ * the call that releases it.
  *
  * @module
  */
@@ -10,30 +10,30 @@ import type { Stream, StreamEvents } from "../../net/mod.ts";
 import type { HeldAccount } from "../held_bytes.ts";
 import { Tunnel } from "./tunnel.ts";
 
-/** Where bytes that wait are counted. */
+/** The account for waiting bytes. */
 type Count = Pick<HeldAccount, "hold" | "release">;
 
 export abstract class InputReader implements StreamEvents {
   readonly stream: Stream;
   protected readonly account: HeldAccount;
   readonly #limitBytes: number;
-  /** What the connection has become. */
+  /** The tunnel that the connection has become. */
   protected tunnelled: Tunnel | undefined;
-  /** Bytes of the chunk that is read which are not handled yet. */
+  /** Bytes of the current chunk that are not handled yet. */
   protected inHand = 0;
   protected peerEnded = false;
-  /** The peer's end has been seen to, after all that came before it. */
-  #endSeen = false;
-  /** What was written last waits for the peer to read. */
+  /** The peer's end was handled, after everything that came before it. */
+  #endHandled = false;
+  /** The last written bytes wait for the peer to read. */
   blocked = false;
   #held: Uint8Array | undefined;
-  /** Bytes that were written and wait for the peer, and where they are counted. */
+  /** Written bytes that wait for the peer, and their account. */
   #unsent = 0;
   #unsentAt: Count | undefined;
   #holding = false;
   #reading = false;
-  /** A message is complete, and its exchange has not been told yet. */
-  #owesEnd = false;
+  /** A message is complete, and its exchange has not been notified yet. */
+  #endPending = false;
   readonly #later = () => this.#goOn();
 
   constructor(stream: Stream, { limitBytes, account }: {
@@ -47,18 +47,21 @@ export abstract class InputReader implements StreamEvents {
   }
 
   abstract readonly isOver: boolean;
-  /** Handles what begins at `at`: where that ends, which is further, unless it holds. */
+  /**
+   * Handles the bytes at `at`. Returns the end of the handled part, which is after `at` unless the reader
+   * holds.
+   */
   protected abstract step(chunk: Uint8Array, at: number): number;
-  /** The message that was read is complete: tells its exchange. */
-  protected abstract tellEnd(): void;
+  /** Notifies the exchange that the incoming message is complete. */
+  protected abstract reportEnd(): void;
   /** The peer ended its half, and everything before that was handled. */
   protected abstract peerIsDone(): void;
-  /** More came, while nothing was to be read, than an engine could have had in hand. */
+  /** More bytes came while reading was paused than an engine can have read ahead. */
   protected abstract overflow(): void;
   abstract onDrain(): void;
   abstract onClose(reset: boolean, alert: string): void;
 
-  /** Whether something came that has not been handled. */
+  /** Whether bytes came that have not been handled. */
   protected get hasMore(): boolean {
     return this.inHand > 0 || this.#held !== undefined;
   }
@@ -71,12 +74,12 @@ export abstract class InputReader implements StreamEvents {
 
   onEnd(): void {
     this.peerEnded = true;
-    if (!this.#held && !this.#owesEnd) this.#seeEnd();
+    if (!this.#held && !this.#endPending) this.#handleEnd();
   }
 
   /**
-   * What a write of so many bytes said: false is passed on, and remembered until the stream has drained.
-   * `count`: where they are counted until then.
+   * Records the result of a write. False is returned again, and remembered until the stream has drained.
+   * `count`: the account of the bytes until then.
    */
   took(all: boolean, size: number, count: Count): boolean {
     if (all) return true;
@@ -87,7 +90,7 @@ export abstract class InputReader implements StreamEvents {
     return false;
   }
 
-  /** Nothing that was written waits any more. */
+  /** Releases written bytes: the stream has taken them. */
   protected sent(): void {
     this.blocked = false;
     this.#unsentAt?.release(this.#unsent);
@@ -95,7 +98,7 @@ export abstract class InputReader implements StreamEvents {
     this.#unsent = 0;
   }
 
-  /** Nothing waits any more. */
+  /** Releases all waiting bytes. */
   protected over(): void {
     this.sent();
     this.#hold(undefined);
@@ -117,44 +120,44 @@ export abstract class InputReader implements StreamEvents {
   release(): void {
     if (!this.#holding) return;
     this.#holding = false;
-    const waits = this.#held || this.#owesEnd || this.peerEnded && !this.#endSeen;
+    const waits = this.#held || this.#endPending || this.peerEnded && !this.#endHandled;
     if (this.#reading || !waits) this.stream.resume();
     else queueMicrotask(this.#later);
   }
 
   tunnel(): Stream {
     const tunnel = this.tunnelled = new Tunnel(this);
-    // An end that came before it is the tunnel's to tell.
+    // An end that came before the tunnel is reported by the tunnel.
     this.hold();
-    this.#endSeen = false;
+    this.#endHandled = false;
     this.release();
     return tunnel;
   }
 
-  /** The message that was read is complete. */
+  /** Ends the incoming message. */
   protected endMessage(): void {
-    if (this.#holding) this.#owesEnd = true;
-    else this.tellEnd();
+    if (this.#holding) this.#endPending = true;
+    else this.reportEnd();
   }
 
-  /** Nothing of what came is of interest any more. */
+  /** Drops everything that waits to be handled. */
   protected forget(): void {
     this.#hold(undefined);
-    this.#owesEnd = false;
+    this.#endPending = false;
   }
 
   #goOn(): void {
     if (this.#holding || this.#reading || this.isOver) return;
-    if (this.#owesEnd) {
-      this.#owesEnd = false;
-      this.tellEnd();
+    if (this.#endPending) {
+      this.#endPending = false;
+      this.reportEnd();
       if (this.#holding) return;
     }
     const held = this.#held;
     this.#hold(undefined);
     if (held) this.#read(held);
     if (this.#holding) return;
-    if (this.peerEnded) this.#seeEnd();
+    if (this.peerEnded) this.#handleEnd();
     this.stream.resume();
   }
 
@@ -188,9 +191,9 @@ export abstract class InputReader implements StreamEvents {
     this.#hold(both);
   }
 
-  #seeEnd(): void {
-    if (this.#endSeen) return;
-    this.#endSeen = true;
+  #handleEnd(): void {
+    if (this.#endHandled) return;
+    this.#endHandled = true;
     if (this.tunnelled) this.tunnelled.events.onEnd();
     else this.peerIsDone();
   }

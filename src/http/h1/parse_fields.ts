@@ -1,6 +1,6 @@
 /**
- * The field lines of a head: to a flat list, without what belongs to this connection, which is told apart
- * and judged strictly (RFC 9112 5, 6; `envoy.md` 2.8 and 3.3). What could be read in two ways is refused.
+ * Parses the field lines of a head into a flat list. Fields that belong to this connection are separated
+ * and validated strictly (RFC 9112 5, 6; `envoy.md` 2.8 and 3.3). Ambiguous lines are refused.
  *
  * @module
  */
@@ -23,11 +23,11 @@ import {
   UPGRADE,
 } from "../field_names.ts";
 
-/** Why a head is refused; `status` is what a client is answered. */
+/** Why a head is refused, with the `status` of the response. */
 export interface HeadFault {
-  /** 0: whoever sent it would not understand an answer, and gets none. */
+  /** 0: the peer would not understand a response, and gets none. */
   readonly status: number;
-  /** For people; nothing of the peer's. */
+  /** For people; contains no text of the peer. */
   readonly detail: string;
 }
 
@@ -51,10 +51,10 @@ const LONG_CONNECTION = fault("the connection field names too many fields");
 const PROTECTED_NAMED = fault("the connection field names a field that must stay");
 const BAD_EXPECTATION = fault("an expectation other than 100-continue", 417);
 
-/** No field has been seen. */
+/** The field is missing. */
 export const ABSENT = -1;
 
-/** Fields that `Connection` may name; Envoy's bound. */
+/** Limit of fields that `Connection` may name, as in Envoy. */
 const NOMINATED = 10;
 const LENGTH = /^[0-9]{1,15}$/;
 /** Parameter of `Keep-Alive` (RFC 2068 19.7.1.1). */
@@ -64,38 +64,38 @@ const TAB = 9;
 const CR = 13;
 const COLON = 58;
 
-/** Control characters but TAB, a CR before LF, and LF, which is judged line by line. */
+/** Control characters except TAB, a CR before LF, and LF, which is checked line by line. */
 // deno-lint-ignore no-control-regex
 const CONTROL = /[\0-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)/;
 
-/** What one head says; made once for a connection and filled anew for each head. */
+/** The parsed fields of one head; a connection has one object and fills it anew for each head. */
 export class HeadFields {
   /** Owned by this head: the next one has a list of its own. */
   fields: Fields = [];
-  /** `""` where it is empty; undefined: there is none. */
+  /** `""`: the field is empty; undefined: it is missing. */
   host: string | undefined;
   contentLength = ABSENT;
   chunked = false;
   /** Options of `Connection`. */
   close = false;
   keepAlive = false;
-  /** How long the sender keeps the connection while it is not used; 0: it does not say. */
+  /** Seconds that the sender keeps an idle connection; 0: not announced. */
   keptSeconds = 0;
   upgradeNamed = false;
   /** Values of the `Upgrade` fields as received; `""`: none. */
   upgrade = "";
   expectsContinue = false;
-  /** Whether there was any field that means something to the connection. */
+  /** Whether any field concerned the connection. */
   meant = false;
   #trailersWelcome = false;
   #nominated: string[] | undefined;
   /**
-   * Common names by line, of this head and those before it: the next is likely to have the same ones
-   * there, which need not be looked for again.
+   * Common names by line, of this head and earlier ones: the next head is likely to have the same names in
+   * the same lines, which saves a look-up.
    */
   readonly #names: KnownName[] = [];
 
-  /** Reads the lines of `text` from `at` on, to its empty line. */
+  /** Parses the lines of `text` from `at` to its empty line. */
   parse(text: string, at: number, limit: number): HeadFault | undefined {
     this.fields = [];
     this.host = undefined;
@@ -131,7 +131,7 @@ export class HeadFields {
       if (colon < 0 || colon > end) return NO_COLON;
       const spelled = text.substring(at, colon);
       known = knownName(spelled);
-      // Others are not kept: their memory is that of the whole head.
+      // Other names are not cached: they would keep the memory of the whole head.
       if (known) this.#names[line] = known;
       else {
         if (!isToken(spelled)) return BAD_NAME;
@@ -183,7 +183,7 @@ export class HeadFields {
   }
 
   #connection(value: string): HeadFault | undefined {
-    // What nearly everybody says.
+    // The most frequent value.
     if (value === "keep-alive") {
       this.keepAlive = true;
       return undefined;
@@ -202,7 +202,7 @@ export class HeadFields {
     return undefined;
   }
 
-  /** Takes out the fields that `Connection` named. */
+  /** Removes the fields that `Connection` named. */
   #remove(names: readonly string[]): undefined {
     const { fields } = this;
     let kept = 0;
@@ -214,20 +214,23 @@ export class HeadFields {
     this.#keepTe();
   }
 
-  /** `TE` is about this connection, but that trailers are welcome is so for the whole way. */
+  /** `TE` concerns this connection, but its `trailers` applies to all hops. */
   #keepTe(): undefined {
     if (this.#trailersWelcome) this.fields.push("te", "trailers", "te");
   }
 }
 
-/** What is between, without the white space around it (RFC 9110 5.6.1, 5.6.3); each character is looked at once. */
+/**
+ * The text from `from` to `to` without the white space around it (RFC 9110 5.6.1, 5.6.3); each character is
+ * looked at once.
+ */
 function withoutBlanks(text: string, from: number, to: number): string {
   while (from < to && isBlank(text.charCodeAt(from))) from++;
   while (from < to && isBlank(text.charCodeAt(to - 1))) to--;
   return text.substring(from, to);
 }
 
-/** Whether the line at `at` is of the field that is spelled so. */
+/** Whether the name in the line at `at` is spelled like `spelled`. */
 function isNamed(text: string, at: number, spelled: string): boolean {
   const { length } = spelled;
   if (text.charCodeAt(at + length) !== COLON) return false;

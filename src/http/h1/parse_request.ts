@@ -1,6 +1,6 @@
 /**
- * Heads of requests (RFC 9112 3), and what they say of the connection. A request that two readers could
- * take for different ones is refused.
+ * Parses heads of requests (RFC 9112 3), and the persistence of their connection. A request that two
+ * readers could understand differently is refused.
  *
  * @module
  */
@@ -15,7 +15,7 @@ function fault(detail: string, status = 400): HeadFault {
 
 const BAD_LINE = fault("the first line is no request line");
 /** A client with such a first line speaks HTTP and can read a response. */
-const SAID = /HTTP\//i;
+const NAMES_HTTP = /HTTP\//i;
 const NOT_HTTP = fault("what came is not HTTP", 0);
 const BAD_METHOD = fault("the method is no token");
 const OTHER_VERSION = fault("a version of HTTP other than 1.0 and 1.1", 505);
@@ -29,23 +29,23 @@ const BODY_OF_CONNECT = fault("CONNECT with a body");
 const BODY_OF_UPGRADE = fault("an upgrade with a transfer coding");
 
 const WITH_PORT = /:[0-9]{1,5}$/;
-/** Visible characters but `#`: a fragment is the client's own (`envoy.md` 2.8). */
+/** Visible characters except `#`: a fragment is the client's own (`envoy.md` 2.8). */
 const TARGET = /^[!"$-~]+$/;
 const ABSOLUTE = /^(https?):\/\/([^/?]*)(.*)$/i;
 const VERSION = /^HTTP\/[0-9](?:\.[0-9])?$/;
 
-/** What the last request said; see {@link HeadFields} about its making. */
+/** Parser of requests, with the result of the last one. A connection has one, like {@link HeadFields}. */
 export class RequestParser {
   readonly #fields = new HeadFields();
   head: RequestHead | undefined;
   /** Whether the client reads another response on this connection. */
   persistent = false;
-  /** Whether it wants to be told that the connection stays open (HTTP/1.0). */
+  /** Whether it expects `Connection: keep-alive` in the response (HTTP/1.0). */
   asksToKeep = false;
-  /** Whether a body follows; its length is the head's. */
+  /** Whether a body follows; `head.length` is its length. */
   hasBody = false;
 
-  /** `text` from `at` to its empty line, lines with their ends. */
+  /** Parses `text` from `at` to its empty line, lines with their ends. */
   parse(text: string, at: number, limit: number): HeadFault | undefined {
     const lineEnd = text.indexOf("\r", at);
     const first = text.indexOf(" ", at);
@@ -57,7 +57,7 @@ export class RequestParser {
     if (!isToken(method)) return BAD_METHOD;
     const version = text.substring(second + 1, lineEnd);
     if (version !== "HTTP/1.1" && version !== "HTTP/1.0") {
-      if (!SAID.test(version)) return NOT_HTTP;
+      if (!NAMES_HTTP.test(version)) return NOT_HTTP;
       return VERSION.test(version) ? OTHER_VERSION : BAD_LINE;
     }
     const target = text.substring(first + 1, second);
@@ -92,14 +92,14 @@ export class RequestParser {
       version,
       ownNames: undefined,
     };
-    const wrong = method === "CONNECT" ? this.#connect(head) : placed(head);
+    const wrong = method === "CONNECT" ? this.#connect(head) : applyTarget(head);
     if (wrong) return wrong;
     this.hasBody = head.length !== 0;
-    // HTTP/1.0 knows neither.
+    // HTTP/1.0 has neither upgrades nor expectations.
     if (is11 && this.#fields.upgradeNamed && method !== "CONNECT") {
-      head.upgrade = chosen(this.#fields.upgrade);
+      head.upgrade = protocolOf(this.#fields.upgrade);
       if (head.upgrade && chunked) return BODY_OF_UPGRADE;
-      // The server may ignore it, and a body would come before the change (RFC 9110 7.8).
+      // The server may ignore the upgrade, and a body would come before the change (RFC 9110 7.8).
       if (this.hasBody) head.upgrade = "";
     }
     head.expectsContinue = is11 && this.hasBody && this.#fields.expectsContinue;
@@ -118,8 +118,8 @@ export class RequestParser {
   }
 }
 
-/** Judges the target of anything but CONNECT; that of the absolute form says the authority. */
-function placed(head: RequestHead): HeadFault | undefined {
+/** Validates the target of a method other than CONNECT; the absolute form defines the authority. */
+function applyTarget(head: RequestHead): HeadFault | undefined {
   const target = head.path;
   if (target.startsWith("/")) return undefined;
   if (target === "*") return head.method === "OPTIONS" ? undefined : BAD_TARGET;
@@ -136,10 +136,10 @@ function placed(head: RequestHead): HeadFault | undefined {
 }
 
 /**
- * The one protocol to change to. HTTP/2 over plain text is asked for by prior knowledge only: it would
- * start with a request that has been judged as HTTP/1.1 already.
+ * The one protocol to change to. HTTP/2 over plain text is accepted by prior knowledge only: an upgrade
+ * would begin with a request that has been authorized as HTTP/1.1.
  */
-function chosen(upgrade: string): string {
+function protocolOf(upgrade: string): string {
   const tokens = tokensOf(upgrade).filter((token) => token !== "h2c");
   if (tokens.includes("websocket")) return "websocket";
   const only = tokens.length === 1 ? tokens[0] ?? "" : "";

@@ -1,6 +1,6 @@
 /**
- * Heads of responses (RFC 9112 4), and how their bodies are framed, as strictly as requests: a response
- * that is read wrongly is read as two.
+ * Parses heads of responses (RFC 9112 4) and the framing of their bodies, as strictly as requests: a
+ * response that is misread could be read as two.
  *
  * @module
  */
@@ -9,7 +9,7 @@ import { type ResponseHead, UNKNOWN_LENGTH } from "../head.ts";
 import { spokenIn } from "../first_bytes.ts";
 import { ABSENT, HeadFields } from "./parse_fields.ts";
 
-/** What follows the head. */
+/** Kinds of body after a head. */
 export type ResponseBodyKind = "none" | "length" | "chunked" | "until_close" | "tunnel";
 
 /** `HTTP/1.1 200 OK`; the space before an empty reason may be missing. */
@@ -23,7 +23,7 @@ export function answersInstead(spoken: string): string {
   return `answers ${spoken} where Protocol says http`;
 }
 
-/** What a response is an answer to. */
+/** The facts of the request that the parsing of its response depends on. */
 export interface AnsweredRequest {
   readonly method: string;
   readonly upgrade: string;
@@ -36,12 +36,12 @@ export class ResponseParser {
   /** Whether the server takes another request on this connection. */
   persistent = false;
 
-  /** How long the server keeps the connection after it, in seconds; 0: it does not say. */
+  /** Seconds that the server keeps the connection afterwards; 0: not announced. */
   get keptSeconds(): number {
     return this.#fields.keptSeconds;
   }
 
-  /** What is wrong with it, for people; undefined: nothing. */
+  /** Returns the fault, for people; undefined: the head is valid. */
   parse(text: string, limit: number, asked: AnsweredRequest): string | undefined {
     const line = STATUS_LINE.exec(text);
     if (!line) return NO_STATUS_LINE.test(text) ? answersInstead(spokenIn(text)) : BAD_STATUS_LINE;
@@ -72,8 +72,8 @@ export class ResponseParser {
       ? "length"
       : "until_close";
     // A response without a body may declare a length, or none.
-    const unsaid = this.body === "none" && asked.method !== "HEAD" && status !== 304;
-    const length = contentLength !== ABSENT ? contentLength : unsaid ? 0 : UNKNOWN_LENGTH;
+    const impliesZero = this.body === "none" && asked.method !== "HEAD" && status !== 304;
+    const length = contentLength !== ABSENT ? contentLength : impliesZero ? 0 : UNKNOWN_LENGTH;
     this.head = { status, length, fields: fields.fields };
     this.persistent = this.body !== "until_close" && !fields.close && (is11 || fields.keepAlive);
     return undefined;

@@ -1,5 +1,5 @@
 /**
- * A request's head from text that no connection carried, by the rules that the codec goes by.
+ * Parses a request head that did not come from a connection, by the rules of the codec.
  *
  * @module
  */
@@ -11,7 +11,7 @@ import type { HeadFault } from "./parse_fields.ts";
 import { HEAD_TOO_LARGE } from "./server_connection.ts";
 import { RequestParser } from "./parse_request.ts";
 
-/** `lines`: the first line and the fields; a line is one element. */
+/** `lines`: the first line and the fields, one line an element. */
 export function readRequest(
   lines: readonly string[],
   limits: Pick<HttpLimits, "headBytes" | "fields">,

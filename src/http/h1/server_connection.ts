@@ -1,7 +1,7 @@
 /**
- * The serving side of an HTTP/1.1 connection: one request at a time, in order. What a read holds is
- * handled in that callback; what comes before its turn waits in the one chunk that it came in, and nothing
- * more is read meanwhile.
+ * The server side of an HTTP/1.1 connection: one request at a time, in order. Bytes are handled in the
+ * callback that read them. Bytes that come before their turn wait in the chunk in which they came, and
+ * reading stops meanwhile.
  *
  * @module
  */
@@ -28,35 +28,35 @@ export interface Http1ServerOptions {
   readonly limits: HttpLimits;
   readonly events: ServerEvents;
   readonly deadlines: Deadlines;
-  /** What is held for it; default: nobody's in particular. */
+  /** Account for held bytes; default: one of its own without a caller. */
   readonly account?: HeldAccount;
 }
 
 /**
- * Serves HTTP/1.1 (and 1.0) on a stream, which is taken over. Bytes that were read of it before are
- * handed to the events that it has from then on.
+ * Serves HTTP/1.1 (and 1.0) on a stream, which it takes over. Bytes that were read before must be passed to
+ * the stream's events afterwards.
  */
 export function serveHttp1(stream: Stream, options: Http1ServerOptions): ServerConnection {
   return new Http1Server(stream, options);
 }
 
 /**
- * How long a client that was told that the connection ends may take to end it: closing with bytes unread
- * would break what was just written (RFC 9112 9.6). The same for a body that nobody reads any more.
+ * Time for a client to end a connection that we have ended: closing with unread bytes would break the last
+ * response (RFC 9112 9.6). Also the time for a body that is no longer wanted.
  */
 const LINGER_MS = 1000;
-/** How long what was said last may wait for a client that has been closed. */
+/** Time for a client that has been closed to read the last bytes. */
 const UNREAD_MS = 10_000;
-/** How long an idle connection that is drained waits for what its client sent before it could know. */
+/** Time that an idle connection which is drained waits for a request that is already under way. */
 const DRAIN_MS = 1000;
 /**
- * A client that ended its half may still read, or be gone: who was asked tells the difference only by
- * writing, and may have nothing to write for hours. An answer that takes longer than this is for nobody.
+ * A client that ended its half may still read, or be gone. Only a write shows the difference, and a handler
+ * may have nothing to write for hours. A client that has no response after this time counts as gone.
  */
 const HALF_ENDED_MS = 1000;
 
 export const HEAD_TOO_LARGE: HeadFault = { status: 431, detail: "the head is too large" };
-/** As Envoy answers it, though few who speak something else understand that. */
+/** The same response as Envoy's, though few other protocols understand it. */
 function notHttp(bytes: Uint8Array): HeadFault {
   return { status: 400, detail: `the caller speaks ${spokenInBytes(bytes)} where HTTP is spoken` };
 }
@@ -73,7 +73,7 @@ type Phase =
   | "drain"
   /** The response is complete, the request's body is not. */
   | "discard"
-  /** Everything is said; what comes is not looked at. */
+  /** Everything is sent; incoming bytes are ignored. */
   | "over";
 
 class Http1Server extends InputReader implements ServerConnection, Http1ServerOwner {
@@ -127,7 +127,7 @@ class Http1Server extends InputReader implements ServerConnection, Http1ServerOw
     return this.#phase === "head" && !this.#heads.begun && !this.hasMore;
   }
 
-  /** A request may be on its way, and not every one can be sent again: it is answered as the last one. */
+  /** A request may be under way, and not every client sends it again: it is answered as the last one. */
   #leaveSoon(): void {
     this.#deadline?.cancel();
     this.#deadline = this.#deadlines.after(DRAIN_MS, () => {
@@ -139,19 +139,19 @@ class Http1Server extends InputReader implements ServerConnection, Http1ServerOw
     this.#end ??= { by: "us", kind: "closed", detail };
     // A body that ends with the connection would look complete.
     if (this.#exchange?.responded) return this.reset();
-    this.#tellReset(detail);
+    this.#reportReset(detail);
     this.#phase = "over";
     this.#closeStream();
   }
 
   reset(): void {
     this.#end ??= { by: "us", kind: "reset", detail: "" };
-    this.#tellReset("the connection was broken off");
+    this.#reportReset("the connection was broken off");
     this.#phase = "over";
     this.stream.reset();
   }
 
-  // What the stream tells.
+  // Events of the stream.
 
   onDrain(): void {
     this.sent();
@@ -171,23 +171,26 @@ class Http1Server extends InputReader implements ServerConnection, Http1ServerOw
       events.onClose(reset || this.#end?.kind === "reset", alert);
     }
     this.#end ??= { by: reset ? "network" : "peer", kind: reset ? "reset" : "closed", detail };
-    this.#tellReset(detail || "the connection was closed");
+    this.#reportReset(detail || "the connection was closed");
     this.#events.onClose(this.#end);
   }
 
-  // What the exchange asks for.
+  // Methods for the exchange.
 
   begins(ends: boolean, lasts: boolean): boolean {
     const { complete, left } = this.#body;
     // The part of an unwanted body that was read already costs nothing. A client that waits for a 100 and
-    // gets the response instead may go on with the body or with its next request: both look the same.
+    // gets the response instead may continue with the body or with its next request: both look the same.
     const early = !complete && (ends && left > this.inHand || !this.#exchange?.continued);
     this.#keep = this.#parser.persistent && lasts && !early && !this.#draining &&
       !this.#couldBeTunnel();
     return this.#keep;
   }
 
-  /** A refused client may have sent what was meant for its tunnel: that is no request. */
+  /**
+   * A refused client may have sent bytes that were meant for its tunnel: they must not be read as a
+   * request.
+   */
   #couldBeTunnel(): boolean {
     const request = this.#exchange?.request;
     if (request?.method === "CONNECT") return true;
@@ -214,7 +217,7 @@ class Http1Server extends InputReader implements ServerConnection, Http1ServerOw
   }
 
   cut(detail: string): void {
-    // What ends with its connection would look complete; and nothing is waited for.
+    // A body that ends with the connection would look complete, and a blocked stream would wait for the client.
     const isOpenEnded = !this.#exchange?.responded || this.writer.framing === "until_close";
     if (isOpenEnded || this.blocked) return this.broken(detail);
     this.#exchange = undefined;
@@ -243,12 +246,12 @@ class Http1Server extends InputReader implements ServerConnection, Http1ServerOw
     }
   }
 
-  protected tellEnd(): void {
+  protected reportEnd(): void {
     this.#exchange?.events.onEnd(this.#body.trailers);
   }
 
   protected overflow(): void {
-    this.#tellReset("more came than was asked for", "overflow");
+    this.#reportReset("more came than was asked for", "overflow");
     this.reset();
   }
 
@@ -260,7 +263,7 @@ class Http1Server extends InputReader implements ServerConnection, Http1ServerOw
     }
     if (end === TOO_LARGE) return this.#refuse(HEAD_TOO_LARGE, chunk.length);
     const { text } = this.#heads;
-    // An empty line too many after a body is an old mistake of clients (RFC 9112 2.2).
+    // Some clients send an extra empty line after a body (RFC 9112 2.2).
     const skipped = text.startsWith("\r\n") ? 2 : 0;
     if (skipped > 0) {
       if (this.#blank) return this.#refuse(BLANK_LINES, chunk.length);
@@ -310,12 +313,12 @@ class Http1Server extends InputReader implements ServerConnection, Http1ServerOw
     if (!this.blocked) this.#next();
   }
 
-  /** The response is complete and has left: what the connection does after it. */
+  /** The response is complete and has left: serves the next request, or ends the connection. */
   #next(): void {
     const isLast = this.peerEnded && !this.hasMore;
     if (!this.#keep || isLast) return this.#finish();
     this.#phase = "head";
-    // This client was told that the connection stays, before it was known that it does not.
+    // The response announced that the connection stays, before the drain began.
     if (this.#draining) this.#leaveSoon();
     this.release();
   }
@@ -344,7 +347,7 @@ class Http1Server extends InputReader implements ServerConnection, Http1ServerOw
       case "discard":
         return this.#finish();
       case "body":
-        this.#tellReset("the client ended the connection within a request");
+        this.#reportReset("the client ended the connection within a request");
         this.#phase = "over";
         return this.stream.reset();
       case "over":
@@ -359,7 +362,7 @@ class Http1Server extends InputReader implements ServerConnection, Http1ServerOw
   #takeForGone(): void {
     if (!this.#exchange) return;
     this.#end ??= { by: "peer", kind: "closed", detail: "" };
-    this.#tellReset("the client ended the connection before it was answered");
+    this.#reportReset("the client ended the connection before it was answered");
     this.#phase = "over";
     this.stream.reset();
   }
@@ -380,14 +383,14 @@ class Http1Server extends InputReader implements ServerConnection, Http1ServerOw
     this.#deadline = this.#deadlines.after(LINGER_MS, () => this.#closeStream());
   }
 
-  /** A client that never takes what waits for it would keep the connection, and its memory, for ever. */
+  /** A client that never reads the last bytes would keep the connection, and its memory, for good. */
   #closeStream(): void {
     this.#deadline?.cancel();
     this.#deadline = this.#deadlines.after(UNREAD_MS, () => this.stream.reset());
     this.stream.close();
   }
 
-  #tellReset(detail: string, reason: ResetReason = "connection"): void {
+  #reportReset(detail: string, reason: ResetReason = "connection"): void {
     const exchange = this.#exchange;
     this.#exchange = undefined;
     exchange?.leave();

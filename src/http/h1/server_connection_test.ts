@@ -42,7 +42,7 @@ test("serveHttp1() answers requests on a connection that stays open", async () =
   assert.deepEqual(ends, []);
 });
 
-test("serveHttp1() tells what small chunks of one read hold at once, and large bodies as they come", async () => {
+test("serveHttp1() joins small chunks of one read, and delivers a large body as it comes", async () => {
   const { client, seen } = serveRaw(answers);
   await client.send(`${CHUNKED}\r\n${"1\r\na\r\n".repeat(1_000)}0\r\n\r\n`);
   assert.deepEqual([seen[0]?.chunks, seen[0]?.body], [1, "a".repeat(1_000)]);
@@ -52,7 +52,7 @@ test("serveHttp1() tells what small chunks of one read hold at once, and large b
   assert.deepEqual([seen[1]?.body, seen[1]?.state], ["abcdef", "complete"]);
 });
 
-test("serveHttp1() answers pipelined requests in order, and reads none before its turn", async () => {
+test("serveHttp1() serves pipelined requests in order, and reads none before its turn", async () => {
   for (const bytewise of [false, true]) {
     const { client, seen, stream } = serveRaw();
     const one = `${POST}Content-Length: 1\r\n\r\n1`;
@@ -73,7 +73,7 @@ test("serveHttp1() answers pipelined requests in order, and reads none before it
   }
 });
 
-test("serveHttp1() answers a pipelined batch at once where the handler does", async () => {
+test("serveHttp1() answers a pipelined batch at once if the handler does", async () => {
   const { client, seen, stream } = serveRaw(answers);
   await client.send(`${GET}\r\n`.repeat(1_000));
   assert.deepEqual([seen.length, stream.paused], [1_000, false]);
@@ -90,7 +90,7 @@ test("serveHttp1() holds back requests of a client that does not read its respon
   assert.deepEqual([seen.length, client.take()], [100, OK.repeat(100)]);
 });
 
-test("serveHttp1() stops the client while its exchange is paused, and the handler while it cannot send", async () => {
+test("serveHttp1() stops the client while its exchange is paused, and the handler while the client does not read", async () => {
   const { client, seen, stream } = serveRaw({
     capacityBytes: 10,
     onRequest: (exchange) => exchange.pause(),
@@ -113,7 +113,7 @@ test("serveHttp1() stops the client while its exchange is paused, and the handle
   assert.match(client.take(), /\r\n\r\n1\r\na\r\n0\r\n\r\n$/);
 });
 
-test("serveHttp1() does not tell the end of a request whose last bytes paused it", async () => {
+test("serveHttp1() delays onEnd() of a request whose last bytes paused it", async () => {
   const { client, seen } = serveRaw();
   await client.send(`${POST}Content-Length: 2\r\n\r\na`);
   const one = seen[0] ?? assert.fail();
@@ -135,7 +135,7 @@ test("serveHttp1() does not tell the end of a request whose last bytes paused it
   assert.equal(seen.length, 2);
 });
 
-test("serveHttp1() passes 1xx on to clients that know them", async () => {
+test("serveHttp1() sends 1xx to HTTP/1.1 clients only", async () => {
   const informs: ServeOptions = {
     onComplete(exchange) {
       exchange.inform({ status: 103, length: 0, fields: ["link", "a", "Link"] });
@@ -157,7 +157,7 @@ test("serveHttp1() passes 1xx on to clients that know them", async () => {
   assert.equal(old.client.take(), LAST);
 });
 
-test("serveHttp1() carries a response that begins before the request ends", async () => {
+test("serveHttp1() sends a response that begins before the request ends", async () => {
   const { client, seen } = serveRaw({
     onRequest: (exchange) => exchange.respond({ status: 200, length: -1, fields: [] }, false),
     onComplete: (exchange) => exchange.end(),
@@ -171,7 +171,7 @@ test("serveHttp1() carries a response that begins before the request ends", asyn
   assert.equal(seen.length, 2);
 });
 
-test("serveHttp1() ends the connection when a request is answered before its body is here", async () => {
+test("serveHttp1() ends the connection after a response that comes before the request's body", async () => {
   const { client, seen, ends, clock } = serveRaw({
     onRequest: (exchange) => exchange.respond({ status: 403, length: 0, fields: [] }, true),
   });
@@ -183,12 +183,12 @@ test("serveHttp1() ends the connection when a request is answered before its bod
   assert.equal(client.over, "end");
   await client.send(`defghij${GET}\r\n`);
   assert.deepEqual([seen.length, seen[0]?.body, ends], [1, "", []]);
-  // The client may end it, but it need not be waited for.
+  // The server closes if the client does not.
   await clock.advance(1_100);
   assert.deepEqual(ends.map(({ by, kind }) => [by, kind]), [["us", "closed"]]);
 });
 
-test("serveHttp1() goes on after a request was answered whose body had come with its head", async () => {
+test("serveHttp1() keeps the connection after an early response if the body came with the head", async () => {
   const { client, seen } = serveRaw({
     onRequest: (exchange) => exchange.respond({ status: 403, length: 0, fields: [] }, true),
   });
@@ -197,7 +197,7 @@ test("serveHttp1() goes on after a request was answered whose body had come with
   assert.deepEqual([seen.length, client.over], [2, "no"]);
 });
 
-test("serveHttp1() goes on after a streamed response once the rest of the request has come", async () => {
+test("serveHttp1() keeps the connection after an early streamed response once the rest of the request comes", async () => {
   for (const comes of [true, false]) {
     const { client, seen, clock, ends } = serveRaw();
     await client.send(`${POST}Content-Length: 3\r\n\r\na`);
@@ -213,23 +213,23 @@ test("serveHttp1() goes on after a streamed response once the rest of the reques
   }
 });
 
-test("serveHttp1() takes nothing for a request that may be a body which was not asked for", async () => {
-  for (const isToldToGoOn of [true, false]) {
+test("serveHttp1() does not read the body after a missing 100 as a request", async () => {
+  for (const sendsContinue of [true, false]) {
     const { client, seen } = serveRaw({
       onRequest(exchange) {
-        if (isToldToGoOn) exchange.inform({ status: 100, length: 0, fields: [] });
+        if (sendsContinue) exchange.inform({ status: 100, length: 0, fields: [] });
       },
     });
     await client.send(`${POST}Expect: 100-continue\r\nContent-Length: ${GET.length + 2}\r\n\r\n`);
     client.take();
     answer(seen[0]?.exchange ?? assert.fail());
     await client.send(`${GET}\r\n`);
-    assert.deepEqual([seen.length, client.take()], [1, isToldToGoOn ? OK : LAST]);
-    assert.equal(client.over, isToldToGoOn ? "no" : "end");
+    assert.deepEqual([seen.length, client.take()], [1, sendsContinue ? OK : LAST]);
+    assert.equal(client.over, sendsContinue ? "no" : "end");
   }
 });
 
-test("serveHttp1() answers a client that has ended its half", async () => {
+test("serveHttp1() answers requests of a client that has ended its half", async () => {
   const { client, seen, ends } = serveRaw();
   await client.send(`${GET}\r\n${GET}\r\n`);
   client.connection.end();
@@ -242,7 +242,7 @@ test("serveHttp1() answers a client that has ended its half", async () => {
   assert.deepEqual([client.over, ends.length], ["end", 1]);
 });
 
-test("serveHttp1() takes a client that has ended its half for gone when its answer is long in coming", async () => {
+test("serveHttp1() resets a client that has ended its half after a second without a complete response", async () => {
   for (const hasBegun of [false, true]) {
     const { client, clock, seen, ends } = serveRaw();
     await client.send(`${GET}\r\n`);
@@ -258,7 +258,7 @@ test("serveHttp1() takes a client that has ended its half for gone when its answ
   }
 });
 
-test("serveHttp1() lets a client that has ended its half read slowly what was answered", async () => {
+test("serveHttp1() lets a client that has ended its half read its response slowly", async () => {
   const { client, clock, seen } = serveRaw({ capacityBytes: 10 });
   client.connection.pause();
   await client.send(`${GET}\r\n`);
@@ -271,7 +271,7 @@ test("serveHttp1() lets a client that has ended its half read slowly what was an
   assert.deepEqual([client.take(), client.over], [OK, "end"]);
 });
 
-test("serveHttp1() tells the exchange when the client leaves within a request", async () => {
+test("serveHttp1() resets the exchange when the client leaves within a request", async () => {
   const half = serveRaw();
   await half.client.send(`${POST}Content-Length: 3\r\n\r\na`);
   half.client.connection.end();
@@ -285,7 +285,7 @@ test("serveHttp1() tells the exchange when the client leaves within a request", 
   assert.deepEqual(gone.ends.map(({ by, kind }) => [by, kind]), [["network", "reset"]]);
 });
 
-test("serveHttp1() ends with a client that ends between requests, or within a head", async () => {
+test("serveHttp1() closes after a client that ends between requests or within a head", async () => {
   for (const raw of ["", `${GET}\r\n`, GET]) {
     const { client, ends } = serveRaw(answers);
     await client.send(raw);
@@ -308,7 +308,7 @@ test("ServerConnection.drain() ends an idle connection, and a busy one with its 
   assert.equal(idle.client.over, "no");
   await idle.clock.advance(200);
   assert.equal(idle.client.over, "end");
-  // What was on its way is answered as the last one.
+  // A late request is answered as the last one.
   const late = serveRaw(answers);
   late.server.drain();
   await late.clock.advance(900);
@@ -321,22 +321,22 @@ test("ServerConnection.drain() ends an idle connection, and a busy one with its 
   answer(busy.seen[0]?.exchange ?? assert.fail());
   await settle();
   assert.deepEqual([busy.client.take(), busy.client.over, busy.server.active], [LAST, "end", 0]);
-  // A client that was told that the connection stays may send another request before it ends.
-  const told = serveRaw();
-  await told.client.send(`${GET}\r\n`);
-  const first = told.seen[0]?.exchange ?? assert.fail();
+  // A response that announced a persistent connection allows one more request.
+  const kept = serveRaw();
+  await kept.client.send(`${GET}\r\n`);
+  const first = kept.seen[0]?.exchange ?? assert.fail();
   first.respond({ status: 200, length: 1, fields: [] }, false);
-  told.server.drain();
+  kept.server.drain();
   first.send(latin1Bytes("a"));
   first.end();
-  await told.clock.advance(900);
+  await kept.clock.advance(900);
   const head = "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n";
-  assert.deepEqual([told.client.take(), told.client.over], [`${head}a`, "no"]);
-  await told.client.send(`${GET}\r\n`);
-  answer(told.seen[1]?.exchange ?? assert.fail());
+  assert.deepEqual([kept.client.take(), kept.client.over], [`${head}a`, "no"]);
+  await kept.client.send(`${GET}\r\n`);
+  answer(kept.seen[1]?.exchange ?? assert.fail());
   await settle();
-  assert.deepEqual([told.client.take(), told.client.over], [LAST, "end"]);
-  // The head of a request that is on its way is waited for.
+  assert.deepEqual([kept.client.take(), kept.client.over], [LAST, "end"]);
+  // The rest of a head is waited for.
   const begun = serveRaw(answers);
   await begun.client.send(GET);
   begun.server.drain();
@@ -344,7 +344,7 @@ test("ServerConnection.drain() ends an idle connection, and a busy one with its 
   assert.deepEqual([begun.client.take(), begun.client.over], [LAST, "end"]);
 });
 
-test("serveHttp1() keeps the connection where a response is broken off that the client has whole", async () => {
+test("serveHttp1() keeps the connection after reset() of a response that the client has completely", async () => {
   for (const [request, body] of [[GET, "a"], [GET.replace("GET", "HEAD"), ""]] as const) {
     const { client, seen } = serveRaw();
     await client.send(`${request}\r\n`);
@@ -362,7 +362,7 @@ test("serveHttp1() keeps the connection where a response is broken off that the 
   }
 });
 
-test("ServerConnection.close() and reset() tell the exchange, and cut no body that looks complete", async () => {
+test("ServerConnection.close() and reset() reset the exchange, and leave no body that looks complete", async () => {
   const waits = serveRaw();
   await waits.client.send(`${GET}\r\n`);
   waits.server.close("the intention changed");
@@ -382,7 +382,7 @@ test("ServerConnection.close() and reset() tell the exchange, and cut no body th
   assert.deepEqual([broken.seen[0]?.state, broken.client.over], ["reset connection", "reset"]);
 });
 
-test("serveHttp1() breaks off who sends far more than anybody asked for", async () => {
+test("serveHttp1() resets a client that sends more than the buffer while its request is open", async () => {
   const { client, seen, stream } = serveRaw({ limits: { bufferedBytes: 1_000 } });
   await client.send(`${GET}\r\n`);
   const more = () => stream.events.onData(latin1Bytes("x".repeat(500)));
@@ -395,7 +395,7 @@ test("serveHttp1() breaks off who sends far more than anybody asked for", async 
   assert.deepEqual([seen[0]?.state, client.over], ["reset overflow", "reset"]);
 });
 
-test("serveHttp1() says nothing more to a client that has been closed, whatever its handler does", async () => {
+test("serveHttp1() ignores a response after close()", async () => {
   const { client, seen, server } = serveRaw();
   await client.send(`${GET}\r\n`);
   const { exchange } = seen[0] ?? assert.fail();
@@ -405,7 +405,7 @@ test("serveHttp1() says nothing more to a client that has been closed, whatever 
   assert.deepEqual([seen.length, client.take(), client.over], [1, "", "end"]);
 });
 
-test("ServerExchange.reset() breaks the connection, and nothing is told any more", async () => {
+test("ServerExchange.reset() resets the connection without further events", async () => {
   const { client, seen, ends } = serveRaw();
   await client.send(`${POST}Content-Length: 3\r\n\r\na`);
   const { exchange } = seen[0] ?? assert.fail();
@@ -420,10 +420,10 @@ for (
   const [name, head, length, over, want] of [
     ["a length", GET, 9, "end", "A: b\r\ncontent-length: 9\r\n\r\nsome"],
     ["chunks", GET, -1, "end", "A: b\r\ntransfer-encoding: chunked\r\n\r\n4\r\nsome\r\n"],
-    ["an end that is the connection's", "GET / HTTP/1.0\r\n", -1, "reset", ""],
+    ["an end by the connection only", "GET / HTTP/1.0\r\n", -1, "reset", ""],
   ] as const
 ) {
-  test(`ServerExchange.reset() of a response with ${name}: what was sent before`, async () => {
+  test(`ServerExchange.reset() ${over === "end" ? "delivers" : "drops"} the sent part of a response with ${name}`, async () => {
     const { client, seen } = serveRaw({
       onComplete(exchange) {
         exchange.respond({ status: 200, length, fields: ["a", "b", "A"] }, false);
@@ -439,7 +439,7 @@ for (
   });
 }
 
-test("ServerExchange does nothing to the request after its own", async () => {
+test("ServerExchange has no effect on the request after its own", async () => {
   const { client, seen } = serveRaw({
     onComplete: (exchange) => seen.length === 1 && answer(exchange),
   });
@@ -462,7 +462,7 @@ for (
     }],
   ] as const
 ) {
-  test(`a client that ${name} and takes nothing is broken off, with what waits for it`, async () => {
+  test(`a client that ${name} and reads nothing is reset after a deadline`, async () => {
     const { client, stream, ends, clock } = serveRaw();
     client.connection.pause();
     await act(client);
@@ -477,7 +477,7 @@ for (
   });
 }
 
-test("a client that takes its refusal late gets all of it", async () => {
+test("a client that reads its refusal late gets all of it", async () => {
   const { client, clock } = serveRaw();
   client.connection.pause();
   await client.send("GET / HTTP/1.1\r\n bad\r\n\r\n");

@@ -1,6 +1,6 @@
 /**
- * One request that is served, and its response as it is written: framing by what the client understands
- * and what the response is, and nothing that was not promised.
+ * A request on a server connection, and the writing of its response. The framing depends on the client's
+ * version and on the response; the body must have the declared length.
  *
  * @module
  */
@@ -20,23 +20,28 @@ import { statusLine } from "./status_line.ts";
 import { KEY, PROOF, proofOf } from "./websocket.ts";
 import { writeHead } from "./write_head.ts";
 
-/** The connection that it is on. */
+/** The connection of the exchange. */
 export interface Http1ServerOwner {
   readonly stream: Stream;
   readonly writer: BodyWriter;
   /** The client takes no more for now. */
   readonly blocked: boolean;
   /**
-   * A response begins: whether the connection serves another request after it. `ends`: it has no body;
-   * `lasts`: its body does not end with the connection.
+   * A response begins. Returns whether the connection serves another request after it. `ends`: it has no
+   * body; `lasts`: its body does not end with the connection.
    */
   begins(ends: boolean, lasts: boolean): boolean;
-  /** What a write of so many bytes said: false is passed on, and remembered until the stream has drained. */
+  /**
+   * Records the result of a write. False is returned again, and remembered until the stream has drained.
+   */
   took(all: boolean, size: number, count: HeldShare): boolean;
   ended(): void;
-  /** The exchange cannot go on, and with it the connection. `detail` for people. */
+  /** Ends the exchange and the connection. `detail` is for people. */
   broken(detail: string): void;
-  /** The same, but what of the response was sent arrives, where its end would be missed. */
+  /**
+   * Like `broken`, but the part of the response that was sent still arrives, if the client can detect that
+   * the end is missing.
+   */
   cut(detail: string): void;
   hold(): void;
   release(): void;
@@ -59,11 +64,11 @@ export class Http1ServerExchange implements ServerExchange {
   readonly endsWithHead: boolean;
   readonly held: HeldShare;
   events: MessageEvents = ignoredMessage;
-  /** Undefined: over, and nothing does anything any more. */
+  /** Undefined: the exchange is over, and its methods have no effect. */
   #owner: Http1ServerOwner | undefined;
   readonly #asksToKeep: boolean;
   responded = false;
-  /** The client was told to go on (100), or does not wait to be told. */
+  /** The client got a 100, or does not wait for one. */
   continued: boolean;
 
   constructor(
@@ -98,9 +103,9 @@ export class Http1ServerExchange implements ServerExchange {
     const { status, length, fields } = head;
     const { method, version } = this.request;
     const bodyless = method === "HEAD" || status === 204 || status === 304;
-    // What is promised has to come.
+    // The declared body has to come.
     if (ends && !bodyless && length > 0) return this.#break(NOT_AS_LONG);
-    // Would change the protocol, or end nothing.
+    // 101, or a 2xx to CONNECT, would change the protocol; other 1xx do not end an exchange.
     if (status < 200 || method === "CONNECT" && status < 300) return this.#break(NOT_FINAL);
     const framing: Framing = bodyless || ends
       ? "none"
@@ -139,7 +144,7 @@ export class Http1ServerExchange implements ServerExchange {
 
   reset(reason: ResetReason): void {
     const owner = this.#owner;
-    // What the client has whole is no broken response, and its next request may be on its way.
+    // The client has the whole response, and its next request may be under way.
     if (this.responded && owner?.writer.isComplete) return this.#ended();
     this.#owner = undefined;
     owner?.cut(`the response was broken off: ${reason}`);
@@ -167,7 +172,7 @@ export class Http1ServerExchange implements ServerExchange {
     return owner.tunnel();
   }
 
-  /** The connection ended it: nothing does anything any more. */
+  /** The connection ended the exchange, so that its methods have no effect any more. */
   leave(): void {
     this.#owner = undefined;
   }

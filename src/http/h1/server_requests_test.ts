@@ -14,7 +14,7 @@ const GET = "GET / HTTP/1.1\r\nHost: db\r\n";
 
 const answers: ServeOptions = { onComplete: (exchange) => answer(exchange) };
 
-/** In one line: what a handler got to know. */
+/** The request that a handler got, in one line. */
 function shown({ exchange: { request }, body, trailers }: Seen): string {
   const { method, scheme, authority, path, upgrade, length, expectsContinue, fields } = request;
   const parts = [method, `${scheme}://${authority}`, path, String(length)];
@@ -51,7 +51,7 @@ for (
     ["an empty host", "GET / HTTP/1.1\r\nHost:\r\n\r\n", "GET :// / 0"],
     ["a host that is a port alone", "GET / HTTP/1.1\r\nHost: :80\r\n\r\n", "GET ://:80 / 0"],
     ["one empty line before", `\r\n${GET}\r\n`, "GET ://db / 0"],
-    ["a method of its own", "PURGE /a HTTP/1.1\r\nHost: db\r\n\r\n", "PURGE ://db /a 0"],
+    ["an unknown method", "PURGE /a HTTP/1.1\r\nHost: db\r\n\r\n", "PURGE ://db /a 0"],
     [
       "names as they were spelled, values without white space",
       `${GET}aB: \t b c \t\r\nab:\r\n\r\n`,
@@ -80,7 +80,7 @@ for (
       "GET ://db / 0 a: b",
     ],
     [
-      "TE as far as it is about trailers",
+      "TE for trailers only",
       `${GET}TE: gzip, trailers;q=1\r\n\r\n`,
       "GET ://db / 0 te: trailers",
     ],
@@ -96,7 +96,7 @@ for (
       "GET ://db / 0 upgrade=websocket",
     ],
     [
-      "none of several others",
+      "no upgrade of several others",
       `${GET}Connection: upgrade\r\nUpgrade: a, b\r\n\r\n`,
       "GET ://db / 0",
     ],
@@ -106,7 +106,7 @@ for (
       "GET ://db / 0",
     ],
     [
-      "h2c as what it is already",
+      "an upgrade to h2c as HTTP/1.1",
       `${GET}Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n\r\n`,
       "GET ://db / 0",
     ],
@@ -123,7 +123,7 @@ for (
     ["no expectation without a body", `${GET}Expect: 100-continue\r\n\r\n`, "GET ://db / 0"],
     ["HTTP/1.0", "GET / HTTP/1.0\r\n\r\n", "GET :// / 0", LAST],
     [
-      "HTTP/1.0 that stays",
+      "HTTP/1.0 with keep-alive",
       "GET / HTTP/1.0\r\nHost: db\r\nConnection: Keep-Alive\r\n\r\n",
       "GET ://db / 0",
       "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: keep-alive\r\n\r\nok",
@@ -149,29 +149,41 @@ for (
   });
 }
 
-test("serveHttp1() keeps a name as it was spelled, known or not", async () => {
+test("serveHttp1() keeps the spelling of names, known or not", async () => {
   const { client, seen } = serveRaw(answers);
   await client.send(`${GET}ACCEPT: 1\r\nAccept: 2\r\naccept: 3\r\nX-Own: 4\r\nETAG: 5\r\n\r\n`);
   const { fields } = seen[0]?.exchange.request ?? assert.fail();
   const names = fields.filter((_, i) => i % 3 !== 1);
   assert.deepEqual(names, [
-    ...["accept", "ACCEPT", "accept", "Accept", "accept", "accept"],
-    ...["x-own", "X-Own", "etag", "ETAG"],
+    "accept",
+    "ACCEPT",
+    "accept",
+    "Accept",
+    "accept",
+    "accept",
+    "x-own",
+    "X-Own",
+    "etag",
+    "ETAG",
   ]);
 });
 
-test("serveHttp1() reads each head by its own names, whatever stood in their place before", async () => {
+test("serveHttp1() reads the names of each head, whatever the line had in the one before", async () => {
   const { client, seen, invalid } = serveRaw(answers);
   for (const name of ["Accept", "accept", "Accept-Encoding", "Accept", "Accepted", "Host"]) {
     await client.send(`GET / HTTP/1.1\r\n${name}: a:\r\nHost: db\r\n\r\n`);
   }
   assert.deepEqual(seen.map(({ exchange }) => exchange.request.fields.slice(1).join()), [
-    ...["a:,Accept", "a:,accept", "a:,Accept-Encoding", "a:,Accept", "a:,Accepted"],
+    "a:,Accept",
+    "a:,accept",
+    "a:,Accept-Encoding",
+    "a:,Accept",
+    "a:,Accepted",
   ]);
   assert.deepEqual(invalid, ["400 more than one host"]);
 });
 
-test("serveHttp1() answers nothing to what does not speak HTTP", async () => {
+test("serveHttp1() closes without a response for a first line that is not HTTP", async () => {
   const served = serveRaw();
   await served.client.send("INVALID CONNECTION PREFACE\r\n\r\n");
   assert.equal(served.client.received, "");

@@ -5,7 +5,7 @@ import { latin1Bytes, serveRaw } from "../../../test/kit/wire/http1.ts";
 
 const GET = "GET / HTTP/1.1\r\nHost: db\r\n";
 
-interface Said {
+interface SentResponse {
   readonly status?: number;
   readonly length: number;
   readonly ends?: boolean;
@@ -13,7 +13,7 @@ interface Said {
   readonly trailers?: readonly string[];
 }
 
-/** What is written for a response. */
+/** Responses of a handler, and the bytes on the wire. */
 for (
   const [name, request, respond, want] of [
     [
@@ -37,7 +37,7 @@ for (
       "200 OK\r\nA: b\r\ntransfer-encoding: chunked\r\n\r\n1\r\no\r\n0\r\nX: y\r\n\r\n",
     ],
     [
-      "no trailers elsewhere",
+      "no trailers without chunks",
       `${GET}\r\n`,
       { length: 1, body: ["o"], trailers: ["x", "y", "X"] },
       "200 OK\r\nA: b\r\ncontent-length: 1\r\n\r\no",
@@ -55,7 +55,7 @@ for (
       "200 OK\r\nA: b\r\ncontent-length: 0\r\n\r\n",
     ],
     [
-      "no body, unsaid",
+      "no body of unknown length",
       `${GET}\r\n`,
       { length: -1, ends: true },
       "200 OK\r\nA: b\r\ncontent-length: 0\r\n\r\n",
@@ -73,7 +73,7 @@ for (
       "200 OK\r\nA: b\r\ncontent-length: 5\r\n\r\n",
     ],
     [
-      "HEAD without what a handler sent",
+      "HEAD without the handler's body",
       "HEAD / HTTP/1.1\r\nHost: db\r\n\r\n",
       { length: -1, body: ["ok"] },
       "200 OK\r\nA: b\r\n\r\n",
@@ -85,13 +85,13 @@ for (
       "204 No Content\r\nA: b\r\n\r\n",
     ],
     [
-      "304 with what it claims",
+      "304 with its declared length",
       `${GET}\r\n`,
       { status: 304, length: 7, ends: true },
       "304 Not Modified\r\nA: b\r\ncontent-length: 7\r\n\r\n",
     ],
     [
-      "a status without words",
+      "a status without a reason",
       `${GET}\r\n`,
       { status: 299, length: 0, ends: true },
       "299 \r\nA: b\r\ncontent-length: 0\r\n\r\n",
@@ -102,7 +102,7 @@ for (
     const { client, seen } = serveRaw();
     await client.send(request);
     const { exchange } = seen[0] ?? assert.fail();
-    const { status = 200, length, ends = false, body = [], trailers }: Said = respond;
+    const { status = 200, length, ends = false, body = [], trailers }: SentResponse = respond;
     exchange.respond({ status, length, fields: ["a", "b", "A"] }, ends);
     for (const chunk of body) exchange.send(latin1Bytes(chunk));
     if (!ends) exchange.end(trailers && [...trailers]);
@@ -111,19 +111,23 @@ for (
   });
 }
 
-/** Responses that are not what they promise. */
+/** Responses that differ from their head, or cannot be written. */
 for (
   const [name, status, length, ends, body, fields] of [
-    ["longer than its head said", 200, 2, false, "abc", []],
-    ["shorter than its head said", 200, 4, false, "abc", []],
-    ["without the body that its head said", 200, 4, true, "", []],
+    ["longer than declared", 200, 2, false, "abc", []],
+    ["shorter than declared", 200, 4, false, "abc", []],
+    ["without its declared body", 200, 4, true, "", []],
     ["with a line break in a value", 200, 0, true, "", ["a", "b\r\nset-cookie: c", "A"]],
     ["with a line break in a name", 200, 0, true, "", ["a", "b", "A\n"]],
-    ["with a character that would become one", 200, 0, true, "", ["a", "b\u010d\u010ac: d", "A"]],
-    ["that is none", 101, 0, true, "", []],
+    ["with characters that latin1 would turn into a line break", 200, 0, true, "", [
+      "a",
+      "b\u010d\u010ac: d",
+      "A",
+    ]],
+    ["with status 101", 101, 0, true, "", []],
   ] as const
 ) {
-  test(`serveHttp1() breaks the connection over a response ${name}`, async () => {
+  test(`serveHttp1() resets the connection on a response ${name}`, async () => {
     const { client, seen, ends: closes } = serveRaw();
     await client.send(`${GET}\r\n`);
     const { exchange } = seen[0] ?? assert.fail();
@@ -139,7 +143,7 @@ for (
   });
 }
 
-test("hints are dropped while the client does not read, but for the one to go on", async () => {
+test("1xx other than 100 are dropped while the client does not read", async () => {
   const { client, seen } = serveRaw({ capacityBytes: 1_000 });
   await client.send(
     "PUT / HTTP/1.1\r\nHost: db\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n",

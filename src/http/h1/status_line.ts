@@ -1,5 +1,5 @@
 /**
- * First lines of responses, and the responses that the codec gives by itself.
+ * First lines of responses, and the responses that the codec itself sends.
  *
  * @module
  */
@@ -69,12 +69,12 @@ const LINES: readonly string[] = Array.from(
   (_, status) => `HTTP/1.1 ${status} ${REASONS[status] ?? ""}`,
 );
 
-/** Without its end. */
+/** Without its line end. */
 export function statusLine(status: number): string {
   return LINES[status] ?? `HTTP/1.1 ${status} `;
 }
 
-/** Answers what is no request that anybody could answer; the connection ends with it. */
+/** The response to an invalid request; the connection ends with it. */
 export function refusal(status: number): string {
   const words = REASONS[status] ?? "";
   return `${statusLine(status)}\r\ncontent-length: ${words.length}\r\n` +

@@ -1,16 +1,16 @@
 /**
- * What a connection becomes by an upgrade or CONNECT: a stream like any other, whose first bytes may have
- * been read with the head before it. Halves, resets and back-pressure are those of the stream below.
+ * The stream that a connection becomes by an upgrade or CONNECT. Its first bytes may have been read
+ * together with the head. Halves, resets and back-pressure are those of the underlying stream.
  *
  * @module
  */
 
 import { ignoredEvents, type Stream, type StreamEvents } from "../../net/mod.ts";
 
-/** The connection below, as far as a tunnel needs it. */
+/** The part of the connection that a tunnel uses. */
 export interface TunnelOwner {
   readonly stream: Stream;
-  /** Stops and resumes what is read. */
+  /** Stops and resumes reading. */
   hold(): void;
   release(): void;
 }

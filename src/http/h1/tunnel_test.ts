@@ -11,19 +11,19 @@ const CONNECT = "CONNECT db:5432 HTTP/1.1\r\nHost: db:5432\r\n\r\n";
 const SWITCHING =
   "HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: echo\r\n\r\n";
 
-/** What a stream tells, in order. */
-function listen(stream: Stream): string[] {
-  const told: string[] = [];
+/** Records the events of a stream, in order. */
+function record(stream: Stream): string[] {
+  const recorded: string[] = [];
   stream.events = {
-    onData: (chunk) => void told.push(latin1Text(chunk)),
-    onEnd: () => void told.push("(end)"),
-    onDrain: () => void told.push("(drain)"),
-    onClose: (reset) => void told.push(reset ? "(reset)" : "(close)"),
+    onData: (chunk) => void recorded.push(latin1Text(chunk)),
+    onEnd: () => void recorded.push("(end)"),
+    onDrain: () => void recorded.push("(drain)"),
+    onClose: (reset) => void recorded.push(reset ? "(reset)" : "(close)"),
   };
-  return told;
+  return recorded;
 }
 
-test("a tunnel of a server gives first what came with the head", async () => {
+test("a server's tunnel begins with the bytes after the head", async () => {
   for (
     const [raw, head, said] of [
       [UPGRADE, { status: 101, length: 0, fields: [] }, SWITCHING],
@@ -39,71 +39,71 @@ test("a tunnel of a server gives first what came with the head", async () => {
     assert.equal(seen.length, 1);
     const { exchange } = seen[0] ?? assert.fail();
     const tunnel = exchange.tunnel({ ...head, fields: [...head.fields] });
-    const told = listen(tunnel);
-    assert.deepEqual(told, []);
+    const recorded = record(tunnel);
+    assert.deepEqual(recorded, []);
     await client.send("late");
-    assert.deepEqual([told.join(" "), client.take(), server.active], ["early late", said, 1]);
+    assert.deepEqual([recorded.join(" "), client.take(), server.active], ["early late", said, 1]);
     tunnel.write(latin1Bytes("back"));
     tunnel.end();
     await settle();
     assert.deepEqual([client.take(), client.over, ends], ["back", "end", []]);
     client.connection.end();
     await settle();
-    assert.deepEqual(told.slice(2), ["(end)", "(close)"]);
+    assert.deepEqual(recorded.slice(2), ["(end)", "(close)"]);
     assert.deepEqual([server.active, ends.length], [0, 1]);
   }
 });
 
-test("a tunnel of a server tells an end that came before it", async () => {
+test("a server's tunnel reports an end that came before it", async () => {
   const { client, seen, clock } = serveRaw();
   await client.send(UPGRADE);
   client.connection.end();
   await settle();
-  const told = listen(
+  const recorded = record(
     seen[0]?.exchange.tunnel({ status: 101, length: 0, fields: [] }) ?? assert.fail(),
   );
   await clock.advance(5_000);
-  assert.deepEqual([told, client.over], [["(end)"], "no"]);
+  assert.deepEqual([recorded, client.over], [["(end)"], "no"]);
 });
 
-test("a tunnel passes back-pressure and resets on", async () => {
+test("a tunnel passes back-pressure and resets", async () => {
   const { client, seen, stream } = serveRaw({ capacityBytes: 10 });
   await client.send(UPGRADE);
   const tunnel = seen[0]?.exchange.tunnel({ status: 101, length: 0, fields: [] }) ?? assert.fail();
-  const told = listen(tunnel);
+  const recorded = record(tunnel);
   await settle();
   tunnel.pause();
   assert.equal(stream.paused, true);
   await client.send("a");
-  assert.deepEqual(told.filter((text) => text !== "(drain)"), []);
+  assert.deepEqual(recorded.filter((text) => text !== "(drain)"), []);
   tunnel.resume();
   await settle();
-  assert.equal(told.at(-1), "a");
+  assert.equal(recorded.at(-1), "a");
   client.connection.pause();
   assert.equal(tunnel.give(latin1Bytes("b".repeat(20))), false);
   client.connection.resume();
   await settle();
-  assert.equal(told.at(-1), "(drain)");
+  assert.equal(recorded.at(-1), "(drain)");
   client.connection.reset();
   await settle();
-  assert.equal(told.at(-1), "(reset)");
+  assert.equal(recorded.at(-1), "(reset)");
 });
 
-test("a tunnel that its connection's owner breaks is broken", async () => {
+test("a tunnel survives drain(), and breaks with reset() of its connection", async () => {
   const { client, seen, server, ends } = serveRaw();
   await client.send(UPGRADE);
-  const told = listen(
+  const recorded = record(
     seen[0]?.exchange.tunnel({ status: 101, length: 0, fields: [] }) ?? assert.fail(),
   );
   server.drain();
   await client.send("still there");
   server.reset();
   await settle();
-  assert.deepEqual([told, client.over], [["still there", "(reset)"], "reset"]);
+  assert.deepEqual([recorded, client.over], [["still there", "(reset)"], "reset"]);
   assert.deepEqual(ends.map(({ by, kind }) => [by, kind]), [["us", "reset"]]);
 });
 
-test("serveHttp1() takes nothing for a request that may have been meant for a refused tunnel", async () => {
+test("serveHttp1() does not read bytes for a refused tunnel as a request", async () => {
   for (const [raw, closes] of [[UPGRADE, true], [CONNECT, true]] as const) {
     const { client, seen } = serveRaw();
     await client.send(`${raw}GET /admin HTTP/1.1\r\nHost: db\r\n\r\n`);
@@ -115,7 +115,7 @@ test("serveHttp1() takes nothing for a request that may have been meant for a re
     );
     assert.deepEqual([seen.length, client.over === "end"], [1, closes]);
   }
-  // Nothing came: an upgrade that was refused is a request like any other.
+  // Without such bytes a refused upgrade is a request like any other.
   const { client, seen } = serveRaw({ onComplete: (exchange) => answer(exchange) });
   await client.send(UPGRADE);
   await client.send(UPGRADE);
@@ -127,7 +127,7 @@ test("serveHttp1() takes nothing for a request that may have been meant for a re
   assert.equal(connect.client.over, "end");
 });
 
-test("a tunnel of a client begins with what came after the head", async () => {
+test("a client's tunnel begins with the bytes after the head", async () => {
   for (
     const [head, said, request] of [
       [
@@ -143,25 +143,27 @@ test("a tunnel of a client begins with what came after the head", async () => {
     ] as const
   ) {
     const { server, client, ask, ends } = askRaw();
-    let told: string[] = [];
-    const reply = ask(head, { onTunnel: (exchange) => void (told = listen(exchange.tunnel())) });
+    let recorded: string[] = [];
+    const reply = ask(head, {
+      onTunnel: (exchange) => void (recorded = record(exchange.tunnel())),
+    });
     await settle();
     assert.equal(server.take(), request);
     await server.send(`${said}early`);
-    assert.deepEqual([told, client.active, client.capacity], [["early"], 1, 0]);
+    assert.deepEqual([recorded, client.active, client.capacity], [["early"], 1, 0]);
     assert.equal(reply.state, "open");
     await server.send("late");
     server.connection.end();
     await settle();
-    assert.deepEqual(told, ["early", "late", "(end)"]);
+    assert.deepEqual(recorded, ["early", "late", "(end)"]);
     client.reset("the intention changed");
     await settle();
-    assert.deepEqual(told.slice(3), ["(reset)"]);
+    assert.deepEqual(recorded.slice(3), ["(reset)"]);
     assert.deepEqual(ends, [{ by: "us", kind: "reset", detail: "the intention changed" }]);
   }
 });
 
-test("askHttp1() takes a refused tunnel for a response", async () => {
+test("openHttp1Client() reads the refusal of a tunnel as a response", async () => {
   const { server, client, ask } = askRaw();
   const reply = ask({ upgrade: "echo" });
   await server.send("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno");
@@ -173,7 +175,7 @@ test("askHttp1() takes a refused tunnel for a response", async () => {
   ]);
 });
 
-test("askHttp1() breaks a tunnel that nobody takes, or to another protocol", async () => {
+test("openHttp1Client() resets a tunnel that is not taken, or that changes to another protocol", async () => {
   const { server, ask } = askRaw();
   const reply = ask({ upgrade: "echo" });
   await server.send(SWITCHING);
@@ -188,7 +190,7 @@ test("askHttp1() breaks a tunnel that nobody takes, or to another protocol", asy
 const KEY = "dGhlIHNhbXBsZSBub25jZQ==";
 const PROOF = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
-test("serveHttp1() proves a WebSocket whose server was not asked to, and no other", async () => {
+test("serveHttp1() adds a WebSocket proof only if the response has none", async () => {
   for (const proof of [[], ["sec-websocket-accept", "own", "Sec-WebSocket-Accept"]]) {
     const { client, seen } = serveRaw();
     await client.send(
@@ -205,7 +207,7 @@ test("serveHttp1() proves a WebSocket whose server was not asked to, and no othe
   }
 });
 
-test("askHttp1() gives a WebSocket a key where there is none, and wants it proved", async () => {
+test("openHttp1Client() adds a missing WebSocket key, and verifies its proof", async () => {
   const head = { upgrade: "websocket", fields: ["sec-websocket-key", KEY, "Sec-WebSocket-Key"] };
   const withKey = askRaw();
   withKey.ask(head);

@@ -1,6 +1,6 @@
 /**
- * Heads as they go out: one text, in one piece of memory that all connections share, taken by the stream
- * before anybody else can need it. Whatever brought a field here, it cannot end its line.
+ * Writes heads: one text, in one piece of memory that all connections share, which the stream copies at
+ * once. No field can end its line, whatever its source.
  *
  * @module
  */
@@ -12,15 +12,15 @@ import { isLawful, readyOctets } from "../ready_values.ts";
 
 const CR = 13;
 const LF = 10;
-/** Stands for the end of a line until all that is not ours has been judged. */
+/** Placeholder for the end of a line, until all text of others has been checked. */
 const GAP = "  ";
 
 let scratch = new Uint8Array(16 * 1024);
 
 /**
- * Writes a head: its first line and fields, and lines of the codec's own, each with its end; `second`:
- * one more line before the fields. False: stop until the stream drains; undefined: something of it cannot
- * be written, and nothing was.
+ * Writes a head: its first line and fields, and the codec's own lines, each with its end; `second`: one
+ * more line before the fields. False: stop until the stream drains; undefined: a part cannot be written,
+ * and nothing was.
  */
 export function writeHead(
   stream: Stream,
@@ -62,7 +62,7 @@ export function writeHead(
   return stream.write(scratch.subarray(0, at + 2));
 }
 
-/** Where it ends. */
+/** Writes a text and returns its end. */
 function put(text: string, at: number): number {
   reserve(text.length, at);
   return at + writeLatin1(scratch, text, at);
@@ -73,7 +73,7 @@ function endLine(at: number): void {
   scratch[at + 1] = LF;
 }
 
-/** Makes room for `length` more bytes behind the first `used`, which stay. */
+/** Makes room for `length` bytes after the first `used`, which are kept. */
 function reserve(length: number, used: number): void {
   if (scratch.length >= used + length) return;
   const larger = new Uint8Array(2 * (used + length));
@@ -81,7 +81,7 @@ function reserve(length: number, used: number): void {
   scratch = larger;
 }
 
-/** Writes what is all the codec's own. */
+/** Writes a text of the codec's own, unchecked. */
 export function writeText(stream: Stream, text: string): boolean {
   return stream.write(scratch.subarray(0, put(text, 0)));
 }

@@ -6,7 +6,7 @@ import type { Stream } from "../../net/mod.ts";
 import { forgetReady, makeReady } from "../ready_values.ts";
 import { writeHead } from "./write_head.ts";
 
-/** Larger than the memory that heads are made in. */
+/** Larger than the initial memory for heads. */
 const LONG = `Cert="${"A".repeat(40_000)}"`;
 const HEAD =
   `GET / HTTP/1.1\r\nhost: db\r\nA: 1\r\nx: ${LONG}\r\nB:  \r\nx: ${LONG}\r\nown: 2\r\n\r\n`;
@@ -27,7 +27,7 @@ function written(fields: string[], first = "GET / HTTP/1.1"): string | undefined
 }
 
 for (const ready of [false, true]) {
-  test(`writeHead() writes a long value, ${ready ? "" : "not "}ready`, (t) => {
+  test(`writeHead() writes a long value${ready ? " that is ready" : ""}`, (t) => {
     if (ready) makeReady(LONG);
     t.after(() => forgetReady(LONG));
     assert.equal(written(FIELDS), HEAD);
@@ -38,7 +38,7 @@ for (const ready of [false, true]) {
   });
 }
 
-test("makeReady() takes no value that ends its line", (t) => {
+test("makeReady() ignores a value with an octet that a line must not have", (t) => {
   for (const end of ["\r", "\n", "\0", "\x7f", "\u0100"]) {
     const value = LONG + end;
     makeReady(value);

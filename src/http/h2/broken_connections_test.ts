@@ -16,12 +16,18 @@ const RST = frame("RST_STREAM", 0, 1, u32(8));
 const ONE_BYTE = frame("DATA", 0, 1, [0x61]);
 const PING = frame("PING", 0, 0, new Uint8Array(8));
 
-/** What ends the connection: frames after the handshake, the code of its GOAWAY, and how it ended. */
+/** Frames after the handshake that end the connection, the code of its GOAWAY, and the reported end. */
 for (
   const [name, frames, code, kind, detail] of [
     ["DATA on an idle stream", [ONE_BYTE], 1, "protocol", "DATA on no stream"],
     ["RST_STREAM on an idle stream", [RST], 1, "protocol", "RST_STREAM on no stream"],
-    ["a stream of the server's", [headers(2, GET)], 1, "protocol", "a stream of the wrong side"],
+    [
+      "a stream with a server's number",
+      [headers(2, GET)],
+      1,
+      "protocol",
+      "a stream of the wrong side",
+    ],
     ["PUSH_PROMISE", [frame("PUSH_PROMISE", 4, 1, [0, 0, 0, 2])], 1, "protocol", "PUSH_PROMISE"],
     [
       "a broken header block",
@@ -31,21 +37,21 @@ for (
       "an index that names no field",
     ],
     [
-      "too large a frame",
+      "a frame above the size limit",
       [frame("PING", 0, 0, new Uint8Array(16_385))],
       6,
       "protocol",
       "a frame of the wrong size",
     ],
     [
-      "a broken-off header block",
+      "an incomplete header block",
       [frame("HEADERS", 0, 1, []), PING],
       1,
       "protocol",
       "a header block broken off",
     ],
     [
-      "CONTINUATION without end",
+      "endless CONTINUATION",
       [frame("HEADERS", 0, 1, [0x82]), ...repeat(17, () => frame("CONTINUATION", 0, 1, [0x82]))],
       11,
       "flood",
@@ -76,7 +82,7 @@ for (
       "empty frames",
     ],
     [
-      "DATA of padding",
+      "DATA with padding only",
       [headers(1, POST, 0), ...repeat(2, () => frame("DATA", PADDED, 1, [1, 0]))],
       11,
       "flood",
@@ -85,7 +91,7 @@ for (
     ["PING", repeat(1_001, () => PING), 11, "flood", "PING and SETTINGS"],
     ["SETTINGS", repeat(1_001, () => settings()), 11, "flood", "PING and SETTINGS"],
     [
-      "SETTINGS of many entries",
+      "SETTINGS with many entries",
       [settings(...repeat(33, () => [3, 1] as const))],
       11,
       "protocol",
@@ -121,7 +127,7 @@ for (
       "streams that are reset at once",
     ],
     [
-      "streams that we are made to reset",
+      "streams that make us reset them",
       rapid(250, (id) => [
         headers(id, [...POST, ["content-length", "1"]], 0),
         frame("DATA", 0, id, [1, 2]),
@@ -131,7 +137,7 @@ for (
       "streams that are reset at once",
     ],
     [
-      "requests that are malformed",
+      "malformed requests",
       rapid(250, (id) => [headers(id, [])]),
       11,
       "flood",
@@ -139,7 +145,7 @@ for (
     ],
   ] as readonly (readonly [string, readonly Uint8Array[], number, string, string])[]
 ) {
-  test(`${name} costs the connection`, async () => {
+  test(`${name} ends the connection`, async () => {
     const { peer, ends, server, requests } = await served();
     await peer.send(...frames);
     const goaway = peer.take().at(-1);
@@ -151,7 +157,7 @@ for (
   });
 }
 
-test("frames without content are none too many where there is something between them", async () => {
+test("empty frames with content between them are allowed", async () => {
   const empty = frame("DATA", 0, 1, []);
   const { peer, ends } = await served();
   await peer.send(headers(1, POST, 0), empty, frame("DATA", 0, 1, [1]), empty);

@@ -1,6 +1,6 @@
 /**
- * Bytes that wait for a slower side, in the chunks they came in. Small ones are put together, and small
- * parts of large reads copied, so that what waits takes not much more memory than it has bytes.
+ * A queue of bytes that wait for a slower side, in the chunks in which they came. Small chunks are joined,
+ * and small parts of large reads are copied, so that the queue takes little more memory than its bytes.
  *
  * @module
  */
@@ -14,10 +14,10 @@ export class ChunkQueue {
   bytes = 0;
   readonly #chunks: Uint8Array[] = [];
   #first = 0;
-  /** The last chunk is the beginning of this one, and has room after it. */
+  /** Memory of the last chunk, with room after it. */
   #block: Uint8Array | undefined;
 
-  /** The chunk changes hands. */
+  /** The queue owns the chunk from now on. */
   push(chunk: Uint8Array): void {
     const { length } = chunk;
     if (length === 0) return;
@@ -38,10 +38,10 @@ export class ChunkQueue {
     this.#chunks.push(this.#block.subarray(0, length));
   }
 
-  /** The next bytes, at most so many; there have to be some. */
+  /** Takes the next bytes, at most `limitBytes`; the queue must not be empty. */
   take(limitBytes: number): Uint8Array {
     const chunk = this.#chunks[this.#first] as Uint8Array;
-    // What is taken is somebody else's from here on.
+    // The receiver owns what it takes, so that nothing is appended to it.
     if (this.#first === this.#chunks.length - 1) this.#block = undefined;
     if (chunk.length > limitBytes) {
       this.bytes -= limitBytes;

@@ -3,13 +3,13 @@ import test from "node:test";
 import { seededRandom } from "../../base/mod.ts";
 import { ChunkQueue } from "./chunk_queue.ts";
 
-test("ChunkQueue gives back the bytes that it was given, in order, in chunks of at most what was asked", () => {
+test("ChunkQueue returns all bytes in order, in chunks up to the limit", () => {
   const random = seededRandom(3);
   const below = (limit: number) => Math.floor(random() * limit);
   const queue = new ChunkQueue();
   const given: number[] = [];
   const taken: number[] = [];
-  // What was taken is somebody else's, and must not change under them.
+  // A chunk that was taken belongs to its receiver, and must not change.
   const chunks: { readonly chunk: Uint8Array; readonly copy: Uint8Array }[] = [];
   const take = () => {
     const limit = 1 + below(3_000);
@@ -32,7 +32,7 @@ test("ChunkQueue gives back the bytes that it was given, in order, in chunks of 
   for (const { chunk, copy } of chunks) assert.deepEqual(chunk, copy);
 });
 
-test("ChunkQueue keeps bytes that come one by one in little more than their own memory", () => {
+test("ChunkQueue joins bytes that come one by one in little more than their own memory", () => {
   const queue = new ChunkQueue();
   for (let i = 0; i < 10_000; i++) queue.push(Uint8Array.of(i));
   let memory = 0;
@@ -40,7 +40,7 @@ test("ChunkQueue keeps bytes that come one by one in little more than their own 
   assert.ok(memory <= 12_000, String(memory));
 });
 
-test("ChunkQueue keeps no large read for a small part of it, and copies no large part", () => {
+test("ChunkQueue copies a small part of a large read, and does not copy a large part", () => {
   const queue = new ChunkQueue();
   const read = new Uint8Array(65_536).fill(1);
   queue.push(read.subarray(100, 8_292));

@@ -1,5 +1,5 @@
 /**
- * The side of HTTP/2 that asks.
+ * The client side of HTTP/2.
  *
  * @module
  */
@@ -26,11 +26,14 @@ import { Http2Tunnel } from "./tunnel.ts";
 
 export interface Http2ClientOptions extends Http2Options {
   readonly events: ClientEvents;
-  /** Absent: an idle connection is never asked whether it still is one. */
+  /** Absent: idle connections are not probed. */
   readonly keepAlive?: KeepAliveOptions;
 }
 
-/** Asks for HTTP/2 on `stream`, which is taken over; with prior knowledge that it is spoken there. */
+/**
+ * Opens an HTTP/2 client on `stream`, which it takes over; with prior knowledge that the peer speaks
+ * HTTP/2.
+ */
 export function openHttp2Client(stream: Stream, options: Http2ClientOptions): ClientConnection {
   return new Http2Client(stream, options);
 }
@@ -41,7 +44,7 @@ interface Begin {
   readonly expectsLong: boolean;
 }
 
-/** Informational responses to one request. */
+/** Limit of informational responses to one request. */
 const INFORMATIONAL = 32;
 
 class ClientStream extends Http2Stream implements ClientExchange {
@@ -62,7 +65,7 @@ class ClientStream extends Http2Stream implements ClientExchange {
   }
 
   override reset(reason: ResetReason): void {
-    // What has not begun is forgotten, and found to be over when its turn comes.
+    // A request that has not begun is marked as over, and dropped when its turn comes.
     if (this.id === 0) this.over = true;
     super.reset(reason);
   }
@@ -71,7 +74,7 @@ class ClientStream extends Http2Stream implements ClientExchange {
     return new Http2Tunnel(this);
   }
 
-  /** Its head leaves now. */
+  /** Sends the head. */
   begin(id: number, host: StreamConnection, options: Begin): void {
     const { ends, expectsLong } = options;
     this.id = id;
@@ -81,8 +84,8 @@ class ClientStream extends Http2Stream implements ClientExchange {
     else this.windowChanged(host.streamSendWindow);
   }
 
-  /** A response that is complete is not broken any more. */
-  protected override toldAll(): boolean {
+  /** A complete response cannot break any more. */
+  protected override isSettled(): boolean {
     return this.tunnelled ? this.complete : this.receiveEnded;
   }
 }
@@ -93,9 +96,11 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
   #nextId = 1;
   #heard = false;
   #draining = false;
-  /** The last response with a length was longer than a stream's first window: the next one will be, too. */
+  /**
+   * The last response with a length exceeded a stream's initial window: the next one probably will, too.
+   */
   #expectsLong = false;
-  /** Requests that wait to know whether the server takes them. */
+  /** Requests that wait for the server's settings. */
   #waiting: ClientStream[] = [];
 
   constructor(stream: Stream, options: Http2ClientOptions) {
@@ -129,8 +134,8 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
 
   override onData(chunk: Uint8Array): void {
     if (this.#keepAlive) this.#keepAlive.heard = true;
-    // SETTINGS come first, and are short: any other first octet is of another protocol.
-    if (!this.peer.came && !this.#heard && chunk.length > 0) {
+    // SETTINGS come first, and are short: any other first octet belongs to another protocol.
+    if (!this.peer.received && !this.#heard && chunk.length > 0) {
       this.#heard = true;
       if (chunk[0] !== 0) {
         return this.protocolError(`answers ${spokenInBytes(chunk)} where Protocol says http2`);
@@ -147,13 +152,13 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
   ): ClientExchange {
     if (this.capacity === 0) throw new Error("Cannot send a request: no capacity");
     const stream = new ClientStream(this, { head, events, held });
-    // What may become a tunnel stays open on our side.
+    // A request that may become a tunnel stays open on our side.
     const ended = ends && head.upgrade === "" && head.method !== "CONNECT";
     if (head.upgrade === "" || this.peer.connectProtocol) this.#begin(stream, ended);
     else {
-      // Whether it may be asked is known with the server's settings (RFC 8441 3).
+      // The server's settings decide whether extended CONNECT may be sent (RFC 8441 3).
       this.#waiting.push(stream);
-      if (this.peer.came) queueMicrotask(() => this.#decide());
+      if (this.peer.received) queueMicrotask(() => this.#decide());
     }
     return stream;
   }
@@ -166,7 +171,7 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
     stream.begin(id, this, { ends, expectsLong: this.#expectsLong });
   }
 
-  /** The server has said whether it knows extended CONNECT. */
+  /** The server's settings have come. */
   #decide(): void {
     const waiting = this.#waiting;
     this.#waiting = [];
@@ -193,7 +198,7 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
   protected onHead(id: number, stream: ClientStream | undefined, ends: boolean): void {
     if (this.isIdle(id)) return this.protocolError("HEADERS on no stream");
     if (!stream) {
-      // What we reset may have been answered; it may be long ago, too.
+      // A response to a request that we reset may still come, even long after.
       if (this.closed.find(id) !== "ended") return void this.count(this.floods.late());
       return this.fail(Http2ErrorCode.streamClosed, "HEADERS after the end");
     }
@@ -216,7 +221,7 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
     }
     stream.hasHead = true;
     if (head.status < 300 && (upgrade !== "" || method === "CONNECT")) {
-      // What accepts an extended CONNECT is what 101 is to an upgrade (RFC 8441 5.1).
+      // A 2xx to an extended CONNECT corresponds to 101 for an upgrade (RFC 8441 5.1).
       if (upgrade !== "") head.status = 101;
       head.length = UNKNOWN_LENGTH;
     }

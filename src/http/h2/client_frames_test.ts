@@ -17,7 +17,7 @@ const OK: Pairs = [[":status", "200"]];
 const HEAD_WORDS = ":method=GET :scheme=http :authority=db.example :path=/";
 const goaway = (last: number, code = 0) => frame("GOAWAY", 0, 0, [...u32(last), ...u32(code)]);
 
-test("a request's head is written with what HTTP/2 has, and without what it has not", async () => {
+test("a request's head is written with the pseudo-fields of HTTP/2, without fields of HTTP/1.1", async () => {
   const { ask, peer } = await asking();
   ask({
     method: "PUT",
@@ -44,14 +44,14 @@ test("a request's head is written with what HTTP/2 has, and without what it has 
   ]);
 });
 
-test("a head that is larger than a frame goes on in CONTINUATION", async () => {
+test("a head larger than a frame continues in CONTINUATION", async () => {
   const { ask, peer } = await asking();
   ask({ fields: ["x-long", "x".repeat(40_000), "x-long"] });
   await settle();
   assert.deepEqual(peer.take(), ["HEADERS 1 end more", "CONTINUATION 1", "CONTINUATION 1"]);
 });
 
-test("after a response longer than a stream's window the next request asks for more from the start", async () => {
+test("a request after a response longer than the window begins with a larger window", async () => {
   const { ask, peer } = await asking();
   const answer = (id: number, length: number) =>
     peer.send(headers(id, [...OK, ["content-length", String(length)]], 0));
@@ -71,7 +71,7 @@ test("after a response longer than a stream's window the next request asks for m
   assert.deepEqual(peer.take(), [`HEADERS 5 end ${HEAD_WORDS}`]);
 });
 
-test("requests of one caller ask for no more than its connection is lent", async () => {
+test("requests of one connection grow their windows by no more than its share", async () => {
   const { ask, peer } = await asking();
   ask();
   await peer.send(headers(1, [...OK, ["content-length", "1000000"]], 0));
@@ -79,11 +79,11 @@ test("requests of one caller ask for no more than its connection is lent", async
   for (let count = 0; count < 40; count++) ask();
   await settle();
   const updates = peer.take().filter((words) => words.startsWith("WINDOW_UPDATE"));
-  // 64 MiB of a thread, of which a connection is lent a sixteenth.
+  // A connection may borrow a sixteenth of the thread's 64 MiB.
   assert.equal(updates.length, Math.floor((1 << 22) / (3 * 65_536)));
 });
 
-/** Responses that only their stream suffers from. */
+/** Malformed responses, which are errors of their stream only. */
 for (
   const [name, head, frames, detail] of [
     ["without a status", {}, [headers(1, [["a", "b"]])], "no valid status"],
@@ -102,7 +102,7 @@ for (
       "a field that has no place in HTTP/2",
     ],
     [
-      "that is informational and the last",
+      "that is informational and ends the stream",
       {},
       [headers(1, [[":status", "103"]])],
       "an informational response as the last",
@@ -116,7 +116,7 @@ for (
       ] as const
     ),
     [
-      "that says a length and has no body",
+      "with a declared length and no body",
       {},
       [headers(1, [...OK, ["content-length", "1"]])],
       "a length without a body",
@@ -135,14 +135,14 @@ for (
     ],
     ["of a body without a head", {}, [frame("DATA", END_STREAM, 1, [1])], "DATA without a head"],
     [
-      "that is shorter than it says",
+      "shorter than its declared length",
       {},
       [headers(1, [...OK, ["content-length", "2"]], 0), frame("DATA", END_STREAM, 1, [1])],
       "a body of another length",
     ],
   ] as readonly (readonly [string, Partial<RequestHead>, readonly Uint8Array[], string])[]
 ) {
-  test(`a response ${name} breaks its exchange and nothing else`, async () => {
+  test(`a response ${name} breaks its exchange and no other`, async () => {
     const { ask, peer, ends } = await asking();
     const broken = ask(head);
     const other = ask();
@@ -154,14 +154,14 @@ for (
   });
 }
 
-test("a field that means something in requests only is a response's own", async () => {
+test("a response keeps fields that have a meaning in requests only", async () => {
   const { ask, peer } = await asking();
   const { told } = ask();
   await peer.send(headers(1, [...OK, ["host", "a"], ["expect", "b"]]));
   assert.deepEqual(told.response?.fields, ["host", "a", "host", "expect", "b", "expect"]);
 });
 
-test("lengths of responses without a body are what is claimed", async () => {
+test("a response without a body reports its declared length", async () => {
   const { ask, peer } = await asking();
   const [head, same, none] = [ask({ method: "HEAD" }), ask(), ask()];
   await peer.send(
@@ -189,7 +189,7 @@ for (
     [99, "protocol"],
   ] as const
 ) {
-  test(`RST_STREAM with code ${code} is told as ${reason}`, async () => {
+  test(`RST_STREAM with code ${code} is reported as ${reason}`, async () => {
     const { ask, peer, client } = await asking();
     const { told } = ask();
     await peer.send(frame("RST_STREAM", 0, 1, u32(code)));
@@ -198,7 +198,7 @@ for (
   });
 }
 
-test("a server that stops the request after a complete response breaks nothing", async () => {
+test("RST_STREAM after a complete response does not break the exchange", async () => {
   const { ask, peer, client } = await asking();
   const { told, exchange } = ask({ length: -1 }, false);
   await peer.send(headers(1, OK), frame("RST_STREAM", 0, 1, u32(0)));
@@ -210,7 +210,7 @@ test("a server that stops the request after a complete response breaks nothing",
   assert.deepEqual(peer.take(), []);
 });
 
-test("capacity is what the server allows, and is told when it grows or ends", async () => {
+test("capacity follows the server's limit, and onCapacity() reports growth and the end", async () => {
   const { ask, peer, client, capacities } = await asking([[3, 2]]);
   assert.deepEqual([client.capacity, capacities], [2, [2]]);
   const first = ask();
@@ -225,12 +225,12 @@ test("capacity is what the server allows, and is told when it grows or ends", as
   assert.deepEqual([capacities, client.capacity], [[2, 1, 4, 0], 0]);
 });
 
-test("a server that has said nothing is asked little", async () => {
+test("capacity is 100 until the server's SETTINGS come", async () => {
   assert.equal((await asking(null)).client.capacity, 100);
   assert.equal((await asking([])).client.capacity > 100, true);
 });
 
-test("a GOAWAY refuses what is above its last stream; the rest is finished", async () => {
+test("a GOAWAY refuses requests above its last stream, and the others finish", async () => {
   const { ask, peer, client, ends } = await asking();
   const [one, two] = [ask(), ask()];
   await peer.send(goaway(0x7fff_ffff));
@@ -243,7 +243,7 @@ test("a GOAWAY refuses what is above its last stream; the rest is finished", asy
   assert.deepEqual(ends, [{ by: "us", kind: "closed", detail: "drained" }]);
 });
 
-test("drain() lets what is open end", async () => {
+test("drain() closes the connection after open requests have ended", async () => {
   const { ask, peer, client, ends, capacities } = await asking();
   const { told } = ask();
   client.drain();
@@ -252,7 +252,7 @@ test("drain() lets what is open end", async () => {
   assert.deepEqual([told.ended, ends.length, peer.closed], [true, 1, "closed"]);
 });
 
-test("reset() tells the exchanges, then the owner", async () => {
+test("reset() reports its reason to the exchanges and the owner", async () => {
   const { ask, client, ends } = await asking();
   const { told } = ask();
   client.reset("a rotated identity");
@@ -261,7 +261,7 @@ test("reset() tells the exchanges, then the owner", async () => {
   assert.equal(client.capacity, 0);
 });
 
-test("a connection that breaks breaks its exchanges, but for responses that are complete", async () => {
+test("a broken connection breaks its exchanges, except complete responses", async () => {
   const { ask, peer, ends } = await asking();
   const half = ask({ length: -1 }, false);
   const open = ask();
@@ -282,7 +282,7 @@ test("a connection that breaks breaks its exchanges, but for responses that are 
   assert.deepEqual(ends.map(({ by }) => by), ["network"]);
 });
 
-test("an extended CONNECT waits for the server's settings, and is not sent to who does not know it", async () => {
+test("an extended CONNECT waits for SETTINGS, and fails if the server does not support it", async () => {
   for (
     const [said, words, reset] of [
       [[[8, 1]], ["SETTINGS 0 ack", /^HEADERS 1 :method=CONNECT :protocol=websocket /], undefined],
@@ -302,7 +302,7 @@ test("an extended CONNECT waits for the server's settings, and is not sent to wh
   }
 });
 
-test("an extended CONNECT that waits can be given up, and ends with its connection", async () => {
+test("a waiting extended CONNECT can be reset, and breaks with its connection", async () => {
   const { ask, peer, client } = await asking(null);
   const [given, left] = [ask({ upgrade: "websocket" }), ask({ upgrade: "websocket" })];
   given.exchange.reset("cancelled");
@@ -312,10 +312,10 @@ test("an extended CONNECT that waits can be given up, and ends with its connecti
   assert.deepEqual([peer.take(), client.active], [[], 0]);
 });
 
-test("a keep-alive asks who says nothing, and ends who does not answer", async () => {
+test("a keep-alive sends PING to a silent server with open requests, and ends the connection without an answer", async () => {
   const { ask, peer, clock, ends } = await asking([], { intervalMs: 1_000, timeoutMs: 500 });
   await clock.advance(2_300);
-  assert.deepEqual(peer.take(), [], "nothing is wanted of it");
+  assert.deepEqual(peer.take(), [], "no request is open");
   ask();
   await clock.advance(0);
   peer.take();
@@ -332,13 +332,13 @@ for (
   const [name, frames, code] of [
     ["PUSH_PROMISE", [frame("PUSH_PROMISE", 4, 1, [0, 0, 0, 2])], 1],
     ["settings that allow a push", [settings([2, 1])], 1],
-    ["HEADERS on a stream that nobody opened", [headers(3, OK)], 1],
+    ["HEADERS on an idle stream", [headers(3, OK)], 1],
     ["a stream of the server's own", [headers(2, OK)], 1],
     ["HEADERS after the end", [headers(1, OK), headers(1, OK)], 5],
     ["frames before its settings", [frame("PING", 0, 0, new Uint8Array(8))], 1],
   ] as readonly (readonly [string, readonly Uint8Array[], number])[]
 ) {
-  test(`a server that sends ${name} is left`, async () => {
+  test(`a server that sends ${name} loses the connection`, async () => {
     const early = name.startsWith("frames before");
     const { ask, peer, ends } = await asking(early ? null : []);
     const { told } = ask();
@@ -349,14 +349,14 @@ for (
   });
 }
 
-test("informational responses have an end", async () => {
+test("more than 32 informational responses break the exchange", async () => {
   const { ask, peer } = await asking();
   const { told } = ask();
   await peer.send(...Array.from({ length: 33 }, () => headers(1, [[":status", "103"]], 0)));
   assert.deepEqual([told.informational.length, told.reset?.reason], [32, "overflow"]);
 });
 
-test("answers to what was given up long ago are nobody's fault", async () => {
+test("responses to requests that were reset long ago are ignored", async () => {
   const { ask, peer, ends } = await asking();
   const asked = Array.from({ length: 1_100 }, () => ask());
   for (const { exchange } of asked) exchange.reset("cancelled");

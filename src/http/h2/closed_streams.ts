@@ -1,6 +1,6 @@
 /**
- * The streams that ended last, so that a frame which was on its way is told from one against the protocol
- * (RFC 9113 5.1).
+ * The streams that were closed last, and how: a late frame is allowed after a reset by us, and an error on
+ * a stream that both sides have ended (RFC 9113 5.1).
  *
  * @module
  */
@@ -9,10 +9,10 @@ export type CloseKind =
   /** Both sides had sent their end. */
   | "ended"
   | "reset by peer"
-  /** By us: the peer may not know yet. */
+  /** The peer may not know yet. */
   | "reset by us";
 
-/** How many are known of each kind. Many may be reset at once, while frames for all are on their way. */
+/** Streams kept of each kind. Many may be reset at once, while frames for all of them are under way. */
 const KEPT: Readonly<Record<CloseKind, number>> = {
   "ended": 64,
   "reset by peer": 64,
@@ -30,7 +30,7 @@ export class ClosedStreams {
     else this.#byPeer.add(id);
   }
 
-  /** Undefined: never opened, or too long ago. */
+  /** Undefined: never opened, or forgotten. */
   find(id: number): CloseKind | undefined {
     if (this.#byUs.has(id)) return "reset by us";
     if (this.#ended.has(id)) return "ended";
@@ -38,7 +38,7 @@ export class ClosedStreams {
   }
 }
 
-/** The last so many numbers. */
+/** The last `limit` numbers. */
 class Recent {
   readonly #numbers: number[] = [];
   readonly #limit: number;

@@ -1,6 +1,6 @@
 /**
- * The life of a connection of HTTP/2, its streams and its windows; what comes in is for
- * `frame_rules.ts`.
+ * The lifetime of an HTTP/2 connection, its streams and its windows; `frame_rules.ts` handles incoming
+ * frames.
  *
  * @module
  */
@@ -25,11 +25,11 @@ export interface Http2Options {
   readonly limits: HttpLimits;
   readonly clock: Clock;
   readonly deadlines: Deadlines;
-  /** What is held for it; default: nobody's in particular. */
+  /** Account for held bytes; default: one of its own without a caller. */
   readonly account?: HeldAccount;
 }
 
-/** A peer that takes longer to acknowledge our settings is none, or is stuck. */
+/** A peer that takes longer to acknowledge our settings does not speak HTTP/2, or hangs. */
 const SETTINGS_DEADLINE_MS = 10_000;
 
 export abstract class Http2Connection<S extends Http2Stream>
@@ -46,21 +46,21 @@ export abstract class Http2Connection<S extends Http2Stream>
   protected readonly floods: Floods;
   /** The highest stream that the peer opened. */
   protected lastPeerId = 0;
-  /** Those above it are not looked at. */
+  /** Frames on streams above it are ignored. */
   protected lastServedId: number = MAX_STREAM_ID;
   over = false;
   nowMs = 0;
-  /** Ours once the peer acknowledged our settings. */
+  /** Our window setting, once the peer has acknowledged it. */
   streamReceiveWindow: number = DEFAULT_WINDOW_BYTES;
   protected readonly side: "server" | "client";
   protected readonly encoder: HpackEncoder = new HpackEncoder();
-  /** What the peer may still send on all streams together. */
+  /** Octets that the peer may still send on all streams together. */
   protected readonly receiveWindow: SharedWindow;
-  /** Stream of the DATA that is coming; undefined: nobody wants it. */
+  /** Stream of the DATA that is coming; undefined: its bytes are dropped. */
   protected dataTo: S | undefined;
   protected settingsDeadline: Deadline | undefined;
   readonly #stream: Stream;
-  /** With bytes to send and a window of their own, in turn. */
+  /** Streams with bytes to send and an open window, in turn. */
   #waiting: Http2Stream[] = [];
 
   constructor(side: "server" | "client", stream: Stream, options: Http2Options) {
@@ -87,10 +87,10 @@ export abstract class Http2Connection<S extends Http2Stream>
     this.#stream.reset();
   }
 
-  /** A stream is gone. */
+  /** A stream was removed. */
   protected abstract onFinished(): void;
   protected abstract onOver(end: HttpEnd): void;
-  /** Our first frames; the preface goes before them. */
+  /** Queues our first frames; the preface goes before them. */
   protected start(): void {
     writeSettings(this.output, this.limits, this.side);
     this.settingsDeadline = this.options.deadlines.after(
@@ -104,7 +104,7 @@ export abstract class Http2Connection<S extends Http2Stream>
     return this.peer.windowBytes;
   }
 
-  // What the stream below says.
+  // Events of the underlying stream.
 
   abstract onData(chunk: Uint8Array): void;
 
@@ -128,7 +128,7 @@ export abstract class Http2Connection<S extends Http2Stream>
     });
   }
 
-  // What streams ask for.
+  // Methods for the streams of the connection.
 
   schedule(stream: Http2Stream): void {
     stream.scheduled = true;
@@ -186,7 +186,10 @@ export abstract class Http2Connection<S extends Http2Stream>
     this.#close();
   }
 
-  /** What waits for a peer that broke it is of no use, and would stay for as long as the peer likes. */
+  /**
+   * Queued frames are of no use to a peer that broke a rule, and could be held for as long as the peer
+   * likes.
+   */
   #close(): void {
     this.output.close();
     if (this.output.blocked) this.#stream.reset();
@@ -201,11 +204,11 @@ export abstract class Http2Connection<S extends Http2Stream>
     this.output.close();
     this.#stream.close();
     if (!this.output.blocked) return;
-    // The last answers wait for their reader, which has so long to take them.
+    // Limits the time that the peer has to read the last frames.
     this.options.deadlines.after(LINGER_MS, () => this.#stream.reset());
   }
 
-  /** Asks for an answer. */
+  /** Sends a PING. */
   protected ping(): void {
     this.output.frame(FrameType.ping, 0, 0, 8);
     this.output.put(PING);
@@ -220,26 +223,29 @@ export abstract class Http2Connection<S extends Http2Stream>
     this.output.put32(code);
   }
 
-  /** A stream of the peer's that was born then was reset; one of ours its server may reset as it likes. */
-  protected countReset(bornMs: number): boolean {
-    return this.side === "server" && this.count(this.floods.reset(bornMs));
+  /**
+   * Counts the reset of a client's stream that began at `startedMs`. A server may reset our streams as it
+   * likes.
+   */
+  protected countReset(startedMs: number): boolean {
+    return this.side === "server" && this.count(this.floods.reset(startedMs));
   }
 
-  /** We have reset a stream, of which so much may be on its way. */
+  /** We reset a stream; `receiveWindow` octets for it may be under way. */
   protected allowLate(receiveWindow: number): void {
-    // Until our settings are acknowledged the peer may know of a larger window than we count with.
+    // Until our settings are acknowledged, the peer may count with a larger window than we do.
     const unknown = this.limits.streamWindowBytes - this.streamReceiveWindow;
     this.floods.resetByUs(receiveWindow + Math.max(0, unknown));
   }
 
-  /** Whether that was one too many, and the connection is over. */
+  /** Whether the count revealed a flood, which ends the connection. */
   protected count(flood: string): boolean {
     if (flood === "") return false;
     this.flood(flood);
     return true;
   }
 
-  /** Tells everybody. */
+  /** Ends all streams and notifies their owners, then the owner of the connection. */
   protected finish(end: HttpEnd): void {
     this.over = true;
     this.#stream.events = ignoredEvents;
@@ -247,8 +253,8 @@ export abstract class Http2Connection<S extends Http2Stream>
     this.receiveWindow.end();
     this.dataTo = undefined;
     this.#waiting.length = 0;
-    // A peer that never spoke HTTP/2 answers nothing, however often it is asked.
-    const isNoPeer = end.kind === "protocol" && !this.peer.came;
+    // A peer that never spoke HTTP/2 will not do so on another attempt.
+    const isNoPeer = end.kind === "protocol" && !this.peer.received;
     const reason = isNoPeer ? "protocol" : "connection";
     const detail = end.detail === "" ? "the connection ended" : end.detail;
     for (const stream of this.streams.all()) {
@@ -259,7 +265,7 @@ export abstract class Http2Connection<S extends Http2Stream>
     this.onOver(end);
   }
 
-  /** Sends what waits, a frame of each stream in turn, while there is room. */
+  /** Sends queued bytes, a frame of each stream in turn, while the window and the output allow. */
   protected pump(): void {
     const waiting = this.#waiting;
     while (waiting.length > 0 && this.sendWindow > 0 && !this.output.blocked && !this.over) {
@@ -273,6 +279,6 @@ export abstract class Http2Connection<S extends Http2Stream>
   }
 }
 
-/** How long what was sent last may wait for a peer after an end in order. */
+/** Time for the peer to read the last frames after an orderly end. */
 const LINGER_MS = 10_000;
 const PING = new Uint8Array(8);

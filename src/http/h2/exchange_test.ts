@@ -4,7 +4,7 @@ import { settle } from "../../../test/kit/clock/clock.ts";
 import { bytes, http2Pair, requestHead, Told } from "../../../test/kit/wire/http2_pair.ts";
 import { addField, fieldOf, type Fields, UNKNOWN_LENGTH } from "../head.ts";
 
-test("a request and its response pass with heads, bodies and trailers", async () => {
+test("a request and its response arrive with heads, bodies and trailers", async () => {
   const pair = http2Pair({
     onRequest(exchange, told) {
       told.then = () => {
@@ -45,7 +45,7 @@ test("a request and its response pass with heads, bodies and trailers", async ()
   assert.deepEqual([told.reset, request?.told.reset], [undefined, undefined]);
 });
 
-test("a paused exchange holds its window and no more, and others go on", async () => {
+test("a paused exchange holds no more than its window, and does not stop others", async () => {
   const streamWindowBytes = 100_000;
   const pair = http2Pair({
     limits: { streamWindowBytes, connectionWindowBytes: 150_000 },
@@ -65,7 +65,7 @@ test("a paused exchange holds its window and no more, and others go on", async (
     taken += 10_000;
     await settle();
   }
-  // The window, and what the client keeps for the stream.
+  // The window, and the client's own buffer for the stream.
   assert.ok(taken >= 300_000 && taken <= 400_000, String(taken));
   const quick = pair.client.request(requestHead({ length: UNKNOWN_LENGTH }), false, new Told());
   for (let i = 0; i < 50; i++) {

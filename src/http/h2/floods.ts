@@ -1,7 +1,7 @@
 /**
- * Rules against peers that make work for nothing, with the numbers that Envoy has. What is counted over
- * time is counted anew each second, so that a connection that lives long is not taken for a fast one; time
- * is looked at only where a limit is met.
+ * Rules against peers that cause work without progress, with the numbers of Envoy. Rates are counted anew
+ * each second, so that a long-lived connection is not taken for a fast one; the time is compared only when
+ * a limit is reached.
  *
  * @module
  */
@@ -9,22 +9,28 @@
 import type { Clock } from "../../base/mod.ts";
 
 const LIMITS = {
-  /** Frames without content or end, one after the other. */
+  /** Consecutive frames without content or end. */
   empty: 1,
-  /** PING and SETTINGS to be answered, and unknown frames, in a second. */
+  /** PING and SETTINGS that need an answer, and unknown frames, in a second. */
   replies: 1_000,
   /** Frames that may still come for a stream that we have reset: informational heads, a head, trailers. */
   latePerReset: 4,
-  /** PRIORITY in a second, for each open stream and one more. */
+  /** PRIORITY in a second, for each open stream plus one. */
   priorities: 100,
-  /** WINDOW_UPDATE in a second: so many, and for each stream, and for each frame of DATA that we sent. */
+  /**
+   * WINDOW_UPDATE in a second: a base, an addition for each stream, and one for each frame of DATA that we
+   * sent.
+   */
   windowUpdates: 5,
   windowUpdatesPerStream: 2,
   windowUpdatesPerData: 20,
-  /** RST_STREAM, of the peer or provoked by it: at once, and more for each second. */
+  /** RST_STREAM, sent or provoked by the peer: a burst, and the refill for each second. */
   resets: 1_000,
   resetsPerSecond: 33,
-  /** Streams younger than that are reset early: half of so many streams must not be. */
+  /**
+   * A stream younger than `earlyMs` is reset early. Less than half of all streams may be, where at least
+   * `earlyStreams` are taken as the number of all.
+   */
   earlyMs: 1_000,
   earlyStreams: 500,
 } as const;
@@ -67,23 +73,23 @@ export class Floods {
     this.#streams++;
   }
 
-  /** A frame that carries something. */
+  /** A frame with content came. */
   progress(): void {
     this.#empty = 0;
   }
 
-  /** So many octets of DATA, and some frames, may be on their way. */
+  /** We reset a stream: `windowBytes` of DATA, and some frames, may be under way. */
   resetByUs(windowBytes: number): void {
     this.#lateFrames += LIMITS.latePerReset;
     this.#lateBytes += windowBytes;
   }
 
-  /** A stream is over for both sides; its peer may reset it all the same (RFC 9113 8.1). */
+  /** A stream is over for both sides; its peer may still reset it (RFC 9113 8.1). */
   ended(): void {
     this.#lateFrames++;
   }
 
-  // Each says what the flood is, or "".
+  // Each returns the name of the flood, or "".
 
   empty(): string {
     return ++this.#empty > LIMITS.empty ? "empty frames" : "";
@@ -101,7 +107,7 @@ export class Floods {
     return this.reply();
   }
 
-  /** A frame on a stream that is closed. */
+  /** A frame came on a closed stream. */
   late(): string {
     if (this.#lateFrames <= 0) {
       return this.reply() === "" ? "" : "frames on closed streams";
@@ -110,7 +116,7 @@ export class Floods {
     return "";
   }
 
-  /** DATA on a stream that we have reset. */
+  /** DATA came on a stream that we have reset. */
   lateData(size: number): string {
     this.#lateBytes -= size;
     return this.#lateBytes < 0 ? "DATA on streams that were reset" : "";
@@ -134,14 +140,14 @@ export class Floods {
     return "";
   }
 
-  /** A stream born then was reset. */
-  reset(bornMs: number): string {
+  /** A stream was reset that began at `startedMs`. */
+  reset(startedMs: number): string {
     const nowMs = this.#clock.monotonic();
     const refill = (nowMs - this.#tokensAtMs) / SECOND_MS * LIMITS.resetsPerSecond;
     this.#resetTokens = Math.min(LIMITS.resets, this.#resetTokens + refill) - 1;
     this.#tokensAtMs = nowMs;
     if (this.#resetTokens < 0) return "RST_STREAM";
-    if (nowMs - bornMs >= LIMITS.earlyMs) return "";
+    if (nowMs - startedMs >= LIMITS.earlyMs) return "";
     const least = Math.max(this.#streams, LIMITS.earlyStreams);
     return ++this.#earlyResets * 2 >= least ? "streams that are reset at once" : "";
   }

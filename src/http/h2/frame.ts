@@ -1,5 +1,5 @@
 /**
- * Numbers of HTTP/2's frames (RFC 9113 6, 7) and what they mean to an exchange.
+ * Numbers of HTTP/2's frames (RFC 9113 6, 7), and their meaning for an exchange.
  *
  * @module
  */
@@ -44,14 +44,14 @@ export const Http2ErrorCode = {
 export type Http2ErrorCode = typeof Http2ErrorCode[keyof typeof Http2ErrorCode];
 
 export const FRAME_HEADER_BYTES = 9;
-/** The largest payload that we take, and until its settings say more, that a peer takes. */
+/** The largest payload that we accept, and that a peer accepts until its settings allow more. */
 export const MAX_FRAME_BYTES = 16_384;
-/** Window of a stream or connection until somebody says otherwise, and the largest there is. */
+/** The default window of a stream or connection, and the largest allowed. */
 export const DEFAULT_WINDOW_BYTES = 65_535;
 export const MAX_WINDOW_BYTES = 0x7fff_ffff;
 export const MAX_STREAM_ID = 0x7fff_ffff;
 
-/** What a client sends first (RFC 9113 3.4). */
+/** The first octets that a client sends (RFC 9113 3.4). */
 export const PREFACE: Uint8Array = new TextEncoder().encode("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
 
 const CODES: Readonly<Record<ResetReason, Http2ErrorCode>> = {

@@ -1,6 +1,6 @@
 /**
- * Frames out of what is read, in place. A frame that comes in pieces is put together once, in memory of
- * its size; DATA never is: its pieces are passed on as they come.
+ * Reads frames in place from the bytes of the stream. A frame that comes in pieces is assembled once, in
+ * memory of its size; DATA is never assembled: its pieces are passed on as they come.
  *
  * @module
  */
@@ -8,9 +8,9 @@
 import { Flag, FRAME_HEADER_BYTES, FrameType, MAX_FRAME_BYTES } from "./frame.ts";
 
 export interface FrameHandler {
-  /** Nothing more is to be told. */
+  /** The handler takes no more frames. */
   readonly over: boolean;
-  /** A whole frame but DATA; its payload is `bytes[start, end)` until this returns. */
+  /** A whole frame other than DATA; its payload is `bytes[start, end)` until this returns. */
   onFrame(
     type: number,
     flags: number,
@@ -19,26 +19,26 @@ export interface FrameHandler {
     start: number,
     end: number,
   ): void;
-  /** DATA begins: octets of body, and of padding with its length. */
+  /** DATA begins: octets of body, and of padding including its length octet. */
   onDataStart(flags: number, streamId: number, bodyBytes: number, padBytes: number): void;
   /**
-   * Some of its body; the memory is the receiver's for good. `last`: there is no more of it. `roomy`: it
-   * lies behind the header of its frame, whose octets are the receiver's, too.
+   * Part of the body; the receiver owns the memory. `last`: it is the last part. `followsHeader`: the header
+   * of its frame is before it in memory, and the receiver owns those octets, too.
    */
-  onDataPiece(chunk: Uint8Array, last: boolean, roomy: boolean): void;
+  onDataPiece(chunk: Uint8Array, last: boolean, followsHeader: boolean): void;
   /** A frame larger than {@link MAX_FRAME_BYTES}, or (`padding`) with more padding than payload. */
   onBadFrame(fault: "size" | "padding"): void;
 }
 
 export class FrameReader {
   readonly #handler: FrameHandler;
-  /** The beginning of a frame whose rest has not come: all of its memory, or the header's. */
+  /** The beginning of an incomplete frame: memory of the frame's size, or the header's. */
   #partial: Uint8Array | undefined;
   #partialBytes = 0;
-  /** Frames that were broken off so far. */
+  /** Incomplete frames so far. */
   #partials = 0;
   readonly #header = new Uint8Array(FRAME_HEADER_BYTES + 1);
-  /** Bytes left of the DATA frame that is passed on in pieces. */
+  /** Bytes left of the DATA frame that is being passed on. */
   #bodyLeft = 0;
   #padLeft = 0;
 
@@ -46,7 +46,7 @@ export class FrameReader {
     this.#handler = handler;
   }
 
-  /** A number of the frame whose rest has not come, DATA that is passed on aside; 0: there is none. */
+  /** A number for the incomplete frame, other than DATA that is being passed on; 0: there is none. */
   get openFrame(): number {
     return this.#partial ? this.#partials : 0;
   }
@@ -64,7 +64,7 @@ export class FrameReader {
     }
   }
 
-  /** Frames that begin in this chunk, until one does not end there or is of DATA. */
+  /** Reads the frames that begin in this chunk, up to one that is incomplete or DATA. */
   #frames(chunk: Uint8Array, at: number): number {
     const { length } = chunk;
     while (!this.#handler.over) {
@@ -106,7 +106,7 @@ export class FrameReader {
     this.#partials++;
   }
 
-  /** Adds to a broken-off frame what it lacks; its header first, which says how much that is. */
+  /** Completes an incomplete frame; its header first, which has the length. */
   #fill(partial: Uint8Array, chunk: Uint8Array, at: number): number {
     const whole = partial === this.#header ? this.#headerBytes() : partial.length;
     const size = Math.min(whole - this.#partialBytes, chunk.length - at);
@@ -132,7 +132,9 @@ export class FrameReader {
     return at;
   }
 
-  /** Octets that say what a broken-off frame is: its header, and of padded DATA the padding's length. */
+  /**
+   * Octets needed to know an incomplete frame: its header, and for padded DATA the length of the padding.
+   */
   #headerBytes(): number {
     if (this.#partialBytes < FRAME_HEADER_BYTES) return FRAME_HEADER_BYTES;
     const padded = this.#header[3] === FrameType.data &&
@@ -140,7 +142,7 @@ export class FrameReader {
     return FRAME_HEADER_BYTES + (padded ? 1 : 0);
   }
 
-  /** A frame of DATA whose header, and length of padding, is there. */
+  /** Begins DATA; the header, and the length of padding, are complete. */
   #data(chunk: Uint8Array, at: number, size: number): number {
     const flags = chunk[at + 4] as number;
     let start = at + FRAME_HEADER_BYTES;
@@ -167,7 +169,7 @@ export class FrameReader {
     const end = Math.min(at + this.#bodyLeft, chunk.length);
     const size = end - at;
     this.#bodyLeft -= size;
-    // A small one is copied as fast as looked at.
+    // Copying a small piece costs no more than a view of it.
     const small = size < SMALL_BYTES;
     const piece = small
       ? copyOf.call(chunk, at, end)

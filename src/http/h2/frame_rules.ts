@@ -1,6 +1,6 @@
 /**
- * What both sides of HTTP/2 do about each frame (RFC 9113 5, 6). A rule that concerns a stream costs the
- * peer the stream, one that concerns the connection the connection.
+ * The rules of each frame for both sides of HTTP/2 (RFC 9113 5, 6). A peer that breaks a rule for a stream
+ * loses the stream; a peer that breaks a rule for the connection loses the connection.
  *
  * @module
  */
@@ -17,7 +17,7 @@ import { passing } from "./output.ts";
 
 export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<S>
   implements FrameHandler {
-  /** The head that came last. */
+  /** The head that was decoded last. */
   protected readonly heads: Http2HeadReader;
   readonly #reader: FrameReader;
   readonly #decoder = new HpackDecoder();
@@ -31,19 +31,19 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     this.#block = new HeaderBlock(options.limits.headBytes);
   }
 
-  /** A frame of another kind that does not come to its end keeps every head from coming. */
+  /** An incomplete frame of another kind delays every head, so that it counts as an open head. */
   get openHead(): number {
     return -this.#block.streamId || this.#reader.openFrame;
   }
 
-  /** What HEADERS on that stream, or a new one, have to be. */
+  /** The kind of block that HEADERS on that stream, or on a new one, must be. */
   protected abstract partOf(stream: S | undefined): HeadBlockKind;
-  /** `heads` has a head that is not one of trailers. */
+  /** `heads` has the head of a request or response, not trailers. */
   protected abstract onHead(id: number, stream: S | undefined, ends: boolean): void;
   protected abstract onGoaway(lastId: number, code: number): void;
   protected abstract onPingAck(): void;
   protected abstract onSettings(): void;
-  /** Whether no such stream was opened yet. */
+  /** Whether no stream of that number has been opened yet. */
   protected abstract isIdle(id: number): boolean;
 
   onData(chunk: Uint8Array): void {
@@ -63,7 +63,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
   ): void {
     const block = this.#block;
     if (this.output.isUnread) return this.flood(UNREAD);
-    if (!this.peer.came && (type !== FrameType.settings || (flags & Flag.ack) !== 0)) {
+    if (!this.peer.received && (type !== FrameType.settings || (flags & Flag.ack) !== 0)) {
       return this.protocolError("no settings at the beginning");
     }
     if (block.streamId !== 0 && (type !== FrameType.continuation || id !== block.streamId)) {
@@ -92,7 +92,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
       case FrameType.pushPromise:
         return this.protocolError("PUSH_PROMISE");
     }
-    // Unknown ones are ignored (RFC 9113 4.1), like every frame that makes no progress not for ever.
+    // Unknown frames are ignored (RFC 9113 4.1), up to the limit for frames that make no progress.
     this.count(this.floods.idle());
   }
 
@@ -106,7 +106,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     const ends = (flags & Flag.endStream) !== 0;
     this.dataTo = undefined;
     if (this.output.isUnread) return this.flood(UNREAD);
-    if (!this.peer.came) return this.protocolError("no settings at the beginning");
+    if (!this.peer.received) return this.protocolError("no settings at the beginning");
     if (this.#block.streamId !== 0) return this.protocolError("a header block broken off");
     if (id === 0 || this.isIdle(id)) return this.protocolError("DATA on no stream");
     this.receiveWindow.left -= size;
@@ -143,11 +143,11 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     if (padBytes > 0) stream.receivedPadding(padBytes);
   }
 
-  onDataPiece(chunk: Uint8Array, last: boolean, roomy: boolean): void {
+  onDataPiece(chunk: Uint8Array, last: boolean, followsHeader: boolean): void {
     const stream = this.dataTo;
-    // What nobody wants, or not any more, is out of the connection's window all the same.
+    // Unwanted bytes are given back to the connection's window as well.
     if (!stream) return this.giveBack(chunk.length);
-    if (roomy) passing.chunk = chunk;
+    if (followsHeader) passing.chunk = chunk;
     if (chunk.length > 0) stream.received(chunk);
     passing.chunk = undefined;
     // The callback may have reset the stream.
@@ -194,7 +194,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     const stream = this.streams.get(id);
     const part = this.partOf(stream);
     this.heads.begin(part);
-    // Whatever becomes of the message, the table of fields is for all.
+    // The header table is shared by all messages, so that the block of a malformed one is decoded, too.
     const broken = this.#decoder.decode(bytes, start, end, this.heads);
     if (broken !== "") return this.fail(Http2ErrorCode.compression, broken);
     if (part === "trailers" && stream) this.#trailers(stream, ends);
@@ -244,9 +244,9 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     if (id === 0 || this.isIdle(id)) return this.protocolError("RST_STREAM on no stream");
     if (end - start !== 4) return this.sizeError();
     const stream = this.streams.get(id);
-    // Stopping a request after its whole response is no early reset.
-    const bornMs = stream && !stream.sendEnded ? stream.bornMs : -Infinity;
-    if (this.countReset(bornMs)) return;
+    // A reset of a request after its whole response does not count as early.
+    const startedMs = stream && !stream.sendEnded ? stream.startedMs : -Infinity;
+    if (this.countReset(startedMs)) return;
     if (!stream) return void this.count(this.floods.late());
     const code = read32(bytes, start);
     this.forget(stream, "reset by peer");
@@ -306,7 +306,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     if (read31(bytes, start) === id) this.#selfDependency(id);
   }
 
-  /** Priorities are ignored, but not one that cannot be (RFC 7540 5.3.1). */
+  /** Priorities are ignored; a stream that depends on itself is an error (RFC 7540 5.3.1). */
   #selfDependency(id: number): void {
     const stream = this.streams.get(id);
     if (stream) {
@@ -314,7 +314,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     } else this.protocolError("a stream that depends on itself");
   }
 
-  /** DATA on a stream that is not there any more. */
+  /** DATA on a closed stream. */
   #dataAfterEnd(id: number, size: number): void {
     switch (this.closed.find(id)) {
       case "reset by us":
@@ -326,15 +326,15 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     }
   }
 
-  /** Answers a frame on a stream that nobody has. */
+  /** Answers a frame on an unknown stream. */
   protected resetUnknown(id: number, code: Http2ErrorCode): void {
-    const bornMs = this.side === "server" ? this.nowMs : -Infinity;
-    if (this.count(this.floods.reset(bornMs))) return;
+    const startedMs = this.side === "server" ? this.nowMs : -Infinity;
+    if (this.count(this.floods.reset(startedMs))) return;
     this.output.frame32(FrameType.rstStream, id, code);
     this.passOver(id);
   }
 
-  /** What still comes on a stream of that number is not looked at. */
+  /** Ignores all later frames of that stream. */
   protected passOver(id: number): void {
     this.closed.add(id, "reset by us");
     this.allowLate(this.streamReceiveWindow);
@@ -342,8 +342,8 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
 
   /** The peer broke a rule that concerns one stream. */
   protected streamError(stream: S, code: Http2ErrorCode, detail: string): void {
-    // What we are made to reset counts like what the peer resets (CVE-2025-8671).
-    if (this.countReset(stream.bornMs)) return;
+    // Resets that the peer provokes count like its own (CVE-2025-8671).
+    if (this.countReset(stream.startedMs)) return;
     this.output.frame32(FrameType.rstStream, stream.id, code);
     this.forget(stream, "reset by us");
     stream.broke(code === Http2ErrorCode.enhanceYourCalm ? "overflow" : "protocol", detail);

@@ -1,6 +1,6 @@
 /**
- * Fields of a header block to the head of a message, by the rules of RFC 9113 8: what breaks one makes the
- * message malformed, which concerns its stream only. One reader serves a whole connection.
+ * Reads the fields of a header block into the head of a message, by the rules of RFC 9113 8. A broken rule
+ * makes the message malformed, which is an error of its stream only. A connection has one reader.
  *
  * @module
  */
@@ -18,20 +18,20 @@ import type { FieldSink } from "./hpack/decoder.ts";
 import { consistsOf, FieldKind, type FieldName, octets, TOKEN_OCTETS } from "./hpack/field_name.ts";
 import { FIELD_OVERHEAD_BYTES } from "./hpack/static_table.ts";
 
-/** Visible characters but `#`: a fragment is never sent. What is above 0x7F is for who judges paths. */
+/** Visible characters except `#`: a fragment is never sent. `path.ts` judges octets above 0x7F. */
 const PATH_OCTETS = octets('!"$-~\\x80-\\xff');
 /** Longest content length that is exact as a number. */
 const LENGTH_DIGITS = 15;
 
-/** What a header block is. */
+/** Kinds of header blocks. */
 export type HeadBlockKind = "request" | "response" | "trailers";
 
 export class Http2HeadReader implements FieldSink {
-  /** Why the message is malformed; `""`: it is not. */
+  /** Why the message is malformed; `""`: it is valid. */
   fault = "";
-  /** Larger than the limits allow: `fields` are not complete. */
+  /** The head exceeds the limits: `fields` are not complete. */
   tooLarge = false;
-  /** An `expect` that nobody can meet. */
+  /** It has an `expect` that is not supported. */
   unmetExpectation = false;
   readonly #limits: HttpLimits;
   #part: HeadBlockKind = "request";
@@ -43,19 +43,19 @@ export class Http2HeadReader implements FieldSink {
   #path = "";
   #protocol = "";
   #status = "";
-  /** A bit of each kind of field that came, of which there may be one. */
+  /** A bit for each kind of field that came, for kinds that may occur only once. */
   #seen = 0;
   #host: string | undefined;
   #length = UNKNOWN_LENGTH;
   #expectsContinue = false;
-  /** Where in the fields the cookies are put together; -1: there were none. */
+  /** Index of the combined cookie value in the fields; -1: no cookie came. */
   #cookieAt = -1;
 
   constructor(limits: HttpLimits) {
     this.#limits = limits;
   }
 
-  /** To be called before a block is decoded. */
+  /** Must be called before a block is decoded. */
   begin(part: HeadBlockKind): void {
     this.#part = part;
     this.fault = "";
@@ -95,7 +95,7 @@ export class Http2HeadReader implements FieldSink {
     this.#special(kind, text, value);
   }
 
-  /** The head of a request that was decoded without fault; undefined: it has one now. */
+  /** The head of a request that was decoded without a fault; undefined: `fault` is set. */
   request(ends: boolean): RequestHead | undefined {
     const connects = this.#method === "CONNECT";
     const extended = connects && this.#protocol !== "";
@@ -127,7 +127,7 @@ export class Http2HeadReader implements FieldSink {
     };
   }
 
-  /** The same of a response. `toHead`: the request was HEAD. */
+  /** The head of a response, in the same way. `toHead`: the request was HEAD. */
   response(ends: boolean, toHead: boolean): ResponseHead | undefined {
     const status = /^[1-9][0-9][0-9]$/.test(this.#status) ? Number(this.#status) : 0;
     const interim = status < 200;
@@ -174,7 +174,7 @@ export class Http2HeadReader implements FieldSink {
         break;
       case FieldKind.protocol:
         this.#protocol = value.toLowerCase();
-        // What would be asked for in a tunnel of HTTP/2 is judged by nobody.
+        // HTTP/2 inside a tunnel would bypass the authorization of its requests.
         if (value === "" || !consistsOf(value, TOKEN_OCTETS) || this.#protocol === "h2c") {
           return this.#malformed("no valid protocol");
         }
@@ -216,11 +216,11 @@ export class Http2HeadReader implements FieldSink {
       this.#cookieAt = this.#fields.length + 1;
       return this.#add(name, value);
     }
-    // Crumbs of what is one field elsewhere (RFC 9113 8.2.3).
+    // HTTP/2 splits a cookie into several fields (RFC 9113 8.2.3).
     this.#fields[this.#cookieAt] += `; ${value}`;
   }
 
-  /** What was said by `host` only is the authority; by both, the same. */
+  /** `host` alone becomes the authority; together with `:authority` it must be equal. */
   #takeHost(): void {
     if (this.#host === undefined) return;
     if (this.#authority === "" && !has(this.#seen, FieldKind.authority)) {

@@ -1,6 +1,6 @@
 /**
- * Heads to HEADERS frames, encoded where they leave from; what does not fit one frame goes on in
- * CONTINUATION. Fields of one hop are left out, whoever put them there.
+ * Writes heads as HEADERS frames, encoded directly into the output; a head larger than a frame continues in
+ * CONTINUATION. Fields of one hop are left out, whatever their source.
  *
  * @module
  */
@@ -10,7 +10,7 @@ import { Flag, FRAME_HEADER_BYTES, FrameType, MAX_FRAME_BYTES } from "./frame.ts
 import { FIELD_ROOM_BYTES, type HpackEncoder } from "./hpack/encoder.ts";
 import type { Output } from "./output.ts";
 
-/** What the codec writes itself, or what has no place in HTTP/2 (RFC 9113 8.2.2). */
+/** Fields that the codec itself writes, and fields that HTTP/2 forbids (RFC 9113 8.2.2). */
 const LEFT_OUT = new Set([
   "connection",
   "keep-alive",
@@ -21,16 +21,16 @@ const LEFT_OUT = new Set([
   "content-length",
   "http2-settings",
 ]);
-/** Room for pseudo-fields, length and expectation beside their values. */
+/** Room for pseudo-fields, length and expectation, without their values. */
 const FIXED_BYTES = 256;
 
 export class HeadWriter {
   readonly #encoder: HpackEncoder;
   readonly #output: Output;
-  /** Memory of the block, and where it begins and ends there. */
+  /** Memory of the block, and the position of the next octet. */
   #to: Uint8Array;
   #at = 0;
-  /** Whether the block lies where the output wants it, behind room for a frame's header. */
+  /** Whether the block is written into the output's memory, after room for a frame header. */
   #inPlace = false;
 
   constructor(encoder: HpackEncoder, output: Output) {
@@ -48,9 +48,9 @@ export class HeadWriter {
     if (!connects) this.#field(":scheme", scheme === "" ? "http" : scheme);
     this.#field(":authority", authority);
     if (!connects) this.#field(":path", path);
-    // Some servers want a length of methods that usually have a body (RFC 9110 8.6).
-    const tellsZero = !ends || method === "POST" || method === "PUT" || method === "PATCH";
-    if ((length > 0 || (length === 0 && tellsZero)) && !connects && upgrade === "") {
+    // Some servers require a length for methods that usually have a body (RFC 9110 8.6).
+    const sendsZero = !ends || method === "POST" || method === "PUT" || method === "PATCH";
+    if ((length > 0 || (length === 0 && sendsZero)) && !connects && upgrade === "") {
       this.#field("content-length", String(length));
     }
     if (head.expectsContinue) this.#field("expect", "100-continue");

@@ -1,24 +1,24 @@
 /**
- * A header block that comes in several frames, put together within limits that are judged as it comes:
- * an endless one (a flood of CONTINUATION) never gets to its end.
+ * Assembles a header block that comes in several frames. Its limits are checked with each frame, so that an
+ * endless one (a flood of CONTINUATION) is refused in time.
  *
  * @module
  */
 
-/** Frames of CONTINUATION after HEADERS; a block at the limit of bytes needs fewer. */
+/** CONTINUATION frames allowed after HEADERS; a block at the limit of bytes needs fewer. */
 const CONTINUATIONS = 16;
 
 export class HeaderBlock {
-  /** Stream whose block is not complete; 0: none. No other frame may come before its end. */
+  /** Stream of the incomplete block; 0: none. No other frame may come before its end. */
   streamId = 0;
-  /** END_STREAM of its HEADERS. */
+  /** Its HEADERS had END_STREAM. */
   ends = false;
   bytes: Uint8Array = new Uint8Array();
   length = 0;
   #continuations = 0;
   readonly #limitBytes: number;
 
-  /** What is twice as large encoded as it may be decoded is none that anybody would answer. */
+  /** A block twice as large as its decoded form may be would be refused in any case. */
   constructor(headBytes: number) {
     this.#limitBytes = headBytes * 2;
   }
@@ -30,7 +30,7 @@ export class HeaderBlock {
     this.#add(part);
   }
 
-  /** False: it is too large, or in too many frames. */
+  /** False: the block is too large, or has too many frames. */
   add(part: Uint8Array): boolean {
     const over = ++this.#continuations > CONTINUATIONS ||
       this.length + part.length > this.#limitBytes;
@@ -38,7 +38,7 @@ export class HeaderBlock {
     return !over;
   }
 
-  /** It is complete, and was read. */
+  /** Ends the block, which was complete and has been read. */
   clear(): void {
     this.streamId = 0;
     this.bytes = new Uint8Array();

@@ -1,6 +1,7 @@
 /**
- * A stream of HTTP/2: what both sides of an exchange share. It follows the slower side: the peer may send
- * what was handed on and not paused, and what we send waits here while the peer's windows are full.
+ * A stream of HTTP/2: the part that both sides of an exchange share. It follows the slower side: the peer's
+ * window opens only for bytes that were delivered and not paused, and bytes that we send are queued here
+ * while the peer's windows are full.
  *
  * @module
  */
@@ -15,73 +16,76 @@ import type { HeadWriter } from "./head_writer.ts";
 import type { Output } from "./output.ts";
 import { FAST_MS } from "./shared_window.ts";
 
-/** The connection, as its streams need it. */
+/** The connection, as its streams use it. */
 export interface StreamConnection {
   readonly limits: HttpLimits;
   readonly output: Output;
   readonly writer: HeadWriter;
   readonly account: HeldAccount;
-  /** Time of what is read now, in ms that never go backwards. */
+  /** Monotonic time of the current read, in ms. */
   readonly nowMs: number;
-  /** Windows of a new stream: what the peer may send, and what we may. */
+  /** Initial windows of a new stream: for the peer, and for us. */
   readonly streamReceiveWindow: number;
   readonly streamSendWindow: number;
   /** Window that the peer gave to the whole connection. */
   sendWindow: number;
-  /** Has queued bytes and a window of its own: to be asked for a frame when there is room. */
+  /** Puts a stream with queued bytes and an open window in line for the next free frame. */
   schedule(stream: Http2Stream): void;
-  /** So many octets of the connection's window are used no more. */
+  /** Gives octets back to the connection's window. */
   giveBack(size: number): void;
   /** Sends RST_STREAM and forgets the stream. */
   resetStream(stream: Http2Stream, code: Http2ErrorCode): void;
   /** Both messages are complete. */
   finished(stream: Http2Stream): void;
-  /** A frame of DATA left. */
+  /** Counts a sent frame of DATA. */
   sentData(): void;
 }
 
 export abstract class Http2Stream implements Message {
   abstract events: MessageEvents;
-  /** 0: it is not on the wire yet. */
+  /** 0: its head has not been sent yet. */
   id: number;
-  /** When it began, in ms that never go backwards. */
-  readonly bornMs: number;
-  /** Bytes that wait here are counted there: on the asking side for the exchange that asks. */
+  /** Monotonic time when it began, in ms. */
+  readonly startedMs: number;
+  /**
+   * Counts the bytes that wait here; on the client side it is the share of the exchange that sends the
+   * request.
+   */
   readonly held: HeldShare;
   protected readonly host: StreamConnection;
-  /** What the peer may still send, and what we may. */
+  /** Octets that the peer may still send, and that we may. */
   receiveWindow: number;
   sendWindow: number;
-  /** The head of what comes in has come. */
+  /** The head of the incoming message is complete. */
   hasHead = true;
-  /** END_STREAM came, and went. */
+  /** END_STREAM was received, and sent. */
   receiveEnded = false;
   sendEnded = false;
-  /** The connection does not know it any more. */
+  /** The connection has forgotten it. */
   over = false;
-  /** Waits for its turn to send. */
+  /** In line to send. */
   scheduled = false;
-  /** What goes both ways are bytes of a tunnel, which may be told of the end of what was sent. */
+  /** It carries a tunnel; `onSent` is called at the end of the outgoing half. */
   tunnelled = false;
   onSent: (() => void) | undefined;
   /** Octets of the body that are still to come; -1: unknown. */
   expected = -1;
-  /** Handed on, and not given back to the peer's window. */
+  /** Octets that were delivered, and not given back to the peer's window. */
   #handedOn = 0;
   #windowBytes: number;
   #gaveBackMs: number;
-  /** A body is announced that is longer than the window: it grows with the first byte. */
+  /** The announced body is longer than the window, which grows with the first byte. */
   #isLong = false;
   #paused = false;
   #delivering = false;
   #waiting: ChunkQueue | undefined;
   /** Waiting bytes that are not given back to the connection's window. */
-  #owed = 0;
-  /** The end, and its trailers, wait, too. */
+  #withheld = 0;
+  /** The end of the message and its trailers wait, too. */
   #endWaits = false;
   #trailers: Fields | undefined;
   #queue: ChunkQueue | undefined;
-  #asked = false;
+  #drainWanted = false;
   #ending = false;
   #endTrailers: Fields | undefined;
 
@@ -89,7 +93,7 @@ export abstract class Http2Stream implements Message {
     this.id = id;
     this.host = host;
     this.held = held;
-    this.bornMs = this.#gaveBackMs = host.nowMs;
+    this.startedMs = this.#gaveBackMs = host.nowMs;
     this.receiveWindow = host.streamReceiveWindow;
     this.#windowBytes = host.limits.streamWindowBytes;
     this.sendWindow = host.streamSendWindow;
@@ -99,7 +103,7 @@ export abstract class Http2Stream implements Message {
     return this.push(chunk, true);
   }
 
-  /** As `send`; not `owned`: the chunk stays the caller's. */
+  /** Like `send`; not `owned`: the chunk still belongs to the caller. */
   push(chunk: Uint8Array, owned: boolean): boolean {
     if (this.over || this.#ending || this.sendEnded) return true;
     let queue = this.#queue;
@@ -112,9 +116,10 @@ export abstract class Http2Stream implements Message {
     const rest = from === 0 ? chunk : chunk.subarray(from);
     queue.push(owned ? rest : new Uint8Array(rest));
     this.held.hold(rest.length);
-    this.#asked ||= queue.bytes >= this.host.limits.bufferedBytes || this.held.account.isTight;
+    this.#drainWanted ||= queue.bytes >= this.host.limits.bufferedBytes ||
+      this.held.account.isTight;
     this.#schedule();
-    return !this.#asked;
+    return !this.#drainWanted;
   }
 
   end(trailers?: Fields): void {
@@ -145,13 +150,13 @@ export abstract class Http2Stream implements Message {
     this.#giveBack(0);
   }
 
-  /** The head says so many octets of body; -1: it does not say. */
+  /** The declared length of the body; -1: unknown. */
   announced(length: number): void {
     this.expected = length;
     this.#isLong = length > this.#windowBytes;
   }
 
-  /** Lets the peer send more than its first window from the start, where that can be lent. */
+  /** Grows the window beyond its initial size from the start, if the account can lend the bytes. */
   protected widen(): void {
     const more = this.#windowBytes * (GROWTH - 1);
     if (this.held.account.isTight || !this.held.account.lend(more)) return;
@@ -160,7 +165,7 @@ export abstract class Http2Stream implements Message {
     this.host.output.frame32(FrameType.windowUpdate, this.id, more);
   }
 
-  /** Part of the body came; the connection's window is given back as far as it may be. */
+  /** Part of the body came; gives back as much of the connection's window as the account allows. */
   received(chunk: Uint8Array): void {
     const { length } = chunk;
     if (!this.#paused && !this.#delivering && !this.#waits) {
@@ -172,7 +177,7 @@ export abstract class Http2Stream implements Message {
     this.#waiting ??= new ChunkQueue();
     this.#waiting.push(chunk);
     this.held.hold(length);
-    if (this.#opensLate) this.#owed += length;
+    if (this.#opensLate) this.#withheld += length;
     else this.host.giveBack(length);
   }
 
@@ -181,20 +186,20 @@ export abstract class Http2Stream implements Message {
   }
 
   /**
-   * A connection for which much is held gets its window back only as that is taken. One to an endpoint
-   * never waits: it carries exchanges of other callers, too.
+   * A server connection that holds much opens its window only for released bytes. A connection to an
+   * endpoint never waits: it carries exchanges of other callers, too.
    */
   get #opensLate(): boolean {
     const { account } = this.held;
     return account === this.host.account && account.isLarge;
   }
 
-  /** So many octets of the stream's window were used by nothing that is handed on. */
+  /** Padding came, which uses the window and is not delivered. */
   receivedPadding(size: number): void {
     this.#giveBack(size);
   }
 
-  /** The end of the message came. */
+  /** The message is complete. */
   receivedEnd(trailers: Fields | undefined): void {
     this.receiveEnded = true;
     if (this.#paused || this.#delivering || this.#waits) {
@@ -206,27 +211,27 @@ export abstract class Http2Stream implements Message {
     if (this.sendEnded && !this.over) this.host.finished(this);
   }
 
-  /** The peer, or the end of the connection, broke it. */
+  /** The peer broke the stream, or the connection ended. */
   broke(reason: ResetReason, detail: string): void {
     this.over = true;
     this.forgetSending();
-    if (this.toldAll()) return;
+    if (this.isSettled()) return;
     this.#drop();
     this.events.onReset(reason, detail);
   }
 
-  /** Whether nothing of what breaks it now matters to who has it. */
-  protected toldAll(): boolean {
+  /** Whether a break is no longer of interest to the owner of the exchange. */
+  protected isSettled(): boolean {
     return this.complete;
   }
 
-  /** The peer made its window larger, or smaller. */
+  /** The peer changed the stream's window by `size`. */
   windowChanged(size: number): void {
     this.sendWindow += size;
     this.#schedule();
   }
 
-  /** Sends one frame of what waits; whether there is more that could be sent. */
+  /** Sends one frame of the queue. Returns whether more could be sent. */
   sendQueued(): boolean {
     const queue = this.#queue;
     if (this.over || !queue || queue.bytes === 0) return false;
@@ -242,14 +247,14 @@ export abstract class Http2Stream implements Message {
       else this.#sendEnd();
       return false;
     }
-    if (this.#asked && queue.bytes <= this.host.limits.bufferedBytes / 2) {
-      this.#asked = false;
+    if (this.#drainWanted && queue.bytes <= this.host.limits.bufferedBytes / 2) {
+      this.#drainWanted = false;
       this.events.onDrain();
     }
     return queue.bytes > 0 && this.sendWindow > 0 && !this.over;
   }
 
-  /** What was to be sent is of no use any more. */
+  /** Discards queued bytes. */
   forgetSending(): void {
     if (!this.#queue) return;
     this.held.release(this.#queue.bytes);
@@ -319,11 +324,11 @@ export abstract class Http2Stream implements Message {
     this.events.onEnd(this.#trailers);
   }
 
-  /** So many octets of what waits were taken. */
+  /** Releases waiting bytes that were taken. */
   #release(size: number): void {
-    const owed = Math.min(size, this.#owed);
-    this.#owed -= owed;
-    if (owed > 0) this.host.giveBack(owed);
+    const withheld = Math.min(size, this.#withheld);
+    this.#withheld -= withheld;
+    if (withheld > 0) this.host.giveBack(withheld);
     this.held.release(size);
   }
 
@@ -346,8 +351,8 @@ export abstract class Http2Stream implements Message {
   }
 
   /**
-   * A long body, or one that is taken as fast as it comes, gets a larger window, so that it does not wait
-   * for us; one whose caller has much held for it does with the first.
+   * A long body, or one that is taken as fast as it comes, gets a larger window, so that the peer need not
+   * wait for us. While much is held for its caller, the window shrinks to its initial size.
    */
   #resize(): void {
     const { host: { limits: { streamWindowBytes }, nowMs }, held: { account } } = this;
@@ -369,13 +374,13 @@ export abstract class Http2Stream implements Message {
     this.#handedOn -= less;
   }
 
-  /** The connection does not know it any more. */
+  /** The connection has forgotten the stream. */
   gone(): void {
     this.over = true;
     this.#shrink();
   }
 }
 
-/** How much larger the window of a stream becomes at once, and than at first. */
+/** Factor by which the window of a stream grows at once, and factor of its maximum. */
 const GROWTH = 4;
 const LARGEST = 16;

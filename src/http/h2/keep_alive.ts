@@ -1,5 +1,5 @@
 /**
- * Asks a peer that says nothing whether it is still there, while something is wanted of it.
+ * Probes a silent peer while requests are open.
  *
  * @module
  */
@@ -7,14 +7,14 @@
 import type { Deadline, Deadlines } from "../../base/mod.ts";
 
 export interface KeepAliveOptions {
-  /** A connection that nothing came from for so long is asked. */
+  /** Silence after which a PING is sent. */
   readonly intervalMs: number;
-  /** ...and is over when nothing comes for so long after that. */
+  /** Silence after the PING that ends the connection. */
   readonly timeoutMs: number;
 }
 
 export class KeepAlive {
-  /** Something came since it was last looked. */
+  /** Something was received since the last check. */
   heard = false;
   readonly #options: KeepAliveOptions;
   readonly #deadlines: Deadlines;
@@ -42,7 +42,7 @@ export class KeepAlive {
   #wait(): Deadline {
     this.heard = false;
     return this.#deadlines.after(this.#options.intervalMs, () => {
-      // Servers of gRPC take it amiss when nothing is open, and end the connection.
+      // gRPC servers end a connection that sends PING while no request is open.
       if (this.heard || !this.#isWanted()) {
         this.#deadline = this.#wait();
         return;

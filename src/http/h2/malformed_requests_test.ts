@@ -15,7 +15,7 @@ import {
 const without = (name: string): Pairs => GET.filter(([field]) => field !== name);
 const CONNECT: Pairs = [[":method", "CONNECT"], [":authority", "db:80"]];
 
-/** A request that only its stream suffers from. */
+/** Malformed requests, which are errors of their stream only. */
 for (
   const [name, fields, fault] of [
     ["without a method", without(":method"), "no method"],
@@ -149,7 +149,7 @@ for (
     ["with a protocol and GET", [...GET, [":protocol", "websocket"]], "a protocol without CONNECT"],
   ] as readonly (readonly [string, Pairs, string])[]
 ) {
-  test(`a request ${name} costs its stream and nothing else`, async () => {
+  test(`a request ${name} resets its stream and no other`, async () => {
     const { peer, requests, invalid } = await served();
     await peer.send(headers(1, fields), headers(3, GET));
     assert.deepEqual(peer.take(), ["RST_STREAM 1 1"]);
@@ -158,7 +158,7 @@ for (
   });
 }
 
-test("a request's fields come as a head", async () => {
+test("the fields of a request become its head", async () => {
   const { peer, requests } = await served();
   await peer.send(headers(1, [
     ...without(":authority"),
@@ -188,7 +188,7 @@ test("a request's fields come as a head", async () => {
   assert.deepEqual([length, saysLength], [0, false]);
 });
 
-/** Heads that are answered without anybody being asked. */
+/** Heads that the codec itself answers. */
 for (
   const [name, frames, answers] of [
     [
@@ -197,7 +197,7 @@ for (
       ["HEADERS 1 end :status=431"],
     ],
     [
-      "of too many octets, which the last frame shows",
+      "of too many octets with its last frame",
       [
         frame("HEADERS", END_STREAM, 1, block([...GET, ["a", "x".repeat(10_000)]])),
         ...Array.from(
@@ -214,7 +214,7 @@ for (
       ["HEADERS 1 end :status=431"],
     ],
     [
-      "of a few octets that stand for forty megabytes",
+      "of a few octets that decode to forty megabytes",
       [
         frame("HEADERS", END_STREAM | END_HEADERS, 1, [
           ...block(GET),
@@ -231,7 +231,7 @@ for (
     ],
   ] as readonly (readonly [string, readonly Uint8Array[], readonly string[]])[]
 ) {
-  test(`a request ${name} is answered, and the connection goes on`, async () => {
+  test(`a request ${name} is refused by a response, and the connection continues`, async () => {
     const { peer, requests, invalid } = await served();
     await peer.send(...frames, headers(3, GET));
     assert.deepEqual(peer.take(), answers);

@@ -1,8 +1,8 @@
 /**
- * Frames on their way out. What is written in one turn is put together in one piece of memory, which only
- * connections that write have, and handed to the stream when the turn is over (see `net/turn.ts`, which
- * does the same for streams: here it saves a call per frame, and lets the end of a body be said in the
- * frame of its last bytes).
+ * Outgoing frames. Frames written in one turn are joined in one piece of memory, which only writing
+ * connections have, and passed to the stream at the end of the turn (see `net/turn.ts`, which does the same
+ * for streams: joining here saves a call per frame, and puts the end of a body into the frame of its last
+ * bytes).
  *
  * @module
  */
@@ -11,22 +11,22 @@ import type { Stream } from "../../net/mod.ts";
 import { Flag, FRAME_HEADER_BYTES, FrameType } from "./frame.ts";
 
 const JOINED_BYTES = 32 * 1024;
-/** A body's bytes from here on are given away as they are instead of being copied. */
+/** Size from which the bytes of a body are given to the stream without a copy. */
 const LARGE_BYTES = 8 * 1024;
-/** Pieces of memory that are kept for the next turn. */
+/** Pieces of memory that are kept for later turns. */
 const KEPT = 16;
 const NOTHING = new Uint8Array();
-/** Frames but DATA that wait for a peer that does not read, and their octets. */
+/** Limits for the frames other than DATA that wait for a peer that does not read. */
 const BLOCKED_FRAMES = 10_000;
 const BLOCKED_BYTES = 4 * 1024 * 1024;
 
 const free: Uint8Array[] = [];
-/** Outputs of this turn. */
+/** Outputs with frames of this turn. */
 let waiting: Output[] = [];
 
 /**
- * The piece of a body that is handed on now, if it lies behind the header of the frame in which it came:
- * that is read, and the header with which it leaves can take its place.
+ * The chunk of a body that is being delivered, if it follows its frame header in memory: that header has
+ * been read, so that the header of the outgoing frame can take its place.
  */
 export const passing: { chunk: Uint8Array | undefined } = { chunk: undefined };
 
@@ -35,21 +35,21 @@ export class Output {
   bytes: Uint8Array = NOTHING;
   /** Where the next octet goes. */
   length = 0;
-  /** The stream could not take everything: nothing but what has to is to be added until it drains. */
+  /** The stream has not taken everything: only frames that cannot wait may be added until it drains. */
   blocked = false;
-  /** Frames since it is blocked, and their octets: what the peer causes and does not read. */
+  /** Frames and octets added while it is blocked: those that the peer causes and does not read. */
   #blockedFrames = 0;
   #blockedBytes = 0;
-  /** Heads are answers to the peer, and not requests of ours, which the pool bounds. */
+  /** Heads count for a server only: a client's are its own requests, which the pool bounds. */
   readonly #countsHeads: boolean;
   readonly #stream: Stream;
   #closed = false;
   #waits = false;
-  /** Memory of others that leaves as it is, after what is in `bytes`; it ends with a frame of DATA. */
+  /** Memory of a chunk that leaves without a copy, after `bytes`; it ends with a frame of DATA. */
   #run: Uint8Array | undefined;
   #runStart = 0;
   #runEnd = 0;
-  /** Header of the last DATA frame that is still here, and of which stream. */
+  /** Header of the last DATA frame that has not left, and the stream of that frame. */
   #dataIn: Uint8Array = NOTHING;
   #dataAt = -1;
   #dataStream = 0;
@@ -59,7 +59,7 @@ export class Output {
     this.#stream = stream;
   }
 
-  /** More waits for the peer than one that reads would leave. */
+  /** More frames wait than a reading peer would leave. */
   get isUnread(): boolean {
     return this.#blockedFrames > BLOCKED_FRAMES || this.#blockedBytes > BLOCKED_BYTES;
   }
@@ -73,7 +73,7 @@ export class Output {
     this.#wait();
   }
 
-  /** For the end of the turn. */
+  /** Schedules the flush at the end of the turn. */
   #wait(): void {
     if (this.#waits) return;
     this.#waits = true;
@@ -85,7 +85,7 @@ export class Output {
     return JOINED_BYTES;
   }
 
-  /** Begins a frame whose payload of `size` octets is written next. */
+  /** Begins a frame; its payload of `size` octets must be written next. */
   frame(type: number, flags: number, streamId: number, size: number): void {
     this.reserve(FRAME_HEADER_BYTES + size);
     if (this.blocked && (this.#countsHeads || !isHead(type))) {
@@ -97,7 +97,7 @@ export class Output {
     this.length += FRAME_HEADER_BYTES;
   }
 
-  /** A frame whose payload is one number. */
+  /** Writes a frame with a single number as payload. */
   frame32(type: number, streamId: number, value: number): void {
     this.frame(type, 0, streamId, 4);
     this.put32(value);
@@ -118,7 +118,7 @@ export class Output {
     this.length += chunk.length;
   }
 
-  /** A frame of DATA. `owned`: nobody changes the chunk any more. */
+  /** Writes a frame of DATA. `owned`: the chunk will not be changed by others. */
   data(streamId: number, chunk: Uint8Array, ends: boolean, owned: boolean): void {
     const flags = ends ? Flag.endStream : 0;
     const { length } = chunk;
@@ -141,7 +141,7 @@ export class Output {
     this.put(chunk);
   }
 
-  /** Lets a chunk leave where it lies, with what lies before it. */
+  /** Sends a chunk from the memory in which it came, with the run before it. */
   #pass(streamId: number, chunk: Uint8Array, flags: number): boolean {
     const at = chunk.byteOffset - FRAME_HEADER_BYTES;
     if (!this.#reaches(chunk.buffer, at)) {
@@ -152,7 +152,7 @@ export class Output {
       this.#runStart = at;
     }
     this.#runEnd = chunk.byteOffset + chunk.length;
-    // Those octets are used now.
+    // The header octets can be used only once.
     passing.chunk = undefined;
     const run = this.#run as Uint8Array;
     writeHeader(run, at, FrameType.data, flags, streamId, chunk.length);
@@ -161,7 +161,7 @@ export class Output {
     return true;
   }
 
-  /** Whether the run ends there; then it can be made longer. */
+  /** Whether the run ends at this position and can be extended. */
   #reaches(buffer: ArrayBufferLike, at: number): boolean {
     const run = this.#run;
     if (!run || run.byteOffset + this.#runEnd !== at || run.buffer !== buffer) return false;
@@ -171,7 +171,7 @@ export class Output {
     return true;
   }
 
-  /** Ends a body, in its last frame where that has not left. */
+  /** Ends a body, in its last frame if that has not left. */
   endData(streamId: number): void {
     if (this.#dataAt >= 0 && this.#dataStream === streamId) {
       this.#dataIn[this.#dataAt + 4] = Flag.endStream;
@@ -181,7 +181,7 @@ export class Output {
     }
   }
 
-  /** Hands on what there is. */
+  /** Passes everything to the stream. */
   flush(): void {
     const { length } = this;
     const run = this.#run;
@@ -202,13 +202,13 @@ export class Output {
     this.#blockedFrames = this.#blockedBytes = 0;
   }
 
-  /** What is written from here on goes nowhere. */
+  /** Drops everything that is written from now on. */
   close(): void {
     this.flush();
     this.#closed = true;
   }
 
-  /** The turn is over. */
+  /** Ends the turn. */
   settle(): void {
     this.flush();
     this.#waits = false;

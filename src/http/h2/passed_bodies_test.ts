@@ -21,7 +21,7 @@ import { DEFAULT_HTTP_LIMITS } from "../limits.ts";
 import { openHttp2Client } from "./client.ts";
 import { serveHttp2 } from "./server.ts";
 
-/** Takes everything and keeps what it was given as it was given. */
+/** A stream that takes everything, and records written and given chunks. */
 class Sink implements Stream {
   events: StreamEvents = ignoredEvents;
   readonly written: Uint8Array[] = [];
@@ -47,7 +47,7 @@ class Sink implements Stream {
 
 const SIZE = 10_000;
 
-/** A server whose requests are sent on by one client; `change`: what becomes of a chunk on its way. */
+/** A server whose requests are sent on by one client; `change` is applied to each chunk. */
 async function relay(change: (chunk: Uint8Array) => Uint8Array = (chunk) => chunk) {
   const clock = new FakeClock();
   const common = { clock, deadlines: new Deadlines(clock), limits: DEFAULT_HTTP_LIMITS };
@@ -93,7 +93,7 @@ async function relay(change: (chunk: Uint8Array) => Uint8Array = (chunk) => chun
 
 const body = (octet: number, size = SIZE) => new Uint8Array(size).fill(octet);
 
-test("frames of a body that are read together leave together, from the memory of the read", async () => {
+test("DATA frames of one read leave together, from the memory of the read", async () => {
   const { back, read, words } = await relay();
   const chunk = await read(
     frame("DATA", 0, 3, body(1)),
@@ -110,7 +110,7 @@ test("frames of a body that are read together leave together, from the memory of
   }
 });
 
-test("what lies between frames of bodies is not sent, and order is kept", async () => {
+test("bytes between DATA frames are not sent, and the order is kept", async () => {
   const { back, read, words } = await relay();
   await read(
     frame("DATA", PADDED, 1, [3, ...body(1), 7, 7, 7]),
@@ -137,7 +137,7 @@ test("what lies between frames of bodies is not sent, and order is kept", async 
   ]);
 });
 
-test("a frame that comes in two reads, and a chunk that was changed, leave behind headers of their own", async () => {
+test("a frame in two reads and a changed chunk get headers of their own", async () => {
   const { read, words } = await relay();
   const whole = frame("DATA", 0, 1, body(1, 16_000));
   await read(frame("DATA", 0, 3, body(2)), whole.slice(0, 2_009));
@@ -146,6 +146,6 @@ test("a frame that comes in two reads, and a chunk that was changed, leave behin
   const other = await relay((chunk) => chunk.subarray(1));
   const chunk = await other.read(frame("DATA", 0, 1, body(1)), frame("DATA", 0, 3, body(2)));
   assert.deepEqual(other.words(), ["DATA 1 9999", "DATA 3 9999"]);
-  // Not a header's octets were touched.
+  // The header in the read is unchanged.
   assert.deepEqual([...chunk.subarray(0, 10)], [0, 39, 16, 0, 0, 0, 0, 0, 1, 1]);
 });

@@ -9,7 +9,7 @@ import { fieldOf } from "../head.ts";
 import { DEFAULT_HTTP_LIMITS } from "../limits.ts";
 import { openHttp2Client } from "./client.ts";
 
-/** Fields of many shapes, some that repeat, so that both tables and Huffman codes are at work. */
+/** Fields of many shapes, some repeated, so that both tables and Huffman codes are used. */
 function fields(round: number): Record<string, string> {
   return {
     "x-same": "the same every time",
@@ -23,7 +23,7 @@ function fields(round: number): Record<string, string> {
 
 const SIZE = 300_000;
 
-test("the runtime's client reads what our server writes, tables and windows included", async () => {
+test("the runtime's HTTP/2 client and our server exchange fields and large bodies", async () => {
   await using server = await startHttp2Server();
   const session = http2.connect(`http://127.0.0.1:${server.port}`);
   try {
@@ -47,7 +47,7 @@ test("the runtime's client reads what our server writes, tables and windows incl
   }
 });
 
-test("the runtime's server reads what our client writes, and is read", async () => {
+test("the runtime's HTTP/2 server and our client exchange fields and large bodies", async () => {
   const server = http2.createServer();
   server.on("stream", (stream: http2.ServerHttp2Stream, headers) => {
     const back = Object.fromEntries(Object.entries(headers).filter(([name]) => /^x-/.test(name)));

@@ -1,5 +1,5 @@
 /**
- * The side of HTTP/2 that serves.
+ * The server side of HTTP/2.
  *
  * @module
  */
@@ -29,14 +29,14 @@ export interface ServeHttp2Options extends Http2Options {
 }
 
 /**
- * Serves HTTP/2 on `stream`, which is taken over. Bytes that were read before, the client's preface
- * included, are handed to `stream.events.onData` then.
+ * Serves HTTP/2 on `stream`, which it takes over. Bytes that were read before, including the client's
+ * preface, must be passed to `stream.events.onData` afterwards.
  */
 export function serveHttp2(stream: Stream, options: ServeHttp2Options): ServerConnection {
   return new Http2Server(stream, options);
 }
 
-/** How long a drain waits for what the client sent before it knew of it. */
+/** Time that a drain waits for requests which the client sent before it received the GOAWAY. */
 const DRAIN_MS = 5_000;
 const STATUS_TEXT = { expectation: 417, tooLarge: 431 } as const;
 
@@ -58,10 +58,10 @@ class ServerStream extends Http2Stream implements ServerExchange {
     this.request = request;
     this.receiveEnded = ends;
     this.announced(request.length);
-    const asksForTunnel = request.method === "CONNECT" || request.upgrade !== "";
-    this.endsWithHead = ends || asksForTunnel;
-    if (ends || !asksForTunnel) return;
-    // What comes is the tunnel's, and waits for it; without one it is of no use.
+    const wantsTunnel = request.method === "CONNECT" || request.upgrade !== "";
+    this.endsWithHead = ends || wantsTunnel;
+    if (ends || !wantsTunnel) return;
+    // Bytes of a tunnel wait until it is accepted; if it is refused, the stream is reset.
     this.pause();
     this.onSent = () => this.reset("cancelled");
   }
@@ -80,12 +80,12 @@ class ServerStream extends Http2Stream implements ServerExchange {
   }
 
   tunnel({ fields }: ResponseHead): Stream {
-    // Neither 101 nor a length belongs to a tunnel here (RFC 9113 8.5, RFC 8441 5).
+    // A tunnel of HTTP/2 has neither status 101 nor a length (RFC 9113 8.5, RFC 8441 5).
     this.respond({ status: 200, length: UNKNOWN_LENGTH, fields }, false);
     return new Http2Tunnel(this);
   }
 
-  /** A complete response is as good without the rest of its request (RFC 9113 8.1). */
+  /** A complete response does not need the rest of its request (RFC 9113 8.1). */
   protected override resetCode(reason: ResetReason): Http2ErrorCode {
     return this.sendEnded && !this.tunnelled ? Http2ErrorCode.none : super.resetCode(reason);
   }
@@ -94,7 +94,9 @@ class ServerStream extends Http2Stream implements ServerExchange {
 class Http2Server extends FrameRules<ServerStream> implements ServerConnection {
   readonly #events: ServerEvents;
   #prefaceBytes = 0;
-  /** `announced`: the client is told, and may not know yet; `final`: there is a last stream. */
+  /**
+   * `announced`: GOAWAY was sent, and the client may not have it yet; `final`: the last stream is fixed.
+   */
   #drain: "no" | "announced" | "final" = "no";
   #drainDeadline: Deadline | undefined;
 
@@ -151,7 +153,7 @@ class Http2Server extends FrameRules<ServerStream> implements ServerConnection {
   }
 
   protected onGoaway(): void {
-    // A client that opens nothing more may say so; what is open goes on.
+    // A client that opens no more streams may send it; open streams continue.
   }
 
   protected onPingAck(): void {
@@ -182,7 +184,7 @@ class Http2Server extends FrameRules<ServerStream> implements ServerConnection {
     this.goaway(Http2ErrorCode.none);
   }
 
-  /** A request that nobody can answer, but for why. */
+  /** Refuses a request that is malformed, too large or has an unsupported expectation. */
   #invalid(id: number, ends: boolean): void {
     const { fault, tooLarge } = this.heads;
     if (fault !== "") {

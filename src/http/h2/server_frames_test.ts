@@ -32,7 +32,7 @@ const PING = frame("PING", 0, 0, new Uint8Array(8));
 const HINT = ["link", "a".repeat(10_000), "link"];
 const FULL = frame("DATA", 0, 1, new Uint8Array(16_384));
 
-test("a paused exchange that gets more than its window loses its stream", async () => {
+test("DATA above the window of a paused exchange resets its stream", async () => {
   const held = new HeldBytes(1 << 24);
   const { peer, requests } = await served({}, held);
   await peer.send(headers(1, POST, 0));
@@ -45,8 +45,8 @@ test("a paused exchange that gets more than its window loses its stream", async 
   assert.equal(held.bytes, 0);
 });
 
-test("the window of a connection opens late while much is held for it, and what was held is given back", async () => {
-  // An eighth of it is much.
+test("the connection window opens late while much is held, and held bytes are given back", async () => {
+  // A connection with more than an eighth of it is large.
   const held = new HeldBytes(8 * 120_000);
   const { peer, requests } = await served({ connectionWindowBytes: 131_072 }, held, 65_537);
   const id = (i: number) => 2 * i + 1;
@@ -68,7 +68,7 @@ test("the window of a connection opens late while much is held for it, and what 
   assert.equal(held.bytes, 0);
 });
 
-test("DATA above the window of the whole connection ends it", async () => {
+test("DATA above the connection window ends the connection", async () => {
   const { peer, requests, ends } = await served({}, new HeldBytes(0));
   const count = (1 << 20) / 65_536;
   await peer.send(...repeat(count + 1, (i) => headers(2 * i + 1, POST, 0)));
@@ -82,30 +82,44 @@ test("DATA above the window of the whole connection ends it", async () => {
   assert.deepEqual(peer.take(), [`GOAWAY 0 last=${last} code=3`]);
 });
 
-test("a body of another length than was said loses its stream", async () => {
+test("a body that differs from its declared length resets its stream", async () => {
   const { peer, requests } = await served();
   const said = (id: number) => headers(id, [...POST, ["content-length", "2"]], 0);
   await peer.send(
-    ...[said(1), frame("DATA", 0, 1, [1, 2, 3])],
-    ...[said(3), frame("DATA", END_STREAM, 3, [1])],
-    ...[said(5), frame("DATA", 0, 5, [1]), headers(5, [["a", "b"]])],
-    ...[said(7), frame("DATA", 0, 7, [1]), frame("DATA", END_STREAM, 7, [2])],
+    said(1),
+    frame("DATA", 0, 1, [1, 2, 3]),
+    said(3),
+    frame("DATA", END_STREAM, 3, [1]),
+    said(5),
+    frame("DATA", 0, 5, [1]),
+    headers(5, [["a", "b"]]),
+    said(7),
+    frame("DATA", 0, 7, [1]),
+    frame("DATA", END_STREAM, 7, [2]),
   );
   assert.deepEqual(peer.take(), ["RST_STREAM 1 1", "RST_STREAM 3 1", "RST_STREAM 5 1"]);
   assert.deepEqual(requests.map(({ told }) => told.reset?.reason ?? told.ended), [
-    ...["protocol", "protocol", "protocol", true],
+    "protocol",
+    "protocol",
+    "protocol",
+    true,
   ]);
 });
 
-test("trailers come with the end; those that have no place there cost the stream", async () => {
+test("trailers come with the end, and forbidden ones reset the stream", async () => {
   const { peer, requests } = await served();
   const body = (id: number) => [headers(id, POST, 0), frame("DATA", 0, id, [1])];
   await peer.send(
-    ...[...body(1), headers(1, [["grpc-status", "0"]])],
-    ...[...body(3), headers(3, [["content-length", "1"]])],
-    ...[...body(5), headers(5, [[":path", "/"]])],
-    ...[...body(7), headers(7, [["a", "b"]], 0)],
-    ...[...body(9), headers(9, [["x-forwarded-for", "10.0.0.1"]])],
+    ...body(1),
+    headers(1, [["grpc-status", "0"]]),
+    ...body(3),
+    headers(3, [["content-length", "1"]]),
+    ...body(5),
+    headers(5, [[":path", "/"]]),
+    ...body(7),
+    headers(7, [["a", "b"]], 0),
+    ...body(9),
+    headers(9, [["x-forwarded-for", "10.0.0.1"]]),
   );
   assert.deepEqual(requests[0]?.told.trailers, ["grpc-status", "0", "grpc-status"]);
   assert.deepEqual(peer.take(), [
@@ -116,7 +130,7 @@ test("trailers come with the end; those that have no place there cost the stream
   ]);
 });
 
-test("padding is given back, and is no body", async () => {
+test("padding is given back to the window, and is not part of the body", async () => {
   const { peer, requests } = await served();
   await peer.send(
     frame("HEADERS", PADDED | END_HEADERS, 1, [3, ...block(POST), 0, 0, 0]),
@@ -132,7 +146,7 @@ test("padding is given back, and is no body", async () => {
   assert.deepEqual(peer.take(), ["WINDOW_UPDATE 0 536486"]);
 });
 
-test("streams above the limit are refused, and others are not", async () => {
+test("streams above the limit are refused until another one ends", async () => {
   const { peer, requests } = await served({ concurrentStreams: 2 });
   await peer.send(headers(1, GET), headers(3, GET), headers(5, GET));
   assert.deepEqual([peer.take(), requests.length], [["RST_STREAM 5 7"], 2]);
@@ -141,7 +155,7 @@ test("streams above the limit are refused, and others are not", async () => {
   assert.deepEqual([peer.take(), requests.length], [["HEADERS 1 end :status=204"], 3]);
 });
 
-test("an answer waits for the window that the client gives, and trailers for the answer", async () => {
+test("a response waits for the client's window, and its trailers wait for the response", async () => {
   const { peer, requests } = await served({ bufferedBytes: 100 });
   await peer.send(settings([4, 10]), headers(1, GET), headers(3, GET));
   peer.take();
@@ -155,8 +169,10 @@ test("an answer waits for the window that the client gives, and trailers for the
   two?.exchange.end();
   await settle();
   assert.deepEqual(peer.take(), [
-    ...["HEADERS 1 :status=200", "DATA 1 10"],
-    ...["HEADERS 3 :status=200 content-length=3", "DATA 3 3 end"],
+    "HEADERS 1 :status=200",
+    "DATA 1 10",
+    "HEADERS 3 :status=200 content-length=3",
+    "DATA 3 3 end",
   ]);
   await peer.send(frame("WINDOW_UPDATE", 0, 1, u32(60)));
   assert.deepEqual([peer.take(), one?.told.drained], [["DATA 1 60"], 1]);
@@ -166,7 +182,7 @@ test("an answer waits for the window that the client gives, and trailers for the
   assert.deepEqual(peer.take(), ["DATA 1 20", "HEADERS 1 end a=b"]);
 });
 
-test("drain() announces, serves what was on its way, and ends with the last answer", async () => {
+test("drain() sends two GOAWAY, serves late requests, and ends with the last response", async () => {
   const { peer, server, requests, ends } = await served();
   await peer.send(headers(1, GET));
   server.drain();
@@ -174,7 +190,7 @@ test("drain() announces, serves what was on its way, and ends with the last answ
   await settle();
   assert.deepEqual(peer.take(), ["GOAWAY 0 last=2147483647 code=0", "PING 0"]);
   await peer.send(headers(3, GET), frame("PING", 1, 0, new Uint8Array(8)));
-  // What the client sent before it knew which stream is the last is nobody's fault.
+  // Frames on streams above the last one, sent before the client got its number, are ignored.
   await peer.send(headers(5, POST, 0), frame("DATA", END_STREAM, 5, [1]), headers(7, GET));
   assert.deepEqual([peer.take(), requests.length], [["GOAWAY 0 last=3 code=0"], 2]);
   for (const { exchange } of requests) {
@@ -189,7 +205,7 @@ test("drain() announces, serves what was on its way, and ends with the last answ
   assert.deepEqual(ends, [{ by: "us", kind: "closed", detail: "drained" }]);
 });
 
-test("a client that does not answer is not waited for", async () => {
+test("drain() sends the final GOAWAY to a client that does not answer its PING", async () => {
   const { peer, server, clock, requests, ends } = await served();
   await peer.send(headers(1, GET));
   server.drain();
@@ -199,7 +215,7 @@ test("a client that does not answer is not waited for", async () => {
   assert.equal(ends.length, 1);
 });
 
-test("settings that are not acknowledged in time end the connection", async () => {
+test("unacknowledged SETTINGS end the connection after a deadline", async () => {
   const [ours, theirs] = memoryPair();
   const peer = new RawPeer(ours);
   const clock = new FakeClock();
@@ -227,7 +243,7 @@ for (
     ["internal", "internal", 2],
   ] as const
 ) {
-  test(`reset("${name}") is told as code ${code}`, async () => {
+  test(`reset("${name}") sends code ${code}`, async () => {
     const { peer, requests, server } = await served();
     await peer.send(headers(1, GET), headers(3, POST, 0));
     requests[0]?.exchange.reset(reason);
@@ -236,20 +252,21 @@ for (
     await settle();
     assert.deepEqual(peer.take(), [
       `RST_STREAM 1 ${code}`,
-      // The answer was complete: the client is only told to stop.
-      ...["HEADERS 3 end :status=200 content-length=0", "RST_STREAM 3 0"],
+      // The response was complete: NO_ERROR asks the client to stop sending.
+      "HEADERS 3 end :status=200 content-length=0",
+      "RST_STREAM 3 0",
     ]);
     assert.equal(server.active, 0);
-    // What was on its way is nobody's fault.
+    // Late frames are ignored.
     await peer.send(frame("DATA", END_STREAM, 3, [1]), PING);
     assert.deepEqual(peer.take(), ["PING 0 ack"]);
   });
 }
 
-test("a client that reads nothing costs a bounded queue", async () => {
+test("a client that reads nothing is ended as a flood", async () => {
   const { peer, requests, ends } = await served();
   peer.stop();
-  // The answers fill what the connection takes; then every PING would wait for ever.
+  // The response fills the connection's buffer, so that every answer to a PING would wait for good.
   await peer.send(
     settings([4, 1 << 20]),
     frame("WINDOW_UPDATE", 0, 0, u32(1 << 20)),
@@ -264,7 +281,7 @@ test("a client that reads nothing costs a bounded queue", async () => {
   assert.deepEqual(ends.map(({ kind }) => kind), ["flood"]);
 });
 
-test("who answers a caller for whom much is held is stopped at once, and goes on when there is room", async () => {
+test("send() returns false at once while much is held for the caller, and onDrain() follows", async () => {
   const held = new HeldBytes(8 * 3_000);
   const { peer, requests } = await served({}, held);
   await peer.send(settings([4, 0]), headers(1, GET), headers(3, GET));
@@ -281,7 +298,7 @@ test("who answers a caller for whom much is held is stopped at once, and goes on
   assert.deepEqual([requests[1]?.told.drained, held.bytes], [1, 0]);
 });
 
-test("a body that is not wanted any more leaves the connection's window as it was", async () => {
+test("DATA of reset streams is given back to the connection window", async () => {
   const { peer, requests, clock } = await served();
   let given = 0;
   const count = () => {
@@ -298,7 +315,7 @@ test("a body that is not wanted any more leaves the connection's window as it wa
     await peer.send(headers(id, POST, 0), body.subarray(0, 5_000));
     // In the middle of a frame.
     requests[i]?.exchange.reset("internal");
-    // Slowly, so that the window does not grow.
+    // At a slow pace, so that the window does not grow.
     clock.advanceNow(10);
     await peer.send(body.subarray(5_000));
     count();
@@ -306,7 +323,7 @@ test("a body that is not wanted any more leaves the connection's window as it wa
   assert.equal(given, 2 * 524_288);
 });
 
-test("respond() is heard once, and inform() only before it", async () => {
+test("respond() has an effect once, and inform() only before it", async () => {
   const { peer, requests } = await served();
   await peer.send(headers(1, GET));
   const exchange = requests[0]?.exchange;
@@ -317,11 +334,13 @@ test("respond() is heard once, and inform() only before it", async () => {
   exchange?.end();
   await settle();
   assert.deepEqual(peer.take(), [
-    ...["HEADERS 1 :status=103", "HEADERS 1 :status=200", "DATA 1 0 end"],
+    "HEADERS 1 :status=103",
+    "HEADERS 1 :status=200",
+    "DATA 1 0 end",
   ]);
 });
 
-test("what was handed on is given back while the exchange is not paused, and when it goes on", async () => {
+test("delivered bytes are given back to the window when a paused exchange resumes", async () => {
   const { peer, requests, clock } = await served({ streamWindowBytes: 262_144 });
   await peer.send(headers(1, POST, 0));
   const [request] = requests;
@@ -336,7 +355,7 @@ test("what was handed on is given back while the exchange is not paused, and whe
   assert.deepEqual([request?.told.bytes, peer.take()], [196_608, ["WINDOW_UPDATE 1 196608"]]);
 });
 
-test("a client that takes its time stops what is sent, and nothing is lost", async () => {
+test("a slow client stops the sender, and no byte is lost", async () => {
   const { peer, requests } = await served({ bufferedBytes: 50_000 });
   await peer.send(
     settings([4, 1 << 24]),
@@ -348,7 +367,7 @@ test("a client that takes its time stops what is sent, and nothing is lost", asy
   const [request] = requests;
   request?.exchange.respond({ status: 200, length: -1, fields: [] }, false);
   let sent = 0;
-  // Large ones are given away, as they are, and the connection says when it has enough.
+  // Large chunks go to the stream without a copy, and its back-pressure stops the sender.
   for (let goes = true; goes && sent < 1_000_000; sent += 20_000) {
     goes = request?.exchange.send(new Uint8Array(20_000)) ?? false;
     await settle();
@@ -364,7 +383,7 @@ test("a client that takes its time stops what is sent, and nothing is lost", asy
   assert.equal(sizes.reduce((sum, size) => sum + size, 0), sent);
 });
 
-test("a stream whose body is taken as fast as it comes gets a larger window, but not while much is held", async () => {
+test("a stream window grows while its body is read fast, but not while much is held", async () => {
   const held = new HeldBytes(1 << 24);
   const { peer } = await served({}, held);
   await peer.send(headers(1, POST, 0), ...repeat(2, () => FULL));
@@ -373,13 +392,13 @@ test("a stream whose body is taken as fast as it comes gets a larger window, but
   assert.deepEqual(peer.take(), [`WINDOW_UPDATE 1 ${131_072 + 3 * 262_144}`]);
   await peer.send(...repeat(32, () => FULL));
   assert.deepEqual(peer.take(), ["WINDOW_UPDATE 0 524288", "WINDOW_UPDATE 1 524288"]);
-  // Too much for windows to become larger, and for another caller's connection.
+  // So much is held for another caller that no window may grow.
   const other = held.open("other");
   other.hold(1 << 22);
   const small = frame("DATA", 0, 3, new Uint8Array(16_384));
   await peer.send(headers(3, POST, 0), ...repeat(2, () => small));
   assert.deepEqual(peer.take(), ["WINDOW_UPDATE 3 32768"]);
-  // So much that the window of the first stream becomes what it was.
+  // So much is held that the first stream's window shrinks to its initial size.
   other.hold(1 << 23);
   await peer.send(...repeat(64, () => FULL));
   const updates = peer.take().filter((words) => words.startsWith("WINDOW_UPDATE 1 "));
@@ -387,7 +406,7 @@ test("a stream whose body is taken as fast as it comes gets a larger window, but
   assert.equal(given, (64 + 32 - 32) * 16_384 - (1 << 20) + 65_536);
 });
 
-test("a body that is announced longer than the window gets a larger one with its first byte", async () => {
+test("a declared length above the window grows it with the first byte", async () => {
   const { peer } = await served();
   const long: Pairs = [...POST, ["content-length", "1000000"]];
   await peer.send(headers(1, long, 0), frame("DATA", 0, 1, new Uint8Array(1_000)));
@@ -397,7 +416,7 @@ test("a body that is announced longer than the window gets a larger one with its
   assert.deepEqual(peer.take(), []);
 });
 
-test("hints are dropped while the client does not read, but for the one to go on", async () => {
+test("1xx other than 100 are dropped while the client does not read", async () => {
   const { peer, requests } = await served();
   await peer.send(headers(1, POST, 0));
   const [{ exchange } = assert.fail("no request")] = requests;

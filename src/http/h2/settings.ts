@@ -1,5 +1,5 @@
 /**
- * SETTINGS (RFC 9113 6.5): what we tell a peer, and what one tells us.
+ * SETTINGS (RFC 9113 6.5): those that we send to a peer, and those that we receive.
  *
  * @module
  */
@@ -25,21 +25,21 @@ const MAX_HEADER_LIST_SIZE = 6;
 const ENABLE_CONNECT_PROTOCOL = 8;
 
 const ENTRY_BYTES = 6;
-/** More than there are settings, by far (CVE-2020-11080). */
+/** Far more than there are settings (CVE-2020-11080). */
 const ENTRIES_LIMIT = 32;
 
-/** What the peer said, or what holds until it does. */
+/** The settings of the peer; the protocol's defaults until they come. */
 export class PeerSettings {
   tableBytes: number = DEFAULT_TABLE_BYTES;
-  /** For a server: streams that we may have open; before its SETTINGS the least that RFC 9113 recommends. */
+  /** For a server: streams that we may open; before its SETTINGS the minimum that RFC 9113 recommends. */
   concurrentStreams: number = 100;
   windowBytes: number = DEFAULT_WINDOW_BYTES;
   /** For a server: whether it supports extended CONNECT. */
   connectProtocol = false;
-  /** Whether the peer has said anything. */
-  came = false;
+  /** Whether the peer has sent SETTINGS. */
+  received = false;
 
-  /** Takes a frame's payload. What is wrong with it, or undefined. */
+  /** Applies the payload of a frame. Returns the fault, or undefined. */
   take(
     bytes: Uint8Array,
     start: number,
@@ -53,8 +53,8 @@ export class PeerSettings {
     if (size > ENTRIES_LIMIT * ENTRY_BYTES) {
       return { code: Http2ErrorCode.enhanceYourCalm, detail: "too many settings" };
     }
-    if (!this.came) this.concurrentStreams = Infinity;
-    this.came = true;
+    if (!this.received) this.concurrentStreams = Infinity;
+    this.received = true;
     const view = new DataView(bytes.buffer, bytes.byteOffset + start, size);
     for (let at = 0; at < size; at += ENTRY_BYTES) {
       const value = view.getUint32(at + 2);
@@ -78,7 +78,7 @@ export class PeerSettings {
           this.windowBytes = value;
           break;
         case MAX_FRAME_SIZE:
-          // We never send larger ones than every peer takes.
+          // We never send larger frames than every peer accepts.
           if (value < MAX_FRAME_BYTES || value > 0xff_ffff) return invalid("MAX_FRAME_SIZE");
           break;
         case ENABLE_CONNECT_PROTOCOL:

@@ -1,6 +1,6 @@
 /**
- * The window of a connection for what its peer sends. It doubles while it is used up fast, so that who
- * sends a lot need not wait for us, and shrinks again by not being given back.
+ * The receive window of a connection. It doubles while it is used up fast, so that a peer which sends a lot
+ * does not wait for us. It shrinks again by octets that are not given back.
  *
  * @module
  */
@@ -8,18 +8,18 @@
 import type { HeldBytes } from "../held_bytes.ts";
 import { DEFAULT_WINDOW_BYTES } from "./frame.ts";
 
-/** How much larger than at first it may become. */
+/** The maximum as a multiple of the initial window. */
 const GROWTH = 16;
-/** A window of which a half is used within that time is used up fast. */
+/** A window is used up fast if half of it is used within this time. */
 export const FAST_MS = 100;
 
 export class SharedWindow {
-  /** What the peer may still send. */
+  /** Octets that the peer may still send. */
   left: number;
   readonly #held: HeldBytes;
   readonly #firstBytes: number;
   #bytes: number;
-  /** Used no more, and not given back. */
+  /** Octets that were freed, and not given back. */
   #freed = 0;
   #gaveBackMs = -Infinity;
 
@@ -28,7 +28,7 @@ export class SharedWindow {
     this.left = this.#firstBytes = this.#bytes = Math.max(bytes, DEFAULT_WINDOW_BYTES);
   }
 
-  /** So much is used no more. What the peer is to be told that it may send in addition; 0: nothing yet. */
+  /** Frees octets. Returns the increment for a WINDOW_UPDATE; 0: none is due. */
   free(size: number, nowMs: number): number {
     this.#freed += size;
     if (this.#freed * 2 < this.#bytes) return 0;
@@ -48,7 +48,7 @@ export class SharedWindow {
     return more;
   }
 
-  /** The connection is over. */
+  /** Returns borrowed octets at the end of the connection. */
   end(): void {
     this.#held.takeBack(this.#bytes - this.#firstBytes);
   }

@@ -1,13 +1,13 @@
 /**
- * The open streams of a connection, by their number. A `Map` that members come to and leave for as long as
- * a connection lives keeps what has left it: see `base/bag.ts`.
+ * The open streams of a connection, by number. A `Map` whose members come and go for as long as a
+ * connection lives keeps removed ones in memory: see `base/bag.ts`.
  *
  * @module
  */
 
-/** Power of two; half of the slots are used at most. */
+/** Power of two; at most half of the slots are used. */
 const FEWEST_SLOTS = 16;
-/** Odd. Peers number the streams that they open: where a stream lands is nothing that they can choose. */
+/** Odd. Peers number the streams that they open, and must not be able to choose their slots. */
 const FACTOR = (crypto.getRandomValues(new Int32Array(1))[0] ?? 0) | 0x40000001;
 
 export class StreamTable<S extends { readonly id: number }> {
@@ -28,7 +28,7 @@ export class StreamTable<S extends { readonly id: number }> {
     }
   }
 
-  /** One that is not there. */
+  /** The slot of a stream that is missing. */
   add(id: number, stream: S): void {
     if (2 * (this.#size + 1) > this.#slots.length) this.#resize(this.#slots.length * 2);
     this.#put(id, stream);
@@ -51,7 +51,7 @@ export class StreamTable<S extends { readonly id: number }> {
       if (slots[at] === undefined) return;
       at = (at + 1) & mask;
     }
-    // A stream that was placed behind this slot moves up.
+    // A stream that was placed after this slot moves up.
     for (let next = (at + 1) & mask;; next = (next + 1) & mask) {
       const stream = slots[next];
       if (stream === undefined) break;

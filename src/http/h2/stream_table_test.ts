@@ -2,14 +2,14 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { StreamTable } from "./stream_table.ts";
 
-test("StreamTable knows what a Map would know", () => {
+test("StreamTable agrees with a Map", () => {
   const table = new StreamTable<{ id: number }>();
   const map = new Map<number, { id: number }>();
   let seed = 7;
   const random = (below: number) => (seed = Math.imul(seed, 48271) >>> 1) % below;
   let nextId = 1;
   for (let step = 0; step < 20_000; step++) {
-    // Many at a time, then few again.
+    // Many streams at a time, then few again.
     const most = step % 4_000 < 2_000 ? 500 : 4;
     if (map.size < most && random(3) > 0) {
       const stream = { id: nextId };

@@ -1,6 +1,6 @@
 /**
  * A stream of bytes over the DATA of one HTTP/2 stream, after CONNECT (RFC 9113 8.5, RFC 8441). Each half
- * ends with END_STREAM; what breaks it is RST_STREAM.
+ * ends with END_STREAM; a break is RST_STREAM.
  *
  * @module
  */
@@ -12,16 +12,16 @@ import type { Http2Stream } from "./http2_stream.ts";
 export class Http2Tunnel implements Stream, ResponseEvents {
   events: StreamEvents = ignoredEvents;
   readonly #stream: Http2Stream;
-  /** Nothing is told before who made it could say whom to tell. */
+  /** Events begin in a later microtask, when the creator has set its own. */
   #started = false;
   #paused = false;
   #ended = false;
   #peerEnded = false;
-  /** Both halves are to end without waiting for the peer. */
+  /** Both halves end without waiting for the peer. */
   #leaving = false;
   #closed = false;
 
-  /** To be made where the stream has its response, and in its callback. */
+  /** Must be made in the callback of the response. */
   constructor(stream: Http2Stream) {
     this.#stream = stream;
     stream.events = this;
@@ -54,7 +54,7 @@ export class Http2Tunnel implements Stream, ResponseEvents {
   close(): void {
     if (this.#leaving) return;
     this.#leaving = true;
-    // What still comes is looked at by nobody, but must not stop what we send.
+    // Incoming bytes are dropped, but have to be read so that outgoing ones are not stopped.
     this.resume();
     this.end();
     if (this.#stream.sendEnded) this.#sent();
@@ -95,18 +95,18 @@ export class Http2Tunnel implements Stream, ResponseEvents {
   }
 
   onReset(reason: ResetReason): void {
-    // A close after an orderly end is reported as one.
+    // A cancellation after an orderly end is reported as an orderly close.
     this.#close(!(reason === "cancelled" && this.#peerEnded));
   }
 
-  /** Everything that we had to send is sent. */
+  /** Our half is sent completely. */
   #sent(): void {
     if (!this.#leaving && !this.#peerEnded) return;
     if (!this.#peerEnded) this.#stream.reset("cancelled");
     this.#close(false);
   }
 
-  /** Told later: a stream tells nothing within the call that caused it. */
+  /** Reported in a later microtask: a stream reports nothing within the call that caused it. */
   #close(reset: boolean): void {
     if (this.#closed) return;
     this.#closed = true;

@@ -1,4 +1,4 @@
-/** Peers that send without end what nobody asked for, and read our answers or do not. @module */
+/** Floods of useless frames, from peers that read our answers and from peers that do not. @module */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -19,9 +19,9 @@ import {
 import type { HttpEnd } from "../exchange.ts";
 
 const OK: Pairs = [[":status", "200"]];
-/** More streams than are remembered as closed. */
+/** More streams than the table of closed streams keeps. */
 const CLOSED = 1_200;
-/** Streams that are not remembered any more. */
+/** Streams that the table of closed streams has forgotten. */
 const FORGOTTEN = CLOSED - 64;
 const BATCH = 1_000;
 /** Far more frames than a flood may have. */
@@ -34,7 +34,7 @@ interface Attacked {
 
 const id = (i: number) => 2 * i + 1;
 
-/** A client whose requests were all answered. */
+/** A client that has a response to each of its requests. */
 async function answered(): Promise<Attacked> {
   const { peer, ends, ask, client } = await asking([[3, 4_000]]);
   for (let i = 0; i < CLOSED; i++) {
@@ -46,8 +46,8 @@ async function answered(): Promise<Attacked> {
   return { peer, ends };
 }
 
-test("a client keeps a server that resets each stream after the end of its answer", async () => {
-  // As nginx does where it answers before it has read the request (RFC 9113 8.1).
+test("a client tolerates RST_STREAM after each complete response", async () => {
+  // nginx does this when it responds before it has read the request (RFC 9113 8.1).
   const { peer, ends, ask, client } = await asking([[3, 4_000]]);
   for (let i = 0; i < 5 * BATCH; i++) {
     ask();
@@ -80,16 +80,16 @@ const ATTACKS: readonly (readonly [name: string, make: (i: number) => Uint8Array
   ["acknowledgements of SETTINGS", () => frame("SETTINGS", ACK, 0)],
   ["SETTINGS", () => settings([4, 65_535])],
   ["PING", () => frame("PING", 0, 0, new Uint8Array(8))],
-  ["answers to no PING", () => frame("PING", ACK, 0, new Uint8Array(8))],
+  ["unsolicited answers to PING", () => frame("PING", ACK, 0, new Uint8Array(8))],
   ["PUSH_PROMISE", (i) => frame("PUSH_PROMISE", 4, id(i % CLOSED), [0, 0, 0, 2])],
   ["GOAWAY", () => frame("GOAWAY", 0, 0, [...u32(0x7fffffff), ...u32(0)])],
-  ["frames of no known type", () => frame(0x77, 0, 0, [1])],
+  ["unknown frames", () => frame(0x77, 0, 0, [1])],
 ];
 
 for (const [side, open] of [["client", answered], ["server", answering]] as const) {
   for (const [name, make] of ATTACKS) {
     for (const reads of [true, false]) {
-      test(`a ${side} breaks off ${name} of a peer that reads ${reads ? "all" : "nothing"}`, async () => {
+      test(`a ${side} ends a flood of ${name} from a peer that reads ${reads ? "all" : "nothing"}`, async () => {
         const { peer, ends } = await open();
         if (!reads) peer.stop();
         let sent = 0;
@@ -97,14 +97,14 @@ for (const [side, open] of [["client", answered], ["server", answering]] as cons
           await peer.send(...repeat(BATCH, (i) => make(sent + i)));
           sent += BATCH;
         }
-        assert.equal(ends.length, 1, `${sent} frames were taken`);
+        assert.equal(ends.length, 1, `${sent} frames were accepted`);
         assert.match(ends[0]?.kind ?? "", /flood|protocol|closed/);
       });
     }
   }
 }
 
-test("a server breaks off a client that asks and asks, and reads no answer", async () => {
+test("a server ends a client that keeps sending requests and reads no response", async () => {
   const { peer, ends, requests } = await served();
   peer.stop();
   let asked = 0;
@@ -119,17 +119,17 @@ test("a server breaks off a client that asks and asks, and reads no answer", asy
   assert.deepEqual(ends.map(({ kind, detail }) => [kind, detail]), [
     ["flood", "frames that nobody reads"],
   ]);
-  // What waits for such a peer is dropped with the connection.
+  // The frames that wait for such a peer are dropped with the connection.
   assert.equal(peer.closed, "reset");
 });
 
-test("a client takes no DATA above its window on a stream that it has reset", async () => {
+test("a client allows DATA on a reset stream up to its window, and no more", async () => {
   const { peer, ends, ask } = await asking();
   const { exchange } = ask({}, false);
   await peer.send(headers(1, OK, 0));
   exchange.reset("cancelled");
   const full = frame("DATA", 0, 1, new Uint8Array(16_384));
-  // Sent before it could know.
+  // Sent before the reset arrived.
   await peer.send(...repeat(4, () => full));
   assert.deepEqual(ends, []);
   await peer.send(full);
@@ -138,7 +138,7 @@ test("a client takes no DATA above its window on a stream that it has reset", as
   ]);
 });
 
-test("a client that breaks off many requests takes what was on its way for them", async () => {
+test("a client that resets many requests ignores their late responses", async () => {
   const { peer, ends, ask } = await asking([[3, 4_000]]);
   const asked = repeat(3_000, () => ask({}, false));
   await settle();

@@ -11,7 +11,7 @@ const GONE = "gone: the connection was closed before the handshake was done";
 
 /** A socket whose descriptor cannot be watched. `close` and `reset` close it at once, as in Bun. */
 function setUp({ upgrade = "succeeds" }: { readonly upgrade?: "succeeds" | "throws" } = {}) {
-  const told: string[] = [];
+  const calls: string[] = [];
   class FakeSocket {
     readonly name: string;
     data: BunAccepted | BunConnection | undefined;
@@ -32,17 +32,17 @@ function setUp({ upgrade = "succeeds" }: { readonly upgrade?: "succeeds" | "thro
       return { raw: Uint8Array.of(1) };
     }
     pause() {
-      told.push(`${this.name} paused`);
+      calls.push(`${this.name} paused`);
     }
     write(bytes: Uint8Array, _offset: number, length: number) {
-      told.push(`alert ${bytes[length - 1]}`);
+      calls.push(`alert ${bytes[length - 1]}`);
     }
     end() {
-      told.push(`${this.name} ended`);
+      calls.push(`${this.name} ended`);
       accepted.rawClosed(null);
     }
     terminate() {
-      told.push(`${this.name} terminated`);
+      calls.push(`${this.name} terminated`);
       if (this === secured) this.data?.closed(undefined);
       else accepted.rawClosed(null);
     }
@@ -51,15 +51,15 @@ function setUp({ upgrade = "succeeds" }: { readonly upgrade?: "succeeds" | "thro
   const secured = new FakeSocket("secured");
   const accepted = new BunAccepted(
     raw as unknown as BunSocket,
-    () => told.push("a chooser decides"),
+    () => calls.push("a chooser decides"),
   );
   const secure = (tls: BunServerTls | ServerTlsChooser = TLS) =>
     accepted.secure(tls, (outcome) => {
       if (outcome.kind === "failed") {
-        told.push(`${outcome.gone ? "gone" : "failed"}: ${outcome.reason}`);
-      } else told.push(`secured ${outcome.connection.remote} ${outcome.peer.accepted}`);
+        calls.push(`${outcome.gone ? "gone" : "failed"}: ${outcome.reason}`);
+      } else calls.push(`secured ${outcome.connection.remote} ${outcome.peer.accepted}`);
     });
-  return { accepted, secured: secured as unknown as BunSocket, secure, told };
+  return { accepted, secured: secured as unknown as BunSocket, secure, calls };
 }
 
 const CHOOSER: ServerTlsChooser = { kind: "chooser", choose: () => assert.fail("asked") };
@@ -68,13 +68,13 @@ function error(message: string, code?: string): BunTlsError {
   return Object.assign(new Error(message), code === undefined ? {} : { code });
 }
 
-const STORIES: readonly (readonly [
+const CASES: readonly (readonly [
   name: string,
   happens: (parts: ReturnType<typeof setUp>) => void,
-  told: readonly string[],
+  calls: readonly string[],
 ])[] = [
-  ["waits in the kernel if it is kept", ({ accepted }) => accepted.handedOut(), ["raw paused"]],
-  ["does not wait once it was reset", ({ accepted }) => {
+  ["is paused before its handshake", ({ accepted }) => accepted.handedOut(), ["raw paused"]],
+  ["is not paused after a reset", ({ accepted }) => {
     accepted.reset();
     accepted.handedOut();
   }, ["raw terminated"]],
@@ -85,11 +85,11 @@ const STORIES: readonly (readonly [
     accepted.closed(undefined);
     accepted.handshaken(secured, true, null);
   }, ["secured 192.0.2.1:5 true"]],
-  ["shows what Bun minds", ({ accepted, secure, secured }) => {
+  ["is not accepted if Bun rejects its certificate", ({ accepted, secure, secured }) => {
     secure();
     accepted.handshaken(secured, true, error("expired"));
   }, ["secured 192.0.2.1:5 false"]],
-  ["need not show anything that is ignored", ({ accepted, secure, secured }) => {
+  ["is accepted without a certificate that is ignored", ({ accepted, secure, secured }) => {
     secure({ ...TLS, peerCheck: "ignored" });
     accepted.handshaken(secured, true, error("nothing shown"));
   }, ["secured 192.0.2.1:5 true"]],
@@ -115,17 +115,17 @@ const STORIES: readonly (readonly [
     secure();
     accepted.broke(error("broken"));
   }, ["failed: broken"]],
-  ["is told of by its TLS socket once the handshake began", ({ accepted, secure }) => {
+  ["is reported by its TLS socket once the handshake began", ({ accepted, secure }) => {
     secure();
     accepted.rawClosed(null);
   }, []],
-  ["is not told of after its reset", ({ accepted, secure, secured }) => {
+  ["is not reported after its reset", ({ accepted, secure, secured }) => {
     secure();
     accepted.reset();
     accepted.handshaken(secured, true, null);
   }, ["secured terminated"]],
   [
-    "is refused with an alert where a chooser cannot wait for it",
+    "is refused with an alert if its first message cannot be awaited",
     ({ secure }) => secure(CHOOSER),
     [
       "a chooser decides",
@@ -137,18 +137,18 @@ const STORIES: readonly (readonly [
   ],
 ];
 
-for (const [name, happens, told] of STORIES) {
+for (const [name, happens, calls] of CASES) {
   test(`Accepted: a client ${name}`, () => {
     const parts = setUp();
     happens(parts);
-    assert.deepEqual(parts.told, told);
+    assert.deepEqual(parts.calls, calls);
   });
 }
 
-test("Accepted fails if Bun does not take the settings", () => {
-  const { secure, told } = setUp({ upgrade: "throws" });
+test("Accepted fails if Bun rejects the TLS settings", () => {
+  const { secure, calls } = setUp({ upgrade: "throws" });
   secure();
-  assert.deepEqual(told, ["failed: no such cipher"]);
+  assert.deepEqual(calls, ["failed: no such cipher"]);
 });
 
 test("Accepted has its addresses", () => {

@@ -18,22 +18,22 @@ function setUp(
     readonly address?: typeof TCP | { readonly kind: "unix"; readonly path: string };
   } = {},
 ) {
-  const told: string[] = [];
+  const calls: string[] = [];
   const dialling = new BunDial({ address, peerCheck, ticket }, {
-    onConnected: ({ remote }, peer) => told.push(`connected ${remote} ${peer?.reason}`),
-    onFailed: (stage, reason) => told.push(`${stage}: ${reason}`),
+    onConnected: ({ remote }, peer) => calls.push(`connected ${remote} ${peer?.reason}`),
+    onFailed: (stage, reason) => calls.push(`${stage}: ${reason}`),
   });
   const socket = {
     data: dialling as BunDial | BunConnection,
-    setKeepAlive: () => told.push("kept alive"),
-    setSession: ([byte]: Uint8Array) => told.push(`ticket ${byte}`),
+    setKeepAlive: () => calls.push("kept alive"),
+    setSession: ([byte]: Uint8Array) => calls.push(`ticket ${byte}`),
     getPeerX509Certificate: () => leaf ? { raw: leaf } : undefined,
     terminate() {
-      told.push("terminated");
+      calls.push("terminated");
       this.data.closed(undefined);
     },
   };
-  return { dialling, socket: socket as unknown as BunSocket, told };
+  return { dialling, socket: socket as unknown as BunSocket, calls };
 }
 
 type Parts = ReturnType<typeof setUp>;
@@ -42,26 +42,26 @@ function tlsError(message: string, code: string): BunTlsError {
   return Object.assign(new Error(message), { code });
 }
 
-const STORIES: readonly (readonly [
+const CASES: readonly (readonly [
   name: string,
   options: Parameters<typeof setUp>[0],
   happens: (parts: Parts) => void,
-  told: readonly string[],
+  calls: readonly string[],
 ])[] = [
   [
-    "a plain connection is there once it is open",
+    "a plain connection is reported once it is open",
     {},
     ({ dialling, socket }) => dialling.opened(socket),
     ["kept alive", "connected 192.0.2.1:1 undefined"],
   ],
   [
-    "the kernel need not look after a unix socket",
+    "a unix socket has no keep-alive",
     { address: { kind: "unix", path: "/run/a.sock" } },
     ({ dialling, socket }) => dialling.opened(socket),
     ["connected unix:///run/a.sock undefined"],
   ],
   [
-    "a secure connection is there once it has shaken hands, with its ticket",
+    "a TLS connection is reported after its handshake, with its ticket",
     { peerCheck: "checked", ticket: Uint8Array.of(9) },
     ({ dialling, socket }) => {
       dialling.opened(socket);
@@ -71,7 +71,7 @@ const STORIES: readonly (readonly [
     ["kept alive", "ticket 9", "connected 192.0.2.1:1 "],
   ],
   [
-    "a certificate that Bun minds is its owner's to judge",
+    "a certificate that Bun rejects is left to the owner's check",
     { peerCheck: "checked" },
     ({ dialling, socket }) => {
       dialling.opened(socket);
@@ -80,7 +80,7 @@ const STORIES: readonly (readonly [
     ["kept alive", "connected 192.0.2.1:1 expired"],
   ],
   [
-    "what Bun minds of a certificate whose name fits is told, too",
+    "Bun's complaint about a certificate with the right name is reported, too",
     { peerCheck: "checked" },
     ({ dialling, socket }) => {
       dialling.opened(socket);
@@ -89,7 +89,7 @@ const STORIES: readonly (readonly [
     ["kept alive", "connected 192.0.2.1:1 a stranger"],
   ],
   [
-    "a handshake that broke has failed, whatever was shown",
+    "a broken handshake fails, even with a certificate",
     { peerCheck: "checked" },
     ({ dialling, socket }) => {
       dialling.opened(socket);
@@ -98,7 +98,7 @@ const STORIES: readonly (readonly [
     ["kept alive", "terminated", "handshake: broken"],
   ],
   [
-    "a server that shows nothing has failed",
+    "a server without a certificate fails",
     { peerCheck: "ignored", leaf: null },
     ({ dialling, socket }) => {
       dialling.opened(socket);
@@ -107,7 +107,7 @@ const STORIES: readonly (readonly [
     ["kept alive", "terminated", "handshake: no certificate"],
   ],
   [
-    "nobody answers",
+    "a refused connection fails",
     {},
     ({ dialling }) => dialling.connectFailed(tlsError("refused", "ECONNREFUSED")),
     ["connect: nothing there takes connections (ECONNREFUSED)"],
@@ -121,7 +121,7 @@ const STORIES: readonly (readonly [
     [name, happens, reason],
   ) =>
     [
-      `a server that ${name} in the handshake is told of once, and keeps no socket`,
+      `a server that ${name} in the handshake is reported once, and keeps no socket`,
       { peerCheck: "checked" },
       ({ dialling, socket }: Parts) => {
         dialling.opened(socket);
@@ -151,10 +151,10 @@ const STORIES: readonly (readonly [
   ],
 ];
 
-for (const [name, options, happens, told] of STORIES) {
+for (const [name, options, happens, calls] of CASES) {
   test(`BunDial: ${name}`, () => {
     const parts = setUp(options);
     happens(parts);
-    assert.deepEqual(parts.told, told);
+    assert.deepEqual(parts.calls, calls);
   });
 }

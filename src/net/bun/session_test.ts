@@ -35,10 +35,10 @@ for (
     ["one intermediate", session(field(19, MIDDLE)), [MIDDLE]],
     ["intermediates in their order", session(field(19, MIDDLE, ROOT), AFTER), [MIDDLE, ROOT]],
     ["an empty chain", session(field(19), AFTER), []],
-    ["a chain whose second element is no certificate", session(field(19, ROOT, derNumber(1))), [
+    ["a chain with an invalid second element", session(field(19, ROOT, derNumber(1))), [
       ROOT,
     ]],
-    ["a field that is broken off", session(Uint8Array.of(0xb3, 9, 0)), []],
+    ["an incomplete field", session(Uint8Array.of(0xb3, 9, 0)), []],
     ["a number instead of a session", derNumber(7), []],
     ["nothing", new Uint8Array(), []],
   ] as const

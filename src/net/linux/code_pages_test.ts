@@ -24,9 +24,9 @@ for (
       [mapping(CONSTANTS), mapping(CODE), mapping(DATA), mapping(LIBRARY)],
       [constants, code],
     ],
-    ["leaves alone what was changed in memory", [mapping(CONSTANTS, 4), mapping(CODE)], [code]],
-    ["finds none of another program", [mapping(LIBRARY)], []],
-    ["makes nothing of nonsense", ["x\n-\n"], []],
+    ["skips pages changed in memory", [mapping(CONSTANTS, 4), mapping(CODE)], [code]],
+    ["finds no code of another file", [mapping(LIBRARY)], []],
+    ["finds nothing in invalid text", ["x\n-\n"], []],
   ] as const
 ) {
   test(`codeMappings() ${name}`, () => assert.deepEqual(codeMappings(smaps.join(""), EXE), want));

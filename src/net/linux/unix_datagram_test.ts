@@ -86,7 +86,7 @@ for (
   ] as const
 ) {
   const want = onBun ? "failed" : "unsupported";
-  test(`sendUnixDatagram() returns "${want}" here: ${name}`, () => {
+  test(`sendUnixDatagram() returns "${want}": ${name}`, () => {
     assert.equal(sendUnixDatagram(path, "READY=1"), want);
   });
 }

@@ -57,17 +57,17 @@ function setUp(answer: ServerTls | undefined | Promise<ServerTls | undefined> = 
 
 const NEVER = new Promise<undefined>(() => {});
 
-const STORIES: readonly (readonly [
+const CASES: readonly (readonly [
   name: string,
   answer: Parameters<typeof setUp>[0],
   happens: (parts: ReturnType<typeof setUp>) => void,
   log: readonly string[],
 ])[] = [
-  ["that is gone already is told of at once", undefined, ({ socket, secure }) => {
+  ["that is gone already is reported at once", undefined, ({ socket, secure }) => {
     socket.destroyed = true;
     secure();
   }, [GONE]],
-  ["whom a chooser has nothing for is refused", undefined, ({ socket, secure }) => {
+  ["without chosen settings is refused", undefined, ({ socket, secure }) => {
     secure();
     socket.emit("data", HELLO.subarray(0, 9));
     socket.emit("data", HELLO.subarray(9));
@@ -81,15 +81,15 @@ const STORIES: readonly (readonly [
     secure();
     socket.emit("end");
   }, [GONE, "destroy"]],
-  ["that closes while it is chosen for is gone", NEVER, ({ socket, secure }) => {
+  ["that closes during the choice is gone", NEVER, ({ socket, secure }) => {
     secure();
     socket.emit("data", HELLO);
     socket.emit("close");
   }, ["asked", GONE, "destroy"]],
 ];
 
-for (const [name, answer, happens, log] of STORIES) {
-  test(`Accepted: a client ${name}, and not listened to any more`, () => {
+for (const [name, answer, happens, log] of CASES) {
+  test(`Accepted: a client ${name}, and its events are ignored`, () => {
     const parts = setUp(answer);
     happens(parts);
     assert.deepEqual(parts.log, log);

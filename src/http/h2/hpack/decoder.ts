@@ -1,6 +1,6 @@
 /**
- * Header blocks to fields (RFC 7541). What stands in a table is a text already, judged once when it came
- * in, so that a field that repeats costs a look-up.
+ * Decodes header blocks (RFC 7541). A table entry is kept as a text that was validated when it came, so
+ * that a repeated field costs a look-up.
  *
  * @module
  */
@@ -12,7 +12,7 @@ import { DEFAULT_TABLE_BYTES, FIELD_OVERHEAD_BYTES, STATIC_FIELDS } from "./stat
 
 /** Receives the fields of a block. */
 export interface FieldSink {
-  /** `sound`: the value is one of RFC 9110 5.5, without white space around it. */
+  /** `sound`: the value is valid by RFC 9110 5.5, without white space around it. */
   onField(name: FieldName, value: string, sound: boolean): void;
 }
 
@@ -35,9 +35,9 @@ const STATIC_NAMES: ReadonlyMap<string, FieldName> = new Map(
 const VALUE_OCTETS = octets("\\t\\x20-\\x7e\\x80-\\xff");
 const SPACE = 0x20;
 const TAB = 0x09;
-/** An integer above this is no length or index of ours. */
+/** No valid length or index is above this. */
 const INTEGER_LIMIT = 1 << 24;
-/** Entries of at least {@link FIELD_OVERHEAD_BYTES} that the table can hold; a power of two. */
+/** Entries of at least {@link FIELD_OVERHEAD_BYTES} that fit the table; a power of two. */
 const SLOTS = DEFAULT_TABLE_BYTES / FIELD_OVERHEAD_BYTES;
 
 /** The decoder of one connection. Its table has {@link DEFAULT_TABLE_BYTES}, which we never change. */
@@ -48,14 +48,14 @@ export class HpackDecoder {
   #count = 0;
   #usedBytes = 0;
   #limitBytes = DEFAULT_TABLE_BYTES;
-  /** Where reading goes on, and how far it may. */
+  /** Position of the next octet, and the end of the block. */
   #at = 0;
   #end = 0;
-  /** Whether the string read last is sound as a value. */
+  /** Whether the last string is sound as a value. */
   #sound = true;
   #scratch = new Uint8Array(256);
 
-  /** Tells the fields of a whole block. `""`, or why nothing more can be read on this connection. */
+  /** Passes the fields of a whole block to `sink`. Returns `""`, or the fault that ends the connection. */
   decode(bytes: Uint8Array, start: number, end: number, sink: FieldSink): string {
     this.#at = start;
     this.#end = end;
@@ -107,7 +107,7 @@ export class HpackDecoder {
   #add(entry: Entry): void {
     const size = sizeOf(entry);
     this.#evict(size);
-    // One that is larger than the table empties it (RFC 7541 4.4).
+    // A field that is larger than the table empties it (RFC 7541 4.4).
     if (size > this.#limitBytes) return;
     this.#entries[this.#next] = entry;
     this.#next = (this.#next + 1) & (SLOTS - 1);
@@ -115,7 +115,7 @@ export class HpackDecoder {
     this.#usedBytes += size;
   }
 
-  /** Makes room for so many octets. */
+  /** Evicts entries until `size` octets fit. */
   #evict(size: number): void {
     while (this.#count > 0 && this.#usedBytes + size > this.#limitBytes) {
       const oldest = (this.#next - this.#count) & (SLOTS - 1);
@@ -125,7 +125,7 @@ export class HpackDecoder {
     }
   }
 
-  /** RFC 7541 5.1; -1: it is broken off or too large. */
+  /** RFC 7541 5.1; -1: it is incomplete or too large. */
   #integer(bytes: Uint8Array, mask: number): number {
     let value = (bytes[this.#at++] as number) & mask;
     if (value < mask) return value;
@@ -150,7 +150,7 @@ export class HpackDecoder {
     const decoded = huffmanDecode(bytes, start, this.#at, this.#scratch);
     if (decoded < 0) return undefined;
     const text = this.#text(this.#scratch, 0, decoded);
-    // One long field does not keep its memory.
+    // Releases the memory of a single long field.
     if (room > KEPT_SCRATCH_BYTES) this.#scratch = new Uint8Array(256);
     return text;
   }

@@ -1,8 +1,8 @@
 /**
- * Fields to header blocks (RFC 7541). A field goes into the peer's table when values of its name tend to
- * come again, which the first few decide and the following may revise; one that changes with every request
- * is written as it is and drives nothing out of the table. What is secret is never kept in a table, so
- * that nobody can guess at it through the lengths of others (RFC 7541 7.1).
+ * Encodes fields as header blocks (RFC 7541). A field goes into the peer's table if values of its name tend
+ * to repeat; the first values decide, later ones may revise it. A value that changes with every request is
+ * written as a literal and evicts nothing. Secrets are never kept in a table, so that they cannot be
+ * guessed from the length of other fields (RFC 7541 7.1).
  *
  * @module
  */
@@ -11,25 +11,27 @@ import { writeLatin1 } from "../../latin1.ts";
 import { huffmanEncode, huffmanLength } from "./huffman.ts";
 import { DEFAULT_TABLE_BYTES, FIELD_OVERHEAD_BYTES, STATIC_FIELDS } from "./static_table.ts";
 
-/** Octets beside name and value that a field takes at most: three integers below 2^28. */
+/** Octets that a field takes at most in addition to name and value: three integers below 2^28. */
 export const FIELD_ROOM_BYTES = 16;
 
 const SECRET = new Set(["authorization", "proxy-authorization", "cookie", "set-cookie"]);
-/** Names that an encoder knows at once; what is more are not expected to come again. */
+/** Names that an encoder remembers; a connection with more of them starts anew. */
 const NAMES_LIMIT = 256;
-/** Values of a name that may go into the table before one of them has to come again. */
+/** Values of a name that may go into the table before one of them has to repeat. */
 const TRIALS = 4;
 /** A larger field would leave little room for others. */
 const INDEXED_BYTES = DEFAULT_TABLE_BYTES / 4;
-/** A text that is not longer is written faster character by character. */
+/** Up to this length a loop writes a text faster. */
 const SHORT = 24;
 
-/** What is known of one name. */
+/** Facts about one name. */
 interface KnownName {
   /** Index of a static field with this name; 0: none. */
   readonly staticIndex: number;
   readonly secret: boolean;
-  /** Static fields: index; of the dynamic table: -1 less how many were added before. */
+  /**
+   * Places of its values. Static table: index; dynamic table: -1 minus the number of entries added before.
+   */
   readonly places: Map<string, number>;
   added: number;
   found: number;
@@ -54,17 +56,17 @@ for (let i = STATIC_FIELDS.length; i > 0; i--) STATIC_INDEX.set(STATIC_FIELDS[i 
 /** The encoder of one connection. */
 export class HpackEncoder {
   #names = new Map<string, KnownName>();
-  /** Oldest first, from `#oldest` on. */
+  /** Entries of the dynamic table, oldest first, from `#oldest` on. */
   #kept: Kept[] = [];
   #oldest = 0;
-  /** Entries added since the beginning. */
+  /** Entries added since the connection began. */
   #added = 0;
   #usedBytes = 0;
   #limitBytes = DEFAULT_TABLE_BYTES;
-  /** The smallest limit since the last block, to be told at the beginning of the next; -1: none. */
+  /** The smallest limit since the last block, which the next block announces; -1: none. */
   #smallestLimit = -1;
 
-  /** What the peer's SETTINGS_HEADER_TABLE_SIZE says; we use at most the default. */
+  /** Applies the peer's SETTINGS_HEADER_TABLE_SIZE; we use at most the default. */
   limitTable(peerBytes: number): void {
     const limit = Math.min(peerBytes, DEFAULT_TABLE_BYTES);
     if (limit === this.#limitBytes && this.#smallestLimit < 0) return;
@@ -73,7 +75,10 @@ export class HpackEncoder {
     this.#evict(0);
   }
 
-  /** Writes what a block has to begin with; where it ends. At most {@link FIELD_ROOM_BYTES}. */
+  /**
+   * Writes table size updates that have to begin a block, at most {@link FIELD_ROOM_BYTES}. Returns the
+   * end.
+   */
   begin(to: Uint8Array, at: number): number {
     if (this.#smallestLimit < 0) return at;
     if (this.#smallestLimit < this.#limitBytes) {
@@ -83,7 +88,7 @@ export class HpackEncoder {
     return writeInteger(to, at, 0x20, 0x1f, this.#limitBytes);
   }
 
-  /** Writes a field, its name in lower case; where it ends. */
+  /** Writes a field, its name in lower case. Returns the end. */
   field(name: string, value: string, to: Uint8Array, at: number): number {
     const known = this.#names.get(name) ?? this.#learn(name);
     const place = known.places.get(value);
@@ -114,7 +119,7 @@ export class HpackEncoder {
       found: 0,
       last: "",
     };
-    // Those known so far are forgotten, not their places in the peer's table, which nobody asks for then.
+    // Forgets the names, and with them the places in the peer's table, which are then unused.
     if (this.#names.size >= NAMES_LIMIT) this.#names = new Map();
     this.#names.set(name, known);
     return known;
@@ -133,7 +138,7 @@ export class HpackEncoder {
     at: number,
   ): number {
     at = writeInteger(to, at, how, how === 0x40 ? 0x3f : 0x0f, known.staticIndex);
-    // What is kept is written once, so that it may cost the time to be short.
+    // An indexed value is written once, so that Huffman coding is worth its time.
     if (known.staticIndex === 0) at = writeString(to, at, name, how === 0x40);
     return writeString(to, at, value, how === 0x40);
   }

@@ -1,12 +1,12 @@
 /**
- * What a field's name means to HTTP/2, found out once for each name that a table keeps.
+ * The meaning of a field's name for HTTP/2, found once for each name that a table keeps.
  *
  * @module
  */
 
 import { isAlias } from "../../field_names.ts";
 
-/** What the codec does about a field; everything that is not named here is the application's. */
+/** Treatment of a field by the codec; names without a kind of their own belong to the application. */
 export const FieldKind = {
   ordinary: 0,
   method: 1,
@@ -20,7 +20,7 @@ export const FieldKind = {
   expect: 9,
   host: 10,
   te: 11,
-  /** Not a name, or one that has no place in HTTP/2: the message is malformed. */
+  /** Not a valid name, or one that HTTP/2 forbids: the message is malformed. */
   forbidden: 12,
 } as const;
 export type FieldKind = typeof FieldKind[keyof typeof FieldKind];
@@ -71,7 +71,7 @@ export function consistsOf(text: string, allowed: Uint8Array): boolean {
   return true;
 }
 
-/** One for each octet that `characters`, the inside of a regular expression's class, names. */
+/** A flag for each octet, set for those in `characters`, the inside of a regular expression's class. */
 export function octets(characters: string): Uint8Array {
   const pattern = new RegExp(`[${characters}]`);
   return Uint8Array.from(

@@ -59,7 +59,7 @@ const ANSWER: Pairs = [
   ["set-cookie", "foo=ASDJKHQKBZXOQWEOPIUAXQWEOIU; max-age=3600; version=1"],
 ];
 
-/** The first block of C.6 begins with what the text says beside it: a table of 256 octets. */
+/** The first block of C.6 begins with the table size that its text mentions: 256 octets. */
 for (
   const [name, blocks] of [
     ["C.3, without Huffman", [
@@ -101,10 +101,10 @@ for (
   const [name, block, fault] of [
     ["index 0", "80", "an index that names no field"],
     ["an index above both tables", "be", "an index that names no field"],
-    ["an integer without end", "ff ff ff ff ff ff ff", "an index that names no field"],
-    ["a name that is cut off", "40 03 61", "a broken name"],
-    ["a value that is cut off", "41 03 61", "a broken value"],
-    ["no value", "41", "a broken value"],
+    ["an endless integer", "ff ff ff ff ff ff ff", "an index that names no field"],
+    ["an incomplete name", "40 03 61", "a broken name"],
+    ["an incomplete value", "41 03 61", "a broken value"],
+    ["a missing value", "41", "a broken value"],
     ["the code of the end of string", "41 84 ff ff ff ff", "a broken value"],
     ["padding of eight ones", "41 82 1f ff", "a broken value"],
     ["padding with a zero", "41 81 1e", "a broken value"],
@@ -118,7 +118,7 @@ for (
   });
 }
 
-test("HpackDecoder tells which values are sound", () => {
+test("HpackDecoder reports which values are sound", () => {
   for (
     const [value, sound] of [
       ["a b\tc\xe9", true],
@@ -133,13 +133,15 @@ test("HpackDecoder tells which values are sound", () => {
   ) {
     const octets = Array.from(value, (character) => character.charCodeAt(0));
     const block = Uint8Array.of(0x40, 1, 0x61, value.length, ...octets, 0xbe);
-    const told: boolean[] = [];
-    new HpackDecoder().decode(block, 0, block.length, { onField: (_, __, is) => told.push(is) });
-    assert.deepEqual(told, [sound, sound], JSON.stringify(value));
+    const reported: boolean[] = [];
+    new HpackDecoder().decode(block, 0, block.length, {
+      onField: (_, __, is) => reported.push(is),
+    });
+    assert.deepEqual(reported, [sound, sound], JSON.stringify(value));
   }
 });
 
-test("huffmanEncode() and huffmanDecode() know every octet", () => {
+test("huffmanDecode() reverses huffmanEncode() for every octet", () => {
   const random = seededRandom(1);
   for (let round = 0; round < 300; round++) {
     const length = round < 256 ? 1 : Math.floor(random() * 200);
@@ -156,7 +158,7 @@ test("huffmanEncode() and huffmanDecode() know every octet", () => {
   }
 });
 
-test("HpackEncoder says what repeats in one octet, and keeps a table with the decoder", () => {
+test("HpackEncoder writes a repeated field in one octet, and keeps its table equal to the decoder's", () => {
   const encoder = new HpackEncoder();
   const decoder = new HpackDecoder();
   const fields = (id: number): Pairs => [
@@ -170,32 +172,32 @@ test("HpackEncoder says what repeats in one octet, and keeps a table with the de
     last = encode(encoder, fields(id)) as Uint8Array<ArrayBuffer>;
     assert.deepEqual(decode(decoder, last), fields(id));
   }
-  // Three octets for what repeats; the id is written out, its name, too, and drives nothing out.
+  // One octet for each repeated field; the changing id is a literal, and evicts nothing.
   assert.equal(last.length, 3 + 1 + 1 + "x-request-id".length + 1 + "request 1999".length);
 });
 
-test("HpackEncoder tells of a change of its table, and of nothing else", () => {
+test("HpackEncoder announces a change of its table size, and nothing else", () => {
   const encoder = new HpackEncoder();
-  const told = (...limits: readonly number[]) => {
+  const announced = (...limits: readonly number[]) => {
     for (const limit of limits) encoder.limitTable(limit);
     return [...encode(encoder, [[":method", "GET"]])].slice(0, -1);
   };
-  assert.deepEqual(told(4_096, 100_000), []);
-  assert.deepEqual(told(0), [0x20]);
-  assert.deepEqual(told(0), []);
-  // The smallest in between counts, too.
-  assert.deepEqual(told(30), [0x3e]);
-  assert.deepEqual(told(20, 30), [0x34, 0x3e]);
+  assert.deepEqual(announced(4_096, 100_000), []);
+  assert.deepEqual(announced(0), [0x20]);
+  assert.deepEqual(announced(0), []);
+  // The smallest size in between is announced, too.
+  assert.deepEqual(announced(30), [0x3e]);
+  assert.deepEqual(announced(20, 30), [0x34, 0x3e]);
 });
 
-test("HpackEncoder finds what was not driven out, and keeps what may come again", () => {
+test("HpackEncoder indexes fields that were not evicted, and keeps those that may repeat", () => {
   const encoder = new HpackEncoder();
   const sizes = (name: string, values: readonly string[]) =>
     values.map((value) => encode(encoder, [[name, value]]).length);
   const large = Array.from({ length: 6 }, (_, at) => `${at}`.repeat(900));
   sizes("x", large.slice(0, 3));
   sizes("y", large.slice(3));
-  // There is room for four of them.
+  // The table has room for four of them.
   assert.deepEqual([...sizes("y", large.slice(3)), ...sizes("x", large.slice(2, 3))], [1, 1, 1, 1]);
   const once = sizes("once", ["aaa 1", "aaa 2", "aaa 3", "aaa 4", "aaa 5", "aaa 6"]);
   const short = once[0] ?? 0;
@@ -203,7 +205,7 @@ test("HpackEncoder finds what was not driven out, and keeps what may come again"
   assert.deepEqual(sizes("once", ["again", "again", "again"]).at(-1), 1);
 });
 
-test("HpackEncoder never lets a secret into a table", () => {
+test("HpackEncoder never adds a secret to a table", () => {
   const encoder = new HpackEncoder();
   for (const name of ["authorization", "cookie", "set-cookie", "proxy-authorization"]) {
     const blocks = [1, 2, 3].map(() => encode(encoder, [[name, "secret"]]));
@@ -214,7 +216,7 @@ test("HpackEncoder never lets a secret into a table", () => {
   }
 });
 
-test("HpackEncoder and HpackDecoder agree whatever is sent and however the table changes", () => {
+test("HpackDecoder reverses HpackEncoder for random fields and table sizes", () => {
   const random = seededRandom(7);
   const encoder = new HpackEncoder();
   const decoder = new HpackDecoder();

@@ -1,13 +1,13 @@
 /**
- * HPACK's Huffman code (RFC 7541 5.2, appendix B). The code is canonical: the codes of one length count
- * up in the order of their octets, and a longer code goes on where the shorter ones ended, so that the
- * lengths say everything. Decoding takes four bits a step: no code is shorter, so that a step ends at
- * most one octet.
+ * HPACK's Huffman code (RFC 7541 5.2, appendix B). The code is canonical: the codes of one length count up
+ * in the order of their octets, and longer codes continue where shorter ones ended, so that the lengths
+ * define all codes. Decoding takes four bits a step: no code is shorter, so that a step ends at most one
+ * octet.
  *
  * @module
  */
 
-/** Bits of the code of each octet, and last of the end of string. */
+/** Code length of each octet in bits; the last one is the end of string. */
 // deno-fmt-ignore
 const LENGTHS: readonly number[] = [
   13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28,
@@ -32,24 +32,24 @@ const END_OF_STRING = 256;
 
 const CODES = canonicalCodes();
 
-/** Set in a {@link STEPS} entry: an octet ends here, it is in the low eight bits. */
+/** Flag of a {@link STEPS} entry: an octet ends here, in the low eight bits. */
 const EMITS = 1 << 8;
-/** The bits since the last octet could be padding: all ones, fewer than eight. */
+/** The bits since the last octet may be padding: all ones, fewer than eight. */
 const MAY_END = 1 << 9;
-/** The code of the end of string, which must not stand in one. */
+/** The code of the end of string, which a string must not contain. */
 const FAILS = 1 << 10;
 const STATE_SHIFT = 11;
-/** By state (an inner node of the code's tree) and four bits. */
+/** Decoding steps by state (an inner node of the code's tree) and four bits. */
 const STEPS = decodingSteps();
 
-/** Octets of `text` (latin1) once it is encoded. */
+/** Length of `text` (latin1) in octets when encoded. */
 export function huffmanLength(text: string): number {
   let bits = 0;
   for (let i = 0; i < text.length; i++) bits += LENGTHS[text.charCodeAt(i) & 0xff] as number;
   return (bits + 7) >>> 3;
 }
 
-/** Writes `text` (latin1) from `at`; where it ends. There has to be room. */
+/** Writes `text` (latin1) at `at`, which must have room. Returns the end. */
 export function huffmanEncode(text: string, to: Uint8Array, at: number): number {
   let end = at;
   let held = 0;
@@ -58,7 +58,7 @@ export function huffmanEncode(text: string, to: Uint8Array, at: number): number 
     const octet = text.charCodeAt(i) & 0xff;
     let length = LENGTHS[octet] as number;
     let code = CODES[octet] as number;
-    // At most 7 bits are held: in two parts everything fits 32 bits.
+    // At most 7 bits are pending: in two parts a code fits 32 bits.
     if (length > 16) {
       held = (held << (length - 16)) | (code >>> 16);
       bits += length - 16;
@@ -74,12 +74,12 @@ export function huffmanEncode(text: string, to: Uint8Array, at: number): number 
   return end;
 }
 
-/** Octets that so many encoded ones can become: no code has fewer than five bits. */
+/** Upper bound of the decoded octets: no code has fewer than five bits. */
 export function huffmanDecodedLimit(encoded: number): number {
   return Math.ceil(encoded * 8 / 5);
 }
 
-/** Writes what `from[start, end)` says to the beginning of `to`; how much, or -1: no such string. */
+/** Decodes `from[start, end)` to the beginning of `to`. Returns the number of octets, or -1: invalid. */
 export function huffmanDecode(
   from: Uint8Array,
   start: number,
@@ -112,9 +112,9 @@ function canonicalCodes(): Uint32Array {
 }
 
 function decodingSteps(): Uint32Array {
-  /** Two branches of each inner node: another node, or -1 less its octet; 0: not made yet. */
+  /** Two branches of each inner node: another node, or -1 minus its octet; 0: not made yet. */
   const branches: number[] = [0, 0];
-  /** Whether the way to a node is all ones and short enough to be padding. */
+  /** Whether the path to a node is all ones and short enough to be padding. */
   const mayEnd: boolean[] = [true];
   for (let octet = 0; octet < LENGTHS.length; octet++) {
     const code = CODES[octet] as number;

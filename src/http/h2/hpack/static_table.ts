@@ -1,5 +1,5 @@
 /**
- * The 61 fields that both sides of every HTTP/2 connection know from the start (RFC 7541 appendix A).
+ * The 61 fields of the static table (RFC 7541 appendix A).
  *
  * @module
  */
@@ -69,7 +69,7 @@ export const STATIC_FIELDS: readonly (readonly [name: string, value: string])[] 
   ["www-authenticate", ""],
 ];
 
-/** What a field costs in a table, and in a list's limit, beside its octets (RFC 7541 4.1). */
+/** Size of a field in a table, and in a list's limit, in addition to its octets (RFC 7541 4.1). */
 export const FIELD_OVERHEAD_BYTES = 32;
-/** Octets of a dynamic table when nobody says otherwise (RFC 9113 6.5.2). */
+/** Default size of a dynamic table in octets (RFC 9113 6.5.2). */
 export const DEFAULT_TABLE_BYTES = 4096;

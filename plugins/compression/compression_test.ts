@@ -40,7 +40,9 @@ test("compression leaves a weak ETag and a full Vary", async () => {
 
 for (
   const [coding, decoded] of Object.entries({
-    ...{ gzip: gunzipSync, br: brotliDecompressSync, zstd: zstdDecompressSync },
+    gzip: gunzipSync,
+    br: brotliDecompressSync,
+    zstd: zstdDecompressSync,
   })
 ) {
   test(`compression by ${coding} takes bodies that come without a length, too`, async () => {

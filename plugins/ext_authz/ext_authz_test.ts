@@ -33,7 +33,10 @@ const seenBy = (it: Mounted) => it.callees["authz"]?.requests ?? [];
 test("ext_authz asks with method, path and host, and credentials of the caller alone", async () => {
   await using it = await asking([status(200)], { pathPrefix: "/check" });
   const { body } = await it.request({
-    ...{ method: "PUT", path: "/a/b?c", authority: "db.example", body: "secret" },
+    method: "PUT",
+    path: "/a/b?c",
+    authority: "db.example",
+    body: "secret",
     headers: { authorization: "Bearer x", "x-other": "y", cookie: "z" },
   });
   assert.equal(body, "got secret");
@@ -209,7 +212,8 @@ for (
     const withRequestBody = { maxRequestBytes: 4, ...config };
     await using it = await asking([status(200)], {}, { withRequestBody });
     const answer = await it.request({
-      ...{ method: "POST", body },
+      method: "POST",
+      body,
       headers: { "x-envoy-auth-partial-body": "spoofed" },
     });
     const [asked] = seenBy(it);

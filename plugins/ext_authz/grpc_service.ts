@@ -30,7 +30,10 @@ export function askByGrpc(
     const check = encodeCheckRequest(asked, { wallMs: host.clock.wall(), packAsBytes });
     const body = framed(check, asked.body);
     const response = await call({
-      ...{ method: "POST", path: PATH, headers: { set }, body },
+      method: "POST",
+      path: PATH,
+      headers: { set },
+      body,
       ...(authority !== undefined && { authority }),
     }, { timeoutMs, limitBytes: ANSWER_LIMIT_BYTES, signal: asked.signal });
     if (response.failure) return errorOf(response.failure);

@@ -45,7 +45,10 @@ test("ext_authz asks by gRPC with all that is known of a request", async () => {
   const withRequestBody = { maxRequestBytes: 100 };
   await using it = await asking([answer({ status: {} })], { withRequestBody });
   const { body } = await it.request({
-    ...{ method: "PUT", path: "/a?b", authority: "db.example", body: "hé" },
+    method: "PUT",
+    path: "/a?b",
+    authority: "db.example",
+    body: "hé",
     headers: {
       "x-request-id": "id-1",
       "x-two": ["1", "2"],
@@ -71,7 +74,12 @@ test("ext_authz asks by gRPC with all that is known of a request", async () => {
   const { http, time } = attributes["request"] as Record<string, PlainMessage>;
   assert.equal(Math.abs(Number(time?.["seconds"]) * 1_000 - it.clock.now()) < 1_000, true);
   assert.deepEqual(http, {
-    ...{ id: "id-1", method: "PUT", path: "/a?b", host: "db.example", scheme: "http", size: 3 },
+    id: "id-1",
+    method: "PUT",
+    path: "/a?b",
+    host: "db.example",
+    scheme: "http",
+    size: 3,
     body: "hé",
     headers: {
       ":method": "PUT",

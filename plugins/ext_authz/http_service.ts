@@ -39,7 +39,9 @@ export async function askByHttp(service: AuthzHttpService, host: Host): Promise<
     const { method, authority, path, headers } = request;
     const own = body ? { ...headersToAdd, [PARTIAL_BODY]: String(body.isPartial) } : headersToAdd;
     const response = await call({
-      ...{ method, authority, path: pathPrefix + path },
+      method,
+      authority,
+      path: pathPrefix + path,
       headers: mutated(none, shownOf(headers, allowed)).with({ set: own }),
       body: body?.whole() ?? null,
     }, { timeoutMs, limitBytes: ANSWER_LIMIT_BYTES, signal });

@@ -100,5 +100,12 @@ function answerOf(abort: Abort, { headers }: HttpRequest): Answer {
 const HTTP_STATUSES = [200, 499, 500, 400, 504, 404, 409, 403, 429, 400, 409, 400, 501, 500, 503, 500, 401];
 /** All others are 2 (unknown), as in gRPC's mapping of HTTP. */
 const GRPC_STATUSES: Readonly<Record<number, number>> = {
-  ...{ 400: 13, 401: 16, 403: 7, 404: 12, 429: 14, 502: 14, 503: 14, 504: 14 },
+  400: 13,
+  401: 16,
+  403: 7,
+  404: 12,
+  429: 14,
+  502: 14,
+  503: 14,
+  504: 14,
 };

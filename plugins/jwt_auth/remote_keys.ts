@@ -37,7 +37,10 @@ export class RemoteKeys {
     this.#remote = remote;
     this.#load = load;
     this.#store = host.shared<Store>(`keys ${remote.uri}`, () => ({
-      ...{ keys: undefined, fetchedAt: -Infinity, triedAt: -Infinity, fetching: undefined },
+      keys: undefined,
+      fetchedAt: -Infinity,
+      triedAt: -Infinity,
+      fetching: undefined,
     }));
     this.#fetches = host.stats.counter("key_fetches", {
       help: "Requests to issuers for their key sets, by result",

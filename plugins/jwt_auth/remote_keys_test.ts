@@ -37,7 +37,10 @@ interface Rig {
 function rig(remote = REMOTE): Rig {
   const clock = new FakeClock();
   const host = new PluginHost("jwt_auth", "inbound", {
-    ...{ log: silentLog, stats: new Stats(), clock, shared: new SharedState() },
+    log: silentLog,
+    stats: new Stats(),
+    clock,
+    shared: new SharedState(),
     random: () => 0,
   });
   const it: { -readonly [K in keyof Rig]: Rig[K] } = {

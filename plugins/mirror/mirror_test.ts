@@ -25,7 +25,10 @@ for (
   test(`a request ${what} is answered, and a copy of it was sent`, async () => {
     await using it = await mirroring({});
     const { status: code, body: answer } = await it.request({
-      ...{ method: "PUT", path: "/a?b", authority: "orders.example:8080", body },
+      method: "PUT",
+      path: "/a?b",
+      authority: "orders.example:8080",
+      body,
       headers: { "x-two": ["1", "2"], cookie: "c" },
     });
     assert.deepEqual([code, answer], [200, `got ${got}`]);

@@ -90,7 +90,9 @@ test("retry does nothing where nothing is configured, and as a route says", asyn
     ]
   ) {
     await using plugin = await mount(retry, {
-      ...{ config, routeConfig, random: () => 0 },
+      config,
+      routeConfig,
+      random: () => 0,
       upstream: [status(500), ok()],
     });
     await Promise.all([plugin.request(), settle().then(() => plugin.clock.advance(1))]);

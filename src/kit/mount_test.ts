@@ -139,7 +139,8 @@ test("mount() shows metrics and lines, and refuses in the proxy's words", async 
   }));
   const answer = await own.request();
   assert.deepEqual([answer.status, answer.failure], [503, {
-    ...{ code: "limit_reached", reason: "too many" },
+    code: "limit_reached",
+    reason: "too many",
   }]);
   assert.deepEqual([own.stat("refused"), own.stat("refused", { by: "b" })], [1, 0]);
   assert.throws(() => own.stat("other"), /there is no metric other/);

@@ -21,7 +21,8 @@ async function ask(
   const asked = asking.request();
   await settle();
   return {
-    ...{ asking, asked },
+    asking,
+    asked,
     get answer() {
       return answer;
     },
@@ -37,7 +38,10 @@ function asker(
   target = "authz",
 ) {
   const definition = {
-    ...{ name: "asker", api: 1, phase: "guard", config: ANYTHING },
+    name: "asker",
+    api: 1,
+    phase: "guard",
+    config: ANYTHING,
     create(host: { callee(target: string): Call }) {
       const call = host.callee(target);
       return { onRequest: () => onRequest(call) };
@@ -48,7 +52,10 @@ function asker(
 
 test("a call sends its request, and resolves to head and body of the response", async () => {
   const change = {
-    ...{ method: "POST", path: "/check?a", authority: "authz.example", body: "may I" },
+    method: "POST",
+    path: "/check?a",
+    authority: "authz.example",
+    body: "may I",
     headers: { set: { "X-One": "1" }, add: { "x-two": "2" } },
   };
   const { answer, seen } = await ask(change, TERMS, [status(401, { "x-why": "so" }, "no", "!")]);
@@ -165,7 +172,10 @@ for (
 
 test("a gRPC call has te: trailers, and the request that it copies stays without", async () => {
   const definition = {
-    ...{ name: "asker", api: 1, phase: "guard", config: ANYTHING },
+    name: "asker",
+    api: 1,
+    phase: "guard",
+    config: ANYTHING,
     create(host: Host) {
       const call = host.callee("authz");
       return {
@@ -185,7 +195,10 @@ test("a gRPC call has te: trailers, and the request that it copies stays without
 test("callee() of a closed plugin throws", async () => {
   let host: Host | undefined;
   const definition = {
-    ...{ name: "asker", api: 1, phase: "guard", config: ANYTHING },
+    name: "asker",
+    api: 1,
+    phase: "guard",
+    config: ANYTHING,
     create: (lent: Host) => (host = lent, {}),
   };
   const it = await mount(definition, { callees: { authz: [ok()] } });

@@ -13,7 +13,10 @@ function codeOf(path: string, name: string, create = ""): PluginCodePart {
   const definition =
     `{ name: "${name}", api: 1, phase: "filter", config: ${schema}, create() { ${create}; return {}; } }`;
   return {
-    ...{ version: 1, libraries: [], path, map: "" },
+    version: 1,
+    libraries: [],
+    path,
+    map: "",
     text: `module.exports = { default: ${definition} };`,
   };
 }
@@ -26,7 +29,8 @@ function useOf(code: string, listener: string): PluginUse {
 const wantedOf = (uses: Readonly<Record<string, PluginUse>>): PluginsOf =>
   new Map(
     Object.entries(uses).map(([listener, use]) => [listener, {
-      ...{ uses: [use], carriesBytes: false },
+      uses: [use],
+      carriesBytes: false,
       routes: [{ route: { name: "default", service: "", match: null }, configs: {}, at: "" }],
     }]),
   );

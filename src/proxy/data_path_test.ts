@@ -164,8 +164,14 @@ test("a connection has one line in the log, which says all that became of it", a
   assert.equal(ends().length, 2);
   assert.deepEqual(started.lastEnd, {
     ...told,
-    ...{ listener: "service:default/default/api", destination: "api", endpoint: "127.0.0.1:2" },
-    ...{ received_bytes: 0, sent_bytes: 0, duration_ms: 0, stage: "endpoint", resumed: undefined },
+    listener: "service:default/default/api",
+    destination: "api",
+    endpoint: "127.0.0.1:2",
+    received_bytes: 0,
+    sent_bytes: 0,
+    duration_ms: 0,
+    stage: "endpoint",
+    resumed: undefined,
     code: "endpoint_refused",
     reason: `Cannot dial "api" at 127.0.0.1:2: no route`,
   });

@@ -23,7 +23,10 @@ type Hook = (connection: Connection, host: Host) => ReturnType<NonNullable<Plugi
 
 function looking(onConnection: Hook, more: Plugin = {}): AnyPlugin {
   return {
-    ...{ name: "own", api: 1, phase: "filter", config: ANYTHING },
+    name: "own",
+    api: 1,
+    phase: "filter",
+    config: ANYTHING,
     create: (host: Host) => ({
       ...more,
       onConnection: (connection: Connection) => onConnection(connection, host),

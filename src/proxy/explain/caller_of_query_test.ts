@@ -19,10 +19,15 @@ const asksFor = (value: string): Snapshot => ({
   policy: policyOf([{
     ...intention("*", "permissions"),
     permissions: [{
-      ...{ action: "allow", path: { kind: "prefix", value: "/" }, methods: [] },
+      action: "allow",
+      path: { kind: "prefix", value: "/" },
+      methods: [],
       headers: [{
-        ...{ name: "x-forwarded-client-cert", kind: "contains", value },
-        ...{ ignoreCase: false, invert: false },
+        name: "x-forwarded-client-cert",
+        kind: "contains",
+        value,
+        ignoreCase: false,
+        invert: false,
       }],
     }],
   }]),
@@ -40,8 +45,13 @@ for (
   test(`explain() judges x-forwarded-client-cert by its ${name}`, async () => {
     await using path = await startMemoryPath(asksFor(value));
     const explained = await path.path.explain({
-      ...{ to: { kind: "inbound" }, source, method: "GET", host: undefined, path: "/" },
-      ...{ headers: [], connects: false },
+      to: { kind: "inbound" },
+      source,
+      method: "GET",
+      host: undefined,
+      path: "/",
+      headers: [],
+      connects: false,
     });
     assert.ok(explained?.kind === "answer");
     const { answer, unknown } = explained.explanation;

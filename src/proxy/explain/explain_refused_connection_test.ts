@@ -34,8 +34,13 @@ const SNAPSHOT: Snapshot = {
   policy: policyOf([intention("web", "allow"), intention("batch", "allow")]),
 };
 const INBOUND: ExplainQuery = {
-  ...{ to: { kind: "inbound" }, source: "web", method: "GET", host: undefined, path: "/" },
-  ...{ headers: [], connects: false },
+  to: { kind: "inbound" },
+  source: "web",
+  method: "GET",
+  host: undefined,
+  path: "/",
+  headers: [],
+  connects: false,
 };
 const CACHE: ExplainQuery = { ...INBOUND, to: { kind: "upstream", name: "cache" } };
 
@@ -129,8 +134,11 @@ test("explain() says who alone may call an exposed path", async () => {
     "exposed:21500": {
       version: 1,
       bind: { kind: "tcp", host: "0.0.0.0", port: 21_500 } as const,
-      ...{ path: "/health", onlyFrom: ["10.0.0.1"], localConnectTimeoutMs: 1 },
-      ...{ local: LOCAL, http: httpRules("http") },
+      path: "/health",
+      onlyFrom: ["10.0.0.1"],
+      localConnectTimeoutMs: 1,
+      local: LOCAL,
+      http: httpRules("http"),
     },
   };
   await using path = await startMemoryPath({ ...SNAPSHOT, exposed });

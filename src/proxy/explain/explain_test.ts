@@ -28,7 +28,9 @@ const permission = (action: Permission["action"], prefix: string, rest = {}): Pe
   ...rest,
 });
 const use = (plugin: string, config: unknown = {}): PluginUse => ({
-  ...{ plugin, config, onFailure: "refuse" },
+  plugin,
+  config,
+  onFailure: "refuse",
   at: `upstreams[0].plugins ${plugin}`,
 });
 const ROLE = {
@@ -48,16 +50,24 @@ const ROUTED: ChainPart = {
       service: "cache",
       match: {
         path: { kind: "prefix", value: "/admin" },
-        ...{ ignoreCase: false, methods: ["GET", "PUT"], headers: [{ ...ROLE }], query: [] },
+        ignoreCase: false,
+        methods: ["GET", "PUT"],
+        headers: [{ ...ROLE }],
+        query: [],
       },
       splits: [{ weight: 9_000, resolver: "old" }, {
-        ...{ weight: 1_000, resolver: "new", plugins: { timeout: { requestTimeoutMs: 300 } } },
+        weight: 1_000,
+        resolver: "new",
+        plugins: { timeout: { requestTimeoutMs: 300 } },
       }],
       hash: [],
       plugins: { retry: { numRetries: 3, retryOn: ["5xx"] }, timeout: { requestTimeoutMs: 700 } },
     },
     {
-      ...{ name: "default", service: "cache", match: null, plugins: {} },
+      name: "default",
+      service: "cache",
+      match: null,
+      plugins: {},
       hash: [
         { kind: "header", name: "x-user", terminal: false },
         { kind: "source", terminal: false },
@@ -115,17 +125,26 @@ const SNAPSHOT: Snapshot = {
     "exposed:21500": {
       version: 1,
       bind: { kind: "tcp", host: "0.0.0.0", port: 21_500 },
-      ...{ path: "/health", local, localConnectTimeoutMs: 1, http: httpRules("http") },
+      path: "/health",
+      local,
+      localConnectTimeoutMs: 1,
+      http: httpRules("http"),
     },
   },
 };
 const INBOUND: ExplainQuery = {
-  ...{ to: { kind: "inbound" }, source: "web", method: "GET", host: undefined, path: "/" },
-  ...{ headers: [], connects: false },
+  to: { kind: "inbound" },
+  source: "web",
+  method: "GET",
+  host: undefined,
+  path: "/",
+  headers: [],
+  connects: false,
 };
 const toUpstream = (name: string, rest: Partial<ExplainQuery> = {}): ExplainQuery => ({
   ...INBOUND,
-  ...{ to: { kind: "upstream", name }, host: name },
+  to: { kind: "upstream", name },
+  host: name,
   ...rest,
 });
 
@@ -205,7 +224,9 @@ test("explain() judges connections of a listener that carries bytes", async () =
 test("explain() follows a route to its splits, targets and endpoints", async () => {
   const answer = await ask(toUpstream("cache", { path: "/admin/a", headers: ["x-role: admin"] }));
   assert.deepEqual(answer.route, {
-    ...{ name: "routes[0]", service: "cache", matches: "GET|PUT /admin* header x-role" },
+    name: "routes[0]",
+    service: "cache",
+    matches: "GET|PUT /admin* header x-role",
   });
   const splits = answer.splits.map(({ chance, balancing: { kind }, targets }) => [
     chance,
@@ -454,7 +475,11 @@ test("explain() knows the one path of an exposed listener", async () => {
 test("explain() finds the service that has a host, and the routes behind it", async () => {
   const edges: Snapshot["edges"] = {
     "ingress:8080": {
-      ...{ version: 1, id: "ingress:8080", http: httpRules("http"), plugins: [], listener: null },
+      version: 1,
+      id: "ingress:8080",
+      http: httpRules("http"),
+      plugins: [],
+      listener: null,
       bind: { kind: "tcp", host: "0.0.0.0", port: 8080 },
       hosts: [{
         names: ["*.shop.example"],

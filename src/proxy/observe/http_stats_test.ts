@@ -137,8 +137,12 @@ test("what an HTTP listener counts is there, as zero, before anybody has called"
     upstreams: [{ name: "pay", http }],
   });
   const exposed: ExposedPart = {
-    ...{ version: 1, bind: { kind: "tcp", host: "127.0.0.1", port: 21_500 }, path: "/health" },
-    ...{ local, localConnectTimeoutMs: 1_000, http },
+    version: 1,
+    bind: { kind: "tcp", host: "127.0.0.1", port: 21_500 },
+    path: "/health",
+    local,
+    localConnectTimeoutMs: 1_000,
+    http,
   };
   await using path = await startMemoryPath({ ...mesh, exposed: { "exposed:21500": exposed } });
   const counted = () =>

@@ -44,7 +44,10 @@ type OnRequest = NonNullable<Plugin["onRequest"]>;
 
 function start(onRequest: OnRequest, close = () => {}): Promise<MemoryPath> {
   const definition: AnyPlugin = {
-    ...{ name: "own", api: 1, phase: "guard", config: ANYTHING },
+    name: "own",
+    api: 1,
+    phase: "guard",
+    config: ANYTHING,
     create: () => ({ onRequest, close }),
   };
   return startMemoryPath(SNAPSHOT, {

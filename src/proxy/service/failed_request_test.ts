@@ -32,25 +32,30 @@ const SNAPSHOT: Snapshot = {
   ...withInbound(MESH, { http: HTTP }),
   exposed: {
     "exposed:21500": {
-      ...{ version: 1, bind: at(21_500), path: "/health", local: LOCAL },
-      ...{ localConnectTimeoutMs: 1_000, http: HTTP },
+      version: 1,
+      bind: at(21_500),
+      path: "/health",
+      local: LOCAL,
+      localConnectTimeoutMs: 1_000,
+      http: HTTP,
     },
   },
   edges: {
     "ingress:8080": {
-      ...{
-        id: "ingress:8080",
-        version: 1,
-        bind: at(8_080),
-        http: HTTP,
-        listener: null,
-        plugins: [],
-      },
+      id: "ingress:8080",
+      version: 1,
+      bind: at(8_080),
+      http: HTTP,
+      listener: null,
+      plugins: [],
       hosts: [{ names: ["*"], upstream: "service:default/default/pay" }],
     },
   },
   accessLog: {
-    ...{ version: 1, to: { kind: "stdout" }, format: { kind: "default" }, listeners: true },
+    version: 1,
+    to: { kind: "stdout" },
+    format: { kind: "default" },
+    listeners: true,
   },
 };
 

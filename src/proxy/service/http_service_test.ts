@@ -97,7 +97,10 @@ test("what is no request is logged, counted and in the access log, as the caller
   await using path = await startMemoryPath({
     ...SNAPSHOT,
     accessLog: {
-      ...{ version: 1, to: { kind: "stdout" }, format: { kind: "default" }, listeners: true },
+      version: 1,
+      to: { kind: "stdout" },
+      format: { kind: "default" },
+      listeners: true,
     },
   }, { takeLine: (line) => void lines.push(line) });
   const caller = await call(path);
@@ -334,7 +337,9 @@ test("an upstream that is removed and declared again keeps its limit on clients 
     const isDeclared = maxClientConnections !== undefined;
     const upstreams = isDeclared ? [{ name: "pay", http: httpRules("http") }] : [];
     const snapshot = snapshotOf({
-      ...{ ca: CA, service: "db", upstreams },
+      ca: CA,
+      service: "db",
+      upstreams,
       local: { kind: "tcp", host: "127.0.0.1", port: 8080 },
       targets: isDeclared ? [targetOf({ name: "pay", uris: [PAY.uri], ports: [1] })] : [],
     });

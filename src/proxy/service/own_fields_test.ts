@@ -33,7 +33,10 @@ async function read(
     intentions: [intention("web", "allow")],
   });
   const definition: AnyPlugin = {
-    ...{ name: "own", api: 1, phase: "filter", config: ANYTHING },
+    name: "own",
+    api: 1,
+    phase: "filter",
+    config: ANYTHING,
     create: () => ({
       onRequest: ({ request }, next) => next({ request: change?.(request) ?? request }),
     }),

@@ -44,14 +44,13 @@ class Rig implements AsyncDisposable {
       ? [{ plugin: "retry", config: retry, onFailure: "refuse" as const, at: "upstreams.db" }]
       : [];
     const snapshot = snapshotOf({
-      ...{ ca: CA, service: "web" },
+      ca: CA,
+      service: "web",
       upstreams: [{
-        ...{
-          name: "db",
-          http: httpRules("http", { requestTimeoutMs: 500 }),
-          plugins,
-          targets: names,
-        },
+        name: "db",
+        http: httpRules("http", { requestTimeoutMs: 500 }),
+        plugins,
+        targets: names,
         outlier: outlierPolicy(policy),
         // In turn, nobody would come again soon: here it takes the retry to see to that.
         balancing: { kind: retry ? "random" : "round_robin" },
@@ -243,7 +242,8 @@ for (
 ) {
   test(`a request that is tried again goes to ${what}`, async () => {
     await using rig = await Rig.start({
-      ...{ targets, policy: { enforcingPercent: 0 } },
+      targets,
+      policy: { enforcingPercent: 0 },
       retry: { numRetries: 2, retryOn: ["5xx"] },
     });
     rig.answers = answers;
@@ -258,7 +258,8 @@ for (
 
 test("a request that is tried again goes to the next target once the first has nobody left", async () => {
   await using rig = await Rig.start({
-    ...{ targets: [[1], [2]], policy: ALL },
+    targets: [[1], [2]],
+    policy: ALL,
     retry: { numRetries: 1, retryOn: ["5xx"] },
   });
   rig.answers = failing(1);

@@ -44,7 +44,9 @@ async function start(onRequest: NonNullable<Plugin["onRequest"]>, heldBytes?: nu
   const failures = () => path.path.view({ connections: false }).plugins[0]?.failures;
   const caller = callAs("web", path, CA);
   return {
-    ...{ path, caller, failures },
+    path,
+    caller,
+    failures,
     async [Symbol.asyncDispose]() {
       caller.connection.reset();
       await settle();

@@ -228,7 +228,10 @@ test("a plugin that keeps the thread is named, and not who stands around it", as
   const snapshot = snapshotWith({});
   const inbound = snapshot.inbound["inbound"] ?? assert.fail();
   const plugins = ["around", "own"].map((plugin, index) => ({
-    ...{ plugin, config: {}, onFailure: "refuse" as const, at: `inbound.plugins[${index}]` },
+    plugin,
+    config: {},
+    onFailure: "refuse" as const,
+    at: `inbound.plugins[${index}]`,
   }));
   await using path = await startMemoryPath(
     { ...snapshot, inbound: { inbound: { ...inbound, plugins } } },
@@ -477,7 +480,9 @@ for (const waits of [false, true]) {
 test("an endpoint's answer is told as its own, whatever body a plugin gives it", async () => {
   const lines: string[] = [];
   const accessLog = {
-    ...{ version: 1, to: { kind: "stderr" as const }, listeners: false },
+    version: 1,
+    to: { kind: "stderr" as const },
+    listeners: false,
     format: { kind: "text" as const, text: "%RESPONSE_CODE_DETAILS%" },
   };
   await using path = await startMemoryPath({ ...snapshotWith({}), accessLog }, {

@@ -40,7 +40,10 @@ function snapshotWith(
 ): Snapshot {
   const { uri } = CA.issueLeaf({ service: "authz" });
   const base = snapshotOf({
-    ...{ ca: CA, service: "db", inboundPort: 20_000, upstreams },
+    ca: CA,
+    service: "db",
+    inboundPort: 20_000,
+    upstreams,
     local: { kind: "tcp", host: "127.0.0.1", port: 8080 },
     intentions: sources.map((source) => intention(source, "allow")),
     targets: [targetOf({ name: "authz", uris: [uri], ports: [7_000] })],
@@ -52,7 +55,10 @@ function snapshotWith(
 }
 
 const ASKER: AnyPlugin = {
-  ...{ name: "own", api: 1, phase: "guard", config: ANYTHING },
+  name: "own",
+  api: 1,
+  phase: "guard",
+  config: ANYTHING,
   create(host: Host, { target, http2 = false }: Asking) {
     const call: Call = host.callee(target, { http2 });
     return {

@@ -25,7 +25,10 @@ const TIMED_OUT = /^HTTP\/1\.1 504 .*\r\n\r\nupstream request timeout$/s;
 /** The plugin `timeout` stands on the inbound side. */
 async function start(config: unknown) {
   const plugins = [{
-    ...{ plugin: "timeout", config, onFailure: "refuse" as const, at: "inbound.plugins[0]" },
+    plugin: "timeout",
+    config,
+    onFailure: "refuse" as const,
+    at: "inbound.plugins[0]",
   }];
   const path = await startMemoryPath(withInbound(SNAPSHOT, { http: httpRules("http"), plugins }));
   const caller = callAs("web", path, CA);

@@ -17,9 +17,12 @@ async function start(
   ports: readonly number[],
 ): Promise<{ readonly path: MemoryPath; readonly kept: ReadonlyMap<number, End> }> {
   const snapshot = snapshotOf({
-    ...{ ca: CA, service: "web" },
+    ca: CA,
+    service: "web",
     upstreams: [{
-      ...{ name: "db", http: httpRules("http"), targets: ["db"] },
+      name: "db",
+      http: httpRules("http"),
+      targets: ["db"],
       balancing: { kind: "round_robin" },
     }],
     targets: [targetOf({ name: "db", uris: [DB.uri], ports })],

@@ -8,8 +8,16 @@ import type { ExchangeValue } from "./exchange_value.ts";
 import { TokenCheck } from "./token_check.ts";
 
 const REQUEST: RequestHead = {
-  ...{ method: "GET", scheme: "https", authority: "db", path: "/a", upgrade: "", length: 0 },
-  ...{ saysLength: false, expectsContinue: false, fields: [], version: "HTTP/1.1" },
+  method: "GET",
+  scheme: "https",
+  authority: "db",
+  path: "/a",
+  upgrade: "",
+  length: 0,
+  saysLength: false,
+  expectsContinue: false,
+  fields: [],
+  version: "HTTP/1.1",
 };
 
 type OnRequest = NonNullable<Layer["plugin"]["onRequest"]>;
@@ -23,7 +31,7 @@ function rig(onRequest: OnRequest) {
     passed: () => {},
     failed: () => {},
   };
-  const layer = { ...{ name: "jwt_auth", phase: "guard", routeConfig: undefined } };
+  const layer = { name: "jwt_auth", phase: "guard", routeConfig: undefined };
   const generation = {
     guards: [{ ...layer, plugin: { onRequest }, mayBeSkipped: false, health }],
     enter: () => users.count++,

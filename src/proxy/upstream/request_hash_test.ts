@@ -13,8 +13,16 @@ interface Ask {
 
 function ask(policies: readonly HashPolicy[], { path = "/", host = "db", ...rest }: Ask = {}) {
   const request: RequestHead = {
-    ...{ method: "GET", scheme: "http", authority: host, path, upgrade: "", length: 0 },
-    ...{ saysLength: false, expectsContinue: false, version: "HTTP/1.1", fields: [] },
+    method: "GET",
+    scheme: "http",
+    authority: host,
+    path,
+    upgrade: "",
+    length: 0,
+    saysLength: false,
+    expectsContinue: false,
+    version: "HTTP/1.1",
+    fields: [],
   };
   for (const [name, value] of rest.fields ?? []) addField(request.fields, name, value);
   const cookies: string[] = [];
@@ -27,7 +35,10 @@ function ask(policies: readonly HashPolicy[], { path = "/", host = "db", ...rest
 const header = (name: string, terminal = false): HashPolicy => ({ kind: "header", name, terminal });
 const query = (name: string, terminal = false): HashPolicy => ({ kind: "query", name, terminal });
 const cookie = (made: MadeCookie | null = null, terminal = false): HashPolicy => ({
-  ...{ kind: "cookie", name: "c", made, terminal },
+  kind: "cookie",
+  name: "c",
+  made,
+  terminal,
 });
 const SOURCE: HashPolicy = { kind: "source", terminal: false };
 const sent = (...fields: (readonly [string, string])[]): Ask => ({ fields });

@@ -15,8 +15,16 @@ import { UpstreamRequest } from "./upstream_request.ts";
 import type { PooledConnection } from "./connection_pool.ts";
 
 const HEAD: RequestHead = {
-  ...{ method: "POST", scheme: "http", authority: "db", path: "/", upgrade: "", length: 3 },
-  ...{ saysLength: true, expectsContinue: false, version: "HTTP/2", fields: [] },
+  method: "POST",
+  scheme: "http",
+  authority: "db",
+  path: "/",
+  upgrade: "",
+  length: 3,
+  saysLength: true,
+  expectsContinue: false,
+  version: "HTTP/2",
+  fields: [],
 };
 
 /** What an asker is told of a POST of which some was sent, when `break_` happens to it. */
@@ -25,14 +33,18 @@ function toldOf(break_: (events: ResponseEvents) => void): unknown[] {
   let events: ResponseEvents | undefined;
   const exchange = { send: () => true, reset() {} } as Partial<ClientExchange> as ClientExchange;
   const way: Pick<PooledConnection, "host" | "isUsed" | "request"> = {
-    ...{ host: "10.0.0.9:80", isUsed: false },
+    host: "10.0.0.9:80",
+    isUsed: false,
     request(_head, _ends, own) {
       events = own;
       return exchange;
     },
   };
   const ways: RequestPool = {
-    ...{ cluster: "", enter: () => true, leave() {}, whyFull: () => "" },
+    cluster: "",
+    enter: () => true,
+    leave() {},
+    whyFull: () => "",
     acquire(dialler: AttemptHandler<PooledConnection>) {
       dialler.onDialled(way as PooledConnection);
       return { cancel() {} };
@@ -40,7 +52,11 @@ function toldOf(break_: (events: ResponseEvents) => void): unknown[] {
   };
   const request = new UpstreamRequest(
     {
-      ...{ reached() {}, bodyWanted() {}, informed() {}, responseData() {}, responseEnd() {} },
+      reached() {},
+      bodyWanted() {},
+      informed() {},
+      responseData() {},
+      responseEnd() {},
       bodyHeld: () => void told.push("holds"),
       responded: () => void told.push("responded"),
       upstreamFailed: (code, _reason, tried) => void told.push(code, tried),
@@ -79,14 +95,18 @@ test("what is hashed stays the same when it is sent again, and a cookie is told 
   const hashes: (number | undefined)[] = [];
   let events: ResponseEvents | undefined;
   const way = {
-    ...{ host: "10.0.0.9:80", isUsed: false },
+    host: "10.0.0.9:80",
+    isUsed: false,
     request(_head: RequestHead, _options: unknown, own: ResponseEvents) {
       events = own;
       return {} as ClientExchange;
     },
   };
   const ways: RequestPool = {
-    ...{ cluster: "", enter: () => true, leave() {}, whyFull: () => "" },
+    cluster: "",
+    enter: () => true,
+    leave() {},
+    whyFull: () => "",
     acquire(dialler: AttemptHandler<PooledConnection>, hash) {
       hashes.push(hash);
       dialler.onDialled(way as Partial<PooledConnection> as PooledConnection);
@@ -95,7 +115,11 @@ test("what is hashed stays the same when it is sent again, and a cookie is told 
   };
   const told: Fields[] = [];
   const asker = {
-    ...{ reached() {}, bodyWanted() {}, responseData() {}, responseEnd() {}, bodyHeld() {} },
+    reached() {},
+    bodyWanted() {},
+    responseData() {},
+    responseEnd() {},
+    bodyHeld() {},
     informed: ({ fields }: ResponseHead) => void told.push(fields),
     responded: ({ fields }: ResponseHead) => void told.push(fields),
     upstreamFailed() {},

@@ -1,7 +1,7 @@
 /**
- * Lets pages of other origins ask, as far as its configuration says (Fetch 3.2): answers what a browser
- * asks before it asks, and marks responses. It stands before what authenticates, since a preflight shows
- * no credentials.
+ * Allows cross-origin requests of browsers as configured (Fetch 3.2): answers preflight requests and adds
+ * the CORS headers to responses. It runs before authentication, since a preflight request has no
+ * credentials.
  *
  * @module
  */
@@ -21,9 +21,9 @@ const Config = v.pipe(
   v.strictObject({
     origins: v.pipe(v.array(Origin), v.minLength(1)),
     methods: v.optional(v.array(Token), []),
-    /** That a page may send. */
+    /** Request headers that a page may send. */
     headers: v.optional(v.array(Token), []),
-    /** That a page may read. */
+    /** Response headers that a page may read. */
     expose: v.optional(v.array(Token), []),
     maxAgeSeconds: v.optional(v.pipe(v.number(), v.integer(), v.minValue(0))),
     credentials: v.optional(v.boolean(), false),
@@ -63,7 +63,7 @@ export default {
       onRequest({ request }, next) {
         const origin = request.headers.get("origin");
         if (origin === undefined || !patterns.some((matches) => matches(origin))) {
-          // Who has no say gets the same response as others, but a cache must not take it for theirs.
+          // Without a matching origin the response is unchanged, but a cache must not serve it to other origins.
           return next({ response: variesByOrigin });
         }
         if (isPreflight(request)) {
@@ -81,7 +81,7 @@ export default {
   },
 } satisfies PluginDefinition<typeof Config>;
 
-/** What an application says of itself would add to what is allowed here. */
+/** Headers of the application are removed, since they would add to what is allowed here. */
 const OURS = ["access-control-allow-credentials", "access-control-expose-headers"];
 
 function isPreflight({ method, headers }: HttpRequest): boolean {
@@ -92,7 +92,7 @@ function patternOf(origin: string): (asked: string) => boolean {
   const star = origin.indexOf("*");
   if (star < 0) return (asked) => asked === origin;
   const [before, after] = [origin.slice(0, star), origin.slice(star + 1)];
-  // It stands for one character or more.
+  // `*` matches one character or more.
   const least = origin.length;
   return (asked) => asked.length >= least && asked.startsWith(before) && asked.endsWith(after);
 }

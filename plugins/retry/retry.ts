@@ -1,6 +1,6 @@
 /**
- * Tries a request again that came to nothing, at another endpoint where there is one: as Consul's
- * service-router asks for it, and as Envoy does it.
+ * Retries a failed request, on another endpoint if there is one: configured as in Consul's service-router,
+ * with the semantics of Envoy.
  *
  * @module
  */
@@ -62,7 +62,7 @@ export default {
     return {
       onRequest(args, next) {
         const policy = args.routeConfig ? args.routeConfig.policy : own;
-        // Who asks for another protocol has more to lose than a response.
+        // An upgraded connection cannot be replayed.
         if (!policy || args.request.upgrade !== "") return next();
         args.request.body?.keep(replayLimitBytes);
         return new Tries(means, policy, { args, next }).begin();
@@ -71,16 +71,16 @@ export default {
   },
 } satisfies PluginDefinition<typeof Config, typeof RouteConfig>;
 
-/** What all requests share. */
+/** Shared by all requests. */
 interface Means {
   readonly host: Host;
   readonly counts: ReturnType<typeof countsOf>;
   readonly budget: Budget;
-  /** Ahead of a retry that has so many before it. */
+  /** The pause before a retry that follows `before` others. */
   readonly pauseMs: (before: number) => number;
 }
 
-/** Named as Envoy's, so that dashboards can be carried over. */
+/** Counters with Envoy's names, so that dashboards still work. */
 function countsOf({ stats }: Host) {
   const counter = (name: string, help: string) => stats.counter(name, { help });
   return {
@@ -108,7 +108,7 @@ function countsOf({ stats }: Host) {
   };
 }
 
-/** One request, until one of its tries is what is answered. */
+/** The attempts of one request, until the response of one is final. */
 class Tries {
   readonly #means: Means;
   readonly #policy: RetryPolicy;
@@ -116,7 +116,7 @@ class Tries {
   readonly #next: Next;
   readonly #failed: Endpoint[] = [];
   #retries = 0;
-  /** It has a part of the budget. */
+  /** The current attempt is a retry, counted in the budget. */
   #isRetry = false;
 
   constructor(means: Means, policy: RetryPolicy, { args, next }: {
@@ -144,7 +144,7 @@ class Tries {
     this.#isRetry = false;
   }
 
-  /** Nothing waits where the first try will do. */
+  /** Sends an attempt; no promise is made if the first one succeeds. */
   #send(): Answer {
     const { perTryTimeoutMs: timeoutMs } = this.#policy;
     return this.#next({

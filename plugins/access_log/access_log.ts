@@ -20,7 +20,7 @@ const Config = v.strictObject({
   /** Only requests that match all conditions are logged. */
   when: v.optional(
     v.strictObject({
-      /** The lowest logged status: with 500 only failures. Requests without a response are always logged. */
+      /** The lowest status that is logged. A request without a response counts as 599. */
       minStatus: v.optional(
         v.pipe(v.number(), v.integer(), v.minValue(100), v.maxValue(599)),
         ANY_STATUS,

@@ -18,7 +18,7 @@ import { codingFor } from "./accept_encoding.ts";
 
 const CODINGS = ["gzip", "br", "zstd"] as const;
 
-/** A compressed response takes up to 1 MB of memory; responses above the limit pass uncompressed. */
+/** Each takes up to 1 MB of memory; more responses at the same time pass uncompressed. */
 const MAX_AT_ONCE = 128;
 
 /** gRPC compresses each message itself, and has trailers. gRPC-Web has neither. */

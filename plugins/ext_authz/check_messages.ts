@@ -117,7 +117,7 @@ export function decodeCheckResponse(content: Uint8Array): AuthzVerdict {
   if (numberIn(messageIn(fields, 1) ?? [], 1) !== 0) return deniedOf(messageIn(fields, 2) ?? []);
   const ok = messageIn(fields, 3) ?? [];
   const headers = allIn(ok, 2).map((option) => mutationOf(option, "set"));
-  // The service requests changes of the query or of a field that the proxy does not support.
+  // Fields 7 and 8 change the query, which is not supported: setting `:path` makes the answer invalid.
   const isOther = ok.some(({ number }) => number === 7 || number === 8);
   return {
     kind: "ok",

@@ -55,7 +55,7 @@ function framed({ message, bodyAt }: Check, body: ShownBody | null): Bytes {
   return all;
 }
 
-/** The only message of a successful call; throws if the call failed or is not such a call. */
+/** The only message of a successful call; throws if the call failed or has not exactly one message. */
 async function messageOf({ status, headers, body }: HttpResponse): Promise<Uint8Array> {
   const type = headers.get("content-type") ?? "";
   const code = headers.get("grpc-status");

@@ -19,7 +19,7 @@ type Made = readonly (readonly [name: string, valueOf: ValueOf])[];
 /** One step: its values are computed before it sets any of them, as in Envoy. */
 export class Changes {
   readonly #fixed: HeaderChange;
-  /** Values with operators; they replace `set` and `add` of {@link #fixed}. */
+  /** `set` and `add` with operators in their values; `#fixed` then only has `remove`. */
   readonly #made: { readonly set: Made; readonly add: Made } | undefined;
 
   /** Throws if a value has an unknown operator. */

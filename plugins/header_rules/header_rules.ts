@@ -34,7 +34,7 @@ const RouteConfig = v.pipe(
 
 type Made = Readonly<Record<keyof Config, readonly Changes[]>>;
 
-/** Changes in order; the closures for requests are made at the first request. */
+/** Changes in order. They need the host, so those of a route are made at its first request. */
 class Rules {
   readonly #written: readonly Config[];
   #made: Made | undefined;

@@ -56,7 +56,7 @@ export class KeySet {
   }
 }
 
-/** Keys are shallow objects. Deep nesting would take far more memory than its text, so it is refused. */
+/** A key is an object with few lists. Text full of brackets would take far more memory than its size. */
 function isShallow(text: string): boolean {
   let left = MAX_KEYS * 16;
   for (let at = 0; at < text.length; at++) {

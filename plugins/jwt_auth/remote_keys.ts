@@ -64,7 +64,7 @@ export class RemoteKeys {
     return current === known ? undefined : current;
   }
 
-  /** Fetches the keys, once at a time. False: it failed. */
+  /** Fetches the keys; concurrent calls share one fetch. False: it failed. */
   fetch(): Promise<boolean> {
     const store = this.#store;
     return store.fetching ??= this.#fetch().finally(() => store.fetching = undefined);
@@ -106,7 +106,7 @@ export class RemoteKeys {
     const { clock } = this.#host;
     let failed = 0;
     while (!signal.aborted) {
-      // A random delay, so that proxies of a mesh do not fetch at the same time.
+      // A random part of the lifetime, so that the proxies of a mesh do not fetch at the same time.
       const due = this.#remote.cacheDuration * (0.8 + 0.1 * this.#host.random());
       const rest = this.#store.fetchedAt + due - clock.now();
       if (rest > 0) await clock.sleep(rest, signal);

@@ -52,7 +52,7 @@ export default {
       ...(headers.length > 0 && { "access-control-allow-headers": headers.join(",") }),
       ...(maxAgeSeconds !== undefined && { "access-control-max-age": `${maxAgeSeconds}` }),
     };
-    const told = {
+    const allowance = {
       ...(expose.length > 0 && { "access-control-expose-headers": expose.join(",") }),
     };
     const who = (origin: string) => ({
@@ -73,7 +73,7 @@ export default {
         return next({
           response: (response) =>
             variesByOrigin(response.with({
-              headers: { remove: OURS, set: { ...who(origin), ...told } },
+              headers: { remove: OURS, set: { ...who(origin), ...allowance } },
             })),
         });
       },

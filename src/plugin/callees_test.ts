@@ -8,7 +8,7 @@ const ANYTHING = {
 } as const;
 const TERMS: Terms = { timeoutMs: 200, limitBytes: 100 };
 
-/** What a call came to that is made for a request. */
+/** The result of a call that a request makes. */
 async function ask(
   change: RequestChange,
   terms: Terms,
@@ -91,12 +91,12 @@ test("a call without changes is GET / with the callee's authority and no body", 
 
 for (
   const [what, terms, steps, code] of [
-    ["nobody answers in time", TERMS, [hold()], "response_timed_out"],
-    ["there is nobody", TERMS, [unreachable()], "endpoint_refused"],
+    ["no response begins in time", TERMS, [hold()], "response_timed_out"],
+    ["the connection is refused", TERMS, [unreachable()], "endpoint_refused"],
     ["the body is too long", { ...TERMS, limitBytes: 3 }, [ok("ab", "cd")], "response_invalid"],
   ] as const
 ) {
-  test(`a call resolves to a failure where ${what}`, async () => {
+  test(`a call resolves to a failure if ${what}`, async () => {
     const it = await ask({}, terms, steps);
     await it.asking.clock.advance(terms.timeoutMs);
     assert.equal(it.answer?.failure?.code, code);
@@ -144,7 +144,7 @@ test("calls above the limit fail at once", async () => {
   assert.deepEqual(codes, Array(6).fill("limit_reached"));
   await asking.clock.advance(200);
   assert.equal((await asked).failure?.code, "limit_reached");
-  // Each gives its place back.
+  // Each call frees its place.
   codes.length = 0;
   const again = asking.request();
   await settle();
@@ -156,10 +156,10 @@ test("calls above the limit fail at once", async () => {
 for (
   const [what, change, terms, wanted] of [
     ["no time", {}, { timeoutMs: 0 }, /timeoutMs 0/],
-    ["all the time there is", {}, { timeoutMs: 1e9 }, /timeoutMs 1000000000/],
+    ["too long a timeout", {}, { timeoutMs: 1e9 }, /timeoutMs 1000000000/],
     ["a path with a space", { path: "/a b" }, TERMS, /path/],
     ["a header of two lines", { headers: { set: { a: "1\r\nb: 2" } } }, TERMS, /header/],
-    ["a body that comes", { body: new ReadableStream() }, TERMS, /text, bytes, or one that came/],
+    ["a stream as body", { body: new ReadableStream() }, TERMS, /text, bytes, or one that came/],
   ] as const
 ) {
   test(`a call is refused that has ${what}`, async () => {
@@ -170,7 +170,7 @@ for (
   });
 }
 
-test("a gRPC call has te: trailers, and the request that it copies stays without", async () => {
+test("a gRPC call has te: trailers, and the copied request does not", async () => {
   const definition = {
     name: "asker",
     api: 1,

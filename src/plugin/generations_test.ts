@@ -7,7 +7,7 @@ import type { PluginCodePart, PluginUse } from "../snapshot/mod.ts";
 import { Generations, type PluginsOf } from "./generations.ts";
 import { SharedState } from "./shared_state.ts";
 
-/** A file whose plugin has that name, and what it does when it is created. */
+/** A file whose plugin has that name and that code in `create`. */
 function codeOf(path: string, name: string, create = ""): PluginCodePart {
   const schema = `{ "~standard": { version: 1, validate: (value) => ({ value }) } }`;
   const definition =

@@ -30,7 +30,7 @@ function asking(
 
 const seenBy = (it: Mounted) => it.callees["authz"]?.requests ?? [];
 
-test("ext_authz sends method, path, host and authorization of the request", async () => {
+test("ext_authz sends method, path and host, by default only the authorization header, and no body", async () => {
   await using it = await asking([status(200)], { pathPrefix: "/check" });
   const { body } = await it.request({
     method: "PUT",

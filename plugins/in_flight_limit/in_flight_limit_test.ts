@@ -66,7 +66,7 @@ test("in_flight_limit counts running requests over a reload, even if there was n
   assert.deepEqual(two(), [200, 503]);
 });
 
-test("in_flight_limit refuses requests of keys without a free slot, and still serves the others", async () => {
+test("in_flight_limit refuses keys without a free slot until other requests end", async () => {
   const proxy = await start({ limitPerSource: 1 });
   const ask = (source: string) => proxy.ask({ source });
   for (let i = 0; i < 5_000; i++) {

@@ -102,7 +102,7 @@ for (
       [{ path: "/b?/a/1" }, 200],
       [{ path: `/${"b".repeat(9_000)}` }, 429],
     ]],
-    ["no request", {}, [[{}, 200], [{}, 200]]],
+    ["no limits", {}, [[{}, 200], [{}, 200]]],
   ] as readonly (readonly [string, unknown, readonly (readonly [AskedOf, number])[]])[]
 ) {
   test(`rate_limit of ${what}`, async () => {

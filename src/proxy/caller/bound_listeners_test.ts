@@ -46,7 +46,7 @@ function world(log: Log = silentLog) {
   };
 }
 
-test("BoundListeners lets nobody in by a door that was closed while it was being bound", async () => {
+test("BoundListeners closes a listener that was removed while it was being bound", async () => {
   const { doors, replace, opening } = world();
   const door = replace(1);
   const { listener, bind } = opening(door);
@@ -56,7 +56,7 @@ test("BoundListeners lets nobody in by a door that was closed while it was being
   assert.equal(door.listener, undefined);
 });
 
-test("BoundListeners keeps the address before until the last of its successors is bound", async () => {
+test("BoundListeners keeps the previous address until the last of its successors is bound", async () => {
   const { doors, replace, opening } = world();
   const [first, second, third] = [1, 2, 3].reduce<BoundListener[]>(
     (made, port) => [...made, replace(port, made.at(-1))],
@@ -80,7 +80,7 @@ test("BoundListeners keeps the address before until the last of its successors i
   assert.equal(newest.listener.isOpen, false);
 });
 
-test("BoundListeners.close() closes the address before as well", async () => {
+test("BoundListeners.close() closes the previous address as well", async () => {
   const { doors, replace, opening } = world();
   const before = replace(1);
   const { listener, bind } = opening(before);
@@ -89,7 +89,7 @@ test("BoundListeners.close() closes the address before as well", async () => {
   assert.equal(listener.isOpen, false);
 });
 
-test("BoundListeners.replace() makes room at once where the new one listens at the same address", async () => {
+test("BoundListeners.replace() closes the old listener at once if the new one has the same address", async () => {
   const { replace, opening } = world();
   const before = replace(1);
   const { listener, bind } = opening(before);
@@ -98,7 +98,7 @@ test("BoundListeners.replace() makes room at once where the new one listens at t
   assert.equal(listener.isOpen, false);
 });
 
-test("BoundListeners.open() says an error once, and again when it becomes another one", async () => {
+test("BoundListeners.open() logs an error once, and again when it changes", async () => {
   const said: string[] = [];
   const log = {
     ...silentLog,

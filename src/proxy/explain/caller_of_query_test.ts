@@ -1,4 +1,4 @@
-/** What `explain()` knows of a caller that it is only told the name of. */
+/** `explain()` for a caller that is given only by its name. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
@@ -36,7 +36,7 @@ const asksFor = (value: string): Snapshot => ({
 for (
   const [name, value, source, status] of [
     ["URI", "/svc/web", "web", undefined],
-    ["URI, given whole,", "/svc/web", "spiffe://else.consul/ns/default/dc/dc1/svc/web", 0],
+    ["URI, given completely,", "/svc/web", "spiffe://else.consul/ns/default/dc/dc1/svc/web", 0],
     ["URI of another", "/svc/web", "api", 403],
     ["own URI", "By=spiffe://", "api", undefined],
     ["certificate", "Cert=", "web", 403],

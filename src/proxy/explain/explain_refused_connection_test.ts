@@ -1,4 +1,4 @@
-/** What `explain()` says where the connection of a request does not get far enough to carry it. */
+/** `explain()` for requests whose connection is refused. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
@@ -113,7 +113,7 @@ for (
   });
 }
 
-test("explain() says that a caller has all the requests that it may have, and another has not", async () => {
+test("explain() says that one caller is at its limit of requests, and that another is not", async () => {
   await using path = await startMemoryPath(SNAPSHOT);
   for (let count = 0; count < 7 / 8 * 1_024; count++) {
     path.engine.callSecurely(path.port()).prove(presented(WEB)).send(
@@ -129,7 +129,7 @@ test("explain() says that a caller has all the requests that it may have, and an
   assert.equal((await explained(path, { ...INBOUND, source: "batch" })).answer, null);
 });
 
-test("explain() says who alone may call an exposed path", async () => {
+test("explain() says which addresses may call an exposed path", async () => {
   const exposed = {
     "exposed:21500": {
       version: 1,
@@ -160,7 +160,7 @@ for (const protocol of ["http", "tcp"] as const) {
   };
   for (
     const [name, source, agent, want] of [
-      ["lets in", "web", () => Promise.resolve({ allowed: true, reason: "" }), "goes on"],
+      ["allows", "web", () => Promise.resolve({ allowed: true, reason: "" }), "goes on"],
       [
         "refuses",
         "web",
@@ -168,12 +168,12 @@ for (const protocol of ["http", "tcp"] as const) {
         "0 intention_denied: agent: Matched rule",
       ],
       [
-        "gives no answer",
+        "does not answer about",
         "web",
         () => Promise.reject(new Error("no answer")),
         "0 authorize_failed: no answer",
       ],
-      // Bytes are carried for whom the intentions allow, and only then is the agent asked.
+      // The agent is only asked about a caller of bytes that the intentions allow.
       [
         "refuses, as the intentions do,",
         "banned",

@@ -41,7 +41,7 @@ const ROLE = {
   invert: false,
 } as const;
 
-/** `/admin` goes to an old and a new version by chance, and may be tried again. */
+/** Requests to `/admin` are split between an old and a new version, and may be retried. */
 const ROUTED: ChainPart = {
   version: 1,
   routes: [
@@ -102,7 +102,7 @@ const MESH = snapshotOf({
     targetOf({ name: "cache", uris: [], ports: [1, 2] }),
     targetOf({ name: "spare", uris: [], ports: [3] }),
     targetOf({ name: "v2", uris: [], ports: [4] }),
-    targetOf({ name: "plain", uris: [], ports: [], overrides: { lack: "nobody is there" } }),
+    targetOf({ name: "plain", uris: [], ports: [], overrides: { lack: "no instance" } }),
   ],
 });
 const CACHE = "service:default/default/cache";
@@ -173,9 +173,9 @@ for (
       /permission 3: /,
     ],
     ["a path by its normal form", { path: "/x/%2e%2e/admin?a" }, 403, /permission 1: deny/],
-    ["a path that goes nowhere", { path: "/a%00" }, 400, /path is refused/],
+    ["an invalid path", { path: "/a%00" }, 400, /path is refused/],
     ["a service that an intention allows", { source: "batch", path: "/admin" }, undefined, /batch/],
-    ["a service that nobody mentions", { source: "other" }, 403, /^default deny$/],
+    ["a service without an intention", { source: "other" }, 403, /^default deny$/],
     ["a caller without a certificate", { source: "" }, 0, /must show a certificate/],
     ["a URI of another mesh", { source: "spiffe://else/web" }, 0, /trust domain is else; .*trusts/],
   ] as const
@@ -189,7 +189,7 @@ for (
   });
 }
 
-test("explain() tells of each permission what does not hold, until one decides", async () => {
+test("explain() says for each permission why it does not match, until one decides", async () => {
   const { permissions, answer } = await ask({ method: "PUT" });
   assert.deepEqual(permissions.map(({ unmet }) => unmet), [
     "path /admin*",
@@ -203,7 +203,7 @@ test("explain() tells of each permission what does not hold, until one decides",
   ]);
 });
 
-test("explain() shows the request as it is judged, and who asks", async () => {
+test("explain() shows the request as it is judged, and its caller", async () => {
   const { source, request } = await ask({ path: "/a/../b?c=/../d" });
   assert.match(String(source), /^spiffe:\/\/.*\/ns\/default\/dc\/dc1\/svc\/web$/);
   assert.deepEqual(request, { method: "GET", host: "db", path: "/b?c=/../d" });
@@ -241,7 +241,7 @@ test("explain() follows a route to its splits, targets and endpoints", async () 
   assert.deepEqual(answer.limits?.requests, { taken: 0, limit: 1_024 });
 });
 
-test("explain() shows plugins in their order, with what the route tells them", async () => {
+test("explain() shows plugins in order, with their configuration on the route", async () => {
   const admin = await ask(toUpstream("cache", { path: "/admin", headers: ["x-role: admin"] }));
   assert.deepEqual(
     admin.plugins.map(({ name, phase, routeConfig }) => [name, phase, routeConfig]),
@@ -252,7 +252,7 @@ test("explain() shows plugins in their order, with what the route tells them", a
     ],
   );
   assert.match(admin.unknown.join("\n"), /^rate_limit: may answer/);
-  // A split may ask for other things than its route does.
+  // A split may have its own configuration.
   assert.deepEqual(admin.splits.map(({ plugins }) => plugins["timeout"]), [
     { requestTimeoutMs: 700 },
     { requestTimeoutMs: 300 },
@@ -263,7 +263,7 @@ test("explain() shows plugins in their order, with what the route tells them", a
   assert.deepEqual(other.plugins.map(({ routeConfig }) => routeConfig), Array(3).fill(undefined));
 });
 
-test("explain() says why nobody gets anywhere", async () => {
+test("explain() says why no endpoint can be reached", async () => {
   const { credentials: _, ...rest } = SNAPSHOT;
   const none = await ask(toUpstream("cache"), { ...rest, credentials: null });
   assert.deepEqual([none.answer?.status, none.answer?.code], [503, "not_ready"]);
@@ -272,7 +272,7 @@ test("explain() says why nobody gets anywhere", async () => {
   assert.equal(nowhere.splits[0]?.lack, 'Consul has not said yet where "cache" is');
 });
 
-test("explain() verifies tokens as the request's would be", async () => {
+test("explain() verifies the tokens of the request", async () => {
   const issuer = await makeIssuer();
   const { jwks } = issuer;
   const okta = { issuer: ISSUER, jsonWebKeySet: { local: { jwks } } };
@@ -291,7 +291,7 @@ test("explain() verifies tokens as the request's would be", async () => {
   assert.equal((await ask({ headers }, snapshot)).answer, null);
 });
 
-test("explain() shows a request as its route has it sent, on each split", async () => {
+test("explain() shows the request as it is sent on each split of its route", async () => {
   const rewriting: ChainPart = {
     ...ROUTED,
     routes: ROUTED.routes.map((route) => ({
@@ -341,7 +341,7 @@ for (
     ]],
   ] as const
 ) {
-  test(`explain() answers what a request is answered where there is ${name}`, async () => {
+  test(`explain() shows the response of a request if there is ${name}`, async () => {
     const [[id = "", target] = []] = Object.entries(SNAPSHOT.targets).filter(([, { key }]) =>
       key === "v2"
     );
@@ -380,7 +380,7 @@ test("explain() connects to the application, and says that nothing listens", asy
   assert.equal(found.explanation.answer, null);
 });
 
-test("explain() connects to every instance, which neither fails nor counts for it", async () => {
+test("explain() connects to every instance, and passive health does not count that", async () => {
   await using started = await startMemoryPath(SNAPSHOT);
   const question = { ...toUpstream("cache"), connects: true };
   const outcome = async (...fates: readonly string[]) => {
@@ -392,7 +392,7 @@ test("explain() connects to every instance, which neither fails nor counts for i
     for (const [at, fate] of fates.entries()) {
       if (fate === "fail") dials[at]?.fail();
     }
-    // Those that say nothing.
+    // Instances that do not answer.
     await started.clock.advance(3_000);
     const explained = await explaining;
     assert.ok(explained?.kind === "answer");
@@ -419,18 +419,18 @@ test("explain() tells an expired, a foreign, a malformed and a missing token apa
       permissions: [permission("allow", "/", { tokens: [{ provider: "okta", claims: [] }] })],
     }]),
   };
-  const told = async (...headers: readonly string[]) => {
+  const faultOf = async (...headers: readonly string[]) => {
     const { answer, tokens, permissions } = await ask({ headers }, snapshot);
     assert.equal(answer?.status, 403);
     assert.deepEqual(permissions.map(({ decides }) => decides), ["deny"]);
     return tokens.join();
   };
   const bearer = (token: string) => `authorization: Bearer ${token}`;
-  assert.equal(await told(), "okta: Jwt is missing");
-  assert.equal(await told(bearer(await issuer.sign({ exp: 1 }))), "okta: Jwt is expired");
+  assert.equal(await faultOf(), "okta: Jwt is missing");
+  assert.equal(await faultOf(bearer(await issuer.sign({ exp: 1 }))), "okta: Jwt is expired");
   const other = bearer(await issuer.sign({ iss: "other" }));
-  assert.equal(await told(other), "okta: Jwt issuer is not configured");
-  assert.match(await told(bearer("abc")), /^okta: Jwt is not in the form of /);
+  assert.equal(await faultOf(other), "okta: Jwt issuer is not configured");
+  assert.match(await faultOf(bearer("abc")), /^okta: Jwt is not in the form of /);
 });
 
 test("explain() finds an upstream by its name with a port, and by its id", async () => {
@@ -439,13 +439,13 @@ test("explain() finds an upstream by its name with a port, and by its id", async
   }
 });
 
-test("explain() finds an upstream by its address, and says why a target has nobody", async () => {
+test("explain() finds an upstream by its address, and says why a target has no endpoint", async () => {
   const answer = await ask(toUpstream("127.0.0.1:9191"));
   assert.deepEqual([answer.listener, answer.protocol], ["service:default/default/plain", "tcp"]);
-  assert.equal(answer.splits[0]?.targets[0]?.lack, "nobody is there");
+  assert.equal(answer.splits[0]?.targets[0]?.lack, "no instance");
 });
 
-test("explain() says who left an endpoint out", async () => {
+test("explain() says why an endpoint is excluded", async () => {
   const snapshot = {
     ...SNAPSHOT,
     chains: {
@@ -504,13 +504,13 @@ for (
       /^unknown: .*"x"; there is: inbound/,
     ],
     ["another upstream", toUpstream("x"), /^unknown: .*upstream "x"; there is: cache plain$/],
-    ["a method that is none", { method: "G T" }, /^invalid: the method "G T"/],
-    ["a path that is none", { path: "/a b" }, /^invalid: the path "\/a b"/],
+    ["an invalid method", { method: "G T" }, /^invalid: the method "G T"/],
+    ["a path with a space", { path: "/a b" }, /^invalid: the path "\/a b"/],
     ["a header without a name", { headers: [": secret"] }, /^invalid: a header .* begins ""$/],
     ["a header over two lines", { headers: ["x: a\nb"] }, /^invalid: a header .* begins "x"$/],
   ] as [string, Partial<ExplainQuery>, RegExp][]
 ) {
-  test(`explain() names what is wrong with ${name}`, async () => {
+  test(`explain() refuses ${name}`, async () => {
     assert.match(await refusal(question), want);
   });
 }

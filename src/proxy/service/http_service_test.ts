@@ -40,7 +40,7 @@ function sumsOf({ path }: MemoryPath): Readonly<Record<string, number>> {
   ]));
 }
 
-test("who says the first of it when the sidecar drains already is answered, and told to leave", async () => {
+test("a first request while the sidecar drains is answered with connection: close", async () => {
   await using path = await startMemoryPath(SNAPSHOT);
   const caller = await call(path);
   // It may still become HTTP/2.
@@ -57,7 +57,7 @@ test("who says the first of it when the sidecar drains already is answered, and 
   await drained;
 });
 
-test("callers of the local service are asked to leave and served meanwhile; its own calls go on", async () => {
+test("draining asks callers of the local service to leave and serves them; its own calls go on", async () => {
   const PAY = CA.issueLeaf({ service: "pay" });
   const http = httpRules("http");
   await using path = await startMemoryPath(withInbound(
@@ -92,7 +92,7 @@ test("callers of the local service are asked to leave and served meanwhile; its 
   await settle();
 });
 
-test("what is no request is logged, counted and in the access log, as the caller's fault", async () => {
+test("an invalid request is logged, counted and in the access log, as the caller's fault", async () => {
   const lines: string[] = [];
   await using path = await startMemoryPath({
     ...SNAPSHOT,
@@ -115,15 +115,18 @@ test("what is no request is logged, counted and in the access log, as the caller
   const [line = "{}"] = lines;
   const { response_code, response_flags, response_code_details, duration } = JSON.parse(line);
   assert.deepEqual([response_code, response_flags, response_code_details, duration], [
-    ...[400, "DPE", "http1.codec_error", 0],
+    400,
+    "DPE",
+    "http1.codec_error",
+    0,
   ]);
-  const told = path.lines.find(({ message }) => message === "request failed")?.fields;
-  assert.deepEqual([told?.status, told?.reason], [400, "more than one host"]);
-  assert.match(String(told?.source), /svc\/web$/);
+  const failed = path.lines.find(({ message }) => message === "request failed")?.fields;
+  assert.deepEqual([failed?.status, failed?.reason], [400, "more than one host"]);
+  assert.match(String(failed?.source), /svc\/web$/);
   caller.connection.close();
 });
 
-test("CONNECT is judged, and leads nowhere: no rule about paths could hold for it", async () => {
+test("CONNECT is judged and refused, since rules about paths cannot match it", async () => {
   const permissions = [
     { action: "deny", path: { kind: "prefix", value: "/" }, methods: [], headers: [] },
   ] as const;
@@ -139,7 +142,7 @@ test("CONNECT is judged, and leads nowhere: no rule about paths could hold for i
   }
 });
 
-test("a rule about the length of a request is about one that it says", async () => {
+test("a rule about content-length matches an announced length", async () => {
   const says = { name: "content-length", kind: "present", value: "", ignoreCase: false } as const;
   const permissions = [
     { action: "deny", methods: [], headers: [{ ...says, invert: false }] },
@@ -159,7 +162,7 @@ test("a rule about the length of a request is about one that it says", async () 
   await settle();
 });
 
-test("the head of a request has the idle time of a request, and not that of a connection", async () => {
+test("the head of a request has the idle timeout of requests, not that of connections", async () => {
   const http = httpRules("http", { streamIdleTimeoutMs: 60_000 });
   await using path = await startMemoryPath(withInbound(SNAPSHOT, { http }), {
     idleTimeoutMs: 3_600_000,
@@ -215,7 +218,7 @@ for (
     ],
   ] as const
 ) {
-  test(`a caller that says ${name} and nothing more is left after ${afterMs / 1_000} s`, async () => {
+  test(`a caller that sends ${name} and nothing more is closed after ${afterMs / 1_000} s`, async () => {
     const http = httpRules("http", { streamIdleTimeoutMs: 60_000 });
     await using path = await startMemoryPath(withInbound(SNAPSHOT, { http }), {
       idleTimeoutMs: 3_600_000,
@@ -236,7 +239,7 @@ for (
   });
 }
 
-test("a connection whose frames come in pieces is not taken for a head that does not end", async () => {
+test("frames in pieces do not count as an incomplete head", async () => {
   const http = httpRules("http", { streamIdleTimeoutMs: 10_000 });
   await using path = await startMemoryPath(withInbound(SNAPSHOT, { http }));
   const port = Number(path.path.listeners()[0]?.address.split(":").at(-1));
@@ -257,7 +260,7 @@ test("a connection whose frames come in pieces is not taken for a head that does
 
 const KEPT = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
-test("idle clients of HTTP are no connections to the upstream; a limit on them is told of", async () => {
+test("idle HTTP clients do not count as connections to the upstream; reaching their limit is logged", async () => {
   const PAY = CA.issueLeaf({ service: "pay" });
   const withLimits = (limits: { maxClientConnections?: number }, version = 1) => {
     const snapshot = snapshotOf({
@@ -313,7 +316,7 @@ test("idle clients of HTTP are no connections to the upstream; a limit on them i
   await settle();
 });
 
-test("an idle caller that reads nothing does not outlive its end", async () => {
+test("an idle caller that reads nothing is closed at the idle timeout", async () => {
   await using path = await startMemoryPath(SNAPSHOT, { idleTimeoutMs: 60_000 });
   const caller = await call(path);
   caller.connection.pause();
@@ -322,7 +325,7 @@ test("an idle caller that reads nothing does not outlive its end", async () => {
   assert.deepEqual(path.endings, ["idle_timed_out"]);
 });
 
-test("a caller that is refused and reads nothing is broken off after half a second", async () => {
+test("a refused caller that reads nothing is reset after half a second", async () => {
   const denied = policyOf([intention("web", "deny")], "deny");
   await using path = await startMemoryPath({ ...SNAPSHOT, policy: denied });
   const caller = await call(path);
@@ -357,7 +360,7 @@ test("an upstream that is removed and declared again keeps its limit on clients 
   assert.notEqual((await client()).over, "no");
   await path.set(withUpstream(2));
   await path.set(withUpstream(3, 2));
-  // Clients of before count until they have left, and once.
+  // Earlier clients count once, until they have left.
   assert.deepEqual(old.map(({ over }) => over), ["no", "no"]);
   assert.notEqual((await client()).over, "no");
   for (const end of old) end.connection.close();

@@ -48,14 +48,14 @@ function rig(onRequest: OnRequest) {
   return { clock, users, known, check };
 }
 
-test("TokenCheck tells at once where nothing is waited for, with what was changed", () => {
+test("TokenCheck reports a synchronous result at once, with the changed request", () => {
   const { known, users } = rig(({ request }, next) =>
     next({ request: request.with({ path: "/b" }) })
   );
   assert.deepEqual([known, users.count], [["/b"], 0]);
 });
 
-test("TokenCheck tells later where keys are waited for", async () => {
+test("TokenCheck reports a result later if the plugin waits for keys", async () => {
   const { known, users } = rig(async (_, next) => {
     await Promise.resolve();
     return next();
@@ -73,13 +73,13 @@ for (
     ["answers itself", () => ({}) as never],
   ] as [string, OnRequest][]
 ) {
-  test(`TokenCheck lets nobody go on where what verifies ${what}`, () => {
+  test(`TokenCheck reports a failure if the plugin ${what}`, () => {
     const { known, users } = rig(onRequest);
     assert.deepEqual([known, users.count], [[undefined], 0]);
   });
 }
 
-test("TokenCheck lets nobody go on where nothing comes of it in ten seconds", async () => {
+test("TokenCheck reports a failure after ten seconds without a result", async () => {
   const { clock, known } = rig(() => new Promise(() => {}));
   await clock.advance(9_000);
   assert.deepEqual(known, []);
@@ -87,7 +87,7 @@ test("TokenCheck lets nobody go on where nothing comes of it in ten seconds", as
   assert.deepEqual(known, [undefined]);
 });
 
-test("TokenCheck tells nobody who has left", async () => {
+test("TokenCheck reports nothing after the caller left", async () => {
   let goOn = () => {};
   const { check, known, users } = rig(async (_, next) => {
     await new Promise<void>((resolve) => goOn = resolve);

@@ -5,7 +5,7 @@ import { presented } from "../../../test/kit/engine/fake_tls_engine.ts";
 import { PeerVerdicts } from "./peer_verdicts.ts";
 import type { TrustContext } from "./trust_context.ts";
 
-test("Presentation is of the moment of the handshake; later it says how long ago that was", async () => {
+test("Presentation is verified for the time of the handshake, and later gives its age", async () => {
   const clock = new FakeClock({ startMs: 1_000_000 });
   await clock.advance(500);
   const asked: unknown[] = [];

@@ -47,7 +47,7 @@ export default {
       help: "Preflight requests that were answered by the plugin",
     });
     const patterns = origins.map(patternOf);
-    const asked = {
+    const preflight = {
       ...(methods.length > 0 && { "access-control-allow-methods": methods.join(",") }),
       ...(headers.length > 0 && { "access-control-allow-headers": headers.join(",") }),
       ...(maxAgeSeconds !== undefined && { "access-control-max-age": `${maxAgeSeconds}` }),
@@ -68,7 +68,7 @@ export default {
         }
         if (isPreflight(request)) {
           answered.add(1);
-          return host.reply(200, { ...who(origin), ...asked, vary: "origin" });
+          return host.reply(200, { ...who(origin), ...preflight, vary: "origin" });
         }
         return next({
           response: (response) =>
@@ -88,13 +88,13 @@ function isPreflight({ method, headers }: HttpRequest): boolean {
   return method === "OPTIONS" && (headers.get("access-control-request-method") ?? "") !== "";
 }
 
-function patternOf(origin: string): (asked: string) => boolean {
+function patternOf(origin: string): (given: string) => boolean {
   const star = origin.indexOf("*");
-  if (star < 0) return (asked) => asked === origin;
+  if (star < 0) return (given) => given === origin;
   const [before, after] = [origin.slice(0, star), origin.slice(star + 1)];
   // `*` matches one character or more.
   const least = origin.length;
-  return (asked) => asked.length >= least && asked.startsWith(before) && asked.endsWith(after);
+  return (given) => given.length >= least && given.startsWith(before) && given.endsWith(after);
 }
 
 function variesByOrigin(response: HttpResponse): HttpResponse {

@@ -27,11 +27,11 @@ export interface Check {
 }
 
 /** `packAsBytes`: the body is sent as bytes instead of text. */
-export function encodeCheckRequest(asked: AuthzRequest, { wallMs, packAsBytes }: {
+export function encodeCheckRequest(request: AuthzRequest, { wallMs, packAsBytes }: {
   readonly wallMs: number;
   readonly packAsBytes: boolean;
 }): Check {
-  const { connection, body } = asked;
+  const { connection, body } = request;
   const { ownUri, source } = connection;
   const seconds = Math.floor(wallMs / 1_000);
   const time = message(
@@ -45,7 +45,7 @@ export function encodeCheckRequest(asked: AuthzRequest, { wallMs, packAsBytes }:
     1,
     message(1, addressOf(connection), text(4, source?.uri ?? "")),
     ownUri === "" ? [] : message(2, text(4, ownUri)),
-    message(4, time, message(2, ...httpParts(asked, bytes(packAsBytes ? 12 : 11, ...sent)))),
+    message(4, time, message(2, ...httpParts(request, bytes(packAsBytes ? 12 : 11, ...sent)))),
   );
   const [first] = sent === shown ? shown : [];
   return { message: all, bodyAt: first ? all.indexOf(first) : -1 };
@@ -60,7 +60,11 @@ function httpParts({ request, id, body }: AuthzRequest, shown: ProtobufField): P
     ...headersOf({ request, body }).map(([name, value]) =>
       message(3, text(1, name), bytes(2, utf8(octets(value))))
     ),
-    ...[text(4, path), text(5, authority), text(6, scheme), integer(9, size), shown],
+    text(4, path),
+    text(5, authority),
+    text(6, scheme),
+    integer(9, size),
+    shown,
   ];
 }
 
@@ -68,7 +72,9 @@ function httpParts({ request, id, body }: AuthzRequest, shown: ProtobufField): P
 function headersOf({ request, body }: Pick<AuthzRequest, "request" | "body">): [string, string][] {
   const { method, path, authority, scheme } = request;
   const all = new Map([
-    ...[[":method", method], [":path", path], [":authority", authority]] as const,
+    [":method", method] as const,
+    [":path", path] as const,
+    [":authority", authority] as const,
     [":scheme", scheme],
   ]);
   for (const [name, value] of request.headers) {

@@ -26,16 +26,16 @@ export function askByGrpc(
     "grpc-timeout": `${timeoutMs}m`,
   };
   host.reply(200).headers.with({ set });
-  return async (asked) => {
-    const check = encodeCheckRequest(asked, { wallMs: host.clock.wall(), packAsBytes });
-    const body = framed(check, asked.body);
+  return async (request) => {
+    const check = encodeCheckRequest(request, { wallMs: host.clock.wall(), packAsBytes });
+    const body = framed(check, request.body);
     const response = await call({
       method: "POST",
       path: PATH,
       headers: { set },
       body,
       ...(authority !== undefined && { authority }),
-    }, { timeoutMs, limitBytes: ANSWER_LIMIT_BYTES, signal: asked.signal });
+    }, { timeoutMs, limitBytes: ANSWER_LIMIT_BYTES, signal: request.signal });
     if (response.failure) return errorOf(response.failure);
     try {
       return decodeCheckResponse(await messageOf(response));

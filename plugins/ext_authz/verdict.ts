@@ -54,7 +54,7 @@ export interface ShownBody {
   readonly isPartial: boolean;
 }
 
-export type AskAuthz = (asked: AuthzRequest) => Promise<AuthzVerdict>;
+export type AskAuthz = (request: AuthzRequest) => Promise<AuthzVerdict>;
 
 /** Whether the shown body is partial; a header of the caller with this name is not sent. */
 export const PARTIAL_BODY = "x-envoy-auth-partial-body";

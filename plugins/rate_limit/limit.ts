@@ -73,7 +73,7 @@ export async function tablesOf(host: Host): Promise<Tables> {
   };
 }
 
-interface Around {
+interface LimitContext {
   readonly host: Host;
   readonly tables: Tables;
   /** The listener or route of the limits; each has its own buckets. */
@@ -81,8 +81,8 @@ interface Around {
 }
 
 /** Limits by caller come first: a caller over its own limit takes no token of the common one. */
-export function compiled(limits: Limits, around: Around): Limit[] {
-  return limits.map((limit) => new Limit(limit, around))
+export function compiled(limits: Limits, context: LimitContext): Limit[] {
+  return limits.map((limit) => new Limit(limit, context))
     .toSorted((one, other) => Number(one.by === "all") - Number(other.by === "all"));
 }
 
@@ -101,7 +101,7 @@ export class Limit {
   /** Keys of callers, computed once for each connection. */
   readonly #hashes = new WeakMap<Connection, KeyHash>();
 
-  constructor(limit: Fields, { host, tables, at }: Around) {
+  constructor(limit: Fields, { host, tables, at }: LimitContext) {
     const { requestsPerSecond, by = "all" } = limit;
     this.#header = typeof by === "object" && "header" in by ? by.header.toLowerCase() : "";
     this.#claim = typeof by === "object" && "claim" in by ? by.claim : undefined;

@@ -78,14 +78,14 @@ async function matchOf(path: PathConfig, host: Host): Promise<{
   readonly at: string;
 }> {
   if ("exact" in path) {
-    return { matches: (asked) => isPath(asked, path.exact), at: `= ${path.exact}` };
+    return { matches: (target) => isPath(target, path.exact), at: `= ${path.exact}` };
   }
   if ("prefix" in path) {
-    return { matches: (asked) => asked.startsWith(path.prefix), at: `^ ${path.prefix}` };
+    return { matches: (target) => target.startsWith(path.prefix), at: `^ ${path.prefix}` };
   }
   const test = await host.regex(path.regex);
-  const matches = (asked: string) => {
-    const [base = ""] = asked.split("?", 1);
+  const matches = (target: string) => {
+    const [base = ""] = target.split("?", 1);
     // A path that is too long for the expression counts as matched, so it does not bypass the limit.
     return base.length > REGEX_LIMIT_CHARS || test(base);
   };

@@ -269,7 +269,7 @@ export interface Host {
 export type Call = (request: RequestChange, terms: Terms) => Promise<HttpResponse>;
 export type Terms = {
   readonly timeoutMs: number;
-  /** Of the response's body: more is a failure. Absent: the body is discarded. */
+  /** Limit of the response's body; a longer one is a failure. Absent: the body is discarded. */
   readonly limitBytes?: number;
   readonly signal?: AbortSignal;
 };

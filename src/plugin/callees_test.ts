@@ -15,14 +15,17 @@ async function ask(
   steps: NonNullable<MountOptions["callees"]>[string],
 ) {
   let answer: HttpResponse | undefined;
-  const asking = await asker((call) => call(change, terms).then((response) => answer = response), {
-    authz: steps,
-  });
-  const asked = asking.request();
+  const asking = await mountCalling(
+    (call) => call(change, terms).then((response) => answer = response),
+    {
+      authz: steps,
+    },
+  );
+  const request = asking.request();
   await settle();
   return {
     asking,
-    asked,
+    request,
     get answer() {
       return answer;
     },
@@ -32,13 +35,13 @@ async function ask(
   };
 }
 
-function asker(
+function mountCalling(
   onRequest: (call: Call) => Promise<HttpResponse>,
   callees: NonNullable<MountOptions["callees"]>,
   target = "authz",
 ) {
   const definition = {
-    name: "asker",
+    name: "calling",
     api: 1,
     phase: "guard",
     config: ANYTHING,
@@ -119,13 +122,13 @@ test("a call ends with its signal, and with its generation", async () => {
   assert.deepEqual([it.answer?.failure?.code, it.seen[0]?.isGivenUp], ["closed", true]);
 
   const left: HttpResponse[] = [];
-  const asking = await asker((call) => {
+  const asking = await mountCalling((call) => {
     void call({}, TERMS).then((response) => left.push(response));
     return call({}, { timeoutMs: 1 });
   }, { authz: [hold()] });
-  const asked = asking.request();
+  const answer = asking.request();
   await asking.clock.advance(1);
-  await asked;
+  await answer;
   assert.equal(left.length, 0);
   await asking[Symbol.asyncDispose]();
   assert.deepEqual(left.map(({ failure }) => failure?.code), ["closed"]);
@@ -133,17 +136,17 @@ test("a call ends with its signal, and with its generation", async () => {
 
 test("calls above the limit fail at once", async () => {
   const codes: unknown[] = [];
-  const asking = await asker((call) => {
+  const asking = await mountCalling((call) => {
     for (let i = 0; i < 1_030; i++) {
       void call({}, TERMS).then(({ failure }) => codes.push(failure?.code));
     }
     return call({}, TERMS);
   }, { authz: [hold()] });
-  const asked = asking.request();
+  const answer = asking.request();
   await settle();
   assert.deepEqual(codes, Array(6).fill("limit_reached"));
   await asking.clock.advance(200);
-  assert.equal((await asked).failure?.code, "limit_reached");
+  assert.equal((await answer).failure?.code, "limit_reached");
   // Each call frees its place.
   codes.length = 0;
   const again = asking.request();
@@ -164,7 +167,7 @@ for (
 ) {
   test(`a call is refused that has ${what}`, async () => {
     const it = await ask(change, terms, [ok("ok")]);
-    const { failure } = await it.asked;
+    const { failure } = await it.request;
     assert.equal(failure?.code, "plugin_failed");
     assert.match(failure.reason, wanted);
   });
@@ -172,7 +175,7 @@ for (
 
 test("a gRPC call has te: trailers, and the copied request does not", async () => {
   const definition = {
-    name: "asker",
+    name: "calling",
     api: 1,
     phase: "guard",
     config: ANYTHING,
@@ -195,7 +198,7 @@ test("a gRPC call has te: trailers, and the copied request does not", async () =
 test("callee() of a closed plugin throws", async () => {
   let host: Host | undefined;
   const definition = {
-    name: "asker",
+    name: "calling",
     api: 1,
     phase: "guard",
     config: ANYTHING,
@@ -208,7 +211,7 @@ test("callee() of a closed plugin throws", async () => {
 
 test("a plugin with an unknown callee cannot be loaded", async () => {
   await assert.rejects(
-    asker((call) => call({}, TERMS), {}, "nobody"),
-    /plugins\[0\]: create\(\): Cannot ask "nobody": the test has nobody of that name/,
+    mountCalling((call) => call({}, TERMS), {}, "unknown"),
+    /plugins\[0\]: create\(\): Cannot ask "unknown": the test has nobody of that name/,
   );
 });

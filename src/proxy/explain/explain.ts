@@ -87,7 +87,7 @@ function invalid(reason: string): ExplainResult {
   return { kind: "invalid", reason };
 }
 
-/** What was found out; what is missing is as in {@link NOTHING}. */
+/** The findings; absent ones are as in {@link NOTHING}. */
 type Findings = Partial<Explanation>;
 
 const NOTHING = {

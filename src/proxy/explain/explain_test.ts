@@ -55,11 +55,10 @@ const ROUTED: ChainPart = {
         headers: [{ ...ROLE }],
         query: [],
       },
-      splits: [{ weight: 9_000, resolver: "old" }, {
-        weight: 1_000,
-        resolver: "new",
-        plugins: { timeout: { requestTimeoutMs: 300 } },
-      }],
+      splits: [
+        { weight: 9_000, resolver: "old" },
+        { weight: 1_000, resolver: "new", plugins: { timeout: { requestTimeoutMs: 300 } } },
+      ],
       hash: [],
       plugins: { retry: { numRetries: 3, retryOn: ["5xx"] }, timeout: { requestTimeoutMs: 700 } },
     },
@@ -167,7 +166,7 @@ for (
     ["a request that a permission allows", {}, undefined, /permission 2: allow GET \/\*\)$/],
     ["one by another method", { method: "PUT" }, 403, /no permission: default deny\)$/],
     [
-      "one with a field that allows it",
+      "one by its field",
       { method: "PUT", headers: ["X-Role: admin"] },
       undefined,
       /permission 3: /,
@@ -191,11 +190,8 @@ for (
 
 test("explain() says for each permission why it does not match, until one decides", async () => {
   const { permissions, answer } = await ask({ method: "PUT" });
-  assert.deepEqual(permissions.map(({ unmet }) => unmet), [
-    "path /admin*",
-    "method GET",
-    "header x-role",
-  ]);
+  const unmet = permissions.map(({ unmet }) => unmet);
+  assert.deepEqual(unmet, ["path /admin*", "method GET", "header x-role"]);
   assert.equal(answer?.status, 403);
   const admin = await ask({ method: "PUT", path: "/admin" });
   assert.deepEqual(admin.permissions, [
@@ -214,10 +210,7 @@ test("explain() judges connections of a listener that carries bytes", async () =
   const answer = await ask({}, plain);
   assert.deepEqual([answer.protocol, answer.answer?.status, answer.request], ["tcp", 0, null]);
   const batch = await ask({ source: "batch" }, plain);
-  assert.deepEqual([batch.answer, batch.local], [
-    null,
-    { address: "127.0.0.1:8080", sent: null },
-  ]);
+  assert.deepEqual([batch.answer, batch.local], [null, { address: "127.0.0.1:8080", sent: null }]);
   assert.match(batch.rule, /if the agent agrees$/);
 });
 
@@ -342,16 +335,15 @@ for (
   ] as const
 ) {
   test(`explain() shows the response of a request if there is ${name}`, async () => {
-    const [[id = "", target] = []] = Object.entries(SNAPSHOT.targets).filter(([, { key }]) =>
-      key === "v2"
-    );
+    const { targets } = SNAPSHOT;
+    const [id = "", target] = Object.entries(targets).find(([, { key }]) => key === "v2") ?? [];
     assert.ok(target);
     const cache = SNAPSHOT.upstreams[CACHE];
     assert.ok(cache);
     const snapshot: Snapshot = {
       ...SNAPSHOT,
       upstreams: { ...SNAPSHOT.upstreams, [CACHE]: { ...cache, ...change } },
-      targets: { ...SNAPSHOT.targets, [id]: { ...target, ...change } },
+      targets: { ...targets, [id]: { ...target, ...change } },
       chains: { ...SNAPSHOT.chains, [CACHE]: chainOf({ targets: ["v2"] }) },
     };
     const { answer } = await ask(toUpstream("cache"), snapshot);

@@ -1,7 +1,7 @@
 /**
- * What happens to connections and to exchanges, for everything that only records it: counters, the log, the
- * access log. An observer implements the events that it needs. It must not throw, wait or change what it
- * is given.
+ * The events of connections and exchanges, for everything that only records them: counters, the log, the
+ * access log. An observer implements the events that it needs. It must not throw, wait or change its
+ * arguments.
  *
  * @module
  */
@@ -29,7 +29,7 @@ export interface ExchangeObserver {
   admitted?(record: ExchangeRecord): void;
   /** Sent to an endpoint of `record.upstreamCluster`; again for each attempt. */
   reached?(record: ExchangeRecord): void;
-  /** The head of the response leaves for the caller, whoever made it. */
+  /** The head of the response is sent to the caller, whichever side made it. */
   responded?(record: ExchangeRecord): void;
   /** The record is complete. */
   ended?(record: ExchangeRecord): void;

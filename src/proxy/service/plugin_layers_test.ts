@@ -36,12 +36,7 @@ function snapshotWith(
     local: { kind: "tcp", host: "127.0.0.1", port: 8080 },
     intentions: [intention("web", "allow")],
   });
-  const plugins = [{
-    plugin: "own",
-    config,
-    onFailure,
-    at: "inbound.plugins[0]",
-  }] as const;
+  const plugins = [{ plugin: "own", config, onFailure, at: "inbound.plugins[0]" }] as const;
   const http = httpRules("http", { streamIdleTimeoutMs: 0 });
   const snapshot = withInbound(base, { http, plugins, version });
   return { ...snapshot, version };

@@ -191,7 +191,7 @@ for (
       /speaks HTTP\/1.1/,
     ],
     [
-      "a name that two have",
+      "an ambiguous name",
       { target: "authz" },
       [AUTHZ, { ...AUTHZ, id: "prepared_query:authz" }],
       /several upstreams .*prepared_query:authz/,

@@ -140,6 +140,7 @@ const INBOUND: ExplainQuery = {
   headers: [],
   connects: false,
 };
+const listenerNamed = (name: string) => ({ kind: "listener", name }) as const;
 const toUpstream = (name: string, rest: Partial<ExplainQuery> = {}): ExplainQuery => ({
   ...INBOUND,
   to: { kind: "upstream", name },
@@ -438,17 +439,10 @@ test("explain() finds an upstream by its address, and says why a target has no e
 });
 
 test("explain() says why an endpoint is excluded", async () => {
-  const snapshot = {
-    ...SNAPSHOT,
-    chains: {
-      ...SNAPSHOT.chains,
-      "service:default/default/plain": chainOf({
-        targets: ["v2"],
-        outlier: { ...DEFAULT_OUTLIER, maxFailures: 1 },
-      }),
-    },
-  };
-  await using started = await startMemoryPath(snapshot);
+  const outlier = { ...DEFAULT_OUTLIER, maxFailures: 1 };
+  const chain = chainOf({ targets: ["v2"], outlier });
+  const chains = { ...SNAPSHOT.chains, "service:default/default/plain": chain };
+  await using started = await startMemoryPath({ ...SNAPSHOT, chains });
   started.engine.call(9_191);
   started.engine.lastDial.fail();
   const explained = await started.path.explain(toUpstream("plain"));
@@ -458,7 +452,7 @@ test("explain() says why an endpoint is excluded", async () => {
 });
 
 test("explain() knows the one path of an exposed listener", async () => {
-  const to = { kind: "listener", name: "exposed:21500" } as const;
+  const to = listenerNamed("exposed:21500");
   assert.equal((await ask({ to, path: "/health?now" })).answer, null);
   const other = await ask({ to, path: "/healthy" });
   assert.deepEqual([other.answer?.status, other.answer?.code], [404, "route_not_found"]);
@@ -483,18 +477,14 @@ test("explain() finds the service that has a host, and the routes behind it", as
   const snapshot = { ...SNAPSHOT, edges };
   const found = await ask(toUpstream("a.shop.example:8080", { path: "/admin" }), snapshot);
   assert.deepEqual([found.listener, found.route?.name], ["ingress:8080", "routes[0]"]);
-  const to = { kind: "listener", name: "ingress:8080" } as const;
+  const to = listenerNamed("ingress:8080");
   const other = await ask({ to, host: "b.example" }, snapshot);
   assert.deepEqual([other.answer?.status, other.answer?.code], [404, "route_not_found"]);
 });
 
 for (
   const [name, question, want] of [
-    [
-      "another listener",
-      { to: { kind: "listener", name: "x" } },
-      /^unknown: .*"x"; there is: inbound/,
-    ],
+    ["another listener", { to: listenerNamed("x") }, /^unknown: .*"x"; there is: inbound/],
     ["another upstream", toUpstream("x"), /^unknown: .*upstream "x"; there is: cache plain$/],
     ["an invalid method", { method: "G T" }, /^invalid: the method "G T"/],
     ["a path with a space", { path: "/a b" }, /^invalid: the path "\/a b"/],

@@ -49,11 +49,11 @@ test("access_log writes its line at the end of the exchange, with its duration",
   const held = hold();
   const config = { format: { text: "%DURATION%" } };
   await using it = await mount(accessLog, { config, upstream: [held] });
-  const asked = it.request();
+  const pending = it.request();
   await it.clock.advance(250);
   assert.deepEqual(it.lines, []);
   held.answer(ok());
-  await asked;
+  await pending;
   assert.deepEqual(it.lines, ["250\n"]);
 });
 

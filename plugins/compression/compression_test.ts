@@ -106,9 +106,9 @@ test("compression is limited to so many responses at once, each until its exchan
   const held = hold();
   await using it = await mount(compression, { config, upstream: [held] });
   const ask = async (count: number) => {
-    const asked = Array.from({ length: count }, () => it.request(ASK));
+    const pending = Array.from({ length: count }, () => it.request(ASK));
     held.answer(PAGE);
-    const answers = await Promise.all(asked);
+    const answers = await Promise.all(pending);
     return answers.filter(({ headers }) => headers.get("content-encoding") === "gzip").length;
   };
   assert.deepEqual([await ask(130), it.stat("responses", { coding: "too_many" })], [128, 2]);

@@ -40,14 +40,14 @@ test("ext_authz sends method, path and host, by default only the authorization h
     headers: { authorization: "Bearer x", "x-other": "y", cookie: "z" },
   });
   assert.equal(body, "got secret");
-  const [asked] = seenBy(it);
-  assert.deepEqual([asked?.method, asked?.path, asked?.authority, asked?.body], [
+  const [check] = seenBy(it);
+  assert.deepEqual([check?.method, check?.path, check?.authority, check?.body], [
     "PUT",
     "/check/a/b?c",
     "db.example",
     "",
   ]);
-  const headers = ["authorization", "x-other", "cookie"].map((name) => asked?.header(name));
+  const headers = ["authorization", "x-other", "cookie"].map((name) => check?.header(name));
   assert.deepEqual(headers, ["Bearer x", undefined, undefined]);
 });
 
@@ -67,8 +67,8 @@ test("ext_authz sends all fields of the allowed headers, and configured headers 
   const names = ["cookie", "x-a-1", "one-b", "amidst", "y-1", "y-11", "other", "x-a-own", "te"];
   const headers = Object.fromEntries(names.map((name) => [name, ["1", "2"]]));
   await it.request({ headers: { ...headers, te: "trailers" } });
-  const [asked] = seenBy(it);
-  const seen = names.map((name) => asked?.headers(name).join());
+  const [check] = seenBy(it);
+  const seen = names.map((name) => check?.headers(name).join());
   assert.deepEqual(seen, ["1,2", "1,2", "1,2", "1,2", "1,2", "", "", "proxy", ""]);
 });
 
@@ -163,10 +163,10 @@ const FAULTS: Readonly<Record<string, Step>> = {
 for (const [what, step] of Object.entries(FAULTS)) {
   test(`ext_authz denies a request if the service ${what}`, async () => {
     await using it = await asking([step], {}, { statusOnError: 500 });
-    const asked = it.request();
+    const pending = it.request();
     await settle();
     await it.clock.advance(200);
-    const { status: code, body } = await asked;
+    const { status: code, body } = await pending;
     assert.deepEqual([code, body, it.upstream.requests.length], [500, "", 0]);
     const result = what === "never answers" ? "timeout" : "error";
     assert.equal(it.stat("requests", { result }), 1);
@@ -174,10 +174,10 @@ for (const [what, step] of Object.entries(FAULTS)) {
 
   test(`ext_authz with failureModeAllow lets a request pass if the service ${what}`, async () => {
     await using it = await asking([step], {}, { failureModeAllow: true });
-    const asked = it.request();
+    const pending = it.request();
     await settle();
     await it.clock.advance(200);
-    assert.equal((await asked).status, 200);
+    assert.equal((await pending).status, 200);
     assert.equal(it.stat("failure_mode_allowed"), 1);
   });
 }
@@ -216,9 +216,9 @@ for (
       body,
       headers: { "x-envoy-auth-partial-body": "spoofed" },
     });
-    const [asked] = seenBy(it);
-    const partial = asked?.header("x-envoy-auth-partial-body");
-    assert.deepEqual([asked?.body, partial, answer.status, answer.body], wanted);
+    const [check] = seenBy(it);
+    const partial = check?.header("x-envoy-auth-partial-body");
+    assert.deepEqual([check?.body, partial, answer.status, answer.body], wanted);
   });
 }
 
@@ -227,9 +227,9 @@ test("ext_authz limits its wait for a body; callers that leave do not count as f
   await using it = await asking([status(200)], {}, { withRequestBody });
   for (let i = 0; i < 6; i++) {
     const leaving = new AbortController();
-    const asked = it.request({ method: "POST", body: ["a"], signal: leaving.signal });
+    const pending = it.request({ method: "POST", body: ["a"], signal: leaving.signal });
     leaving.abort();
-    await asked;
+    await pending;
   }
   const { failure, status: code } = await it.request({ method: "POST", body: ["abc"] });
   assert.deepEqual([failure, code], [null, 200]);
@@ -239,10 +239,10 @@ test("ext_authz limits its wait for a body; callers that leave do not count as f
 test("ext_authz ends its check when the caller leaves", async () => {
   await using it = await asking([hold()]);
   const leaving = new AbortController();
-  const asked = it.request({ signal: leaving.signal });
+  const pending = it.request({ signal: leaving.signal });
   await settle();
   leaving.abort();
-  await asked;
+  await pending;
   await settle();
   assert.equal(seenBy(it)[0]?.isGivenUp, true);
   assert.equal(it.stat("requests"), 0);

@@ -77,10 +77,10 @@ test("fault delays, and aborts after that", async () => {
 test("fault ends the delay of a caller that left", async () => {
   await using it = await mount(fault, { config: { delay: { ms: 200 } } });
   const left = new AbortController();
-  const asked = it.request({ signal: left.signal });
+  const pending = it.request({ signal: left.signal });
   const before = it.clock.pending;
   left.abort();
-  await asked;
+  await pending;
   // The timer of the delay, and that of the check for stuck layers.
   assert.deepEqual([before, it.clock.pending, it.upstream.requests.length], [2, 0, 0]);
 });

@@ -127,10 +127,10 @@ for (
       providers: { okta: providerOf(one) },
       require: { any: [{ provider: "okta", verifyClaims }] },
     });
-    const asked = await mounted.ask({ headers: bearer(await one.sign(claims)) });
-    assert.equal(asked.status, status);
+    const result = await mounted.ask({ headers: bearer(await one.sign(claims)) });
+    assert.equal(result.status, status);
     const seen = status === 200 ? [["okta", { iss: ISSUER, ...claims }]] : undefined;
-    assert.deepEqual(asked.claims && [...asked.claims], seen);
+    assert.deepEqual(result.claims && [...result.claims], seen);
   });
 }
 
@@ -172,8 +172,8 @@ for (
   test(`jwt_auth with ${how} of two answers ${status} to ${Object.keys(headers)} (${reason})`, async () => {
     const needs = [{ provider: "okta" }, { provider: "corp" }];
     await using mounted = await mountJwtAuth({ providers: both, require: { [how]: needs } });
-    const asked = await mounted.ask({ headers });
-    assert.deepEqual([asked.status, asked.reason], [status, reason]);
+    const result = await mounted.ask({ headers });
+    assert.deepEqual([result.status, result.reason], [status, reason]);
   });
 }
 

@@ -11,7 +11,7 @@ import type { JwtToken } from "./token.ts";
 /** A token that names no key is verified with each key. */
 const MAX_KEYS = 64;
 
-/** `noKey`: no key fits the token; `signature`: none of those that fit verifies it. */
+/** `noKey`: no key fits the token; `signature`: no fitting key verifies it. */
 export type KeyVerdict = "verified" | "noKey" | "signature";
 
 type Find = ReturnType<typeof createLocalJWKSet>;

@@ -31,7 +31,7 @@ interface Rig {
   readonly keys: RemoteKeys;
   /** The next response; an error: the fetch fails. */
   answer: string | Error | Promise<string>;
-  asked: number;
+  fetches: number;
 }
 
 function rig(remote = REMOTE): Rig {
@@ -46,12 +46,12 @@ function rig(remote = REMOTE): Rig {
   const it: { -readonly [K in keyof Rig]: Rig[K] } = {
     clock,
     keys: new RemoteKeys(host, remote, async () => {
-      it.asked++;
+      it.fetches++;
       if (it.answer instanceof Error) throw it.answer;
       return await it.answer;
     }),
     answer: keySetOf(one),
-    asked: 0,
+    fetches: 0,
   };
   return it;
 }
@@ -61,11 +61,11 @@ test("RemoteKeys are fetched again before they expire", async () => {
   const abort = new AbortController();
   const done = it.keys.follow(abort.signal);
   await settle();
-  assert.equal(it.asked, 1);
+  assert.equal(it.fetches, 1);
   await it.clock.advance(479_000);
-  assert.equal(it.asked, 1);
+  assert.equal(it.fetches, 1);
   await it.clock.advance(2_000);
-  assert.equal(it.asked, 2);
+  assert.equal(it.fetches, 2);
   abort.abort();
   await done;
   assert.equal(it.clock.pending, 0);
@@ -97,12 +97,12 @@ test("RemoteKeys retries by the policy, then at its longest pause", async () => 
   it.answer = new Error("gone");
   const abort = new AbortController();
   const done = it.keys.follow(abort.signal);
-  const asked: number[] = [];
+  const counts: number[] = [];
   for (const ms of [0, 500, 1_000, 19_000, 1_000]) {
     await it.clock.advance(ms);
-    asked.push(it.asked);
+    counts.push(it.fetches);
   }
-  assert.deepEqual(asked, [1, 2, 3, 3, 4]);
+  assert.deepEqual(counts, [1, 2, 3, 3, 4]);
   abort.abort();
   await done;
 });
@@ -115,16 +115,16 @@ test("RemoteKeys.newerThan() fetches once for all callers, and then pauses", asy
   it.answer = promise;
   await it.clock.advance(9_999);
   assert.equal(await it.keys.newerThan(current), undefined);
-  assert.equal(it.asked, 1);
+  assert.equal(it.fetches, 1);
   await it.clock.advance(1);
   const both = [it.keys.newerThan(current), it.keys.newerThan(current)];
   await settle();
   resolve(keySetOf(one, two));
   const [first, second] = await Promise.all(both);
   assert.ok(first && first === second && first !== current);
-  assert.equal(it.asked, 2);
+  assert.equal(it.fetches, 2);
   assert.equal(await it.keys.newerThan(first), undefined);
-  assert.equal(it.asked, 2);
+  assert.equal(it.fetches, 2);
 });
 
 for (

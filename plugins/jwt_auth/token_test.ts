@@ -139,9 +139,9 @@ for (
 ) {
   test(`jwt_auth answers ${status} to ${what}`, async () => {
     const headers = ask === undefined ? {} : bearer(ask);
-    const asked = await on.ask({ headers });
-    assert.deepEqual([asked.status, asked.reason], [status, reason]);
-    assert.equal(asked.sent !== undefined, status === 200);
+    const result = await on.ask({ headers });
+    assert.deepEqual([result.status, result.reason], [status, reason]);
+    assert.equal(result.sent !== undefined, status === 200);
     // A second time, when the result may be cached.
     assert.equal((await on.ask({ headers })).status, status);
   });

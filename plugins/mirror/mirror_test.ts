@@ -110,10 +110,10 @@ test("mirror does not count requests of callers that left", async () => {
   await using it = await mirroring({}, { upstream: [...Array(200).fill(hold()), ok("fine")] });
   for (let i = 0; i < 200; i++) {
     const leaving = new AbortController();
-    const asked = it.request({ signal: leaving.signal });
+    const pending = it.request({ signal: leaving.signal });
     await settle();
     leaving.abort();
-    await asked;
+    await pending;
   }
   await it.request();
   await settle();

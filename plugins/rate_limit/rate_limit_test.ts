@@ -107,7 +107,7 @@ for (
 ) {
   test(`rate_limit of ${what}`, async () => {
     const proxy = await start(config);
-    const statuses = requests.map(([asked]) => proxy.ask(asked).status);
+    const statuses = requests.map(([request]) => proxy.ask(request).status);
     assert.deepEqual(statuses, requests.map(([, status]) => status));
   });
 }

@@ -56,7 +56,7 @@ test("route_match matches an announced content-length", async () => {
   const find = await finderOf({ headers: [value("Content-Length", "exact", "2")] });
   const post = request("/", [], "POST");
   const [two, three] = ["ab", "abc"].map((body) => post.with({ body }));
-  const found = [post, two, three].map((asked) => asked && find(asked) !== undefined);
+  const found = [post, two, three].map((sent) => sent && find(sent) !== undefined);
   assert.deepEqual(found, [false, true, false]);
 });
 

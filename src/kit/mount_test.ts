@@ -109,10 +109,10 @@ test("mount() signals a caller that leaves to plugin and endpoint", async () => 
     { upstream: [hold()] },
   );
   const leaving = new AbortController();
-  const asked = own.request({ signal: leaving.signal });
+  const pending = own.request({ signal: leaving.signal });
   await settle();
   leaving.abort();
-  assert.equal((await asked).status, 0);
+  assert.equal((await pending).status, 0);
   assert.deepEqual(codes, ["aborted", "downstream_reset"]);
   assert.equal(own.upstream.requests[0]?.isGivenUp, true);
 });
@@ -182,11 +182,11 @@ test("mount() keeps shared state over a reload, and closes the old generation af
     }),
     { config: "first", upstream: [slow] },
   );
-  const asked = own.request();
+  const pending = own.request();
   await own.reload("second");
   assert.deepEqual(log, []);
   slow.answer(ok());
-  assert.equal((await asked).status, 201);
+  assert.equal((await pending).status, 201);
   await settle();
   assert.deepEqual(log, ["close first"]);
   const more = own.request();

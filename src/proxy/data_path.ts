@@ -254,7 +254,7 @@ export class DataPath {
     await this.#listeners.apply(snapshot, columns);
   }
 
-  /** Observers of every listener: the log of connections, and the access log where there is one. */
+  /** Observers of every listener: the log of connections, and the access log if there is one. */
   #observe({ accessLog }: Snapshot): void {
     const { takeLine } = this.#options;
     const current = this.#facts.accessLog;

@@ -31,7 +31,7 @@ export interface AuthorizationSubject {
   end(code: ErrorCode, reason: string): void;
 }
 
-/** Asks the agent where `mode` says so; a subject that it denies has ended. */
+/** Asks the agent if `mode` requires it; ends a subject that it denies. */
 export function authorizeWithAgent(
   subject: Omit<AuthorizationSubject, "record">,
   mode: AuthorizeMode,

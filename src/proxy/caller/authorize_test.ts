@@ -31,14 +31,14 @@ const prove = ({ engine, port }: MemoryPath, leaf = WEB): End =>
 
 /** An agent that answers when the test calls `answer`. */
 function agent() {
-  const asked: object[] = [];
+  const requests: object[] = [];
   let settled = Promise.withResolvers<{ readonly allowed: boolean; readonly reason: string }>();
   return {
-    asked,
+    requests,
     answer: (allowed: boolean) => settled.resolve({ allowed, reason: "because" }),
     fail: () => settled.reject(new Error("no answer")),
     remoteAuthorize(request: object) {
-      asked.push(request);
+      requests.push(request);
       settled = Promise.withResolvers();
       return settled.promise;
     },
@@ -92,7 +92,7 @@ test("a caller without a verified certificate is not the service that it claims 
 });
 
 test("the agent decides about a caller that the intentions allow, which is counted meanwhile", async () => {
-  const { asked, remoteAuthorize, answer, fail } = agent();
+  const { requests, remoteAuthorize, answer, fail } = agent();
   await using path = await startMemoryPath(BOTH, { remoteAuthorize });
   for (
     const [end, code] of [
@@ -113,12 +113,12 @@ test("the agent decides about a caller that the intentions allow, which is count
   answer(true);
   await settle();
   assert.equal(path.engine.dials.length, 1);
-  assert.equal((asked[0] as { readonly uri: string }).uri, WEB.uri);
-  assert.equal((asked[0] as { readonly target: string }).target, "db");
+  assert.equal((requests[0] as { readonly uri: string }).uri, WEB.uri);
+  assert.equal((requests[0] as { readonly target: string }).target, "db");
   // The agent is not asked about a caller that the intentions deny.
   await path.set({ ...BOTH, policy: DENIED });
   prove(path);
-  assert.equal(asked.length, 3);
+  assert.equal(requests.length, 3);
 });
 
 for (

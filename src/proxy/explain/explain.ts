@@ -339,7 +339,7 @@ class Explainer {
     return { answer, rule: this.#withAgent(record.rule, answer) };
   }
 
-  /** `sent`: `undefined` where bytes are carried, or where a plugin `answered`. */
+  /** `sent`: `undefined` if bytes are carried, or a plugin `answered`. */
   async #toLocal(sent: RequestHead | undefined, { answered, pool, request, listener }: {
     readonly answered?: LocalReply | undefined;
     readonly pool?: RequestPool | undefined;

@@ -185,10 +185,10 @@ for (const protocol of ["http", "tcp"] as const) {
     ] as const
   ) {
     test(`explain() asks the agent, which ${name} a caller of ${protocol}`, async () => {
-      const asked: object[] = [];
+      const requests: object[] = [];
       await using path = await startMemoryPath(both, {
         remoteAuthorize: (request) => {
-          asked.push(request);
+          requests.push(request);
           return agent();
         },
       });
@@ -203,7 +203,7 @@ for (const protocol of ["http", "tcp"] as const) {
       if (!answer) assert.match(rule, /^default\/web => .*, and the agent agrees$/);
       const uri = `spiffe://${CA.trustDomain}/ns/default/dc/dc1/svc/${source}`;
       const isAsked = protocol === "http" || source === "web";
-      assert.deepEqual(asked, isAsked ? [{ target: "db", uri, serial: "" }] : []);
+      assert.deepEqual(requests, isAsked ? [{ target: "db", uri, serial: "" }] : []);
     });
   }
 }

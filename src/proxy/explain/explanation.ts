@@ -66,11 +66,11 @@ export interface Explanation {
   readonly request: SentRequest | null;
   /** Id of the upstream; `null`: the request goes to the application, or nowhere. */
   readonly upstream: string | null;
-  /** `null`: it goes on; where its {@link splits} differ in that each has its own. */
+  /** `null`: the request goes on; if its {@link splits} differ, each has its own answer. */
   readonly answer: LocalReply | null;
   /** The intention that decides, or the default; `""`: none does. */
   readonly rule: string;
-  /** Those that were looked at, the one that decides last. */
+  /** The examined permissions; the last one decides. */
   readonly permissions: readonly TriedPermission[];
   /** Why a token that an intention demands was not verified: `okta: Jwt is expired`. */
   readonly tokens: readonly string[];

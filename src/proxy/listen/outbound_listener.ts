@@ -64,7 +64,7 @@ export class OutboundListener extends ServedListener implements TcpDestination {
   isNoted = false;
   readonly #upstream: Upstream;
   readonly #worker: number;
-  /** Made where HTTP is spoken, so that its metrics exist before the first request. */
+  /** Made if the listener speaks HTTP, so that its metrics exist before the first request. */
   #http: OutboundHttp | undefined;
   /** Made when the first request comes. */
   readonly #pools = new Map<TargetGroup, EndpointPools>();

@@ -35,7 +35,7 @@ export interface ExchangeObserver {
   ended?(record: ExchangeRecord): void;
 }
 
-/** Observers of every listener; replaced when one comes or goes. */
+/** Observers of every listener; replaced when one is added or removed. */
 export interface Observers {
   readonly connections: readonly ConnectionObserver[];
   readonly exchanges: readonly ExchangeObserver[];

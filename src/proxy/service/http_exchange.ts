@@ -89,7 +89,7 @@ export class HttpExchange implements MessageEvents, PluginResponseSink, StagedRe
   #tokens: TokenCheck | undefined;
   #value: ExchangeValue | undefined;
   #upstream: RequestHandle | undefined;
-  /** The same object, where there are plugins. */
+  /** The same object, if there are plugins. */
   #layers: PluginLayers | undefined;
   #relay: Relay | undefined;
   #activeTick: number;

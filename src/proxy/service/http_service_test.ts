@@ -71,7 +71,7 @@ test("draining asks callers of the local service to leave and serves them; its o
     }),
     { http },
   ));
-  const asked = async (caller: Awaited<ReturnType<typeof call>>, proof?: typeof PAY) => {
+  const isAskedToLeave = async (caller: Awaited<ReturnType<typeof call>>, proof?: typeof PAY) => {
     caller.received = "";
     caller.send("PUT / HTTP/1.1\r\nHost: db\r\nContent-Length: 0\r\n\r\n");
     await settle();
@@ -82,12 +82,21 @@ test("draining asks callers of the local service to leave and serves them; its o
     return /connection: close/.test(caller.received);
   };
   const [early, application] = [await call(path), path.engine.call(path.port("pay"))];
-  assert.deepEqual([await asked(early), await asked(application, PAY)], [false, false]);
+  assert.deepEqual([await isAskedToLeave(early), await isAskedToLeave(application, PAY)], [
+    false,
+    false,
+  ]);
   path.path.drainInbound();
   await settle();
-  assert.deepEqual([await asked(early), await asked(application, PAY)], [true, false]);
+  assert.deepEqual([await isAskedToLeave(early), await isAskedToLeave(application, PAY)], [
+    true,
+    false,
+  ]);
   const late = await call(path);
-  assert.deepEqual([await asked(late), await asked(application, PAY)], [true, false]);
+  assert.deepEqual([await isAskedToLeave(late), await isAskedToLeave(application, PAY)], [
+    true,
+    false,
+  ]);
   for (const caller of [early, late, application]) caller.connection.close();
   await settle();
 });

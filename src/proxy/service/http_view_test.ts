@@ -91,8 +91,8 @@ test("texts of a caller are shown and logged shortened, and without the query", 
   await settle();
   const failed = path.lines.find(({ message }) => message === "request failed")?.fields ??
     assert.fail();
-  const [{ id, authority, path: asked } = assert.fail()] = shown(path).oldest;
-  for (const text of [id, authority, asked, String(failed.path)]) {
+  const [{ id, authority, path: target } = assert.fail()] = shown(path).oldest;
+  for (const text of [id, authority, target, String(failed.path)]) {
     assert.match(text, /^\/?x{499,500}\.\.\.$/);
   }
 });

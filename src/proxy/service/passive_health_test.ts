@@ -15,7 +15,7 @@ const DB = CA.issueLeaf({ service: "db" });
 /** Longer than the pause of a retry. */
 const PAUSE_MS = 100;
 
-interface Ways {
+interface RigOptions {
   /** Ports of each target, in failover order. */
   readonly targets: readonly (readonly number[])[];
   readonly policy?: Partial<OutlierPolicy>;
@@ -30,7 +30,7 @@ class Rig implements AsyncDisposable {
   readonly path: MemoryPath;
   answers: Answers = () => 200;
   /** Ports that received a request, in order; negative: the connection was refused. */
-  asked: number[] = [];
+  tried: number[] = [];
   readonly #servers = new Map<End, number>();
   #dials = 0;
 
@@ -38,7 +38,7 @@ class Rig implements AsyncDisposable {
     this.path = path;
   }
 
-  static async start({ targets, policy = {}, retry }: Ways): Promise<Rig> {
+  static async start({ targets, policy = {}, retry }: RigOptions): Promise<Rig> {
     const names = targets.map((_, index) => `target-${index}`);
     const plugins = retry
       ? [{ plugin: "retry", config: retry, onFailure: "refuse" as const, at: "upstreams.db" }]
@@ -92,22 +92,22 @@ class Rig implements AsyncDisposable {
       this.#servers.set(dial.connect(presented(DB)), port);
       return;
     }
-    this.asked.push(-port);
+    this.tried.push(-port);
     dial.fail();
   }
 
   /** False: no instance had a request. */
   #answer(): boolean {
-    const asked = [...this.#servers].filter(([{ received }]) => received !== "");
-    for (const [server, port] of asked) {
+    const waiting = [...this.#servers].filter(([{ received }]) => received !== "");
+    for (const [server, port] of waiting) {
       server.received = "";
-      this.asked.push(port);
+      this.tried.push(port);
       const answer = this.answers(port);
       if (answer === "silent") continue;
       if (answer === "breaks") server.connection.reset();
       else server.send(`HTTP/1.1 ${answer} X\r\nContent-Length: 0\r\n\r\n`);
     }
-    return asked.length > 0;
+    return waiting.length > 0;
   }
 
   /** Ports of ejected instances. */
@@ -199,18 +199,18 @@ test("an ejected instance returns after the base time, and the next time after t
     assert.deepEqual(await rig.askTimes(2), [503, 200]);
     await clock.advance(awayMs - 5_000);
     assert.equal(await rig.ask(), 200);
-    assert.deepEqual(rig.asked, [1, 2, 2]);
+    assert.deepEqual(rig.tried, [1, 2, 2]);
     rig.answers = () => 200;
     await clock.advance(5_000);
-    rig.asked = [];
+    rig.tried = [];
     await rig.ask();
-    assert.deepEqual(rig.asked, [1]);
-    rig.asked = [];
+    assert.deepEqual(rig.tried, [1]);
+    rig.tried = [];
   }
 });
 
 for (
-  const [what, targets, answers, asked] of [
+  const [what, targets, answers, tried] of [
     ["stay with the first target while it has instances", [[1, 2], [3]], () => 200, [1, 1, 2, 2]],
     ["go to the next target if the first has no instances", [[], [], [3]], () => 200, [3, 3, 3, 3]],
     [
@@ -229,12 +229,12 @@ for (
     await using rig = await Rig.start({ targets, policy: ALL });
     rig.answers = answers;
     await rig.askTimes(4);
-    assert.deepEqual(rig.asked.sort((a, b) => a - b), asked);
+    assert.deepEqual(rig.tried.sort((a, b) => a - b), tried);
   });
 }
 
 for (
-  const [what, targets, answers, status, asked] of [
+  const [what, targets, answers, status, tried] of [
     ["another instance", [[1, 2, 3]], failing(1), 200, [1, 2]],
     ["each of three instances, then fails", [[1, 2, 3]], failing(1, 2, 3), 503, [3]],
     ["the same instance if its target has no other", [[1], [2]], failing(1), 503, [1]],
@@ -248,10 +248,10 @@ for (
     });
     rig.answers = answers;
     for (let round = 0; round < 6; round++) {
-      rig.asked = [];
+      rig.tried = [];
       assert.equal(await rig.ask(), status);
-      assert.ok(asked.includes(new Set(rig.asked).size), `asked were ${rig.asked}`);
-      assert.equal(rig.asked.length, status === 503 ? 3 : new Set(rig.asked).size);
+      assert.ok(tried.includes(new Set(rig.tried).size), `tried were ${rig.tried}`);
+      assert.equal(rig.tried.length, status === 503 ? 3 : new Set(rig.tried).size);
     }
   });
 }
@@ -264,5 +264,5 @@ test("a retried request goes to the next target once the first has no instance l
   });
   rig.answers = failing(1);
   assert.deepEqual(await rig.askTimes(3), [200, 200, 200]);
-  assert.deepEqual(rig.asked, [1, 2, 2, 2]);
+  assert.deepEqual(rig.tried, [1, 2, 2, 2]);
 });

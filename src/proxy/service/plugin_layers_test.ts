@@ -346,10 +346,10 @@ for (
   const [what, onFailure, status] of [["refuses", "refuse", 500], ["skips", "skip", 200]] as const
 ) {
   test(`a plugin that failed five times in a row is not called: the listener ${what} at once`, async () => {
-    let asked = 0;
+    let calls = 0;
     await using path = await start(
       with_(() => {
-        asked++;
+        calls++;
         throw new Error("oh no");
       }),
       onFailure,
@@ -367,7 +367,7 @@ for (
       }
       assert.match(taken(caller), new RegExp(`^HTTP/1.1 ${status} `));
     }
-    assert.equal(asked, 5);
+    assert.equal(calls, 5);
     const [shown] = path.path.view({ connections: false }).plugins;
     assert.deepEqual(
       [shown?.state, shown?.exchanges, shown?.failures, shown?.lastFailure?.reason],

@@ -48,7 +48,7 @@ const from = (...forwarded: string[]): Ask => ({
 
 // As Envoy 1.40 reads what a real Consul gives it.
 for (
-  const [what, policy, asked] of [
+  const [what, policy, given] of [
     ["an absent header", header("x-user"), {}],
     ["an absent parameter", query("q"), { path: "/q?other=1" }],
     ["a parameter in another case", query("q"), { path: "/?Q=1" }],
@@ -64,7 +64,7 @@ for (
   ] as [string, HashPolicy, Ask][]
 ) {
   test(`RequestHash finds nothing in ${what}`, () => {
-    assert.deepEqual(ask([policy], asked), { hash: undefined, cookies: [] });
+    assert.deepEqual(ask([policy], given), { hash: undefined, cookies: [] });
   });
 }
 

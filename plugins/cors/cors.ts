@@ -52,10 +52,10 @@ export default {
       ...(headers.length > 0 && { "access-control-allow-headers": headers.join(",") }),
       ...(maxAgeSeconds !== undefined && { "access-control-max-age": `${maxAgeSeconds}` }),
     };
-    const allowance = {
+    const exposed = {
       ...(expose.length > 0 && { "access-control-expose-headers": expose.join(",") }),
     };
-    const who = (origin: string) => ({
+    const originHeaders = (origin: string) => ({
       "access-control-allow-origin": origin,
       ...(credentials && { "access-control-allow-credentials": "true" }),
     });
@@ -68,12 +68,12 @@ export default {
         }
         if (isPreflight(request)) {
           answered.add(1);
-          return host.reply(200, { ...who(origin), ...preflight, vary: "origin" });
+          return host.reply(200, { ...originHeaders(origin), ...preflight, vary: "origin" });
         }
         return next({
           response: (response) =>
             variesByOrigin(response.with({
-              headers: { remove: OURS, set: { ...who(origin), ...allowance } },
+              headers: { remove: CORS_HEADERS, set: { ...originHeaders(origin), ...exposed } },
             })),
         });
       },
@@ -82,7 +82,7 @@ export default {
 } satisfies PluginDefinition<typeof Config>;
 
 /** Headers of the application are removed, since they would add to what is allowed here. */
-const OURS = ["access-control-allow-credentials", "access-control-expose-headers"];
+const CORS_HEADERS = ["access-control-allow-credentials", "access-control-expose-headers"];
 
 function isPreflight({ method, headers }: HttpRequest): boolean {
   return method === "OPTIONS" && (headers.get("access-control-request-method") ?? "") !== "";

@@ -84,7 +84,7 @@ class Guard {
     const { request, exchange: { connection, id, signal } } = args;
     const { withRequestBody } = this.#config;
     let body: ShownBody | null = null;
-    let goesOn = () => request;
+    let continued = () => request;
     let verdict: AuthzVerdict;
     try {
       // The body of an upgraded request does not end.
@@ -96,16 +96,16 @@ class Guard {
           clock: this.#host.clock,
         });
         if (taken.kind !== "taken") return this.#unread(request, taken.kind);
-        ({ body, goesOn } = taken);
+        ({ body, continued } = taken);
       }
       verdict = await this.#ask({ request, connection, id, body, signal });
     } catch (error) {
       // The caller's request cannot be sent to the service (an invalid path), or its body broke off.
-      verdict = errorOf({ code: UNASKED, reason: reasonOf(error) });
+      verdict = errorOf({ code: NOT_SENT, reason: reasonOf(error) });
     }
     // The caller left, so nothing is sent.
     if (signal.aborted) return this.#host.refuse("denied", "nobody waits for it");
-    const outcome = this.#outcomeOf(verdict, goesOn());
+    const outcome = this.#outcomeOf(verdict, continued());
     return "status" in outcome ? outcome : await next(outcome);
   }
 
@@ -125,7 +125,7 @@ class Guard {
       this.#counts.requests.add(1, { result: verdict.kind });
       return outcome;
     } catch (error) {
-      return this.#failed({ code: UNDONE, reason: reasonOf(error) }, request);
+      return this.#failed({ code: NOT_APPLIED, reason: reasonOf(error) }, request);
     }
   }
 
@@ -160,7 +160,7 @@ class Guard {
     this.#counts.requests.add(1, { result: isLate ? "timeout" : "error" });
     this.#host.log.warn("nobody said whether a request may pass", { code, reason });
     // A caller can cause these two failures itself, so they never let a request pass.
-    if (failureModeAllow && code !== UNASKED && code !== UNDONE) {
+    if (failureModeAllow && code !== NOT_SENT && code !== NOT_APPLIED) {
       this.#counts.allowed.add(1);
       return { request: this.#cleaned(request) };
     }
@@ -170,8 +170,8 @@ class Guard {
 }
 
 /** The codes of a request that cannot be sent to the service, and of an answer that cannot be applied. */
-const UNASKED = "unasked";
-const UNDONE = "undone";
+const NOT_SENT = "unasked";
+const NOT_APPLIED = "undone";
 
 function countsOf({ stats }: Host) {
   const result = ["ok", "denied", "error", "timeout", "too_long", "too_slow"] as const;

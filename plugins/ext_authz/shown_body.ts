@@ -8,7 +8,7 @@ import type { Body, Bytes, Clock, HttpRequest } from "../../src/plugin/api.ts";
 import type { ShownBody } from "./verdict.ts";
 
 export type Taken =
-  | { readonly kind: "taken"; readonly body: ShownBody; goesOn(): HttpRequest }
+  | { readonly kind: "taken"; readonly body: ShownBody; continued(): HttpRequest }
   | { readonly kind: "too_long" | "too_slow" };
 
 export async function takeBody(request: HttpRequest, body: Body, options: {
@@ -47,9 +47,9 @@ export async function takeBody(request: HttpRequest, body: Body, options: {
     return { kind: "too_long" };
   }
   kept.isPartial = more.length > 0 || !isComplete && body.length !== kept.length;
-  const goesOn = () =>
+  const continued = () =>
     request.with({ body: isComplete ? kept.whole() : restOf([...kept.pieces, more], reader) });
-  return { kind: "taken", body: kept, goesOn };
+  return { kind: "taken", body: kept, continued };
 }
 
 const NOTHING = new Uint8Array();

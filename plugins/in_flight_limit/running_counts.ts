@@ -24,7 +24,7 @@ export class RunningCounts {
   readonly #workers: number;
   readonly #own: number;
   /** The release function of each used slot, made once. */
-  readonly #leaves: (() => void)[] = [];
+  readonly #releases: (() => void)[] = [];
 
   /** Made once in the life of a worker. */
   constructor(cells: Int32Array<SharedArrayBuffer>, worker: CountedBy) {
@@ -41,7 +41,7 @@ export class RunningCounts {
     if (slot === undefined) return undefined;
     // Counted first and taken back above the limit, so that two workers never both see room.
     Atomics.add(this.#cells, this.#own + slot, 1);
-    const leave = this.#leaves[slot] ??= () => void Atomics.sub(this.#cells, this.#own + slot, 1);
+    const leave = this.#releases[slot] ??= () => void Atomics.sub(this.#cells, this.#own + slot, 1);
     if (this.#total(slot) <= limit) return leave;
     leave();
     return undefined;

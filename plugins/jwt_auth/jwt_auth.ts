@@ -36,7 +36,7 @@ export default {
     const providers = new Map(
       await Promise.all(
         Object.entries(config.providers).map(async ([name, own]) =>
-          [name, await (require ? Provider.make : madeOrNot)(name, own, host)] as const
+          [name, await (require ? Provider.make : providerOrNone)(name, own, host)] as const
         ),
       ),
     );
@@ -69,7 +69,7 @@ export default {
         if (why) whys.push(why);
         else good.push({ need, provider, outcome });
       }
-      const why = mostTelling(whys);
+      const why = mainReasonOf(whys);
       const isGood = require && "all" in require ? whys.length === 0 : good.length > 0;
       const result = why === REFUSED.missing ? "missing" : "refused";
       judged.add(1, { result: isGood ? "let_in" : result });
@@ -80,7 +80,7 @@ export default {
       }
       exchange.set(VERIFIED_CLAIMS, claimsOf(good));
       if (whys.length > 0) exchange.set(TOKEN_FAULTS, faultsOf(wanted, outcomes));
-      return next({ request: sentOn(request, good, payloadHeaders) });
+      return next({ request: withPayloads(request, good, payloadHeaders) });
     };
 
     return {
@@ -94,7 +94,7 @@ export default {
 } satisfies PluginDefinition<typeof JwtAuthConfig>;
 
 /** `undefined`: the provider has no usable keys, and its tokens stay unverified. */
-async function madeOrNot(
+async function providerOrNone(
   name: string,
   config: ProviderConfig,
   host: Host,
@@ -123,7 +123,7 @@ function whyNot({ verifyClaims }: Need, outcome: TokenOutcome): Refused | undefi
 }
 
 /** Prefers the fault of a token that was sent to the absence of another token. */
-function mostTelling(whys: readonly Refused[]): Refused {
+function mainReasonOf(whys: readonly Refused[]): Refused {
   return whys.find((why) => why !== REFUSED.missing && why !== REFUSED.issuer) ??
     whys.find((why) => why === REFUSED.issuer) ?? REFUSED.missing;
 }
@@ -157,7 +157,7 @@ function faultsOf(
 }
 
 /** Only the proxy sets the payload headers of verified tokens. */
-function sentOn(
+function withPayloads(
   request: HttpRequest,
   good: readonly Checked[],
   payloadHeaders: readonly string[],

@@ -75,7 +75,7 @@ export default {
 } satisfies PluginDefinition<typeof Config, typeof Config>;
 
 /** The URL that the caller requested. */
-interface Place {
+interface RequestUrl {
   /** `""`: unknown. */
   readonly scheme: string;
   readonly host: string;
@@ -87,16 +87,16 @@ interface Place {
 
 function ruleFor(request: HttpRequest, rules: readonly Rule[] = []) {
   if (rules.length === 0) return undefined;
-  const place = placeOf(request);
+  const url = requestUrlOf(request);
   // Without a host only a path could be sent, which a browser may read as a host.
-  if (!place) return undefined;
-  const here = urlOf(place);
+  if (!url) return undefined;
+  const here = urlOf(url);
   for (const rule of rules) {
     const { host, path, prefix } = rule.from;
-    if (host !== undefined && host.toLowerCase() !== place.host.toLowerCase()) continue;
-    if (path !== undefined && path !== place.path) continue;
-    if (prefix !== undefined && !place.path.startsWith(prefix)) continue;
-    const location = urlOf(changed(place, rule));
+    if (host !== undefined && host.toLowerCase() !== url.host.toLowerCase()) continue;
+    if (path !== undefined && path !== url.path) continue;
+    if (prefix !== undefined && !url.path.startsWith(prefix)) continue;
+    const location = urlOf(changed(url, rule));
     if (location !== here) return { rule, location };
   }
   return undefined;
@@ -104,7 +104,7 @@ function ruleFor(request: HttpRequest, rules: readonly Rule[] = []) {
 
 const AUTHORITY = /^(\[[^\]]*\]|[^:]+)(?::(\d*))?$/;
 
-function placeOf({ scheme, authority, path, headers }: HttpRequest): Place | undefined {
+function requestUrlOf({ scheme, authority, path, headers }: HttpRequest): RequestUrl | undefined {
   const [, host, port = ""] = AUTHORITY.exec(authority) ?? [];
   if (host === undefined) return undefined;
   // A proxy that terminated TLS forwards the original scheme.
@@ -115,22 +115,22 @@ function placeOf({ scheme, authority, path, headers }: HttpRequest): Place | und
   return { scheme: known, host, port, path: path.slice(0, end), query: path.slice(end) };
 }
 
-function changed(place: Place, { from, to, stripQuery }: Rule): Place {
-  const scheme = to.scheme ?? place.scheme;
-  const query = stripQuery ? "" : place.query;
-  const where = { scheme, host: to.host ?? place.host, port: portOf(place, to), query };
+function changed(url: RequestUrl, { from, to, stripQuery }: Rule): RequestUrl {
+  const scheme = to.scheme ?? url.scheme;
+  const query = stripQuery ? "" : url.query;
+  const where = { scheme, host: to.host ?? url.host, port: portOf(url, to), query };
   if (to.path !== undefined) {
     const path = to.path;
     // A query in `to.path` replaces that of the request.
     return path.includes("?") ? { ...where, path, query: "" } : { ...where, path };
   }
-  if (to.prefix === undefined) return { ...where, path: place.path };
-  return { ...where, path: to.prefix + place.path.slice(from.prefix?.length) };
+  if (to.prefix === undefined) return { ...where, path: url.path };
+  return { ...where, path: to.prefix + url.path.slice(from.prefix?.length) };
 }
 
 const DEFAULT_PORTS: Readonly<Record<string, string>> = { http: "80", https: "443" };
 
-function portOf({ scheme, port }: Place, to: Rule["to"]): string {
+function portOf({ scheme, port }: RequestUrl, to: Rule["to"]): string {
   if (to.port !== undefined) return `${to.port}`;
   if (to.host !== undefined) return "";
   // The default port of one scheme does not belong to the other.
@@ -139,7 +139,7 @@ function portOf({ scheme, port }: Place, to: Rule["to"]): string {
   return isOther && port === isOfOther ? "" : port;
 }
 
-function urlOf({ scheme, host, port, path, query }: Place): string {
+function urlOf({ scheme, host, port, path, query }: RequestUrl): string {
   const shown = port === "" || port === DEFAULT_PORTS[scheme] ? "" : `:${port}`;
   return `${scheme === "" ? "" : `${scheme}:`}//${host}${shown}${path}${query}`;
 }

@@ -53,7 +53,7 @@ export default {
     const baseMs = backOff?.baseMs ?? BASE_MS;
     const maxMs = backOff?.maxMs ?? baseMs * MAX_OF_BASE;
     const own = policyOf(config);
-    const means: Means = {
+    const context: RetryContext = {
       host,
       counts: countsOf(host),
       budget: new Budget(budget),
@@ -65,14 +65,14 @@ export default {
         // An upgraded connection cannot be replayed.
         if (!policy || args.request.upgrade !== "") return next();
         args.request.body?.keep(replayLimitBytes);
-        return new Tries(means, policy, { args, next }).begin();
+        return new Attempts(context, policy, { args, next }).begin();
       },
     };
   },
 } satisfies PluginDefinition<typeof Config, typeof RouteConfig>;
 
 /** Shared by all requests. */
-interface Means {
+interface RetryContext {
   readonly host: Host;
   readonly counts: ReturnType<typeof countsOf>;
   readonly budget: Budget;
@@ -109,8 +109,8 @@ function countsOf({ stats }: Host) {
 }
 
 /** The attempts of one request, until the response of one is final. */
-class Tries {
-  readonly #means: Means;
+class Attempts {
+  readonly #context: RetryContext;
   readonly #policy: RetryPolicy;
   readonly #args: RequestArgs;
   readonly #next: Next;
@@ -119,18 +119,18 @@ class Tries {
   /** The current attempt is a retry, counted in the budget. */
   #isRetry = false;
 
-  constructor(means: Means, policy: RetryPolicy, { args, next }: {
+  constructor(context: RetryContext, policy: RetryPolicy, { args, next }: {
     readonly args: RequestArgs;
     readonly next: Next;
   }) {
-    this.#means = means;
+    this.#context = context;
     this.#policy = policy;
     this.#args = args;
     this.#next = next;
   }
 
   begin(): Answer {
-    const { budget } = this.#means;
+    const { budget } = this.#context;
     budget.requestBegins();
     this.#args.exchange.onEnd(() => {
       this.#retryEnds();
@@ -140,7 +140,7 @@ class Tries {
   }
 
   #retryEnds(): void {
-    if (this.#isRetry) this.#means.budget.giveBack();
+    if (this.#isRetry) this.#context.budget.giveBack();
     this.#isRetry = false;
   }
 
@@ -155,7 +155,7 @@ class Tries {
   }
 
   #judge(response: HttpResponse): Answer {
-    const { counts, budget } = this.#means;
+    const { counts, budget } = this.#context;
     const { body } = this.#args.request;
     this.#retryEnds();
     if (response.failure?.code === "response_timed_out") counts.timedOut.add(1);
@@ -174,7 +174,7 @@ class Tries {
   }
 
   async #again(response: HttpResponse): Promise<HttpResponse> {
-    const { host: { clock }, counts, pauseMs } = this.#means;
+    const { host: { clock }, counts, pauseMs } = this.#context;
     const { signal } = this.#args.exchange;
     const failed = response.endpoint ?? response.failure?.endpoint;
     if (failed) this.#failed.push(failed);

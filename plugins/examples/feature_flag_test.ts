@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { mount } from "../../src/kit/mod.ts";
 import featureFlag from "./feature_flag.ts";
 
-/** Users among the first 1,000 who have feature `a`. */
+/** Users among the first 1,000 with feature `a`. */
 async function usersWith(percent: number): Promise<Set<string>> {
   await using it = await mount(featureFlag, { config: { features: { a: percent } } });
   const users = Array.from({ length: 1_000 }, (_, i) => `user-${i}`);

@@ -65,7 +65,7 @@ export class Session implements LiveConnection {
   /** Absent until the handshake is done. */
   #stream: Stream | undefined;
   #early: EarlyBytes | undefined;
-  /** Where it is counted: the listener may count elsewhere by the time the session ends. */
+  /** The limiter that counts it: the listener may have another one when the session ends. */
   #countedIn: ConnectionLimiter | undefined;
   #service: SessionService | undefined;
   #account: HeldAccount | undefined;

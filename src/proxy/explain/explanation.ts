@@ -126,7 +126,7 @@ export interface SplitView {
 export interface TargetView {
   readonly target: string;
   readonly connectTimeoutMs: number;
-  /** Why it has no instance; `""`: it has some. */
+  /** Why the target has no instance; `""`: it has some. */
   readonly lack: string;
   /** One of these must answer. */
   readonly spiffeUris: readonly string[];

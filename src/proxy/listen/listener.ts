@@ -92,7 +92,7 @@ export abstract class ServedListener implements SessionListener {
   abstract get fault(): string;
   abstract get protocols(): readonly string[];
   abstract whyFull(remote: string): RefusalReason;
-  /** Where it listens; `null`: nowhere in this worker. */
+  /** Its address; `null`: it does not listen in this worker. */
   abstract get bind(): BindAddress | null;
   /** `undefined`: its connections carry bytes. */
   abstract get httpListener(): HttpListener | undefined;

@@ -43,7 +43,7 @@ export interface Observers {
 
 export const NO_OBSERVERS: Observers = { connections: [], exchanges: [] };
 
-/** Where the observers in force are found. */
+/** Gives the observers in force. */
 interface Observed {
   readonly facts: { readonly observers: Observers };
 }

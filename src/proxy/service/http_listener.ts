@@ -20,7 +20,7 @@ export interface HttpListener {
   readonly tokens?: string;
   /** Judges by a path in place of intentions. */
   readonly exposed?: ExposedPathRule;
-  /** Where a request goes; `undefined`: nowhere. */
+  /** The route of a request; `undefined`: there is none. */
   routeOf(request: Pick<RequestHead, "authority">): RequestRoute | undefined;
   readonly stats: HttpStats;
   readonly observers: Required<ExchangeObserver>;

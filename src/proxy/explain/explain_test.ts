@@ -400,7 +400,7 @@ test("explain() connects to every instance, and passive health does not count th
   assert.equal(unreachable[1], "no connection after 2000 ms");
 });
 
-test("explain() tells an expired, a foreign, a malformed and a missing token apart", async () => {
+test("explain() distinguishes an expired, a foreign, a malformed and a missing token", async () => {
   const issuer = await makeIssuer();
   const { jwks } = issuer;
   const okta = { issuer: ISSUER, jsonWebKeySet: { local: { jwks } } };

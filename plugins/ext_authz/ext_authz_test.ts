@@ -84,7 +84,7 @@ test("ext_authz applies the allowed headers of the answer to an allowed request"
     authorizationResponse: {
       allowedUpstreamHeaders: [{ exact: "x-user" }],
       allowedUpstreamHeadersToAppend: [{ exact: "x-role" }],
-      allowedClientHeadersOnSuccess: [{ prefix: "x-to" }],
+      allowedClientHeadersOnSuccess: [{ prefix: "x-re" }],
     },
   });
   const { headers } = await it.request({

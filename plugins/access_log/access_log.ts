@@ -1,6 +1,6 @@
 /**
- * An application team's own log of a listener: a line for each request that plugins saw, in a format of its
- * own. What of a request can be told, and where lines go, is the proxy's affair.
+ * An access log of one listener in a format of its own: one line for each request that reached the plugins.
+ * The proxy defines the fields of a line and where lines are written.
  *
  * @module
  */
@@ -12,21 +12,21 @@ const ANY_STATUS = 100;
 const NOT_ANSWERED = 599;
 
 const Config = v.strictObject({
-  /** With operators as Consul's `TextFormat` and `JSONFormat` have; the default is Consul's. */
+  /** The operators of Consul's `TextFormat` and `JSONFormat`; the default format is Consul's. */
   format: v.optional(v.union([
     v.strictObject({ text: v.pipe(v.string(), v.minLength(1)) }),
     v.strictObject({ json: v.record(v.string(), v.unknown()) }),
   ])),
-  /** Only requests of which all of it holds. */
+  /** Only requests that match all conditions are logged. */
   when: v.optional(
     v.strictObject({
-      /** 500: what failed. What was not answered at all is among it. */
+      /** The lowest status that is logged. A request without a response counts as 599. */
       minStatus: v.optional(
         v.pipe(v.number(), v.integer(), v.minValue(100), v.maxValue(599)),
         ANY_STATUS,
       ),
       minDurationMs: v.optional(v.pipe(v.number(), v.minValue(0)), 0),
-      /** Without a query, such as those of health checks. */
+      /** Paths without a query, such as those of health checks. */
       exceptPaths: v.optional(
         v.array(v.pipe(v.string(), v.startsWith("/"), v.excludes("?"))),
         [],

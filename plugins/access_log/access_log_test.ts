@@ -18,7 +18,7 @@ test("access_log writes a line of text for each request", async () => {
   ]);
 });
 
-test("access_log writes values of JSON as they are", async () => {
+test("access_log keeps the types of JSON values", async () => {
   const json = {
     status: "%RESPONSE_CODE%",
     of: { team: "pay", source: "from %DOWNSTREAM_REMOTE_ADDRESS%", type: "%RESP(CONTENT-TYPE)%" },
@@ -34,7 +34,7 @@ test("access_log writes values of JSON as they are", async () => {
   }]);
 });
 
-test("access_log writes Consul's default unless it is told another format", async () => {
+test("access_log writes Consul's default format unless another is configured", async () => {
   await using it = await mount(accessLog);
   await it.request({ path: "/items" });
   const [line = "{}"] = it.lines;
@@ -45,15 +45,15 @@ test("access_log writes Consul's default unless it is told another format", asyn
   );
 });
 
-test("access_log writes its line once all is over, and says how long that took", async () => {
+test("access_log writes its line at the end of the exchange, with its duration", async () => {
   const held = hold();
   const config = { format: { text: "%DURATION%" } };
   await using it = await mount(accessLog, { config, upstream: [held] });
-  const asked = it.request();
+  const pending = it.request();
   await it.clock.advance(250);
   assert.deepEqual(it.lines, []);
   held.answer(ok());
-  await asked;
+  await pending;
   assert.deepEqual(it.lines, ["250\n"]);
 });
 
@@ -67,7 +67,7 @@ for (
     ["of paths", { exceptPaths: ["/health", "/slow"] }, ["/ok", "/gone", "/broken", "/left"]],
   ] as const
 ) {
-  test(`access_log keeps to a condition ${what}`, async () => {
+  test(`access_log applies a condition ${what}`, async () => {
     const held = hold();
     const upstream = [ok(), ok(), status(404), reset(), held];
     const config = { format: { text: "%PATH(NQ)%" }, when };

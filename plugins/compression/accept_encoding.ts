@@ -1,5 +1,5 @@
 /**
- * Which coding a caller likes best (RFC 9110 12.5.3).
+ * Negotiates the content coding (RFC 9110 12.5.3).
  *
  * @module
  */
@@ -7,8 +7,8 @@
 const WEIGHT = /^(?:0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)$/;
 
 /**
- * Of `offered`, of which the first is taken where several are liked alike; `undefined`: none, which is also
- * so where a caller says nothing. What cannot be read counts as not said.
+ * The coding of `offered` with the highest weight; of equal ones the first. `undefined`: none, also if the
+ * request has no preference. Invalid elements are ignored.
  */
 export function codingFor<C extends string>(
   values: readonly string[],
@@ -17,7 +17,7 @@ export function codingFor<C extends string>(
   const weights = weightsOf(values);
   const other = weights.get("*") ?? 0;
   let best: C | undefined;
-  // As they are is always possible, but no wish unless it is said.
+  // `identity` is always acceptable, but counts as preferred only if it is listed.
   let weight = weights.get("identity") ?? 0;
   for (const coding of offered) {
     const own = weights.get(coding) ?? other;

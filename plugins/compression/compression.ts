@@ -1,6 +1,6 @@
 /**
- * Compresses responses for callers that take that, as a stream, where it is worth it and nobody forbade
- * it. What an application sends bit by bit is not held back.
+ * Compresses responses as a stream if the caller accepts it, the response is worth it and no header forbids
+ * it. Bytes that an application sends piece by piece are not held back.
  *
  * @module
  */
@@ -18,14 +18,14 @@ import { codingFor } from "./accept_encoding.ts";
 
 const CODINGS = ["gzip", "br", "zstd"] as const;
 
-/** Each takes up to a MB while it runs; what comes above passes as it is. */
+/** Each takes up to 1 MB of memory; more responses at the same time pass uncompressed. */
 const MAX_AT_ONCE = 128;
 
-/** It has a coding of its own for each message, and trailers. gRPC-Web has neither. */
+/** gRPC compresses each message itself, and has trailers. gRPC-Web has neither. */
 const GRPC = /^application\/grpc(\+|$)/;
 
 const Config = v.strictObject({
-  /** Those that may be used; the first is taken where a caller likes several alike. */
+  /** Codings that may be used; of equally preferred ones the first is used. */
   codings: v.optional(v.pipe(v.array(v.picklist(CODINGS)), v.minLength(1)), ["zstd", "gzip"]),
   minBytes: v.optional(v.pipe(v.number(), v.integer(), v.minValue(1)), 256),
   contentTypes: v.optional(
@@ -94,7 +94,7 @@ function isForbidden({ headers }: HttpRequest | HttpResponse): boolean {
   return headers.all("cache-control").some((value) => /\bno-transform\b/i.test(value));
 }
 
-/** Sums and ranges of bytes would not fit any more, and trailers would be lost. */
+/** Digests and ranges would not match the compressed bytes, and trailers would be lost. */
 const OF_BYTES = [
   "content-encoding",
   "content-range",
@@ -125,11 +125,11 @@ function varyOf({ headers }: HttpResponse): Readonly<Record<string, string>> {
 function changeOf({ headers }: HttpResponse, coding: string): HeaderChange {
   const etag = headers.get("etag");
   return {
-    // A range would be one of other bytes.
+    // A range would refer to other bytes.
     remove: ["accept-ranges"],
     set: {
       "content-encoding": coding,
-      // The same thing in other bytes (RFC 9110 8.8.1).
+      // The representation is equivalent, not identical byte for byte (RFC 9110 8.8.1).
       ...(etag?.startsWith('"') && { etag: `W/${etag}` }),
     },
   };

@@ -13,7 +13,7 @@ const config = { codings: ["gzip"] };
 const pageWith = (headers: Readonly<Record<string, string>>) =>
   status(200, { ...HTML, ...headers }, TEXT);
 
-test("compression makes less of a page", async () => {
+test("compression shortens a page", async () => {
   const fields = { "etag": '"a"', "accept-ranges": "bytes", "vary": "Accept" };
   await using it = await mount(compression, { config, upstream: [pageWith(fields)] });
   const { headers, bytes } = await it.request(ASK);
@@ -28,7 +28,7 @@ test("compression makes less of a page", async () => {
   assert.equal(it.stat("responses", { coding: "gzip" }), 1);
 });
 
-test("compression leaves a weak ETag and a full Vary", async () => {
+test("compression leaves a weak ETag and a complete Vary unchanged", async () => {
   for (const vary of ["Accept-Encoding, Origin", "*"]) {
     const upstream = [pageWith({ etag: 'W/"a"', vary })];
     await using it = await mount(compression, { config, upstream });
@@ -40,10 +40,12 @@ test("compression leaves a weak ETag and a full Vary", async () => {
 
 for (
   const [coding, decoded] of Object.entries({
-    ...{ gzip: gunzipSync, br: brotliDecompressSync, zstd: zstdDecompressSync },
+    gzip: gunzipSync,
+    br: brotliDecompressSync,
+    zstd: zstdDecompressSync,
   })
 ) {
-  test(`compression by ${coding} takes bodies that come without a length, too`, async () => {
+  test(`compression by ${coding} compresses bodies without a length, too`, async () => {
     const upstream = [status(200, HTML, TEXT, TEXT)];
     await using it = await mount(compression, { config: { codings: [coding] }, upstream });
     const { headers, bytes } = await it.request({ headers: { "accept-encoding": coding } });
@@ -55,10 +57,10 @@ for (
 for (
   const [what, request, step] of [
     ["for HEAD", { ...ASK, method: "HEAD" }, PAGE],
-    ["where the caller forbids it", {
+    ["if the caller forbids it", {
       headers: { ...ASK.headers, "cache-control": "max-age=0, no-transform" },
     }, PAGE],
-    ["where the application forbids it", ASK, pageWith({ "cache-control": "No-Transform" })],
+    ["if the application forbids it", ASK, pageWith({ "cache-control": "No-Transform" })],
     ["twice", ASK, pageWith({ "content-encoding": "br" })],
     ["of a range", ASK, status(206, HTML, TEXT)],
     ["with a range", ASK, pageWith({ "content-range": "bytes 0-1/2" })],
@@ -73,25 +75,25 @@ for (
     ["of no type", ASK, ok(TEXT)],
   ] as readonly (readonly [string, RequestInit, Step & { headers: Record<string, string> }])[]
 ) {
-  test(`compression leaves a response ${what} as it is`, async () => {
+  test(`compression does not compress ${what}`, async () => {
     await using it = await mount(compression, { config, upstream: [step] });
     const { headers } = await it.request(request);
     assert.deepEqual(Object.fromEntries(headers), step.headers);
   });
 }
 
-test("compression says that a response depends on what it was asked", async () => {
+test("compression adds Vary to uncompressed responses", async () => {
   await using it = await mount(compression, { config, upstream: [PAGE] });
   const { headers, body } = await it.request();
   assert.deepEqual([...headers].slice(1), [["vary", "accept-encoding"]]);
   assert.equal(body, TEXT);
 });
 
-test("compression takes the types and lengths that it is told", async () => {
+test("compression compresses only configured types and lengths", async () => {
   const coding = async (type: string, body: string) => {
     const upstream = [status(200, { "content-type": type }, body)];
-    const told = { ...config, contentTypes: ["text/x"], minBytes: 2 };
-    await using it = await mount(compression, { config: told, upstream });
+    const limited = { ...config, contentTypes: ["text/x"], minBytes: 2 };
+    await using it = await mount(compression, { config: limited, upstream });
     return (await it.request(ASK)).headers.get("content-encoding");
   };
   assert.deepEqual(
@@ -100,13 +102,13 @@ test("compression takes the types and lengths that it is told", async () => {
   );
 });
 
-test("compression stops at so many at once, which end with their exchanges", async () => {
+test("compression is limited to so many responses at once, each until its exchange ends", async () => {
   const held = hold();
   await using it = await mount(compression, { config, upstream: [held] });
   const ask = async (count: number) => {
-    const asked = Array.from({ length: count }, () => it.request(ASK));
+    const pending = Array.from({ length: count }, () => it.request(ASK));
     held.answer(PAGE);
-    const answers = await Promise.all(asked);
+    const answers = await Promise.all(pending);
     return answers.filter(({ headers }) => headers.get("content-encoding") === "gzip").length;
   };
   assert.deepEqual([await ask(130), it.stat("responses", { coding: "too_many" })], [128, 2]);

@@ -1,7 +1,7 @@
 /**
- * Lets pages of other origins ask, as far as its configuration says (Fetch 3.2): answers what a browser
- * asks before it asks, and marks responses. It stands before what authenticates, since a preflight shows
- * no credentials.
+ * Allows cross-origin requests of browsers as configured (Fetch 3.2): answers preflight requests and adds
+ * the CORS headers to responses. It runs before authentication, since a preflight request has no
+ * credentials.
  *
  * @module
  */
@@ -21,9 +21,9 @@ const Config = v.pipe(
   v.strictObject({
     origins: v.pipe(v.array(Origin), v.minLength(1)),
     methods: v.optional(v.array(Token), []),
-    /** That a page may send. */
+    /** Request headers that a page may send. */
     headers: v.optional(v.array(Token), []),
-    /** That a page may read. */
+    /** Response headers that a page may read. */
     expose: v.optional(v.array(Token), []),
     maxAgeSeconds: v.optional(v.pipe(v.number(), v.integer(), v.minValue(0))),
     credentials: v.optional(v.boolean(), false),
@@ -47,15 +47,15 @@ export default {
       help: "Preflight requests that were answered by the plugin",
     });
     const patterns = origins.map(patternOf);
-    const asked = {
+    const preflight = {
       ...(methods.length > 0 && { "access-control-allow-methods": methods.join(",") }),
       ...(headers.length > 0 && { "access-control-allow-headers": headers.join(",") }),
       ...(maxAgeSeconds !== undefined && { "access-control-max-age": `${maxAgeSeconds}` }),
     };
-    const told = {
+    const exposed = {
       ...(expose.length > 0 && { "access-control-expose-headers": expose.join(",") }),
     };
-    const who = (origin: string) => ({
+    const originHeaders = (origin: string) => ({
       "access-control-allow-origin": origin,
       ...(credentials && { "access-control-allow-credentials": "true" }),
     });
@@ -63,17 +63,17 @@ export default {
       onRequest({ request }, next) {
         const origin = request.headers.get("origin");
         if (origin === undefined || !patterns.some((matches) => matches(origin))) {
-          // Who has no say gets the same response as others, but a cache must not take it for theirs.
+          // Without a matching origin the response is unchanged, but a cache must not serve it to other origins.
           return next({ response: variesByOrigin });
         }
         if (isPreflight(request)) {
           answered.add(1);
-          return host.reply(200, { ...who(origin), ...asked, vary: "origin" });
+          return host.reply(200, { ...originHeaders(origin), ...preflight, vary: "origin" });
         }
         return next({
           response: (response) =>
             variesByOrigin(response.with({
-              headers: { remove: OURS, set: { ...who(origin), ...told } },
+              headers: { remove: CORS_HEADERS, set: { ...originHeaders(origin), ...exposed } },
             })),
         });
       },
@@ -81,20 +81,20 @@ export default {
   },
 } satisfies PluginDefinition<typeof Config>;
 
-/** What an application says of itself would add to what is allowed here. */
-const OURS = ["access-control-allow-credentials", "access-control-expose-headers"];
+/** Headers of the application are removed, since they would add to what is allowed here. */
+const CORS_HEADERS = ["access-control-allow-credentials", "access-control-expose-headers"];
 
 function isPreflight({ method, headers }: HttpRequest): boolean {
   return method === "OPTIONS" && (headers.get("access-control-request-method") ?? "") !== "";
 }
 
-function patternOf(origin: string): (asked: string) => boolean {
+function patternOf(origin: string): (given: string) => boolean {
   const star = origin.indexOf("*");
-  if (star < 0) return (asked) => asked === origin;
+  if (star < 0) return (given) => given === origin;
   const [before, after] = [origin.slice(0, star), origin.slice(star + 1)];
-  // It stands for one character or more.
+  // `*` matches one character or more.
   const least = origin.length;
-  return (asked) => asked.length >= least && asked.startsWith(before) && asked.endsWith(after);
+  return (given) => given.length >= least && given.startsWith(before) && given.endsWith(after);
 }
 
 function variesByOrigin(response: HttpResponse): HttpResponse {

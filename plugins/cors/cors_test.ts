@@ -26,7 +26,7 @@ for (
     [SHOP, "null", false],
   ] as const
 ) {
-  test(`cors with ${pattern} ${want ? "lets" : "does not let"} ${origin} read`, async () => {
+  test(`cors with ${pattern} ${want ? "allows" : "does not allow"} ${origin}`, async () => {
     const config = { origins: ["https://other.example", pattern] };
     await using it = await mount(cors, { config });
     const { headers, status } = await it.request({ headers: { origin } });
@@ -39,7 +39,7 @@ for (
   });
 }
 
-test("cors answers a preflight and asks nobody", async () => {
+test("cors answers a preflight without the application", async () => {
   const config = {
     origins: [SHOP],
     methods: ["GET", "PUT"],
@@ -62,7 +62,7 @@ test("cors answers a preflight and asks nobody", async () => {
   });
 });
 
-test("cors says nothing that is not configured", async () => {
+test("cors sends only configured headers", async () => {
   await using it = await mount(cors, { config: { origins: [SHOP] } });
   const { headers } = await it.request({ ...PREFLIGHT, headers: asking(SHOP) });
   assert.deepEqual(fieldsOf(headers), { "access-control-allow-origin": SHOP, "vary": "origin" });
@@ -71,19 +71,19 @@ test("cors says nothing that is not configured", async () => {
 for (
   const [what, request] of [
     ["a preflight of another origin", { ...PREFLIGHT, headers: asking("https://evil.test") }],
-    ["OPTIONS that asks for no method", { ...PREFLIGHT, headers: { origin: SHOP } }],
+    ["OPTIONS without a requested method", { ...PREFLIGHT, headers: { origin: SHOP } }],
     ["OPTIONS without an origin", { ...PREFLIGHT, headers: {} }],
     ["a request that looks like a preflight", { method: "GET", headers: asking(SHOP) }],
   ] as const
 ) {
-  test(`cors lets ${what} go on`, async () => {
+  test(`cors passes ${what} on`, async () => {
     await using it = await mount(cors, { config: { origins: [SHOP] } });
     await it.request(request);
     assert.equal(it.upstream.requests.length, 1);
   });
 }
 
-test("cors overwrites what the application says of an origin that matches", async () => {
+test("cors overwrites CORS headers of the application for a matching origin", async () => {
   const said = {
     "access-control-allow-origin": "https://other.example",
     "access-control-allow-credentials": "true",

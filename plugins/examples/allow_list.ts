@@ -1,6 +1,7 @@
 /**
- * Example: lets in only callers whose SPIFFE IDs stand in a file, one a line, and sees within seconds
- * that it changed. A file that cannot be read keeps the list before; without a first list nothing starts.
+ * Example: admits only callers whose SPIFFE IDs are in a file, one a line, and applies changes of the file
+ * within seconds. If the file cannot be read, the list before stays; without a first list the plugin does
+ * not start.
  *
  * @module
  */

@@ -1,6 +1,6 @@
 /**
- * Example: a line for each request that changes something: who did it, to what, with which outcome. Values
- * of a query and of headers that are not named are never written.
+ * Example: logs each request that changes something: caller, resource and result. Values of the query, and of
+ * headers that are not configured, are never written.
  *
  * @module
  */
@@ -10,9 +10,9 @@ import type { HttpRequest, Plugin, PluginDefinition } from "../../src/plugin/api
 
 const Config = v.strictObject({
   methods: v.optional(v.array(v.string()), ["POST", "PUT", "PATCH", "DELETE"]),
-  /** Headers of a request that are written as they are. */
+  /** Request headers that are written unchanged. */
   show: v.optional(v.array(v.string()), []),
-  /** Headers of which only is written that they were there. */
+  /** Headers that are written as present, without their values. */
   redact: v.optional(v.array(v.string()), ["authorization", "cookie"]),
 });
 
@@ -49,7 +49,7 @@ export default {
   },
 } satisfies PluginDefinition<typeof Config>;
 
-/** Names in a query stay, values go, and so does what may be either. */
+/** Names in the query stay; values, and parts that may be either, are redacted. */
 function shownPath(path: string): string {
   const [before = "", query] = path.split("?");
   if (query === undefined) return before;

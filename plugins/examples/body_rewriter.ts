@@ -1,6 +1,6 @@
 /**
- * Example: replaces texts in pages, such as the address that a service has inside by the one that it has
- * outside. Pages longer than its limit, of unknown length, or compressed, pass as they are.
+ * Example: replaces texts in pages, such as the internal address of a service by its public one. Pages that
+ * are longer than the limit, of unknown length or compressed pass unchanged.
  *
  * @module
  */
@@ -36,7 +36,7 @@ export default {
 
     async function rewritten(response: HttpResponse): Promise<HttpResponse> {
       const bytes = await response.body?.bytes(limitBytes);
-      // A page that is no UTF-8 comes back as it was.
+      // A page that is not UTF-8 passes unchanged.
       let text: string;
       try {
         text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
@@ -44,7 +44,7 @@ export default {
         return response.with({ body: bytes ?? null });
       }
       for (const [from, to] of pairs) text = text.replaceAll(from, () => to);
-      // They were of the page before.
+      // These headers describe the page before the change.
       return response.with({ body: text, headers: { remove: ["etag", "content-md5", "digest"] } });
     }
   },

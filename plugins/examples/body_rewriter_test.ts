@@ -11,11 +11,15 @@ const CSS = { "content-type": "text/css" };
 for (
   const [what, step, want] of [
     ["replaces texts", status(200, HTML, PAGE), '<a href="https://db.example/é">$&</a>'],
-    ["leaves other types", status(200, CSS, PAGE), PAGE],
-    ["leaves what is compressed", status(200, { ...HTML, "content-encoding": "br" }, PAGE), PAGE],
-    ["leaves what is long", status(200, HTML, PAGE.padEnd(99)), PAGE.padEnd(99)],
-    ["leaves a range", status(206, HTML, PAGE), PAGE],
-    ["leaves what has no length", status(200, HTML, PAGE, "."), `${PAGE}.`],
+    ["does not change other types", status(200, CSS, PAGE), PAGE],
+    [
+      "does not change compressed pages",
+      status(200, { ...HTML, "content-encoding": "br" }, PAGE),
+      PAGE,
+    ],
+    ["does not change long pages", status(200, HTML, PAGE.padEnd(99)), PAGE.padEnd(99)],
+    ["does not change a range", status(206, HTML, PAGE), PAGE],
+    ["does not change pages of unknown length", status(200, HTML, PAGE, "."), `${PAGE}.`],
   ] as const
 ) {
   test(`body_rewriter ${what}`, async () => {
@@ -25,14 +29,14 @@ for (
   });
 }
 
-test("body_rewriter takes the sum of another page away", async () => {
+test("body_rewriter removes the ETag of a changed page", async () => {
   const upstream = [status(200, { ...HTML, etag: '"a"' }, PAGE)];
   await using it = await mount(bodyRewriter, { config: CONFIG, upstream });
   const { headers } = await it.request();
   assert.deepEqual([...headers].map(([name]) => name), ["content-type"]);
 });
 
-test("body_rewriter leaves bytes that are no text", async () => {
+test("body_rewriter does not change bytes that are not UTF-8", async () => {
   const odd = new Uint8Array([0xff, 0x24, 0x31]);
   await using it = await mount(bodyRewriter, {
     config: CONFIG,

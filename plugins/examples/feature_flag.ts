@@ -1,6 +1,6 @@
 /**
- * Example: tells the application which features are on for a caller. A share of all users has a feature,
- * and a user who has it keeps it while the share grows.
+ * Example: sends the application a header with the features that are on for the user. A share of all users
+ * has a feature, and a user who has it keeps it while the share grows.
  *
  * @module
  */
@@ -12,7 +12,7 @@ const Percent = v.pipe(v.number(), v.minValue(0), v.maxValue(100));
 const Config = v.strictObject({
   /** Header that names the user. */
   by: v.optional(v.string(), "x-user"),
-  /** Of each feature, how many of 100 users have it. */
+  /** The percentage of users that have each feature. */
   features: v.record(v.pipe(v.string(), v.regex(/^[\w-]+$/, "is no name of a feature")), Percent),
 });
 
@@ -31,7 +31,7 @@ export default {
         const on = user === undefined
           ? []
           : all.filter(([name, percent]) => placeOf(`${name}/${user}`) < percent);
-        // What a caller says of itself is not asked.
+        // The caller cannot set the header itself.
         const headers = on.length === 0
           ? { remove: [HEADER] }
           : { set: { [HEADER]: on.map(([name]) => name).join(",") } };

@@ -1,6 +1,6 @@
 /**
- * Example: signs each request with a key that the application shares, so that it can tell who let it pass
- * and that method, host and path are as they were. The body is not signed.
+ * Example: signs each request with a key shared with the application, which can verify that the proxy sent the
+ * request and that method, host and path are unchanged. The body is not signed.
  *
  * @module
  */
@@ -17,7 +17,7 @@ const Config = v.strictObject({
 export default {
   name: "sign_requests",
   api: 1,
-  // Around each try, so that one that is made again later has a time of its own.
+  // Around each attempt, so that a retry has its own time.
   phase: "attempt",
   config: Config,
   async create(host, { keyId, secret }): Promise<Plugin> {
@@ -36,7 +36,7 @@ export default {
   },
 } satisfies PluginDefinition<typeof Config>;
 
-/** No part can be taken for another: none has a line's end in it. */
+/** The parts cannot be confused, since none contains a line break. */
 function signedText({ method, authority, path }: HttpRequest, at: number): string {
   return `${at}\n${method}\n${authority}\n${path}`;
 }

@@ -6,7 +6,7 @@ import signRequests from "./sign_requests.ts";
 
 const secret = "0123456789abcdef0123456789abcdef";
 
-test("sign_requests signs time, method, host and path, and nobody else's word stays", async () => {
+test("sign_requests signs time, method, host and path, and replaces the caller's own signature", async () => {
   await using it = await mount(signRequests, { config: { keyId: "k1", secret } });
   const headers = { "x-signature": "forged" };
   await it.request({ method: "PUT", authority: "db:80", path: "/a?b", headers });

@@ -1,6 +1,6 @@
 /**
- * Example: so many requests a second for each tenant, and a burst of as many. A tenant is what a header
- * says; who says none shares one bucket with all others who do not.
+ * Example: limits the requests a second of each tenant, with a burst of the same size. A header names the
+ * tenant; all requests without it share one bucket.
  *
  * @module
  */
@@ -13,7 +13,7 @@ const Config = v.strictObject({
   perSecond: v.pipe(v.number(), v.minValue(1)),
 });
 
-/** Of tenants that came last; whoever comes again after that many others begins with a full bucket. */
+/** Buckets of the most recent tenants; a tenant that is forgotten begins with a full bucket again. */
 const MAX_TENANTS = 10_000;
 
 interface Bucket {
@@ -28,7 +28,7 @@ export default {
   config: Config,
   create(host, { header, perSecond }): Plugin {
     const refused = host.stats.counter("refused", { help: "Requests over their tenant's limit" });
-    // A reload gives nobody a full bucket.
+    // A reload does not refill buckets.
     const buckets = host.shared("buckets", () => new Map<string, Bucket>());
     return {
       onRequest({ request, exchange }, next) {
@@ -50,7 +50,7 @@ export default {
   },
 } satisfies PluginDefinition<typeof Config>;
 
-/** Moves it to the end of the table, of which the beginning is thrown away. */
+/** Moves the bucket to the end of the map; buckets at the beginning are dropped. */
 function take(buckets: Map<string, Bucket>, tenant: string): Bucket {
   const bucket = buckets.get(tenant) ?? { tokens: Infinity, atMs: 0 };
   buckets.delete(tenant);

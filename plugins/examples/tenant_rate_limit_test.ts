@@ -12,7 +12,7 @@ async function limit(perSecond: number) {
   return { it, ask, [Symbol.asyncDispose]: () => it[Symbol.asyncDispose]() };
 }
 
-test("tenant_rate_limit gives each tenant so many a second, and tells the others when", async () => {
+test("tenant_rate_limit limits each tenant, and sends retry-after with a refusal", async () => {
   await using made = await limit(2);
   const { it, ask } = made;
   const thrice = async () => [await ask("a"), await ask("a"), await ask("a")];
@@ -27,7 +27,7 @@ test("tenant_rate_limit gives each tenant so many a second, and tells the others
   assert.equal(it.stat("refused"), 4);
 });
 
-test("tenant_rate_limit forgets who came longest ago where there are too many", async () => {
+test("tenant_rate_limit drops the least recent tenant above its limit", async () => {
   await using made = await limit(1);
   const { ask } = made;
   for (const tenant of ["first", "second"]) assert.equal(await ask(tenant), "ok");

@@ -19,19 +19,19 @@ import {
 } from "./protobuf.ts";
 import { type AuthzRequest, type AuthzVerdict, type Mutation, PARTIAL_BODY } from "./verdict.ts";
 
-/** Not copied yet. */
+/** The parts of a `CheckRequest`, not copied yet. */
 export interface Check {
   readonly message: ProtobufField;
-  /** First of the parts that are the shown body as it is; -1: there are none. */
+  /** Index of the first part that is a chunk of the shown body; -1: there is none. */
   readonly bodyAt: number;
 }
 
-/** `packAsBytes`: the body goes as bytes, and not as text. */
-export function encodeCheckRequest(asked: AuthzRequest, { wallMs, packAsBytes }: {
+/** `packAsBytes`: the body is sent as bytes instead of text. */
+export function encodeCheckRequest(request: AuthzRequest, { wallMs, packAsBytes }: {
   readonly wallMs: number;
   readonly packAsBytes: boolean;
 }): Check {
-  const { connection, body } = asked;
+  const { connection, body } = request;
   const { ownUri, source } = connection;
   const seconds = Math.floor(wallMs / 1_000);
   const time = message(
@@ -40,14 +40,14 @@ export function encodeCheckRequest(asked: AuthzRequest, { wallMs, packAsBytes }:
     integer(2, Math.floor((wallMs - seconds * 1_000) * 1e6)),
   );
   const shown = body?.pieces ?? [];
-  const told = packAsBytes ? shown : asText(shown);
+  const sent = packAsBytes ? shown : asText(shown);
   const all = message(
     1,
     message(1, addressOf(connection), text(4, source?.uri ?? "")),
     ownUri === "" ? [] : message(2, text(4, ownUri)),
-    message(4, time, message(2, ...httpParts(asked, bytes(packAsBytes ? 12 : 11, ...told)))),
+    message(4, time, message(2, ...httpParts(request, bytes(packAsBytes ? 12 : 11, ...sent)))),
   );
-  const [first] = told === shown ? shown : [];
+  const [first] = sent === shown ? shown : [];
   return { message: all, bodyAt: first ? all.indexOf(first) : -1 };
 }
 
@@ -55,19 +55,26 @@ function httpParts({ request, id, body }: AuthzRequest, shown: ProtobufField): P
   const { method, path, authority, scheme } = request;
   const size = request.body ? request.body.length ?? -1 : 0;
   return [
-    ...[text(1, id), text(2, method)],
+    text(1, id),
+    text(2, method),
     ...headersOf({ request, body }).map(([name, value]) =>
       message(3, text(1, name), bytes(2, utf8(octets(value))))
     ),
-    ...[text(4, path), text(5, authority), text(6, scheme), integer(9, size), shown],
+    text(4, path),
+    text(5, authority),
+    text(6, scheme),
+    integer(9, size),
+    shown,
   ];
 }
 
-/** Fields of one name are one of the map; what HTTP/2 says apart is among them. */
+/** Fields of the same name are joined; the pseudo-headers of HTTP/2 are included. */
 function headersOf({ request, body }: Pick<AuthzRequest, "request" | "body">): [string, string][] {
   const { method, path, authority, scheme } = request;
   const all = new Map([
-    ...[[":method", method], [":path", path], [":authority", authority]] as const,
+    [":method", method] as const,
+    [":path", path] as const,
+    [":authority", authority] as const,
     [":scheme", scheme],
   ]);
   for (const [name, value] of request.headers) {
@@ -79,7 +86,7 @@ function headersOf({ request, body }: Pick<AuthzRequest, "request" | "body">): [
   return [...all];
 }
 
-/** `SocketAddress`, of TCP only. */
+/** `SocketAddress`, for TCP only. */
 function addressOf({ remoteAddress }: Connection): ProtobufField {
   const colon = remoteAddress.lastIndexOf(":");
   if (colon < 0) return [];
@@ -88,17 +95,17 @@ function addressOf({ remoteAddress }: Connection): ProtobufField {
   return message(1, message(1, text(2, host), integer(3, port)));
 }
 
-/** Characters of a header are octets. */
+/** Each character of a header value is one octet. */
 function octets(value: string): Uint8Array {
   return Uint8Array.from(value, (character) => character.charCodeAt(0));
 }
 
-/** Text has to be UTF-8: where it is not, each octet that is not ASCII becomes `!`. */
+/** Text must be UTF-8; in other values each octet that is not ASCII becomes `!`. */
 function utf8(value: Uint8Array): Uint8Array {
   return asText([value])[0] ?? value;
 }
 
-/** The same of one text in pieces; the pieces themselves where it is UTF-8. */
+/** Like {@link utf8}, for a text in pieces; returns `pieces` itself if it is UTF-8. */
 function asText(pieces: readonly Uint8Array[]): readonly Uint8Array[] {
   try {
     const strict = new TextDecoder("utf-8", { fatal: true });
@@ -110,13 +117,13 @@ function asText(pieces: readonly Uint8Array[]): readonly Uint8Array[] {
   }
 }
 
-/** Throws a RangeError for bytes that are no such message. */
+/** Throws a RangeError if `content` is not a `CheckResponse`. */
 export function decodeCheckResponse(content: Uint8Array): AuthzVerdict {
   const fields = fieldsOf(content);
   if (numberIn(messageIn(fields, 1) ?? [], 1) !== 0) return deniedOf(messageIn(fields, 2) ?? []);
   const ok = messageIn(fields, 3) ?? [];
   const headers = allIn(ok, 2).map((option) => mutationOf(option, "set"));
-  // Another query is asked for, which cannot be had, as little as that field.
+  // Fields 7 and 8 change the query, which is not supported: setting `:path` makes the answer invalid.
   const isOther = ok.some(({ number }) => number === 7 || number === 8);
   return {
     kind: "ok",
@@ -145,7 +152,7 @@ const ACTIONS: readonly Mutation["how"][] = [
   "overwrite_if_exists",
 ];
 
-/** Of a `HeaderValueOption`; `usual`: where nothing is said of those that are there already. */
+/** Decodes a `HeaderValueOption`; `usual`: the default if it does not say what happens to present fields. */
 function mutationOf(content: Uint8Array, usual: "set" | "add"): Mutation {
   const option = fieldsOf(content);
   const header = messageIn(option, 1) ?? [];

@@ -1,5 +1,5 @@
 /**
- * What `ext_authz` is told: whom to ask and how, in the words of Envoy's filter and of Consul's
+ * The configuration of `ext_authz`: the names are those of Envoy's filter and of Consul's
  * `builtin/ext-authz`, in lower camel case.
  *
  * @module
@@ -27,7 +27,7 @@ const Matcher = v.union([
 export type Matcher = v.InferOutput<typeof Matcher>;
 const Matchers = v.optional(v.pipe(v.array(Matcher), v.maxLength(64)), []);
 
-/** Whoever is asked has to be done before a plugin may hold a request no longer. */
+/** The service must answer before the time ends for which a plugin may hold a request. */
 export const MAX_TIMEOUT_MS = 8_000;
 const timeoutMs = v.optional(
   v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(MAX_TIMEOUT_MS)),

@@ -1,5 +1,5 @@
 /**
- * What a caller is told that may not pass; to gRPC in its own words, as Envoy translates them.
+ * The response to a denied request; for gRPC callers with a gRPC status, mapped as in Envoy.
  *
  * @module
  */
@@ -9,33 +9,41 @@ import { type AuthzVerdict, mutated, type Mutation } from "./verdict.ts";
 
 type Denial = Omit<Extract<AuthzVerdict, { kind: "denied" }>, "kind">;
 
-/** Throws where its status or a header is not lawful. */
+/** Throws if the status or a header is not valid. */
 export function denialOf({ status, headers, body }: Denial, { request, host }: {
   readonly request: HttpRequest;
   readonly host: Host;
 }): HttpResponse {
   if (isGrpc(request)) {
     const reply = host.reply(status);
-    const told = lawful(headers).filter(({ name }) => name !== "content-type");
+    const shown = lawful(headers).filter(({ name }) => name !== "content-type");
     const own = {
       "content-type": "application/grpc",
       "grpc-status": String(GRPC_STATUSES.get(status) ?? UNKNOWN),
       ...(body && { "grpc-message": percentEncoded(body) }),
     };
-    return reply.with({ status: 200, headers: mutated(reply.headers, told).with({ set: own }) });
+    return reply.with({ status: 200, headers: mutated(reply.headers, shown).with({ set: own }) });
   }
   const reply = host.reply(status);
-  const told = mutated(reply.headers, lawful(headers));
-  const type = body && told.get("content-type") === undefined
+  const changed = mutated(reply.headers, lawful(headers));
+  const type = body && changed.get("content-type") === undefined
     ? { "content-type": "text/plain" }
     : {};
-  return reply.with({ headers: told.with({ set: type }), body });
+  return reply.with({ headers: changed.with({ set: type }), body });
 }
 
-/** Where a message ends, and what a connection is for, is said by whoever sends it. */
+/** Fields about framing and the connection, which only the sender of a message sets. */
 const OF_CONNECTIONS: ReadonlySet<string> = new Set([
-  ...["connection", "content-length", "expect", "host", "http2-settings", "keep-alive"],
-  ...["proxy-connection", "te", "transfer-encoding", "upgrade"],
+  "connection",
+  "content-length",
+  "expect",
+  "host",
+  "http2-settings",
+  "keep-alive",
+  "proxy-connection",
+  "te",
+  "transfer-encoding",
+  "upgrade",
 ]);
 
 function lawful(headers: readonly Mutation[]): readonly Mutation[] {
@@ -56,7 +64,7 @@ const GRPC_STATUSES: ReadonlyMap<number, number> = new Map([
   ...[429, 502, 503, 504].map((status) => [status, UNAVAILABLE] as const),
 ]);
 
-/** As gRPC wants its messages: what is not printable ASCII, and `%`, by its octets. */
+/** The encoding of gRPC messages: `%`, and characters that are not printable ASCII, as escaped octets. */
 function percentEncoded(body: Uint8Array): string {
   let text = "";
   for (const octet of body) {

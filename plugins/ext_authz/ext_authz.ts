@@ -1,6 +1,6 @@
 /**
- * Has somebody else say whether a request may pass, as Envoy's filter of that name does. Where nobody
- * answers, nobody passes, unless that is configured otherwise.
+ * Asks an authorization service whether a request may pass, like Envoy's filter of that name. Without an
+ * answer requests are denied, unless the configuration allows them.
  *
  * @module
  */
@@ -30,7 +30,7 @@ import {
   type ShownBody,
 } from "./verdict.ts";
 
-/** A request is held for less than the ten seconds after which its plugin has failed. */
+/** A plugin that holds a request for ten seconds has failed; a request is held for less. */
 const HOLD_MS = 9_000;
 const BODY_MS = 5_000;
 
@@ -60,7 +60,7 @@ class Guard {
   readonly #config: ExtAuthzConfig;
   readonly #ask: AskAuthz;
   readonly #bodyMs: number;
-  /** Names that say what only whoever is asked may say. */
+  /** Names of headers that only the authorization service may set. */
   readonly #own: ReadonlySet<string>;
   readonly #none: Headers;
   readonly #counts: ReturnType<typeof countsOf>;
@@ -75,7 +75,7 @@ class Guard {
     this.#bodyMs = bodyMs;
     this.#own = ownNames(config);
     this.#none = host.reply(200).headers;
-    // What is not lawful is said while it is loaded.
+    // Invalid names fail while the plugin is loaded.
     this.#none.with({ remove: [...this.#own] });
     this.#counts = countsOf(host);
   }
@@ -84,10 +84,10 @@ class Guard {
     const { request, exchange: { connection, id, signal } } = args;
     const { withRequestBody } = this.#config;
     let body: ShownBody | null = null;
-    let goesOn = () => request;
+    let continued = () => request;
     let verdict: AuthzVerdict;
     try {
-      // Who asks for another protocol has no body that ends.
+      // The body of an upgraded request does not end.
       if (withRequestBody && request.body && request.upgrade === "") {
         const taken = await takeBody(request, request.body, {
           limitBytes: withRequestBody.maxRequestBytes,
@@ -96,16 +96,16 @@ class Guard {
           clock: this.#host.clock,
         });
         if (taken.kind !== "taken") return this.#unread(request, taken.kind);
-        ({ body, goesOn } = taken);
+        ({ body, continued } = taken);
       }
       verdict = await this.#ask({ request, connection, id, body, signal });
     } catch (error) {
-      // What a caller sent cannot be asked about, as a path that is no path, or did not come to its end.
-      verdict = errorOf({ code: UNASKED, reason: reasonOf(error) });
+      // The caller's request cannot be sent to the service (an invalid path), or its body broke off.
+      verdict = errorOf({ code: NOT_SENT, reason: reasonOf(error) });
     }
-    // The caller left, and nobody is told anything.
+    // The caller left, so nothing is sent.
     if (signal.aborted) return this.#host.refuse("denied", "nobody waits for it");
-    const outcome = this.#outcomeOf(verdict, goesOn());
+    const outcome = this.#outcomeOf(verdict, continued());
     return "status" in outcome ? outcome : await next(outcome);
   }
 
@@ -115,7 +115,7 @@ class Guard {
     return denialOf({ status, headers: [], body: null }, { request, host: this.#host });
   }
 
-  /** An answer to the caller, or what goes on. */
+  /** A response to the caller, or the changes of the request that continues. */
   #outcomeOf(verdict: AuthzVerdict, request: HttpRequest): HttpResponse | Change {
     if (verdict.kind === "error") return this.#failed(verdict, request);
     try {
@@ -125,11 +125,11 @@ class Guard {
       this.#counts.requests.add(1, { result: verdict.kind });
       return outcome;
     } catch (error) {
-      return this.#failed({ code: UNDONE, reason: reasonOf(error) }, request);
+      return this.#failed({ code: NOT_APPLIED, reason: reasonOf(error) }, request);
     }
   }
 
-  /** What the caller says in the place of whoever was asked does not go on. */
+  /** Removes headers of the caller that only the authorization service may set. */
   #allowed(request: HttpRequest, verdict: Extract<AuthzVerdict, { kind: "ok" }>): Change {
     const { request: { headers, remove }, response: mutations } = verdict;
     const cleaned = this.#cleaned(request);
@@ -138,7 +138,7 @@ class Guard {
     const removed = remove.map((name) => name.toLowerCase()).filter((name) => present.has(name));
     const next = cleaned.with({ headers: changed.with({ remove: removed }) });
     if (mutations.length === 0) return { request: next };
-    // Whether they are lawful is found out before anything is sent on.
+    // Invalid mutations throw here, before the request is sent on.
     mutated(this.#none, mutations.map(({ name, value }) => ({ how: "set", name, value })));
     return {
       request: next,
@@ -147,7 +147,7 @@ class Guard {
   }
 
   #cleaned(request: HttpRequest): HttpRequest {
-    // With what applications may take for one of them, which is removed as well.
+    // `remove` also removes names that applications may confuse with these.
     return this.#own.size === 0 ? request : request.with({ headers: { remove: [...this.#own] } });
   }
 
@@ -159,8 +159,8 @@ class Guard {
     const isLate = code === "response_timed_out";
     this.#counts.requests.add(1, { result: isLate ? "timeout" : "error" });
     this.#host.log.warn("nobody said whether a request may pass", { code, reason });
-    // A caller could bring about what is its own doing, or depends on what it says.
-    if (failureModeAllow && code !== UNASKED && code !== UNDONE) {
+    // A caller can cause these two failures itself, so they never let a request pass.
+    if (failureModeAllow && code !== NOT_SENT && code !== NOT_APPLIED) {
       this.#counts.allowed.add(1);
       return { request: this.#cleaned(request) };
     }
@@ -169,9 +169,9 @@ class Guard {
   }
 }
 
-/** A request that nobody can be asked about, and an answer that cannot be carried out. */
-const UNASKED = "unasked";
-const UNDONE = "undone";
+/** The codes of a request that cannot be sent to the service, and of an answer that cannot be applied. */
+const NOT_SENT = "unasked";
+const NOT_APPLIED = "undone";
 
 function countsOf({ stats }: Host) {
   const result = ["ok", "denied", "error", "timeout", "too_long", "too_slow"] as const;
@@ -186,7 +186,7 @@ function countsOf({ stats }: Host) {
   };
 }
 
-/** A caller's own credentials are its own, also where they may be replaced. */
+/** The caller may send its credentials, even if the service may replace them. */
 const CREDENTIALS: ReadonlySet<string> = new Set(["authorization", "cookie"]);
 
 function ownNames({ ownHeaders, httpService }: ExtAuthzConfig): ReadonlySet<string> {

@@ -15,7 +15,7 @@ import extAuthz from "./ext_authz.ts";
 
 const SERVICE = { target: "authz" };
 
-/** With an answer for each check, and a configuration beside whom to ask. */
+/** A plugin whose service answers each check by `steps`. */
 function asking(
   steps: readonly Step[],
   httpService: Readonly<Record<string, unknown>> = {},
@@ -30,25 +30,28 @@ function asking(
 
 const seenBy = (it: Mounted) => it.callees["authz"]?.requests ?? [];
 
-test("ext_authz asks with method, path and host, and credentials of the caller alone", async () => {
+test("ext_authz sends method, path and host, by default only the authorization header, and no body", async () => {
   await using it = await asking([status(200)], { pathPrefix: "/check" });
   const { body } = await it.request({
-    ...{ method: "PUT", path: "/a/b?c", authority: "db.example", body: "secret" },
+    method: "PUT",
+    path: "/a/b?c",
+    authority: "db.example",
+    body: "secret",
     headers: { authorization: "Bearer x", "x-other": "y", cookie: "z" },
   });
   assert.equal(body, "got secret");
-  const [asked] = seenBy(it);
-  assert.deepEqual([asked?.method, asked?.path, asked?.authority, asked?.body], [
+  const [check] = seenBy(it);
+  assert.deepEqual([check?.method, check?.path, check?.authority, check?.body], [
     "PUT",
     "/check/a/b?c",
     "db.example",
     "",
   ]);
-  const headers = ["authorization", "x-other", "cookie"].map((name) => asked?.header(name));
+  const headers = ["authorization", "x-other", "cookie"].map((name) => check?.header(name));
   assert.deepEqual(headers, ["Bearer x", undefined, undefined]);
 });
 
-test("ext_authz shows the headers that it is told to, all of a name, and some of its own", async () => {
+test("ext_authz sends all fields of the allowed headers, and configured headers of its own", async () => {
   await using it = await asking([status(200)], {
     authorizationRequest: {
       allowedHeaders: [
@@ -64,30 +67,30 @@ test("ext_authz shows the headers that it is told to, all of a name, and some of
   const names = ["cookie", "x-a-1", "one-b", "amidst", "y-1", "y-11", "other", "x-a-own", "te"];
   const headers = Object.fromEntries(names.map((name) => [name, ["1", "2"]]));
   await it.request({ headers: { ...headers, te: "trailers" } });
-  const [asked] = seenBy(it);
-  const seen = names.map((name) => asked?.headers(name).join());
+  const [check] = seenBy(it);
+  const seen = names.map((name) => check?.headers(name).join());
   assert.deepEqual(seen, ["1,2", "1,2", "1,2", "1,2", "1,2", "", "", "proxy", ""]);
 });
 
-test("what is said of a request that may pass is changed, and the rest stays", async () => {
+test("ext_authz applies the allowed headers of the answer to an allowed request", async () => {
   const answer = status(200, {
     "x-user": "ada",
     "x-role": "admin",
     "x-other": "no",
-    "x-told": "hello",
+    "x-reply": "hello",
     "x-envoy-auth-headers-to-remove": "x-secret, :path, host, no-such",
   });
   await using it = await asking([answer], {
     authorizationResponse: {
       allowedUpstreamHeaders: [{ exact: "x-user" }],
       allowedUpstreamHeadersToAppend: [{ exact: "x-role" }],
-      allowedClientHeadersOnSuccess: [{ prefix: "x-to" }],
+      allowedClientHeadersOnSuccess: [{ prefix: "x-re" }],
     },
   });
   const { headers } = await it.request({
     headers: { "x-role": "guest", "x-secret": "1", "x-kept": "2" },
   });
-  assert.deepEqual(headers.all("x-told"), ["hello"]);
+  assert.deepEqual(headers.all("x-reply"), ["hello"]);
   const [seen] = it.upstream.requests;
   const names = ["x-user", "x-role", "x-secret", "x-kept", "x-other"];
   assert.deepEqual(names.map((name) => seen?.headers(name).join()), [
@@ -99,7 +102,7 @@ test("what is said of a request that may pass is changed, and the rest stays", a
   ]);
 });
 
-test("a caller cannot say itself what whoever is asked would say", async () => {
+test("ext_authz removes headers of the caller that only the service may set", async () => {
   await using it = await asking([status(200), status(503)], {
     authorizationResponse: {
       allowedUpstreamHeaders: [{ exact: "X-User", ignoreCase: true }, { exact: "authorization" }],
@@ -112,7 +115,7 @@ test("a caller cannot say itself what whoever is asked would say", async () => {
     "x-groups_": "kept",
     authorization: "Bearer x",
   };
-  // Also where nobody said anything.
+  // Also if the answer does not set them.
   for (let i = 0; i < 2; i++) await it.request({ headers });
   const names = ["x-user", "x_user", "x-groups", "x-groups_", "authorization"];
   const seen = it.upstream.requests.map((request) => names.map((name) => request.header(name)));
@@ -122,13 +125,13 @@ test("a caller cannot say itself what whoever is asked would say", async () => {
 
 for (
   const [what, answer, allowed, wanted] of [
-    ["all that was answered", { "x-why": "so", location: "/login" }, [], ["so", "/login"]],
-    ["what is allowed and what always is", { "x-why": "so", location: "/login" }, [{
+    ["all headers of the answer", { "x-why": "so", location: "/login" }, [], ["so", "/login"]],
+    ["allowed headers and those that always are", { "x-why": "so", location: "/login" }, [{
       exact: "x-no",
     }], [undefined, "/login"]],
   ] as const
 ) {
-  test(`who may not pass is told ${what}`, async () => {
+  test(`ext_authz sends a denied caller ${what}`, async () => {
     await using it = await asking([status(302, { ...answer, "www-authenticate": "Basic" }, "no")], {
       authorizationResponse: { allowedClientHeaders: allowed },
     });
@@ -139,7 +142,7 @@ for (
   });
 }
 
-test("gRPC is told in its words that it may not pass", async () => {
+test("ext_authz denies a gRPC request with a gRPC status", async () => {
   await using it = await asking([status(401, { "x-why": "so" }, "no ü 100%")]);
   const { status: code, headers, body } = await it.request({
     headers: { "content-type": "application/grpc+proto" },
@@ -158,28 +161,28 @@ const FAULTS: Readonly<Record<string, Step>> = {
 };
 
 for (const [what, step] of Object.entries(FAULTS)) {
-  test(`nobody passes where whoever is asked ${what}`, async () => {
+  test(`ext_authz denies a request if the service ${what}`, async () => {
     await using it = await asking([step], {}, { statusOnError: 500 });
-    const asked = it.request();
+    const pending = it.request();
     await settle();
     await it.clock.advance(200);
-    const { status: code, body } = await asked;
+    const { status: code, body } = await pending;
     assert.deepEqual([code, body, it.upstream.requests.length], [500, "", 0]);
     const result = what === "never answers" ? "timeout" : "error";
     assert.equal(it.stat("requests", { result }), 1);
   });
 
-  test(`who is let in on failure passes where whoever is asked ${what}`, async () => {
+  test(`ext_authz with failureModeAllow lets a request pass if the service ${what}`, async () => {
     await using it = await asking([step], {}, { failureModeAllow: true });
-    const asked = it.request();
+    const pending = it.request();
     await settle();
     await it.clock.advance(200);
-    assert.equal((await asked).status, 200);
+    assert.equal((await pending).status, 200);
     assert.equal(it.stat("failure_mode_allowed"), 1);
   });
 }
 
-test("nobody passes by an answer that cannot be carried out, or a request nobody can be asked about", async () => {
+test("ext_authz with failureModeAllow denies on invalid answers and requests that cannot be sent", async () => {
   const config = { failureModeAllow: true };
   const allowedUpstreamHeaders = [{ prefix: "content-length" }];
   const service = { authorizationResponse: { allowedUpstreamHeaders } };
@@ -187,17 +190,17 @@ test("nobody passes by an answer that cannot be carried out, or a request nobody
   assert.equal((await it.request()).status, 403);
   assert.equal((await it.request({ method: "OPTIONS", path: "*" })).status, 403);
   assert.equal(it.upstream.requests.length, 0);
-  // Callers cannot make it be given up as broken.
+  // Callers cannot make the plugin count as broken.
   for (let i = 0; i < 10; i++) await it.request({ path: "*" });
   assert.equal((await it.request()).failure, null);
 });
 
 for (
   const [what, config, body, wanted] of [
-    ["all of it", {}, ["ab", "cd"], ["abcd", "false", 200, "got abcd"]],
+    ["all", {}, ["ab", "cd"], ["abcd", "false", 200, "got abcd"]],
     ["none", {}, [], ["", undefined, 200, "got "]],
-    ["nothing where it is too long", {}, ["ab", "cde"], [undefined, undefined, 413, ""]],
-    ["its beginning", { allowPartialMessage: true }, ["ab", "cde", "fg"], [
+    ["nothing, since it is too long,", {}, ["ab", "cde"], [undefined, undefined, 413, ""]],
+    ["the beginning", { allowPartialMessage: true }, ["ab", "cde", "fg"], [
       "abcd",
       "true",
       200,
@@ -205,40 +208,41 @@ for (
     ]],
   ] as const
 ) {
-  test(`of a body ${what} is shown, and all of it goes on`, async () => {
+  test(`ext_authz shows ${what} of a body to the service`, async () => {
     const withRequestBody = { maxRequestBytes: 4, ...config };
     await using it = await asking([status(200)], {}, { withRequestBody });
     const answer = await it.request({
-      ...{ method: "POST", body },
+      method: "POST",
+      body,
       headers: { "x-envoy-auth-partial-body": "spoofed" },
     });
-    const [asked] = seenBy(it);
-    const partial = asked?.header("x-envoy-auth-partial-body");
-    assert.deepEqual([asked?.body, partial, answer.status, answer.body], wanted);
+    const [check] = seenBy(it);
+    const partial = check?.header("x-envoy-auth-partial-body");
+    assert.deepEqual([check?.body, partial, answer.status, answer.body], wanted);
   });
 }
 
-test("a body that does not come is not waited for, and callers who leave break nothing", async () => {
+test("ext_authz limits its wait for a body; callers that leave do not count as failures", async () => {
   const withRequestBody = { maxRequestBytes: 4 };
   await using it = await asking([status(200)], {}, { withRequestBody });
   for (let i = 0; i < 6; i++) {
     const leaving = new AbortController();
-    const asked = it.request({ method: "POST", body: ["a"], signal: leaving.signal });
+    const pending = it.request({ method: "POST", body: ["a"], signal: leaving.signal });
     leaving.abort();
-    await asked;
+    await pending;
   }
   const { failure, status: code } = await it.request({ method: "POST", body: ["abc"] });
   assert.deepEqual([failure, code], [null, 200]);
   assert.deepEqual(it.logs.filter(({ level }) => level === "warn"), []);
 });
 
-test("a caller that leaves is not asked about any longer", async () => {
+test("ext_authz ends its check when the caller leaves", async () => {
   await using it = await asking([hold()]);
   const leaving = new AbortController();
-  const asked = it.request({ signal: leaving.signal });
+  const pending = it.request({ signal: leaving.signal });
   await settle();
   leaving.abort();
-  await asked;
+  await pending;
   await settle();
   assert.equal(seenBy(it)[0]?.isGivenUp, true);
   assert.equal(it.stat("requests"), 0);
@@ -246,12 +250,12 @@ test("a caller that leaves is not asked about any longer", async () => {
 
 for (
   const [what, config, wanted] of [
-    ["nobody to ask", {}, /one of httpService and grpcService/],
-    ["two to ask", { httpService: SERVICE, grpcService: SERVICE }, /one of/],
-    ["somebody who is not there", { httpService: { target: "no" } }, /Cannot ask "no"/],
+    ["no service", {}, /one of httpService and grpcService/],
+    ["two services", { httpService: SERVICE, grpcService: SERVICE }, /one of/],
+    ["an unknown service", { httpService: { target: "no" } }, /Cannot ask "no"/],
     ["a header that no plugin may write", { httpService: SERVICE, ownHeaders: ["te"] }, /"te"/],
     [
-      "an expression that is none",
+      "an invalid expression",
       {
         httpService: {
           ...SERVICE,
@@ -260,10 +264,10 @@ for (
       },
       /\(/,
     ],
-    ["more time than there is", { httpService: { ...SERVICE, timeoutMs: 9_000 } }, /timeoutMs/],
+    ["a timeout above the limit", { httpService: { ...SERVICE, timeoutMs: 9_000 } }, /timeoutMs/],
   ] as const
 ) {
-  test(`ext_authz is not loaded with ${what}`, async () => {
+  test(`ext_authz refuses ${what}`, async () => {
     await assert.rejects(mount(extAuthz, { config, callees: { authz: [] } }), wanted);
   });
 }

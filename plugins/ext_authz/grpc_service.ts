@@ -1,5 +1,5 @@
 /**
- * Asks by gRPC: `envoy.service.auth.v3.Authorization/Check`.
+ * Calls the authorization service by gRPC: `envoy.service.auth.v3.Authorization/Check`.
  *
  * @module
  */
@@ -11,7 +11,7 @@ import { joined } from "./protobuf.ts";
 import { ANSWER_LIMIT_BYTES, type AskAuthz, errorOf, reasonOf, type ShownBody } from "./verdict.ts";
 
 const PATH = "/envoy.service.auth.v3.Authorization/Check";
-/** Of a message: whether it is compressed, and its length. */
+/** Bytes before a message: the compression flag and the length. */
 const PREFIX = 5;
 
 export function askByGrpc(
@@ -26,13 +26,16 @@ export function askByGrpc(
     "grpc-timeout": `${timeoutMs}m`,
   };
   host.reply(200).headers.with({ set });
-  return async (asked) => {
-    const check = encodeCheckRequest(asked, { wallMs: host.clock.wall(), packAsBytes });
-    const body = framed(check, asked.body);
+  return async (request) => {
+    const check = encodeCheckRequest(request, { wallMs: host.clock.wall(), packAsBytes });
+    const body = framed(check, request.body);
     const response = await call({
-      ...{ method: "POST", path: PATH, headers: { set }, body },
+      method: "POST",
+      path: PATH,
+      headers: { set },
+      body,
       ...(authority !== undefined && { authority }),
-    }, { timeoutMs, limitBytes: ANSWER_LIMIT_BYTES, signal: asked.signal });
+    }, { timeoutMs, limitBytes: ANSWER_LIMIT_BYTES, signal: request.signal });
     if (response.failure) return errorOf(response.failure);
     try {
       return decodeCheckResponse(await messageOf(response));
@@ -42,7 +45,7 @@ export function askByGrpc(
   };
 }
 
-/** All of it is copied once, a shown body included, which goes on from here. */
+/** Copies the message once; the shown body is read from the copy afterwards. */
 function framed({ message, bodyAt }: Check, body: ShownBody | null): Bytes {
   const all = joined([new Uint8Array(PREFIX)], message);
   new DataView(all.buffer).setUint32(1, all.length - PREFIX);
@@ -52,7 +55,7 @@ function framed({ message, bodyAt }: Check, body: ShownBody | null): Bytes {
   return all;
 }
 
-/** The only message of a call that went well; throws where it is none such. */
+/** The only message of a successful call; throws if the call failed or has not exactly one message. */
 async function messageOf({ status, headers, body }: HttpResponse): Promise<Uint8Array> {
   const type = headers.get("content-type") ?? "";
   const code = headers.get("grpc-status");

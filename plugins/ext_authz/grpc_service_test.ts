@@ -41,11 +41,14 @@ function messageOf(it: Mounted): PlainMessage {
   return CHECK_MESSAGES.decode("CheckRequest", all.subarray(5));
 }
 
-test("ext_authz asks by gRPC with all that is known of a request", async () => {
+test("ext_authz sends a complete CheckRequest by gRPC", async () => {
   const withRequestBody = { maxRequestBytes: 100 };
   await using it = await asking([answer({ status: {} })], { withRequestBody });
   const { body } = await it.request({
-    ...{ method: "PUT", path: "/a?b", authority: "db.example", body: "hé" },
+    method: "PUT",
+    path: "/a?b",
+    authority: "db.example",
+    body: "hé",
     headers: {
       "x-request-id": "id-1",
       "x-two": ["1", "2"],
@@ -71,7 +74,12 @@ test("ext_authz asks by gRPC with all that is known of a request", async () => {
   const { http, time } = attributes["request"] as Record<string, PlainMessage>;
   assert.equal(Math.abs(Number(time?.["seconds"]) * 1_000 - it.clock.now()) < 1_000, true);
   assert.deepEqual(http, {
-    ...{ id: "id-1", method: "PUT", path: "/a?b", host: "db.example", scheme: "http", size: 3 },
+    id: "id-1",
+    method: "PUT",
+    path: "/a?b",
+    host: "db.example",
+    scheme: "http",
+    size: 3,
     body: "hé",
     headers: {
       ":method": "PUT",
@@ -88,7 +96,7 @@ test("ext_authz asks by gRPC with all that is known of a request", async () => {
   });
 });
 
-test("a body is shown as bytes where that is asked for, and as text it has to be UTF-8", async () => {
+test("ext_authz sends a body as bytes with packAsBytes, otherwise as valid UTF-8", async () => {
   for (const packAsBytes of [true, false]) {
     const withRequestBody = { maxRequestBytes: 100, packAsBytes };
     await using it = await asking([answer({})], { withRequestBody });
@@ -100,7 +108,7 @@ test("a body is shown as bytes where that is asked for, and as text it has to be
   }
 });
 
-test("what gRPC says of a request that may pass is changed, each header in its way", async () => {
+test("ext_authz applies each header of an OkHttpResponse by its append action", async () => {
   const flag = (value: boolean) => ({ append: { value } });
   await using it = await asking([answer({
     status: {},
@@ -117,10 +125,10 @@ test("what gRPC says of a request that may pass is changed, each header in its w
       ],
       headersToRemove: ["X-Gone", ":path", "host"],
       responseHeadersToAdd: [
-        option("x-told", "1"),
-        option("x-told", "2"),
-        option("x-told-once", "1", flag(false)),
-        option("x-told-once", "2", flag(false)),
+        option("x-added", "1"),
+        option("x-added", "2"),
+        option("x-set-once", "1", flag(false)),
+        option("x-set-once", "2", flag(false)),
       ],
     },
   })]);
@@ -132,13 +140,20 @@ test("what gRPC says of a request that may pass is changed, each header in its w
   const [seen] = it.upstream.requests;
   const all = [...names, "x-absent-none", "x-overwrite-none", "x-gone"];
   assert.deepEqual(all.map((name) => seen?.headers(name).join()), [
-    ...["new", "1,2", "", "2", "1", "2"],
-    ...["2", "", ""],
+    "new",
+    "1,2",
+    "",
+    "2",
+    "1",
+    "2",
+    "2",
+    "",
+    "",
   ]);
-  assert.deepEqual([headers.all("x-told"), headers.all("x-told-once")], [["1", "2"], ["2"]]);
+  assert.deepEqual([headers.all("x-added"), headers.all("x-set-once")], [["1", "2"], ["2"]]);
 });
 
-test("gRPC says what the caller is told, and where it says nothing that is 403", async () => {
+test("ext_authz sends the response of a DeniedHttpResponse, by default 403", async () => {
   const denied = {
     status: { code: 429 },
     headers: [option("x-why", "so"), option("content-length", "9"), option(":status", "200")],
@@ -155,16 +170,16 @@ test("gRPC says what the caller is told, and where it says nothing that is 403",
 });
 
 const MESSAGE = CHECK_MESSAGES.encode("CheckResponse", { status: {} });
-/** A status of no, and behind it what must not make yes of it. */
+/** Fields after a denying status that must not turn it into an allowing one. */
 for (
   const [what, ...more] of [
-    ["a number in the place of a status", 0x08, 7],
-    ["another status that says nothing", 0x0a, 0],
+    ["a number in place of a status", 0x08, 7],
+    ["an empty status", 0x0a, 0],
     ["a status with a message alone", 0x0a, 3, 0x12, 1, 0x61],
-    ["a text in the place of the code", 0x0a, 3, 0x0a, 1, 0],
+    ["a text in place of the code", 0x0a, 3, 0x0a, 1, 0],
   ] as const
 ) {
-  test(`no stays no where it is followed by ${what}`, async () => {
+  test(`ext_authz denies if a denying status is followed by ${what}`, async () => {
     await using it = await asking([
       status(200, OK_TYPE, framed(Uint8Array.of(0x0a, 2, 0x08, 7, ...more))),
     ]);
@@ -181,7 +196,7 @@ const GARBAGE: Readonly<Record<string, readonly [step: Step, open: number]>> = {
   "no message": [status(200, OK_TYPE), 200],
   "two messages": [status(200, OK_TYPE, framed(MESSAGE), framed(MESSAGE)), 200],
   "a compressed message": [status(200, OK_TYPE, framed(MESSAGE, 1)), 200],
-  "what is no message": [status(200, OK_TYPE, framed(Uint8Array.of(0x0a, 9, 1))), 200],
+  "an invalid message": [status(200, OK_TYPE, framed(Uint8Array.of(0x0a, 9, 1))), 200],
   "a header of two lines": [answer({ ok: { headers: [option("x", "a\r\nb: c")] } }), 403],
   "another path": [answer({ ok: { headers: [option(":path", "/admin")] } }), 403],
   "another host": [answer({ ok: { headers: [option("host", "other")] } }), 403],
@@ -189,25 +204,25 @@ const GARBAGE: Readonly<Record<string, readonly [step: Step, open: number]>> = {
     answer({ ok: { queryParametersToSet: [{ key: "a", value: "b" }] } }),
     403,
   ],
-  "a header of the response that is none": [
+  "an invalid response header": [
     answer({ ok: { responseHeadersToAdd: [option("x y", "1", { append: { value: true } })] } }),
     403,
   ],
-  "a status that is none": [
+  "an invalid status": [
     answer({ status: { code: 7 }, denied: { status: { code: 99 } } }),
     403,
   ],
 };
 
 for (const [what, [step, open]] of Object.entries(GARBAGE)) {
-  test(`nobody passes by ${what}`, async () => {
+  test(`ext_authz denies if the answer is or has ${what}`, async () => {
     await using it = await asking([step]);
     assert.equal((await it.request()).status, 403);
     assert.equal(it.upstream.requests.length, 0);
     assert.equal(it.stat("requests", { result: "error" }), 1);
   });
 
-  test(`where failure lets in, ${what} is ${open}`, async () => {
+  test(`ext_authz with failureModeAllow answers ${open} if the answer is or has ${what}`, async () => {
     await using it = await asking([step], { failureModeAllow: true });
     assert.equal((await it.request()).status, open);
   });

@@ -1,5 +1,5 @@
 /**
- * Which headers are meant, by their names.
+ * Selects headers by name.
  *
  * @module
  */
@@ -7,10 +7,10 @@
 import type { Host } from "../../src/plugin/api.ts";
 import type { Matcher } from "./config.ts";
 
-/** Of a name in lower case. */
+/** Requires a name in lower case. */
 export type Matches = (name: string) => boolean;
 
-/** Whether one of them matches. Rejects where an expression is not RE2's. */
+/** Whether one of the matchers matches. Rejects if an expression is not valid RE2 syntax. */
 export async function matchesAny(matchers: readonly Matcher[], host: Host): Promise<Matches> {
   const all = await Promise.all(matchers.map((matcher) => matchesOf(matcher, host)));
   return (name) => all.some((matches) => matches(name));
@@ -18,7 +18,7 @@ export async function matchesAny(matchers: readonly Matcher[], host: Host): Prom
 
 async function matchesOf(matcher: Matcher, host: Host): Promise<Matches> {
   if ("safeRegex" in matcher) return await host.regex(matcher.safeRegex);
-  // Names are in lower case here: what has a capital and minds it means nobody.
+  // Names are in lower case here, so a case-sensitive matcher with a capital letter never matches.
   const of = (text: string) => matcher.ignoreCase ? text.toLowerCase() : text;
   if ("exact" in matcher) {
     const exact = of(matcher.exact);

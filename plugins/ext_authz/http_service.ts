@@ -1,6 +1,6 @@
 /**
- * Asks by HTTP: with the caller's method and path, and the headers that are chosen. 200 lets the request
- * pass, 5xx is no answer, and anything else is what the caller is told.
+ * Calls the authorization service by HTTP, with the caller's method and path and the selected headers. 200
+ * lets the request pass, 5xx is a failure, and any other response is sent to the caller.
  *
  * @module
  */
@@ -39,7 +39,9 @@ export async function askByHttp(service: AuthzHttpService, host: Host): Promise<
     const { method, authority, path, headers } = request;
     const own = body ? { ...headersToAdd, [PARTIAL_BODY]: String(body.isPartial) } : headersToAdd;
     const response = await call({
-      ...{ method, authority, path: pathPrefix + path },
+      method,
+      authority,
+      path: pathPrefix + path,
       headers: mutated(none, shownOf(headers, allowed)).with({ set: own }),
       body: body?.whole() ?? null,
     }, { timeoutMs, limitBytes: ANSWER_LIMIT_BYTES, signal });

@@ -1,6 +1,6 @@
 /**
- * As much of Protocol Buffers as a question about a request and its answer need: numbers, and what has a
- * length.
+ * The part of Protocol Buffers that `CheckRequest` and `CheckResponse` need: numbers and length-delimited
+ * fields.
  *
  * @module
  */
@@ -9,7 +9,7 @@ import type { Bytes } from "../../src/plugin/api.ts";
 
 const encoder = new TextEncoder();
 
-/** One field, or one after the other; what is empty is left out, as proto3 has it. */
+/** One or more encoded fields; empty values are left out, as in proto3. */
 export type ProtobufField = readonly Uint8Array[];
 
 export function text(field: number, value: string): ProtobufField {
@@ -21,12 +21,12 @@ export function bytes(field: number, ...value: readonly Uint8Array[]): ProtobufF
   return length === 0 ? [] : [tag(field, 2), varint(length), ...value];
 }
 
-/** `value`: of up to 53 bits, or -1. */
+/** `value`: up to 53 bits, or -1. */
 export function integer(field: number, value: number): ProtobufField {
   return value === 0 ? [] : [tag(field, 0), varint(value)];
 }
 
-/** A message within another, which may be empty. Nothing of it is copied. */
+/** An embedded message, which may be empty. Its parts are not copied. */
 export function message(field: number, ...parts: readonly ProtobufField[]): ProtobufField {
   const content = parts.flat();
   return [tag(field, 2), varint(lengthOf(content)), ...content];
@@ -59,16 +59,16 @@ function varint(value: number): Uint8Array {
   return Uint8Array.from(octets);
 }
 
-/** Of a message: a number, or what has a length. */
+/** A field of a message: a number, or length-delimited bytes. */
 export interface Field {
   readonly number: number;
   readonly value: number | Uint8Array;
 }
 
-/** More than an answer of the size that is taken can make use of. */
+/** More than an answer within the size limit can use. */
 const MAX_FIELDS = 4_096;
 
-/** Throws a RangeError where they are cut, or make no sense. */
+/** Throws a RangeError if fields are truncated or invalid. */
 export function fieldsOf(content: Uint8Array): readonly Field[] {
   const fields: Field[] = [];
   let at = 0;
@@ -101,7 +101,7 @@ export function fieldsOf(content: Uint8Array): readonly Field[] {
   return fields;
 }
 
-/** The last of them; 0: there is none. One of another kind is not meant. */
+/** The last number with the field number `wanted`; 0: there is none. Fields of another type are ignored. */
 export function numberIn(fields: readonly Field[], wanted: number): number {
   const found = fields.findLast(({ number, value }) =>
     number === wanted && typeof value === "number"
@@ -109,14 +109,14 @@ export function numberIn(fields: readonly Field[], wanted: number): number {
   return typeof found?.value === "number" ? found.value : 0;
 }
 
-/** All of them, in their order. */
+/** All length-delimited values with the field number `wanted`, in order. */
 export function allIn(fields: readonly Field[], wanted: number): readonly Uint8Array[] {
   return fields.flatMap(({ number, value }) =>
     number === wanted && value instanceof Uint8Array ? [value] : []
   );
 }
 
-/** Of a message: one that comes twice is what both say together. `undefined`: there is none. */
+/** The fields of an embedded message; repeated ones are merged. `undefined`: there is none. */
 export function messageIn(
   fields: readonly Field[],
   wanted: number,

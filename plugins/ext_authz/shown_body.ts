@@ -1,5 +1,5 @@
 /**
- * The beginning of a body, to be shown, and the request that goes on with all of it.
+ * The beginning of a body, for the authorization service, and the request that continues with the whole body.
  *
  * @module
  */
@@ -8,7 +8,7 @@ import type { Body, Bytes, Clock, HttpRequest } from "../../src/plugin/api.ts";
 import type { ShownBody } from "./verdict.ts";
 
 export type Taken =
-  | { readonly kind: "taken"; readonly body: ShownBody; goesOn(): HttpRequest }
+  | { readonly kind: "taken"; readonly body: ShownBody; continued(): HttpRequest }
   | { readonly kind: "too_long" | "too_slow" };
 
 export async function takeBody(request: HttpRequest, body: Body, options: {
@@ -24,15 +24,15 @@ export async function takeBody(request: HttpRequest, body: Body, options: {
   let isLate = false;
   void clock.sleep(timeoutMs, over.signal).then(() => {
     isLate = !over.signal.aborted;
-    // Whoever waits for more is told that there is none.
+    // Ends the pending read.
     if (isLate) void reader.cancel().catch(() => {});
   });
   const kept = new KeptBody(Math.min(limitBytes, body.length ?? limitBytes));
-  /** Beyond what is shown. */
+  /** The bytes beyond the shown part. */
   let more: Uint8Array = NOTHING;
   let isComplete = false;
   try {
-    // What is as long as may be shown need not be waited for to its end, where the beginning will do.
+    // With `allowPartial`, reading stops at the limit instead of at the end of the body.
     while (!isComplete && more.length === 0 && (!allowPartial || kept.length < limitBytes)) {
       const { done, value } = await reader.read();
       isComplete = done;
@@ -47,9 +47,9 @@ export async function takeBody(request: HttpRequest, body: Body, options: {
     return { kind: "too_long" };
   }
   kept.isPartial = more.length > 0 || !isComplete && body.length !== kept.length;
-  const goesOn = () =>
+  const continued = () =>
     request.with({ body: isComplete ? kept.whole() : restOf([...kept.pieces, more], reader) });
-  return { kind: "taken", body: kept, goesOn };
+  return { kind: "taken", body: kept, continued };
 }
 
 const NOTHING = new Uint8Array();
@@ -75,18 +75,18 @@ const FIRST_BYTES = 1_024;
 const PIECE_BYTES = 65_536;
 
 /**
- * Memory for what has come and little more: a body that is said to be long, and does not come, takes
- * none, and nothing is copied as it grows.
+ * Memory in proportion to the received bytes: a long announced body that does not arrive takes none, and
+ * growth copies nothing.
  */
 export class KeptBody implements ShownBody {
   length = 0;
   isPartial = false;
   readonly #limitBytes: number;
   #pieces: Bytes[] = [];
-  /** Of the last piece. */
+  /** Used bytes of the last piece. */
   #used = 0;
 
-  /** Keeps so much of it. */
+  /** Keeps up to `limitBytes`. */
   constructor(limitBytes: number) {
     this.#limitBytes = limitBytes;
   }
@@ -96,7 +96,7 @@ export class KeptBody implements ShownBody {
     return last ? [...this.#pieces.slice(0, -1), last.subarray(0, this.#used)] : [];
   }
 
-  /** What is left of the chunk, beyond the limit. */
+  /** Returns the rest of the chunk, beyond the limit. */
   add(chunk: Uint8Array): Uint8Array {
     let at = 0;
     while (at < chunk.length && this.length < this.#limitBytes) {
@@ -110,7 +110,7 @@ export class KeptBody implements ShownBody {
     return chunk.subarray(at);
   }
 
-  /** The last one, which has room. */
+  /** The last piece; a new one if the last is full. */
   #piece(): Bytes {
     const last = this.#pieces.at(-1);
     if (last && this.#used < last.length) return last;

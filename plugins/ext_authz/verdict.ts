@@ -1,5 +1,5 @@
 /**
- * What whoever was asked said of a request, however it was asked.
+ * The verdict of the authorization service about a request, whichever protocol it was asked by.
  *
  * @module
  */
@@ -16,15 +16,15 @@ export type AuthzVerdict =
   }
   | { readonly kind: "error"; readonly code: string; readonly reason: string };
 
-/** In their order; what is removed is removed last. */
+/** Mutations in order; removals come last. */
 export interface Mutations {
   readonly headers: readonly Mutation[];
   readonly remove: readonly string[];
 }
 
 /**
- * `set`: one field in place of all of that name; `append`: one more where there is one already; `add`:
- * one more; `add_if_absent`; `overwrite_if_exists`.
+ * `set`: replaces all fields of that name; `append`: adds a field if there is one already; `add`: adds a
+ * field; `add_if_absent`; `overwrite_if_exists`.
  */
 export interface Mutation {
   readonly how: "set" | "append" | "add" | "add_if_absent" | "overwrite_if_exists";
@@ -32,34 +32,34 @@ export interface Mutation {
   readonly value: string;
 }
 
-/** What is asked about. */
+/** The request to judge. */
 export interface AuthzRequest {
   readonly request: HttpRequest;
   readonly connection: Connection;
   readonly id: string;
-  /** As far as it is shown; `null`: it is not. */
+  /** The shown part of the body; `null`: it is not shown. */
   readonly body: ShownBody | null;
   readonly signal: AbortSignal;
 }
 
 export interface ShownBody {
   readonly length: number;
-  /** All of it, one after the other. */
+  /** The shown bytes, in order. */
   readonly pieces: readonly Bytes[];
-  /** In one piece, which takes the place of the others. */
+  /** The shown bytes in one piece, which replaces {@link pieces}. */
   whole(): Bytes;
-  /** These bytes, which nobody changes, are all of it, too: they take the place of its pieces. */
+  /** `bytes` hold the whole shown body and do not change; they replace {@link pieces}. */
   isIn(bytes: Bytes): void;
-  /** There is more of it. */
+  /** The body is longer than the shown part. */
   readonly isPartial: boolean;
 }
 
-export type AskAuthz = (asked: AuthzRequest) => Promise<AuthzVerdict>;
+export type AskAuthz = (request: AuthzRequest) => Promise<AuthzVerdict>;
 
-/** Says whether some of the body is missing; a caller's own is not told. */
+/** Whether the shown body is partial; a header of the caller with this name is not sent. */
 export const PARTIAL_BODY = "x-envoy-auth-partial-body";
 
-/** Bytes of an answer's body. */
+/** Limit of the body of an answer. */
 export const ANSWER_LIMIT_BYTES = 64 * 1_024;
 
 export function errorOf({ code, reason }: {
@@ -69,7 +69,7 @@ export function errorOf({ code, reason }: {
   return { kind: "error", code, reason };
 }
 
-/** Throws where a field is not lawful. */
+/** Throws if a field is invalid. */
 export function mutated(headers: Headers, mutations: readonly Mutation[]): Headers {
   let changed = headers;
   for (const { how, name, value } of mutations) {

@@ -1,6 +1,6 @@
 /**
- * Makes a service look slow or broken, to try what its callers do then: some requests wait, some are
- * answered with a status in place of the application's.
+ * Injects faults to test callers: delays a share of the requests, or answers them with a status in place of
+ * the application.
  *
  * @module
  */
@@ -8,7 +8,7 @@
 import * as v from "valibot";
 import type { HttpRequest, Plugin, PluginDefinition } from "../../src/plugin/api.ts";
 
-/** A plugin that holds a request for 10 s is taken for stuck. */
+/** A plugin that holds a request for 10 s counts as stuck. */
 const MAX_DELAY_MS = 8_000;
 
 const Percent = v.optional(v.pipe(v.number(), v.minValue(0), v.maxValue(100)), 100);
@@ -29,7 +29,7 @@ const Abort = v.union([
 type Abort = v.InferOutput<typeof Abort>;
 
 const Config = v.strictObject({
-  /** Headers that a request must have, all of them: that value, or (`true`) any. */
+  /** All these headers must be in the request, with that value or (`true`) any value. */
   when: v.optional(v.record(v.string(), v.union([v.string(), v.literal(true)])), {}),
   delay: v.optional(Delay),
   abort: v.optional(Abort),
@@ -41,7 +41,7 @@ export default {
   api: 1,
   phase: "filter",
   config: Config,
-  /** In place of what the listener says. */
+  /** Replaces the configuration of the listener. */
   routeConfig: Config,
   create(host, config): Plugin<Config> {
     const made = host.stats.counter("made", {
@@ -84,7 +84,7 @@ interface Answer {
   readonly body: string;
 }
 
-/** In the words of who asks: a gRPC client looks at no status of HTTP, and nobody else at one of gRPC. */
+/** A gRPC client gets a gRPC status, any other caller an HTTP status. */
 function answerOf(abort: Abort, { headers }: HttpRequest): Answer {
   if (!/^application\/grpc(?:[+;]|$)/.test(headers.get("content-type") ?? "")) {
     const status = "status" in abort ? abort.status : HTTP_STATUSES[abort.grpcStatus] ?? 500;
@@ -95,10 +95,17 @@ function answerOf(abort: Abort, { headers }: HttpRequest): Answer {
   return { status: 200, headers: { ...fields, "grpc-message": TEXT }, body: "" };
 }
 
-/** By the number of gRPC's status, as Envoy has them. */
+/** HTTP statuses by gRPC status, as in Envoy. */
 // deno-fmt-ignore -- one line shows the order
 const HTTP_STATUSES = [200, 499, 500, 400, 504, 404, 409, 403, 429, 400, 409, 400, 501, 500, 503, 500, 401];
-/** All others are 2 (unknown), as in gRPC's mapping of HTTP. */
+/** gRPC statuses by HTTP status; others map to 2 (unknown), as in gRPC's mapping. */
 const GRPC_STATUSES: Readonly<Record<number, number>> = {
-  ...{ 400: 13, 401: 16, 403: 7, 404: 12, 429: 14, 502: 14, 503: 14, 504: 14 },
+  400: 13,
+  401: 16,
+  403: 7,
+  404: 12,
+  429: 14,
+  502: 14,
+  503: 14,
+  504: 14,
 };

@@ -8,16 +8,26 @@ const ABORT = { abort: { status: 503 } };
 
 for (
   const [what, config, request, want] of [
-    ["goes on where nothing is configured", {}, {}, 200],
-    ["aborts every request unless a share is said", ABORT, {}, 503],
-    ["aborts none of 0 %", { abort: { status: 503, percent: 0 } }, {}, 200],
-    ["aborts below the share", { abort: { status: 503, percent: 50.1 } }, {}, 503],
-    ["goes on from the share on", { abort: { status: 503, percent: 50 } }, {}, 200],
-    ["aborts with a gRPC status in words of HTTP", { abort: { grpcStatus: 8 } }, {}, 429],
-    ["means whoever has the value", { ...ABORT, when: { "X-A": "1" } }, { "x-a": "1" }, 503],
-    ["means nobody with another value", { ...ABORT, when: { "x-a": "1" } }, { "x-a": "2" }, 200],
-    ["means whoever has the header", { ...ABORT, when: { "x-a": true } }, { "x-a": "" }, 503],
-    ["means nobody without the header", { ...ABORT, when: { "x-a": true } }, {}, 200],
+    ["passes requests if nothing is configured", {}, {}, 200],
+    ["aborts every request without a percent", ABORT, {}, 503],
+    ["aborts no request at 0 %", { abort: { status: 503, percent: 0 } }, {}, 200],
+    ["aborts requests below the percent", { abort: { status: 503, percent: 50.1 } }, {}, 503],
+    ["passes requests from the percent on", { abort: { status: 503, percent: 50 } }, {}, 200],
+    ["maps a gRPC status to an HTTP status", { abort: { grpcStatus: 8 } }, {}, 429],
+    [
+      "applies to a request with the value",
+      { ...ABORT, when: { "X-A": "1" } },
+      { "x-a": "1" },
+      503,
+    ],
+    ["does not apply to another value", { ...ABORT, when: { "x-a": "1" } }, { "x-a": "2" }, 200],
+    [
+      "applies to a request with the header",
+      { ...ABORT, when: { "x-a": true } },
+      { "x-a": "" },
+      503,
+    ],
+    ["does not apply without the header", { ...ABORT, when: { "x-a": true } }, {}, 200],
     [
       "wants all of the headers",
       { ...ABORT, when: { "x-a": true, "x-b": "1" } },
@@ -42,7 +52,7 @@ for (
     [{ status: 418 }, "2"],
   ] as const
 ) {
-  test(`fault tells a gRPC client ${JSON.stringify(abort)} as ${want}`, async () => {
+  test(`fault answers a gRPC client ${JSON.stringify(abort)} with status ${want}`, async () => {
     await using it = await mount(fault, { config: { abort } });
     const { status, headers, body } = await it.request({ headers: GRPC });
     assert.deepEqual([status, headers.get("grpc-status"), body], [200, want, ""]);
@@ -64,18 +74,18 @@ test("fault delays, and aborts after that", async () => {
   assert.equal(it.stat("made"), 2);
 });
 
-test("fault ends a delay for which nobody waits", async () => {
+test("fault ends the delay of a caller that left", async () => {
   await using it = await mount(fault, { config: { delay: { ms: 200 } } });
   const left = new AbortController();
-  const asked = it.request({ signal: left.signal });
+  const pending = it.request({ signal: left.signal });
   const before = it.clock.pending;
   left.abort();
-  await asked;
-  // The delay's, and the one that looks for layers that are stuck.
+  await pending;
+  // The timer of the delay, and that of the check for stuck layers.
   assert.deepEqual([before, it.clock.pending, it.upstream.requests.length], [2, 0, 0]);
 });
 
-test("fault draws for delay and abort each by itself", async () => {
+test("fault draws separate random numbers for delay and abort", async () => {
   const drawn = [0.9, 0.1];
   await using it = await mount(fault, {
     config: { delay: { ms: 200, percent: 50 }, abort: { status: 500, percent: 50 } },
@@ -84,7 +94,7 @@ test("fault draws for delay and abort each by itself", async () => {
   assert.equal((await it.request()).status, 500);
 });
 
-test("fault takes what a route says in place of the listener's", async () => {
+test("fault uses the configuration of a route instead of the listener's", async () => {
   await using it = await mount(fault, { config: ABORT, routeConfig: {} });
   assert.equal((await it.request()).status, 200);
 });

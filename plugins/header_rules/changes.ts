@@ -1,6 +1,6 @@
 /**
- * Changes of the headers of a message: what is written once is made once, and what says something of an
- * exchange is made for each.
+ * Changes of the headers of a message: constant values are made once, values with operators for each
+ * exchange.
  *
  * @module
  */
@@ -16,13 +16,13 @@ import type {
 type ValueOf = ReturnType<Host["headerValue"]>;
 type Made = readonly (readonly [name: string, valueOf: ValueOf])[];
 
-/** One step: its values are those of the message before anything of it is set, as Envoy has it. */
+/** One step: its values are computed before it sets any of them, as in Envoy. */
 export class Changes {
   readonly #fixed: HeaderChange;
-  /** In place of what is set and added there. */
+  /** `set` and `add` with operators in their values; `#fixed` then only has `remove`. */
   readonly #made: { readonly set: Made; readonly add: Made } | undefined;
 
-  /** Throws where a value has an operator that is not known. */
+  /** Throws if a value has an unknown operator. */
   constructor(written: HeaderChange, host: Host) {
     const { remove = [], set = {}, add = {} } = written;
     const isFixed = [...Object.values(set), ...Object.values(add)].every((text) =>
@@ -41,7 +41,7 @@ export class Changes {
     return made ? request.with({ headers: valuesOf(made, { ...args, request }) }) : request;
   }
 
-  /** `request`: as it was sent on. */
+  /** `request`: the request as it was sent on. */
   ofResponse(args: RequestArgs, request: HttpRequest, before: HttpResponse): HttpResponse {
     const response = before.with({ headers: this.#fixed });
     const made = this.#made;
@@ -50,7 +50,7 @@ export class Changes {
   }
 }
 
-/** An operator, more than one octet of a header, white space around it, or nothing at all. */
+/** A value that is not constant: operators, characters that need encoding, outer white space, or empty. */
 const MADE = /[^\t -$&-~]|^[\t ]|[\t ]$|^$/;
 
 function valuesOf(

@@ -26,7 +26,7 @@ const Change = v.pipe(
 const MESSAGES = { request: v.optional(Change), response: v.optional(Change) };
 const Config = v.strictObject(MESSAGES);
 type Config = v.InferOutput<typeof Config>;
-/** Of the split that was chosen on the route: its changes come first, in either direction. */
+/** Changes of the route, and of its chosen `split`; those of the split come first in both directions. */
 const RouteConfig = v.pipe(
   v.strictObject({ ...MESSAGES, split: v.optional(Config) }),
   v.transform(({ split, ...route }) => new Rules(split ? [split, route] : [route])),
@@ -34,7 +34,7 @@ const RouteConfig = v.pipe(
 
 type Made = Readonly<Record<keyof Config, readonly Changes[]>>;
 
-/** Changes in their order; what a request needs of them is made once, when the first one comes. */
+/** Changes in order. They need the host, so those of a route are made at its first request. */
 class Rules {
   readonly #written: readonly Config[];
   #made: Made | undefined;
@@ -72,7 +72,7 @@ export default {
         if (own.response.length + route.response.length === 0) return next({ request });
         return next({
           request,
-          // From the inside out: what the listener says comes last.
+          // From the inside out: the changes of the listener come last.
           response(response) {
             let changed = response;
             for (const changes of route.response) {

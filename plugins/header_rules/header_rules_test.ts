@@ -4,7 +4,7 @@ import { mount, status } from "../../src/kit/mod.ts";
 import headerRules from "./header_rules.ts";
 
 const ALL = { set: { "x-team": "pay" }, add: { via: "me" }, remove: ["X-Secret"] };
-/** What is asked and answered before there are rules. */
+/** Headers of the request and the response before any rule. */
 const REQUEST = { via: "a, b", "x-secret": "1" };
 const RESPONSE = { via: "x, y", "x-secret": "2" };
 
@@ -52,8 +52,8 @@ for (const [what, { config = {}, routeConfig, request, response }] of Object.ent
     await using plugin = await mount(headerRules, { config, routeConfig, upstream });
     const answer = await plugin.request({ method: "PUT", headers: REQUEST, body: "asked" });
     const [seen] = plugin.upstream.requests;
-    assert.deepEqual(told((name) => seen?.headers(name) ?? []), request ?? REQUEST);
-    assert.deepEqual(told((name) => answer.headers.all(name)), response ?? RESPONSE);
+    assert.deepEqual(valuesIn((name) => seen?.headers(name) ?? []), request ?? REQUEST);
+    assert.deepEqual(valuesIn((name) => answer.headers.all(name)), response ?? RESPONSE);
     assert.deepEqual([seen?.body, answer.status, answer.body], ["asked", 201, "answered"]);
   });
 }
@@ -61,7 +61,7 @@ for (const [what, { config = {}, routeConfig, request, response }] of Object.ent
 for (
   const [what, { request = {}, response = {} }, wantRequest, wantResponse] of [
     [
-      "say who calls, and how",
+      "contain the caller and the protocol",
       {
         request: { set: { "x-team": "%DOWNSTREAM_REMOTE_ADDRESS%, %PROTOCOL%" } },
         response: { add: { "x-team": "%REQ(:METHOD)% %REQ(:PATH)% %RESPONSE_CODE%" } },
@@ -70,7 +70,7 @@ for (
       { ...RESPONSE, "x-team": "PUT /?q 201" },
     ],
     [
-      "are of what was there before anything was set, but for what is removed",
+      "refer to the headers after removal, before any is set",
       {
         request: {
           remove: ["x-secret"],
@@ -83,7 +83,7 @@ for (
       { ...RESPONSE, via: "c", "x-team": "x, y" },
     ],
     [
-      "leave a header as it is where they have nothing to say",
+      "that are empty leave the header unchanged",
       {
         request: { set: { via: "%REQ(x-none)%" }, add: { via: "" } },
         response: { add: { via: "%RESP(x-none)%" } },
@@ -92,14 +92,14 @@ for (
       RESPONSE,
     ],
     [
-      "are octets of UTF-8 without space around them, and a sign is written twice",
+      "are trimmed octets of UTF-8, with %% for a percent sign",
       { request: { set: { via: "5 %%" } }, response: { set: { via: " ü ", "x-team": " a " } } },
       { ...REQUEST, via: "5 %" },
       { ...RESPONSE, via: "\u00c3\u00bc", "x-team": "a" },
     ],
   ] as const
 ) {
-  test(`header_rules' values ${what}`, async () => {
+  test(`values of header_rules ${what}`, async () => {
     for (
       const options of [
         { config: { request, response } },
@@ -111,13 +111,13 @@ for (
       await using plugin = await mount(headerRules, { ...options, upstream });
       const answer = await plugin.request({ method: "PUT", path: "/?q", headers: REQUEST });
       const [seen] = plugin.upstream.requests;
-      assert.deepEqual(told((name) => seen?.headers(name) ?? []), wantRequest);
-      assert.deepEqual(told((name) => answer.headers.all(name)), wantResponse);
+      assert.deepEqual(valuesIn((name) => seen?.headers(name) ?? []), wantRequest);
+      assert.deepEqual(valuesIn((name) => answer.headers.all(name)), wantResponse);
     }
   });
 }
 
-test("header_rules of a split come before those of its route, in either direction", async () => {
+test("header_rules applies changes of a split before those of its route, in both directions", async () => {
   const of = (by: string) => ({
     add: { via: by },
     set: { "x-team": `${by} after %REQ(x-team)%` },
@@ -136,36 +136,36 @@ test("header_rules of a split come before those of its route, in either directio
   });
   const answer = await plugin.request({ headers: { "x-secret": "1" } });
   const [seen] = plugin.upstream.requests;
-  assert.deepEqual(told((name) => seen?.headers(name) ?? []), {
+  assert.deepEqual(valuesIn((name) => seen?.headers(name) ?? []), {
     via: "listener | split | route",
     "x-team": "route after split after listener after",
   });
-  assert.deepEqual(told((name) => answer.headers.all(name)), {
+  assert.deepEqual(valuesIn((name) => answer.headers.all(name)), {
     via: "split | route | listener",
     "x-secret": "3",
   });
 });
 
-function told(all: (name: string) => readonly string[]): Record<string, string> {
+function valuesIn(all: (name: string) => readonly string[]): Record<string, string> {
   const values = ["via", "x-secret", "x-team"].map((name) => [name, all(name).join(" | ")]);
   return Object.fromEntries(values.filter(([, value]) => value !== ""));
 }
 
 for (
   const [what, config, reason] of [
-    ["a key that is none", { request: { put: {} } }, /plugins\[0\]\.config\.request\.put: /],
-    ["a name that no header has", { request: { set: { "a b": "" } } }, /is no header's name/],
+    ["an unknown key", { request: { put: {} } }, /plugins\[0\]\.config\.request\.put: /],
+    ["an invalid name", { request: { set: { "a b": "" } } }, /is no header's name/],
     ["a value with a control character", { request: { set: { a: "\n" } } }, /has a control/],
-    ["a value that is no text", { response: { add: { a: 1 } } }, /config\.response\.add\.a: /],
+    ["a value that is not text", { response: { add: { a: 1 } } }, /config\.response\.add\.a: /],
   ] as const
 ) {
-  test(`header_rules refuse ${what}`, async () => {
+  test(`header_rules refuses ${what}`, async () => {
     await assert.rejects(mount(headerRules, { config }), reason);
     await assert.rejects(mount(headerRules, { routeConfig: config }), /routes\[0\]\.header_rules/);
   });
 }
 
-test("header_rules refuse an operator that is not known, by name", async () => {
+test("header_rules refuses an unknown operator by name", async () => {
   const config = { request: { set: { "x-a": "%REMOTE_ADRESS%" } } };
   await assert.rejects(mount(headerRules, { config }), /header value .*the operator REMOTE_ADRESS/);
   await assert.rejects(

@@ -1,6 +1,6 @@
 /**
- * Turns requests away while too many are running: of everybody, or of one caller. What runs is counted for
- * the whole proxy, whatever the number of its workers.
+ * Refuses requests while too many are running, in total or of one caller. Requests are counted for the whole
+ * proxy, across its workers.
  *
  * @module
  */
@@ -14,8 +14,8 @@ const Config = v.strictObject({ limit: Most, limitPerSource: Most });
 type Config = v.InferOutput<typeof Config>;
 
 /**
- * One for all generations of a worker, since exchanges may outlive theirs. Cells are the same for as long as
- * a worker lives.
+ * Shared by all generations of a worker, since exchanges may outlive theirs. The cells stay the same while a
+ * worker lives.
  */
 const COUNTS = new WeakMap<Int32Array<SharedArrayBuffer>, RunningCounts>();
 
@@ -25,14 +25,14 @@ function runningIn(cells: Int32Array<SharedArrayBuffer>, worker: CountedBy): Run
   return running;
 }
 
-/** Two places have counts of their own, and two limits at one place as well. */
+/** A limit; each limit of each listener or route has its own counts. */
 interface Limit {
   readonly most: number;
   readonly key: number;
   readonly refuse: () => Refusal;
 }
 interface SourceLimit extends Limit {
-  /** Of callers, made once for a connection. */
+  /** Keys of callers, computed once for each connection. */
   readonly keys: WeakMap<Connection, number>;
 }
 interface Limits {

@@ -7,7 +7,7 @@ function start(config: unknown, options?: Parameters<typeof PluginWorkers.start>
   return PluginWorkers.start(definition, config, options);
 }
 
-test("in_flight_limit lets so many requests run at once", async () => {
+test("in_flight_limit refuses requests above the limit, and takes more when one ends", async () => {
   const proxy = await start({ limit: 2 });
   const [first] = [proxy.ask(), proxy.ask({ source: "shop" })];
   const { failure, status } = proxy.ask();
@@ -19,7 +19,7 @@ test("in_flight_limit lets so many requests run at once", async () => {
   assert.deepEqual(proxy.counted(), [["refused_total", { by: "all" }, 2]]);
 });
 
-test("in_flight_limit of each source leaves room to the others, and gives back what another limit refuses", async () => {
+test("in_flight_limit by source counts each source apart, and not requests that another limit refused", async () => {
   const proxy = await start({ limit: 3, limitPerSource: 2 });
   const ask = (source: string) => proxy.ask({ source });
   const [first] = [ask("web"), ask("web")];
@@ -30,7 +30,7 @@ test("in_flight_limit of each source leaves room to the others, and gives back w
   assert.equal(ask("blog").status, 200);
 });
 
-test("in_flight_limit of a route holds besides that of the listener", async () => {
+test("in_flight_limit of a route applies in addition to that of the listener", async () => {
   const proxy = await start({ limit: 3 }, { routeConfig: { limit: 1 } });
   const first = proxy.ask();
   assert.deepEqual([first.status, proxy.ask().status], [200, 503]);
@@ -38,7 +38,7 @@ test("in_flight_limit of a route holds besides that of the listener", async () =
   assert.deepEqual([proxy.ask().status, proxy.ask().status], [200, 503]);
 });
 
-test("in_flight_limit counts what other workers run, and forgets what one ran that died", async () => {
+test("in_flight_limit counts requests of other workers, and clears those of a dead worker", async () => {
   const config = { limit: 3 };
   const proxy = await start(config, { workers: 2 });
   const [first] = [0, 1, 1].map((worker) => proxy.ask({ worker }));
@@ -50,7 +50,7 @@ test("in_flight_limit counts what other workers run, and forgets what one ran th
   assert.equal(proxy.ask({ worker: 1 }).status, 503);
 });
 
-test("in_flight_limit knows after a reload what runs, even where nothing limited it meanwhile", async () => {
+test("in_flight_limit counts running requests over a reload, even if there was no limit in between", async () => {
   const proxy = await start({ limit: 2 });
   const two = () => [proxy.ask().status, proxy.ask().status];
   const running = [proxy.ask(), proxy.ask()];
@@ -66,7 +66,7 @@ test("in_flight_limit knows after a reload what runs, even where nothing limited
   assert.deepEqual(two(), [200, 503]);
 });
 
-test("in_flight_limit of more keys than there are places goes on, and refuses where it cannot count", async () => {
+test("in_flight_limit refuses keys without a free slot until other requests end", async () => {
   const proxy = await start({ limitPerSource: 1 });
   const ask = (source: string) => proxy.ask({ source });
   for (let i = 0; i < 5_000; i++) {

@@ -1,16 +1,16 @@
 /**
- * How many exchanges run for each of many keys, in memory that all workers share: each counts its own, so
- * that what a worker held that died can be told from the rest.
+ * Counts running exchanges by key, in memory that all workers share. Each worker has its own counts, so that
+ * those of a worker that died can be cleared.
  *
  * @module
  */
 
-/** Keys that can be counted at a time, and how far from its first choice the place of one may be. */
+/** Keys that can be counted at a time, and the maximum distance of a key from its first slot. */
 const SLOTS = 2_048;
 const REACH = 32;
 
 export interface CountedBy {
-  /** Of this worker, and how many there are. */
+  /** Index of this worker, and the number of workers. */
   readonly index: number;
   readonly count: number;
 }
@@ -23,25 +23,25 @@ export class RunningCounts {
   readonly #cells: Int32Array<SharedArrayBuffer>;
   readonly #workers: number;
   readonly #own: number;
-  /** Of each slot that was used, made once. */
-  readonly #leaves: (() => void)[] = [];
+  /** The release function of each used slot, made once. */
+  readonly #releases: (() => void)[] = [];
 
-  /** Once in the life of a worker. */
+  /** Made once in the life of a worker. */
   constructor(cells: Int32Array<SharedArrayBuffer>, worker: CountedBy) {
     this.#cells = cells;
     this.#workers = worker.count;
     this.#own = SLOTS + worker.index * SLOTS;
-    // Nothing runs here yet, whatever a worker counted that died.
+    // Nothing runs here yet; a worker that died may have left counts.
     for (let slot = 0; slot < SLOTS; slot++) Atomics.store(cells, this.#own + slot, 0);
   }
 
-  /** Counts one more; what it gives is to be called once when that is over. `undefined`: they are too many. */
+  /** Counts one exchange; call the result once at its end. `undefined`: the limit is reached. */
   enter(key: number, limit: number): (() => void) | undefined {
     const slot = this.#slotOf(key);
     if (slot === undefined) return undefined;
-    // Taken first and given back when it was too much, so that two workers never both see room.
+    // Counted first and taken back above the limit, so that two workers never both see room.
     Atomics.add(this.#cells, this.#own + slot, 1);
-    const leave = this.#leaves[slot] ??= () => void Atomics.sub(this.#cells, this.#own + slot, 1);
+    const leave = this.#releases[slot] ??= () => void Atomics.sub(this.#cells, this.#own + slot, 1);
     if (this.#total(slot) <= limit) return leave;
     leave();
     return undefined;
@@ -55,7 +55,7 @@ export class RunningCounts {
     return sum;
   }
 
-  /** `undefined`: there is room for no other key. */
+  /** `undefined`: there is no free slot for another key. */
   #slotOf(key: number): number | undefined {
     const cells = this.#cells;
     const first = key >>> 0;
@@ -66,7 +66,7 @@ export class RunningCounts {
         const tag = Atomics.load(cells, slot);
         if (tag === key) return slot;
         if (free < 0 && (tag === 0 || this.#total(slot) === 0)) free = slot;
-        // Whoever came here took the first that was free: behind one that nobody had there is nothing.
+        // A key takes the first free slot, so no key lies behind a slot that was never used.
         if (tag === 0) break;
       }
       if (free < 0) return undefined;
@@ -76,7 +76,7 @@ export class RunningCounts {
   }
 }
 
-/** Of a key's text, behind another key: never 0. */
+/** Hash of a text, continued from the key `behind`; never 0. */
 export function keyOf(text: string, behind = 0x811c9dc5): number {
   let hash = behind;
   for (let i = 0; i < text.length; i++) {

@@ -1,5 +1,5 @@
 /**
- * Whether verified tokens say what somebody asks for.
+ * Checks the claims of verified tokens.
  *
  * @module
  */
@@ -7,8 +7,8 @@
 import type { Claims } from "../../src/plugin/verified_claims.ts";
 
 /**
- * Whether the claim is that text, or a list that has it. Only what is text in the token is equal to a
- * text, and no list within a list counts.
+ * Whether the claim is that text, or a list that contains it. Only strings in the token equal a text, and
+ * nested lists do not count.
  */
 export function hasClaim(claims: Claims, path: readonly string[], value: string): boolean {
   let at: unknown = claims;

@@ -7,15 +7,15 @@ for (
     ["text", ["sub"], "me", true],
     ["text further in", ["a", "b"], "x", true],
     ["an element of a list", ["roles"], "admin", true],
-    ["a place in a list", ["roles", "0"], "admin", false],
+    ["an index of a list", ["roles", "0"], "admin", false],
     ["a list's length", ["roles", "length"], "1", false],
     ["a number", ["n"], "1", false],
-    ["what every object has", ["constructor", "name"], "Object", false],
-    ["what a token calls __proto__", ["__proto__"], "own", true],
+    ["a property of every object", ["constructor", "name"], "Object", false],
+    ["a claim with the name __proto__", ["__proto__"], "own", true],
     ["nothing", ["no", "way"], "", false],
   ] as const
 ) {
-  test(`hasClaim() is ${want} of ${what}`, () => {
+  test(`hasClaim() is ${want} for ${what}`, () => {
     const claims = JSON.parse(
       '{"sub":"me","a":{"b":"x"},"roles":["admin"],"n":1,"__proto__":"own"}',
     );

@@ -1,6 +1,6 @@
 /**
- * What `jwt_auth` is told: providers as Consul's jwt-provider entries have them, and which of them a
- * request needs a token of, as intentions have that.
+ * The configuration of `jwt_auth`: providers in the form of Consul's jwt-provider entries, and the required
+ * providers in the form of intentions.
  *
  * @module
  */
@@ -31,7 +31,7 @@ const Remote = v.strictObject({
   uri: v.pipe(v.string(), v.url(), v.regex(/^https?:/, "is neither http nor https")),
   cacheDuration: v.optional(Duration, "5m"),
   fetchAsynchronously: v.optional(v.boolean(), false),
-  // A generation of plugins is made within five seconds.
+  // A generation of plugins must be made within five seconds.
   requestTimeoutMs: v.optional(v.pipe(Count, v.minValue(1), v.maxValue(4_000)), 2_000),
   retryPolicy: v.optional(
     v.strictObject({
@@ -109,7 +109,7 @@ export function needsOf(require: v.InferOutput<typeof Requirement> | undefined):
 export const JwtAuthConfig = v.pipe(
   v.strictObject({
     providers: v.record(Text, ProviderConfig),
-    /** Absent: nobody is turned away. */
+    /** Absent: no request is refused. */
     require: v.optional(Requirement),
   }),
   v.rawCheck(({ dataset, addIssue }) => {

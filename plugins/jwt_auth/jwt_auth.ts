@@ -1,6 +1,6 @@
 /**
- * Lets requests pass that show tokens of issuers that are trusted, and tells those further in what the
- * tokens say. What Envoy does with the same tokens it does, but for what its README tells.
+ * Admits requests with tokens of trusted issuers, and passes their claims on. It treats tokens as Envoy does,
+ * except for the differences in its README.
  *
  * @module
  */
@@ -36,7 +36,7 @@ export default {
     const providers = new Map(
       await Promise.all(
         Object.entries(config.providers).map(async ([name, own]) =>
-          [name, await (require ? Provider.make : madeOrNot)(name, own, host)] as const
+          [name, await (require ? Provider.make : providerOrNone)(name, own, host)] as const
         ),
       ),
     );
@@ -47,7 +47,7 @@ export default {
       const provider = providers.get(need.provider);
       return provider ? [{ need, provider }] : [];
     });
-    // Also of a provider without keys: else its callers could say what a token said.
+    // Also for a provider without keys: else callers could forge its payload header.
     const payloadHeaders = Object.values(config.providers).flatMap(({ forwarding }) =>
       forwarding ? [forwarding.headerName] : []
     );
@@ -69,7 +69,7 @@ export default {
         if (why) whys.push(why);
         else good.push({ need, provider, outcome });
       }
-      const why = mostTelling(whys);
+      const why = mainReasonOf(whys);
       const isGood = require && "all" in require ? whys.length === 0 : good.length > 0;
       const result = why === REFUSED.missing ? "missing" : "refused";
       judged.add(1, { result: isGood ? "let_in" : result });
@@ -80,7 +80,7 @@ export default {
       }
       exchange.set(VERIFIED_CLAIMS, claimsOf(good));
       if (whys.length > 0) exchange.set(TOKEN_FAULTS, faultsOf(wanted, outcomes));
-      return next({ request: sentOn(request, good, payloadHeaders) });
+      return next({ request: withPayloads(request, good, payloadHeaders) });
     };
 
     return {
@@ -93,8 +93,8 @@ export default {
   },
 } satisfies PluginDefinition<typeof JwtAuthConfig>;
 
-/** Who turns nobody away goes on without the tokens of one whose keys are none. */
-async function madeOrNot(
+/** `undefined`: the provider has no usable keys, and its tokens stay unverified. */
+async function providerOrNone(
   name: string,
   config: ProviderConfig,
   host: Host,
@@ -122,13 +122,13 @@ function whyNot({ verifyClaims }: Need, outcome: TokenOutcome): Refused | undefi
     : REFUSED.claim;
 }
 
-/** Of a token that was meant for somebody, rather than that another one is missing. */
-function mostTelling(whys: readonly Refused[]): Refused {
+/** Prefers the fault of a token that was sent to the absence of another token. */
+function mainReasonOf(whys: readonly Refused[]): Refused {
   return whys.find((why) => why !== REFUSED.missing && why !== REFUSED.issuer) ??
     whys.find((why) => why === REFUSED.issuer) ?? REFUSED.missing;
 }
 
-/** What a browser or a client library is told, as Envoy says it. */
+/** The `WWW-Authenticate` challenge, in Envoy's form. */
 function challenge({ scheme, authority, path }: HttpRequest, why: Refused): string {
   const [base = ""] = path.split("?", 1);
   const realm = `${scheme || "http"}://${authority}${base}`.slice(0, 256).replace(/["\\]/g, "");
@@ -143,7 +143,7 @@ function claimsOf(good: readonly Checked[]): ReadonlyMap<string, Claims> {
   );
 }
 
-/** For people, who have to know which token was refused and why. */
+/** The provider and the reason of each refused token, for operators. */
 function faultsOf(
   wanted: readonly { readonly provider: Provider }[],
   outcomes: readonly TokenOutcome[],
@@ -156,8 +156,8 @@ function faultsOf(
   );
 }
 
-/** Nobody but the proxy says what a verified token said. */
-function sentOn(
+/** Only the proxy sets the payload headers of verified tokens. */
+function withPayloads(
   request: HttpRequest,
   good: readonly Checked[],
   payloadHeaders: readonly string[],

@@ -42,17 +42,17 @@ for (
     ["another scheme", { headers: { authorization: `Basic ${good}` } }, 401],
     ["the default parameter", { path: `/a?b=c&access_token=${good}&d` }, 200, ["/a?b=c&d"]],
     ["nothing but the parameter", { path: `/a?access_token=${good}` }, 200, ["/a"]],
-    ["a parameter whose name is encoded", { path: `/?access%5Ftoken=${good}` }, 200, ["/"]],
+    ["a parameter with an encoded name", { path: `/?access%5Ftoken=${good}` }, 200, ["/"]],
     ["a good and a bad field", { headers: bearer(good, bad) }, 401],
     ["a bad and a good field", { headers: bearer(bad, good) }, 401],
-    ["two good fields, which is one too many", { headers: bearer(good, good) }, 401],
+    ["two good fields", { headers: bearer(good, good) }, 401],
     ["two tokens in one field", { headers: bearer(`${good}, Bearer ${good}`) }, 401],
     ["a good field and a bad parameter", {
       path: `/?access_token=${bad}`,
       headers: bearer(good),
     }, 401],
     ["a good and a bad parameter", { path: `/?access_token=${good}&access_token=${bad}` }, 401],
-    ["more tokens than are looked at", { path: `/?${`&access_token=${good}`.repeat(5)}` }, 401],
+    ["more tokens than the limit", { path: `/?${`&access_token=${good}`.repeat(5)}` }, 401],
     [
       "a good token at both places",
       { path: `/?access_token=${good}`, headers: bearer(good) },
@@ -61,7 +61,7 @@ for (
     ],
   ] as readonly (readonly [string, Ask, number, (readonly string[])?])[]
 ) {
-  test(`jwt_auth finds tokens in ${what}`, async () => {
+  test(`jwt_auth answers ${status} with a token in ${what}`, async () => {
     const { status: got, sent } = await plain.ask(ask);
     assert.equal(got, status);
     assert.deepEqual(
@@ -76,17 +76,20 @@ const padded = payload + "=".repeat((4 - payload.length % 4) % 4);
 
 for (
   const [what, ask, left] of [
-    ["keeps a header that is to be forwarded", { headers: { "x-token": good } }, [
+    ["keeps a header with forward", { headers: { "x-token": good } }, [
       "/",
       `x-token: ${good}`,
     ]],
-    ["takes a header away that is not", { headers: bearer(good) }, ["/"]],
-    ["takes a parameter away", { path: `/?tok=${good}` }, ["/"]],
+    ["removes a header without forward", { headers: bearer(good) }, ["/"]],
+    ["removes a parameter", { path: `/?tok=${good}` }, ["/"]],
     ["keeps cookies", { headers: { cookie: `a=b; sess="${good}"` } }, [
       "/",
       `cookie: a=b; sess="${good}"`,
     ]],
-    ["takes no payload from a caller", { path: `/?tok=${good}`, headers: { "X-JWT": "mine" } }, [
+    ["removes a payload header of the caller", {
+      path: `/?tok=${good}`,
+      headers: { "X-JWT": "mine" },
+    }, [
       "/",
     ]],
   ] as readonly (readonly [string, Ask, readonly string[]])[]
@@ -100,7 +103,7 @@ for (
   });
 }
 
-test("jwt_auth tells a browser what is missing, and a client what is wrong", async () => {
+test("jwt_auth sends a challenge, with an error for an invalid token", async () => {
   const { challenge } = await plain.ask({ path: '/a"b?access_token=' });
   assert.equal(challenge, 'Bearer realm="http://db/ab", error="invalid_token"');
   assert.equal((await plain.ask({ path: "/a" })).challenge, 'Bearer realm="http://db/a"');
@@ -110,24 +113,24 @@ for (
   const [what, claims, status] of [
     ["text", { role: { name: "admin" } }, 200],
     ["other text", { role: { name: "Admin" } }, 403],
-    ["a list that has it", { role: { name: ["a", "admin"] } }, 200],
+    ["a list that contains it", { role: { name: ["a", "admin"] } }, 200],
     ["a list in a list", { role: { name: [["admin"]] } }, 403],
-    ["a list on the way", { role: [{ name: "admin" }] }, 403],
+    ["behind a list", { role: [{ name: "admin" }] }, 403],
     ["an object", { role: { name: { admin: true } } }, 403],
     ["nothing", {}, 403],
-    ["text on the way", { role: "admin" }, 403],
+    ["behind a text", { role: "admin" }, 403],
   ] as const
 ) {
-  test(`jwt_auth answers ${status} where a claim is ${what}`, async () => {
+  test(`jwt_auth answers ${status} if a claim is ${what}`, async () => {
     const verifyClaims = [{ path: ["role", "name"], value: "admin" }];
     await using mounted = await mountJwtAuth({
       providers: { okta: providerOf(one) },
       require: { any: [{ provider: "okta", verifyClaims }] },
     });
-    const asked = await mounted.ask({ headers: bearer(await one.sign(claims)) });
-    assert.equal(asked.status, status);
+    const result = await mounted.ask({ headers: bearer(await one.sign(claims)) });
+    assert.equal(result.status, status);
     const seen = status === 200 ? [["okta", { iss: ISSUER, ...claims }]] : undefined;
-    assert.deepEqual(asked.claims && [...asked.claims], seen);
+    assert.deepEqual(result.claims && [...result.claims], seen);
   });
 }
 
@@ -140,7 +143,7 @@ for (
     ["a list in a list", [["api"]], 403],
   ] as const
 ) {
-  test(`jwt_auth answers ${status} where the audience is ${what}`, async () => {
+  test(`jwt_auth answers ${status} if the audience is ${what}`, async () => {
     const okta = providerOf(one, { audiences: ["api", "app"] });
     await using mounted = await mountJwtAuth({ providers: { okta }, require: ANY });
     assert.equal((await mounted.ask({ headers: bearer(await one.sign({ aud })) })).status, status);
@@ -169,12 +172,12 @@ for (
   test(`jwt_auth with ${how} of two answers ${status} to ${Object.keys(headers)} (${reason})`, async () => {
     const needs = [{ provider: "okta" }, { provider: "corp" }];
     await using mounted = await mountJwtAuth({ providers: both, require: { [how]: needs } });
-    const asked = await mounted.ask({ headers });
-    assert.deepEqual([asked.status, asked.reason], [status, reason]);
+    const result = await mounted.ask({ headers });
+    assert.deepEqual([result.status, result.reason], [status, reason]);
   });
 }
 
-test("jwt_auth takes no payload from a caller for a provider that did not let it in", async () => {
+test("jwt_auth removes the caller's payload header of a provider whose token was not verified", async () => {
   const okta = { ...both.okta, forwarding: { headerName: "x-jwt" } };
   await using mounted = await mountJwtAuth({
     providers: { ...both, okta },
@@ -184,7 +187,7 @@ test("jwt_auth takes no payload from a caller for a provider that did not let it
   assert.deepEqual(seen(sent), ["/"]);
 });
 
-test("jwt_auth remembers what it verified only as long as it is good, and only so much", async () => {
+test("jwt_auth caches verified tokens only while they are valid, and up to a limit", async () => {
   const okta = providerOf(one, { clockSkewSeconds: 0, cacheConfig: { size: 1 } });
   await using mounted = await mountJwtAuth({ providers: { okta }, require: ANY });
   const short = bearer(await one.sign({ exp: mounted.plugin.clock.now() / 1_000 + 60 }));
@@ -202,13 +205,13 @@ for (
       { providers: { okta: providerOf(one, { isuer: "a" }) }, require: ANY },
       /isuer/,
     ],
-    ["no provider of that name", { providers: {}, require: ANY }, /there is no provider "okta"/],
-    ["nothing that is required", { providers: {}, require: { any: [] } }, /require/],
-    ["keys that are none", {
+    ["an unknown provider", { providers: {}, require: ANY }, /there is no provider "okta"/],
+    ["an empty requirement", { providers: {}, require: { any: [] } }, /require/],
+    ["invalid keys", {
       providers: { okta: providerOf(one, { jsonWebKeySet: { local: { jwks: btoa("{}") } } }) },
       require: ANY,
     }, /providers\.okta\.jsonWebKeySet: JWKS: it has no list of keys/],
-    ["a set of brackets", {
+    ["deeply nested keys", {
       providers: {
         okta: providerOf(one, { jsonWebKeySet: { local: { jwks: btoa("[".repeat(100_000)) } } }),
       },
@@ -218,13 +221,13 @@ for (
       providers: { okta: providerOf(one, { jsonWebKeySet: { remote: { uri: "file:///etc/a" } } }) },
       require: ANY,
     }, /jsonWebKeySet/],
-    ["a file that is not there", {
+    ["a missing file", {
       providers: { okta: providerOf(one, { jsonWebKeySet: { local: { filename: "/no/a?b" } } }) },
       require: ANY,
     }, /providers\.okta\.jsonWebKeySet/],
   ] as const
 ) {
-  test(`jwt_auth is not loaded with ${what}`, async () => {
+  test(`jwt_auth refuses ${what}`, async () => {
     await assert.rejects(mountJwtAuth(config), fault);
   });
 }
@@ -232,17 +235,17 @@ for (
 for (
   const [what, token, claims, reached] of [
     ["without a token", undefined, [], ["/"]],
-    ["with one that is no token", "a.b.c", [], ["/", "authorization: Bearer a.b.c"]],
-    ["with another's", bad, [], ["/", `authorization: Bearer ${bad}`]],
-    ["with a good one", good, ["okta"], ["/", `x-jwt: ${good.split(".")[1]}`]],
+    ["with an invalid token", "a.b.c", [], ["/", "authorization: Bearer a.b.c"]],
+    ["with a token of another issuer", bad, [], ["/", `authorization: Bearer ${bad}`]],
+    ["with a good token", good, ["okta"], ["/", `x-jwt: ${good.split(".")[1]}`]],
   ] as const
 ) {
-  test(`jwt_auth that requires nothing lets a request in ${what}, and says what it knows`, async () => {
+  test(`jwt_auth without a requirement admits a request ${what}, and passes on verified claims`, async () => {
     const local = { jwks: btoa("no key set") };
     await using optional = await mountJwtAuth({
       providers: {
         okta: providerOf(one, { forwarding: { headerName: "x-jwt" } }),
-        // Nothing it signed is good, and the rest of the mesh's providers goes on.
+        // Tokens of that provider stay unverified; the other providers still work.
         broken: { issuer: ISSUER, jsonWebKeySet: { local }, forwarding: { headerName: "a" } },
       },
     });

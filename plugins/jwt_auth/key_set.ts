@@ -1,6 +1,6 @@
 /**
- * Public keys of an issuer. A token's algorithm must be one of the kind of key that verifies it, so that
- * no public key is ever taken for a shared secret.
+ * Public keys of an issuer. A token's algorithm must match the type of the key that verifies it, so that no
+ * public key is ever used as a shared secret.
  *
  * @module
  */
@@ -8,17 +8,17 @@
 import { compactVerify, createLocalJWKSet, errors, type JSONWebKeySet, type JWK } from "jose";
 import type { JwtToken } from "./token.ts";
 
-/** A token that names no key is held against each. */
+/** A token that names no key is verified with each key. */
 const MAX_KEYS = 64;
 
-/** `noKey`: it has none that could have signed this; `signature`: none of those did. */
+/** `noKey`: no key fits the token; `signature`: no fitting key verifies it. */
 export type KeyVerdict = "verified" | "noKey" | "signature";
 
 type Find = ReturnType<typeof createLocalJWKSet>;
 
 export class KeySet {
   readonly #all: Find;
-  /** Those that have no name may be the one that a token names, as with Envoy. */
+  /** Keys without a name may be the one that a token names, as in Envoy. */
   readonly #unnamed: Find;
 
   private constructor(keys: readonly JWK[]) {
@@ -26,7 +26,7 @@ export class KeySet {
     this.#unnamed = createLocalJWKSet({ keys: keys.filter(({ kid }) => kid === undefined) });
   }
 
-  /** Throws where it is no JSON Web Key Set. */
+  /** Throws if `text` is not a JSON Web Key Set. */
   static read(text: string): KeySet {
     if (!isShallow(text)) throw new RangeError("JWKS: it has too many lists and objects");
     const { keys } = JSON.parse(text) as Partial<JSONWebKeySet>;
@@ -48,7 +48,7 @@ export class KeySet {
           await compactVerify(text, key, { algorithms: [alg] });
           return "verified";
         } catch {
-          // Not by this key; there may be another.
+          // This key does not verify it; another may.
         }
       }
     }
@@ -56,7 +56,7 @@ export class KeySet {
   }
 }
 
-/** A key is an object with a list or two; brackets without end would take far more memory than their text. */
+/** A key is an object with few lists. Text full of brackets would take far more memory than its size. */
 function isShallow(text: string): boolean {
   let left = MAX_KEYS * 16;
   for (let at = 0; at < text.length; at++) {
@@ -74,6 +74,6 @@ async function* keysFrom(find: () => ReturnType<Find>): AsyncGenerator<Awaited<R
     yield await find();
   } catch (error) {
     if (error instanceof errors.JWKSMultipleMatchingKeys) yield* error;
-    // Else it has none, or none that can be read.
+    // Else the key is absent or unusable.
   }
 }

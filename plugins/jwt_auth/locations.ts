@@ -1,6 +1,6 @@
 /**
- * Where tokens stand in a request, and the request without them. Every token at a place counts: none that
- * nobody verified gets further.
+ * Finds tokens in a request, and removes them. All tokens at a location count, so no unverified token is
+ * passed on.
  *
  * @module
  */
@@ -16,7 +16,7 @@ const DEFAULT: readonly Location[] = [
 export class Locations {
   readonly #all: readonly Location[];
 
-  /** `undefined`: where Envoy looks when nobody says where. */
+  /** `undefined`: Envoy's default locations. */
   constructor(all: readonly Location[] | undefined) {
     this.#all = all ?? DEFAULT;
   }
@@ -26,7 +26,7 @@ export class Locations {
       if ("header" in location) {
         const { name, valuePrefix } = location.header;
         const values = request.headers.all(name);
-        // Fields of one name are one list, and no list of tokens is a token.
+        // Fields of the same name form one list, and a list of tokens is not a token.
         return values.length === 0 ? [] : tokenAfter(values.join(","), valuePrefix);
       }
       return "cookie" in location
@@ -35,7 +35,7 @@ export class Locations {
     });
   }
 
-  /** Without what is not to be sent on: all but cookies and forwarded headers, as with Envoy. */
+  /** Removes tokens that are not to be sent on; cookies and forwarded headers stay, as in Envoy. */
   without(request: HttpRequest): HttpRequest {
     let left = request;
     for (const location of this.#all) {
@@ -53,7 +53,7 @@ export class Locations {
   }
 }
 
-/** In any case: names of authentication schemes have none, and not every application tells. */
+/** `prefix` matches in any case: authentication schemes are case-insensitive, and applications differ. */
 function tokenAfter(value: string, prefix: string): string[] {
   const at = value.toLowerCase().indexOf(prefix.toLowerCase());
   return at < 0 ? [] : [value.slice(at + prefix.length).trim()];
@@ -90,6 +90,6 @@ function decoded(text: string): string {
   try {
     return decodeURIComponent(text.replaceAll("+", " "));
   } catch {
-    return text; // not percent-encoded as it should be: taken as it stands
+    return text; // not percent-encoded: used unchanged
   }
 }

@@ -1,7 +1,6 @@
 /**
- * Judges the tokens of one issuer: all that a request has where this one's stand must be good, else an
- * application could take the one for the other. What was verified once is remembered, for as long as the
- * keys stay the same.
+ * Judges the tokens of one issuer. All tokens at its locations must be valid, else an application could use
+ * an invalid one. Results are cached while the keys stay the same.
  *
  * @module
  */
@@ -19,10 +18,10 @@ export type TokenOutcome =
   | { readonly kind: "refused"; readonly why: Refused };
 
 const TOKENS_PER_REQUEST = 4;
-/** Longer ones are verified each time. */
+/** Longer tokens are verified each time. */
 const REMEMBERED_CHARS = 4_096;
 
-/** Where its keys are now, and where newer ones may be. */
+/** The source of the current keys, and of newer ones. */
 interface Keys {
   readonly current: KeySet | undefined;
   newerThan(known: KeySet | undefined): Promise<KeySet | undefined>;
@@ -45,7 +44,7 @@ export class Provider {
     this.#keys = keys;
   }
 
-  /** Throws where its local keys are none; where remote ones cannot be had it refuses until they can. */
+  /** Throws if local keys are unusable. Without remote keys tokens are refused until they were fetched. */
   static async make(name: string, config: ProviderConfig, host: Host): Promise<Provider> {
     try {
       return new Provider(name, config, host, await keysOf(config.jsonWebKeySet, host));
@@ -55,7 +54,7 @@ export class Provider {
     }
   }
 
-  /** At once where all is known already. */
+  /** Synchronous if all results are cached. */
   check(request: HttpRequest): TokenOutcome | Promise<TokenOutcome> {
     const texts = this.locations.tokensOf(request);
     const [only] = texts;
@@ -103,7 +102,7 @@ export class Provider {
     this.#rememberedFor = keys;
     const { size } = this.config.cacheConfig;
     if (size === 0) return;
-    // The one that came first goes first.
+    // The oldest entry is dropped first.
     for (const oldest of this.#remembered.keys()) {
       if (this.#remembered.size < size) break;
       this.#remembered.delete(oldest);

@@ -1,6 +1,6 @@
 /**
- * Keys that an issuer publishes: fetched ahead of time, kept while it cannot be reached, asked for once
- * more when a token names a key that is not among them. A reload of plugins keeps what is known.
+ * Keys that an issuer publishes: fetched before they expire, kept while the issuer is unreachable, and fetched
+ * again when a token names an unknown key. A reload of plugins keeps them.
  *
  * @module
  */
@@ -9,13 +9,13 @@ import type { Host } from "../../src/plugin/api.ts";
 import type { Remote } from "./config.ts";
 import { KeySet } from "./key_set.ts";
 
-/** They go on for so long after they should have been fetched anew, and then nobody is let in. */
+/** Keys are used for so long after they expired; then their tokens are refused. */
 const STALE_LIMIT_MS = 3_600_000;
-/** Between fetches that callers bring about by naming keys that nobody knows. */
+/** Minimum interval between fetches that unknown key names cause. */
 const UNKNOWN_PAUSE_MS = 10_000;
 const LIMIT_BYTES = 262_144;
 
-/** The text of a key set, or why there is none, thrown. */
+/** Resolves to the text of a key set; throws the reason if there is none. */
 export type LoadKeys = (signal: AbortSignal) => Promise<string>;
 
 interface Store {
@@ -37,7 +37,10 @@ export class RemoteKeys {
     this.#remote = remote;
     this.#load = load;
     this.#store = host.shared<Store>(`keys ${remote.uri}`, () => ({
-      ...{ keys: undefined, fetchedAt: -Infinity, triedAt: -Infinity, fetching: undefined },
+      keys: undefined,
+      fetchedAt: -Infinity,
+      triedAt: -Infinity,
+      fetching: undefined,
     }));
     this.#fetches = host.stats.counter("key_fetches", {
       help: "Requests to issuers for their key sets, by result",
@@ -45,14 +48,14 @@ export class RemoteKeys {
     });
   }
 
-  /** `undefined`: there are none that may still be trusted. */
+  /** `undefined`: there are no keys that may still be trusted. */
   get current(): KeySet | undefined {
     const { keys, fetchedAt } = this.#store;
     const age = this.#host.clock.now() - fetchedAt;
     return age < this.#remote.cacheDuration + STALE_LIMIT_MS ? keys : undefined;
   }
 
-  /** Newer ones than `known`, which has not what a token needs; `undefined`: none now. */
+  /** Keys newer than `known`, which lacks the key of a token; `undefined`: there are none now. */
   async newerThan(known: KeySet | undefined): Promise<KeySet | undefined> {
     const { triedAt, fetching } = this.#store;
     const mayAsk = this.#host.clock.now() - triedAt >= UNKNOWN_PAUSE_MS;
@@ -61,7 +64,7 @@ export class RemoteKeys {
     return current === known ? undefined : current;
   }
 
-  /** One at a time; whether it gave keys. */
+  /** Fetches the keys; concurrent calls share one fetch. False: it failed. */
   fetch(): Promise<boolean> {
     const store = this.#store;
     return store.fetching ??= this.#fetch().finally(() => store.fetching = undefined);
@@ -98,12 +101,12 @@ export class RemoteKeys {
     return Promise.race([this.#load(AbortSignal.any([signal, over.signal])), late]);
   }
 
-  /** Until the generation is over: before they are too old, and with growing pauses where it fails. */
+  /** Fetches keys before they expire, with growing pauses after failures, until the generation ends. */
   async follow(signal: AbortSignal): Promise<void> {
     const { clock } = this.#host;
     let failed = 0;
     while (!signal.aborted) {
-      // Not all proxies of a mesh at the same time.
+      // A random part of the lifetime, so that the proxies of a mesh do not fetch at the same time.
       const due = this.#remote.cacheDuration * (0.8 + 0.1 * this.#host.random());
       const rest = this.#store.fetchedAt + due - clock.now();
       if (rest > 0) await clock.sleep(rest, signal);
@@ -122,7 +125,7 @@ export class RemoteKeys {
 }
 
 async function loadFrom({ uri }: Remote, signal: AbortSignal): Promise<string> {
-  // Nobody but who is configured says which keys are to be trusted.
+  // Redirects are refused: only the configured server provides trusted keys.
   const response = await fetch(uri, { signal, redirect: "error" });
   if (response.status !== 200) {
     await response.body?.cancel();

@@ -29,46 +29,49 @@ function remoteOf(more: object): Remote {
 interface Rig {
   readonly clock: FakeClock;
   readonly keys: RemoteKeys;
-  /** What is answered next; an error: nothing is. */
+  /** The next response; an error: the fetch fails. */
   answer: string | Error | Promise<string>;
-  asked: number;
+  fetches: number;
 }
 
 function rig(remote = REMOTE): Rig {
   const clock = new FakeClock();
   const host = new PluginHost("jwt_auth", "inbound", {
-    ...{ log: silentLog, stats: new Stats(), clock, shared: new SharedState() },
+    log: silentLog,
+    stats: new Stats(),
+    clock,
+    shared: new SharedState(),
     random: () => 0,
   });
   const it: { -readonly [K in keyof Rig]: Rig[K] } = {
     clock,
     keys: new RemoteKeys(host, remote, async () => {
-      it.asked++;
+      it.fetches++;
       if (it.answer instanceof Error) throw it.answer;
       return await it.answer;
     }),
     answer: keySetOf(one),
-    asked: 0,
+    fetches: 0,
   };
   return it;
 }
 
-test("RemoteKeys are fetched again before their time is over", async () => {
+test("RemoteKeys are fetched again before they expire", async () => {
   const it = rig();
   const abort = new AbortController();
   const done = it.keys.follow(abort.signal);
   await settle();
-  assert.equal(it.asked, 1);
+  assert.equal(it.fetches, 1);
   await it.clock.advance(479_000);
-  assert.equal(it.asked, 1);
+  assert.equal(it.fetches, 1);
   await it.clock.advance(2_000);
-  assert.equal(it.asked, 2);
+  assert.equal(it.fetches, 2);
   abort.abort();
   await done;
   assert.equal(it.clock.pending, 0);
 });
 
-test("RemoteKeys go on for an hour where newer ones cannot be had, and not longer", async () => {
+test("RemoteKeys are used for an hour after they expired, and not longer", async () => {
   const it = rig();
   const abort = new AbortController();
   const done = it.keys.follow(abort.signal);
@@ -85,7 +88,7 @@ test("RemoteKeys go on for an hour where newer ones cannot be had, and not longe
   await done;
 });
 
-test("RemoteKeys tries again as the policy says, then at its longest pause", async () => {
+test("RemoteKeys retries by the policy, then at its longest pause", async () => {
   const retryPolicy = {
     numRetries: 2,
     retryPolicyBackOff: { baseInterval: "1s", maxInterval: "20s" },
@@ -94,17 +97,17 @@ test("RemoteKeys tries again as the policy says, then at its longest pause", asy
   it.answer = new Error("gone");
   const abort = new AbortController();
   const done = it.keys.follow(abort.signal);
-  const asked: number[] = [];
+  const counts: number[] = [];
   for (const ms of [0, 500, 1_000, 19_000, 1_000]) {
     await it.clock.advance(ms);
-    asked.push(it.asked);
+    counts.push(it.fetches);
   }
-  assert.deepEqual(asked, [1, 2, 3, 3, 4]);
+  assert.deepEqual(counts, [1, 2, 3, 3, 4]);
   abort.abort();
   await done;
 });
 
-test("RemoteKeys.newerThan() asks once for all, and not again soon", async () => {
+test("RemoteKeys.newerThan() fetches once for all callers, and then pauses", async () => {
   const it = rig();
   await it.keys.fetch();
   const { current } = it.keys;
@@ -112,27 +115,27 @@ test("RemoteKeys.newerThan() asks once for all, and not again soon", async () =>
   it.answer = promise;
   await it.clock.advance(9_999);
   assert.equal(await it.keys.newerThan(current), undefined);
-  assert.equal(it.asked, 1);
+  assert.equal(it.fetches, 1);
   await it.clock.advance(1);
   const both = [it.keys.newerThan(current), it.keys.newerThan(current)];
   await settle();
   resolve(keySetOf(one, two));
   const [first, second] = await Promise.all(both);
   assert.ok(first && first === second && first !== current);
-  assert.equal(it.asked, 2);
+  assert.equal(it.fetches, 2);
   assert.equal(await it.keys.newerThan(first), undefined);
-  assert.equal(it.asked, 2);
+  assert.equal(it.fetches, 2);
 });
 
 for (
   const [what, answer] of [
-    ["no JSON", "<html>"],
-    ["no key set", "{}"],
+    ["not JSON", "<html>"],
+    ["not a key set", "{}"],
     ["too many keys", JSON.stringify({ keys: Array(65).fill(one.jwk) })],
     ["an error", new Error("reset")],
   ] as const
 ) {
-  test(`RemoteKeys keeps what it has where the answer is ${what}`, async () => {
+  test(`RemoteKeys keeps its keys if the answer is ${what}`, async () => {
     const it = rig();
     await it.keys.fetch();
     const { current } = it.keys;
@@ -143,7 +146,7 @@ for (
   });
 }
 
-test("RemoteKeys waits for an answer as long as it was told", async () => {
+test("RemoteKeys ends a fetch at the request timeout", async () => {
   const it = rig(remoteOf({ requestTimeoutMs: 700 }));
   it.answer = new Promise(() => {});
   const fetched = it.keys.fetch();
@@ -159,14 +162,14 @@ function configFor(uri: string): object {
   };
 }
 
-test("jwt_auth lets nobody in before an issuer's keys are there, and then whom they are for", async () => {
+test("jwt_auth refuses tokens until the keys of their issuer were fetched", async () => {
   await using server = await startKeyServer(keySetOf(one));
   server.status = 503;
   await using mounted = await mountJwtAuth(configFor(server.uri));
   const { plugin } = mounted;
   const request = { headers: bearer(await one.sign()) };
   assert.equal((await mounted.ask(request)).reason, "Jwks remote fetch is failed");
-  // Once at the start and once by whoever follows the keys; not for each request.
+  // Once at the start and once by the background task; not for each request.
   assert.equal(plugin.stat("key_fetches"), 2);
   assert.equal((await mounted.ask(request)).status, 401);
   assert.equal(plugin.stat("key_fetches"), 2);
@@ -175,7 +178,7 @@ test("jwt_auth lets nobody in before an issuer's keys are there, and then whom t
   assert.equal((await mounted.ask(request)).status, 200);
 });
 
-test("jwt_auth asks an issuer for a key that a token names, and stays with what it has", async () => {
+test("jwt_auth fetches keys for an unknown key name, after a pause", async () => {
   await using server = await startKeyServer(keySetOf(one));
   await using mounted = await mountJwtAuth(configFor(server.uri));
   const newer = { headers: bearer(await two.sign()) };
@@ -188,7 +191,7 @@ test("jwt_auth asks an issuer for a key that a token names, and stays with what 
   assert.equal(server.asked, 2);
 });
 
-test("jwt_auth forgets what it verified by a key that the issuer withdrew", async () => {
+test("jwt_auth drops cached tokens of a withdrawn key", async () => {
   await using server = await startKeyServer(keySetOf(one));
   await using mounted = await mountJwtAuth(configFor(server.uri));
   const before = { headers: bearer(await one.sign()) };
@@ -206,11 +209,11 @@ after(() => elsewhere[Symbol.asyncDispose]());
 
 for (
   const [what, change] of [
-    ["leads elsewhere", { status: 302, location: elsewhere.uri }],
+    ["redirects", { status: 302, location: elsewhere.uri }],
     ["is too long", { body: `${" ".repeat(262_144)}{"keys":[]}` }],
   ] as const
 ) {
-  test(`jwt_auth takes no keys from an answer that ${what}`, async () => {
+  test(`jwt_auth uses no keys of an answer that ${what}`, async () => {
     await using server = await startKeyServer(keySetOf(one));
     Object.assign(server, change);
     await using mounted = await mountJwtAuth(configFor(server.uri));

@@ -1,6 +1,6 @@
 /**
- * A token in compact form, read and judged in all but its signature. Refusals are worded as Envoy words
- * them, since people search for these.
+ * Parses and judges a token in compact form, except for its signature. Refusals have Envoy's texts, which
+ * people search for.
  *
  * @module
  */
@@ -28,32 +28,41 @@ export const REFUSED = {
   noKeys: "Jwks remote fetch is failed",
   claim: "a claim of the Jwt is not what is asked for",
 } as const;
-/** In words. */
+/** The text of a refusal. */
 export type Refused = string;
 
-/** None that a secret shared with the issuer would do for, and not `none`. */
+/** Neither algorithms with shared secrets nor `none`. */
 const ALGORITHMS: readonly string[] = [
-  ...["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"],
-  ...["ES256", "ES384", "ES512", "EdDSA", "Ed25519"],
+  "RS256",
+  "RS384",
+  "RS512",
+  "PS256",
+  "PS384",
+  "PS512",
+  "ES256",
+  "ES384",
+  "ES512",
+  "EdDSA",
+  "Ed25519",
 ];
-/** Longer ones are not looked at. */
+/** Longer tokens are refused unread. */
 const TOKEN_LIMIT_CHARS = 16_384;
 const PART = /^[A-Za-z0-9_-]*$/;
 
 export interface JwtToken {
   readonly text: string;
   readonly algorithm: string;
-  /** `undefined`: it names no key. */
+  /** `undefined`: the token names no key. */
   readonly keyName: string | undefined;
   readonly claims: Claims;
-  /** As it stands in the token. */
+  /** The encoded payload. */
   readonly payload: string;
 }
 
-/** What is asked of claims. */
+/** Requirements on the registered claims. */
 export interface TokenTerms {
   readonly issuer: string;
-  /** Empty: any. */
+  /** Empty: any audience. */
   readonly audiences: readonly string[];
   readonly clockSkewSeconds: number;
 }
@@ -76,7 +85,7 @@ export function readToken(text: string): JwtToken | Refused {
   const fault = faultOf(claims);
   if (fault) return fault;
   if (!isEncoded(signature)) return REFUSED.signatureEncoding;
-  // Whoever must be understood to be trusted is not: nothing that needs this is known here.
+  // Critical extensions are not supported, so such tokens must be refused (RFC 7515 4.1.11).
   if (Object.hasOwn(header, "crit") || Object.hasOwn(header, "b64")) return REFUSED.signature;
   return { text, algorithm: alg, keyName: kid, claims, payload };
 }
@@ -94,7 +103,7 @@ function faultOf(claims: Claims): Refused | undefined {
 
 const TIMES = ["exp", "nbf", "iat"];
 
-/** `undefined`: there is nothing against it. A token that says no time has none, as with Envoy. */
+/** `undefined`: the claims are accepted. Times that the token does not have are not checked, as in Envoy. */
 export function whyRefused(claims: Claims, terms: TokenTerms, nowMs: number): Refused | undefined {
   if (claims.iss !== terms.issuer) return REFUSED.issuer;
   const now = nowMs / 1_000;
@@ -119,7 +128,7 @@ function objectIn(part: string): Claims | undefined {
     const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
     return isObject ? value as Claims : undefined;
   } catch {
-    return undefined; // not UTF-8, or no JSON: the caller says which part it is
+    return undefined; // not UTF-8 or not JSON: the caller names the part
   }
 }
 

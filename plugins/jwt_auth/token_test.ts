@@ -22,7 +22,7 @@ const ANY = { any: [{ provider: "okta" }] };
 const plain = await mountJwtAuth({ providers: { okta: providerOf(one) }, require: ANY });
 const ofRsa = await mountJwtAuth({ providers: { okta: providerOf(rsa) }, require: ANY });
 
-/** Signed by whoever has the public key, as if it were a secret. */
+/** A token signed with the public key as a shared secret. */
 function confused(secret: string): string {
   const text = rawToken({ alg: "HS256", kid: "rsa" }, { iss: ISSUER });
   const signed = text.slice(0, text.lastIndexOf("."));
@@ -37,10 +37,10 @@ for (
   const [what, ask, status, reason, on = plain] of [
     ["a good token", good, 200, undefined],
     ["no token", undefined, 401, MISSING],
-    ["an empty one", "", 401, FORMAT],
-    ["one of two parts", "a.b", 401, FORMAT],
-    ["one of four parts", `${good}.a`, 401, FORMAT],
-    ["a huge one", `${goodHead}.${"A".repeat(20_000)}.A`, 401, FORMAT],
+    ["an empty token", "", 401, FORMAT],
+    ["a token of two parts", "a.b", 401, FORMAT],
+    ["a token of four parts", `${good}.a`, 401, FORMAT],
+    ["a huge token", `${goodHead}.${"A".repeat(20_000)}.A`, 401, FORMAT],
     ["alg none", rawToken({ alg: "none" }, { iss: ISSUER }, ""), 401, FORMAT],
     ["alg none and a signature", rawToken({ alg: "none" }, { iss: ISSUER }), 401, ALG],
     ["alg None", rawToken({ alg: "None" }, { iss: ISSUER }), 401, ALG],
@@ -48,7 +48,7 @@ for (
     ["a list of algs", rawToken({ alg: ["ES256"] }, { iss: ISSUER }), 401, NO_ALG],
     ["HS256 with the key as JSON", confused(JSON.stringify(rsa.jwk)), 401, NO_KEY, ofRsa],
     ["HS256 with the modulus", confused(String(rsa.jwk.n)), 401, NO_KEY, ofRsa],
-    ["an algorithm of another kind of key", await rsa.sign({}, { kid: "one" }), 401, NO_KEY],
+    ["an algorithm of another key type", await rsa.sign({}, { kid: "one" }), 401, NO_KEY],
     [
       "another algorithm of that kind",
       rawToken({ alg: "PS256" }, { iss: ISSUER }),
@@ -66,15 +66,15 @@ for (
       "Jwt header [kid] field is not a string",
     ],
     ["no kid", await one.sign({}, { kid: undefined }), 200, undefined],
-    ["somebody else's key of that name", await stranger.sign(), 401, FAILS],
-    ["a key of its own", await stranger.sign({}, { jwk: stranger.jwk }), 401, FAILS],
+    ["a foreign key with the same kid", await stranger.sign(), 401, FAILS],
+    ["its own key in the header", await stranger.sign({}, { jwk: stranger.jwk }), 401, FAILS],
     [
       "an address for its key",
       await stranger.sign({}, { jku: "https://evil.example/" }),
       401,
       FAILS,
     ],
-    ["claims that were changed", changed, 401, FAILS],
+    ["changed claims", changed, 401, FAILS],
     ["no signature", `${goodHead}.${goodBody}.`, 401, FORMAT],
     [
       "a signature that is too short",
@@ -89,14 +89,14 @@ for (
       "Jwt signature is an invalid Base64url encoded",
     ],
     [
-      "what must be understood",
+      "a critical extension",
       await one.sign({}, { crit: ["b64"], b64: true }),
       401,
       FAILS,
     ],
-    ["a head that is a list", rawToken([], {}), 401, "Jwt header is an invalid JSON"],
-    ["claims that are a list", rawToken({ alg: "ES256" }, []), 401, PAYLOAD],
-    ["claims that are nested deeply", rawToken({ alg: "ES256" }, "[".repeat(9_000)), 401, PAYLOAD],
+    ["a list as header", rawToken([], {}), 401, "Jwt header is an invalid JSON"],
+    ["a list as claims", rawToken({ alg: "ES256" }, []), 401, PAYLOAD],
+    ["deeply nested claims", rawToken({ alg: "ES256" }, "[".repeat(9_000)), 401, PAYLOAD],
     [
       "another issuer",
       await one.sign({ iss: "https://evil.example" }),
@@ -109,10 +109,20 @@ for (
       401,
       "Jwt payload [iss] field is not a string",
     ],
-    ["one that ended just now", await one.sign({ exp: NOW - 30 }), 200, undefined],
-    ["one that ended before the skew", await one.sign({ exp: NOW - 31 }), 401, "Jwt is expired"],
-    ["one that begins soon", await one.sign({ nbf: NOW + 30 }), 200, undefined],
-    ["one that begins after the skew", await one.sign({ nbf: NOW + 31 }), 401, "Jwt not yet valid"],
+    ["a token that expired within the skew", await one.sign({ exp: NOW - 30 }), 200, undefined],
+    [
+      "a token that expired before the skew",
+      await one.sign({ exp: NOW - 31 }),
+      401,
+      "Jwt is expired",
+    ],
+    ["a token that is valid within the skew", await one.sign({ nbf: NOW + 30 }), 200, undefined],
+    [
+      "a token that is valid after the skew",
+      await one.sign({ nbf: NOW + 31 }),
+      401,
+      "Jwt not yet valid",
+    ],
     [
       "a time that is text",
       rawToken({ alg: "ES256" }, { iss: ISSUER, exp: "9999999999" }),
@@ -129,10 +139,10 @@ for (
 ) {
   test(`jwt_auth answers ${status} to ${what}`, async () => {
     const headers = ask === undefined ? {} : bearer(ask);
-    const asked = await on.ask({ headers });
-    assert.deepEqual([asked.status, asked.reason], [status, reason]);
-    assert.equal(asked.sent !== undefined, status === 200);
-    // A second time, when it may be remembered.
+    const result = await on.ask({ headers });
+    assert.deepEqual([result.status, result.reason], [status, reason]);
+    assert.equal(result.sent !== undefined, status === 200);
+    // A second time, when the result may be cached.
     assert.equal((await on.ask({ headers })).status, status);
   });
 }

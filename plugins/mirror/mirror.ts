@@ -1,6 +1,6 @@
 /**
- * Sends copies of requests to somebody else, and throws the answers away. A copy is sent when the answer
- * to its request has begun, so that it takes nothing from that.
+ * Sends copies of requests to another service and discards the responses. A copy is sent when the response
+ * to its request has begun, so that it does not delay the request.
  *
  * @module
  */
@@ -31,7 +31,7 @@ const Config = v.strictObject({
 });
 type Config = v.InferOutput<typeof Config>;
 
-/** From the head of a request to the end of the answer to its copy. */
+/** Requests from their head to the end of the response to their copy. */
 const MAX_UNDER_WAY = 128;
 
 export default {
@@ -64,7 +64,7 @@ class Mirror {
 
   pass({ request, exchange }: RequestArgs, next: Next): Answer {
     const { percent, limitBytes } = this.#config;
-    // Who asks for another protocol goes on in a way that has no copy.
+    // Upgraded connections cannot be copied.
     if (request.upgrade !== "" || this.#host.random() * 100 >= percent) return next();
     if ((request.body?.length ?? 0) > limitBytes) return this.#leftOut("body", next);
     if (this.#underWay >= MAX_UNDER_WAY) return this.#leftOut("overflow", next);
@@ -96,7 +96,7 @@ class Mirror {
       const { failure } = await this.#call(copy, { timeoutMs });
       this.#copies.add(1, { result: failure ? "failed" : "answered" });
     } catch {
-      // It was answered before all of its body had come, or that was longer than may be kept.
+      // The body was incomplete when the response began, or longer than the limit.
       this.#copies.add(1, { result: "body" });
     } finally {
       this.#underWay--;
@@ -104,7 +104,7 @@ class Mirror {
   }
 }
 
-/** As Envoy names it: `db.example-shadow:8080`. An address has no such name. */
+/** Envoy's name of the copy: `db.example-shadow:8080`. An IPv6 address stays unchanged. */
 function shadowOf(authority: string): string {
   const [, host = "", port = ""] = /^(.*?)(:\d*)?$/.exec(authority) ?? [];
   return host === "" || host.startsWith("[") ? authority : `${host}-shadow${port}`;

@@ -18,14 +18,17 @@ const copiesOf = (it: Mirroring) => it.callees["orders-next"]?.requests ?? [];
 for (
   const [what, body, got] of [
     ["with a body", "hello", "hello"],
-    ["with a body that comes bit by bit", ["he", "ll", "o"], "hello"],
+    ["with a chunked body", ["he", "ll", "o"], "hello"],
     ["without a body", [], ""],
   ] as const
 ) {
-  test(`a request ${what} is answered, and a copy of it was sent`, async () => {
+  test(`mirror sends a copy of a request ${what}`, async () => {
     await using it = await mirroring({});
     const { status: code, body: answer } = await it.request({
-      ...{ method: "PUT", path: "/a?b", authority: "orders.example:8080", body },
+      method: "PUT",
+      path: "/a?b",
+      authority: "orders.example:8080",
+      body,
       headers: { "x-two": ["1", "2"], cookie: "c" },
     });
     assert.deepEqual([code, answer], [200, `got ${got}`]);
@@ -43,7 +46,7 @@ for (
   });
 }
 
-test("a copy is named as Envoy names it, and an address stays one", async () => {
+test("mirror adds -shadow to the host of a copy, except to an IPv6 address", async () => {
   await using it = await mirroring({});
   for (const authority of ["db", "db:80", "10.0.0.1:80", "[::1]:80"]) {
     await it.request({ authority });
@@ -52,7 +55,7 @@ test("a copy is named as Envoy names it, and an address stays one", async () => 
   assert.deepEqual(names, ["db-shadow", "db-shadow:80", "10.0.0.1-shadow:80", "[::1]:80"]);
 });
 
-test("so many of a hundred requests have a copy", async () => {
+test("mirror copies the configured percentage of requests", async () => {
   let next = 0;
   const random = () => next++ % 100 / 100;
   await using it = await mirroring({ percent: 12 }, { random });
@@ -61,9 +64,9 @@ test("so many of a hundred requests have a copy", async () => {
 });
 
 for (
-  const [what, body] of [["that is announced", "hello"], ["that comes", ["he", "llo"]]] as const
+  const [what, body] of [["with a length", "hello"], ["without a length", ["he", "llo"]]] as const
 ) {
-  test(`a body ${what} and is too long has no copy, and goes on as it came`, async () => {
+  test(`mirror does not copy a body ${what} above the limit, and passes it on`, async () => {
     await using it = await mirroring({ limitBytes: 4 });
     assert.equal((await it.request({ method: "POST", body })).body, "got hello");
     await settle();
@@ -72,7 +75,7 @@ for (
   });
 }
 
-test("nobody waits for who has the copies, and they are given up in time", async () => {
+test("mirror does not wait for responses to copies, and resets them at the timeout", async () => {
   await using it = await mirroring({ timeoutMs: 500 }, { callees: { "orders-next": [hold()] } });
   assert.equal((await it.request({ method: "POST", body: "a" })).status, 200);
   await settle();
@@ -82,14 +85,14 @@ test("nobody waits for who has the copies, and they are given up in time", async
   assert.equal(it.stat("copies", { result: "failed" }), 1);
 });
 
-test("who breaks copies breaks nothing else", async () => {
+test("mirror does not fail a request whose copy is reset", async () => {
   await using it = await mirroring({}, { callees: { "orders-next": [reset()] } });
   assert.equal((await it.request({ method: "POST", body: "a" })).status, 200);
   await settle();
   assert.equal(it.stat("copies", { result: "failed" }), 1);
 });
 
-test("there are only so many copies under way, and places come back", async () => {
+test("mirror limits concurrent copies, and sends more when some end", async () => {
   const held = hold();
   await using it = await mirroring({}, { callees: { "orders-next": [held] } });
   for (let i = 0; i < 130; i++) assert.equal((await it.request()).status, 200);
@@ -103,20 +106,20 @@ test("there are only so many copies under way, and places come back", async () =
   assert.equal(copiesOf(it).length, 129);
 });
 
-test("callers who leave take no places with them", async () => {
+test("mirror does not count requests of callers that left", async () => {
   await using it = await mirroring({}, { upstream: [...Array(200).fill(hold()), ok("fine")] });
   for (let i = 0; i < 200; i++) {
     const leaving = new AbortController();
-    const asked = it.request({ signal: leaving.signal });
+    const pending = it.request({ signal: leaving.signal });
     await settle();
     leaving.abort();
-    await asked;
+    await pending;
   }
   await it.request();
   await settle();
   assert.equal(copiesOf(it).length, 1);
 });
 
-test("who mirrors to nobody is not loaded", async () => {
+test("mirror refuses an unknown target", async () => {
   await assert.rejects(mirroring({ target: "nobody" }), /Cannot ask "nobody"/);
 });

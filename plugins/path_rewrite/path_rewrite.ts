@@ -1,5 +1,5 @@
 /**
- * Sends requests on with another path: what a prefix, or all of a path, is replaced by. The query stays.
+ * Rewrites the path of requests: replaces a prefix, or the whole path. The query stays.
  *
  * @module
  */
@@ -7,10 +7,10 @@
 import * as v from "valibot";
 import type { Plugin, PluginDefinition } from "../../src/plugin/api.ts";
 
-/** Its path is of characters that need no escape, so that there is one way to write it. */
+/** A path whose characters need no escapes, so that it has only one form. */
 const TARGET = /^\/(?:[\w.~!$&'()*+,:;=@[\]/-]|%[0-9A-Fa-f]{2})*(?:\?[\x21\x22\x24-\x7e]*)?$/;
 const HAS_DOTS = /^[^?]*\/(?:\.|%2e){1,2}(?:[;/?]|$)/i;
-/** A segment that is none to whoever takes a path apart. */
+/** A dot segment, which path resolution removes. */
 const IS_DOTS = /^(?:\.|%2e){1,2}(?:[;/?\\]|$)/i;
 
 const Config = v.pipe(
@@ -32,7 +32,7 @@ export default {
   api: 1,
   phase: "filter",
   config: Config,
-  /** Holds in place of what the listener says. */
+  /** Replaces the configuration of the listener. */
   routeConfig: Config,
   create(host, config): Plugin<Config> {
     return {
@@ -45,9 +45,9 @@ export default {
   },
 } satisfies PluginDefinition<typeof Config, typeof Config>;
 
-/** `undefined`: it stays. `""`: it would lead out of where it is to lead. */
+/** `undefined`: the path stays. `""`: the new path would leave `to`. */
 function rewritten(target: string, { prefix, ignoreCase, to }: Config): string | undefined {
-  // Who asks for `*` asks for no path.
+  // The request target `*` is not a path.
   if (to === undefined || !target.startsWith("/")) return undefined;
   const mark = target.indexOf("?");
   const end = mark < 0 ? target.length : mark;
@@ -56,9 +56,9 @@ function rewritten(target: string, { prefix, ignoreCase, to }: Config): string |
   const isThere = begin === prefix || ignoreCase && begin.toLowerCase() === prefix.toLowerCase();
   if (!isThere) return undefined;
   const isCut = !prefix.endsWith("/") && target[prefix.length] !== "/" && !to.includes("?");
-  // As Consul has it: nobody who writes `/` wants two of them.
+  // As in Consul: with `to` of `/` the result must not begin with `//`.
   const from = prefix.length + (to === "/" && target[prefix.length] === "/" ? 1 : 0);
   const path = to + target.slice(from);
-  // Half a segment, as `..` of `/old..`, is nobody's parent before the other half is taken away.
+  // A cut inside a segment may leave a dot segment: `..` of `/old..` was none before.
   return isCut && IS_DOTS.test(path.slice(to.lastIndexOf("/") + 1)) ? "" : path;
 }

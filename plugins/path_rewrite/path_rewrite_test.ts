@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { mount } from "../../src/kit/mod.ts";
 import pathRewrite from "./path_rewrite.ts";
 
-/** What becomes of a path; 400: it is refused. The rows without a reason are what Consul's Envoy does. */
+/** Paths before and after; 400: refused. Rows without a reason are the behaviour of Consul's Envoy. */
 for (
   const [config, ...rows] of [
     [{}, ["/a", "/a"]],
@@ -22,7 +22,7 @@ for (
     [{ prefix: "/P", ignoreCase: true, to: "/x" }, ["/p/a", "/x/a"], ["/PA", "/xA"]],
     [{ prefix: "/", to: "/y" }, ["/", "/y"], ["/a?b", "/ya?b"]],
     [{ prefix: "/find/", to: "/s?q=" }, ["/find/a?b", "/s?q=a?b"]],
-    // What was no parent directory may not become one.
+    // A rewrite must not create a dot segment.
     [
       { prefix: "/p", to: "/" },
       ...[["/p../a", 400], ["/p..?x", 400], ["/p.;x/a", 400], ["/p%2E./a", 400]] as const,

@@ -1,41 +1,41 @@
 /**
- * Token buckets in memory that all workers share: a table of sets of slots, found by a seeded hash. A
- * bucket that has filled up again says nothing, so its slot is free for another.
+ * Token buckets in memory that all workers share: a table of sets of slots, indexed by a seeded hash. A full
+ * bucket need not be stored, so its slot is free for another.
  *
- * A bucket is one number: the time up to which its tokens are spent, in ticks of its own rate, so that
- * taking one is a single exchange. It is ahead of the time now by what is missing from the bucket.
+ * A bucket is one number: the time up to which its tokens are spent, in ticks of its rate, so that taking a
+ * token is one compare-and-exchange. It is ahead of the current time by the missing tokens.
  *
  * @module
  */
 
-/** How fast tokens come, and how many a full bucket has: all in ticks, parts of a token. */
+/** The refill rate and the size of a bucket, in ticks (parts of a token). */
 export interface Rate {
   readonly perMs: number;
   readonly token: number;
   readonly burst: number;
 }
 
-/** Key of a bucket; seeded, so that nobody outside can find two that share one. */
+/** Key of a bucket; seeded, so that callers cannot construct colliding keys. */
 export interface KeyHash {
-  /** Which set. */
+  /** Selects the set. */
   a: number;
-  /** Which of its slots: never 0, which is a slot that nobody has used. */
+  /** Tag of the slot in its set; never 0, the tag of an unused slot. */
   b: number;
 }
 
-/** Cells of a slot: whose it is, what is spent, and the millisecond when it is full again. */
+/** Cells of a slot: the tag of its key, the spent time, and the millisecond when the bucket is full again. */
 const TAG = 0;
 const SPENT = 1;
 const FULL_AT = 2;
 const SLOT = 3;
 /** Slots of a set. */
 const WAYS = 8;
-/** The clocks of two workers may be apart by so much. */
+/** Maximum difference between the clocks of two workers. */
 const SKEW_MS = 1_000;
-/** Ticks; times are numbers of 32 bits that begin anew. */
+/** Ticks; times are 32-bit numbers that wrap around. */
 const MOST_AHEAD = 2 ** 30;
 
-/** `burst` is at least 1, and filled up within days. */
+/** Requires a `burst` of at least 1 that refills within days. */
 export function rateOf(perSecond: number, burst: number): Rate {
   const perMs = perSecond / 1_000;
   const fits = MOST_AHEAD / (burst + 2 * SKEW_MS * perMs);
@@ -43,7 +43,7 @@ export function rateOf(perSecond: number, burst: number): Rate {
   return { perMs: perMs * token, token, burst: burst * token };
 }
 
-/** Cells for so many slots, a multiple of {@link WAYS}; the first cell is the seed. */
+/** The number of cells for `slots`, a multiple of {@link WAYS}; the first cell is the seed. */
 export function cellsFor(slots: number): number {
   return 1 + slots * SLOT;
 }
@@ -55,20 +55,20 @@ export class BucketTable {
   readonly #hash: KeyHash = { a: 0, b: 0 };
   readonly #forgot: () => void;
 
-  /** `random`: from 0 up to 1; `forgot`: a bucket that was not full made room for another. */
+  /** `random`: from 0 up to 1; `forgot`: called when a bucket that was not full is replaced. */
   constructor(cells: Int32Array<SharedArrayBuffer>, { random, forgot }: {
     readonly random: () => number;
     readonly forgot: () => void;
   }) {
     this.#cells = cells;
     this.#sets = Math.floor((cells.length - 1) / SLOT / WAYS);
-    // The first of the workers picks it.
+    // The first worker sets the seed.
     Atomics.compareExchange(cells, 0, 0, Math.floor(random() * 2 ** 32) | 1);
     this.#seed = Atomics.load(cells, 0);
     this.#forgot = forgot;
   }
 
-  /** Of `text`, among those of the limit `of`; good until the next call. */
+  /** The key of `text` under the limit `of`; valid until the next call. */
   hash(of: number, text: string): KeyHash {
     let a = mixed(this.#seed ^ of);
     let b = mixed(a + this.#seed);
@@ -85,7 +85,7 @@ export class BucketTable {
     return hash;
   }
 
-  /** Takes a token of a bucket, which is full where nobody knows of it. False: there is none. */
+  /** Takes a token of a bucket; an unknown bucket is full. False: there is no token. */
   take({ a, b }: KeyHash, { perMs, token, burst }: Rate, nowMs: number): boolean {
     const cells = this.#cells;
     const at = this.#slotOf(a, b, Math.floor(nowMs) | 0);
@@ -94,7 +94,7 @@ export class BucketTable {
     for (;;) {
       const spent = Atomics.load(cells, at + SPENT);
       const ahead = (spent - now) | 0;
-      // What is too far ahead was another bucket's, or long ago.
+      // A time too far ahead belongs to another bucket, or is long past.
       const missing = ahead > 0 && ahead <= mostAhead && !this.#isFull(at, nowMs) ? ahead : 0;
       if (missing + token > burst) return false;
       const next = (now + missing + token) | 0;
@@ -108,7 +108,7 @@ export class BucketTable {
     return ((Atomics.load(this.#cells, at + FULL_AT) - Math.floor(nowMs)) | 0) < -SKEW_MS;
   }
 
-  /** Where the bucket is, or is to be from now on: in the place of the one that is full first. */
+  /** The slot of the bucket; a new bucket replaces the one that is full first. */
   #slotOf(a: number, b: number, nowMs: number): number {
     const cells = this.#cells;
     const first = 1 + (a % this.#sets) * WAYS * SLOT;
@@ -127,14 +127,14 @@ export class BucketTable {
       const tag = Atomics.load(cells, victim + TAG);
       if (Atomics.compareExchange(cells, victim + TAG, tag, b) !== tag) continue;
       if (leastMs > 0) this.#forgot();
-      // A full one: spent up to now, by its own rate or any.
+      // A full bucket: at any rate it counts as spent up to now.
       Atomics.store(cells, victim + FULL_AT, (nowMs - 2 * SKEW_MS) | 0);
       return victim;
     }
   }
 }
 
-/** Each bit of it depends on all of `bits`. */
+/** Each bit of the result depends on all of `bits`. */
 function mixed(bits: number): number {
   let mix = Math.imul(bits ^ bits >>> 16, 0x85ebca6b);
   mix = Math.imul(mix ^ mix >>> 13, 0xc2b2ae35);

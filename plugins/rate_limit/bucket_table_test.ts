@@ -12,7 +12,7 @@ function cellsOf(slots: number): Int32Array<SharedArrayBuffer> {
   return new Int32Array(new SharedArrayBuffer(4 * cellsFor(slots)));
 }
 
-/** Tokens that are there at once. */
+/** Tokens that can be taken at once. */
 function drain(table: BucketTable, key: string, rate: ReturnType<typeof rateOf>, nowMs: number) {
   let taken = 0;
   while (taken < 10_000 && table.take(table.hash(1, key), rate, nowMs)) taken++;
@@ -30,32 +30,32 @@ for (
   ] as const
 ) {
   for (const start of [0, 3_333.7, 2 ** 31 - 50, 2 ** 32 - 7, 1e11]) {
-    test(`BucketTable.take() of ${perSecond}/s and ${burst} at ${start} ms gives what has come`, () => {
+    test(`BucketTable.take() of ${perSecond}/s and ${burst} at ${start} ms gives the refilled tokens`, () => {
       const { table } = tableOf();
       const rate = rateOf(perSecond, burst);
       let now = start;
       for (const [waitMs, tokens] of waits) {
         now += waitMs;
-        // A tick is a part of a token; times are not whole in it.
+        // A tick is a part of a token, so times are rounded.
         assert.equal(drain(table, "a", rate, now + 1e-3 / perSecond), tokens, `after ${waitMs} ms`);
       }
     });
   }
 }
 
-test("BucketTable.take() of two rates and keys takes from a bucket each", () => {
+test("BucketTable.take() has a bucket for each key", () => {
   const { table } = tableOf();
   const rate = rateOf(1, 3);
   assert.deepEqual(["a", "b", "a"].map((key) => drain(table, key, rate, 0)), [3, 3, 0]);
   assert.equal(table.take(table.hash(2, "a"), rateOf(1, 3), 0), true);
 });
 
-test("BucketTable.take() of two tables in the same cells takes from the same buckets", () => {
+test("BucketTable.take() of two tables over the same cells shares buckets", () => {
   const { table, cells } = tableOf();
   const other = new BucketTable(cells, { random: () => 0.9, forgot: () => {} });
   assert.equal(drain(table, "a", rateOf(1, 3), 1_000), 3);
   assert.equal(drain(other, "a", rateOf(1, 3), 1_000), 0);
-  // Whose clock is behind sees no bucket that is full again.
+  // A worker with a slow clock must not see the bucket as full.
   assert.equal(drain(other, "a", rateOf(1, 3), 400), 0);
 });
 
@@ -68,7 +68,7 @@ test("BucketTable.take() finds a full bucket after any time without a request", 
   }
 });
 
-test("BucketTable forgets the bucket that is full first, and says so unless it is full", () => {
+test("BucketTable replaces the bucket that is full first, and reports one that was not full", () => {
   const { table, forgotten } = tableOf(8);
   const rate = rateOf(1, 10);
   for (let i = 0; i < 8; i++) {
@@ -78,12 +78,12 @@ test("BucketTable forgets the bucket that is full first, and says so unless it i
   table.take(table.hash(1, "9"), rate, 0);
   assert.equal(forgotten.length, 1);
   assert.equal(drain(table, "7", rate, 0), 2, "the emptiest is still known");
-  // Long after nothing is lost by it.
+  // After a long time all buckets are full, so none is reported.
   for (let i = 0; i < 8; i++) table.take(table.hash(1, `later ${i}`), rate, 20_000);
   assert.equal(forgotten.length, 1);
 });
 
-test("BucketTable of many keys keeps a bucket for each while there is room", () => {
+test("BucketTable keeps a bucket for each of many keys", () => {
   const { table, forgotten } = tableOf(8_192);
   const rate = rateOf(1, 1);
   const keys = Array.from({ length: 1_000 }, (_, i) => `spiffe://t/ns/default/dc/dc1/svc/s-${i}`);

@@ -1,5 +1,5 @@
 /**
- * One limit: who shares a bucket by it, and how one is turned away whose bucket is empty.
+ * One limit: it assigns requests to buckets, and refuses a request whose bucket is empty.
  *
  * @module
  */
@@ -44,7 +44,7 @@ export type Limits = v.InferOutput<typeof Limits>;
 
 type By = "all" | "source" | "remote_address" | "header" | "claim";
 
-/** Buckets that are remembered of each kind, but for those of everybody together: each limit has one. */
+/** Remembered buckets of each kind; under `all` each limit has one bucket. */
 const SLOTS: Readonly<Record<By, number>> = {
   all: 1_024,
   source: 8_192,
@@ -73,35 +73,35 @@ export async function tablesOf(host: Host): Promise<Tables> {
   };
 }
 
-interface Around {
+interface LimitContext {
   readonly host: Host;
   readonly tables: Tables;
-  /** Where the limits hold, since two places have buckets of their own. */
+  /** The listener or route of the limits; each has its own buckets. */
   readonly at: string;
 }
 
-/** Narrow ones first: whoever has used up his own takes nothing from everybody. */
-export function compiled(limits: Limits, around: Around): Limit[] {
-  return limits.map((limit) => new Limit(limit, around))
+/** Limits by caller come first: a caller over its own limit takes no token of the common one. */
+export function compiled(limits: Limits, context: LimitContext): Limit[] {
+  return limits.map((limit) => new Limit(limit, context))
     .toSorted((one, other) => Number(one.by === "all") - Number(other.by === "all"));
 }
 
 export class Limit {
   readonly by: By;
-  /** The same each time: who floods us costs no more. */
+  /** Made once, so that a flood costs no more. */
   readonly #refusal: Refusal;
   readonly #refused: () => void;
   readonly #table: BucketTable;
   readonly #rate: Rate;
   readonly #header: string;
   readonly #claim: ClaimAt | undefined;
-  /** Of all buckets of this limit. */
+  /** Seed of the keys of this limit. */
   readonly #of: number;
   readonly #own: KeyHash;
-  /** Of callers, made once for a connection. */
+  /** Keys of callers, computed once for each connection. */
   readonly #hashes = new WeakMap<Connection, KeyHash>();
 
-  constructor(limit: Fields, { host, tables, at }: Around) {
+  constructor(limit: Fields, { host, tables, at }: LimitContext) {
     const { requestsPerSecond, by = "all" } = limit;
     this.#header = typeof by === "object" && "header" in by ? by.header.toLowerCase() : "";
     this.#claim = typeof by === "object" && "claim" in by ? by.claim : undefined;
@@ -109,7 +109,7 @@ export class Limit {
     const what = this.#claim ? claimText(this.#claim) : this.#header;
     this.#table = tables[this.by];
     this.#rate = rateOf(requestsPerSecond, burstOf(limit));
-    // Numbers that change begin with a full bucket; those that do not go on with the one that is there.
+    // A limit with changed numbers begins with full buckets; an unchanged one keeps its buckets.
     const name = [host.listener, at, what, requestsPerSecond, burstOf(limit)].join("\0");
     this.#own = { ...this.#table.hash(0, name) };
     this.#of = this.#own.b;
@@ -128,7 +128,7 @@ export class Limit {
     return this.#table.take(this.#key(request, exchange), this.#rate, nowMs);
   }
 
-  /** Counted as well. */
+  /** Counts the refusal as well. */
   get refusal(): Refusal {
     this.#refused();
     return this.#refusal;
@@ -137,7 +137,7 @@ export class Limit {
   #key(request: HttpRequest, exchange: Exchange): KeyHash {
     if (this.by === "all") return this.#own;
     if (this.by === "header") {
-      // Who leaves it out shares a bucket with all who do.
+      // All requests without the header share one bucket.
       return this.#table.hash(this.#of, request.headers.get(this.#header) ?? "");
     }
     if (this.#claim) return this.#table.hash(this.#of, claimOf(exchange, this.#claim));
@@ -154,7 +154,7 @@ export class Limit {
   }
 }
 
-/** Who has no such claim, or one that is no text and no number, shares a bucket with all who do not. */
+/** `""`: the claim is absent, or neither text nor number; all such requests share one bucket. */
 function claimOf(exchange: Exchange, { provider, path }: ClaimAt): string {
   let at: unknown = exchange.get(VERIFIED_CLAIMS)?.get(provider);
   for (const name of path) {

@@ -1,6 +1,6 @@
 /**
- * Turns requests away that come faster than they may: token buckets for everybody together, and for each
- * caller, address or value of a header. Limits hold for the whole proxy, whatever the number of its workers.
+ * Refuses requests above a rate: token buckets for all requests, and for each caller, address, header value
+ * or claim. Limits apply to the whole proxy, across its workers.
  *
  * @module
  */
@@ -78,21 +78,21 @@ async function matchOf(path: PathConfig, host: Host): Promise<{
   readonly at: string;
 }> {
   if ("exact" in path) {
-    return { matches: (asked) => isPath(asked, path.exact), at: `= ${path.exact}` };
+    return { matches: (target) => isPath(target, path.exact), at: `= ${path.exact}` };
   }
   if ("prefix" in path) {
-    return { matches: (asked) => asked.startsWith(path.prefix), at: `^ ${path.prefix}` };
+    return { matches: (target) => target.startsWith(path.prefix), at: `^ ${path.prefix}` };
   }
   const test = await host.regex(path.regex);
-  const matches = (asked: string) => {
-    const [base = ""] = asked.split("?", 1);
-    // Nobody gets past a limit by a path that costs too much to look at.
+  const matches = (target: string) => {
+    const [base = ""] = target.split("?", 1);
+    // A path that is too long for the expression counts as matched, so it does not bypass the limit.
     return base.length > REGEX_LIMIT_CHARS || test(base);
   };
   return { matches, at: `~ ${path.regex}` };
 }
 
-/** But for the query. */
+/** Ignores the query. */
 function isPath(path: string, exact: string): boolean {
   return path.startsWith(exact) && (path.length === exact.length || path[exact.length] === "?");
 }

@@ -11,7 +11,7 @@ const tenant = (name: string): AskedOf => ({ headers: { "x-tenant": name } });
 
 for (
   const [what, config, requests] of [
-    ["everybody", { limits: [{ requestsPerSecond: 2 }] }, [
+    ["all requests", { limits: [{ requestsPerSecond: 2 }] }, [
       [{}, 200],
       [{ source: "shop" }, 200],
       [{ source: "" }, 429],
@@ -33,7 +33,7 @@ for (
       [{ remoteAddress: "[2001:db8::1]:4002" }, 429],
       [{ remoteAddress: "[2001:db8::2]:4000" }, 200],
     ]],
-    ["each value of a header, and who has none", {
+    ["each value of a header, and of requests without it", {
       limits: [{ requestsPerSecond: 1, by: { header: "X-Tenant" } }],
     }, [
       [tenant("a"), 200],
@@ -42,7 +42,7 @@ for (
       [{}, 200],
       [{}, 429],
     ]],
-    ["each claim of a verified token, and who has none", {
+    ["each claim of a verified token, and of requests without it", {
       limits: [{ requestsPerSecond: 1, by: { claim: { provider: "okta", path: ["org", "id"] } } }],
     }, [
       [{ claims: { org: { id: "a" } } }, 200],
@@ -55,7 +55,7 @@ for (
       [{ claims: { org: "id" } }, 429],
       [{ claims: {} }, 429],
     ]],
-    ["a claim of another provider as of nobody", {
+    ["a claim of another provider as a missing claim", {
       limits: [{ requestsPerSecond: 1, by: { claim: { provider: "auth0", path: ["sub"] } } }],
     }, [[{ claims: { sub: "a" } }, 200], [{ claims: { sub: "b" } }, 429]]],
     ["a burst", { limits: [{ requestsPerSecond: 1, burst: 3 }] }, [
@@ -64,7 +64,7 @@ for (
       [{}, 200],
       [{}, 429],
     ]],
-    ["one and all, where the one takes nothing from all", {
+    ["each source and all, where a refusal by source takes no common token", {
       limits: [{ requestsPerSecond: 2 }, { requestsPerSecond: 1, by: "source" }],
     }, [
       [{}, 200],
@@ -73,7 +73,7 @@ for (
       [{ source: "shop" }, 200],
       [{ source: "blog" }, 429],
     ]],
-    ["paths in place of the rest, by the first that matches", {
+    ["paths by the first match, in place of the general limits", {
       limits: [{ requestsPerSecond: 1 }],
       paths: [
         { exact: "/free", limits: [] },
@@ -92,7 +92,7 @@ for (
       [{ path: "/a/b" }, 200],
       [{ path: "/a/c" }, 429],
     ]],
-    ["paths by a regex, without the query, and what is too long for one", {
+    ["paths by a regex, without the query, and of paths too long for it", {
       paths: [{ regex: "/a/[0-9]+", limits: [{ requestsPerSecond: 1 }] }],
     }, [
       [{ path: "/a/1" }, 200],
@@ -102,17 +102,17 @@ for (
       [{ path: "/b?/a/1" }, 200],
       [{ path: `/${"b".repeat(9_000)}` }, 429],
     ]],
-    ["nobody", {}, [[{}, 200], [{}, 200]]],
+    ["no limits", {}, [[{}, 200], [{}, 200]]],
   ] as readonly (readonly [string, unknown, readonly (readonly [AskedOf, number])[]])[]
 ) {
   test(`rate_limit of ${what}`, async () => {
     const proxy = await start(config);
-    const statuses = requests.map(([asked]) => proxy.ask(asked).status);
+    const statuses = requests.map(([request]) => proxy.ask(request).status);
     assert.deepEqual(statuses, requests.map(([, status]) => status));
   });
 }
 
-test("rate_limit lets requests in again as tokens come", async () => {
+test("rate_limit admits requests again as buckets refill", async () => {
   const proxy = await start({ limits: [{ requestsPerSecond: 10 }] });
   const granted = () => {
     let count = 0;
@@ -126,7 +126,7 @@ test("rate_limit lets requests in again as tokens come", async () => {
   assert.equal(granted(), 3);
 });
 
-test("rate_limit refuses as a failure, and counts it", async () => {
+test("rate_limit refuses with the code rate_limited, and counts the refusal", async () => {
   const proxy = await start({ limits: [{ requestsPerSecond: 1, by: "source" }] });
   proxy.ask();
   for (let times = 0; times < 2; times++) {
@@ -138,7 +138,7 @@ test("rate_limit refuses as a failure, and counts it", async () => {
   assert.deepEqual(proxy.counted(), [["refused_total", { by: "source" }, 2]]);
 });
 
-test("rate_limit of a route holds besides that of the listener", async () => {
+test("rate_limit of a route applies in addition to that of the listener", async () => {
   const routeConfig = { limits: [{ requestsPerSecond: 2 }] };
   const narrow = await start({ limits: [{ requestsPerSecond: 5 }] }, { routeConfig });
   assert.deepEqual([1, 2, 3].map(() => narrow.ask().status), [200, 200, 429]);
@@ -146,7 +146,7 @@ test("rate_limit of a route holds besides that of the listener", async () => {
   assert.deepEqual([1, 2].map(() => wide.ask().status), [200, 429]);
 });
 
-test("rate_limit holds for all workers together, over a reload, and over the death of one", async () => {
+test("rate_limit shares buckets between workers, over a reload and the death of a worker", async () => {
   const limits = [{ requestsPerSecond: 3, by: "source" }];
   const proxy = await start({ limits }, { workers: 2 });
   const statuses = [0, 1, 0, 1, 0].map((worker) => proxy.ask({ worker }).status);

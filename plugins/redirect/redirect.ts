@@ -1,6 +1,6 @@
 /**
- * Sends callers elsewhere: to another scheme, host, port or path. The first rule that takes a request
- * answers it; one that would lead to where the request is lets it go on.
+ * Redirects callers to another scheme, host, port or path. The first matching rule answers the request; a
+ * rule that would redirect to the same URL does not match.
  *
  * @module
  */
@@ -61,7 +61,7 @@ export default {
   api: 1,
   phase: "filter",
   config: Config,
-  /** Comes before what the listener says. */
+  /** Rules of the route come before those of the listener. */
   routeConfig: Config,
   create(host, { rules }): Plugin<Config> {
     return {
@@ -74,29 +74,29 @@ export default {
   },
 } satisfies PluginDefinition<typeof Config, typeof Config>;
 
-/** A request as the URL that its caller has. */
-interface Place {
-  /** `""`: nobody said. */
+/** The URL that the caller requested. */
+interface RequestUrl {
+  /** `""`: unknown. */
   readonly scheme: string;
   readonly host: string;
   readonly port: string;
   readonly path: string;
-  /** With its `?`. */
+  /** With the `?`. */
   readonly query: string;
 }
 
 function ruleFor(request: HttpRequest, rules: readonly Rule[] = []) {
   if (rules.length === 0) return undefined;
-  const place = placeOf(request);
-  // Nothing could be said but a path, which a browser may take for a host.
-  if (!place) return undefined;
-  const here = urlOf(place);
+  const url = requestUrlOf(request);
+  // Without a host only a path could be sent, which a browser may read as a host.
+  if (!url) return undefined;
+  const here = urlOf(url);
   for (const rule of rules) {
     const { host, path, prefix } = rule.from;
-    if (host !== undefined && host.toLowerCase() !== place.host.toLowerCase()) continue;
-    if (path !== undefined && path !== place.path) continue;
-    if (prefix !== undefined && !place.path.startsWith(prefix)) continue;
-    const location = urlOf(changed(place, rule));
+    if (host !== undefined && host.toLowerCase() !== url.host.toLowerCase()) continue;
+    if (path !== undefined && path !== url.path) continue;
+    if (prefix !== undefined && !url.path.startsWith(prefix)) continue;
+    const location = urlOf(changed(url, rule));
     if (location !== here) return { rule, location };
   }
   return undefined;
@@ -104,10 +104,10 @@ function ruleFor(request: HttpRequest, rules: readonly Rule[] = []) {
 
 const AUTHORITY = /^(\[[^\]]*\]|[^:]+)(?::(\d*))?$/;
 
-function placeOf({ scheme, authority, path, headers }: HttpRequest): Place | undefined {
+function requestUrlOf({ scheme, authority, path, headers }: HttpRequest): RequestUrl | undefined {
   const [, host, port = ""] = AUTHORITY.exec(authority) ?? [];
   if (host === undefined) return undefined;
-  // Whoever ended the caller's TLS said there what it was.
+  // A proxy that terminated TLS forwards the original scheme.
   const forwarded = headers.get("x-forwarded-proto");
   const known = forwarded === "http" || forwarded === "https" ? forwarded : scheme;
   const mark = path.indexOf("?");
@@ -115,31 +115,31 @@ function placeOf({ scheme, authority, path, headers }: HttpRequest): Place | und
   return { scheme: known, host, port, path: path.slice(0, end), query: path.slice(end) };
 }
 
-function changed(place: Place, { from, to, stripQuery }: Rule): Place {
-  const scheme = to.scheme ?? place.scheme;
-  const query = stripQuery ? "" : place.query;
-  const where = { scheme, host: to.host ?? place.host, port: portOf(place, to), query };
+function changed(url: RequestUrl, { from, to, stripQuery }: Rule): RequestUrl {
+  const scheme = to.scheme ?? url.scheme;
+  const query = stripQuery ? "" : url.query;
+  const where = { scheme, host: to.host ?? url.host, port: portOf(url, to), query };
   if (to.path !== undefined) {
     const path = to.path;
-    // A query that is written there is the one that is meant.
+    // A query in `to.path` replaces that of the request.
     return path.includes("?") ? { ...where, path, query: "" } : { ...where, path };
   }
-  if (to.prefix === undefined) return { ...where, path: place.path };
-  return { ...where, path: to.prefix + place.path.slice(from.prefix?.length) };
+  if (to.prefix === undefined) return { ...where, path: url.path };
+  return { ...where, path: to.prefix + url.path.slice(from.prefix?.length) };
 }
 
 const DEFAULT_PORTS: Readonly<Record<string, string>> = { http: "80", https: "443" };
 
-function portOf({ scheme, port }: Place, to: Rule["to"]): string {
+function portOf({ scheme, port }: RequestUrl, to: Rule["to"]): string {
   if (to.port !== undefined) return `${to.port}`;
   if (to.host !== undefined) return "";
-  // The port of one scheme is none of the other's.
+  // The default port of one scheme does not belong to the other.
   const isOfOther = to.scheme === "https" ? "80" : "443";
   const isOther = to.scheme !== undefined && to.scheme !== scheme;
   return isOther && port === isOfOther ? "" : port;
 }
 
-function urlOf({ scheme, host, port, path, query }: Place): string {
+function urlOf({ scheme, host, port, path, query }: RequestUrl): string {
   const shown = port === "" || port === DEFAULT_PORTS[scheme] ? "" : `:${port}`;
   return `${scheme === "" ? "" : `${scheme}:`}//${host}${shown}${path}${query}`;
 }

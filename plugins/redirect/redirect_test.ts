@@ -17,7 +17,7 @@ for (
     ["to another host", { to: { host: "b.example" } }, {}, "http://b.example/old/a?b=1"],
     ["to another port", { to: { port: 81 } }, {}, "http://shop.example:81/old/a?b=1"],
     [
-      "to the port that everybody knows",
+      "to a default port, which is left out",
       { to: { scheme: "https", port: 443 } },
       {},
       "https://shop.example/old/a?b=1",
@@ -63,9 +63,9 @@ for (
       {},
       "http://shop.example:1/old/a?b=1",
     ],
-    ["nowhere where it is already", { to: { scheme: "http" } }, {}, undefined],
+    ["nowhere if the URL stays the same", { to: { scheme: "http" } }, {}, undefined],
     [
-      "nowhere by the scheme that somebody forwarded",
+      "nowhere if x-forwarded-proto has the scheme",
       { to: { scheme: "https" } },
       { headers: { "x-forwarded-proto": "https" } },
       undefined,
@@ -81,7 +81,7 @@ for (
   });
 }
 
-test("redirect answers with the status of the first rule that takes a request", async () => {
+test("redirect answers with the status of the first matching rule", async () => {
   const rules = [
     { from: { path: "/a" }, to: { path: "/1" }, status: 302 },
     { from: { prefix: "/b" }, to: { path: "/2" }, status: 303 },
@@ -94,14 +94,14 @@ test("redirect answers with the status of the first rule that takes a request", 
   assert.deepEqual([await of("/c"), await of("/3")], [308, 200]);
 });
 
-test("redirect leads to no scheme where nobody said one", () => {
+test("redirect sends a URL without a scheme if the scheme is unknown", () => {
   const rules = [{ from: {}, to: { path: "/new" }, status: 301, stripQuery: false } as const];
-  const told: unknown[] = [];
-  const host = { reply: (...answer: unknown[]) => void told.push(...answer) };
+  const replies: unknown[] = [];
+  const host = { reply: (...answer: unknown[]) => void replies.push(...answer) };
   const { onRequest } = redirect.create(host as never, { rules });
   const request = { scheme: "", authority: "db", path: "/old?b", headers: { get() {} } };
   onRequest?.({ request } as never, () => assert.fail());
-  assert.deepEqual(told, [301, { location: "//db/new?b" }]);
+  assert.deepEqual(replies, [301, { location: "//db/new?b" }]);
 });
 
 for (

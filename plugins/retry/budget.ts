@@ -1,6 +1,6 @@
 /**
- * How many retries may be under way at once: a share of the requests that are, as Envoy's retry budget,
- * so that an upstream which fails is not asked a multiple of what it cannot answer.
+ * Limits concurrent retries to a share of the active requests, like Envoy's retry budget, so that retries do
+ * not multiply the load of a failing upstream.
  *
  * @module
  */
@@ -24,7 +24,7 @@ export class Budget {
     this.#requests--;
   }
 
-  /** False: there are as many as may be. Else it is given back once. */
+  /** False: the budget is used up. Otherwise the caller gives the retry back once. */
   take(): boolean {
     if (this.#retries >= Math.max(this.#minimum, Math.floor(this.#requests * this.#share))) {
       return false;

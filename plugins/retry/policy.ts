@@ -1,6 +1,6 @@
 /**
- * When a request is tried again, and how often: names and meanings are those of Consul's service-router
- * and of Envoy's `x-envoy-retry-on`.
+ * When and how often a request is retried: the names and semantics of Consul's service-router and of Envoy's
+ * `x-envoy-retry-on`.
  *
  * @module
  */
@@ -41,17 +41,17 @@ export interface RetryPolicy {
   readonly numRetries: number;
   readonly on: ReadonlySet<RetryCondition>;
   readonly statuses: ReadonlySet<number>;
-  /** 0: none. */
+  /** 0: no timeout. */
   readonly perTryTimeoutMs: number;
 }
 
-/** `undefined`: nothing is tried again. */
+/** `undefined`: no retries. */
 export function policyOf(given: v.InferOutput<typeof Given>): RetryPolicy | undefined {
   const { retryOnConnectFailure, retryOn = [], retryOnStatusCodes = [], perTryTimeoutMs } = given;
   const on = new Set<RetryCondition>(retryOn);
   if (retryOnConnectFailure) on.add("connect-failure");
   if (retryOnStatusCodes.length > 0) on.add("retriable-status-codes");
-  // Nobody had the request in either case, so that trying again is always safe.
+  // In both cases no endpoint received the request, so a retry is always safe.
   if (on.size === 0 && given.numRetries) on.add("connect-failure").add("refused-stream");
   const { numRetries = 1 } = given;
   if (on.size === 0 || numRetries === 0) return undefined;
@@ -59,7 +59,7 @@ export function policyOf(given: v.InferOutput<typeof Given>): RetryPolicy | unde
   return { numRetries, on, statuses, perTryTimeoutMs: perTryTimeoutMs ?? 0 };
 }
 
-/** Dials that came to nothing. */
+/** Failures to connect. */
 const CONNECT_FAILURES: ReadonlySet<string> = new Set([
   "endpoint_refused",
   "endpoint_timed_out",
@@ -72,7 +72,7 @@ const RESETS: ReadonlySet<string> = new Set([
   "endpoint_reset",
   "response_invalid",
   "response_reset",
-  // Of this try: the time for all of them is kept further out.
+  // The timeout of this attempt; the timeout of the request is enforced further out.
   "response_timed_out",
 ]);
 const GATEWAY_ERRORS: ReadonlySet<number> = new Set([502, 503, 504]);
@@ -84,7 +84,7 @@ const GRPC_CONDITIONS: ReadonlyMap<string, RetryCondition> = new Map([
   ["14", "unavailable"],
 ]);
 
-/** Whether what came of a try is a reason for another. What our own limits turned away never is. */
+/** Whether the result of an attempt is to be retried. A refusal by our own limits never is. */
 export function asksForAnother({ on, statuses }: RetryPolicy, response: HttpResponse): boolean {
   const { status, headers, failure } = response;
   if (failure) {
@@ -96,7 +96,7 @@ export function asksForAnother({ on, statuses }: RetryPolicy, response: HttpResp
     return code === "response_reset" && !wasSent && on.has("refused-stream");
   }
   if (response.endpoint === null) return false;
-  // Who is over a limit is not to be asked again by those who do not know of it.
+  // A rate-limited response is retried only if the policy lists it.
   if (headers.get("x-envoy-ratelimited") !== undefined) return on.has("envoy-ratelimited");
   if (status >= 500 && on.has("5xx")) return true;
   if (GATEWAY_ERRORS.has(status) && on.has("gateway-error")) return true;

@@ -8,7 +8,7 @@ const REFUSED: readonly RetryCondition[] = ["refused-stream"];
 
 for (
   const [code, wasSent, retryOn, wanted] of [
-    // Asking again would make worse what a limit is there for.
+    // A retry would add to the load that a limit bounds.
     ["limit_reached", false, ALL, false],
     ["rate_limited", false, ALL, false],
     ["no_endpoint", false, ALL, false],
@@ -30,7 +30,7 @@ for (
   });
 }
 
-test("asksForAnother() is not asked by a plugin that answers itself", () => {
+test("asksForAnother() is false for the response of a plugin", () => {
   const response = { status: 503, failure: null, endpoint: null } as HttpResponse;
   const policy = policyOf({ retryOn: ["5xx"] });
   assert.equal(policy && asksForAnother(policy, response), false);

@@ -1,6 +1,6 @@
 /**
- * Tries a request again that came to nothing, at another endpoint where there is one: as Consul's
- * service-router asks for it, and as Envoy does it.
+ * Retries a failed request, on another endpoint if there is one: configured as in Consul's service-router,
+ * with the semantics of Envoy.
  *
  * @module
  */
@@ -53,7 +53,7 @@ export default {
     const baseMs = backOff?.baseMs ?? BASE_MS;
     const maxMs = backOff?.maxMs ?? baseMs * MAX_OF_BASE;
     const own = policyOf(config);
-    const means: Means = {
+    const context: RetryContext = {
       host,
       counts: countsOf(host),
       budget: new Budget(budget),
@@ -62,25 +62,25 @@ export default {
     return {
       onRequest(args, next) {
         const policy = args.routeConfig ? args.routeConfig.policy : own;
-        // Who asks for another protocol has more to lose than a response.
+        // An upgraded connection cannot be replayed.
         if (!policy || args.request.upgrade !== "") return next();
         args.request.body?.keep(replayLimitBytes);
-        return new Tries(means, policy, { args, next }).begin();
+        return new Attempts(context, policy, { args, next }).begin();
       },
     };
   },
 } satisfies PluginDefinition<typeof Config, typeof RouteConfig>;
 
-/** What all requests share. */
-interface Means {
+/** Shared by all requests. */
+interface RetryContext {
   readonly host: Host;
   readonly counts: ReturnType<typeof countsOf>;
   readonly budget: Budget;
-  /** Ahead of a retry that has so many before it. */
+  /** The pause before a retry that follows `before` others. */
   readonly pauseMs: (before: number) => number;
 }
 
-/** Named as Envoy's, so that dashboards can be carried over. */
+/** Counters with Envoy's names, so that dashboards still work. */
 function countsOf({ stats }: Host) {
   const counter = (name: string, help: string) => stats.counter(name, { help });
   return {
@@ -108,29 +108,29 @@ function countsOf({ stats }: Host) {
   };
 }
 
-/** One request, until one of its tries is what is answered. */
-class Tries {
-  readonly #means: Means;
+/** The attempts of one request, until the response of one is final. */
+class Attempts {
+  readonly #context: RetryContext;
   readonly #policy: RetryPolicy;
   readonly #args: RequestArgs;
   readonly #next: Next;
   readonly #failed: Endpoint[] = [];
   #retries = 0;
-  /** It has a part of the budget. */
+  /** The current attempt is a retry, counted in the budget. */
   #isRetry = false;
 
-  constructor(means: Means, policy: RetryPolicy, { args, next }: {
+  constructor(context: RetryContext, policy: RetryPolicy, { args, next }: {
     readonly args: RequestArgs;
     readonly next: Next;
   }) {
-    this.#means = means;
+    this.#context = context;
     this.#policy = policy;
     this.#args = args;
     this.#next = next;
   }
 
   begin(): Answer {
-    const { budget } = this.#means;
+    const { budget } = this.#context;
     budget.requestBegins();
     this.#args.exchange.onEnd(() => {
       this.#retryEnds();
@@ -140,11 +140,11 @@ class Tries {
   }
 
   #retryEnds(): void {
-    if (this.#isRetry) this.#means.budget.giveBack();
+    if (this.#isRetry) this.#context.budget.giveBack();
     this.#isRetry = false;
   }
 
-  /** Nothing waits where the first try will do. */
+  /** Sends an attempt; no promise is made if the first one succeeds. */
   #send(): Answer {
     const { perTryTimeoutMs: timeoutMs } = this.#policy;
     return this.#next({
@@ -155,7 +155,7 @@ class Tries {
   }
 
   #judge(response: HttpResponse): Answer {
-    const { counts, budget } = this.#means;
+    const { counts, budget } = this.#context;
     const { body } = this.#args.request;
     this.#retryEnds();
     if (response.failure?.code === "response_timed_out") counts.timedOut.add(1);
@@ -174,7 +174,7 @@ class Tries {
   }
 
   async #again(response: HttpResponse): Promise<HttpResponse> {
-    const { host: { clock }, counts, pauseMs } = this.#means;
+    const { host: { clock }, counts, pauseMs } = this.#context;
     const { signal } = this.#args.exchange;
     const failed = response.endpoint ?? response.failure?.endpoint;
     if (failed) this.#failed.push(failed);

@@ -12,7 +12,7 @@ import {
 } from "../../src/kit/mod.ts";
 import retry from "./retry.ts";
 
-/** How often it was tried, of two times at most, by what the first try came to and what is configured. */
+/** Attempts, at most two, by the result of the first attempt and the configuration. */
 const FIRST: Readonly<
   Record<string, readonly [step: Step, ...configs: (readonly [unknown, number])[]]>
 > = {
@@ -53,7 +53,7 @@ const FIRST: Readonly<
     [{ retryOn: ["connect-failure", "refused-stream"] }, 1],
     [{ numRetries: 1 }, 1],
   ],
-  // A try that reached nobody is not among those that were sent.
+  // An attempt that did not connect does not count as sent.
   "no connection": [
     unreachable(),
     [{ numRetries: 1 }, 1],
@@ -80,7 +80,7 @@ for (const [what, [step, ...rows]] of Object.entries(FIRST)) {
   }
 }
 
-test("retry does nothing where nothing is configured, and as a route says", async () => {
+test("retry uses the policy of the route instead of the listener's; without one it does nothing", async () => {
   for (
     const [config, routeConfig, times] of [
       [{}, undefined, 1],
@@ -90,7 +90,9 @@ test("retry does nothing where nothing is configured, and as a route says", asyn
     ]
   ) {
     await using plugin = await mount(retry, {
-      ...{ config, routeConfig, random: () => 0 },
+      config,
+      routeConfig,
+      random: () => 0,
       upstream: [status(500), ok()],
     });
     await Promise.all([plugin.request(), settle().then(() => plugin.clock.advance(1))]);
@@ -98,7 +100,7 @@ test("retry does nothing where nothing is configured, and as a route says", asyn
   }
 });
 
-test("retry waits longer each time, and tells the last answer", async () => {
+test("retry doubles its pauses up to the maximum, and returns the last response", async () => {
   await using plugin = await mount(retry, {
     config: { numRetries: 6, retryOn: ["5xx"] },
     upstream: [status(500, {}, "no")],
@@ -142,7 +144,7 @@ for (
   });
 }
 
-test("retry gives up a try that takes too long, from when the request is complete", async () => {
+test("retry ends an attempt at the per-try timeout, which begins when the request is complete", async () => {
   const slow = hold();
   await using plugin = await mount(retry, {
     config: { retryOn: ["reset"], perTryTimeoutMs: 500 },
@@ -160,7 +162,7 @@ test("retry gives up a try that takes too long, from when the request is complet
   assert.equal(plugin.stat("upstream_rq_retry_success"), 1);
 });
 
-test("retry of a try that takes too long each time ends with 504", async () => {
+test("retry answers 504 if each attempt exceeds the per-try timeout", async () => {
   await using plugin = await mount(retry, {
     config: { retryOn: ["reset"], perTryTimeoutMs: 500 },
     upstream: [hold()],
@@ -175,7 +177,7 @@ test("retry of a try that takes too long each time ends with 504", async () => {
   );
 });
 
-test("retry keeps to its budget, of which the least is three, and gets it back", async () => {
+test("retry has a budget of at least three, and regains it as retries end", async () => {
   const slow = hold();
   await using plugin = await mount(retry, {
     config: { retryOn: ["5xx"] },
@@ -188,7 +190,7 @@ test("retry keeps to its budget, of which the least is three, and gets it back",
   await plugin.clock.advance(1);
   assert.equal(plugin.upstream.requests.length, 8);
   assert.equal(plugin.stat("upstream_rq_retry_overflow"), 2);
-  // Those who leave give back what they had.
+  // Requests of callers that leave free their part of the budget.
   leave.abort();
   await Promise.all(answers);
   slow.answer(ok());
@@ -202,7 +204,7 @@ test("retry keeps to its budget, of which the least is three, and gets it back",
   assert.equal(plugin.upstream.requests.length, 10);
 });
 
-test("retry budget is a share of the requests that are under way", async () => {
+test("retry budget is a share of the active requests", async () => {
   const slow = hold();
   await using plugin = await mount(retry, {
     config: { retryOn: ["5xx"], budget: { percent: 50, minimum: 0 } },
@@ -220,7 +222,7 @@ test("retry budget is a share of the requests that are under way", async () => {
   await Promise.all(answers);
 });
 
-test("who leaves during the pause is not asked for again", async () => {
+test("retry does not replay a request whose caller left during the pause", async () => {
   await using plugin = await mount(retry, {
     config: { retryOn: ["5xx"] },
     upstream: [status(503)],
@@ -237,10 +239,10 @@ test("who leaves during the pause is not asked for again", async () => {
 
 for (
   const [what, config, reason] of [
-    ["a condition that is none", { retryOn: ["sometimes"] }, /config\.retryOn\[0\]: /],
-    ["a count below nothing", { numRetries: -1 }, /config\.numRetries: /],
-    ["a status that is none", { retryOnStatusCodes: [42] }, /config\.retryOnStatusCodes\[0\]: /],
-    ["a key that is none", { retries: 1 }, /config\.retries: /],
+    ["an unknown condition", { retryOn: ["sometimes"] }, /config\.retryOn\[0\]: /],
+    ["a negative count", { numRetries: -1 }, /config\.numRetries: /],
+    ["an invalid status", { retryOnStatusCodes: [42] }, /config\.retryOnStatusCodes\[0\]: /],
+    ["an unknown key", { retries: 1 }, /config\.retries: /],
   ] as const
 ) {
   test(`retry refuses ${what}`, async () => {

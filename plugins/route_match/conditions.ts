@@ -1,15 +1,14 @@
 /**
- * What a route asks for besides a path: methods, headers and parameters of the query, as Envoy matches
- * them.
+ * The conditions of a route besides its path: methods, headers and query parameters, matched as in Envoy.
  *
  * @module
  */
 
 import type { Host, HttpRequest, RouteMatch, ValueMatch } from "../../src/plugin/api.ts";
 
-/** `path`: without query. */
+/** `path`: the path without the query. */
 export type RouteCondition = (request: HttpRequest, path: string) => boolean;
-/** Of all values of a name. */
+/** Tests all values of one name. */
 type ValuesTest = (values: readonly string[]) => boolean;
 
 export async function conditionsOf(match: RouteMatch, host: Host): Promise<RouteCondition[]> {
@@ -34,7 +33,7 @@ async function testOf(match: ValueMatch, host: Host): Promise<ValuesTest> {
   const { kind, invert } = match;
   if (kind === "present") return (values) => (values.length > 0) !== invert;
   const is = await textTest({ ...match, kind }, host);
-  // Any of several will do. What is not there matches nothing, and not its opposite either.
+  // One matching value is enough. An absent field matches neither a condition nor its inversion.
   return (values) => values.length > 0 && values.some(is) !== invert;
 }
 
@@ -78,7 +77,7 @@ function valuesOf(request: HttpRequest, name: string): readonly string[] {
   return request.headers.all(name);
 }
 
-/** The first of that name, as it was written. */
+/** The raw value of the first parameter of that name. */
 function firstParameter(path: string, name: string): readonly string[] {
   const start = path.indexOf("?");
   if (start < 0) return [];

@@ -1,5 +1,5 @@
 /**
- * Routes by the path that they ask for, so that a thousand of them cost what one does.
+ * An index of routes by path, so that a lookup among a thousand routes costs as much as among one.
  *
  * @module
  */
@@ -7,14 +7,14 @@
 export class PathIndex {
   readonly #exact = new Map<string, number[]>();
   readonly #prefixes = new Map<string, number[]>();
-  /** Of prefixes, each once, short ones first. */
+  /** The distinct lengths of prefixes, in ascending order. */
   #lengths: number[] = [];
 
   get isEmpty(): boolean {
     return this.#exact.size + this.#prefixes.size === 0;
   }
 
-  /** Places rise from call to call. */
+  /** Requires that `place` rises from call to call. */
   add(place: number, kind: "exact" | "prefix", path: string): void {
     const index = kind === "exact" ? this.#exact : this.#prefixes;
     const places = index.get(path);
@@ -25,7 +25,7 @@ export class PathIndex {
     this.#lengths.sort((a, b) => a - b);
   }
 
-  /** The lowest place below `best` that `path` leads to and that fits, else `best`. */
+  /** The lowest place below `best` whose path matches and that fits, else `best`. */
   first(path: string, best: number, fits: (place: number) => boolean): number {
     let lowest = firstOf(this.#exact.get(path), best, fits);
     for (const length of this.#lengths) {

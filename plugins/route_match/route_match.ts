@@ -1,6 +1,6 @@
 /**
- * Finds the route of a request: the first, in order, of which everything is so. It takes no configuration;
- * the routes are those of the upstream's discovery chain.
+ * Finds the route of a request: the first one whose conditions all hold. It has no configuration; the routes
+ * are those of the upstream's discovery chain.
  *
  * @module
  */
@@ -28,7 +28,7 @@ async function finderOf(
 ): Promise<(request: HttpRequest) => Route | undefined> {
   const asWritten = new PathIndex();
   const lowered = new PathIndex();
-  /** Routes for any path, and those with a regex, which costs the most and is among their conditions. */
+  /** Routes for any path, and those with a regex, which is one of their conditions since it costs the most. */
   const others: number[] = [];
   const conditions: (readonly RouteCondition[])[] = [];
   for (const [place, { match }] of routes.entries()) {
@@ -37,7 +37,7 @@ async function finderOf(
     if (path === null) others.push(place);
     else if (path.kind === "regex") {
       const matches = await host.regex(path.value);
-      // The cheap ones first.
+      // Cheap conditions come first.
       all.push((_request, wanted) => matches(wanted));
       others.push(place);
     } else if (match?.ignoreCase) lowered.add(place, path.kind, lowerAscii(path.value));
@@ -58,13 +58,13 @@ async function finderOf(
   };
 }
 
-/** Without query and fragment. */
+/** The path without query and fragment. */
 function pathOf(target: string): string {
   const end = target.search(/[?#]/);
   return end < 0 ? target : target.slice(0, end);
 }
 
-/** As Envoy's `case_sensitive: false`: other letters have no one lower case. */
+/** ASCII only, like Envoy's `case_sensitive: false`: other letters have no unique lower case. */
 function lowerAscii(text: string): string {
   return text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
 }

@@ -52,15 +52,15 @@ function request(path: string, fields: Fields = [], method = "GET"): PluginReque
   return new PluginRequest(head as RequestHead, null);
 }
 
-test("route_match matches a length that was said", async () => {
+test("route_match matches an announced content-length", async () => {
   const find = await finderOf({ headers: [value("Content-Length", "exact", "2")] });
   const post = request("/", [], "POST");
   const [two, three] = ["ab", "abc"].map((body) => post.with({ body }));
-  const found = [post, two, three].map((asked) => asked && find(asked) !== undefined);
+  const found = [post, two, three].map((sent) => sent && find(sent) !== undefined);
   assert.deepEqual(found, [false, true, false]);
 });
 
-/** `x-a:1 x-b:2` */
+/** Parses `x-a:1 x-b:2`. */
 function fieldsOf(text: string): Fields {
   const fields: Fields = [];
   for (const field of text.split(" ")) {
@@ -82,19 +82,19 @@ for (
       "/a/v1",
     ]],
     [
-      "a regex in the case that it has",
+      "a regex case-sensitively, despite ignoreCase",
       { regex: "/v", ignoreCase: true },
       ["/v"],
       ["/V"],
     ],
     [
-      "a parameter that is there",
+      "a present parameter",
       { query: [value("a", "present")] },
       ["/?a", "/?a=", "/?b&a=1"],
       ["/", "/?b=a", "/a", "/?aa"],
     ],
     [
-      "the first parameter of a name, as it is written",
+      "the raw value of the first parameter of a name",
       { query: [value("a", "exact", "1")] },
       ["/?a=1", "/?a=1&a=2", "/?a=1#f"],
       ["/?a=2&a=1", "/?a", "/?a=%31"],
@@ -106,7 +106,7 @@ for (
       ["/?a=1b", "/?a="],
     ],
     [
-      "all that it asks for",
+      "all conditions together",
       { prefix: "/a", query: [value("b", "present")] },
       ["/a?b"],
       ["/a", "/?b"],
@@ -122,24 +122,33 @@ for (
 
 for (
   const [name, match, wanted, others] of [
-    ["is there", value("X-A", "present"), ["x-a:", "x-a:1"], ["x-b:1"]],
-    ["is not there", value("x-a", "present", "", { invert: true }), ["x-b:1"], ["x-a:"]],
-    ["is exactly that", value("x-a", "exact", "b"), ["x-a:b"], ["x-a:bb", "x-a:B", "x-b:b"]],
-    ["begins so", value("x-a", "prefix", "b"), ["x-a:bc"], ["x-a:cb"]],
-    ["ends so", value("x-a", "suffix", "b"), ["x-a:cb"], ["x-a:bc"]],
-    ["contains that", value("x-a", "contains", "b"), ["x-a:cbc"], ["x-a:c"]],
-    ["matches as a whole", value("x-a", "regex", "b+"), ["x-a:bb"], ["x-a:bbc", "x-a:"]],
-    ["is that in any case", value("x-a", "exact", "B", { ignoreCase: true }), ["x-a:b"], ["x-a:c"]],
-    ["is another, and is there", value("x-a", "exact", "b", { invert: true }), ["x-a:c"], [
+    ["is present", value("X-A", "present"), ["x-a:", "x-a:1"], ["x-b:1"]],
+    ["is absent", value("x-a", "present", "", { invert: true }), ["x-b:1"], ["x-a:"]],
+    ["is equal", value("x-a", "exact", "b"), ["x-a:b"], ["x-a:bb", "x-a:B", "x-b:b"]],
+    ["has the prefix", value("x-a", "prefix", "b"), ["x-a:bc"], ["x-a:cb"]],
+    ["has the suffix", value("x-a", "suffix", "b"), ["x-a:cb"], ["x-a:bc"]],
+    ["contains the text", value("x-a", "contains", "b"), ["x-a:cbc"], ["x-a:c"]],
+    ["matches a regex as a whole", value("x-a", "regex", "b+"), ["x-a:bb"], ["x-a:bbc", "x-a:"]],
+    ["is equal in any case", value("x-a", "exact", "B", { ignoreCase: true }), ["x-a:b"], [
+      "x-a:c",
+    ]],
+    ["is present and not equal", value("x-a", "exact", "b", { invert: true }), ["x-a:c"], [
       "x-a:b",
       "x-b:c",
     ]],
     ["is one of several", value("x-a", "prefix", "b"), ["x-a:b x-a:c", "x-a:c x-a:bd"], ["x-a:c"]],
-    ["is no several as one", value("x-a", "exact", "b,c"), ["x-a:b,c"], ["x-a:b x-a:c"]],
-    ["is none of several", value("x-a", "exact", "b", { invert: true }), ["x-a:c x-a:d"], [
-      "x-a:c x-a:b",
+    ["is one field with commas, not several fields", value("x-a", "exact", "b,c"), ["x-a:b,c"], [
+      "x-a:b x-a:c",
     ]],
-    ["says who is asked", value("Host", "exact", "db"), ["x-b:1"], []],
+    [
+      "is several fields, none equal",
+      value("x-a", "exact", "b", { invert: true }),
+      ["x-a:c x-a:d"],
+      [
+        "x-a:c x-a:b",
+      ],
+    ],
+    ["is Host", value("Host", "exact", "db"), ["x-b:1"], []],
     ["is the method", value(":method", "exact", "GET"), ["x-b:1"], []],
   ] as [string, ValueMatch, string[], string[]][]
 ) {
@@ -157,7 +166,7 @@ test("route_match matches one of several methods", async () => {
   assert.deepEqual(["GET", "PUT", "POST", "get"].map(found), [true, true, false, false]);
 });
 
-test("route_match takes the first that matches, whatever its kind", async () => {
+test("route_match picks the first matching route, whatever its kind", async () => {
   const header = { headers: [value("x-a", "present")] };
   const find = await finderOf(
     { prefix: "/a/b", ...header },
@@ -186,11 +195,11 @@ test("route_match takes the first that matches, whatever its kind", async () => 
   );
 });
 
-test("route_match finds nothing where nothing matches", async () => {
+test("route_match finds no route if none matches", async () => {
   assert.equal((await finderOf({ exact: "/a" }))(request("/b")), undefined);
 });
 
-test("route_match agrees with who tries one route after the other", async () => {
+test("route_match agrees with a linear search", async () => {
   const words = ["/", "/a", "/a/b", "/ab", "/b", "/b/a"];
   const given = Array.from({ length: 60 }, (_, index): Given => {
     const path = words[index * 7 % words.length] ?? "";
@@ -213,6 +222,6 @@ test("route_match agrees with who tries one route after the other", async () => 
   }
 });
 
-test("route_match refuses a regex that is none", async () => {
+test("route_match refuses an invalid regex", async () => {
   await assert.rejects(finderOf({ regex: "(" }), /not one of RE2/);
 });

@@ -1,6 +1,5 @@
 /**
- * How long a response may take to begin, and how long an exchange may stand still, on a listener and on
- * each of its routes.
+ * The response timeout and the idle timeout of exchanges, for a listener and for each of its routes.
  *
  * @module
  */
@@ -8,7 +7,7 @@
 import * as v from "valibot";
 import type { Plugin, PluginDefinition } from "../../src/plugin/api.ts";
 
-/** 0: none, also where something further out says otherwise; as a negative one of Consul's. */
+/** 0: no timeout, even if a layer further out sets one; like a negative value in Consul. */
 const Milliseconds = v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(2 ** 31 - 1));
 const Config = v.strictObject({
   requestTimeoutMs: v.optional(Milliseconds),

@@ -7,14 +7,14 @@ for (
   const [what, config, routeConfig, isLate] of [
     ["of the listener", { requestTimeoutMs: 500 }, undefined, true],
     ["that is longer", { requestTimeoutMs: 5_000 }, undefined, false],
-    ["that is none", {}, undefined, false],
+    ["without a configuration", {}, undefined, false],
     ["of a route alone", {}, { requestTimeoutMs: 500 }, true],
-    ["that a route makes longer", { requestTimeoutMs: 500 }, { requestTimeoutMs: 5_000 }, false],
-    ["that a route takes away", { requestTimeoutMs: 500 }, { requestTimeoutMs: 0 }, false],
-    ["that a route says nothing of", { requestTimeoutMs: 500 }, { idleTimeoutMs: 1 }, true],
+    ["that a route extends", { requestTimeoutMs: 500 }, { requestTimeoutMs: 5_000 }, false],
+    ["that a route removes", { requestTimeoutMs: 500 }, { requestTimeoutMs: 0 }, false],
+    ["that a route does not change", { requestTimeoutMs: 500 }, { idleTimeoutMs: 1 }, true],
   ] as const
 ) {
-  test(`timeout ${what} ${isLate ? "ends what is not answered" : "waits"}`, async () => {
+  test(`timeout ${what} ${isLate ? "ends a late exchange" : "waits"}`, async () => {
     const slow = hold();
     await using plugin = await mount(timeout, { config, routeConfig, upstream: [slow] });
     const answer = plugin.request({ method: "POST", body: "abc" });

@@ -8,7 +8,7 @@ import { ProxyError } from "../base/mod.ts";
 import { type AnyPlugin, type Phase, PHASES, whyNoPlugin } from "../plugin/mod.ts";
 
 interface BuiltInPlugin {
-  /** What the plugin does, in one line. */
+  /** Description of the plugin, in one line. */
   readonly about: string;
   readonly load: () => Promise<{ readonly default: unknown }>;
 }

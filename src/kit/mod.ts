@@ -1,4 +1,4 @@
-/** What tests of plugins are written with: `postern/kit`. @module */
+/** The kit for tests of plugins: `postern/kit`. @module */
 export type { Answer, Held, MountOptions, RequestInit, Step } from "./api.ts";
 export { FakeClock, settle } from "./clock.ts";
 export { AUTHOR_KIT, KIT_TYPES, mount, Mounted } from "./mount.ts";

@@ -16,7 +16,7 @@ function hook(onRequest: NonNullable<Plugin["onRequest"]>, phase?: PluginDefinit
   return plugin(() => ({ onRequest }), phase);
 }
 
-test("mount() carries a request to an endpoint and its answer back, bodies and all", async () => {
+test("mount() carries a request to an endpoint and the response back, with bodies", async () => {
   await using own = await mount(hook((_, next) => next()), {
     upstream: [status(201, { "X-A": "b" }, "one", "two")],
   });
@@ -27,16 +27,22 @@ test("mount() carries a request to an endpoint and its answer back, bodies and a
     body: ["three", "four"],
   });
   assert.deepEqual([answer.status, answer.headers.get("x-a"), answer.body, answer.failure], [
-    ...[201, "b", "onetwo", null],
+    201,
+    "b",
+    "onetwo",
+    null,
   ]);
   const [seen] = own.upstream.requests;
   assert.deepEqual([seen?.method, seen?.path, seen?.authority, seen?.body], [
-    ...["POST", "/a?b", "db", "threefour"],
+    "POST",
+    "/a?b",
+    "db",
+    "threefour",
   ]);
   assert.deepEqual(seen?.headers("via"), ["x", "y"]);
 });
 
-test("mount() has a script answer try after try, the last step for good", async () => {
+test("mount() takes one step for each attempt, and repeats the last", async () => {
   const again = hook(async ({ request }, next) => {
     request.body?.keep(100);
     let response = await next();
@@ -55,7 +61,7 @@ test("mount() has a script answer try after try, the last step for good", async 
   assert.equal((await own.request({ method: "PUT", body: "d" })).body, "got d");
 });
 
-test("mount() tells of a try that nobody answered", async () => {
+test("mount() reports an attempt without a response", async () => {
   await using own = await mount(hook((_, next) => next()), { upstream: [unreachable(), reset()] });
   const failures = [(await own.request()).failure, (await own.request()).failure];
   assert.deepEqual(failures.map((failure) => failure?.code), [
@@ -64,7 +70,7 @@ test("mount() tells of a try that nobody answered", async () => {
   ]);
 });
 
-test("mount() moves no time but by its clock, and gives up who holds a request for ten seconds", async () => {
+test("mount() moves time only by its clock, and fails a plugin that holds a request for ten seconds", async () => {
   const slow = hold();
   await using own = await mount(
     plugin((host) => ({
@@ -92,7 +98,7 @@ test("mount() moves no time but by its clock, and gives up who holds a request f
   assert.equal(own.clock.pending, 0);
 });
 
-test("mount() lets a caller leave, of which plugin and endpoint hear", async () => {
+test("mount() signals a caller that leaves to plugin and endpoint", async () => {
   const codes: unknown[] = [];
   await using own = await mount(
     hook(({ exchange }, next) => {
@@ -103,15 +109,15 @@ test("mount() lets a caller leave, of which plugin and endpoint hear", async () 
     { upstream: [hold()] },
   );
   const leaving = new AbortController();
-  const asked = own.request({ signal: leaving.signal });
+  const pending = own.request({ signal: leaving.signal });
   await settle();
   leaving.abort();
-  assert.equal((await asked).status, 0);
+  assert.equal((await pending).status, 0);
   assert.deepEqual(codes, ["aborted", "downstream_reset"]);
   assert.equal(own.upstream.requests[0]?.isGivenUp, true);
 });
 
-test("mount() has an answer broken off where its body breaks", async () => {
+test("mount() breaks the response off if its body breaks", async () => {
   await using own = await mount(hook(async (_, next) => {
     const response = await next();
     const body = new ReadableStream<Uint8Array>({
@@ -124,7 +130,7 @@ test("mount() has an answer broken off where its body breaks", async () => {
   assert.deepEqual([answer.status, answer.failure?.code], [200, "plugin_failed"]);
 });
 
-test("mount() shows metrics and lines, and refuses in the proxy's words", async () => {
+test("mount() shows metrics and log lines, and returns the proxy's refusal", async () => {
   await using own = await mount(plugin((host, limit) => {
     const refused = host.stats.counter("refused", { help: "", labels: { by: ["a", "b"] } });
     return {
@@ -139,7 +145,8 @@ test("mount() shows metrics and lines, and refuses in the proxy's words", async 
   }));
   const answer = await own.request();
   assert.deepEqual([answer.status, answer.failure], [503, {
-    ...{ code: "limit_reached", reason: "too many" },
+    code: "limit_reached",
+    reason: "too many",
   }]);
   assert.deepEqual([own.stat("refused"), own.stat("refused", { by: "b" })], [1, 0]);
   assert.throws(() => own.stat("other"), /there is no metric other/);
@@ -150,7 +157,7 @@ test("mount() shows metrics and lines, and refuses in the proxy's words", async 
   assert.equal((await own.request()).status, 200);
 });
 
-test("mount() asks about a connection", async () => {
+test("mount() calls onConnection for a connection", async () => {
   const only = plugin((host) => ({
     onConnection: ({ source }) =>
       source?.service === "web" ? undefined : host.refuse("denied", "not web"),
@@ -161,7 +168,7 @@ test("mount() asks about a connection", async () => {
   assert.equal((await nobody.connect()).refusal?.reason, "own: not web");
 });
 
-test("mount() keeps what is shared over a reload, and closes what was before after its last request", async () => {
+test("mount() keeps shared state over a reload, and closes the old generation after its last request", async () => {
   const log: string[] = [];
   const slow = hold();
   await using own = await mount(
@@ -175,11 +182,11 @@ test("mount() keeps what is shared over a reload, and closes what was before aft
     }),
     { config: "first", upstream: [slow] },
   );
-  const asked = own.request();
+  const pending = own.request();
   await own.reload("second");
   assert.deepEqual(log, []);
   slow.answer(ok());
-  assert.equal((await asked).status, 201);
+  assert.equal((await pending).status, 201);
   await settle();
   assert.deepEqual(log, ["close first"]);
   const more = own.request();
@@ -190,7 +197,11 @@ test("mount() keeps what is shared over a reload, and closes what was before aft
 
 for (
   const [what, definition, reason] of [
-    ["what is no plugin", { name: "own", api: 2 }, /the default export is for version 2/],
+    [
+      "a module that is not a plugin",
+      { name: "own", api: 2 },
+      /the default export is for version 2/,
+    ],
     [
       "a create() that throws",
       plugin(() => {
@@ -214,7 +225,7 @@ for (
     ["response", (_, next) => next({ response: throws })],
   ] as readonly (readonly [string, NonNullable<Plugin["onRequest"]>])[]
 ) {
-  test(`mount() tells of a failed ${where} on which route it was, and by whose configuration`, async () => {
+  test(`mount() reports the route and the configuration path of a failed ${where}`, async () => {
     await using own = await mount(hook(onRequest));
     await own.request();
     const [{ message, fields } = {}] = own.logs;

@@ -136,7 +136,7 @@ export type HeaderChange = {
   readonly add?: Values;
 };
 export type Values = { readonly [name: string]: string };
-/** What a body can be made of; `null`: no body. */
+/** The content of a body; `null`: no body. */
 export type BodyContent = string | Bytes | ReadableStream<Uint8Array> | Body | null;
 export type Bytes = Uint8Array<ArrayBuffer>;
 
@@ -231,7 +231,7 @@ export type ValueMatch = {
 /** As `10.0.0.9:8080`. */
 export type Endpoint = { readonly address: string };
 
-/** What the proxy offers a plugin while a generation serves. */
+/** The interface of the proxy for a plugin while a generation serves. */
 export interface Host {
   readonly log: Log;
   readonly stats: Stats;
@@ -269,7 +269,7 @@ export interface Host {
 export type Call = (request: RequestChange, terms: Terms) => Promise<HttpResponse>;
 export type Terms = {
   readonly timeoutMs: number;
-  /** Of the response's body: more is a failure. Absent: the body is discarded. */
+  /** Limit of the response's body; a longer one is a failure. Absent: the body is discarded. */
   readonly limitBytes?: number;
   readonly signal?: AbortSignal;
 };

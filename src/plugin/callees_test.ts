@@ -8,20 +8,24 @@ const ANYTHING = {
 } as const;
 const TERMS: Terms = { timeoutMs: 200, limitBytes: 100 };
 
-/** What a call came to that is made for a request. */
+/** The result of a call that a request makes. */
 async function ask(
   change: RequestChange,
   terms: Terms,
   steps: NonNullable<MountOptions["callees"]>[string],
 ) {
   let answer: HttpResponse | undefined;
-  const asking = await asker((call) => call(change, terms).then((response) => answer = response), {
-    authz: steps,
-  });
-  const asked = asking.request();
+  const asking = await mountCalling(
+    (call) => call(change, terms).then((response) => answer = response),
+    {
+      authz: steps,
+    },
+  );
+  const request = asking.request();
   await settle();
   return {
-    ...{ asking, asked },
+    asking,
+    request,
     get answer() {
       return answer;
     },
@@ -31,13 +35,16 @@ async function ask(
   };
 }
 
-function asker(
+function mountCalling(
   onRequest: (call: Call) => Promise<HttpResponse>,
   callees: NonNullable<MountOptions["callees"]>,
   target = "authz",
 ) {
   const definition = {
-    ...{ name: "asker", api: 1, phase: "guard", config: ANYTHING },
+    name: "calling",
+    api: 1,
+    phase: "guard",
+    config: ANYTHING,
     create(host: { callee(target: string): Call }) {
       const call = host.callee(target);
       return { onRequest: () => onRequest(call) };
@@ -48,7 +55,10 @@ function asker(
 
 test("a call sends its request, and resolves to head and body of the response", async () => {
   const change = {
-    ...{ method: "POST", path: "/check?a", authority: "authz.example", body: "may I" },
+    method: "POST",
+    path: "/check?a",
+    authority: "authz.example",
+    body: "may I",
     headers: { set: { "X-One": "1" }, add: { "x-two": "2" } },
   };
   const { answer, seen } = await ask(change, TERMS, [status(401, { "x-why": "so" }, "no", "!")]);
@@ -84,12 +94,12 @@ test("a call without changes is GET / with the callee's authority and no body", 
 
 for (
   const [what, terms, steps, code] of [
-    ["nobody answers in time", TERMS, [hold()], "response_timed_out"],
-    ["there is nobody", TERMS, [unreachable()], "endpoint_refused"],
+    ["no response begins in time", TERMS, [hold()], "response_timed_out"],
+    ["the connection is refused", TERMS, [unreachable()], "endpoint_refused"],
     ["the body is too long", { ...TERMS, limitBytes: 3 }, [ok("ab", "cd")], "response_invalid"],
   ] as const
 ) {
-  test(`a call resolves to a failure where ${what}`, async () => {
+  test(`a call resolves to a failure if ${what}`, async () => {
     const it = await ask({}, terms, steps);
     await it.asking.clock.advance(terms.timeoutMs);
     assert.equal(it.answer?.failure?.code, code);
@@ -112,13 +122,13 @@ test("a call ends with its signal, and with its generation", async () => {
   assert.deepEqual([it.answer?.failure?.code, it.seen[0]?.isGivenUp], ["closed", true]);
 
   const left: HttpResponse[] = [];
-  const asking = await asker((call) => {
+  const asking = await mountCalling((call) => {
     void call({}, TERMS).then((response) => left.push(response));
     return call({}, { timeoutMs: 1 });
   }, { authz: [hold()] });
-  const asked = asking.request();
+  const answer = asking.request();
   await asking.clock.advance(1);
-  await asked;
+  await answer;
   assert.equal(left.length, 0);
   await asking[Symbol.asyncDispose]();
   assert.deepEqual(left.map(({ failure }) => failure?.code), ["closed"]);
@@ -126,18 +136,18 @@ test("a call ends with its signal, and with its generation", async () => {
 
 test("calls above the limit fail at once", async () => {
   const codes: unknown[] = [];
-  const asking = await asker((call) => {
+  const asking = await mountCalling((call) => {
     for (let i = 0; i < 1_030; i++) {
       void call({}, TERMS).then(({ failure }) => codes.push(failure?.code));
     }
     return call({}, TERMS);
   }, { authz: [hold()] });
-  const asked = asking.request();
+  const answer = asking.request();
   await settle();
   assert.deepEqual(codes, Array(6).fill("limit_reached"));
   await asking.clock.advance(200);
-  assert.equal((await asked).failure?.code, "limit_reached");
-  // Each gives its place back.
+  assert.equal((await answer).failure?.code, "limit_reached");
+  // Each call frees its place.
   codes.length = 0;
   const again = asking.request();
   await settle();
@@ -149,23 +159,26 @@ test("calls above the limit fail at once", async () => {
 for (
   const [what, change, terms, wanted] of [
     ["no time", {}, { timeoutMs: 0 }, /timeoutMs 0/],
-    ["all the time there is", {}, { timeoutMs: 1e9 }, /timeoutMs 1000000000/],
+    ["too long a timeout", {}, { timeoutMs: 1e9 }, /timeoutMs 1000000000/],
     ["a path with a space", { path: "/a b" }, TERMS, /path/],
     ["a header of two lines", { headers: { set: { a: "1\r\nb: 2" } } }, TERMS, /header/],
-    ["a body that comes", { body: new ReadableStream() }, TERMS, /text, bytes, or one that came/],
+    ["a stream as body", { body: new ReadableStream() }, TERMS, /text, bytes, or one that came/],
   ] as const
 ) {
   test(`a call is refused that has ${what}`, async () => {
     const it = await ask(change, terms, [ok("ok")]);
-    const { failure } = await it.asked;
+    const { failure } = await it.request;
     assert.equal(failure?.code, "plugin_failed");
     assert.match(failure.reason, wanted);
   });
 }
 
-test("a gRPC call has te: trailers, and the request that it copies stays without", async () => {
+test("a gRPC call has te: trailers, and the copied request does not", async () => {
   const definition = {
-    ...{ name: "asker", api: 1, phase: "guard", config: ANYTHING },
+    name: "calling",
+    api: 1,
+    phase: "guard",
+    config: ANYTHING,
     create(host: Host) {
       const call = host.callee("authz");
       return {
@@ -185,7 +198,10 @@ test("a gRPC call has te: trailers, and the request that it copies stays without
 test("callee() of a closed plugin throws", async () => {
   let host: Host | undefined;
   const definition = {
-    ...{ name: "asker", api: 1, phase: "guard", config: ANYTHING },
+    name: "calling",
+    api: 1,
+    phase: "guard",
+    config: ANYTHING,
     create: (lent: Host) => (host = lent, {}),
   };
   const it = await mount(definition, { callees: { authz: [ok()] } });
@@ -195,7 +211,7 @@ test("callee() of a closed plugin throws", async () => {
 
 test("a plugin with an unknown callee cannot be loaded", async () => {
   await assert.rejects(
-    asker((call) => call({}, TERMS), {}, "nobody"),
-    /plugins\[0\]: create\(\): Cannot ask "nobody": the test has nobody of that name/,
+    mountCalling((call) => call({}, TERMS), {}, "unknown"),
+    /plugins\[0\]: create\(\): Cannot ask "unknown": the test has nobody of that name/,
   );
 });

@@ -60,12 +60,12 @@ export async function loadCode(
   part: Omit<PluginCodePart, "version">,
   allow: readonly string[],
 ): Promise<AnyPlugin> {
-  const lent = await librariesOf(part);
+  const libraries = await librariesOf(part);
   const timers = new OwnTimers();
   const require = (name: string) => {
     const why = whyNoImport(name, allow);
     if (why) throw new TypeError(`it ${why}`);
-    return lent.get(name) ?? builtinModule(name);
+    return libraries.get(name) ?? builtinModule(name);
   };
   try {
     const { default: exported } = await runCode(part, require, timers.globals) as {
@@ -85,9 +85,9 @@ export async function loadCode(
 export async function librariesOf(
   { libraries }: Pick<PluginCodePart, "libraries">,
 ): Promise<ReadonlyMap<string, unknown>> {
-  const lent = new Map<string, unknown>();
-  for (const name of libraries) lent.set(name, await LOADS[name]?.());
-  return lent;
+  const loaded = new Map<string, unknown>();
+  for (const name of libraries) loaded.set(name, await LOADS[name]?.());
+  return loaded;
 }
 
 /** A module of Node. */

@@ -19,7 +19,7 @@ const READERS = {
 const CODINGS = Object.keys(READERS) as readonly Coding[];
 const bytes = (text: string) => new TextEncoder().encode(text);
 
-/** Chunks one by one, as somebody asks for them. */
+/** Chunks one by one, each when it is pulled. */
 function source(count: number, chunk: (index: number) => Uint8Array) {
   const reads = { pulls: 0, cancelled: "" };
   const stream = new ReadableStream<Uint8Array>({

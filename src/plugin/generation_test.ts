@@ -13,16 +13,30 @@ const ANYTHING: Schema = {
 };
 const onRequest: Plugin["onRequest"] = (_, next) => next();
 const REQUEST = new PluginRequest({
-  ...{ method: "GET", scheme: "http", authority: "db", path: "/", upgrade: "", length: 0 },
-  ...{ saysLength: false, expectsContinue: false, version: "HTTP/1.1", fields: [] },
+  method: "GET",
+  scheme: "http",
+  authority: "db",
+  path: "/",
+  upgrade: "",
+  length: 0,
+  saysLength: false,
+  expectsContinue: false,
+  version: "HTTP/1.1",
+  fields: [],
 }, null);
 
 const PLUGINS = (["filter", "guard"] as const).map((phase) => ({
   definition: {
-    ...{ name: `of_${phase}`, api: 1, phase, config: ANYTHING, routeConfig: ANYTHING },
+    name: `of_${phase}`,
+    api: 1,
+    phase,
+    config: ANYTHING,
+    routeConfig: ANYTHING,
     create: () => ({ onRequest }),
   } satisfies AnyPlugin,
-  ...{ config: {}, onFailure: "refuse" as const, at: phase },
+  config: {},
+  onFailure: "refuse" as const,
+  at: phase,
 }));
 
 async function generationOf(plugins: Pick<RoutePlugins, "configs" | "splits">) {
@@ -33,7 +47,10 @@ async function generationOf(plugins: Pick<RoutePlugins, "configs" | "splits">) {
     plugins: PLUGINS,
     routes: [{ route: { name: "a", service: "db", match: null }, ...plugins, at: "routes.a" }],
     lender: {
-      ...{ log: silentLog, stats: new Stats(), clock: systemClock, random: () => 0 },
+      log: silentLog,
+      stats: new Stats(),
+      clock: systemClock,
+      random: () => 0,
       shared: new SharedState(),
     },
   });

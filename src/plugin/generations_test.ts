@@ -7,13 +7,16 @@ import type { PluginCodePart, PluginUse } from "../snapshot/mod.ts";
 import { Generations, type PluginsOf } from "./generations.ts";
 import { SharedState } from "./shared_state.ts";
 
-/** A file whose plugin has that name, and what it does when it is created. */
+/** A file whose plugin has that name and that code in `create`. */
 function codeOf(path: string, name: string, create = ""): PluginCodePart {
   const schema = `{ "~standard": { version: 1, validate: (value) => ({ value }) } }`;
   const definition =
     `{ name: "${name}", api: 1, phase: "filter", config: ${schema}, create() { ${create}; return {}; } }`;
   return {
-    ...{ version: 1, libraries: [], path, map: "" },
+    version: 1,
+    libraries: [],
+    path,
+    map: "",
     text: `module.exports = { default: ${definition} };`,
   };
 }
@@ -26,7 +29,8 @@ function useOf(code: string, listener: string): PluginUse {
 const wantedOf = (uses: Readonly<Record<string, PluginUse>>): PluginsOf =>
   new Map(
     Object.entries(uses).map(([listener, use]) => [listener, {
-      ...{ uses: [use], carriesBytes: false },
+      uses: [use],
+      carriesBytes: false,
       routes: [{ route: { name: "default", service: "", match: null }, configs: {}, at: "" }],
     }]),
   );

@@ -38,7 +38,7 @@ import { EndedExchange, headerValueOf } from "./header_value.ts";
 import { failed, PluginResponse } from "./messages.ts";
 import type { SharedState } from "./shared_state.ts";
 
-/** What the hosts of all plugins share. */
+/** Dependencies that the hosts of all plugins share. */
 export interface HostDeps {
   readonly log: ProxyLog;
   readonly stats: ProxyStats;

@@ -1,5 +1,5 @@
 /**
- * Runs the plugin layers context one exchange: requests go inwards from layer to layer, responses outwards.
+ * Runs the plugin layers of one exchange: requests go inwards from layer to layer, responses outwards.
  * The failure of a layer names it, and the layer is skipped or the request refused, as configured. Nothing
  * that a layer does is thrown from here.
  *
@@ -34,7 +34,7 @@ export interface RoutePlan {
   readonly layers: readonly Layer[];
 }
 
-/** What the layers run in: an exchange of the proxy, or a dry run. */
+/** The context of the layers: an exchange of the proxy, or a dry run. */
 export interface LayerContext {
   readonly exchange: Exchange;
   readonly guards: readonly Layer[];

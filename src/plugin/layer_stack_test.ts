@@ -6,8 +6,16 @@ import { failed, PluginRequest, PluginResponse } from "./messages.ts";
 import { type ForwardedRequest, type Layer, LayerStack } from "./layer_stack.ts";
 
 const HEAD: RequestHead = {
-  ...{ method: "GET", scheme: "http", authority: "db", path: "/", upgrade: "", length: 0 },
-  ...{ saysLength: false, expectsContinue: false, version: "HTTP/1.1", fields: [] },
+  method: "GET",
+  scheme: "http",
+  authority: "db",
+  path: "/",
+  upgrade: "",
+  length: 0,
+  saysLength: false,
+  expectsContinue: false,
+  version: "HTTP/1.1",
+  fields: [],
 };
 const ROUTE = { name: "default", service: "db", match: null };
 
@@ -41,7 +49,11 @@ function run(
   const passes: string[] = [];
   const limits: Rig["limits"] = [];
   const all = layers.map(([phase, onRequest, mayBeSkipped = false], index): Layer => ({
-    ...{ name: `p${index}`, phase, plugin: { onRequest }, routeConfig: index, mayBeSkipped },
+    name: `p${index}`,
+    phase,
+    plugin: { onRequest },
+    routeConfig: index,
+    mayBeSkipped,
     health: {
       isBroken: false,
       whyBroken: "",
@@ -78,7 +90,10 @@ function run(
 }
 
 const LATE = failed({
-  ...{ code: "response_timed_out", reason: "late", wasSent: true, endpoint: null },
+  code: "response_timed_out",
+  reason: "late",
+  wasSent: true,
+  endpoint: null,
 });
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
@@ -255,7 +270,10 @@ test("LayerStack.holder is the layer that the exchange waits for", async () => {
   const holder = () => stack.holder?.name;
   assert.equal(holder(), undefined);
   sent[0]?.to.outcome.settle(failed({
-    ...{ code: "no_endpoint", reason: "", wasSent: false, endpoint: null },
+    code: "no_endpoint",
+    reason: "",
+    wasSent: false,
+    endpoint: null,
   }));
   assert.equal(holder(), "p1");
   resolve();

@@ -20,7 +20,7 @@ rememberPlaces("blob:1", JSON.stringify({ ...JSON.parse(MAP), mappings: "" }), 1
 
 for (
   const [name, frame, wanted] of [
-    // Two lines stand before the text, and a stack counts from 1.
+    // Two lines come before the text, and stack traces count from 1.
     ["a place of the text", "f (/text.ts:5:1)", ["/b.ts", 2, 3]],
     ["one further right", "f (/text.ts:5:7)", ["/b.ts", 2, 9]],
     ["one left of all that is known", "/text.ts:5:0", ["/b.ts", 2, 3]],

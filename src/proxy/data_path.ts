@@ -151,7 +151,9 @@ export class DataPath {
       facts: this.#facts,
     };
     this.#generations = new Generations({
-      ...{ log, clock, stats: this.stats },
+      log,
+      clock,
+      stats: this.stats,
       random: systemRandom,
       shared: new SharedState(options),
       ...(options.takeLine && { takeLine: options.takeLine }),
@@ -208,7 +210,8 @@ export class DataPath {
     const trusts = this.#facts.trusts.prepare(snapshot);
     // Plugins come last, since they would have to be closed if another step failed.
     const generations = await this.#generations.prepare(pluginsOf(snapshot), {
-      ...{ version: snapshot.version, pluginCode: snapshot.pluginCode },
+      version: snapshot.version,
+      pluginCode: snapshot.pluginCode,
       callees: this.#callees.of(snapshot),
     });
     return { snapshot, requestPolicy, trusts, generations };
@@ -251,7 +254,7 @@ export class DataPath {
     await this.#listeners.apply(snapshot, columns);
   }
 
-  /** Observers of every listener: the log of connections, and the access log where there is one. */
+  /** Observers of every listener: the log of connections, and the access log if there is one. */
   #observe({ accessLog }: Snapshot): void {
     const { takeLine } = this.#options;
     const current = this.#facts.accessLog;

@@ -15,7 +15,7 @@ const BASE = snapshotOf({ ca: CA, service: "web" });
 const NEXT = { ...BASE, version: BASE.version + 1 };
 const UPDATE = diffSnapshots(BASE, NEXT);
 
-test("DataPath publishes what it prepared last, once, and says what it goes by", async () => {
+test("DataPath publishes the last prepared snapshot once, and shows its version", async () => {
   await using started = await startMemoryPath(BASE);
   const { path } = started;
   const version = () => path.view({ connections: false }).snapshotVersion;
@@ -26,7 +26,7 @@ test("DataPath publishes what it prepared last, once, and says what it goes by",
   await assert.rejects(path.publish({}), /nothing is prepared/);
 });
 
-test("DataPath publishes nothing of before when it could not prepare", async () => {
+test("DataPath drops an earlier prepared snapshot when a later one cannot be prepared", async () => {
   await using started = await startMemoryPath(BASE);
   const { path } = started;
   await path.prepare(UPDATE);
@@ -37,13 +37,13 @@ test("DataPath publishes nothing of before when it could not prepare", async () 
   assert.equal(path.view({ connections: false }).snapshotVersion, BASE.version);
 });
 
-test("DataPath.prepare() takes ten seconds at most, of a clock that it then leaves alone", async () => {
+test("DataPath.prepare() has a deadline of ten seconds, and leaves no timer", async () => {
   await using started = await startMemoryPath(BASE);
   const { path, clock } = started;
   const before = clock.pending;
   await path.prepare(UPDATE);
   assert.equal(clock.pending, before);
-  // One of two rules has a regex, whose library is waited for.
+  // One of two rules has a regex, and loading its library takes time.
   const matcher = { type: "uri", matcher: { kind: "regex", regex: "a" } } as const;
   const slow = withOwn(NEXT, "own", { validation: caValidation([CA], { matchers: [matcher] }) });
   const late = path.prepare(diffSnapshots(undefined, slow));
@@ -52,7 +52,7 @@ test("DataPath.prepare() takes ten seconds at most, of a clock that it then leav
   await assert.rejects(path.publish({}), /nothing is prepared/);
 });
 
-test("DataPath that drains or has ended binds nothing again, and had told what it summed up", async () => {
+test("DataPath that drains or is closed binds no listener again, and logs its pending counts", async () => {
   for (const end of ["drain", "close"] as const) {
     await using started = await startMemoryPath(snapshotOf({
       ca: CA,
@@ -86,7 +86,7 @@ const CALLING = snapshotOf({
   targets: TARGETS,
 });
 
-test("DataPath says at once that an idle upstream is called, and names it while it is in use", async () => {
+test("DataPath reports the first use of an idle upstream, and lists it while it is in use", async () => {
   const first: string[] = [];
   const onFirstUse = (upstreamId: string) => void first.push(upstreamId);
   await using started = await startMemoryPath(CALLING, { onFirstUse });
@@ -111,7 +111,7 @@ test("DataPath says at once that an idle upstream is called, and names it while 
   assert.deepEqual(first, [db, db]);
 });
 
-test("DataPath.close() ends what is open, of which the view has told", async () => {
+test("DataPath.close() ends the open connections that its view shows", async () => {
   await using started = await startMemoryPath(CALLING);
   const { path, engine, port } = started;
   const caller = engine.call(port("db"));
@@ -125,7 +125,7 @@ test("DataPath.close() ends what is open, of which the view has told", async () 
   assert.deepEqual(started.endings, ["closed"]);
 });
 
-test("a connection has one line in the log, which says all that became of it", async () => {
+test("a connection has one complete line in the log", async () => {
   await using started = await startMemoryPath(CALLING);
   const { engine, port, clock, lines } = started;
   const caller = engine.call(port("db"));
@@ -137,7 +137,7 @@ test("a connection has one line in the log, which says all that became of it", a
   server.connection.close();
   caller.connection.close();
   await settle();
-  const told = {
+  const ended = {
     direction: "outbound",
     listener: "service:default/default/db",
     source: "web",
@@ -158,14 +158,20 @@ test("a connection has one line in the log, which says all that became of it", a
   assert.deepEqual(ends().map(({ level, message }) => [level, message]), [
     ["info", "connection ended"],
   ]);
-  assert.deepEqual(started.lastEnd, told);
+  assert.deepEqual(started.lastEnd, ended);
   engine.call(port("api"));
   engine.lastDial.fail("no route");
   assert.equal(ends().length, 2);
   assert.deepEqual(started.lastEnd, {
-    ...told,
-    ...{ listener: "service:default/default/api", destination: "api", endpoint: "127.0.0.1:2" },
-    ...{ received_bytes: 0, sent_bytes: 0, duration_ms: 0, stage: "endpoint", resumed: undefined },
+    ...ended,
+    listener: "service:default/default/api",
+    destination: "api",
+    endpoint: "127.0.0.1:2",
+    received_bytes: 0,
+    sent_bytes: 0,
+    duration_ms: 0,
+    stage: "endpoint",
+    resumed: undefined,
     code: "endpoint_refused",
     reason: `Cannot dial "api" at 127.0.0.1:2: no route`,
   });
@@ -178,10 +184,10 @@ test("DataPath of a further worker listens on ports as well", async () => {
   assert.equal(started.engine.dials.length, 1);
 });
 
-test("DataPath counts failures of a target for as long as it is there", async () => {
+test("DataPath counts failures of a target while it exists", async () => {
   await using started = await startMemoryPath(CALLING);
   const { path, engine, port } = started;
-  // So often that they are ejected, which is counted as well.
+  // Enough failures for an ejection, which is counted as well.
   for (const name of ["db", "db", "db", "db", "db", "api", "api", "api", "api", "api"]) {
     engine.call(port(name));
     engine.lastDial.fail();

@@ -4,11 +4,11 @@ import type { ProvenEndpoint } from "./upstream/endpoint_dial.ts";
 import type { Permit } from "./caller/admit.ts";
 import type { LocalEndpoint } from "./upstream/local_dial.ts";
 
-test("a Permit and an endpoint are made by their stages alone: a look-alike does not type-check", () => {
+test("a Permit and an endpoint are only made by their stages: a look-alike does not type-check", () => {
   const [stream] = memoryPair();
-  // @ts-expect-error: only `admit` can name what makes it one.
+  // @ts-expect-error: only `admit` has the key of a permit.
   const permit: Permit = {};
-  // @ts-expect-error: only `dialLocal` can.
+  // @ts-expect-error: only `dialLocal` has the key.
   const local: LocalEndpoint = { stream, local: "" };
   const members = {
     stream,
@@ -20,7 +20,7 @@ test("a Permit and an endpoint are made by their stages alone: a look-alike does
     ended: () => {},
     release: () => {},
   };
-  // @ts-expect-error: only an attempt that has seen the server's proof can.
+  // @ts-expect-error: only an attempt that verified the server has the key.
   const proven: ProvenEndpoint = members;
   void [permit, local, proven];
 });

@@ -1,6 +1,6 @@
 /**
- * Admission of a session: its caller is judged, it is counted against the limits, the agent agrees where it
- * has to, and plugins have seen it. Only then is anything dialled or read for it. Bytes and HTTP take the
+ * Admission of a session: its caller is judged, it is counted against the limits, the agent agrees if it
+ * is asked, and plugins have seen it. Only then is anything dialled or read for it. Bytes and HTTP take the
  * same steps in the same order.
  *
  * @module
@@ -21,7 +21,7 @@ export interface AdmitOptions {
   readonly mode: AuthorizeMode;
   /** Intentions judge the `caller` as a whole, or each of its `requests` later. */
   readonly judged: "caller" | "requests";
-  /** May come after the session has ended. */
+  /** May be called after the session has ended. */
   readonly onAdmitted: (permit: Permit) => void;
 }
 

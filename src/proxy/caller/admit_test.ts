@@ -23,7 +23,10 @@ type Hook = (connection: Connection, host: Host) => ReturnType<NonNullable<Plugi
 
 function looking(onConnection: Hook, more: Plugin = {}): AnyPlugin {
   return {
-    ...{ name: "own", api: 1, phase: "filter", config: ANYTHING },
+    name: "own",
+    api: 1,
+    phase: "filter",
+    config: ANYTHING,
     create: (host: Host) => ({
       ...more,
       onConnection: (connection: Connection) => onConnection(connection, host),
@@ -52,7 +55,7 @@ function call({ engine, port }: MemoryPath, service = "web") {
   return engine.callSecurely(port()).prove(presented(CA.issueLeaf({ service })));
 }
 
-test("a connection is dialled for in the same turn where no plugin waits", async () => {
+test("a connection is dialled in the same turn if no plugin waits", async () => {
   const seen: Connection[] = [];
   await using path = await start(looking((connection) => void seen.push(connection)));
   const caller = call(path);
@@ -69,7 +72,7 @@ test("a connection is dialled for in the same turn where no plugin waits", async
   await settle();
 });
 
-test("a plugin is asked about nobody whom the intentions deny", async () => {
+test("onConnection is not called for a denied caller", async () => {
   await using path = await start(looking(() => assert.fail("asked")));
   call(path, "other");
   await settle();
@@ -95,7 +98,7 @@ for (
     ],
     ["rejects", () => Promise.reject(new Error("oh no")), "plugin_failed", "own: oh no"],
     [
-      "gives back what is no refusal",
+      "returns a value that is not a refusal",
       (_, host) => host.reply(200) as never,
       "plugin_failed",
       "own: onConnection gave back neither a refusal nor nothing",
@@ -120,7 +123,7 @@ for (
   }
 }
 
-test("a plugin that gives no answer is given up after five seconds", async () => {
+test("a plugin without an answer fails after five seconds", async () => {
   await using path = await start(looking(() => new Promise(() => {})));
   const caller = call(path);
   await path.clock.advance(4_900);
@@ -131,7 +134,7 @@ test("a plugin that gives no answer is given up after five seconds", async () =>
 });
 
 for (const hangs of [false, true]) {
-  test(`one that may be skipped is gone round where it ${hangs ? "hangs" : "throws"}`, async () => {
+  test(`a plugin with onFailure skip is skipped if it ${hangs ? "hangs" : "throws"}`, async () => {
     const { promise, resolve } = Promise.withResolvers<void>();
     const hook: Hook = () => {
       if (hangs) return promise;
@@ -140,7 +143,7 @@ for (const hangs of [false, true]) {
     await using path = await start(looking(hook), { onFailure: "skip" });
     const caller = call(path);
     if (hangs) await path.clock.advance(5_200);
-    // It comes too late to count.
+    // A late result is ignored.
     resolve();
     await settle();
     assert.equal(path.engine.dials.length, 1);
@@ -152,7 +155,7 @@ for (const hangs of [false, true]) {
 }
 
 for (const http of [undefined, httpRules("http")]) {
-  test(`nothing is done for a caller that left ${http ? "HTTP " : ""}while a plugin waited`, async () => {
+  test(`nothing is dialled for ${http ? "an HTTP" : "a"} caller that left while a plugin waited`, async () => {
     const { promise, resolve } = Promise.withResolvers<void>();
     await using path = await start(looking(() => promise), http ? { http } : {});
     const caller = call(path);
@@ -167,7 +170,7 @@ for (const http of [undefined, httpRules("http")]) {
   });
 }
 
-test("what a caller says while a plugin waits is there when it is let in", async () => {
+test("bytes that a caller sends while a plugin waits are kept", async () => {
   const { promise, resolve } = Promise.withResolvers<void>();
   const http = httpRules("http");
   await using path = await start(looking(() => promise), { http });
@@ -184,7 +187,7 @@ test("what a caller says while a plugin waits is there when it is let in", async
   await settle();
 });
 
-test("a listener that carries bytes takes no plugin that looks at requests alone", async () => {
+test("a listener that carries bytes refuses a plugin that only handles requests", async () => {
   const onRequest: Plugin["onRequest"] = (_, next) => next();
   const plugin: AnyPlugin = { ...looking(() => {}), create: () => ({ onRequest }) };
   await assert.rejects(start(plugin), {

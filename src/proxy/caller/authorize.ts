@@ -19,7 +19,7 @@ import {
 import type { ConnectionRecord } from "../observe/connection_record.ts";
 import type { Context } from "../core/context.ts";
 
-/** Who decides about a caller: the intentions (`match`), the agent as well (`both`), or `nobody`. */
+/** Authorization of a caller: by the intentions (`match`), by the agent as well (`both`), or none (`nobody`). */
 export type AuthorizeMode = "match" | "both" | "nobody";
 
 /** The caller that is judged; it ends where it is denied. */
@@ -31,7 +31,7 @@ export interface AuthorizationSubject {
   end(code: ErrorCode, reason: string): void;
 }
 
-/** Asks the agent where `mode` says so; a subject that it denies has ended. */
+/** Asks the agent if `mode` requires it; ends a subject that it denies. */
 export function authorizeWithAgent(
   subject: Omit<AuthorizationSubject, "record">,
   mode: AuthorizeMode,
@@ -134,9 +134,9 @@ export interface ExposedPathRule {
 
 /** Judges by the path that is exposed now. */
 export function judgeOfPath(exposed: ExposedPathRule): RequestJudge {
-  return ({ path: asked }) => {
+  return ({ path: target }) => {
     const { path } = exposed;
-    if (path !== undefined && pathWithoutQuery(asked) === path) return ANY_REQUEST;
+    if (path !== undefined && pathWithoutQuery(target) === path) return ANY_REQUEST;
     return { code: "route_not_found", reason: `only ${path ?? "what was exposed"} is here` };
   };
 }
@@ -146,7 +146,7 @@ const NO_POLICY: RequestDenial = { code: "not_ready", reason: "no intentions yet
 
 /** The name in an unverified certificate is only a claim: the default policy decides about such a peer. */
 function sourceOf(peer: TrustedPeer | undefined): Source {
-  return peer?.verified ? peer : NOBODY;
+  return peer?.verified ? peer : ANONYMOUS;
 }
 
-const NOBODY: Source = { id: undefined, uri: "" };
+const ANONYMOUS: Source = { id: undefined, uri: "" };

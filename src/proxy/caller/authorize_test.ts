@@ -29,23 +29,23 @@ const DENIED = policyOf([intention("web", "deny")]);
 const prove = ({ engine, port }: MemoryPath, leaf = WEB): End =>
   engine.callSecurely(port()).prove(presented(leaf));
 
-/** An agent that answers when the test says so. */
+/** An agent that answers when the test calls `answer`. */
 function agent() {
-  const asked: object[] = [];
+  const requests: object[] = [];
   let settled = Promise.withResolvers<{ readonly allowed: boolean; readonly reason: string }>();
   return {
-    asked,
+    requests,
     answer: (allowed: boolean) => settled.resolve({ allowed, reason: "because" }),
     fail: () => settled.reject(new Error("no answer")),
     remoteAuthorize(request: object) {
-      asked.push(request);
+      requests.push(request);
       settled = Promise.withResolvers();
       return settled.promise;
     },
   };
 }
 
-test("a denied caller is closed in order; nothing is dialled and no place was taken", async () => {
+test("a denied caller is closed in order, and nothing is dialled or counted", async () => {
   await using path = await startMemoryPath({ ...SNAPSHOT, policy: DENIED });
   const caller = prove(path);
   await settle();
@@ -56,7 +56,7 @@ test("a denied caller is closed in order; nothing is dialled and no place was ta
   assert.deepEqual([path.engine.dials.length, path.taken], [0, 0]);
 });
 
-test("an intention that changes ends the open connection of whom it denies, and of no other", async () => {
+test("a changed intention ends only the open connections that it denies", async () => {
   await using path = await startMemoryPath(SNAPSHOT);
   const caller = prove(path);
   const app = path.engine.lastDial.connect();
@@ -71,7 +71,7 @@ test("an intention that changes ends the open connection of whom it denies, and 
   assert.equal(path.lastEnd.ended_by, "proxy");
 });
 
-test("what nobody vouches for is not the service that it claims", async () => {
+test("a caller without a verified certificate is not the service that it claims to be", async () => {
   const claims = inboundBy(
     withOwn(SNAPSHOT, "anybody", {
       validation: caValidation([], { acceptUntrusted: true }),
@@ -91,8 +91,8 @@ test("what nobody vouches for is not the service that it claims", async () => {
   assert.match(String(path.lastEnd.source), /^unverified /);
 });
 
-test("the agent is asked about whom the intentions allow, holding a place, and decides", async () => {
-  const { asked, remoteAuthorize, answer, fail } = agent();
+test("the agent decides about a caller that the intentions allow, which is counted meanwhile", async () => {
+  const { requests, remoteAuthorize, answer, fail } = agent();
   await using path = await startMemoryPath(BOTH, { remoteAuthorize });
   for (
     const [end, code] of [
@@ -113,12 +113,12 @@ test("the agent is asked about whom the intentions allow, holding a place, and d
   answer(true);
   await settle();
   assert.equal(path.engine.dials.length, 1);
-  assert.equal((asked[0] as { readonly uri: string }).uri, WEB.uri);
-  assert.equal((asked[0] as { readonly target: string }).target, "db");
-  // The agent does not allow what the intentions deny: it is not even asked.
+  assert.equal((requests[0] as { readonly uri: string }).uri, WEB.uri);
+  assert.equal((requests[0] as { readonly target: string }).target, "db");
+  // The agent is not asked about a caller that the intentions deny.
   await path.set({ ...BOTH, policy: DENIED });
   prove(path);
-  assert.equal(asked.length, 3);
+  assert.equal(requests.length, 3);
 });
 
 for (
@@ -130,7 +130,7 @@ for (
     ],
   ] as const
 ) {
-  test(`${name} while the agent is asked is over, whatever the agent says`, async () => {
+  test(`${name} while the agent is asked stays ended, whatever the agent answers`, async () => {
     const { remoteAuthorize, answer } = agent();
     await using path = await startMemoryPath(BOTH, { remoteAuthorize });
     await leave(prove(path), path);
@@ -143,7 +143,7 @@ for (
     assert.equal(path.endings.length, 1);
   });
 
-  test(`${name} during the local dial ends that, too`, async () => {
+  test(`${name} during the local dial ends the dial, too`, async () => {
     await using path = await startMemoryPath(BOTH);
     const caller = prove(path);
     await settle();
@@ -157,7 +157,7 @@ for (
   });
 }
 
-test("a local application that refuses or does not answer ends its caller, and the log says which", async () => {
+test("a caller ends if the local application refuses or does not answer, each with its own code", async () => {
   await using path = await startMemoryPath(SNAPSHOT);
   const refused = prove(path);
   path.engine.lastDial.fail("connection refused");
@@ -169,14 +169,14 @@ test("a local application that refuses or does not answer ends its caller, and t
   assert.equal(waiting.over, "end");
   assert.ok(path.engine.lastDial.cancelled);
   assert.deepEqual(path.endings, ["local_refused", "local_timed_out"]);
-  // One that was answered is not timed out.
+  // A completed dial does not time out.
   const served = prove(path);
   path.engine.lastDial.connect();
   await path.clock.advance(6_000);
   assert.equal(served.over, "no");
 });
 
-test("isAllowed() denies before there are intentions, unless nobody judges", () => {
+test("isAllowed() denies before there are intentions, except in mode nobody", () => {
   const ended: string[] = [];
   const applicant = {
     context: { facts: { policy: undefined } },

@@ -27,16 +27,16 @@ class FakeListener implements Listener {
 
 function world(log: Log = silentLog) {
   const context = { clock: new FakeClock(), log, stats: new Stats() };
-  const doors = new BoundListeners(context as unknown as Context, 1);
+  const listeners = new BoundListeners(context as unknown as Context, 1);
   return {
-    doors,
+    listeners,
     replace: (port: number, current?: BoundListener) =>
-      doors.replace("in", at(port), current, "strangers"),
+      listeners.replace("in", at(port), current, "strangers"),
     /** Bound when `bind` is called. */
-    opening(door: BoundListener) {
-      const listener = new FakeListener(door.bind);
+    opening(bound: BoundListener) {
+      const listener = new FakeListener(bound.bind);
       const held = Promise.withResolvers<Listener>();
-      const opened = doors.open(door, () => held.promise);
+      const opened = listeners.open(bound, () => held.promise);
       const bind = () => {
         held.resolve(listener);
         return opened;
@@ -46,18 +46,18 @@ function world(log: Log = silentLog) {
   };
 }
 
-test("BoundListeners lets nobody in by a door that was closed while it was being bound", async () => {
-  const { doors, replace, opening } = world();
-  const door = replace(1);
-  const { listener, bind } = opening(door);
-  doors.close(door);
+test("BoundListeners closes a listener that was removed while it was being bound", async () => {
+  const { listeners, replace, opening } = world();
+  const bound = replace(1);
+  const { listener, bind } = opening(bound);
+  listeners.close(bound);
   await bind();
   assert.equal(listener.isOpen, false);
-  assert.equal(door.listener, undefined);
+  assert.equal(bound.listener, undefined);
 });
 
-test("BoundListeners keeps the address before until the last of its successors is bound", async () => {
-  const { doors, replace, opening } = world();
+test("BoundListeners keeps the previous address until the last of its successors is bound", async () => {
+  const { listeners, replace, opening } = world();
   const [first, second, third] = [1, 2, 3].reduce<BoundListener[]>(
     (made, port) => [...made, replace(port, made.at(-1))],
     [],
@@ -76,20 +76,20 @@ test("BoundListeners keeps the address before until the last of its successors i
   assert.deepEqual([skipped, last].map(({ listener }) => listener.isOpen), [false, true]);
   await newest.bind();
   assert.deepEqual([newest, last].map(({ listener }) => listener.isOpen), [true, false]);
-  doors.close(fifth);
+  listeners.close(fifth);
   assert.equal(newest.listener.isOpen, false);
 });
 
-test("BoundListeners.close() closes the address before as well", async () => {
-  const { doors, replace, opening } = world();
+test("BoundListeners.close() closes the previous address as well", async () => {
+  const { listeners, replace, opening } = world();
   const before = replace(1);
   const { listener, bind } = opening(before);
   await bind();
-  doors.close(replace(2, before));
+  listeners.close(replace(2, before));
   assert.equal(listener.isOpen, false);
 });
 
-test("BoundListeners.replace() makes room at once where the new one listens at the same address", async () => {
+test("BoundListeners.replace() closes the old listener at once if the new one has the same address", async () => {
   const { replace, opening } = world();
   const before = replace(1);
   const { listener, bind } = opening(before);
@@ -98,18 +98,18 @@ test("BoundListeners.replace() makes room at once where the new one listens at t
   assert.equal(listener.isOpen, false);
 });
 
-test("BoundListeners.open() says an error once, and again when it becomes another one", async () => {
+test("BoundListeners.open() logs an error once, and again when it changes", async () => {
   const said: string[] = [];
   const log = {
     ...silentLog,
     debug: (_message: string, fields?: LogFields) => said.push(`debug ${fields?.["error"]}`),
     error: (_message: string, fields?: LogFields) => said.push(`error ${fields?.["error"]}`),
   };
-  const { doors, replace } = world(log);
-  let door: BoundListener | undefined;
+  const { listeners, replace } = world(log);
+  let bound: BoundListener | undefined;
   for (const error of ["in use", "in use", "no rights"]) {
-    door = replace(1, door);
-    await doors.open(door, () => Promise.reject(new Error(error)));
+    bound = replace(1, bound);
+    await listeners.open(bound, () => Promise.reject(new Error(error)));
   }
   assert.deepEqual(said, ["error in use", "debug in use", "error no rights"]);
 });

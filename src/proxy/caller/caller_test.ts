@@ -31,7 +31,7 @@ const PUBLIC = snapshotOf({
   intentions: [intention("web", "allow")],
 });
 
-/** An upstream whose callers must speak TLS, by credentials that take those of `ca`. */
+/** An upstream whose callers must speak TLS with a certificate of `WORLD`. */
 const EDGE = withOwn(
   snapshotOf({
     ca: CA,
@@ -47,7 +47,7 @@ const EDGE_UPSTREAM = Object.values(EDGE.upstreams)[0] ?? upstreamOf({ name: "db
 
 type Listening = "the public listener" | "an upstream's TLS listener";
 
-/** Either listener that asks for TLS, and who is let in there. */
+/** Both TLS listeners, each with a caller that it admits. */
 const LISTENERS = [
   ["the public listener", PUBLIC, WEB],
   ["an upstream's TLS listener", EDGE, PARTNER],
@@ -56,7 +56,7 @@ const LISTENERS = [
 const callerOf = (path: MemoryPath, listening: Listening, remote?: string): SecureCaller =>
   path.engine.callSecurely(path.port(listening === "the public listener" ? "" : "db"), remote);
 
-/** Lets a caller through to the other side. */
+/** Connects a caller to the other side. */
 async function open(path: MemoryPath, listening: Listening, leaf = WEB) {
   const caller = callerOf(path, listening).prove(presented(leaf));
   const server = path.engine.lastDial.connect(
@@ -69,7 +69,7 @@ async function open(path: MemoryPath, listening: Listening, leaf = WEB) {
 for (const [listening, snapshot, leaf] of LISTENERS) {
   const start = (options?: Partial<DataPathOptions>) => startMemoryPath(snapshot, options);
 
-  test(`${listening} serves who proves who it is, and gives back what that took`, async () => {
+  test(`${listening} serves a verified caller, and frees its places at the end`, async () => {
     await using path = await start();
     const { caller, server } = await open(path, listening, leaf);
     caller.send("hello");
@@ -85,7 +85,7 @@ for (const [listening, snapshot, leaf] of LISTENERS) {
     assert.equal(path.path.listeners()[0]?.connections, 0);
   });
 
-  test(`${listening} drops who does not shake hands in time`, async () => {
+  test(`${listening} ends a handshake at its deadline`, async () => {
     await using path = await start();
     const caller = callerOf(path, listening);
     await path.clock.advance(11_000);
@@ -94,18 +94,18 @@ for (const [listening, snapshot, leaf] of LISTENERS) {
     assert.equal(path.lastEnd.stage, "handshake");
   });
 
-  test(`${listening} tells who left from who failed`, async () => {
+  test(`${listening} distinguishes a caller that left from a failed handshake`, async () => {
     await using path = await start();
     callerOf(path, listening).fail("gone", true);
     callerOf(path, listening).fail("no shared cipher", false);
     assert.deepEqual(path.endings, ["closed_early", "handshake_failed"]);
-    // The deadline of a handshake that is over ends nothing.
+    // The deadline of a completed handshake has no effect.
     const { caller } = await open(path, listening, leaf);
     await path.clock.advance(20_000);
     assert.equal(caller.over, "no");
   });
 
-  test(`${listening} refuses a stranger's certificate, and dials nobody for it`, async () => {
+  test(`${listening} refuses an untrusted certificate without a dial`, async () => {
     await using path = await start();
     const stranger = createAuthority().issueLeaf({ service: "web" });
     callerOf(path, listening).prove(presented(stranger));
@@ -115,7 +115,7 @@ for (const [listening, snapshot, leaf] of LISTENERS) {
     assert.equal(path.taken, 0);
   });
 
-  test(`${listening} closes who is open when its CA is withdrawn`, async () => {
+  test(`${listening} closes an open connection when its CA is withdrawn`, async () => {
     await using path = await start();
     const { caller, server } = await open(path, listening, leaf);
     const others = [createAuthority()];
@@ -137,7 +137,7 @@ for (const [listening, snapshot, leaf] of LISTENERS) {
     assert.match(String(path.lastEnd.code), /chain_untrusted|identity_invalid/);
   });
 
-  test(`${listening} judges again when it goes by other credentials that were there before`, async () => {
+  test(`${listening} judges open connections again when it refers to other credentials`, async () => {
     const validation = caValidation([createAuthority()]);
     const both = withOwn(snapshot, "others", { validation });
     await using path = await startMemoryPath(both);
@@ -157,7 +157,7 @@ for (const [listening, snapshot, leaf] of LISTENERS) {
     assert.notEqual(caller.over, "no");
   });
 
-  test(`${listening} lets a certificate expire on a connection that it opened`, async () => {
+  test(`${listening} keeps an open connection after its certificate expired`, async () => {
     await using path = await start();
     const soon = listening === "the public listener" ? CA : WORLD;
     const brief = soon.issueLeaf({ service: "web", ttlMs: 10 * MINUTE_MS });
@@ -165,20 +165,20 @@ for (const [listening, snapshot, leaf] of LISTENERS) {
     path.clock.advanceNow(20 * MINUTE_MS);
     await path.set({ ...snapshot, policy: policyOf([intention("*", "allow")]) });
     assert.equal(caller.over, "no");
-    // Nobody else comes in with it.
+    // A new connection with it is refused.
     callerOf(path, listening).prove(presented(brief));
     await settle();
     assert.match(String(path.lastEnd.reason), /expired/);
   });
 
-  test(`${listening} refuses at once while its own certificate has expired`, async () => {
+  test(`${listening} refuses callers at once while its own certificate is expired`, async () => {
     await using path = await start();
     path.clock.jump(120 * MINUTE_MS);
     assert.ok(callerOf(path, listening).gone);
     assert.equal(path.lastEnd.code, "not_ready");
   });
 
-  test(`${listening} lets handshakes go beyond its places, and gives places to the first who prove`, async () => {
+  test(`${listening} counts no handshakes as connections; the first verified callers get the places`, async () => {
     const limited: Snapshot = listening === "the public listener"
       ? withInbound(snapshot, { maxConnections: 1 })
       : {
@@ -194,17 +194,17 @@ for (const [listening, snapshot, leaf] of LISTENERS) {
     const ends = callers.map((caller) => caller.prove(presented(leaf)));
     await settle();
     assert.deepEqual(ends.map(({ over }) => over !== "no"), [false, true, true]);
-    // Whoever was refused holds no place of the process either.
+    // Refused callers do not count for the process either.
     assert.equal(path.taken, 1);
     assert.ok(callerOf(path, listening).gone, "refused before its handshake");
     const code = listening === "the public listener" ? "overloaded" : "limit_reached";
-    // Told once, and counted with the next of its second.
+    // Logged once; the next one of the second is only counted.
     assert.deepEqual(path.endings, [code]);
     assert.match(String(path.lastEnd.reason), /max_(inbound_)?connections is 1/);
   });
 }
 
-test("callers leave when the process is full, whatever their listener has left", async () => {
+test("callers are refused at the limit of the process, even below that of their listener", async () => {
   await using path = await startMemoryPath({ ...PUBLIC, upstreams: {}, targets: {} }, {
     maxConnections: 1,
   });
@@ -214,7 +214,7 @@ test("callers leave when the process is full, whatever their listener has left",
   assert.equal(caller.over, "no");
 });
 
-test("who comes while secrets are missing is counted and told which", async () => {
+test("a caller refused for missing secrets is counted, and the log names the secrets", async () => {
   const missing = { missing: ["web.pem"] };
   await using path = await startMemoryPath(withOwn(EDGE, "edge", { own: missing }));
   assert.ok(callerOf(path, "an upstream's TLS listener").gone);
@@ -223,14 +223,14 @@ test("who comes while secrets are missing is counted and told which", async () =
   const counted = () =>
     path.path.stats.samples().find(({ name }) => name === "secrets_not_ready_total")?.value;
   assert.equal(counted(), 1);
-  // What is there and has expired is not missing.
+  // An expired certificate is not missing.
   await path.set(EDGE);
   path.clock.jump(120 * MINUTE_MS);
   assert.ok(callerOf(path, "an upstream's TLS listener").gone);
   assert.equal(counted(), 1);
 });
 
-test("limits that change hold for the next caller", async () => {
+test("changed limits apply to the next caller", async () => {
   await using path = await startMemoryPath(PUBLIC);
   await open(path, "the public listener");
   await path.set(withInbound(PUBLIC, { maxConnections: 1 }));
@@ -245,7 +245,7 @@ test("limits that change hold for the next caller", async () => {
   assert.ok(callerOf(edge, "an upstream's TLS listener").gone);
 });
 
-test("a caller on its way to an upstream that is removed gets no place there", async () => {
+test("a handshake with a removed upstream ends without a place", async () => {
   await using path = await startMemoryPath(EDGE);
   const onItsWay = callerOf(path, "an upstream's TLS listener");
   await path.set({ ...EDGE, upstreams: {} });
@@ -255,7 +255,7 @@ test("a caller on its way to an upstream that is removed gets no place there", a
   assert.deepEqual(path.endings, ["limit_reached"]);
 });
 
-test("a part of the process's places is kept for upstreams, and the log says so", async () => {
+test("some places of the process are reserved for upstreams, and the log says so", async () => {
   const upstream = upstreamOf({ name: "db" });
   await using path = await startMemoryPath(
     { ...PUBLIC, upstreams: { [upstream.id]: upstream } },
@@ -270,9 +270,9 @@ test("a part of the process's places is kept for upstreams, and the log says so"
   assert.equal(path.lastEnd.code, "no_endpoint");
 });
 
-test("the oldest of too many handshakes makes room", async () => {
+test("the oldest handshake ends at the limit of handshakes", async () => {
   await using path = await startMemoryPath(PUBLIC, { maxConnections: 10_000, workers: 1_000 });
-  // Those that are over, whichever way, are none any more.
+  // Ended handshakes do not count.
   for (let count = 0; count < 3; count++) callerOf(path, "the public listener");
   await path.clock.advance(11_000);
   const callers = [];
@@ -284,7 +284,7 @@ test("the oldest of too many handshakes makes room", async () => {
   assert.deepEqual(path.endings, ["handshake_timed_out", "handshake_crowded_out"]);
 });
 
-test("a plain caller is none once its listener asks for TLS, at the address where it listened", async () => {
+test("a plaintext connection ends once its listener requires TLS at the same address", async () => {
   const bind = { kind: "tcp", host: "127.0.0.1", port: 2_000 } as const;
   const { id } = EDGE_UPSTREAM;
   const secure = { ...EDGE, upstreams: { [id]: { ...EDGE_UPSTREAM, bind } } };
@@ -302,7 +302,7 @@ test("a plain caller is none once its listener asks for TLS, at the address wher
   path.engine.call(path.port("db"));
 });
 
-test("nobody speaks plainly to a listener that asks for TLS, while its new address cannot be had", async () => {
+test("a listener that requires TLS refuses plaintext at its old address while the new one is in use", async () => {
   const at = (port: number) => ({ kind: "tcp", host: "127.0.0.1", port }) as const;
   const other = upstreamOf({ name: "other", bind: at(3_000) });
   const plain = upstreamOf({ name: "db", bind: at(2_000) });
@@ -317,7 +317,7 @@ test("nobody speaks plainly to a listener that asks for TLS, while its new addre
   assert.equal(path.engine.dials.length, 0);
 });
 
-test("a caller that says little and ends its half before the other side is there is passed on whole", async () => {
+test("bytes and the end of a caller that come before the other side is connected are passed on", async () => {
   await using path = await startMemoryPath(PUBLIC);
   const caller = callerOf(path, "the public listener").prove(presented(WEB));
   caller.send("hello");
@@ -332,7 +332,7 @@ test("a caller that says little and ends its half before the other side is there
 });
 
 for (const drained of [false, true]) {
-  test(`a listener that cannot be bound is ${drained ? "not tried again once all drains" : "tried again"}`, async () => {
+  test(`a listener that cannot be bound is ${drained ? "not retried while draining" : "retried"}`, async () => {
     const bind = { kind: "tcp", host: "127.0.0.1", port: 2_000 } as const;
     const upstream = upstreamOf({ name: "second", bind });
     await using path = await startMemoryPath({ ...EDGE, upstreams: {} });
@@ -348,7 +348,7 @@ for (const drained of [false, true]) {
   });
 }
 
-test("what a caller says meanwhile is kept for the other side, up to 64 KiB; then it is held back", async () => {
+test("up to 64 KiB of a caller are kept until the other side is connected; then the caller is paused", async () => {
   await using path = await startMemoryPath(EDGE);
   const caller = callerOf(path, "an upstream's TLS listener").prove(presented(PARTNER));
   const chunk = "x".repeat(16 * 1024);

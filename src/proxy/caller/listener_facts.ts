@@ -41,7 +41,7 @@ export interface ListenerFacts {
   readonly protocols: readonly string[];
 }
 
-/** What is done with the bytes of a session: relayed as they are, or read as HTTP. */
+/** Serves the bytes of a session: relays them, or reads them as HTTP. */
 export interface SessionService {
   start(stream: Stream): void;
   /** After a change of policy or credentials: ends the session, or requests of it, that are not allowed any more. */

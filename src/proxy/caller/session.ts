@@ -1,5 +1,5 @@
 /**
- * One stream of a caller and what it is used for: counted against limits, judged again whenever policy or
+ * One stream of a caller and its use: counted against limits, judged again whenever policy or
  * credentials change, served, and reported exactly once when it ends. A TCP or mutual TLS connection is
  * one session; a protocol that carries streams of its own may open many on one connection.
  *
@@ -35,7 +35,7 @@ export interface SessionCarrier {
   readonly local: string;
   /** The verified peer; `undefined`: a plain connection. */
   readonly peer: TrustedPeer | undefined;
-  /** What the peer showed in its handshake; `undefined`: a plain connection. */
+  /** The peer's side of the handshake; `undefined`: a plaintext connection. */
   readonly presented: PresentedPeer | undefined;
   /** URI names of the certificate that the peer was shown, or would be now. */
   readonly ownUris: readonly string[];
@@ -65,7 +65,7 @@ export class Session implements LiveConnection {
   /** Absent until the handshake is done. */
   #stream: Stream | undefined;
   #early: EarlyBytes | undefined;
-  /** Where it is counted: the listener may count elsewhere by the time the session ends. */
+  /** The limiter that counts it: the listener may have another one when the session ends. */
   #countedIn: ConnectionLimiter | undefined;
   #service: SessionService | undefined;
   #account: HeldAccount | undefined;

@@ -34,7 +34,7 @@ for (
   });
 }
 
-test("Limiter counts what all workers hold, and what is its own", () => {
+test("Limiter counts the connections of all workers, and its own", () => {
   const counts = SharedCounts.create(2);
   const [one, other] = [0, 1].map((row) =>
     new SharedLimiter(counts, { row, column: PROCESS_COLUMN, limit: 2 })

@@ -1,5 +1,5 @@
 /**
- * What all listeners of a data path share.
+ * The context that all listeners of a data path share.
  *
  * @module
  */
@@ -43,7 +43,7 @@ export interface Context {
   readonly facts: Facts;
 }
 
-/** What the upstream side is given: nothing of listeners, limits or policies. */
+/** The part for the upstream side: without listeners, limits and policies. */
 export interface UpstreamContext
   extends Pick<Context, "engine" | "clock" | "deadlines" | "log" | "stats"> {
   /** Access log and plugins show local addresses, so their presence matters. */

@@ -7,7 +7,7 @@ import { handshakeLimit, type HandshakeOwner, Handshakes } from "./handshakes.ts
 function setUp(limit: number) {
   const clock = new FakeClock();
   const handshakes = new Handshakes({ clock, limit });
-  /** Names of those that had to go, with why. */
+  /** Names and reasons of ended handshakes. */
   const gone: string[] = [];
   const begin = (name: string, remote: string) => {
     const record = new ConnectionRecord(
@@ -28,7 +28,7 @@ function setUp(limit: number) {
   return { clock, handshakes, gone, begin };
 }
 
-test("Handshakes begin() lets the oldest go when all places are taken", () => {
+test("Handshakes.begin() ends the oldest handshake at the limit", () => {
   const { begin, gone, handshakes, clock } = setUp(4);
   const [first] = [begin("a", "10.0.0.1:1"), begin("b", "10.0.0.2:1")];
   begin("c", "10.0.0.3:1");
@@ -42,7 +42,7 @@ test("Handshakes begin() lets the oldest go when all places are taken", () => {
   assert.equal(handshakes.size, 4);
 });
 
-test("Handshakes begin() takes nobody's fair time, up to twice the limit", () => {
+test("Handshakes.begin() ends no handshake before its fair time, up to twice the limit", () => {
   const { begin, gone, handshakes, clock } = setUp(4);
   const crowded = Array.from({ length: 10 }, (_, index) => begin(`${index}`, `10.0.0.${index}:1`))
     .map((handshake) => handshake.crowded);
@@ -56,7 +56,7 @@ test("Handshakes begin() takes nobody's fair time, up to twice the limit", () =>
   assert.equal(handshakes.size, 4, "those above the limit have gone");
 });
 
-test("Handshakes begin() lets an address that has more than its share crowd out only itself", () => {
+test("Handshakes.begin() ends a handshake of the same address above its share", () => {
   const { begin, gone, handshakes, clock } = setUp(8);
   const other = (count: number) => begin(`other ${count}`, `10.0.0.9:${count}`);
   other(1);
@@ -72,7 +72,7 @@ test("Handshakes begin() lets an address that has more than its share crowd out 
   assert.ok(!gone.some((line) => line.startsWith("other")));
 });
 
-test("Handshakes begin() lets the oldest of an address go that has just its share", () => {
+test("Handshakes.begin() ends the oldest handshake of an address at its share", () => {
   const { begin, gone, clock } = setUp(4);
   for (const name of ["a", "b"]) begin(name, `10.0.0.${name === "a" ? 1 : 2}:1`);
   for (const name of ["c", "d"]) begin(name, "10.0.0.3:1");
@@ -81,7 +81,7 @@ test("Handshakes begin() lets the oldest of an address go that has just its shar
   assert.deepEqual(gone.map((line) => line[0]), ["c"]);
 });
 
-test("Handshakes remembers no address that does not shake hands", () => {
+test("Handshakes keeps no address without a handshake", () => {
   const { begin, handshakes, gone } = setUp(2);
   const handshake = begin("a", "10.0.0.1:1");
   handshake.over();

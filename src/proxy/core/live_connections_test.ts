@@ -25,7 +25,7 @@ async function open({ engine, port }: MemoryPath) {
   return { caller, server };
 }
 
-test("a connection is ended at the first sweep after it was idle for its time, whoever spoke last", async () => {
+test("a connection ends at the first sweep after its idle timeout, whichever side sent last", async () => {
   await using path = await web({ idleTimeoutMs: 10_000 });
   const { caller, server } = await open(path);
   for (const side of [caller, server]) {
@@ -42,7 +42,7 @@ test("a connection is ended at the first sweep after it was idle for its time, w
   assert.equal(path.lastEnd.ended_by, "proxy");
 });
 
-test("a connection that speaks ends with its life, as does one that never did", async () => {
+test("a connection ends at its maximum lifetime, active or not", async () => {
   await using path = await web({ lifetimeMs: 10_000 });
   const { caller } = await open(path);
   for (let count = 0; count < 9; count++) {
@@ -55,7 +55,7 @@ test("a connection that speaks ends with its life, as does one that never did", 
   assert.deepEqual(path.endings, ["lifetime_ended"]);
 });
 
-test("without limits a connection stays, and is swept for as long as it does", async () => {
+test("a connection without limits stays, and is swept while it is open", async () => {
   await using path = await web({});
   const timers = path.clock.pending;
   const { caller, server } = await open(path);
@@ -67,7 +67,7 @@ test("without limits a connection stays, and is swept for as long as it does", a
   assert.equal(path.clock.pending, timers);
 });
 
-test("the first connection after all had left is looked after as any", async () => {
+test("the first connection after all others ended is swept like any other", async () => {
   await using path = await web({ lifetimeMs: 3_000 });
   for (let count = 0; count < 2; count++) {
     const { caller } = await open(path);
@@ -76,7 +76,7 @@ test("the first connection after all had left is looked after as any", async () 
   }
 });
 
-test("a side that does not take its end is cut off after half a second", async () => {
+test("a side that does not read its end is reset after half a second", async () => {
   await using path = await web({ lifetimeMs: 1_000 });
   const { caller, server } = await open(path);
   server.connection.pause();
@@ -89,7 +89,7 @@ test("a side that does not take its end is cut off after half a second", async (
   assert.deepEqual([caller.over, server.over], ["reset", "reset"]);
 });
 
-test("what waits for a side that reads nothing stays for the idle time after the other has left", async () => {
+test("bytes for a side that does not read stay for the idle timeout after the other side left", async () => {
   await using path = await web({ idleTimeoutMs: 10_000 });
   const { caller, server } = await open(path);
   caller.connection.pause();

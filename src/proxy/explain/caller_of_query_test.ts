@@ -1,4 +1,4 @@
-/** What `explain()` knows of a caller that it is only told the name of. */
+/** `explain()` for a caller that is given only by its name. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
@@ -19,10 +19,15 @@ const asksFor = (value: string): Snapshot => ({
   policy: policyOf([{
     ...intention("*", "permissions"),
     permissions: [{
-      ...{ action: "allow", path: { kind: "prefix", value: "/" }, methods: [] },
+      action: "allow",
+      path: { kind: "prefix", value: "/" },
+      methods: [],
       headers: [{
-        ...{ name: "x-forwarded-client-cert", kind: "contains", value },
-        ...{ ignoreCase: false, invert: false },
+        name: "x-forwarded-client-cert",
+        kind: "contains",
+        value,
+        ignoreCase: false,
+        invert: false,
       }],
     }],
   }]),
@@ -31,7 +36,7 @@ const asksFor = (value: string): Snapshot => ({
 for (
   const [name, value, source, status] of [
     ["URI", "/svc/web", "web", undefined],
-    ["URI, given whole,", "/svc/web", "spiffe://else.consul/ns/default/dc/dc1/svc/web", 0],
+    ["URI, given completely,", "/svc/web", "spiffe://else.consul/ns/default/dc/dc1/svc/web", 0],
     ["URI of another", "/svc/web", "api", 403],
     ["own URI", "By=spiffe://", "api", undefined],
     ["certificate", "Cert=", "web", 403],
@@ -40,8 +45,13 @@ for (
   test(`explain() judges x-forwarded-client-cert by its ${name}`, async () => {
     await using path = await startMemoryPath(asksFor(value));
     const explained = await path.path.explain({
-      ...{ to: { kind: "inbound" }, source, method: "GET", host: undefined, path: "/" },
-      ...{ headers: [], connects: false },
+      to: { kind: "inbound" },
+      source,
+      method: "GET",
+      host: undefined,
+      path: "/",
+      headers: [],
+      connects: false,
     });
     assert.ok(explained?.kind === "answer");
     const { answer, unknown } = explained.explanation;

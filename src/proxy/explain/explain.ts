@@ -87,7 +87,7 @@ function invalid(reason: string): ExplainResult {
   return { kind: "invalid", reason };
 }
 
-/** What was found out; what is missing is as in {@link NOTHING}. */
+/** The findings; absent ones are as in {@link NOTHING}. */
 type Findings = Partial<Explanation>;
 
 const NOTHING = {
@@ -339,7 +339,7 @@ class Explainer {
     return { answer, rule: this.#withAgent(record.rule, answer) };
   }
 
-  /** `sent`: `undefined` where bytes are carried, or where a plugin `answered`. */
+  /** `sent`: `undefined` if bytes are carried, or a plugin `answered`. */
   async #toLocal(sent: RequestHead | undefined, { answered, pool, request, listener }: {
     readonly answered?: LocalReply | undefined;
     readonly pool?: RequestPool | undefined;

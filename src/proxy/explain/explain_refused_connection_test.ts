@@ -1,4 +1,4 @@
-/** What `explain()` says where the connection of a request does not get far enough to carry it. */
+/** `explain()` for requests whose connection is refused. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
@@ -34,8 +34,13 @@ const SNAPSHOT: Snapshot = {
   policy: policyOf([intention("web", "allow"), intention("batch", "allow")]),
 };
 const INBOUND: ExplainQuery = {
-  ...{ to: { kind: "inbound" }, source: "web", method: "GET", host: undefined, path: "/" },
-  ...{ headers: [], connects: false },
+  to: { kind: "inbound" },
+  source: "web",
+  method: "GET",
+  host: undefined,
+  path: "/",
+  headers: [],
+  connects: false,
 };
 const CACHE: ExplainQuery = { ...INBOUND, to: { kind: "upstream", name: "cache" } };
 
@@ -108,7 +113,7 @@ for (
   });
 }
 
-test("explain() says that a caller has all the requests that it may have, and another has not", async () => {
+test("explain() says that one caller is at its limit of requests, and that another is not", async () => {
   await using path = await startMemoryPath(SNAPSHOT);
   for (let count = 0; count < 7 / 8 * 1_024; count++) {
     path.engine.callSecurely(path.port()).prove(presented(WEB)).send(
@@ -124,13 +129,16 @@ test("explain() says that a caller has all the requests that it may have, and an
   assert.equal((await explained(path, { ...INBOUND, source: "batch" })).answer, null);
 });
 
-test("explain() says who alone may call an exposed path", async () => {
+test("explain() says which addresses may call an exposed path", async () => {
   const exposed = {
     "exposed:21500": {
       version: 1,
       bind: { kind: "tcp", host: "0.0.0.0", port: 21_500 } as const,
-      ...{ path: "/health", onlyFrom: ["10.0.0.1"], localConnectTimeoutMs: 1 },
-      ...{ local: LOCAL, http: httpRules("http") },
+      path: "/health",
+      onlyFrom: ["10.0.0.1"],
+      localConnectTimeoutMs: 1,
+      local: LOCAL,
+      http: httpRules("http"),
     },
   };
   await using path = await startMemoryPath({ ...SNAPSHOT, exposed });
@@ -152,7 +160,7 @@ for (const protocol of ["http", "tcp"] as const) {
   };
   for (
     const [name, source, agent, want] of [
-      ["lets in", "web", () => Promise.resolve({ allowed: true, reason: "" }), "goes on"],
+      ["allows", "web", () => Promise.resolve({ allowed: true, reason: "" }), "goes on"],
       [
         "refuses",
         "web",
@@ -160,12 +168,12 @@ for (const protocol of ["http", "tcp"] as const) {
         "0 intention_denied: agent: Matched rule",
       ],
       [
-        "gives no answer",
+        "does not answer about",
         "web",
         () => Promise.reject(new Error("no answer")),
         "0 authorize_failed: no answer",
       ],
-      // Bytes are carried for whom the intentions allow, and only then is the agent asked.
+      // The agent is only asked about a caller of bytes that the intentions allow.
       [
         "refuses, as the intentions do,",
         "banned",
@@ -177,10 +185,10 @@ for (const protocol of ["http", "tcp"] as const) {
     ] as const
   ) {
     test(`explain() asks the agent, which ${name} a caller of ${protocol}`, async () => {
-      const asked: object[] = [];
+      const requests: object[] = [];
       await using path = await startMemoryPath(both, {
         remoteAuthorize: (request) => {
-          asked.push(request);
+          requests.push(request);
           return agent();
         },
       });
@@ -195,7 +203,7 @@ for (const protocol of ["http", "tcp"] as const) {
       if (!answer) assert.match(rule, /^default\/web => .*, and the agent agrees$/);
       const uri = `spiffe://${CA.trustDomain}/ns/default/dc/dc1/svc/${source}`;
       const isAsked = protocol === "http" || source === "web";
-      assert.deepEqual(asked, isAsked ? [{ target: "db", uri, serial: "" }] : []);
+      assert.deepEqual(requests, isAsked ? [{ target: "db", uri, serial: "" }] : []);
     });
   }
 }

@@ -93,7 +93,7 @@ export class SplitExplainer {
     const trust = trustOf(group, context);
     const fault = trust ? trust.fault(context.clock.now()) : "no certificate yet";
     if (fault !== undefined) return { code: "not_ready", reason: fault };
-    // Those that are ejected, or that fail their checks, are tried when nothing else is left.
+    // Ejected endpoints, and those that fail their checks, are tried when no other is left.
     if (statesOf(group).length > 0) return undefined;
     return { code: "no_endpoint", reason: `no healthy instance: ${group.lack}` };
   }

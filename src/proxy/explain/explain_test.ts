@@ -28,7 +28,9 @@ const permission = (action: Permission["action"], prefix: string, rest = {}): Pe
   ...rest,
 });
 const use = (plugin: string, config: unknown = {}): PluginUse => ({
-  ...{ plugin, config, onFailure: "refuse" },
+  plugin,
+  config,
+  onFailure: "refuse",
   at: `upstreams[0].plugins ${plugin}`,
 });
 const ROLE = {
@@ -39,7 +41,7 @@ const ROLE = {
   invert: false,
 } as const;
 
-/** `/admin` goes to an old and a new version by chance, and may be tried again. */
+/** Requests to `/admin` are split between an old and a new version, and may be retried. */
 const ROUTED: ChainPart = {
   version: 1,
   routes: [
@@ -48,16 +50,23 @@ const ROUTED: ChainPart = {
       service: "cache",
       match: {
         path: { kind: "prefix", value: "/admin" },
-        ...{ ignoreCase: false, methods: ["GET", "PUT"], headers: [{ ...ROLE }], query: [] },
+        ignoreCase: false,
+        methods: ["GET", "PUT"],
+        headers: [{ ...ROLE }],
+        query: [],
       },
-      splits: [{ weight: 9_000, resolver: "old" }, {
-        ...{ weight: 1_000, resolver: "new", plugins: { timeout: { requestTimeoutMs: 300 } } },
-      }],
+      splits: [
+        { weight: 9_000, resolver: "old" },
+        { weight: 1_000, resolver: "new", plugins: { timeout: { requestTimeoutMs: 300 } } },
+      ],
       hash: [],
       plugins: { retry: { numRetries: 3, retryOn: ["5xx"] }, timeout: { requestTimeoutMs: 700 } },
     },
     {
-      ...{ name: "default", service: "cache", match: null, plugins: {} },
+      name: "default",
+      service: "cache",
+      match: null,
+      plugins: {},
       hash: [
         { kind: "header", name: "x-user", terminal: false },
         { kind: "source", terminal: false },
@@ -92,7 +101,7 @@ const MESH = snapshotOf({
     targetOf({ name: "cache", uris: [], ports: [1, 2] }),
     targetOf({ name: "spare", uris: [], ports: [3] }),
     targetOf({ name: "v2", uris: [], ports: [4] }),
-    targetOf({ name: "plain", uris: [], ports: [], overrides: { lack: "nobody is there" } }),
+    targetOf({ name: "plain", uris: [], ports: [], overrides: { lack: "no instance" } }),
   ],
 });
 const CACHE = "service:default/default/cache";
@@ -115,17 +124,27 @@ const SNAPSHOT: Snapshot = {
     "exposed:21500": {
       version: 1,
       bind: { kind: "tcp", host: "0.0.0.0", port: 21_500 },
-      ...{ path: "/health", local, localConnectTimeoutMs: 1, http: httpRules("http") },
+      path: "/health",
+      local,
+      localConnectTimeoutMs: 1,
+      http: httpRules("http"),
     },
   },
 };
 const INBOUND: ExplainQuery = {
-  ...{ to: { kind: "inbound" }, source: "web", method: "GET", host: undefined, path: "/" },
-  ...{ headers: [], connects: false },
+  to: { kind: "inbound" },
+  source: "web",
+  method: "GET",
+  host: undefined,
+  path: "/",
+  headers: [],
+  connects: false,
 };
+const listenerNamed = (name: string) => ({ kind: "listener", name }) as const;
 const toUpstream = (name: string, rest: Partial<ExplainQuery> = {}): ExplainQuery => ({
   ...INBOUND,
-  ...{ to: { kind: "upstream", name }, host: name },
+  to: { kind: "upstream", name },
+  host: name,
   ...rest,
 });
 
@@ -148,15 +167,15 @@ for (
     ["a request that a permission allows", {}, undefined, /permission 2: allow GET \/\*\)$/],
     ["one by another method", { method: "PUT" }, 403, /no permission: default deny\)$/],
     [
-      "one with a field that allows it",
+      "one by its field",
       { method: "PUT", headers: ["X-Role: admin"] },
       undefined,
       /permission 3: /,
     ],
     ["a path by its normal form", { path: "/x/%2e%2e/admin?a" }, 403, /permission 1: deny/],
-    ["a path that goes nowhere", { path: "/a%00" }, 400, /path is refused/],
+    ["an invalid path", { path: "/a%00" }, 400, /path is refused/],
     ["a service that an intention allows", { source: "batch", path: "/admin" }, undefined, /batch/],
-    ["a service that nobody mentions", { source: "other" }, 403, /^default deny$/],
+    ["a service without an intention", { source: "other" }, 403, /^default deny$/],
     ["a caller without a certificate", { source: "" }, 0, /must show a certificate/],
     ["a URI of another mesh", { source: "spiffe://else/web" }, 0, /trust domain is else; .*trusts/],
   ] as const
@@ -170,13 +189,10 @@ for (
   });
 }
 
-test("explain() tells of each permission what does not hold, until one decides", async () => {
+test("explain() says for each permission why it does not match, until one decides", async () => {
   const { permissions, answer } = await ask({ method: "PUT" });
-  assert.deepEqual(permissions.map(({ unmet }) => unmet), [
-    "path /admin*",
-    "method GET",
-    "header x-role",
-  ]);
+  const unmet = permissions.map(({ unmet }) => unmet);
+  assert.deepEqual(unmet, ["path /admin*", "method GET", "header x-role"]);
   assert.equal(answer?.status, 403);
   const admin = await ask({ method: "PUT", path: "/admin" });
   assert.deepEqual(admin.permissions, [
@@ -184,7 +200,7 @@ test("explain() tells of each permission what does not hold, until one decides",
   ]);
 });
 
-test("explain() shows the request as it is judged, and who asks", async () => {
+test("explain() shows the request as it is judged, and its caller", async () => {
   const { source, request } = await ask({ path: "/a/../b?c=/../d" });
   assert.match(String(source), /^spiffe:\/\/.*\/ns\/default\/dc\/dc1\/svc\/web$/);
   assert.deepEqual(request, { method: "GET", host: "db", path: "/b?c=/../d" });
@@ -195,17 +211,16 @@ test("explain() judges connections of a listener that carries bytes", async () =
   const answer = await ask({}, plain);
   assert.deepEqual([answer.protocol, answer.answer?.status, answer.request], ["tcp", 0, null]);
   const batch = await ask({ source: "batch" }, plain);
-  assert.deepEqual([batch.answer, batch.local], [
-    null,
-    { address: "127.0.0.1:8080", sent: null },
-  ]);
+  assert.deepEqual([batch.answer, batch.local], [null, { address: "127.0.0.1:8080", sent: null }]);
   assert.match(batch.rule, /if the agent agrees$/);
 });
 
 test("explain() follows a route to its splits, targets and endpoints", async () => {
   const answer = await ask(toUpstream("cache", { path: "/admin/a", headers: ["x-role: admin"] }));
   assert.deepEqual(answer.route, {
-    ...{ name: "routes[0]", service: "cache", matches: "GET|PUT /admin* header x-role" },
+    name: "routes[0]",
+    service: "cache",
+    matches: "GET|PUT /admin* header x-role",
   });
   const splits = answer.splits.map(({ chance, balancing: { kind }, targets }) => [
     chance,
@@ -220,7 +235,7 @@ test("explain() follows a route to its splits, targets and endpoints", async () 
   assert.deepEqual(answer.limits?.requests, { taken: 0, limit: 1_024 });
 });
 
-test("explain() shows plugins in their order, with what the route tells them", async () => {
+test("explain() shows plugins in order, with their configuration on the route", async () => {
   const admin = await ask(toUpstream("cache", { path: "/admin", headers: ["x-role: admin"] }));
   assert.deepEqual(
     admin.plugins.map(({ name, phase, routeConfig }) => [name, phase, routeConfig]),
@@ -231,7 +246,7 @@ test("explain() shows plugins in their order, with what the route tells them", a
     ],
   );
   assert.match(admin.unknown.join("\n"), /^rate_limit: may answer/);
-  // A split may ask for other things than its route does.
+  // A split may have its own configuration.
   assert.deepEqual(admin.splits.map(({ plugins }) => plugins["timeout"]), [
     { requestTimeoutMs: 700 },
     { requestTimeoutMs: 300 },
@@ -242,7 +257,7 @@ test("explain() shows plugins in their order, with what the route tells them", a
   assert.deepEqual(other.plugins.map(({ routeConfig }) => routeConfig), Array(3).fill(undefined));
 });
 
-test("explain() says why nobody gets anywhere", async () => {
+test("explain() says why no endpoint can be reached", async () => {
   const { credentials: _, ...rest } = SNAPSHOT;
   const none = await ask(toUpstream("cache"), { ...rest, credentials: null });
   assert.deepEqual([none.answer?.status, none.answer?.code], [503, "not_ready"]);
@@ -251,7 +266,7 @@ test("explain() says why nobody gets anywhere", async () => {
   assert.equal(nowhere.splits[0]?.lack, 'Consul has not said yet where "cache" is');
 });
 
-test("explain() verifies tokens as the request's would be", async () => {
+test("explain() verifies the tokens of the request", async () => {
   const issuer = await makeIssuer();
   const { jwks } = issuer;
   const okta = { issuer: ISSUER, jsonWebKeySet: { local: { jwks } } };
@@ -270,7 +285,7 @@ test("explain() verifies tokens as the request's would be", async () => {
   assert.equal((await ask({ headers }, snapshot)).answer, null);
 });
 
-test("explain() shows a request as its route has it sent, on each split", async () => {
+test("explain() shows the request as it is sent on each split of its route", async () => {
   const rewriting: ChainPart = {
     ...ROUTED,
     routes: ROUTED.routes.map((route) => ({
@@ -320,17 +335,16 @@ for (
     ]],
   ] as const
 ) {
-  test(`explain() answers what a request is answered where there is ${name}`, async () => {
-    const [[id = "", target] = []] = Object.entries(SNAPSHOT.targets).filter(([, { key }]) =>
-      key === "v2"
-    );
+  test(`explain() shows the response of a request if there is ${name}`, async () => {
+    const { targets } = SNAPSHOT;
+    const [id = "", target] = Object.entries(targets).find(([, { key }]) => key === "v2") ?? [];
     assert.ok(target);
     const cache = SNAPSHOT.upstreams[CACHE];
     assert.ok(cache);
     const snapshot: Snapshot = {
       ...SNAPSHOT,
       upstreams: { ...SNAPSHOT.upstreams, [CACHE]: { ...cache, ...change } },
-      targets: { ...SNAPSHOT.targets, [id]: { ...target, ...change } },
+      targets: { ...targets, [id]: { ...target, ...change } },
       chains: { ...SNAPSHOT.chains, [CACHE]: chainOf({ targets: ["v2"] }) },
     };
     const { answer } = await ask(toUpstream("cache"), snapshot);
@@ -359,7 +373,7 @@ test("explain() connects to the application, and says that nothing listens", asy
   assert.equal(found.explanation.answer, null);
 });
 
-test("explain() connects to every instance, which neither fails nor counts for it", async () => {
+test("explain() connects to every instance, and passive health does not count that", async () => {
   await using started = await startMemoryPath(SNAPSHOT);
   const question = { ...toUpstream("cache"), connects: true };
   const outcome = async (...fates: readonly string[]) => {
@@ -371,7 +385,7 @@ test("explain() connects to every instance, which neither fails nor counts for i
     for (const [at, fate] of fates.entries()) {
       if (fate === "fail") dials[at]?.fail();
     }
-    // Those that say nothing.
+    // Instances that do not answer.
     await started.clock.advance(3_000);
     const explained = await explaining;
     assert.ok(explained?.kind === "answer");
@@ -386,7 +400,7 @@ test("explain() connects to every instance, which neither fails nor counts for i
   assert.equal(unreachable[1], "no connection after 2000 ms");
 });
 
-test("explain() tells an expired, a foreign, a malformed and a missing token apart", async () => {
+test("explain() distinguishes an expired, a foreign, a malformed and a missing token", async () => {
   const issuer = await makeIssuer();
   const { jwks } = issuer;
   const okta = { issuer: ISSUER, jsonWebKeySet: { local: { jwks } } };
@@ -398,18 +412,18 @@ test("explain() tells an expired, a foreign, a malformed and a missing token apa
       permissions: [permission("allow", "/", { tokens: [{ provider: "okta", claims: [] }] })],
     }]),
   };
-  const told = async (...headers: readonly string[]) => {
+  const faultOf = async (...headers: readonly string[]) => {
     const { answer, tokens, permissions } = await ask({ headers }, snapshot);
     assert.equal(answer?.status, 403);
     assert.deepEqual(permissions.map(({ decides }) => decides), ["deny"]);
     return tokens.join();
   };
   const bearer = (token: string) => `authorization: Bearer ${token}`;
-  assert.equal(await told(), "okta: Jwt is missing");
-  assert.equal(await told(bearer(await issuer.sign({ exp: 1 }))), "okta: Jwt is expired");
+  assert.equal(await faultOf(), "okta: Jwt is missing");
+  assert.equal(await faultOf(bearer(await issuer.sign({ exp: 1 }))), "okta: Jwt is expired");
   const other = bearer(await issuer.sign({ iss: "other" }));
-  assert.equal(await told(other), "okta: Jwt issuer is not configured");
-  assert.match(await told(bearer("abc")), /^okta: Jwt is not in the form of /);
+  assert.equal(await faultOf(other), "okta: Jwt issuer is not configured");
+  assert.match(await faultOf(bearer("abc")), /^okta: Jwt is not in the form of /);
 });
 
 test("explain() finds an upstream by its name with a port, and by its id", async () => {
@@ -418,24 +432,17 @@ test("explain() finds an upstream by its name with a port, and by its id", async
   }
 });
 
-test("explain() finds an upstream by its address, and says why a target has nobody", async () => {
+test("explain() finds an upstream by its address, and says why a target has no endpoint", async () => {
   const answer = await ask(toUpstream("127.0.0.1:9191"));
   assert.deepEqual([answer.listener, answer.protocol], ["service:default/default/plain", "tcp"]);
-  assert.equal(answer.splits[0]?.targets[0]?.lack, "nobody is there");
+  assert.equal(answer.splits[0]?.targets[0]?.lack, "no instance");
 });
 
-test("explain() says who left an endpoint out", async () => {
-  const snapshot = {
-    ...SNAPSHOT,
-    chains: {
-      ...SNAPSHOT.chains,
-      "service:default/default/plain": chainOf({
-        targets: ["v2"],
-        outlier: { ...DEFAULT_OUTLIER, maxFailures: 1 },
-      }),
-    },
-  };
-  await using started = await startMemoryPath(snapshot);
+test("explain() says why an endpoint is excluded", async () => {
+  const outlier = { ...DEFAULT_OUTLIER, maxFailures: 1 };
+  const chain = chainOf({ targets: ["v2"], outlier });
+  const chains = { ...SNAPSHOT.chains, "service:default/default/plain": chain };
+  await using started = await startMemoryPath({ ...SNAPSHOT, chains });
   started.engine.call(9_191);
   started.engine.lastDial.fail();
   const explained = await started.path.explain(toUpstream("plain"));
@@ -445,7 +452,7 @@ test("explain() says who left an endpoint out", async () => {
 });
 
 test("explain() knows the one path of an exposed listener", async () => {
-  const to = { kind: "listener", name: "exposed:21500" } as const;
+  const to = listenerNamed("exposed:21500");
   assert.equal((await ask({ to, path: "/health?now" })).answer, null);
   const other = await ask({ to, path: "/healthy" });
   assert.deepEqual([other.answer?.status, other.answer?.code], [404, "route_not_found"]);
@@ -454,7 +461,11 @@ test("explain() knows the one path of an exposed listener", async () => {
 test("explain() finds the service that has a host, and the routes behind it", async () => {
   const edges: Snapshot["edges"] = {
     "ingress:8080": {
-      ...{ version: 1, id: "ingress:8080", http: httpRules("http"), plugins: [], listener: null },
+      version: 1,
+      id: "ingress:8080",
+      http: httpRules("http"),
+      plugins: [],
+      listener: null,
       bind: { kind: "tcp", host: "0.0.0.0", port: 8080 },
       hosts: [{
         names: ["*.shop.example"],
@@ -466,26 +477,22 @@ test("explain() finds the service that has a host, and the routes behind it", as
   const snapshot = { ...SNAPSHOT, edges };
   const found = await ask(toUpstream("a.shop.example:8080", { path: "/admin" }), snapshot);
   assert.deepEqual([found.listener, found.route?.name], ["ingress:8080", "routes[0]"]);
-  const to = { kind: "listener", name: "ingress:8080" } as const;
+  const to = listenerNamed("ingress:8080");
   const other = await ask({ to, host: "b.example" }, snapshot);
   assert.deepEqual([other.answer?.status, other.answer?.code], [404, "route_not_found"]);
 });
 
 for (
   const [name, question, want] of [
-    [
-      "another listener",
-      { to: { kind: "listener", name: "x" } },
-      /^unknown: .*"x"; there is: inbound/,
-    ],
+    ["another listener", { to: listenerNamed("x") }, /^unknown: .*"x"; there is: inbound/],
     ["another upstream", toUpstream("x"), /^unknown: .*upstream "x"; there is: cache plain$/],
-    ["a method that is none", { method: "G T" }, /^invalid: the method "G T"/],
-    ["a path that is none", { path: "/a b" }, /^invalid: the path "\/a b"/],
+    ["an invalid method", { method: "G T" }, /^invalid: the method "G T"/],
+    ["a path with a space", { path: "/a b" }, /^invalid: the path "\/a b"/],
     ["a header without a name", { headers: [": secret"] }, /^invalid: a header .* begins ""$/],
     ["a header over two lines", { headers: ["x: a\nb"] }, /^invalid: a header .* begins "x"$/],
   ] as [string, Partial<ExplainQuery>, RegExp][]
 ) {
-  test(`explain() names what is wrong with ${name}`, async () => {
+  test(`explain() refuses ${name}`, async () => {
     assert.match(await refusal(question), want);
   });
 }

@@ -1,6 +1,6 @@
 /**
- * The question what would become of a request, and the answer: plain data, between the threads and for
- * the admin server.
+ * The query for the explanation of a request, and its result: plain data, exchanged between threads and
+ * shown by the admin server.
  *
  * @module
  */
@@ -14,7 +14,7 @@ import type { Protocol, Resolver } from "../../snapshot/mod.ts";
 /** Their configuration is times, numbers and conditions: nothing that could be a key. */
 export const PLAIN_PLUGINS: ReadonlySet<string> = new Set(["retry", "timeout"]);
 
-/** A request that nobody has to send; what is left out is as simple as it can be. */
+/** A hypothetical request. */
 export interface ExplainQuery {
   /** `name`: of a listener; `upstream`: its name, id or address, or a host at an edge; else the public one. */
   readonly to: { readonly kind: "inbound" } | {
@@ -24,26 +24,26 @@ export interface ExplainQuery {
   /** Name of a service, or the URI of a certificate; `""`: a caller without a certificate. */
   readonly source: string;
   readonly method: string;
-  /** Host, and port where there is one; `""`: the request has none; `undefined`: the callee's name. */
+  /** Host, and port if there is one; `""`: the request has none; `undefined`: the name of the upstream or service. */
   readonly host: string | undefined;
   /** As a client would write it. */
   readonly path: string;
-  /** `name: value` each. */
+  /** Each `name: value`. */
   readonly headers: readonly string[];
-  /** Endpoints and the application are connected to, to see whether they are there; nothing is sent. */
+  /** Connects to the endpoints and the application to see whether they accept; nothing is sent. */
   readonly connects: boolean;
 }
 
 export type ExplainResult =
   | { readonly kind: "answer"; readonly explanation: Explanation }
-  /** It cannot be asked so, or nothing has that name. */
+  /** The query is invalid, or names nothing. */
   | { readonly kind: "invalid" | "unknown"; readonly reason: string };
 
-/** What this proxy itself answers, in place of an endpoint or the application. */
+/** The proxy's own response, in place of one by an endpoint or the application. */
 export interface LocalReply {
-  /** 0: it closes the connection and answers nothing. */
+  /** 0: the connection is closed without a response. */
   readonly status: number;
-  /** A caller that speaks gRPC is told this status in place of the other; `null`: it does not. */
+  /** The status that a gRPC caller gets instead; `null`: the caller does not speak gRPC. */
   readonly grpcStatus: number | null;
   readonly code: string;
   readonly reason: string;
@@ -60,17 +60,17 @@ export interface Explanation {
   readonly listener: string;
   readonly direction: "inbound" | "outbound";
   readonly protocol: Protocol;
-  /** `null`: callers of this listener do not prove who they are. */
+  /** `null`: callers of this listener have no identity. */
   readonly source: string | null;
   /** As it is judged and matched; `null`: the listener carries bytes. */
   readonly request: SentRequest | null;
-  /** Id of the upstream that it goes to; `null`: to the application, or nowhere. */
+  /** Id of the upstream; `null`: the request goes to the application, or nowhere. */
   readonly upstream: string | null;
-  /** `null`: it goes on; where its {@link splits} differ in that each has its own. */
+  /** `null`: the request goes on; if its {@link splits} differ, each has its own answer. */
   readonly answer: LocalReply | null;
   /** The intention that decides, or the default; `""`: none does. */
   readonly rule: string;
-  /** Those that were looked at, the one that decides last. */
+  /** The examined permissions; the last one decides. */
   readonly permissions: readonly TriedPermission[];
   /** Why a token that an intention demands was not verified: `okta: Jwt is expired`. */
   readonly tokens: readonly string[];
@@ -78,7 +78,7 @@ export interface Explanation {
   readonly route: RouteView | null;
   /** Outermost first. */
   readonly plugins: readonly LayerView[];
-  /** One of them by chance; none for what goes to the local application, or nowhere. */
+  /** One of these is picked at random; empty: the request goes to the application, or nowhere. */
   readonly splits: readonly SplitView[];
   /** The local application; `null`: it does not go there. */
   readonly local: LocalView | null;
@@ -87,7 +87,7 @@ export interface Explanation {
   readonly idleTimeoutMs: number;
   /** `null`: to the local application. */
   readonly limits: LimitsView | null;
-  /** What cannot be known before it is sent, in whole sentences. */
+  /** Facts that are not known before the request is sent, as sentences. */
   readonly unknown: readonly string[];
 }
 
@@ -106,18 +106,18 @@ export interface LocalView {
 export interface SplitView {
   /** From above 0 to 1. */
   readonly chance: number;
-  /** `null`: it is sent to one of {@link targets}. */
+  /** `null`: the request is sent to one of {@link targets}. */
   readonly answer: LocalReply | null;
-  /** `null`: bytes are carried, or it is not sent. */
+  /** `null`: bytes are carried, or nothing is sent. */
   readonly sent: SentRequest | null;
-  /** Its fields as they are sent, for judging and never for showing; absent: it is not sent. */
+  /** The head as it is sent, for judging and never for showing; absent: nothing is sent. */
   readonly head?: RequestHead;
   readonly balancing: Resolver["balancing"];
-  /** Of the request, in words: what stays with an endpoint where balancing goes by that. */
+  /** Parts of the request that are hashed to pick an endpoint, in words. */
   readonly hashedBy: readonly string[];
-  /** What it asks of plugins, by their names, in place of what the route does; empty: nothing of its own. */
+  /** Plugin configuration of the split by plugin name, in place of that of the route; empty: none. */
   readonly plugins: Readonly<Record<string, unknown>>;
-  /** Why there is no target; `""`: there is. */
+  /** Why there is no target; `""`: there is one. */
   readonly lack: string;
   /** In failover order. */
   readonly targets: readonly TargetView[];
@@ -126,7 +126,7 @@ export interface SplitView {
 export interface TargetView {
   readonly target: string;
   readonly connectTimeoutMs: number;
-  /** Why it has no instance; `""`: it has some. */
+  /** Why the target has no instance; `""`: it has some. */
   readonly lack: string;
   /** One of these must answer. */
   readonly spiffeUris: readonly string[];

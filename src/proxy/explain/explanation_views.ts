@@ -1,5 +1,5 @@
 /**
- * Parts of an explanation that are made of one thing each.
+ * Parts of an explanation that need only one input each.
  *
  * @module
  */
@@ -18,12 +18,12 @@ import {
 } from "./explanation.ts";
 import type { Upstream } from "../upstream/upstream.ts";
 
-/** The connection is closed, and nothing is answered. */
+/** The connection is closed without a response. */
 export function closed(code: ErrorCode, reason: string): LocalReply {
   return { status: 0, grpcStatus: null, code, reason };
 }
 
-/** What the request's caller is told where it ends with that code, or with that reply. */
+/** The proxy's own response to a request that ends with that code or reply. */
 export function ownAnswer(
   { fields }: Pick<RequestHead, "fields">,
   as: ErrorCode | Reply,
@@ -36,7 +36,7 @@ export function ownAnswer(
   return { status, grpcStatus, code, reason };
 }
 
-/** What a plugin answered. */
+/** The response of a plugin. */
 export function dryAnswer(
   request: Pick<RequestHead, "fields">,
   { response: { status, failure, head }, by }: NonNullable<DryRun["answer"]>,
@@ -60,7 +60,7 @@ export function limitsOf({ connections, pending, requests, part: { http } }: Ups
   };
 }
 
-/** In words; what is wanted in a header may be a token. */
+/** The match in words, without header values, which may be tokens. */
 export function routeView({ name, service, match }: Route): RouteView {
   if (!match) return { name, service, matches: "everything" };
   const { path, methods, headers, query } = match;

@@ -35,7 +35,7 @@ export const EDGE: ListenerKind = {
   },
 };
 
-/** Where requests for a host go. */
+/** The destination of requests for a host. */
 interface EdgeRoute {
   readonly upstream: string;
   readonly changes: Pick<RequestRoute, "changeRequest" | "ownNames" | "changeResponse">;

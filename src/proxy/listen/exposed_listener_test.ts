@@ -27,7 +27,7 @@ async function ask(path: MemoryPath, target: string, client = path.engine.call(2
   return client;
 }
 
-test("an exposed path goes to the application, whatever its query, and no other path does", async () => {
+test("an exposed listener passes on only its path, with any query", async () => {
   await using path = await startMemoryPath(WITH);
   const client = await ask(path, "/health?deep=1");
   assert.deepEqual(path.engine.lastDial.options.address, local);
@@ -64,7 +64,7 @@ for (
     ["", false],
   ] as const
 ) {
-  test(`a path that is exposed for the agent ${isLetIn ? "lets in" : "refuses"} "${remote}"`, async () => {
+  test(`a path that is exposed for the agent ${isLetIn ? "admits" : "refuses"} "${remote}"`, async () => {
     const onlyFrom = ["10.0.0.1", "2001:db8::1"];
     const exposed = { "exposed:21500": { ...part(21_500, "/health"), onlyFrom } };
     await using path = await startMemoryPath({ ...MESH, exposed });
@@ -81,7 +81,7 @@ for (
   });
 }
 
-test("a caller whose address may not call any more is closed", async () => {
+test("a caller is closed when its address is no longer allowed", async () => {
   const only = (version: number, ...onlyFrom: readonly string[]) => ({
     ...MESH,
     exposed: { "exposed:21500": { ...part(21_500, "/health", version), onlyFrom } },
@@ -95,7 +95,7 @@ test("a caller whose address may not call any more is closed", async () => {
   assert.equal(client.over, "end");
 });
 
-test("a path that is exposed no more is refused on connections that are open", async () => {
+test("a path that is no longer exposed is refused on open connections", async () => {
   await using path = await startMemoryPath(WITH);
   const client = await ask(path, "/health");
   path.engine.lastDial.connect().send(ANSWER);
@@ -108,7 +108,7 @@ test("a path that is exposed no more is refused on connections that are open", a
   assert.match((await ask(path, "/live", client)).received, /^HTTP\/1\.1 404/);
 });
 
-test("a request that is under way is broken off when its path is exposed no more", async () => {
+test("a request under way ends when its path is no longer exposed", async () => {
   await using path = await startMemoryPath(WITH);
   const client = await ask(path, "/health");
   const app = path.engine.lastDial.connect();
@@ -118,7 +118,7 @@ test("a request that is under way is broken off when its path is exposed no more
   assert.notEqual(app.over, "no");
 });
 
-test("callers of exposed paths take no places from the mesh, nor it from them", async () => {
+test("callers of exposed paths and of the mesh have separate places", async () => {
   const snapshot = { ...WITH, inbound: { inbound: inboundOf({ local }, 21_000) } };
   await using path = await startMemoryPath(snapshot, { maxConnections: 32 });
   const first = path.engine.call(21_500, "10.0.0.1:1");
@@ -141,7 +141,7 @@ test("no address takes more than half of the places for callers of exposed paths
   await settle();
   assert.deepEqual([first.over, second.over, greedy.over], ["no", "no", "end"]);
   assert.equal(path.lastEnd.reason, "2 connections to exposed paths are open from its address");
-  // One network has as many addresses as it likes.
+  // An IPv6 network counts as one address.
   const others = ["[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::3]:1"].map(call);
   await settle();
   assert.deepEqual(others.map(({ over }) => over), ["no", "no", "end"]);
@@ -152,7 +152,7 @@ test("no address takes more than half of the places for callers of exposed paths
   assert.equal(again.over, "no");
 });
 
-test("who says nothing to an exposed path, or begins and does not end, makes room for others", async () => {
+test("a connection to an exposed path without a complete request is closed after a minute", async () => {
   await using path = await startMemoryPath(WITH, { idleTimeoutMs: 3_600_000 });
   const silent = path.engine.call(21_500);
   const slow = path.engine.call(21_500);
@@ -167,7 +167,7 @@ test("who says nothing to an exposed path, or begins and does not end, makes roo
   assert.match(waiting.received, /^HTTP\/1\.1 504 /);
 });
 
-test("who sends a request to an exposed path bit by bit is told that it took too long", async () => {
+test("a slow request to an exposed path is answered 408", async () => {
   await using path = await startMemoryPath(WITH);
   const slow = path.engine.call(21_500);
   slow.send("POST /health HTTP/1.1\r\nHost: db\r\nContent-Length: 100\r\n\r\n");
@@ -180,7 +180,7 @@ test("who sends a request to an exposed path bit by bit is told that it took too
   assert.match(slow.received, /^HTTP\/1\.1 408 .*request timeout$/s);
 });
 
-test("who asks now and then stays connected", async () => {
+test("a connection to an exposed path with regular requests stays open", async () => {
   await using path = await startMemoryPath(WITH);
   const client = await ask(path, "/health");
   const app = path.engine.lastDial.connect();
@@ -194,7 +194,7 @@ test("who asks now and then stays connected", async () => {
   assert.equal(client.over, "no");
 });
 
-test("an exposed path follows where its application listens", async () => {
+test("an exposed path follows a change of its application's address", async () => {
   await using path = await startMemoryPath(WITH);
   const client = await ask(path, "/health");
   path.engine.lastDial.connect().send(ANSWER);

@@ -49,7 +49,7 @@ export class InboundListener extends ServedListener implements TcpDestination {
   readonly places: SharedLimiter;
   readonly limits: ConnectionLimits;
   #part: InboundPart;
-  /** Made where HTTP is spoken, so that its metrics exist before the first request. */
+  /** Made if the listener speaks HTTP, so that its metrics exist before the first request. */
   #http: InboundHttp | undefined;
 
   constructor(name: string, part: InboundPart, environment: ListenerEnvironment) {

@@ -1,6 +1,6 @@
 /**
- * What all kinds of listeners have in common, and how a kind is made. A kind is one file and one row in
- * the table of `listeners.ts`.
+ * The common part of all kinds of listeners, and how a kind is made. A kind is one file and one row in the
+ * table of `listeners.ts`.
  *
  * @module
  */
@@ -24,7 +24,7 @@ import { type TcpDestination, TcpService } from "../service/tcp_service.ts";
 import type { RequestRoute } from "../upstream/request_pools.ts";
 import type { Upstream } from "../upstream/upstream.ts";
 
-/** What listeners are made with. */
+/** The environment that listeners are made with. */
 export interface ListenerEnvironment {
   readonly context: Context;
   /** For listeners without limits of their own. */
@@ -92,7 +92,7 @@ export abstract class ServedListener implements SessionListener {
   abstract get fault(): string;
   abstract get protocols(): readonly string[];
   abstract whyFull(remote: string): RefusalReason;
-  /** Where it listens; `null`: nowhere in this worker. */
+  /** Its address; `null`: it does not listen in this worker. */
   abstract get bind(): BindAddress | null;
   /** `undefined`: its connections carry bytes. */
   abstract get httpListener(): HttpListener | undefined;
@@ -103,7 +103,7 @@ export abstract class ServedListener implements SessionListener {
    */
   abstract take(snapshot: Snapshot): boolean;
 
-  /** Who decides which of its connections are allowed. */
+  /** Mode of authorization of its connections. */
   get authorizeMode(): AuthorizeMode {
     return "nobody";
   }
@@ -123,12 +123,12 @@ export abstract class ServedListener implements SessionListener {
     return undefined;
   }
 
-  /** Absent: intentions or nobody judge its requests. */
+  /** Absent: its requests are judged by intentions, or not at all. */
   get exposed(): ExposedPathRule | undefined {
     return undefined;
   }
 
-  /** Who may call it, for operators; `""`: any address. */
+  /** Addresses that may call it, for operators; `""`: any address. */
   get allowedAddresses(): string {
     return "";
   }

@@ -48,7 +48,9 @@ function placesOf(upstream: string, chain: ChainPart | undefined): readonly Rout
     // The choice of a split matters to plugins only if their configuration differs by split.
     ...splits.some((split) => split.plugins) && {
       splits: splits.map(({ weight, resolver, plugins: own = plugins }) => ({
-        ...{ weight, resolver, configs: own },
+        weight,
+        resolver,
+        configs: own,
       })),
     },
     at: `${upstream} ${name}`,

@@ -36,7 +36,7 @@ import { OutboundListener, UPSTREAM } from "./outbound_listener.ts";
 /** In the order in which they are opened and listed. */
 const KINDS: readonly ListenerKind[] = [INBOUND, EXPOSED, EDGE, UPSTREAM];
 
-/** With the limits of connections to listeners that have none of their own. */
+/** Options, with the default connection limits of listeners. */
 export interface ListenersOptions extends ConnectionLimits {
   readonly random: Random;
   /** Row of this worker in the shared counts. */
@@ -137,7 +137,7 @@ export class Listeners {
     if (bound) await this.#open(listener, bound, isSecure);
   }
 
-  /** One that was removed comes back with its counts. `undefined`: it cannot be opened. */
+  /** A removed upstream returns with its counts. `undefined`: it cannot be opened. */
   #make(kind: ListenerKind, name: string, snapshot: Snapshot): ServedListener | undefined {
     if (kind.whyNot?.(name, this.#environment) !== undefined) return undefined;
     this.#refused.delete(name);
@@ -247,7 +247,7 @@ export class Listeners {
     );
   }
 
-  /** After each change: pooled connections must be those that a request would get anew. */
+  /** Called after each change: pooled connections must be those that a new request would get. */
   update(judge: boolean): void {
     for (const listener of this.#listeners()) listener.update(judge);
   }

@@ -17,7 +17,7 @@ const PUBLIC = snapshotOf({
 const EXPOSED = inboundOf({ local: { kind: "tcp", host: "127.0.0.1", port: 9090 } });
 const BOTH = { ...PUBLIC, inbound: { ...PUBLIC.inbound, exposed: EXPOSED } };
 
-/** Lets a caller of that inbound listener through to what is behind it. */
+/** Connects a caller of that inbound listener to its application. */
 async function open(path: MemoryPath, name: string) {
   const view = path.path.listeners().find((listener) => listener.name === name);
   assert.ok(view, `${name} does not listen`);
@@ -33,7 +33,7 @@ async function open(path: MemoryPath, name: string) {
   return { port, relays };
 }
 
-test("inbound listeners serve side by side; one that goes leaves the others' connections alone", async () => {
+test("removing one inbound listener keeps the connections of the others", async () => {
   await using path = await startMemoryPath(BOTH);
   const [own, exposed] = [await open(path, "inbound"), await open(path, "exposed")];
   assert.deepEqual([await own.relays(), await exposed.relays()], ["inbound", "exposed"]);
@@ -48,7 +48,7 @@ test("inbound listeners serve side by side; one that goes leaves the others' con
   assert.equal(path.taken, 3);
 });
 
-test("an inbound listener's own limit holds beside the others", async () => {
+test("the limit of one inbound listener does not affect the others", async () => {
   const limited = { ...PUBLIC.inbound, exposed: { ...EXPOSED, maxConnections: 1 } };
   await using path = await startMemoryPath({ ...PUBLIC, inbound: limited });
   const { port } = await open(path, "exposed");

@@ -64,7 +64,7 @@ export class OutboundListener extends ServedListener implements TcpDestination {
   isNoted = false;
   readonly #upstream: Upstream;
   readonly #worker: number;
-  /** Made where HTTP is spoken, so that its metrics exist before the first request. */
+  /** Made if the listener speaks HTTP, so that its metrics exist before the first request. */
   #http: OutboundHttp | undefined;
   /** Made when the first request comes. */
   readonly #pools = new Map<TargetGroup, EndpointPools>();
@@ -115,7 +115,7 @@ export class OutboundListener extends ServedListener implements TcpDestination {
     return callers.own > 0 || connections.own > 0;
   }
 
-  /** A caller that is on the way gets no place; open connections live on. */
+  /** A caller in its handshake gets no place; open connections stay. */
   override removed(): void {
     const { callers, connections } = this.#upstream;
     callers.limit = connections.limit = 0;

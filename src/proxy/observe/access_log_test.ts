@@ -44,7 +44,7 @@ async function rig(snapshot: Snapshot = DB) {
   };
 }
 
-test("a connection that was carried leaves one line, as Envoy's TCP proxy does", async () => {
+test("a TCP connection writes one line, like Envoy's TCP proxy", async () => {
   await using db = await rig();
   const caller = db.call().prove(presented(WEB, { serverName: "db.test.consul" }));
   const server = db.path.engine.lastDial.connect();
@@ -84,7 +84,7 @@ test("a connection that was carried leaves one line, as Envoy's TCP proxy does",
   );
 });
 
-test("a connection that was denied, and one that found nobody, say so", async () => {
+test("the access log shows denied connections and failed dials", async () => {
   await using db = await rig({ ...DB, policy: policyOf([]) });
   db.call().prove(presented(WEB));
   await settle();
@@ -101,11 +101,11 @@ test("a connection that was denied, and one that found nobody, say so", async ()
 
 for (
   const [what, listeners, want] of [
-    ["has one", true, ["handshake_failed"]],
-    ["has none with DisableListenerLogs", false, []],
+    ["has one line", true, ["handshake_failed"]],
+    ["has no line with DisableListenerLogs", false, []],
   ] as const
 ) {
-  test(`who is refused by an HTTP listener before HTTP ${what}`, async () => {
+  test(`a failed handshake of an HTTP listener ${what}`, async () => {
     const http = httpRules("http");
     await using db = await rig({
       ...withInbound(DB, { http }),
@@ -121,7 +121,7 @@ for (
   });
 }
 
-test("lines follow what the log is told to be, and end where nobody wants them", async () => {
+test("lines follow changes of the format, and end when the log is turned off", async () => {
   await using db = await rig();
   const fail = () => db.call().fail("no shared cipher", false);
   fail();

@@ -52,7 +52,7 @@ export class AccessLogger {
     ended: (record, ending) => {
       // HTTP has a line for each exchange; its connections have one only where they were refused before.
       const isOwn = !record.speaksHttp || !record.served && this.part.listeners;
-      // A port probe is no use of the service.
+      // A port probe does not use the service.
       const isProbe = ending.kind === "failed" && ending.code === "closed_early";
       if (isOwn && !isProbe) this.#connection(record, ending);
     },

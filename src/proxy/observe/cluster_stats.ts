@@ -1,6 +1,6 @@
 /**
- * What is counted of the connections behind a listener that carries bytes, by cluster: the name that
- * Consul gives Envoy for where they go. Handles are resolved when the cluster is known.
+ * Counters of the connections behind a listener that carries bytes, by cluster: the name that Consul gives
+ * Envoy for their destination. Handles are resolved when the cluster is known.
  *
  * @module
  */

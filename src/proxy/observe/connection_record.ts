@@ -1,5 +1,5 @@
 /**
- * What is known of one session: where it came from, which stage it reached, what it carries.
+ * The record of one session: its source, the stage that it reached, and what it carries.
  *
  * @module
  */
@@ -55,7 +55,7 @@ export class ConnectionRecord {
   requests: OpenRequests | undefined;
   /** Its listener speaks HTTP. */
   readonly speaksHttp: boolean;
-  /** It was handed to what serves its listener. */
+  /** It was handed to the service of its listener. */
   served = false;
   /** Our ends, and Envoy's name of the cluster; noted only for observers that need addresses. */
   local = "";

@@ -43,8 +43,8 @@ export interface RefusalReason {
 }
 
 interface Sum {
-  readonly tell: () => void;
-  told: number;
+  readonly flush: () => void;
+  logged: number;
   count: number;
   readonly sources: Set<string>;
   example: LogFields;
@@ -73,17 +73,17 @@ export class FailureSummary {
     let sum = this.#sums.get(key);
     if (!sum) {
       const { direction, listener } = record;
-      const timer = this.#clock.after(PERIOD_MS, () => tell());
-      const tell = () => {
+      const timer = this.#clock.after(PERIOD_MS, () => flush());
+      const flush = () => {
         timer.cancel();
-        this.#tell(key, { direction, listener, code, level, what });
+        this.#logSum(key, { direction, listener, code, level, what });
       };
-      sum = { tell, told: 0, count: 0, sources: new Set(), example: {} };
+      sum = { flush, logged: 0, count: 0, sources: new Set(), example: {} };
       this.#sums.set(key, sum);
     }
     const isSummed = level === "warn" || BY_STRANGERS.has(code);
-    if (sum.told < (isSummed ? 1 : LINES_PER_SECOND[what])) {
-      sum.told++;
+    if (sum.logged < (isSummed ? 1 : LINES_PER_SECOND[what])) {
+      sum.logged++;
       return true;
     }
     sum.count++;
@@ -103,10 +103,10 @@ export class FailureSummary {
 
   /** Logs the pending counts, at the end of the data path. */
   flush(): void {
-    for (const { tell } of [...this.#sums.values()]) tell();
+    for (const { flush } of [...this.#sums.values()]) flush();
   }
 
-  #tell(
+  #logSum(
     key: string,
     of: {
       readonly direction: string;

@@ -10,24 +10,24 @@ function setUp() {
   const lines: LogRecord[] = [];
   const log = createLog({ clock, holder: { level: "info" }, write: (line) => lines.push(line) });
   const sums = new FailureSummary({ clock, log });
-  /** How many of them are told in full. */
+  /** How many of them are logged in full. */
   const fail = (code: ErrorCode, count: number, from = "10.0.0.1", listener = "inbound") => {
     const level = severityOf(code);
-    let told = 0;
+    let logged = 0;
     for (let port = 1; port <= count; port++) {
       const record = new ConnectionRecord(
         { direction: "inbound", name: listener, destination: "", http: null },
         `${from}:${port}`,
         0,
       );
-      if (sums.isTold(record, { code, reason: "no room" }, level)) told++;
+      if (sums.isTold(record, { code, reason: "no room" }, level)) logged++;
     }
-    return told;
+    return logged;
   };
   return { clock, lines, sums, fail };
 }
 
-test("RefusalSums tells the first of a second in full and counts the others in one line", async () => {
+test("RefusalSums logs the first of a second in full and counts the others in one line", async () => {
   const { clock, lines, fail } = setUp();
   assert.equal(fail("overloaded", 500), 1);
   assert.equal(fail("overloaded", 3, "10.0.0.2"), 0);
@@ -57,7 +57,7 @@ test("RefusalSums tells the first of a second in full and counts the others in o
   assert.equal(clock.pending, 0);
 });
 
-test("RefusalSums tells a thousand addresses apart, and counts all that failed", async () => {
+test("RefusalSums distinguishes up to a thousand addresses, and counts all failures", async () => {
   const { clock, lines, fail } = setUp();
   for (let index = 0; index < 1_002; index++) {
     fail("overloaded", 1, `10.0.${index >> 8}.${index & 255}`);
@@ -73,12 +73,12 @@ test("RefusalSums keeps listeners and codes apart", () => {
   assert.equal(fail("handshake_failed", 2), 1);
 });
 
-test("RefusalSums leaves a line to each of those that proved who they are, up to a flood", () => {
+test("RefusalSums logs each verified caller in full, up to a limit", () => {
   const { fail } = setUp();
   assert.equal(fail("intention_denied", 1_500), 1_000);
 });
 
-test("RefusalSums flush() tells what is left, once", async () => {
+test("RefusalSums.flush() logs the pending counts once", async () => {
   const { clock, lines, sums, fail } = setUp();
   fail("overloaded", 3);
   sums.flush();

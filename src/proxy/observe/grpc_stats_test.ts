@@ -41,14 +41,14 @@ test("GrpcStats counts calls by method and status", () => {
   ]);
 });
 
-test("GrpcStats counts no request of another kind and no call without a status", () => {
+test("GrpcStats ignores requests other than gRPC, and calls without a status", () => {
   const { call, shown } = rig();
   call("/shop.Orders/Place", undefined);
   call("/shop.Orders/Place", okTrailers("0"), []);
   assert.deepEqual(shown(), []);
 });
 
-test("GrpcStats has a limit of methods, and names none that is written otherwise", () => {
+test("GrpcStats has a limit of methods, and ignores invalid method names", () => {
   const { stats, calls, call, shown } = rig();
   call("/shop.Orders/Place:1|c", okTrailers("0"));
   for (let i = 0; i < 200; i++) call(`/shop.Orders/M${i}`, okTrailers("0"));

@@ -148,7 +148,7 @@ export class HttpClusterStats {
     this.#active.add(1);
   }
 
-  /** That request was answered, or is sent to another endpoint. */
+  /** The request was answered, or is sent to another endpoint. */
   left(): void {
     this.#active.add(-1);
   }

@@ -39,7 +39,7 @@ function rig(speaksGrpc = false) {
   return { stats, http, shown };
 }
 
-test("HttpStats counts an exchange that went well", () => {
+test("HttpStats counts a successful exchange", () => {
   const { http, shown } = rig();
   http.began();
   assert.deepEqual(shown(), ["http_requests_active 1", "http_requests_total 1"]);
@@ -68,7 +68,7 @@ test("HttpStats counts an exchange that went well", () => {
   ]);
 });
 
-test("HttpStats counts one that failed by flags, code and who ended it, and its retries", () => {
+test("HttpStats counts a failed exchange by flags, code and side, and its retries", () => {
   const { http, shown } = rig();
   http.began();
   for (let attempt = 0; attempt < 3; attempt++) http.of("db").reached();
@@ -94,7 +94,7 @@ test("HttpStats counts one that failed by flags, code and who ended it, and its 
   ]);
 });
 
-test("HttpStats counts one that had no answer and chose no upstream", () => {
+test("HttpStats counts an exchange without a response and without an upstream", () => {
   const { http, shown } = rig();
   http.began();
   http.ended(ended({ flags: FLAG.DC, code: "downstream_reset", endedBy: "downstream" }));
@@ -106,7 +106,7 @@ test("HttpStats counts one that had no answer and chose no upstream", () => {
   ]);
 });
 
-test("HttpStats remembers no status that an upstream invents once there are too many", () => {
+test("HttpStats limits the statuses with a counter of their own", () => {
   const { http, stats } = rig();
   for (let status = 200; status < 600; status++) {
     http.began();
@@ -118,7 +118,7 @@ test("HttpStats remembers no status that an upstream invents once there are too 
   assert.equal(responses.find(({ labels }) => labels["status"] === "4xx")?.value, 100);
 });
 
-test("HttpStats.forget() leaves nothing", () => {
+test("HttpStats.forget() removes all metrics", () => {
   const { http, stats } = rig();
   http.began();
   http.ended(ended({ status: 503, flags: FLAG.UH, code: "no_endpoint", upstreamCluster: "x" }));
@@ -127,7 +127,7 @@ test("HttpStats.forget() leaves nothing", () => {
   assert.deepEqual(stats.samples(), []);
 });
 
-test("what an HTTP listener counts is there, as zero, before anybody has called", async () => {
+test("the counters of an HTTP listener exist, as zero, before the first request", async () => {
   const local = { kind: "tcp", host: "127.0.0.1", port: 9090 } as const;
   const http = httpRules("http");
   const mesh = snapshotOf({
@@ -137,8 +137,12 @@ test("what an HTTP listener counts is there, as zero, before anybody has called"
     upstreams: [{ name: "pay", http }],
   });
   const exposed: ExposedPart = {
-    ...{ version: 1, bind: { kind: "tcp", host: "127.0.0.1", port: 21_500 }, path: "/health" },
-    ...{ local, localConnectTimeoutMs: 1_000, http },
+    version: 1,
+    bind: { kind: "tcp", host: "127.0.0.1", port: 21_500 },
+    path: "/health",
+    local,
+    localConnectTimeoutMs: 1_000,
+    http,
   };
   await using path = await startMemoryPath({ ...mesh, exposed: { "exposed:21500": exposed } });
   const counted = () =>

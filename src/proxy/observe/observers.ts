@@ -1,7 +1,7 @@
 /**
- * What happens to connections and to exchanges, for everything that only records it: counters, the log, the
- * access log. An observer implements the events that it needs. It must not throw, wait or change what it
- * is given.
+ * The events of connections and exchanges, for everything that only records them: counters, the log, the
+ * access log. An observer implements the events that it needs. It must not throw, wait or change its
+ * arguments.
  *
  * @module
  */
@@ -29,13 +29,13 @@ export interface ExchangeObserver {
   admitted?(record: ExchangeRecord): void;
   /** Sent to an endpoint of `record.upstreamCluster`; again for each attempt. */
   reached?(record: ExchangeRecord): void;
-  /** The head of the response leaves for the caller, whoever made it. */
+  /** The head of the response is sent to the caller, whichever side made it. */
   responded?(record: ExchangeRecord): void;
   /** The record is complete. */
   ended?(record: ExchangeRecord): void;
 }
 
-/** Observers of every listener; replaced when one comes or goes. */
+/** Observers of every listener; replaced when one is added or removed. */
 export interface Observers {
   readonly connections: readonly ConnectionObserver[];
   readonly exchanges: readonly ExchangeObserver[];
@@ -43,7 +43,7 @@ export interface Observers {
 
 export const NO_OBSERVERS: Observers = { connections: [], exchanges: [] };
 
-/** Where the observers in force are found. */
+/** Gives the observers in force. */
 interface Observed {
   readonly facts: { readonly observers: Observers };
 }

@@ -1,4 +1,4 @@
-/** What becomes of a request while its tokens are verified, and after that. */
+/** Requests during and after the verification of their tokens. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
@@ -44,7 +44,10 @@ type OnRequest = NonNullable<Plugin["onRequest"]>;
 
 function start(onRequest: OnRequest, close = () => {}): Promise<MemoryPath> {
   const definition: AnyPlugin = {
-    ...{ name: "own", api: 1, phase: "guard", config: ANYTHING },
+    name: "own",
+    api: 1,
+    phase: "guard",
+    config: ANYTHING,
     create: () => ({ onRequest, close }),
   };
   return startMemoryPath(SNAPSHOT, {
@@ -52,7 +55,7 @@ function start(onRequest: OnRequest, close = () => {}): Promise<MemoryPath> {
   });
 }
 
-/** Who shows `x-token` is what `role` says, once `ready`. */
+/** Verifies any `x-token`, with that `role` as its claim, once `ready`. */
 function verifying(ready?: Promise<void>, role = "admin"): OnRequest {
   return ({ request, exchange }, next) => {
     const goOn = () => {
@@ -67,14 +70,14 @@ function verifying(ready?: Promise<void>, role = "admin"): OnRequest {
 }
 
 for (const isLate of [false, true]) {
-  test(`a verified token lets a request in, with its whole body${isLate ? ", later" : ""}`, async () => {
+  test(`a request with a verified token is sent on, with its whole body${isLate ? ", later" : ""}`, async () => {
     const ready = Promise.withResolvers<void>();
     await using path = await start(verifying(isLate ? ready.promise : undefined));
     const caller = callAs("web", path, CA);
     caller.send(`${POST}hel`);
     await settle();
     if (isLate) {
-      assert.equal(path.engine.dials.length, 0, "nobody was asked before it is known");
+      assert.equal(path.engine.dials.length, 0, "nothing is dialled before the verdict");
       caller.send("lo");
       ready.resolve();
       await settle();
@@ -95,16 +98,16 @@ for (const isLate of [false, true]) {
 for (
   const [what, onRequest, want, rule] of [
     [
-      "says something else",
+      "has another claim",
       verifying(undefined, "guest"),
       403,
       /without a token of okta with role$/,
     ],
-    ["says nothing", (_, next) => next(), 403, /without a token of okta with role$/],
+    ["has no claims", (_, next) => next(), 403, /without a token of okta with role$/],
     ["could not be verified", () => Promise.reject(new Error("no")), 500, undefined],
   ] as [string, OnRequest, number, RegExp | undefined][]
 ) {
-  test(`a request whose token ${what} reaches nobody`, async () => {
+  test(`a request whose token ${what} is not sent on`, async () => {
     await using path = await start(onRequest);
     const caller = callAs("web", path, CA);
     caller.send(`${POST}hello`);
@@ -118,7 +121,7 @@ for (
   });
 }
 
-test("the log says why a demanded token was not taken", async () => {
+test("the log says why a required token was refused", async () => {
   const faults = new Map([["okta", "Jwt is expired"]]);
   await using path = await start(({ exchange }, next) => {
     exchange.set(TOKEN_FAULTS, faults);
@@ -134,7 +137,7 @@ test("the log says why a demanded token was not taken", async () => {
   await settle();
 });
 
-test("a request is judged by the intentions that hold when its token is verified", async () => {
+test("a request is judged by the intentions in force when its token is verified", async () => {
   const ready = Promise.withResolvers<void>();
   await using path = await start(verifying(ready.promise));
   const caller = callAs("web", path, CA);
@@ -150,7 +153,7 @@ test("a request is judged by the intentions that hold when its token is verified
   await settle();
 });
 
-test("a request under way keeps what its token said, and ends when more is demanded", async () => {
+test("a request under way keeps its claims, and ends when intentions require others", async () => {
   await using path = await start(verifying());
   const caller = callAs("web", path, CA);
   caller.send(`${POST}hello`);
@@ -171,7 +174,7 @@ test("a request under way keeps what its token said, and ends when more is deman
   await settle();
 });
 
-test("a caller that leaves while its token is verified leaves nothing behind", async () => {
+test("a caller that leaves while its token is verified leaves no state", async () => {
   let closed = 0;
   await using path = await start(() => new Promise(() => {}), () => void closed++);
   const caller = callAs("web", path, CA);
@@ -181,5 +184,5 @@ test("a caller that leaves while its token is verified leaves nothing behind", a
   await settle();
   assert.equal(path.engine.dials.length, 0);
   await path.set({ ...withInbound(base, { http }), version: 2 });
-  assert.equal(closed, 1, "nobody uses what verifies tokens any more");
+  assert.equal(closed, 1, "the plugin that verifies tokens is unused");
 });

@@ -1,4 +1,4 @@
-/** What becomes of callers that may ask for nothing, and what is counted of rules that nobody can judge. */
+/** Callers without any allowed request, and the counter of rules that cannot be judged. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
@@ -37,7 +37,7 @@ async function ask(client: End): Promise<string> {
   return client.received;
 }
 
-test("a caller that may ask for nothing is told so for ten seconds, and then has to leave", async () => {
+test("a caller without any allowed request gets 403 for ten seconds, then is disconnected", async () => {
   await using path = await startMemoryPath(judgedBy());
   const [busy, silent] = [call(path), call(path)];
   await settle();
@@ -58,7 +58,7 @@ test("a caller that may ask for nothing is told so for ten seconds, and then has
   assert.equal(path.taken, 0);
 });
 
-test("who does not leave then is left", async () => {
+test("a denied caller that does not close its connection is closed", async () => {
   await using path = await startMemoryPath(judgedBy());
   const client = call(path);
   client.send("GET /begun HTTP/1.1\r\n");
@@ -68,7 +68,7 @@ test("who does not leave then is left", async () => {
   assert.deepEqual(path.endings, ["intention_denied"]);
 });
 
-test("who may ask for something stays, be it that each request so far was denied", async () => {
+test("a caller with some allowed request stays connected, even if each request so far was denied", async () => {
   await using path = await startMemoryPath(judgedBy(ONE_PATH));
   const client = call(path);
   await settle();
@@ -87,7 +87,7 @@ test("who may ask for something stays, be it that each request so far was denied
   assert.equal(client.over, "no");
 });
 
-test("what a rule denies because it asks for a JWT is counted by the rule's name", async () => {
+test("requests denied by a rule that requires a JWT are counted by the rule's name", async () => {
   const refused = "it asks for a JWT, which is not checked here";
   const asksForOne: Intention = {
     ...intention("web", "permissions"),
@@ -107,16 +107,16 @@ test("what a rule denies because it asks for a JWT is counted by the rule's name
   const [[rule, count] = []] = counted();
   assert.match(String(rule), /web.*permission 2: allow; denies, since it asks for a JWT/);
   assert.equal(count, 3);
-  const told = path.lines.filter(({ message }) => message === "request failed");
+  const failed = path.lines.filter(({ message }) => message === "request failed");
   assert.deepEqual(
-    told.map(({ level, fields }) => [level, fields.rule]),
+    failed.map(({ level, fields }) => [level, fields.rule]),
     Array(3).fill(["info", rule]),
   );
-  // The whole of an intention.
+  // An intention as a whole.
   await path.set(judgedBy({ ...intention("web", "allow"), refused }));
   assert.match(await ask(client), /^HTTP\/1\.1 403 /);
   assert.deepEqual(counted().map(([, value]) => value), [3, 1]);
-  // What is denied by a rule that says so is none of it.
+  // A request that a rule denies is not counted there.
   await path.set(judgedBy(ONE_PATH));
   assert.match(await ask(client), /^HTTP\/1\.1 403 /);
   assert.deepEqual(counted().map(([, value]) => value), [3, 1]);

@@ -1,4 +1,4 @@
-/** A request that is against the protocol, on listeners of each kind: one line, one count, a bounded log. */
+/** Requests that break the protocol, on each kind of listener: one line, one count, a bounded log. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
@@ -32,25 +32,30 @@ const SNAPSHOT: Snapshot = {
   ...withInbound(MESH, { http: HTTP }),
   exposed: {
     "exposed:21500": {
-      ...{ version: 1, bind: at(21_500), path: "/health", local: LOCAL },
-      ...{ localConnectTimeoutMs: 1_000, http: HTTP },
+      version: 1,
+      bind: at(21_500),
+      path: "/health",
+      local: LOCAL,
+      localConnectTimeoutMs: 1_000,
+      http: HTTP,
     },
   },
   edges: {
     "ingress:8080": {
-      ...{
-        id: "ingress:8080",
-        version: 1,
-        bind: at(8_080),
-        http: HTTP,
-        listener: null,
-        plugins: [],
-      },
+      id: "ingress:8080",
+      version: 1,
+      bind: at(8_080),
+      http: HTTP,
+      listener: null,
+      plugins: [],
       hosts: [{ names: ["*"], upstream: "service:default/default/pay" }],
     },
   },
   accessLog: {
-    ...{ version: 1, to: { kind: "stdout" }, format: { kind: "default" }, listeners: true },
+    version: 1,
+    to: { kind: "stdout" },
+    format: { kind: "default" },
+    listeners: true,
   },
 };
 
@@ -64,7 +69,7 @@ async function rig() {
       path.path.stats.samples().filter((sample) =>
         sample.name === name && Object.values(sample.labels).includes(label)
       ).reduce((sum, { value }) => sum + value, 0),
-    told: (message: string) => path.lines.filter((line) => line.message === message),
+    linesOf: (message: string) => path.lines.filter((line) => line.message === message),
     [Symbol.asyncDispose]: () => path[Symbol.asyncDispose](),
   };
 }
@@ -94,7 +99,7 @@ for (const [kind, call] of Object.entries(LISTENERS)) {
       ],
     ] as const
   ) {
-    test(`what ${what} leaves one line at a listener of kind ${kind}, as with Envoy`, async () => {
+    test(`a request that ${what} writes one line at a listener of kind ${kind}, as in Envoy`, async () => {
       await using it = await rig();
       const client = call(it.path);
       client.send(text);
@@ -109,15 +114,15 @@ for (const [kind, call] of Object.entries(LISTENERS)) {
       assert.ok(line.connection_termination_details);
       assert.equal(it.count("http_requests_failed_total", "request_invalid"), 1);
       assert.equal(it.count("http_response_flags_total", "DPE"), 1);
-      const [told, more] = it.told("request failed");
-      assert.deepEqual([told?.fields.code, told?.fields.status], ["request_invalid", status]);
-      assert.equal(told?.fields.reason, line.connection_termination_details);
+      const [failed, more] = it.linesOf("request failed");
+      assert.deepEqual([failed?.fields.code, failed?.fields.status], ["request_invalid", status]);
+      assert.equal(failed?.fields.reason, line.connection_termination_details);
       assert.equal(more, undefined);
     });
   }
 }
 
-test("a flood of what is no HTTP is one line and a sum in the log, and counted one by one", async () => {
+test("a flood of invalid requests writes one line and a sum to the log, and each is counted", async () => {
   await using it = await rig();
   for (let i = 0; i < 100; i++) {
     LISTENERS["exposed"]?.(it.path).send("garbage\r\n\r\n");
@@ -126,12 +131,12 @@ test("a flood of what is no HTTP is one line and a sum in the log, and counted o
   await it.path.clock.advance(1_000);
   assert.equal(it.taken.length, 100);
   assert.equal(it.count("http_requests_failed_total", "request_invalid"), 100);
-  assert.equal(it.told("request failed").length, 1);
-  const sums = it.told("more requests failed").map(({ fields }) => [fields.code, fields.count]);
+  assert.equal(it.linesOf("request failed").length, 1);
+  const sums = it.linesOf("more requests failed").map(({ fields }) => [fields.code, fields.count]);
   assert.deepEqual(sums, [["request_invalid", 99]]);
 });
 
-test("a request whose body is against the protocol has one line, with all that was known of it", async () => {
+test("a request with an invalid body has one complete line", async () => {
   await using it = await rig();
   const client = LISTENERS["inbound"]?.(it.path) ?? assert.fail();
   client.send("POST /a?token=1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -144,12 +149,16 @@ test("a request whose body is against the protocol has one line, with all that w
   const lines = it.taken.map((line) => JSON.parse(line));
   assert.deepEqual(
     lines.map(({ method, response_code, response_flags, response_code_details, upstream_host }) => [
-      ...[method, response_code, response_flags, response_code_details, upstream_host],
+      method,
+      response_code,
+      response_flags,
+      response_code_details,
+      upstream_host,
     ]),
     [["POST", 400, "DPE", "http1.codec_error", "127.0.0.1:9090"]],
   );
   assert.equal(it.count("http_requests_failed_total", "request_invalid"), 1);
-  const [told] = it.told("request failed");
-  // What stands in a query is nobody's business.
-  assert.deepEqual([told?.fields.code, told?.fields.path], ["request_invalid", "/a"]);
+  const [failed] = it.linesOf("request failed");
+  // The query is not logged.
+  assert.deepEqual([failed?.fields.code, failed?.fields.path], ["request_invalid", "/a"]);
 });

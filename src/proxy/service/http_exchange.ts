@@ -1,5 +1,5 @@
 /**
- * One request of a caller and its response: taken through the stages, carried both ways, recorded. Both
+ * One request of a caller and its response: taken through the stages, carried in both directions, recorded. Both
  * sides of an exchange report here, and it ends here, exactly once.
  *
  * @module
@@ -89,7 +89,7 @@ export class HttpExchange implements MessageEvents, PluginResponseSink, StagedRe
   #tokens: TokenCheck | undefined;
   #value: ExchangeValue | undefined;
   #upstream: RequestHandle | undefined;
-  /** The same object, where there are plugins. */
+  /** The same object, if there are plugins. */
   #layers: PluginLayers | undefined;
   #relay: Relay | undefined;
   #activeTick: number;
@@ -348,7 +348,7 @@ export class HttpExchange implements MessageEvents, PluginResponseSink, StagedRe
     this.fail(code, reason, fields);
   }
 
-  /** From here on bytes are relayed both ways, as on a connection that carries bytes. */
+  /** From here on bytes are relayed in both directions, as on a connection that carries bytes. */
   #tunnel(head: ResponseHead): void {
     const upstream = this.#upstream?.tunnel();
     if (!upstream) return;

@@ -1,6 +1,6 @@
 /**
- * What the requests of one listener have in common. One object for the life of the listener; what changes
- * with a snapshot is asked for when it is needed.
+ * The common part of the requests of one listener. One object for the life of the listener; values that
+ * change with a snapshot are read when they are needed.
  *
  * @module
  */
@@ -20,7 +20,7 @@ export interface HttpListener {
   readonly tokens?: string;
   /** Judges by a path in place of intentions. */
   readonly exposed?: ExposedPathRule;
-  /** Where a request goes; `undefined`: nowhere. */
+  /** The route of a request; `undefined`: there is none. */
   routeOf(request: Pick<RequestHead, "authority">): RequestRoute | undefined;
   readonly stats: HttpStats;
   readonly observers: Required<ExchangeObserver>;

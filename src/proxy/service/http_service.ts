@@ -190,7 +190,7 @@ export class HttpService implements SessionService, ServerEvents, ExchangeHost, 
     return true;
   }
 
-  /** Closes in the way of the protocol (GOAWAY, `Connection: close`), then at once. */
+  /** Closes as the protocol specifies (GOAWAY, `Connection: close`), later at once. */
   #askToClose(sinceMs: number, { code, reason }: RefusalReason): void {
     if (this.#server && sinceMs <= LEAVE_MS) this.drain();
     else this.session.end(code, reason);

@@ -40,7 +40,7 @@ function sumsOf({ path }: MemoryPath): Readonly<Record<string, number>> {
   ]));
 }
 
-test("who says the first of it when the sidecar drains already is answered, and told to leave", async () => {
+test("a first request while the sidecar drains is answered with connection: close", async () => {
   await using path = await startMemoryPath(SNAPSHOT);
   const caller = await call(path);
   // It may still become HTTP/2.
@@ -57,7 +57,7 @@ test("who says the first of it when the sidecar drains already is answered, and 
   await drained;
 });
 
-test("callers of the local service are asked to leave and served meanwhile; its own calls go on", async () => {
+test("draining asks callers of the local service to leave and serves them; its own calls go on", async () => {
   const PAY = CA.issueLeaf({ service: "pay" });
   const http = httpRules("http");
   await using path = await startMemoryPath(withInbound(
@@ -71,7 +71,7 @@ test("callers of the local service are asked to leave and served meanwhile; its 
     }),
     { http },
   ));
-  const asked = async (caller: Awaited<ReturnType<typeof call>>, proof?: typeof PAY) => {
+  const isAskedToLeave = async (caller: Awaited<ReturnType<typeof call>>, proof?: typeof PAY) => {
     caller.received = "";
     caller.send("PUT / HTTP/1.1\r\nHost: db\r\nContent-Length: 0\r\n\r\n");
     await settle();
@@ -82,22 +82,34 @@ test("callers of the local service are asked to leave and served meanwhile; its 
     return /connection: close/.test(caller.received);
   };
   const [early, application] = [await call(path), path.engine.call(path.port("pay"))];
-  assert.deepEqual([await asked(early), await asked(application, PAY)], [false, false]);
+  assert.deepEqual([await isAskedToLeave(early), await isAskedToLeave(application, PAY)], [
+    false,
+    false,
+  ]);
   path.path.drainInbound();
   await settle();
-  assert.deepEqual([await asked(early), await asked(application, PAY)], [true, false]);
+  assert.deepEqual([await isAskedToLeave(early), await isAskedToLeave(application, PAY)], [
+    true,
+    false,
+  ]);
   const late = await call(path);
-  assert.deepEqual([await asked(late), await asked(application, PAY)], [true, false]);
+  assert.deepEqual([await isAskedToLeave(late), await isAskedToLeave(application, PAY)], [
+    true,
+    false,
+  ]);
   for (const caller of [early, late, application]) caller.connection.close();
   await settle();
 });
 
-test("what is no request is logged, counted and in the access log, as the caller's fault", async () => {
+test("an invalid request is logged, counted and in the access log, as the caller's fault", async () => {
   const lines: string[] = [];
   await using path = await startMemoryPath({
     ...SNAPSHOT,
     accessLog: {
-      ...{ version: 1, to: { kind: "stdout" }, format: { kind: "default" }, listeners: true },
+      version: 1,
+      to: { kind: "stdout" },
+      format: { kind: "default" },
+      listeners: true,
     },
   }, { takeLine: (line) => void lines.push(line) });
   const caller = await call(path);
@@ -112,15 +124,18 @@ test("what is no request is logged, counted and in the access log, as the caller
   const [line = "{}"] = lines;
   const { response_code, response_flags, response_code_details, duration } = JSON.parse(line);
   assert.deepEqual([response_code, response_flags, response_code_details, duration], [
-    ...[400, "DPE", "http1.codec_error", 0],
+    400,
+    "DPE",
+    "http1.codec_error",
+    0,
   ]);
-  const told = path.lines.find(({ message }) => message === "request failed")?.fields;
-  assert.deepEqual([told?.status, told?.reason], [400, "more than one host"]);
-  assert.match(String(told?.source), /svc\/web$/);
+  const failed = path.lines.find(({ message }) => message === "request failed")?.fields;
+  assert.deepEqual([failed?.status, failed?.reason], [400, "more than one host"]);
+  assert.match(String(failed?.source), /svc\/web$/);
   caller.connection.close();
 });
 
-test("CONNECT is judged, and leads nowhere: no rule about paths could hold for it", async () => {
+test("CONNECT is judged and refused, since rules about paths cannot match it", async () => {
   const permissions = [
     { action: "deny", path: { kind: "prefix", value: "/" }, methods: [], headers: [] },
   ] as const;
@@ -136,7 +151,7 @@ test("CONNECT is judged, and leads nowhere: no rule about paths could hold for i
   }
 });
 
-test("a rule about the length of a request is about one that it says", async () => {
+test("a rule about content-length matches an announced length", async () => {
   const says = { name: "content-length", kind: "present", value: "", ignoreCase: false } as const;
   const permissions = [
     { action: "deny", methods: [], headers: [{ ...says, invert: false }] },
@@ -156,7 +171,7 @@ test("a rule about the length of a request is about one that it says", async () 
   await settle();
 });
 
-test("the head of a request has the idle time of a request, and not that of a connection", async () => {
+test("the head of a request has the idle timeout of requests, not that of connections", async () => {
   const http = httpRules("http", { streamIdleTimeoutMs: 60_000 });
   await using path = await startMemoryPath(withInbound(SNAPSHOT, { http }), {
     idleTimeoutMs: 3_600_000,
@@ -212,7 +227,7 @@ for (
     ],
   ] as const
 ) {
-  test(`a caller that says ${name} and nothing more is left after ${afterMs / 1_000} s`, async () => {
+  test(`a caller that sends ${name} and nothing more is closed after ${afterMs / 1_000} s`, async () => {
     const http = httpRules("http", { streamIdleTimeoutMs: 60_000 });
     await using path = await startMemoryPath(withInbound(SNAPSHOT, { http }), {
       idleTimeoutMs: 3_600_000,
@@ -233,7 +248,7 @@ for (
   });
 }
 
-test("a connection whose frames come in pieces is not taken for a head that does not end", async () => {
+test("frames in pieces do not count as an incomplete head", async () => {
   const http = httpRules("http", { streamIdleTimeoutMs: 10_000 });
   await using path = await startMemoryPath(withInbound(SNAPSHOT, { http }));
   const port = Number(path.path.listeners()[0]?.address.split(":").at(-1));
@@ -254,7 +269,7 @@ test("a connection whose frames come in pieces is not taken for a head that does
 
 const KEPT = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
-test("idle clients of HTTP are no connections to the upstream; a limit on them is told of", async () => {
+test("idle HTTP clients do not count as connections to the upstream; reaching their limit is logged", async () => {
   const PAY = CA.issueLeaf({ service: "pay" });
   const withLimits = (limits: { maxClientConnections?: number }, version = 1) => {
     const snapshot = snapshotOf({
@@ -310,7 +325,7 @@ test("idle clients of HTTP are no connections to the upstream; a limit on them i
   await settle();
 });
 
-test("an idle caller that reads nothing does not outlive its end", async () => {
+test("an idle caller that reads nothing is closed at the idle timeout", async () => {
   await using path = await startMemoryPath(SNAPSHOT, { idleTimeoutMs: 60_000 });
   const caller = await call(path);
   caller.connection.pause();
@@ -319,7 +334,7 @@ test("an idle caller that reads nothing does not outlive its end", async () => {
   assert.deepEqual(path.endings, ["idle_timed_out"]);
 });
 
-test("a caller that is refused and reads nothing is broken off after half a second", async () => {
+test("a refused caller that reads nothing is reset after half a second", async () => {
   const denied = policyOf([intention("web", "deny")], "deny");
   await using path = await startMemoryPath({ ...SNAPSHOT, policy: denied });
   const caller = await call(path);
@@ -334,7 +349,9 @@ test("an upstream that is removed and declared again keeps its limit on clients 
     const isDeclared = maxClientConnections !== undefined;
     const upstreams = isDeclared ? [{ name: "pay", http: httpRules("http") }] : [];
     const snapshot = snapshotOf({
-      ...{ ca: CA, service: "db", upstreams },
+      ca: CA,
+      service: "db",
+      upstreams,
       local: { kind: "tcp", host: "127.0.0.1", port: 8080 },
       targets: isDeclared ? [targetOf({ name: "pay", uris: [PAY.uri], ports: [1] })] : [],
     });
@@ -352,7 +369,7 @@ test("an upstream that is removed and declared again keeps its limit on clients 
   assert.notEqual((await client()).over, "no");
   await path.set(withUpstream(2));
   await path.set(withUpstream(3, 2));
-  // Clients of before count until they have left, and once.
+  // Earlier clients count once, until they have left.
   assert.deepEqual(old.map(({ over }) => over), ["no", "no"]);
   assert.notEqual((await client()).over, "no");
   for (const end of old) end.connection.close();

@@ -33,7 +33,7 @@ function shown({ path }: MemoryPath) {
   return connection.http;
 }
 
-test("a connection shows its oldest requests: what they ask, by which rule, how far they are", async () => {
+test("a connection shows its oldest requests, with their rule and progress", async () => {
   await using path = await startMemoryPath(SNAPSHOT);
   const [listener] = path.path.listeners();
   assert.equal(listener?.protocol, "http");
@@ -80,7 +80,7 @@ test("a connection shows its oldest requests: what they ask, by which rule, how 
   assert.equal(connection?.idleMs, 3_000);
 });
 
-test("what is shown and logged of a caller's texts has an end, and no query", async () => {
+test("texts of a caller are shown and logged shortened, and without the query", async () => {
   await using path = await startMemoryPath(SNAPSHOT);
   const [listener] = path.path.listeners();
   const port = Number(listener?.address.split(":").at(-1));
@@ -89,10 +89,10 @@ test("what is shown and logged of a caller's texts has an end, and no query", as
   const rest = `/${long}?token=secret HTTP/1.1\r\nHost: ${long}\r\nX-Request-Id: ${long}\r\n\r\n`;
   caller.send(`GET ${rest}PUT ${rest}`);
   await settle();
-  const told = path.lines.find(({ message }) => message === "request failed")?.fields ??
+  const failed = path.lines.find(({ message }) => message === "request failed")?.fields ??
     assert.fail();
-  const [{ id, authority, path: asked } = assert.fail()] = shown(path).oldest;
-  for (const text of [id, authority, asked, String(told.path)]) {
+  const [{ id, authority, path: target } = assert.fail()] = shown(path).oldest;
+  for (const text of [id, authority, target, String(failed.path)]) {
     assert.match(text, /^\/?x{499,500}\.\.\.$/);
   }
 });

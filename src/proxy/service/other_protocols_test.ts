@@ -1,4 +1,4 @@
-/** What is certainly no HTTP is answered at once, and the log says what it looks like. @module */
+/** Bytes that cannot be HTTP are answered at once, and the log names the likely protocol. @module */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -34,7 +34,7 @@ for (
     ["http2", "\x15\x03\x03\0\x02\x02\x46", "answers a TLS alert where Protocol says http2"],
   ] as const
 ) {
-  test(`an application of ${protocol} that says ${JSON.stringify(says)} is answered for`, async () => {
+  test(`an application of ${protocol} that sends ${JSON.stringify(says)} fails the request`, async () => {
     await using path = await start(protocol);
     const caller = callAs("web", path, CA);
     const app = await askThrough(caller, "GET / HTTP/1.1\r\nHost: db\r\n\r\n", path);

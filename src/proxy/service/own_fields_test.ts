@@ -1,4 +1,4 @@
-/** Fields that the proxy vouches for come from nobody else, under whatever name and wherever. @module */
+/** Callers cannot set the fields that the proxy sets, under any spelling or position. @module */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -20,7 +20,7 @@ const ANYTHING = {
   "~standard": { version: 1, validate: (value: unknown) => ({ value }) },
 } as const;
 
-/** Lines that the application reads of what the caller sends. */
+/** The header lines that the application receives from that caller. */
 async function read(
   fields: readonly string[],
   trailers: readonly string[],
@@ -33,7 +33,10 @@ async function read(
     intentions: [intention("web", "allow")],
   });
   const definition: AnyPlugin = {
-    ...{ name: "own", api: 1, phase: "filter", config: ANYTHING },
+    name: "own",
+    api: 1,
+    phase: "filter",
+    config: ANYTHING,
     create: () => ({
       onRequest: ({ request }, next) => next({ request: change?.(request) ?? request }),
     }),
@@ -70,7 +73,7 @@ for (
   ] as const
 ) {
   for (const name of ["X-Claims", "X_Claims", "x.claims", "x_CLAIMS"]) {
-    test(`a field that a plugin ${what} is not the caller's to say as ${name}`, async () => {
+    test(`a field that a plugin ${what} cannot be set by the caller as ${name}`, async () => {
       const forged = `${name}: forged`;
       const lines = await read([forged, "x-other: a"], [forged, "x-sum: b"], change);
       assert.deepEqual(lines.filter((line) => line.includes("forged")), []);
@@ -82,11 +85,16 @@ for (
 
 for (
   const name of [
-    ...["x_forwarded_for", "X-Forwarded.For", "x-request-id", "x_request_id", "x-envoy-internal"],
-    ...["x-envoy-any", "X_Envoy_Any"],
+    "x_forwarded_for",
+    "X-Forwarded.For",
+    "x-request-id",
+    "x_request_id",
+    "x-envoy-internal",
+    "x-envoy-any",
+    "X_Envoy_Any",
   ]
 ) {
-  test(`no trailer of a caller's says ${name}`, async () => {
+  test(`${name} is removed from trailers of a caller`, async () => {
     const lines = await read([], [`${name}: forged`, "x-sum: b"]);
     assert.deepEqual(lines.filter((line) => line.includes("forged")), []);
     assert.ok(lines.includes("x-sum: b"), lines.join("\n"));

@@ -12,25 +12,25 @@ import { seededRandom } from "../../base/mod.ts";
 const CA = createAuthority();
 const DB = CA.issueLeaf({ service: "db" });
 
-/** Beyond a retry's pause. */
+/** Longer than the pause of a retry. */
 const PAUSE_MS = 100;
 
-interface Ways {
+interface RigOptions {
   /** Ports of each target, in failover order. */
   readonly targets: readonly (readonly number[])[];
   readonly policy?: Partial<OutlierPolicy>;
   readonly retry?: Readonly<Record<string, unknown>>;
 }
 
-/** What an instance does with a request: by its port. */
+/** The response of an instance to a request, by its port. */
 type Answers = (port: number) => number | "refuses" | "breaks" | "silent";
 
-/** A sidecar of web, and instances of db that answer as they are told to. */
+/** A sidecar of web, and instances of db that answer by `answers`. */
 class Rig implements AsyncDisposable {
   readonly path: MemoryPath;
   answers: Answers = () => 200;
-  /** Ports that had a request, in order; those that refused to be connected to with a minus. */
-  asked: number[] = [];
+  /** Ports that received a request, in order; negative: the connection was refused. */
+  tried: number[] = [];
   readonly #servers = new Map<End, number>();
   #dials = 0;
 
@@ -38,22 +38,21 @@ class Rig implements AsyncDisposable {
     this.path = path;
   }
 
-  static async start({ targets, policy = {}, retry }: Ways): Promise<Rig> {
+  static async start({ targets, policy = {}, retry }: RigOptions): Promise<Rig> {
     const names = targets.map((_, index) => `target-${index}`);
     const plugins = retry
       ? [{ plugin: "retry", config: retry, onFailure: "refuse" as const, at: "upstreams.db" }]
       : [];
     const snapshot = snapshotOf({
-      ...{ ca: CA, service: "web" },
+      ca: CA,
+      service: "web",
       upstreams: [{
-        ...{
-          name: "db",
-          http: httpRules("http", { requestTimeoutMs: 500 }),
-          plugins,
-          targets: names,
-        },
+        name: "db",
+        http: httpRules("http", { requestTimeoutMs: 500 }),
+        plugins,
+        targets: names,
         outlier: outlierPolicy(policy),
-        // In turn, nobody would come again soon: here it takes the retry to see to that.
+        // Round robin would avoid the failed instance by itself; with `random` only the retry does.
         balancing: { kind: retry ? "random" : "round_robin" },
       }],
       targets: targets.map((ports, index) =>
@@ -63,7 +62,7 @@ class Rig implements AsyncDisposable {
     return new Rig(await startMemoryPath(snapshot, { random: seededRandom(7) }));
   }
 
-  /** One request; what the caller was told. */
+  /** Sends one request; resolves to the status that the caller received. */
   async ask(): Promise<number> {
     const { path } = this;
     const caller = path.engine.call(path.port("db"));
@@ -80,9 +79,9 @@ class Rig implements AsyncDisposable {
   }
 
   async askTimes(times: number): Promise<readonly number[]> {
-    const told = [];
-    for (let time = 0; time < times; time++) told.push(await this.ask());
-    return told;
+    const statuses = [];
+    for (let time = 0; time < times; time++) statuses.push(await this.ask());
+    return statuses;
   }
 
   #connect(index: number): void {
@@ -93,25 +92,25 @@ class Rig implements AsyncDisposable {
       this.#servers.set(dial.connect(presented(DB)), port);
       return;
     }
-    this.asked.push(-port);
+    this.tried.push(-port);
     dial.fail();
   }
 
-  /** False: nobody was asked. */
+  /** False: no instance had a request. */
   #answer(): boolean {
-    const asked = [...this.#servers].filter(([{ received }]) => received !== "");
-    for (const [server, port] of asked) {
+    const waiting = [...this.#servers].filter(([{ received }]) => received !== "");
+    for (const [server, port] of waiting) {
       server.received = "";
-      this.asked.push(port);
+      this.tried.push(port);
       const answer = this.answers(port);
       if (answer === "silent") continue;
       if (answer === "breaks") server.connection.reset();
       else server.send(`HTTP/1.1 ${answer} X\r\nContent-Length: 0\r\n\r\n`);
     }
-    return asked.length > 0;
+    return waiting.length > 0;
   }
 
-  /** Instances that are left out now. */
+  /** Ports of ejected instances. */
   get ejected(): readonly number[] {
     const { endpoints } = this.path.path.view({ connections: false });
     return endpoints.filter(({ ejectedForMs }) => ejectedForMs > 0)
@@ -133,17 +132,17 @@ for (
   const [what, statuses, policy, ejects] of [
     ["fails five times in a row", [500, 503, 502, 504, 500], {}, true],
     ["fails four times", [500, 500, 500, 500], {}, false],
-    ["answers once in between", [500, 500, 500, 500, 200, 500], {}, false],
-    ["answers that the caller is wrong", [404, 429, 400, 401, 499], {}, false],
-    ["fails as often as may be", [500, 500], { maxFailures: 2 }, true],
+    ["succeeds once in between", [500, 500, 500, 500, 200, 500], {}, false],
+    ["answers with client errors", [404, 429, 400, 401, 499], {}, false],
+    ["reaches the limit of failures", [500, 500], { maxFailures: 2 }, true],
     [
-      "fails twice where 0 is said, which is nothing",
+      "fails twice with maxFailures 0, which turns ejection off,",
       [500, 500],
       { maxFailures: 0 },
       false,
     ],
-    ["fails where no failure counts", [500, 500, 500, 500, 500], { enforcingPercent: 0 }, false],
-    ["fails where nobody may be ejected", [500], { ...ALL, maxEjectionPercent: 0 }, false],
+    ["fails with enforcingPercent 0", [500, 500, 500, 500, 500], { enforcingPercent: 0 }, false],
+    ["fails with maxEjectionPercent 0", [500], { ...ALL, maxEjectionPercent: 0 }, false],
   ] as [string, number[], Partial<OutlierPolicy>, boolean][]
 ) {
   test(`an instance that ${what} is ${ejects ? "" : "not "}ejected`, async () => {
@@ -158,14 +157,14 @@ for (
 
 for (
   const [percent, failed, of, ejected] of [
-    // One always, where Envoy's share of fewer than ten is none.
+    // At least one; Envoy's percentage of fewer than ten instances may be none.
     [10, 4, 4, 1],
     [50, 4, 4, 2],
     [75, 2, 4, 2],
     [100, 3, 4, 3],
   ] as const
 ) {
-  test(`where ${failed} of ${of} fail, and ${percent} % may be ejected, ${ejected} are`, async () => {
+  test(`${ejected} of ${failed} failing instances of ${of} are ejected at ${percent} %`, async () => {
     const ports = [1, 2, 3, 4].slice(0, of);
     await using rig = await Rig.start({
       targets: [ports],
@@ -178,7 +177,7 @@ for (
 }
 
 for (
-  const [what, answers, told] of [
+  const [what, answers, status] of [
     ["does not answer in time", "silent", 504],
     ["breaks its connection", "breaks", 503],
     ["cannot be connected to", "refuses", 503],
@@ -187,12 +186,12 @@ for (
   test(`an instance that ${what} is ejected`, async () => {
     await using rig = await Rig.start({ targets: [[1]], policy: { maxFailures: 2 } });
     rig.answers = () => answers;
-    assert.deepEqual([await rig.ask(), rig.ejected], [told, []]);
-    assert.deepEqual([await rig.ask(), rig.ejected], [told, [1]]);
+    assert.deepEqual([await rig.ask(), rig.ejected], [status, []]);
+    assert.deepEqual([await rig.ask(), rig.ejected], [status, [1]]);
   });
 }
 
-test("an ejected instance is back after the base time, and the next time after twice that", async () => {
+test("an ejected instance returns after the base time, and the next time after twice that", async () => {
   await using rig = await Rig.start({ targets: [[1], [2]], policy: ALL });
   const { clock } = rig.path;
   for (const awayMs of [30_000, 60_000]) {
@@ -200,20 +199,20 @@ test("an ejected instance is back after the base time, and the next time after t
     assert.deepEqual(await rig.askTimes(2), [503, 200]);
     await clock.advance(awayMs - 5_000);
     assert.equal(await rig.ask(), 200);
-    assert.deepEqual(rig.asked, [1, 2, 2]);
+    assert.deepEqual(rig.tried, [1, 2, 2]);
     rig.answers = () => 200;
     await clock.advance(5_000);
-    rig.asked = [];
+    rig.tried = [];
     await rig.ask();
-    assert.deepEqual(rig.asked, [1]);
-    rig.asked = [];
+    assert.deepEqual(rig.tried, [1]);
+    rig.tried = [];
   }
 });
 
 for (
-  const [what, targets, answers, asked] of [
+  const [what, targets, answers, tried] of [
     ["stay with the first target while it has instances", [[1, 2], [3]], () => 200, [1, 1, 2, 2]],
-    ["go to the next where the first has none", [[], [], [3]], () => 200, [3, 3, 3, 3]],
+    ["go to the next target if the first has no instances", [[], [], [3]], () => 200, [3, 3, 3, 3]],
     [
       "go to the next instance before the next target",
       [[1, 2], [3]],
@@ -221,47 +220,49 @@ for (
       [-1, 2, 2, 2, 2],
     ],
     ["go to the next target, in order", [[1], [2], [3]], refusing(1), [-1, 2, 2, 2, 2]],
-    ["pass by what failed, target by target", [[1], [2], [3]], failing(1, 2), [1, 2, 3, 3]],
-    // Nobody is left without anywhere to go: Envoy would answer 503 itself.
-    ["are tried where all were ejected", [[1], [2]], failing(1, 2), [1, 1, 1, 2]],
+    ["avoid failed targets, in order", [[1], [2], [3]], failing(1, 2), [1, 2, 3, 3]],
+    // If all are ejected, ejections are ignored; Envoy would answer 503 itself.
+    ["go to ejected instances if all are ejected", [[1], [2]], failing(1, 2), [1, 1, 1, 2]],
   ] as [string, number[][], Answers, number[]][]
 ) {
   test(`requests ${what}`, async () => {
     await using rig = await Rig.start({ targets, policy: ALL });
     rig.answers = answers;
     await rig.askTimes(4);
-    assert.deepEqual(rig.asked.sort((a, b) => a - b), asked);
+    assert.deepEqual(rig.tried.sort((a, b) => a - b), tried);
   });
 }
 
 for (
-  const [what, targets, answers, told, asked] of [
+  const [what, targets, answers, status, tried] of [
     ["another instance", [[1, 2, 3]], failing(1), 200, [1, 2]],
-    ["each of three, and its caller is told", [[1, 2, 3]], failing(1, 2, 3), 503, [3]],
-    ["the same where there is no other that may be asked", [[1], [2]], failing(1), 503, [1]],
+    ["each of three instances, then fails", [[1, 2, 3]], failing(1, 2, 3), 503, [3]],
+    ["the same instance if its target has no other", [[1], [2]], failing(1), 503, [1]],
   ] as [string, number[][], Answers, number, number[]][]
 ) {
-  test(`a request that is tried again goes to ${what}`, async () => {
+  test(`a retried request goes to ${what}`, async () => {
     await using rig = await Rig.start({
-      ...{ targets, policy: { enforcingPercent: 0 } },
+      targets,
+      policy: { enforcingPercent: 0 },
       retry: { numRetries: 2, retryOn: ["5xx"] },
     });
     rig.answers = answers;
     for (let round = 0; round < 6; round++) {
-      rig.asked = [];
-      assert.equal(await rig.ask(), told);
-      assert.ok(asked.includes(new Set(rig.asked).size), `asked were ${rig.asked}`);
-      assert.equal(rig.asked.length, told === 503 ? 3 : new Set(rig.asked).size);
+      rig.tried = [];
+      assert.equal(await rig.ask(), status);
+      assert.ok(tried.includes(new Set(rig.tried).size), `tried were ${rig.tried}`);
+      assert.equal(rig.tried.length, status === 503 ? 3 : new Set(rig.tried).size);
     }
   });
 }
 
-test("a request that is tried again goes to the next target once the first has nobody left", async () => {
+test("a retried request goes to the next target once the first has no instance left", async () => {
   await using rig = await Rig.start({
-    ...{ targets: [[1], [2]], policy: ALL },
+    targets: [[1], [2]],
+    policy: ALL,
     retry: { numRetries: 1, retryOn: ["5xx"] },
   });
   rig.answers = failing(1);
   assert.deepEqual(await rig.askTimes(3), [200, 200, 200]);
-  assert.deepEqual(rig.asked, [1, 2, 2, 2]);
+  assert.deepEqual(rig.tried, [1, 2, 2, 2]);
 });

@@ -44,7 +44,9 @@ async function start(onRequest: NonNullable<Plugin["onRequest"]>, heldBytes?: nu
   const failures = () => path.path.view({ connections: false }).plugins[0]?.failures;
   const caller = callAs("web", path, CA);
   return {
-    ...{ path, caller, failures },
+    path,
+    caller,
+    failures,
     async [Symbol.asyncDispose]() {
       caller.connection.reset();
       await settle();
@@ -53,7 +55,7 @@ async function start(onRequest: NonNullable<Plugin["onRequest"]>, heldBytes?: nu
   };
 }
 
-test("an endpoint that breaks off while a plugin reads is at fault, and not the plugin", async () => {
+test("a reset by the endpoint while a plugin reads is not a failure of the plugin", async () => {
   await using it = await start(async (_, next) => {
     const response = await next();
     return response.with({ body: await response.body?.bytes(100) ?? null });
@@ -68,7 +70,7 @@ test("an endpoint that breaks off while a plugin reads is at fault, and not the 
   assert.equal(it.failures(), 0);
 });
 
-test("an endpoint that breaks off what passes through a plugin's stream is at fault", async () => {
+test("a reset by the endpoint while a plugin streams is not a failure of the plugin", async () => {
   await using it = await start((_, next) =>
     next({
       response: (response) => {
@@ -88,7 +90,7 @@ test("an endpoint that breaks off what passes through a plugin's stream is at fa
   assert.equal(it.failures(), 0);
 });
 
-test("a response that a plugin opened and did not read to its end is given up", async () => {
+test("a response that a plugin opened and did not read to the end is reset", async () => {
   await using it = await start(async (_, next) => {
     const response = await next();
     const reader = response.body?.stream().getReader();
@@ -105,7 +107,7 @@ test("a response that a plugin opened and did not read to its end is given up", 
 
 const POST = "POST / HTTP/1.1\r\nHost: db\r\nContent-Length: 100\r\n\r\n";
 
-test("what a caller is slow to send is no plugin's time, however many bodies drip", async () => {
+test("waiting for slow callers does not count as time of a plugin", async () => {
   await using it = await start(async ({ request }, next) => {
     const body = await request.body?.bytes(100) ?? null;
     return await next({ request: request.with({ body }) });
@@ -118,7 +120,7 @@ test("what a caller is slow to send is no plugin's time, however many bodies dri
   }
   assert.deepEqual(callers.map(({ received }) => received).join(""), "");
   assert.equal(it.failures(), 0);
-  // Others are served by it meanwhile.
+  // Other requests are served meanwhile.
   const app = await askThrough(it.caller, GET, it.path);
   app.send(`${HEAD}123456789`);
   await settle();
@@ -128,7 +130,7 @@ test("what a caller is slow to send is no plugin's time, however many bodies dri
   assert.equal(it.failures(), 0);
 });
 
-test("what an endpoint is slow to send is no plugin's time", async () => {
+test("waiting for a slow endpoint does not count as time of a plugin", async () => {
   await using it = await start(async (_, next) => {
     const response = await next();
     return response.with({ body: await response.body?.bytes(100) ?? null });
@@ -142,7 +144,7 @@ test("what an endpoint is slow to send is no plugin's time", async () => {
   assert.equal(it.failures(), 0);
 });
 
-test("a plugin's own time counts once it has the body, and where it does not read it", async () => {
+test("the time of a plugin counts once it has the body, or if it does not read it", async () => {
   for (const reads of [true, false]) {
     await using it = await start(async ({ request }) => {
       const stream = request.body?.stream();
@@ -160,7 +162,7 @@ test("a plugin's own time counts once it has the body, and where it does not rea
   }
 });
 
-test("a body that is longer than a plugin reads is refused for its sender, and no failure of the plugin", async () => {
+test("a body above the limit of a plugin is refused with 413 or 502, without a failure of the plugin", async () => {
   await using it = await start(async ({ request }, next) => {
     const body = await request.body?.bytes(10) ?? null;
     const response = await next({ request: request.with({ body }) });
@@ -182,9 +184,9 @@ test("a body that is longer than a plugin reads is refused for its sender, and n
   other.connection.reset();
 });
 
-test("bodies that a plugin holds cost the caller who sent most of them, and no other", async () => {
+test("bodies that a plugin holds only refuse requests of the caller that sent most of them", async () => {
   const limitBytes = 1 << 20;
-  // As one that asks a service which does not answer.
+  // Like a plugin that calls a service without an answer.
   await using it = await start(async ({ request, exchange }, next) => {
     const body = await request.body?.bytes(limitBytes) ?? null;
     const isSilent = request.path === "/silent" && body !== null;
@@ -206,7 +208,7 @@ test("bodies that a plugin holds cost the caller who sent most of them, and no o
   assert.ok(held() > limitBytes / 2, `${held()} bytes are held`);
   const refused = greedy.filter(({ received }) => received.startsWith("HTTP/1.1 503 "));
   assert.ok(refused.length >= 24 - 8, `${refused.length} are refused`);
-  // Who holds little goes on to wait, and others are served.
+  // A caller with few held bytes still waits, and other requests are served.
   assert.equal(modest.received, "");
   const other = callAs("pay", it.path, CA);
   const app = await askThrough(other, `${POST}${"x".repeat(100)}`, it.path);
@@ -219,7 +221,7 @@ test("bodies that a plugin holds cost the caller who sent most of them, and no o
   assert.equal(held(), 0);
 });
 
-test("a request is lost when a plugin reads more of it than half of the account, and sends nothing on", async () => {
+test("a request fails when a plugin reads more than half of the account and sends nothing on", async () => {
   const limitBytes = 1 << 20;
   await using it = await start(async ({ request }, next) => {
     const body = await request.body?.bytes(4 * limitBytes) ?? null;
@@ -242,7 +244,7 @@ test("a request is lost when a plugin reads more of it than half of the account,
   assert.equal(it.failures(), 0);
 });
 
-test("a plugin that sends on what it reads passes more than the account", async () => {
+test("a plugin that streams can pass on more bytes than the account", async () => {
   const limitBytes = 1 << 20;
   await using it = await start((args, next) => {
     const { request } = args;

@@ -36,12 +36,7 @@ function snapshotWith(
     local: { kind: "tcp", host: "127.0.0.1", port: 8080 },
     intentions: [intention("web", "allow")],
   });
-  const plugins = [{
-    plugin: "own",
-    config,
-    onFailure,
-    at: "inbound.plugins[0]",
-  }] as const;
+  const plugins = [{ plugin: "own", config, onFailure, at: "inbound.plugins[0]" }] as const;
   const http = httpRules("http", { streamIdleTimeoutMs: 0 });
   const snapshot = withInbound(base, { http, plugins, version });
   return { ...snapshot, version };
@@ -58,7 +53,7 @@ async function start(
 
 const call = (path: MemoryPath) => callAs("web", path, CA);
 
-/** What came since it was asked last. */
+/** Returns and clears the received bytes. */
 function taken(end: { received: string }): string {
   const { received } = end;
   end.received = "";
@@ -72,7 +67,7 @@ function with_(onRequest: OnRequest): AnyPlugin {
   return definitionOf(() => ({ onRequest }));
 }
 
-test("a plugin that never answers is given up after ten seconds, by its name", async () => {
+test("a plugin without an answer fails after ten seconds, and the log names it", async () => {
   await using path = await start(with_(() => new Promise(() => {})));
   const caller = call(path);
   caller.send(GET);
@@ -90,7 +85,7 @@ test("a plugin that never answers is given up after ten seconds, by its name", a
   await settle();
 });
 
-test("an endpoint may take its time where a plugin waits for it", async () => {
+test("a plugin does not fail while it waits for a slow endpoint", async () => {
   await using path = await start(with_(async (_, next) => await next()));
   const caller = call(path);
   caller.send(GET);
@@ -105,7 +100,7 @@ test("an endpoint may take its time where a plugin waits for it", async () => {
   await settle();
 });
 
-test("who leaves is told to the plugin by its signal, and its exchange ends once", async () => {
+test("a caller that leaves aborts the plugin's signal, and its exchange ends once", async () => {
   let signal: AbortSignal | undefined;
   const ends: ExchangeSummary[] = [];
   await using path = await start(with_(({ exchange }, next) => {
@@ -128,7 +123,7 @@ test("who leaves is told to the plugin by its signal, and its exchange ends once
   ]);
 });
 
-test("a generation serves what began on it, and is closed after its last exchange", async () => {
+test("a generation serves its exchanges to the end, and is closed after the last", async () => {
   const log: string[] = [];
   await using path = await start(definitionOf((_host, config) => {
     log.push(`create ${config}`);
@@ -156,14 +151,14 @@ test("a generation serves what began on it, and is closed after its last exchang
   app.send(OK);
   await settle();
   assert.match(taken(caller), /by: new/);
-  // Nothing of it has changed.
+  // The plugin configuration has not changed.
   await path.set(snapshotWith("new", 3));
   assert.equal(log.length, 3);
   caller.connection.reset();
   await settle();
 });
 
-/** What is created and closed, in order. */
+/** Logs creation and closing, in order. */
 function logged(log: string[], plugin: Partial<Plugin> = {}): AnyPlugin {
   return definitionOf((_host, config) => {
     log.push(`create ${config}`);
@@ -171,7 +166,7 @@ function logged(log: string[], plugin: Partial<Plugin> = {}): AnyPlugin {
   });
 }
 
-test("what was prepared and is not published is closed", async () => {
+test("a prepared generation that is not published is closed", async () => {
   const log: string[] = [];
   const update = (config: string, version: number) =>
     diffSnapshots(undefined, snapshotWith(config, version));
@@ -193,7 +188,7 @@ test("what was prepared and is not published is closed", async () => {
   assert.deepEqual(log, ["close c", "close [object Object]"]);
 });
 
-test("what is prepared too late is closed, and so is a plugin that was created too late", async () => {
+test("a generation or plugin that is created too late is closed", async () => {
   const log: string[] = [];
   const late = Promise.withResolvers<void>();
   let isSlow = false;
@@ -218,7 +213,7 @@ test("what is prepared too late is closed, and so is a plugin that was created t
   assert.deepEqual(log, ["close new"]);
 });
 
-test("a plugin that keeps the thread is named, and not who stands around it", async () => {
+test("a plugin that holds the thread is logged, and not the layer around it", async () => {
   let spin = () => {};
   const around: AnyPlugin = { ...with_((_, next) => next()), name: "around", phase: "guard" };
   const own = with_(({ request }, next) => {
@@ -228,7 +223,10 @@ test("a plugin that keeps the thread is named, and not who stands around it", as
   const snapshot = snapshotWith({});
   const inbound = snapshot.inbound["inbound"] ?? assert.fail();
   const plugins = ["around", "own"].map((plugin, index) => ({
-    ...{ plugin, config: {}, onFailure: "refuse" as const, at: `inbound.plugins[${index}]` },
+    plugin,
+    config: {},
+    onFailure: "refuse" as const,
+    at: `inbound.plugins[${index}]`,
   }));
   await using path = await startMemoryPath(
     { ...snapshot, inbound: { inbound: { ...inbound, plugins } } },
@@ -248,7 +246,7 @@ test("a plugin that keeps the thread is named, and not who stands around it", as
   await settle();
 });
 
-test("nothing is left of a hundred generations", async () => {
+test("a hundred generations leave no timers, metrics or views", async () => {
   let open = 0;
   const signals: AbortSignal[] = [];
   await using started = await start(definitionOf((host) => {
@@ -287,7 +285,7 @@ test("nothing is left of a hundred generations", async () => {
   await settle();
 });
 
-test("metrics of a plugin are there as long as it stands at its listener", async () => {
+test("metrics of a plugin are removed when its listener no longer has it", async () => {
   await using started = await start(logged([]));
   const counted = () =>
     started.path.stats.samples().filter(({ labels }) => labels["plugin"] === "own").length;
@@ -297,7 +295,7 @@ test("metrics of a plugin are there as long as it stands at its listener", async
   assert.equal(counted(), 0);
 });
 
-test("a data path that has drained has closed its plugins", async () => {
+test("a data path closes its plugins when it has drained", async () => {
   const log: string[] = [];
   await using started = await start(logged(log));
   await started.path.drain(1_000);
@@ -305,7 +303,7 @@ test("a data path that has drained has closed its plugins", async () => {
 });
 
 for (const waits of [true, false]) {
-  test(`after five minutes an old generation is closed, and who ${waits ? "needs it fails" : "does not need it goes on"}`, async () => {
+  test(`an old generation is closed after five minutes, and an exchange that ${waits ? "waits for it fails" : "does not wait for it continues"}`, async () => {
     const log: string[] = [];
     await using path = await start(logged(log, {
       onRequest: waits ? async (_, next) => await next() : (_, next) => next(),
@@ -347,11 +345,11 @@ for (const waits of [true, false]) {
 for (
   const [what, onFailure, status] of [["refuses", "refuse", 500], ["skips", "skip", 200]] as const
 ) {
-  test(`a plugin that failed five times in a row is not asked: the listener ${what} at once`, async () => {
-    let asked = 0;
+  test(`a plugin that failed five times in a row is not called: the listener ${what} at once`, async () => {
+    let calls = 0;
     await using path = await start(
       with_(() => {
-        asked++;
+        calls++;
         throw new Error("oh no");
       }),
       onFailure,
@@ -369,7 +367,7 @@ for (
       }
       assert.match(taken(caller), new RegExp(`^HTTP/1.1 ${status} `));
     }
-    assert.equal(asked, 5);
+    assert.equal(calls, 5);
     const [shown] = path.path.view({ connections: false }).plugins;
     assert.deepEqual(
       [shown?.state, shown?.exchanges, shown?.failures, shown?.lastFailure?.reason],
@@ -381,7 +379,7 @@ for (
   });
 }
 
-test("a body whose stream the plugin reads itself is its failure, whoever waits", async () => {
+test("a plugin fails if it passes on a stream that it reads itself", async () => {
   for (const waits of [false, true]) {
     await using path = await start(with_(async ({ request }, next) => {
       const stream = new ReadableStream<Uint8Array>();
@@ -410,7 +408,7 @@ for (
       "Cannot load the plugins of inbound: inbound.plugins[0]: create(): no such file",
     ],
     [
-      "does not take its configuration",
+      "refuses its configuration",
       {
         ...definitionOf(() => ({})),
         config: {
@@ -424,7 +422,7 @@ for (
     ],
   ] as const
 ) {
-  test(`a snapshot with a plugin that ${what} is refused whole, and what serves goes on`, async () => {
+  test(`a snapshot with a plugin that ${what} is refused, and the one in force stays`, async () => {
     let isBad = false;
     const good = with_((_, next) => next());
     await using path = await startMemoryPath(snapshotWith({}), {
@@ -444,7 +442,7 @@ for (
 }
 
 for (const waits of [false, true]) {
-  test(`an upgrade goes through a plugin that ${waits ? "waits" : "does not wait"}`, async () => {
+  test(`an upgrade passes a plugin that ${waits ? "waits" : "does not wait"}`, async () => {
     await using path = await start(with_(
       waits
         ? async (_, next) => {
@@ -474,10 +472,12 @@ for (const waits of [false, true]) {
   });
 }
 
-test("an endpoint's answer is told as its own, whatever body a plugin gives it", async () => {
+test("the access log shows a response of an endpoint as via_upstream, even with a body of a plugin", async () => {
   const lines: string[] = [];
   const accessLog = {
-    ...{ version: 1, to: { kind: "stderr" as const }, listeners: false },
+    version: 1,
+    to: { kind: "stderr" as const },
+    listeners: false,
     format: { kind: "text" as const, text: "%RESPONSE_CODE_DETAILS%" },
   };
   await using path = await startMemoryPath({ ...snapshotWith({}), accessLog }, {

@@ -32,7 +32,7 @@ interface Asking {
   readonly http2?: boolean;
 }
 
-/** The sidecar of db, whose plugin asks somebody before it lets a request go on. */
+/** The sidecar of db, with a plugin that calls `target` for each request. */
 function snapshotWith(
   asking: Asking,
   upstreams: readonly UpstreamOptions[] = [AUTHZ],
@@ -40,7 +40,10 @@ function snapshotWith(
 ): Snapshot {
   const { uri } = CA.issueLeaf({ service: "authz" });
   const base = snapshotOf({
-    ...{ ca: CA, service: "db", inboundPort: 20_000, upstreams },
+    ca: CA,
+    service: "db",
+    inboundPort: 20_000,
+    upstreams,
     local: { kind: "tcp", host: "127.0.0.1", port: 8080 },
     intentions: sources.map((source) => intention(source, "allow")),
     targets: [targetOf({ name: "authz", uris: [uri], ports: [7_000] })],
@@ -51,8 +54,11 @@ function snapshotWith(
   return withInbound(base, { http, plugins });
 }
 
-const ASKER: AnyPlugin = {
-  ...{ name: "own", api: 1, phase: "guard", config: ANYTHING },
+const CALLING_PLUGIN: AnyPlugin = {
+  name: "own",
+  api: 1,
+  phase: "guard",
+  config: ANYTHING,
   create(host: Host, { target, http2 = false }: Asking) {
     const call: Call = host.callee(target, { http2 });
     return {
@@ -65,7 +71,7 @@ const ASKER: AnyPlugin = {
 };
 
 const OPTIONS = {
-  loadPlugin: (name: string) => Promise.resolve(name === "own" ? ASKER : undefined),
+  loadPlugin: (name: string) => Promise.resolve(name === "own" ? CALLING_PLUGIN : undefined),
 };
 
 function start(snapshot: Snapshot): Promise<MemoryPath> {
@@ -74,7 +80,7 @@ function start(snapshot: Snapshot): Promise<MemoryPath> {
 
 const PROVEN = presented(CA.issueLeaf({ service: "authz" }));
 
-test("an upstream that a plugin asks proves who it is, and its answer counts", async () => {
+test("a plugin calls an upstream over mutual TLS and gets its response", async () => {
   await using path = await start(snapshotWith({ target: "authz" }));
   const caller = callAs("web", path, CA);
   caller.send(GET);
@@ -90,7 +96,7 @@ test("an upstream that a plugin asks proves who it is, and its answer counts", a
   app.send(OK);
   await settle();
   assert.match(caller.received, /^HTTP\/1\.1 200 OK/);
-  // The connection is kept, and used again.
+  // The connection is reused.
   authz.received = "";
   caller.received = "";
   caller.send(GET);
@@ -102,7 +108,7 @@ test("an upstream that a plugin asks proves who it is, and its answer counts", a
   await settle();
 });
 
-test("an upstream may be asked by its id, and is called by its name", async () => {
+test("a callee given by the id of an upstream has the upstream's name as authority", async () => {
   await using path = await start(snapshotWith({ target: "service:default/default/authz" }));
   const caller = callAs("web", path, CA);
   caller.send(GET);
@@ -114,7 +120,7 @@ test("an upstream may be asked by its id, and is called by its name", async () =
   await settle();
 });
 
-test("an upstream that a plugin asks and that is somebody else is told nothing", async () => {
+test("a call is not sent to an endpoint with another identity", async () => {
   await using path = await start(snapshotWith({ target: "authz" }));
   const caller = callAs("web", path, CA);
   caller.send(GET);
@@ -128,7 +134,7 @@ test("an upstream that a plugin asks and that is somebody else is told nothing",
   await settle();
 });
 
-test("somebody on this machine is asked in the clear, by a path as well as by a port", async () => {
+test("a call to a local port or socket is plaintext", async () => {
   for (
     const [target, host] of [
       ["127.0.0.1:9191", "127.0.0.1:9191"],
@@ -143,12 +149,12 @@ test("somebody on this machine is asked in the clear, by a path as well as by a 
     assert.ok(authz.received.toLowerCase().includes(`host: ${host}\r\n`), authz.received);
     caller.connection.reset();
     await settle();
-    // Nobody waits for the answer any more.
+    // The call ended with its exchange.
     assert.notEqual(authz.over, "no");
   }
 });
 
-test("who answers nothing is given up in time, and its connection with it", async () => {
+test("a call without a response ends at its timeout, with its connection", async () => {
   await using path = await start(snapshotWith({ target: "127.0.0.1:9191" }));
   const caller = callAs("web", path, CA);
   const authz = await askThrough(caller, GET, path);
@@ -161,9 +167,9 @@ test("who answers nothing is given up in time, and its connection with it", asyn
 
 for (
   const [what, asking, upstreams, wanted] of [
-    ["a name that nobody has", { target: "nobody" }, [AUTHZ], /no upstream of that name/],
-    ["an address elsewhere", { target: "10.0.0.1:80" }, [AUTHZ], /no upstream of that name/],
-    ["a port that is none", { target: "127.0.0.1:65536" }, [AUTHZ], /no upstream of that name/],
+    ["an unknown name", { target: "unknown" }, [AUTHZ], /no upstream of that name/],
+    ["a remote address", { target: "10.0.0.1:80" }, [AUTHZ], /no upstream of that name/],
+    ["an invalid port", { target: "127.0.0.1:65536" }, [AUTHZ], /no upstream of that name/],
     ["our own listener", { target: "127.0.0.1:20000" }, [AUTHZ], /a listener of this proxy/],
     [
       "our own listener on all addresses",
@@ -177,17 +183,22 @@ for (
       [{ ...AUTHZ, bind: { kind: "unix", path: "/run/x.sock" } }],
       /a listener of this proxy/,
     ],
-    ["an upstream of bytes", { target: "authz" }, [{ name: "authz" }], /carries bytes/],
-    ["HTTP/2 of HTTP/1.1", { target: "authz", http2: true }, [AUTHZ], /speaks HTTP\/1.1/],
+    ["a TCP upstream", { target: "authz" }, [{ name: "authz" }], /carries bytes/],
     [
-      "a name that two have",
+      "HTTP/2 on an HTTP/1.1 upstream",
+      { target: "authz", http2: true },
+      [AUTHZ],
+      /speaks HTTP\/1.1/,
+    ],
+    [
+      "an ambiguous name",
       { target: "authz" },
       [AUTHZ, { ...AUTHZ, id: "prepared_query:authz" }],
       /several upstreams .*prepared_query:authz/,
     ],
   ] as const
 ) {
-  test(`a plugin that asks ${what} is not loaded`, async () => {
+  test(`a plugin that names ${what} is refused`, async () => {
     await assert.rejects(start(snapshotWith(asking, upstreams)), (error: Error) => {
       assert.match(error.message, /inbound\.plugins\[0\]: create\(\): Cannot ask "/);
       assert.match(error.message, wanted);
@@ -196,7 +207,7 @@ for (
   });
 }
 
-test("an upstream on a unix socket is asked where there is one worker, and not where only one has it", async () => {
+test("an upstream on a unix socket can be called with one worker only", async () => {
   const upstream = { ...AUTHZ, bind: { kind: "unix", path: "/run/authz.sock" } } as const;
   const snapshot = snapshotWith({ target: "authz" }, [upstream]);
   await using _one = await start(snapshot);
@@ -208,7 +219,7 @@ test("an upstream on a unix socket is asked where there is one worker, and not w
   await assert.rejects(two, /which one worker alone can serve/);
 });
 
-test("an upstream that is asked cannot be taken away, and what serves goes on", async () => {
+test("a snapshot without an upstream that a plugin calls is refused, and the one in force stays", async () => {
   const before = snapshotWith({ target: "authz" });
   await using path = await start(before);
   const without = { ...before, ...declared(), version: before.version + 1 };
@@ -221,7 +232,7 @@ test("an upstream that is asked cannot be taken away, and what serves goes on", 
   await settle();
 });
 
-test("one caller does not take all calls that a plugin may have under way to a local service", async () => {
+test("one caller cannot use all concurrent calls of a plugin to a local service", async () => {
   await using path = await start(snapshotWith({ target: "127.0.0.1:9191" }, [], ["web", "pay"]));
   const greedy = Array.from({ length: 1_000 }, () => callAs("web", path, CA));
   for (const caller of greedy) caller.send(GET);
@@ -234,7 +245,7 @@ test("one caller does not take all calls that a plugin may have under way to a l
   assert.equal(modest.received, "");
   for (const caller of [modest, ...greedy]) caller.connection.reset();
   await settle();
-  // All places are free again.
+  // All places were freed.
   const later = callAs("web", path, CA);
   later.send(GET);
   await settle();

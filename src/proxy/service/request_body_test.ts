@@ -4,16 +4,16 @@ import { type Fields, HeldBytes, HeldShare } from "../../http/mod.ts";
 import { RequestBody } from "./request_body.ts";
 import type { RequestHandle } from "../upstream/upstream_request.ts";
 
-const NOBODY = { bodyWanted() {}, bodyHeld() {} };
+const NO_CALLBACKS = { bodyWanted() {}, bodyHeld() {} };
 
-/** What one endpoint got. */
+/** Records the body that one endpoint received. */
 class Endpoint implements RequestHandle {
   readonly chunks: string[] = [];
   ended: Fields | true | undefined;
 
   send(chunk: Uint8Array): boolean {
     this.chunks.push(new TextDecoder().decode(chunk));
-    // The bytes are whose who sends them on.
+    // The receiver of a chunk may overwrite it.
     chunk.fill(0);
     return true;
   }
@@ -31,10 +31,10 @@ class Endpoint implements RequestHandle {
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 
-test("RequestBody goes to the next endpoint from its beginning, while all of it is kept", () => {
+test("RequestBody replays a kept body to the next endpoint", () => {
   const held = new HeldBytes(100);
   const share = new HeldShare(held.open("caller"));
-  const body = new RequestBody(NOBODY, share);
+  const body = new RequestBody(NO_CALLBACKS, share);
   const [first, second] = [new Endpoint(), new Endpoint()];
   body.keep(4);
   body.passTo(first);
@@ -50,17 +50,17 @@ test("RequestBody goes to the next endpoint from its beginning, while all of it 
   assert.equal(held.bytes, 0);
 });
 
-test("RequestBody keeps nothing of what is longer than may be kept, or is answered", () => {
+test("RequestBody drops kept bytes above the limit, and once the request is answered", () => {
   const held = new HeldBytes(100);
   const share = new HeldShare(held.open("caller"));
-  const body = new RequestBody(NOBODY, share);
+  const body = new RequestBody(NO_CALLBACKS, share);
   body.keep(3);
   body.passTo(new Endpoint());
   body.send(bytes("ab"));
   assert.deepEqual([body.isReplayable, held.bytes], [true, 2]);
   body.send(bytes("cd"));
   assert.deepEqual([body.isReplayable, held.bytes], [false, 0]);
-  const answered = new RequestBody(NOBODY, share);
+  const answered = new RequestBody(NO_CALLBACKS, share);
   answered.keep(100);
   answered.send(bytes("ab"));
   answered.forget();
@@ -68,12 +68,12 @@ test("RequestBody keeps nothing of what is longer than may be kept, or is answer
   assert.deepEqual([answered.isReplayable, held.bytes], [false, 0]);
 });
 
-test("RequestBody is passed on all the same where all bodies together keep too much", () => {
+test("RequestBody is passed on without being kept while the account is full", () => {
   const held = new HeldBytes(8);
   const account = held.open("caller");
   const [greedy, late] = [
-    new RequestBody(NOBODY, new HeldShare(account)),
-    new RequestBody(NOBODY, new HeldShare(account)),
+    new RequestBody(NO_CALLBACKS, new HeldShare(account)),
+    new RequestBody(NO_CALLBACKS, new HeldShare(account)),
   ];
   const endpoint = new Endpoint();
   for (const body of [greedy, late]) body.keep(100);
@@ -89,8 +89,8 @@ test("RequestBody is passed on all the same where all bodies together keep too m
   assert.equal(held.bytes, 0);
 });
 
-test("RequestBody hands out a copy of what was kept, once all of it has come", () => {
-  const body = new RequestBody(NOBODY, new HeldShare(new HeldBytes(100).open("caller")));
+test("RequestBody.kept() is a copy of the body once it is complete", () => {
+  const body = new RequestBody(NO_CALLBACKS, new HeldShare(new HeldBytes(100).open("caller")));
   body.keep(4);
   body.passTo(new Endpoint());
   body.send(bytes("ab"));
@@ -102,10 +102,10 @@ test("RequestBody hands out a copy of what was kept, once all of it has come", (
   assert.equal(body.kept(), undefined);
 });
 
-test("RequestBody counts what a plugin read until it sends something on, or drops it", async () => {
+test("RequestBody counts bytes that a plugin read until it sends some on or cancels", async () => {
   const held = new HeldBytes(100);
   const share = new HeldShare(held.open("caller"));
-  const body = new RequestBody(NOBODY, share);
+  const body = new RequestBody(NO_CALLBACKS, share);
   const reader = body.open().getReader();
   body.send(bytes("abc"));
   await reader.read();
@@ -117,7 +117,7 @@ test("RequestBody counts what a plugin read until it sends something on, or drop
   assert.equal(held.bytes, 2);
   await reader.cancel();
   assert.equal(held.bytes, 0);
-  // The rest comes all the same, and goes nowhere.
+  // The rest is discarded.
   assert.equal(body.send(bytes("fgh")), true);
   body.end(undefined);
   body.abandon("over");

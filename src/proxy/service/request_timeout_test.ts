@@ -31,7 +31,7 @@ async function start() {
   return { path, caller, ask };
 }
 
-test("the time for an answer begins with the end of the request", async () => {
+test("the request timeout begins at the end of the request", async () => {
   const { path, caller, ask } = await start();
   await using _path = path;
   await ask(`${POST}ab`);
@@ -41,12 +41,12 @@ test("the time for an answer begins with the end of the request", async () => {
   await settle();
   await path.clock.advance(290);
   assert.equal(caller.received, "");
-  // Deadlines are looked at so often.
+  // Deadlines are checked at this interval.
   await path.clock.advance(110);
   assert.match(caller.received, TIMED_OUT);
 });
 
-test("an answer that has begun is broken off at its time, one that is over is not", async () => {
+test("the request timeout breaks off a response that is not complete", async () => {
   const { path, caller, ask } = await start();
   await using _path = path;
   const app = await ask("GET / HTTP/1.1\r\nHost: db\r\n\r\n");
@@ -62,7 +62,7 @@ test("an answer that has begun is broken off at its time, one that is over is no
   assert.notEqual(caller.over, "no");
 });
 
-test("what is upgraded has no time for an answer", async () => {
+test("an upgraded request has no request timeout", async () => {
   const { path, caller, ask } = await start();
   await using _path = path;
   const app = await ask("GET / HTTP/1.1\r\nHost: db\r\nConnection: upgrade\r\nUpgrade: a\r\n\r\n");

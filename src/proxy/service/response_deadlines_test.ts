@@ -22,10 +22,13 @@ const GET = "GET / HTTP/1.1\r\nHost: db\r\n\r\n";
 const POST = "POST / HTTP/1.1\r\nHost: db\r\nContent-Length: 4\r\n\r\n";
 const TIMED_OUT = /^HTTP\/1\.1 504 .*\r\n\r\nupstream request timeout$/s;
 
-/** The plugin `timeout` stands on the inbound side. */
+/** An inbound listener with the plugin `timeout`. */
 async function start(config: unknown) {
   const plugins = [{
-    ...{ plugin: "timeout", config, onFailure: "refuse" as const, at: "inbound.plugins[0]" },
+    plugin: "timeout",
+    config,
+    onFailure: "refuse" as const,
+    at: "inbound.plugins[0]",
   }];
   const path = await startMemoryPath(withInbound(SNAPSHOT, { http: httpRules("http"), plugins }));
   const caller = callAs("web", path, CA);
@@ -33,7 +36,7 @@ async function start(config: unknown) {
   return { path, caller, ask };
 }
 
-test("a plugin's time for an answer begins with the end of the request", async () => {
+test("the response timeout of a plugin begins at the end of the request", async () => {
   const { path, caller, ask } = await start({ requestTimeoutMs: 300 });
   await using _path = path;
   const app = await ask(`${POST}ab`);
@@ -48,7 +51,7 @@ test("a plugin's time for an answer begins with the end of the request", async (
   assert.notEqual(app.over, "no");
 });
 
-test("gRPC is told of a time that is over in a status of its own", async () => {
+test("a gRPC caller gets status 14 at the response timeout", async () => {
   const { path, caller, ask } = await start({ requestTimeoutMs: 300 });
   await using _path = path;
   await ask(GET.replace("Host", "Content-Type: application/grpc\r\nHost"));
@@ -56,7 +59,7 @@ test("gRPC is told of a time that is over in a status of its own", async () => {
   assert.match(caller.received, /^HTTP\/1\.1 200 .*grpc-status: 14\r\n/s);
 });
 
-test("an answer that has begun in time may take as long as it likes", async () => {
+test("a response that began within the response timeout has no further limit", async () => {
   const { path, caller, ask } = await start({ requestTimeoutMs: 300 });
   await using _path = path;
   const app = await ask(GET);
@@ -68,7 +71,7 @@ test("an answer that has begun in time may take as long as it likes", async () =
   assert.match(caller.received, /^HTTP\/1\.1 200 .*\r\n\r\nok$/s);
 });
 
-test("what was upgraded in time is never cut by a time for an answer", async () => {
+test("a connection upgraded within the response timeout has no further limit", async () => {
   const { path, caller, ask } = await start({ requestTimeoutMs: 300 });
   await using _path = path;
   const app = await ask("GET / HTTP/1.1\r\nHost: db\r\nConnection: upgrade\r\nUpgrade: a\r\n\r\n");
@@ -85,12 +88,12 @@ for (
     [2_000, 5_000, /^HTTP\/1\.1 504 .*\r\n\r\nstream timeout$/s],
     // The caller is late, not the application.
     [2_000, 5_000, /^HTTP\/1\.1 408 .*\r\n\r\nstream timeout$/s, `${POST}ab`],
-    // The listener's own is five minutes.
+    // The limit of the listener is five minutes.
     [600_000, 400_000, /^$/],
     [0, 400_000, /^$/],
   ] as const
 ) {
-  test(`an exchange may stand still as long as a plugin says: ${idleTimeoutMs} ms, ${answer}`, async () => {
+  test(`the idle timeout of a plugin replaces the listener's: ${idleTimeoutMs} ms, ${answer}`, async () => {
     const { path, caller, ask } = await start({ idleTimeoutMs });
     await using _path = path;
     await ask(request);
@@ -99,7 +102,7 @@ for (
   });
 }
 
-test("a caller that does not go on with its request is told that it was too late", async () => {
+test("a caller that does not complete its request within the idle timeout gets 408", async () => {
   const { path, caller, ask } = await start({ idleTimeoutMs: 2_000 });
   await using _path = path;
   await ask("POST / HTTP/1.1\r\nHost: db\r\nContent-Length: 9\r\n\r\na");
@@ -107,7 +110,7 @@ test("a caller that does not go on with its request is told that it was too late
   assert.match(caller.received, /^HTTP\/1\.1 408 .*stream timeout$/s);
 });
 
-test("a time for standing still that is short is not made shorter by when it begins", async () => {
+test("an idle timeout shorter than the sweep interval is not cut short", async () => {
   const { path, caller, ask } = await start({ idleTimeoutMs: 500 });
   await using _path = path;
   await path.clock.advance(900);

@@ -17,9 +17,12 @@ async function start(
   ports: readonly number[],
 ): Promise<{ readonly path: MemoryPath; readonly kept: ReadonlyMap<number, End> }> {
   const snapshot = snapshotOf({
-    ...{ ca: CA, service: "web" },
+    ca: CA,
+    service: "web",
     upstreams: [{
-      ...{ name: "db", http: httpRules("http"), targets: ["db"] },
+      name: "db",
+      http: httpRules("http"),
+      targets: ["db"],
       balancing: { kind: "round_robin" },
     }],
     targets: [targetOf({ name: "db", uris: [DB.uri], ports })],
@@ -74,9 +77,9 @@ for (const [method, want] of [["GET", "200"], ["POST", "503"]] as const) {
     const { waiting, other } = await askBoth(rig, method);
     const dials = path.engine.dials.length;
     await path.clock.advance(1_900);
-    assert.equal(path.engine.dials.length, dials, "not asked yet: it may be slow");
+    assert.equal(path.engine.dials.length, dials, "not probed yet: it may be slow");
     for (let ms = 0; ms < 5_100; ms += 100) await path.clock.advance(100);
-    assert.equal(path.engine.dials.length, dials + 1, "asked once, by a handshake");
+    assert.equal(path.engine.dials.length, dials + 1, "probed once, by a handshake");
     const { endpoint, reason } = ejected(path) ?? {};
     assert.equal(endpoint, "127.0.0.1:1");
     assert.match(String(reason), /^it hangs: requests and a handshake were not answered/);
@@ -87,7 +90,7 @@ for (const [method, want] of [["GET", "200"], ["POST", "503"]] as const) {
   });
 }
 
-test("a slow instance is left alone: a handshake is answered, and no other one asked for soon", async () => {
+test("a slow instance that answers a handshake is not ejected, and not probed again soon", async () => {
   const rig = await start([1, 2]);
   await using path = rig.path;
   const { waiting } = await askBoth(rig, "GET");
@@ -105,7 +108,7 @@ test("a slow instance is left alone: a handshake is answered, and no other one a
   assert.match(waiting.received, /^HTTP\/1.1 200/);
 });
 
-test("the only instance keeps what it was asked, though it hangs", async () => {
+test("the only instance keeps its requests when it is ejected for hanging", async () => {
   const { path: held, kept } = await start([1]);
   await using path = held;
   const waiting = ask(path);

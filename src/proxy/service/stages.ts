@@ -47,7 +47,7 @@ export interface StageRefusal {
   readonly lacks?: readonly TokenNeed[] | undefined;
 }
 
-/** `undefined`: go on; `handed_over`: the request goes on by itself, at once or later. */
+/** `undefined`: continue; `handed_over`: the request continues by itself, at once or later. */
 export type StageResult = StageRefusal | "handed_over" | undefined;
 
 export interface RequestStage {

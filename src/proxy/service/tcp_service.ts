@@ -17,7 +17,7 @@ import type { ProvenEndpoint } from "../upstream/endpoint_dial.ts";
 import type { LocalEndpoint } from "../upstream/local_dial.ts";
 import { isRefusal } from "../upstream/peer_refusals.ts";
 
-/** Where a listener's connections go. */
+/** The destination of a listener's connections. */
 export interface TcpDestination {
   readonly authorizeMode: AuthorizeMode;
   /** Counters of the local application; absent: connections go to an upstream. */

@@ -8,8 +8,16 @@ import type { ExchangeValue } from "./exchange_value.ts";
 import { TokenCheck } from "./token_check.ts";
 
 const REQUEST: RequestHead = {
-  ...{ method: "GET", scheme: "https", authority: "db", path: "/a", upgrade: "", length: 0 },
-  ...{ saysLength: false, expectsContinue: false, fields: [], version: "HTTP/1.1" },
+  method: "GET",
+  scheme: "https",
+  authority: "db",
+  path: "/a",
+  upgrade: "",
+  length: 0,
+  saysLength: false,
+  expectsContinue: false,
+  fields: [],
+  version: "HTTP/1.1",
 };
 
 type OnRequest = NonNullable<Layer["plugin"]["onRequest"]>;
@@ -23,7 +31,7 @@ function rig(onRequest: OnRequest) {
     passed: () => {},
     failed: () => {},
   };
-  const layer = { ...{ name: "jwt_auth", phase: "guard", routeConfig: undefined } };
+  const layer = { name: "jwt_auth", phase: "guard", routeConfig: undefined };
   const generation = {
     guards: [{ ...layer, plugin: { onRequest }, mayBeSkipped: false, health }],
     enter: () => users.count++,
@@ -40,14 +48,14 @@ function rig(onRequest: OnRequest) {
   return { clock, users, known, check };
 }
 
-test("TokenCheck tells at once where nothing is waited for, with what was changed", () => {
+test("TokenCheck reports a synchronous result at once, with the changed request", () => {
   const { known, users } = rig(({ request }, next) =>
     next({ request: request.with({ path: "/b" }) })
   );
   assert.deepEqual([known, users.count], [["/b"], 0]);
 });
 
-test("TokenCheck tells later where keys are waited for", async () => {
+test("TokenCheck reports a result later if the plugin waits for keys", async () => {
   const { known, users } = rig(async (_, next) => {
     await Promise.resolve();
     return next();
@@ -65,13 +73,13 @@ for (
     ["answers itself", () => ({}) as never],
   ] as [string, OnRequest][]
 ) {
-  test(`TokenCheck lets nobody go on where what verifies ${what}`, () => {
+  test(`TokenCheck reports a failure if the plugin ${what}`, () => {
     const { known, users } = rig(onRequest);
     assert.deepEqual([known, users.count], [[undefined], 0]);
   });
 }
 
-test("TokenCheck lets nobody go on where nothing comes of it in ten seconds", async () => {
+test("TokenCheck reports a failure after ten seconds without a result", async () => {
   const { clock, known } = rig(() => new Promise(() => {}));
   await clock.advance(9_000);
   assert.deepEqual(known, []);
@@ -79,7 +87,7 @@ test("TokenCheck lets nobody go on where nothing comes of it in ten seconds", as
   assert.deepEqual(known, [undefined]);
 });
 
-test("TokenCheck tells nobody who has left", async () => {
+test("TokenCheck reports nothing after the caller left", async () => {
   let goOn = () => {};
   const { check, known, users } = rig(async (_, next) => {
     await new Promise<void>((resolve) => goOn = resolve);

@@ -10,9 +10,9 @@ import { RulesJudge, type ShownChain } from "./rules_judge.ts";
 import type { PeerRulesInForce } from "./trust_material.ts";
 
 const HOUR_MS = 3_600_000;
-/** When the first peer was verified. */
+/** The time when the first peer was verified. */
 const THEN_MS = Date.UTC(2026, 10, 21, 12);
-/** Of SPIRE, which prunes a CA a day after it expired. */
+/** SPIRE prunes a CA a day after it expired. */
 const PRUNED_MS = THEN_MS + 25 * HOUR_MS;
 const KEY = generateKey();
 
@@ -69,7 +69,7 @@ const KINDS = {
   }),
 };
 
-/** Judges that follow one another, each at a time after the first. */
+/** The last of successive judges, one for each version. */
 function following(...versions: readonly (readonly [Validation, number])[]): RulesJudge {
   let judge: RulesJudge | undefined;
   for (const [validation, atMs] of versions) {
@@ -79,7 +79,7 @@ function following(...versions: readonly (readonly [Validation, number])[]): Rul
   return judge;
 }
 
-/** A connection that was verified at first and is open still. */
+/** The verdict on an open connection that was verified at `verifiedMs`. */
 function again(
   judge: RulesJudge,
   peer: ShownChain,
@@ -95,27 +95,27 @@ function anew(judge: RulesJudge, peer: ShownChain, nowMs: number): string {
 }
 
 for (const [kind, by] of Object.entries(KINDS)) {
-  test(`judgeAgain() lets whom an anchor of ${kind} rules vouched for outlive its expiry`, () => {
+  test(`judgeAgain() keeps a connection after the expired anchor of ${kind} rules was pruned`, () => {
     const judge = following([by([OLD, NEXT]), THEN_MS], [by([NEXT]), PRUNED_MS]);
     assert.equal(again(judge, shown(OLD)), "trusted");
-    // Nobody new comes in by it, whatever the clock of the handshake said.
+    // New connections cannot use it, whatever the time of their handshake.
     assert.equal(anew(judge, shown(OLD), PRUNED_MS), "untrusted");
     assert.equal(anew(judge, shown(OLD), THEN_MS), "untrusted");
   });
 
-  test(`judgeAgain() ends with an anchor of ${kind} rules that was withdrawn in time`, () => {
+  test(`judgeAgain() ends a connection whose anchor of ${kind} rules was withdrawn before it expired`, () => {
     const judge = following([by([LASTING, NEXT]), THEN_MS], [by([NEXT]), PRUNED_MS]);
     assert.equal(again(judge, shown(LASTING)), "untrusted");
   });
 
-  test(`judgeAgain() lets an intermediate of ${kind} rules expire as well`, () => {
+  test(`judgeAgain() keeps a connection whose intermediate of ${kind} rules expired as well`, () => {
     const middle = OLD.intermediate({ overrides: { notAfterMs: THEN_MS + HOUR_MS / 2 } });
     const judge = following([by([OLD, NEXT]), THEN_MS], [by([NEXT]), PRUNED_MS]);
     assert.equal(again(judge, shown(middle)), "trusted");
   });
 }
 
-test("judgeAgain() takes an intermediate that is an anchor for any other", () => {
+test("judgeAgain() treats an intermediate that is an anchor like any anchor", () => {
   const middle = OLD.intermediate({ overrides: { notAfterMs: THEN_MS + HOUR_MS / 2 } });
   const anchor = { rootPem: formatPem("CERTIFICATE", middle.chainDer[0] ?? new Uint8Array()) };
   const judge = following(
@@ -130,7 +130,7 @@ const [before, pruned] = [any([OLD, NEXT]), any([NEXT])];
 for (
   const [name, first, second] of [
     [
-      "a name that the peer has not",
+      "a name that the peer does not have",
       before,
       any([NEXT], {
         matchers: [{
@@ -139,9 +139,9 @@ for (
         }],
       }),
     ],
-    ["a pin of another", before, any([NEXT], { certificateHashes: ["00".repeat(32)] })],
+    ["a pin of another certificate", before, any([NEXT], { certificateHashes: ["00".repeat(32)] })],
     ["no CA certificate allowed at all", before, any([NEXT], { maxDepth: 0 })],
-    ["revocation lists, none of them its own", before, any([NEXT], { crlPems: [crlOf(NEXT)] })],
+    ["revocation lists without that of its CA", before, any([NEXT], { crlPems: [crlOf(NEXT)] })],
     ["rules of another kind", before, spiffe([NEXT])],
     ["bundles without its trust domain", spiffe([OLD, NEXT]), {
       kind: "spiffe",
@@ -155,13 +155,13 @@ for (
     }],
   ] as const satisfies readonly (readonly [string, Validation, Validation])[]
 ) {
-  test(`judgeAgain() still ends by ${name}`, () => {
+  test(`judgeAgain() still ends a connection by ${name}`, () => {
     const judge = following([first, THEN_MS], [second, PRUNED_MS]);
     assert.equal(again(judge, shown(OLD)), "untrusted");
   });
 }
 
-test("judgeAgain() keeps an anchor retired from one trust domain out of another", () => {
+test("judgeAgain() does not use an anchor of another trust domain", () => {
   const both = (roots: Roots): Validation => ({
     kind: "spiffe",
     bundles: { [TRUST_DOMAIN]: [NEXT.rootPem], "other.test": pemsOf(roots) },
@@ -177,8 +177,8 @@ for (
     ["it was verified when that had expired", { verifiedMs: THEN_MS + 2 * HOUR_MS }],
   ] as const
 ) {
-  test(`judgeAgain() does not let a connection outlive its anchor where ${name}`, () => {
-    // Such rules let an expired one vouch, and so its leaving says that it shall no more.
+  test(`judgeAgain() ends a connection with its anchor if ${name}`, () => {
+    // With allowExpired an expired anchor still verifies, so its removal is a withdrawal.
     const rules = { allowExpired: true };
     const judge = following(
       [any([OLD, NEXT], rules), THEN_MS],
@@ -189,7 +189,7 @@ for (
   });
 }
 
-test("judgeAgain() counts the last moment of an anchor as its time, of verifying and of expiring", () => {
+test("judgeAgain() counts the last millisecond of an anchor as valid", () => {
   const rules = { allowExpired: true };
   const judge = following([any([OLD, NEXT], rules), THEN_MS], [any([NEXT], rules), PRUNED_MS]);
   const lastMs = THEN_MS + HOUR_MS;
@@ -199,7 +199,7 @@ test("judgeAgain() counts the last moment of an anchor as its time, of verifying
   assert.equal(again(judge, shown(OLD), { sureMs: lastMs }), "untrusted");
 });
 
-test("judgeAgain() keeps the name of a peer that would be let in unverified", () => {
+test("judgeAgain() keeps the verified name of a peer under acceptUntrusted", () => {
   const rules = { acceptUntrusted: true };
   const judge = following([any([OLD, NEXT], rules), THEN_MS], [any([NEXT], rules), PRUNED_MS]);
   const at = { usage: "client", nowMs: THEN_MS, presentMs: PRUNED_MS } as const;
@@ -210,7 +210,7 @@ test("judgeAgain() keeps the name of a peer that would be let in unverified", ()
   assert.ok(anew.kind === "trusted" && !anew.verified);
 });
 
-test("a retired anchor is kept over rotations while a connection rests on it, and no longer", () => {
+test("a retired anchor is kept over rotations while a connection uses it, and no longer", () => {
   const peer = shown(OLD);
   const later = (judge: RulesJudge) => new RulesJudge(rulesOf(pruned), judge, PRUNED_MS);
   let judge = following([before, THEN_MS], [pruned, PRUNED_MS]);
@@ -218,14 +218,14 @@ test("a retired anchor is kept over rotations while a connection rests on it, an
     assert.equal(again(judge, peer), "trusted");
     judge = later(judge);
   }
-  // Nobody was judged by it this time: the last connection has ended.
+  // No connection was judged by it this time: the last one has ended.
   assert.equal(again(later(judge), peer), "untrusted");
 });
 
-test("an anchor that comes back and is withdrawn in time ends what rested on it", () => {
+test("an anchor that returns and is withdrawn before it expires ends its connections", () => {
   const judge = following(
     [any([LASTING, NEXT]), THEN_MS],
-    // The clock was ahead when it left for the first time.
+    // The clock was ahead when it was removed for the first time.
     [pruned, THEN_MS + 2_000 * HOUR_MS],
     [any([LASTING, NEXT]), THEN_MS],
     [pruned, THEN_MS],

@@ -13,16 +13,16 @@ test("Tickets.find() gives the newest ticket of a server", () => {
   assert.equal(tickets.find("web", 10), undefined);
 });
 
-test("Tickets.find() forgets what rests on a full handshake too long ago", () => {
+test("Tickets.find() drops a ticket whose full handshake was too long ago", () => {
   const tickets = new Tickets();
   tickets.keep("db", { ticket: TICKET, provenMs: 0 });
-  // A ticket given later in a short handshake is no younger than the proof behind it.
+  // A ticket of a resumed handshake is as old as its full handshake.
   tickets.keep("db", { ticket: TICKET, provenMs: 0 });
   assert.ok(tickets.find("db", TICKET_LIFE_MS));
   assert.equal(tickets.find("db", TICKET_LIFE_MS + 1), undefined);
 });
 
-test("Tickets.keep() makes a server's ticket the newest, and drops no other for it", () => {
+test("Tickets.keep() replaces the ticket of a server, and drops no other", () => {
   const tickets = new Tickets();
   const keep = (index: number) => tickets.keep(`server ${index}`, { ticket: TICKET, provenMs: 0 });
   for (let index = 0; index < 1_024; index++) keep(index);

@@ -40,7 +40,7 @@ export interface TrustContextOptions {
   current(): TrustContext | undefined;
 }
 
-/** A client without a certificate, where none is required. */
+/** A client without a certificate, if none is required. */
 const ANONYMOUS: TrustedPeer = {
   kind: "trusted",
   id: undefined,

@@ -26,10 +26,16 @@ import {
 
 for (
   const [name, place, peer, usage, want] of [
-    ["takes the mesh's own client", {}, presented(WEB), "client", "trusted"],
-    ["takes no stranger by the mesh's rules", {}, presented(STRANGER), "client", "untrusted"],
+    ["trusts a client of the mesh", {}, presented(WEB), "client", "trusted"],
     [
-      "takes nobody whom the TLS library refused",
+      "does not trust an unknown client by the mesh's rules",
+      {},
+      presented(STRANGER),
+      "client",
+      "untrusted",
+    ],
+    [
+      "does not trust a peer that the TLS library refused",
       {},
       presented(WEB, {
         accepted: false,
@@ -39,7 +45,7 @@ for (
       "untrusted",
     ],
     [
-      "takes a client of its own roots",
+      "trusts a client of its own roots",
       {
         validation: caValidation([OTHER]),
       },
@@ -48,7 +54,7 @@ for (
       "trusted",
     ],
     [
-      "takes no client of the mesh's by other roots",
+      "does not trust a client of the mesh by other roots",
       {
         validation: caValidation([OTHER]),
       },
@@ -57,7 +63,7 @@ for (
       "untrusted",
     ],
     [
-      "takes nobody while the rules have not come",
+      "trusts no peer while rules are missing",
       {
         validation: anybodyOf(),
         own: { missing: ["roots"] },
@@ -67,7 +73,7 @@ for (
       "untrusted",
     ],
     [
-      "takes nobody anonymous while the rules have not come",
+      "trusts no anonymous peer while rules are missing",
       {
         own: { validation: "gone", ...OPTIONAL },
       },
@@ -76,7 +82,7 @@ for (
       "untrusted",
     ],
     [
-      "takes nobody anonymous while its certificates have not come",
+      "trusts no anonymous peer while certificates are missing",
       {
         validation: null,
         own: { missing: ["web"], ...OPTIONAL },
@@ -86,7 +92,7 @@ for (
       "untrusted",
     ],
     [
-      "takes a client anonymous that was not asked",
+      "trusts an anonymous client if no certificate is requested",
       {
         validation: null,
         own: OPTIONAL,
@@ -96,7 +102,7 @@ for (
       "trusted",
     ],
     [
-      "takes a client anonymous that may come so",
+      "trusts an anonymous client if a certificate is optional",
       {
         validation: anybodyOf(),
         own: OPTIONAL,
@@ -106,7 +112,7 @@ for (
       "trusted",
     ],
     [
-      "takes no bad certificate for none",
+      "does not treat a bad certificate as none",
       {
         validation: anybodyOf(),
         own: OPTIONAL,
@@ -116,7 +122,7 @@ for (
       "untrusted",
     ],
     [
-      "asks for a certificate where it is required",
+      "requires a certificate if the configuration does",
       {
         validation: anybodyOf(),
       },
@@ -125,7 +131,7 @@ for (
       "untrusted",
     ],
     [
-      "asks for one where names are, whatever the plan says",
+      "requires a certificate if names are configured",
       {
         validation: anybodyOf({ matchers: dns("a.example") }),
         own: OPTIONAL,
@@ -135,7 +141,7 @@ for (
       "untrusted",
     ],
     [
-      "asks for one where pins are, whatever the plan says",
+      "requires a certificate if pins are configured",
       {
         validation: anybodyOf({ certificateHashes: ["00".repeat(32)] }),
         own: OPTIONAL,
@@ -145,7 +151,7 @@ for (
       "untrusted",
     ],
     [
-      "takes no server without a certificate",
+      "does not trust a server without a certificate",
       {
         validation: anybodyOf(),
         own: OPTIONAL,
@@ -155,7 +161,7 @@ for (
       "untrusted",
     ],
     [
-      "takes no server where there are no rules for servers",
+      "does not trust a server without rules for servers",
       {
         validation: null,
         own: OPTIONAL,
@@ -165,7 +171,7 @@ for (
       "untrusted",
     ],
     [
-      "takes a server of its own roots",
+      "trusts a server of its own roots",
       {
         validation: caValidation([OTHER]),
       },
@@ -180,7 +186,7 @@ for (
   });
 }
 
-test("Trust.verify() calls nobody verified who showed nothing", () => {
+test("Trust.verify() does not call a peer without a certificate verified", () => {
   for (const validation of [null, anybodyOf()]) {
     const verdict = own({ validation, own: OPTIONAL }).verify(presented(undefined), {
       usage: "client",
@@ -191,7 +197,7 @@ test("Trust.verify() calls nobody verified who showed nothing", () => {
   }
 });
 
-test("Trust.verify() knows services of its trust domains only", () => {
+test("Trust.verify() identifies services of its trust domains only", () => {
   const uri = WEB.uri;
   for (const [trustDomains, service] of [[[CA.trustDomain], "web"], [[], undefined]] as const) {
     const verdict = own({ validation: anybodyOf(), own: { trustDomains } })
@@ -206,40 +212,40 @@ for (
   const [name, validation, want] of [
     ["the mesh's rules leave it to the target", undefined, false],
     ["roots alone leave it to the target", anybodyOf(), false],
-    ["names say it", anybodyOf({ matchers: dns("a.example") }), true],
+    ["names select the peer", anybodyOf({ matchers: dns("a.example") }), true],
     [
-      "pins say it",
+      "pins select the peer",
       anybodyOf({ spkiPins: ["n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg="] }),
       true,
     ],
   ] as const
 ) {
-  test(`Trust.namesPeers: who may answer, ${name}`, () => {
+  test(`Trust.namesPeers: ${name}`, () => {
     assert.equal(own(validation ? { validation } : {}).namesPeers, want);
   });
 }
 
 for (
   const [name, place, want] of [
-    ["nothing against good ones", {}, undefined],
-    ["what has not come", { own: { missing: ["web", "roots"] } }, /missing: web, roots/],
-    ["a certificate that nobody has", {
+    ["nothing for valid credentials", {}, undefined],
+    ["which secrets are missing", { own: { missing: ["web", "roots"] } }, /missing: web, roots/],
+    ["that a certificate is unknown", {
       own: { certificates: ["file web"] },
     }, /missing: file web/],
-    ["rules that nobody has", { own: { validation: "file roots" } }, /missing: file roots/],
-    ["a certificate that expired", {
+    ["that rules are unknown", { own: { validation: "file roots" } }, /missing: file roots/],
+    ["that a certificate expired", {
       certificates: { web: certificatePart(WEB, { notAfterMs: NOW_MS - 1 }) },
     }, /expired at/],
-    ["nothing against one that lasts this millisecond", {
+    ["nothing for a certificate in its last millisecond", {
       certificates: { web: certificatePart(WEB, { notAfterMs: NOW_MS }) },
     }, undefined],
-    ["nothing against several, which are chosen from", {
+    ["nothing if one of several is valid", {
       certificates: {
         web: certificatePart(WEB, { notAfterMs: NOW_MS - 1 }),
         api: certificatePart(WEB),
       },
     }, undefined],
-    ["nothing against none, as of upstreams", { own: { certificates: [] } }, undefined],
+    ["nothing without certificates, as for upstreams", { own: { certificates: [] } }, undefined],
   ] as const
 ) {
   test(`Trust.fault() says ${name}`, () => {
@@ -249,12 +255,12 @@ for (
   });
 }
 
-test("Trust.server() does not look at the ClientHello where nothing is to be chosen", () => {
+test("Trust.server() does not wait for the ClientHello with a single certificate", () => {
   assert.equal(own().server("a").kind, "server");
   assert.equal(own({ certificates: { web: certificatePart(WEB) } }).server("a").kind, "server");
 });
 
-test("Trust.server() chooses of several by name, and never one that has expired", () => {
+test("Trust.server() selects a certificate by name, and never an expired one", () => {
   const [a, b] = [CA.issueLeaf({ service: "a" }), CA.issueLeaf({ service: "b" })];
   const trust = own({
     certificates: {
@@ -266,15 +272,15 @@ test("Trust.server() chooses of several by name, and never one that has expired"
   assert.equal(choose(trust, "b.example"), undefined, "no other in its place");
   const last = certificatePart(a, { dnsNames: ["a.example"], notAfterMs: NOW_MS });
   const ending = own({ certificates: { a: last } });
-  assert.equal(shownBy(choose(ending, "a.example")), a.certPem, "both ends belong to its time");
-  assert.equal(shownBy(choose(trust, "c.example")), a.certPem, "the first where no name fits");
+  assert.equal(shownBy(choose(ending, "a.example")), a.certPem, "the last millisecond is valid");
+  assert.equal(shownBy(choose(trust, "c.example")), a.certPem, "the first if no name matches");
 });
 
 for (
   const [name, place, want] of [
-    ["has the mesh's clients checked by the library", {}, "checked"],
-    ["has others shown", { validation: anybodyOf() }, "shown"],
-    ["asks nobody", { validation: null, own: OPTIONAL }, "ignored"],
+    ["has the library verify clients of the mesh", {}, "checked"],
+    ["has the library show other clients", { validation: anybodyOf() }, "shown"],
+    ["requests no certificate", { validation: null, own: OPTIONAL }, "ignored"],
   ] as const
 ) {
   test(`Trust.server() ${name}`, () => {
@@ -284,7 +290,7 @@ for (
   });
 }
 
-test("Trust.server() and client() speak the versions of their credentials", () => {
+test("Trust.server() and client() use the TLS versions of their credentials", () => {
   const tls = { minVersion: "TLSv1.3", maxVersion: "TLSv1.3", cipherSuites: [] } as const;
   const place = world();
   const trust = trustOf(withOwn(MESH, KEY, { own: { tls } }), { in: place });
@@ -294,7 +300,7 @@ test("Trust.server() and client() speak the versions of their credentials", () =
   assert.equal(place.engine.clients[0]?.material.minVersion, "TLSv1.3");
 });
 
-test("Trust.client() is made once a name, and shows nothing where there is nothing", () => {
+test("Trust.client() makes settings once for each name, without a certificate if there is none", () => {
   const place = world();
   const snapshot = withOwn(MESH, KEY, { own: { certificates: [] }, validation: anybodyOf() });
   const trust = trustOf(snapshot, { in: place });
@@ -304,6 +310,6 @@ test("Trust.client() is made once a name, and shows nothing where there is nothi
   assert.equal(place.engine.clients[0]?.material.certPem, "");
 });
 
-test("a Trust dated in the future of its certificate is at fault", () => {
+test("Trust.fault() says that the certificate of the mesh expired", () => {
   assert.match(own().fault(NOW_MS + 86_400_000) ?? "", /expired/);
 });

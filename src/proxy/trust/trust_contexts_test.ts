@@ -95,7 +95,7 @@ for (
     }, /Cannot use the credentials of the mesh: refused$/],
   ] as const
 ) {
-  test(`Trusts.prepare() refuses a snapshot ${name}; what is in force stays`, () => {
+  test(`Trusts.prepare() refuses a snapshot ${name}; credentials in force stay`, () => {
     const { trusts } = world(FILES);
     const [own, mesh] = [trusts.of("inbound"), trusts.of(null)];
     assert.throws(() => trusts.prepare(snapshot), reason);
@@ -103,7 +103,7 @@ for (
   });
 }
 
-test("Trusts.prepare() changes nothing that is in force, and forgets no settings of it", () => {
+test("Trusts.prepare() does not change credentials in force or their settings", () => {
   const { trusts, engine } = world(FILES);
   const server = trusts.of("inbound")?.server("");
   const other = certificatePart(CA.issueLeaf({ service: "web" }));
@@ -115,7 +115,7 @@ test("Trusts.prepare() changes nothing that is in force, and forgets no settings
   assert.equal(engine.servers.length, 2);
 });
 
-test("Trusts has a certificate fetched for the listener that was asked", async () => {
+test("Trusts fetches a certificate for the listener that needs it", async () => {
   const onDemand = { ...DEFAULT_ON_DEMAND_RULES, suffixes: [".example"] };
   const { trusts, fetched } = world(withOwn(MESH, "inbound", { own: { onDemand } }));
   const server = trusts.of("inbound")?.server("127.0.0.1:4000");
@@ -134,11 +134,11 @@ test("Trusts has a certificate fetched for the listener that was asked", async (
 
 for (
   const [name, lifeMs, fault, overrides] of [
-    ["says nothing while one is valid", [-1, 60_000], /^$/, {}],
+    ["is empty while one is valid", [-1, 60_000], /^$/, {}],
     ["says that the only one has expired", [-1], /^our own certificate expired at 20/, {}],
     ["says that all have expired", [-2, -1], /^the last of our own certificates expired at 20/, {}],
-    ["says what has not come", [60_000], /are missing: roots/, { missing: ["roots"] }],
-    ["waits for what is fetched on demand", [-1], /^$/, { onDemand: DEFAULT_ON_DEMAND_RULES }],
+    ["names missing secrets", [60_000], /are missing: roots/, { missing: ["roots"] }],
+    ["is empty for on-demand certificates", [-1], /^$/, { onDemand: DEFAULT_ON_DEMAND_RULES }],
   ] as const
 ) {
   test(`Trusts.fault() ${name}`, () => {

@@ -24,7 +24,7 @@ import { type PeerRules } from "../../identity/mod.ts";
 import { type Snapshot } from "../../snapshot/mod.ts";
 import type { TrustContext } from "./trust_context.ts";
 
-/** One generation after the other, of the same listener. */
+/** Two successive generations of the same listener. */
 function after(first: Snapshot, second: Snapshot, key: string | null = KEY) {
   const place = world();
   const before = trustOf(first, { key, in: place });
@@ -42,14 +42,14 @@ const ROTATED: Snapshot = {
   certificates: { web: certificatePart(CA.issueLeaf({ service: "web" })) },
 };
 
-test("a new Trust with another certificate keeps the judge, and no settings or tickets", () => {
+test("a new Trust with another certificate keeps the judge, but no settings or tickets", () => {
   const { before, next, seen, otherwise } = after(FILES, ROTATED);
   assert.equal(otherwise, false);
   assert.notEqual(choose(next), seen);
   assert.notEqual(next.tickets, before.tickets);
 });
 
-test("a new Trust keeps the settings of a certificate that has not changed", () => {
+test("a new Trust keeps the settings of an unchanged certificate", () => {
   const more = withOwn(FILES, KEY, {
     certificates: {
       ...FILES.certificates,
@@ -86,10 +86,10 @@ for (
       false,
     ],
     ["another name", withRules({ matchers: dns("a.example") }), true, false],
-    ["rules that have gone missing", withOwnPart({ validation: "gone" }), true, false],
-    ["nobody asked any more", withOwnPart({ validation: null, ...OPTIONAL }), true, false],
-    ["clients that may come without a certificate", withOwnPart(OPTIONAL), true, true],
-    ["secrets that are missing", withOwnPart({ missing: ["x"] }), true, true],
+    ["missing rules", withOwnPart({ validation: "gone" }), true, false],
+    ["no certificate requested", withOwnPart({ validation: null, ...OPTIONAL }), true, false],
+    ["optional certificates", withOwnPart(OPTIONAL), true, true],
+    ["missing secrets", withOwnPart({ missing: ["x"] }), true, true],
     ["other trust domains", withOwnPart({ trustDomains: ["b.consul"] }), true, false],
     [
       "other TLS versions",
@@ -102,14 +102,14 @@ for (
     ["the same rules in a new part", withOwnPart({ defaultName: "x" }), false, true],
   ] as const
 ) {
-  test(`a new Trust with ${name} ${otherwise ? "judges peers again" : "judges nobody again"}`, () => {
+  test(`a new Trust with ${name} ${otherwise ? "judges peers again" : "judges no peer again"}`, () => {
     const result = after(FILES, second);
     assert.equal(result.otherwise, otherwise);
     assert.equal(choose(result.next) === result.seen, sameSettings);
   });
 }
 
-test("a new Trust after a rotation of the mesh's own judges by the new roots", () => {
+test("a new Trust after a rotation of the mesh's roots judges by the new ones", () => {
   const { credentials } = MESH;
   const rotated: Snapshot = {
     ...MESH,
@@ -121,7 +121,7 @@ test("a new Trust after a rotation of the mesh's own judges by the new roots", (
   assert.equal(next.verify(presented(WEB), { usage: "client", nowMs: NOW_MS }).kind, "untrusted");
 });
 
-test("a Trust that begins forgets the settings of certificates that are gone", () => {
+test("a new Trust drops the settings of removed certificates", () => {
   const place = world();
   const api = withOwn(FILES, KEY, {
     certificates: {

@@ -25,7 +25,7 @@ const of = (place: OwnPlace) => {
   return material;
 };
 
-test("trustMaterial() of the proxy's own asks every client for a certificate of the mesh", () => {
+test("trustMaterial() of the proxy itself requires a certificate of the mesh", () => {
   const material = trustMaterial(MESH, null);
   assert.deepEqual(material?.certificates.map(({ name, certPem }) => [name, certPem]), [
     [MESH_KEY, MESH.credentials.certPem],
@@ -41,16 +41,16 @@ test("trustMaterial() of the proxy's own asks every client for a certificate of 
 
 for (
   const [name, snapshot, key] of [
-    ["of the proxy's own where it has none", { ...MESH, credentials: null }, null],
-    ["of a key that is not there", MESH, "inbound"],
+    ["for the proxy itself without credentials", { ...MESH, credentials: null }, null],
+    ["for an unknown key", MESH, "inbound"],
   ] as const
 ) {
-  test(`trustMaterial() has nothing ${name}`, () => {
+  test(`trustMaterial() is undefined ${name}`, () => {
     assert.equal(trustMaterial(snapshot, key), undefined);
   });
 }
 
-test("trustMaterial() gathers what a listener has of its own", () => {
+test("trustMaterial() gathers the credentials of a listener", () => {
   const material = trustMaterial(FILES, "inbound");
   assert.deepEqual(material?.certificates.map(({ certPem }) => certPem), [WEB.certPem]);
   assert.equal(material?.peers?.validation.kind, "ca");
@@ -78,7 +78,7 @@ for (
       "mesh",
     ],
     ["no certificate, as an upstream may", { own: { certificates: [] } }, 0, "mesh"],
-    ["nobody to ask", { validation: null }, 1, undefined],
+    ["no validation", { validation: null }, 1, undefined],
   ] as const
 ) {
   test(`trustMaterial() takes ${name}`, () => {
@@ -91,10 +91,10 @@ for (
 
 for (
   const [name, place, without, missing] of [
-    ["what the store says is missing", { own: { missing: ["x"] } }, {}, ["x"]],
-    ["certificates that are not there", { own: { certificates: ["web"] } }, {}, ["web"]],
+    ["secrets that the store reports as missing", { own: { missing: ["x"] } }, {}, ["x"]],
+    ["unknown certificates", { own: { certificates: ["web"] } }, {}, ["web"]],
     [
-      "one of several that is not there",
+      "one unknown certificate of several",
       {
         certificates: { a: certificatePart(WEB) },
         own: { certificates: ["a", "b"] },
@@ -102,18 +102,18 @@ for (
       {},
       ["b"],
     ],
-    ["rules that are not there", { own: { validation: "roots" } }, {}, ["roots"]],
-    ["the mesh's own where there are none", {}, { credentials: null }, [MESH_KEY, MESH_KEY]],
+    ["unknown rules", { own: { validation: "roots" } }, {}, ["roots"]],
+    ["absent credentials of the mesh", {}, { credentials: null }, [MESH_KEY, MESH_KEY]],
   ] as const
 ) {
-  test(`trustMaterial() names ${name}, and takes nothing in its place`, () => {
+  test(`trustMaterial() lists ${name} as missing, without a substitute`, () => {
     const snapshot = { ...withOwn(MESH, "inbound", place), ...without };
     const material = trustMaterial(snapshot, "inbound");
     assert.deepEqual(material?.missing, missing);
   });
 }
 
-/** As made anew: what has a content of its own has another version. */
+/** The same parts made again, with other versions where the content differs. */
 const versions = {
   certificate: { ...FILES, certificates: { web: certificatePart(WEB) } },
   validation: {
@@ -142,7 +142,7 @@ for (const [name, snapshot] of Object.entries(versions)) {
   });
 }
 
-test("trustMaterial() follows the mesh's own where it refers to them", () => {
+test("trustMaterial() changes its id with the credentials of the mesh if it refers to them", () => {
   const mixed = withOwn(MESH, "inbound", { certificates: { web: certificatePart(WEB) } });
   const rotated = { ...mixed, credentials: { ...MESH.credentials, version: 999_999 } };
   const [before, after] = [mixed, rotated].map((each) => trustMaterial(each, "inbound"));

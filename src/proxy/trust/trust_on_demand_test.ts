@@ -16,7 +16,7 @@ import { DEFAULT_ON_DEMAND_RULES } from "../../secrets/mod.ts";
 import { TrustContext } from "./trust_context.ts";
 import { trustMaterial } from "./trust_material.ts";
 
-/** With one certificate `a.example` fetched already. */
+/** An on-demand listener that already has the certificate `a.example`. */
 function onDemand(rules: Partial<typeof DEFAULT_ON_DEMAND_RULES> = {}, defaultName?: string) {
   const place = world();
   const certificates = {
@@ -33,33 +33,33 @@ function onDemand(rules: Partial<typeof DEFAULT_ON_DEMAND_RULES> = {}, defaultNa
 
 for (
   const [name, serverName] of [
-    ["off the list", "a.test"],
-    ["no DNS name", "a..example"],
+    ["a name outside the suffixes", "a.test"],
+    ["an invalid DNS name", "a..example"],
     ["an address", "10.0.0.1"],
-    ["too long", `${"a".repeat(250)}.example`],
-    ["no name at all", undefined],
+    ["a long name", `${"a".repeat(250)}.example`],
+    ["no name", undefined],
   ] as const
 ) {
-  test(`Trust.server() on demand asks nobody for ${name}`, () => {
+  test(`Trust.server() on demand fetches no certificate for ${name}`, () => {
     const { place, trust } = onDemand();
     assert.equal(choose(trust, serverName), undefined);
     assert.deepEqual(place.wants, []);
   });
 }
 
-test("Trust.server() on demand shows what is there at once", () => {
+test("Trust.server() on demand shows an available certificate at once", () => {
   const { place, trust } = onDemand();
   assert.equal(shownBy(choose(trust, "a.example")), WEB.certPem);
   assert.deepEqual(place.wants, []);
 });
 
-test("Trust.server() on demand shows the default to who names nobody", () => {
+test("Trust.server() on demand shows the default to a client without SNI", () => {
   const { place, trust } = onDemand({}, "a.example");
   assert.equal(shownBy(choose(trust)), WEB.certPem);
   assert.deepEqual(place.wants, []);
 });
 
-test("Trust.server() on demand shows what came in the generation that then is in force", async () => {
+test("Trust.server() on demand shows a fetched certificate of the generation then in force", async () => {
   const { place, snapshot, trust } = onDemand();
   const chosen = choose(trust, "b.example");
   assert.deepEqual(place.wants, ["b.example"]);
@@ -74,14 +74,14 @@ test("Trust.server() on demand shows what came in the generation that then is in
   assert.equal(shownBy(await chosen), fresh.certPem);
 });
 
-test("Trust.server() on demand shows nothing where nothing came, or it has expired, or gone", async () => {
+test("Trust.server() on demand shows no certificate that was not fetched, expired or was removed", async () => {
   const { place, snapshot, trust } = onDemand();
   const refused = choose(trust, "b.example");
   place.answer(false);
   assert.equal(await refused, undefined);
   const gone = choose(trust, "b.example");
   place.answer(true);
-  assert.equal(await gone, undefined, "the generation in force has it not");
+  assert.equal(await gone, undefined, "the generation in force does not have it");
   const closed = choose(trust, "b.example");
   place.current = undefined;
   place.answer(true);
@@ -99,7 +99,7 @@ test("Trust.server() on demand shows nothing where nothing came, or it has expir
   assert.equal(await late, undefined, "it has expired");
 });
 
-test("Trust.server() on demand bounds the names that are waited for", async () => {
+test("Trust.server() on demand limits the names that are being fetched", async () => {
   const { place, trust } = onDemand({ maxPending: 2 });
   const waiting = [choose(trust, "b.example"), choose(trust, "c.example")];
   assert.equal(choose(trust, "d.example"), undefined);
@@ -109,7 +109,7 @@ test("Trust.server() on demand bounds the names that are waited for", async () =
   assert.ok(choose(trust, "d.example") instanceof Promise, "there is room again");
 });
 
-test("Trust.server() on demand has room again after a question that failed", async () => {
+test("Trust.server() on demand frees the place of a failed fetch", async () => {
   const place = world();
   const options = { ...place.options, want: () => Promise.reject(new Error("lost")) };
   const rules = { ...DEFAULT_ON_DEMAND_RULES, suffixes: [".example"], maxPending: 1 };
@@ -122,12 +122,12 @@ test("Trust.server() on demand has room again after a question that failed", asy
   const trust = new TrustContext(material, options);
   for (const name of ["b.example", "c.example", "d.example"]) {
     const chosen = choose(trust, name);
-    assert.ok(chosen instanceof Promise, "it is asked for");
+    assert.ok(chosen instanceof Promise, "it is fetched");
     await assert.rejects(chosen, /lost/);
   }
 });
 
-test("Trust.fault() on demand: a single certificate that has expired keeps no other name away", () => {
+test("Trust.fault() on demand ignores an expired certificate", () => {
   const { trust } = onDemand();
   assert.equal(trust.fault(NOW_MS + 10 * 365 * 86_400_000), undefined);
 });

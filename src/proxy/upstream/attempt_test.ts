@@ -29,7 +29,7 @@ const portOf = ({ engine }: MemoryPath) => {
   return address.kind === "tcp" ? address.port : 0;
 };
 
-test("an attempt goes on to the next endpoint while nothing was sent, thrice a target, nine times in all", async () => {
+test("an attempt tries three endpoints of each target, nine in all, while nothing was sent", async () => {
   const targets = ["db", "b", "c", "d"].map((key, index) =>
     dbAt([1, 2, 3, 4].map((port) => 10 * index + port), { key })
   );
@@ -52,7 +52,7 @@ test("an attempt goes on to the next endpoint while nothing was sent, thrice a t
   );
 });
 
-test("an attempt without an endpoint gives its turn back", async () => {
+test("an attempt without an endpoint frees its place in the dial window", async () => {
   await using path = await startMemoryPath(webTo([dbAt([])]));
   for (let count = 0; count < 129; count++) call(path);
   await path.set(webTo([dbAt([1])]));
@@ -64,7 +64,7 @@ test("an attempt without an endpoint gives its turn back", async () => {
   assert.equal(path.lastEnd.source, "web");
 });
 
-test("an attempt that failed waits no more, and once", async () => {
+test("a failed attempt frees its pending place once", async () => {
   await using path = await startMemoryPath(webTo([dbAt([1])], { name: "db", maxPending: 1 }));
   call(path);
   path.engine.lastDial.fail();
@@ -75,7 +75,7 @@ test("an attempt that failed waits no more, and once", async () => {
   assert.equal(path.lastEnd.code, "limit_reached");
 });
 
-test("an attempt is not made by credentials of which secrets are missing, and that is counted", async () => {
+test("an attempt with missing secrets fails, and is counted", async () => {
   const missing = withOwn(webTo([dbAt([1])]), "own", { own: { missing: ["web.pem"] } });
   await using path = await startMemoryPath(upstreamsBy(missing, "own"));
   assert.equal(call(path).over, "no");
@@ -85,7 +85,7 @@ test("an attempt is not made by credentials of which secrets are missing, and th
   assert.equal(samples.find(({ name }) => name === "secrets_not_ready_total")?.value, 1);
 });
 
-test("attempts wait for their turn, for half a minute at most", async () => {
+test("an attempt waits for its turn for half a minute at most", async () => {
   await using path = await startMemoryPath(
     webTo([dbAt([1], { connectTimeoutMs: 60_000 })]),
   );
@@ -96,13 +96,13 @@ test("attempts wait for their turn, for half a minute at most", async () => {
   await path.clock.advance(300);
   assert.deepEqual(path.endings, ["endpoint_timed_out"]);
   assert.match(String(path.lastEnd.reason), /not dialled for 30000 ms/);
-  // Who waits goes on when one that was dialled is done.
+  // A waiting attempt dials when another dial is complete.
   call(path);
   path.engine.dials[0]?.connect(PROVEN);
   assert.equal(path.engine.dials.length, 129);
 });
 
-test("a dial that takes too long is broken off, and the next is tried", async () => {
+test("a dial is cancelled at the connect timeout, and the next endpoint is tried", async () => {
   await using path = await startMemoryPath(webTo([dbAt([1, 2], { connectTimeoutMs: 1_000 })]));
   const caller = call(path);
   const first = path.engine.lastDial;
@@ -115,14 +115,14 @@ test("a dial that takes too long is broken off, and the next is tried", async ()
   assert.deepEqual(path.endings, []);
 });
 
-test("a caller that leaves breaks its dial off and gives everything back", async () => {
+test("a caller that leaves cancels its dial and frees its places", async () => {
   await using path = await startMemoryPath(webTo([dbAt([1])], { name: "db", maxPending: 1 }));
   call(path).connection.reset();
   await settle();
   assert.ok(path.engine.lastDial.cancelled);
   assert.deepEqual(path.endings, ["downstream_reset"]);
   assert.equal(path.taken, 0);
-  // The time that its dial had counts for nobody.
+  // The cancelled dial does not time out later.
   await path.clock.advance(10_000);
   const [endpoint] = path.path.view({ connections: false }).endpoints;
   assert.deepEqual([endpoint?.active, endpoint?.failures, path.engine.dials.length], [0, 0, 1]);
@@ -132,7 +132,7 @@ test("a caller that leaves breaks its dial off and gives everything back", async
   assert.equal(path.lastEnd.code, "limit_reached");
 });
 
-test("an endpoint is in use from its dial to the end of its connection", async () => {
+test("an endpoint counts as active from its dial to the end of its connection", async () => {
   await using path = await startMemoryPath(webTo([dbAt([1])]));
   const active = () => path.path.view({ connections: false }).endpoints[0]?.active;
   const caller = call(path);
@@ -146,7 +146,7 @@ test("an endpoint is in use from its dial to the end of its connection", async (
   assert.equal(active(), 0);
 });
 
-test("a full handshake comes half a minute after the last one, whatever was resumed meanwhile", async () => {
+test("a full handshake is made half a minute after the last one, despite resumptions in between", async () => {
   await using path = await startMemoryPath(webTo([dbAt([1])]));
   const ticket = new Uint8Array([1]);
   const dial = (resumed: boolean) => {
@@ -165,7 +165,7 @@ test("a full handshake comes half a minute after the last one, whatever was resu
   assert.equal(dial(false), false);
 });
 
-test("a ticket that a server did not take makes its handshake the first of the next half minute", async () => {
+test("a handshake that the server did not resume counts as a full handshake", async () => {
   await using path = await startMemoryPath(webTo([dbAt([1])]));
   for (const resumed of [false, false]) {
     call(path);
@@ -177,7 +177,7 @@ test("a ticket that a server did not take makes its handshake the first of the n
   assert.ok(path.engine.lastDial.options.ticket);
 });
 
-test("a dial that failed forgets the ticket of that endpoint", async () => {
+test("a failed dial drops the ticket of its endpoint", async () => {
   await using path = await startMemoryPath(webTo([dbAt([1])]));
   call(path);
   path.engine.lastDial.connect(PROVEN);
@@ -189,7 +189,7 @@ test("a dial that failed forgets the ticket of that endpoint", async () => {
   assert.equal(path.engine.lastDial.options.ticket, undefined);
 });
 
-test("a server is spoken to only when it has proven an identity of its target", async () => {
+test("no bytes are sent to a server without an identity of its target", async () => {
   await using path = await startMemoryPath(webTo([dbAt([1])]));
   const caller = call(path);
   caller.send("secret");
@@ -203,7 +203,7 @@ test("a server is spoken to only when it has proven an identity of its target", 
   assert.match(String(path.lastEnd.reason), /svc\/other, not spiffe:.*svc\/db/);
 });
 
-test("only credentials that take anybody do so, and where no identity of the target is known", async () => {
+test("acceptUntrusted accepts any server only if the target has no known identity", async () => {
   const ANYBODY = caValidation([], { acceptUntrusted: true });
   for (
     const [uris, validation, leaf, want] of [
@@ -227,9 +227,9 @@ test("only credentials that take anybody do so, and where no identity of the tar
 
 for (
   const [name, lateMs, says, failures] of [
-    ["at once without a word, while another answers, counts against its endpoint", 999, "", 1],
+    ["at once without a byte, while another answers, counts against its endpoint", 999, "", 1],
     ["later does not count", 1_001, "", 0],
-    ["after it has spoken does not count", 0, "hello", 0],
+    ["after it sent bytes does not count", 0, "hello", 0],
   ] as const
 ) {
   test(`a server that ends a connection ${name}`, async () => {
@@ -256,23 +256,23 @@ for (
   });
 }
 
-test("an endpoint that takes long to answer a handshake is passed over while others answer", async () => {
+test("an endpoint with a slow handshake is avoided while others answer", async () => {
   await using path = await startMemoryPath(webTo([dbAt([1, 2])]));
   call(path);
   const first = path.engine.lastDial;
   const slow = portOf(path);
-  const askedNext = () => new Set([1, 2, 3, 4].map(() => (call(path), portOf(path))));
-  assert.equal(askedNext().size, 2, "after no time nothing can be said of it");
+  const dialledNext = () => new Set([1, 2, 3, 4].map(() => (call(path), portOf(path))));
+  assert.equal(dialledNext().size, 2, "its handshake is not slow yet");
   for (const dial of path.engine.dials.slice(1)) dial.connect(PROVEN);
   await path.clock.advance(1_100);
-  assert.deepEqual([...askedNext()], [3 - slow]);
+  assert.deepEqual([...dialledNext()], [3 - slow]);
   assert.equal(path.path.view({ connections: false }).endpoints[0]?.ejectedForMs, 0);
   first.connect(PROVEN);
   await settle();
-  assert.equal(askedNext().size, 2);
+  assert.equal(dialledNext().size, 2);
 });
 
-test("instances that all refuse us are not ejected: no failover, as each would say the same", async () => {
+test("instances that all refuse us are not ejected, since failover would not help", async () => {
   await using path = await startMemoryPath(
     webTo([dbAt([1, 2]), dbAt([3], { key: "b" })], { name: "db", targets: ["db", "b"] }),
   );
@@ -287,7 +287,7 @@ test("instances that all refuse us are not ejected: no failover, as each would s
   assert.deepEqual(endpoints.map(({ ejectedForMs }) => ejectedForMs), [0, 0, 0]);
 });
 
-test("an instance that refuses us while another answers is ejected, and the line says why", async () => {
+test("an instance that refuses us while another answers is ejected, and the log says why", async () => {
   await using path = await startMemoryPath(webTo([dbAt([1, 2])]));
   const line = () => path.lines.find(({ message }) => message === "endpoint ejected");
   for (let count = 0; !line() && count < 100; count++) {
@@ -324,7 +324,7 @@ test("an endpoint that fails too often is ejected, and the log says so", async (
   assert.deepEqual([...dialled], [2]);
 });
 
-test("a server that serves has its failures forgotten", async () => {
+test("a successful connection resets the failures of an endpoint", async () => {
   await using path = await startMemoryPath(webTo([dbAt([1])]));
   const failures = () => path.path.view({ connections: false }).endpoints[0]?.failures;
   call(path);
@@ -340,7 +340,7 @@ test("a server that serves has its failures forgotten", async () => {
   assert.equal(failures(), 0);
 });
 
-test("an open server is judged again when it is dialled by other credentials that were there before", async () => {
+test("an open upstream connection is judged again when the upstream refers to other credentials", async () => {
   const snapshot = withOwn(webTo([dbAt([1])]), "others", {
     validation: caValidation([createAuthority()]),
   });
@@ -353,7 +353,7 @@ test("an open server is judged again when it is dialled by other credentials tha
   assert.equal(path.lastEnd.code, "endpoint_untrusted");
 });
 
-test("an open server is judged by the facts of now: another name or CA ends it", async () => {
+test("an open upstream connection ends when the target's name or CA changes", async () => {
   const snapshot = webTo([dbAt([1])]);
   for (
     const [code, next] of [

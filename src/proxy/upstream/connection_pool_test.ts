@@ -39,7 +39,7 @@ function failures({ path }: MemoryPath): readonly string[] {
   ).map(({ labels: { code = "" }, value }) => `${code} ${value}`);
 }
 
-test("a request waits for room on a connection, but not for ever, and its endpoint is told", async () => {
+test("a request waits for room on a connection until its timeout, which counts as a failure of the endpoint", async () => {
   await using path = await startMemoryPath(SNAPSHOT);
   const first = await ask(path);
   const server = await accept(path, 1);
@@ -54,7 +54,7 @@ test("a request waits for room on a connection, but not for ever, and its endpoi
   for (const caller of [first, second]) caller.connection.close();
 });
 
-test("a connection whose server takes no more requests is left, and whoever waits gets another", async () => {
+test("a connection whose server accepts no more requests is closed, and waiting requests get another", async () => {
   await using path = await startMemoryPath(SNAPSHOT);
   const first = await ask(path);
   const server = await accept(path, 0);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { DialWindow } from "./dial_window.ts";
 
-test("DialWindow.enter() starts as many as fit, the others in order as places come free", () => {
+test("DialWindow.enter() starts as many as fit, and the others in order as places become free", () => {
   const window = new DialWindow(2);
   const started: number[] = [];
   const leave = [1, 2, 3, 4].map((name) => window.enter(() => started.push(name)));
@@ -13,7 +13,7 @@ test("DialWindow.enter() starts as many as fit, the others in order as places co
   assert.deepEqual(started, [1, 2, 3, 4]);
 });
 
-test("DialWindow.enter() skips who gave up waiting", () => {
+test("DialWindow.enter() skips attempts that stopped waiting", () => {
   const window = new DialWindow(1);
   const started: number[] = [];
   const leave = [1, 2, 3].map((name) => window.enter(() => started.push(name)));
@@ -22,7 +22,7 @@ test("DialWindow.enter() skips who gave up waiting", () => {
   assert.deepEqual(started, [1, 3]);
 });
 
-test("DialWindow.enter() counts a place once, however often it is left", () => {
+test("DialWindow.enter() frees a place once, however often it is left", () => {
   const window = new DialWindow(1);
   const started: number[] = [];
   const leave = [1, 2, 3].map((name) => window.enter(() => started.push(name)));

@@ -69,7 +69,9 @@ function reportEjection(lease: Lease, why: string, { log, stats, clock }: Upstre
   ).add(1);
   const forMs = state.ejectedUntilMs - clock.monotonic();
   log.warn("endpoint ejected", {
-    ...{ target, endpoint: addressOf(lease), reason: why },
+    target,
+    endpoint: addressOf(lease),
+    reason: why,
     until: new Date(clock.now() + forMs).toISOString(),
     for_ms: Math.round(forMs),
   });

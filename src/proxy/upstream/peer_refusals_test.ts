@@ -5,7 +5,7 @@ import { memoryPair } from "../../../test/kit/engine/memory_pair.ts";
 import { Relay, type RelayEnd } from "../../net/mod.ts";
 import { isRefusal, PeerRefusals } from "./peer_refusals.ts";
 
-/** What happens between a caller and a server, in the order of `script`. */
+/** Whether a connection with the events of `script`, in order, counts as refused. */
 async function refused(script: readonly string[]): Promise<boolean> {
   const [client, downstream] = memoryPair();
   const [upstream, server] = memoryPair();
@@ -54,14 +54,14 @@ for (
   });
 }
 
-test("isRefusal() believes an alert, though the caller had ended its half", () => {
+test("isRefusal() is true for an alert, even after the caller ended its half", () => {
   const relay = { sentBytes: 0, firstTick: 0, endTick: 9 } as Relay;
   const end = { kind: "reset", by: "upstream", first: "downstream" } as const;
   assert.equal(isRefusal(relay, { ...end, alert: "it minds" }), true);
   assert.equal(isRefusal(relay, { ...end, alert: "" }), false);
 });
 
-test("Refusals says what the peer's alert meant, and warns again after a minute", () => {
+test("Refusals logs the meaning of the peer's alert, and warns again after a minute", () => {
   const refusals = new PeerRefusals();
   const end = { kind: "reset", by: "upstream", first: "upstream", alert: "it minds" } as const;
   const quiet = [0, 59_999, 60_000].map((nowMs) => {

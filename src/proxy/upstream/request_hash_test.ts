@@ -13,8 +13,16 @@ interface Ask {
 
 function ask(policies: readonly HashPolicy[], { path = "/", host = "db", ...rest }: Ask = {}) {
   const request: RequestHead = {
-    ...{ method: "GET", scheme: "http", authority: host, path, upgrade: "", length: 0 },
-    ...{ saysLength: false, expectsContinue: false, version: "HTTP/1.1", fields: [] },
+    method: "GET",
+    scheme: "http",
+    authority: host,
+    path,
+    upgrade: "",
+    length: 0,
+    saysLength: false,
+    expectsContinue: false,
+    version: "HTTP/1.1",
+    fields: [],
   };
   for (const [name, value] of rest.fields ?? []) addField(request.fields, name, value);
   const cookies: string[] = [];
@@ -27,7 +35,10 @@ function ask(policies: readonly HashPolicy[], { path = "/", host = "db", ...rest
 const header = (name: string, terminal = false): HashPolicy => ({ kind: "header", name, terminal });
 const query = (name: string, terminal = false): HashPolicy => ({ kind: "query", name, terminal });
 const cookie = (made: MadeCookie | null = null, terminal = false): HashPolicy => ({
-  ...{ kind: "cookie", name: "c", made, terminal },
+  kind: "cookie",
+  name: "c",
+  made,
+  terminal,
 });
 const SOURCE: HashPolicy = { kind: "source", terminal: false };
 const sent = (...fields: (readonly [string, string])[]): Ask => ({ fields });
@@ -37,15 +48,15 @@ const from = (...forwarded: string[]): Ask => ({
 
 // As Envoy 1.40 reads what a real Consul gives it.
 for (
-  const [what, policy, asked] of [
-    ["a header that is not there", header("x-user"), {}],
-    ["a parameter that is not there", query("q"), { path: "/q?other=1" }],
+  const [what, policy, given] of [
+    ["an absent header", header("x-user"), {}],
+    ["an absent parameter", query("q"), { path: "/q?other=1" }],
     ["a parameter in another case", query("q"), { path: "/?Q=1" }],
-    ["a parameter whose name is encoded", query("q"), { path: "/?%71=1" }],
+    ["a parameter with an encoded name", query("q"), { path: "/?%71=1" }],
     ["a parameter after a semicolon", query("q"), { path: "/?a=1;q=2" }],
     ["a parameter that only begins so", query("q"), { path: "/?qq=1" }],
     ["a parameter in the path", query("q"), { path: "/q=1" }],
-    ["a cookie that is not there", cookie(), sent(["cookie", "b=1; cc=2; bc=3"])],
+    ["an absent cookie", cookie(), sent(["cookie", "b=1; cc=2; bc=3"])],
     ["an empty cookie", cookie(), sent(["cookie", "c=; b=1"])],
     ["an empty cookie in quotes", cookie(), sent(["cookie", 'c=""'])],
     ["a cookie's name in another's value", cookie(), sent(["cookie", "b=c=1"])],
@@ -53,7 +64,7 @@ for (
   ] as [string, HashPolicy, Ask][]
 ) {
   test(`RequestHash finds nothing in ${what}`, () => {
-    assert.deepEqual(ask([policy], asked), { hash: undefined, cookies: [] });
+    assert.deepEqual(ask([policy], given), { hash: undefined, cookies: [] });
   });
 }
 
@@ -85,11 +96,11 @@ for (
       from("10.0.0.1, 10.0.0.9"),
       { ...from("10.0.0.2", "10.0.0.9"), remote: "127.0.0.2:1" },
     ],
-    ["what is no address", SOURCE, {}, from("somebody")],
+    ["an invalid address", SOURCE, {}, from("unknown")],
     ["an address with a port", SOURCE, {}, from("10.0.0.1:80")],
   ] as [string, HashPolicy, Ask, Ask][]
 ) {
-  test(`RequestHash keeps together ${what}`, () => {
+  test(`RequestHash is equal for ${what}`, () => {
     const { hash } = ask([policy], one);
     assert.notEqual(hash, undefined);
     assert.equal(ask([policy], other).hash, hash);
@@ -120,21 +131,21 @@ for (
       sent(["x-user", "2"]),
     ],
     [
-      "which of two headers has which value",
+      "swapped values of two headers",
       [header("a"), header("b")],
       sent(["a", "1"], ["b", "2"]),
       sent(["a", "2"], ["b", "1"]),
     ],
-    ["what a later policy finds", [header("a", true), query("q")], {}, { path: "/?q=1" }],
+    ["values of a later policy", [header("a", true), query("q")], {}, { path: "/?q=1" }],
   ] as [string, HashPolicy[], Ask, Ask][]
 ) {
-  test(`RequestHash tells apart ${what}`, () => {
+  test(`RequestHash differs for ${what}`, () => {
     assert.notEqual(ask(policies, one).hash, ask(policies, other).hash);
   });
 }
 
-test("RequestHash looks at nothing after a terminal policy once there is a hash, whosever", () => {
-  // The cookie itself is not there.
+test("RequestHash stops at a terminal policy once any policy gave a hash", () => {
+  // The cookie is absent.
   const policies = [header("x-user"), cookie(null, true), query("q")];
   const user: Ask = sent(["x-user", "1"]);
   assert.equal(
@@ -154,7 +165,7 @@ for (
     ["with a path", { maxAgeSeconds: 90, path: "/p" }, "; Max-Age=90; Path=/p; HttpOnly"],
   ] as const
 ) {
-  test(`RequestHash makes a cookie ${what} for who has none, and finds it again`, () => {
+  test(`RequestHash makes a cookie ${what} for a request without it, and uses it later`, () => {
     const first = ask([cookie(made)]);
     assert.equal(first.cookies.length, 1);
     const [, value, rest] = /^c=("[0-9a-f]{16}")(.*)$/.exec(first.cookies[0] ?? "") ?? [];
@@ -169,7 +180,7 @@ for (
   });
 }
 
-test("RequestHash makes no cookie that nobody looks at", () => {
+test("RequestHash makes no cookie after a terminal policy", () => {
   const made = { maxAgeSeconds: 0, path: "" };
   const { cookies } = ask([header("x-user", true), cookie(made)], sent(["x-user", "1"]));
   assert.deepEqual(cookies, []);

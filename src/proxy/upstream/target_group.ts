@@ -45,7 +45,7 @@ export function hashOfCaller(remote: string): number {
   return hashText(remote.slice(0, Math.max(remote.lastIndexOf(":"), 0)));
 }
 
-/** What all groups of an upstream share. */
+/** The part that all groups of an upstream share. */
 export interface GroupContext {
   readonly part: UpstreamPart;
   readonly stats: ListenerStats;

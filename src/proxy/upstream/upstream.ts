@@ -22,12 +22,12 @@ import { PeerRefusals } from "./peer_refusals.ts";
 import { type GroupContext, TargetGroup } from "./target_group.ts";
 
 /** Without targets, until the chain is known. */
-const NOBODY = {
+const NO_TARGETS = {
   targets: [],
   balancing: { kind: "round_robin" },
   outlier: DEFAULT_OUTLIER,
 } as const;
-const NOWHERE: ChainPart = { version: 0, ...oneWay(NOBODY, "") };
+const EMPTY_CHAIN: ChainPart = { version: 0, ...oneWay(NO_TARGETS, "") };
 
 export interface GroupSplit {
   readonly weight: number;
@@ -119,7 +119,7 @@ export class Upstream implements GroupContext {
     this.requests = options.requests;
     this.callers = options.callers;
     this.#random = options.random;
-    this.#routes = this.#follow(NOWHERE, {});
+    this.#routes = this.#follow(EMPTY_CHAIN, {});
   }
 
   /** Applies the declaration, its chain and the targets of the chain. */
@@ -129,7 +129,7 @@ export class Upstream implements GroupContext {
     this.callers.limit = part.maxClientConnections ?? Infinity;
     this.pending.limit = part.maxPending;
     this.requests.limit = part.maxRequests;
-    this.#routes = this.#follow(chains[part.chain] ?? NOWHERE, targets);
+    this.#routes = this.#follow(chains[part.chain] ?? EMPTY_CHAIN, targets);
   }
 
   #follow(chain: ChainPart, targets: Snapshot["targets"]): RouteTable {

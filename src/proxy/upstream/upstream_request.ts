@@ -104,7 +104,7 @@ export class UpstreamRequest
   #lease: Lease | undefined;
   #client: ClientExchange | undefined;
   #connection: PooledConnection | undefined;
-  /** Of the last connection. */
+  /** Address of the last connection. */
   #host = "";
   #attempts = 0;
   /** The connection had carried requests before. */

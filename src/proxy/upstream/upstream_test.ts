@@ -10,7 +10,7 @@ for (
     { kind: "maglev" },
   ] as const
 ) {
-  test(`connections of one caller stay with their endpoint by ${balancing.kind}, from when the chain says so`, async () => {
+  test(`connections of one caller go to one endpoint with ${balancing.kind}, once the chain has it`, async () => {
     const first = snapshotOf({
       ca: createAuthority(),
       service: "web",

@@ -104,12 +104,20 @@ test("an index that goes back is a reason to ask which cluster answers", async (
   for (const [asked, index] of replies) {
     const reply = { status: 200, headers: { "x-consul-index": index }, body: "[]" };
     const client = new Client({
-      ...{ pathPrefix: "", basicAuth: "", datacenter: "", stale: false },
-      ...{ namespace: "", partition: "" },
+      pathPrefix: "",
+      basicAuth: "",
+      datacenter: "",
+      stale: false,
+      namespace: "",
+      partition: "",
     }, {
       carrier: {
-        ...{ peer: "agent", where: "nowhere", send: () => Promise.resolve(reply) },
-        ...{ dropIdle() {}, reloadFiles() {}, close() {} },
+        peer: "agent",
+        where: "nowhere",
+        send: () => Promise.resolve(reply),
+        dropIdle() {},
+        reloadFiles() {},
+        close() {},
       },
       token: { current: () => "", onChange: () => () => {}, rejected() {} },
       stats: new Stats(),

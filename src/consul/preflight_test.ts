@@ -11,7 +11,9 @@ test("rightsFor() takes the node's where the registration is read from there", (
   const needs = rightsFor(REGISTRATION, "virt-1");
   assert.equal(needs.length, rightsFor(REGISTRATION).length + 1);
   const answers = needs.map(({ resource, access, segment }) => ({
-    ...{ Resource: resource, Access: access, Segment: segment },
+    Resource: resource,
+    Access: access,
+    Segment: segment,
     Allow: segment !== own.segment,
   }));
   assert.deepEqual(readMissing(answers, needs), [{

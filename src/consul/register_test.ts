@@ -8,11 +8,15 @@ import type { RegisterRequest } from "./model/consul.ts";
 
 const PROXY: RegisterRequest = {
   registration: registrationOfFlags({
-    ...{ proxyId: "web-proxy-x1", service: "web", upstreams: [] },
+    proxyId: "web-proxy-x1",
+    service: "web",
+    upstreams: [],
     serviceAddress: { kind: "tcp", host: "127.0.0.1", port: 80 },
     listen: { host: "0.0.0.0", port: 21 },
   }),
-  ...{ applicationId: "web-x1", nodeAddress: "", httpCheckPath: "" },
+  applicationId: "web-x1",
+  nodeAddress: "",
+  httpCheckPath: "",
 };
 
 test("keepRegistered() registers, heartbeats, registers again when forgotten, deregisters", async () => {
@@ -59,7 +63,9 @@ test("keepRegistered() tells at once that callers are served, and that none shou
   ];
   let left = 0;
   const done = client.agent.keepRegistered(PROXY, {
-    ...{ signal: stop.signal, serving: serving.signal, draining: draining.signal },
+    signal: stop.signal,
+    serving: serving.signal,
+    draining: draining.signal,
     onLeft: () => left++,
   });
   await client.asked(1);

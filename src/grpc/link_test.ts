@@ -23,9 +23,14 @@ class Rig implements Disposable {
     this.server = servers.add("10.0.0.1");
     this.server.answer(PATH, (call) => call.sendBytes(Uint8Array.of(call.token.length)));
     this.link = dialGrpcLink({
-      ...{ engine: servers.engine, clock: this.clock, random: Math.random, tls: null },
+      engine: servers.engine,
+      clock: this.clock,
+      random: Math.random,
+      tls: null,
       address: { kind: "tcp", host: "10.0.0.1", port: 1 },
-      ...{ metadata: {}, keepAliveMs: 11_000, keepAliveTimeoutMs: 6_000 },
+      metadata: {},
+      keepAliveMs: 11_000,
+      keepAliveTimeoutMs: 6_000,
       onLost: (reason) => void this.heard.push(`lost: ${reason}`),
     });
   }

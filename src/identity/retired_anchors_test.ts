@@ -16,7 +16,9 @@ const ALL = [OLD, LAST, LASTING];
 const ca = (...rootPems: string[]): Validation => ({ kind: "ca", rootPems, rules: NO_RULES });
 const mesh = (...rootPems: string[]): Validation => ({ kind: "mesh", rootPems, trustDomains: [] });
 const spiffe = (bundles: Readonly<Record<string, readonly string[]>>): Validation => ({
-  ...{ kind: "spiffe", bundles, rules: NO_RULES },
+  kind: "spiffe",
+  bundles,
+  rules: NO_RULES,
 });
 
 for (

@@ -13,7 +13,11 @@ function played(token: Partial<CallToken>, reply: Partial<WireReply> = {}) {
   const requests: WireRequest[] = [];
   const rejected: string[] = [];
   const client = new Client({
-    ...{ pathPrefix: "", basicAuth: "", datacenter: "", namespace: "", partition: "" },
+    pathPrefix: "",
+    basicAuth: "",
+    datacenter: "",
+    namespace: "",
+    partition: "",
     stale: false,
   }, {
     stats: new Stats(),
@@ -24,8 +28,11 @@ function played(token: Partial<CallToken>, reply: Partial<WireReply> = {}) {
       ...token,
     },
     carrier: {
-      ...{ peer: "server", where: "192.0.2.1" },
-      ...{ dropIdle() {}, reloadFiles() {}, close() {} },
+      peer: "server",
+      where: "192.0.2.1",
+      dropIdle() {},
+      reloadFiles() {},
+      close() {},
       send(request) {
         requests.push(request);
         sent.push(request.headers["x-consul-token"]);

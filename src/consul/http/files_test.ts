@@ -7,7 +7,12 @@ import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { readTlsFiles, type TlsFiles } from "./files.ts";
 
 const NONE: TlsFiles = {
-  ...{ caFile: "", caPath: "", certFile: "", keyFile: "", serverName: "", verify: true },
+  caFile: "",
+  caPath: "",
+  certFile: "",
+  keyFile: "",
+  serverName: "",
+  verify: true,
 };
 const [one, two] = [createAuthority().rootPem, createAuthority().rootPem];
 

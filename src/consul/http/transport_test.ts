@@ -23,14 +23,24 @@ import type { ConsulTls } from "./tls_credentials.ts";
 import { Transport } from "./transport.ts";
 
 const READ: WireRequest = {
-  ...{ method: "GET", path: "/v1/a?b=c", headers: { "x-consul-token": "secret" } },
-  ...{ timeoutMs: 60_000, limitBytes: 1_000, repeatable: true },
+  method: "GET",
+  path: "/v1/a?b=c",
+  headers: { "x-consul-token": "secret" },
+  timeoutMs: 60_000,
+  limitBytes: 1_000,
+  repeatable: true,
 };
 const WAIT: WireRequest = { ...READ, repeatable: false, waits: true };
 
 const PEER: PresentedPeer = {
-  ...{ accepted: true, reason: "", leaf: Uint8Array.of(1), chain: () => [] },
-  ...{ version: "TLSv1.3", protocol: "h2", serverName: "", resumed: false },
+  accepted: true,
+  reason: "",
+  leaf: Uint8Array.of(1),
+  chain: () => [],
+  version: "TLSv1.3",
+  protocol: "h2",
+  serverName: "",
+  resumed: false,
 };
 
 class Rig {
@@ -41,11 +51,17 @@ class Rig {
   constructor(
     judge: () => string | undefined = () => undefined,
     material: ConsulTls["material"] = () => ({
-      ...{ rootPems: ["root"], certPem: "", keyPem: "", peerCheck: "checked", judge },
+      rootPems: ["root"],
+      certPem: "",
+      keyPem: "",
+      peerCheck: "checked",
+      judge,
     }),
   ) {
     const tls: ConsulTls = {
-      ...{ serverName: "server.dc1.consul", material, explain: (reason) => reason },
+      serverName: "server.dc1.consul",
+      material,
+      explain: (reason) => reason,
     };
     const address = { kind: "tcp", host: "192.0.2.1", port: 8501 } as const;
     const { engine, clock } = this;

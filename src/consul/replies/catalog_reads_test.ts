@@ -12,7 +12,10 @@ function row(node: string, statuses: readonly string[], output = "") {
     Node: { Node: node },
     Service: { ID },
     Checks: statuses.map((Status, at) => ({
-      ...{ CheckID: `c${at}`, Name: `Check ${at}`, Status, Output: output },
+      CheckID: `c${at}`,
+      Name: `Check ${at}`,
+      Status,
+      Output: output,
     })),
   };
 }

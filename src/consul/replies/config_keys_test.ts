@@ -71,7 +71,9 @@ function nested(path: string, value: unknown): Readonly<Record<string, unknown>>
 function read(place: KeyPlace, written: Readonly<Record<string, unknown>>): unknown {
   const proxy = (config: unknown, kind = "connect-proxy", rest = {}) =>
     readRegistration({
-      ...{ Kind: kind, ID: "web-proxy", Service: "web-proxy" },
+      Kind: kind,
+      ID: "web-proxy",
+      Service: "web-proxy",
       Proxy: { DestinationServiceName: "web", Config: config, ...rest },
     }, "web-proxy");
   switch (place) {
@@ -90,7 +92,10 @@ function read(place: KeyPlace, written: Readonly<Record<string, unknown>>): unkn
       const logs = { Enabled: true, ...inner["AccessLogs"] as object };
       const AccessLogs = inner["AccessLogs"] === undefined ? {} : logs;
       return readRegistration({
-        ...{ Kind: "connect-proxy", ID: "web-proxy", Service: "web-proxy", ...outer },
+        Kind: "connect-proxy",
+        ID: "web-proxy",
+        Service: "web-proxy",
+        ...outer,
         Proxy: { DestinationServiceName: "web", Upstreams, ...inner, AccessLogs },
       }, "web-proxy");
     }

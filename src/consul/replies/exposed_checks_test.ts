@@ -6,7 +6,11 @@ import type { Registration } from "../model/values.ts";
 import { readExposedChecks } from "./exposed_checks.ts";
 
 const check = (more: Readonly<Record<string, unknown>>) => ({
-  ...{ CheckID: "service:web", ServiceID: "web", Type: "http", Output: "", ExposedPort: 21_500 },
+  CheckID: "service:web",
+  ServiceID: "web",
+  Type: "http",
+  Output: "",
+  ExposedPort: 21_500,
   ...more,
 });
 const read = (one: Readonly<Record<string, unknown>>, known = new Map<string, string>()) =>

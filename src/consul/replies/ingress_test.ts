@@ -185,7 +185,11 @@ test("withIngressEntry() puts the services that Consul names in the place of `*`
   ];
   const entry = readIngressEntry({ Listeners }, "igw");
   const listed = (Name: string, more: object = {}) => ({
-    ...{ Service: { Name }, Port: 8443, Protocol: "http", FromWildcard: true, ...more },
+    Service: { Name },
+    Port: 8443,
+    Protocol: "http",
+    FromWildcard: true,
+    ...more,
   });
   const services = readGatewayServices([
     ...[listed("shop"), listed("Pay"), listed("db"), listed("api")],

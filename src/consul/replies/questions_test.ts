@@ -16,7 +16,12 @@ import { intentionsQuestion, readIntentions } from "./intentions.ts";
 import { jwtProviderQuestion } from "./jwt_provider.ts";
 
 const options = {
-  ...{ pathPrefix: "", basicAuth: "", datacenter: "", stale: false, namespace: "", partition: "" },
+  pathPrefix: "",
+  basicAuth: "",
+  datacenter: "",
+  stale: false,
+  namespace: "",
+  partition: "",
 };
 const CLIENT = new Client(options, {
   carrier: {} as Carrier,
@@ -25,7 +30,11 @@ const CLIENT = new Client(options, {
 });
 
 const rule = (SourceName: string, Action = "allow", Permissions: unknown = null) => ({
-  ...{ SourceName, DestinationName: "db", Action, Permissions, Precedence: 9 },
+  SourceName,
+  DestinationName: "db",
+  Action,
+  Permissions,
+  Precedence: 9,
 });
 const rules = (...list: readonly unknown[]) => readIntentions({ db: list }, "db");
 const permission = (Action: string, PathPrefix: string) => ({ Action, HTTP: { PathPrefix } });

@@ -114,12 +114,12 @@ test("readRegistration() reads where metrics are wanted", () => {
       envoy_stats_tags: ["foo=bar", "canary"],
     }),
     {
-      ...{ prometheusBindAddr: "", statsBindAddr: ":1239", statsdUrl: "$STATSD" },
-      ...{
-        dogstatsdUrl: "udp://${HOST_IP}:8125",
-        flushInterval: "1s",
-        tags: ["foo=bar", "canary"],
-      },
+      prometheusBindAddr: "",
+      statsBindAddr: ":1239",
+      statsdUrl: "$STATSD",
+      dogstatsdUrl: "udp://${HOST_IP}:8125",
+      flushInterval: "1s",
+      tags: ["foo=bar", "canary"],
     },
   );
   assert.deepEqual(metricsOf({ envoy_stats_tags: "foo=bar" })?.tags, ["foo=bar"]);
@@ -255,13 +255,19 @@ for (
     }],
     ["passive health as service-defaults give it", {
       passive_health_check: {
-        ...{ Interval: 7_000_000_000, MaxFailures: 3, EnforcingConsecutive5xx: 50 },
-        ...{ MaxEjectionPercent: 40, BaseEjectionTime: 4_000_000_000 },
+        Interval: 7_000_000_000,
+        MaxFailures: 3,
+        EnforcingConsecutive5xx: 50,
+        MaxEjectionPercent: 40,
+        BaseEjectionTime: 4_000_000_000,
       },
     }, {
       outlier: {
-        ...{ intervalMs: 7_000, maxFailures: 3, enforcingPercent: 50 },
-        ...{ maxEjectionPercent: 40, baseEjectionMs: 4_000 },
+        intervalMs: 7_000,
+        maxFailures: 3,
+        enforcingPercent: 50,
+        maxEjectionPercent: 40,
+        baseEjectionMs: 4_000,
       },
     }],
     ["passive health that never ejects", {

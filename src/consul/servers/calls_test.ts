@@ -34,7 +34,11 @@ class Asked {
       },
     } as unknown as GrpcLink;
     this.outcome = callOnce(link, { method: SIGN, request: "csr" }, {
-      ...{ host: "10.0.0.1", token: "t", timeoutMs: 1_000, clock: this.clock, signal },
+      host: "10.0.0.1",
+      token: "t",
+      timeoutMs: 1_000,
+      clock: this.clock,
+      signal,
     }).catch((error) => String(error.code));
   }
 }

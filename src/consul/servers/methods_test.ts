@@ -62,8 +62,11 @@ const ANSWERS: readonly (readonly [Method<never, unknown>, Uint8Array, unknown])
       ...[field(5, "dc1"), field(6, "config"), field(8, "virt-1"), field(9, "{}")],
     ),
     {
-      ...{ service: "web", namespace: "default", partition: "default" },
-      ...{ datacenter: "dc1", nodeName: "virt-1" },
+      service: "web",
+      namespace: "default",
+      partition: "default",
+      datacenter: "dc1",
+      nodeName: "virt-1",
     },
   ],
   [
@@ -76,9 +79,13 @@ const ANSWERS: readonly (readonly [Method<never, unknown>, Uint8Array, unknown])
     WATCH_ROOTS,
     all(field(1, "41:4e"), field(2, "td.consul"), field(3, ROOT)),
     {
-      ...{ activeRootId: "41:4e", trustDomain: "td.consul" },
+      activeRootId: "41:4e",
+      trustDomain: "td.consul",
       roots: [{
-        ...{ id: "41:4e", name: "Consul CA", rootCert: PEM, active: true },
+        id: "41:4e",
+        name: "Consul CA",
+        rootCert: PEM,
+        active: true,
       }],
     },
   ],

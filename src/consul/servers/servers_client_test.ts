@@ -53,13 +53,24 @@ class Rig implements AsyncDisposable {
     const budget = new ConnectionBudget({ ...deps, connections, modest: true });
     const options: ServersOptions = {
       places: { kind: "names", names: ["127.0.0.1"] },
-      ...{ grpcPort: 1, httpPort: Number(script.address.split(":")[1]), tls: null, login: null },
-      ...{ watchServers: true, node: "virt-1", token: "", tokenFile: "" },
-      ...{ datacenter: "", namespace: "", partition: "", names: PROXY_FLAGS },
+      grpcPort: 1,
+      httpPort: Number(script.address.split(":")[1]),
+      tls: null,
+      login: null,
+      watchServers: true,
+      node: "virt-1",
+      token: "",
+      tokenFile: "",
+      datacenter: "",
+      namespace: "",
+      partition: "",
+      names: PROXY_FLAGS,
     };
     const client = createServersClient(options, {
       ...deps,
-      ...{ servers: this.#servers, engine: runtimeEngine(), reach },
+      servers: this.#servers,
+      engine: runtimeEngine(),
+      reach,
       cluster: new ClusterPin(),
       token: {
         current: () => this.token,

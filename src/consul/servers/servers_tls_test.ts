@@ -14,7 +14,12 @@ import type { ServerAddresses } from "./types.ts";
 const ca = createAuthority();
 const stranger = createAuthority();
 const FILES: TlsFiles = {
-  ...{ caFile: "", caPath: "", certFile: "", keyFile: "", serverName: "", verify: true },
+  caFile: "",
+  caPath: "",
+  certFile: "",
+  keyFile: "",
+  serverName: "",
+  verify: true,
 };
 const NAME: ServerAddresses = { kind: "names", names: ["consul.example"] };
 

@@ -22,12 +22,18 @@ const authority = (name: string) =>
 const OURS = authority("Agent CA 1");
 const OTHER = authority("Agent CA 2");
 const SERVER: CertificateOverrides = {
-  ...{ subject: "server.dc1.consul", uris: [], dnsNames: ["server.dc1.consul"] },
+  subject: "server.dc1.consul",
+  uris: [],
+  dnsNames: ["server.dc1.consul"],
 };
 const PLACES = { kind: "names", names: ["127.0.0.1"] } as const;
 const READ = {
-  ...{ method: "GET", path: "/v1/status/leader", headers: { "x-consul-token": "secret" } },
-  ...{ timeoutMs: 10_000, limitBytes: 99, repeatable: true },
+  method: "GET",
+  path: "/v1/status/leader",
+  headers: { "x-consul-token": "secret" },
+  timeoutMs: 10_000,
+  limitBytes: 99,
+  repeatable: true,
 };
 
 type Speaks = "h2" | "https" | "http";
@@ -59,9 +65,12 @@ class Rig implements AsyncDisposable {
   ) {
     this.caFile = join(this.#directory, "ca.pem");
     const files = {
-      ...{ cert: certificate.certPem, key: certificate.keyPem },
+      cert: certificate.certPem,
+      key: certificate.keyPem,
       ...(demands && {
-        ...{ requestCert: true, rejectUnauthorized: true, ca: OURS.rootPem },
+        requestCert: true,
+        rejectUnauthorized: true,
+        ca: OURS.rootPem,
         ...(demands.maxVersion && { maxVersion: demands.maxVersion }),
       }),
     };
@@ -120,9 +129,15 @@ class Rig implements AsyncDisposable {
   async searchFailure(): Promise<string> {
     const found = new AbortController();
     const search: ServerSearch = new ServerSearch({
-      ...{ engine: runtimeEngine(), clock: systemClock, random: Math.random, log: silentLog },
-      ...{ stats: new Stats(), lookup: () => Promise.reject(new Error("not asked")) },
-      ...{ places: PLACES, grpcPort: this.#port, tls: this.#tls },
+      engine: runtimeEngine(),
+      clock: systemClock,
+      random: Math.random,
+      log: silentLog,
+      stats: new Stats(),
+      lookup: () => Promise.reject(new Error("not asked")),
+      places: PLACES,
+      grpcPort: this.#port,
+      tls: this.#tls,
       probe: () => Promise.resolve(),
       onNone: () => found.abort(),
       onLost: () => {},
@@ -141,16 +156,21 @@ class Rig implements AsyncDisposable {
       places: PLACES,
       datacenter: "",
       tls: {
-        ...{ caFile: this.caFile, caPath: "" },
-        ...{ certFile: showsOwn ? this.#ownCert : "", keyFile: showsOwn ? this.#ownKey : "" },
-        ...{ serverName: "server.dc1.consul", verify: true },
+        caFile: this.caFile,
+        caPath: "",
+        certFile: showsOwn ? this.#ownCert : "",
+        keyFile: showsOwn ? this.#ownKey : "",
+        serverName: "server.dc1.consul",
+        verify: true,
       },
     }, { clock: systemClock, log: silentLog });
     assert.ok(tls);
     this.#tls = tls;
     return new Transport({
       peer: "server",
-      ...{ engine: runtimeEngine(), clock: systemClock, tls },
+      engine: runtimeEngine(),
+      clock: systemClock,
+      tls,
       address: { kind: "tcp", host: "127.0.0.1", port: this.#port },
     });
   }

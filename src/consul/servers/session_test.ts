@@ -23,7 +23,11 @@ test("Servers asks the server in use, with the token, and gives its answer", asy
   assert.equal(await answer, '"for csr"');
   assert.deepEqual(rig.moves, [A]);
   assert.deepEqual(session.status, {
-    ...{ server: A, sinceMs: rig.clock.now() - 10, known: [A], moves: 0, lastFailure: "" },
+    server: A,
+    sinceMs: rig.clock.now() - 10,
+    known: [A],
+    moves: 0,
+    lastFailure: "",
   });
   assert.deepEqual(one.calls.map(({ token }) => token), ["t1", "t1", "t1"]);
   assert.equal(one.accepted, 1);

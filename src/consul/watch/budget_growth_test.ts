@@ -21,7 +21,10 @@ class Host {
       write: (line) => void this.lines.push(line),
     });
     const budget = new ConnectionBudget({
-      ...{ connections: 12, clock, log, stats: new Stats() },
+      connections: 12,
+      clock,
+      log,
+      stats: new Stats(),
       growth: {
         limit,
         random: () => 0.5,

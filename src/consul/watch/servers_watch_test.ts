@@ -25,7 +25,10 @@ class Scene {
   readonly errors: string[] = [];
   #answer: PromiseWithResolvers<PollAnswer<Names>> | undefined;
   readonly #budget = new ConnectionBudget({
-    ...{ connections: 100, clock: this.clock, log: silentLog, stats: new Stats() },
+    connections: 100,
+    clock: this.clock,
+    log: silentLog,
+    stats: new Stats(),
   });
 
   /** `critical`: comes back soon whatever happens. */
@@ -48,8 +51,13 @@ class Scene {
         onError: ({ code }) => this.errors.push(code),
       },
       deps: {
-        ...{ clock, reach, random: () => 1, log: silentLog, stats: new Stats() },
-        ...{ budget: this.#budget, terms: serversWatchTerms(reach) },
+        clock,
+        reach,
+        random: () => 1,
+        log: silentLog,
+        stats: new Stats(),
+        budget: this.#budget,
+        terms: serversWatchTerms(reach),
       },
     });
   }

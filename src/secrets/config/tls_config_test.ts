@@ -22,17 +22,17 @@ const spec = (name: string, spec: { type: string }) => ({
 const pair = (more: object = {}) =>
   spec("web.pem", {
     type: "certificate",
-    ...{ chain: file("web.pem"), key: file("web.key"), ...more },
+    chain: file("web.pem"),
+    key: file("web.key"),
+    ...more,
   });
 const roots = (more: object = {}, rules: object = {}) =>
   spec("roots.pem", {
     type: "validation",
-    ...{
-      trustedCa: file("roots.pem"),
-      systemRoots: false,
-      ...more,
-      rules: { ...NO_RULES, ...rules },
-    },
+    trustedCa: file("roots.pem"),
+    systemRoots: false,
+    ...more,
+    rules: { ...NO_RULES, ...rules },
   });
 const sds = (type: string, name: string, api = "auto", initialFetchTimeoutMs = 15_000) => ({
   type,
@@ -101,10 +101,8 @@ const ACCEPTED: readonly [name: string, value: unknown, plan: object][] = [
       certificates: [
         spec("web.p12", {
           type: "certificate",
-          ...{
-            pkcs12: file("web.p12"),
-            password: { kind: "inline", bytes: new TextEncoder().encode("secret") },
-          },
+          pkcs12: file("web.p12"),
+          password: { kind: "inline", bytes: new TextEncoder().encode("secret") },
         }),
       ],
     }),
@@ -234,11 +232,9 @@ const ACCEPTED: readonly [name: string, value: unknown, plan: object][] = [
       validation: {
         secret: spec("bundles.json", {
           type: "validation",
-          ...{
-            systemRoots: false,
-            spiffe: { kind: "map", source: file("bundles.json") },
-            rules: NO_RULES,
-          },
+          systemRoots: false,
+          spiffe: { kind: "map", source: file("bundles.json") },
+          rules: NO_RULES,
         }),
       },
     }),

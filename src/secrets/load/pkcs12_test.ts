@@ -17,7 +17,12 @@ const NO_BAGS = derSequence();
 function derived(purpose: 1 | 2 | 3, parts: { hash: string; rounds: number; bytes: number }) {
   const { hash, rounds, bytes } = parts;
   return derive({
-    ...{ purpose, rounds, bytes, salt: SALT, password: bmpOf(PASSWORD), what: "test" },
+    purpose,
+    rounds,
+    bytes,
+    salt: SALT,
+    password: bmpOf(PASSWORD),
+    what: "test",
     hash: { name: hash, blockBytes: 64 },
     effort: { left: Infinity },
   });

@@ -22,8 +22,12 @@ async function startAsking(...reactions: Reaction[]) {
   const note = (message: string) => void logged.push(message);
   const log = { ...rig.deps.log, warn: note, info: note };
   const question = agreedPolicyQuestion(rig.catalog.client, {
-    ...{ servers, log, clock: rig.clock },
-    ...{ service: "web", trustDomain: "td.consul", datacenter: "dc1" },
+    servers,
+    log,
+    clock: rig.clock,
+    service: "web",
+    trustDomain: "td.consul",
+    datacenter: "dc1",
   });
   const ask = (server: Server | undefined) => {
     servers.current = server;

@@ -10,8 +10,13 @@ import { createLoginCalls, type Login, type LoginCalls, readLogin } from "./logi
 
 const BEARER = "eyJhbGciOiJFUzI1NiJ9.eyJzdmMiOiJ3ZWIifQ.c2lnbmF0dXJl";
 const OPTIONS: LoginOptions = {
-  ...{ authMethod: "jwt", bearerToken: BEARER, bearerTokenFile: "", meta: {} },
-  ...{ datacenter: "", namespace: "", partition: "" },
+  authMethod: "jwt",
+  bearerToken: BEARER,
+  bearerTokenFile: "",
+  meta: {},
+  datacenter: "",
+  namespace: "",
+  partition: "",
 };
 /** As Consul 1.22.7 gave it. */
 const REPLY = {
@@ -27,8 +32,11 @@ function played(
 ): { readonly calls: LoginCalls; readonly asked: WireRequest[] } {
   const asked: WireRequest[] = [];
   const carrier: Carrier = {
-    ...{ peer: "server", where: "https://192.0.2.1:8501" },
-    ...{ dropIdle() {}, reloadFiles() {}, close() {} },
+    peer: "server",
+    where: "https://192.0.2.1:8501",
+    dropIdle() {},
+    reloadFiles() {},
+    close() {},
     send(request) {
       asked.push(request);
       if (answer instanceof Error) return Promise.reject(answer);

@@ -376,13 +376,12 @@ test("LoginToken tells which token it is, for how long, and never the token", as
   await scene.clock.advance(48_000);
   await scene.refuse();
   assert.deepEqual(scene.token.status, {
-    ...{
-      authMethod: "jwt",
-      accessorId: "accessor-1",
-      lastLoginMs,
-      expiresMs: lastLoginMs + 60_000,
-    },
-    ...{ failures: 1, lastFailure: "no" },
+    authMethod: "jwt",
+    accessorId: "accessor-1",
+    lastLoginMs,
+    expiresMs: lastLoginMs + 60_000,
+    failures: 1,
+    lastFailure: "no",
   });
   await scene.clock.advance(500);
   await scene.give();

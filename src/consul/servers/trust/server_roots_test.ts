@@ -27,7 +27,9 @@ function recorded(name: string): ServerRoots {
     activeRootId: message.active_root_id,
     trustDomain: message.trust_domain,
     roots: message.roots.map((root) => ({
-      ...{ id: root.id, name: root.name, active: root.active ?? false },
+      id: root.id,
+      name: root.name,
+      active: root.active ?? false,
       rootCert: root.root_cert,
     })),
   };
@@ -84,7 +86,9 @@ class Followed {
         return { stop: () => void this.sinks.delete(sink as StreamSink<unknown>) };
       },
     },
-    ...{ clock: new FakeClock(), log: silentLog, stats: new Stats() },
+    clock: new FakeClock(),
+    log: silentLog,
+    stats: new Stats(),
   });
 
   say(message: ServerRoots): void {

@@ -92,8 +92,11 @@ test("servicesOf() says where others reach an application that listens elsewhere
   assert.equal(sidecar?.["Address"], "10.0.0.7");
   const [unix] = servicesOf(request({ local: { kind: "unix", path: "/run/app.sock" } }));
   assert.deepEqual(unix, {
-    ...{ ID: "web", Service: "web", Address: "10.0.0.1" },
-    ...{ SocketPath: "/run/app.sock", Port: 0 },
+    ID: "web",
+    Service: "web",
+    Address: "10.0.0.1",
+    SocketPath: "/run/app.sock",
+    Port: 0,
   });
 });
 

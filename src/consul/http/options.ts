@@ -89,7 +89,7 @@ export function checkedToken(
   env: ConsulVariables,
   { name, isUsed }: { readonly name: string; readonly isUsed: boolean },
 ): Pick<AgentOptions, "token" | "tokenFile"> {
-  // A token given by flag wins over a token file that merely stands in the environment.
+  // A token given by flag wins over a token file from the environment.
   const tokenFile = flags.tokenFile || (flags.token ? "" : env.CONSUL_HTTP_TOKEN_FILE ?? "");
   const token = pick(flags.token, env.CONSUL_HTTP_TOKEN);
   if (isUsed && token) checkToken(token, flags.token ? name : "CONSUL_HTTP_TOKEN");

@@ -33,7 +33,7 @@ export interface WatchHandle {
   readonly state: WatchState;
 }
 
-/** What the admin server shows of a watch. */
+/** The state of a watch, as the admin server shows it. */
 export interface WatchState {
   /** `leaf web`, `health db dc=dc2`: for people. */
   readonly name: string;
@@ -84,7 +84,7 @@ export interface ServiceRef {
 
 /** The proxy's own instance in the catalog. */
 export interface InstanceRef {
-  /** The service that the proxy stands for. */
+  /** The service of the proxy. */
   readonly service: string;
   readonly proxyId: string;
   readonly datacenter: string;
@@ -94,7 +94,7 @@ export interface InstanceRef {
 export interface MissingRight {
   readonly right: string;
   readonly on: string;
-  /** What does not work without it. */
+  /** The function that needs the right. */
   readonly neededFor: string;
 }
 
@@ -178,14 +178,14 @@ export interface PinnedCluster {
   readonly stateFile?: string;
 }
 
-/** What the admin server shows of Consul's servers. */
+/** The state of the session with Consul's servers, as the admin server shows it. */
 export interface ServersStatus {
   /** The one in use; `""`: none. */
   readonly server: string;
   /** Wall clock: when it was taken into use. */
   readonly sinceMs: number | undefined;
   readonly known: readonly string[];
-  /** How often another server was taken after the first. */
+  /** Number of changes of the server after the first one. */
   readonly moves: number;
   /** Why the last one was left, or none was found; `""`: nothing has failed yet. */
   readonly lastFailure: string;
@@ -193,7 +193,7 @@ export interface ServersStatus {
   readonly login?: LoginStatus;
 }
 
-/** What the admin server shows of a login. Times are those of the wall clock. */
+/** The state of a login, as the admin server shows it. Times are those of the wall clock. */
 export interface LoginStatus {
   readonly authMethod: string;
   /** Names the token in use, and opens nothing; `""`: there is none. */

@@ -85,7 +85,7 @@ export interface IngressService extends
 }
 
 /**
- * The services that a gateway's `*` stands for: services of the mesh that have the listener's protocol and
+ * The services that a gateway's `*` includes: services of the mesh that have the listener's protocol and
  * that the token may read.
  */
 export interface GatewayServices {

@@ -101,7 +101,7 @@ function toInstance(row: InstanceRow, asked: string): Instance {
 }
 
 /**
- * The service whose certificate the instance shows. A terminating gateway stands for every service of its
+ * The service whose certificate the instance shows. A terminating gateway represents every service of its
  * config entry and shows the certificate of the one that the SNI names.
  */
 function identityOf(service: InstanceRow["Service"], asked: string): string {

@@ -25,7 +25,7 @@ export interface BootstrapRequest {
 
 /** Facts about a proxy whose name the token may read. */
 export interface BootstrapParams {
-  /** The service that it stands for. */
+  /** The service of the proxy. */
   readonly service: string;
   readonly namespace: string;
   readonly partition: string;

@@ -1,5 +1,5 @@
 /**
- * What the parts beside servers share: where servers are, the server in use, and calls to it.
+ * Types that the parts beside servers share: where servers are, the server in use, and calls to it.
  *
  * @module
  */

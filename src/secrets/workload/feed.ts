@@ -171,7 +171,7 @@ export class Feed<M> {
   }
 }
 
-/** What the agent sees at our end of its socket, which its selectors match. */
+/** Our process as the agent sees it at its socket; the agent's selectors match these values. */
 function caller(): string {
   const { getuid, getgid, pid } = process;
   return `uid ${getuid?.()}, gid ${getgid?.()}, pid ${pid}`;

@@ -57,7 +57,7 @@ function readFile(path: string): string {
   }
 }
 
-/** What to change for a refusal of Consul; `method` is the quoted name of the auth method. */
+/** The fix for each refusal of Consul; `method` is the quoted name of the auth method. */
 const FIXES: readonly (readonly [RegExp, (method: string) => string])[] = [
   [
     /auth method .* not found/,

@@ -19,7 +19,7 @@ const PROXY: RegisterRequest = {
   httpCheckPath: "",
 };
 
-test("keepRegistered() registers, heartbeats, registers again when forgotten, deregisters", async () => {
+test("keepRegistered() registers, sends heartbeats, registers again after a 404, and deregisters", async () => {
   let forgotten = false;
   await using client = await AgentClient.start((asked) => {
     if (!forgotten || !asked.path.includes("/check/pass/")) return { text: "" };
@@ -53,7 +53,7 @@ test("keepRegistered() registers, heartbeats, registers again when forgotten, de
   ]);
 });
 
-test("keepRegistered() tells at once that callers are served, and that none should come", async () => {
+test("keepRegistered() reports readiness and drain at once", async () => {
   await using client = await AgentClient.start(() => ({ text: "" }));
   const paths = () => client.script.asked.map(({ path }) => path.replace("/v1/agent/", ""));
   const [stop, serving, draining] = [
@@ -77,8 +77,8 @@ test("keepRegistered() tells at once that callers are served, and that none shou
   await client.clock.advance(0);
   draining.abort();
   await client.asked(3);
-  await client.passUntil(() => left > 0, { what: "that Consul was told", limitMs: 0 });
-  // It shows that it lives, and stays critical.
+  await client.passUntil(() => left > 0, { what: "the report of the drain", limitMs: 0 });
+  // Heartbeats go on, and the check stays critical.
   await client.passUntil(() => paths().length >= 4, { what: "a heartbeat", limitMs: 10_500 });
   stop.abort();
   await done;

@@ -33,15 +33,15 @@ test("readTlsFiles() takes every certificate of every file in -ca-path", () => {
   assert.deepEqual(caPems.join("").match(/BEGIN/g)?.length, 3);
   assert.match(caPems.join(""), new RegExp(`^${one.slice(0, 200).replaceAll("+", "\\+")}`));
   assert.match(caName, /^-ca-path \(CONSUL_CAPATH\) ".*postern-ca-path-/);
-  assert.equal(certName, "", "none is shown");
+  assert.equal(certName, "", "there is no client certificate");
 });
 
 for (
   const [what, files, fact] of [
     ["nothing", {}, /it holds no certificate/],
-    ["what is no certificate", { "a.pem": one, "b.txt": "hello" }, /b\.txt/],
+    ["a file without a certificate", { "a.pem": one, "b.txt": "hello" }, /b\.txt/],
     [
-      "more files than anybody has",
+      "too many files",
       Object.fromEntries(Array.from({ length: 1_000 }, (_, at) => [String(at), ""])),
       /more than 1000 files/,
     ],

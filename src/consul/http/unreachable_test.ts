@@ -1,4 +1,4 @@
-/** What is said where the address is not that of the HTTP API. */
+/** Messages about an address that is not that of the HTTP API. */
 import assert from "node:assert/strict";
 import { type AddressInfo, createServer } from "node:net";
 import { test } from "node:test";
@@ -34,7 +34,7 @@ for (
     ],
   ] as const
 ) {
-  test(`the message says that ${name} was spoken to the gRPC port`, async () => {
+  test(`the message names the gRPC port as the cause where ${name} fails`, async () => {
     const server = createServer((socket) => {
       socket.on("error", () => {});
       socket.once("data", () => socket.end(SETTINGS));
@@ -62,7 +62,7 @@ const REFUSED = "nothing there takes connections (ECONNREFUSED)";
 
 for (
   const [port, said, pattern] of [
-    // As Consul 1.22 was seen to end what it cannot read.
+    // The reactions of Consul 1.22 to another protocol.
     [
       8502,
       (place) => brokenWords("protocol", NO_HTTP, place),

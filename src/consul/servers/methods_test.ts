@@ -11,7 +11,7 @@ import {
 } from "./methods.ts";
 import type { Method } from "./types.ts";
 
-/** A field with its number, a text, bytes or a number in it; by hand, so that no table is used twice. */
+/** A protobuf field of a text, bytes or a number; encoded by hand, so that the tested tables are not used. */
 function field(number: number, content: string | Uint8Array | bigint): Buffer {
   if (typeof content === "bigint") return Buffer.of(...varint(number << 3), ...varint(content));
   const bytes = Buffer.from(content as Uint8Array);
@@ -45,7 +45,7 @@ const REQUESTS: readonly (readonly [Uint8Array, Uint8Array])[] = [
   [SIGN.encode("csr"), field(1, "csr")],
 ];
 
-test("methods are asked as Consul's .proto files say", () => {
+test("methods encode requests by Consul's .proto files", () => {
   for (const [bytes, wanted] of REQUESTS) assert.deepEqual(Buffer.from(bytes), wanted);
 });
 
@@ -92,7 +92,7 @@ const ANSWERS: readonly (readonly [Method<never, unknown>, Uint8Array, unknown])
   [SIGN, field(2, PEM + PEM), PEM + PEM],
 ];
 
-test("methods give answers as values", () => {
+test("methods decode answers to values", () => {
   for (const [method, bytes, wanted] of ANSWERS) {
     assert.deepEqual(method.decode(bytes), wanted, method.resource);
   }
@@ -101,7 +101,7 @@ test("methods give answers as values", () => {
 for (
   const [name, method, bytes, wanted] of [
     [
-      "a name in place of a server's address",
+      "a DNS name as a server's address",
       WATCH_SERVERS,
       server("evil.example"),
       /"evil.example" is not an IP/,
@@ -121,13 +121,13 @@ for (
       /more than 100 servers/,
     ],
     [
-      "more servers than anybody counts",
+      "far too many servers",
       WATCH_SERVERS,
       Buffer.alloc(2_000_000, field(1, "")),
       /more than/,
     ],
     [
-      "a trust domain that draws on a terminal",
+      "a trust domain with control characters",
       WATCH_ROOTS,
       field(2, "\x1b[2J"),
       /trust_domain has char/,
@@ -139,7 +139,7 @@ for (
       /100 roots/,
     ],
     ["a long certificate", SIGN, field(2, "A".repeat(70_000)), /cert_pem is too long/],
-    ["a text that is none", SIGN, field(2, Buffer.of(0xff)), /./],
+    ["a text that is not UTF-8", SIGN, field(2, Buffer.of(0xff)), /./],
   ] as readonly (readonly [string, Method<never, unknown>, Uint8Array, RegExp])[]
 ) {
   test(`methods refuse ${name}`, () => assert.throws(() => method.decode(bytes), wanted));

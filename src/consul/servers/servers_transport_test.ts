@@ -1,4 +1,4 @@
-/** Requests to a server over TLS as it is, on real handshakes: who is not the server hears nothing. */
+/** Requests to a server over TLS, with real handshakes: an untrusted server gets no token. */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import http from "node:http";
@@ -47,7 +47,7 @@ interface RigOptions {
 
 /** A server, and a transport that trusts what is in `caFile`. */
 class Rig implements AsyncDisposable {
-  /** Tokens that were heard. */
+  /** Tokens that the server received. */
   readonly heard: unknown[] = [];
   connections = 0;
   readonly caFile: string;
@@ -176,7 +176,7 @@ class Rig implements AsyncDisposable {
   }
 }
 
-test("fifty requests to a real server are one connection", async () => {
+test("fifty requests to a real server share one connection", async () => {
   await using rig = await Rig.start();
   const replies = await Promise.all(Array.from({ length: 50 }, () => rig.send()));
   assert.ok(replies.every((reply) => reply === '"leader"'));
@@ -208,11 +208,11 @@ for (
 
 for (
   const [what, demands, pattern] of [
-    ["is shown none", {}, /the server wants a certificate: give -client-cert and -client-key$/],
+    ["gets none", {}, /the server wants a certificate: give -client-cert and -client-key$/],
     [
-      "is shown none, with TLS 1.2",
+      "gets none, with TLS 1.2",
       { maxVersion: "TLSv1.2" },
-      // Bun's server has no other alert for it than a failed handshake.
+      // Bun's server sends only a handshake failure for it.
       /certificate.*: give -client-cert and -client-key$/,
     ],
   ] as const
@@ -226,13 +226,13 @@ for (
   });
 }
 
-test("a server that demands a certificate takes one of its CA", async () => {
+test("a server that demands a certificate accepts one of its CA", async () => {
   await using rig = await Rig.start(OURS, { demands: { shown: OURS } });
   assert.equal(await rig.send(), '"leader"');
   assert.equal(await rig.searchFailure(), "it was found");
 });
 
-test("a CA that replaced another is read for the next connection", async () => {
+test("a replaced CA file is read for the next connection", async () => {
   await using rig = await Rig.start(OTHER);
   assert.match(await rig.send(), /^Cannot reach/);
   writeFileSync(rig.caFile, OTHER.rootPem);

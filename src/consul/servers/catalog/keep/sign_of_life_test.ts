@@ -17,7 +17,7 @@ function start() {
   return { catalog, said, life };
 }
 
-test("SignOfLife knows its last eight names, the one in use among them", async () => {
+test("SignOfLife keeps the names of its last eight sessions", async () => {
   const { catalog, life } = start();
   const names: string[] = [];
   for (let session = 0; session < 10; session++) {
@@ -29,7 +29,7 @@ test("SignOfLife knows its last eight names, the one in use among them", async (
   assert.deepEqual([...life.names], names.slice(2));
 });
 
-test("SignOfLife is not refused where servers are away, and is given as soon as they are back", async () => {
+test("SignOfLife creates its session as soon as servers are back, and logs no refusal", async () => {
   const { catalog, said, life } = start();
   catalog.refuses = () => new ProxyError("agent_unreachable", "no server is in use");
   await assert.rejects(life.beat(signal), { code: "agent_unreachable" });

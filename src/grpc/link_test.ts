@@ -60,7 +60,7 @@ class Rig implements Disposable {
   }
 }
 
-test("GrpcLink sends with each call what is its own, over one connection", async () => {
+test("GrpcLink sends each call with its own token over one connection", async () => {
   using rig = new Rig();
   await rig.link.opened;
   rig.open("a");
@@ -69,7 +69,7 @@ test("GrpcLink sends with each call what is its own, over one connection", async
   assert.equal(rig.server.accepted, 1);
 });
 
-test("GrpcLink says why it is lost, once, and takes no calls then", async () => {
+test("GrpcLink reports its loss once with the reason, and takes no more calls", async () => {
   using rig = new Rig();
   await rig.link.opened;
   rig.open("a");
@@ -84,7 +84,7 @@ test("GrpcLink says why it is lost, once, and takes no calls then", async () => 
   assert.equal(rig.server.accepted, 1);
 });
 
-test("GrpcLink is lost when the server takes no more calls, and those on it are served", async () => {
+test("GrpcLink is lost when the server drains, and its calls finish", async () => {
   using rig = new Rig();
   await rig.link.opened;
   rig.open("a");
@@ -97,7 +97,7 @@ test("GrpcLink is lost when the server takes no more calls, and those on it are 
   assert.deepEqual(await rig.run(), ["a: 9", "a: OK"]);
 });
 
-test("GrpcLink is lost when the server is silent, asked only while a call is open", async () => {
+test("GrpcLink sends PINGs only while a call is open, and is lost without an answer", async () => {
   using rig = new Rig();
   await rig.link.opened;
   await rig.run();
@@ -108,17 +108,17 @@ test("GrpcLink is lost when the server is silent, asked only while a call is ope
   assert.deepEqual(heard, ["a: UNAVAILABLE: no answer to a PING", "lost: no answer to a PING"]);
 });
 
-test("GrpcLink takes no calls before it is open, and none comes about where nobody is", async () => {
+test("GrpcLink refuses calls before it is open, and is not reported as lost where the dial fails", async () => {
   using early = new Rig();
   early.open("a");
   assert.deepEqual(await early.run(), ["a: UNAVAILABLE: the connection takes no calls"]);
   using late = new Rig();
   late.server.state = "down";
   await assert.rejects(late.link.opened, /connection refused/);
-  assert.deepEqual(await late.run(), [], "it was not open, so that it is not lost");
+  assert.deepEqual(await late.run(), [], "a link that never opened is not lost");
 });
 
-test("GrpcLink.drain() ends with its last call, close() at once and without a word", async () => {
+test("GrpcLink.drain() closes after the last call, and close() at once without events", async () => {
   using rig = new Rig();
   await rig.link.opened;
   rig.open("a");

@@ -41,7 +41,7 @@ type Speaks = "h2" | "https" | "http";
 interface RigOptions {
   readonly overrides?: CertificateOverrides;
   readonly speaks?: Speaks;
-  /** The server demands a certificate of a CA of its own; ours has this issuer, or there is none. */
+  /** The server demands a certificate of its own CA. Ours has the issuer `shown`; absent: we have none. */
   readonly demands?: { readonly shown?: typeof OURS; readonly maxVersion?: "TLSv1.2" };
 }
 

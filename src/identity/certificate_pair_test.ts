@@ -130,16 +130,16 @@ for (
     ["another's key", { certPem: leafWith().certPem, keyPem: STRANGER_KEY }, /does not belong/],
     ["a broken certificate", { certPem: pemOf(Uint8Array.of(0x30, 0)) }, /Cannot read certificate/],
     [
-      "an expired one",
+      "an expired leaf",
       { certPem: leafWith({ notAfterMs: NOW_MS - 1000 }).certPem },
       /it expired at/,
     ],
     [
-      "one of tomorrow",
+      "a leaf that is not valid yet",
       { certPem: leafWith({ notBeforeMs: NOW_MS + 1000 }).certPem },
       /not valid before/,
     ],
-    ["one that may not sign", {
+    ["a leaf without digitalSignature", {
       certPem: leafWith({ keyUsage: ["keyEncipherment"] }).certPem,
     }, /lacks digitalSignature/],
     ["too many certificates", {

@@ -65,7 +65,7 @@ test("PeerJudge ends a remembered trust when the clock goes back before the cert
   assert.equal(early.kind, "untrusted");
 });
 
-test("PeerJudge looks for another path when the one it found has expired", () => {
+test("PeerJudge searches for another path when the cached one has expired", () => {
   const next = createAuthority({ nowMs: NOW_MS });
   const short = CA.crossSign(next, { notAfterMs: NOW_MS + 1000 });
   const long = CA.crossSign(next, { notAfterMs: NOW_MS + HOUR_MS });
@@ -161,7 +161,7 @@ test("PeerJudge caches an untrusted peer for ten seconds", () => {
   assert.notEqual(judge.judge(leaf, [], { usage: "client", nowMs: NOW_MS + 10_000 }), first);
 });
 
-test("PeerJudge trusts a leaf once its time has come", () => {
+test("PeerJudge trusts a leaf once it becomes valid", () => {
   const judge = createJudge();
   const leaf = CA.issueLeaf({ service: "web", key: KEY, nowMs: NOW_MS + HOUR_MS }).certDer;
   assert.equal(judge.judge(leaf, [], AS_CLIENT).kind, "untrusted");

@@ -23,10 +23,11 @@ const spiffe = (bundles: Readonly<Record<string, readonly string[]>>): Validatio
 
 for (
   const [name, before, now, want] of [
-    ["of ca rules one that had expired", ca(...ALL), ca(), [""]],
-    ["of mesh rules one that had expired", mesh(...ALL), mesh(), [""]],
-    ["of spiffe rules one that had expired, by domain", spiffe({ a: ALL, b: [OLD] }), spiffe({}), [
-      ...["a", "b"],
+    ["an expired anchor of ca rules", ca(...ALL), ca(), [""]],
+    ["an expired anchor of mesh rules", mesh(...ALL), mesh(), [""]],
+    ["an expired anchor of spiffe rules, by domain", spiffe({ a: ALL, b: [OLD] }), spiffe({}), [
+      "a",
+      "b",
     ]],
     [
       "an anchor that left one domain and stays in another",
@@ -36,9 +37,9 @@ for (
         "a",
       ],
     ],
-    ["nothing that is still there", ca(...ALL), ca(OLD), []],
-    ["nothing that had not expired", ca(LAST, LASTING), ca(), []],
-    ["nothing by rules of another kind", ca(...ALL), mesh(), []],
+    ["no anchor that is still in force", ca(...ALL), ca(OLD), []],
+    ["no anchor that had not expired", ca(LAST, LASTING), ca(), []],
+    ["no anchor of rules of another kind", ca(...ALL), mesh(), []],
   ] as const
 ) {
   test(`retiredAnchors() names ${name}`, () => {

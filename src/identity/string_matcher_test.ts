@@ -36,7 +36,7 @@ for (
       "spiffe://td/ns/a/sa/web2",
       "xspiffe://td/ns/a/sa/web",
     ]],
-    // The whole value, whatever alternative comes first.
+    // A regex matches the whole value, in any order of alternatives.
     ["a|ab", ["a", "ab"], ["abc", "xa", ""]],
     ["(?i)web", ["WEB"], ["web2"]],
     ["web$", ["web"], ["web\n"]],

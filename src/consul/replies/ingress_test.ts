@@ -192,8 +192,13 @@ test("withIngressEntry() replaces `*` by the services that Consul lists", () => 
     ...more,
   });
   const services = readGatewayServices([
-    ...[listed("shop"), listed("Pay"), listed("db"), listed("api")],
-    ...[listed("pay"), listed("other", { Port: 82 }), listed("named", { FromWildcard: false })],
+    listed("shop"),
+    listed("Pay"),
+    listed("db"),
+    listed("api"),
+    listed("pay"),
+    listed("other", { Port: 82 }),
+    listed("named", { FromWildcard: false }),
   ], "igw");
   const { upstreams, ingress, warnings } = withIngressEntry(IGW, entry, {
     services,

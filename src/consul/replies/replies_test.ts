@@ -234,7 +234,10 @@ test("readInstances() reads a terminating gateway as the requested service", () 
   };
   const [only] = readInstances([gateway], "legacy");
   assert.deepEqual([only?.service, only?.gateway, only?.host, only?.port], [
-    ...["legacy", true, "127.0.0.2", 8443],
+    "legacy",
+    true,
+    "127.0.0.2",
+    8443,
   ]);
 });
 

@@ -29,8 +29,14 @@ const all = (...fields: Uint8Array[]) => Buffer.concat(fields);
 const server = (address: string) => field(1, all(field(1, "an id"), field(2, address)));
 const PEM = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
 const ROOT = all(
-  ...[field(1, "41:4e"), field(2, "Consul CA"), field(3, 18_446_744_073_709_551_615n)],
-  ...[field(4, "5e:6f"), field(5, PEM), field(6, PEM), field(6, PEM), field(7, 1n)],
+  field(1, "41:4e"),
+  field(2, "Consul CA"),
+  field(3, 18_446_744_073_709_551_615n),
+  field(4, "5e:6f"),
+  field(5, PEM),
+  field(6, PEM),
+  field(6, PEM),
+  field(7, 1n),
   field(8, field(1, 2n ** 64n - 62_135_596_800n)),
 );
 
@@ -58,8 +64,14 @@ const ANSWERS: readonly (readonly [Method<never, unknown>, Uint8Array, unknown])
   [
     GET_BOOTSTRAP_PARAMS,
     all(
-      ...[field(1, 2n), field(2, "web"), field(3, "default"), field(4, "default")],
-      ...[field(5, "dc1"), field(6, "config"), field(8, "virt-1"), field(9, "{}")],
+      field(1, 2n),
+      field(2, "web"),
+      field(3, "default"),
+      field(4, "default"),
+      field(5, "dc1"),
+      field(6, "config"),
+      field(8, "virt-1"),
+      field(9, "{}"),
     ),
     {
       service: "web",

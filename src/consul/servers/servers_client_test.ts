@@ -147,7 +147,10 @@ test("a missing instance is confirmed by one read from the leader", async () => 
   await rig.clock.advance(20_000);
   await eventually(() => seen.values.length === 2 && rig.script.waiting === 1, "that it went");
   assert.deepEqual(rig.script.asked.map(wordsOf), [
-    ...["read first", "wait 44 stale first", "read first", "wait 45 stale first"],
+    "read first",
+    "wait 44 stale first",
+    "read first",
+    "wait 45 stale first",
   ]);
 });
 

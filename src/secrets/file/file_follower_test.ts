@@ -1,4 +1,4 @@
-/** When files are read, judged and judged again: on files and a clock that the test makes up. */
+/** Times of readings and checks, with fake files and a fake clock. */
 import assert from "node:assert/strict";
 import test from "node:test";
 import { FakeClock } from "../../../test/kit/clock/clock.ts";
@@ -62,7 +62,7 @@ test("FileFollower does not check accepted content again when its files are touc
   await hub.close();
 });
 
-test("FileFollower checks refused content again later, when it may have become valid", async () => {
+test("FileFollower checks refused content again later, because it may have become valid", async () => {
   const { clock, hub, heard, judged, failWith } = setUp();
   failWith("not valid yet");
   await advanceUntil(clock, () => heard.length > 0);
@@ -80,7 +80,7 @@ test("FileFollower sometimes reads files whose stamps are unchanged", async () =
   await advanceUntil(clock, () => heard.length > 0);
   await clock.advance(180_000);
   disk.text = "two";
-  // The next polls look at stamps alone.
+  // The next polls compare only stamps.
   await clock.advance(20_000);
   assert.deepEqual(heard, ["one"]);
   await clock.advance(300_000);
@@ -95,13 +95,13 @@ test("FileFollower.refresh() resolves when the current content is reported, good
   refresh();
   await advanceUntil(clock, () => seen.length > 0);
   disk.text = "two";
-  // The look that runs may have read what was there before.
+  // The running look may have read the old content.
   refresh();
   refresh();
   await advanceUntil(clock, () => seen.length > 2);
   assert.deepEqual(seen.splice(0), ["one", "one,two", "one,two"]);
 
-  // Files that are only half there are waited for, and no longer than until they are refused.
+  // Incomplete files are waited for until they are refused.
   disk.text = "three";
   failWith("half");
   refresh();
@@ -118,7 +118,7 @@ test("FileFollower.refresh() resolves when the current content is reported, good
   await advanceUntil(clock, () => seen.length > 0);
   assert.deepEqual(seen.splice(0), ["one,two,recovered,four,bad"]);
   assert.ok(clock.monotonic() - startMs < 2_000);
-  // Bad since long: that is known at once.
+  // The fault was reported before, so the refresh resolves at once.
   refresh();
   await advanceUntil(clock, () => seen.length > 0);
   assert.equal(seen.splice(0).length, 1);

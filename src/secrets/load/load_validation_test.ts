@@ -78,7 +78,7 @@ test("loadSecret() takes the system's roots", async () => {
   const directory = await mkdtemp(join(tmpdir(), "roots-"));
   const path = join(directory, "ca-certificates.crt");
   try {
-    // Mozilla's, as systems install them; the engine has a copy of its own.
+    // Mozilla's roots, as systems install them; the engine has a copy.
     await writeFile(path, rootCertificates.join("\n"));
     const env = { SSL_CERT_FILE: path };
     const validation = await load({ systemRoots: true }, env);
@@ -132,11 +132,15 @@ for (
       /private key, which does not belong here/,
     ],
     [
-      "a list that is none",
+      "an unreadable list",
       { trustedCa: inline(ROOT), crl: inline(ROOT) },
       /revocation list \(inline\): it has a "CERTIFICATE" block/,
     ],
-    ["a list of nothing", { trustedCa: inline(ROOT), crl: inline("x") }, /no X509 CRL block/],
+    [
+      "a list without a PEM block",
+      { trustedCa: inline(ROOT), crl: inline("x") },
+      /no X509 CRL block/,
+    ],
     [
       "a damaged list",
       {

@@ -25,7 +25,7 @@ function setUp() {
   };
 }
 
-/** Valid from now on. */
+/** A certificate that is valid from now on. */
 function days(serial: string, count: number, fromMs = NOW_MS) {
   return certificateSecret(serial, { notBeforeMs: fromMs, notAfterMs: fromMs + count * DAY_MS });
 }
@@ -59,14 +59,14 @@ test("ExpiryWatch warns at the last third, at each half of the rest, and at the 
   assert.equal(clock.pending, 0);
 });
 
-// What is said at once of a certificate that comes, by the days it has behind it of ninety.
+// The lines about a certificate at its arrival, by its age in days; it is valid for ninety.
 for (
   const [name, age, want] of [
-    ["a new one", 0, []],
-    ["one at two thirds", 60, ["warn 01 30d"]],
-    ["one near its end", 89, ["warn 01 1d"]],
-    ["one that has expired", 91, ["error 01 "]],
-    ["one from the future", -10, []],
+    ["a new certificate", 0, []],
+    ["a certificate at two thirds of its life", 60, ["warn 01 30d"]],
+    ["a certificate near its expiry", 89, ["warn 01 1d"]],
+    ["an expired certificate", 91, ["error 01 "]],
+    ["a certificate that is not valid yet", -10, []],
   ] as const
 ) {
   test(`ExpiryWatch.watch() of ${name}`, async () => {

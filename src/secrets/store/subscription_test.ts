@@ -1,4 +1,4 @@
-/** Which events of a source are reported as changes. */
+/** The events of a source that are reported as changes. */
 import assert from "node:assert/strict";
 import test from "node:test";
 import { followNews } from "../../../test/kit/secrets/secret_news.ts";
@@ -57,7 +57,7 @@ for (
       "torn",
     ],
     ["a bad value after an outage", [away, torn], ["away", "torn"], "torn"],
-    ["a value that is back after a removal to its users", [removed, one], [
+    ["a removed value to its users when it is back", [removed, one], [
       "removed",
       "none",
       "value",
@@ -72,7 +72,7 @@ for (
     for (const act of acts) act(it.events);
     assert.deepEqual(it.heard, heard);
     assert.equal(it.subscription.fault, fault);
-    // Who compares by identity notices another value, and nothing else.
+    // The held object differs exactly when the value does.
     assert.equal(it.subscription.held === held, !(acts as readonly Act[]).includes(two));
   });
 }

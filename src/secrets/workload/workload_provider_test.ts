@@ -74,7 +74,7 @@ test("createWorkloadProvider() follows a rotation, and reports no unchanged secr
   assert.ok(web.silent);
 });
 
-test("createWorkloadProvider() shares one stream per method and closes it with the last", async () => {
+test("createWorkloadProvider() shares one stream per method, and closes it with the last follower", async () => {
   await using set = await setUp();
   set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
   set.server.sendBundles({ bundles: { "spiffe://example.org": CA.rootDer } });
@@ -85,7 +85,7 @@ test("createWorkloadProvider() shares one stream per method and closes it with t
     set.follow("validation", { id: WEB }),
   ];
   for (const followed of all) assert.equal((await followed.next()).kind, "secret");
-  // One that comes later has the last message, and no stream of its own.
+  // A later follower gets the last message, without a stream of its own.
   const late = set.follow("certificate");
   assert.deepEqual((await late.certificate()).uris, [WEB]);
   assert.deepEqual(set.server.opened, { svids: 1, bundles: 1 });

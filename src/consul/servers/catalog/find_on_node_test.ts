@@ -103,7 +103,9 @@ test("findGateway() finds the gateway of a name", async () => {
   const gateway = (ID: string) => ({ Kind: "ingress-gateway", ID, Service: "in" });
   await using rig = await CatalogRig.start(
     inTurn(
-      ...[list(gateway("in-1")), list(gateway("b"), gateway("a")), list()],
+      list(gateway("in-1")),
+      list(gateway("b"), gateway("a")),
+      list(),
     ),
   );
   assert.equal(await findGateway(rig.catalog, "IN"), "in-1");

@@ -53,13 +53,13 @@ class Rig {
   }
 
   /** A call that waits for its connection. */
-  call(): Heard {
-    const heard: Heard = { messages: [], ended: [], call: undefined };
-    heard.call = this.channel.open("/test.Echo/Echo", BYTES, {
-      onMessage: (bytes) => void heard.messages.push(Buffer.from(bytes).toString()),
-      onEnd: (status) => void heard.ended.push(formatStatus(status)),
+  call(): CallOutcome {
+    const outcome: CallOutcome = { messages: [], ended: [], call: undefined };
+    outcome.call = this.channel.open("/test.Echo/Echo", BYTES, {
+      onMessage: (bytes) => void outcome.messages.push(Buffer.from(bytes).toString()),
+      onEnd: (status) => void outcome.ended.push(formatStatus(status)),
     });
-    return heard;
+    return outcome;
   }
 
   /** The server of the last dial; it has sent nothing yet. */
@@ -72,7 +72,7 @@ class Rig {
   }
 }
 
-interface Heard {
+interface CallOutcome {
   readonly messages: string[];
   readonly ended: string[];
   call: GrpcCall<Uint8Array> | undefined;
@@ -228,12 +228,12 @@ const ANSWERS: readonly (readonly [name: string, frames: readonly Uint8Array[], 
 for (const [name, frames, wanted] of ANSWERS) {
   test(`GrpcChannel ends a call after ${name}: ${wanted}`, async () => {
     const rig = new Rig();
-    const heard = rig.call();
+    const outcome = rig.call();
     const server = await rig.accept();
     await server.send(settings());
     await server.send(...frames);
-    assert.deepEqual(heard.ended, [wanted]);
-    assert.deepEqual(heard.messages, []);
+    assert.deepEqual(outcome.ended, [wanted]);
+    assert.deepEqual(outcome.messages, []);
     // The next call is served.
     const next = rig.call();
     await settle();
@@ -256,12 +256,12 @@ for (
 ) {
   test(`GrpcChannel gives up a server that begins with ${name}`, async () => {
     const rig = new Rig();
-    const heard = rig.call();
-    for (let dials = 0; dials < 2 && heard.ended.length === 0; dials++) {
+    const outcome = rig.call();
+    for (let dials = 0; dials < 2 && outcome.ended.length === 0; dials++) {
       await (await rig.accept()).send(...frames);
     }
-    assert.match(heard.ended.join(), wanted);
-    assert.match(heard.ended.join(), /^UNAVAILABLE: /);
+    assert.match(outcome.ended.join(), wanted);
+    assert.match(outcome.ended.join(), /^UNAVAILABLE: /);
     await settle();
     assert.ok(rig.servers.every(({ closed }) => closed !== "no"), "no socket is left");
     await rig.clock.advance(60_000);
@@ -335,21 +335,21 @@ test("GrpcChannel sends the head, respects the window, and resets a closed call"
 
 test("GrpcChannel ends a call whose server opens no window", async () => {
   const rig = new Rig({ unsentBytes: 300_000 });
-  const heard = rig.call();
+  const outcome = rig.call();
   const server = await rig.accept();
   await server.send(settings([INITIAL_WINDOW, 0]));
-  heard.call?.send(new Uint8Array(290_000));
-  heard.call?.send(new Uint8Array(290_000));
+  outcome.call?.send(new Uint8Array(290_000));
+  outcome.call?.send(new Uint8Array(290_000));
   await settle();
-  assert.deepEqual(heard.ended, []);
-  heard.call?.send(new Uint8Array(20_000));
+  assert.deepEqual(outcome.ended, []);
+  outcome.call?.send(new Uint8Array(20_000));
   await settle();
-  assert.deepEqual(heard.ended, ["RESOURCE_EXHAUSTED: the server does not read our requests"]);
+  assert.deepEqual(outcome.ended, ["RESOURCE_EXHAUSTED: the server does not read our requests"]);
 });
 
 test("GrpcChannel ends a call whose message trickles past the limit", async () => {
   const rig = new Rig();
-  const heard = rig.call();
+  const outcome = rig.call();
   const server = await rig.accept();
   await server.send(settings());
   await server.send(headers(1, HEAD, 0), part(0, 0, 0, 3, 0));
@@ -357,9 +357,9 @@ test("GrpcChannel ends a call whose message trickles past the limit", async () =
     await rig.clock.advance(100);
     await server.send(part(1));
   }
-  assert.deepEqual(heard.ended, []);
+  assert.deepEqual(outcome.ended, []);
   await rig.clock.advance(100);
-  assert.deepEqual(heard.ended, ["DEADLINE_EXCEEDED: no whole message came in time"]);
+  assert.deepEqual(outcome.ended, ["DEADLINE_EXCEEDED: no whole message came in time"]);
   await settle();
   assert.equal(server.take().filter((words) => words === "RST_STREAM 1 8").length, 1);
 });

@@ -16,7 +16,7 @@ class Rig implements Disposable {
   readonly clock = new FakeClock();
   readonly server: MemoryServer;
   readonly link: GrpcLink;
-  readonly heard: string[] = [];
+  readonly received: string[] = [];
 
   constructor() {
     const servers = new MemoryServers(this.clock);
@@ -31,7 +31,7 @@ class Rig implements Disposable {
       metadata: {},
       keepAliveMs: 11_000,
       keepAliveTimeoutMs: 6_000,
-      onLost: (reason) => void this.heard.push(`lost: ${reason}`),
+      onLost: (reason) => void this.received.push(`lost: ${reason}`),
     });
   }
 
@@ -39,8 +39,8 @@ class Rig implements Disposable {
     const call = this.link.open(PATH, RAW, {
       metadata: { "x-consul-token": token },
       handler: {
-        onMessage: (bytes) => void this.heard.push(`${token}: ${bytes[0]}`),
-        onEnd: (status) => void this.heard.push(`${token}: ${formatStatus(status)}`),
+        onMessage: (bytes) => void this.received.push(`${token}: ${bytes[0]}`),
+        onEnd: (status) => void this.received.push(`${token}: ${formatStatus(status)}`),
       },
     });
     call.send(new Uint8Array());
@@ -52,7 +52,7 @@ class Rig implements Disposable {
     for (let turn = 0; turn < 20; turn++) await settle();
     await this.clock.advance(ms);
     for (let turn = 0; turn < 20; turn++) await settle();
-    return this.heard.splice(0);
+    return this.received.splice(0);
   }
 
   [Symbol.dispose](): void {
@@ -104,8 +104,8 @@ test("GrpcLink sends PINGs only while a call is open, and is lost without an ans
   rig.server.hang();
   assert.deepEqual(await rig.run(40_000), []);
   rig.open("a");
-  const heard = await rig.run(30_000);
-  assert.deepEqual(heard, ["a: UNAVAILABLE: no answer to a PING", "lost: no answer to a PING"]);
+  const received = await rig.run(30_000);
+  assert.deepEqual(received, ["a: UNAVAILABLE: no answer to a PING", "lost: no answer to a PING"]);
 });
 
 test("GrpcLink refuses calls before it is open, and is not reported as lost where the dial fails", async () => {

@@ -140,9 +140,9 @@ for (
     test(`explainAlert() reads ${alert} of an ${peer}${certName && ", with a certificate shown"}`, () => {
       const words = tlsWords(`received fatal alert: ${alert}`);
       const texts = { certName, names: PROXY_FLAGS };
-      const said = explainAlert(words, { peer, texts }).replace(`the ${peer} `, "the PEER ")
+      const explained = explainAlert(words, { peer, texts }).replace(`the ${peer} `, "the PEER ")
         .replace(`${list}.ca_file`, "LIST");
-      assert.match(said, pattern);
+      assert.match(explained, pattern);
     });
   }
 }

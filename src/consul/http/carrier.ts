@@ -1,6 +1,6 @@
 /**
  * A request to Consul and its reply as they are on the wire, and the two kinds of what carries them:
- * connections to one address, and a carrier that knows which address is asked now.
+ * connections to one address, and a carrier that knows the address in use.
  *
  * @module
  */
@@ -50,7 +50,7 @@ export interface WireTransport {
 
 export interface Carrier {
   readonly peer: AnsweringPeer;
-  /** The address that is asked now, for people. */
+  /** The address in use, for people. */
   readonly where: string;
   /** Fails as {@link WireTransport.send} does, and a wait with {@link AskAgain}. */
   send(request: WireRequest): Promise<WireReply>;

@@ -132,15 +132,15 @@ function issuerWords(
   const cas = isShort ? caPems.map((pem) => new X509Certificate(pem)) : [];
   const sameName = cas.find((ca) => ca.subject === issuer);
   if (sameName && isOutOfDate(sameName, nowMs)) return undefined;
-  const said = subject === issuer
+  const issuerText = subject === issuer
     ? `its certificate (${shown(subject)}) is signed by itself`
     : `its certificate (${shown(subject)}) names ${shown(issuer)} as its issuer`;
-  const held = sameName
+  const casText = sameName
     ? `and ${caName} has one of this name with another key`
     : cas.length > 0
     ? `but ${caName} has ${cas.map((ca) => shown(ca.subject)).join(", ")}`
     : `which is not in ${caName}`;
-  return `${said}, ${held}; say with ${names.ca} which CA has signed it`;
+  return `${issuerText}, ${casText}; say with ${names.ca} which CA has signed it`;
 }
 
 /** Words for the peer's alert about the certificate that we showed, or did not show. */

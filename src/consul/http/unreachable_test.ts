@@ -61,7 +61,7 @@ const GONE = "the server closed the connection";
 const REFUSED = "nothing there takes connections (ECONNREFUSED)";
 
 for (
-  const [port, said, pattern] of [
+  const [port, describe, pattern] of [
     // The reactions of Consul 1.22 to another protocol.
     [
       8502,
@@ -94,12 +94,12 @@ for (
 ) {
   test(`the words for port ${port} begin with ${pattern.source.slice(1, 40)}`, () => {
     const address = { kind: "tcp", host: "127.0.0.1", port } as const;
-    assert.match(said({ address, peer: "agent", tls: null }), pattern);
+    assert.match(describe({ address, peer: "agent", tls: null }), pattern);
   });
 }
 
 for (
-  const [what, port, said] of [
+  const [what, port, describe] of [
     [
       "a refused connection",
       8300,
@@ -111,7 +111,7 @@ for (
 ) {
   test(`the words for ${what} of servers name the flags for servers`, () => {
     const address = { kind: "tcp", host: "192.0.2.1", port } as const;
-    const words = said({ address, peer: "server", tls: null });
+    const words = describe({ address, peer: "server", tls: null });
     assert.doesNotMatch(words, /agent|-http-addr/);
     assert.match(words, /-http-port \(POSTERN_HTTP_PORT\) wants/);
   });

@@ -94,7 +94,7 @@ const JwtJson = v.strictObject({
 export function readIntentions(json: unknown, name: string): Intentions {
   const reply = readReply(MatchReply, json, `intentions for ${JSON.stringify(name)}`);
   const found = Object.hasOwn(reply, name) ? reply[name] : undefined;
-  // Taking the answer to another question for "no rules" could let everybody in.
+  // An answer to another question must not count as "no rules", which could allow every caller.
   if (found === undefined) {
     throw replyInvalid(`intentions for ${JSON.stringify(name)}`, "it is about another service");
   }

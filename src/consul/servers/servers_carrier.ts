@@ -127,7 +127,7 @@ export class ServersCarrier implements Carrier {
     }
   }
 
-  /** Whether `error` means that the server is not asked any more. */
+  /** Whether `error` comes from a server that was left, or that is left because of it. */
   #isLeft(used: Used, error: unknown): boolean {
     if (!(error instanceof ProxyError)) return false;
     if (error.code === "agent_unreachable") {

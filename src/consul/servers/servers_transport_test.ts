@@ -48,7 +48,7 @@ interface RigOptions {
 /** A server, and a transport that trusts what is in `caFile`. */
 class Rig implements AsyncDisposable {
   /** Tokens that the server received. */
-  readonly heard: unknown[] = [];
+  readonly receivedTokens: unknown[] = [];
   connections = 0;
   readonly caFile: string;
   transport!: Transport;
@@ -78,7 +78,7 @@ class Rig implements AsyncDisposable {
       request: { readonly headers: Readonly<Record<string, unknown>> },
       response: { end(body: string): unknown },
     ) => {
-      this.heard.push(request.headers["x-consul-token"]);
+      this.receivedTokens.push(request.headers["x-consul-token"]);
       response.end('"leader"');
     };
     this.#server = speaks === "h2"
@@ -180,7 +180,7 @@ test("fifty requests to a real server share one connection", async () => {
   await using rig = await Rig.start();
   const replies = await Promise.all(Array.from({ length: 50 }, () => rig.send()));
   assert.ok(replies.every((reply) => reply === '"leader"'));
-  assert.equal(rig.heard.length, 50);
+  assert.equal(rig.receivedTokens.length, 50);
   assert.equal(rig.connections, 1);
 });
 
@@ -202,7 +202,7 @@ for (
     const failure = await rig.send();
     assert.match(failure, /^Cannot reach the Consul server at https:\/\/127\.0\.0\.1:/);
     assert.match(failure, pattern);
-    assert.deepEqual(rig.heard, []);
+    assert.deepEqual(rig.receivedTokens, []);
   });
 }
 
@@ -222,7 +222,7 @@ for (
     assert.match(await rig.send(), pattern);
     assert.match(await rig.searchFailure(), /^127\.0\.0\.1 port \d+ \(-grpc-port, with TLS\): /);
     assert.match(await rig.searchFailure(), pattern);
-    assert.deepEqual(rig.heard, []);
+    assert.deepEqual(rig.receivedTokens, []);
   });
 }
 

@@ -148,7 +148,7 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
     ],
   ],
   [
-    "a header of gRPC's own",
+    "a reserved header of gRPC",
     listener(
       service({
         envoy_grpc: { cluster_name: "sds_cluster" },

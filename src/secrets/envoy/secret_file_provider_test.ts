@@ -97,7 +97,7 @@ test("createSecretFileProvider() keeps its secret while the description is broke
   await write(path, "tls_certificate: [");
   await record.until(() => record.rejected.length === 1);
   assert.match(record.rejected[0] ?? "", /^Cannot use the secret in .*sds\.yaml: it is not YAML/);
-  // Its files are followed on.
+  // The files of the last valid description are still followed.
   await writePair(tls, second);
   await record.holds(second);
 

@@ -23,7 +23,7 @@ function setUp() {
     watch: () => ({ close() {} }),
   };
   const hub = new FileHub({ clock, files });
-  const heard: string[] = [];
+  const reported: string[] = [];
   let judged = 0;
   let fault = "";
   const watch = hub.follow<string>({
@@ -35,15 +35,15 @@ function setUp() {
       return new TextDecoder().decode(await read("/web.pem", 100));
     },
   }, {
-    onValue: (value) => void heard.push(value),
-    onRejected: (reason) => void heard.push(reason),
-    onRecovered: () => void heard.push("recovered"),
+    onValue: (value) => void reported.push(value),
+    onRejected: (reason) => void reported.push(reason),
+    onRecovered: () => void reported.push("recovered"),
   });
   return {
     clock,
     disk,
     hub,
-    heard,
+    reported,
     watch,
     judged: () => judged,
     failWith: (reason: string) => void (fault = reason),
@@ -51,47 +51,48 @@ function setUp() {
 }
 
 test("FileFollower does not check accepted content again when its files are touched", async () => {
-  const { clock, disk, hub, heard, watch, judged } = setUp();
-  await advanceUntil(clock, () => heard.length > 0);
+  const { clock, disk, hub, reported, watch, judged } = setUp();
+  await advanceUntil(clock, () => reported.length > 0);
   for (let touch = 2; touch < 6; touch++) {
     disk.stamp = `${touch}`;
     watch.refresh();
     await clock.advance(1_000);
   }
-  assert.deepEqual([judged(), heard], [1, ["one"]]);
+  assert.deepEqual([judged(), reported], [1, ["one"]]);
   await hub.close();
 });
 
 test("FileFollower checks refused content again later, because it may have become valid", async () => {
-  const { clock, hub, heard, judged, failWith } = setUp();
+  const { clock, hub, reported, judged, failWith } = setUp();
   failWith("not valid yet");
-  await advanceUntil(clock, () => heard.length > 0);
-  assert.deepEqual(heard, ["not valid yet"]);
+  await advanceUntil(clock, () => reported.length > 0);
+  assert.deepEqual(reported, ["not valid yet"]);
   failWith("");
   const startMs = clock.monotonic();
-  await advanceUntil(clock, () => heard.includes("one"), 20_000);
+  await advanceUntil(clock, () => reported.includes("one"), 20_000);
   assert.ok(clock.monotonic() - startMs > 3_000, `${clock.monotonic() - startMs} ms`);
   assert.equal(judged(), 2);
   await hub.close();
 });
 
 test("FileFollower sometimes reads files whose stamps are unchanged", async () => {
-  const { clock, disk, hub, heard } = setUp();
-  await advanceUntil(clock, () => heard.length > 0);
+  const { clock, disk, hub, reported } = setUp();
+  await advanceUntil(clock, () => reported.length > 0);
   await clock.advance(180_000);
   disk.text = "two";
   // The next polls compare only stamps.
   await clock.advance(20_000);
-  assert.deepEqual(heard, ["one"]);
+  assert.deepEqual(reported, ["one"]);
   await clock.advance(300_000);
-  assert.deepEqual(heard, ["one", "two"]);
+  assert.deepEqual(reported, ["one", "two"]);
   await hub.close();
 });
 
 test("FileFollower.refresh() resolves when the current content is reported, good or bad", async () => {
-  const { clock, disk, hub, heard, watch, failWith } = setUp();
+  const { clock, disk, hub, reported, watch, failWith } = setUp();
   const seen: string[] = [];
-  const refresh = () => void Promise.resolve(watch.refresh()).then(() => seen.push(heard.join()));
+  const refresh = () =>
+    void Promise.resolve(watch.refresh()).then(() => seen.push(reported.join()));
   refresh();
   await advanceUntil(clock, () => seen.length > 0);
   disk.text = "two";

@@ -275,8 +275,8 @@ test("SecretStore reports events without key material", async () => {
       notAfterMs: Date.UTC(2027, 1, 19),
     },
   });
-  const said = JSON.stringify([store.statuses(), store.events(), log.lines]);
-  assert.ok(!said.includes("key 0"), said);
+  const logged = JSON.stringify([store.statuses(), store.events(), log.lines]);
+  assert.ok(!logged.includes("key 0"), logged);
   await store.close();
 });
 
@@ -294,8 +294,8 @@ test("SecretStore clears a fault when its source repeats the secret", async () =
   // A fault that returns is reported again, and so is its end.
   const once = ["rejected", "recovered"];
   assert.deepEqual(store.events().map(({ kind }) => kind), ["loaded", ...once, ...once]);
-  const said = () => log.lines.map(({ level, message }) => `${level} ${message}`);
-  assert.deepEqual(said().slice(-2), ["warn secret rejected", "info secret recovered"]);
+  const logged = () => log.lines.map(({ level, message }) => `${level} ${message}`);
+  assert.deepEqual(logged().slice(-2), ["warn secret rejected", "info secret recovered"]);
   events.onRecovered?.();
   assert.equal(store.events().length, 5, "there was no fault");
   // A fault that comes and goes is logged a bounded number of times; the last line is the fault.
@@ -304,12 +304,12 @@ test("SecretStore clears a fault when its source repeats the secret", async () =
     events.onRecovered?.();
   };
   for (let i = 0; i < 100; i++) comeAndGo();
-  assert.equal(said().length, 1 + 2 * 20 + 1);
-  assert.equal(said().at(-1), "warn secret unreachable");
+  assert.equal(logged().length, 1 + 2 * 20 + 1);
+  assert.equal(logged().at(-1), "warn secret unreachable");
   assert.equal(store.statuses()[0]?.fault, "");
   await clock.advance(3_600_000);
   comeAndGo();
-  assert.equal(said().at(-1), "info secret recovered");
+  assert.equal(logged().at(-1), "info secret recovered");
   await store.close();
 });
 

@@ -130,22 +130,22 @@ export class Feed<M> {
     if (answered && !isBrief) this.#haste.reset();
     // A stream that ended well is opened again at once, unless it was brief.
     if (isWell) return isBrief ? this.#backoff.next() : 0;
-    const said = formatStatus(status);
+    const statusText = formatStatus(status);
     switch (status.code) {
       case GRPC_STATUS.unimplemented: {
         const { onUnimplemented } = this.#options;
         if (onUnimplemented) onUnimplemented();
-        else this.#report(`it does not offer this (${said})`);
+        else this.#report(`it does not offer this (${statusText})`);
         return "on_request";
       }
       case GRPC_STATUS.invalidArgument:
-        this.#report(said);
+        this.#report(statusText);
         return this.#patience.next();
       case GRPC_STATUS.permissionDenied:
         // A denial withdraws everything (SPIFFE Workload API 5.2.1).
         this.#last = undefined;
         this.#report(
-          `nothing is registered for this process: ${caller()} (${said})`,
+          `nothing is registered for this process: ${caller()} (${statusText})`,
           (follower, reason) => follower.withdraw(reason),
         );
         break;
@@ -153,7 +153,7 @@ export class Feed<M> {
         this.#report("it ended the stream without a message");
         break;
       default:
-        this.#report(said);
+        this.#report(statusText);
     }
     const isSoon = [...this.#followers.keys()].some(({ isInGrace }) => isInGrace);
     return (isSoon ? this.#haste : this.#backoff).next();

@@ -67,7 +67,7 @@ test("createWorkloadProvider() keeps the last good secret when a message is bad"
   set.server.sendBytes("svids", bad);
   set.server.sendSvids({ svids: [{ ...svid, key: svidOf(CA, WEB).key }] });
   await followed.fault("rejected", /does not belong/);
-  // The same as before ends the fault.
+  // An equal valid message ends the fault.
   set.server.sendSvids({ svids: [svid] });
   await followed.recovered();
   assert.equal(set.server.opened.svids, 1);

@@ -94,7 +94,7 @@ test("ownRegistrationQuestion() keeps the last value when the entry is gone, and
     sink: seen,
     deps: rig.deps,
   });
-  await eventually(() => seen.errors.length === 1, "the loss is said");
+  await eventually(() => seen.errors.length === 1, "the loss");
   assert.deepEqual([seen.codes, seen.values.length], [["agent_not_found"], 1]);
   assert.deepEqual(rig.called, [], "the list is complete, so no other call is needed");
   await rig.clock.advance(2_000);
@@ -137,7 +137,7 @@ test("ownRegistrationQuestion() fails after a moment where no entry appears", as
     sink: seen,
     deps: rig.deps,
   });
-  await eventually(() => seen.errors.length === 1, "the loss is said");
+  await eventually(() => seen.errors.length === 1, "the loss");
   watch.stop();
   assert.deepEqual([seen.codes, rig.script.asked.length], [["agent_not_found"], 2]);
 });

@@ -214,7 +214,7 @@ class Keeper {
     const { signal, deps: { log } } = this.#options;
     const changed = ids.map((id) => ({ id, health: this.#health.of(id) }));
     await register(this.#catalog, {
-      what: "tell how the application is",
+      what: "write the health of the services",
       body: {
         Address: addressOf(this.#request),
         Checks: changed.map(({ id, health }) => healthCheckOf(id, health)),
@@ -223,7 +223,7 @@ class Keeper {
     });
     for (const { id, health } of changed) {
       this.#written.set(id, health.status);
-      log.info("health told", { id, ...health });
+      log.info("health written to the catalog", { id, ...health });
     }
   }
 

@@ -10,11 +10,11 @@ const { signal } = new AbortController();
 function start() {
   const catalog = new MemoryCatalog();
   catalog.address = "10.0.0.1";
-  const said: string[] = [];
-  const log = { ...silentLog, error: (message: string) => void said.push(message) };
+  const logged: string[] = [];
+  const log = { ...silentLog, error: (message: string) => void logged.push(message) };
   const deps = { clock: new FakeClock(), log };
   const life = new SignOfLife({ client: catalog.client, node: "virt-1" }, { proxyId: "web", deps });
-  return { catalog, said, life };
+  return { catalog, logged, life };
 }
 
 test("SignOfLife keeps the names of its last eight sessions", async () => {
@@ -30,10 +30,10 @@ test("SignOfLife keeps the names of its last eight sessions", async () => {
 });
 
 test("SignOfLife creates its session as soon as servers are back, and logs no refusal", async () => {
-  const { catalog, said, life } = start();
+  const { catalog, logged, life } = start();
   catalog.refuses = () => new ProxyError("agent_unreachable", "no server is in use");
   await assert.rejects(life.beat(signal), { code: "agent_unreachable" });
   catalog.refuses = () => undefined;
   await life.beat(signal);
-  assert.deepEqual([life.name !== "", said], [true, []]);
+  assert.deepEqual([life.name !== "", logged], [true, []]);
 });

@@ -38,9 +38,9 @@ interface KeptStreamOptions<T> {
   readonly clock: Pick<Clock, "after" | "monotonic">;
   /** Opens a stream; its events come later. Undefined: none can be opened now, the last one goes on. */
   open(handler: StreamHandler<T>): OpenStream | undefined;
-  /** As of {@link StreamHandler}. `isFirst`: of its stream. */
+  /** See {@link StreamHandler}. `isFirst`: the first message of its stream. */
   onMessage(message: T, isFirst: boolean): void | Promise<void>;
-  /** As of {@link StreamHandler}. */
+  /** See {@link StreamHandler}. */
   onSilent?(): void;
   /**
    * Decides when the next stream is opened. It may call any method of the stream; what it opens or stops
@@ -62,7 +62,7 @@ export class KeptStream<T> {
   #current: Opened | undefined;
   /** Delivers until the current one does. */
   #previous: Opened | undefined;
-  /** Until the next stream is opened. */
+  /** The wait for the next stream. */
   #wait: { cancel(): void } | undefined;
   #stopped = true;
 

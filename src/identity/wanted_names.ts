@@ -33,7 +33,7 @@ export interface OnDemandRules extends WantedNames {
 
 interface Allowed {
   readonly names: ReadonlySet<string>;
-  /** With their leading dot. */
+  /** Suffixes with their leading dot. */
   readonly suffixes: ReadonlySet<string>;
 }
 

@@ -245,7 +245,7 @@ export interface EdgePart extends SnapshotPart {
   readonly http: HttpRules;
   /** As those of {@link InboundPart}. */
   readonly plugins: readonly PluginUse[];
-  /** As an upstream's. */
+  /** See {@link UpstreamPart.listener}. */
   readonly listener: UpstreamPart["listener"];
   readonly hosts: readonly EdgeHost[];
 }

@@ -74,7 +74,7 @@ export class ResponseFaults {
   }
 
   add(text: string): void {
-    // One text more than fits shows that there were more.
+    // One more text than fits shows that there were more.
     if (this.#length <= DETAIL_LIMIT) this.#texts.push(text);
     this.#length += text.length + 2;
   }

@@ -12,11 +12,11 @@ export type AnsweringPeer = "agent" | "server";
 
 export interface WireRequest {
   readonly method: string;
-  /** With the query. */
+  /** Path and query. */
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string;
-  /** Until the reply is complete. */
+  /** Time limit for the complete reply. */
   readonly timeoutMs: number;
   /** The reply comes when something has changed. */
   readonly waits?: boolean;
@@ -72,7 +72,7 @@ export class AskAgain extends ProxyError {
   }
 }
 
-/** As far as is known the connection is well, and the reply did not come in time. */
+/** The reply did not come in time, on a connection without a known fault. */
 export class NoReply extends ProxyError {
   constructor(message: string) {
     super("agent_unreachable", message);

@@ -68,7 +68,7 @@ export interface ConsulReply {
 
 /** Parts of every request; empty text means nothing. */
 interface ClientOptions {
-  /** Before every path, for an agent behind a reverse proxy: `/consul`. */
+  /** Prefix of every path, for an agent behind a reverse proxy: `/consul`. */
   readonly pathPrefix: string;
   /** `user:password`. */
   readonly basicAuth: string;

@@ -36,7 +36,7 @@ interface RefusedServer {
 interface CredentialOptions {
   /** The certificate must have this name. */
   readonly serverName: string;
-  /** One text for each certificate. */
+  /** PEM, one text for each certificate. */
   readonly anchors: readonly string[];
   readonly clock: Pick<Clock, "now">;
   readonly refusalWords: (refused: RefusedServer) => string;
@@ -177,7 +177,7 @@ function isOutOfDate({ validFrom, validTo }: X509Certificate, nowMs: number): bo
   return nowMs < Date.parse(validFrom) || nowMs > Date.parse(validTo);
 }
 
-/** Any text may stand in a name: one line of it, quoted. */
+/** One quoted line of a name, which may contain any text. */
 function shown(name: string): string {
   const line = /^CN=.*$/m.exec(name)?.[0] ?? name.replaceAll("\n", ", ");
   return JSON.stringify(line.length > SHOWN_LIMIT ? `${line.slice(0, SHOWN_LIMIT)}...` : line);

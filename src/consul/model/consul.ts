@@ -28,7 +28,7 @@ export interface WatchSink<T> {
 /** A running watch. Stopping it is immediate; nothing is delivered afterwards. */
 export interface WatchHandle {
   stop(): void;
-  /** Its data is in use now: a hint that it deserves fresh news before others do. */
+  /** Marks its data as in use, so that it is read before the data of idle watches. */
   touch?(): void;
   readonly state: WatchState;
 }
@@ -49,7 +49,7 @@ export interface ChainRequest {
   readonly service: string;
   /** `""`: that of the proxy. */
   readonly datacenter: string;
-  /** In place of the service's own; `tcp` leaves routes and splits out. */
+  /** The protocol that replaces the service's own; `tcp` leaves routes and splits out. */
   readonly protocol?: string;
   readonly connectTimeoutMs?: number;
   readonly meshGatewayMode?: string;
@@ -201,7 +201,7 @@ export interface LoginStatus {
   readonly lastLoginMs: number | undefined;
   /** Undefined: never, or not known. */
   readonly expiresMs: number | undefined;
-  /** In a row. */
+  /** Number of consecutive failures. */
   readonly failures: number;
   /** `""`: the last login gave a token. */
   readonly lastFailure: string;
@@ -221,9 +221,9 @@ export interface RegisterRequest {
 export interface RegisterSignals {
   /** Ends it: what was registered is taken back. */
   readonly signal: AbortSignal;
-  /** From then on callers are served; absent: already. */
+  /** Aborts when callers are served; absent: they are served already. */
   readonly serving?: AbortSignal;
-  /** From then on no new callers should come. */
+  /** Aborts when no new callers should come. */
   readonly draining?: AbortSignal;
   /** Called when Consul knows about the drain. */
   readonly onLeft?: () => void;

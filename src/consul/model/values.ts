@@ -145,7 +145,7 @@ export interface UpstreamDeclaration {
   readonly bind: BindAddress | null;
   /** `""`, `none`, `local` or `remote`. */
   readonly meshGatewayMode: string;
-  /** In place of the chain's, as written; `""`: the chain's. A prepared query has `tcp`. */
+  /** The protocol that replaces the chain's, as written; `""`: the chain's own. A prepared query has `tcp`. */
   readonly protocol: string;
   /** Absent: the chain's (5 s by default). */
   readonly connectTimeoutMs?: number;

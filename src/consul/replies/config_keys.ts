@@ -34,7 +34,7 @@ type KeyFate =
 
 export interface ConfigKey {
   readonly place: KeyPlace;
-  /** As Consul documents it, with dots between the names of blocks: `limits.max_connections`. */
+  /** Consul's documented name, with dots between the names of blocks: `limits.max_connections`. */
   readonly key: string;
   readonly fate: KeyFate;
 }

@@ -20,7 +20,7 @@ import type { FlagNames } from "../model/flag_names.ts";
 import { errorOf, isOverload, isUnauthenticated, messagesOf, metadataOf } from "./calls.ts";
 import type { Method, Server, StreamSink } from "./types.ts";
 
-/** Where calls go. */
+/** The target of calls. */
 export interface CallTarget {
   readonly server: Server;
   readonly link: GrpcLink;

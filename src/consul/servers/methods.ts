@@ -168,7 +168,7 @@ export const WATCH_ROOTS: Method<null, ServerRoots> = {
   },
 };
 
-/** From a CSR in PEM to certificates in PEM, leaf first. */
+/** Signs a CSR in PEM; the answer has certificates in PEM, leaf first. */
 export const SIGN: Method<string, string> = {
   path: "/hashicorp.consul.connectca.ConnectCAService/Sign",
   what: "have the certificate signed",

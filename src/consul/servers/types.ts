@@ -9,7 +9,7 @@ import type { MessageTypes } from "../../grpc/mod.ts";
 import type { TlsFiles } from "../http/files.ts";
 import type { FlagNames } from "../model/flag_names.ts";
 
-/** Where servers are looked for. */
+/** The places in which servers are looked for. */
 export type ServerAddresses =
   /** Addresses, and DNS names with one or several each. Not empty. */
   | { readonly kind: "names"; readonly names: readonly string[] }

@@ -30,7 +30,7 @@ export interface PollSlot {
   readonly mode: PollMode;
   /** Fails with `closed` once the slot is left. */
   turn(): Promise<PollTurn>;
-  /** Its data is in use now. */
+  /** Marks the watch's data as in use. */
   touch(): void;
   leave(): void;
 }

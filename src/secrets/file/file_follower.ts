@@ -31,7 +31,7 @@ export interface FollowTarget<T> {
   load(read: ReadSource): Promise<T>;
 }
 
-/** As `FileEvents`. */
+/** See `FileEvents`. */
 export interface FollowEvents<T> {
   onValue(value: T): void;
   onRejected(reason: string): void;
@@ -162,7 +162,7 @@ export class FileFollower<T> implements SecretWatch {
 
   async #look(full: boolean): Promise<void> {
     if (!full && this.#badSinceMs === null && await this.#stampsNow() === this.#stamps) return;
-    // Before the files are read, so that no later change is missed.
+    // Watches are made before the files are read, so that no later change is missed.
     await this.#watchPlaces();
     const read = await this.#readAndLoad();
     if (this.#closed) return;

@@ -139,7 +139,7 @@ export class OnDemand {
   update(plan: OnDemandPlan): void {
     this.#plan = plan;
     const pinned = new Set(pinnedOf(plan));
-    // Before any name is dropped: one that changes its table stays subscribed.
+    // This is done before any name is dropped, so that a name that changes its table stays subscribed.
     this.#pin();
     for (const table of [this.#pinned, this.#held, this.#pending]) {
       for (const entry of [...table.values()]) {

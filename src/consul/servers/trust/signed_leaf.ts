@@ -53,7 +53,7 @@ interface SignedLeafDeps {
 
 interface LeafRequest {
   readonly service: string;
-  /** That of the proxy's node. */
+  /** The datacenter of the proxy's node. */
   readonly datacenter: string;
 }
 

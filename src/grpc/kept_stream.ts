@@ -43,8 +43,8 @@ interface KeptStreamOptions<T> {
   /** See {@link StreamHandler}. */
   onSilent?(): void;
   /**
-   * Decides when the next stream is opened. It may call any method of the stream; what it opens or stops
-   * then counts, and not its result.
+   * Decides when the next stream is opened. It may call any method of the stream; a call that opens or stops
+   * a stream then decides in place of the result.
    */
   onEnd(end: StreamEnd): Reopening;
 }
@@ -90,7 +90,7 @@ export class KeptStream<T> {
     this.#openAfter(delayMs);
   }
 
-  /** Closes what is open, without an event, and ends the wait. */
+  /** Closes open streams without an event, and ends the wait. */
   stop(): void {
     this.#stopped = true;
     this.#cancelWait();

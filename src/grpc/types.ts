@@ -95,7 +95,7 @@ export interface GrpcLinkOptions extends GrpcConnectionOptions {
   readonly onLost: (reason: string) => void;
 }
 
-/** Limits of what a server can cost us. */
+/** Limits of the cost that a server can cause. */
 export interface GrpcLimits {
   /** Size of one message. */
   readonly messageBytes: number;

@@ -43,7 +43,7 @@ for (
     ["leaf_secondary_rotated", "roots_secondary_rotated"],
   ] as const
 ) {
-  test(`validateCredentials() takes ${leaf} of a real Consul`, () => {
+  test(`validateCredentials() accepts ${leaf} of a real Consul`, () => {
     const { certPem, keyPem, uri, serial, presented } = recordedLeaf(leaf);
     const { pems, trustDomain } = recordedRoots(roots);
     const valid = validateCredentials({

@@ -52,7 +52,7 @@ for (
   });
 }
 
-test("retiredOf() gives the anchors of one trust domain", () => {
+test("retiredOf() returns the anchors of one trust domain", () => {
   const retired = retiredAnchors(spiffe({ a: [OLD] }), spiffe({}), NOW_MS);
   assert.deepEqual(retiredOf("a", retired).map(({ raw }) => raw), [
     retired[0]?.certificate.raw ?? parseCertificate(new Uint8Array()),

@@ -81,7 +81,7 @@ function assertRefused(verdict: ChainVerdict, code: string, reason: RegExp): voi
   assert.equal(verdict.code, code);
 }
 
-test("a ca validator gives the peer's identity and its validity", () => {
+test("a ca validator returns the peer's identity and its validity", () => {
   const issued = leafWith();
   const peer = assertTrusted(judge(issued));
   const root = parseCertificate(CA.rootDer);
@@ -150,7 +150,7 @@ for (
   });
 }
 
-test("a ca validator gives a claim for each of several URIs", () => {
+test("a ca validator returns a claim for each of several URIs", () => {
   const { id, claims } = assertTrusted(judge(leafWith({ uris: ["spiffe://B.test/x", URI] })));
   assert.equal(id, undefined);
   assert.deepEqual(claims?.map(({ id, uri }) => [id?.service, uri]), [
@@ -227,7 +227,7 @@ for (
     ["a leaf for another usage", { extendedKeyUsage: ["1.2.3"] }, false],
   ] as const satisfies readonly (readonly [string, CertificateOverrides, boolean])[]
 ) {
-  test(`a ca validator ${trusted ? "takes" : "refuses"} ${name} as its own anchor`, () => {
+  test(`a ca validator ${trusted ? "accepts" : "refuses"} ${name} as its own anchor`, () => {
     const issued = selfSigned(overrides);
     const listed = judge(issued, { roots: [CA.rootPem, pemOf(issued.certDer)] });
     assert.equal(listed.kind, trusted ? "trusted" : "untrusted", JSON.stringify(listed));
@@ -312,7 +312,7 @@ for (
     ],
   ] as const
 ) {
-  test(`a ca validator ${trusted ? "takes" : "refuses"} a leaf where ${name} is pinned`, () => {
+  test(`a ca validator ${trusted ? "accepts" : "refuses"} a leaf where ${name} is pinned`, () => {
     const verdicts = [
       judge(leafWith(), { rules: pins }),
       judge(leafWith(), { rules: pins, roots: [] }),

@@ -195,7 +195,7 @@ test("a spiffe validator does not accept a leaf as its own anchor", () => {
   assert.equal(validator.judge(peer).kind, "untrusted");
 });
 
-test("a spiffe validator gives a service id only for serviceTrustDomains", () => {
+test("a spiffe validator returns a service id only for serviceTrustDomains", () => {
   const ours = judge({ uris: [SERVICE] });
   assert.ok(ours.kind === "trusted" && ours.id?.service === "web");
   assert.equal(ours.uri, SERVICE);

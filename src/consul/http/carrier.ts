@@ -1,5 +1,5 @@
 /**
- * A request to Consul and its reply as they are on the wire, and the two kinds of what carries them:
+ * A request to Consul and its reply as they are on the wire, and the two kinds of carriers:
  * connections to one address, and a carrier that knows the address in use.
  *
  * @module
@@ -63,8 +63,8 @@ export interface Carrier {
 }
 
 /**
- * A wait ended for a reason that says nothing about the server: the server was left, or the token was
- * replaced. It is sent anew at once, from the watch's position then.
+ * A wait ended for a reason other than a fault of the server: the server was left, or the token was
+ * replaced. It is sent again at once, from the watch's current position.
  */
 export class AskAgain extends ProxyError {
   constructor(reason: string) {

@@ -71,7 +71,7 @@ for (
     ["Permission denied: token with AccessorID 'a' lacks permission 'service:read'", []],
   ] as const
 ) {
-  test(`Client.call() takes ${JSON.stringify(body)} for ${want.length ? "an unknown" : "a known"} token`, async () => {
+  test(`Client.call() reads ${JSON.stringify(body)} as the refusal of ${want.length ? "an unknown" : "a known"} token`, async () => {
     const { client, rejected } = played({}, { status: 403, body });
     await assert.rejects(client.call(CALL), (error: Error) => {
       assert.equal(/does not know the token/.test(error.message), want.length > 0);
@@ -136,7 +136,7 @@ for (
     ],
   ] as const
 ) {
-  test(`Client.call() takes status ${status} ${JSON.stringify(body)} for ${code}`, async () => {
+  test(`Client.call() fails with ${code} for status ${status} ${JSON.stringify(body)}`, async () => {
     const { client } = played({}, { status, body });
     await assert.rejects(client.call({ ...CALL, query: { dc: "dc7" } }), (error: Error) => {
       assert.equal((error as ProxyError).code, code);

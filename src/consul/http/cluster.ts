@@ -56,7 +56,7 @@ interface ClusterProofOptions {
 
 /**
  * Proves the cluster whenever another Consul may answer (a connection broke, another server is in use, a
- * request failed, an index went back), and for what is new in an agent's replies, since the servers behind
+ * request failed, an index went back), and for new content in an agent's replies, since the servers behind
  * the agent may have changed. One proof serves all replies that arrive meanwhile, and none is used before.
  */
 export class ClusterProof {

@@ -28,7 +28,7 @@ function readPath(files: Readonly<Record<string, string>>) {
   }
 }
 
-test("readTlsFiles() takes every certificate of every file in -ca-path", () => {
+test("readTlsFiles() reads every certificate of every file in -ca-path", () => {
   const { caPems, caName, certName } = readPath({ "b.pem": two, "a.pem": one + two });
   assert.deepEqual(caPems.join("").match(/BEGIN/g)?.length, 3);
   assert.match(caPems.join(""), new RegExp(`^${one.slice(0, 200).replaceAll("+", "\\+")}`));

@@ -35,7 +35,7 @@ for (
   });
 }
 
-test("resolveAgentOptions() takes flags before the environment", () => {
+test("resolveAgentOptions() prefers flags to the environment", () => {
   const env = {
     CONSUL_HTTP_TOKEN: "env-token",
     CONSUL_NAMESPACE: "env-ns",

@@ -77,7 +77,7 @@ export function credentialsOf(texts: TlsTexts, options: CredentialOptions): Dial
   };
 }
 
-/** An agent's, with words that name what of its certificate does not fit which of our files. */
+/** TLS to an agent, with messages that name the mismatch between its certificate and our files. */
 export function agentCredentials(
   texts: TlsTexts,
   { host, clock }: { readonly host: string; readonly clock: Pick<Clock, "now"> },
@@ -86,7 +86,7 @@ export function agentCredentials(
   const anchors = anchorsOf(texts);
   return credentialsOf(texts, {
     serverName,
-    // A system without a file of them trusts what the runtime brings.
+    // A system without such a file trusts the runtime's own CAs.
     anchors: anchors.length > 0 ? anchors : rootCertificates,
     clock,
     refusalWords: (refused) => agentRefusal(refused, { texts, serverName, nowMs: clock.now() }),

@@ -18,7 +18,7 @@ import type {
   Roots,
 } from "./values.ts";
 
-/** Receives what a watch finds: the first answer at once, then every change of content. */
+/** Receives the values of a watch: the first answer at once, then every change of content. */
 export interface WatchSink<T> {
   onValue(value: T): void;
   /** Each failure; the watch goes on by itself and the last value stays true. */
@@ -165,7 +165,7 @@ export interface Consul {
   serversStatus?(): ServersStatus | undefined;
   /** Reads token file and certificates again (SIGHUP); unusable ones leave those in use, and throw. */
   reloadFiles?(): void;
-  /** Gives back at the end what the process obtained, within 5 s. Never rejects. */
+  /** Releases at the end what the process obtained (login tokens), within 5 s. Never rejects. */
   leave?(): Promise<void>;
   close(): void;
 }
@@ -219,7 +219,7 @@ export interface RegisterRequest {
 }
 
 export interface RegisterSignals {
-  /** Ends it: what was registered is taken back. */
+  /** Ends the registration, and deregisters the entries. */
   readonly signal: AbortSignal;
   /** Aborts when callers are served; absent: they are served already. */
   readonly serving?: AbortSignal;

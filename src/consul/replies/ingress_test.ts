@@ -40,7 +40,7 @@ for (
     ["nothing", "", []],
   ] as const
 ) {
-  test(`readRegistration() takes static clusters written as ${name}`, () => {
+  test(`readRegistration() reads static clusters written as ${name}`, () => {
     const { ingress, warnings } = gatewayWith(config);
     const named = clusters.map((cluster) => ({ name: cluster }));
     assert.deepEqual([ingress?.clusters, warnings], [named, []]);

@@ -128,8 +128,8 @@ function compare(a: string, b: string): number {
 
 /**
  * A read with an index comes from the agent's streaming backend, which shows a missing permission as an
- * empty list; only a read without an index distinguishes the two. So a list that turns empty is read again before
- * it is believed.
+ * empty list; only a read without an index distinguishes the two. So a list that turns empty is read again
+ * before it is believed.
  */
 export function healthQuestion(
   client: Client,

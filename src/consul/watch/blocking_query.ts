@@ -1,5 +1,5 @@
 /**
- * The loop behind every watch: ask, wait for a change, deliver what is new, and come back after a failure.
+ * The loop behind every watch: read, wait for a change, deliver new content, and retry after a failure.
  * It deals with everything that a long poll can do wrong, together with `cursors.ts`:
  *
  * - the first read has no index, and so has the first one after a broken connection: an index that is too

@@ -192,7 +192,7 @@ test("parseSecretFile() shows no content of a refused file", async () => {
   }
 });
 
-test("parseSecretFile() takes time linear to the size of the file", async () => {
+test("parseSecretFile() parses in time linear to the size of the file", async () => {
   const costMs = async (length: number) => {
     const keys = Array.from({ length }, (_, index) => `k${index}: 1`).join("\n");
     const startMs = cpuMs();

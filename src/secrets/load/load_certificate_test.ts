@@ -79,7 +79,7 @@ for (
     ...ENCRYPTED_KEYS.map((key) => ["web.pem", key, true] as const),
   ] as const
 ) {
-  test(`loadSecret() takes ${chain} with ${key}`, async () => {
+  test(`loadSecret() accepts ${chain} with ${key}`, async () => {
     const password = encrypted ? { password: inline("secret\r\n") } : {};
     const secret = await load({ chain: file(chain), key: file(key), ...password });
     assertIsPair(secret);
@@ -106,7 +106,7 @@ for (const key of ENCRYPTED_KEYS) {
 for (
   const name of ["aes.p12", "sha1_3des.p12", "mac_sha512.p12", "java.p12", "empty_password.p12"]
 ) {
-  test(`loadSecret() takes PKCS#12 ${name}`, async () => {
+  test(`loadSecret() accepts PKCS#12 ${name}`, async () => {
     const password = name.startsWith("empty") ? {} : { password: inline("secret\n") };
     const secret = await load({ pkcs12: file(name), ...password });
     assertIsPair(secret);

@@ -47,14 +47,14 @@ test("loadSecret() reads a bundle: each certificate once, revocation lists separ
 });
 
 for (const name of ["crl.pem", "crl.der"]) {
-  test(`loadSecret() takes revocation list ${name}`, async () => {
+  test(`loadSecret() accepts revocation list ${name}`, async () => {
     const validation = await load({ trustedCa: file("ca.pem"), crl: file(name) });
     assert.ok(validation.kind === "ca");
     assert.deepEqual(validation.rules.crlPems, [text("crl.pem")]);
   });
 }
 
-test("loadSecret() takes SPIFFE bundles by domain and as a map", async () => {
+test("loadSecret() accepts SPIFFE bundles by domain and as a map", async () => {
   const domains = await load({
     spiffe: {
       kind: "domains",
@@ -74,7 +74,7 @@ test("loadSecret() takes SPIFFE bundles by domain and as a map", async () => {
   assert.deepEqual(validation.bundles, { "one.example": [ROOT] });
 });
 
-test("loadSecret() takes the system's roots", async () => {
+test("loadSecret() loads the system's roots", async () => {
   const directory = await mkdtemp(join(tmpdir(), "roots-"));
   const path = join(directory, "ca-certificates.crt");
   try {

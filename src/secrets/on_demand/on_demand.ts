@@ -236,7 +236,7 @@ export class OnDemand {
     if (this.#pending.delete(entry.name)) this.#keep(entry);
     const waiters = this.#takeWaiters(entry);
     this.#changed();
-    // A waiter finds the certificate in what is published.
+    // A waiter finds the certificate in the published state.
     if (waiters.length === 0) return;
     this.#options.afterChange(() => waiters.forEach((resolve) => resolve(AVAILABLE)));
   }

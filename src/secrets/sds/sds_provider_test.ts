@@ -39,7 +39,7 @@ function certOf({ secret }: SdsEvent & { kind: "secret" }): string {
   return secret.type === "certificate" ? secret.certPem : "";
 }
 
-test("createSdsProvider() sends its node, without the build version that SPIRE takes for an old Envoy", async () => {
+test("createSdsProvider() sends its node, without the build version that SPIRE reads as an old Envoy's", async () => {
   await using server = await startSdsServer();
   await using client = new SdsClient({
     address: server.address,

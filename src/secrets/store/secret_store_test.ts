@@ -366,7 +366,7 @@ test("SecretStore.refresh() reads every source again", async () => {
   await store.close();
 });
 
-test("SecretStore.close() ends all subscriptions, and no event comes after it", async () => {
+test("SecretStore.close() ends all subscriptions, and ignores later events", async () => {
   const world = storeWorld();
   const { store, providers, clock } = world;
   store.follow({ web: WEB_MTLS });

@@ -241,7 +241,7 @@ test("SecretStore requires client certificates when SPIFFE rules arrive that req
   }
 });
 
-test("SecretStore says whether a missing secret has not come, was withdrawn, or is unknown", () => {
+test("SecretStore distinguishes missing secrets that have not come, were withdrawn, or are unknown", () => {
   const ref = secretRef("web", { source: WORKLOAD });
   const { store, providers, state } = storeWorld();
   store.follow({ web: credentialsPlan({ certificates: [ref] }) });

@@ -14,7 +14,7 @@ const OTHER = createAuthority({ trustDomain: "other.test" });
 
 const pemsOf = (...authorities: Authority[]) => authorities.map(({ rootPem }) => rootPem);
 
-test("createWorkloadProvider() gives the first SVID with its key", async () => {
+test("createWorkloadProvider() reports the first SVID with its key", async () => {
   await using set = await setUp();
   const svid = svidOf(CA, WEB);
   set.server.sendSvids({ svids: [svid, svidOf(CA, API)] });
@@ -97,7 +97,7 @@ test("createWorkloadProvider() shares one stream per method, and closes it with 
   assert.deepEqual((await set.follow("certificate").certificate()).uris, [API]);
 });
 
-test("createWorkloadProvider() gives each trust domain its own bundle", async () => {
+test("createWorkloadProvider() reports each trust domain with its own bundle", async () => {
   await using set = await setUp();
   set.server.sendBundles({
     bundles: { "spiffe://example.org": CA.rootDer, "spiffe://other.test": OTHER.rootDer },
@@ -118,7 +118,7 @@ test("createWorkloadProvider() gives each trust domain its own bundle", async ()
   assert.equal(set.server.opened.svids, 0);
 });
 
-test("createWorkloadProvider() gives the chosen SVID's bundle and the federated ones", async () => {
+test("createWorkloadProvider() reports the chosen SVID's bundle and the federated ones", async () => {
   await using set = await setUp();
   const third = createAuthority({ trustDomain: "third.test" });
   set.server.sendSvids({

@@ -22,7 +22,7 @@ export interface Login {
 }
 
 export interface LoginCalls {
-  /** Reads the bearer token anew. Rejects with why there is no token, and with a fix. */
+  /** Reads the bearer token again. Rejects with the reason why there is no token, and with a fix. */
   logIn(): Promise<Login>;
   /** A token that has ended already is no failure. */
   logOut(secret: string): Promise<void>;

@@ -119,7 +119,7 @@ export class LoginToken implements CallToken {
 
   rejected(token: string): void {
     const held = this.#held;
-    // About an earlier token it is no news, and while logins fail the next one is due anyway.
+    // A rejection of an earlier token is ignored, and while logins fail the next one is due anyway.
     if (!held || token !== held.secret || this.#backoff.failures > 0) return;
     if (this.#attempt || this.#ended || this.#monotonicAgeMs(held) < held.settleMs) return;
     this.#deps.log.warn("consul does not know the token any more, logging in again", {

@@ -84,7 +84,7 @@ class Keeper {
   readonly #written = new Map<string, string>();
   /** All entries have to be written. */
   #isDue = true;
-  /** The catalog seems to differ from what was written. */
+  /** The catalog seems to differ from the written entries. */
   #isSuspect = false;
   /** Another process has our ids. */
   #hasYielded = false;

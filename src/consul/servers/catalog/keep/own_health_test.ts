@@ -43,7 +43,7 @@ for (
     [["HTTP/1.1 2000 \r\n"], "critical", "no HTTP"],
   ] as const
 ) {
-  test(`checkLocal() takes ${pieces.join("|").slice(0, 40).trim()} for ${want}`, async () => {
+  test(`checkLocal() reads ${pieces.join("|").slice(0, 40).trim()} as ${want}`, async () => {
     const { health, dial } = start("/health");
     const end = dial.connect();
     await settle();

@@ -13,7 +13,10 @@ const LEAF = {
   initialFetchTimeoutMs: 0,
 };
 const ROOTS = { ...LEAF, type: "validation", name: "roots" };
-const spec = (name: string, spec: { type: string }) => ({
+const spec = (
+  name: string,
+  spec: { readonly type: string; readonly [field: string]: unknown },
+) => ({
   type: spec.type,
   name,
   source: { kind: "spec", spec, watch: true },

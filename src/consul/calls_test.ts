@@ -1,4 +1,4 @@
-/** Single calls, and what is asked at intervals. */
+/** Single calls, and questions that are sent at intervals. */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -19,13 +19,13 @@ function failsWith(code: string, pattern: RegExp): (error: unknown) => boolean {
   };
 }
 
-test("findSidecar() finds it whatever the case", async () => {
+test("findSidecar() finds the sidecar of a service id in any case", async () => {
   await using client = await AgentClient.start(inTurn({ json: fixture("agent_services") }));
   assert.equal(await client.agent.findSidecar("Web-1"), "web-1-sidecar-proxy");
   assert.equal(client.script.asked[0]?.query.get("filter"), 'Kind == "connect-proxy"');
 });
 
-test("findSidecar() says that there is none, and what to do", async () => {
+test("findSidecar() says that no sidecar is registered, and how to fix it", async () => {
   await using client = await AgentClient.start(inTurn({ json: {} }, { status: 404 }));
   await assert.rejects(
     client.agent.findSidecar("nope"),
@@ -33,7 +33,7 @@ test("findSidecar() says that there is none, and what to do", async () => {
   );
 });
 
-test("findSidecar() names the right without which a sidecar is not to be seen", async () => {
+test("findSidecar() names the right that is missing where the token may not see the sidecar", async () => {
   const text =
     "Permission denied: anonymous token lacks permission 'service:read' on \"web-sidecar-proxy\"";
   await using client = await AgentClient.start(inTurn({ json: {} }, { status: 403, text }));
@@ -44,7 +44,7 @@ test("findSidecar() names the right without which a sidecar is not to be seen", 
   assert.equal(client.script.asked[1]?.path, "/v1/agent/service/web-sidecar-proxy");
 });
 
-test("findSidecar() lists several", async () => {
+test("findSidecar() lists the sidecars where a service has several", async () => {
   const sidecar = (id: string) => ({
     Kind: "connect-proxy",
     ID: id,
@@ -59,7 +59,7 @@ test("findSidecar() lists several", async () => {
   );
 });
 
-test("findSidecar() lists the ids that have one, where the wanted one has none", async () => {
+test("findSidecar() lists the service ids with a sidecar where the given id has none", async () => {
   await using client = await AgentClient.start(
     inTurn({ json: fixture("agent_services") }),
     { agent: { token: "t" } },
@@ -105,13 +105,13 @@ for (
     ],
   ] as const
 ) {
-  test(`a refusal of the agent names its fix: ${text}`, async () => {
+  test(`a refused call names the fix: ${text}`, async () => {
     await using client = await AgentClient.start(inTurn({ status, text }));
     await assert.rejects(client.agent.findSidecar("web"), failsWith(code, pattern));
   });
 }
 
-test("a datacenter that is not there is named", async () => {
+test("an unknown datacenter is named in the error", async () => {
   await using client = await AgentClient.start(
     inTurn({ status: 500, text: "No path to datacenter" }),
     { agent: { datacenter: "dc9" } },
@@ -122,7 +122,7 @@ test("a datacenter that is not there is named", async () => {
   assert.match(seen.errors[0]?.message ?? "", /No path to datacenter "dc9"; is that its name/);
 });
 
-test("findProxy() gives the id of a proxy that can be run", async () => {
+test("findProxy() returns the id of a proxy that can be run", async () => {
   await using client = await AgentClient.start(inTurn({ json: fixture("agent_service_merged") }));
   assert.equal(await client.agent.findProxy("web-1-sidecar-proxy"), "web-1-sidecar-proxy");
   assert.equal(client.script.asked[0]?.path, "/v1/agent/service/web-1-sidecar-proxy");
@@ -145,7 +145,7 @@ for (
   });
 }
 
-test("findProxy() lists the proxies that there are, where the wanted one is not", async () => {
+test("findProxy() lists the registered proxies where the given id is unknown", async () => {
   const services = Object.fromEntries(
     ["a\n[ERROR] b", ...Array.from({ length: 12 }, (_, at) => `p${10 + at}`)]
       .map((ID) => [ID, { ID }]),
@@ -162,7 +162,7 @@ test("findProxy() lists the proxies that there are, where the wanted one is not"
   );
 });
 
-test("missingRights() names each right, what it is on, and what for", async () => {
+test("missingRights() names each missing right, its resource and its purpose", async () => {
   const allowed = (right: { Resource: string; Segment: string }) =>
     right.Resource === "service" && right.Segment !== "cache";
   await using client = await AgentClient.start((asked) => ({
@@ -195,15 +195,15 @@ test("missingRights() names each right, what it is on, and what for", async () =
 
 for (
   const [name, answer, result] of [
-    ["is gone", { status: 404, text: "" }, "agent_not_found"],
-    ["is barred", { status: 403, text: "Permission denied" }, "agent_forbidden"],
-    ["has no ACLs to ask", { status: 401, text: "ACL support disabled" }, "ok"],
-    ["wants something else", { status: 401, text: "who are you" }, "agent_failed"],
-    // Of the agent's, not of the request.
-    ["answers something else", { json: { a: 1 } }, "ok"],
+    ["does not exist", { status: 404, text: "" }, "agent_not_found"],
+    ["is refused", { status: 403, text: "Permission denied" }, "agent_forbidden"],
+    ["fails because ACLs are disabled", { status: 401, text: "ACL support disabled" }, "ok"],
+    ["fails with another 401", { status: 401, text: "who are you" }, "agent_failed"],
+    // The fault is the agent's, so the request counts as ok.
+    ["gets an unreadable reply", { json: { a: 1 } }, "ok"],
   ] as const
 ) {
-  test(`missingRights() claims nothing where the call ${name}, and counts ${result}`, async () => {
+  test(`missingRights() reports no right where the call ${name}, and counts ${result}`, async () => {
     let active = 0;
     await using client = await AgentClient.start(() => {
       active = client.count("agent_requests_active", {});
@@ -216,7 +216,7 @@ for (
   });
 }
 
-test("authorize() asks with the serial and gives the reason", async () => {
+test("authorize() sends the serial and returns the reason", async () => {
   await using client = await AgentClient.start(inTurn({ json: fixture("authorize_deny_l4") }));
   const request = {
     target: "db",
@@ -245,7 +245,7 @@ for (const reaction of ["hang", "drop", { status: 500 }, { json: {} }] as const)
   });
 }
 
-test("authorize() is bounded also while it waits for a connection", async () => {
+test("authorize() times out while it waits for a connection", async () => {
   await using client = await AgentClient.start(() => "hang", { connections: 1 });
   const request = { target: "db", uri: "spiffe://x", serial: "1" };
   const ask = (timeoutMs: number) => {
@@ -262,7 +262,7 @@ test("authorize() is bounded also while it waits for a connection", async () => 
   await assert.rejects(first, ProxyError);
 });
 
-test("watchQuery() asks at its interval, keeps the last answer, and bounds each call", async () => {
+test("watchQuery() executes at its interval, keeps the last answer through a failure, and bounds each call", async () => {
   let answer: Answer | "hang" = { json: fixture("prepared_query_execute") };
   await using client = await AgentClient.start(() => answer);
   const seen = new Seen<QueryResult>();
@@ -283,7 +283,7 @@ test("watchQuery() asks at its interval, keeps the last answer, and bounds each 
   assert.equal(seen.last?.datacenter, "dc2");
 });
 
-test("watchQuery() tells filtered from empty", async () => {
+test("watchQuery() reports a filtered answer as forbidden and delivers an empty one", async () => {
   const none = { Service: "db", Datacenter: "dc1", Nodes: [] };
   await using client = await AgentClient.start(
     inTurn({ json: none, filtered: true }, { json: none }),
@@ -296,7 +296,7 @@ test("watchQuery() tells filtered from empty", async () => {
   assert.deepEqual(seen.last?.instances, []);
 });
 
-test("watchDefaultPolicy() asks again every few minutes and soon after an agent restart", async () => {
+test("watchDefaultPolicy() reads again every few minutes and soon after an agent restart", async () => {
   let reason = "Default behavior configured by ACLs";
   await using client = await AgentClient.start((asked) => {
     if (asked.path.includes("authorize")) return { json: { Authorized: true, Reason: reason } };
@@ -317,10 +317,10 @@ test("watchDefaultPolicy() asks again every few minutes and soon after an agent 
   const count = () => client.script.asked.filter(({ path }) => path.includes("authorize")).length;
   const before = count();
   await client.passUntil(() => count() > before, { what: "once more", limitMs: 200_000 });
-  assert.equal(seen.values.length, 2, "the same again is no news");
+  assert.equal(seen.values.length, 2, "an equal answer is not delivered");
 });
 
-test("watchMesh() waits on an entry that is not there", async () => {
+test("watchMesh() waits for an entry that does not exist yet", async () => {
   const absent = { status: 404, index: 9, text: 'Config entry not found for "mesh" / "mesh"' };
   const entry = { index: 10, json: fixture("config_mesh") };
   await using client = await AgentClient.start(inTurn(absent, entry));
@@ -333,7 +333,7 @@ test("watchMesh() waits on an entry that is not there", async () => {
   assert.deepEqual(seen.errors, []);
 });
 
-test("watchDefaults() says what no registration has", async () => {
+test("watchDefaults() delivers extensions and rate limits, and null for an absent entry", async () => {
   const path = { RequestsPerSecond: 2, PathRegex: "/a.*" };
   const limits = { InstanceLevel: { RequestsPerSecond: 9, RequestsMaxBurst: 20, Routes: [path] } };
   await using client = await AgentClient.start(inTurn(
@@ -363,7 +363,7 @@ test("watchDefaults() says what no registration has", async () => {
   ]);
 });
 
-test("-datacenter and -stale go where Consul's own commands send them", async () => {
+test("-datacenter and -stale are sent with the calls that Consul's own commands send them with", async () => {
   const agent = { datacenter: "dc9", stale: true };
   await using client = await AgentClient.start(() => "hang", { agent });
   client.agent.watchHealth({ service: "a", datacenter: "", filter: "" }, new Seen());
@@ -377,7 +377,7 @@ test("-datacenter and -stale go where Consul's own commands send them", async ()
   assert.deepEqual([of("/web")?.get("dc"), of("/web")?.has("stale")], ["dc9", false]);
 });
 
-test("a chain that may not be asked for by POST says what to change", async () => {
+test("a refused POST for a chain names allow_write_http_from", async () => {
   const text = "Access is restricted";
   await using client = await AgentClient.start(inTurn({ status: 403, text }));
   const seen = new Seen();
@@ -386,11 +386,11 @@ test("a chain that may not be asked for by POST says what to change", async () =
   assert.match(seen.errors[0]?.message ?? "", /allow_write_http_from/);
 });
 
-test("a token file that changes is sent without a restart, a bad one is not", async () => {
+test("a changed token file is used without a restart, and a bad one is ignored", async () => {
   const directory = mkdtempSync(join(tmpdir(), "postern-token-"));
   const tokenFile = join(directory, "token");
   let age = 0;
-  // Size and time tell a change; the time is set, as two writes may fall into one tick.
+  // A change is seen by size and time. The time is set, because two writes may fall into one tick.
   const write = (token: string) => {
     writeFileSync(tokenFile, token);
     utimesSync(tokenFile, 1_000 + ++age, 1_000 + age);
@@ -406,7 +406,7 @@ test("a token file that changes is sent without a restart, a bad one is not", as
     };
     assert.equal(await sent(), "first");
     write("other");
-    assert.equal(await sent(), "first", "looked at most once a second");
+    assert.equal(await sent(), "first", "the file is read at most once a second");
     await client.clock.advance(1_000);
     assert.equal(await sent(), "other");
     for (const bad of ["", "a b"]) {
@@ -416,7 +416,7 @@ test("a token file that changes is sent without a restart, a bad one is not", as
     }
     write("third");
     client.agent.reloadFiles();
-    assert.equal(await sent(), "third", "at once when told to");
+    assert.equal(await sent(), "third", "reloadFiles() reads it at once");
     rmSync(tokenFile);
     await client.clock.advance(1_000);
     assert.equal(await sent(), "third");

@@ -1,4 +1,4 @@
-/** An agent at the old address that belongs to another cluster: nothing that it says is believed. */
+/** Replies of an agent at the old address that belongs to another cluster now are not used. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ProxyError, Stats } from "../base/mod.ts";
@@ -18,7 +18,7 @@ const OURS: PinnedCluster = { trustDomain: readRoots(fixture("roots")).trustDoma
 const THEIRS = "00000000-0000-0000-0000-000000000000.consul";
 const ASKS_CLUSTER = "/v1/connect/ca/roots";
 
-/** What answers now, and how often it was asked which cluster it is. */
+/** The cluster that answers now, and the number of proofs of the cluster. */
 class World {
   trustDomain = OURS.trustDomain;
   index = 50;
@@ -43,7 +43,7 @@ class World {
     return { status: 404, text: "unknown service ID" };
   };
 
-  /** Its data is gone, and with it the intention. */
+  /** The cluster loses its data, and with it the intention. */
   wipe({ index = 20 } = {}): void {
     this.trustDomain = THEIRS;
     this.index = index;
@@ -72,7 +72,7 @@ async function startWatching(stateFile?: string) {
 
 const isForeign = (seen: Seen<unknown>) => () => seen.codes.includes("cluster_changed");
 
-test("a wiped agent at the old address changes nothing, and the error names both clusters", async () => {
+test("values of a wiped agent are not delivered, and the error names both clusters", async () => {
   await using it = await startWatching();
   it.world.wipe();
   it.client.script.breakAll();
@@ -87,7 +87,7 @@ test("a wiped agent at the old address changes nothing, and the error names both
   assert.equal(it.intentions.values.length, 1);
 });
 
-test("a kept state is named as what to remove", async () => {
+test("the error names the stored state to remove", async () => {
   await using it = await startWatching("/var/lib/postern/web.json");
   it.world.wipe();
   it.client.script.breakAll();
@@ -98,18 +98,26 @@ test("a kept state is named as what to remove", async () => {
   );
 });
 
-test("an index that goes back is a reason to ask which cluster answers", async () => {
+test("an index that goes back requires a new proof of the cluster", async () => {
   const doubts: string[] = [];
   const replies = [["50", "49"], ["50", "50"], ["", "3"]] as const;
   for (const [asked, index] of replies) {
     const reply = { status: 200, headers: { "x-consul-index": index }, body: "[]" };
     const client = new Client({
-      ...{ pathPrefix: "", basicAuth: "", datacenter: "", stale: false },
-      ...{ namespace: "", partition: "" },
+      pathPrefix: "",
+      basicAuth: "",
+      datacenter: "",
+      stale: false,
+      namespace: "",
+      partition: "",
     }, {
       carrier: {
-        ...{ peer: "agent", where: "nowhere", send: () => Promise.resolve(reply) },
-        ...{ dropIdle() {}, reloadFiles() {}, close() {} },
+        peer: "agent",
+        where: "nowhere",
+        send: () => Promise.resolve(reply),
+        dropIdle() {},
+        reloadFiles() {},
+        close() {},
       },
       token: { current: () => "", onChange: () => () => {}, rejected() {} },
       stats: new Stats(),
@@ -121,7 +129,7 @@ test("an index that goes back is a reason to ask which cluster answers", async (
   assert.deepEqual(doubts, ["49"]);
 });
 
-test("after a failed request it is asked which cluster answers", async () => {
+test("a failed request requires a new proof of the cluster", async () => {
   await using it = await startWatching();
   it.world.isFailing = true;
   it.client.script.breakAll();
@@ -134,7 +142,7 @@ test("after a failed request it is asked which cluster answers", async () => {
   assert.equal(it.intentions.values.length, 1);
 });
 
-test("other servers behind an agent that stays are not believed, though their index is higher", async () => {
+test("values of other servers behind the same agent are not delivered, though their index is higher", async () => {
   await using it = await startWatching();
   it.world.index = 60;
   it.world.denies = false;
@@ -146,11 +154,11 @@ test("other servers behind an agent that stays are not believed, though their in
   it.client.script.answerWaiting();
   await it.client.passUntil(isForeign(it.intentions), { what: "the error" });
   await it.client.passUntil(isForeign(it.roots), { what: "that of the roots" });
-  assert.equal(it.intentions.values.length, 2, "theirs are not delivered");
+  assert.equal(it.intentions.values.length, 2, "values of the other cluster are not delivered");
   assert.equal(it.roots.values.length, 1);
 });
 
-test("changes that come together ask once more which cluster answers, an answer that is the same never", async () => {
+test("simultaneous changes share a proof of the cluster, and equal answers need none", async () => {
   await using it = await startWatching();
   const seen = Array.from({ length: 6 }, () => new Seen<Intentions>());
   seen.forEach((sink, at) => it.client.agent.watchIntentions(`service-${at}`, sink));
@@ -170,7 +178,7 @@ test("changes that come together ask once more which cluster answers, an answer 
   assert.equal(it.world.asked - before, asked);
 });
 
-test("the same cluster again is believed, and asked once for all watches", async () => {
+test("after a broken connection one proof of the cluster serves all watches", async () => {
   await using it = await startWatching();
   const before = it.world.asked;
   it.world.denies = false;
@@ -179,12 +187,12 @@ test("the same cluster again is believed, and asked once for all watches", async
   await it.client.passUntil(() => it.intentions.values.length === 2, { what: "the change" });
   await it.client.passUntil(() => it.client.script.waiting === 2, { what: "both wait" });
   const asked = it.world.asked - before;
-  // Each watch that finds its connection broken is a new reason to ask.
+  // Each watch whose connection broke requires a proof.
   assert.ok(asked >= 1 && asked <= 2, `asked ${asked} times`);
   assert.deepEqual(it.intentions.last, []);
 });
 
-test("our cluster is believed when it is back after another one", async () => {
+test("values are delivered again when our cluster is back", async () => {
   await using it = await startWatching();
   it.world.wipe();
   it.client.script.breakAll();
@@ -196,7 +204,7 @@ test("our cluster is believed when it is back after another one", async () => {
   });
 });
 
-test("what another cluster does not have is not missing, and nothing is written there", async () => {
+test("a 404 from another cluster is cluster_changed, and nothing is written to it", async () => {
   await using it = await startWatching();
   const registration = new Seen<Registration>();
   it.world.wipe();
@@ -211,7 +219,7 @@ test("what another cluster does not have is not missing, and nothing is written 
   assert.ok(it.client.script.asked.every(({ method }) => method !== "PUT"));
 });
 
-test("a proxy that has served nothing yet asks nobody which cluster it is", async () => {
+test("a proxy without a pinned cluster sends no proof requests", async () => {
   const world = new World();
   await using client = await AgentClient.start(world.answer);
   const roots = new Seen<Roots>();

@@ -74,7 +74,7 @@ export function createServers(options: ServersOptions, deps: ConsulDeps): Requir
   });
   const catalog: NodeCatalog = { client, servers, node: options.node };
   const roots = new RootsFeed({ servers, cluster, clock, log, stats });
-  /** Also the certificate's: that of the registration, where no flag gives one. */
+  /** The datacenter of calls and of the certificate; the registration's, where no flag gives one. */
   let { datacenter } = options;
 
   return {

@@ -1,5 +1,5 @@
 /**
- * The proxies of an agent: what `-sidecar-for`, `-proxy-id` and `-gateway` mean.
+ * Finds the proxies of an agent that `-sidecar-for`, `-proxy-id` and `-gateway` name.
  *
  * @module
  */
@@ -34,7 +34,7 @@ export async function findSidecar(client: Client, serviceId: string): Promise<st
   );
   if (only !== undefined) return only;
   const mayBeHidden = reply.filteredByAcls || !client.hasToken;
-  // A list leaves out what the token may not see; reading the id that agents give to sidecars fails.
+  // A list leaves out entries that the token may not see; reading the usual id of a sidecar then fails.
   if (mayBeHidden) await readService(client, `${serviceId}-sidecar-proxy`);
   const hidden = mayBeHidden
     ? ", or give a token that may see it (service:read on its sidecar)"

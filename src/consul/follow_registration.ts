@@ -59,7 +59,7 @@ class RegistrationWatch implements WatchHandle {
     });
   }
 
-  /** That of a part that fails, if one does. */
+  /** The state of a failing part, if there is one. */
   get state(): WatchState {
     const others = [this.#entry, this.#services, this.#checks].map((part) => part?.handle.state);
     return others.find((state) => state && state.failures > 0) ?? this.#own.state;

@@ -6,12 +6,14 @@ import { readRegistration } from "./replies/registration.ts";
 
 const REGISTRATION = readRegistration(fixture("agent_service"), "web-1-sidecar-proxy");
 
-test("rightsFor() takes the node's where the registration is read from there", () => {
+test("rightsFor() includes node:read where the registration is read from the node", () => {
   const own = { resource: "node", access: "read", segment: "virt-1" };
   const needs = rightsFor(REGISTRATION, "virt-1");
   assert.equal(needs.length, rightsFor(REGISTRATION).length + 1);
   const answers = needs.map(({ resource, access, segment }) => ({
-    ...{ Resource: resource, Access: access, Segment: segment },
+    Resource: resource,
+    Access: access,
+    Segment: segment,
     Allow: segment !== own.segment,
   }));
   assert.deepEqual(readMissing(answers, needs), [{

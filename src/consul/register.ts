@@ -124,7 +124,7 @@ async function register(
   });
 }
 
-/** Also the heartbeat: without it the check turns critical by itself. */
+/** Writes the status, which is the heartbeat, too: without it the check turns critical by itself. */
 async function reportStatus(client: Client, id: string, report: Report): Promise<void> {
   const { status, signal } = report;
   const action = status === "passing" ? "pass" : "fail";

@@ -8,14 +8,18 @@ import type { RegisterRequest } from "./model/consul.ts";
 
 const PROXY: RegisterRequest = {
   registration: registrationOfFlags({
-    ...{ proxyId: "web-proxy-x1", service: "web", upstreams: [] },
+    proxyId: "web-proxy-x1",
+    service: "web",
+    upstreams: [],
     serviceAddress: { kind: "tcp", host: "127.0.0.1", port: 80 },
     listen: { host: "0.0.0.0", port: 21 },
   }),
-  ...{ applicationId: "web-x1", nodeAddress: "", httpCheckPath: "" },
+  applicationId: "web-x1",
+  nodeAddress: "",
+  httpCheckPath: "",
 };
 
-test("keepRegistered() registers, heartbeats, registers again when forgotten, deregisters", async () => {
+test("keepRegistered() registers, sends heartbeats, registers again after a 404, and deregisters", async () => {
   let forgotten = false;
   await using client = await AgentClient.start((asked) => {
     if (!forgotten || !asked.path.includes("/check/pass/")) return { text: "" };
@@ -49,7 +53,7 @@ test("keepRegistered() registers, heartbeats, registers again when forgotten, de
   ]);
 });
 
-test("keepRegistered() tells at once that callers are served, and that none should come", async () => {
+test("keepRegistered() reports readiness and drain at once", async () => {
   await using client = await AgentClient.start(() => ({ text: "" }));
   const paths = () => client.script.asked.map(({ path }) => path.replace("/v1/agent/", ""));
   const [stop, serving, draining] = [
@@ -59,7 +63,9 @@ test("keepRegistered() tells at once that callers are served, and that none shou
   ];
   let left = 0;
   const done = client.agent.keepRegistered(PROXY, {
-    ...{ signal: stop.signal, serving: serving.signal, draining: draining.signal },
+    signal: stop.signal,
+    serving: serving.signal,
+    draining: draining.signal,
     onLeft: () => left++,
   });
   await client.asked(1);
@@ -71,8 +77,8 @@ test("keepRegistered() tells at once that callers are served, and that none shou
   await client.clock.advance(0);
   draining.abort();
   await client.asked(3);
-  await client.passUntil(() => left > 0, { what: "that Consul was told", limitMs: 0 });
-  // It shows that it lives, and stays critical.
+  await client.passUntil(() => left > 0, { what: "the report of the drain", limitMs: 0 });
+  // Heartbeats go on, and the check stays critical.
   await client.passUntil(() => paths().length >= 4, { what: "a heartbeat", limitMs: 10_500 });
   stop.abort();
   await done;

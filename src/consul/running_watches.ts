@@ -69,7 +69,7 @@ export class RunningWatches {
         }),
       askIntentions: ({ service, ...tenancy }) =>
         this.call(async () => {
-          // With an index, as a read without one may come from an agent's cache.
+          // The read has an index, because one without may come from an agent's cache.
           const terms = { ...this.askTerms, cursor: "1", waitMs: 1_000 };
           const question = intentionsQuestion(client, service, tenancyOf(tenancy));
           return (await question.poll(terms)).value;

@@ -1,6 +1,6 @@
 /**
- * How a real Consul 1.22.7 misleads a proxy, one test per trap; the numbers are those of the list of
- * what was observed. Traps 7, 8 and 9 are about certificates and TLS sessions and are tested there;
+ * Misleading behaviour of a real Consul 1.22.7, one test per trap; the numbers are those of the list of
+ * observations. Traps 7, 8 and 9 are about certificates and TLS sessions and are tested there;
  * 14 is about peers.
  */
 import assert from "node:assert/strict";
@@ -26,7 +26,7 @@ import type { Instance, Intentions, Leaf, Registration } from "./model/values.ts
 const API = { service: "api", datacenter: "", filter: "" };
 const INSTANCES: Answer = { index: 5, json: fixture("health_connect") };
 
-/** Answers everything that a sidecar asks, without news. */
+/** Answers every read of a sidecar once, and never answers waits. */
 function wholeAgent(asked: Asked): Reaction {
   if (asked.query.has("index") || asked.query.has("hash")) return "hang";
   const { path } = asked;
@@ -64,7 +64,7 @@ function watchAll(client: AgentClient): Seen<unknown>[] {
   return sinks;
 }
 
-test("trap 1: authorize is asked for the default only, about a source that no rule can name", async () => {
+test("trap 1: the authorize call is about a source that no rule can name", async () => {
   await using client = await AgentClient.start(inTurn({ json: fixture("authorize_default") }));
   const seen = new Seen<"allow" | "deny">();
   const request = { service: "web", trustDomain: "x.consul", datacenter: "dc1" };
@@ -76,7 +76,7 @@ test("trap 1: authorize is asked for the default only, about a source that no ru
   assert.deepEqual(seen.values, ["allow"]);
 });
 
-test("trap 1: a default that was answered by a rule is deny", async () => {
+test("trap 1: the default policy is deny where an intention decides the authorize call", async () => {
   await using client = await AgentClient.start(inTurn({ json: fixture("authorize_allow_l4") }));
   const seen = new Seen<"allow" | "deny">();
   const request = { service: "web", trustDomain: "x.consul", datacenter: "dc1" };
@@ -85,7 +85,7 @@ test("trap 1: a default that was answered by a rule is deny", async () => {
   assert.deepEqual(seen.values, ["deny"]);
 });
 
-test("trap 2: nothing is read with cached, and a later read always sends index or hash", async () => {
+test("trap 2: no read has the parameter cached, and every wait has an index or a hash", async () => {
   await using client = await AgentClient.start(wholeAgent);
   const sinks = watchAll(client);
   await eventually(() => sinks.every(({ values }) => values.length === 1), "every first answer");
@@ -96,14 +96,14 @@ test("trap 2: nothing is read with cached, and a later read always sends index o
   assert.ok(waits.every(({ query }) => query.has("index") || query.has("hash")));
 });
 
-test("trap 3: intentions/check is never asked", async () => {
+test("trap 3: intentions/check is never called", async () => {
   await using client = await AgentClient.start(wholeAgent);
   const sinks = watchAll(client);
   await eventually(() => sinks.every(({ values }) => values.length === 1), "every first answer");
   assert.ok(client.script.asked.every(({ path }) => !path.includes("/check")));
 });
 
-test("trap 4: a leaf that came is no proof, the right to it is asked for by name", async () => {
+test("trap 4: service:write is reported as missing although the agent returned a leaf", async () => {
   const answers = (rights: { Resource: string; Access: string; Segment: string }[]) =>
     rights.map((right) => ({ ...right, Allow: right.Segment !== "web" }));
   await using client = await AgentClient.start((asked) =>
@@ -121,7 +121,7 @@ test("trap 4: a leaf that came is no proof, the right to it is asked for by name
   assert.deepEqual(missing.map(({ right, on }) => [right, on]), [["service:write", "web"]]);
 });
 
-test("trap 5: an empty list from a long poll is asked for again without index", async () => {
+test("trap 5: an empty list from a long poll is read again without index", async () => {
   await using client = await AgentClient.start(
     inTurn(INSTANCES, { index: 6, json: [] }, { index: 7, json: fixture("health_connect") }),
   );
@@ -130,7 +130,7 @@ test("trap 5: an empty list from a long poll is asked for again without index", 
   await client.quiet();
   const indexes = client.script.asked.map(({ query }) => query.get("index"));
   assert.deepEqual(indexes, [null, "5", null, "7"]);
-  assert.equal(seen.values.length, 1, "the empty list was not believed");
+  assert.equal(seen.values.length, 1, "the empty list is not delivered");
   assert.equal(seen.last?.length, 4);
 });
 
@@ -140,7 +140,7 @@ for (
     ["the filtered header", { index: 1, json: [], filtered: true }],
   ] as const
 ) {
-  test(`trap 5: ${name} means not allowed rather than none, and the last list stays`, async () => {
+  test(`trap 5: ${name} means agent_forbidden, and the last list stays`, async () => {
     await using client = await AgentClient.start(
       inTurn(INSTANCES, { index: 6, json: [] }, confirmation),
     );
@@ -173,7 +173,7 @@ test("trap 6: any other namespace and partition is sent", async () => {
   assert.deepEqual([query?.get("ns"), query?.get("partition")], ["team", "east"]);
 });
 
-test("trap 7: certificates are handed on in the order they came", async () => {
+test("trap 7: certificates keep Consul's order", async () => {
   const json = fixture("leaf_secondary_rotated") as { CertPEM: string };
   await using client = await AgentClient.start(inTurn({ index: 1, json }));
   const seen = new Seen<Leaf>();
@@ -209,10 +209,10 @@ test("trap 10: a new hash without a change delivers nothing", async () => {
   assert.deepEqual(seen.values.map(({ upstreams }) => upstreams.map(({ name }) => name)), [
     ["a", "b"],
     ["b", "c"],
-  ], "and a change under the same hash is seen");
+  ], "a change under the same hash is delivered");
 });
 
-test("trap 11: after a broken connection the index is forgotten, by every watch", async () => {
+test("trap 11: after a broken connection every watch reads without index", async () => {
   await using client = await AgentClient.start(
     (asked) => asked.query.has("index") ? "hang" : { index: 900, json: { web: null } },
   );
@@ -228,7 +228,7 @@ test("trap 11: after a broken connection the index is forgotten, by every watch"
   assert.deepEqual(later.sort(), ["900", "900", null, null]);
 });
 
-test("trap 12: the unasked 429 of connection 201 is an overloaded agent and halves the budget", async () => {
+test("trap 12: the unsolicited 429 of connection 201 is agent_overloaded and halves the budget", async () => {
   const server = net.createServer((socket) => {
     socket.on("error", () => {}); // It may be gone before it has read our reply.
     socket.resume();
@@ -268,7 +268,7 @@ test("trap 13: an emptied list that a read without index confirms is delivered",
   await client.quiet();
   assert.deepEqual(seen.values.map((list) => list.length), [4, 0]);
   const indexes = client.script.asked.map(({ query }) => query.get("index"));
-  assert.deepEqual(indexes, [null, "5", null, "7", "8"], "confirmed once, not each time");
+  assert.deepEqual(indexes, [null, "5", null, "7", "8"], "the list is confirmed once");
 });
 
 test("trap 15: a rule with an invalid regular expression denies", async () => {
@@ -282,7 +282,7 @@ test("trap 15: a rule with an invalid regular expression denies", async () => {
 });
 
 for (const protocol of [undefined, "tcp", "http"]) {
-  test(`trap 15: a chain is asked for as ${protocol ?? "what it is"}`, async () => {
+  test(`trap 15: a chain is compiled with ${protocol ?? "its own"} protocol and the upstream's overrides`, async () => {
     await using client = await AgentClient.start(wholeAgent);
     const request = {
       service: "api",
@@ -304,7 +304,7 @@ for (const protocol of [undefined, "tcp", "http"]) {
   });
 }
 
-test("a wait that the agent would keep without us is short, so that its place is soon free", async () => {
+test("only waits that the agent drops with the connection are longer than a minute", async () => {
   await using client = await AgentClient.start(wholeAgent);
   const sinks = watchAll(client);
   await eventually(() => sinks.every(({ values }) => values.length === 1), "every first answer");

@@ -29,7 +29,7 @@ export type CallConnection = KeptConnection<ReachedServer>;
 interface CallConnectionsOptions {
   readonly connection: GrpcConnectionOptions;
   readonly connectMs: number;
-  /** Where the next connection leads. */
+  /** The address of the next connection. */
   readonly address: () => Address;
   readonly events: PoolEvents<ReachedServer, DialFailure>;
 }

@@ -52,7 +52,7 @@ function channelTo(
 }
 
 /** A call whose messages and end can be waited for. */
-class Heard {
+class RecordedCall {
   readonly messages: string[] = [];
   readonly call: GrpcCall<string>;
   status: GrpcStatus | undefined;
@@ -92,12 +92,12 @@ class Heard {
   }
 }
 
-test("GrpcChannel sends, hears and ends, with metadata, over one connection", async () => {
+test("GrpcChannel carries calls with metadata over one connection", async () => {
   await using server = await startGrpcEcho();
   await using relay = await startStallingRelay(server.address);
   using channel = channelTo(relay.address, { metadata: { "x-a": "b" } });
-  assert.equal(relay.open, 0, "dials only for a call");
-  const [one, two] = [new Heard(channel).send("1"), new Heard(channel).send("2")];
+  assert.equal(relay.open, 0, "it dials only for a call");
+  const [one, two] = [new RecordedCall(channel).send("1"), new RecordedCall(channel).send("2")];
   assert.deepEqual(await Promise.all([one.message(), two.message()]), ["1", "2"]);
   assert.equal(server.metadata["x-a"], "b");
   assert.equal(relay.open, 1);
@@ -121,27 +121,27 @@ test("GrpcChannel streams answers to one request", async () => {
   assert.deepEqual([messages, status], [["x"], { code: 0, details: "OK" }]);
 });
 
-test("GrpcChannel says nothing of what is closed here, and the server hears of it", async () => {
+test("GrpcChannel delivers no events of a closed call, and cancels it at the server", async () => {
   await using server = await startGrpcEcho();
   using channel = channelTo(server.address);
-  const it = new Heard(channel).send("1");
+  const it = new RecordedCall(channel).send("1");
   await it.message();
   it.send("2");
   it.call.close();
   it.send("3");
   while (server.open > 0) await new Promise((resolve) => setImmediate(resolve));
   assert.deepEqual([it.messages, it.status], [[], undefined]);
-  const early = new Heard(channel).send("1");
+  const early = new RecordedCall(channel).send("1");
   early.call.close();
   channel.close();
   assert.equal(early.status, undefined);
 });
 
-test("GrpcChannel reads the next message when the last one is dealt with", async () => {
+test("GrpcChannel reads the next message after the last one was handled", async () => {
   await using server = await startGrpcEcho();
   using channel = channelTo(server.address);
   let release = () => {};
-  const it = new Heard(channel, () => new Promise<void>((resolve) => release = resolve));
+  const it = new RecordedCall(channel, () => new Promise<void>((resolve) => release = resolve));
   it.send("1").send("2");
   await it.message();
   for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
@@ -158,55 +158,58 @@ for (
       { messageBytes: 1_000_000 },
       /^RESOURCE_EXHAUSTED: a message of 2000000 bytes is above the limit of 1000000$/,
     ],
-    ["a message that is none", "unreadable", {}, /^INTERNAL: a message cannot be decoded: no such/],
+    ["an unreadable message", "unreadable", {}, /^INTERNAL: a message cannot be decoded: no such/],
     [
       "messages without a break",
       "flood",
       { messageBurst: 20, messagesPerSecond: 500, floodMs: 100 },
       /^RESOURCE_EXHAUSTED: the server sends messages without a break$/,
     ],
-    ["a long quiet", "hello", { quietMs: 50 }, /^DEADLINE_EXCEEDED: quiet for long/],
+    ["a long silence", "hello", { quietMs: 50 }, /^DEADLINE_EXCEEDED: quiet for long/],
   ] as const
 ) {
   test(`GrpcChannel ends a call after ${name}`, async () => {
     await using server = await startGrpcEcho();
     using channel = channelTo(server.address, { limits });
-    assert.match(await new Heard(channel).send(text).end(), wanted);
+    assert.match(await new RecordedCall(channel).send(text).end(), wanted);
   });
 }
 
 test("GrpcChannel ends a call whose handler fails", async () => {
   await using server = await startGrpcEcho();
   using channel = channelTo(server.address);
-  const it = new Heard(channel, () => Promise.reject(new Error("a defect"))).send("1");
+  const it = new RecordedCall(channel, () => Promise.reject(new Error("a defect"))).send("1");
   assert.equal(await it.end(), "INTERNAL: a defect");
 });
 
-test("GrpcChannel takes a large message whole", async () => {
+test("GrpcChannel delivers a large message whole", async () => {
   await using server = await startGrpcEcho();
   using channel = channelTo(server.address);
-  assert.equal(await new Heard(channel).send("big 8000000").message(), "8000000 bytes");
+  assert.equal(await new RecordedCall(channel).send("big 8000000").message(), "8000000 bytes");
 });
 
 test("GrpcChannel ends a call to a server that does not read", async () => {
   await using server = await startTcp(() => {});
   using channel = channelTo(server.address, { limits: { unsentBytes: 1_000 } });
-  const it = new Heard(channel).send("x".repeat(600)).send("x".repeat(600));
+  const it = new RecordedCall(channel).send("x".repeat(600)).send("x".repeat(600));
   assert.equal(it.status, undefined, "not within send()");
   assert.match(await it.end(), /^RESOURCE_EXHAUSTED: the server does not read/);
 });
 
-test("GrpcChannel gives up a server that accepts and says nothing", async () => {
+test("GrpcChannel gives up a server that accepts and sends nothing", async () => {
   await using server = await startTcp(() => {});
   using channel = channelTo(server.address, { limits: { connectMs: 50 } });
-  assert.equal(await new Heard(channel).end(), "UNAVAILABLE: no connection within 50 ms");
+  assert.equal(await new RecordedCall(channel).end(), "UNAVAILABLE: no connection within 50 ms");
   while (server.open > 0) await new Promise((resolve) => setImmediate(resolve));
 });
 
-test("GrpcChannel gives up a server that speaks something else", async () => {
+test("GrpcChannel gives up a server that speaks another protocol", async () => {
   await using server = await startTcp((socket) => void socket.write("HTTP/1.1 400 Bad\r\n\r\n"));
   using channel = channelTo(server.address);
-  assert.match(await new Heard(channel).end(), /^UNAVAILABLE: it does not begin as HTTP\/2 does/);
+  assert.match(
+    await new RecordedCall(channel).end(),
+    /^UNAVAILABLE: it does not begin as HTTP\/2 does/,
+  );
 });
 
 test("GrpcChannel gives up a message that never ends", async () => {
@@ -214,8 +217,8 @@ test("GrpcChannel gives up a message that never ends", async () => {
   const clock = new FakeClock();
   const limits = { connectMs: 50, firstMessageMs: 50 };
   using channel = channelTo(server.address, { clock, limits });
-  const it = new Heard(channel).send("1");
-  // However long the connection takes: its time begins when there is one.
+  const it = new RecordedCall(channel).send("1");
+  // The limit starts when the connection is open.
   while (server.streams === 0) await new Promise((resolve) => setImmediate(resolve));
   await clock.advance(99);
   assert.equal(it.status, undefined);
@@ -223,12 +226,12 @@ test("GrpcChannel gives up a message that never ends", async () => {
   assert.equal(await it.end(), "DEADLINE_EXCEEDED: no whole message came in time");
 });
 
-test("GrpcChannel notices a peer that has gone silent, by its own pings", async () => {
+test("GrpcChannel detects a silent peer by PINGs", async () => {
   await using server = await startGrpcEcho();
   await using relay = await startStallingRelay(server.address);
   // Long enough for an answer to the first message on a busy machine.
   using channel = channelTo(relay.address, { keepAliveMs: 1_000, keepAliveTimeoutMs: 2_000 });
-  const it = new Heard(channel).send("1");
+  const it = new RecordedCall(channel).send("1");
   await it.message();
   relay.stall();
   assert.equal(await it.end(), "UNAVAILABLE: no answer to a PING");
@@ -236,18 +239,18 @@ test("GrpcChannel notices a peer that has gone silent, by its own pings", async 
 
 test("GrpcChannel tries the next address after one that failed", async () => {
   await using server = await startGrpcEcho();
-  // A port that nobody is given by chance.
+  // A port that the system never assigns.
   const dead = { kind: "tcp", host: "127.0.0.1", port: 1 } as const;
   using channel = channelTo([dead, server.address]);
-  assert.match(await new Heard(channel).end(), /^UNAVAILABLE: .*ECONNREFUSED/);
-  assert.equal(await new Heard(channel).send("1").message(), "1");
+  assert.match(await new RecordedCall(channel).end(), /^UNAVAILABLE: .*ECONNREFUSED/);
+  assert.equal(await new RecordedCall(channel).send("1").message(), "1");
 });
 
-test("GrpcChannel says the same of the same failure, whenever it is", async () => {
+test("GrpcChannel reports equal failures with equal words", async () => {
   using channel = channelTo({ kind: "unix", path: "/nonexistent/sds.sock" });
-  const first = await new Heard(channel).end();
+  const first = await new RecordedCall(channel).end();
   assert.match(first, /^UNAVAILABLE: .*ENOENT/);
-  assert.equal(await new Heard(channel).end(), first);
+  assert.equal(await new RecordedCall(channel).end(), first);
 });
 
 const authority = createAuthority();
@@ -265,25 +268,31 @@ const TRUST: DialCredentials = {
 
 for (
   const [name, requireClient, material, serverName, wanted] of [
-    ["one that its anchors vouch for", false, TRUST, "sds.test", "1"],
+    ["a server that its anchors vouch for", false, TRUST, "sds.test", "1"],
     [
-      "one that knows us",
+      "a server that accepts our certificate",
       true,
       { ...TRUST, certPem: own.certPem, keyPem: own.keyPem },
       "sds.test",
       "1",
     ],
-    ["one that does not know us", true, TRUST, "sds.test", /^UNAVAILABLE/],
-    ["a stranger", false, { ...TRUST, rootPems: [stranger.rootPem] }, "sds.test", /^UNAVAILABLE/],
+    ["a server that refuses our certificate", true, TRUST, "sds.test", /^UNAVAILABLE/],
     [
-      "one that our own check refuses",
+      "a server of another CA",
+      false,
+      { ...TRUST, rootPems: [stranger.rootPem] },
+      "sds.test",
+      /^UNAVAILABLE/,
+    ],
+    [
+      "a server that our own check refuses",
       false,
       { ...TRUST, judge: () => "it is refused" },
       "sds.test",
       /^UNAVAILABLE: it is refused$/,
     ],
     [
-      "a stranger that our own check lets in",
+      "a server of another CA that our own check accepts",
       false,
       {
         ...TRUST,
@@ -295,20 +304,26 @@ for (
       "other.test",
       "1",
     ],
-    ["one by its address", false, TRUST, "127.0.0.1", "1"],
-    ["anyone without anchors", false, { ...TRUST, rootPems: [] }, "sds.test", /it has no anchors$/],
+    ["a server by its address", false, TRUST, "127.0.0.1", "1"],
+    [
+      "any server without anchors",
+      false,
+      { ...TRUST, rootPems: [] },
+      "sds.test",
+      /it has no anchors$/,
+    ],
   ] as const
 ) {
   test(`GrpcChannel over TLS ${typeof wanted === "string" ? "talks to" : "refuses"} ${name}`, async () => {
     await using server = await startGrpcEcho({ ...SERVER, requireClient });
     using channel = channelTo(server.address, { tls: { serverName, material: () => material } });
-    const it = new Heard(channel).send("1");
+    const it = new RecordedCall(channel).send("1");
     if (typeof wanted === "string") assert.equal(await it.message(), wanted);
     else assert.match(await it.end(), wanted);
   });
 }
 
-test("GrpcChannel asks for its credentials before each connection", async () => {
+test("GrpcChannel reads its credentials before each connection", async () => {
   await using server = await startGrpcEcho({ ...SERVER, requireClient: true });
   const materials = [
     Promise.reject(new Error("Cannot read /etc/key.pem: gone")),
@@ -319,9 +334,12 @@ test("GrpcChannel asks for its credentials before each connection", async () => 
   let asked = 0;
   const material = () => materials[asked++] ?? Promise.reject(new Error("once too often"));
   using channel = channelTo(server.address, { tls: { serverName: "sds.test", material } });
-  assert.equal(await new Heard(channel).end(), "UNAVAILABLE: Cannot read /etc/key.pem: gone");
-  assert.match(await new Heard(channel).end(), /^UNAVAILABLE/);
-  assert.equal(await new Heard(channel).send("1").message(), "1");
+  assert.equal(
+    await new RecordedCall(channel).end(),
+    "UNAVAILABLE: Cannot read /etc/key.pem: gone",
+  );
+  assert.match(await new RecordedCall(channel).end(), /^UNAVAILABLE/);
+  assert.equal(await new RecordedCall(channel).send("1").message(), "1");
 });
 
 function derOf(pem: string): Uint8Array {

@@ -1,5 +1,5 @@
 /**
- * Servers that speak HTTP/2 as no library would, frame by frame: whatever they do ends a call in words,
+ * Servers that send HTTP/2 frames as no library would: each fault ends the call with a status,
  * and holds a bounded memory.
  *
  * @module
@@ -53,16 +53,16 @@ class Rig {
   }
 
   /** A call that waits for its connection. */
-  call(): Heard {
-    const heard: Heard = { messages: [], ended: [], call: undefined };
-    heard.call = this.channel.open("/test.Echo/Echo", BYTES, {
-      onMessage: (bytes) => void heard.messages.push(Buffer.from(bytes).toString()),
-      onEnd: (status) => void heard.ended.push(formatStatus(status)),
+  call(): CallOutcome {
+    const outcome: CallOutcome = { messages: [], ended: [], call: undefined };
+    outcome.call = this.channel.open("/test.Echo/Echo", BYTES, {
+      onMessage: (bytes) => void outcome.messages.push(Buffer.from(bytes).toString()),
+      onEnd: (status) => void outcome.ended.push(formatStatus(status)),
     });
-    return heard;
+    return outcome;
   }
 
-  /** The server of the last dial, which has said nothing yet. */
+  /** The server of the last dial; it has sent nothing yet. */
   async accept(): Promise<RawPeer> {
     await settle();
     const server = new RawPeer(this.engine.lastDial.connect().connection, { server: true });
@@ -72,7 +72,7 @@ class Rig {
   }
 }
 
-interface Heard {
+interface CallOutcome {
   readonly messages: string[];
   readonly ended: string[];
   call: GrpcCall<Uint8Array> | undefined;
@@ -89,7 +89,7 @@ const goaway = (lastId: number, code: number) =>
   frame("GOAWAY", 0, 0, [...u32(lastId), ...u32(code)]);
 const part = (...octets: number[]) => frame("DATA", 0, 1, octets);
 
-/** One of 70,000 octets. */
+/** A message of 70,000 octets. */
 function longHead(): Uint8Array[] {
   const fields = repeat(50, (at) => [`x-${at}`, "x".repeat(1_400)] as const);
   const bytes = block([[":status", "200"], ...fields]);
@@ -105,9 +105,9 @@ function longHead(): Uint8Array[] {
 /** Answers to the first call of a connection whose settings have come. */
 const ANSWERS: readonly (readonly [name: string, frames: readonly Uint8Array[], ended: string])[] =
   [
-    ["nothing but a status", [headers(1, [...HEAD, ...OK])], "OK"],
+    ["a status alone", [headers(1, [...HEAD, ...OK])], "OK"],
     [
-      "a status with words",
+      "a status with a message",
       [headers(1, [...HEAD, ["grpc-status", "7"], ["grpc-message", "f%C3%BCr%0Aniemand"]])],
       "PERMISSION_DENIED: für niemand",
     ],
@@ -142,7 +142,7 @@ const ANSWERS: readonly (readonly [name: string, frames: readonly Uint8Array[], 
       "UNKNOWN: the server ended the call without a status",
     ],
     [
-      "a status that is no number",
+      "a status that is not a number",
       [headers(1, HEAD, 0), headers(1, [["grpc-status", "fine"], ["grpc-message", "really"]])],
       "UNKNOWN: really",
     ],
@@ -226,15 +226,15 @@ const ANSWERS: readonly (readonly [name: string, frames: readonly Uint8Array[], 
   ];
 
 for (const [name, frames, wanted] of ANSWERS) {
-  test(`GrpcChannel makes of ${name}: ${wanted}`, async () => {
+  test(`GrpcChannel ends a call after ${name}: ${wanted}`, async () => {
     const rig = new Rig();
-    const heard = rig.call();
+    const outcome = rig.call();
     const server = await rig.accept();
     await server.send(settings());
     await server.send(...frames);
-    assert.deepEqual(heard.ended, [wanted]);
-    assert.deepEqual(heard.messages, []);
-    // Whatever it was, the next one is served again.
+    assert.deepEqual(outcome.ended, [wanted]);
+    assert.deepEqual(outcome.messages, []);
+    // The next call is served.
     const next = rig.call();
     await settle();
     const again = rig.engine.dials.length > 1 ? await rig.accept() : server;
@@ -251,26 +251,26 @@ for (
     ["other frames first", [frame("PING", 0, 0, new Uint8Array(8))], /does not begin as HTTP\/2/],
     ["another protocol", [Buffer.from("220 mail.test ESMTP\r\n")], /does not begin as HTTP\/2/],
     ["no calls at all", [settings([CONCURRENT_STREAMS, 0])], /: the server takes no calls$/],
-    ["a good bye at once", [settings(), goaway(0, 0)], /: not begun, by a GOAWAY with code 0$/],
+    ["a GOAWAY at once", [settings(), goaway(0, 0)], /: not begun, by a GOAWAY with code 0$/],
   ] as const
 ) {
   test(`GrpcChannel gives up a server that begins with ${name}`, async () => {
     const rig = new Rig();
-    const heard = rig.call();
-    for (let dials = 0; dials < 2 && heard.ended.length === 0; dials++) {
+    const outcome = rig.call();
+    for (let dials = 0; dials < 2 && outcome.ended.length === 0; dials++) {
       await (await rig.accept()).send(...frames);
     }
-    assert.match(heard.ended.join(), wanted);
-    assert.match(heard.ended.join(), /^UNAVAILABLE: /);
+    assert.match(outcome.ended.join(), wanted);
+    assert.match(outcome.ended.join(), /^UNAVAILABLE: /);
     await settle();
     assert.ok(rig.servers.every(({ closed }) => closed !== "no"), "no socket is left");
     await rig.clock.advance(60_000);
-    assert.ok(rig.engine.dials.length <= 2, "it is not dialled without end");
+    assert.ok(rig.engine.dials.length <= 2, "the number of dials is bounded");
     assert.equal(rig.clock.pending, 0);
   });
 }
 
-test("GrpcChannel goes on with the calls of a connection that takes no more, and opens another", async () => {
+test("GrpcChannel finishes the calls of a full or draining connection, and opens another", async () => {
   const rig = new Rig();
   const first = rig.call();
   const server = await rig.accept();
@@ -289,12 +289,12 @@ test("GrpcChannel goes on with the calls of a connection that takes no more, and
   assert.equal(rig.engine.dials.length, 3);
   await server.send(headers(1, OK));
   assert.deepEqual(first.ended, ["OK"]);
-  assert.notEqual(server.closed, "no", "nobody needs it any more");
+  assert.notEqual(server.closed, "no", "the drained connection closes");
   assert.equal(other.closed, "no");
   rig.channel.close();
 });
 
-test("GrpcChannel looks elsewhere after a server that says it is unavailable, once for all its calls", async () => {
+test("GrpcChannel dials the next address after UNAVAILABLE, and closes the old connection after its calls", async () => {
   const rig = new Rig();
   const [first, second] = [rig.call(), rig.call()];
   const server = await rig.accept();
@@ -310,7 +310,7 @@ test("GrpcChannel looks elsewhere after a server that says it is unavailable, on
   rig.channel.close();
 });
 
-test("GrpcChannel says what it wants, sends as fast as it may, and takes it back", async () => {
+test("GrpcChannel sends the head, respects the window, and resets a closed call", async () => {
   const rig = new Rig();
   const { call } = rig.call();
   call?.send(new Uint8Array(20));
@@ -333,23 +333,23 @@ test("GrpcChannel says what it wants, sends as fast as it may, and takes it back
   assert.deepEqual(server.take(), ["RST_STREAM 1 8", "GOAWAY 0 last=0 code=0"]);
 });
 
-test("GrpcChannel ends a call whose server takes none of it", async () => {
+test("GrpcChannel ends a call whose server opens no window", async () => {
   const rig = new Rig({ unsentBytes: 300_000 });
-  const heard = rig.call();
+  const outcome = rig.call();
   const server = await rig.accept();
   await server.send(settings([INITIAL_WINDOW, 0]));
-  heard.call?.send(new Uint8Array(290_000));
-  heard.call?.send(new Uint8Array(290_000));
+  outcome.call?.send(new Uint8Array(290_000));
+  outcome.call?.send(new Uint8Array(290_000));
   await settle();
-  assert.deepEqual(heard.ended, []);
-  heard.call?.send(new Uint8Array(20_000));
+  assert.deepEqual(outcome.ended, []);
+  outcome.call?.send(new Uint8Array(20_000));
   await settle();
-  assert.deepEqual(heard.ended, ["RESOURCE_EXHAUSTED: the server does not read our requests"]);
+  assert.deepEqual(outcome.ended, ["RESOURCE_EXHAUSTED: the server does not read our requests"]);
 });
 
-test("GrpcChannel waits for a message no longer than for the first, however it trickles", async () => {
+test("GrpcChannel ends a call whose message trickles past the limit", async () => {
   const rig = new Rig();
-  const heard = rig.call();
+  const outcome = rig.call();
   const server = await rig.accept();
   await server.send(settings());
   await server.send(headers(1, HEAD, 0), part(0, 0, 0, 3, 0));
@@ -357,9 +357,9 @@ test("GrpcChannel waits for a message no longer than for the first, however it t
     await rig.clock.advance(100);
     await server.send(part(1));
   }
-  assert.deepEqual(heard.ended, []);
+  assert.deepEqual(outcome.ended, []);
   await rig.clock.advance(100);
-  assert.deepEqual(heard.ended, ["DEADLINE_EXCEEDED: no whole message came in time"]);
+  assert.deepEqual(outcome.ended, ["DEADLINE_EXCEEDED: no whole message came in time"]);
   await settle();
   assert.equal(server.take().filter((words) => words === "RST_STREAM 1 8").length, 1);
 });

@@ -38,13 +38,13 @@ interface KeptStreamOptions<T> {
   readonly clock: Pick<Clock, "after" | "monotonic">;
   /** Opens a stream; its events come later. Undefined: none can be opened now, the last one goes on. */
   open(handler: StreamHandler<T>): OpenStream | undefined;
-  /** As of {@link StreamHandler}. `isFirst`: of its stream. */
+  /** See {@link StreamHandler}. `isFirst`: the first message of its stream. */
   onMessage(message: T, isFirst: boolean): void | Promise<void>;
-  /** As of {@link StreamHandler}. */
+  /** See {@link StreamHandler}. */
   onSilent?(): void;
   /**
-   * Decides when the next stream is opened. It may call any method of the stream; what it opens or stops
-   * then counts, and not its result.
+   * Decides when the next stream is opened. It may call any method of the stream; a call that opens or stops
+   * a stream then decides in place of the result.
    */
   onEnd(end: StreamEnd): Reopening;
 }
@@ -62,7 +62,7 @@ export class KeptStream<T> {
   #current: Opened | undefined;
   /** Delivers until the current one does. */
   #previous: Opened | undefined;
-  /** Until the next stream is opened. */
+  /** The wait for the next stream. */
   #wait: { cancel(): void } | undefined;
   #stopped = true;
 
@@ -90,7 +90,7 @@ export class KeptStream<T> {
     this.#openAfter(delayMs);
   }
 
-  /** Closes what is open, without an event, and ends the wait. */
+  /** Closes open streams without an event, and ends the wait. */
   stop(): void {
     this.#stopped = true;
     this.#cancelWait();

@@ -10,7 +10,7 @@ interface ScriptedStream {
   closed: boolean;
 }
 
-/** A kept stream whose streams the test plays. */
+/** A kept stream; the test plays its streams. */
 class Rig {
   readonly clock = new FakeClock();
   readonly opened: ScriptedStream[] = [];
@@ -85,7 +85,7 @@ test("KeptStream opens the next stream after the time of the verdict", async () 
   assert.deepEqual(rig.messages.slice(1), ["b!", "c"]);
 });
 
-test("KeptStream waits with others where the verdict is a wait", () => {
+test("KeptStream waits for a shared wait where the verdict is one", () => {
   const rig = new Rig();
   let open = () => {};
   let cancelled = 0;
@@ -105,7 +105,7 @@ test("KeptStream waits with others where the verdict is a wait", () => {
   assert.equal(cancelled, before + 1);
 });
 
-test("KeptStream that was given up opens for refresh() alone", async () => {
+test("KeptStream that was given up is opened by refresh() only", async () => {
   const rig = new Rig();
   rig.verdict = "on_request";
   rig.stream.start();
@@ -193,7 +193,7 @@ for (
     ["stops", (rig: Rig) => rig.stream.stop(), 1, 0],
   ] as const
 ) {
-  test(`KeptStream obeys an owner who ${what} it within the verdict`, () => {
+  test(`KeptStream follows an owner that ${what} it within the verdict`, () => {
     const rig = new Rig();
     rig.duringVerdict = () => act(rig);
     rig.stream.start();
@@ -203,7 +203,7 @@ for (
   });
 }
 
-test("KeptStream takes a server for well that has nothing to say", async () => {
+test("KeptStream counts silence as an answer where the owner allows it", async () => {
   const rig = new Rig({ mayBeSilent: true });
   rig.stream.start();
   rig.opened[0]?.handler.onSilent?.();

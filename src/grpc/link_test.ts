@@ -16,17 +16,22 @@ class Rig implements Disposable {
   readonly clock = new FakeClock();
   readonly server: MemoryServer;
   readonly link: GrpcLink;
-  readonly heard: string[] = [];
+  readonly received: string[] = [];
 
   constructor() {
     const servers = new MemoryServers(this.clock);
     this.server = servers.add("10.0.0.1");
     this.server.answer(PATH, (call) => call.sendBytes(Uint8Array.of(call.token.length)));
     this.link = dialGrpcLink({
-      ...{ engine: servers.engine, clock: this.clock, random: Math.random, tls: null },
+      engine: servers.engine,
+      clock: this.clock,
+      random: Math.random,
+      tls: null,
       address: { kind: "tcp", host: "10.0.0.1", port: 1 },
-      ...{ metadata: {}, keepAliveMs: 11_000, keepAliveTimeoutMs: 6_000 },
-      onLost: (reason) => void this.heard.push(`lost: ${reason}`),
+      metadata: {},
+      keepAliveMs: 11_000,
+      keepAliveTimeoutMs: 6_000,
+      onLost: (reason) => void this.received.push(`lost: ${reason}`),
     });
   }
 
@@ -34,8 +39,8 @@ class Rig implements Disposable {
     const call = this.link.open(PATH, RAW, {
       metadata: { "x-consul-token": token },
       handler: {
-        onMessage: (bytes) => void this.heard.push(`${token}: ${bytes[0]}`),
-        onEnd: (status) => void this.heard.push(`${token}: ${formatStatus(status)}`),
+        onMessage: (bytes) => void this.received.push(`${token}: ${bytes[0]}`),
+        onEnd: (status) => void this.received.push(`${token}: ${formatStatus(status)}`),
       },
     });
     call.send(new Uint8Array());
@@ -47,7 +52,7 @@ class Rig implements Disposable {
     for (let turn = 0; turn < 20; turn++) await settle();
     await this.clock.advance(ms);
     for (let turn = 0; turn < 20; turn++) await settle();
-    return this.heard.splice(0);
+    return this.received.splice(0);
   }
 
   [Symbol.dispose](): void {
@@ -55,7 +60,7 @@ class Rig implements Disposable {
   }
 }
 
-test("GrpcLink sends with each call what is its own, over one connection", async () => {
+test("GrpcLink sends each call with its own token over one connection", async () => {
   using rig = new Rig();
   await rig.link.opened;
   rig.open("a");
@@ -64,7 +69,7 @@ test("GrpcLink sends with each call what is its own, over one connection", async
   assert.equal(rig.server.accepted, 1);
 });
 
-test("GrpcLink says why it is lost, once, and takes no calls then", async () => {
+test("GrpcLink reports its loss once with the reason, and takes no more calls", async () => {
   using rig = new Rig();
   await rig.link.opened;
   rig.open("a");
@@ -79,7 +84,7 @@ test("GrpcLink says why it is lost, once, and takes no calls then", async () => 
   assert.equal(rig.server.accepted, 1);
 });
 
-test("GrpcLink is lost when the server takes no more calls, and those on it are served", async () => {
+test("GrpcLink is lost when the server drains, and its calls finish", async () => {
   using rig = new Rig();
   await rig.link.opened;
   rig.open("a");
@@ -92,28 +97,28 @@ test("GrpcLink is lost when the server takes no more calls, and those on it are 
   assert.deepEqual(await rig.run(), ["a: 9", "a: OK"]);
 });
 
-test("GrpcLink is lost when the server is silent, asked only while a call is open", async () => {
+test("GrpcLink sends PINGs only while a call is open, and is lost without an answer", async () => {
   using rig = new Rig();
   await rig.link.opened;
   await rig.run();
   rig.server.hang();
   assert.deepEqual(await rig.run(40_000), []);
   rig.open("a");
-  const heard = await rig.run(30_000);
-  assert.deepEqual(heard, ["a: UNAVAILABLE: no answer to a PING", "lost: no answer to a PING"]);
+  const received = await rig.run(30_000);
+  assert.deepEqual(received, ["a: UNAVAILABLE: no answer to a PING", "lost: no answer to a PING"]);
 });
 
-test("GrpcLink takes no calls before it is open, and none comes about where nobody is", async () => {
+test("GrpcLink refuses calls before it is open, and is not reported as lost where the dial fails", async () => {
   using early = new Rig();
   early.open("a");
   assert.deepEqual(await early.run(), ["a: UNAVAILABLE: the connection takes no calls"]);
   using late = new Rig();
   late.server.state = "down";
   await assert.rejects(late.link.opened, /connection refused/);
-  assert.deepEqual(await late.run(), [], "it was not open, so that it is not lost");
+  assert.deepEqual(await late.run(), [], "a link that never opened is not lost");
 });
 
-test("GrpcLink.drain() ends with its last call, close() at once and without a word", async () => {
+test("GrpcLink.drain() closes after the last call, and close() at once without events", async () => {
   using rig = new Rig();
   await rig.link.opened;
   rig.open("a");

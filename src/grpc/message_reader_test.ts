@@ -9,7 +9,7 @@ function begunBytes(limitBytes = 1e9): BegunBytes {
   return { bytes: 0, limitBytes };
 }
 
-/** What comes out of chunks. */
+/** The messages that are read from chunks. */
 function read(reader: MessageReader, chunks: readonly Uint8Array[]): Uint8Array[] {
   const messages: Uint8Array[] = [];
   for (const chunk of chunks) {
@@ -39,7 +39,7 @@ for (const size of [1, 2, 4, 5, 6, 7, 100, 4_096, 9_017, WIRE.length]) {
   });
 }
 
-test("MessageReader takes a message as large as the limit, and none that is larger", () => {
+test("MessageReader reads a message at the limit, and refuses one above it", () => {
   const at = new MessageReader(3, begunBytes());
   assert.equal(read(at, [framed(new Uint8Array(3))]).length, 1);
   const above = new MessageReader(3, begunBytes());
@@ -50,7 +50,7 @@ test("MessageReader takes a message as large as the limit, and none that is larg
   );
 });
 
-test("MessageReader holds what has come of a message, not what it claims", () => {
+test("MessageReader allocates for received bytes, not for the claimed length", () => {
   const begun = begunBytes();
   const reader = new MessageReader(1 << 24, begun);
   read(reader, [Uint8Array.of(0, 1, 0, 0, 0), ...piecesOf(new Uint8Array(5_000), 1)]);
@@ -60,7 +60,7 @@ test("MessageReader holds what has come of a message, not what it claims", () =>
   assert.deepEqual([reader.isWithin, begun.bytes], [false, 0]);
 });
 
-test("MessageReader counts a message until the next one is asked for", () => {
+test("MessageReader counts a message's bytes until the next one is read", () => {
   const begun = begunBytes();
   const reader = new MessageReader(LIMIT_BYTES, begun);
   for (const chunk of piecesOf(framed(new Uint8Array(5_000)), 4_000)) {
@@ -72,7 +72,7 @@ test("MessageReader counts a message until the next one is asked for", () => {
   assert.equal(begun.bytes, 0);
 });
 
-test("MessageReader begins no message where others hold too much", () => {
+test("MessageReader refuses a message while those of other calls hold too many bytes", () => {
   const begun = begunBytes(10_000);
   const [one, other] = [new MessageReader(20_000, begun), new MessageReader(20_000, begun)];
   const half = framed(new Uint8Array(9_000)).subarray(0, 6_000);

@@ -6,7 +6,7 @@ import { DEFAULT_GRPC_LIMITS } from "./types.ts";
 
 const LIMITS = { ...DEFAULT_GRPC_LIMITS, messageBurst: 4, messagesPerSecond: 10, floodMs: 1_000 };
 
-test("Pace lets a burst come at once, and then so many in a second", () => {
+test("Pace allows a burst at once, then a number of messages a second", () => {
   const clock = new FakeClock();
   const pace = new Pace(clock, LIMITS);
   const waits = Array.from({ length: 6 }, () => pace.waitMs(clock.monotonic()));
@@ -23,7 +23,7 @@ for (const [spentMs, restMs] of [[0, 0], [1, 2], [100, 200], [125, 250], [1_000,
   });
 }
 
-/** What a server is told that sends whenever it may, for so long. */
+/** The verdict on a server that sends as fast as it may for `forMs`. */
 async function pressing(pace: Pace, clock: FakeClock, forMs: number): Promise<"flood" | undefined> {
   for (const untilMs = clock.monotonic() + forMs; clock.monotonic() < untilMs;) {
     const waitMs = pace.waitMs(clock.monotonic());
@@ -33,7 +33,7 @@ async function pressing(pace: Pace, clock: FakeClock, forMs: number): Promise<"f
   return undefined;
 }
 
-test("Pace ends who presses for too long, not who had rested meanwhile", async () => {
+test("Pace reports a flood after too long without a rest", async () => {
   const clock = new FakeClock();
   const pace = new Pace(clock, LIMITS);
   assert.equal(await pressing(pace, clock, 900), undefined);

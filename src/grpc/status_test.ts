@@ -8,11 +8,11 @@ for (
     [0, "", "OK"],
     [0, "OK", "OK"],
     [3, "a line\nand\u2028another\x9b ", "INVALID_ARGUMENT: a line and another"],
-    [17, "of a time to come", "UNKNOWN: of a time to come"],
+    [17, "a later code", "UNKNOWN: a later code"],
     [13, "x".repeat(501), `INTERNAL: ${"x".repeat(500)}`],
   ] as const
 ) {
-  test(`grpcStatus() ${code} ${JSON.stringify(text.slice(0, 30))} is told in one line`, () => {
+  test(`grpcStatus() ${code} ${JSON.stringify(text.slice(0, 30))} is one bounded line`, () => {
     assert.equal(formatStatus(grpcStatus(code, text)), wanted);
   });
 }

@@ -95,17 +95,17 @@ export interface GrpcLinkOptions extends GrpcConnectionOptions {
   readonly onLost: (reason: string) => void;
 }
 
-/** Limits of what a server can cost us. */
+/** Limits of the cost that a server can cause. */
 export interface GrpcLimits {
-  /** One message. */
+  /** Size of one message. */
   readonly messageBytes: number;
-  /** Messages of all calls that have begun and are not handled yet. */
+  /** Bytes of all calls' messages that have begun and are not handled yet. */
   readonly begunBytes: number;
-  /** Our own messages that the server has not taken. */
+  /** Bytes of our own messages that the server has not accepted. */
   readonly unsentBytes: number;
-  /** Until the connection is open and the server's SETTINGS came. */
+  /** Time limit for the connection and the server's SETTINGS. */
   readonly connectMs: number;
-  /** Until the first message of a call is complete. */
+  /** Time limit for the complete first message of a call. */
   readonly firstMessageMs: number;
   /**
    * A call without a complete message for this long ends, so that a server that only seems alive cannot

@@ -23,7 +23,7 @@ function validate(input: Partial<CertificatePairInput> & { certPem: string }) {
 
 const pemOf = (der: Uint8Array) => formatPem("CERTIFICATE", der);
 
-test("validateCertificatePair() gives the fields of a secret", () => {
+test("validateCertificatePair() returns the fields of a secret", () => {
   const issued = leafWith({ dnsNames: ["Web.Example", "*.Web.example", "web.example"] });
   const pair = validate({ certPem: issued.certPem });
   const { keyPem, ...rest } = pair;
@@ -43,7 +43,7 @@ for (
   const [name, overrides, dnsNames] of [
     ["the common name where there is no other", { subject: "Web.Example" }, ["web.example"]],
     ["a wildcard as common name", { subject: "*.example" }, ["*.example"]],
-    ["no common name that is no DNS name", { subject: "The Web" }, []],
+    ["no common name that is not a DNS name", { subject: "The Web" }, []],
     [
       "no common name beside a DNS name",
       { subject: "cn.example", dnsNames: ["san.example"] },
@@ -52,7 +52,7 @@ for (
     ["no name with NUL in it", { dnsNames: ["a.example\u0000.b"] }, []],
   ] as const satisfies readonly (readonly [string, CertificateOverrides, readonly string[]])[]
 ) {
-  test(`validateCertificatePair() takes ${name}`, () => {
+  test(`validateCertificatePair() returns ${name}`, () => {
     assert.deepEqual(validate({ certPem: leafWith(overrides).certPem }).dnsNames, dnsNames);
   });
 }
@@ -61,7 +61,7 @@ for (const keyKind of ["ec-p256", "ec-p384", "ec-p521", "rsa-2048", "ed25519"] a
   for (const type of ["pkcs8", "sec1", "pkcs1"] as const) {
     if (type === "sec1" && !keyKind.startsWith("ec-")) continue;
     if (type === "pkcs1" && !keyKind.startsWith("rsa-")) continue;
-    test(`validateCertificatePair() takes a ${keyKind} key as ${type}`, () => {
+    test(`validateCertificatePair() accepts a ${keyKind} key as ${type}`, () => {
       const key = generateKey(keyKind satisfies KeyKind);
       const issued = CA.issueLeaf({ service: "web", key });
       const keyPem = key.privateKey.export({ type, format: "pem" }).toString();
@@ -130,16 +130,16 @@ for (
     ["another's key", { certPem: leafWith().certPem, keyPem: STRANGER_KEY }, /does not belong/],
     ["a broken certificate", { certPem: pemOf(Uint8Array.of(0x30, 0)) }, /Cannot read certificate/],
     [
-      "an expired one",
+      "an expired leaf",
       { certPem: leafWith({ notAfterMs: NOW_MS - 1000 }).certPem },
       /it expired at/,
     ],
     [
-      "one of tomorrow",
+      "a leaf that is not valid yet",
       { certPem: leafWith({ notBeforeMs: NOW_MS + 1000 }).certPem },
       /not valid before/,
     ],
-    ["one that may not sign", {
+    ["a leaf without digitalSignature", {
       certPem: leafWith({ keyUsage: ["keyEncipherment"] }).certPem,
     }, /lacks digitalSignature/],
     ["too many certificates", {

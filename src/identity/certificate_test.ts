@@ -147,7 +147,7 @@ for (
   ] as const
 ) {
   test(`parseCertificate() refuses ${name}`, () => {
-    // Only the extension in question, except where it has to be there twice.
+    // The certificate has only the tested extension, except for the repeated one.
     const der = name === "a repeated extension"
       ? minted({ extensions: [extension] })
       : rebuilt([derSequence(
@@ -186,10 +186,16 @@ test("parseCertificate() refuses every prefix and every extension of a certifica
 
 for (
   const [name, der, want] of [
-    // Names, the rest of an authority key id, and a signature that is not read yet.
+    // The exceptions are names, the rest of an authority key id, and the signature.
     ["a leaf", minted(), ["0.3", "0.3.0", "0.3.0.0", "0.7.0.4.1.0", "2", "2.0"]],
     ["an RSA key", recordedRoots("roots_rsa").roots[0]?.raw ?? minted(), [
-      ...["0.3", "0.3.0", "0.3.0.0", "0.5", "0.5.0", "0.5.0.0", "0.7.0.3.1.0"],
+      "0.3",
+      "0.3.0",
+      "0.3.0.0",
+      "0.5",
+      "0.5.0",
+      "0.5.0.0",
+      "0.7.0.3.1.0",
     ]],
   ] as const
 ) {
@@ -296,7 +302,7 @@ function pssIdentifier(saltLength: number): Uint8Array {
   );
 }
 
-/** A certificate with just these extensions; its signature is not right. */
+/** A certificate with exactly these extensions; its signature is invalid. */
 function rebuilt(extensions: readonly Uint8Array[]): Uint8Array {
   const parts = new DerReader(minted()).enter(TAG.sequence, "certificate");
   const fields = parts.enter(TAG.sequence, "tbs");

@@ -55,7 +55,7 @@ for (
   }
 }
 
-test("judgeChain() takes the presented certificates in any order", () => {
+test("judgeChain() accepts the presented certificates in any order", () => {
   const { presented } = recordedLeaf("leaf_secondary_rotated");
   const verdict = judge("leaf_secondary_rotated", { presented: [...presented].reverse() });
   assert.equal(verdict.kind, "trusted");
@@ -74,7 +74,7 @@ test("judgeChain() names the root as Consul does", () => {
   assert.deepEqual([verdict.rootId], recordedRoots("roots").ids);
 });
 
-test("judgeChain() gives the earliest end of the certificates of the path", () => {
+test("judgeChain() returns the earliest expiry of the path's certificates", () => {
   const verdict = judge("leaf_rsa", { roots: recordedRoots("roots_rsa").roots });
   assert.ok(verdict.kind === "trusted");
   assert.equal(verdict.notAfterMs, Date.parse("2026-11-21T04:23:50Z"));

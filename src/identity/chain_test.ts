@@ -16,7 +16,7 @@ const HOUR_MS = 3_600_000;
 const CA = createAuthority({ nowMs: NOW_MS });
 const KEY = generateKey();
 const URI = `spiffe://${TRUST_DOMAIN}/ns/default/dc/dc1/svc/web`;
-/** Nothing says who has signed it. */
+/** The certificate has no hint of its issuer. */
 const NO_HINT = { issuer: "", authorityKeyId: Uint8Array.of(1, 2, 3) };
 const UNKNOWN_CRITICAL = { oid: "1.3.6.1.4.1.99999.1", critical: true, value: Uint8Array.of(5, 0) };
 const NAME_CONSTRAINTS = { oid: "2.5.29.30", critical: false, value: Uint8Array.of(0x30, 0) };
@@ -130,7 +130,7 @@ test("judgeChain() refuses a self-signed leaf", () => {
 });
 
 test("judgeChain() refuses names that differ although the signature is right", () => {
-  const verdict = judge(leafWith({ issuer: "somebody else" }));
+  const verdict = judge(leafWith({ issuer: "another issuer" }));
   assertRefused(verdict, "chain_untrusted", /has signed it/);
 });
 
@@ -151,7 +151,7 @@ test("judgeChain() links by signature if names and key ids are missing or wrong"
 
 test("judgeChain() ignores an empty name on either side", () => {
   assert.equal(judge(leafWith({ issuer: "" })).kind, "trusted");
-  assert.equal(judge(leafWith({ issuer: "somebody" }, CA.intermediate())).kind, "trusted");
+  assert.equal(judge(leafWith({ issuer: "an issuer" }, CA.intermediate())).kind, "trusted");
 });
 
 for (
@@ -207,7 +207,7 @@ test("judgeChain() refuses a leaf that signs another leaf", () => {
   assert.equal(verdict.kind, "untrusted");
 });
 
-test("judgeChain() prefers the root it knows over a cross-signed certificate that ends sooner", () => {
+test("judgeChain() prefers a root in force to a cross-signed certificate that expires sooner", () => {
   const next = createAuthority({ nowMs: NOW_MS });
   const issued = leafWith(
     { notAfterMs: NOW_MS + 900 * HOUR_MS },
@@ -326,7 +326,7 @@ test("judgeChain() tries 32 roots, and no more", () => {
 test("judgeChain() keeps signature checks for the leaf, whatever else is presented", () => {
   const authorities = Array.from({ length: 8 }, () => createAuthority({ nowMs: NOW_MS }));
   const roots = authorities.map(({ rootDer }) => parseCertificate(rootDer));
-  // Ten that every root could have signed, and none did.
+  // Ten certificates that every root could have signed by their names, and none did.
   const presented = Array.from({ length: 10 }, () => nameless(KEY, KEY));
   const leaf = leafWith(NO_HINT, authorities.at(-1));
   assert.equal(judge(leaf, { roots, presented }).kind, "trusted");
@@ -345,7 +345,7 @@ test("judgeChain() ends on certificates that sign each other", () => {
 });
 
 test("judgeChain() bounds the signature checks of a chain built to be slow", () => {
-  // Neither names nor key ids, in the worst order: every pair has to be tried.
+  // Without names and key ids, in the worst order, so that every pair must be tried.
   const keys = Array.from({ length: 10 }, () => generateKey());
   const presented = keys.map((key, index) => nameless(key, keys[index + 1] ?? CA.key)).reverse();
   const leaf = leafWith({ signer: (keys[0] ?? KEY).privateKey, issuer: "" });
@@ -353,14 +353,14 @@ test("judgeChain() bounds the signature checks of a chain built to be slow", () 
   assertRefused(verdict, "chain_untrusted", /within 32 signature checks/);
 });
 
-test("judgeChain() computes with no key that no root vouches for", () => {
+test("judgeChain() computes only with keys that a root vouches for", () => {
   // Keys that take a hundred times as long as a root's.
   const keys = Array.from({ length: 10 }, () => generateKey("ec-p521"));
   const [first = KEY] = keys;
   const below = leafWith({ signer: first.privateKey, issuer: "" });
   // A root vouches for this leaf, but it is no CA and so no issuer.
   const known = leafWith();
-  // So is a CA that may not sign certificates.
+  // The same holds for a CA that may not sign certificates.
   const mute = leafWith({ ca: {}, keyUsage: ["digitalSignature"] });
   for (
     const [end, others] of [

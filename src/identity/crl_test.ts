@@ -88,7 +88,7 @@ const entry = (...extensions: ExtraExtension[]) =>
   list({ revoked: [{ serial: "01", extensions }] });
 const SOUND = list({ revoked: ["01"] });
 
-/** The date of the entry, which is the last of the list, is another type. */
+/** A list whose last date, that of its entry, has another type. */
 function undated(): Uint8Array {
   const der = Uint8Array.from(SOUND);
   const date = derTime(NOW_MS);
@@ -100,7 +100,7 @@ for (
   const [name, der, reason] of [
     ["nothing", new Uint8Array(), /list is missing/],
     ["a certificate", CA.rootDer, /Cannot use revocation list 1: /],
-    ["one cut short", SOUND.subarray(0, SOUND.length - 1), /cut short/],
+    ["a list cut short", SOUND.subarray(0, SOUND.length - 1), /cut short/],
     ["trailing bytes", Uint8Array.from([...SOUND, 0]), /trailing bytes/],
     ["an entry without a date", undated(), /an entry has no revocation date/],
     ["too many bytes", new Uint8Array(CRL_LIMIT_BYTES + 1), /more than 4194304/],
@@ -114,18 +114,18 @@ for (
     ],
     ["a delta", list({ extensions: [extension("2.5.29.27", derNumber(1))] }), /is a delta/],
     [
-      "an entry that takes one back",
+      "an entry that removes another",
       entry(
         extension("2.5.29.21", derElement(ENUMERATED, Uint8Array.of(8)), false),
       ),
       /is a delta/,
     ],
     [
-      "a reason with something behind it",
+      "a reason with trailing bytes",
       entry(extension("2.5.29.21", Uint8Array.of(ENUMERATED, 1, 1, 5, 0), false)),
       /reason has trailing bytes/,
     ],
-    ["an indirect one", list({ extensions: [idp(flag(4))] }), /is indirect/],
+    ["an indirect list", list({ extensions: [idp(flag(4))] }), /is indirect/],
     [
       "an entry of another issuer",
       entry(
@@ -134,20 +134,24 @@ for (
       /is indirect/,
     ],
     [
-      "one for some reasons",
+      "a list for some reasons",
       list({
         extensions: [idp(derElement(contextTag(3, "primitive"), Uint8Array.of(6, 0x40)))],
       }),
       /some reasons/,
     ],
     [
-      "one of attribute certificates",
+      "a list of attribute certificates",
       list({ extensions: [idp(flag(5))] }),
       /not about certificates/,
     ],
-    ["one of leaves and CAs alone", list({ extensions: [idp(flag(1), flag(2))] }), /not about/],
     [
-      "one of a distribution point",
+      "a list with two exclusive scopes",
+      list({ extensions: [idp(flag(1), flag(2))] }),
+      /not about/,
+    ],
+    [
+      "a list of a distribution point",
       list({
         extensions: [idp(derElement(contextTag(0, "constructed"), derSequence()))],
       }),
@@ -190,7 +194,7 @@ for (
   });
 }
 
-/** A list of just so many bytes; its signature is not right. */
+/** A list of the given size; its signature is invalid. */
 function sizedList(bytes: number): Uint8Array {
   const outer = new DerReader(SOUND).enter(TAG.sequence, "list");
   const rest = [outer.any("signed part").raw, outer.any("algorithm").raw];
@@ -198,13 +202,13 @@ function sizedList(bytes: number): Uint8Array {
   return sized(2 * bytes - sized(bytes).length);
 }
 
-/** Without lines: what the mint writes takes a second for the largest. */
+/** PEM without line breaks: breaking the lines of the largest list takes a second. */
 function pemOf(der: Uint8Array): string {
   const body = Buffer.from(der).toString("base64");
   return `-----BEGIN X509 CRL-----\n${body}\n-----END X509 CRL-----\n`;
 }
 
-test("parseCrl() refuses trailing bytes everywhere but in the name and the signature", () => {
+test("parseCrl() refuses trailing bytes everywhere except in the name and the signature", () => {
   const whole = list({
     nextUpdateMs: NOW_MS + 1000,
     revoked: [{

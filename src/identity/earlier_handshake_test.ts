@@ -22,7 +22,7 @@ const leafUntil = (notAfterMs: number) =>
 const lasting = leafUntil(NOW_MS + HOUR_MS);
 const expired = leafUntil(NOW_MS - HOUR_MS);
 
-/** The same CA, certified again: from then on. */
+/** The same CA with a new certificate, valid from that time on. */
 const renewedAt = (notBeforeMs: number) =>
   formatPem(
     "CERTIFICATE",
@@ -57,15 +57,20 @@ const serialOf = (pem: string) => new X509Certificate(pem).serialNumber;
 for (
   const [what, leaf, validation, want] of [
     ["a leaf that expired since", expired, byCa(ca.rootPem), "trusted"],
-    ["a list of now", lasting, byCa(ca.rootPem, listOf(NOW_MS, NOW_MS + HOUR_MS)), "trusted"],
     [
-      "a list of now, and a leaf that expired since",
+      "a list that was made since",
+      lasting,
+      byCa(ca.rootPem, listOf(NOW_MS, NOW_MS + HOUR_MS)),
+      "trusted",
+    ],
+    [
+      "a list that was made since, and a leaf that expired since",
       expired,
       byCa(ca.rootPem, listOf(NOW_MS, NOW_MS + HOUR_MS)),
       "trusted",
     ],
     [
-      "a list of now that names it",
+      "a list that was made since and revokes it",
       lasting,
       byCa(ca.rootPem, listOf(NOW_MS, NOW_MS + HOUR_MS, serialOf(lasting.certPem))),
       "untrusted",
@@ -105,7 +110,7 @@ for (
     });
     const judge = new PeerJudge({ validator, generation: 1 });
     const options = { usage: "client", nowMs: HANDSHAKE_MS, presentMs: NOW_MS } as const;
-    // The second time by what is remembered.
+    // The second verdict comes from the cache.
     for (let i = 0; i < 2; i++) {
       const verdict = judge.judge(leaf.certDer, leaf.chainDer, options);
       assert.equal(verdict.kind, want, verdict.kind === "untrusted" ? verdict.reason : "");

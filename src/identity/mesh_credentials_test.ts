@@ -22,7 +22,7 @@ const INPUT: CredentialsInput = {
   nowMs: NOW_MS,
 };
 
-test("validateCredentials() gives what the snapshot needs", () => {
+test("validateCredentials() returns the fields of the snapshot's part", () => {
   const valid = validateCredentials(INPUT);
   assert.equal(valid.uri, WEB.uri);
   assert.equal(valid.id.service, "web");
@@ -43,7 +43,7 @@ for (
     ["leaf_secondary_rotated", "roots_secondary_rotated"],
   ] as const
 ) {
-  test(`validateCredentials() takes ${leaf} of a real Consul`, () => {
+  test(`validateCredentials() accepts ${leaf} of a real Consul`, () => {
     const { certPem, keyPem, uri, serial, presented } = recordedLeaf(leaf);
     const { pems, trustDomain } = recordedRoots(roots);
     const valid = validateCredentials({
@@ -104,12 +104,12 @@ for (
     ["a key of another leaf", { keyPem: DB.keyPem }, /does not belong/],
     ["no key", { keyPem: "" }, /no PRIVATE KEY/],
     ["two keys", { keyPem: WEB.keyPem + DB.keyPem }, /more than one/],
-    ["a key that is none", { keyPem: formatPem("PRIVATE KEY", Uint8Array.of(1)) }, /can be read/],
+    ["an invalid key", { keyPem: formatPem("PRIVATE KEY", Uint8Array.of(1)) }, /can be read/],
     ["no certificate", { certPem: "" }, /no CERTIFICATE/],
     ["garbage", { certPem: formatPem("CERTIFICATE", Uint8Array.of(1)) }, /Cannot use leaf/],
     ["no roots", { rootPems: [] }, /no root/],
     [
-      "a root that is none",
+      "an invalid root",
       { rootPems: [formatPem("CERTIFICATE", Uint8Array.of(1))] },
       /Cannot use root certificate/,
     ],
@@ -130,7 +130,7 @@ for (
     ["a leaf for the other direction only", only("serverAuth"), /lacks clientAuth/],
     ["a CA", withOverrides({ ca: {} }), /is a CA/],
     ["two URI names", withOverrides({ uris: [WEB.uri, DB.uri] }), /two or more/],
-    ["a leaf of SHA-1", withOverrides({ hash: "sha1" }), /does not reach a root/],
+    ["a leaf signed with SHA-1", withOverrides({ hash: "sha1" }), /does not reach a root/],
   ] as const satisfies readonly (readonly [string, Partial<CredentialsInput>, RegExp])[]
 ) {
   test(`validateCredentials() refuses ${name}`, () => {

@@ -3,7 +3,7 @@ import { Buffer } from "node:buffer";
 import { test } from "node:test";
 import { nameText } from "./certificate_names.ts";
 
-// DER of names, and what `openssl x509 -subject -nameopt RFC2253` says of them.
+// DER of names, and the output of `openssl x509 -subject -nameopt RFC2253` for them.
 for (
   const [der, want] of [
     [
@@ -18,10 +18,10 @@ for (
       "305731133011060a0992268993f22c64011916036f726731173015060a0992268993f22c64011916076578616d706c653114300806035504030c01623008060355040b0c01613111300f060a0992268993f22c6401010c0137",
       "UID=7,OU=a+CN=b,DC=example,DC=org",
     ],
-    // What has no short name, and what is no ASCII or UTF-8, is shown as it stands.
+    // Types without a short name, and values other than ASCII or UTF-8, are shown as hex.
     ["300e310c300a06035504630c03776562", "2.5.4.99=#0C03776562"],
     ["300d310b300906035504031e020041", "CN=#1E020041"],
-    // Letters at the ends of what is printable, and what stands beyond them.
+    // The first and last printable characters, and their neighbours.
     ["3010310e300c06035504030c051f20417e7f", "CN=\\1F A~\\7F"],
     ["3000", ""],
     ["", ""],

@@ -24,7 +24,7 @@ export interface PathOptions {
   readonly presented: readonly Certificate[];
   readonly roots: readonly Certificate[];
   readonly nowMs: number;
-  /** As in `PeerToJudge`. */
+  /** See `PeerToJudge`. */
   readonly presentMs?: number;
   readonly usage: Usage;
   /** Every CA of the path must name one of these trust domains as its own. */
@@ -96,7 +96,7 @@ export function namesFit(child: Certificate, issuer: Certificate): boolean {
     sameBytes(child.issuer, issuer.subject);
 }
 
-/** Those of `others` that are signed by a root or by a CA among them, valid or not. */
+/** The certificates of `others` that are signed by a root or by a CA among them, valid or not. */
 function vouchedFor(search: Search, others: readonly Certificate[]): readonly Certificate[] {
   const vouched: Certificate[] = [];
   for (const isLikely of [isHinted, namesFit]) {

@@ -37,7 +37,7 @@ interface Proven {
   readonly peer: TrustedPeer;
 }
 
-/** Also for an accepted peer that is unverified: it may be verified by what it presents next time. */
+/** A cached refusal, or an accepted unverified peer, which may be verified by its next chain. */
 interface Refusal {
   readonly verdict: ChainVerdict;
   readonly judgedAtMs: number;

@@ -28,7 +28,7 @@ const leafOf = (service: string, authority = CA) => {
   return authority.issueLeaf({ service, key: KEY, ttlMs: HOUR_MS }).certDer;
 };
 
-test("PeerJudge remembers a trusted peer", () => {
+test("PeerJudge caches a trusted peer", () => {
   const judge = createJudge({ generation: 7 });
   const first = judge.judge(leafOf("web"), [], AS_CLIENT);
   assert.equal(first.kind, "trusted");
@@ -36,14 +36,14 @@ test("PeerJudge remembers a trusted peer", () => {
   assert.equal(judge.generation, 7);
 });
 
-test("PeerJudge gives the very same verdict for the same bytes", () => {
+test("PeerJudge returns the same verdict object for the same bytes", () => {
   const judge = createJudge();
   const leaf = leafOf("web");
   const first = judge.judge(leaf, [], AS_CLIENT);
   assert.equal(judge.judge(Uint8Array.from(leaf), [], AS_CLIENT), first);
 });
 
-test("PeerJudge ends a remembered trust when the certificate expires", () => {
+test("PeerJudge drops cached trust when the certificate expires", () => {
   const judge = createJudge();
   const leaf = leafOf("web");
   const first = judge.judge(leaf, [], AS_CLIENT);
@@ -56,7 +56,7 @@ test("PeerJudge ends a remembered trust when the certificate expires", () => {
   assert.equal(judge.remembered.trusted, 0);
 });
 
-test("PeerJudge ends a remembered trust when the clock goes back before the certificate", () => {
+test("PeerJudge drops cached trust when the clock is set back before the certificate", () => {
   const judge = createJudge();
   const leaf = leafOf("web");
   const first = judge.judge(leaf, [], AS_CLIENT);
@@ -65,7 +65,7 @@ test("PeerJudge ends a remembered trust when the clock goes back before the cert
   assert.equal(early.kind, "untrusted");
 });
 
-test("PeerJudge looks for another path when the one it found has expired", () => {
+test("PeerJudge searches for another path when the cached one has expired", () => {
   const next = createAuthority({ nowMs: NOW_MS });
   const short = CA.crossSign(next, { notAfterMs: NOW_MS + 1000 });
   const long = CA.crossSign(next, { notAfterMs: NOW_MS + HOUR_MS });
@@ -161,7 +161,7 @@ test("PeerJudge caches an untrusted peer for ten seconds", () => {
   assert.notEqual(judge.judge(leaf, [], { usage: "client", nowMs: NOW_MS + 10_000 }), first);
 });
 
-test("PeerJudge trusts a leaf once its time has come", () => {
+test("PeerJudge trusts a leaf once it becomes valid", () => {
   const judge = createJudge();
   const leaf = CA.issueLeaf({ service: "web", key: KEY, nowMs: NOW_MS + HOUR_MS }).certDer;
   assert.equal(judge.judge(leaf, [], AS_CLIENT).kind, "untrusted");

@@ -11,7 +11,7 @@ import type { Validation } from "./validation.ts";
 
 export interface RetiredAnchor {
   readonly certificate: Certificate;
-  /** As in {@link TrustedPeer}. */
+  /** See {@link TrustedPeer}. */
   readonly rootId: string;
   /** The trust domain of its bundle under `spiffe` rules; else "". */
   readonly trustDomain: string;

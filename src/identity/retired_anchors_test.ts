@@ -16,15 +16,18 @@ const ALL = [OLD, LAST, LASTING];
 const ca = (...rootPems: string[]): Validation => ({ kind: "ca", rootPems, rules: NO_RULES });
 const mesh = (...rootPems: string[]): Validation => ({ kind: "mesh", rootPems, trustDomains: [] });
 const spiffe = (bundles: Readonly<Record<string, readonly string[]>>): Validation => ({
-  ...{ kind: "spiffe", bundles, rules: NO_RULES },
+  kind: "spiffe",
+  bundles,
+  rules: NO_RULES,
 });
 
 for (
   const [name, before, now, want] of [
-    ["of ca rules one that had expired", ca(...ALL), ca(), [""]],
-    ["of mesh rules one that had expired", mesh(...ALL), mesh(), [""]],
-    ["of spiffe rules one that had expired, by domain", spiffe({ a: ALL, b: [OLD] }), spiffe({}), [
-      ...["a", "b"],
+    ["an expired anchor of ca rules", ca(...ALL), ca(), [""]],
+    ["an expired anchor of mesh rules", mesh(...ALL), mesh(), [""]],
+    ["an expired anchor of spiffe rules, by domain", spiffe({ a: ALL, b: [OLD] }), spiffe({}), [
+      "a",
+      "b",
     ]],
     [
       "an anchor that left one domain and stays in another",
@@ -34,9 +37,9 @@ for (
         "a",
       ],
     ],
-    ["nothing that is still there", ca(...ALL), ca(OLD), []],
-    ["nothing that had not expired", ca(LAST, LASTING), ca(), []],
-    ["nothing by rules of another kind", ca(...ALL), mesh(), []],
+    ["no anchor that is still in force", ca(...ALL), ca(OLD), []],
+    ["no anchor that had not expired", ca(LAST, LASTING), ca(), []],
+    ["no anchor of rules of another kind", ca(...ALL), mesh(), []],
   ] as const
 ) {
   test(`retiredAnchors() names ${name}`, () => {
@@ -49,7 +52,7 @@ for (
   });
 }
 
-test("retiredOf() gives the anchors of one trust domain", () => {
+test("retiredOf() returns the anchors of one trust domain", () => {
   const retired = retiredAnchors(spiffe({ a: [OLD] }), spiffe({}), NOW_MS);
   assert.deepEqual(retiredOf("a", retired).map(({ raw }) => raw), [
     retired[0]?.certificate.raw ?? parseCertificate(new Uint8Array()),

@@ -92,17 +92,17 @@ for (
     ["a revoked intermediate", {
       crls: [listOf(ROOT, { revoked: [MIDDLE_SERIAL] }), listOf(MIDDLE)],
     }, /the issuer with serial .* is revoked/],
-    ["a revoked intermediate where only leaves are looked up", {
+    ["a revoked intermediate where lists apply to leaves only", {
       crls: [listOf(ROOT, { revoked: [MIDDLE_SERIAL] }), listOf(MIDDLE)],
       rules: { onlyLeafCrl: true },
     }, undefined],
     ["no list of the root", { crls: [listOf(MIDDLE)] }, /no revocation list of the CA/],
-    ["no list of the root where only leaves are looked up", {
+    ["no list of the root where lists apply to leaves only", {
       crls: [listOf(MIDDLE)],
       rules: { onlyLeafCrl: true },
     }, undefined],
     ["no list of the leaf's issuer", { crls: [listOf(ROOT)] }, /vouches for its certificate/],
-    ["no list of the leaf's issuer where only leaves are looked up", {
+    ["no list of the leaf's issuer where lists apply to leaves only", {
       crls: [listOf(ROOT)],
       rules: { onlyLeafCrl: true },
     }, /vouches for its certificate/],
@@ -124,27 +124,27 @@ for (
     ["a list past its next update", {
       crls: [listOf(ROOT), listOf(MIDDLE, { nextUpdateMs: NOW_MS - 1000 })],
     }, /revocation list of the CA with serial .* expired at/],
-    ["a list past its next update, dates overlooked", {
+    ["a list past its next update where dates are ignored", {
       crls: [listOf(ROOT), listOf(MIDDLE, { nextUpdateMs: NOW_MS - 1000 })],
       rules: { allowExpired: true },
     }, undefined],
-    ["a list past its next update that revokes, dates overlooked", {
+    ["a revocation in a list past its next update where dates are ignored", {
       crls: [listOf(ROOT), listOf(MIDDLE, { nextUpdateMs: NOW_MS - 1000, revoked: [SERIAL] })],
       rules: { allowExpired: true },
     }, /is revoked/],
-    ["a list of tomorrow", {
+    ["a list that is not valid yet", {
       crls: [listOf(ROOT), listOf(MIDDLE, { thisUpdateMs: NOW_MS + 1000 })],
     }, /is not valid before/],
-    ["a newer list that forgives", {
+    ["a newer list without the revocation", {
       crls: [
         ...CLEAN,
         listOf(MIDDLE, { thisUpdateMs: NOW_MS - 2 * HOUR_MS, revoked: [SERIAL] }),
       ],
     }, undefined],
-    ["a newer list that revokes", {
+    ["a newer list with the revocation", {
       crls: [...CLEAN, listOf(MIDDLE, { thisUpdateMs: NOW_MS - 1000, revoked: [SERIAL] })],
     }, /is revoked/],
-    ["an expired list beside one in time", {
+    ["an expired list beside a current one", {
       crls: [listOf(MIDDLE, { nextUpdateMs: NOW_MS - 1, revoked: ["01"] }), ...CLEAN],
     }, undefined],
     ["a list without a next update, of version 1", {
@@ -227,7 +227,7 @@ test("revocation: a list of a CA without a name, and a list without one, are mat
   }
 });
 
-test("revocation: both ends belong to the time of a list", () => {
+test("revocation: a list is valid at both ends of its time", () => {
   for (const [thisUpdateMs, nextUpdateMs] of [[NOW_MS, NOW_MS + 1000], [NOW_MS - 1000, NOW_MS]]) {
     const lists = [listOf(ROOT), listOf(MIDDLE, { thisUpdateMs, nextUpdateMs } as CrlOptions)];
     assert.equal(judge({ crls: lists }).kind, "trusted");
@@ -265,7 +265,7 @@ test("revocation: a peer accepted untrusted may be revoked, and is not verified"
 });
 
 test("revocation: a revoked leaf is refused with many roots of one key", () => {
-  // One more than the paths that are looked at.
+  // One root more than the number of paths that are checked.
   const roots = Array.from(
     { length: 9 },
     (_, index) =>

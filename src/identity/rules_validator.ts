@@ -68,7 +68,7 @@ export interface PeerValidatorOptions {
 }
 
 /**
- * Throws `credentials_invalid` that names what cannot be used. If `needsMatchers(validation)`,
+ * Throws `credentials_invalid` that names the unusable part. If `needsMatchers(validation)`,
  * `prepareRegexes()` must have been awaited in this thread.
  */
 export function createPeerValidator(

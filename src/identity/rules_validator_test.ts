@@ -33,7 +33,7 @@ function leafWith(overrides: CertificateOverrides = {}, authority: Authority = C
   return authority.issueLeaf({ service: "web", key: KEY, overrides });
 }
 
-/** A leaf that signed itself. */
+/** A self-signed leaf. */
 function selfSigned(overrides: CertificateOverrides = {}): IssuedLeaf {
   const certDer = mintCertificate({
     publicKey: KEY.publicKey,
@@ -81,7 +81,7 @@ function assertRefused(verdict: ChainVerdict, code: string, reason: RegExp): voi
   assert.equal(verdict.code, code);
 }
 
-test("a ca validator gives the peer's identity and its validity", () => {
+test("a ca validator returns the peer's identity and its validity", () => {
   const issued = leafWith();
   const peer = assertTrusted(judge(issued));
   const root = parseCertificate(CA.rootDer);
@@ -150,7 +150,7 @@ for (
   });
 }
 
-test("a ca validator gives a claim for each of several URIs", () => {
+test("a ca validator returns a claim for each of several URIs", () => {
   const { id, claims } = assertTrusted(judge(leafWith({ uris: ["spiffe://B.test/x", URI] })));
   assert.equal(id, undefined);
   assert.deepEqual(claims?.map(({ id, uri }) => [id?.service, uri]), [
@@ -182,7 +182,7 @@ for (
   ] as const
 ) {
   test(`a ca validator trusts a leaf ${name}`, () => {
-    // `undefined` takes a field away.
+    // `undefined` removes a field.
     assertTrusted(judge(leafWith(overrides as CertificateOverrides), { usage }));
   });
 }
@@ -221,13 +221,13 @@ test("a ca validator accepts an intermediate as anchor, without its root", () =>
 for (
   const [name, overrides, trusted] of [
     ["a plain leaf", {}, true],
-    ["one made as a CA, as openssl does", { ca: {} }, true],
-    ["one that signs others", { ca: {}, keyUsage: ["digitalSignature", "keyCertSign"] }, false],
-    ["an expired one", { notAfterMs: NOW_MS - 1000 }, false],
-    ["one for others", { extendedKeyUsage: ["1.2.3"] }, false],
+    ["a CA as `openssl req -x509` makes it", { ca: {} }, true],
+    ["a CA that may sign others", { ca: {}, keyUsage: ["digitalSignature", "keyCertSign"] }, false],
+    ["an expired leaf", { notAfterMs: NOW_MS - 1000 }, false],
+    ["a leaf for another usage", { extendedKeyUsage: ["1.2.3"] }, false],
   ] as const satisfies readonly (readonly [string, CertificateOverrides, boolean])[]
 ) {
-  test(`a ca validator ${trusted ? "takes" : "refuses"} ${name} as its own anchor`, () => {
+  test(`a ca validator ${trusted ? "accepts" : "refuses"} ${name} as its own anchor`, () => {
     const issued = selfSigned(overrides);
     const listed = judge(issued, { roots: [CA.rootPem, pemOf(issued.certDer)] });
     assert.equal(listed.kind, trusted ? "trusted" : "untrusted", JSON.stringify(listed));
@@ -278,7 +278,7 @@ test("a ca validator accepts an untrusted peer with acceptUntrusted", () => {
     for (const roots of [[CA.rootPem], []]) {
       const peer = assertTrusted(judge(issued, { roots, rules }));
       assert.equal(peer.verified, false);
-      assert.equal(peer.id, undefined, "a claim is no identity");
+      assert.equal(peer.id, undefined, "a claim is not an identity");
       assert.equal(peer.uri, URI);
       assert.equal(peer.rootId, "");
     }
@@ -312,7 +312,7 @@ for (
     ],
   ] as const
 ) {
-  test(`a ca validator ${trusted ? "takes" : "refuses"} a leaf where ${name} is pinned`, () => {
+  test(`a ca validator ${trusted ? "accepts" : "refuses"} a leaf where ${name} is pinned`, () => {
     const verdicts = [
       judge(leafWith(), { rules: pins }),
       judge(leafWith(), { rules: pins, roots: [] }),
@@ -345,8 +345,8 @@ test("a ca validator requires a matching name, the chain and a pin", () => {
   assertTrusted(judge(issued, { rules: { matchers: [matcher("no.example"), NAMED] } }));
   const misnamed = judge(issued, { rules: { matchers: [matcher("no.example")], ...pin } });
   const uri = issued.uri.replaceAll(".", "\\.");
-  const told = new RegExp(`alternative names .* accepted \\(${uri}, web\\.example\\)$`);
-  assertRefused(misnamed, "identity_invalid", told);
+  const reason = new RegExp(`alternative names .* accepted \\(${uri}, web\\.example\\)$`);
+  assertRefused(misnamed, "identity_invalid", reason);
   const unpinned = { matchers: [NAMED], spkiPins: [spkiPin(CA.rootDer)] };
   assertRefused(judge(issued, { rules: unpinned }), "chain_untrusted", /pinned/);
   const strange = leafWith({ dnsNames: ["web.example"] }, STRANGER);
@@ -411,7 +411,7 @@ for (
       /need a trusted CA/,
     ],
     ["an empty root", [""], {}, /no CERTIFICATE block/],
-    ["a root that is none", [pemOf(Uint8Array.of(0x30, 0))], {}, /Cannot use root certificate/],
+    ["an invalid root", [pemOf(Uint8Array.of(0x30, 0))], {}, /Cannot use root certificate/],
     [
       "a broken list",
       [CA.rootPem],
@@ -423,7 +423,7 @@ for (
     ["a pin with colons", [CA.rootPem], { certificateHashes: ["00:11"] }, /lower-case hex/],
     ["a depth below 0", [CA.rootPem], { maxDepth: -1 }, /depth is -1/],
     ["a depth above 100", [CA.rootPem], { maxDepth: 101 }, /depth is 101/],
-    ["an IP that is none", [CA.rootPem], {
+    ["an invalid IP address", [CA.rootPem], {
       matchers: [{ ...matcher("x"), type: "ip" }],
     }, /no address/],
   ] as const satisfies readonly (readonly [

@@ -58,7 +58,7 @@ test("altNamesOf() reads every type", () => {
   });
 });
 
-test("altNamesOf() leaves out values that are no text or no address", () => {
+test("altNamesOf() leaves out values that are neither text nor an address", () => {
   const leaf = leafWith({
     dnsNames: ["good.example\u0000.evil", "né.example"],
     altNames: [
@@ -96,9 +96,9 @@ for (
     ["dns", exact("wild.example"), false],
     ["dns", exact(".wild.example"), false],
     ["dns", exact("a.b.wild.example"), false],
-    // A star alone covers nothing but itself.
+    // A star alone matches only itself.
     ["dns", exact("anything"), false],
-    // Only exact values know what a wildcard is.
+    // Wildcards apply to exact values only.
     ["dns", { kind: "suffix", value: ".wild.example", ignoreCase: false }, true],
     ["dns", { kind: "prefix", value: "a.wild", ignoreCase: false }, false],
     ["dns", { kind: "suffix", value: "example.com", ignoreCase: false }, false],
@@ -157,7 +157,7 @@ test("compileSanMatchers() matches no name with NUL in it", () => {
 
 for (
   const [name, matcher, reason] of [
-    ["an IP that is none", { type: "ip", matcher: exact("10.0.0") }, /no address: "10.0.0"/],
+    ["an invalid IP address", { type: "ip", matcher: exact("10.0.0") }, /no address: "10.0.0"/],
     [
       "an other_name without oid",
       { type: "other_name", matcher: exact("a") },

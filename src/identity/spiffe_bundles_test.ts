@@ -85,7 +85,7 @@ for (
       /not a certificate/,
     ],
     [
-      "the longest x5c that is looked at",
+      "the longest x5c that is decoded",
       text({ a: { keys: [{ use: "x509-svid", x5c: ["A".repeat(24 * 1024)] }] } }),
       /18432 bytes/,
     ],
@@ -111,7 +111,7 @@ for (
       text(Object.fromEntries(Array.from({ length: 1001 }, (_, at) => [`d${at}`, { keys: [] }]))),
       /more than 1000/,
     ],
-    ["too much", `{"trust_domains":{}}${" ".repeat(4 << 20)}`, /longer than/],
+    ["a text above the limit", `{"trust_domains":{}}${" ".repeat(4 << 20)}`, /longer than/],
     ["deep nesting", `{"trust_domains":${"[".repeat(1000)}`, /nested more than/],
     ["one good key and garbage", `{"trust_domains":{"a":{"keys":[${KEY_TEXT}]}}} x`, /the end/],
   ] as const

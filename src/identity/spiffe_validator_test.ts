@@ -65,9 +65,9 @@ const bareCa = createAuthority({
 for (
   const [name, options] of [
     ["an SVID of its domain", {}],
-    ["an SVID of another domain of ours", { by: THEIRS, uris: ["spiffe://theirs.example/db"] }],
+    ["an SVID of another trusted domain", { by: THEIRS, uris: ["spiffe://theirs.example/db"] }],
     ["an SVID under an intermediate", { by: OURS.intermediate() }],
-    ["an SVID with a DNS name, too", { leaf: { dnsNames: ["web.example"] } }],
+    ["an SVID with an additional DNS name", { leaf: { dnsNames: ["web.example"] } }],
     ["an SVID without extended key usage", { leaf: { extendedKeyUsage: undefined } }],
     ["an SVID without basic constraints", { leaf: { ca: undefined } }],
     ["an id that a rule names", { rules: { matchers: [uri("x:y"), uri(WEB)] } }],
@@ -80,7 +80,7 @@ for (
       },
     }],
     ["rules for other kinds of names, which do not count", { rules: { matchers: [dns("no")] } }],
-    ["an expired SVID where dates are overlooked", {
+    ["an expired SVID where dates are ignored", {
       leaf: { notAfterMs: NOW_MS - 1000 },
       rules: { allowExpired: true },
     }],
@@ -130,16 +130,16 @@ for (
     ["keyCertSign", { leaf: { keyUsage: ["digitalSignature", "keyCertSign"] } }, /of a CA/],
     ["cRLSign", { leaf: { keyUsage: ["digitalSignature", "cRLSign"] } }, /of a CA/],
     ["no digitalSignature", { leaf: { keyUsage: ["keyAgreement"] } }, /lacks digitalSignature/],
-    ["for servers alone", { leaf: { extendedKeyUsage: ["serverAuth"] } }, /lacks clientAuth/],
-    ["for clients alone", { leaf: { extendedKeyUsage: ["clientAuth"] } }, /lacks serverAuth/],
-    ["for anything", { leaf: { extendedKeyUsage: ["2.5.29.37.0"] } }, /lacks serverAuth/],
-    ["an expired one", { leaf: { notAfterMs: NOW_MS - 1000 } }, /expired/],
-    ["a name of no rule", { rules: { matchers: [uri(`${WEB}2`)] } }, /alternative names/],
-    ["a name of no rule beside one that does not count", {
+    ["a leaf for servers only", { leaf: { extendedKeyUsage: ["serverAuth"] } }, /lacks clientAuth/],
+    ["a leaf for clients only", { leaf: { extendedKeyUsage: ["clientAuth"] } }, /lacks serverAuth/],
+    ["a leaf for any usage", { leaf: { extendedKeyUsage: ["2.5.29.37.0"] } }, /lacks serverAuth/],
+    ["an expired leaf", { leaf: { notAfterMs: NOW_MS - 1000 } }, /expired/],
+    ["a name that matches no rule", { rules: { matchers: [uri(`${WEB}2`)] } }, /alternative names/],
+    ["a name that matches no rule for URIs", {
       leaf: { dnsNames: ["web.example"] },
       rules: { matchers: [uri(`${WEB}2`), dns("web.example")] },
     }, /alternative names/],
-    ["another key than is pinned", {
+    ["another key than the pinned one", {
       rules: { spkiPins: [createHash("sha256").update("x").digest("base64")] },
     }, /pinned/],
     ["a CA without an id, where it must have one", {
@@ -152,7 +152,7 @@ for (
       bundles: { "ours.example": [THEIRS.rootPem] },
       strict: true,
     }, /trust domain/],
-    ["a revoked one", {
+    ["a revoked leaf", {
       leaf: { serial: Uint8Array.of(7) },
       rules: {
         crlPems: [mintCrlPem({
@@ -195,7 +195,7 @@ test("a spiffe validator does not accept a leaf as its own anchor", () => {
   assert.equal(validator.judge(peer).kind, "untrusted");
 });
 
-test("a spiffe validator gives a service id only for serviceTrustDomains", () => {
+test("a spiffe validator returns a service id only for serviceTrustDomains", () => {
   const ours = judge({ uris: [SERVICE] });
   assert.ok(ours.kind === "trusted" && ours.id?.service === "web");
   assert.equal(ours.uri, SERVICE);
@@ -233,10 +233,10 @@ for (
   const [name, bundles, reason] of [
     ["no bundle", {}, /no trust bundle/],
     ["too many bundles", unnamed(1001), /more than 1000 trust domains/],
-    ["as many bundles as may be, of domains without names", unnamed(1000), /is not the name/],
+    ["1000 bundles with invalid names", unnamed(1000), /is not the name/],
     ["a domain in capitals", { Ours: [OURS.rootPem] }, /"Ours" is not the name/],
     ["a domain as id", { "spiffe://ours": [OURS.rootPem] }, /is not the name/],
-    ["a bundle that is none", { ours: ["x"] }, /certificate of the bundle of ours/],
+    ["an invalid bundle", { ours: ["x"] }, /certificate of the bundle of ours/],
   ] as const satisfies readonly (readonly [string, Record<string, readonly string[]>, RegExp])[]
 ) {
   test(`createPeerValidator() refuses ${name} of spiffe`, () => {

@@ -36,7 +36,7 @@ for (
       "spiffe://td/ns/a/sa/web2",
       "xspiffe://td/ns/a/sa/web",
     ]],
-    // The whole value, whatever alternative comes first.
+    // A regex matches the whole value, in any order of alternatives.
     ["a|ab", ["a", "ab"], ["abc", "xa", ""]],
     ["(?i)web", ["WEB"], ["web2"]],
     ["web$", ["web"], ["web\n"]],
@@ -95,7 +95,7 @@ test("compileStringMatcher() matches no value beyond its limit against a regex",
   assert.equal(matches("a".repeat(4097)), false);
 });
 
-test("compileStringMatcher() takes time linear to the value where backtracking would not", () => {
+test("compileStringMatcher() matches in time linear to the value, without backtracking", () => {
   const matches = compileStringMatcher({ kind: "regex", regex: "(a+)+b|(a|a?)+c|(.*.*.*)*d" });
   const startMs = cpuMs();
   assert.equal(matches("a".repeat(4000)), false);

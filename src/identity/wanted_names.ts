@@ -14,7 +14,7 @@ export interface WantedNames {
   readonly suffixes: readonly string[];
 }
 
-/** Bounds on what clients can make the proxy fetch (envoy.md 1.10). Plain data. */
+/** Bounds on the fetches that clients can cause (envoy.md 1.10). Plain data. */
 export interface OnDemandRules extends WantedNames {
   /** Certificates held at once; the least recently requested one goes. Default 1,000. */
   readonly maxEntries: number;
@@ -33,7 +33,7 @@ export interface OnDemandRules extends WantedNames {
 
 interface Allowed {
   readonly names: ReadonlySet<string>;
-  /** With their leading dot. */
+  /** Suffixes with their leading dot. */
   readonly suffixes: ReadonlySet<string>;
 }
 

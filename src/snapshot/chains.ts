@@ -1,5 +1,5 @@
 /**
- * Chains as they are made and looked at by those who do not follow them.
+ * Helpers for chains: a chain with a single resolver, and the targets and cluster names of a chain.
  *
  * @module
  */
@@ -20,16 +20,16 @@ export function oneWay(resolver: Resolver, service: string): Content<ChainPart> 
   return { routes: [route], resolvers: { [ONLY]: resolver } };
 }
 
-/** Of all its resolvers, each once. */
+/** Keys of the targets of all resolvers, each once. */
 export function targetKeysOf(chain: ChainPart | undefined): readonly string[] {
   const resolvers = Object.values(chain?.resolvers ?? {});
   return [...new Set(resolvers.flatMap(({ targets }) => targets))];
 }
 
 /**
- * The name of each target's cluster, in the order of {@link Resolver.targets}. As Consul tells Envoy: a
- * resolver that fails over is an aggregate named after its primary target, and each target has a cluster
- * of its own below it.
+ * The name of each target's cluster, in the order of {@link Resolver.targets}. The names are those that
+ * Consul sends to Envoy: a resolver with failover is an aggregate cluster named after its primary target,
+ * and each target has a cluster of its own below it.
  */
 export function clusterNames(
   { targets }: Pick<Resolver, "targets">,

@@ -1,4 +1,8 @@
-/** What is true now: the parts of a snapshot, what changed between two, and one patched by that. @module */
+/**
+ * The snapshot that the data path acts on: its parts, the difference between two snapshots, and patching.
+ *
+ * @module
+ */
 export * from "./chains.ts";
 export * from "./snapshot.ts";
 export * from "./update.ts";

@@ -5,22 +5,22 @@ import type { PolicyPart } from "./snapshot.ts";
 
 for (
   const [name, a, b, want] of [
-    ["takes equal scalars", 1, 1, true],
-    ["tells scalars apart", 1, "1", false],
-    ["tells null from an object", null, {}, false],
-    ["tells an object from null", {}, null, false],
-    ["tells a number from an object", 1, {}, false],
-    ["tells an object from a number", {}, 1, false],
+    ["is true for equal scalars", 1, 1, true],
+    ["is false for different scalars", 1, "1", false],
+    ["is false for null and an object", null, {}, false],
+    ["is false for an object and null", {}, null, false],
+    ["is false for a number and an object", 1, {}, false],
+    ["is false for an object and a number", {}, 1, false],
     ["ignores the order of keys", { a: 1, b: 2 }, { b: 2, a: 1 }, true],
-    ["takes absent as undefined", { a: 1 }, { a: 1, b: undefined }, true],
-    ["takes undefined as absent", { a: 1, b: undefined }, { a: 1 }, true],
-    ["sees an added key", { a: 1 }, { a: 1, b: 2 }, false],
-    ["sees a removed key", { a: 1, b: 2 }, { a: 1 }, false],
-    ["minds the order of lists", [1, 2], [2, 1], false],
-    ["minds the length of lists", [1, 2], [1], false],
-    ["tells a list from an object", [], {}, false],
-    ["tells an object from a list", {}, [], false],
-    ["looks inside", { a: [{ b: 1 }] }, { a: [{ b: 2 }] }, false],
+    ["treats an absent member as undefined", { a: 1 }, { a: 1, b: undefined }, true],
+    ["treats an undefined member as absent", { a: 1, b: undefined }, { a: 1 }, true],
+    ["is false for an added key", { a: 1 }, { a: 1, b: 2 }, false],
+    ["is false for a removed key", { a: 1, b: 2 }, { a: 1 }, false],
+    ["is false for lists in another order", [1, 2], [2, 1], false],
+    ["is false for lists of another length", [1, 2], [1], false],
+    ["is false for a list and an object", [], {}, false],
+    ["is false for an object and a list", {}, [], false],
+    ["is false for different nested values", { a: [{ b: 1 }] }, { a: [{ b: 2 }] }, false],
   ] as const
 ) {
   test(`sameContent() ${name}`, () => assert.equal(sameContent(a, b), want));

@@ -1,7 +1,7 @@
 /**
- * What is true now: plain, immutable data that the data path acts on. It consists of keyed parts, each
- * with a version that changes exactly when its content does, so that a worker is sent only what
- * changed. Replaced whole; never edited.
+ * The current state as plain, immutable data that the data path acts on. It consists of keyed parts, each
+ * with a version that changes exactly when its content does, so that a worker receives only changed parts.
+ * A snapshot is replaced whole and never edited.
  *
  * @module
  */
@@ -20,8 +20,8 @@ export interface SnapshotPart {
 }
 
 /**
- * The proxy's own identity and whom it trusts, for every listener and upstream without credentials of
- * their own; validated as a whole before it gets here.
+ * The proxy's own identity and the roots that it trusts, for every listener and upstream without
+ * credentials of their own. They are validated as a whole before they are put here.
  */
 export interface CredentialsPart extends SnapshotPart {
   /** Leaf first, then intermediates, as PEM. */
@@ -40,39 +40,39 @@ export interface CredentialsPart extends SnapshotPart {
   readonly notAfterMs: number;
 }
 
-/** A certificate chain with its key that did not come with {@link CredentialsPart}. */
+/** A certificate chain with its key from a source other than {@link CredentialsPart}. */
 export interface CertificatePart extends SnapshotPart, CertificatePair {
   readonly name: string;
   /** For people: `file /etc/tls/web.pem`, `sds sds_cluster`. */
   readonly source: string;
 }
 
-/** Whom a listener or upstream accepts that does not go by {@link CredentialsPart}. */
+/** The peers that a listener or upstream accepts, where {@link CredentialsPart} does not decide. */
 export interface ValidationPart extends SnapshotPart {
   readonly name: string;
   readonly source: string;
   readonly validation: Validation;
 }
 
-/** Stands for the certificate or the roots of {@link CredentialsPart} in {@link OwnCredentialsPart}. */
+/** The key in {@link OwnCredentialsPart} for the certificate or the roots of {@link CredentialsPart}. */
 export const MESH_KEY = "consul";
 
-/** Credentials of one listener or upstream: which certificates it shows and whom it accepts. */
+/** Credentials of one listener or upstream: the certificates that it shows and the peers that it accepts. */
 export interface OwnCredentialsPart extends SnapshotPart {
-  /** Keys into {@link Snapshot.certificates}, or {@link MESH_KEY}; the first is shown where none fits. */
+  /** Keys into {@link Snapshot.certificates}, or {@link MESH_KEY}; the first is the default certificate. */
   readonly certificates: readonly string[];
-  /** Key into {@link Snapshot.validations}, or {@link MESH_KEY}; `null`: nobody is asked for a certificate. */
+  /** Key into {@link Snapshot.validations}, or {@link MESH_KEY}; `null`: no client certificate is requested. */
   readonly validation: string | null;
-  /** Secrets that it cannot do without and that are not there, and why: every connection is refused. */
+  /** Required secrets that are absent, with the reason; every connection is refused meanwhile. */
   readonly missing: readonly string[];
   readonly requireClientCertificate: boolean;
-  /** Certificates are also fetched when a client asks for their name. */
+  /** Certificates are also fetched when a client sends their name as SNI. */
   readonly onDemand: OnDemandRules | null;
-  /** The secret for clients that name nobody; of `onDemand` only. */
+  /** The secret for clients without SNI; with `onDemand` only. */
   readonly defaultName: string | null;
   /** `null`: those of {@link TlsPart}. */
   readonly tls: TlsDirection | null;
-  /** Lower case: a peer with a Consul service id of one of these is that service to the intentions. */
+  /** Lower case. Intentions apply to peers with a Consul service id of one of these domains. */
   readonly trustDomains: readonly string[];
 }
 
@@ -98,21 +98,21 @@ export interface TlsPart extends SnapshotPart {
   readonly strictSpiffeChain: boolean;
 }
 
-/** What is spoken over a connection; `tcp`: bytes are carried as they are. */
+/** The protocol of a connection; `tcp`: bytes are carried unchanged. */
 export type Protocol = "tcp" | "http" | "http2" | "grpc";
 
 /** How a listener that understands HTTP treats requests. */
 export interface HttpRules {
-  /** What the application or upstream behind it speaks: `http` is HTTP/1.1, the others are HTTP/2. */
+  /** The protocol of the application or upstream: `http` is HTTP/1.1, the others are HTTP/2. */
   readonly protocol: Exclude<Protocol, "tcp">;
   readonly path: PathRules;
   /** `X-Forwarded-Client-Cert` of callers is dropped, and none is added. */
   readonly sanitizeForwardedClientCert: boolean;
-  /** Of a request's head, its first line included. */
+  /** Limit for the head of a request, its first line included. */
   readonly headBytes: number;
-  /** From the end of a request to that of its response; 0: none. */
+  /** From the end of a request to the end of its response; 0: no timeout. */
   readonly requestTimeoutMs: number;
-  /** No byte of an exchange either way for this long ends it; 0: never. */
+  /** An exchange ends after this long without a byte in either direction; 0: never. */
   readonly streamIdleTimeoutMs: number;
   /** Shows a denied caller the rule (`postern_show_denials`). */
   readonly showDenials: boolean;
@@ -120,42 +120,42 @@ export interface HttpRules {
 
 /** A plugin in a listener's list. */
 export interface PluginUse {
-  /** As it was written: the name of one that is inside the executable, or a path. */
+  /** As written in the configuration: the name of a built-in plugin, or a path. */
   readonly plugin: string;
-  /** Of a path: what runs. */
+  /** The code to run, where {@link plugin} is a path. */
   readonly file?: PluginFile;
-  /** As it was written; its plugin judges it. */
+  /** As written in the configuration; the plugin validates it. */
   readonly config: unknown;
-  /** `skip`: where it fails a request goes on as if it were not there. */
+  /** `skip`: when the plugin fails, the request continues without it. */
   readonly onFailure: "refuse" | "skip";
-  /** Where it was written: `inbound.plugins[0]`. */
+  /** Its place in the configuration: `inbound.plugins[0]`. */
   readonly at: string;
 }
 
 export interface PluginFile {
   /** Key into {@link Snapshot.pluginCode}. */
   readonly code: string;
-  /** Modules of Node's that it may import: `node:crypto`. */
+  /** Node modules that it may import: `node:crypto`. */
   readonly allow: readonly string[];
 }
 
-/** What a plugin's file and all that it imports were made into. Its key is the SHA-256 of the text. */
+/** A plugin's file bundled with its imports. The key is the SHA-256 of the text. */
 export interface PluginCodePart extends SnapshotPart {
   /** Body of a function of `module`, `exports` and `require`; `module.exports` may be a promise. */
   readonly text: string;
-  /** Of the file, for stack traces. */
+  /** Path of the file, for stack traces. */
   readonly path: string;
-  /** Leads from the text back to the sources (source map 3, as JSON); `""`: it would be too long. */
+  /** Source map (revision 3, JSON) from the text to the sources; `""`: the map is too long. */
   readonly map: string;
-  /** Of those inside the executable, which it imports. */
+  /** Libraries inside the executable that it imports. */
   readonly libraries: readonly string[];
 }
 
-/** Where a line for each exchange, and each plain connection, is written. */
+/** The access log: one line for each exchange and each plain connection. */
 export interface AccessLogPart extends SnapshotPart {
   readonly to: AccessLogTarget;
   readonly format: LogFormat;
-  /** Also of connections that an HTTP listener refused before there was a request. */
+  /** Connections that an HTTP listener refused before a request are logged, too. */
   readonly listeners: boolean;
 }
 
@@ -163,22 +163,22 @@ export type AccessLogTarget =
   | { readonly kind: "stdout" | "stderr" }
   | { readonly kind: "file"; readonly path: string };
 
-/** Key of the public listener in {@link Snapshot.inbound}, which is its name, too. */
+/** Key and name of the public listener in {@link Snapshot.inbound}. */
 export const INBOUND_KEY = "inbound";
 
-/** A listener for callers of the service: where other sidecars connect, and what is behind it. */
+/** A listener for callers of the service: the address for other sidecars, and the local service. */
 export interface InboundPart extends SnapshotPart {
   readonly bind: Extract<BindAddress, { kind: "tcp" }>;
   readonly local: Address;
-  /** `null`: connections are carried as they are. */
+  /** `null`: bytes are carried unchanged. */
   readonly http: HttpRules | null;
-  /** What verifies tokens, before intentions that demand some are asked; absent: none does. */
+  /** The plugin that verifies tokens before intentions that demand them; absent: none. */
   readonly tokens?: PluginUse;
-  /** What stands around its connections and requests, in the order of configuration. */
+  /** Plugins for its connections and requests, in the order of configuration. */
   readonly plugins: readonly PluginUse[];
   readonly localConnectTimeoutMs: number;
   readonly handshakeTimeoutMs: number;
-  /** 0 means no limit of its own. */
+  /** 0: the listener has no limit of its own. */
   readonly maxConnections: number;
   /** `both`: the agent's authorize call must allow each connection, too. */
   readonly authorize: "match" | "both";
@@ -187,49 +187,49 @@ export interface InboundPart extends SnapshotPart {
 }
 
 /**
- * A path of the local service for callers outside the mesh, without TLS and intentions: metrics for
- * everybody, health checks for the agent.
+ * A path of the local service for callers outside the mesh, without TLS and intentions, such as metrics or
+ * the health checks of the agent.
  */
 export interface ExposedPart extends SnapshotPart {
   readonly bind: Extract<BindAddress, { kind: "tcp" }>;
-  /** Requests for exactly this path go on, whatever their query; there is nothing else here. */
+  /** Only requests for exactly this path are forwarded, with any query. */
   readonly path: string;
-  /** IP addresses that may call, in canonical spelling, besides loopback; absent: everybody may. */
+  /** IP addresses that may call, in canonical spelling, besides loopback; absent: any address. */
   readonly onlyFrom?: readonly string[];
   readonly local: Address;
   readonly localConnectTimeoutMs: number;
   readonly http: HttpRules;
 }
 
-/** A declared upstream: the listener for what goes there. */
+/** A declared upstream with the local listener for it. */
 export interface UpstreamPart extends SnapshotPart {
   /** Stable key, e.g. `service:default/default/db` or `prepared_query:geo-db`. */
   readonly id: string;
   /** Destination name, for logs and metrics. */
   readonly name: string;
-  /** `null`: nothing of its own, {@link EdgePart} leads here. */
+  /** `null`: it has no listener of its own; an {@link EdgePart} leads to it. */
   readonly bind: BindAddress | null;
-  /** Where it goes. Key into {@link Snapshot.chains}. */
+  /** Its discovery chain. Key into {@link Snapshot.chains}. */
   readonly chain: string;
-  /** `null`: connections are carried as they are. */
+  /** `null`: bytes are carried unchanged. */
   readonly http: HttpRules | null;
   /** As those of {@link InboundPart}. */
   readonly plugins: readonly PluginUse[];
-  /** Connections open at once over all targets; Envoy's default is 1024, 0 allows none. */
+  /** Open connections over all targets; Envoy's default is 1024, 0 allows none. */
   readonly maxConnections: number;
-  /** Connections of callers that speak HTTP, open at once; absent: no limit of their own. */
+  /** Open connections of HTTP callers; absent: no limit. */
   readonly maxClientConnections?: number;
   /** Connections waiting to be dialled; default 1024. */
   readonly maxPending: number;
-  /** Requests open at once over all targets, of HTTP only; default 1024. */
+  /** Open HTTP requests over all targets; default 1024. */
   readonly maxRequests: number;
-  /** No byte either way for this long ends a connection; 0 is never. */
+  /** A connection ends after this long without a byte in either direction; 0: never. */
   readonly idleTimeoutMs: number;
-  /** A connection never lives longer; 0 is for ever. */
+  /** The longest life of a connection; 0: no limit. */
   readonly lifetimeMs: number;
-  /** For dialling. Key into {@link Snapshot.ownCredentials}; `null`: the proxy's own. */
+  /** Credentials for connections to it. Key into {@link Snapshot.ownCredentials}; `null`: the proxy's own. */
   readonly credentials: string | null;
-  /** TLS that callers must speak; `null`: they speak plainly, as a local app does. */
+  /** TLS for callers; `null`: callers use plain text, as a local application does. */
   readonly listener: {
     /** Key into {@link Snapshot.ownCredentials}. */
     readonly credentials: string;
@@ -237,7 +237,7 @@ export interface UpstreamPart extends SnapshotPart {
   } | null;
 }
 
-/** A listener for callers outside the mesh that leads to several upstreams, by the host they ask for. */
+/** A listener for callers outside the mesh that leads to several upstreams, by the host of the request. */
 export interface EdgePart extends SnapshotPart {
   /** Stable key: `ingress:8080`. */
   readonly id: string;
@@ -245,27 +245,27 @@ export interface EdgePart extends SnapshotPart {
   readonly http: HttpRules;
   /** As those of {@link InboundPart}. */
   readonly plugins: readonly PluginUse[];
-  /** As an upstream's. */
+  /** See {@link UpstreamPart.listener}. */
   readonly listener: UpstreamPart["listener"];
   readonly hosts: readonly EdgeHost[];
 }
 
 export interface EdgeHost {
   /**
-   * What the host of a request may be, lower case: `shop.example`, `*.example`, `shop.ingress.*` or `*`;
-   * one without a port also stands for itself with the listener's. The most exact name counts.
+   * Hosts of requests, lower case: `shop.example`, `*.example`, `shop.ingress.*` or `*`. A name without a
+   * port also matches with the listener's port. The most exact name wins.
    */
   readonly names: readonly string[];
-  /** Key into {@link Snapshot.upstreams}; where that is missing nobody can be reached. */
+  /** Key into {@link Snapshot.upstreams}; requests fail where that part is absent. */
   readonly upstream: string;
-  /** Of requests for these hosts, and of what is answered. */
+  /** Changes to requests for these hosts, and to their responses. */
   readonly requestHeaders?: HeaderChanges;
   readonly responseHeaders?: HeaderChanges;
 }
 
-/** What a discovery chain compiled to. */
+/** A compiled discovery chain. */
 export interface ChainPart extends SnapshotPart {
-  /** The first that matches; the last takes what no other did, and all plain connections. */
+  /** The first match wins. The last route takes all other requests, and all plain connections. */
   readonly routes: readonly ChainRoute[];
   readonly resolvers: Keyed<Resolver>;
 }
@@ -274,22 +274,22 @@ export interface ChainRoute {
   /** Unique in its chain. */
   readonly name: string;
   readonly service: string;
-  /** `null`: takes everything. */
+  /** `null`: matches every request. */
   readonly match: RouteMatch | null;
-  /** Never empty; which of them is left to chance. */
+  /** Not empty; one is chosen at random by weight. */
   readonly splits: readonly Split[];
-  /** What of a request keeps it with one endpoint; empty: nothing. */
+  /** Parts of a request that are hashed, so that it stays with one endpoint; empty: none. */
   readonly hash: readonly HashPolicy[];
-  /** What is asked of plugins on it, by their names. */
+  /** Settings of plugins for this route, by their names. */
   readonly plugins: Readonly<Record<string, unknown>>;
 }
 
 export interface Split {
-  /** Its share of all of the route's, above 0. */
+  /** Relative to the sum over the route's splits; above 0. */
   readonly weight: number;
   /** Key into {@link ChainPart.resolvers}. */
   readonly resolver: string;
-  /** What is asked of plugins on it, in place of what its route asks; absent: the same. */
+  /** Settings of plugins for this split in place of the route's; absent: the route's. */
   readonly plugins?: Readonly<Record<string, unknown>>;
 }
 
@@ -300,50 +300,50 @@ export interface Resolver {
   readonly outlier: OutlierPolicy;
 }
 
-/** Where a resolver ends: the endpoints, and who must answer there. */
+/** A resolver's target: its endpoints, and the identities that they must prove. */
 export interface TargetPart extends SnapshotPart {
   readonly key: string;
   /** Sent in the ClientHello. */
   readonly sni: string;
   /**
-   * As Consul names the cluster to Envoy, for statistics and the admin server; {@link clusterNames} adds
-   * what a place among failover targets adds.
+   * The cluster's name as Consul gives it to Envoy, for statistics and the admin server;
+   * {@link clusterNames} adds the prefix of failover targets.
    */
   readonly cluster: string;
-  /** The server must prove one of these SPIFFE URIs, unless credentials of the upstream's own say who may answer. */
+  /** The server must prove one of these SPIFFE URIs, unless the upstream has credentials of its own. */
   readonly spiffeUris: readonly string[];
   readonly connectTimeoutMs: number;
   readonly endpoints: readonly Endpoint[];
-  /** Registered, and not to be dialled: only shown. */
+  /** Registered instances that are not dialled; for display only. */
   readonly unhealthy: readonly Endpoint[];
   /**
    * Endpoints before the list turned empty, dialled only when failover has nothing either: a stopping
    * agent empties its instances for everyone (consul_live 10.1).
    */
   readonly lastResort: readonly Endpoint[];
-  /** Why {@link endpoints} has nobody, for people; `""`: it has. */
+  /** Why {@link endpoints} is empty, for people; `""`: it is not. */
   readonly lack: string;
 }
 
-/** An upstream or feature that was not taken, and why. Shown by the admin server and the log. */
+/** A rejected upstream or feature, with the reason. Shown by the admin server and the log. */
 export interface Refusal {
   readonly what: string;
   readonly reason: string;
-  /** The upstream that is not served for this reason; absent: something else was not taken. */
+  /** The upstream that is not served for this reason; absent: the refusal is about another feature. */
   readonly upstream?: Pick<UpstreamPart, "id" | "name" | "bind">;
 }
 
-/** Kinds of which there is one part. */
+/** Kinds with a single part. */
 export interface SingleParts {
-  /** `null`: a configuration file in which everything has credentials of its own. */
+  /** `null`: every listener and upstream of the configuration file has credentials of its own. */
   readonly credentials: CredentialsPart | null;
   readonly policy: PolicyPart;
   readonly tls: TlsPart;
-  /** `null`: nobody wants one. */
+  /** `null`: no access log is configured. */
   readonly accessLog: AccessLogPart | null;
 }
 
-/** Kinds of which there are many parts, by key. */
+/** Kinds with many parts, by key. */
 export interface KeyedParts {
   readonly certificates: CertificatePart;
   readonly validations: ValidationPart;
@@ -359,11 +359,11 @@ export interface KeyedParts {
   readonly pluginCode: PluginCodePart;
 }
 
-/** Whose state it is: small, and always sent whole. */
+/** The proxy that a snapshot belongs to: small, and always sent whole. */
 export interface SnapshotFacts {
   /** Rises with every published snapshot. */
   readonly version: number;
-  /** The service this proxy stands for: `web`. */
+  /** The service of this proxy: `web`. */
   readonly service: string;
   readonly proxyId: string;
   readonly datacenter: string;

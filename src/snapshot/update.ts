@@ -38,7 +38,7 @@ const KINDS: {
 const SINGLE = Object.keys(KINDS.single) as readonly (keyof SingleParts)[];
 const KEYED = Object.keys(KINDS.keyed) as readonly (keyof KeyedParts)[];
 
-/** What changed between two snapshots: parts that are new or have another version, keys that went. */
+/** The difference between two snapshots: new parts, parts with another version, `null` for removed keys. */
 export type SnapshotUpdate =
   & SnapshotFacts
   & Partial<SingleParts>

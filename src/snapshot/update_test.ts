@@ -151,7 +151,7 @@ for (
     ]],
     ["the policy", { policy: { version: 2, intentions: [], defaultAction: "allow" } }, ["policy"]],
     ["the TLS settings", { tls: { ...BASE.tls, version: 2, strictSpiffeChain: true } }, ["tls"]],
-    ["an access log that came", {
+    ["a new access log", {
       accessLog: {
         version: 2,
         to: { kind: "stdout" },
@@ -159,17 +159,17 @@ for (
         listeners: true,
       },
     }, ["accessLog"]],
-    ["an inbound that went", { inbound: {} }, ["inbound.inbound=null"]],
-    ["an exposed path that went", { exposed: {} }, ["exposed.exposed:21500=null"]],
+    ["a removed inbound listener", { inbound: {} }, ["inbound.inbound=null"]],
+    ["a removed exposed path", { exposed: {} }, ["exposed.exposed:21500=null"]],
     ["a chain", { chains: { ...BASE.chains, b: chain("b", 2) } }, ["chains.b"]],
     ["a target", { targets: { ...BASE.targets, "t-a": target("t-a", 2) } }, ["targets.t-a"]],
     [
-      "an upstream that came",
+      "a new upstream",
       { upstreams: { ...BASE.upstreams, c: upstream("c", 2) } },
       ["upstreams.c"],
     ],
     [
-      "an upstream that went, with its target",
+      "a removed upstream with its target",
       {
         upstreams: { a: upstream("a") },
         chains: { a: chain("a") },
@@ -177,8 +177,8 @@ for (
       },
       ["upstreams.b=null", "chains.b=null", "targets.t-b=null"],
     ],
-    ["an edge that came", { edges: { "ingress:8080": EDGE } }, ["edges.ingress:8080"]],
-    ["who we are", { service: "api", proxyId: "api-proxy", datacenter: "dc2" }, []],
+    ["a new edge", { edges: { "ingress:8080": EDGE } }, ["edges.ingress:8080"]],
+    ["the proxy's identity", { service: "api", proxyId: "api-proxy", datacenter: "dc2" }, []],
   ] as [string, Change, string[]][]
 ) {
   test(`diffSnapshots() sends ${name} and no other part; patchSnapshot() applies it`, () => {
@@ -200,13 +200,13 @@ for (
   });
 }
 
-test("diffSnapshots() of nothing is the whole snapshot", () => {
+test("diffSnapshots() without a previous snapshot is the whole snapshot", () => {
   for (const snapshot of [BASE, { ...BASE, inbound: {} }]) {
     assert.deepEqual(patchSnapshot(undefined, diffSnapshots(undefined, snapshot)), snapshot);
   }
 });
 
-test("diffSnapshots() gives an inbound that comes where none was", () => {
+test("diffSnapshots() has a first inbound listener", () => {
   const without = { ...BASE, inbound: {} };
   assert.deepEqual(patchSnapshot(without, diffSnapshots(without, BASE)), BASE);
 });
@@ -221,24 +221,24 @@ test("patchSnapshot() leaves unchanged parts the same objects", () => {
 });
 
 for (const part of ["credentials", "policy", "tls"] as const) {
-  test(`patchSnapshot() gives nothing from an update without ${part} where none was`, () => {
+  test(`patchSnapshot() returns undefined for a first update without ${part}`, () => {
     const { [part]: _, ...update } = diffSnapshots(undefined, BASE);
     assert.equal(patchSnapshot(undefined, update), undefined);
   });
 }
 
-test("diffSnapshots() sees that a key went that every object has", () => {
+test("diffSnapshots() has the removal of a key named constructor", () => {
   const before = { ...BASE, targets: { constructor: target("constructor") } };
   const update = diffSnapshots(before, { ...BASE, version: 2, targets: {} });
   assert.deepEqual(update.targets, { constructor: null });
   assert.deepEqual(patchSnapshot(before, update)?.targets, {});
 });
 
-test("diffSnapshots() and patchSnapshot() take any series of changes to the same end", () => {
+test("diffSnapshots() and patchSnapshot() reproduce a series of snapshots", () => {
   let held: Snapshot | undefined;
   let previous: Snapshot | undefined;
   for (let version = 1; version <= 60; version++) {
-    // Every key comes and goes in a rhythm of its own; a part's version is that of its last change.
+    // Each key appears and disappears at its own interval; a part's version is that of its last change.
     const keys = ["a", "b", "c", "d"].filter((_, index) => version % (index + 2) !== 0);
     const next: Snapshot = {
       ...BASE,

@@ -17,7 +17,7 @@ export function upstreamLabel({ id, name }: Pick<UpstreamPart, "id" | "name">): 
   return `${type}${name}${place}`;
 }
 
-/** Where the application connects; `""`: it is reached through an ingress listener only. */
+/** The address for the application; `""`: the upstream is reached through an ingress listener only. */
 export function localAddressOf({ bind }: Pick<NamedUpstream, "bind">): string {
   return bind ? formatAddress(bind) : "";
 }

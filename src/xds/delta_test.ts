@@ -51,18 +51,18 @@ test("DeltaProtocol begins with its node and every name", () => {
 });
 
 for (
-  const [name, names, answer, detail, told] of [
+  const [name, names, answer, detail, calls] of [
     ["accepts a subscribed resource", ["web"], response({ names: ["web"] }), undefined, [
       "accept web 1",
     ]],
     [
-      "refuses a response with nothing in it",
+      "refuses an empty response to one name",
       ["web"],
       response({}),
       "Missing SDS resources for web",
       ["rejected web: Missing SDS resources for web"],
     ],
-    ["takes one with nothing in it for several", ["web", "db"], response({}), undefined, []],
+    ["accepts an empty response to several names", ["web", "db"], response({}), undefined, []],
     [
       "refuses resources of another type",
       ["web"],
@@ -78,7 +78,7 @@ for (
       ["accept web 1"],
     ],
     [
-      "refuses a name that comes twice, and takes the others",
+      "refuses a name that is in the response twice, and accepts the others",
       ["web", "db"],
       response({ names: ["web", "web", "db"] }),
       "web: it is in the response twice; web: it is in the response twice",
@@ -107,7 +107,7 @@ for (
   test(`DeltaProtocol ${name}`, async () => {
     const it = open(...names);
     await it.protocol.message(answer);
-    assert.deepEqual(it.calls, told);
+    assert.deepEqual(it.calls, calls);
     assert.deepEqual(it.take(), [{
       ...NOTHING,
       nonce: "n1",
@@ -160,7 +160,7 @@ test("DeltaProtocol requests a name again that is unsubscribed and subscribed at
   assert.deepEqual(it.take(), [{ ...NOTHING, subscribe: ["web"] }]);
   it.protocol.closed();
   it.protocol.opened();
-  assert.deepEqual(it.take()[0]?.initialVersions, new Map(), "it is not held any more");
+  assert.deepEqual(it.take()[0]?.initialVersions, new Map(), "the old version is not sent");
 });
 
 test("DeltaProtocol accepts a resource whose name was just unsubscribed", async () => {

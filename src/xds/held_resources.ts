@@ -14,7 +14,7 @@ import {
   ResponseFaults,
 } from "./protocol.ts";
 
-/** Where the variants of the protocol differ. */
+/** The differences between the variants of the protocol. */
 interface ResponseRules<T> {
   /** A fault of the response as a whole. */
   readonly fault: string | undefined;

@@ -81,7 +81,7 @@ export interface XdsResource<T> {
   /** "": it could not be read. */
   readonly name: string;
   readonly version: string;
-  /** From now on; absent: for ever. */
+  /** Time to live, starting now; absent: no limit. */
   readonly ttlMs?: number;
   readonly content: XdsContent<T>;
 }

@@ -1,5 +1,5 @@
 /**
- * What both variants of the protocol share: their interfaces, and when a response is acknowledged.
+ * The common part of both variants of the protocol: their interfaces, and when a response is acknowledged.
  *
  * @module
  */
@@ -41,7 +41,7 @@ export interface XdsProtocol<Response> {
   message(response: Response): Promise<void>;
 }
 
-/** What outlives a stream. */
+/** The state that outlives a stream. */
 export interface HeldState {
   readonly names: ReadonlySet<string>;
   /** A version of every name is in use, so a server with no change need not answer a new stream. */
@@ -74,7 +74,7 @@ export class ResponseFaults {
   }
 
   add(text: string): void {
-    // One text more than fits shows that there were more.
+    // One more text than fits shows that there were more.
     if (this.#length <= DETAIL_LIMIT) this.#texts.push(text);
     this.#length += text.length + 2;
   }

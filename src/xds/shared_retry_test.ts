@@ -31,7 +31,7 @@ test("SharedRetry has one wait for streams that fail together", async () => {
   await clock.advance(250);
   assert.deepEqual(called, [1, 3]);
   const last = retry.wait(() => void called.push(4));
-  assert.equal(clock.nextInMs, 500, "that was one failure");
+  assert.equal(clock.nextInMs, 500, "they count as one failure");
   last.cancel();
   assert.equal(clock.pending, 0);
 });

@@ -47,7 +47,7 @@ const UNREADABLE: XdsResource<PlainMessage> = {
 test("SotwProtocol begins with its node, every name, no version and no nonce", () => {
   const it = new Harness();
   it.protocol.change(["web", "ROOTCA"], []);
-  assert.deepEqual(it.take(), [], "nothing before there is a stream");
+  assert.deepEqual(it.take(), [], "nothing is sent before a stream is open");
   it.protocol.opened();
   assert.deepEqual(it.take(), [
     { version: "", names: ["web", "ROOTCA"], nonce: "", client: XDS_CLIENT },
@@ -64,7 +64,7 @@ test("SotwProtocol sends its node once per stream", async () => {
 });
 
 for (
-  const [name, names, answer, detail, told] of [
+  const [name, names, answer, detail, calls] of [
     ["accepts a subscribed resource", ["web"], response({ names: ["web"] }), undefined, [
       "accept web 1",
     ]],
@@ -83,7 +83,7 @@ for (
       ["rejected web: Unexpected SDS secrets length: 2"],
     ],
     [
-      "refuses a resource of another name than the only one",
+      "refuses a resource of another name than the subscribed one",
       ["web"],
       response({ names: ["db"] }),
       "Unexpected SDS secret (expecting web): db",
@@ -99,9 +99,9 @@ for (
         'rejected db: the response is of type "type.googleapis.com/other"',
       ],
     ],
-    ["takes an empty response to several names", ["web", "db"], response({}), undefined, []],
+    ["accepts an empty response to several names", ["web", "db"], response({}), undefined, []],
     [
-      "leaves a missing one of several unknown",
+      "accepts a response without one of several names",
       ["web", "db"],
       response({ names: ["db"] }),
       undefined,
@@ -115,7 +115,7 @@ for (
       ["accept web 1"],
     ],
     [
-      "refuses a name that comes twice, and takes the others",
+      "refuses a name that is in the response twice, and accepts the others",
       ["web", "db"],
       response({ names: ["web", "web", "db"] }),
       "web: it is in the response twice; web: it is in the response twice",
@@ -147,7 +147,7 @@ for (
   test(`SotwProtocol ${name}`, async () => {
     const it = open(...names);
     await it.protocol.message(answer);
-    assert.deepEqual(it.calls, told);
+    assert.deepEqual(it.calls, calls);
     const [request, ...more] = it.take();
     assert.deepEqual(more, []);
     assert.equal(request?.nonce, "n1");
@@ -196,9 +196,13 @@ test("SotwProtocol delays repeated NACKs more and more, and drops them for a new
     nonces.push(...it.take().map(({ nonce }) => nonce));
     if (count < 3) await it.clock.advance(0);
   }
-  assert.deepEqual(nonces, ["n1"], "the first at once, the others later");
+  assert.deepEqual(nonces, ["n1"], "the first NACK is sent at once, the others later");
   await it.clock.advance(10_000);
-  assert.deepEqual(it.take().map(({ nonce }) => nonce), ["n3"], "only the newest is answered");
+  assert.deepEqual(
+    it.take().map(({ nonce }) => nonce),
+    ["n3"],
+    "only the newest response is answered",
+  );
   it.refuse.clear();
   await it.protocol.message(response({ nonce: "n4", names: ["web"] }));
   assert.deepEqual(it.take().map(({ nonce, error }) => [nonce, error]), [["n4", undefined]]);
@@ -285,7 +289,7 @@ test("SotwProtocol shows the server that a name was unsubscribed and subscribed 
     { version: "1", names: ["ROOTCA"], nonce: "n1" },
     { version: "1", names: ["ROOTCA", "web"], nonce: "n1" },
   ]);
-  // It came meanwhile: there is nothing more to ask for.
+  // The resource arrived meanwhile, so no further request is needed.
   it.hold = new Promise((resolve) => go = resolve);
   const again = it.protocol.message(
     response({ version: "2", nonce: "n2", names: ["web", "ROOTCA"] }),
@@ -310,7 +314,7 @@ test("SotwProtocol sends nothing for a stream that has ended", async () => {
   release();
   await dealt;
   assert.deepEqual(it.take(), []);
-  assert.deepEqual(it.calls, ["accept web 1"], "the rest comes again");
+  assert.deepEqual(it.calls, ["accept web 1"], "the next stream delivers the rest");
 });
 
 test("SotwProtocol removes a resource after its time to live unless a heartbeat comes", async () => {

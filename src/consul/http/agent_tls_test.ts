@@ -1,4 +1,4 @@
-/** What is said when TLS to the agent fails, on a real handshake. */
+/** Messages about failed TLS to the agent, from real handshakes. */
 import { DATAPLANE_FLAGS, PROXY_FLAGS } from "../model/flag_names.ts";
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -67,7 +67,7 @@ async function failureOf(
   } catch (error) {
     assert.ok(error instanceof ProxyError, String(error));
     assert.equal(error.code, "agent_unreachable");
-    assert.equal(requests, 0, "nothing is sent to an agent that is not trusted");
+    assert.equal(requests, 0, "an untrusted agent gets no request");
     return error.message.replaceAll(directory, "/tls");
   } finally {
     carrier.close();
@@ -111,7 +111,7 @@ for (
     ],
   ] as const
 ) {
-  test(`an agent that is not trusted: the message names what of the agent's certificate does not fit ${name}`, async () => {
+  test(`the message about an untrusted agent names the mismatch of its certificate: ${name}`, async () => {
     assert.match(await failure(), pattern);
   });
 }
@@ -140,9 +140,9 @@ for (
     test(`explainAlert() reads ${alert} of an ${peer}${certName && ", with a certificate shown"}`, () => {
       const words = tlsWords(`received fatal alert: ${alert}`);
       const texts = { certName, names: PROXY_FLAGS };
-      const said = explainAlert(words, { peer, texts }).replace(`the ${peer} `, "the PEER ")
+      const explained = explainAlert(words, { peer, texts }).replace(`the ${peer} `, "the PEER ")
         .replace(`${list}.ca_file`, "LIST");
-      assert.match(said, pattern);
+      assert.match(explained, pattern);
     });
   }
 }

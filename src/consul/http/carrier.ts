@@ -1,6 +1,6 @@
 /**
- * A request to Consul and its reply as they are on the wire, and the two kinds of what carries them:
- * connections to one address, and a carrier that knows which address is asked now.
+ * A request to Consul and its reply as they are on the wire, and the two kinds of carriers:
+ * connections to one address, and a carrier that knows the address in use.
  *
  * @module
  */
@@ -12,11 +12,11 @@ export type AnsweringPeer = "agent" | "server";
 
 export interface WireRequest {
   readonly method: string;
-  /** With the query. */
+  /** Path and query. */
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string;
-  /** Until the reply is complete. */
+  /** Time limit for the complete reply. */
   readonly timeoutMs: number;
   /** The reply comes when something has changed. */
   readonly waits?: boolean;
@@ -50,7 +50,7 @@ export interface WireTransport {
 
 export interface Carrier {
   readonly peer: AnsweringPeer;
-  /** The address that is asked now, for people. */
+  /** The address in use, for people. */
   readonly where: string;
   /** Fails as {@link WireTransport.send} does, and a wait with {@link AskAgain}. */
   send(request: WireRequest): Promise<WireReply>;
@@ -63,8 +63,8 @@ export interface Carrier {
 }
 
 /**
- * A wait ended for a reason that says nothing about the server: the server was left, or the token was
- * replaced. It is sent anew at once, from the watch's position then.
+ * A wait ended for a reason other than a fault of the server: the server was left, or the token was
+ * replaced. It is sent again at once, from the watch's current position.
  */
 export class AskAgain extends ProxyError {
   constructor(reason: string) {
@@ -72,7 +72,7 @@ export class AskAgain extends ProxyError {
   }
 }
 
-/** As far as is known the connection is well, and the reply did not come in time. */
+/** The reply did not come in time, on a connection without a known fault. */
 export class NoReply extends ProxyError {
   constructor(message: string) {
     super("agent_unreachable", message);

@@ -39,7 +39,7 @@ export interface ConsulCall {
   readonly needs?: string;
   /**
    * Digest of the last reply, `""`: there is none. The same bytes again are not parsed. Given for replies
-   * that are kept and acted on: an agent's cluster is proved anew for each reply that differs.
+   * that are kept and acted on: an agent's cluster is proved again for each reply that differs.
    */
   readonly lastDigest?: string;
   /** A 404 is an answer, with `json: null`. */
@@ -55,7 +55,7 @@ export interface ConsulReply {
   /** `X-Consul-Index`, 0 read as 1; absent where the reply has none. */
   readonly index?: number;
   readonly contentHash: string;
-  /** `X-Consul-Results-Filtered-By-Acls`: what is missing is not allowed, rather than not there. */
+  /** `X-Consul-Results-Filtered-By-Acls`: missing items may be forbidden rather than absent. */
   readonly filteredByAcls: boolean;
   /** `X-Consul-Default-Acl-Policy`: the answering node's `acl.default_policy`, ACLs enabled or not. */
   readonly defaultAclPolicy: string;
@@ -68,12 +68,12 @@ export interface ConsulReply {
 
 /** Parts of every request; empty text means nothing. */
 interface ClientOptions {
-  /** Before every path, for an agent behind a reverse proxy: `/consul`. */
+  /** Prefix of every path, for an agent behind a reverse proxy: `/consul`. */
   readonly pathPrefix: string;
   /** `user:password`. */
   readonly basicAuth: string;
   readonly datacenter: string;
-  /** Reads that allow for it are stale, whatever the watch says. */
+  /** Reads that may be stale are stale, also if the watch does not ask for it. */
   readonly stale: boolean;
   readonly namespace: string;
   readonly partition: string;
@@ -134,7 +134,7 @@ export class Client {
       return reply;
     } catch (error) {
       const code = error instanceof ProxyError ? error.code : "internal";
-      // Giving up is our own doing and says nothing about Consul.
+      // An abort is our own decision, and no failure of Consul.
       if (code === "closed") throw error;
       this.#count(call, code);
       if (code === "agent_unreachable" || code === "agent_failed") this.#deps.proof?.doubt();

@@ -7,13 +7,17 @@ import { Client, type ConsulCall } from "./client.ts";
 
 const CALL = { resource: "match", what: "read", path: "/v1/x", timeoutMs: 1_000 } as const;
 
-/** A client of a server that always answers the same, and what happened. */
+/** A client whose server always sends the same reply, with the requests that were sent. */
 function played(token: Partial<CallToken>, reply: Partial<WireReply> = {}) {
   const sent: (string | undefined)[] = [];
   const requests: WireRequest[] = [];
   const rejected: string[] = [];
   const client = new Client({
-    ...{ pathPrefix: "", basicAuth: "", datacenter: "", namespace: "", partition: "" },
+    pathPrefix: "",
+    basicAuth: "",
+    datacenter: "",
+    namespace: "",
+    partition: "",
     stale: false,
   }, {
     stats: new Stats(),
@@ -24,8 +28,11 @@ function played(token: Partial<CallToken>, reply: Partial<WireReply> = {}) {
       ...token,
     },
     carrier: {
-      ...{ peer: "server", where: "192.0.2.1" },
-      ...{ dropIdle() {}, reloadFiles() {}, close() {} },
+      peer: "server",
+      where: "192.0.2.1",
+      dropIdle() {},
+      reloadFiles() {},
+      close() {},
       send(request) {
         requests.push(request);
         sent.push(request.headers["x-consul-token"]);
@@ -36,7 +43,7 @@ function played(token: Partial<CallToken>, reply: Partial<WireReply> = {}) {
   return { client, sent, requests, rejected };
 }
 
-test("Client.call() waits for a token that is coming", async () => {
+test("Client.call() waits for the token of a running login", async () => {
   const coming = Promise.withResolvers<void>();
   let secret = "";
   const { client, sent } = played({ coming: coming.promise, current: () => secret });
@@ -49,7 +56,7 @@ test("Client.call() waits for a token that is coming", async () => {
   assert.deepEqual(sent, ["t2"]);
 });
 
-test("Client.call() tells why there is no token, and asks nothing", async () => {
+test("Client.call() fails with the reason why there is no token, and sends nothing", async () => {
   const coming = Promise.reject(new ProxyError("agent_failed", "the file is empty"));
   const { client, sent } = played({ coming });
   await assert.rejects(client.call(CALL), { code: "agent_failed", message: "the file is empty" });
@@ -64,7 +71,7 @@ for (
     ["Permission denied: token with AccessorID 'a' lacks permission 'service:read'", []],
   ] as const
 ) {
-  test(`Client.call() takes ${JSON.stringify(body)} for ${want.length ? "an unknown" : "a known"} token`, async () => {
+  test(`Client.call() reads ${JSON.stringify(body)} as the refusal of ${want.length ? "an unknown" : "a known"} token`, async () => {
     const { client, rejected } = played({}, { status: 403, body });
     await assert.rejects(client.call(CALL), (error: Error) => {
       assert.equal(/does not know the token/.test(error.message), want.length > 0);
@@ -74,7 +81,7 @@ for (
   });
 }
 
-test("Client.call() does not say what a server sends back of the token", async () => {
+test("Client.call() removes the token from a quoted reply", async () => {
   const token = "dd0661f6-75d2-8492";
   const { client } = played({ current: () => token }, { status: 500, body: `no ${token} here` });
   await assert.rejects(client.call(CALL), (error: Error) => {
@@ -90,7 +97,7 @@ test("Client.call() refuses a reply of nested brackets before it is parsed", asy
   });
 });
 
-test("Client.call() knows the gRPC port by what it answers", async () => {
+test("Client.call() recognizes the gRPC port by status 415", async () => {
   const { client } = played({}, { status: 415, body: "" });
   await assert.rejects(client.call(CALL), {
     code: "agent_failed",
@@ -105,10 +112,10 @@ for (
     ["a wait by index", { query: { index: "7" } }, false],
     ["a wait by hash", { query: { hash: "h" } }, false],
     ["a write", { method: "PUT" }, false],
-    ["a question by POST", { method: "POST", changesNothing: true }, true],
+    ["a read by POST", { method: "POST", changesNothing: true }, true],
   ] as readonly (readonly [string, Partial<ConsulCall>, boolean])[]
 ) {
-  test(`Client.call() has ${what} ${repeatable ? "" : "not "}repeated where a connection broke`, async () => {
+  test(`Client.call() marks ${what} as ${repeatable ? "" : "not "}repeatable`, async () => {
     const { client, requests } = played({});
     await client.call({ ...CALL, ...call });
     assert.equal(requests[0]?.repeatable, repeatable);
@@ -129,7 +136,7 @@ for (
     ],
   ] as const
 ) {
-  test(`Client.call() takes status ${status} ${JSON.stringify(body)} for ${code}`, async () => {
+  test(`Client.call() fails with ${code} for status ${status} ${JSON.stringify(body)}`, async () => {
     const { client } = played({}, { status, body });
     await assert.rejects(client.call({ ...CALL, query: { dc: "dc7" } }), (error: Error) => {
       assert.equal((error as ProxyError).code, code);
@@ -139,13 +146,13 @@ for (
   });
 }
 
-test("Client.call() names the datacenter that is not known, where one was asked for", async () => {
+test("Client.call() names an unknown datacenter only if the request names it", async () => {
   const { client } = played({}, { status: 500, body: "No path to datacenter" });
   await assert.rejects(client.call({ ...CALL, query: { dc: "dc7" } }), /datacenter "dc7"; is that/);
   await assert.rejects(client.call(CALL), /No path to datacenter$/);
 });
 
-test("Client.call() says nothing of an agent where there is none", async () => {
+test("Client.call() does not mention an agent in errors of servers", async () => {
   const body = "Connect must be enabled in order to use this endpoint";
   const { client } = played({}, { status: 500, body });
   await assert.rejects(client.call(CALL), (error: Error) => {
@@ -154,7 +161,7 @@ test("Client.call() says nothing of an agent where there is none", async () => {
   });
 });
 
-test("Client.call() does not parse the same bytes again, and a reply of another status is another", async () => {
+test("Client.call() does not parse an equal body again, unless its status differs", async () => {
   const reply = { status: 200, headers: { "x-consul-index": "7" }, body: '{"a":1}' };
   const { client } = played({}, reply);
   const first = await client.call({ ...CALL, lastDigest: "" });

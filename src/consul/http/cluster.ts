@@ -56,7 +56,7 @@ interface ClusterProofOptions {
 
 /**
  * Proves the cluster whenever another Consul may answer (a connection broke, another server is in use, a
- * request failed, an index went back), and for what is new in an agent's replies, since the servers behind
+ * request failed, an index went back), and for new content in an agent's replies, since the servers behind
  * the agent may have changed. One proof serves all replies that arrive meanwhile, and none is used before.
  */
 export class ClusterProof {
@@ -81,7 +81,7 @@ export class ClusterProof {
    * counts that begins after the reply arrived.
    */
   async confirm({ isNews = false }: { readonly isNews?: boolean } = {}): Promise<void> {
-    if (isNews && this.#options.pin.isSet) await this.#proveAnew();
+    if (isNews && this.#options.pin.isSet) await this.#proveAgain();
     for (let tried = 0; tried < TRIES && !this.#isProved; tried++) await this.#prove(this.#now);
     if (this.#isProved) return;
     throw new ProxyError("agent_failed", "Cannot tell which cluster answers: it fails too often");
@@ -95,7 +95,7 @@ export class ClusterProof {
     return !this.#options.pin.isSet || this.#proved === this.#now;
   }
 
-  #proveAnew(): Promise<void> {
+  #proveAgain(): Promise<void> {
     const before = this.#asking?.answer.catch(() => {}) ?? Promise.resolve();
     return this.#next ??= before.then(() => {
       this.#next = undefined;

@@ -14,7 +14,7 @@ import { type FlagNames, PROXY_FLAGS } from "../model/flag_names.ts";
 const FILE_LIMIT_BYTES = 1 << 20;
 const CA_PATH_FILES = 1_000;
 
-/** Where systems keep their trusted CAs; the first file that exists is taken. */
+/** Paths of the system's trusted CAs; the first file that exists is used. */
 const SYSTEM_CA_FILES = [
   "/etc/ssl/certs/ca-certificates.crt",
   "/etc/pki/tls/certs/ca-bundle.crt",
@@ -141,7 +141,7 @@ function readSystemCa(): string[] {
     try {
       return [readFileSync(path, "utf8")];
     } catch {
-      // Another system's place.
+      // The path is that of another system.
     }
   }
   return [];

@@ -7,7 +7,12 @@ import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { readTlsFiles, type TlsFiles } from "./files.ts";
 
 const NONE: TlsFiles = {
-  ...{ caFile: "", caPath: "", certFile: "", keyFile: "", serverName: "", verify: true },
+  caFile: "",
+  caPath: "",
+  certFile: "",
+  keyFile: "",
+  serverName: "",
+  verify: true,
 };
 const [one, two] = [createAuthority().rootPem, createAuthority().rootPem];
 
@@ -23,20 +28,20 @@ function readPath(files: Readonly<Record<string, string>>) {
   }
 }
 
-test("readTlsFiles() takes every certificate of every file in -ca-path", () => {
+test("readTlsFiles() reads every certificate of every file in -ca-path", () => {
   const { caPems, caName, certName } = readPath({ "b.pem": two, "a.pem": one + two });
   assert.deepEqual(caPems.join("").match(/BEGIN/g)?.length, 3);
   assert.match(caPems.join(""), new RegExp(`^${one.slice(0, 200).replaceAll("+", "\\+")}`));
   assert.match(caName, /^-ca-path \(CONSUL_CAPATH\) ".*postern-ca-path-/);
-  assert.equal(certName, "", "none is shown");
+  assert.equal(certName, "", "there is no client certificate");
 });
 
 for (
   const [what, files, fact] of [
     ["nothing", {}, /it holds no certificate/],
-    ["what is no certificate", { "a.pem": one, "b.txt": "hello" }, /b\.txt/],
+    ["a file without a certificate", { "a.pem": one, "b.txt": "hello" }, /b\.txt/],
     [
-      "more files than anybody has",
+      "too many files",
       Object.fromEntries(Array.from({ length: 1_000 }, (_, at) => [String(at), ""])),
       /more than 1000 files/,
     ],

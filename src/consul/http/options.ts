@@ -8,7 +8,7 @@
 import { type Address, formatAddress, hostFault, ProxyError } from "../../base/mod.ts";
 import { checkToken, readTlsFiles, readTokenFile, type TlsFiles } from "./files.ts";
 
-/** As given on the command line; absent: the environment decides. */
+/** Flags of the command line; absent ones come from the environment. */
 export interface AgentFlags {
   readonly httpAddr?: string;
   readonly token?: string;
@@ -27,7 +27,7 @@ export interface AgentFlags {
 /** Checked; empty text means not given. */
 export interface AgentOptions {
   readonly address: Address;
-  /** Before every path, for an agent behind a reverse proxy: `/consul`. */
+  /** Prefix of every path, for an agent behind a reverse proxy: `/consul`. */
   readonly pathPrefix: string;
   readonly tls: TlsFiles | null;
   readonly token: string;
@@ -89,7 +89,7 @@ export function checkedToken(
   env: ConsulVariables,
   { name, isUsed }: { readonly name: string; readonly isUsed: boolean },
 ): Pick<AgentOptions, "token" | "tokenFile"> {
-  // A token given by flag wins over a token file that merely stands in the environment.
+  // A token given by flag wins over a token file from the environment.
   const tokenFile = flags.tokenFile || (flags.token ? "" : env.CONSUL_HTTP_TOKEN_FILE ?? "");
   const token = pick(flags.token, env.CONSUL_HTTP_TOKEN);
   if (isUsed && token) checkToken(token, flags.token ? name : "CONSUL_HTTP_TOKEN");

@@ -35,7 +35,7 @@ for (
   });
 }
 
-test("resolveAgentOptions() takes flags before the environment", () => {
+test("resolveAgentOptions() prefers flags to the environment", () => {
   const env = {
     CONSUL_HTTP_TOKEN: "env-token",
     CONSUL_NAMESPACE: "env-ns",
@@ -67,7 +67,7 @@ test("resolveAgentOptions() takes flags before the environment", () => {
   assert.equal(got.tls?.verify, false);
 });
 
-/** A directory with files of these names and contents, gone afterwards. */
+/** A directory with files of these names and contents, removed afterwards. */
 function withFiles(files: Record<string, string>, run: (path: (name: string) => string) => void) {
   const directory = mkdtempSync(join(tmpdir(), "postern-options-"));
   try {
@@ -83,7 +83,7 @@ function withFiles(files: Record<string, string>, run: (path: (name: string) => 
 const { CertPEM, PrivateKeyPEM } = fixture("leaf") as { CertPEM: string; PrivateKeyPEM: string };
 const OTHER_KEY = (fixture("leaf_rotated") as { PrivateKeyPEM: string }).PrivateKeyPEM;
 
-test("resolveAgentOptions() lets a token flag win over a token file of the environment", () => {
+test("resolveAgentOptions() prefers a token flag to a token file from the environment", () => {
   withFiles({ token: "from-file\n" }, (path) => {
     const env = { CONSUL_HTTP_TOKEN_FILE: path("token"), CONSUL_HTTP_TOKEN: "env" };
     assert.equal(resolveAgentOptions({}, env).tokenFile, path("token"));
@@ -95,7 +95,7 @@ test("resolveAgentOptions() lets a token flag win over a token file of the envir
   });
 });
 
-test("resolveAgentOptions() takes certificates that fit", () => {
+test("resolveAgentOptions() accepts a certificate with its key", () => {
   withFiles({ cert: CertPEM, key: PrivateKeyPEM }, (path) => {
     const flags = { httpAddr: "https://a:1", clientCert: path("cert"), clientKey: path("key") };
     const options = resolveAgentOptions({ ...flags, caFile: path("cert") }, {});
@@ -103,7 +103,7 @@ test("resolveAgentOptions() takes certificates that fit", () => {
   });
 });
 
-test("resolveAgentOptions() does not look at TLS files where TLS is not used", () => {
+test("resolveAgentOptions() does not read TLS files without TLS", () => {
   assert.equal(resolveAgentOptions({ httpAddr: "a:1", caFile: "/none" }, {}).tls, null);
 });
 
@@ -129,8 +129,8 @@ for (
       {},
       /^Cannot use -http-addr "\(not shown\)@a:1": .*CONSUL_HTTP_AUTH/,
     ],
-    ["an address that is none", { httpAddr: "10.0.0.300:8500" }, {}, /no IPv4 address; write/],
-    ["an IPv6 address that is none", {}, { CONSUL_HTTP_ADDR: "[1:2]:1" }, /no IPv6 address/],
+    ["an invalid IPv4 address", { httpAddr: "10.0.0.300:8500" }, {}, /no IPv4 address; write/],
+    ["an invalid IPv6 address", {}, { CONSUL_HTTP_ADDR: "[1:2]:1" }, /no IPv6 address/],
     ["a path", { httpAddr: "http://a:1/x?y" }, {}, /characters that need escaping/],
     ["an empty socket", { httpAddr: "unix://" }, {}, /it has no path/],
     ["a flag for TLS", {}, { CONSUL_HTTP_SSL: "maybe" }, /CONSUL_HTTP_SSL "maybe"/],

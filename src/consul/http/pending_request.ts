@@ -55,7 +55,7 @@ export class PendingRequest implements ResponseEvents {
   readonly #reply = Promise.withResolvers<WireReply>();
   readonly #deadline: Timer;
   #bodyDeadline: Timer | undefined;
-  /** Until it has a connection. */
+  /** The wait for a connection. */
   #wait: Dial | undefined;
   #exchange: ClientExchange | undefined;
   /** Its connection had carried a request before. */

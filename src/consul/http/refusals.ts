@@ -16,7 +16,7 @@ interface RefusedCall {
   readonly what: string;
   readonly path: string;
   readonly isPost: boolean;
-  /** The datacenter that was asked for; `""`: none. */
+  /** The requested datacenter; `""`: none. */
   readonly datacenter: string;
   /** The right that the call takes; `""`: not known. */
   readonly needs: string;

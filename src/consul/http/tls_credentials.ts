@@ -36,7 +36,7 @@ interface RefusedServer {
 interface CredentialOptions {
   /** The certificate must have this name. */
   readonly serverName: string;
-  /** One text for each certificate. */
+  /** PEM, one text for each certificate. */
   readonly anchors: readonly string[];
   readonly clock: Pick<Clock, "now">;
   readonly refusalWords: (refused: RefusedServer) => string;
@@ -77,7 +77,7 @@ export function credentialsOf(texts: TlsTexts, options: CredentialOptions): Dial
   };
 }
 
-/** An agent's, with words that name what of its certificate does not fit which of our files. */
+/** TLS to an agent, with messages that name the mismatch between its certificate and our files. */
 export function agentCredentials(
   texts: TlsTexts,
   { host, clock }: { readonly host: string; readonly clock: Pick<Clock, "now"> },
@@ -86,7 +86,7 @@ export function agentCredentials(
   const anchors = anchorsOf(texts);
   return credentialsOf(texts, {
     serverName,
-    // A system without a file of them trusts what the runtime brings.
+    // A system without such a file trusts the runtime's own CAs.
     anchors: anchors.length > 0 ? anchors : rootCertificates,
     clock,
     refusalWords: (refused) => agentRefusal(refused, { texts, serverName, nowMs: clock.now() }),
@@ -132,15 +132,15 @@ function issuerWords(
   const cas = isShort ? caPems.map((pem) => new X509Certificate(pem)) : [];
   const sameName = cas.find((ca) => ca.subject === issuer);
   if (sameName && isOutOfDate(sameName, nowMs)) return undefined;
-  const said = subject === issuer
+  const issuerText = subject === issuer
     ? `its certificate (${shown(subject)}) is signed by itself`
     : `its certificate (${shown(subject)}) names ${shown(issuer)} as its issuer`;
-  const held = sameName
+  const casText = sameName
     ? `and ${caName} has one of this name with another key`
     : cas.length > 0
     ? `but ${caName} has ${cas.map((ca) => shown(ca.subject)).join(", ")}`
     : `which is not in ${caName}`;
-  return `${said}, ${held}; say with ${names.ca} which CA has signed it`;
+  return `${issuerText}, ${casText}; say with ${names.ca} which CA has signed it`;
 }
 
 /** Words for the peer's alert about the certificate that we showed, or did not show. */
@@ -177,7 +177,7 @@ function isOutOfDate({ validFrom, validTo }: X509Certificate, nowMs: number): bo
   return nowMs < Date.parse(validFrom) || nowMs > Date.parse(validTo);
 }
 
-/** Any text may stand in a name: one line of it, quoted. */
+/** One quoted line of a name, which may contain any text. */
 function shown(name: string): string {
   const line = /^CN=.*$/m.exec(name)?.[0] ?? name.replaceAll("\n", ", ");
   return JSON.stringify(line.length > SHOWN_LIMIT ? `${line.slice(0, SHOWN_LIMIT)}...` : line);

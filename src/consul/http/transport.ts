@@ -1,6 +1,6 @@
 /**
- * Requests and their whole replies over connections to one address. An agent, or a server without TLS, is
- * asked by HTTP/1.1, one request a connection. A server over TLS is asked by HTTP/2, over one connection:
+ * Requests and their whole replies over connections to one address. An agent, or a server without TLS, gets
+ * HTTP/1.1, one request a connection. A server over TLS gets HTTP/2 over one connection:
  * all waits of a proxy are on it, and a server that counts connections of an address counts one.
  *
  * @module

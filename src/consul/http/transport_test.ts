@@ -1,4 +1,4 @@
-/** One connection for all requests, with a server that is played frame by frame. */
+/** One connection for all requests, with a server that the test plays frame by frame. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { messageOf } from "../../base/mod.ts";
@@ -23,14 +23,24 @@ import type { ConsulTls } from "./tls_credentials.ts";
 import { Transport } from "./transport.ts";
 
 const READ: WireRequest = {
-  ...{ method: "GET", path: "/v1/a?b=c", headers: { "x-consul-token": "secret" } },
-  ...{ timeoutMs: 60_000, limitBytes: 1_000, repeatable: true },
+  method: "GET",
+  path: "/v1/a?b=c",
+  headers: { "x-consul-token": "secret" },
+  timeoutMs: 60_000,
+  limitBytes: 1_000,
+  repeatable: true,
 };
 const WAIT: WireRequest = { ...READ, repeatable: false, waits: true };
 
 const PEER: PresentedPeer = {
-  ...{ accepted: true, reason: "", leaf: Uint8Array.of(1), chain: () => [] },
-  ...{ version: "TLSv1.3", protocol: "h2", serverName: "", resumed: false },
+  accepted: true,
+  reason: "",
+  leaf: Uint8Array.of(1),
+  chain: () => [],
+  version: "TLSv1.3",
+  protocol: "h2",
+  serverName: "",
+  resumed: false,
 };
 
 class Rig {
@@ -41,11 +51,17 @@ class Rig {
   constructor(
     judge: () => string | undefined = () => undefined,
     material: ConsulTls["material"] = () => ({
-      ...{ rootPems: ["root"], certPem: "", keyPem: "", peerCheck: "checked", judge },
+      rootPems: ["root"],
+      certPem: "",
+      keyPem: "",
+      peerCheck: "checked",
+      judge,
     }),
   ) {
     const tls: ConsulTls = {
-      ...{ serverName: "server.dc1.consul", material, explain: (reason) => reason },
+      serverName: "server.dc1.consul",
+      material,
+      explain: (reason) => reason,
     };
     const address = { kind: "tcp", host: "192.0.2.1", port: 8501 } as const;
     const { engine, clock } = this;
@@ -59,7 +75,7 @@ class Rig {
     });
   }
 
-  /** Words for what becomes of a request. */
+  /** The outcome of a request as text. */
   send(request: WireRequest = READ): Promise<string> {
     return this.transport.send(request).then(
       ({ status, headers, body }) => `${status} ${JSON.stringify(headers)} ${body}`,
@@ -67,7 +83,7 @@ class Rig {
     );
   }
 
-  /** The server of the last dial, which has said nothing yet. */
+  /** The server of the last dial; it has sent nothing yet. */
   async accept(peer: PresentedPeer = PEER): Promise<RawPeer> {
     await settle();
     const server = new RawPeer(this.engine.lastDial.connect(peer).connection, { server: true });
@@ -92,7 +108,7 @@ const goaway = (lastId: number) => frame("GOAWAY", 0, 0, [...u32(lastId), ...u32
 const asked = (server: RawPeer) =>
   server.take().filter((word) => word.startsWith("HEADERS")).map((word) => word.split(" ")[1]);
 
-test("a hundred requests at once are one connection", async () => {
+test("a hundred concurrent requests share one connection", async () => {
   const rig = new Rig();
   const replies = repeat(100, () => rig.send());
   const server = await rig.serve();
@@ -103,7 +119,7 @@ test("a hundred requests at once are one connection", async () => {
   rig.transport.close();
 });
 
-test("a request says what it wants, and that replies are not to be compressed", async () => {
+test("a request has its method, path, token and body, and asks for no compression", async () => {
   const rig = new Rig();
   void rig.send({ ...READ, method: "PUT", body: "{}" });
   const server = await rig.serve();
@@ -130,9 +146,9 @@ test("a request says what it wants, and that replies are not to be compressed", 
 for (
   const [what, peer, judge, pattern] of [
     ["shows no certificate", { ...PEER, leaf: undefined }, undefined, /not encrypted/],
-    ["is somebody else", PEER, () => "the server is not trusted: another name", /another name/],
+    ["fails our own check", PEER, () => "the server is not trusted: another name", /another name/],
     [
-      "the library does not take",
+      "the TLS library refuses",
       { ...PEER, accepted: false, reason: "expired" },
       undefined,
       /expired/,
@@ -145,7 +161,7 @@ for (
     ],
   ] as const
 ) {
-  test(`a server that ${what} is sent nothing`, async () => {
+  test(`a server that ${what} gets no request`, async () => {
     const rig = new Rig(judge);
     const reply = rig.send();
     const server = await rig.accept(peer);
@@ -156,13 +172,13 @@ for (
   });
 }
 
-test("a server whose files for TLS cannot be read is not dialled", async () => {
+test("no connection is dialled while the TLS files cannot be read", async () => {
   const rig = new Rig(() => undefined, () => Promise.reject(new Error("no such file")));
   assert.match(await rig.send(), /192\.0\.2\.1:8501: no such file$/);
   assert.deepEqual([rig.engine.dials.length, rig.clock.pending], [0, 0]);
 });
 
-test("nothing listens for the end of a request that is over", async () => {
+test("a finished request leaves no abort listeners", async () => {
   const rig = new Rig();
   const { signal } = new AbortController();
   let listening = 0;
@@ -177,7 +193,7 @@ test("nothing listens for the end of a request that is over", async () => {
   rig.transport.close();
 });
 
-test("more requests than a server takes wait for a stream", async () => {
+test("requests beyond the server's stream limit wait for a stream", async () => {
   const rig = new Rig();
   const replies = repeat(3, () => rig.send());
   const server = await rig.serve([CONCURRENT_STREAMS, 2]);
@@ -189,7 +205,7 @@ test("more requests than a server takes wait for a stream", async () => {
   rig.transport.close();
 });
 
-test("a thousand requests wait, and no more", async () => {
+test("at most a thousand requests wait for a connection", async () => {
   const rig = new Rig();
   for (let at = 0; at < 1_000; at++) void rig.send();
   assert.match(await rig.send(), /1000 requests wait for it/);
@@ -198,24 +214,24 @@ test("a thousand requests wait, and no more", async () => {
 
 for (
   const [what, request, ended] of [
-    ["read", READ, "again"],
-    ["write", { ...READ, method: "PUT", repeatable: false }, "again"],
+    ["read", READ, "sent again"],
+    ["write", { ...READ, method: "PUT", repeatable: false }, "sent again"],
     ["wait", WAIT, "to be asked again"],
   ] as const
 ) {
-  test(`a ${what} that was refused: ${ended}`, async () => {
+  test(`a ${what} that the server refused is ${ended}`, async () => {
     const rig = new Rig();
     const reply = rig.send(request);
     const server = await rig.serve();
     await server.send(reset(1, 7));
-    if (ended === "again") await server.send(...OK(3, "again"));
+    if (ended === "sent again") await server.send(...OK(3, "sent again"));
     assert.ok((await reply).endsWith(ended), await reply);
     assert.equal(rig.engine.dials.length, 1);
     rig.transport.close();
   });
 }
 
-test("a request is refused twice, and then that is told", async () => {
+test("a request fails at its second refusal", async () => {
   const rig = new Rig();
   const reply = rig.send();
   const server = await rig.serve();
@@ -225,7 +241,7 @@ test("a request is refused twice, and then that is told", async () => {
   rig.transport.close();
 });
 
-test("a server that drains its connection answers what it has, and gets a new one", async () => {
+test("a draining connection finishes its requests while new ones use another connection", async () => {
   const rig = new Rig();
   const first = rig.send();
   const before = await rig.serve();
@@ -242,7 +258,7 @@ test("a server that drains its connection answers what it has, and gets a new on
   rig.transport.close();
 });
 
-test("a server that drains each connection at once is none", async () => {
+test("a request fails where the server drains the connection at once", async () => {
   const rig = new Rig();
   const reply = rig.send();
   const server = await rig.accept();
@@ -251,7 +267,7 @@ test("a server that drains each connection at once is none", async () => {
   assert.equal(rig.engine.dials.length, 1);
 });
 
-test("a server that hangs is known within 24 seconds", async () => {
+test("a hanging server is detected within 24 seconds", async () => {
   const rig = new Rig();
   const reply = rig.send({ ...WAIT, timeoutMs: 600_000 });
   const server = await rig.serve();
@@ -266,7 +282,7 @@ test("a server that hangs is known within 24 seconds", async () => {
   assert.ok(tookMs <= 24_500, `${tookMs} ms`);
 });
 
-test("a server that answers PINGs may let us wait", async () => {
+test("a wait goes on while the server answers PINGs", async () => {
   const rig = new Rig();
   const reply = rig.send({ ...WAIT, timeoutMs: 600_000 });
   const server = await rig.serve();
@@ -316,7 +332,7 @@ for (
     ["an internal error", [reset(1, 2)], /reset by the peer with code 2/],
   ] as const
 ) {
-  test(`a server that sends ${what} is told on`, async () => {
+  test(`a request fails with the reason when the server sends ${what}`, async () => {
     const rig = new Rig();
     const reply = rig.send();
     const server = await rig.serve();
@@ -326,7 +342,7 @@ for (
   });
 }
 
-test("replies that come at once are too long together", async () => {
+test("concurrent replies share a size limit, and a refused one frees its bytes", async () => {
   const rig = new Rig();
   const replies = repeat(3, () => rig.send());
   const server = await rig.serve();
@@ -337,7 +353,7 @@ test("replies that come at once are too long together", async () => {
     );
   }
   assert.match(await replies[2] ?? "", /all replies that come at once are too long together/);
-  // What was kept of it is free again.
+  // The bytes of the refused reply are free again.
   await server.send(frame("DATA", END_STREAM, 1), frame("DATA", END_STREAM, 3));
   assert.ok((await Promise.all(replies.slice(0, 2))).every((reply) => reply.startsWith("200")));
   const next = rig.send();
@@ -346,7 +362,7 @@ test("replies that come at once are too long together", async () => {
   rig.transport.close();
 });
 
-test("a reply that drips is given up thirty seconds after it began", async () => {
+test("a slow reply is cancelled thirty seconds after it began", async () => {
   const rig = new Rig();
   const reply = rig.send({ ...WAIT, timeoutMs: 600_000 });
   const server = await rig.serve();
@@ -361,7 +377,7 @@ test("a reply that drips is given up thirty seconds after it began", async () =>
   rig.transport.close();
 });
 
-test("no reply in time gives the request up, not the connection", async () => {
+test("a request without a reply in time fails, and the connection stays", async () => {
   const rig = new Rig();
   const reply = rig.send({ ...READ, timeoutMs: 5_000 });
   const server = await rig.serve();
@@ -373,7 +389,7 @@ test("no reply in time gives the request up, not the connection", async () => {
   rig.transport.close();
 });
 
-test("what its owner gives up is cancelled at the server", async () => {
+test("an aborted request is cancelled at the server", async () => {
   const rig = new Rig();
   const owner = new AbortController();
   const reply = rig.send({ ...WAIT, signal: owner.signal });
@@ -385,7 +401,7 @@ test("what its owner gives up is cancelled at the server", async () => {
   rig.transport.close();
 });
 
-test("a server that cannot be dialled is told about, and dialled again for the next request", async () => {
+test("a failed dial is reported, and the next request dials again", async () => {
   const rig = new Rig();
   const reply = rig.send();
   await settle();
@@ -400,7 +416,7 @@ test("a server that cannot be dialled is told about, and dialled again for the n
   rig.transport.close();
 });
 
-test("a server that says nothing is given up after ten seconds", async () => {
+test("a connection without SETTINGS is given up after ten seconds", async () => {
   const rig = new Rig();
   const reply = rig.send();
   const server = await rig.accept();
@@ -409,7 +425,7 @@ test("a server that says nothing is given up after ten seconds", async () => {
   assert.equal(server.closed, "reset");
 });
 
-test("renew() lets what runs end, and then the connection", async () => {
+test("renew() closes the connection after its running requests", async () => {
   const rig = new Rig();
   const reply = rig.send();
   const server = await rig.serve();
@@ -423,7 +439,7 @@ test("renew() lets what runs end, and then the connection", async () => {
   rig.transport.close();
 });
 
-test("close() ends what runs and what waits", async () => {
+test("close() fails waiting and later requests, and cancels dials", async () => {
   const rig = new Rig();
   const waiting = rig.send();
   rig.transport.close();

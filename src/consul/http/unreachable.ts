@@ -62,7 +62,7 @@ export function dialWords({ stage, reason }: DialFailure, place: AskedPlace): st
   }
 }
 
-/** The same for a connection that broke before the reply. */
+/** Words for a connection that broke before the reply. */
 export function brokenWords(reason: ResetReason, detail: string, place: AskedPlace): string {
   // The codec names what was received in place of a response.
   const isNoHttp = reason === "protocol" && detail.startsWith("answers ");

@@ -1,4 +1,4 @@
-/** What is said where the address is not that of the HTTP API. */
+/** Messages about an address that is not that of the HTTP API. */
 import assert from "node:assert/strict";
 import { type AddressInfo, createServer } from "node:net";
 import { test } from "node:test";
@@ -34,7 +34,7 @@ for (
     ],
   ] as const
 ) {
-  test(`the message says that ${name} was spoken to the gRPC port`, async () => {
+  test(`the message names the gRPC port as the cause where ${name} fails`, async () => {
     const server = createServer((socket) => {
       socket.on("error", () => {});
       socket.once("data", () => socket.end(SETTINGS));
@@ -61,8 +61,8 @@ const GONE = "the server closed the connection";
 const REFUSED = "nothing there takes connections (ECONNREFUSED)";
 
 for (
-  const [port, said, pattern] of [
-    // As Consul 1.22 was seen to end what it cannot read.
+  const [port, describe, pattern] of [
+    // The reactions of Consul 1.22 to another protocol.
     [
       8502,
       (place) => brokenWords("protocol", NO_HTTP, place),
@@ -94,12 +94,12 @@ for (
 ) {
   test(`the words for port ${port} begin with ${pattern.source.slice(1, 40)}`, () => {
     const address = { kind: "tcp", host: "127.0.0.1", port } as const;
-    assert.match(said({ address, peer: "agent", tls: null }), pattern);
+    assert.match(describe({ address, peer: "agent", tls: null }), pattern);
   });
 }
 
 for (
-  const [what, port, said] of [
+  const [what, port, describe] of [
     [
       "a refused connection",
       8300,
@@ -111,7 +111,7 @@ for (
 ) {
   test(`the words for ${what} of servers name the flags for servers`, () => {
     const address = { kind: "tcp", host: "192.0.2.1", port } as const;
-    const words = said({ address, peer: "server", tls: null });
+    const words = describe({ address, peer: "server", tls: null });
     assert.doesNotMatch(words, /agent|-http-addr/);
     assert.match(words, /-http-port \(POSTERN_HTTP_PORT\) wants/);
   });

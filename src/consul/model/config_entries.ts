@@ -21,7 +21,7 @@ export interface EnvoyExtension {
   readonly name: string;
   /** Without a plugin for it no part of the configuration is used. */
   readonly required: boolean;
-  /** As written. */
+  /** The arguments as written. */
   readonly arguments: unknown;
 }
 
@@ -32,11 +32,11 @@ export interface RequestRate {
 }
 
 export interface InstanceRateLimits extends RequestRate {
-  /** In place of the above for a path; the first that matches. */
+  /** Limits that replace the above for a path; the first match applies. */
   readonly routes: readonly RouteRateLimit[];
 }
 
-/** One of the three is not `""`. */
+/** One of `exact`, `prefix` and `regex` is not `""`. */
 export interface RouteRateLimit extends RequestRate {
   readonly exact: string;
   readonly prefix: string;
@@ -64,7 +64,7 @@ export type JwtProvider =
   | {
     readonly kind: "refused";
     readonly reason: string;
-    /** That of `forwarding`: only the proxy may set this header, whatever else is wrong. */
+    /** The header of `forwarding`, which only the proxy may set although the provider is refused. */
     readonly headerName?: string;
   };
 

@@ -18,7 +18,7 @@ import type {
   Roots,
 } from "./values.ts";
 
-/** Receives what a watch finds: the first answer at once, then every change of content. */
+/** Receives the values of a watch: the first answer at once, then every change of content. */
 export interface WatchSink<T> {
   onValue(value: T): void;
   /** Each failure; the watch goes on by itself and the last value stays true. */
@@ -28,12 +28,12 @@ export interface WatchSink<T> {
 /** A running watch. Stopping it is immediate; nothing is delivered afterwards. */
 export interface WatchHandle {
   stop(): void;
-  /** Its data is in use now: a hint that it deserves fresh news before others do. */
+  /** Marks its data as in use, so that it is read before the data of idle watches. */
   touch?(): void;
   readonly state: WatchState;
 }
 
-/** What the admin server shows of a watch. */
+/** The state of a watch, as the admin server shows it. */
 export interface WatchState {
   /** `leaf web`, `health db dc=dc2`: for people. */
   readonly name: string;
@@ -49,7 +49,7 @@ export interface ChainRequest {
   readonly service: string;
   /** `""`: that of the proxy. */
   readonly datacenter: string;
-  /** In place of the service's own; `tcp` leaves routes and splits out. */
+  /** The protocol that replaces the service's own; `tcp` leaves routes and splits out. */
   readonly protocol?: string;
   readonly connectTimeoutMs?: number;
   readonly meshGatewayMode?: string;
@@ -84,7 +84,7 @@ export interface ServiceRef {
 
 /** The proxy's own instance in the catalog. */
 export interface InstanceRef {
-  /** The service that the proxy stands for. */
+  /** The service of the proxy. */
   readonly service: string;
   readonly proxyId: string;
   readonly datacenter: string;
@@ -94,7 +94,7 @@ export interface InstanceRef {
 export interface MissingRight {
   readonly right: string;
   readonly on: string;
-  /** What does not work without it. */
+  /** The function that needs the right. */
   readonly neededFor: string;
 }
 
@@ -165,7 +165,7 @@ export interface Consul {
   serversStatus?(): ServersStatus | undefined;
   /** Reads token file and certificates again (SIGHUP); unusable ones leave those in use, and throw. */
   reloadFiles?(): void;
-  /** Gives back at the end what the process obtained, within 5 s. Never rejects. */
+  /** Releases at the end what the process obtained (login tokens), within 5 s. Never rejects. */
   leave?(): Promise<void>;
   close(): void;
 }
@@ -178,14 +178,14 @@ export interface PinnedCluster {
   readonly stateFile?: string;
 }
 
-/** What the admin server shows of Consul's servers. */
+/** The state of the session with Consul's servers, as the admin server shows it. */
 export interface ServersStatus {
   /** The one in use; `""`: none. */
   readonly server: string;
   /** Wall clock: when it was taken into use. */
   readonly sinceMs: number | undefined;
   readonly known: readonly string[];
-  /** How often another server was taken after the first. */
+  /** Number of changes of the server after the first one. */
   readonly moves: number;
   /** Why the last one was left, or none was found; `""`: nothing has failed yet. */
   readonly lastFailure: string;
@@ -193,7 +193,7 @@ export interface ServersStatus {
   readonly login?: LoginStatus;
 }
 
-/** What the admin server shows of a login. Times are those of the wall clock. */
+/** The state of a login, as the admin server shows it. Times are those of the wall clock. */
 export interface LoginStatus {
   readonly authMethod: string;
   /** Names the token in use, and opens nothing; `""`: there is none. */
@@ -201,7 +201,7 @@ export interface LoginStatus {
   readonly lastLoginMs: number | undefined;
   /** Undefined: never, or not known. */
   readonly expiresMs: number | undefined;
-  /** In a row. */
+  /** Number of consecutive failures. */
   readonly failures: number;
   /** `""`: the last login gave a token. */
   readonly lastFailure: string;
@@ -219,11 +219,11 @@ export interface RegisterRequest {
 }
 
 export interface RegisterSignals {
-  /** Ends it: what was registered is taken back. */
+  /** Ends the registration, and deregisters the entries. */
   readonly signal: AbortSignal;
-  /** From then on callers are served; absent: already. */
+  /** Aborts when callers are served; absent: they are served already. */
   readonly serving?: AbortSignal;
-  /** From then on no new callers should come. */
+  /** Aborts when no new callers should come. */
   readonly draining?: AbortSignal;
   /** Called when Consul knows about the drain. */
   readonly onLeft?: () => void;

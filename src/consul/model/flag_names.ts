@@ -10,7 +10,7 @@ export interface FlagNames {
   readonly node: string;
   readonly caFile: string;
   readonly caPath: string;
-  /** Either of the two above. */
+  /** The flags for CA certificates, as one text. */
   readonly ca: string;
   readonly cert: string;
   readonly key: string;

@@ -13,7 +13,7 @@ import type { Intention } from "../../policy/mod.ts";
 /** A proxy registration, merged with the central configuration (`GET /v1/agent/service/:id`). */
 export interface Registration {
   readonly id: string;
-  /** The service that the proxy stands for: `Proxy.DestinationServiceName`. */
+  /** The service of the proxy: `Proxy.DestinationServiceName`. */
   readonly service: string;
   /** The proxy's own service name: `web-sidecar-proxy`. */
   readonly proxyService?: string;
@@ -145,7 +145,7 @@ export interface UpstreamDeclaration {
   readonly bind: BindAddress | null;
   /** `""`, `none`, `local` or `remote`. */
   readonly meshGatewayMode: string;
-  /** In place of the chain's, as written; `""`: the chain's. A prepared query has `tcp`. */
+  /** The protocol that replaces the chain's, as written; `""`: the chain's own. A prepared query has `tcp`. */
   readonly protocol: string;
   /** Absent: the chain's (5 s by default). */
   readonly connectTimeoutMs?: number;
@@ -178,7 +178,7 @@ export interface IngressTlsDeclaration {
   readonly enabled: boolean;
   /** The entry with this listener alone, as written. */
   readonly entry: unknown;
-  /** Where the listener stands in the whole entry, for messages. */
+  /** The listener's place in the whole entry, for messages. */
   readonly path: readonly string[];
   readonly index: number;
 }

@@ -12,7 +12,10 @@ function row(node: string, statuses: readonly string[], output = "") {
     Node: { Node: node },
     Service: { ID },
     Checks: statuses.map((Status, at) => ({
-      ...{ CheckID: `c${at}`, Name: `Check ${at}`, Status, Output: output },
+      CheckID: `c${at}`,
+      Name: `Check ${at}`,
+      Status,
+      Output: output,
     })),
   };
 }
@@ -27,25 +30,25 @@ for (
     ["warns", [row("n1", ["warning"])], LOCAL_CHECKS, [
       'check "Check 0" (c0) on node "n1" is warning',
     ]],
-    ["says much", [row("n1", ["critical"], "x".repeat(300))], LOCAL_CHECKS, [
+    ["has a long output", [row("n1", ["critical"], "x".repeat(300))], LOCAL_CHECKS, [
       `check "Check 0" (c0) on node "n1" is critical: ${"x".repeat(200)}...`,
     ]],
     [
-      "passes, while another node has a failing one of that id",
+      "passes while an instance of the same id on another node fails",
       [row("n2", ["critical"]), row("n1", ["passing"])],
       LOCAL_CHECKS,
       [],
     ],
-    ["is on another node alone", [row("n2", ["passing"])], LOCAL_CHECKS, [
+    ["is only on another node", [row("n2", ["passing"])], LOCAL_CHECKS, [
       `the catalog has no instance "${ID}" of "web" on node "n1"`,
     ]],
     [
-      "is on a node that is not known, where one of that id fails",
+      "is on an unknown node, and any instance of the id fails",
       [row("n2", ["critical"]), row("n1", ["passing"])],
       {},
       ['check "Check 0" (c0) on node "n2" is critical'],
     ],
-    ["is not there", null, {}, [`the catalog has no instance "${ID}" of "web"`]],
+    ["is absent", null, {}, [`the catalog has no instance "${ID}" of "web"`]],
   ] as const
 ) {
   test(`askFailingChecks() of an instance that ${name}`, async () => {

@@ -34,7 +34,7 @@ type KeyFate =
 
 export interface ConfigKey {
   readonly place: KeyPlace;
-  /** As Consul documents it, with dots between the names of blocks: `limits.max_connections`. */
+  /** Consul's documented name, with dots between the names of blocks: `limits.max_connections`. */
   readonly key: string;
   readonly fate: KeyFate;
 }
@@ -96,7 +96,7 @@ const PERMISSIVE =
 
 /** How far keys that are merged into the proxy's own are followed. */
 const MERGED_NOTES = {
-  EnvoyExtensions: "those that a plugin stands for; others are named",
+  EnvoyExtensions: "those that a plugin replaces; others are named",
   "MeshGateway.Mode": "modes other than none are refused where a target is far away",
 };
 const MERGED_BLOCKS = "Mode MeshGateway.Mode Expose.Checks Expose.Paths";
@@ -148,7 +148,7 @@ const PLACES: Readonly<Record<KeyPlace, Rows>> = {
     },
     ignored: {
       balance_inbound_connections: KERNEL,
-      postern_plugins: "plugins stand around a sidecar's requests, not around a gateway's",
+      postern_plugins: "plugins run on a sidecar's requests, not on a gateway's",
       postern_show_denials: "a gateway judges no intentions",
       connect_timeout_ms: "ConnectTimeout of the service's service-resolver is followed",
       ...keysWith(

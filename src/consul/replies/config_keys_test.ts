@@ -5,7 +5,7 @@ import { readDefaults, readMesh } from "./mesh_and_defaults.ts";
 import { readRegistration } from "./registration.ts";
 import type { Registration } from "../model/values.ts";
 
-/** A value for each key whose default is not simply text. */
+/** A value for each key that does not take a text. */
 const VALUES: Readonly<Record<string, unknown>> = {
   bind_port: 21_999,
   protocol: "http",
@@ -54,12 +54,12 @@ const VALUES: Readonly<Record<string, unknown>> = {
   "RateLimits.InstanceLevel.Routes": [{ PathExact: "/" }],
 };
 
-/** Read elsewhere than where they stand, or of no use for the proxy itself. */
+/** Followed keys that readRegistration() does not read. */
 const READ_ELSEWHERE = new Set([
-  // Names of what was asked for anyway.
+  // Names that the request had already.
   "registration ContentHash",
   "registration Proxy.DestinationServiceID",
-  // The agent's own merge of what config entries say, which are read themselves.
+  // The agent's merge of config entries, which are watched by themselves.
   "registration Proxy.EnvoyExtensions",
 ]);
 
@@ -71,7 +71,9 @@ function nested(path: string, value: unknown): Readonly<Record<string, unknown>>
 function read(place: KeyPlace, written: Readonly<Record<string, unknown>>): unknown {
   const proxy = (config: unknown, kind = "connect-proxy", rest = {}) =>
     readRegistration({
-      ...{ Kind: kind, ID: "web-proxy", Service: "web-proxy" },
+      Kind: kind,
+      ID: "web-proxy",
+      Service: "web-proxy",
       Proxy: { DestinationServiceName: "web", Config: config, ...rest },
     }, "web-proxy");
   switch (place) {
@@ -86,11 +88,14 @@ function read(place: KeyPlace, written: Readonly<Record<string, unknown>>): unkn
     case "registration": {
       const { Proxy: inner = {}, ...outer } = written as { Proxy?: Record<string, unknown> };
       const Upstreams = [{ DestinationName: "far", LocalBindPort: 2 }];
-      // Access logs count where they are enabled.
+      // Settings of access logs apply only if they are enabled.
       const logs = { Enabled: true, ...inner["AccessLogs"] as object };
       const AccessLogs = inner["AccessLogs"] === undefined ? {} : logs;
       return readRegistration({
-        ...{ Kind: "connect-proxy", ID: "web-proxy", Service: "web-proxy", ...outer },
+        Kind: "connect-proxy",
+        ID: "web-proxy",
+        Service: "web-proxy",
+        ...outer,
         Proxy: { DestinationServiceName: "web", Upstreams, ...inner, AccessLogs },
       }, "web-proxy");
     }
@@ -102,7 +107,7 @@ function read(place: KeyPlace, written: Readonly<Record<string, unknown>>): unkn
   }
 }
 
-/** What is read of one key, and the sentences about it. */
+/** The value that is read from one key, and the warnings about it. */
 function readKey({ place, key }: ConfigKey): { read: unknown; warnings: readonly string[] } {
   const blocks = place === "mesh" ? { TLS: {}, HTTP: {} } : {};
   const value = VALUES[key] ?? "text";
@@ -110,7 +115,7 @@ function readKey({ place, key }: ConfigKey): { read: unknown; warnings: readonly
   return { read: withoutWarnings(got), warnings: warningsIn(got) };
 }
 
-/** Those of upstreams are with them. */
+/** All warnings; those of an upstream are in its own list. */
 function warningsIn(read: object): readonly string[] {
   const { warnings = [], upstreams = [] } = read as Partial<Registration>;
   return [...warnings, ...upstreams.flatMap(({ warnings = [] }) => warnings)];
@@ -124,7 +129,7 @@ function withoutWarnings(read: object): object {
 
 for (const row of CONFIG_KEYS) {
   const { place, key, fate } = row;
-  test(`CONFIG_KEYS: ${key} of ${place} is ${fate.kind}, as it is read`, () => {
+  test(`CONFIG_KEYS: ${key} of ${place} is ${fate.kind} when it is read`, () => {
     const { read, warnings } = readKey(row);
     const without = readKey({ ...row, key: "" }).read;
     const entry = place === "proxy-defaults" || place === "service-defaults";
@@ -139,20 +144,20 @@ for (const row of CONFIG_KEYS) {
         assert.deepEqual(warnings, []);
         return;
       case "ignored": {
-        assert.deepEqual(read, without, "it is followed: say so in the table");
+        assert.deepEqual(read, without, "the key is followed: correct the table");
         assert.equal(warnings.length, 1, warnings.join("\n"));
         assert.ok(warnings[0]?.includes(` ${key}`) && warnings[0].endsWith(fate.reason));
         return;
       }
       case "refused":
-        // The value is handed on to where it is refused.
+        // The value is passed on, and refused later.
         assert.deepEqual(warnings, []);
         assert.notDeepEqual(read, without);
     }
   });
 }
 
-test("keys that nobody knows are named, with the key that was meant", () => {
+test("unknown keys are named, with the most similar known key", () => {
   const warned = (place: KeyPlace, written: Readonly<Record<string, unknown>>) =>
     warningsIn(read(place, written) as object);
   assert.deepEqual(warned("proxy", { max_inbound_connection: 0, MaxInboundConnections: 4 }), [
@@ -171,10 +176,14 @@ test("keys that nobody knows are named, with the key that was meant", () => {
     warned("registration", { Proxy: { Novelty: 1 } })?.join() ?? "",
     /registration has Proxy\.Novelty, /,
   );
-  assert.deepEqual(warned("mesh", { Brand: { New: false }, Other: null }), [], "nothing is set");
+  assert.deepEqual(
+    warned("mesh", { Brand: { New: false }, Other: null }),
+    [],
+    "unset keys cause no warning",
+  );
 });
 
-test("raw configuration of Envoy is named and not shown", () => {
+test("a warning about raw Envoy configuration does not show its value", () => {
   const { warnings } = read("proxy", { envoy_tracing_json: '{"secret": 1}' }) as {
     warnings: readonly string[];
   };

@@ -173,7 +173,7 @@ export function chainQuestion(client: Client, chain: ChainRequest): PollQuestion
   const { service, datacenter } = chain;
   const body = {
     ...(chain.protocol ? { OverrideProtocol: chain.protocol } : {}),
-    // With a unit: a bare number would be nanoseconds.
+    // The unit is required: Consul reads a bare number as nanoseconds.
     ...(chain.connectTimeoutMs === undefined
       ? {}
       : { OverrideConnectTimeout: formatDurationMs(chain.connectTimeoutMs) }),

@@ -6,7 +6,11 @@ import type { Registration } from "../model/values.ts";
 import { readExposedChecks } from "./exposed_checks.ts";
 
 const check = (more: Readonly<Record<string, unknown>>) => ({
-  ...{ CheckID: "service:web", ServiceID: "web", Type: "http", Output: "", ExposedPort: 21_500 },
+  CheckID: "service:web",
+  ServiceID: "web",
+  Type: "http",
+  Output: "",
+  ExposedPort: 21_500,
   ...more,
 });
 const read = (one: Readonly<Record<string, unknown>>, known = new Map<string, string>()) =>
@@ -18,7 +22,7 @@ for (
     ["with a query", { Output: "HTTP GET http://[::1]:21500/a?b=1: 503 x Output: " }, "/a"],
     ["without a path", { Output: "HTTP HEAD http://127.0.0.1:21500: 200 OK Output: " }, "/"],
     [
-      "that found nobody",
+      "whose connection was refused",
       { Output: 'Get "http://127.0.0.1:21500/debug": dial tcp 127.0.0.1:21500: refused' },
       "/debug",
     ],
@@ -51,12 +55,12 @@ for (
   const [name, node, want] of [
     ["its address", { json: { Node: { Address: "10.0.0.1" } } }, ["10.0.0.1"]],
     ["its IPv6 address", { json: { Node: { Address: "2001:DB8:0::1" } } }, ["2001:db8::1"]],
-    ["no address that could be compared", { json: { Node: { Address: "host" } } }, /shows none/],
+    ["a host name as the node's address", { json: { Node: { Address: "host" } } }, /shows none/],
     ["no node", { json: null }, /of the node "n 1"; the token may need node:read on "n 1"/],
     ["a refusal", { status: 403, text: "Permission denied" }, /takes node:read on "n 1"/],
   ] as const
 ) {
-  test(`watchRegistration() lets the agent alone call exposed checks: ${name}`, async () => {
+  test(`watchRegistration() exposes checks only to the agent's address: ${name}`, async () => {
     const registration = fixture("agent_service") as { readonly Proxy: object };
     const Proxy = { ...registration.Proxy, Expose: { Checks: true } };
     const answers: Readonly<Record<string, Reaction>> = {
@@ -77,7 +81,7 @@ for (
     if (want instanceof RegExp) {
       await client.passUntil(() => watch.state.failures > 0, { what: "the failure" });
       assert.match(watch.state.lastError ?? "", want);
-      assert.deepEqual(checks() ?? [], [], "nobody is let in");
+      assert.deepEqual(checks() ?? [], [], "the check is not exposed");
     } else {
       await client.passUntil(() => checks()?.length === 1, { what: "the check" });
       assert.deepEqual(checks()?.[0]?.onlyFrom, want);

@@ -85,7 +85,7 @@ export interface IngressService extends
 }
 
 /**
- * The services that a gateway's `*` stands for: services of the mesh that have the listener's protocol and
+ * The services that a gateway's `*` includes: services of the mesh that have the listener's protocol and
  * that the token may read.
  */
 export interface GatewayServices {
@@ -214,7 +214,7 @@ function readHeaderChanges(json: unknown, { where, warnings }: Warned): HeaderCh
   return Object.values(changes).some(({ length }) => length > 0) ? changes : undefined;
 }
 
-/** Those that belong to the gateway by `*`. */
+/** The services that belong to the gateway by `*`. */
 export function readGatewayServices(json: unknown, gateway: string): readonly GatewayService[] {
   return readReply(ServicesJson, json, servicesOf(gateway))
     .filter(({ FromWildcard }) => FromWildcard)
@@ -283,7 +283,7 @@ export function gatewayServicesQuestion(
         path: `/v1/catalog/gateway-services/${encodeURIComponent(service)}`,
       });
       const services = readGatewayServices(reply.json, service);
-      // Without a digest: the bytes alone do not determine the value.
+      // The answer has no digest, because the bytes alone do not determine the value.
       return { value: { services, someHidden: reply.filteredByAcls }, ...cursorOf(reply) };
     },
   };

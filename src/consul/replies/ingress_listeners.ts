@@ -27,7 +27,7 @@ export function namesEveryService(entry: IngressEntry | null): boolean {
 
 /**
  * The gateway's registration with the listeners of its config entry, and those that are not served by name.
- * `every`: the services that `*` stands for.
+ * `every`: the services that `*` includes.
  */
 export function withIngressEntry(
   registration: Registration,
@@ -93,7 +93,7 @@ export function withIngressEntry(
   return { ...registration, upstreams, ingress: { ...ingress, edges, refused }, warnings };
 }
 
-/** A listener's services; `*` is replaced by the services that it stands for, with its settings. */
+/** A listener's services; `*` is replaced by the services that it includes, with its settings. */
 function withEvery(
   { port, services }: IngressListener,
   every: GatewayServices,

@@ -40,7 +40,7 @@ for (
     ["nothing", "", []],
   ] as const
 ) {
-  test(`readRegistration() takes static clusters written as ${name}`, () => {
+  test(`readRegistration() reads static clusters written as ${name}`, () => {
     const { ingress, warnings } = gatewayWith(config);
     const named = clusters.map((cluster) => ({ name: cluster }));
     assert.deepEqual([ingress?.clusters, warnings], [named, []]);
@@ -102,7 +102,7 @@ for (
       PassiveHealthCheck: { MaxFailures: 2, EnforcingConsecutive5xx: 0 },
     }, [undefined, undefined, { maxFailures: 2 }]],
     [
-      "the service's before the defaults",
+      "the service's limits before the defaults",
       {
         MaxConnections: 5,
         MaxPendingRequests: 6,
@@ -113,7 +113,7 @@ for (
     ],
   ] as const
 ) {
-  test(`withIngressEntry() takes limits: ${name}`, () => {
+  test(`withIngressEntry() reads limits: ${name}`, () => {
     const listener = tcp({ Services: [{ ...db, ...service }] });
     const [upstream] = joined({ Defaults: defaults, Listeners: [listener] }).upstreams;
     assert.ok(upstream);
@@ -124,7 +124,7 @@ for (
 
 for (
   const [name, listener, reason] of [
-    ["a protocol nobody knows", tcp({ Protocol: "http3" }), /^its protocol "http3" is not known/],
+    ["an unknown protocol", tcp({ Protocol: "http3" }), /^its protocol "http3" is not known/],
     ["hosts of every service", http({ Services: [{ Name: "*", Hosts: ["a"] }] }), /has Hosts for/],
     ["a service twice", http({ Services: [db, db] }), /names a service twice/],
     [
@@ -140,7 +140,7 @@ for (
     ["a port twice", tcp({ Port: 80 }), /an earlier listener's/],
   ] as const
 ) {
-  test(`withIngressEntry() refuses a listener with ${name}, and it alone`, () => {
+  test(`withIngressEntry() refuses only the listener with ${name}`, () => {
     const { upstreams, ingress } = joined({
       Listeners: [tcp({ Port: 80, Protocol: "" }), listener],
     });
@@ -176,7 +176,7 @@ test("withIngressEntry() makes an edge of an HTTP listener, with an upstream for
   }, false]);
 });
 
-test("withIngressEntry() puts the services that Consul names in the place of `*`", () => {
+test("withIngressEntry() replaces `*` by the services that Consul lists", () => {
   const Listeners = [
     http({
       Services: [{ Name: "*", MaxConnections: 3 }, { ...db, Hosts: ["api.ingress.*", "x"] }],
@@ -185,11 +185,20 @@ test("withIngressEntry() puts the services that Consul names in the place of `*`
   ];
   const entry = readIngressEntry({ Listeners }, "igw");
   const listed = (Name: string, more: object = {}) => ({
-    ...{ Service: { Name }, Port: 8443, Protocol: "http", FromWildcard: true, ...more },
+    Service: { Name },
+    Port: 8443,
+    Protocol: "http",
+    FromWildcard: true,
+    ...more,
   });
   const services = readGatewayServices([
-    ...[listed("shop"), listed("Pay"), listed("db"), listed("api")],
-    ...[listed("pay"), listed("other", { Port: 82 }), listed("named", { FromWildcard: false })],
+    listed("shop"),
+    listed("Pay"),
+    listed("db"),
+    listed("api"),
+    listed("pay"),
+    listed("other", { Port: 82 }),
+    listed("named", { FromWildcard: false }),
   ], "igw");
   const { upstreams, ingress, warnings } = withIngressEntry(IGW, entry, {
     services,
@@ -223,7 +232,7 @@ for (
   });
 }
 
-test("withIngressEntry() names what it takes no notice of", () => {
+test("withIngressEntry() warns of hosts and headers that it cannot read", () => {
   const service = { ...db, Hosts: "db.example", RequestHeaders: "a" };
   const registration = joined({
     Listeners: [http({ Services: [service, { Name: "api", ResponseHeaders: { Set: null } }] })],
@@ -241,7 +250,7 @@ test("withIngressEntry() names what it takes no notice of", () => {
   assert.equal(warnings.length, 2);
 });
 
-test("withIngressEntry() takes header changes, but for what nobody may change", () => {
+test("withIngressEntry() reads header changes, and warns of forbidden ones", () => {
   const service = {
     ...db,
     RequestHeaders: {
@@ -275,25 +284,25 @@ test("withIngressEntry() takes header changes, but for what nobody may change", 
 for (
   const [name, gateway, own, enabled] of [
     ["nowhere", undefined, undefined, false],
-    ["nobody", { Enabled: false }, { Enabled: false }, false],
+    ["neither", { Enabled: false }, { Enabled: false }, false],
     ["the gateway", { Enabled: true }, { Enabled: false }, true],
     ["the listener", null, { Enabled: true }, true],
-    ["what cannot be read", undefined, { Enabled: "yes" }, true],
+    ["an unreadable block", undefined, { Enabled: "yes" }, true],
   ] as const
 ) {
-  test(`readIngressEntry() finds TLS wanted by ${name}`, () => {
+  test(`readIngressEntry() reads TLS that is enabled by ${name}`, () => {
     const entry = readIngressEntry({ TLS: gateway, Listeners: [tcp({ TLS: own })] }, "igw");
     assert.equal(entry?.listeners[0]?.tls.enabled, enabled);
   });
 }
 
-test("withIngressEntry() says that there is no entry", () => {
+test("withIngressEntry() refuses the gateway's listeners without an entry", () => {
   const { upstreams, ingress } = joined(null);
   assert.deepEqual(upstreams, []);
   assert.match(ingress?.refused[0]?.reason ?? "", /there is none/);
 });
 
-test("readGateways() goes by kind and name", () => {
+test("readGateways() filters by kind and name", () => {
   const service = (Kind: string, ID: string, Service = "igw") => ({ Kind, ID, Service });
   const services = {
     b: service("ingress-gateway", "b"),
@@ -306,7 +315,7 @@ test("readGateways() goes by kind and name", () => {
   assert.deepEqual(readGateways(services, "d"), []);
 });
 
-/** An agent whose entry the test sets; long polls of the same hang until `next()`. */
+/** An agent whose entry the test sets; a wait for a newer one hangs. */
 class Scripted {
   entry: Reaction = { status: 404, text: "not found", index: 5 };
   registration: unknown = fixture("agent_service_ingress");
@@ -332,14 +341,14 @@ class Scripted {
   }
 }
 
-test("watchRegistration() tells a gateway with its entry, each time that one changes", async () => {
+test("watchRegistration() delivers a gateway with its entry, again after each change of either", async () => {
   const script = new Scripted();
   script.entry = "hang";
   await using client = await AgentClient.start(script.answer);
   const seen = new Seen<Registration>();
   const watch = client.agent.watchRegistration("igw-1", seen);
   await eventually(() => client.script.waiting === 2, "both are asked");
-  assert.deepEqual(seen.values, [], "one without the other is no registration");
+  assert.deepEqual(seen.values, [], "the registration is incomplete without the entry");
 
   script.entry = { json: { Listeners: [tcp({})] }, index: 6 };
   client.script.breakAll();
@@ -359,7 +368,7 @@ test("watchRegistration() tells a gateway with its entry, each time that one cha
   assert.match(watch.state.name, /^registration igw-1: ingress entry igw$/);
   assert.equal(seen.values.length, 2, "the last entry stays");
 
-  // Another kind altogether: its entry is nobody's business any more.
+  // The proxy is a sidecar now, so the entry is not watched any more.
   script.registration = fixture("agent_service");
   script.hash = "h2";
   client.script.breakAll();
@@ -370,7 +379,7 @@ test("watchRegistration() tells a gateway with its entry, each time that one cha
   assert.deepEqual(client.agent.watchStates(), []);
 });
 
-test("watchRegistration() tells a gateway for every service with their names, as they come and go", async () => {
+test("watchRegistration() delivers a gateway for every service again when the services change", async () => {
   const script = new Scripted();
   script.entry = {
     json: { Listeners: [http({ Port: 80, Services: [{ Name: "*" }] })] },
@@ -380,7 +389,7 @@ test("watchRegistration() tells a gateway for every service with their names, as
   const seen = new Seen<Registration>();
   const watch = client.agent.watchRegistration("igw-1", seen);
   await eventually(() => client.script.waiting === 3, "all are asked");
-  assert.deepEqual(seen.values, [], "without the names it is no registration");
+  assert.deepEqual(seen.values, [], "the registration is incomplete without the names");
 
   const names = () => seen.last?.upstreams.map(({ name }) => name);
   const becomes = async (...now: readonly string[]) => {
@@ -396,7 +405,7 @@ test("watchRegistration() tells a gateway for every service with their names, as
   script.entry = { json: { Listeners: [tcp({})] }, index: 7 };
   client.script.breakAll();
   await client.passUntil(() => names()?.join() === "db", {
-    what: "an entry with names of its own",
+    what: "an entry that names its services",
   });
   const watched = client.agent.watchStates().map((state) => state.name);
   assert.deepEqual(watched, ["registration igw-1", "registration igw-1: ingress entry igw"]);

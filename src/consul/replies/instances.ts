@@ -61,7 +61,7 @@ export function readQueryResult(json: unknown, name: string): QueryResult {
   };
 }
 
-/** Those that can be dialled and have an identity, in a stable order; `service`: the one asked for. */
+/** The instances that can be dialled and have an identity, in a stable order; `service`: the requested one. */
 function toInstances(
   rows: v.InferOutput<typeof InstanceList>,
   service: string,
@@ -72,7 +72,7 @@ function toInstances(
     .sort((a, b) => compare(a.node, b.node) || compare(a.serviceId, b.serviceId));
 }
 
-function toInstance(row: InstanceRow, asked: string): Instance {
+function toInstance(row: InstanceRow, requested: string): Instance {
   const { Node: node, Service: service } = row;
   const host = service.Address || node.Address;
   // Consul's own order: the service's addresses, tagged or not, come before the node's.
@@ -82,7 +82,7 @@ function toInstance(row: InstanceRow, asked: string): Instance {
   return {
     node: node.Node,
     serviceId: service.ID,
-    service: identityOf(service, asked),
+    service: identityOf(service, requested),
     ...(service.Kind === "terminating-gateway" && { gateway: true }),
     namespace: service.Namespace || "default",
     partition: service.Partition || "default",
@@ -101,11 +101,11 @@ function toInstance(row: InstanceRow, asked: string): Instance {
 }
 
 /**
- * The service whose certificate the instance shows. A terminating gateway stands for every service of its
+ * The service whose certificate the instance shows. A terminating gateway represents every service of its
  * config entry and shows the certificate of the one that the SNI names.
  */
-function identityOf(service: InstanceRow["Service"], asked: string): string {
-  if (service.Kind === "terminating-gateway") return asked;
+function identityOf(service: InstanceRow["Service"], requested: string): string {
+  if (service.Kind === "terminating-gateway") return requested;
   return service.Connect?.Native ? service.Service : service.Proxy?.DestinationServiceName ?? "";
 }
 
@@ -128,8 +128,8 @@ function compare(a: string, b: string): number {
 
 /**
  * A read with an index comes from the agent's streaming backend, which shows a missing permission as an
- * empty list; only a read without one tells the two apart. So a list that turns empty is read again before
- * it is believed.
+ * empty list; only a read without an index distinguishes the two. So a list that turns empty is read again
+ * before it is believed.
  */
 export function healthQuestion(
   client: Client,

@@ -94,7 +94,7 @@ const JwtJson = v.strictObject({
 export function readIntentions(json: unknown, name: string): Intentions {
   const reply = readReply(MatchReply, json, `intentions for ${JSON.stringify(name)}`);
   const found = Object.hasOwn(reply, name) ? reply[name] : undefined;
-  // Taking the answer to another question for "no rules" could let everybody in.
+  // An answer to another question must not count as "no rules", which could allow every caller.
   if (found === undefined) {
     throw replyInvalid(`intentions for ${JSON.stringify(name)}`, "it is about another service");
   }
@@ -176,7 +176,7 @@ export function readPermission(json: unknown): Permission {
   };
 }
 
-/** Its conditions are not known, so it applies to every request. */
+/** A deny permission for every request, because the conditions of the original are not known. */
 function refusal(fact: string): Permission {
   return { action: "deny", methods: [], headers: [], refused: `it is not understood: ${fact}` };
 }
@@ -240,7 +240,7 @@ export function intentionsQuestion(
   };
 }
 
-/** With the faults of permissions written down, so that every reader has the same. */
+/** Records the faults of permissions in the intentions, so that every reader has the same ones. */
 async function judgeable(intentions: Intentions): Promise<Intentions> {
   if (intentions.some(({ permissions = [] }) => needsRegexes(permissions))) await prepareRegexes();
   return intentions.map((intention) => {

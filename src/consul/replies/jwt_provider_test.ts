@@ -25,7 +25,7 @@ const REMOTE = fixture("config_jwt_provider_remote") as {
   JSONWebKeySet: { Remote: Record<string, unknown> };
 };
 
-test("readJwtProvider() does not fetch keys from whom the entry would not trust", () => {
+test("readJwtProvider() refuses remote keys with TLSCertificates, which are not followed", () => {
   const read = readJwtProvider(REMOTE);
   assert.match(read?.kind === "refused" ? read.reason : "", /TLSCertificates is not followed/);
   const Forwarding = { HeaderName: "x-claims", Later: true };
@@ -33,7 +33,7 @@ test("readJwtProvider() does not fetch keys from whom the entry would not trust"
   assert.equal(more?.kind === "refused" && more.headerName, "x-claims");
 });
 
-test("readJwtProvider() reads keys that are fetched", () => {
+test("readJwtProvider() reads the settings of remote keys", () => {
   const Remote = { ...REMOTE.JSONWebKeySet.Remote, JWKSCluster: null };
   const read = readJwtProvider({ ...REMOTE, JSONWebKeySet: { Remote } });
   assert.deepEqual(read?.kind === "usable" && read.keys, {
@@ -56,7 +56,11 @@ for (
     ["empty keys", { JSONWebKeySet: {} }, /JSONWebKeySet is empty/],
     ["empty local keys", { JSONWebKeySet: { Local: {} } }, /Local is empty/],
     ["two kinds of keys", { JSONWebKeySet: { ...LOCAL, Remote: {} } }, /both Local and Remote/],
-    ["two local ones", { JSONWebKeySet: { Local: { JWKS: "a", Filename: "/a" } } }, /both JWKS/],
+    [
+      "two local key sets",
+      { JSONWebKeySet: { Local: { JWKS: "a", Filename: "/a" } } },
+      /both JWKS/,
+    ],
     ["another kind of keys", { JSONWebKeySet: { Vault: {} } }, /JSONWebKeySet\.Vault is not known/],
     ["a location without a place", { JSONWebKeySet: LOCAL, Locations: [{}] }, /exactly one place/],
     [
@@ -64,7 +68,7 @@ for (
       { JSONWebKeySet: LOCAL, Locations: [{ Body: {} }] },
       /Locations\.0\.Body is not known here/,
     ],
-    ["a skew that is none", { JSONWebKeySet: LOCAL, ClockSkewSeconds: "a" }, /ClockSkewSeconds/],
+    ["an invalid clock skew", { JSONWebKeySet: LOCAL, ClockSkewSeconds: "a" }, /ClockSkewSeconds/],
   ] as const
 ) {
   test(`readJwtProvider() gives no keys for ${what}`, () => {

@@ -38,7 +38,7 @@ test("readIntentions() reads the permissions of a real agent", () => {
   ]);
 });
 
-test("readIntentions() keeps what an allowance asks of tokens, and no denial asks", () => {
+test("readIntentions() keeps JWT demands of allow rules, and drops those of deny rules", () => {
   const all = readIntentions(fixture("intentions_match_l7"), "api");
   assert.deepEqual(
     all.map(({ source, action, tokens }) => `${source.name} ${action} ${tokens?.[0]?.provider}`),
@@ -54,7 +54,7 @@ test("readIntentions() keeps what an allowance asks of tokens, and no denial ask
   );
 });
 
-test("readIntentions() lets permissions of a sameness group allow nobody", () => {
+test("readIntentions() refuses permissions for a sameness group", () => {
   const json = [{
     SourceName: "a",
     SourceSamenessGroup: "g",
@@ -81,10 +81,10 @@ for (
       { HTTP: { Header: [{ Exact: "b" }] } },
       /Header\.0\.Name is missing/,
     ],
-    ["methods that are none", { HTTP: { Methods: [1] } }, /Methods\.0 must be a text/],
+    ["invalid methods", { HTTP: { Methods: [1] } }, /Methods\.0 must be a text/],
   ] as [string, Record<string, unknown>, RegExp][]
 ) {
-  test(`readPermission() denies everything for what it does not know: ${name}`, () => {
+  test(`readPermission() denies every request for ${name}`, () => {
     const { refused, ...rest } = readPermission({ Action: "allow", ...json });
     assert.match(refused ?? "", reason);
     assert.deepEqual(rest, { action: "deny", methods: [], headers: [] });
@@ -92,14 +92,14 @@ for (
 }
 
 for (const json of [null, [], "allow", 1]) {
-  test(`readPermission() denies everything for ${JSON.stringify(json)}`, () => {
+  test(`readPermission() denies every request for ${JSON.stringify(json)}`, () => {
     const { action, refused, path } = readPermission(json);
     assert.deepEqual([action, path], ["deny", undefined]);
     assert.match(refused ?? "", /not understood/);
   });
 }
 
-test("readPermission() takes what Consul writes for empty, and names in any case", () => {
+test("readPermission() reads Consul's empty values, and names in any case", () => {
   assert.deepEqual(
     readPermission({
       Action: "allow",
@@ -116,7 +116,7 @@ test("readPermission() takes what Consul writes for empty, and names in any case
       headers: [{ name: "x-a", kind: "present", value: "", ignoreCase: false, invert: false }],
     },
   );
-  // As Consul makes of it for Envoy: any request.
+  // Consul configures Envoy to match any request here.
   for (const HTTP of [undefined, null, {}, { Header: null, Methods: [] }]) {
     const read = readPermission({ Action: "allow", HTTP });
     assert.deepEqual(read, { action: "allow", methods: [], headers: [] });

@@ -27,7 +27,7 @@ export class ProxyConfig {
     }
     for (const [key, value] of Object.entries(raw)) {
       const name = plain(key);
-      // With both spellings the documented one (snake_case) counts.
+      // Where both spellings are present, the documented one (snake_case) wins.
       if (!this.#values.has(name) || key.includes("_")) this.#values.set(name, { key, value });
     }
   }
@@ -97,7 +97,7 @@ export class ProxyConfig {
     return new ProxyConfig(value, { where: `${this.#where}: ${name}`, warnings: this.#warnings });
   }
 
-  /** As written; undefined where there is none. */
+  /** The value as written; undefined where the key is absent. */
   raw(name: string): unknown {
     return this.#get(name).value;
   }

@@ -1,4 +1,4 @@
-/** What of an answer can go missing, question by question: only the leader is believed that it has. */
+/** `lacks` of each question: whether a newer answer lacks something, which only the leader may confirm. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { TokenSource } from "../http/token.ts";
@@ -16,7 +16,12 @@ import { intentionsQuestion, readIntentions } from "./intentions.ts";
 import { jwtProviderQuestion } from "./jwt_provider.ts";
 
 const options = {
-  ...{ pathPrefix: "", basicAuth: "", datacenter: "", stale: false, namespace: "", partition: "" },
+  pathPrefix: "",
+  basicAuth: "",
+  datacenter: "",
+  stale: false,
+  namespace: "",
+  partition: "",
 };
 const CLIENT = new Client(options, {
   carrier: {} as Carrier,
@@ -25,7 +30,11 @@ const CLIENT = new Client(options, {
 });
 
 const rule = (SourceName: string, Action = "allow", Permissions: unknown = null) => ({
-  ...{ SourceName, DestinationName: "db", Action, Permissions, Precedence: 9 },
+  SourceName,
+  DestinationName: "db",
+  Action,
+  Permissions,
+  Precedence: 9,
 });
 const rules = (...list: readonly unknown[]) => readIntentions({ db: list }, "db");
 const permission = (Action: string, PathPrefix: string) => ({ Action, HTTP: { PathPrefix } });
@@ -49,7 +58,7 @@ const service = { id: "i", service: "ingress" };
 const health = { service: "db", datacenter: "", filter: "" };
 const defaults = { kind: "proxy-defaults", name: "global" } as const;
 
-/** Each question with what was there, what is there now, and whether that lacks something. */
+/** A question with the value before, the value after, and whether the latter lacks something. */
 function row<T>(
   what: string,
   question: PollQuestion<T>,
@@ -69,7 +78,7 @@ for (
     row("the same rules", rulesOf, [rules(rule("a")), rules(rule("a")), false]),
     row("no rules any more", rulesOf, [rules(rule("a")), rules(), true]),
     row("a deny that allows", rulesOf, [rules(rule("a", "deny")), rules(rule("a")), true]),
-    row("a permission that denied", rulesOf, [
+    row("a missing deny permission", rulesOf, [
       rules(rule("a", "", [permission("deny", "/x"), permission("allow", "/")])),
       rules(rule("a", "", [permission("allow", "/")])),
       true,
@@ -79,7 +88,7 @@ for (
       instances(instance("1"), instance("2")),
       false,
     ]),
-    row("an instance in trouble", healthOf, [
+    row("an instance that became critical", healthOf, [
       instances(instance("1")),
       instances(instance("1", "critical")),
       false,
@@ -103,12 +112,12 @@ for (
       true,
     ]),
     row("no ingress entry", entryOf, [entry, null, true]),
-    row("an ingress entry at last", entryOf, [null, entry, false]),
+    row("a new ingress entry", entryOf, [null, entry, false]),
     row("no mesh entry", meshQuestion(CLIENT), [{}, null, true]),
     row("no mesh entry, as before", meshQuestion(CLIENT), [null, null, false]),
     row("no JWT provider", jwtProviderQuestion(CLIENT, "a"), [{} as never, null, true]),
     row("no proxy-defaults", defaultsQuestion(CLIENT, defaults), [{} as never, null, true]),
   ]
 ) {
-  test(`lacks() says ${lacks} of ${what}`, () => assert.equal(ask(), lacks));
+  test(`lacks() is ${lacks} for ${what}`, () => assert.equal(ask(), lacks));
 }

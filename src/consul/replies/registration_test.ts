@@ -53,7 +53,7 @@ test("readRegistration() reads a minimal sidecar", () => {
   });
 });
 
-test("readRegistration() reads what the agent merged from central configuration", () => {
+test("readRegistration() reads values that the agent merged from central configuration", () => {
   const got = readRegistration(fixture("agent_service_merged"), "web-1-sidecar-proxy");
   assert.equal(got.localConnectTimeoutMs, 900);
   assert.equal(got.maxInboundConnections, 77);
@@ -86,7 +86,7 @@ test("readRegistration() reads what the agent merged from central configuration"
     maxEjectionPercent: 30,
   });
   assert.equal(db?.maxConnections, 9);
-  assert.equal(db?.maxPending, undefined, "null is unset");
+  assert.equal(db?.maxPending, undefined, "null counts as unset");
   assert.equal(db?.connectTimeoutMs, 50);
   assert.equal(db?.meshGatewayMode, "none");
   assert.equal(cache?.maxConnections, 0, "zero allows none");
@@ -94,11 +94,11 @@ test("readRegistration() reads what the agent merged from central configuration"
   assert.equal(cache?.meshGatewayMode, "remote");
   assert.deepEqual(sock?.bind, { kind: "unix", path: "/run/up.sock", mode: 0o600 });
   assert.equal(query?.kind, "prepared_query");
-  assert.equal(query?.meshGatewayMode, "local", "the proxy's own mode counts where none is given");
+  assert.equal(query?.meshGatewayMode, "local", "the proxy's own mode is the default");
   assert.deepEqual(query?.bind, { kind: "tcp", host: "127.0.0.1", port: 19194 });
 });
 
-test("readRegistration() reads where metrics are wanted", () => {
+test("readRegistration() reads the destinations of metrics", () => {
   const metricsOf = (Config: unknown) => registration({ Config }).metrics;
   assert.equal(metricsOf({ envoy_prometheus_bind_addr: "" }), undefined);
   assert.deepEqual(metricsOf({ envoy_prometheus_bind_addr: "0.0.0.0:20200" }), {
@@ -114,24 +114,24 @@ test("readRegistration() reads where metrics are wanted", () => {
       envoy_stats_tags: ["foo=bar", "canary"],
     }),
     {
-      ...{ prometheusBindAddr: "", statsBindAddr: ":1239", statsdUrl: "$STATSD" },
-      ...{
-        dogstatsdUrl: "udp://${HOST_IP}:8125",
-        flushInterval: "1s",
-        tags: ["foo=bar", "canary"],
-      },
+      prometheusBindAddr: "",
+      statsBindAddr: ":1239",
+      statsdUrl: "$STATSD",
+      dogstatsdUrl: "udp://${HOST_IP}:8125",
+      flushInterval: "1s",
+      tags: ["foo=bar", "canary"],
     },
   );
   assert.deepEqual(metricsOf({ envoy_stats_tags: "foo=bar" })?.tags, ["foo=bar"]);
 });
 
-test("readRegistration() passes over templates of a transparent proxy", () => {
+test("readRegistration() skips upstreams that are templates of a transparent proxy", () => {
   const got = readRegistration(fixture("agent_service_tproxy"), "web-1-sidecar-proxy");
   assert.equal(got.mode, "transparent");
   assert.deepEqual(got.upstreams, []);
 });
 
-test("readRegistration() sorts upstreams, so their order is no change", () => {
+test("readRegistration() sorts upstreams by name", () => {
   const rows = ["b", "a", "c"].map((name, at) => ({
     DestinationName: name,
     LocalBindPort: 1 + at,
@@ -141,7 +141,7 @@ test("readRegistration() sorts upstreams, so their order is no change", () => {
   assert.deepEqual(registration({ Upstreams: rows.reverse() }).upstreams.map((u) => u.name), ids);
 });
 
-test("readRegistration() tells whose checks are exposed", () => {
+test("readRegistration() reads the service whose checks are exposed", () => {
   const of = (DestinationServiceID: string) =>
     registration({ Expose: { Checks: true }, DestinationServiceID });
   assert.deepEqual([of("web-1").exposesChecksOf, of("").exposesChecksOf], ["web-1", "web"]);
@@ -178,14 +178,14 @@ for (
     }, { localRequestTimeoutMs: 1_500, localIdleTimeoutMs: 0 }],
     ["no timeout below zero", { local_request_timeout_ms: -1 }, {}],
     ["the size of heads", { max_request_headers_kb: 96 }, { headBytes: 98_304 }],
-    ["no head of a size that nobody takes", { max_request_headers_kb: 99_999 }, {
+    ["a limit for heads of 8 MiB at most", { max_request_headers_kb: 99_999 }, {
       headBytes: 8_388_608,
     }],
-    ["no heads of nothing", { max_request_headers_kb: 0 }, {}],
-    ["that denials are shown", { postern_show_denials: true }, { showDenials: true }],
-    ["that denials are shown, as text", { PosternShowDenials: "TRUE" }, { showDenials: true }],
-    ["that denials are not shown", { postern_show_denials: "0" }, {}],
-    ["nothing of what is no flag", { postern_show_denials: "maybe" }, {}],
+    ["no limit for heads below one", { max_request_headers_kb: 0 }, {}],
+    ["showDenials", { postern_show_denials: true }, { showDenials: true }],
+    ["showDenials as text", { PosternShowDenials: "TRUE" }, { showDenials: true }],
+    ["no showDenials", { postern_show_denials: "0" }, {}],
+    ["nothing from an invalid flag", { postern_show_denials: "maybe" }, {}],
   ] as const
 ) {
   test(`readRegistration() reads for HTTP: ${name}`, () => {
@@ -200,15 +200,15 @@ for (
   const [name, given, want] of [
     ["none", undefined, undefined],
     ["none", null, undefined],
-    ["none that is off", { Enabled: false, Type: "file" }, undefined],
-    ["one with nothing said", { Enabled: true }, {
+    ["a disabled one as none", { Enabled: false, Type: "file" }, undefined],
+    ["one without settings", { Enabled: true }, {
       disableListenerLogs: false,
       type: "",
       path: "",
       jsonFormat: "",
       textFormat: "",
     }],
-    ["one with all", {
+    ["one with every setting", {
       Enabled: true,
       DisableListenerLogs: true,
       Type: "file",
@@ -224,7 +224,7 @@ for (
     }],
   ] as const
 ) {
-  test(`readRegistration() reads of access logs: ${name}`, () => {
+  test(`readRegistration() reads access logs: ${name}`, () => {
     assert.deepEqual(registration({ AccessLogs: given }).accessLogs, want);
   });
 }
@@ -239,7 +239,7 @@ for (
     ["the documented key of two spellings", {
       limits: { MaxConnections: 1, max_connections: 2 },
     }, { maxConnections: 2 }],
-    ["limits that are null", { limits: null }, {}],
+    ["null limits", { limits: null }, {}],
     ["a query interval as text", { prepared_query_interval: "1m30s" }, { queryIntervalMs: 90_000 }],
     ["a query interval in nanoseconds", { prepared_query_interval: 2_000_000_000 }, {
       queryIntervalMs: 2_000,
@@ -253,15 +253,21 @@ for (
     }, {
       outlier: { intervalMs: 5_000, maxFailures: 2 },
     }],
-    ["passive health as service-defaults give it", {
+    ["passive health in the spelling of service-defaults", {
       passive_health_check: {
-        ...{ Interval: 7_000_000_000, MaxFailures: 3, EnforcingConsecutive5xx: 50 },
-        ...{ MaxEjectionPercent: 40, BaseEjectionTime: 4_000_000_000 },
+        Interval: 7_000_000_000,
+        MaxFailures: 3,
+        EnforcingConsecutive5xx: 50,
+        MaxEjectionPercent: 40,
+        BaseEjectionTime: 4_000_000_000,
       },
     }, {
       outlier: {
-        ...{ intervalMs: 7_000, maxFailures: 3, enforcingPercent: 50 },
-        ...{ maxEjectionPercent: 40, baseEjectionMs: 4_000 },
+        intervalMs: 7_000,
+        maxFailures: 3,
+        enforcingPercent: 50,
+        maxEjectionPercent: 40,
+        baseEjectionMs: 4_000,
       },
     }],
     ["passive health that never ejects", {
@@ -299,7 +305,7 @@ for (
 for (
   const [name, proxy, pattern] of [
     [
-      "a number that is none",
+      "an invalid number",
       { Config: { local_connect_timeout_ms: "soon" } },
       /local_connect_timeout_ms "soon"/,
     ],
@@ -310,18 +316,18 @@ for (
       /envoy_public_listener_json/,
     ],
     [
-      "balancing that the kernel does",
+      "balance_inbound_connections",
       { Config: { balance_inbound_connections: "exact_balance" } },
       /balance_inbound_connections "exact_balance", which is ignored: the kernel/,
     ],
-    ["configuration that is no map", { Config: [1] }, /is no map/],
+    ["configuration that is not a map", { Config: [1] }, /is no map/],
     ["an unknown kind of upstream", {
       Upstreams: [{ DestinationName: "x", DestinationType: "odd", LocalBindPort: 1 }],
     }, /"x" is ignored: its type "odd"/],
     ["Envoy configuration of an upstream", {
       Upstreams: [{ DestinationName: "x", LocalBindPort: 1, Config: { envoy_cluster_json: "{}" } }],
     }, /Upstream "x" has envoy_cluster_json/],
-    ["a socket mode that is none", {
+    ["an invalid socket mode", {
       Upstreams: [{ DestinationName: "x", LocalBindSocketPath: "/s", LocalBindSocketMode: "rw" }],
     }, /LocalBindSocketMode "rw"/],
   ] as const
@@ -336,7 +342,7 @@ for (
   });
 }
 
-test("readRegistration() gives a socket whose mode cannot be read to nobody else", () => {
+test("readRegistration() uses mode 0600 for a socket with an invalid mode", () => {
   const { bind } = upstream({}, { LocalBindSocketPath: "/s", LocalBindSocketMode: "999" });
   assert.deepEqual(bind, { kind: "unix", path: "/s", mode: 0o600 });
 });

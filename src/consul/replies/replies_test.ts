@@ -1,4 +1,4 @@
-/** What the smaller replies become. */
+/** Readers of the smaller replies. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ProxyError } from "../../base/mod.ts";
@@ -32,7 +32,7 @@ for (
   const [name, patch, pattern] of [
     ["no key", { PrivateKeyPEM: "" }, /PrivateKeyPEM/],
     ["no certificate", { CertPEM: undefined }, /CertPEM/],
-    ["a date that is none", { ValidBefore: "tomorrow" }, /ValidBefore/],
+    ["an invalid date", { ValidBefore: "tomorrow" }, /ValidBefore/],
     ["a number for a certificate", { CertPEM: 5 }, /CertPEM/],
   ] as const
 ) {
@@ -45,7 +45,7 @@ for (
   });
 }
 
-test("a refusal never quotes what came, which may be a key in the wrong place", () => {
+test("a refusal never quotes the reply, which may have a key in a wrong place", () => {
   const { PrivateKeyPEM } = fixture("leaf") as { PrivateKeyPEM: string };
   for (
     const read of [
@@ -114,18 +114,18 @@ for (
   });
 }
 
-test("readIntentions() takes null and [] for none", () => {
+test("readIntentions() reads null and [] as no intentions", () => {
   assert.deepEqual(readIntentions(fixture("intentions_match_empty"), "db"), []);
   assert.deepEqual(readIntentions({ db: [] }, "db"), []);
 });
 
-test("readIntentions() never takes an answer about another service for no rules", () => {
+test("readIntentions() refuses an answer about another service", () => {
   for (const json of [{}, { other: [] }, null, [], { db: {} }]) {
     assert.throws(() => readIntentions(json, "db"), invalid(/intentions for "db"/));
   }
 });
 
-test("readIntentions() puts stronger rules first, whatever the order", () => {
+test("readIntentions() sorts rules by precedence", () => {
   const row = (name: string, precedence: number) => ({ SourceName: name, Precedence: precedence });
   const got = readIntentions({ web: [row("*", 8), row("a", 9), row("b", 9)] }, "web");
   assert.deepEqual(got.map(({ source }) => source.name), ["a", "b", "*"]);
@@ -146,7 +146,7 @@ test("readChain() reads the default chain", () => {
   assert.match(target?.sni ?? "", /^nothing\.default\.dc1\.internal\.9da65145-/);
 });
 
-test("readChain() reads subsets, failover and balancing of a chain asked for as TCP", () => {
+test("readChain() reads subsets, failover and balancing of a chain that was compiled for TCP", () => {
   const chain = readChain(fixture("chain_rich_override_tcp"));
   const node = chain.nodes[chain.startNode];
   assert.ok(node?.kind === "resolver");
@@ -176,7 +176,7 @@ test("readChain() reads subsets, failover and balancing of a chain asked for as 
   assert.equal(target?.meshGatewayMode, "local");
 });
 
-test("readChain() reads routers and splitters, whatever their definitions hold", () => {
+test("readChain() reads routers and splitters", () => {
   for (const name of ["chain_rich", "chain_invalid_regex"]) {
     const chain = readChain(fixture(name));
     assert.equal(chain.nodes[chain.startNode]?.kind, "router");
@@ -203,7 +203,7 @@ for (
 for (
   const [name, json] of [
     ["no chain", {}],
-    ["a duration that is none", { Chain: { Targets: { t: { ConnectTimeout: "soon" } } } }],
+    ["an invalid duration", { Chain: { Targets: { t: { ConnectTimeout: "soon" } } } }],
     ["an unknown node", { Chain: { Nodes: { n: { Type: "mirror" } } } }],
     ["a resolver without its part", { Chain: { Nodes: { n: { Type: "resolver" } } } }],
   ] as const
@@ -227,18 +227,21 @@ test("readInstances() reads sidecars and native instances", () => {
   assert.deepEqual([first?.host, first?.port, first?.datacenter], ["127.0.1.3", 21101, "dc1"]);
 });
 
-test("readInstances() takes a terminating gateway for the service that was asked for", () => {
+test("readInstances() reads a terminating gateway as the requested service", () => {
   const gateway = {
     Node: { Node: "n1", Address: "127.0.0.2" },
     Service: { Kind: "terminating-gateway", ID: "tg-1", Service: "tg", Port: 8443, Proxy: {} },
   };
   const [only] = readInstances([gateway], "legacy");
   assert.deepEqual([only?.service, only?.gateway, only?.host, only?.port], [
-    ...["legacy", true, "127.0.0.2", 8443],
+    "legacy",
+    true,
+    "127.0.0.2",
+    8443,
   ]);
 });
 
-test("readInstances() takes maintenance for critical", () => {
+test("readInstances() reads maintenance as critical", () => {
   const [only] = readInstances(fixture("health_connect_maintenance"), "api");
   assert.equal(only?.health, "critical");
 });
@@ -301,7 +304,7 @@ for (
     [["passing", "strange"], "critical"],
   ] as const
 ) {
-  test(`readInstances() takes [${statuses.join()}] for ${want}`, () => {
+  test(`readInstances() reads [${statuses.join()}] as ${want}`, () => {
     const checks = statuses.map((status) => ({ Status: status }));
     assert.equal(readInstances(instance({}, {}, checks), "x")[0]?.health, want);
   });
@@ -320,26 +323,26 @@ for (
     ["but a check that fails", { CheckID: "service:x:1", Status: "critical" }, undefined],
   ] as const
 ) {
-  test(`readInstances() knows maintenance ${name}: ${want ?? false}`, () => {
+  test(`readInstances() reads maintenance ${name}: ${want ?? false}`, () => {
     const [found] = readInstances(instance({}, {}, [check, { Status: "passing" }]), "x");
     assert.equal(found?.inMaintenance, want);
   });
 }
 
-test("readInstances() leaves out what cannot be dialled or proves no identity", () => {
+test("readInstances() leaves out instances that cannot be dialled or have no identity", () => {
   assert.deepEqual(readInstances(instance({ Port: 0 }), "x"), []);
   assert.deepEqual(readInstances(instance({ Proxy: {} }), "x"), []);
   assert.deepEqual(readInstances(null, "x"), []);
 });
 
-test("readQueryResult() says where the answer came from", () => {
+test("readQueryResult() returns the datacenter of the answer", () => {
   const local = readQueryResult(fixture("prepared_query_execute"), "geo-db");
   const remote = readQueryResult(fixture("prepared_query_failover"), "geo-db");
   assert.deepEqual([local.service, local.datacenter, local.instances.length], ["db", "dc1", 1]);
   assert.deepEqual([remote.service, remote.datacenter], ["db", "dc2"]);
 });
 
-test("readMesh() reads both directions of TLS, and what requests must be like", () => {
+test("readMesh() reads both directions of TLS, and the rules for requests", () => {
   assert.deepEqual(readMesh(fixture("config_mesh")), {
     tls: {
       incoming: {
@@ -390,7 +393,7 @@ for (
 const BY_POLICY = "Default intention policy";
 const BY_ACLS = "Default behavior configured by ACLs";
 
-// As a real Consul 1.22.7 answers with ACLs on or off; Envoy does the last column.
+// Answers of a real Consul 1.22.7 with ACLs on or off; the last column is Envoy's default.
 for (
   const [allowed, reason, aclDefault, want] of [
     [true, BY_POLICY, "allow", "allow"],
@@ -398,7 +401,7 @@ for (
     [false, BY_POLICY, "allow", "deny"],
     [false, BY_POLICY, "deny", "deny"],
     [true, BY_ACLS, "allow", "allow"],
-    // ACLs off: authorize allows what it has Envoy deny.
+    // ACLs off: authorize allows although Envoy is configured to deny.
     [true, BY_ACLS, "deny", "deny"],
     [false, BY_ACLS, "deny", "deny"],
     [false, BY_ACLS, "allow", "deny"],
@@ -412,7 +415,11 @@ for (
   test(`defaultOf() of ${title}: ${want}`, () => {
     const { action, contradiction } = defaultOf({ allowed, reason, aclDefault });
     assert.equal(action, want);
-    assert.equal(contradiction !== "", allowed && want === "deny", "a surprise is explained");
+    assert.equal(
+      contradiction !== "",
+      allowed && want === "deny",
+      "a deny despite authorize is explained",
+    );
   });
 }
 
@@ -422,7 +429,7 @@ test("readAuthorize() refuses a verdict that is no boolean", () => {
   }
 });
 
-test("readSidecars() finds sidecars by service id, whatever its case", () => {
+test("readSidecars() finds sidecars by service id in any case", () => {
   assert.deepEqual(readSidecars(fixture("agent_services"), "WEB-1"), ["web-1-sidecar-proxy"]);
   assert.deepEqual(readSidecars(fixture("agent_services"), "web"), []);
   assert.deepEqual(readSidecars({}, "web"), []);

@@ -23,7 +23,7 @@ export const list = <const S extends v.GenericSchema>(item: S) => v.nullish(v.ar
 // deno-lint-ignore explicit-module-boundary-types -- the schema is its own type
 export const object = <const E extends v.ObjectEntries>(entries: E) =>
   v.pipe(v.unknown(), v.check(isMap, "must be an object"), v.object(entries));
-/** The same, with its other keys. */
+/** An object with at least these keys, which keeps its other keys. */
 // deno-lint-ignore explicit-module-boundary-types -- the schema is its own type
 export const openObject = <const E extends v.ObjectEntries>(entries: E) =>
   v.pipe(v.unknown(), v.check(isMap, "must be an object"), v.looseObject(entries));

@@ -33,7 +33,7 @@ interface Context {
   readonly warnings: string[];
 }
 
-/** Those with a listener, sorted by id: Consul's order is random in places. */
+/** Upstreams with a listener, sorted by id, because Consul's order is random in places. */
 export function toUpstreams(
   rows: readonly UpstreamJson[],
   context: Context,
@@ -119,7 +119,7 @@ function bindOf(
   if (/^0?o?[0-7]{1,4}$/.test(mode)) {
     return { kind: "unix", path, mode: parseInt(mode.replace("o", ""), 8) };
   }
-  // Without its mode a socket might be open to more users than was meant.
+  // Without a mode a socket might be open to more users than intended.
   options.warnings.push(
     `${options.where} has LocalBindSocketMode ${JSON.stringify(mode)}, which is no octal mode; ` +
       "0600 is used",

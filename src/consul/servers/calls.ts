@@ -139,8 +139,8 @@ export function errorOf(
   if (unreadable !== undefined) {
     return new ProxyError("agent_reply_invalid", `${cannot} gave no usable answer: ${unreadable}`);
   }
-  const said = hideSecrets(formatStatus(status), [token]);
-  const text = `${cannot} ended the call with ${said}${hintOf(status, names)}`;
+  const statusText = hideSecrets(formatStatus(status), [token]);
+  const text = `${cannot} ended the call with ${statusText}${hintOf(status, names)}`;
   return new ProxyError(codeOf(status), text);
 }
 

@@ -34,7 +34,11 @@ class Asked {
       },
     } as unknown as GrpcLink;
     this.outcome = callOnce(link, { method: SIGN, request: "csr" }, {
-      ...{ host: "10.0.0.1", token: "t", timeoutMs: 1_000, clock: this.clock, signal },
+      host: "10.0.0.1",
+      token: "t",
+      timeoutMs: 1_000,
+      clock: this.clock,
+      signal,
     }).catch((error) => String(error.code));
   }
 }
@@ -56,11 +60,11 @@ for (
       "agent_forbidden",
       0,
     ],
-    ["too long a time", ({ clock }: Asked) => clock.advance(1_000), "agent_unreachable", 1],
-    ["an end", ({ wanted }: Asked) => wanted.abort(), "closed", 1],
+    ["a timeout", ({ clock }: Asked) => clock.advance(1_000), "agent_unreachable", 1],
+    ["an abort", ({ wanted }: Asked) => wanted.abort(), "closed", 1],
   ] as const
 ) {
-  test(`callOnce() leaves nothing behind ${what}`, async () => {
+  test(`callOnce() releases its listeners after ${what}`, async () => {
     const asked = new Asked();
     assert.deepEqual([asked.clock.pending, asked.listening], [1, 1]);
     await end(asked);

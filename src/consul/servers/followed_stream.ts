@@ -20,7 +20,7 @@ import type { FlagNames } from "../model/flag_names.ts";
 import { errorOf, isOverload, isUnauthenticated, messagesOf, metadataOf } from "./calls.ts";
 import type { Method, Server, StreamSink } from "./types.ts";
 
-/** Where calls go. */
+/** The target of calls. */
 export interface CallTarget {
   readonly server: Server;
   readonly link: GrpcLink;
@@ -71,7 +71,7 @@ export class FollowedStream<Request, Response> {
   readonly #sink: StreamSink<Response>;
   readonly #session: StreamSession;
   readonly #backoff: Backoff;
-  readonly #patience: Backoff;
+  readonly #longBackoff: Backoff;
   readonly #stream: KeptStream<Response>;
   #opened: Opened | undefined;
   #renewals = 0;
@@ -87,7 +87,7 @@ export class FollowedStream<Request, Response> {
     this.#session = options.session;
     const { random, clock } = options.session;
     this.#backoff = new Backoff({ baseMs: 500, maxMs: 10_000, random });
-    this.#patience = new Backoff({ baseMs: 60_000, maxMs: 300_000, random });
+    this.#longBackoff = new Backoff({ baseMs: 60_000, maxMs: 300_000, random });
     this.#stream = new KeptStream({
       clock,
       open: (handler) => this.#open(handler),
@@ -136,7 +136,7 @@ export class FollowedStream<Request, Response> {
     const { names } = this.#session;
     const error = errorOf(status, { what, host: server.host, token, unreadable, names });
     this.#session.count(resource, error.code);
-    const delays = HOPELESS.includes(status.code) ? this.#patience : this.#backoff;
+    const delays = HOPELESS.includes(status.code) ? this.#longBackoff : this.#backoff;
     const delayMs = delays.next();
     if (isUnauthenticated(status)) this.#session.rejected(token);
     const isFault = !OURS.includes(status.code) && this.#backoff.failures % FAILURES === 0;

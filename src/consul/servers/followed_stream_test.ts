@@ -12,7 +12,7 @@ for (
     ["hangs", (rig: SessionRig) => rig.servers.get(A).hang(), 28_300],
   ] as const
 ) {
-  test(`Servers moves all to another server when one ${name}`, async () => {
+  test(`Servers moves every stream to another server when one ${name}`, async () => {
     using rig = new SessionRig();
     const one = rig.servers.add(A);
     const two = rig.servers.add(B);
@@ -34,7 +34,7 @@ for (
     ]);
     assert.deepEqual(rig.messages("info"), ["consul server in use", "consul server in use"]);
     assert.deepEqual(rig.messages("warn").slice(1), ["consul server left"]);
-    // What is back is not a reason to go back.
+    // The proxy stays with the new server when the old one is back.
     one.state = "up";
     await rig.run(120_000);
     assert.equal(session.current?.host, B);
@@ -64,12 +64,12 @@ test("Servers.follow() opens a stream with a new token before it ends the old on
   assert.deepEqual(
     asked.map(({ chunks }) => Buffer.concat(chunks).length),
     [5, 5],
-    "a question each",
+    "one request on each stream",
   );
   assert.deepEqual(rig.errors, []);
 });
 
-test("Servers.follow() that is stopped ends both streams of a change of tokens", async () => {
+test("Servers.follow() closes both streams of a token change when it is stopped", async () => {
   using rig = new SessionRig();
   const one = rig.servers.add(A);
   one.answer(WATCH_ROOTS.path, (call) => call.token === "t1" && rootsOf("old")(call));
@@ -83,7 +83,7 @@ test("Servers.follow() that is stopped ends both streams of a change of tokens",
   assert.deepEqual(one.open(WATCH_ROOTS.path), []);
 });
 
-test("Servers.follow() does not mind the end of a stream that another takes the place of", async () => {
+test("Servers.follow() ignores the end of a stream that is being replaced", async () => {
   using rig = new SessionRig();
   const one = rig.servers.add(A);
   one.answer(WATCH_ROOTS.path, (call) => call.token === "t1" && rootsOf("old")(call));
@@ -98,7 +98,7 @@ test("Servers.follow() does not mind the end of a stream that another takes the 
   assert.equal(one.calls.filter(({ path }) => path === WATCH_ROOTS.path).length, 2);
 });
 
-test("Servers.follow() ends the old stream though the first one with a new token failed", async () => {
+test("Servers.follow() closes the old stream although the first stream with the new token failed", async () => {
   using rig = new SessionRig();
   const one = rig.servers.add(A);
   let refused = 0;
@@ -114,7 +114,7 @@ test("Servers.follow() ends the old stream though the first one with a new token
   assert.deepEqual(one.open(WATCH_ROOTS.path).map(({ token }) => token), ["t2"]);
 });
 
-test("Servers.follow() opens a stream again that ended well, without a word", async () => {
+test("Servers.follow() opens a stream again after OK, without an error", async () => {
   using rig = new SessionRig();
   const one = rig.servers.add(A);
   one.answer(WATCH_ROOTS.path, rootsOf(A));
@@ -127,7 +127,7 @@ test("Servers.follow() opens a stream again that ended well, without a word", as
 
 for (
   const [code, atMost] of [
-    // What is refused is asked again in time, what is not there hardly.
+    // A refused stream is opened again now and then, an unimplemented method hardly ever.
     [7, 20],
     [12, 2],
   ] as const
@@ -146,7 +146,7 @@ for (
   });
 }
 
-test("Servers.follow() tells of a token that died, and comes back with another", async () => {
+test("Servers.follow() reports a rejected token, and opens the stream with the next one", async () => {
   using rig = new SessionRig();
   const one = rig.servers.add(A);
   const session = rig.start();
@@ -163,7 +163,7 @@ test("Servers.follow() tells of a token that died, and comes back with another",
   assert.deepEqual([rig.roots, session.current?.host], [["new"], A]);
 });
 
-test("Servers.follow() opens a stream again that ended, ever later, then asks another server", async () => {
+test("Servers.follow() opens a failed stream again with growing pauses, then moves to another server", async () => {
   using rig = new SessionRig();
   const one = rig.servers.add(A);
   one.knows(A, B);
@@ -177,7 +177,7 @@ test("Servers.follow() opens a stream again that ended, ever later, then asks an
   assert.deepEqual([session.current?.host, rig.errors.length, rig.roots], [B, 4, [B]]);
 });
 
-test("Servers.follow() asks another server where streams deliver, and then break each time", async () => {
+test("Servers.follow() moves to another server where each stream breaks after it delivered", async () => {
   using rig = new SessionRig();
   const one = rig.servers.add(A);
   one.knows(A, B);
@@ -193,7 +193,7 @@ test("Servers.follow() asks another server where streams deliver, and then break
   assert.deepEqual([session.current?.host, rig.errors.length], [B, 4]);
 });
 
-test("Servers.follow() moves on before a server ends that takes no more calls", async () => {
+test("Servers.follow() moves to another server when one drains, without an error", async () => {
   using rig = new SessionRig();
   const one = rig.servers.add(A);
   one.knows(A, B);
@@ -223,7 +223,7 @@ test("Servers.follow() delivers nothing after it was stopped", async () => {
   assert.deepEqual([rig.roots, rig.errors, one.open(WATCH_ROOTS.path)], [[], [], []]);
 });
 
-test("Servers is not impressed by a server that sends what no server sends", async () => {
+test("Servers keeps its server list when a server sends a hostile one", async () => {
   using rig = new SessionRig();
   const one = rig.servers.add(A);
   const two = rig.servers.add(B);
@@ -249,7 +249,7 @@ test("Servers is not impressed by a server that sends what no server sends", asy
   }
 });
 
-test("Servers.follow() slows a server down that does not stop", async () => {
+test("Servers.follow() slows down a server that floods, and reports it as overloaded", async () => {
   using rig = new SessionRig();
   const one = rig.servers.add(A);
   const session = rig.start();

@@ -25,7 +25,7 @@ export interface BootstrapRequest {
 
 /** Facts about a proxy whose name the token may read. */
 export interface BootstrapParams {
-  /** The service that it stands for. */
+  /** The service of the proxy. */
   readonly service: string;
   readonly namespace: string;
   readonly partition: string;
@@ -168,7 +168,7 @@ export const WATCH_ROOTS: Method<null, ServerRoots> = {
   },
 };
 
-/** From a CSR in PEM to certificates in PEM, leaf first. */
+/** Signs a CSR in PEM; the answer has certificates in PEM, leaf first. */
 export const SIGN: Method<string, string> = {
   path: "/hashicorp.consul.connectca.ConnectCAService/Sign",
   what: "have the certificate signed",

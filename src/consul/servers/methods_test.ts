@@ -11,7 +11,7 @@ import {
 } from "./methods.ts";
 import type { Method } from "./types.ts";
 
-/** A field with its number, a text, bytes or a number in it; by hand, so that no table is used twice. */
+/** A protobuf field of a text, bytes or a number; encoded by hand, so that the tested tables are not used. */
 function field(number: number, content: string | Uint8Array | bigint): Buffer {
   if (typeof content === "bigint") return Buffer.of(...varint(number << 3), ...varint(content));
   const bytes = Buffer.from(content as Uint8Array);
@@ -29,8 +29,14 @@ const all = (...fields: Uint8Array[]) => Buffer.concat(fields);
 const server = (address: string) => field(1, all(field(1, "an id"), field(2, address)));
 const PEM = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
 const ROOT = all(
-  ...[field(1, "41:4e"), field(2, "Consul CA"), field(3, 18_446_744_073_709_551_615n)],
-  ...[field(4, "5e:6f"), field(5, PEM), field(6, PEM), field(6, PEM), field(7, 1n)],
+  field(1, "41:4e"),
+  field(2, "Consul CA"),
+  field(3, 18_446_744_073_709_551_615n),
+  field(4, "5e:6f"),
+  field(5, PEM),
+  field(6, PEM),
+  field(6, PEM),
+  field(7, 1n),
   field(8, field(1, 2n ** 64n - 62_135_596_800n)),
 );
 
@@ -45,7 +51,7 @@ const REQUESTS: readonly (readonly [Uint8Array, Uint8Array])[] = [
   [SIGN.encode("csr"), field(1, "csr")],
 ];
 
-test("methods are asked as Consul's .proto files say", () => {
+test("methods encode requests by Consul's .proto files", () => {
   for (const [bytes, wanted] of REQUESTS) assert.deepEqual(Buffer.from(bytes), wanted);
 });
 
@@ -58,12 +64,21 @@ const ANSWERS: readonly (readonly [Method<never, unknown>, Uint8Array, unknown])
   [
     GET_BOOTSTRAP_PARAMS,
     all(
-      ...[field(1, 2n), field(2, "web"), field(3, "default"), field(4, "default")],
-      ...[field(5, "dc1"), field(6, "config"), field(8, "virt-1"), field(9, "{}")],
+      field(1, 2n),
+      field(2, "web"),
+      field(3, "default"),
+      field(4, "default"),
+      field(5, "dc1"),
+      field(6, "config"),
+      field(8, "virt-1"),
+      field(9, "{}"),
     ),
     {
-      ...{ service: "web", namespace: "default", partition: "default" },
-      ...{ datacenter: "dc1", nodeName: "virt-1" },
+      service: "web",
+      namespace: "default",
+      partition: "default",
+      datacenter: "dc1",
+      nodeName: "virt-1",
     },
   ],
   [
@@ -76,16 +91,20 @@ const ANSWERS: readonly (readonly [Method<never, unknown>, Uint8Array, unknown])
     WATCH_ROOTS,
     all(field(1, "41:4e"), field(2, "td.consul"), field(3, ROOT)),
     {
-      ...{ activeRootId: "41:4e", trustDomain: "td.consul" },
+      activeRootId: "41:4e",
+      trustDomain: "td.consul",
       roots: [{
-        ...{ id: "41:4e", name: "Consul CA", rootCert: PEM, active: true },
+        id: "41:4e",
+        name: "Consul CA",
+        rootCert: PEM,
+        active: true,
       }],
     },
   ],
   [SIGN, field(2, PEM + PEM), PEM + PEM],
 ];
 
-test("methods give answers as values", () => {
+test("methods decode answers to values", () => {
   for (const [method, bytes, wanted] of ANSWERS) {
     assert.deepEqual(method.decode(bytes), wanted, method.resource);
   }
@@ -94,7 +113,7 @@ test("methods give answers as values", () => {
 for (
   const [name, method, bytes, wanted] of [
     [
-      "a name in place of a server's address",
+      "a DNS name as a server's address",
       WATCH_SERVERS,
       server("evil.example"),
       /"evil.example" is not an IP/,
@@ -114,13 +133,13 @@ for (
       /more than 100 servers/,
     ],
     [
-      "more servers than anybody counts",
+      "far too many servers",
       WATCH_SERVERS,
       Buffer.alloc(2_000_000, field(1, "")),
       /more than/,
     ],
     [
-      "a trust domain that draws on a terminal",
+      "a trust domain with control characters",
       WATCH_ROOTS,
       field(2, "\x1b[2J"),
       /trust_domain has char/,
@@ -132,7 +151,7 @@ for (
       /100 roots/,
     ],
     ["a long certificate", SIGN, field(2, "A".repeat(70_000)), /cert_pem is too long/],
-    ["a text that is none", SIGN, field(2, Buffer.of(0xff)), /./],
+    ["a text that is not UTF-8", SIGN, field(2, Buffer.of(0xff)), /./],
   ] as readonly (readonly [string, Method<never, unknown>, Uint8Array, RegExp])[]
 ) {
   test(`methods refuse ${name}`, () => assert.throws(() => method.decode(bytes), wanted));

@@ -17,7 +17,7 @@ import { type FlagNames, PROXY_FLAGS } from "../model/flag_names.ts";
 import { readServerPlaces } from "./server_addresses.ts";
 import type { LoginOptions, ServersOptions } from "./types.ts";
 
-/** As given; absent means not given. */
+/** Flags of the command line; absent means not given. */
 export interface ServersFlags extends Omit<AgentFlags, "httpAddr" | "stale"> {
   /** Addresses and names with commas between them, or `exec=COMMAND`. */
   readonly servers: string;

@@ -13,7 +13,7 @@ for (
     [{}, { CONSUL_HTTP_TOKEN_FILE: "/nonexistent" }, /CONSUL_HTTP_TOKEN_FILE/],
   ] as const
 ) {
-  test(`resolveServersOptions() refuses a token that no server takes, naming ${named.source}`, () => {
+  test(`resolveServersOptions() refuses an unusable token, naming ${named.source}`, () => {
     assert.throws(() => resolveServersOptions({ ...GIVEN, ...flags }, env), {
       code: "config_invalid",
       message: named,
@@ -21,13 +21,13 @@ for (
   });
 }
 
-test("resolveServersOptions() takes a token that is given for one that lies about in a file", () => {
+test("resolveServersOptions() prefers a given token to a token file", () => {
   const env = { CONSUL_HTTP_TOKEN_FILE: "/nonexistent" };
   const { token, tokenFile } = resolveServersOptions({ ...GIVEN, token: "t" }, env);
   assert.deepEqual([token, tokenFile], ["t", ""]);
 });
 
-test("resolveServersOptions() takes whatever a node may be called", () => {
+test("resolveServersOptions() accepts every name that a node may have", () => {
   const nodeOf = (node: string) =>
     resolveServersOptions({ servers: "10.0.0.1", node, tlsDisabled: true }, {}).node;
   for (const node of ["vm-1", "arn:aws:ecs:us-east-1:1:cluster/c", "...", "a b"]) {

@@ -7,7 +7,7 @@ import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import { type Clock, systemClock } from "../../base/mod.ts";
 import { findServers, readServerPlaces, systemLookup } from "./server_addresses.ts";
 
-/** As long as a name may be, in labels as long as those may be. */
+/** The longest DNS name, with the longest labels. */
 const LONGEST = `${`${"a".repeat(63)}.`.repeat(3)}${"b".repeat(61)}`;
 const MANY = Array.from({ length: 101 }, (_, at) => `10.0.0.${at}`);
 
@@ -58,7 +58,7 @@ for (
     assert.throws(() => readServerPlaces(text), (error: Error) => {
       assert.match(error.message, /^Cannot use -servers "/);
       assert.match(error.message, wanted);
-      // deno-lint-ignore no-control-regex -- none may be shown
+      // deno-lint-ignore no-control-regex -- messages must not contain control characters
       assert.doesNotMatch(error.message, /[\x00-\x1f]/);
       assert.ok(error.message.length < 1_000);
       return true;
@@ -75,18 +75,18 @@ const find = (
     lookup: (name) => Promise.resolve(addresses[name] ?? Promise.reject(new Error("no such name"))),
   });
 
-test("findServers() takes every address of every name, once, and names that are not known not", async () => {
+test("findServers() returns each address of every name once, and skips unknown names", async () => {
   assert.deepEqual(
     await find("10.0.0.1,a,b", { a: ["10.0.0.2", "10.0.0.1", "fe80::1%eth0", "x"] }),
     ["10.0.0.1", "10.0.0.2"],
   );
 });
 
-test("findServers() takes no more addresses than a hundred", async () => {
+test("findServers() returns a hundred addresses at most", async () => {
   assert.deepEqual(await find("a", { a: MANY }), MANY.slice(0, 100));
 });
 
-test("findServers() says what is not known", async () => {
+test("findServers() names the unknown names", async () => {
   const wanted = {
     code: "agent_unreachable",
     message: /^Cannot find Consul's servers: b: no such/,
@@ -95,7 +95,7 @@ test("findServers() says what is not known", async () => {
   await assert.rejects(find("a", { a: [] }), /their names have no address/);
 });
 
-test("findServers() waits for a name no longer than it may", async () => {
+test("findServers() times out while a name is looked up", async () => {
   const clock = new FakeClock();
   const lookup = () => new Promise<never>(() => {});
   const found = findServers(readServerPlaces("a"), { clock, lookup });
@@ -104,12 +104,12 @@ test("findServers() waits for a name no longer than it may", async () => {
   await assert.rejects(found, /a: no answer in time/);
 });
 
-test("systemLookup() gives the addresses that this machine has for a name", async () => {
+test("systemLookup() returns this machine's addresses for a name", async () => {
   const addresses = await systemLookup("localhost");
   assert.ok(addresses.includes("127.0.0.1") || addresses.includes("::1"), String(addresses));
 });
 
-/** A program of that text. */
+/** An executable script with this text. */
 async function scripted(text: string): Promise<AsyncDisposable & { readonly exec: string }> {
   const directory = await mkdtemp(join(tmpdir(), "postern-places-"));
   const path = join(directory, "discover");
@@ -121,7 +121,7 @@ async function scripted(text: string): Promise<AsyncDisposable & { readonly exec
   };
 }
 
-test("findServers() runs a command and takes what it prints", async () => {
+test("findServers() returns the addresses that a command prints", async () => {
   await using program = await scripted('echo "10.0.0.1 [::1]"; echo; echo $1');
   const clock = new FakeClock();
   const found = await find(`${program.exec} 10.0.0.3`, {}, clock);
@@ -134,9 +134,9 @@ test("findServers() runs a command and takes what it prints", async () => {
 for (
   const [name, text, wanted] of [
     ["fails", "echo why >&2; echo more >&2; exit 3", /discover ended with 3: "why"$/],
-    ["fails without a word", "exit 4", /discover ended with 4$/],
+    ["fails without output", "exit 4", /discover ended with 4$/],
     [
-      "prints a terminal's commands",
+      "prints control characters",
       "printf '\\033[2J' >&2; exit 1",
       /ended with 1: "\\u001b\[2J"/,
     ],
@@ -146,13 +146,13 @@ for (
     ["prints without end", "while :; do echo 10.0.0.1; done", /prints too much/],
   ] as const
 ) {
-  test(`findServers() says what is wrong with a command that ${name}`, async () => {
+  test(`findServers() names the fault of a command that ${name}`, async () => {
     await using program = await scripted(text);
     await assert.rejects(find(program.exec), wanted);
   });
 }
 
-test("findServers() says that a command is not there", async () => {
+test("findServers() reports a command that does not exist", async () => {
   await assert.rejects(
     find("exec=/nonexistent/discover"),
     /\/nonexistent\/discover cannot be run: .*ENOENT/,
@@ -162,10 +162,10 @@ test("findServers() says that a command is not there", async () => {
 for (
   const [what, script] of [
     ["does not end", "exec sleep 100"],
-    ["leaves another behind that could still print", "sleep 15 &\necho 10.0.0.1"],
+    ["leaves a child process that holds its output open", "sleep 15 &\necho 10.0.0.1"],
   ] as const
 ) {
-  test(`findServers() waits no longer than ten seconds for a command that ${what}`, async () => {
+  test(`findServers() waits ten seconds at most for a command that ${what}`, async () => {
     await using program = await scripted(script);
     const clock = new FakeClock();
     const found = findServers(readServerPlaces(program.exec), { clock, lookup: systemLookup });

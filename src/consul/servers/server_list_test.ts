@@ -9,7 +9,7 @@ function listOf(...hosts: string[]): ServerList {
   return list;
 }
 
-test("ServerList picks by chance, evenly", () => {
+test("ServerList picks servers at random with equal chance", () => {
   const list = listOf("a", "b", "c");
   const counts = new Map<string | undefined, number>();
   for (let turn = 0; turn < 3_000; turn++) {
@@ -19,7 +19,7 @@ test("ServerList picks by chance, evenly", () => {
   for (const host of ["a", "b", "c"]) assert.ok((counts.get(host) ?? 0) > 850, host);
 });
 
-test("ServerList picks none that failed a moment ago, and is ever more patient with it", () => {
+test("ServerList avoids a failed server for a pause that grows with each failure", () => {
   const list = listOf("a", "b");
   list.failed("a", 0);
   for (let turn = 0; turn < 20; turn++) assert.equal(list.pick(0), "b");
@@ -38,7 +38,7 @@ test("ServerList picks none that failed a moment ago, and is ever more patient w
   assert.ok(list.pick(20_000));
 });
 
-test("ServerList forgets failures of a server that has served, not of one that is listed again", () => {
+test("ServerList resets the failures of a server that has served, not of one that is listed again", () => {
   const list = listOf("a");
   for (let turn = 0; turn < 10; turn++) list.failed("a", 0);
   list.replace(["a", "b"]);
@@ -51,7 +51,7 @@ test("ServerList forgets failures of a server that has served, not of one that i
   assert.ok(list.waitMs(60_000) <= 500);
 });
 
-test("ServerList knows what it is told, and waits for ever where it knows none", () => {
+test("ServerList ignores servers that are not listed, and waits for ever where the list is empty", () => {
   const list = listOf("a");
   list.add(["b"]);
   assert.deepEqual(list.hosts, ["a", "b"]);

@@ -188,7 +188,7 @@ const PAUSE_LIMIT_MS = 10_000;
 
 interface KnownServer {
   failures: number;
-  /** Not picked before. */
+  /** Time before which it is not picked. */
   untilMs: number;
 }
 

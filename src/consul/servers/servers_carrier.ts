@@ -26,7 +26,7 @@ const SERVER_WAIT_MS = 3_000;
 /** Servers that one request is sent to. */
 const TRIES = 3;
 /** A well server without a leader holds a request for 12 s (seen on 1.22.7). */
-const PATIENCE_MS = 20_000;
+const SILENT_SERVER_MS = 20_000;
 
 export interface ServersCarrierOptions {
   readonly servers: Pick<ConsulServers, "current" | "leave" | "onMove"> & {
@@ -79,8 +79,8 @@ export class ServersCarrier implements Carrier {
         return await this.#sendBy(used, request);
       } catch (error) {
         if (request.signal?.aborted || this.#closing.signal.aborted) throw error;
-        const isHasty = error instanceof NoReply && request.timeoutMs < PATIENCE_MS;
-        if (isHasty || !this.#isLeft(used, error)) throw error;
+        const isShortWait = error instanceof NoReply && request.timeoutMs < SILENT_SERVER_MS;
+        if (isShortWait || !this.#isLeft(used, error)) throw error;
         if (request.waits) throw new AskAgain("The server was left");
         if (!request.repeatable || tried >= TRIES) throw unreachable(error);
       }
@@ -127,7 +127,7 @@ export class ServersCarrier implements Carrier {
     }
   }
 
-  /** Whether `error` means that the server is not asked any more. */
+  /** Whether `error` comes from a server that was left, or that is left because of it. */
   #isLeft(used: Used, error: unknown): boolean {
     if (!(error instanceof ProxyError)) return false;
     if (error.code === "agent_unreachable") {

@@ -12,7 +12,7 @@ import {
 } from "../http/carrier.ts";
 import { ServersCarrier } from "./servers_carrier.ts";
 
-/** Servers by hand, and transports whose requests the test answers. */
+/** Servers that the test changes, and transports whose requests it answers. */
 class Scene {
   readonly clock = new FakeClock();
   readonly left: string[] = [];
@@ -127,35 +127,35 @@ const READ = {
 const WAIT = { ...READ, repeatable: false, waits: true };
 const WRITE = { ...READ, repeatable: false, method: "PUT" };
 
-test("a read that a server broke is answered by the next one", async () => {
+test("a read whose connection broke is sent to the next server", async () => {
   const scene = new Scene("a");
   const reply = scene.carrier.send(READ);
   (await scene.at(0)).breakOff(0);
   await scene.clock.advance(0);
-  assert.deepEqual(scene.left, ["a"], "its server is told on");
+  assert.deepEqual(scene.left, ["a"], "its server is left");
   scene.moveTo("b");
   (await scene.at(1)).answer(0);
   assert.equal((await reply).body, "b");
 });
 
-test("a wait that a move ended is to be asked anew, and nobody is told on", async () => {
+test("a wait that a move ended fails with AskAgain, and no server is left", async () => {
   const scene = new Scene("a");
   const reply = scene.carrier.send(WAIT);
   await scene.at(0);
   scene.moveTo("b");
   await assert.rejects(reply, AskAgain);
   assert.deepEqual(scene.left, []);
-  assert.equal(scene.transports.length, 1, "it is not asked as it was");
+  assert.equal(scene.transports.length, 1, "it is not sent again unchanged");
 });
 
-test("a write that its server broke is not made twice", async () => {
+test("a write whose connection broke is not sent again", async () => {
   const scene = new Scene("a");
   const reply = scene.carrier.send(WRITE);
   (await scene.at(0)).breakOff(0);
   await assert.rejects(reply, { code: "agent_unreachable" });
 });
 
-test("a read is tried at three servers, and the last one's failure is told", async () => {
+test("a read fails after three servers, with the failure of the last", async () => {
   const scene = new Scene("a");
   const reply = scene.carrier.send(READ);
   reply.catch(() => {});
@@ -180,7 +180,7 @@ for (
   });
 }
 
-test("a request waits for a server, and tells after three seconds that there is none", async () => {
+test("a request without a server fails after three seconds with the last failure", async () => {
   const scene = new Scene();
   scene.lastFailure = "a port 8503: refused";
   const reply = scene.carrier.send(READ);
@@ -198,7 +198,7 @@ test("a request waits for a server, and tells after three seconds that there is 
   assert.equal(scene.clock.pending, 0);
 });
 
-test("a request fails at once where every server is down at the start", async () => {
+test("requests fail at once where every server is down at the start", async () => {
   const scene = new Scene();
   scene.lastFailure = "a port 8503: refused";
   const failures: string[] = [];
@@ -213,10 +213,10 @@ test("a request fails at once where every server is down at the start", async ()
   assert.deepEqual(failures, [message]);
   ask();
   await scene.clock.advance(0);
-  assert.deepEqual(failures, [message, message], "nor does the next one wait");
+  assert.deepEqual(failures, [message, message], "the next request does not wait either");
 });
 
-test("waits, and only they, are asked anew with another token", async () => {
+test("a replaced token ends waits with AskAgain, and no other requests", async () => {
   const scene = new Scene("a");
   const wait = scene.carrier.send(WAIT);
   const read = scene.carrier.send(READ);
@@ -232,7 +232,7 @@ test("waits, and only they, are asked anew with another token", async () => {
   assert.equal((await again).body, "a");
 });
 
-test("what its owner gave up says so, whatever became of the server", async () => {
+test("an aborted wait fails as closed although the server was left, too", async () => {
   const scene = new Scene("a");
   const owner = new AbortController();
   const reply = scene.carrier.send({ ...WAIT, signal: owner.signal });
@@ -242,7 +242,7 @@ test("what its owner gave up says so, whatever became of the server", async () =
   await assert.rejects(reply, (error) => !(error instanceof AskAgain));
 });
 
-test("reloadFiles() has waits ask by the new connection, and lets what else runs end", async () => {
+test("reloadFiles() ends waits with AskAgain, and lets other requests finish on the old connection", async () => {
   const scene = new Scene("a");
   const wait = scene.carrier.send(WAIT);
   const read = scene.carrier.send(READ);
@@ -255,7 +255,7 @@ test("reloadFiles() has waits ask by the new connection, and lets what else runs
   scene.carrier.close();
 });
 
-test("close() ends what waits for a server", async () => {
+test("close() fails requests that wait for a server", async () => {
   const scene = new Scene();
   const reply = scene.carrier.send(READ);
   await scene.clock.advance(0);

@@ -25,7 +25,7 @@ interface ServersClientDeps {
   readonly random: Random;
   readonly log: Log;
   readonly stats: Stats;
-  /** Learns of moves and of a new token: every watch takes up anew. */
+  /** Learns of moves and of a new token, so that every watch starts again. */
   readonly reach: ConsulReach;
   readonly cluster: ClusterPin;
   /** Called when a server refuses for load. */

@@ -1,4 +1,4 @@
-/** The HTTP side of life beside servers, with a scripted one in a server's place. */
+/** The HTTP client beside servers, with a scripted server. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { seededRandom, silentLog, Stats } from "../../base/mod.ts";
@@ -53,13 +53,24 @@ class Rig implements AsyncDisposable {
     const budget = new ConnectionBudget({ ...deps, connections, modest: true });
     const options: ServersOptions = {
       places: { kind: "names", names: ["127.0.0.1"] },
-      ...{ grpcPort: 1, httpPort: Number(script.address.split(":")[1]), tls: null, login: null },
-      ...{ watchServers: true, node: "virt-1", token: "", tokenFile: "" },
-      ...{ datacenter: "", namespace: "", partition: "", names: PROXY_FLAGS },
+      grpcPort: 1,
+      httpPort: Number(script.address.split(":")[1]),
+      tls: null,
+      login: null,
+      watchServers: true,
+      node: "virt-1",
+      token: "",
+      tokenFile: "",
+      datacenter: "",
+      namespace: "",
+      partition: "",
+      names: PROXY_FLAGS,
     };
     const client = createServersClient(options, {
       ...deps,
-      ...{ servers: this.#servers, engine: runtimeEngine(), reach },
+      servers: this.#servers,
+      engine: runtimeEngine(),
+      reach,
       cluster: new ClusterPin(),
       token: {
         current: () => this.token,
@@ -88,7 +99,7 @@ class Rig implements AsyncDisposable {
     for (const fn of this.#onToken) fn();
   }
 
-  /** The same place, but another server as far as anybody knows. */
+  /** A move to another server, which has the same address here. */
   move(): void {
     this.#servers.current = { host: "127.0.0.1" };
     for (const fn of this.#onMove) fn(this.#servers.current);
@@ -102,25 +113,25 @@ class Rig implements AsyncDisposable {
 
 const RULE = { SourceName: "web", DestinationName: "db", Action: "allow", Precedence: 9 };
 
-/** Answers at once, and lets who waits wait. */
+/** Answers reads at once, and never answers waits. */
 function calm({ query }: Asked): Reaction {
   return query.has("index") ? "hang" : { index: 44, json: { db: [RULE] } };
 }
 
-/** `read first`, or `wait 44 first`: what was asked, and with which token. */
+/** `read first` or `wait 44 first`: a request with its token. */
 function wordsOf({ query, headers }: Asked): string {
   const what = query.has("index") ? `wait ${query.get("index")}` : "read";
   return `${what}${query.has("stale") ? " stale" : ""} ${headers["x-consul-token"]}`;
 }
 
-test("reads are the leader's, waits are stale", async () => {
+test("reads go to the leader, and waits are stale", async () => {
   await using rig = await Rig.start(calm);
   rig.watches.common.watchIntentions("db", new Seen<Intentions>());
   await eventually(() => rig.script.waiting === 1, "a wait");
   assert.deepEqual(rig.script.asked.map(wordsOf), ["read first", "wait 44 stale first"]);
 });
 
-test("instances that went are asked for once more, and not twice", async () => {
+test("a missing instance is confirmed by one read from the leader", async () => {
   const instance = {
     Node: { Node: "n", Address: "10.0.0.1", Datacenter: "dc1" },
     Service: { ID: "db-1", Service: "db", Port: 1, Connect: { Native: true } },
@@ -136,11 +147,14 @@ test("instances that went are asked for once more, and not twice", async () => {
   await rig.clock.advance(20_000);
   await eventually(() => seen.values.length === 2 && rig.script.waiting === 1, "that it went");
   assert.deepEqual(rig.script.asked.map(wordsOf), [
-    ...["read first", "wait 44 stale first", "read first", "wait 45 stale first"],
+    "read first",
+    "wait 44 stale first",
+    "read first",
+    "wait 45 stale first",
   ]);
 });
 
-test("what waits asks again with a new token", async () => {
+test("a wait is sent again with a new token", async () => {
   await using rig = await Rig.start(calm);
   const seen = new Seen<Intentions>();
   rig.watches.common.watchIntentions("db", seen);
@@ -152,7 +166,7 @@ test("what waits asks again with a new token", async () => {
   assert.deepEqual(seen.codes, []);
 });
 
-test("what waits asks again at another server", async () => {
+test("a wait is sent again to another server", async () => {
   await using rig = await Rig.start(calm);
   const seen = new Seen<Intentions>();
   rig.watches.common.watchIntentions("db", seen);
@@ -160,10 +174,10 @@ test("what waits asks again at another server", async () => {
   rig.move();
   await eventually(() => rig.script.asked.length === 4 && rig.script.waiting === 1, "another wait");
   assert.deepEqual(seen.codes, []);
-  assert.deepEqual(rig.left, [], "nothing is held against the one that was left");
+  assert.deepEqual(rig.left, [], "a move does not blame the old server");
 });
 
-test("a token that is unknown is reported, and its replacement asks at once", async () => {
+test("an unknown token is reported, and the next token is used at once", async () => {
   await using rig = await Rig.start((asked) =>
     asked.headers["x-consul-token"] === "first"
       ? { status: 403, text: "rpc error making call: ACL not found" }
@@ -175,7 +189,7 @@ test("a token that is unknown is reported, and its replacement asks at once", as
   assert.deepEqual(rig.rejected, ["first"]);
   assert.match(seen.errors[0]?.message ?? "", /the server does not know the token/);
   rig.replaceToken("second");
-  // Asleep for a second after the refusal: it is the new token that wakes it.
+  // The watch pauses for a second after the refusal, so the new token has woken it.
   await rig.clock.advance(500);
   await eventually(() => seen.values.length === 1, "the rules");
 });
@@ -184,14 +198,14 @@ for (
   const [what, answer, reason] of [
     ["refuses for load", { status: 429, text: "rate limit exceeded, try again later" }, /overload/],
     [
-      "refuses what its leader would have to do",
+      "refuses calls that need the leader",
       {
         status: 503,
         text: "rate limit exceeded for operation that can only be performed by the leader",
       },
       /overload/,
     ],
-    ["answers with no JSON", { text: "<html>" }, /invalid/],
+    ["does not answer with JSON", { text: "<html>" }, /invalid/],
   ] as const
 ) {
   test(`a server that ${what} for long is left`, async () => {
@@ -201,7 +215,7 @@ for (
     while (rig.left.length === 0) {
       const { length } = seen.errors;
       await eventually(() => seen.errors.length > length || rig.left.length > 0, "an answer");
-      if (seen.errors.length === 1) assert.deepEqual(rig.left, [], "not for the first time");
+      if (seen.errors.length === 1) assert.deepEqual(rig.left, [], "one failure is no reason");
       assert.ok(seen.errors.length < 20, "it is left");
       await rig.clock.advance(5_000);
     }
@@ -217,7 +231,7 @@ test("a server without a leader for long is left", async () => {
   assert.deepEqual(rig.left, ["it has no leader"]);
 });
 
-test("without TLS a proxy of four upstreams has eleven connections", async () => {
+test("a proxy with four upstreams uses eleven connections without TLS", async () => {
   const chain = {
     Chain: { ServiceName: "a", Protocol: "tcp", StartNode: "", Nodes: {}, Targets: {} },
   };
@@ -232,7 +246,7 @@ test("without TLS a proxy of four upstreams has eleven connections", async () =>
   const seen = Array.from({ length: 12 }, () => new Seen<unknown>());
   const next = () => seen[count++] ?? new Seen<unknown>();
   let count = 0;
-  // In place of the registration, the other one that is critical.
+  // The second watch replaces that of the registration, which is critical, too.
   for (const service of ["db", "db"]) watchIntentions(service, next());
   for (const service of ["a", "b", "c", "d"]) {
     watchChain({ service, datacenter: "" }, next());
@@ -240,7 +254,7 @@ test("without TLS a proxy of four upstreams has eleven connections", async () =>
   }
   watchMesh(next());
   watchDefaults({ kind: "proxy-defaults", name: "global" }, next());
-  await eventually(() => rig.script.waiting === 10, "all that have a connection wait");
+  await eventually(() => rig.script.waiting === 10, "every long poll waits");
   for (let turns = 0; turns < 40; turns++) {
     await rig.clock.advance(500);
     await new Promise((resolve) => setImmediate(resolve));

@@ -14,7 +14,12 @@ import type { ServerAddresses } from "./types.ts";
 const ca = createAuthority();
 const stranger = createAuthority();
 const FILES: TlsFiles = {
-  ...{ caFile: "", caPath: "", certFile: "", keyFile: "", serverName: "", verify: true },
+  caFile: "",
+  caPath: "",
+  certFile: "",
+  keyFile: "",
+  serverName: "",
+  verify: true,
 };
 const NAME: ServerAddresses = { kind: "names", names: ["consul.example"] };
 
@@ -56,7 +61,7 @@ class Files implements AsyncDisposable {
   }
 }
 
-test("createServersTls() judges what a server shows by chain and name", async () => {
+test("createServersTls() judges a server's certificate by chain and name", async () => {
   await using files = await Files.create(stranger.rootPem, ca.rootPem);
   const tls = files.make();
   assert.equal(tls?.serverName, "consul.example");
@@ -76,7 +81,7 @@ test("createServersTls() judges what a server shows by chain and name", async ()
   );
 });
 
-test("createServersTls() leaves the whole verdict to us where the files have no root", async () => {
+test("createServersTls() relies on our own check alone where the files have no root", async () => {
   const below = ca.intermediate();
   await using files = await Files.create(
     formatPem("CERTIFICATE", below.chainDer[0] ?? assert.fail()),
@@ -87,7 +92,7 @@ test("createServersTls() leaves the whole verdict to us where the files have no 
   assert.match(judge(leafOf(stranger, ["consul.example"])) ?? "", /is not trusted/);
 });
 
-test("createServersTls() takes the name that is said, an address too", async () => {
+test("createServersTls() uses the given server name, which may be an address", async () => {
   await using files = await Files.create(ca.rootPem);
   assert.equal(files.make({ serverName: "server.dc1.consul" })?.serverName, "server.dc1.consul");
   const byAddress = files.make({ serverName: "10.0.0.1" });
@@ -103,7 +108,7 @@ for (
     { kind: "exec", command: ["discover"] },
   ] as readonly ServerAddresses[]
 ) {
-  test(`createServersTls() wants a name where there are ${JSON.stringify(places)}`, async () => {
+  test(`createServersTls() requires a server name for ${JSON.stringify(places)}`, async () => {
     await using files = await Files.create(ca.rootPem);
     assert.throws(() => files.make({}, places, "dc7"), {
       code: "config_invalid",
@@ -114,13 +119,13 @@ for (
   });
 }
 
-test("createServersTls() takes everybody where that is said, and only there", async () => {
+test("createServersTls() accepts any server where verification is disabled", async () => {
   await using files = await Files.create(ca.rootPem);
   const { judge, peerCheck } = await files.make({ verify: false })?.material() ?? assert.fail();
   assert.deepEqual([judge(leafOf(stranger, [])), peerCheck], [undefined, "shown"]);
 });
 
-test("createServersTls() reads anew before each connection, and stays with what was good", async () => {
+test("createServersTls() reads files before each connection, and keeps the last good ones", async () => {
   await using files = await Files.create(ca.rootPem);
   const tls = files.make() ?? assert.fail();
   await writeFile(files.caFile, stranger.rootPem);
@@ -129,7 +134,11 @@ test("createServersTls() reads anew before each connection, and stays with what 
   await writeFile(files.caFile, "");
   assert.equal((await tls.material()).judge(leaf), undefined);
   await writeFile(files.caFile, ca.rootPem);
-  assert.match((await tls.material()).judge(leaf) ?? "", /is not trusted/, "the first ones again");
+  assert.match(
+    (await tls.material()).judge(leaf) ?? "",
+    /is not trusted/,
+    "the first CAs are used again",
+  );
   assert.deepEqual(files.lines.map(({ message }) => message), [
     "files for TLS to Consul's servers cannot be used, the last ones stay in use",
   ]);
@@ -140,11 +149,11 @@ test("createServersTls() refuses files that cannot be used at the start", async 
   assert.throws(() => files.make(), { code: "config_invalid", message: /-ca-file/ });
 });
 
-test("createServersTls() is content with what the system trusts", async () => {
+test("createServersTls() uses the system's CAs without files", async () => {
   await using files = await Files.create(ca.rootPem);
   const tls = files.make({ caFile: "" });
   const material = await tls?.material();
-  assert.equal(await tls?.material(), material, "what did not change is not judged anew");
+  assert.equal(await tls?.material(), material, "unchanged files give the same material");
   assert.match(
     material?.judge(leafOf(ca, ["consul.example"])) ?? "",
     /; CAs are taken from what this system trusts: give -ca-file or -ca-path$/,

@@ -1,4 +1,4 @@
-/** Requests to a server over TLS as it is, on real handshakes: who is not the server hears nothing. */
+/** Requests to a server over TLS, with real handshakes: an untrusted server gets no token. */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import http from "node:http";
@@ -22,12 +22,18 @@ const authority = (name: string) =>
 const OURS = authority("Agent CA 1");
 const OTHER = authority("Agent CA 2");
 const SERVER: CertificateOverrides = {
-  ...{ subject: "server.dc1.consul", uris: [], dnsNames: ["server.dc1.consul"] },
+  subject: "server.dc1.consul",
+  uris: [],
+  dnsNames: ["server.dc1.consul"],
 };
 const PLACES = { kind: "names", names: ["127.0.0.1"] } as const;
 const READ = {
-  ...{ method: "GET", path: "/v1/status/leader", headers: { "x-consul-token": "secret" } },
-  ...{ timeoutMs: 10_000, limitBytes: 99, repeatable: true },
+  method: "GET",
+  path: "/v1/status/leader",
+  headers: { "x-consul-token": "secret" },
+  timeoutMs: 10_000,
+  limitBytes: 99,
+  repeatable: true,
 };
 
 type Speaks = "h2" | "https" | "http";
@@ -35,14 +41,14 @@ type Speaks = "h2" | "https" | "http";
 interface RigOptions {
   readonly overrides?: CertificateOverrides;
   readonly speaks?: Speaks;
-  /** The server demands a certificate of a CA of its own; ours has this issuer, or there is none. */
+  /** The server demands a certificate of its own CA. Ours has the issuer `shown`; absent: we have none. */
   readonly demands?: { readonly shown?: typeof OURS; readonly maxVersion?: "TLSv1.2" };
 }
 
 /** A server, and a transport that trusts what is in `caFile`. */
 class Rig implements AsyncDisposable {
-  /** Tokens that were heard. */
-  readonly heard: unknown[] = [];
+  /** Tokens that the server received. */
+  readonly receivedTokens: unknown[] = [];
   connections = 0;
   readonly caFile: string;
   transport!: Transport;
@@ -59,9 +65,12 @@ class Rig implements AsyncDisposable {
   ) {
     this.caFile = join(this.#directory, "ca.pem");
     const files = {
-      ...{ cert: certificate.certPem, key: certificate.keyPem },
+      cert: certificate.certPem,
+      key: certificate.keyPem,
       ...(demands && {
-        ...{ requestCert: true, rejectUnauthorized: true, ca: OURS.rootPem },
+        requestCert: true,
+        rejectUnauthorized: true,
+        ca: OURS.rootPem,
         ...(demands.maxVersion && { maxVersion: demands.maxVersion }),
       }),
     };
@@ -69,7 +78,7 @@ class Rig implements AsyncDisposable {
       request: { readonly headers: Readonly<Record<string, unknown>> },
       response: { end(body: string): unknown },
     ) => {
-      this.heard.push(request.headers["x-consul-token"]);
+      this.receivedTokens.push(request.headers["x-consul-token"]);
       response.end('"leader"');
     };
     this.#server = speaks === "h2"
@@ -120,9 +129,15 @@ class Rig implements AsyncDisposable {
   async searchFailure(): Promise<string> {
     const found = new AbortController();
     const search: ServerSearch = new ServerSearch({
-      ...{ engine: runtimeEngine(), clock: systemClock, random: Math.random, log: silentLog },
-      ...{ stats: new Stats(), lookup: () => Promise.reject(new Error("not asked")) },
-      ...{ places: PLACES, grpcPort: this.#port, tls: this.#tls },
+      engine: runtimeEngine(),
+      clock: systemClock,
+      random: Math.random,
+      log: silentLog,
+      stats: new Stats(),
+      lookup: () => Promise.reject(new Error("not asked")),
+      places: PLACES,
+      grpcPort: this.#port,
+      tls: this.#tls,
       probe: () => Promise.resolve(),
       onNone: () => found.abort(),
       onLost: () => {},
@@ -141,26 +156,31 @@ class Rig implements AsyncDisposable {
       places: PLACES,
       datacenter: "",
       tls: {
-        ...{ caFile: this.caFile, caPath: "" },
-        ...{ certFile: showsOwn ? this.#ownCert : "", keyFile: showsOwn ? this.#ownKey : "" },
-        ...{ serverName: "server.dc1.consul", verify: true },
+        caFile: this.caFile,
+        caPath: "",
+        certFile: showsOwn ? this.#ownCert : "",
+        keyFile: showsOwn ? this.#ownKey : "",
+        serverName: "server.dc1.consul",
+        verify: true,
       },
     }, { clock: systemClock, log: silentLog });
     assert.ok(tls);
     this.#tls = tls;
     return new Transport({
       peer: "server",
-      ...{ engine: runtimeEngine(), clock: systemClock, tls },
+      engine: runtimeEngine(),
+      clock: systemClock,
+      tls,
       address: { kind: "tcp", host: "127.0.0.1", port: this.#port },
     });
   }
 }
 
-test("fifty requests to a real server are one connection", async () => {
+test("fifty requests to a real server share one connection", async () => {
   await using rig = await Rig.start();
   const replies = await Promise.all(Array.from({ length: 50 }, () => rig.send()));
   assert.ok(replies.every((reply) => reply === '"leader"'));
-  assert.equal(rig.heard.length, 50);
+  assert.equal(rig.receivedTokens.length, 50);
   assert.equal(rig.connections, 1);
 });
 
@@ -182,17 +202,17 @@ for (
     const failure = await rig.send();
     assert.match(failure, /^Cannot reach the Consul server at https:\/\/127\.0\.0\.1:/);
     assert.match(failure, pattern);
-    assert.deepEqual(rig.heard, []);
+    assert.deepEqual(rig.receivedTokens, []);
   });
 }
 
 for (
   const [what, demands, pattern] of [
-    ["is shown none", {}, /the server wants a certificate: give -client-cert and -client-key$/],
+    ["gets none", {}, /the server wants a certificate: give -client-cert and -client-key$/],
     [
-      "is shown none, with TLS 1.2",
+      "gets none, with TLS 1.2",
       { maxVersion: "TLSv1.2" },
-      // Bun's server has no other alert for it than a failed handshake.
+      // Bun's server sends only a handshake failure for it.
       /certificate.*: give -client-cert and -client-key$/,
     ],
   ] as const
@@ -202,17 +222,17 @@ for (
     assert.match(await rig.send(), pattern);
     assert.match(await rig.searchFailure(), /^127\.0\.0\.1 port \d+ \(-grpc-port, with TLS\): /);
     assert.match(await rig.searchFailure(), pattern);
-    assert.deepEqual(rig.heard, []);
+    assert.deepEqual(rig.receivedTokens, []);
   });
 }
 
-test("a server that demands a certificate takes one of its CA", async () => {
+test("a server that demands a certificate accepts one of its CA", async () => {
   await using rig = await Rig.start(OURS, { demands: { shown: OURS } });
   assert.equal(await rig.send(), '"leader"');
   assert.equal(await rig.searchFailure(), "it was found");
 });
 
-test("a CA that replaced another is read for the next connection", async () => {
+test("a replaced CA file is read for the next connection", async () => {
   await using rig = await Rig.start(OTHER);
   assert.match(await rig.send(), /^Cannot reach/);
   writeFileSync(rig.caFile, OTHER.rootPem);

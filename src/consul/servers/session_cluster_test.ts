@@ -6,7 +6,7 @@ import { WATCH_ROOTS } from "./methods.ts";
 const OURS = "11111111-0000-0000-0000-000000000000.consul";
 const THEIRS = "22222222-0000-0000-0000-000000000000.consul";
 
-test("Servers takes no server of another cluster, and another one of ours", async () => {
+test("Servers uses a server of our cluster in place of one of another cluster", async () => {
   using rig = new SessionRig();
   const emptied = rig.servers.add(A);
   rig.servers.add(B).answer(WATCH_ROOTS.path, rootsOf(OURS.toUpperCase()));
@@ -14,17 +14,17 @@ test("Servers takes no server of another cluster, and another one of ours", asyn
   emptied.knows(A, B);
   const session = rig.start();
   await rig.run(100);
-  assert.deepEqual(rig.moves, [A], "before anything is served any server is taken");
+  assert.deepEqual(rig.moves, [A], "without a pinned cluster any server is used");
   rig.cluster.set({ trustDomain: OURS });
   emptied.answer(WATCH_ROOTS.path, rootsOf(THEIRS));
   emptied.kill();
   emptied.state = "up";
   await rig.run(60_000);
   assert.equal(session.current?.host, B);
-  assert.deepEqual(rig.moves, [A, B], "it is not even tried with anything else");
+  assert.deepEqual(rig.moves, [A, B], "no stream or call used the foreign server");
 });
 
-test("Servers without one of our cluster says so once, and takes it as soon as it is back", async () => {
+test("Servers logs a foreign server once, and uses the server when it belongs to our cluster again", async () => {
   using rig = new SessionRig();
   const one = rig.servers.add(A);
   one.answer(WATCH_ROOTS.path, rootsOf(THEIRS));
@@ -37,7 +37,7 @@ test("Servers without one of our cluster says so once, and takes it as soon as i
   assert.deepEqual(rig.messages("error"), ["consul server belongs to another cluster"]);
   assert.deepEqual(rig.messages("warn"), ["no consul server can be used"]);
   assert.match(session.status.lastFailure, new RegExp(`^${A}: .*${THEIRS}.*${OURS}`));
-  assert.deepEqual(rig.roots, [], "nothing of it is delivered");
+  assert.deepEqual(rig.roots, [], "its roots are not delivered");
   one.answer(WATCH_ROOTS.path, rootsOf(OURS));
   await rig.run(15_000);
   assert.deepEqual(rig.moves, [A]);
@@ -46,12 +46,12 @@ test("Servers without one of our cluster says so once, and takes it as soon as i
 
 for (
   const [what, code, taken] of [
-    ["may not be asked for its roots", 7, [A]],
+    ["refuses to show its roots", 7, [A]],
     ["has no CA yet", 9, []],
     ["does not answer", 14, []],
   ] as const
 ) {
-  test(`Servers ${taken.length ? "takes" : "takes no"} server that ${what}`, async () => {
+  test(`Servers ${taken.length ? "uses" : "does not use"} a server that ${what}`, async () => {
     using rig = new SessionRig();
     rig.servers.add(A).answer(WATCH_ROOTS.path, (call) => call.end(code, "no"));
     rig.cluster.set({ trustDomain: OURS });

@@ -10,7 +10,7 @@ import type { Server } from "./types.ts";
 const sign = (session: ServersSession, timeoutMs = 1_000) =>
   outcome(session.call(SIGN, "csr", { timeoutMs }));
 
-test("Servers asks the server in use, with the token, and gives its answer", async () => {
+test("Servers.call() sends the token to the server in use, and returns its answer", async () => {
   using rig = new SessionRig();
   const one = rig.servers.add(A);
   one.answer(SIGN.path, (call) => {
@@ -23,7 +23,11 @@ test("Servers asks the server in use, with the token, and gives its answer", asy
   assert.equal(await answer, '"for csr"');
   assert.deepEqual(rig.moves, [A]);
   assert.deepEqual(session.status, {
-    ...{ server: A, sinceMs: rig.clock.now() - 10, known: [A], moves: 0, lastFailure: "" },
+    server: A,
+    sinceMs: rig.clock.now() - 10,
+    known: [A],
+    moves: 0,
+    lastFailure: "",
   });
   assert.deepEqual(one.calls.map(({ token }) => token), ["t1", "t1", "t1"]);
   assert.equal(one.accepted, 1);
@@ -51,7 +55,7 @@ for (
     [0, "", /^agent_reply_invalid: .*it is empty/],
   ] as const
 ) {
-  test(`Servers.call() gives gRPC status ${code} a code, and stays`, async () => {
+  test(`Servers.call() maps gRPC status ${code} to a code, and stays with the server`, async () => {
     using rig = new SessionRig();
     const one = rig.servers.add(A);
     one.answer(SIGN.path, (call) => call.end(code, text));
@@ -62,7 +66,7 @@ for (
     assert.equal(session.current?.host, A);
     assert.deepEqual(rig.token.rejections, code === 16 ? ["t1"] : []);
     const probes = one.calls.filter(({ path }) => path === GET_FEATURES.path).length;
-    assert.equal(probes, code === 14 ? 2 : 1, "who is unavailable is asked once more");
+    assert.equal(probes, code === 14 ? 2 : 1, "UNAVAILABLE causes a probe");
     const results = rig.stats.samples().filter(({ labels }) =>
       labels["resource"] === SIGN.resource
     );
@@ -70,7 +74,7 @@ for (
   });
 }
 
-test("Servers.call() does not say what a server sends back of the token", async () => {
+test("Servers.call() removes the token from a quoted status", async () => {
   using rig = new SessionRig();
   const one = rig.servers.add(A);
   rig.token.value = "dd0661f6-75d2-8492";
@@ -81,7 +85,7 @@ test("Servers.call() does not say what a server sends back of the token", async 
   assert.match(await answer, /^agent_failed: .*no \(not shown\) here/);
 });
 
-test("Servers.call() refuses an answer that is none, and one that is not the only one", async () => {
+test("Servers.call() refuses an unreadable answer, and a second answer", async () => {
   using rig = new SessionRig();
   const one = rig.servers.add(A);
   one.answer(SIGN.path, (call) => call.sendBytes(new Uint8Array([0x0a, 0xff])));
@@ -99,7 +103,7 @@ test("Servers.call() refuses an answer that is none, and one that is not the onl
   assert.match(await second, /^agent_failed: .*more than one answer/);
 });
 
-test("Servers.call() waits for a server, no longer than it may, and ends with the session", async () => {
+test("Servers.call() waits for a server until its timeout, and fails when the session closes", async () => {
   using rig = new SessionRig();
   const one = rig.servers.add(A);
   one.state = "down";
@@ -124,7 +128,7 @@ test("Servers.call() waits for a server, no longer than it may, and ends with th
   assert.match(await sign(session), /^closed: /);
 });
 
-test("Servers.call() ends when it is not wanted any more", async () => {
+test("Servers.call() fails as closed when it is aborted", async () => {
   using rig = new SessionRig();
   rig.servers.add(A);
   const session = rig.start();
@@ -136,7 +140,7 @@ test("Servers.call() ends when it is not wanted any more", async () => {
   assert.match(await answer, /^closed: /);
 });
 
-test("Servers finds a server that is back soon, and does not press it before", async () => {
+test("Servers finds a server within ten seconds after it is back, with few dials before", async () => {
   using rig = new SessionRig();
   const one = rig.servers.add(A);
   const session = rig.start();
@@ -150,10 +154,14 @@ test("Servers finds a server that is back soon, and does not press it before", a
   await rig.run(10_000);
   assert.equal(session.current?.host, A);
   assert.equal(rig.value("server_connected"), 1);
-  assert.equal(rig.messages("warn").length, 3, "plain text, left, and that there is none");
+  assert.equal(
+    rig.messages("warn").length,
+    3,
+    "the lines about plain text, the lost server, and no server",
+  );
 });
 
-test("Servers stays on a server that left the list, and on one whose list is empty", async () => {
+test("Servers stays with a server that left the list, and ignores an empty list", async () => {
   using rig = new SessionRig();
   const one = rig.servers.add(A);
   const two = rig.servers.add(B);
@@ -170,14 +178,14 @@ test("Servers stays on a server that left the list, and on one whose list is emp
   one.kill();
   await rig.run(300);
   assert.equal(session.current?.host, B);
-  // Places are looked up again when all that is known has failed.
+  // Addresses are looked up again when every known server has failed.
   one.state = "up";
   two.kill();
   await rig.run(10_000);
   assert.equal(session.current?.host, A);
 });
 
-test("Servers leaves a server that is overloaded when a stream is opened, not when one call is", async () => {
+test("Servers leaves a server that refuses a stream for load, not one that refuses a call", async () => {
   using rig = new SessionRig();
   const one = rig.servers.add(A);
   const two = rig.servers.add(B);
@@ -203,7 +211,7 @@ test("Servers is down when every server fails at the start, not when one in use 
   const session = rig.start({ places: { kind: "names", names: [A, B] } });
   const downs: string[] = [];
   session.onDown(() => downs.push(session.status.lastFailure));
-  assert.equal(session.isDown, false, "none was asked yet");
+  assert.equal(session.isDown, false, "no server was dialled yet");
   await rig.run(20);
   assert.deepEqual([session.isDown, downs.length], [true, 1]);
   one.state = "up";
@@ -214,7 +222,7 @@ test("Servers is down when every server fails at the start, not when one in use 
   assert.deepEqual([session.current, session.isDown, downs.length], [undefined, false, 1]);
 });
 
-test("Servers.leave() looks for another server, once for each", async () => {
+test("Servers.leave() moves once for each server", async () => {
   using rig = new SessionRig();
   rig.servers.add(A).knows(A, B);
   rig.servers.add(B).knows(A, B);
@@ -232,7 +240,7 @@ test("Servers.leave() looks for another server, once for each", async () => {
   assert.deepEqual([A, B].map((host) => rig.servers.get(host).connections), [0, 1]);
 });
 
-test("Servers.leave() of the only server comes back to it, ever later", async () => {
+test("Servers.leave() of the only server returns to it with growing pauses", async () => {
   using rig = new SessionRig();
   rig.servers.add(A);
   const session = rig.start();
@@ -242,7 +250,7 @@ test("Servers.leave() of the only server comes back to it, ever later", async ()
   assert.ok(length > 5 && length < 20, `${length} times in a minute`);
 });
 
-test("Servers doubts a server that does not answer in time, and only that one", async () => {
+test("Servers probes a server after a call timed out, and leaves it where the probe fails", async () => {
   using rig = new SessionRig();
   const one = rig.servers.add(A);
   one.knows(A, B);
@@ -260,7 +268,7 @@ test("Servers doubts a server that does not answer in time, and only that one", 
   assert.equal(session.current?.host, B);
 });
 
-test("Servers takes no server that is lost with its first answer", async () => {
+test("Servers does not use a server that drains with its first answer", async () => {
   using rig = new SessionRig();
   const one = rig.servers.add(A);
   one.answer(GET_FEATURES.path, (call) => {
@@ -274,7 +282,7 @@ test("Servers takes no server that is lost with its first answer", async () => {
   assert.deepEqual(rig.moves, [B]);
 });
 
-test("Servers looks names up again, no more often than every five seconds", async () => {
+test("Servers looks names up again every five seconds at most", async () => {
   using rig = new SessionRig();
   rig.addresses.set("consul.example", [A]);
   const session = rig.start({ places: { kind: "names", names: ["consul.example"] } });
@@ -286,7 +294,7 @@ test("Servers looks names up again, no more often than every five seconds", asyn
   assert.equal(session.current?.host, B);
 });
 
-test("Servers is found once its name is known", async () => {
+test("Servers finds a server once its name has an address", async () => {
   using rig = new SessionRig();
   rig.servers.add(A);
   const session = rig.start({ places: { kind: "names", names: ["consul.example"] } });
@@ -315,7 +323,7 @@ test("Servers probes once a minute where servers are not followed", async () => 
   assert.ok([...one.calls, ...two.calls].every(({ path }) => path === GET_FEATURES.path));
 });
 
-test("Servers is content with a server that minds the token, and says so by the calls", async () => {
+test("Servers uses a server that rejects the token, and reports the rejection", async () => {
   using rig = new SessionRig();
   rig.servers.add(A).answer(GET_FEATURES.path, (call) => call.end(16, "ACL not found"));
   const session = rig.start();
@@ -324,7 +332,7 @@ test("Servers is content with a server that minds the token, and says so by the 
   assert.deepEqual(rig.token.rejections, ["t1"]);
 });
 
-test("Servers asks nothing while a token is to come, and says why it does not", async () => {
+test("Servers holds calls and streams back until the login's token is there", async () => {
   using rig = new SessionRig();
   const { promise, reject } = Promise.withResolvers<void>();
   rig.token.value = "";
@@ -354,7 +362,7 @@ test("Servers asks nothing while a token is to come, and says why it does not", 
   assert.equal(await refused, "agent_forbidden: Cannot log in: no rule matches");
 });
 
-test("Servers leaves nothing behind", async () => {
+test("Servers.close() leaves no stream and no timer", async () => {
   using rig = new SessionRig();
   const one = rig.servers.add(A);
   const session = rig.start();

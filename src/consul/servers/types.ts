@@ -1,5 +1,5 @@
 /**
- * What the parts beside servers share: where servers are, the server in use, and calls to it.
+ * Types that the parts beside servers share: where servers are, the server in use, and calls to it.
  *
  * @module
  */
@@ -9,7 +9,7 @@ import type { MessageTypes } from "../../grpc/mod.ts";
 import type { TlsFiles } from "../http/files.ts";
 import type { FlagNames } from "../model/flag_names.ts";
 
-/** Where servers are looked for. */
+/** The places in which servers are looked for. */
 export type ServerAddresses =
   /** Addresses, and DNS names with one or several each. Not empty. */
   | { readonly kind: "names"; readonly names: readonly string[] }

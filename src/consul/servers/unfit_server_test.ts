@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import { UnfitServer } from "./servers_client.ts";
 
-/** Seconds at which a server is left, refusing at those that are given. */
+/** The seconds at which a server is left that refuses at the given seconds. */
 async function leavesAt(refusals: readonly number[], random = 0): Promise<number[]> {
   const clock = new FakeClock();
   const unfit = new UnfitServer({ clock, random: () => random });
@@ -21,10 +21,10 @@ const every = (seconds: number, until: number) =>
 for (
   const [what, refusals, random, left] of [
     ["not for one refusal", [0], 0, []],
-    ["not for many at once", [0, 0, 0, 0, 0], 0, []],
-    ["not for a burst that is over", [0, 1, 20, 21], 0, []],
+    ["not for many refusals at once", [0, 0, 0, 0, 0], 0, []],
+    ["not for bursts 20 s apart", [0, 1, 20, 21], 0, []],
     ["for refusals that go on", every(1, 10), 0, [2]],
-    ["later, by chance", every(1, 20), 0.99, [10]],
+    ["later, at random", every(1, 20), 0.99, [10]],
     ["for refusals ten seconds apart", [0, 10], 0, [10]],
     ["for refusals that come now and then", [0, 9, 18], 0.99, [18]],
     ["not twice within a minute", every(1, 62), 0, [2]],
@@ -36,7 +36,7 @@ for (
   });
 }
 
-test("a server without a leader is left, and the next one stayed with", async () => {
+test("a server without a leader is left, and the next one not within a minute", async () => {
   const clock = new FakeClock();
   const unfit = new UnfitServer({ clock, random: () => 0 });
   assert.equal(unfit.answered(0), false);

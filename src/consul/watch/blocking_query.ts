@@ -1,5 +1,5 @@
 /**
- * The loop behind every watch: ask, wait for a change, deliver what is new, and come back after a failure.
+ * The loop behind every watch: read, wait for a change, deliver new content, and retry after a failure.
  * It deals with everything that a long poll can do wrong, together with `cursors.ts`:
  *
  * - the first read has no index, and so has the first one after a broken connection: an index that is too
@@ -49,7 +49,7 @@ const PAUSE_LIMIT_MS = 180_000;
 /** Watches that are woken together come back within this time. */
 const WAKE_SPREAD_MS = 500;
 
-/** One question and its place in time. */
+/** One request of a watch, with its position in time. */
 export interface PollRequest<T> {
   /** `X-Consul-Index` or content hash of the last answer; absent: answer at once. */
   readonly cursor?: string;
@@ -76,11 +76,11 @@ export interface PollQuestion<T> {
   readonly name: string;
   /** Label of counters: `leaf`. */
   readonly resource: string;
-  /** It decides about trust or about everything else: it always has a long poll. */
+  /** The watch is about trust or the registration, and always has a long poll. */
   readonly isCritical?: true;
   /** The agent ends the wait with its connection; such watches get a long poll before others. */
   readonly isDropped?: true;
-  /** It changes rarely, and no request waits for it: others get a long poll first. */
+  /** The value changes rarely, and no request waits for it, so other watches get a long poll first. */
   readonly isRare?: true;
   /** An index counts up; a hash is only equal or not. Absent: `index`. */
   readonly cursor?: "hash";
@@ -140,7 +140,7 @@ class WatchLoop<T> implements WatchHandle {
     this.#slot = question.isCritical
       ? budget.joinCritical()
       : budget.join(question.isDropped ? "first" : question.isRare ? "last" : "middle");
-    // Each waits a little less than the most, so that the watches do not wake in step.
+    // Each watch waits a little less than the maximum, so that watches do not wake in step.
     this.#waitMs = Math.round(terms.waitMs(question) * (0.8 + 0.2 * random()));
     const refillMs = question.isRare ? JOIN_RARE_MS : JOIN_MS;
     this.#bucket = new TokenBucket({ burst: JOIN_BURST, refillMs, clock });

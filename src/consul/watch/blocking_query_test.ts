@@ -22,7 +22,7 @@ function sources(intentions: Intentions | undefined): string[] {
   return (intentions ?? []).map(({ source }) => source.name);
 }
 
-test("startWatch() starts without index, then waits on the last one", async () => {
+test("startWatch() reads without index, then waits by the last index", async () => {
   await using client = await AgentClient.start(
     inTurn({ index: 7, json: rules("a") }, { index: 9, json: rules("b") }),
   );
@@ -44,7 +44,7 @@ test("startWatch() reads index 0 as 1", async () => {
   assert.equal(client.script.asked[1]?.query.get("index"), "1");
 });
 
-test("startWatch() starts again without index when it goes back", async () => {
+test("startWatch() reads without index after the index went back", async () => {
   await using client = await AgentClient.start(inTurn(
     { index: 70, json: rules("a") },
     { index: 5, json: rules("b") },
@@ -58,7 +58,7 @@ test("startWatch() starts again without index when it goes back", async () => {
   assert.deepEqual(sources(seen.last), ["c"]);
 });
 
-test("startWatch() delivers content, not indexes", async () => {
+test("startWatch() delivers nothing for a new index with equal content", async () => {
   await using client = await AgentClient.start(inTurn(
     { index: 1, json: rules("a") },
     { index: 2, json: rules("a") },
@@ -167,7 +167,7 @@ for (
     number,
   ][]
 ) {
-  test(`startWatch() joins changes of ${name} that never end, and is ${everyMs} ms late`, async () => {
+  test(`startWatch() reads endless changes of ${name} every ${everyMs} ms after a burst`, async () => {
     let index = 1;
     await using client = await AgentClient.start(() => ({
       index: ++index,
@@ -196,7 +196,7 @@ for (
       /the connection ended after 12 bytes of the reply \(/,
     ],
     ["JSON that is cut off", { text: '{"web":[{"Sou' }, "agent_reply_invalid", /at byte 13 of 13/],
-    ["what is no JSON", { text: "<html>" }, "agent_reply_invalid", /at byte 0 of 6/],
+    ["a reply that is not JSON", { text: "<html>" }, "agent_reply_invalid", /at byte 0 of 6/],
     ["wrong types", { json: { web: [{ Precedence: "9" }] } }, "agent_reply_invalid", /Precedence/],
     ["an empty body", { text: "" }, "agent_reply_invalid", /intentions for "web"/],
     ["a closed connection", "drop", "agent_unreachable", /Cannot reach the Consul agent at http:/],
@@ -230,7 +230,7 @@ test("startWatch() refuses a 50 MB reply without reading it all", async () => {
   await client.passUntil(() => seen.values.length > 0, { what: "recovery" });
 });
 
-test("startWatch() delivers nothing after stop(), and lets go of its connection", async () => {
+test("startWatch() delivers nothing after stop(), and closes its connection", async () => {
   await using client = await AgentClient.start(inTurn({ index: 1, json: rules("a") }));
   const seen = new Seen<Intentions>();
   const handle = client.agent.watchIntentions("web", seen);
@@ -242,7 +242,7 @@ test("startWatch() delivers nothing after stop(), and lets go of its connection"
   assert.equal(client.clock.pending, 0, "no timer is left");
 });
 
-test("startWatch() outlives a listener that throws", async () => {
+test("startWatch() goes on after a sink that throws", async () => {
   await using client = await AgentClient.start(
     inTurn({ index: 1, json: rules("a") }, { index: 2, json: rules("b") }),
   );
@@ -258,7 +258,7 @@ test("startWatch() outlives a listener that throws", async () => {
   assert.deepEqual(seen, [["a"], ["b"]]);
 });
 
-test("startWatch() wakes the others when the agent is back", async () => {
+test("startWatch() wakes other watches when the agent is back", async () => {
   let down = true;
   await using client = await AgentClient.start((asked) => {
     if (down) return "drop";
@@ -277,10 +277,10 @@ test("startWatch() wakes the others when the agent is back", async () => {
   const either = () => intentions.values.length + health.values.length > 0;
   await client.passUntil(either, { what: "the first", limitMs: 10_500 });
   const both = () => intentions.values.length * health.values.length > 0;
-  await client.passUntil(both, { what: "the second, woken by it", limitMs: 1_000 });
+  await client.passUntil(both, { what: "the second, woken by the first", limitMs: 1_000 });
 });
 
-test("startWatch() finds a registration soon that comes back after its agent", async () => {
+test("startWatch() finds a registration within 1.5 s that returns after its agent", async () => {
   let state: "down" | "forgotten" | "back" = "down";
   const json = { Kind: "connect-proxy", ID: "p", Proxy: { DestinationServiceName: "web" } };
   await using client = await AgentClient.start(() => {
@@ -296,7 +296,7 @@ test("startWatch() finds a registration soon that comes back after its agent", a
   await client.passUntil(() => seen.values.length > 0, { what: "the value", limitMs: 1_500 });
 });
 
-test("watchStates() tell name, mode, age and failures", async () => {
+test("watchStates() return name, mode, age and failures", async () => {
   await using client = await AgentClient.start(inTurn({ index: 1, json: rules("a") }));
   client.agent.watchIntentions("web", new Seen());
   await client.quiet();

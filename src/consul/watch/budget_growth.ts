@@ -60,7 +60,7 @@ export class BudgetGrowth {
     this.#deps = deps;
   }
 
-  /** The budget, or what the watches want, has changed. */
+  /** The budget, or the demand of the watches, has changed. */
   look(): void {
     const { budget, start, clock } = this.#deps;
     if (this.#closed || this.#timer) return;

@@ -4,7 +4,7 @@ import { createLog, type LogRecord, silentLog, Stats } from "../../base/mod.ts";
 import { FakeClock, settle } from "../../../test/kit/clock/clock.ts";
 import { ConnectionBudget } from "./budget.ts";
 
-/** A host whose connections to its agent are those of `others` and of these budgets. */
+/** A host; the connections to its agent are `others` and those of these budgets. */
 class Host {
   readonly clock = new FakeClock();
   readonly lines: LogRecord[] = [];
@@ -12,7 +12,7 @@ class Host {
   others = 0;
   isCounted = true;
 
-  /** A proxy that has a use for `watches` long polls. */
+  /** A proxy that wants `watches` long polls. */
   add(watches: number, limit = 120): ConnectionBudget {
     const { clock } = this;
     const log = createLog({
@@ -21,7 +21,10 @@ class Host {
       write: (line) => void this.lines.push(line),
     });
     const budget = new ConnectionBudget({
-      ...{ connections: 12, clock, log, stats: new Stats() },
+      connections: 12,
+      clock,
+      log,
+      stats: new Stats(),
       growth: {
         limit,
         random: () => 0.5,
@@ -45,11 +48,11 @@ class Host {
   }
 }
 
-test("a budget grows to what is wanted while the agent has room, and says so", async () => {
+test("a budget grows to the wanted long polls while the agent has room, and logs it", async () => {
   const host = new Host();
   const budget = host.add(40);
   await host.pass(2_000);
-  assert.equal(budget.limit, 12, "not before it is clear what is wanted");
+  assert.equal(budget.limit, 12, "it does not grow in the first seconds");
   await host.pass(60_000);
   assert.deepEqual([budget.limit, budget.wanted], [43, 0], "40 and the lanes");
   assert.equal(host.lines[0]?.message, "agent has room, budget grown");
@@ -57,7 +60,7 @@ test("a budget grows to what is wanted while the agent has room, and says so", a
   budget.close();
 });
 
-test("a budget does not grow beyond its limit, and not at all where nothing is wanted", async () => {
+test("a budget grows to its limit at most, and not without demand", async () => {
   const host = new Host();
   const [busy, calm] = [host.add(200, 64), host.add(5)];
   await host.pass(120_000);
@@ -66,7 +69,7 @@ test("a budget does not grow beyond its limit, and not at all where nothing is w
   assert.equal(host.clock.pending, 0);
 });
 
-test("budgets of one host together end their growth well below what an agent grants", async () => {
+test("budgets of one host grow to 150 connections together at most", async () => {
   const host = new Host();
   for (let at = 0; at < 8; at++) host.add(200);
   await host.pass(600_000);
@@ -85,7 +88,7 @@ test("a budget that has grown gives connections back when others need them", asy
   assert.ok(host.lines.some(({ message }) => message === "others need the agent, budget lowered"));
   host.others = 190;
   await host.pass(600_000);
-  assert.equal(budget.limit, 12, "it keeps what it began with");
+  assert.equal(budget.limit, 12, "it keeps its initial connections");
   budget.close();
 });
 
@@ -105,7 +108,7 @@ test("budgets that have grown make room for proxies that start after them", asyn
   for (const budget of host.budgets) budget.close();
 });
 
-test("a budget that was refused rests, and grows to less than where that was", async () => {
+test("a refused budget rests, then grows to three quarters of the refused limit", async () => {
   const host = new Host();
   const budget = host.add(200, 64);
   await host.pass(60_000);
@@ -117,7 +120,7 @@ test("a budget that was refused rests, and grows to less than where that was", a
   await host.pass(120_000);
   assert.equal(budget.limit, 48);
   await host.pass(600_000);
-  assert.equal(budget.limit, 64, "an agent is not judged by one bad moment for ever");
+  assert.equal(budget.limit, 64, "the old limit is reached later");
   budget.close();
 });
 
@@ -130,7 +133,7 @@ test("a budget does not grow where the connections of the host cannot be counted
   budget.close();
 });
 
-test("what is in use is asked for every second, also when it was idle before", async () => {
+test("a watch in use has a turn every second, also after it was idle", async () => {
   const clock = new FakeClock();
   const budget = new ConnectionBudget({
     connections: 4,

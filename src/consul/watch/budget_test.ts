@@ -19,7 +19,7 @@ function budgetOf(
   };
 }
 
-/** Takes turns for ever, each of which is over at once when it is a short one. */
+/** Takes turns for ever; a short turn ends at once. */
 function take(seat: PollSlot): { turns: number; ended: number } {
   const counts = { turns: 0, ended: 0 };
   const run = async () => {
@@ -39,7 +39,7 @@ function take(seat: PollSlot): { turns: number; ended: number } {
   return counts;
 }
 
-test("ConnectionBudget gives everybody a long poll while there are enough", () => {
+test("ConnectionBudget gives every watch a long poll while there are enough", () => {
   const { budget } = budgetOf(12);
   const critical = Array.from({ length: 4 }, () => budget.joinCritical());
   const seats = Array.from({ length: 5 }, () => budget.join());
@@ -53,7 +53,7 @@ for (
     [1, 1, 4, 12, 2],
     [3, 3, 4, 12, 6],
     [3, 3, 4, 6, 3],
-    // A failover has instances of its own, which take their turn.
+    // The instances of failover targets take turns.
     [2, 4, 4, 12, 4],
     [40, 40, 4, 100, 80],
   ] as const
@@ -69,7 +69,7 @@ for (
   });
 }
 
-test("a modest ConnectionBudget has one lane, and never more connections than 3 and 2 per upstream", async () => {
+test("a modest ConnectionBudget has one lane, and at most 3 connections plus 2 per upstream", async () => {
   const { budget, clock } = budgetOf(12, { modest: true });
   for (let at = 0; at < 2; at++) take(budget.joinCritical());
   const seats = ["middle", "first", "first", "last", "last", "last"] as const;
@@ -78,17 +78,17 @@ test("a modest ConnectionBudget has one lane, and never more connections than 3 
     await clock.advance(100);
     assert.ok(budget.inUse <= 5);
   }
-  assert.ok(counts.every(({ turns }) => turns > 0), "everybody had a turn");
+  assert.ok(counts.every(({ turns }) => turns > 0), "every watch had a turn");
 });
 
-test("ConnectionBudget never lets a critical watch wait", async () => {
+test("ConnectionBudget gives every critical watch a long poll", async () => {
   const { budget } = budgetOf(1);
   const seats = Array.from({ length: 6 }, () => budget.joinCritical());
   const turns = await Promise.all(seats.map((seat) => seat.turn()));
   assert.ok(turns.every(({ mode }) => mode === "long"));
 });
 
-test("ConnectionBudget lets 40 watches take turns within 6 connections, all alike", async () => {
+test("ConnectionBudget gives 40 watches equal turns within 6 connections", async () => {
   const { budget, clock } = budgetOf(6);
   for (let at = 0; at < 4; at++) take(budget.joinCritical());
   const counts = Array.from({ length: 40 }, () => take(budget.join()));
@@ -103,11 +103,11 @@ test("ConnectionBudget lets 40 watches take turns within 6 connections, all alik
     Math.min(...turns) >= 5,
     `the least served had ${Math.min(...turns)} turns in a minute`,
   );
-  assert.ok(Math.max(...turns) - Math.min(...turns) <= 1, "nobody is served more than others");
+  assert.ok(Math.max(...turns) - Math.min(...turns) <= 1, "turns are equal");
   budget.close();
 });
 
-test("ConnectionBudget serves watches in use more often", async () => {
+test("ConnectionBudget gives watches in use more turns", async () => {
   const { budget, clock } = budgetOf(6);
   for (let at = 0; at < 4; at++) take(budget.joinCritical());
   const seats = Array.from({ length: 20 }, () => budget.join());
@@ -122,7 +122,7 @@ test("ConnectionBudget serves watches in use more often", async () => {
   budget.close();
 });
 
-test("ConnectionBudget asks at once for a watch that was idle and is used", async () => {
+test("ConnectionBudget gives an idle watch a turn as soon as it is used", async () => {
   const { budget, clock } = budgetOf(6);
   for (let at = 0; at < 4; at++) take(budget.joinCritical());
   const seats = Array.from({ length: 20 }, () => budget.join());
@@ -132,7 +132,7 @@ test("ConnectionBudget asks at once for a watch that was idle and is used", asyn
   for (const [at, seat] of seats.entries()) {
     const before = counts[at]?.turns ?? 0;
     await clock.advance(1_000);
-    // Its turn has just been.
+    // It has just had a turn.
     if (seat.mode === "long" || counts[at]?.turns !== before) continue;
     idle++;
     seat.touch();
@@ -143,7 +143,7 @@ test("ConnectionBudget asks at once for a watch that was idle and is used", asyn
   budget.close();
 });
 
-test("ConnectionBudget hands a long poll from an idle watch to one in use", async () => {
+test("ConnectionBudget moves a long poll from an idle watch to one in use", async () => {
   const { budget, clock } = budgetOf(8);
   for (let at = 0; at < 4; at++) take(budget.joinCritical());
   const seats = Array.from({ length: 3 }, () => budget.join());
@@ -156,7 +156,7 @@ test("ConnectionBudget hands a long poll from an idle watch to one in use", asyn
   budget.close();
 });
 
-test("ConnectionBudget prefers watches whose polls the agent lets go of", async () => {
+test("ConnectionBudget prefers watches whose polls the agent ends with their connection", async () => {
   const { budget, clock } = budgetOf(5);
   const chains = Array.from({ length: 2 }, () => budget.join("middle"));
   assert.deepEqual(chains.map(({ mode }) => mode), ["long", "long"]);
@@ -171,7 +171,7 @@ test("ConnectionBudget prefers watches whose polls the agent lets go of", async 
   budget.close();
 });
 
-test("ConnectionBudget has the entries that change rarely wait for a chain", async () => {
+test("ConnectionBudget prefers chains to entries that change rarely", async () => {
   const { budget, clock } = budgetOf(5);
   const entries = Array.from({ length: 2 }, () => budget.join("last"));
   const chain = budget.join("middle");
@@ -186,7 +186,7 @@ test("ConnectionBudget has the entries that change rarely wait for a chain", asy
   budget.close();
 });
 
-test("ConnectionBudget lets a watch that lost its long poll ask again at once", async () => {
+test("ConnectionBudget gives a watch that lost its long poll a short turn at once", async () => {
   const { budget } = budgetOf(4);
   const seat = budget.join("middle");
   const turn = await seat.turn();
@@ -198,7 +198,7 @@ test("ConnectionBudget lets a watch that lost its long poll ask again at once", 
   budget.close();
 });
 
-test("ConnectionBudget halves when refused, and grows back one by one", async () => {
+test("ConnectionBudget halves its limit when refused, and raises it by one at a time", async () => {
   const { budget, clock } = budgetOf(12);
   const seats = Array.from({ length: 9 }, () => budget.join());
   assert.ok(seats.every(({ mode }) => mode === "long"));
@@ -217,7 +217,7 @@ test("ConnectionBudget halves when refused, and grows back one by one", async ()
   assert.equal(clock.pending, 0);
 });
 
-test("ConnectionBudget lets calls pass before short polls, and one slow query at a time", async () => {
+test("ConnectionBudget runs calls beside queries, and one query at a time", async () => {
   const { budget } = budgetOf(3);
   const order: string[] = [];
   const ends: (() => void)[] = [];
@@ -240,7 +240,7 @@ test("ConnectionBudget lets calls pass before short polls, and one slow query at
   assert.equal(order.at(-1), "query 2");
 });
 
-test("ConnectionBudget lets a wait for a lane be given up", async () => {
+test("ConnectionBudget.call() rejects when it is aborted during the wait for a lane", async () => {
   const { budget } = budgetOf(1);
   void budget.call("call", { run: () => new Promise(() => {}) });
   const stop = new AbortController();
@@ -254,7 +254,7 @@ test("ConnectionBudget lets a wait for a lane be given up", async () => {
   assert.equal(ran, false);
 });
 
-test("ConnectionBudget gives a short turn again once a long poll came and went", async () => {
+test("ConnectionBudget gives short turns again after a long poll was taken away", async () => {
   const { budget } = budgetOf(4);
   const seat = budget.join();
   const first: PollTurn = await seat.turn();
@@ -270,7 +270,7 @@ test("ConnectionBudget gives a short turn again once a long poll came and went",
   await assert.rejects(third);
 });
 
-test("createAgent() keeps 40 upstreams within 6 connections and leaves none out", async () => {
+test("createAgent() watches 40 upstreams within 6 connections", async () => {
   await using client = await AgentClient.start((asked) => {
     const waits = Number(asked.query.get("wait")?.replace("ms", "") ?? 0);
     if (waits > 1_000) return "hang";
@@ -286,13 +286,13 @@ test("createAgent() keeps 40 upstreams within 6 connections and leaves none out"
   const asked = (at: number) =>
     script.asked.filter(({ path }) => path === `/v1/health/connect/s${at}`).length;
   const all = () => seen.every((_, at) => asked(at) >= 2);
-  await client.passUntil(all, { what: "everybody's second turn", limitMs: 30_000 });
+  await client.passUntil(all, { what: "every second turn", limitMs: 30_000 });
   assert.ok(script.mostOpen <= 6, `${script.mostOpen} connections`);
   const second = script.asked.filter(({ path }) => path === "/v1/health/connect/s39")[1];
   assert.deepEqual([second?.query.get("index"), second?.query.get("wait")], ["3", "1ms"]);
 });
 
-test("ConnectionBudget lets calls that somebody waits for go before a watch's first turn", async () => {
+test("ConnectionBudget runs a waiting call before a watch's first turn", async () => {
   const { budget } = budgetOf(1);
   const order: string[] = [];
   let end = () => {};
@@ -307,7 +307,7 @@ test("ConnectionBudget lets calls that somebody waits for go before a watch's fi
   budget.close();
 });
 
-test("an agent's watches of what trust needs have long polls, however few connections there are", async () => {
+test("an agent's critical watches have long polls with one connection, too", async () => {
   await using client = await AgentClient.start(() => "hang", { connections: 1 });
   const { agent } = client;
   agent.watchRegistration("web-1", new Seen());

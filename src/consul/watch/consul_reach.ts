@@ -21,7 +21,7 @@ export class ConsulReach {
     callAll(this.#onLost);
   }
 
-  /** Another server is asked from now on, or with another token. */
+  /** From now on requests go to another server, or carry another token. */
   moved(): void {
     this.lost();
     this.restored();

@@ -34,7 +34,7 @@ for (
   });
 }
 
-test("countConnections() does not know what it cannot see", async () => {
+test("countConnections() returns undefined without the list, and for a unix socket", async () => {
   const none = () => Promise.resolve(undefined);
   const agent = { kind: "tcp", host: "127.0.0.1", port: 8500 } as const;
   assert.equal(await countConnections(agent, none), undefined);

@@ -5,8 +5,8 @@
  *
  * Beside servers an index means the same everywhere, but an answer may be older than it looks. Waits are
  * stale reads, because those outlast the loss of a leader, and spare it. But a server that lags, or has
- * just restarted, answers them from what it has, which may be nothing at all, under headers that look
- * well. So only a read in default consistency, which the leader answers for, may take back what was
+ * just restarted, answers them from its own state, which may be empty, with headers that look
+ * valid. So only a read in default consistency, which the leader answers, may take back what was
  * delivered or go back to a lower index. A stale answer that does is not believed, and the leader is
  * asked.
  *
@@ -84,7 +84,7 @@ export type CursorEvent =
   /** To the read `next`. `index` 0: the answer has none. */
   | { readonly kind: "answer"; readonly index: number; readonly lacks: boolean }
   | { readonly kind: "failure"; readonly code: ErrorCode }
-  /** Another server is asked from now on, or with another token. */
+  /** From now on requests go to another server, or carry another token. */
   | { readonly kind: "move" };
 
 interface CursorStep {

@@ -27,16 +27,16 @@ for (
     ["begins with the leader's answer", FIRST, answer(7), at(7, "wait"), "deliver"],
     ["waits for more", at(7, "wait"), answer(9), at(9, "wait"), "deliver"],
     ["takes a wait that ended without news", at(7, "wait"), answer(7), at(7, "wait"), "deliver"],
-    // A restarted server: 200, X-Consul-Index: 1, known leader, nothing in it.
+    // A restarted server: 200, X-Consul-Index: 1, known leader, empty.
     ["does not believe a lower index", at(7, "wait"), answer(1), at(7, "read"), "ask"],
     [
-      "does not believe a lower index that lacks",
+      "does not believe a lower index that lacks an item",
       at(7, "wait"),
       answer(1, LACKS),
       at(7, "read"),
       "ask",
     ],
-    ["does not believe that something went", at(7, "wait"), answer(9, LACKS), at(7, "read"), "ask"],
+    ["does not believe that an item went", at(7, "wait"), answer(9, LACKS), at(7, "read"), "ask"],
     [
       "does not believe it at the same index",
       at(7, "wait"),
@@ -46,21 +46,21 @@ for (
     ],
     ["does not believe a wait without index", at(7, "wait"), answer(0), at(7, "read"), "ask"],
     [
-      "believes the leader that something went",
+      "believes the leader that an item went",
       at(7, "read"),
       answer(9, LACKS),
       at(9, "wait"),
       "deliver",
     ],
     [
-      "believes the leader that all began anew",
+      "believes the leader with a lower index and an item missing",
       at(7, "read"),
       answer(3, LACKS),
       at(3, "wait"),
       "deliver",
     ],
     [
-      "asks again where nothing can be waited on",
+      "asks again where the answer has no index",
       at(7, "read"),
       answer(0),
       at(0, "read"),
@@ -86,7 +86,7 @@ for (
     ["takes news from a glance", at(7, "glance"), answer(9), at(9, "wait"), "deliver"],
     ["does not believe an older glance", at(7, "glance"), answer(5), at(7, "read"), "pause"],
     [
-      "does not believe a glance that lacks",
+      "does not believe a glance that lacks an item",
       at(7, "glance"),
       answer(9, LACKS),
       at(7, "read"),
@@ -102,7 +102,7 @@ for (
       "pause",
     ],
     [
-      "does not glance at one that is overloaded",
+      "does not glance after agent_overloaded",
       at(7, "read"),
       failed("agent_overloaded"),
       at(7, "read"),
@@ -115,10 +115,10 @@ for (
   });
 }
 
-/** What was seen of three real servers: one killed, an intention written, the dead one started again. */
+/** A recording of three real servers: one is killed, an intention is written, the dead one is started again. */
 const RECORDED = fixture("agentless/failover_stale") as readonly { readonly event: string }[];
 
-test("step() follows a recorded failover, and is not misled by the server that comes back", () => {
+test("step() follows a recorded failover, and does not believe the restarted server's old state", () => {
   let position = at(44, "wait");
   const take = (event: CursorEvent) => {
     const next = step(position, event);
@@ -133,7 +133,7 @@ test("step() follows a recorded failover, and is not misled by the server that c
     }
     const woke = /^s2 match woke \d+ -> (\d+) changed/.exec(event);
     if (woke) thens.push(take(answer(Number(woke[1]))));
-    // Were it moved back at once, and found no leader: what the empty server says is weighed each time.
+    // As if the watch moved back at once without a leader: each answer of the empty server is judged.
     const back = /stale match 200 i (\d+) .* (\d+)B \|/.exec(event);
     if (back) {
       position = { ...position, next: "glance" };
@@ -164,7 +164,7 @@ for (
   });
 }
 
-test("AgentCursor begins again after a failure, or when a connection broke, once", () => {
+test("AgentCursor begins again once after a failure or a broken connection", () => {
   const reach = new ConsulReach();
   const agentCursor = new AgentCursor("index", reach);
   agentCursor.answered({ cursor: "9", lacks: false });

@@ -30,7 +30,7 @@ export class Delivery<T> {
   readonly #failureCounter: Counter;
   /** The last value delivered. */
   last: { readonly value: T } | undefined;
-  /** In a row. */
+  /** Number of consecutive failures. */
   failures = 0;
   #lastSuccessMs: number | undefined;
   #lastError: string | undefined;

@@ -34,7 +34,7 @@ export function wakeableSleep(
 
 interface TokenBucketOptions {
   readonly burst: number;
-  /** One more is allowed this often. */
+  /** Interval after which another one is allowed. */
   readonly refillMs: number;
   readonly clock: Clock;
 }

@@ -30,7 +30,7 @@ export interface PollSlot {
   readonly mode: PollMode;
   /** Fails with `closed` once the slot is left. */
   turn(): Promise<PollTurn>;
-  /** Its data is in use now. */
+  /** Marks the watch's data as in use. */
   touch(): void;
   leave(): void;
 }
@@ -43,7 +43,7 @@ interface SlotDeps {
   /** The agent refused for load lately. */
   readonly isEased: () => boolean;
   readonly wait: (due: () => number, signal: AbortSignal) => Promise<() => void>;
-  /** `isNew`: it was not in use, so that what was due later is due now. */
+  /** `isNew`: the slot was idle before, so its next turn is due now. */
   readonly used: (isNew: boolean) => void;
   readonly left: () => void;
 }

@@ -1,4 +1,4 @@
-/** A watch beside servers, whose answers the test gives, on a clock that it moves. */
+/** A watch beside servers; the test gives the answers and moves the clock. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type ErrorCode, ProxyError, silentLog, Stats } from "../../base/mod.ts";
@@ -11,7 +11,7 @@ import { serversWatchTerms } from "./watch_terms.ts";
 
 type Names = readonly string[];
 
-/** A question as it was asked: `read`, `wait 7` or `glance`. */
+/** A request in words: `read`, `wait 7` or `glance`. */
 function wordsOf({ cursor, stale }: PollRequest<Names>): string {
   if (cursor !== undefined) return `${stale ? "wait" : "default wait"} ${cursor}`;
   return stale ? "glance" : "read";
@@ -25,10 +25,13 @@ class Scene {
   readonly errors: string[] = [];
   #answer: PromiseWithResolvers<PollAnswer<Names>> | undefined;
   readonly #budget = new ConnectionBudget({
-    ...{ connections: 100, clock: this.clock, log: silentLog, stats: new Stats() },
+    connections: 100,
+    clock: this.clock,
+    log: silentLog,
+    stats: new Stats(),
   });
 
-  /** `critical`: comes back soon whatever happens. */
+  /** `critical`: the pause after failures stays short. */
   watch(options: { readonly critical: boolean } = { critical: true }): void {
     const { clock, reach } = this;
     startWatch<Names>({
@@ -48,8 +51,13 @@ class Scene {
         onError: ({ code }) => this.errors.push(code),
       },
       deps: {
-        ...{ clock, reach, random: () => 1, log: silentLog, stats: new Stats() },
-        ...{ budget: this.#budget, terms: serversWatchTerms(reach) },
+        clock,
+        reach,
+        random: () => 1,
+        log: silentLog,
+        stats: new Stats(),
+        budget: this.#budget,
+        terms: serversWatchTerms(reach),
       },
     });
   }
@@ -74,7 +82,7 @@ class Scene {
     await this.clock.advance(0);
   }
 
-  /** What was asked since the last time. */
+  /** The requests since the last call. */
   take(): string[] {
     return this.asked.splice(0);
   }
@@ -89,14 +97,14 @@ async function settled(index = 44, names = "a b"): Promise<Scene> {
   return scene;
 }
 
-test("a change comes by a stale wait, and is believed where it adds", async () => {
+test("a stale answer that only adds is delivered at once", async () => {
   const scene = await settled();
   await scene.answer(93, "a b c");
   assert.deepEqual(scene.take(), ["wait 93"]);
   assert.deepEqual(scene.values, ["a b", "a b c"]);
 });
 
-test("a server that restarted shows nothing, with an index of 1: nothing happens", async () => {
+test("an empty answer with index 1 from a restarted server is not delivered", async () => {
   const scene = await settled();
   await scene.move();
   assert.deepEqual(scene.take(), ["read"]);
@@ -112,7 +120,7 @@ test("a server that restarted shows nothing, with an index of 1: nothing happens
   assert.deepEqual(scene.errors, ["agent_failed"]);
 });
 
-test("what a stale wait takes away is confirmed before it is believed", async () => {
+test("a stale answer that lacks a name is confirmed by the leader before it is delivered", async () => {
   const scene = await settled();
   await scene.answer(93, "b");
   assert.deepEqual(scene.take(), ["read"]);
@@ -122,7 +130,7 @@ test("what a stale wait takes away is confirmed before it is believed", async ()
   assert.deepEqual(scene.take(), ["wait 93"]);
 });
 
-test("what a server takes away, and the leader does not, stays", async () => {
+test("a name that only a stale answer lacks stays", async () => {
   const scene = await settled();
   await scene.answer(93, "");
   await scene.answer(44, "a b");
@@ -130,7 +138,7 @@ test("what a server takes away, and the leader does not, stays", async () => {
   assert.deepEqual(scene.values, ["a b"]);
 });
 
-test("a server that shows less time and again is not asked without a pause", async () => {
+test("repeated stale answers that lack a name are paced", async () => {
   const scene = await settled();
   for (let lies = 0; lies < 40; lies++) {
     await scene.answer(93, "");
@@ -140,7 +148,7 @@ test("a server that shows less time and again is not asked without a pause", asy
   assert.ok(scene.take().length <= 22, "ten at once, and then as the clock goes");
 });
 
-test("a cluster that began anew is followed from its lower index on", async () => {
+test("a leader's answer with a lower index is believed", async () => {
   const scene = await settled();
   await scene.move();
   await scene.answer(12, "c");
@@ -148,16 +156,16 @@ test("a cluster that began anew is followed from its lower index on", async () =
   assert.deepEqual(scene.values, ["a b", "c"]);
 });
 
-test("without a leader a move costs nothing: waiting goes on at another server", async () => {
+test("a move without a leader goes on waiting at another server, without an error", async () => {
   const scene = await settled();
   await scene.move();
   await scene.fail();
   await scene.answer(44, "a b");
   assert.deepEqual(scene.take(), ["read", "glance", "wait 44"]);
-  assert.deepEqual(scene.errors, [], "nobody is told of an outage");
+  assert.deepEqual(scene.errors, [], "no error is reported");
 });
 
-test("the leader's answer is there a second after there is a leader", async () => {
+test("the leader is asked every second while there is none", async () => {
   const scene = await settled();
   await scene.move();
   for (let second = 0; second < 10; second++) {
@@ -183,23 +191,23 @@ test("a move ends a pause", async () => {
   assert.deepEqual(scene.take(), []);
   scene.reach.moved();
   await scene.clock.advance(500);
-  assert.deepEqual(scene.take(), ["read"], "half a second at most, so that not all ask at once");
+  assert.deepEqual(scene.take(), ["read"], "watches read again within half a second");
 });
 
-test("moves alone are no failures", async () => {
+test("moves are not reported as failures", async () => {
   const scene = await settled();
   for (let moves = 0; moves < 5; moves++) await scene.move();
   assert.deepEqual(scene.errors, []);
   assert.deepEqual(scene.take(), ["read", "read", "read", "read", "read"]);
 });
 
-test("waits that are refused time and again are not asked without a pause", async () => {
+test("requests after repeated moves are paced", async () => {
   const scene = await settled();
   for (let moves = 0; moves < 40; moves++) await scene.move();
   assert.ok(scene.take().length <= 10, "ten at once, and then as the clock goes");
 });
 
-test("nothing is asked stale before something was delivered", async () => {
+test("no stale request is sent before the first delivery", async () => {
   const scene = new Scene();
   scene.watch();
   await scene.clock.advance(0);

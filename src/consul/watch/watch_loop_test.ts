@@ -9,11 +9,11 @@ import { agentWatchTerms } from "./watch_terms.ts";
 
 type Poll = (request: PollRequest<number>, reach: ConsulReach) => PollAnswer<number>;
 
-/** A watch whose questions `poll` answers at once, on a clock that the test moves. */
+/** A watch whose requests `poll` answers at once, on a clock that the test moves. */
 function watch(poll: Poll): {
   readonly clock: FakeClock;
   readonly reach: ConsulReach;
-  /** The cursor of each question so far, and when it came. */
+  /** The cursor and the time of each request so far. */
   readonly asked: readonly { readonly cursor: string | undefined; readonly atMs: number }[];
   readonly values: readonly number[];
   stop(): void;
@@ -47,7 +47,7 @@ function watch(poll: Poll): {
   return { clock, reach, asked, values, stop: () => (handle.stop(), budget.close()) };
 }
 
-test("startWatch() goes on from an index that did not move", async () => {
+test("startWatch() waits by the same index after an answer with it", async () => {
   const watching = watch(() => ({ value: 1, cursor: "7" }));
   await watching.clock.advance(0);
   watching.stop();
@@ -55,7 +55,7 @@ test("startWatch() goes on from an index that did not move", async () => {
   assert.deepEqual(cursors.slice(0, 4), [undefined, "7", "7", "7"]);
 });
 
-test("startWatch() forgets its index when a connection broke while it paused", async () => {
+test("startWatch() forgets its index when a connection breaks during a pause", async () => {
   let index = 1;
   const watching = watch(() => ({ value: index, cursor: String(++index) }));
   await watching.clock.advance(0);
@@ -68,7 +68,7 @@ test("startWatch() forgets its index when a connection broke while it paused", a
   assert.equal(watching.asked[before]?.atMs, 250);
 });
 
-test("startWatch() forgets an index that came while a connection broke", async () => {
+test("startWatch() forgets the index of an answer during which a connection broke", async () => {
   const watching = watch((_, reach) => {
     if (watching.asked.length === 2) reach.lost();
     return { value: watching.asked.length, cursor: "7" };
@@ -77,7 +77,7 @@ test("startWatch() forgets an index that came while a connection broke", async (
   watching.stop();
   const cursors = watching.asked.map(({ cursor }) => cursor);
   assert.deepEqual(cursors.slice(0, 4), [undefined, "7", undefined, "7"]);
-  assert.ok(watching.values.includes(2), "what it said is taken all the same");
+  assert.ok(watching.values.includes(2), "its value is delivered");
 });
 
 for (
@@ -101,7 +101,7 @@ for (
   });
 }
 
-test("startWatch() compares bytes with those of what it believed last", async () => {
+test("startWatch() compares bytes with those of the last believed answer", async () => {
   const lasts: unknown[] = [];
   const watching = watch((request) => {
     lasts.push(request.last);

@@ -1,6 +1,6 @@
 /**
- * What differs between watches beside an agent and beside servers: how long a poll waits, which answers
- * are believed, how soon a failure is tried again, and which failures concern all watches.
+ * The differences between watches beside an agent and beside servers: how long a poll waits, which answers
+ * are believed, how soon a failure is retried, and which failures concern all watches.
  *
  * @module
  */
@@ -13,7 +13,7 @@ export interface WatchTerms {
   /** How long a poll waits at most. */
   waitMs(question: { readonly isCritical?: true; readonly isDropped?: true }): number;
   createCursor(kind: "index" | "hash"): WatchCursor;
-  /** How long failures may stretch the pause: what is cheap to ask, or mended by hand, is asked sooner. */
+  /** Limit of the pause after failures; shorter for cheap reads, and for faults that operators fix. */
   pauseLimitMs(
     code: ErrorCode,
     watch: { readonly isCritical: boolean; readonly failures: number },

@@ -10,9 +10,13 @@ const OTHER = { isCritical: false, failures: 1 };
 
 for (
   const [what, value, wanted] of [
-    ["an agent's wait that it drops", agent.waitMs({ isCritical: true, isDropped: true }), 300_000],
-    ["an agent's wait that it keeps", agent.waitMs({ isCritical: true }), 60_000],
-    // Nothing else tells that a server is cut off from the others.
+    [
+      "an agent's wait that ends with its connection",
+      agent.waitMs({ isCritical: true, isDropped: true }),
+      300_000,
+    ],
+    ["an agent's wait that outlasts its connection", agent.waitMs({ isCritical: true }), 60_000],
+    // Only the end of the wait shows that a server is cut off from the others.
     ["a server's wait for rules", servers.waitMs({ isCritical: true }), 30_000],
     ["a server's wait for instances", servers.waitMs({ isDropped: true }), 300_000],
     ["an agent that fails", agent.pauseLimitMs("agent_failed", OTHER), 180_000],

@@ -50,7 +50,7 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
       ".sessionTimeout cannot be honoured: the TLS library makes its own keys for session tickets",
     ],
   ],
-  ["a staple as a must", withPair({}, { ocsp_staple_policy: "MUST_STAPLE" }), [
+  ["a mandatory staple", withPair({}, { ocsp_staple_policy: "MUST_STAPLE" }), [
     ".ocsp_staple_policy cannot be honoured: only LENIENT_STAPLING is known",
   ]],
   [
@@ -139,7 +139,7 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
     `${SERVICE}.envoy_grpc.cluster_name names "x", which is no SDS server; known are sds_cluster`,
   ]],
   [
-    "secrets in clear over the network",
+    "secrets in plain text over the network",
     listener(
       service({ google_grpc: { target_uri: "dns:///sds.example:443" } }),
     ),
@@ -148,7 +148,7 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
     ],
   ],
   [
-    "a header of gRPC's own",
+    "a reserved header of gRPC",
     listener(
       service({
         envoy_grpc: { cluster_name: "sds_cluster" },

@@ -204,7 +204,7 @@ export function fileValidationRef(
   return { secret: specRef(name, spec, found.initialFetchTimeout) };
 }
 
-/** Whether it says which peers to accept, be it all. Matchers alone do not: no CA vouches for the names. */
+/** Whether the rules decide which peers are accepted. Matchers alone do not: no CA vouches for the names. */
 export function decides({ trustedCa, systemRoots, spiffe, rules }: ValidationSpec): boolean {
   return trustedCa !== undefined || systemRoots || spiffe !== undefined || rules.acceptUntrusted ||
     rules.spkiPins.length > 0 || rules.certificateHashes.length > 0;

@@ -28,7 +28,7 @@ const service = (fields: object) => ({ Name: "web", Hosts: ["a.example"], ...fie
 const listener = (fields: object) => ({ Port: 8443, Protocol: "http", Services: [], ...fields });
 
 test("ingressTlsPlan() makes no plan for a gateway without TLS", () => {
-  // As Consul gives it, with everything else that it has.
+  // An entry as Consul returns it, with all other fields.
   const entry = {
     Kind: "ingress-gateway",
     Name: "igw",
@@ -52,7 +52,7 @@ test("ingressTlsPlan() makes no plan for a gateway without TLS", () => {
 for (
   const [behaviour, entry, plans] of [
     [
-      "takes the gateway's for each listener",
+      "uses the gateway's settings for each listener",
       { TLS: sds("sds_cluster", "wild"), Listeners: [listener({}), listener({ Port: 1 })] },
       [plan([ref("wild")]), plan([ref("wild")])],
     ],
@@ -85,7 +85,7 @@ for (
       ],
     ],
     [
-      "takes services without their listener",
+      "reads services whose listener has no TLS",
       { Listeners: [listener({ Services: [service({ TLS: sds("other", "a") })] })] },
       [plan([ref("a", OTHER)])],
     ],
@@ -128,7 +128,7 @@ for (
 ) {
   test(`ingressTlsPlan() refuses ${behaviour}`, () => {
     const parsed = ingressTlsPlan(entry, CONTEXT);
-    assert.ok(parsed.kind === "invalid", "it was taken");
+    assert.ok(parsed.kind === "invalid", "it was accepted");
     const shown = parsed.problems.map(({ path, message }) => `${formatPath(path)} ${message}`);
     assert.deepEqual(shown, wanted);
   });

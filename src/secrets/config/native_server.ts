@@ -164,7 +164,7 @@ export function metadataName(): SchemaOf<string> {
   });
 }
 
-/** A server with the defaults of what is not given. */
+/** A server with defaults for absent fields. */
 export function sdsServer(
   given: Pick<SdsServer, "name" | "addresses"> & Partial<SdsServer>,
   node: XdsNode,

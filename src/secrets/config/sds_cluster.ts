@@ -189,7 +189,7 @@ const KEEP_ALIVE = message({
   connectionIdleInterval: ignored,
 });
 
-/** Of Envoy's protocol options only the keep-alive of HTTP/2 has a meaning here. */
+/** Envoy's protocol options: only the keep-alive of HTTP/2 has a meaning here. */
 const PROTOCOL_OPTIONS = checked(
   within(
     "envoy.extensions.upstreams.http.v3.HttpProtocolOptions",

@@ -71,7 +71,7 @@ function servers(reading: ServerReading): SchemaOf<Readonly<Record<string, SdsSe
       else if (found.has(key)) at(["name"], `"${key}" is used by an earlier server`);
       for (const field of ["id", "cluster"] as const) {
         if (server.node[field] === "") {
-          at(["node", field], "is missing; SDS servers are told who asks");
+          at(["node", field], "is missing; SDS servers identify the proxy by it");
         }
       }
       found.set(key, { ...server, name: key });

@@ -88,7 +88,7 @@ const ACCEPTED: readonly [name: string, value: unknown, servers: object][] = [
     },
   ],
   [
-    "clear text where it is meant",
+    "plain text where it is allowed",
     { a: { address: "10.0.0.1:1", plaintext: true } },
     { a: server("a", { addresses: [tcp("10.0.0.1", 1)] }) },
   ],
@@ -170,7 +170,7 @@ const ACCEPTED: readonly [name: string, value: unknown, servers: object][] = [
 ];
 
 for (const [behaviour, value, servers] of ACCEPTED) {
-  test(`parseSdsServers() takes ${behaviour}`, () => {
+  test(`parseSdsServers() reads ${behaviour}`, () => {
     assert.deepEqual(parseSdsServers(value, CONTEXT), { kind: "valid", servers, warnings: [] });
   });
 }
@@ -182,12 +182,12 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
   ["both addresses", { a: { address: "unix:///a", addresses: ["unix:///b"] } }, [
     ".a.addresses cannot be beside address",
   ]],
-  ["addresses that are none", { a: { address: ["localhost", "unix://b"] } }, [
+  ["invalid addresses", { a: { address: ["localhost", "unix://b"] } }, [
     ".a.address[0] must be host:port or unix:///path, with a port from 1 to 65535",
     ".a.address[1] must be unix:// and an absolute path of at most 107 bytes",
   ]],
   ["an empty list", { a: { address: [] } }, [".a.address must not be empty"]],
-  ["clear text by accident", { a: { address: "10.0.0.1:1" } }, [
+  ["plain text that is not allowed", { a: { address: "10.0.0.1:1" } }, [
     ".a.tls is missing: secrets would cross the network in clear; if that is meant, say " +
     "plaintext: true",
   ]],
@@ -200,7 +200,7 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
   ["half a pair", { a: { address: "b:1", tls: { ca: "ca", cert: "c" } } }, [
     ".a.tls.key is missing",
   ]],
-  ["headers that are none", {
+  ["invalid headers", {
     a: { address: "unix:///a", metadata: { "a b": "x", "grpc-x": "y", "x-bin": "z", ok: "\n" } },
   }, [
     '.a.metadata["a b"] must be a header\'s name',
@@ -215,7 +215,9 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
   ["another name than the key", { a: { name: "b", address: "unix:///a" } }, [
     '.a.name is not "a", under which it is listed',
   ]],
-  ["back-off upside down", { a: { address: "unix:///a", backoff: { base: "2s", max: "1s" } } }, [
+  ["a backoff whose maximum is below its base", {
+    a: { address: "unix:///a", backoff: { base: "2s", max: "1s" } },
+  }, [
     ".a.backoff.max is below base",
   ]],
   ["a cluster without endpoints", cluster({ load_assignment: { cluster_name: "a" } }), [
@@ -226,7 +228,7 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
     "configuration's",
     "[0].type must be STATIC, STRICT_DNS, LOGICAL_DNS",
   ]],
-  ["a cluster in clear text", cluster({ load_assignment: endpoints(socket("b.example", 1)) }), [
+  ["a cluster in plain text", cluster({ load_assignment: endpoints(socket("b.example", 1)) }), [
     "[0].transport_socket is missing: secrets would cross the network in clear",
   ]],
   [
@@ -289,7 +291,7 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
 for (const [behaviour, value, wanted] of REFUSED) {
   test(`parseSdsServers() refuses ${behaviour}`, () => {
     const parsed = parseSdsServers(value, CONTEXT);
-    assert.ok(parsed.kind === "invalid", "it was taken");
+    assert.ok(parsed.kind === "invalid", "it was accepted");
     assert.deepEqual(
       parsed.problems.map(({ path, message }) => `${formatPath(path)} ${message}`),
       wanted.map((problem) => `sdsClusters${problem}`),

@@ -61,7 +61,7 @@ export const WORKLOAD_ENTRIES = {
   ...TIMEOUT_ENTRIES,
 };
 
-/** From parsed fields to their secret; reports why there is none. */
+/** Makes the secret of parsed fields; reports why there is none. */
 type RefOf<T extends v.ObjectEntries> = (
   found: OutputOf<T>,
   report: Report,

@@ -204,7 +204,7 @@ function bySource<T>(
   });
 }
 
-/** Checks what no single field shows. */
+/** Checks rules that concern several fields. */
 function planOf(
   { certificates, validation, onDemand, common }: Parts,
   { reading, report }: { readonly reading: TlsReading; readonly report: Report },

@@ -13,7 +13,10 @@ const LEAF = {
   initialFetchTimeoutMs: 0,
 };
 const ROOTS = { ...LEAF, type: "validation", name: "roots" };
-const spec = (name: string, spec: { type: string }) => ({
+const spec = (
+  name: string,
+  spec: { readonly type: string; readonly [field: string]: unknown },
+) => ({
   type: spec.type,
   name,
   source: { kind: "spec", spec, watch: true },
@@ -22,17 +25,17 @@ const spec = (name: string, spec: { type: string }) => ({
 const pair = (more: object = {}) =>
   spec("web.pem", {
     type: "certificate",
-    ...{ chain: file("web.pem"), key: file("web.key"), ...more },
+    chain: file("web.pem"),
+    key: file("web.key"),
+    ...more,
   });
 const roots = (more: object = {}, rules: object = {}) =>
   spec("roots.pem", {
     type: "validation",
-    ...{
-      trustedCa: file("roots.pem"),
-      systemRoots: false,
-      ...more,
-      rules: { ...NO_RULES, ...rules },
-    },
+    trustedCa: file("roots.pem"),
+    systemRoots: false,
+    ...more,
+    rules: { ...NO_RULES, ...rules },
   });
 const sds = (type: string, name: string, api = "auto", initialFetchTimeoutMs = 15_000) => ({
   type,
@@ -56,15 +59,15 @@ const plan = (fields: object) => ({
 const PAIR = { source: "file", cert: "web.pem", key: "web.key" };
 
 const ACCEPTED: readonly [name: string, value: unknown, plan: object][] = [
-  ["takes nothing as the agent's", {}, plan({})],
-  ["takes the agent in one line", { source: "consul" }, plan({})],
+  ["reads no fields as the agent's credentials", {}, plan({})],
+  ["reads the agent in one line", { source: "consul" }, plan({})],
   [
-    "takes files in one line",
+    "reads files in one line",
     { ...PAIR, ca: "roots.pem" },
     plan({ certificates: [pair()], validation: { secret: roots() } }),
   ],
   [
-    "takes every field of files in one line",
+    "reads every field of files in one line",
     {
       ...PAIR,
       ca: "roots.pem",
@@ -88,29 +91,27 @@ const ACCEPTED: readonly [name: string, value: unknown, plan: object][] = [
       tls: { minVersion: "TLSv1.3", maxVersion: "TLSv1.3", cipherSuites: [] },
     }),
   ],
-  ["takes the validation from the agent by default", PAIR, plan({ certificates: [pair()] })],
+  ["uses the agent's validation by default", PAIR, plan({ certificates: [pair()] })],
   [
-    "leaves the certificate to the agent",
+    "uses the agent's certificate by default",
     { source: "file", ca: "roots.pem" },
     plan({ validation: { secret: roots() } }),
   ],
   [
-    "takes PKCS#12",
+    "reads PKCS#12",
     { source: "file", pkcs12: "web.p12", keyPassword: "secret" },
     plan({
       certificates: [
         spec("web.p12", {
           type: "certificate",
-          ...{
-            pkcs12: file("web.p12"),
-            password: { kind: "inline", bytes: new TextEncoder().encode("secret") },
-          },
+          pkcs12: file("web.p12"),
+          password: { kind: "inline", bytes: new TextEncoder().encode("secret") },
         }),
       ],
     }),
   ],
   [
-    "takes the Workload API for everything",
+    "reads the Workload API for everything",
     { source: "workload", id: "spiffe://example.org/web", withdrawalGrace: "500ms" },
     plan({
       certificates: [
@@ -128,7 +129,7 @@ const ACCEPTED: readonly [name: string, value: unknown, plan: object][] = [
     }),
   ],
   [
-    "takes a mix of sources",
+    "reads a mix of sources",
     {
       certificate: { ...PAIR, watched_directory: { path: "/etc", watch_modify: true } },
       validation: {
@@ -199,7 +200,7 @@ const ACCEPTED: readonly [name: string, value: unknown, plan: object][] = [
     }),
   ],
   [
-    "takes Envoy's secret files",
+    "reads Envoy's secret files",
     {
       certificate: { source: "file", secretFile: "sds.yaml", name: "web" },
       validation: { source: "file", secretFile: "roots.json", crl: "crl.pem" },
@@ -228,23 +229,21 @@ const ACCEPTED: readonly [name: string, value: unknown, plan: object][] = [
     }),
   ],
   [
-    "takes SPIFFE's bundles from a file",
+    "reads SPIFFE's bundles from a file",
     { validation: { source: "file", trust_bundles: "bundles.json" } },
     plan({
       validation: {
         secret: spec("bundles.json", {
           type: "validation",
-          ...{
-            systemRoots: false,
-            spiffe: { kind: "map", source: file("bundles.json") },
-            rules: NO_RULES,
-          },
+          systemRoots: false,
+          spiffe: { kind: "map", source: file("bundles.json") },
+          rules: NO_RULES,
         }),
       },
     }),
   ],
   [
-    "takes certificates on demand",
+    "reads certificates on demand",
     {
       onDemand: {
         cluster: "sds_cluster",
@@ -274,7 +273,7 @@ const ACCEPTED: readonly [name: string, value: unknown, plan: object][] = [
     }),
   ],
   [
-    "takes versions and suites by either name",
+    "reads versions and suites by either name",
     {
       min_version: "TLSv1_2",
       maxVersion: "1.2",
@@ -317,7 +316,7 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
   ["SDS for all", { source: "sds" }, [
     '.source holds one secret a name; say "certificate" and "validation" with a source each',
   ]],
-  ["a source that is not said", { certificate: { cert: "a" } }, [
+  ["a missing source", { certificate: { cert: "a" } }, [
     ".certificate.source is missing; it must be consul, none, file, sds, workload",
   ]],
   ["files without files", { source: "file" }, [".cert is missing; or ca, or both"]],
@@ -340,14 +339,14 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
     ".certificate.cert cannot be beside secretFile, which names the files itself",
     ".certificate.key cannot be beside secretFile, which names the files itself",
   ]],
-  ["a validation of nothing", { validation: { source: "file", sanMatchers: [] } }, [
+  ["a validation that accepts no peer", { validation: { source: "file", sanMatchers: [] } }, [
     ".validation.ca is missing, and nothing else says whom to accept: trustBundles, systemRoots, " +
     "secretFile, spkiPins or certificateHashes; to accept anyone, say acceptUntrusted: true",
   ]],
-  ["a server that is not there", {
+  ["an unknown server", {
     certificate: { source: "sds", cluster: "other", name: "web" },
   }, ['.certificate.cluster names "other", which is no SDS server; known are sds_cluster']],
-  ["a socket that is none", { source: "workload", socket: "/run/a.sock" }, [
+  ["an invalid socket", { source: "workload", socket: "/run/a.sock" }, [
     '.socket is of no use: Cannot use "/run/a.sock" as a Workload API socket: it begins with ' +
     "neither unix:// nor tcp://",
   ]],
@@ -357,7 +356,7 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
   ["a long grace", { source: "workload", withdrawal_grace: "2m" }, [
     ".withdrawal_grace must be at most 1m",
   ]],
-  ["a matcher of nothing", {
+  ["a matcher without a condition", {
     validation: {
       source: "consul",
       san_matchers: [{ type: "dns" }, { type: "x", exact: "a" }, { exact: "a" }, {
@@ -379,10 +378,10 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
     validation: { source: "none" },
     requireClientCertificate: true,
   }, [".requireClientCertificate cannot be true where validation is none"]],
-  ["one and several", { certificate: PAIR, certificates: [PAIR] }, [
+  ["both certificate and certificates", { certificate: PAIR, certificates: [PAIR] }, [
     ".certificates cannot be beside certificate; put all of them here",
   ]],
-  ["versions upside down", { minVersion: "1.3", maxVersion: "1.2" }, [
+  ["a minimum version above the maximum", { minVersion: "1.3", maxVersion: "1.2" }, [
     ".minVersion is above maxVersion",
   ]],
   ["all at once", { minVersion: "1.1", cipherSuites: ["RC4"], on_demand: { cluster: "x" } }, [
@@ -390,7 +389,7 @@ const REFUSED: readonly [name: string, value: unknown, problems: readonly string
     '.minVersion must be "1.2" or "1.3"',
     ".cipherSuites[0] is no cipher suite that is known here",
   ]],
-  ["names that are none", {
+  ["invalid names", {
     onDemand: { cluster: "sds_cluster", names: ["*.a"], suffixes: ["a"], source: "file" },
   }, [
     '.onDemand.source must be "sds": nothing else can be asked by name',
@@ -434,7 +433,11 @@ for (
 for (
   const [behaviour, env, wanted] of [
     ["no socket in the environment", {}, "is missing, and SPIFFE_ENDPOINT_SOCKET is not set"],
-    ["a socket of no use", { SPIFFE_ENDPOINT_SOCKET: "x" }, "SPIFFE_ENDPOINT_SOCKET is of no use"],
+    [
+      "an invalid socket in the environment",
+      { SPIFFE_ENDPOINT_SOCKET: "x" },
+      "SPIFFE_ENDPOINT_SOCKET is of no use",
+    ],
   ] as const
 ) {
   test(`parseTlsConfig() refuses ${behaviour}`, () => {

@@ -28,7 +28,7 @@ const spiffe = (config: object, type = SPIFFE_TYPE) => ({
 
 const ACCEPTED: readonly [name: string, value: unknown, name: string, spec: unknown][] = [
   [
-    "takes a certificate from files",
+    "reads a certificate from files",
     {
       name: "server_cert",
       tls_certificate: {
@@ -46,7 +46,7 @@ const ACCEPTED: readonly [name: string, value: unknown, name: string, spec: unkn
     },
   ],
   [
-    "takes lowerCamelCase, base64 and null for nothing",
+    "reads lowerCamelCase, base64, and null as absent",
     {
       tlsCertificate: {
         certificateChain: { inlineBytes: "Y2hhaW4=", inlineString: null },
@@ -68,7 +68,7 @@ const ACCEPTED: readonly [name: string, value: unknown, name: string, spec: unkn
     },
   ],
   [
-    "takes bytes that are decoded already",
+    "reads decoded bytes",
     {
       name: "a",
       tls_certificate: {
@@ -80,19 +80,19 @@ const ACCEPTED: readonly [name: string, value: unknown, name: string, spec: unkn
     { type: "certificate", chain: inline("chain"), key: inline("key") },
   ],
   [
-    "takes PKCS#12",
+    "reads PKCS#12",
     { name: "p", tls_certificate: { pkcs12: { filename: "a.p12" }, password: { filename: "pw" } } },
     "p",
     { type: "certificate", pkcs12: file("a.p12"), password: file("pw") },
   ],
   [
-    "takes roots",
+    "reads roots",
     { name: "ROOTCA", validation_context: { trusted_ca: { filename: "ca.pem" } } },
     "ROOTCA",
     validation({ trustedCa: file("ca.pem") }),
   ],
   [
-    "takes every rule of a validation context",
+    "reads every rule of a validation context",
     {
       validation_context: {
         trusted_ca: { inline_string: "ca" },
@@ -134,7 +134,7 @@ const ACCEPTED: readonly [name: string, value: unknown, name: string, spec: unkn
     }),
   ],
   [
-    "lets an untyped matcher stand for four types",
+    "applies an untyped matcher to four types",
     { validation_context: { matchSubjectAltNames: [{ suffix: ".example" }] } },
     "",
     validation({}, {
@@ -145,7 +145,7 @@ const ACCEPTED: readonly [name: string, value: unknown, name: string, spec: unkn
     }),
   ],
   [
-    "makes no address of an untyped name",
+    "does not read an untyped name as an address",
     { validation_context: { match_subject_alt_names: [{ exact: "db.example" }] } },
     "",
     validation({}, {
@@ -156,13 +156,13 @@ const ACCEPTED: readonly [name: string, value: unknown, name: string, spec: unkn
     }),
   ],
   [
-    "takes the system's roots",
+    "reads the system's roots",
     { validation_context: { system_root_certs: {} } },
     "",
     validation({ systemRoots: true }),
   ],
   [
-    "takes SPIFFE's bundles of several domains",
+    "reads SPIFFE's bundles of several domains",
     spiffe({
       trust_domains: [
         { name: "one.example", trust_bundle: { filename: "one.pem" } },
@@ -185,7 +185,7 @@ const ACCEPTED: readonly [name: string, value: unknown, name: string, spec: unkn
     }),
   ],
   [
-    "lets SPIFFE's bundle map win over the list",
+    "prefers SPIFFE's bundle map to the list",
     spiffe({
       trust_bundles: { filename: "bundles.json" },
       trust_domains: [{ name: "one.example", trust_bundle: { filename: "one.pem" } }],
@@ -208,12 +208,12 @@ const context = (fields: object) => ({ validation_context: fields });
 const REFUSED: readonly [name: string, value: unknown, wanted: RegExp][] = [
   ["a secret that is no object", [], /the secret must be an object/],
   [
-    "a secret of nothing",
+    "an empty secret",
     { name: "a" },
     /the secret needs one of tls_certificate, validation_cont/,
   ],
   [
-    "a secret of two things",
+    "a secret of two types",
     { ...certificate({}), ...context({}) },
     /has tls_certificate and validation_context, of which only one/,
   ],
@@ -255,11 +255,11 @@ const REFUSED: readonly [name: string, value: unknown, wanted: RegExp][] = [
     /tls_certificate\.private_key_provider cannot be honoured/,
   ],
   [
-    "a source of two places",
+    "a source in two places",
     certificate({ password: { filename: "a", inline_string: "b" } }),
     /tls_certificate\.password has filename and inline_string/,
   ],
-  ["a source of nothing", certificate({ password: {} }), /password needs one of filename/],
+  ["an empty source", certificate({ password: {} }), /password needs one of filename/],
   [
     "bytes that are not base64",
     certificate({ password: { inline_bytes: "a b" } }),
@@ -296,7 +296,7 @@ const REFUSED: readonly [name: string, value: unknown, wanted: RegExp][] = [
     context({ max_verify_depth: 101 }),
     /max_verify_depth must be a whole number from 0/,
   ],
-  ["a list that is none", context({ verify_certificate_spki: "a" }), /spki must be a list/],
+  ["a list that is not a list", context({ verify_certificate_spki: "a" }), /spki must be a list/],
   [
     "a name's type that is unspecified",
     context({ match_typed_subject_alt_names: [{ san_type: 0, matcher: { exact: "a" } }] }),
@@ -308,14 +308,14 @@ const REFUSED: readonly [name: string, value: unknown, wanted: RegExp][] = [
     /match_typed_subject_alt_names\[0\]\.matcher\.exact must not be empty/,
   ],
   [
-    "an address that is none",
+    "an invalid address",
     context({
       match_typed_subject_alt_names: [{ san_type: "IP_ADDRESS", matcher: { exact: "db" } }],
     }),
     /match_typed_subject_alt_names\[0\]\.matcher\.exact must be an IP address/,
   ],
   [
-    "another name without its id",
+    "an other_name without its id",
     context({
       match_typed_subject_alt_names: [{ san_type: "OTHER_NAME", matcher: { exact: "a" } }],
     }),
@@ -365,7 +365,7 @@ const REFUSED: readonly [name: string, value: unknown, wanted: RegExp][] = [
     /validation_context\.trusted_ca cannot be beside custom_validator_config/,
   ],
   [
-    "all that is wrong at once",
+    "several faults at once",
     { name: 1, ...context({ crl: {}, allow_expired_certificate: "yes" }) },
     /name must be.*validation_context\.crl needs.*allow_expired_certificate must be true or false/,
   ],

@@ -16,7 +16,7 @@ import { FileHub } from "../file/file_hub.ts";
 import type { WatchedDirectory } from "../model/spec.ts";
 import { createSecretFileProvider } from "./secret_file.ts";
 
-/** Far away: what these tests see comes from watches. */
+/** Longer than the tests, so that only watches find changes. */
 const POLL_MS = 3_600_000;
 
 function follow(path: string, watchedDirectory?: WatchedDirectory) {
@@ -43,7 +43,7 @@ async function writePair(directory: string, pair: TestPair, name = "web"): Promi
   await writeFile(join(directory, `${name}.key`), pair.keyPem, { mode: 0o600 });
 }
 
-/** In YAML, of files in `directory`. */
+/** A secret file in YAML that names files in `directory`. */
 function described(directory: string, name = "web"): string {
   return JSON.stringify({
     name: "web",
@@ -97,7 +97,7 @@ test("createSecretFileProvider() keeps its secret while the description is broke
   await write(path, "tls_certificate: [");
   await record.until(() => record.rejected.length === 1);
   assert.match(record.rejected[0] ?? "", /^Cannot use the secret in .*sds\.yaml: it is not YAML/);
-  // Its files are followed on.
+  // The files of the last valid description are still followed.
   await writePair(tls, second);
   await record.holds(second);
 

@@ -50,7 +50,7 @@ for (
     ],
   ] as const
 ) {
-  test(`parseSecretFile() takes ${behaviour}`, async () => {
+  test(`parseSecretFile() reads ${behaviour}`, async () => {
     assert.deepEqual(await parseSecretFile(text, { path, wantedName: "server_cert" }), {
       spec,
       version,
@@ -127,7 +127,7 @@ for (
     ["a tab", "a.yaml", "a:\n\t- b", /line 2, column 1: a tab cannot indent/],
     ["a tag", "a.yaml", "name: !!binary YQ==", /line 1, column 7: tags are not taken/],
     ["a second document", "a.yaml", `${YAML}---\na: 1\n`, /it has more than one document/],
-    ["an alias of nothing", "a.yaml", "a: *b", /line 1, column 4: an alias has no anchor/],
+    ["an alias without an anchor", "a.yaml", "a: *b", /line 1, column 4: an alias has no anchor/],
     ["a key that is a list", "a.yaml", "[a]: b", /line 1, column 1: a key must be a text/],
     ["a text that is too deep", "a.yaml", "[".repeat(100_000), /nested too deeply|call stack/],
     [
@@ -192,7 +192,7 @@ test("parseSecretFile() shows no content of a refused file", async () => {
   }
 });
 
-test("parseSecretFile() takes time linear to the size of the file", async () => {
+test("parseSecretFile() parses in time linear to the size of the file", async () => {
   const costMs = async (length: number) => {
     const keys = Array.from({ length }, (_, index) => `k${index}: 1`).join("\n");
     const startMs = cpuMs();
@@ -201,7 +201,7 @@ test("parseSecretFile() takes time linear to the size of the file", async () => 
   };
   await costMs(5_000);
   const [few, many] = [await costMs(5_000), await costMs(40_000)];
-  // Eight times as much, where its square would be 64 times.
+  // Eight times the size takes eight times as long; quadratic time would be 64 times.
   assert.ok(many < 30 * few, `${few} ms, ${many} ms`);
 });
 

@@ -74,7 +74,8 @@ export function validationContext(options: SecretOptions): SchemaOf<ValidationSp
     refused: {
       requireSignedCertificateTimestamp: "cannot be honoured: timestamps are not checked",
       caCertificateProviderInstance: "cannot be honoured: give the roots as trusted_ca",
-      suppressClientCaList: "cannot be honoured: clients are told of the roots where they are few",
+      suppressClientCaList:
+        "cannot be honoured: certificate requests name the roots where they are few",
     },
   });
   return checked(fields, (found, report): ValidationSpec => {

@@ -1,4 +1,4 @@
-/** Watches that say only after they were made that there is none: Deno's, where the quota is used up. */
+/** Watches that fail only after they were made, such as Deno's when the quota is used up. */
 import assert from "node:assert/strict";
 import test from "node:test";
 import { FakeClock } from "../../../test/kit/clock/clock.ts";
@@ -11,16 +11,16 @@ import {
 import { temporaryDirectory } from "../../../test/kit/secrets/secret_files.ts";
 import { type FileSystem, realFiles } from "./file_system.ts";
 
-/** Far beyond what the first reading takes of the fake clock on a busy machine, which is a step a turn. */
+/** Far longer than the first reading takes by the fake clock, which advances a step each turn. */
 const POLL_MS = 30_000;
 
-/** Time goes by, and nothing of the disk is under way when it is over. */
+/** Advances the clock, and lets pending disk operations end. */
 async function quiet(clock: FakeClock, ms: number): Promise<void> {
   const endMs = clock.monotonic() + ms;
   await advanceUntil(clock, () => clock.monotonic() >= endMs);
 }
 
-test("a broken watch is logged once, and made again by the poll only", async () => {
+test("a broken watch is logged once, and only the poll makes it again", async () => {
   await using directory = await temporaryDirectory();
   const clock = new FakeClock({ startMs: Date.now() });
   let broken = true;
@@ -47,7 +47,7 @@ test("a broken watch is logged once, and made again by the poll only", async () 
   const [watchesBefore, readingsBefore] = [watches, readings];
   await quiet(clock, 4_000);
   assert.equal(watches, watchesBefore);
-  assert.equal(readings, readingsBefore, "read without a poll or a hint");
+  assert.equal(readings, readingsBefore, "nothing is read without a poll or a hint");
   const next = await writePair(directory.path);
   await advanceUntil(clock, () => record.certificate?.certPem === next.certPem, POLL_MS + 200);
   const warnings = lines.filter((line) => line.level === "warn");

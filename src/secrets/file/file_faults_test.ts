@@ -1,4 +1,4 @@
-/** What goes wrong with files and with watching them, and what works all the same. */
+/** Faults of files and of watches, and recovery from them. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { mkdir, rename, rm, symlink, writeFile } from "node:fs/promises";
@@ -126,7 +126,7 @@ for (const code of ["ENOSPC", "EMFILE"]) {
   });
 }
 
-test("files that change at every reading are not used until they rest", async () => {
+test("files that change at every reading are not used until they are stable", async () => {
   await using directory = await temporaryDirectory();
   const clock = new FakeClock({ startMs: Date.now() });
   const pair = await writePair(directory.path);
@@ -137,7 +137,7 @@ test("files that change at every reading are not used until they rest", async ()
     async read(path, limitBytes) {
       const reading = await realFiles.read(path, limitBytes);
       if (!torn || !reading) return reading;
-      // Sound each time, and never the same twice; or the file system itself saw it change.
+      // Each reading is valid and has another stamp; every third one changed while it was read.
       return ++readings % 3 === 0 ? null : { ...reading, stamp: `${readings}` };
     },
   };
@@ -152,7 +152,7 @@ test("files that change at every reading are not used until they rest", async ()
   await advanceUntil(clock, () => record.certificate?.certPem === pair.certPem);
 });
 
-test("half of a file is not used as the whole", async () => {
+test("a truncated file is not used", async () => {
   await using directory = await temporaryDirectory();
   const path = join(directory.path, "ca.pem");
   await writeFile(path, ROOT_PEM);
@@ -197,7 +197,7 @@ test("an unreadable file is reported, and read when it becomes readable", async 
   await advanceUntil(clock, () => record.certificate?.certPem === pair.certPem, 5_500);
 });
 
-test("files that are rewritten ten times a second end with the last pair", async () => {
+test("the last pair of files that are rewritten ten times a second is used", async () => {
   await using directory = await temporaryDirectory();
   using clock = new SteadyClock();
   await using follower = follow(specIn(directory.path), { clock });
@@ -211,7 +211,7 @@ test("files that are rewritten ten times a second end with the last pair", async
   assert.deepEqual(record.rejected, []);
 });
 
-test("a source without a watch is read until it is good, and not again", async () => {
+test("a source without a watch is read until it is valid, and not again", async () => {
   await using directory = await temporaryDirectory();
   await using follower = follow(specIn(directory.path), { watch: false });
   const { record, hub } = follower;
@@ -221,7 +221,7 @@ test("a source without a watch is read until it is good, and not again", async (
   await writePair(directory.path);
   follower.watching.refresh();
   assert.equal(hub.watchedDirectories, 0);
-  // Another follower sees the new pair: by then this one would have, too.
+  // When another follower has the new pair, this one would have it, too.
   await using other = follow(specIn(directory.path));
   await other.record.until(() => other.record.secrets.length === 1);
   assert.equal(record.secrets.length, 1);

@@ -27,11 +27,11 @@ export interface FollowTarget<T> {
   readonly directory?: string;
   /** False: read until it is good once, then never again. */
   readonly watch: boolean;
-  /** Decodes and checks; `read` gives only what was read as one set. Throws a ProxyError. */
+  /** Decodes and checks; `read` returns only files of one set. Throws a ProxyError. */
   load(read: ReadSource): Promise<T>;
 }
 
-/** As `FileEvents`. */
+/** See `FileEvents`. */
 export interface FollowEvents<T> {
   onValue(value: T): void;
   onRejected(reason: string): void;
@@ -162,7 +162,7 @@ export class FileFollower<T> implements SecretWatch {
 
   async #look(full: boolean): Promise<void> {
     if (!full && this.#badSinceMs === null && await this.#stampsNow() === this.#stamps) return;
-    // Before the files are read, so that no later change is missed.
+    // Watches are made before the files are read, so that no later change is missed.
     await this.#watchPlaces();
     const read = await this.#readAndLoad();
     if (this.#closed) return;
@@ -229,7 +229,7 @@ export class FileFollower<T> implements SecretWatch {
     const { files, watches, bounded } = this.#context;
     const target = this.#target;
     if (!target.watch || this.#closed) return;
-    // The links on the path of a watched directory are followed, too: it may be made anew.
+    // The links on the path of a watched directory are followed, too, because it may be replaced.
     const paths = target.directory === undefined
       ? target.files.map(({ path }) => path)
       : [target.directory];
@@ -242,7 +242,7 @@ export class FileFollower<T> implements SecretWatch {
     if (this.#closed) return;
     const isNew = await watches.set(this.#onHint, places, target.directory);
     if (this.#closed) return watches.remove(this.#onHint);
-    // Deno's watches begin some milliseconds after they are made: this look finds what they missed.
+    // Deno's watches begin some milliseconds after they are made; this look finds missed changes.
     if (isNew) this.#plan(GLANCE_MS, false);
   }
 

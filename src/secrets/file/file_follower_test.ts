@@ -1,4 +1,4 @@
-/** When files are read, judged and judged again: on files and a clock that the test makes up. */
+/** Times of readings and checks, with fake files and a fake clock. */
 import assert from "node:assert/strict";
 import test from "node:test";
 import { FakeClock } from "../../../test/kit/clock/clock.ts";
@@ -23,7 +23,7 @@ function setUp() {
     watch: () => ({ close() {} }),
   };
   const hub = new FileHub({ clock, files });
-  const heard: string[] = [];
+  const reported: string[] = [];
   let judged = 0;
   let fault = "";
   const watch = hub.follow<string>({
@@ -35,15 +35,15 @@ function setUp() {
       return new TextDecoder().decode(await read("/web.pem", 100));
     },
   }, {
-    onValue: (value) => void heard.push(value),
-    onRejected: (reason) => void heard.push(reason),
-    onRecovered: () => void heard.push("recovered"),
+    onValue: (value) => void reported.push(value),
+    onRejected: (reason) => void reported.push(reason),
+    onRecovered: () => void reported.push("recovered"),
   });
   return {
     clock,
     disk,
     hub,
-    heard,
+    reported,
     watch,
     judged: () => judged,
     failWith: (reason: string) => void (fault = reason),
@@ -51,57 +51,58 @@ function setUp() {
 }
 
 test("FileFollower does not check accepted content again when its files are touched", async () => {
-  const { clock, disk, hub, heard, watch, judged } = setUp();
-  await advanceUntil(clock, () => heard.length > 0);
+  const { clock, disk, hub, reported, watch, judged } = setUp();
+  await advanceUntil(clock, () => reported.length > 0);
   for (let touch = 2; touch < 6; touch++) {
     disk.stamp = `${touch}`;
     watch.refresh();
     await clock.advance(1_000);
   }
-  assert.deepEqual([judged(), heard], [1, ["one"]]);
+  assert.deepEqual([judged(), reported], [1, ["one"]]);
   await hub.close();
 });
 
-test("FileFollower checks refused content again later, when it may have become valid", async () => {
-  const { clock, hub, heard, judged, failWith } = setUp();
+test("FileFollower checks refused content again later, because it may have become valid", async () => {
+  const { clock, hub, reported, judged, failWith } = setUp();
   failWith("not valid yet");
-  await advanceUntil(clock, () => heard.length > 0);
-  assert.deepEqual(heard, ["not valid yet"]);
+  await advanceUntil(clock, () => reported.length > 0);
+  assert.deepEqual(reported, ["not valid yet"]);
   failWith("");
   const startMs = clock.monotonic();
-  await advanceUntil(clock, () => heard.includes("one"), 20_000);
+  await advanceUntil(clock, () => reported.includes("one"), 20_000);
   assert.ok(clock.monotonic() - startMs > 3_000, `${clock.monotonic() - startMs} ms`);
   assert.equal(judged(), 2);
   await hub.close();
 });
 
 test("FileFollower sometimes reads files whose stamps are unchanged", async () => {
-  const { clock, disk, hub, heard } = setUp();
-  await advanceUntil(clock, () => heard.length > 0);
+  const { clock, disk, hub, reported } = setUp();
+  await advanceUntil(clock, () => reported.length > 0);
   await clock.advance(180_000);
   disk.text = "two";
-  // The next polls look at stamps alone.
+  // The next polls compare only stamps.
   await clock.advance(20_000);
-  assert.deepEqual(heard, ["one"]);
+  assert.deepEqual(reported, ["one"]);
   await clock.advance(300_000);
-  assert.deepEqual(heard, ["one", "two"]);
+  assert.deepEqual(reported, ["one", "two"]);
   await hub.close();
 });
 
 test("FileFollower.refresh() resolves when the current content is reported, good or bad", async () => {
-  const { clock, disk, hub, heard, watch, failWith } = setUp();
+  const { clock, disk, hub, reported, watch, failWith } = setUp();
   const seen: string[] = [];
-  const refresh = () => void Promise.resolve(watch.refresh()).then(() => seen.push(heard.join()));
+  const refresh = () =>
+    void Promise.resolve(watch.refresh()).then(() => seen.push(reported.join()));
   refresh();
   await advanceUntil(clock, () => seen.length > 0);
   disk.text = "two";
-  // The look that runs may have read what was there before.
+  // The running look may have read the old content.
   refresh();
   refresh();
   await advanceUntil(clock, () => seen.length > 2);
   assert.deepEqual(seen.splice(0), ["one", "one,two", "one,two"]);
 
-  // Files that are only half there are waited for, and no longer than until they are refused.
+  // Incomplete files are waited for until they are refused.
   disk.text = "three";
   failWith("half");
   refresh();
@@ -118,7 +119,7 @@ test("FileFollower.refresh() resolves when the current content is reported, good
   await advanceUntil(clock, () => seen.length > 0);
   assert.deepEqual(seen.splice(0), ["one,two,recovered,four,bad"]);
   assert.ok(clock.monotonic() - startMs < 2_000);
-  // Bad since long: that is known at once.
+  // The fault was reported before, so the refresh resolves at once.
   refresh();
   await advanceUntil(clock, () => seen.length > 0);
   assert.equal(seen.splice(0).length, 1);

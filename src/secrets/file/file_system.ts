@@ -62,7 +62,7 @@ export const realFiles: FileSystem = {
       if (facts.isSymbolicLink()) return { kind: "symlink", target: await readlink(path) };
       return { kind: facts.isDirectory() ? "directory" : "other" };
     } catch {
-      // As above; a link that is replaced meanwhile is seen in the next round.
+      // The read that follows reports the reason; a link that is replaced meanwhile is seen in the next round.
       return { kind: "none" };
     }
   },
@@ -96,7 +96,7 @@ export async function readWhole(path: string, limitBytes: number): Promise<Uint8
 
 async function readRegularFile(path: string, limitBytes: number): Promise<FileReading | null> {
   try {
-    // Before it is opened: some devices act on the opening itself.
+    // The type is checked before the file is opened, because some devices act on the opening itself.
     const seen = await stat(path);
     if (!seen.isFile()) return refuse(path, seen.isDirectory() ? "it is a directory" : NOT_REGULAR);
     const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);

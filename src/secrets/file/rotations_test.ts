@@ -1,4 +1,4 @@
-/** Many rotations and many secrets: nothing lost, nothing left behind. */
+/** Many rotations and many secrets, without losses and leaks. */
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
 import { mkdir, rename, rm, symlink, writeFile } from "node:fs/promises";
@@ -21,7 +21,7 @@ import { type FileSystem, realFiles } from "./file_system.ts";
 import { FileHub } from "./file_hub.ts";
 import { createFileProvider } from "./file_provider.ts";
 
-/** Every ninth is seen. */
+/** Every ninth rotation is awaited. */
 const LINKED = rounds("rotations by a link", { few: 108, all: 999 });
 const IN_PLACE = rounds("rotations of each file in place", { few: 24, all: 200 });
 const SECRETS = rounds("secrets of one directory", { few: 100, all: 1_000 });
@@ -57,13 +57,13 @@ test("many rotations by a link leave no descriptors or watches behind", async ()
   const watched = hub.watchedDirectories;
   for (let round = 1; round <= LINKED; round++) {
     const pair = await write(round);
-    // Every ninth, of the other pair each time; the rest come faster than they can be followed.
+    // Every ninth rotation has the other pair; the rest come faster than they can be followed.
     if (round % 9 === 0) await record.holds(pair);
   }
   await record.holds(await write(LINKED + 1));
   assert.ok(record.secrets.length > LINKED / 9, `${record.secrets.length} rotations seen`);
   assert.deepEqual(record.rejected, []);
-  // The last swap may have come while watches were set for the one before it; its hint mends that.
+  // The last swap may have come while watches for the one before were made; its hint corrects them.
   const endMs = performance.now() + 30_000;
   while (hub.watchedDirectories !== watched) {
     assert.ok(performance.now() < endMs, `${hub.watchedDirectories} watches, not ${watched}`);
@@ -73,7 +73,7 @@ test("many rotations by a link leave no descriptors or watches behind", async ()
   assert.ok(descriptors() <= before + 2, `${before} descriptors before, ${descriptors()} after`);
 });
 
-test("rotations of each file in place end with the last pair", async () => {
+test("the last pair of rotations in place is used", async () => {
   await using directory = await temporaryDirectory();
   using clock = new SteadyClock();
   const hub = new FileHub({ clock, pollMs: 3_600_000 });

@@ -1,4 +1,4 @@
-/** Every way in which people rotate files, on a real file system. */
+/** Common schemes of file rotation, on a real file system. */
 import assert from "node:assert/strict";
 import { copyFile, mkdir, rename, rm, symlink, unlink } from "node:fs/promises";
 import { join } from "node:path";
@@ -12,7 +12,7 @@ import {
 import { SteadyClock } from "../../../test/kit/clock/steady_clock.ts";
 import type { CertificateSpec } from "../model/spec.ts";
 
-/** Each prepares `root`, says what to follow, and rotates to the next pair. */
+/** Each scheme prepares `root`, returns the files to follow, and rotates to the next pair. */
 interface Scheme {
   readonly name: string;
   prepare(root: string, pair: TestPair): Promise<CertificateSpec>;

@@ -35,7 +35,7 @@ async function setUp({ at = "api.sock" } = {}) {
       arrivals.begin();
       await advanceUntil(clock, () => clock.pending > 0);
     },
-    /** Waits for that many arrivals; returns the milliseconds. */
+    /** Waits for a number of arrivals; returns the milliseconds. */
     async wait(arrivals: number) {
       const beganMs = clock.monotonic();
       await advanceUntil(clock, () => seen.arrivals === arrivals, 3_000);
@@ -52,11 +52,11 @@ async function setUp({ at = "api.sock" } = {}) {
 for (
   const [what, at, appear] of [
     ["a socket", "api.sock", ({ put }) => put("api.sock")],
-    ["one in a directory that was missing", "run/agent/api.sock", async ({ path, put }) => {
+    ["a socket in a directory that was missing", "run/agent/api.sock", async ({ path, put }) => {
       await mkdir(path("run", "agent"), { recursive: true });
       await put("run", "agent", "api.sock");
     }],
-    ["one behind a link that was missing", "now/api.sock", async ({ path, put }) => {
+    ["a socket behind a link that was missing", "now/api.sock", async ({ path, put }) => {
       await mkdir(path("v1"));
       await put("v1", "api.sock");
       await symlink("v1", path("now"));
@@ -81,7 +81,7 @@ test("SocketArrivals reports a replaced socket once, and does not report an old 
   await set.put("api.sock");
   await set.begin();
   await set.clock.advance(5_000);
-  assert.equal(set.seen.arrivals, 0, "it was there before");
+  assert.equal(set.seen.arrivals, 0, "an old socket is no arrival");
   await set.put("next.sock");
   await rename(set.path("next.sock"), set.path("api.sock"));
   await set.wait(1);

@@ -1,4 +1,4 @@
-/** Something else in the place of a key. */
+/** Other content in place of a key. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { mkdir, rm, symlink, writeFile } from "node:fs/promises";
@@ -36,7 +36,7 @@ for (const { name, fault, spoil } of FAULTS) {
   test(`${name} in place of a key is reported with path and reason, and its end is reported`, async () => {
     await using directory = await temporaryDirectory();
     const old = await writePair(directory.path);
-    // Deno's watcher opens what appears, and a FIFO holds it up for ever: there the poll has to do.
+    // Deno's watcher opens new entries, and blocks on a FIFO for ever, so only the poll is used there.
     const setup = name === "a FIFO" && "Deno" in globalThis ? { files: SILENT, pollMs: 100 } : {};
     await using follower = follow(specIn(directory.path), setup);
     const { record } = follower;

@@ -13,7 +13,7 @@ export interface FileSet {
   readonly readings: ReadonlyMap<string, FileReading>;
   /** Over paths and contents. */
   readonly hash: string;
-  /** Of all files, joined; equal while no file changes. */
+  /** Stamps of all files, joined; equal while no file changes. */
   readonly stamps: string;
 }
 

@@ -51,8 +51,8 @@ export class DirectoryWatches {
   }
 
   /**
-   * Makes `places`, and all names in `whole`, what a follower gets hints about. Resolves when the watches
-   * are made, or cannot be: true if there are new ones.
+   * Sets the places that a follower gets hints about: `places`, and all names in `whole`. Resolves when the
+   * watches are made, or cannot be: true if there are new ones.
    */
   async set(onHint: OnHint, places: readonly WatchedName[], whole?: string): Promise<boolean> {
     if (this.#closed) return false;
@@ -161,7 +161,7 @@ export class DirectoryWatches {
     const { path } = directory;
     // The first hint proves that the watch works.
     this.#logged.delete(path);
-    // The directory's own name: it was removed or moved, and the watch is on what is gone.
+    // The hint has the directory's own name: it was removed or moved, and the watch is on the old one.
     if (name !== null && path.endsWith(`/${name}`)) this.#lose(directory);
     for (const [follower, names] of [...directory.followers]) {
       follower(name === null || names === null || names.has(name));

@@ -16,7 +16,7 @@ const FIXTURES = fileURLToPath(new URL("../../../test/fixtures/secrets/", import
 const OPTIONS: LoadOptions = { nowMs: Date.now(), tlsFault: () => undefined };
 const text = (name: string) => readFileSync(FIXTURES + name, "latin1");
 
-/** Of `web.pem`. */
+/** Encrypted keys of `web.pem`. */
 const ENCRYPTED_KEYS = [
   "pbes2.key",
   "pbes2_sha1.key",
@@ -44,7 +44,7 @@ async function load(
   return secret as CertificateSecret;
 }
 
-/** Loads, and says what it minds; fails where it minds nothing, or says what is secret. */
+/** The fault of `spec`; fails where there is none, or where the message shows a secret. */
 async function faultOf(
   spec: Omit<CertificateSpec, "type">,
   options: Partial<LoadOptions> = {},
@@ -57,7 +57,7 @@ async function faultOf(
     assert.doesNotMatch(error.message, /BEGIN|secret\b/);
     return error.message;
   }
-  assert.fail("it was taken");
+  assert.fail("it was accepted");
 }
 
 function assertIsPair(secret: CertificateSecret): void {
@@ -79,7 +79,7 @@ for (
     ...ENCRYPTED_KEYS.map((key) => ["web.pem", key, true] as const),
   ] as const
 ) {
-  test(`loadSecret() takes ${chain} with ${key}`, async () => {
+  test(`loadSecret() accepts ${chain} with ${key}`, async () => {
     const password = encrypted ? { password: inline("secret\r\n") } : {};
     const secret = await load({ chain: file(chain), key: file(key), ...password });
     assertIsPair(secret);
@@ -94,7 +94,7 @@ for (
 for (const key of ENCRYPTED_KEYS) {
   test(`loadSecret() refuses ${key} with another password, and with none`, async () => {
     const pair = { chain: file("web.pem"), key: file(key) };
-    // One of 256 would decrypt to sound padding, and fail later; this one does not.
+    // One wrong password of 256 decrypts to valid padding and fails later; this one does not.
     assert.match(
       await faultOf({ ...pair, password: inline("Secret") }),
       /^Cannot read private key in .*: the password does not fit$/,
@@ -106,7 +106,7 @@ for (const key of ENCRYPTED_KEYS) {
 for (
   const name of ["aes.p12", "sha1_3des.p12", "mac_sha512.p12", "java.p12", "empty_password.p12"]
 ) {
-  test(`loadSecret() takes PKCS#12 ${name}`, async () => {
+  test(`loadSecret() accepts PKCS#12 ${name}`, async () => {
     const password = name.startsWith("empty") ? {} : { password: inline("secret\n") };
     const secret = await load({ pkcs12: file(name), ...password });
     assertIsPair(secret);
@@ -163,7 +163,7 @@ test("loadSecret() reads a byte order mark, and line ends of Windows and old Mac
   );
 });
 
-test("loadSecret() reads the environment that it was given", async () => {
+test("loadSecret() reads the given environment", async () => {
   const { certPem, keyPem } = newPair();
   const spec = { chain: inline(certPem), key: { kind: "environment", variable: "KEY" } } as const;
   assertIsPair(await load(spec, { env: { KEY: keyPem } }));
@@ -187,12 +187,12 @@ for (
     ["no chain", { key: inline(PAIR.keyPem) }, /there is no certificate chain/],
     ["no key", { chain: inline(PAIR.certPem) }, /there is no private key/],
     [
-      "another's key",
+      "the key of another certificate",
       { chain: inline(PAIR.certPem), key: inline(newPair().keyPem) },
       /Cannot use certificate chain \(inline\) with private key \(inline\): the private key does not/,
     ],
     [
-      "chain and key in each other's place",
+      "chain and key swapped",
       { chain: inline(PAIR.keyPem), key: inline(PAIR.certPem) },
       /private key \(inline\): it has no PRIVATE KEY block in PEM, only CERTIFICATE$/,
     ],

@@ -47,14 +47,14 @@ test("loadSecret() reads a bundle: each certificate once, revocation lists separ
 });
 
 for (const name of ["crl.pem", "crl.der"]) {
-  test(`loadSecret() takes revocation list ${name}`, async () => {
+  test(`loadSecret() accepts revocation list ${name}`, async () => {
     const validation = await load({ trustedCa: file("ca.pem"), crl: file(name) });
     assert.ok(validation.kind === "ca");
     assert.deepEqual(validation.rules.crlPems, [text("crl.pem")]);
   });
 }
 
-test("loadSecret() takes SPIFFE bundles by domain and as a map", async () => {
+test("loadSecret() accepts SPIFFE bundles by domain and as a map", async () => {
   const domains = await load({
     spiffe: {
       kind: "domains",
@@ -74,11 +74,11 @@ test("loadSecret() takes SPIFFE bundles by domain and as a map", async () => {
   assert.deepEqual(validation.bundles, { "one.example": [ROOT] });
 });
 
-test("loadSecret() takes the system's roots", async () => {
+test("loadSecret() loads the system's roots", async () => {
   const directory = await mkdtemp(join(tmpdir(), "roots-"));
   const path = join(directory, "ca-certificates.crt");
   try {
-    // Mozilla's, as systems install them; the engine has a copy of its own.
+    // Mozilla's roots, as systems install them; the engine has a copy.
     await writeFile(path, rootCertificates.join("\n"));
     const env = { SSL_CERT_FILE: path };
     const validation = await load({ systemRoots: true }, env);
@@ -132,11 +132,15 @@ for (
       /private key, which does not belong here/,
     ],
     [
-      "a list that is none",
+      "an unreadable list",
       { trustedCa: inline(ROOT), crl: inline(ROOT) },
       /revocation list \(inline\): it has a "CERTIFICATE" block/,
     ],
-    ["a list of nothing", { trustedCa: inline(ROOT), crl: inline("x") }, /no X509 CRL block/],
+    [
+      "a list without a PEM block",
+      { trustedCa: inline(ROOT), crl: inline("x") },
+      /no X509 CRL block/,
+    ],
     [
       "a damaged list",
       {

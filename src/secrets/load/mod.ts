@@ -1,3 +1,3 @@
-/** From bytes to a checked secret. @module */
+/** Loads a secret from bytes and checks it. @module */
 export * from "./load_secret.ts";
 export type { Environment, ReadSource, TlsFault } from "./source_bytes.ts";

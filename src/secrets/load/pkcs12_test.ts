@@ -11,19 +11,24 @@ const DATA = derOid("1.2.840.113549.1.7.1");
 const ENCRYPTED_DATA = derOid("1.2.840.113549.1.7.6");
 const SALT = new Uint8Array(8).fill(7);
 const PASSWORD = "secret";
-/** No bag at all: nothing that is counted. */
+/** SafeContents without bags, which cost nothing. */
 const NO_BAGS = derSequence();
 
 function derived(purpose: 1 | 2 | 3, parts: { hash: string; rounds: number; bytes: number }) {
   const { hash, rounds, bytes } = parts;
   return derive({
-    ...{ purpose, rounds, bytes, salt: SALT, password: bmpOf(PASSWORD), what: "test" },
+    purpose,
+    rounds,
+    bytes,
+    salt: SALT,
+    password: bmpOf(PASSWORD),
+    what: "test",
     hash: { name: hash, blockBytes: 64 },
     effort: { left: Infinity },
   });
 }
 
-/** Encrypted as OpenSSL 1 did it. */
+/** SafeContents in the encryption of OpenSSL 1. */
 function older(rounds: number): Uint8Array {
   const key = derived(1, { hash: "sha1", rounds, bytes: 24 });
   const iv = derived(2, { hash: "sha1", rounds, bytes: 8 });
@@ -59,7 +64,7 @@ function fileOf(contents: readonly Uint8Array[]): Uint8Array {
   );
 }
 
-// Whoever can write the file knows its password: a server that sends both, for one.
+// The writer of a file may know its password (a server sends both), so a valid MAC is no reason for trust.
 for (
   const [name, contents, fault] of [
     ["one content without a key", [older(1)], /it has no private key/],
@@ -70,7 +75,7 @@ for (
       /it has more than 10 contents/,
     ],
     [
-      "contents that take long together",
+      "contents that are costly together",
       new Array<Uint8Array>(10).fill(older(50_000)),
       /its parts ask for too many rounds together/,
     ],

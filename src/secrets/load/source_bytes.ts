@@ -84,7 +84,7 @@ export function textOf({ bytes, what }: SourceBytes): string {
   return text;
 }
 
-/** Follows "it has no such block" and names what the text has instead. Labels are not secret. */
+/** Names the blocks that a text has instead, after "it has no such block". Labels are not secret. */
 export function foundInstead(text: string): string {
   const labels = new Set<string>();
   for (const [, label] of text.matchAll(/^-----BEGIN ([A-Z0-9 ]{1,64})-----/gm)) {

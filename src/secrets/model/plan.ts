@@ -1,5 +1,5 @@
 /**
- * The secrets that a listener or upstream needs, with their sources: what configuration is parsed to.
+ * The secrets that a listener or upstream needs, with their sources; configuration is parsed to these types.
  * Plain data; equal references share one subscription.
  *
  * @module
@@ -91,7 +91,7 @@ export const WITHDRAWAL_GRACE_MS = 2_000;
 /** A validation and the configuration's own part of it (`combined_validation_context`). */
 export interface ValidationRef {
   readonly secret: SecretRef;
-  /** Merged with what arrives: single values of the secret win, lists join, booleans are or-ed. */
+  /** Merged with the secret: its single values win, lists join, booleans are or-ed. */
   readonly defaults?: ValidationSpec;
 }
 

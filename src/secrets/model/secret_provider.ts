@@ -1,6 +1,6 @@
 /**
  * The interface between a source of secrets and the store: a provider follows one secret and reports all
- * that it sees, repetitions included. `store/subscription.ts` decides what is a change.
+ * that it sees, repetitions included. `store/subscription.ts` decides which reports are changes.
  *
  * @module
  */

@@ -139,7 +139,7 @@ export class OnDemand {
   update(plan: OnDemandPlan): void {
     this.#plan = plan;
     const pinned = new Set(pinnedOf(plan));
-    // Before any name is dropped: one that changes its table stays subscribed.
+    // This is done before any name is dropped, so that a name that changes its table stays subscribed.
     this.#pin();
     for (const table of [this.#pinned, this.#held, this.#pending]) {
       for (const entry of [...table.values()]) {
@@ -236,7 +236,7 @@ export class OnDemand {
     if (this.#pending.delete(entry.name)) this.#keep(entry);
     const waiters = this.#takeWaiters(entry);
     this.#changed();
-    // A waiter finds the certificate in what is published.
+    // A waiter finds the certificate in the published state.
     if (waiters.length === 0) return;
     this.#options.afterChange(() => waiters.forEach((resolve) => resolve(AVAILABLE)));
   }

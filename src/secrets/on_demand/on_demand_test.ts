@@ -39,7 +39,7 @@ function setUp(rules: Partial<OnDemandRules> = {}, parts: Partial<OnDemandPlan> 
       },
     });
   store.follow({ edge: plan() });
-  /** What came of asking, once it is known. */
+  /** Requests a certificate; `answer` is set when it is known. */
   const ask = (name: string, remote = "192.0.2.1:1") => {
     const asked: { answer: CertificateAnswer | undefined } = { answer: undefined };
     store.certificateWanted({ credentials: "edge", name, remote })
@@ -93,7 +93,7 @@ test("OnDemand answers a waiting handshake after the certificate is published", 
   const { clock, store, ask, arrive, names } = setUp();
   const order: string[] = [];
   store.onChange = () => void order.push(`published ${names()?.length}`);
-  // In the pause after another announcement, too.
+  // Also in the pause after another announcement.
   for (const name of ["a.example.com", "b.example.com"]) {
     store.certificateWanted({ credentials: "edge", name, remote: "unix" })
       .then(() => order.push(`answered ${name[0]}`));
@@ -111,7 +111,7 @@ test("OnDemand answers a waiting handshake after the certificate is published", 
   await store.close();
 });
 
-// How a name fails, and what the next client hears.
+// Failures of a name, and the reason for the next client.
 for (
   const [name, fail, reason] of [
     ["is removed", "onRemoved", /no certificate of this name/],
@@ -139,7 +139,7 @@ for (
       [fail === "onRemoved" ? "removed" : "timed_out"]: 1,
       negative: 1,
     });
-    // Strangers fill neither logs nor events.
+    // Names that clients make up cause neither log lines nor events.
     assert.deepEqual([store.events(), log.lines], [[], []]);
     await clock.advance(33_001);
     const later = ask("a.example.com");
@@ -208,7 +208,7 @@ test("OnDemand limits the rate of new names of one client address, and not of ot
     ...Array(5).fill(undefined),
     ...Array(3).fill(false),
   ]);
-  // A name that other handshakes requested is no new name.
+  // A name that other handshakes have requested does not count as new.
   const joined = ask("n0.x");
   const other = ask("other.x", "192.0.2.2:1");
   await clock.advance(400);
@@ -289,7 +289,7 @@ test("OnDemand does not wait for prefetched names, and never drops them", async 
   }
   await clock.advance(200);
   assert.deepEqual(names(), ["a.x", "b.x", "e.x"]);
-  // Removed, it is not shown any more, but may come back.
+  // A removed certificate is not shown any more, but may return.
   const { events } = providers.of("c.x");
   events.onRemoved();
   const asked = ask("c.x");
@@ -340,7 +340,7 @@ test("OnDemand.update() keeps the names that the new rules allow", async () => {
   await store.close();
 });
 
-test("OnDemand has a certificate at once that another plan follows", async () => {
+test("OnDemand shares a certificate that another plan follows", async () => {
   const { clock, providers, store, ask, arrive, names, plan } = setUp();
   store.follow({
     edge: plan(),
@@ -350,7 +350,7 @@ test("OnDemand has a certificate at once that another plan follows", async () =>
   const asked = ask("a.x");
   await clock.advance(200);
   assert.deepEqual([asked.answer, names(), providers.begun], [AVAILABLE, ["a.x"], 1]);
-  // The removal drops the name here; a listener that is configured with it keeps the value.
+  // The removal drops the name here; a listener with the certificate in its configuration keeps the value.
   providers.of("a.x").events.onRemoved();
   assert.deepEqual(names(), []);
   assert.equal(Object.keys(store.held.certificates).length, 1);
@@ -426,7 +426,7 @@ test("OnDemand: a listener with a certificate of its own opens without on-demand
   ask("a.x");
   arrive("a.x");
   arrive("own.x");
-  // Its own is the first, and so what is shown where no name fits.
+  // Its own certificate is the first, and so the default.
   assert.deepEqual(names(), ["own.x", "a.x"]);
   await store.close();
 });

@@ -27,14 +27,14 @@ const LIMITS = {
   floodMs: 100,
 };
 
-/** What the server does on its first streams. */
+/** The server's fault on its first streams. */
 const MISDEEDS: readonly (readonly [
   name: string,
   wanted: RegExp,
   act: (stream: ServerStream, server: SdsServer) => void,
 ])[] = [
   ["stays silent", /DEADLINE_EXCEEDED: no whole message came in time/, () => {}],
-  ["ends the stream without a word", /Cannot read.*: OK/, (stream) => stream.end()],
+  ["ends the stream without a message", /Cannot read.*: OK/, (stream) => stream.end()],
   ["fails", /INTERNAL: a defect/, (stream) => stream.fail(13, "a defect")],
   [
     "sends bytes that are no message",
@@ -78,7 +78,7 @@ for (const [name, wanted, act] of MISDEEDS) {
     await web.next("secret");
     assert.equal(server.streams, 3);
     const unreachable = web.events.filter(({ kind }) => kind === "unreachable");
-    // Told once, unless the server has answered in between.
+    // Reported once, unless the server has answered in between.
     assert.equal(unreachable.length, name === "sends without a break" ? 2 : 1);
     assert.match(
       client.metrics(),
@@ -127,10 +127,10 @@ const wrongUri = { ...uri, matcher: { ...uri.matcher, value: "/svc/other" } };
 
 for (
   const [name, serverName, validation, reached] of [
-    ["takes one of the right name", "a.sds.test", trust(authority.rootPem), true],
-    ["refuses one of another name", "a.b.sds.test", trust(authority.rootPem), false],
-    ["takes one of the right address", "127.0.0.1", trust(authority.rootPem), true],
-    ["refuses one of another address", "127.0.0.2", trust(authority.rootPem), false],
+    ["accepts a server with the right name", "a.sds.test", trust(authority.rootPem), true],
+    ["refuses a server with another name", "a.b.sds.test", trust(authority.rootPem), false],
+    ["accepts a server with the right address", "127.0.0.1", trust(authority.rootPem), true],
+    ["refuses a server with another address", "127.0.0.2", trust(authority.rootPem), false],
     ["refuses a server of another CA", "a.sds.test", trust(stranger.rootPem), false],
     [
       "checks matchers instead of the name",
@@ -139,20 +139,20 @@ for (
       true,
     ],
     [
-      "refuses one that no matcher fits",
+      "refuses a server that no matcher fits",
       "a.sds.test",
       trust(authority.rootPem, { matchers: [wrongUri] }),
       false,
     ],
     ["checks only a pin", "x.test", trust("", { certificateHashes: [digest] }), true],
     [
-      "refuses another certificate than the pinned",
+      "refuses another certificate than the pinned one",
       "a.sds.test",
       trust("", { certificateHashes: ["00".repeat(32)] }),
       false,
     ],
     [
-      "knows expired anchors where that is allowed",
+      "accepts expired anchors where that is allowed",
       "a.sds.test",
       trust(authority.rootPem, { allowExpired: true }),
       true,
@@ -183,7 +183,7 @@ for (
     if (reached) await web.next("secret");
     else {
       assert.match((await web.next("unreachable")).reason, /UNAVAILABLE: /);
-      assert.deepEqual(server.requests, [], "nothing is said to a server that is not trusted");
+      assert.deepEqual(server.requests, [], "an untrusted server gets no request");
     }
   });
 }

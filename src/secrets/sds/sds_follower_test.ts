@@ -13,21 +13,21 @@ const FILES: CertificateSpec = { ...INLINE, key: { kind: "file", path: "/web.key
 const ROOTS: SecretSpec = { type: "validation", systemRoots: true, rules: NO_RULES };
 
 function start() {
-  const told: string[] = [];
+  const reported: string[] = [];
   const files: { readonly events: FileEvents; closed: boolean }[] = [];
   let fault = "";
-  /** What the next offer is read as, once that is known. */
+  /** The result of the next load. */
   let slow: Promise<Secret> | undefined;
   const follower = new SdsFollower({
     ref: secretRef("web"),
     events: {
-      onSecret: (secret) => void told.push(secret.type === "certificate" ? secret.serial : ""),
-      onRejected: (reason) => void told.push(reason),
-      onRecovered: () => void told.push("recovered"),
+      onSecret: (secret) => void reported.push(secret.type === "certificate" ? secret.serial : ""),
+      onRejected: (reason) => void reported.push(reason),
+      onRecovered: () => void reported.push("recovered"),
       onUnreachable: () => {},
       onReached: () => {},
       onDenied: () => {},
-      onRemoved: () => void told.push("removed"),
+      onRemoved: () => void reported.push("removed"),
     },
     load: () => {
       if (fault) return Promise.reject(new Error(fault));
@@ -35,9 +35,9 @@ function start() {
       slow = undefined;
       return loaded;
     },
-    followFiles: (_spec, _ref, events) => {
+    followFiles: (_spec, _ref, fileEvents) => {
       const watch = {
-        events,
+        events: fileEvents,
         closed: false,
         refresh() {},
         close: () => void (watch.closed = true),
@@ -51,7 +51,13 @@ function start() {
     slow = promise;
     return resolve;
   };
-  return { follower, told, files, overtake, failWith: (reason: string) => void (fault = reason) };
+  return {
+    follower,
+    reported,
+    files,
+    overtake,
+    failWith: (reason: string) => void (fault = reason),
+  };
 }
 
 for (
@@ -61,7 +67,7 @@ for (
   ] as const
 ) {
   test(`SdsFollower keeps the files of the last good offer when a later one ${name}`, async () => {
-    const { follower, told, files, failWith } = start();
+    const { follower, reported, files, failWith } = start();
     const offered = follower.offer(FILES, "1");
     const [watch] = files;
     assert.ok(watch);
@@ -70,42 +76,42 @@ for (
     failWith("it is torn");
     const reason = await follower.offer(spec, "2");
     assert.ok(reason);
-    assert.deepEqual(told.splice(0), ["01", `Cannot use "web": ${reason}`]);
+    assert.deepEqual(reported.splice(0), ["01", `Cannot use "web": ${reason}`]);
     assert.equal(watch.closed, false);
     watch.events.onSecret(certificateSecret("02"), "");
-    assert.deepEqual(told.splice(0), ["02"]);
+    assert.deepEqual(reported.splice(0), ["02"]);
     // The server gets a NACK when it sends the same resource again.
     assert.equal(follower.hasFault, true);
     failWith("");
     assert.equal(await follower.offer(INLINE, "3"), undefined);
-    assert.deepEqual(told.splice(0), ["99"]);
+    assert.deepEqual(reported.splice(0), ["99"]);
     assert.equal(watch.closed, true);
     assert.equal(follower.hasFault, false);
     watch.events.onSecret(certificateSecret("03"), "");
     watch.events.onRejected("gone");
-    assert.deepEqual(told, []);
+    assert.deepEqual(reported, []);
   });
 }
 
 test("SdsFollower ignores events of files after another offer, a removal or its end", async () => {
-  const { follower, told, files } = start();
+  const { follower, reported, files } = start();
   const first = follower.offer(FILES, "1");
   const second = follower.offer(FILES, "2");
   assert.equal(await first, undefined);
   const [before, after] = files;
   before?.events.onSecret(certificateSecret("01"), "");
-  assert.deepEqual(told, []);
+  assert.deepEqual(reported, []);
   assert.equal(before?.closed, true);
   after?.events.onSecret(certificateSecret("02"), "");
   assert.equal(await second, undefined);
   follower.remove();
   after?.events.onSecret(certificateSecret("03"), "");
-  assert.deepEqual(told.splice(0), ["02", "removed"]);
+  assert.deepEqual(reported.splice(0), ["02", "removed"]);
   const third = follower.offer(FILES, "3");
   follower.close();
   assert.equal(await third, undefined);
   files[2]?.events.onSecret(certificateSecret("04"), "");
-  assert.deepEqual(told, []);
+  assert.deepEqual(reported, []);
   assert.deepEqual(files.map(({ closed }) => closed), [true, true, true]);
 });
 
@@ -117,11 +123,11 @@ test("SdsFollower does not follow files that are offered after its end", async (
 });
 
 test("SdsFollower does not report an offer that a later one replaced", async () => {
-  const { follower, told, overtake } = start();
+  const { follower, reported, overtake } = start();
   const late = overtake();
   const first = follower.offer(INLINE, "1");
   assert.equal(await follower.offer(INLINE, "2"), undefined);
   late(certificateSecret("late"));
   assert.equal(await first, undefined);
-  assert.deepEqual(told, ["99"]);
+  assert.deepEqual(reported, ["99"]);
 });

@@ -164,7 +164,7 @@ export interface SdsFollowerOptions {
   readonly followFiles: FollowFiles | undefined;
 }
 
-/** As the provider of files: the first reading has events, too. */
+/** Follows files like their provider; the first reading has events, too. */
 export type FollowFiles = (spec: SecretSpec, ref: SecretRef, events: FileEvents) => SecretWatch;
 
 export class SdsFollower {

@@ -6,7 +6,7 @@ import { Stats } from "../../base/mod.ts";
 import { SecretNames } from "./sds_names.ts";
 import { SdsStats } from "./sds_reports.ts";
 
-/** Followers of one name; `faults` are those of the next loads, "" for none. */
+/** Followers of one name. `faults`: the faults of the next loads; "" for none. */
 function setUp() {
   const faults: string[] = [];
   const names = new SecretNames({

@@ -23,7 +23,7 @@ export interface SdsDeps {
   readonly stats: Stats;
   /** The version of this program, which is sent to the server. */
   readonly version: string;
-  /** Also for the server's own TLS, and the configuration's part of a validation. */
+  /** Loads secrets, the server's own TLS credentials, and the configuration's part of a validation. */
   readonly load: LoadSecret;
   /** Present: a server may name files of this machine, which are followed then. */
   readonly followFiles?: FollowFiles;

@@ -39,7 +39,7 @@ function certOf({ secret }: SdsEvent & { kind: "secret" }): string {
   return secret.type === "certificate" ? secret.certPem : "";
 }
 
-test("createSdsProvider() sends its node, without the build version that SPIRE takes for an old Envoy", async () => {
+test("createSdsProvider() sends its node, without the build version that SPIRE reads as an old Envoy's", async () => {
   await using server = await startSdsServer();
   await using client = new SdsClient({
     address: server.address,
@@ -88,13 +88,13 @@ test("createSdsProvider() requests the names of one turn in one request, and lat
   await using client = new SdsClient({ address: server.address, api: "sotw" });
   server.set(...["a", "b", "c"].map((name) => inlineCertificate(name, leaf)));
   const early = ["a", "b"].map((name) => client.watch(name));
-  await Promise.all(early.map((told) => told.next("secret")));
+  await Promise.all(early.map((watch) => watch.next("secret")));
   assert.deepEqual(server.requests[0]?.request.resource_names, ["a", "b"]);
   await client.watch("c").next("secret");
   assert.equal(server.streams, 1);
 });
 
-test("createSdsProvider() gives a later follower the held secret", async () => {
+test("createSdsProvider() gives the held secret to a later follower", async () => {
   await using server = await startSdsServer();
   await using client = new SdsClient({ address: server.address });
   server.set(inlineCertificate("web", leaf));
@@ -104,7 +104,7 @@ test("createSdsProvider() gives a later follower the held secret", async () => {
   assert.deepEqual(later.events, [], "not before watch() has returned");
   assert.equal(certOf(await later.next("secret")), leaf.certPem);
   assert.match((await client.watch("web", "validation").next("rejected")).reason, /is wanted/);
-  assert.ok(server.requests.length <= seen + 1, "nothing new is asked for");
+  assert.ok(server.requests.length <= seen + 1, "no other name is requested");
 });
 
 test("createSdsProvider() reports a change once, and none if only the bytes differ", async () => {
@@ -132,7 +132,7 @@ for (const api of ["sotw", "delta"] as const) {
     const { reason } = await web.next("rejected");
     assert.match(reason, /^Cannot use "web": /);
     assert.doesNotMatch(reason, /PRIVATE KEY/);
-    assert.equal(certOf(await db.next("secret", 1)), other.certPem, "the good one is used");
+    assert.equal(certOf(await db.next("secret", 1)), other.certPem, "the valid secret is used");
     const nack = await server.seen(({ request }) => request.error_detail !== undefined);
     const detail = nack.request.error_detail as { code: number; message: string };
     assert.equal(detail.code, 13);
@@ -162,7 +162,7 @@ for (const api of ["sotw", "delta"] as const) {
     const path = first.address.kind === "unix" ? first.address.path : "";
     mkdirSync(dirname(path), { recursive: true });
     await using second = await startSdsServer({ path });
-    // Another version than the one that we say we have.
+    // The server has another version than the one that we name.
     second.set();
     second.set(inlineCertificate("web", other));
     assert.equal(certOf(await web.next("secret", 1)), other.certPem);
@@ -193,7 +193,7 @@ for (const api of ["sotw", "delta"] as const) {
     second.set();
     second.set(inlineCertificate("web", leaf), inlineCertificate("db", bad));
     await web.next("recovered");
-    // What was wrong before the outage is what is wrong now.
+    // The fault from before the outage persists.
     assert.equal(db.watch?.fault, refused.reason);
     assert.equal(web.events.filter(({ kind }) => kind === "secret").length, 1);
     assert.deepEqual(db.events.filter(({ kind }) => kind === "recovered"), []);
@@ -218,7 +218,7 @@ test("createSdsProvider() counts the silence of a server without changes as an a
   const { stream } = await second.seen(({ request }) =>
     request.initial_resource_versions !== undefined
   );
-  // It is the same stream still, over which the next one comes.
+  // The next secret arrives on the same stream.
   second.set(inlineCertificate("web", other));
   assert.equal(certOf(await web.next("secret", 1)), other.certPem);
   assert.deepEqual(new Set(second.requests.map((seen) => seen.stream)), new Set([stream]));
@@ -233,7 +233,7 @@ test("createSdsProvider() reports a removal by delta, and the secret when it is 
   await web.next("secret");
   server.set("web");
   await web.next("removed", 2);
-  // The same again is no rotation, and is there all the same.
+  // An equal secret is not reported as a rotation, but it is in use again.
   const isThere = new Promise<void>((resolve) =>
     web.watch?.observers.add({ onValue: resolve, onRemoved() {} })
   );
@@ -267,7 +267,7 @@ test("createSdsProvider() opens one stream per name for a SPIRE agent, and retri
   const names = ["default", "spiffe://td/web"].map((name) => client.watch(name));
   const bundles = ["ROOTCA", "ALL"].map((name) => client.watch(name, "validation"));
   const late = names[1];
-  await Promise.all([names[0], ...bundles].map((told) => told?.next("secret")));
+  await Promise.all([names[0], ...bundles].map((watch) => watch?.next("secret")));
   assert.match(
     (await late?.next("unreachable"))?.reason ?? "",
     /^The SDS server "sds_cluster" at .* refused "spiffe:\/\/td\/web": INVALID_ARGUMENT: workload is not/,
@@ -311,8 +311,8 @@ test("createSdsProvider() counts names beyond its limit together", async () => {
   await using server = await startSdsServer();
   await using client = new SdsClient({ address: server.address });
   const names = Array.from({ length: 1_100 }, (_, index) => `name-${index}`);
-  const told = names.map((name) => client.watch(name));
-  await Promise.all(told.map((name) => name.next("removed")));
+  const watches = names.map((name) => client.watch(name));
+  await Promise.all(watches.map((watch) => watch.next("removed")));
   const lines = client.metrics().split("\n").filter((line) =>
     line.startsWith("postern_sds_update_attempt")
   );

@@ -11,11 +11,11 @@ function healthWorld() {
   const lines: LogRecord[] = [];
   const write = (line: LogRecord) => void lines.push(line);
   const health = new ServerHealth(clock, createLog({ clock, write, holder: { level: "debug" } }));
-  const said = () =>
+  const logged = () =>
     lines.filter(({ level }) => level !== "debug").map(({ level, message, fields }) =>
       [level, message, fields?.reason ?? ""].join(" ").trim()
     );
-  return { clock, health, lines, said };
+  return { clock, health, lines, logged };
 }
 
 const denied = (name: string) =>
@@ -24,13 +24,13 @@ const LINE = "warn sds stream failed INVALID_ARGUMENT: not authorized for";
 const AGAIN = "info sds server answers again";
 
 test("ServerHealth logs each fault once if faults of several names alternate", () => {
-  const { health, said } = healthWorld();
+  const { health, logged } = healthWorld();
   for (let i = 0; i < 50; i++) ["web", "ALL"].forEach((name) => health.failed(denied(name)));
-  assert.deepEqual(said(), [`${LINE} "web"`, `${LINE} "ALL"`]);
+  assert.deepEqual(logged(), [`${LINE} "web"`, `${LINE} "ALL"`]);
   health.reached();
   health.reached();
   health.failed(denied("web"));
-  assert.deepEqual(said().slice(2), [AGAIN, `${LINE} "web"`]);
+  assert.deepEqual(logged().slice(2), [AGAIN, `${LINE} "web"`]);
 });
 
 test("ServerHealth logs the same fault once for each name", () => {
@@ -43,23 +43,23 @@ test("ServerHealth logs the same fault once for each name", () => {
 });
 
 test("ServerHealth bounds the faults that it logs", () => {
-  const { health, said } = healthWorld();
+  const { health, logged } = healthWorld();
   for (let i = 0; i < 1_000; i++) health.failed(denied(`s${i}`));
-  assert.equal(said().length, 20);
+  assert.equal(logged().length, 20);
 });
 
 test("ServerHealth does not log a transient fault, and logs a lasting one once, whatever its text", async () => {
-  const { clock, health, said } = healthWorld();
+  const { clock, health, logged } = healthWorld();
   const lost = (reason: string) => health.failed(grpcStatus(GRPC_STATUS.unavailable, reason));
   lost("dropped");
   await clock.advance(29_000);
   lost("refused");
   health.reached();
-  assert.deepEqual(said(), []);
+  assert.deepEqual(logged(), []);
   lost("dropped");
   await clock.advance(30_000);
   for (const reason of ["refused", "dropped", "refused"]) lost(reason);
-  assert.deepEqual(said(), ["warn sds stream failed UNAVAILABLE: refused"]);
+  assert.deepEqual(logged(), ["warn sds stream failed UNAVAILABLE: refused"]);
   health.reached();
-  assert.equal(said().at(-1), AGAIN);
+  assert.equal(logged().at(-1), AGAIN);
 });

@@ -37,7 +37,7 @@ function wrapper(fields: PlainMessage): PlainMessage {
   };
 }
 
-/** Name, version, time to live, and what kind of content. */
+/** Name, version, time to live, and kind of content. */
 function summary({ name, version, ttlMs, content }: XdsResource<PlainMessage>): unknown[] {
   return [name, version, ttlMs, content.kind === "unreadable" ? content.reason : content.kind];
 }
@@ -46,17 +46,17 @@ for (
   const [name, resource, wanted] of [
     ["a secret", sotw(anyOf(WEB)), ["web", "7", undefined, "resource"]],
     [
-      "one of another type",
+      "a resource of another type",
       sotw({ type_url: "type.googleapis.com/x" }),
       ["", "7", undefined, 'it cannot be read: it is of type "type.googleapis.com/x"'],
     ],
     [
-      "one that is no message",
+      "an unreadable resource",
       sotw({ type_url: SECRET_RESOURCE.typeUrl, value: Uint8Array.of(0xff, 0xff) }),
       ["", "7", undefined, "it cannot be read: it is cut short"],
     ],
     [
-      "one with a time to live",
+      "a secret with a time to live",
       sotw(wrapper({ name: "web", ttl: { seconds: 2, nanos: 500_000_000 }, resource: anyOf(WEB) })),
       ["web", "7", 2_500, "resource"],
     ],
@@ -99,7 +99,7 @@ function specOf(secret: PlainMessage) {
   return parseSecret(resource.content.read(), { allowFiles: false });
 }
 
-test("sotwMessages() gives secrets in the shape of secret files", () => {
+test("sotwMessages() returns secrets in the shape of secret files", () => {
   assert.equal(specOf(WEB).spec.type, "certificate");
   const { name, spec } = specOf(inlineBundle("ROOTCA", authority.rootPem));
   assert.deepEqual([name, spec.type], ["ROOTCA", "validation"]);
@@ -158,7 +158,7 @@ for (
       /custom cannot be honoured/,
     ],
     [
-      "matchers that say nothing",
+      "empty matchers",
       {
         name: "web",
         validation_context: { match_typed_subject_alt_names: [{ san_type: "DNS", matcher: {} }] },

@@ -19,72 +19,72 @@ function setUp() {
     clock,
     watch,
     stats,
-    said: () =>
+    logged: () =>
       log.lines.map(({ level, fields }) => `${level} ${fields.serial} ${fields.expires_in ?? ""}`),
     value: (name: string) => stats.samples().find((sample) => sample.name === name)?.value,
   };
 }
 
-/** Valid from now on. */
+/** A certificate that is valid from now on. */
 function days(serial: string, count: number, fromMs = NOW_MS) {
   return certificateSecret(serial, { notBeforeMs: fromMs, notAfterMs: fromMs + count * DAY_MS });
 }
 
 test("ExpiryWatch warns at the last third, at each half of the rest, and at the expiry", async () => {
-  const { clock, watch, said, value } = setUp();
+  const { clock, watch, logged, value } = setUp();
   watch.watch(WEB, days("01", 90));
   await clock.advance(60 * DAY_MS - 1);
-  assert.deepEqual(said(), []);
+  assert.deepEqual(logged(), []);
   assert.equal(value("certificates_near_expiry"), 0);
   assert.equal(value("certificate_days_left"), 30);
   await clock.advance(2);
-  assert.deepEqual(said(), ["warn 01 30d"]);
+  assert.deepEqual(logged(), ["warn 01 30d"]);
   assert.equal(value("certificates_near_expiry"), 1);
   await clock.advance(29 * DAY_MS);
-  assert.deepEqual(said().slice(1), [
+  assert.deepEqual(logged().slice(1), [
     "warn 01 15d",
     "warn 01 7d12h",
     "warn 01 3d18h",
     "warn 01 1d21h",
   ]);
   await clock.advance(DAY_MS);
-  const last = said();
+  const last = logged();
   assert.ok(last.length < 25, `${last.length} lines`);
   assert.equal(last.at(-1), "error 01 ");
   await clock.advance(30 * DAY_MS);
-  assert.equal(said().length, last.length);
+  assert.equal(logged().length, last.length);
   assert.equal(value("certificate_days_left"), -30);
   assert.equal(value("certificate_expiry_seconds"), (NOW_MS + 90 * DAY_MS) / 1_000);
   watch.close();
   assert.equal(clock.pending, 0);
 });
 
-// What is said at once of a certificate that comes, by the days it has behind it of ninety.
+// The lines about a certificate at its arrival, by its age in days; it is valid for ninety.
 for (
   const [name, age, want] of [
-    ["a new one", 0, []],
-    ["one at two thirds", 60, ["warn 01 30d"]],
-    ["one near its end", 89, ["warn 01 1d"]],
-    ["one that has expired", 91, ["error 01 "]],
-    ["one from the future", -10, []],
+    ["a new certificate", 0, []],
+    ["a certificate at two thirds of its life", 60, ["warn 01 30d"]],
+    ["a certificate near its expiry", 89, ["warn 01 1d"]],
+    ["an expired certificate", 91, ["error 01 "]],
+    ["a certificate that is not valid yet", -10, []],
   ] as const
 ) {
   test(`ExpiryWatch.watch() of ${name}`, async () => {
-    const { clock, watch, said } = setUp();
+    const { clock, watch, logged } = setUp();
     watch.watch(WEB, days("01", 90, NOW_MS - age * DAY_MS));
     await clock.advance(1_000);
-    assert.deepEqual(said(), want);
+    assert.deepEqual(logged(), want);
     watch.close();
   });
 }
 
 test("ExpiryWatch does not warn of a certificate that is replaced in time", async () => {
-  const { clock, watch, said, value } = setUp();
+  const { clock, watch, logged, value } = setUp();
   for (let day = 0; day < 200; day += 50) {
     watch.watch(WEB, days(`d${day}`, 90, clock.now()));
     await clock.advance(50 * DAY_MS);
   }
-  assert.deepEqual(said(), []);
+  assert.deepEqual(logged(), []);
   assert.equal(value("certificate_days_left"), 40);
   watch.forget(WEB);
   await clock.advance(1);
@@ -95,17 +95,17 @@ test("ExpiryWatch does not warn of a certificate that is replaced in time", asyn
 });
 
 test("ExpiryWatch notices a wall clock that was set", async () => {
-  const { clock, watch, said } = setUp();
+  const { clock, watch, logged } = setUp();
   watch.watch(WEB, days("01", 90));
   await clock.advance(DAY_MS);
   clock.jump(100 * DAY_MS);
   await clock.advance(HOUR_MS);
-  assert.deepEqual(said(), ["error 01 "]);
+  assert.deepEqual(logged(), ["error 01 "]);
   watch.close();
 });
 
 test("ExpiryWatch has one timer for a thousand certificates, and counts those near expiry", async () => {
-  const { clock, watch, said, value } = setUp();
+  const { clock, watch, logged, value } = setUp();
   for (let i = 0; i < 1_000; i++) {
     watch.watch({ ref: { name: `s${i}` }, source: "sds" }, days(`${i}`, 30 + i));
   }
@@ -113,6 +113,6 @@ test("ExpiryWatch has one timer for a thousand certificates, and counts those ne
   await clock.advance(21 * DAY_MS);
   assert.equal(value("certificate_days_left"), 9);
   assert.equal(value("certificates_near_expiry"), 2);
-  assert.deepEqual(said(), ["warn 0 10d", "warn 1 10d8h"]);
+  assert.deepEqual(logged(), ["warn 0 10d", "warn 1 10d8h"]);
   watch.close();
 });

@@ -45,8 +45,8 @@ for (
     events.onSecret(svid("01", "web"), "");
     assert.equal(log.lines.at(-1)?.fields?.uri, idOf("web"));
     events.onSecret(second, "");
-    const { message: said, level, fields } = log.lines.at(-1) ?? {};
-    assert.deepEqual([said, level], [message, old_uri ? "warn" : "info"]);
+    const { message: logged, level, fields } = log.lines.at(-1) ?? {};
+    assert.deepEqual([logged, level], [message, old_uri ? "warn" : "info"]);
     assert.deepEqual([fields?.uri, fields?.old_uri], [second.uris[0], old_uri]);
     assert.ok(store.events().at(-1)?.detail.endsWith(detail));
     assert.match(store.events()[0]?.detail ?? "", /, spiffe:\/\/example\.org\/web$/);

@@ -74,7 +74,7 @@ async function loadProvider(source: ExternalSource, given: ProviderDeps): Promis
   }
 }
 
-/** Stands in for a provider while its module is loaded. */
+/** Replaces a provider while its module is loaded. */
 export class LoadingProvider implements SecretProvider {
   readonly #loading: Promise<SecretProvider>;
   #closed = false;

@@ -22,18 +22,18 @@ import {
   SecretStore,
 } from "../mod.ts";
 
-function heard() {
-  const said: string[] = [];
+function recordEvents() {
+  const reported: string[] = [];
   const events: SecretEvents = {
-    onSecret: () => void said.push("secret"),
-    onRejected: (reason) => void said.push(reason),
-    onRecovered: () => void said.push("recovered"),
-    onUnreachable: (reason) => void said.push(reason),
-    onReached: () => void said.push("reached"),
-    onDenied: (reason) => void said.push(reason),
-    onRemoved: () => void said.push("removed"),
+    onSecret: () => void reported.push("secret"),
+    onRejected: (reason) => void reported.push(reason),
+    onRecovered: () => void reported.push("recovered"),
+    onUnreachable: (reason) => void reported.push(reason),
+    onReached: () => void reported.push("reached"),
+    onDenied: (reason) => void reported.push(reason),
+    onRemoved: () => void reported.push("removed"),
   };
-  return { said, events };
+  return { reported, events };
 }
 
 function setUp() {
@@ -46,7 +46,7 @@ function setUp() {
 
 test("LoadingProvider follows the secrets that were watched while it loaded, and later ones", async () => {
   const { peers, provider, load } = setUp();
-  const { said, events } = heard();
+  const { reported, events } = recordEvents();
   const web = provider.watch(secretRef("web"), events);
   provider.watch(secretRef("gone"), events).close();
   web.refresh();
@@ -58,7 +58,7 @@ test("LoadingProvider follows the secrets that were watched while it loaded, and
   web.refresh();
   assert.equal(peers.of("web").refreshes, 1);
   peers.of("web").events.onSecret(certificateSecret("01"), "1");
-  assert.deepEqual(said, ["secret"]);
+  assert.deepEqual(reported, ["secret"]);
   web.close();
   later.close();
   assert.deepEqual(peers.names, []);
@@ -68,24 +68,24 @@ test("LoadingProvider follows the secrets that were watched while it loaded, and
 
 test("LoadingProvider.close() closes a provider that is loaded later, and follows nothing", async () => {
   const { peers, provider, load } = setUp();
-  const { said, events } = heard();
+  const { reported, events } = recordEvents();
   provider.watch(secretRef("web"), events);
   const closed = provider.close();
   load();
   await closed;
-  assert.deepEqual([peers.begun, peers.closed, said], [0, 1, []]);
+  assert.deepEqual([peers.begun, peers.closed, reported], [0, 1, []]);
 });
 
 test("LoadingProvider reports a failed load to every watch, asynchronously", async () => {
   const { provider, reject } = setUp();
-  const { said, events } = heard();
+  const { reported, events } = recordEvents();
   provider.watch(secretRef("web"), events);
   reject(new Error("no such module"));
   await settle();
   provider.watch(secretRef("api"), events);
-  assert.deepEqual(said, ['Cannot follow secret "web": no such module']);
+  assert.deepEqual(reported, ['Cannot follow secret "web": no such module']);
   await settle();
-  assert.deepEqual(said.slice(1), ['Cannot follow secret "api": no such module']);
+  assert.deepEqual(reported.slice(1), ['Cannot follow secret "api": no such module']);
   await provider.close();
 });
 

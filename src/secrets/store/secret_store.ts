@@ -70,7 +70,7 @@ export class SecretStore {
   readonly #onDemands = new Map<OnDemand, { readonly lease: ProviderLease; users: number }>();
   #held: HeldSecrets = { certificates: {}, validations: {}, credentials: {} };
   #announced = this.#held;
-  /** `#held` is to be made anew. */
+  /** `#held` must be computed again. */
   #stale = false;
   #unannounced = false;
   #afterChange: (() => void)[] = [];

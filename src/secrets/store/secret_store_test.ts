@@ -21,7 +21,7 @@ import {
 import { NO_RULES } from "../../identity/mod.ts";
 import type { CredentialsPlan, SecretEvents, SecretSource } from "../mod.ts";
 
-// Which references share a subscription.
+// References that share a subscription, and others that do not.
 const DEFAULTS = { type: "validation", systemRoots: false, rules: NO_RULES } as const;
 for (
   const [name, a, b, shared] of [
@@ -125,22 +125,22 @@ test("SecretStore.follow() keeps the old plan in force until the new one is read
   const shown = () => Object.values(store.held.certificates).map(({ value }) => value.serial);
   assert.deepEqual([state()?.kind, shown()], ["open", ["01"]]);
   assert.deepEqual(providers.names, ["one", "two"]);
-  // Changed again meanwhile: the one between is forgotten.
+  // A second change drops the plan between.
   store.follow({ web: plan("three") });
   assert.deepEqual(providers.names, ["one", "three"]);
   providers.of("three").events.onSecret(certificateSecret("03"), "1");
   await clock.advance(1);
   assert.deepEqual([openOf(state()).certificates.length, shown()], [1, ["03"]]);
   assert.deepEqual(providers.names, ["three"]);
-  // Back before the new one was ready.
+  // The plan in force is restored before the new one was ready.
   store.follow({ web: plan("four") });
   store.follow({ web: plan("three") });
   assert.deepEqual(providers.names, ["three"]);
-  // What needs nothing new is in force at once.
+  // A plan without new secrets is in force at once.
   store.follow({ web: plan("three", { requireClientCertificate: false }) });
   assert.equal(openOf(state()).requireClientCertificate, false);
   assert.equal(providers.begun, 4);
-  // And what never comes, after its timeout.
+  // A plan whose secret never comes is in force after the timeout.
   store.follow({ web: plan("five") });
   await clock.advance(16_000);
   assert.deepEqual(openOf(state()).missing, ["five (sds sds_cluster, not come)"]);
@@ -175,7 +175,7 @@ test("SecretStore.onChange reports the first change at once and a burst in few c
   await clock.advance(1_000);
   assert.ok(world.changes - before <= 12, `${world.changes - before} announcements`);
   assert.equal(Object.keys(store.held.certificates).length, 1_000);
-  // Quiet again: at once again.
+  // After a quiet period a change is reported at once again.
   const later = world.changes;
   watches[1]?.events.onSecret(certificateSecret("later"), "3");
   await settle();
@@ -275,8 +275,8 @@ test("SecretStore reports events without key material", async () => {
       notAfterMs: Date.UTC(2027, 1, 19),
     },
   });
-  const said = JSON.stringify([store.statuses(), store.events(), log.lines]);
-  assert.ok(!said.includes("key 0"), said);
+  const logged = JSON.stringify([store.statuses(), store.events(), log.lines]);
+  assert.ok(!logged.includes("key 0"), logged);
   await store.close();
 });
 
@@ -291,25 +291,25 @@ test("SecretStore clears a fault when its source repeats the secret", async () =
   events.onRejected("torn");
   events.onRecovered?.();
   assert.equal(store.statuses()[0]?.fault, "");
-  // A fault that comes back is news, and so is its end.
+  // A fault that returns is reported again, and so is its end.
   const once = ["rejected", "recovered"];
   assert.deepEqual(store.events().map(({ kind }) => kind), ["loaded", ...once, ...once]);
-  const said = () => log.lines.map(({ level, message }) => `${level} ${message}`);
-  assert.deepEqual(said().slice(-2), ["warn secret rejected", "info secret recovered"]);
+  const logged = () => log.lines.map(({ level, message }) => `${level} ${message}`);
+  assert.deepEqual(logged().slice(-2), ["warn secret rejected", "info secret recovered"]);
   events.onRecovered?.();
-  assert.equal(store.events().length, 5, "nothing was wrong");
-  // One that comes and goes fills no log; the last word is what is wrong.
+  assert.equal(store.events().length, 5, "there was no fault");
+  // A fault that comes and goes is logged a bounded number of times; the last line is the fault.
   const comeAndGo = () => {
     events.onUnreachable("refused");
     events.onRecovered?.();
   };
   for (let i = 0; i < 100; i++) comeAndGo();
-  assert.equal(said().length, 1 + 2 * 20 + 1);
-  assert.equal(said().at(-1), "warn secret unreachable");
+  assert.equal(logged().length, 1 + 2 * 20 + 1);
+  assert.equal(logged().at(-1), "warn secret unreachable");
   assert.equal(store.statuses()[0]?.fault, "");
   await clock.advance(3_600_000);
   comeAndGo();
-  assert.equal(said().at(-1), "info secret recovered");
+  assert.equal(logged().at(-1), "info secret recovered");
   await store.close();
 });
 
@@ -347,11 +347,11 @@ test("SecretStore logs an outage of many secrets in a few lines, and has an even
     ["in /events"],
   );
   for (const events of watches) events.onUnreachable("no such host");
-  assert.equal(lines("warn", "secret unreachable").length, 20, "another fault is news");
+  assert.equal(lines("warn", "secret unreachable").length, 20, "another fault is logged");
   for (const events of watches) events.onRecovered?.();
   assert.equal(lines("info", "secret recovered").length, 10);
-  const told = (wanted: string) => store.events().filter(({ kind }) => kind === wanted).length;
-  assert.deepEqual([told("unreachable"), told("recovered")], [400, 200]);
+  const count = (wanted: string) => store.events().filter(({ kind }) => kind === wanted).length;
+  assert.deepEqual([count("unreachable"), count("recovered")], [400, 200]);
   await clock.advance(10_000);
   watches[0]?.onUnreachable("refused");
   assert.equal(lines("warn", "secret unreachable").length, 21);
@@ -366,7 +366,7 @@ test("SecretStore.refresh() reads every source again", async () => {
   await store.close();
 });
 
-test("SecretStore.close() ends all subscriptions, and no event comes after it", async () => {
+test("SecretStore.close() ends all subscriptions, and ignores later events", async () => {
   const world = storeWorld();
   const { store, providers, clock } = world;
   store.follow({ web: WEB_MTLS });

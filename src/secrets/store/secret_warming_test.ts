@@ -22,7 +22,7 @@ import {
 import { NO_RULES } from "../../identity/mod.ts";
 import { MESH_KEY } from "../../snapshot/mod.ts";
 
-// What ends the waiting for a secret (envoy.md 1.5), by kind of source.
+// Events that end the wait for a secret (envoy.md 1.5), by kind of source.
 for (
   const [name, source, event, ends] of [
     ["an SDS secret", sdsSource(), "onSecret", true],
@@ -55,7 +55,7 @@ for (
     await clock.advance(400);
     const open = openOf(state());
     if (event !== "onSecret") assert.match(open.missing.join(), /^web \(/);
-    // Late is better than never.
+    // A late secret is used.
     events.onSecret(CERTIFICATE, "2");
     assert.deepEqual(openOf(state()).missing, []);
     assert.deepEqual(openOf(state()).certificates, Object.keys(store.held.certificates));
@@ -91,7 +91,7 @@ test("SecretStore counts and logs a timeout once", async () => {
   await store.close();
 });
 
-// What an open listener needs (envoy.md 0.8).
+// The secrets that an open listener needs (envoy.md 0.8).
 for (
   const [name, arrived, missing] of [
     ["nothing", [], ["a", "b", "ca"]],
@@ -121,7 +121,7 @@ for (
     const open = openOf(state());
     assert.deepEqual(open.missing.map((text) => text.split(" ")[0]), missing);
     const names = open.certificates.map((key) => store.held.certificates[key]?.name);
-    // In the plan's order, whichever came first.
+    // Certificates are in the plan's order, not in that of their arrival.
     assert.deepEqual(
       names,
       ["a", "b"].filter((name) => (arrived as readonly string[]).includes(name)),
@@ -241,7 +241,7 @@ test("SecretStore requires client certificates when SPIFFE rules arrive that req
   }
 });
 
-test("SecretStore says whether a missing secret has not come, was withdrawn, or is unknown", () => {
+test("SecretStore distinguishes missing secrets that have not come, were withdrawn, or are unknown", () => {
   const ref = secretRef("web", { source: WORKLOAD });
   const { store, providers, state } = storeWorld();
   store.follow({ web: credentialsPlan({ certificates: [ref] }) });

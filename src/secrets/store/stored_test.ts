@@ -1,4 +1,4 @@
-/** What a `SecretStore` does with secrets of an earlier run. */
+/** `SecretStore` with secrets of an earlier run. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
@@ -23,7 +23,7 @@ import {
 } from "../mod.ts";
 import { keyOfRef, keySalt } from "./key.ts";
 
-/** Of the process that ran before. */
+/** The salt of the earlier process. */
 const SALT = "5a17";
 const DAY_MS = 86_400_000;
 const CA = secretRef("ca", { type: "validation" });
@@ -44,7 +44,7 @@ function stored(
   };
 }
 
-/** Good for 90 days from when the world's clock starts. */
+/** A certificate that is valid for 90 days from the start of the world's clock. */
 function good({ clock }: StoreWorld, serial: string): CertificateSecret {
   return certificateSecret(serial, { notBeforeMs: clock.now() });
 }
@@ -66,7 +66,7 @@ test("SecretStore.restore() opens at once with stored values, then follows the s
   assert.deepEqual(store.statuses().map(({ state }) => state), ["active", "active"]);
   assert.deepEqual(store.events().map(({ kind }) => kind), ["restored", "restored"]);
 
-  // Nothing ends the waiting; the source's own takes its place.
+  // The stored value is used until the source sends its own.
   await clock.advance(60_000);
   assert.deepEqual(serials(world), ["01"]);
   providers.of("web").events.onSecret(good(world, "02"), "2");
@@ -74,7 +74,7 @@ test("SecretStore.restore() opens at once with stored values, then follows the s
   assert.equal(store.events().at(-1)?.kind, "rotated");
   assert.match(store.events().at(-1)?.detail ?? "", /was 01/);
 
-  // Equal plans: no source is watched again.
+  // An equal plan watches no source again.
   store.follow({ web: structuredClone(MTLS) });
   assert.deepEqual([providers.begun, serials(world)], [2, ["02"]]);
   await store.close();
@@ -106,7 +106,7 @@ test("SecretStore.restore() drops a stored value if its source denies it before 
     if (deniedFirst) store.follow({ web: plan });
     else restore();
     providers.of("web").events.onDenied?.("nothing is registered");
-    // Who has nothing waits on: it may be registered yet.
+    // Without a value the listener waits on, because the workload may be registered later.
     if (deniedFirst) assert.equal(store.held.credentials.web?.kind, "warming");
     if (deniedFirst) restore();
     assert.deepEqual(store.held.certificates, {});
@@ -116,7 +116,7 @@ test("SecretStore.restore() drops a stored value if its source denies it before 
   }
 });
 
-test("SecretStore.restore() gives values to secrets that are awaited", async () => {
+test("SecretStore.restore() gives values to awaited secrets", async () => {
   const world = storeWorld();
   const { store, providers, clock, state } = world;
   store.follow({ web: MTLS });
@@ -125,7 +125,7 @@ test("SecretStore.restore() gives values to secrets that are awaited", async () 
   store.restore({ web: MTLS }, stored([[secretRef("web"), good(world, "01")]], [[CA, BUNDLE]]));
   assert.deepEqual(openOf(state()).missing, []);
   assert.deepEqual(serials(world), ["01"]);
-  // What came meanwhile is newer.
+  // A value from the source is newer than the stored one.
   providers.of("web").events.onSecret(good(world, "02"), "2");
   store.restore({ web: MTLS }, stored([[secretRef("web"), good(world, "01")]]));
   assert.deepEqual(serials(world), ["02"]);
@@ -174,7 +174,7 @@ test("SecretStore.restore() does not restore a withdrawn value", async () => {
   providers.of("svid").events.onRemoved();
   assert.equal(openOf(state()).missing.length, 1);
   store.restore({ web: plan }, was);
-  assert.equal(openOf(state()).missing.length, 1, "and it does not come again");
+  assert.equal(openOf(state()).missing.length, 1, "it is not restored");
   await store.close();
 });
 
@@ -184,7 +184,7 @@ test("SecretStore.restore() warns of stored certificates near their expiry", asy
   const plan = credentialsPlan({ certificates: [secretRef("web")] });
   store.restore({ web: plan }, stored([[secretRef("web"), good(world, "01")]]));
   await clock.advance(61 * DAY_MS);
-  assert.ok(log.lines.some(({ message }) => /expire/.test(message)), "nobody was warned");
+  assert.ok(log.lines.some(({ message }) => /expire/.test(message)), "there is no warning");
   await store.close();
 });
 

@@ -115,7 +115,7 @@ export class Subscription implements SecretEvents, OnDemandSecret {
     this.#unreachable = "";
     this.#rejected = reason;
     this.#journal.rejected(this, reason);
-    // Good files may still come; a server has sent what it has.
+    // Valid files may still come, but a server has sent its current secret.
     const { kind } = this.ref.source;
     if (kind !== "spec" && kind !== "secret_file") this.#answer();
   }
@@ -140,7 +140,7 @@ export class Subscription implements SecretEvents, OnDemandSecret {
     this.withdrawn = true;
   }
 
-  /** A withdrawn identity or bundle must not be used; other sources cannot withdraw what they gave. */
+  /** A withdrawn identity or bundle must not be used; other sources cannot withdraw a secret. */
   onRemoved(reason?: string): void {
     if (this.#closed) return;
     const dropped = this.ref.source.kind === "workload" && this.held !== undefined;

@@ -1,4 +1,4 @@
-/** Which events of a source are reported as changes. */
+/** The events of a source that are reported as changes. */
 import assert from "node:assert/strict";
 import test from "node:test";
 import { followNews } from "../../../test/kit/secrets/secret_news.ts";
@@ -8,7 +8,7 @@ import type { SecretRef } from "../model/plan.ts";
 import type { SecretEvents } from "../model/secret_provider.ts";
 
 function follow(ref: SecretRef = secretRef("web")) {
-  const heard: string[] = [];
+  const reported: string[] = [];
   let events: SecretEvents | undefined;
   const provider = {
     watch(_ref: SecretRef, of: SecretEvents) {
@@ -18,18 +18,18 @@ function follow(ref: SecretRef = secretRef("web")) {
     close: () => Promise.resolve(),
   };
   const subscription = followNews(provider, ref, {
-    onSecret: (secret) => void heard.push(secret.type === "certificate" ? secret.serial : ""),
-    onRejected: (reason) => void heard.push(reason),
-    onRecovered: () => void heard.push("recovered"),
-    onUnreachable: (reason) => void heard.push(reason),
-    onRemoved: (reason) => void heard.push(reason ?? "removed"),
+    onSecret: (secret) => void reported.push(secret.type === "certificate" ? secret.serial : ""),
+    onRejected: (reason) => void reported.push(reason),
+    onRecovered: () => void reported.push("recovered"),
+    onUnreachable: (reason) => void reported.push(reason),
+    onRemoved: (reason) => void reported.push(reason ?? "removed"),
   });
   subscription.observers.add({
-    onValue: () => void heard.push("value"),
-    onRemoved: () => void heard.push("none"),
+    onValue: () => void reported.push("value"),
+    onRemoved: () => void reported.push("none"),
   });
   assert.ok(events);
-  return { heard, events, subscription };
+  return { reported, events, subscription };
 }
 
 type Act = (events: SecretEvents) => void;
@@ -42,7 +42,7 @@ const recovered: Act = (events) => events.onRecovered();
 const removed: Act = (events) => events.onRemoved();
 
 for (
-  const [name, acts, heard, fault] of [
+  const [name, acts, reported, fault] of [
     ["a value once, however often it is repeated", [one, one], [], ""],
     ["another value", [two], ["02", "value"], ""],
     ["nothing while the source is well", [reached, recovered, one], [], ""],
@@ -57,7 +57,7 @@ for (
       "torn",
     ],
     ["a bad value after an outage", [away, torn], ["away", "torn"], "torn"],
-    ["a value that is back after a removal to its users", [removed, one], [
+    ["a removed value to its users when it is back", [removed, one], [
       "removed",
       "none",
       "value",
@@ -67,38 +67,38 @@ for (
   test(`Subscription reports ${name}`, () => {
     const it = follow();
     one(it.events);
-    assert.deepEqual(it.heard.splice(0), ["01", "value"]);
+    assert.deepEqual(it.reported.splice(0), ["01", "value"]);
     const { held } = it.subscription;
     for (const act of acts) act(it.events);
-    assert.deepEqual(it.heard, heard);
+    assert.deepEqual(it.reported, reported);
     assert.equal(it.subscription.fault, fault);
-    // Who compares by identity notices another value, and nothing else.
+    // The held object differs exactly when the value does.
     assert.equal(it.subscription.held === held, !(acts as readonly Act[]).includes(two));
   });
 }
 
 test("Subscription reports no recovery before the first value", () => {
-  const { heard, events } = follow();
+  const { reported, events } = follow();
   for (const act of [away, reached, torn, recovered]) act(events);
-  assert.deepEqual(heard, ["away", "torn"]);
+  assert.deepEqual(reported, ["away", "torn"]);
 });
 
 test("Subscription reports once why a Workload API withdrew its secrets", () => {
-  const { heard, events, subscription } = follow(secretRef("web", { source: WORKLOAD }));
+  const { reported, events, subscription } = follow(secretRef("web", { source: WORKLOAD }));
   one(events);
   events.onRemoved("nothing is registered");
   events.onUnreachable("nothing is registered");
-  assert.deepEqual(heard.splice(0), ["01", "value", "nothing is registered", "none"]);
+  assert.deepEqual(reported.splice(0), ["01", "value", "nothing is registered", "none"]);
   assert.equal(subscription.held, undefined);
   one(events);
-  assert.deepEqual(heard, ["01", "value"]);
+  assert.deepEqual(reported, ["01", "value"]);
 });
 
 test("Subscription reports nothing after its end", () => {
-  const { heard, events, subscription } = follow();
+  const { reported, events, subscription } = follow();
   one(events);
-  heard.length = 0;
+  reported.length = 0;
   subscription.close();
   for (const act of [two, torn, away, reached, recovered, removed]) act(events);
-  assert.deepEqual(heard, []);
+  assert.deepEqual(reported, []);
 });

@@ -99,7 +99,7 @@ function restore(subscription: Subscription, stored: StoredValues): void {
   if (secret) subscription.restore(secret);
 }
 
-/** By the earlier run's keys. */
+/** Secrets of an earlier run, by the keys of that run. */
 export interface StoredSecrets {
   /** The salt of the keys. */
   readonly salt: string;

@@ -45,9 +45,9 @@ export class Feed<M> {
   readonly #stream: KeptStream<Uint8Array>;
   readonly #backoff: Backoff;
   /** While a withdrawn value is kept for a moment. */
-  readonly #haste: Backoff;
+  readonly #quickBackoff: Backoff;
   /** For faults that only an operator can remove. */
-  readonly #patience: Backoff;
+  readonly #longBackoff: Backoff;
   #last: M | undefined;
   /** Faults since the last message. */
   #unreachable: string | undefined;
@@ -57,8 +57,8 @@ export class Feed<M> {
     this.#options = options;
     const { clock, random, open } = options;
     this.#backoff = new Backoff({ baseMs: 500, maxMs: 30_000, random });
-    this.#haste = new Backoff({ baseMs: 100, maxMs: 500, random });
-    this.#patience = new Backoff({ baseMs: 60_000, maxMs: 300_000, random });
+    this.#quickBackoff = new Backoff({ baseMs: 100, maxMs: 500, random });
+    this.#longBackoff = new Backoff({ baseMs: 60_000, maxMs: 300_000, random });
     this.#stream = new KeptStream({
       clock,
       open,
@@ -106,7 +106,7 @@ export class Feed<M> {
 
   #resetBackoffs(): void {
     this.#backoff.reset();
-    this.#patience.reset();
+    this.#longBackoff.reset();
   }
 
   #take(bytes: Uint8Array): void {
@@ -127,25 +127,25 @@ export class Feed<M> {
 
   #ended({ status, answered, isWell, isBrief }: StreamEnd): Reopening {
     // An agent that gives and withdraws again and again is not called faster for it.
-    if (answered && !isBrief) this.#haste.reset();
+    if (answered && !isBrief) this.#quickBackoff.reset();
     // A stream that ended well is opened again at once, unless it was brief.
     if (isWell) return isBrief ? this.#backoff.next() : 0;
-    const said = formatStatus(status);
+    const statusText = formatStatus(status);
     switch (status.code) {
       case GRPC_STATUS.unimplemented: {
         const { onUnimplemented } = this.#options;
         if (onUnimplemented) onUnimplemented();
-        else this.#report(`it does not offer this (${said})`);
+        else this.#report(`it does not offer this (${statusText})`);
         return "on_request";
       }
       case GRPC_STATUS.invalidArgument:
-        this.#report(said);
-        return this.#patience.next();
+        this.#report(statusText);
+        return this.#longBackoff.next();
       case GRPC_STATUS.permissionDenied:
         // A denial withdraws everything (SPIFFE Workload API 5.2.1).
         this.#last = undefined;
         this.#report(
-          `nothing is registered for this process: ${caller()} (${said})`,
+          `nothing is registered for this process: ${caller()} (${statusText})`,
           (follower, reason) => follower.withdraw(reason),
         );
         break;
@@ -153,10 +153,10 @@ export class Feed<M> {
         this.#report("it ended the stream without a message");
         break;
       default:
-        this.#report(said);
+        this.#report(statusText);
     }
     const isSoon = [...this.#followers.keys()].some(({ isInGrace }) => isInGrace);
-    return (isSoon ? this.#haste : this.#backoff).next();
+    return (isSoon ? this.#quickBackoff : this.#backoff).next();
   }
 
   #report(fact: string, before?: (follower: FeedFollower, reason: string) => void): void {
@@ -171,7 +171,7 @@ export class Feed<M> {
   }
 }
 
-/** What the agent sees at our end of its socket, which its selectors match. */
+/** Our process as the agent sees it at its socket; the agent's selectors match these values. */
 function caller(): string {
   const { getuid, getgid, pid } = process;
   return `uid ${getuid?.()}, gid ${getgid?.()}, pid ${pid}`;

@@ -7,7 +7,7 @@ import { Feed, type FeedFollower } from "./feed.ts";
 
 const MESSAGE = new Uint8Array([1]);
 
-/** A feed with one follower, over calls that the test answers. */
+/** A feed with one follower; the test answers its calls. */
 function setUp({ isInGrace = false } = {}) {
   const clock = new FakeClock();
   const calls: { readonly handler: StreamHandler<Uint8Array>; closed: boolean }[] = [];

@@ -16,7 +16,7 @@ const OTHER = createAuthority({ trustDomain: "other.test" });
 const web = (options: Partial<SvidFields> = {}) => svidOf(CA, WEB, options);
 const api = (options: Partial<SvidFields> = {}) => svidOf(CA, API, options);
 
-/** Follows the SVID that the agent names first, which is `web`. */
+/** Follows the agent's first SVID, which is `web`. */
 async function setUpWeb(choice: { readonly hint?: string } = {}) {
   const set = await setUp();
   set.server.sendSvids({ svids: [web(choice), api()] });
@@ -33,82 +33,82 @@ async function setUpWeb(choice: { readonly hint?: string } = {}) {
 }
 
 test("createWorkloadProvider() keeps its identity when the agent lists another first", async () => {
-  await using story = await setUpWeb();
-  story.send(api(), web());
-  assert.equal(await story.next(), WEB);
+  await using rig = await setUpWeb();
+  rig.send(api(), web());
+  assert.equal(await rig.next(), WEB);
 });
 
 test("createWorkloadProvider() keeps its identity when the agent is back", async () => {
-  await using story = await setUpWeb();
-  const { set, followed } = story;
+  await using rig = await setUpWeb();
+  const { set, followed } = rig;
   set.server.kill();
   await followed.fault("unreachable", /Cannot read from the Workload API/);
-  story.send(api(), web());
+  rig.send(api(), web());
   await set.server.start();
   await set.clock.advance(500);
-  assert.equal(await story.next(), WEB);
+  assert.equal(await rig.next(), WEB);
 });
 
 test("createWorkloadProvider() returns to its identity after a withdrawal of all", async () => {
-  await using story = await setUpWeb();
-  const { set, followed } = story;
+  await using rig = await setUpWeb();
+  const { set, followed } = rig;
   set.server.end("svids", 7, "no identity issued");
   await followed.fault("unreachable", /nothing is registered/);
   await graceEnds(set);
   await followed.removed();
-  story.send(api(), web());
+  rig.send(api(), web());
   await set.clock.advance(500);
-  assert.equal(await story.next(), WEB);
+  assert.equal(await rig.next(), WEB);
 });
 
-test("createWorkloadProvider() keeps an absent identity for the grace before it takes another", async () => {
-  await using story = await setUpWeb();
-  const { set, followed } = story;
-  story.send(api());
+test("createWorkloadProvider() keeps an absent identity for the grace before it uses another", async () => {
+  await using rig = await setUpWeb();
+  const { set, followed } = rig;
+  rig.send(api());
   await graceBegins(set);
   await set.clock.advance(WITHDRAWAL_GRACE_MS - 1);
   assert.ok(followed.silent);
   await set.clock.advance(1);
-  assert.equal(await story.next(), API);
-  // And stays with that.
-  story.send(web(), api());
-  assert.equal(await story.next(), API);
+  assert.equal(await rig.next(), API);
+  // It stays with the new identity.
+  rig.send(web(), api());
+  assert.equal(await rig.next(), API);
 });
 
 test("createWorkloadProvider() keeps an identity that is replaced within its grace", async () => {
-  await using story = await setUpWeb();
-  const { set, followed } = story;
-  story.send(api());
+  await using rig = await setUpWeb();
+  const { set, followed } = rig;
+  rig.send(api());
   await graceBegins(set);
-  story.send(api(), web());
-  assert.equal(await story.next(), WEB);
+  rig.send(api(), web());
+  assert.equal(await rig.next(), WEB);
   await set.clock.advance(WITHDRAWAL_GRACE_MS);
   assert.ok(followed.silent);
 });
 
 test("createWorkloadProvider() drops an absent identity if the other one cannot be used", async () => {
-  await using story = await setUpWeb();
-  const { set, followed } = story;
-  story.send(api({ key: web().key }));
+  await using rig = await setUpWeb();
+  const { set, followed } = rig;
+  rig.send(api({ key: web().key }));
   await followed.fault("rejected", /does not belong to its leaf/);
   await graceEnds(set);
   await followed.removed();
 });
 
-test("createWorkloadProvider() follows a hint that moves to another identity, at once", async () => {
-  await using story = await setUpWeb({ hint: "inner" });
-  story.send(web(), api({ hint: "inner" }));
-  assert.equal(await story.next(), API);
+test("createWorkloadProvider() follows a hint to another identity at once", async () => {
+  await using rig = await setUpWeb({ hint: "inner" });
+  rig.send(web(), api({ hint: "inner" }));
+  assert.equal(await rig.next(), API);
 });
 
-test("createWorkloadProvider() takes the bundle of the identity in use", async () => {
-  await using story = await setUpWeb();
-  const { set } = story;
-  // Of an agent that has no method for bundles alone.
+test("createWorkloadProvider() uses the bundle of the identity in use", async () => {
+  await using rig = await setUpWeb();
+  const { set } = rig;
+  // The agent does not implement the method for bundles.
   set.server.end("bundles", 12, "unknown method");
   const partner = svidOf(OTHER, "spiffe://other.test/web");
-  story.send(partner, web());
-  assert.equal(await story.next(), WEB);
+  rig.send(partner, web());
+  assert.equal(await rig.next(), WEB);
   const { bundles } = await set.follow("validation").validation();
   assert.deepEqual(Object.keys(bundles), ["example.org"]);
 });

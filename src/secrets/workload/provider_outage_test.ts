@@ -38,7 +38,7 @@ test("createWorkloadProvider() reports once that an SVID never existed", async (
   assert.deepEqual((await followed.certificate()).uris, [API]);
 });
 
-test("createWorkloadProvider() takes bundles from identities if the agent lacks the bundles method", async () => {
+test("createWorkloadProvider() reads bundles from identities if the agent lacks the bundles method", async () => {
   await using set = await setUp();
   set.server.end("bundles", 12, "unknown method");
   set.server.sendSvids({
@@ -67,7 +67,7 @@ test("createWorkloadProvider() keeps the last good secret when a message is bad"
   set.server.sendBytes("svids", bad);
   set.server.sendSvids({ svids: [{ ...svid, key: svidOf(CA, WEB).key }] });
   await followed.fault("rejected", /does not belong/);
-  // The same as before ends the fault.
+  // An equal valid message ends the fault.
   set.server.sendSvids({ svids: [svid] });
   await followed.recovered();
   assert.equal(set.server.opened.svids, 1);
@@ -118,17 +118,17 @@ test("createWorkloadProvider() finds a socket that appears late", async () => {
 
 test("createWorkloadProvider() does not wait out its backoff when an agent restarts", async () => {
   await using set = await setUp();
-  // After this the next turn is half a minute away.
+  // After this status the next stream is due in half a minute.
   set.server.end("svids", 3, "no");
   const followed = set.follow("certificate");
   await followed.fault("unreachable", /INVALID_ARGUMENT/);
   const failedMs = set.clock.monotonic();
-  // What is there at the first look is the old agent's: time stands still while it takes its time.
+  // At the first look the old agent's socket is there; the clock stands still during the look.
   await advanceUntil(set.clock, () => set.clock.monotonic() > failedMs + 2_000);
   set.server.kill();
   await set.server.start();
   set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
-  // Only from one look at the socket to the next, and ending before a connection that takes its time is
+  // The clock advances from one look at the socket to the next, and ends before a slow connection is
   // given up.
   const endMs = set.clock.monotonic() + 5_000;
   while (set.server.opened.svids < 2 && set.clock.monotonic() < endMs) {
@@ -171,7 +171,7 @@ test("createWorkloadProvider().close() ends every stream", async () => {
   await followed.certificate();
   await set.provider.close();
   await set.server.settles("svids", 0);
-  // The last timers are for a peer that does not say goodbye, or does not answer.
+  // The last timers are for a peer that does not close, or does not answer.
   await set.clock.advance(31_000);
   assert.equal(set.clock.pending, 0);
   assert.ok(followed.silent);

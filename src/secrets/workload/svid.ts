@@ -1,6 +1,6 @@
 /**
- * Selects the SVID and the bundles of a reference, and checks what the X509-SVID standard demands of a
- * leaf beyond what any certificate must be. Pure.
+ * Selects the SVID and the bundles of a reference, and checks the rules of the X509-SVID standard for a
+ * leaf beyond those for any certificate. Pure.
  *
  * @module
  */

@@ -10,7 +10,7 @@ import type { Secret } from "../model/secret.ts";
 import type { SecretEvents } from "../model/secret_provider.ts";
 import type { SecretSpec } from "../model/spec.ts";
 
-/** What a message has for one reference. */
+/** The part of a message for one reference. */
 export type SvidReading =
   /** `another`: the message has not the identity in use, but another one. */
   | {

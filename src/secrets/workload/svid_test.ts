@@ -12,7 +12,7 @@ const CA = createAuthority({ trustDomain: "example.org" });
 const NEXT = createAuthority({ trustDomain: "example.org" });
 const GOOD = svidOf(CA, ID);
 const PLAIN_USAGE = ["digitalSignature"] as const;
-/** Replaces the field of the leaf, which leaves the extension out. */
+/** Overrides that leave the extension out of the leaf. */
 const NO_EXTENDED_USAGE = { extendedKeyUsage: undefined } as unknown as CertificateOverrides;
 
 const svid = (fields: SvidFields) => ({ hint: "", ...fields });
@@ -49,7 +49,7 @@ for (
       { ...GOOD, chain: new Uint8Array([0x30, 0]) },
       /leaf that cannot/,
     ],
-    ["a chain of too many", {
+    ["a chain of too many certificates", {
       ...GOOD,
       chain: new Uint8Array(Array(12).fill([...GOOD.chain]).flat()),
     }, /more than 11/],
@@ -59,7 +59,11 @@ for (
       chain: new Uint8Array([...CA.rootDer, ...GOOD.chain]),
     }, /certificate of "spiffe:\/\/example.org"/],
     ["garbage as key", { ...GOOD, key: new Uint8Array([1, 2, 3]) }, /no PKCS#8 key/],
-    ["the key of another", { ...GOOD, key: svidOf(CA, ID).key }, /does not belong to its leaf/],
+    [
+      "the key of another SVID",
+      { ...GOOD, key: svidOf(CA, ID).key },
+      /does not belong to its leaf/,
+    ],
     ["a key in SEC1", {
       ...GOOD,
       key: generateKeyPairSync("ec", {
@@ -68,10 +72,10 @@ for (
         publicKeyEncoding: { type: "spki", format: "der" },
       }).privateKey,
     }, /no PKCS#8 key|does not belong/],
-    ["the id of another", { ...GOOD, spiffeId: `${ID}2` }, /certificate of "spiffe:.*\/web"/],
+    ["the id of another SVID", { ...GOOD, spiffeId: `${ID}2` }, /certificate of "spiffe:.*\/web"/],
     ["the id in another case", { ...GOOD, spiffeId: "spiffe://example.org/WEB" }, /certificate of/],
     ["an id without a path", svidOf(CA, "spiffe://example.org"), /has no path/],
-    ["an id that is none", { ...GOOD, spiffeId: "https://example.org/web" }, /does not start/],
+    ["an invalid id", { ...GOOD, spiffeId: "https://example.org/web" }, /does not start/],
     ["an id with a dotted path", { ...GOOD, spiffeId: "spiffe://example.org/../x" }, /dotted/],
     ["two URI names", svidOf(CA, ID, { overrides: { uris: [ID, `${ID}2`] } }), /2 URI alt/],
     ["no URI name", svidOf(CA, ID, { overrides: { uris: [] } }), /0 URI alternative names/],
@@ -98,7 +102,7 @@ for (
       /no key usage digitalSignature/,
     ],
     [
-      "a certificate of clients only",
+      "a certificate for clients only",
       svidOf(CA, ID, {
         overrides: { keyUsage: PLAIN_USAGE, extendedKeyUsage: ["clientAuth"] },
       }),

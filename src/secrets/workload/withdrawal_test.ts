@@ -68,7 +68,7 @@ test("createWorkloadProvider() gives one grace to an SVID that comes and goes", 
   assert.equal(await comesBack(), "secret");
   deny(set);
   await followed.removed();
-  // Another one is another matter.
+  // Another SVID has a grace of its own.
   set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
   await set.clock.advance(500);
   await followed.certificate();

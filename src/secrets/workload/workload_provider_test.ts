@@ -14,7 +14,7 @@ const OTHER = createAuthority({ trustDomain: "other.test" });
 
 const pemsOf = (...authorities: Authority[]) => authorities.map(({ rootPem }) => rootPem);
 
-test("createWorkloadProvider() gives the first SVID with its key", async () => {
+test("createWorkloadProvider() reports the first SVID with its key", async () => {
   await using set = await setUp();
   const svid = svidOf(CA, WEB);
   set.server.sendSvids({ svids: [svid, svidOf(CA, API)] });
@@ -74,7 +74,7 @@ test("createWorkloadProvider() follows a rotation, and reports no unchanged secr
   assert.ok(web.silent);
 });
 
-test("createWorkloadProvider() shares one stream per method and closes it with the last", async () => {
+test("createWorkloadProvider() shares one stream per method, and closes it with the last follower", async () => {
   await using set = await setUp();
   set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
   set.server.sendBundles({ bundles: { "spiffe://example.org": CA.rootDer } });
@@ -85,7 +85,7 @@ test("createWorkloadProvider() shares one stream per method and closes it with t
     set.follow("validation", { id: WEB }),
   ];
   for (const followed of all) assert.equal((await followed.next()).kind, "secret");
-  // One that comes later has the last message, and no stream of its own.
+  // A later follower gets the last message, without a stream of its own.
   const late = set.follow("certificate");
   assert.deepEqual((await late.certificate()).uris, [WEB]);
   assert.deepEqual(set.server.opened, { svids: 1, bundles: 1 });
@@ -97,7 +97,7 @@ test("createWorkloadProvider() shares one stream per method and closes it with t
   assert.deepEqual((await set.follow("certificate").certificate()).uris, [API]);
 });
 
-test("createWorkloadProvider() gives each trust domain its own bundle", async () => {
+test("createWorkloadProvider() reports each trust domain with its own bundle", async () => {
   await using set = await setUp();
   set.server.sendBundles({
     bundles: { "spiffe://example.org": CA.rootDer, "spiffe://other.test": OTHER.rootDer },
@@ -118,7 +118,7 @@ test("createWorkloadProvider() gives each trust domain its own bundle", async ()
   assert.equal(set.server.opened.svids, 0);
 });
 
-test("createWorkloadProvider() gives the chosen SVID's bundle and the federated ones", async () => {
+test("createWorkloadProvider() reports the chosen SVID's bundle and the federated ones", async () => {
   await using set = await setUp();
   const third = createAuthority({ trustDomain: "third.test" });
   set.server.sendSvids({

@@ -14,7 +14,7 @@ import type { ConsulServers } from "../types.ts";
 
 /** Unlike an agent, a server may be replaced without a lost connection. */
 const INTERVAL_MS = 60_000;
-/** How long the answer of a server counts that is not asked any more: it may be gone, or changed. */
+/** How long the last answer of a server counts that is not in use any more. */
 const REMEMBERED_MS = 900_000;
 const REMEMBERED_SERVERS = 16;
 

@@ -10,7 +10,7 @@ const ALLOW = { json: { Authorized: true, Reason: "Default intention policy" } }
 const DENY = { json: { Authorized: false, Reason: "Default behavior configured by ACLs" } };
 const ACLS = { json: { Authorized: true, Reason: "Default behavior configured by ACLs" } };
 const ACLS_OFF = { ...ACLS, aclDefault: "deny" } as const;
-const UNTOLD = { ...ACLS, aclDefault: "" } as const;
+const UNKNOWN = { ...ACLS, aclDefault: "" } as const;
 const RULE = { json: { Authorized: true, Reason: "Matched L4 intention: */* => */*" } };
 
 const [A, B]: readonly Server[] = [{ host: "10.0.0.1" }, { host: "10.0.0.2" }];
@@ -22,8 +22,12 @@ async function startAsking(...reactions: Reaction[]) {
   const note = (message: string) => void logged.push(message);
   const log = { ...rig.deps.log, warn: note, info: note };
   const question = agreedPolicyQuestion(rig.catalog.client, {
-    ...{ servers, log, clock: rig.clock },
-    ...{ service: "web", trustDomain: "td.consul", datacenter: "dc1" },
+    servers,
+    log,
+    clock: rig.clock,
+    service: "web",
+    trustDomain: "td.consul",
+    datacenter: "dc1",
   });
   const ask = (server: Server | undefined) => {
     servers.current = server;
@@ -38,8 +42,8 @@ for (
     ["allow", "an allowing acl.default_policy", ACLS],
     ["deny", "a denying acl.default_policy", DENY],
     ["deny", "a denying acl.default_policy without ACLs", ACLS_OFF],
-    ["deny", "a server that does not tell acl.default_policy", UNTOLD],
-    ["deny", "an intention that covers everybody", RULE],
+    ["deny", "a server that does not send acl.default_policy", UNKNOWN],
+    ["deny", "an intention that covers every source", RULE],
   ] as const
 ) {
   test(`agreedPolicyQuestion() with ${name}: ${want}`, async () => {
@@ -51,7 +55,7 @@ for (
   });
 }
 
-test("a default policy that contradicts authorize is said when it begins, not at each look", async () => {
+test("a contradiction between default policy and authorize is logged once until it ends", async () => {
   await using asking = await startAsking(ACLS_OFF, ACLS_OFF, ACLS, ACLS_OFF);
   for (let times = 0; times < 4; times++) await asking.ask(A);
   const line = "callers that no intention covers are denied";
@@ -62,12 +66,12 @@ test("servers that disagree about the default policy allow nothing, until they a
   await using asking = await startAsking(ALLOW, DENY, ALLOW, ALLOW, ALLOW);
   assert.equal(await asking.ask(A), "allow");
   assert.equal(await asking.ask(B), "deny");
-  assert.equal(await asking.ask(A), "deny", "though this one allows");
-  assert.equal(asking.logged.length, 1, "said once");
+  assert.equal(await asking.ask(A), "deny", "although this server allows");
+  assert.equal(asking.logged.length, 1, "logged once");
   assert.equal(await asking.ask(B), "allow");
 });
 
-test("what a server said about the default policy is forgotten in time", async () => {
+test("a server's answer about the default policy expires after 15 minutes", async () => {
   await using asking = await startAsking(DENY, ALLOW, ALLOW, ALLOW);
   await asking.ask(A);
   assert.equal(await asking.ask(B), "deny");
@@ -77,7 +81,7 @@ test("what a server said about the default policy is forgotten in time", async (
   assert.equal(await asking.ask(B), "allow");
 });
 
-test("what the last sixteen servers said about the default policy counts", async () => {
+test("the default policy depends on the answers of the last sixteen servers", async () => {
   const others = Array.from({ length: 15 }, () => ALLOW);
   await using asking = await startAsking(DENY, ...others, DENY, ...others, ALLOW);
   const answers: string[] = [await asking.ask(A)];
@@ -87,7 +91,7 @@ test("what the last sixteen servers said about the default policy counts", async
   assert.deepEqual(answers, [...Array.from({ length: 32 }, () => "deny"), "allow"]);
 });
 
-test("an answer about the default policy that nobody can be held to is none", async () => {
+test("an answer about the default policy is discarded where the server in use has changed or is unknown", async () => {
   await using asking = await startAsking(ALLOW, ALLOW);
   const answer = asking.ask(A);
   asking.servers.current = B;

@@ -1,5 +1,5 @@
 /**
- * The proxies of a node: what `-sidecar-for`, `-proxy-id` and `-gateway` mean beside servers. Consul
+ * Finds the proxies of a node that `-sidecar-for`, `-proxy-id` and `-gateway` name beside servers. Consul
  * compares ids on a node without regard to case.
  *
  * @module

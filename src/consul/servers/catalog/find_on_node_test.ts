@@ -33,11 +33,11 @@ for (
   test(`filterText() writes ${JSON.stringify(text)}`, () => assert.equal(filterText(text), want));
 }
 
-test("anyCase() leaves nothing of a text that means something in a pattern", () => {
+test("anyCase() escapes every character with a meaning in a pattern", () => {
   assert.equal(anyCase('we.b"*é'), '"(?i)^we\\\\x{2e}b\\\\x{22}\\\\x{2a}\\\\x{e9}$"');
 });
 
-test("findSidecar() finds it by the service's id, whatever the case", async () => {
+test("findSidecar() finds the sidecar of a service id in any case", async () => {
   await using rig = await CatalogRig.start(inTurn(list(sidecar("web-1-sidecar-proxy"))));
   assert.equal(await findSidecar(rig.catalog, "Web-1"), "web-1-sidecar-proxy");
   const [asked] = rig.script.asked;
@@ -48,7 +48,7 @@ test("findSidecar() finds it by the service's id, whatever the case", async () =
   assert.equal(asked.query.has("stale"), false);
 });
 
-test("findSidecar() lists several, and what there is instead of none", async () => {
+test("findSidecar() lists the candidates where there are several or none", async () => {
   const both = list(sidecar("b"), sidecar("a"));
   await using rig = await CatalogRig.start(inTurn(both, list(), list(sidecar("x", "db-1"))));
   await assert.rejects(
@@ -61,7 +61,7 @@ test("findSidecar() lists several, and what there is instead of none", async () 
   );
 });
 
-test("find...() say that a node has no proxy at all", async () => {
+test("find...() report a node without proxies", async () => {
   await using rig = await CatalogRig.start(inTurn(list(), list(), list(), list()));
   const pattern = /on node "virt-1": no proxy is; register it, or is -node that of another\?$/;
   await assert.rejects(findSidecar(rig.catalog, "web"), failsWith("agent_not_found", pattern));
@@ -71,7 +71,7 @@ test("find...() say that a node has no proxy at all", async () => {
 for (
   const [whose, token, filtered] of [["a token", "any", true], ["no token", "", false]] as const
 ) {
-  test(`what ${whose} may not see on a node is not said to be absent`, async () => {
+  test(`an entry that ${whose} may not see is not reported as absent`, async () => {
     await using rig = await CatalogRig.start(() => ({ ...list(), filtered }), { token });
     rig.outcome = new Uint8Array();
     const forbidden = failsWith("agent_forbidden", /node:read on "virt-1"/);
@@ -83,12 +83,12 @@ for (
   });
 }
 
-test("findProxy() gives the id as it is registered", async () => {
+test("findProxy() returns the id in its registered case", async () => {
   await using rig = await CatalogRig.start(inTurn(list(sidecar("web-1-sidecar-proxy"))));
   assert.equal(await findProxy(rig.catalog, "WEB-1-sidecar-proxy"), "web-1-sidecar-proxy");
 });
 
-test("findProxy() refuses what is no proxy, and lists those of the node", async () => {
+test("findProxy() refuses a service that is no proxy, and lists the node's proxies", async () => {
   const app = list({ ID: "web-1", Service: "web", Proxy: { Mode: "" } });
   const many = list(...[..."nmlkjihgfedc", "b\nx"].map((id) => sidecar(id)));
   await using rig = await CatalogRig.start(inTurn(app, list(), many));
@@ -99,11 +99,13 @@ test("findProxy() refuses what is no proxy, and lists those of the node", async 
   );
 });
 
-test("findGateway() finds the one of a name", async () => {
+test("findGateway() finds the gateway of a name", async () => {
   const gateway = (ID: string) => ({ Kind: "ingress-gateway", ID, Service: "in" });
   await using rig = await CatalogRig.start(
     inTurn(
-      ...[list(gateway("in-1")), list(gateway("b"), gateway("a")), list()],
+      list(gateway("in-1")),
+      list(gateway("b"), gateway("a")),
+      list(),
     ),
   );
   assert.equal(await findGateway(rig.catalog, "IN"), "in-1");

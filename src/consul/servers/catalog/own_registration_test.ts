@@ -12,22 +12,22 @@ import { ownRegistrationQuestion, readOwnRegistration } from "./own_registration
 const ID = "web-1-sidecar-proxy";
 const MERGED = fixture("agentless/node_services_merged");
 
-/** What the fixtures' two registrations of the same proxy do not have in common. */
+/** A registration without the fields in which the fixtures of one proxy differ. */
 function alike(registration: Registration | undefined): unknown {
   assert.ok(registration);
   return { ...registration, id: "", bind: { ...registration.bind, host: "" } };
 }
 
-test("readOwnRegistration() gives what the agent's reply gives", () => {
+test("readOwnRegistration() reads the same registration as from an agent's reply", () => {
   const agent = readRegistration(fixture("agentless/agent_service_same"), "web-a-sidecar-proxy");
   const server = readOwnRegistration(MERGED, { node: "virt-1", proxyId: ID });
   assert.equal(server?.id, ID);
   assert.equal(server.bind.host, "10.9.9.9");
   assert.deepEqual(alike(server), alike(agent));
-  assert.equal(server.upstreams.length, 3, "or nothing was compared");
+  assert.equal(server.upstreams.length, 3, "the fixture has upstreams to compare");
 });
 
-test("readOwnRegistration() gives the same of a transparent proxy", () => {
+test("readOwnRegistration() reads the same registration of a transparent proxy", () => {
   const agent = readRegistration(
     fixture("agentless/agent_service_tproxy_same"),
     "web-a-sidecar-proxy",
@@ -87,23 +87,23 @@ test("ownRegistrationQuestion() waits by index for the merged entry of its own i
 
 const GONE = { json: { Node: null, Services: [] }, index: 30 };
 
-test("ownRegistrationQuestion() keeps what it said when the entry is gone, and asks again", async () => {
+test("ownRegistrationQuestion() keeps the last value when the entry is gone, and reads again", async () => {
   await using rig = await CatalogRig.start(inTurn({ json: MERGED, index: 29 }, GONE));
   const seen = new Seen<Registration>();
   const watch = startWatch(ownRegistrationQuestion(rig.catalog, ID), {
     sink: seen,
     deps: rig.deps,
   });
-  await eventually(() => seen.errors.length === 1, "the loss is said");
+  await eventually(() => seen.errors.length === 1, "the loss");
   assert.deepEqual([seen.codes, seen.values.length], [["agent_not_found"], 1]);
-  assert.deepEqual(rig.called, [], "the list said that it hides nothing");
+  assert.deepEqual(rig.called, [], "the list is complete, so no other call is needed");
   await rig.clock.advance(2_000);
   await eventually(() => rig.script.asked.length === 3, "another try");
   assert.equal(rig.script.asked[2]?.query.has("index"), false);
   watch.stop();
 });
 
-test("ownRegistrationQuestion() waits a moment for an entry that is about to come", async () => {
+test("ownRegistrationQuestion() waits a moment for an absent entry", async () => {
   await using rig = await CatalogRig.start(inTurn(GONE, { json: MERGED, index: 31 }));
   const seen = new Seen<Registration>();
   const watch = startWatch(ownRegistrationQuestion(rig.catalog, ID), {
@@ -117,7 +117,7 @@ test("ownRegistrationQuestion() waits a moment for an entry that is about to com
   assert.deepEqual(seen.codes, []);
 });
 
-test("ownRegistrationQuestion() is not put off by what is registered before it", async () => {
+test("ownRegistrationQuestion() waits through earlier writes of the same registration", async () => {
   const soon = [30, 31, 32].map((index) => ({ ...GONE, index }));
   await using rig = await CatalogRig.start(inTurn(...soon, { json: MERGED, index: 33 }));
   const seen = new Seen<Registration>();
@@ -130,14 +130,14 @@ test("ownRegistrationQuestion() is not put off by what is registered before it",
   assert.deepEqual([seen.codes, seen.values.length], [[], 1]);
 });
 
-test("ownRegistrationQuestion() tells after a moment that nothing comes", async () => {
+test("ownRegistrationQuestion() fails after a moment where no entry appears", async () => {
   await using rig = await CatalogRig.start(inTurn(GONE, GONE));
   const seen = new Seen<Registration>();
   const watch = startWatch(ownRegistrationQuestion(rig.catalog, ID), {
     sink: seen,
     deps: rig.deps,
   });
-  await eventually(() => seen.errors.length === 1, "the loss is said");
+  await eventually(() => seen.errors.length === 1, "the loss");
   watch.stop();
   assert.deepEqual([seen.codes, rig.script.asked.length], [["agent_not_found"], 2]);
 });
@@ -145,24 +145,27 @@ test("ownRegistrationQuestion() tells after a moment that nothing comes", async 
 for (
   const [name, outcome, code, pattern] of [
     [
-      "it is there",
+      "the proxy exists",
       new Uint8Array(),
       "agent_forbidden",
       /may not see node "virt-1" .*node:read on/,
     ],
-    ["it is not there", new ProxyError("agent_not_found", "x"), "agent_not_found", /No proxy/],
     [
-      "its own name is barred",
-      new ProxyError("agent_forbidden", "'service:read'"),
-      ...[
-        "agent_forbidden",
-        /service:read/,
-      ] as const,
+      "the proxy does not exist",
+      new ProxyError("agent_not_found", "x"),
+      "agent_not_found",
+      /No proxy/,
     ],
-    ["nobody knows", new ProxyError("agent_unreachable", "x"), "agent_not_found", /node:read on/],
+    [
+      "the token may not read its name",
+      new ProxyError("agent_forbidden", "'service:read'"),
+      "agent_forbidden",
+      /service:read/,
+    ],
+    ["the call fails", new ProxyError("agent_unreachable", "x"), "agent_not_found", /node:read on/],
   ] as const
 ) {
-  test(`ownRegistrationQuestion() asks what a list hides: ${name}`, async () => {
+  test(`ownRegistrationQuestion() finds out why a filtered list lacks the proxy: ${name}`, async () => {
     await using rig = await CatalogRig.start(inTurn({ ...GONE, filtered: true }));
     rig.outcome = outcome;
     const seen = new Seen<Registration>();

@@ -36,7 +36,7 @@ export function readBearerToken(
 /** The fault of a trimmed bearer token, for people; `""`: none that can be seen. */
 function bearerFault(token: string): string {
   if (token === "") return "is empty";
-  // deno-lint-ignore no-control-regex -- these are what must not be in it
+  // deno-lint-ignore no-control-regex -- a bearer token must not have control characters
   return /[\x00-\x1f\x7f]/.test(token) ? "has characters that no bearer token has" : "";
 }
 
@@ -57,7 +57,7 @@ function readFile(path: string): string {
   }
 }
 
-/** What to change for a refusal of Consul; `method` is the quoted name of the auth method. */
+/** The fix for each refusal of Consul; `method` is the quoted name of the auth method. */
 const FIXES: readonly (readonly [RegExp, (method: string) => string])[] = [
   [
     /auth method .* not found/,

@@ -22,7 +22,7 @@ export interface Login {
 }
 
 export interface LoginCalls {
-  /** Reads the bearer token anew. Rejects with why there is no token, and with a fix. */
+  /** Reads the bearer token again. Rejects with the reason why there is no token, and with a fix. */
   logIn(): Promise<Login>;
   /** A token that has ended already is no failure. */
   logOut(secret: string): Promise<void>;
@@ -34,7 +34,7 @@ const LOGOUT_TIMEOUT_MS = 5_000;
 const SECRET = /^[\x21-\x7e]{1,512}$/;
 
 const LoginReply = object({
-  // It goes into a header; a message about a bad one does not quote it.
+  // The token goes into a header; a message about an invalid one does not quote it.
   SecretID: v.pipe(
     someText,
     v.check((secret) => SECRET.test(secret), "must be a token"),

@@ -10,10 +10,15 @@ import { createLoginCalls, type Login, type LoginCalls, readLogin } from "./logi
 
 const BEARER = "eyJhbGciOiJFUzI1NiJ9.eyJzdmMiOiJ3ZWIifQ.c2lnbmF0dXJl";
 const OPTIONS: LoginOptions = {
-  ...{ authMethod: "jwt", bearerToken: BEARER, bearerTokenFile: "", meta: {} },
-  ...{ datacenter: "", namespace: "", partition: "" },
+  authMethod: "jwt",
+  bearerToken: BEARER,
+  bearerTokenFile: "",
+  meta: {},
+  datacenter: "",
+  namespace: "",
+  partition: "",
 };
-/** As Consul 1.22.7 gave it. */
+/** A reply of Consul 1.22.7. */
 const REPLY = {
   SecretID: "dd0661f6-75d2-8492-3ec5-9a16f152e4dd",
   AccessorID: "162fe07b-5e47-9977-4ad2-18db4d987c96",
@@ -27,8 +32,11 @@ function played(
 ): { readonly calls: LoginCalls; readonly asked: WireRequest[] } {
   const asked: WireRequest[] = [];
   const carrier: Carrier = {
-    ...{ peer: "server", where: "https://192.0.2.1:8501" },
-    ...{ dropIdle() {}, reloadFiles() {}, close() {} },
+    peer: "server",
+    where: "https://192.0.2.1:8501",
+    dropIdle() {},
+    reloadFiles() {},
+    close() {},
     send(request) {
       asked.push(request);
       if (answer instanceof Error) return Promise.reject(answer);
@@ -39,7 +47,7 @@ function played(
   return { calls, asked };
 }
 
-test("logIn() asks once, without a token, and learns how long the token lasts", async () => {
+test("logIn() sends one request without a token, and returns the token with its life", async () => {
   const { calls, asked } = played({ body: JSON.stringify(REPLY) }, { datacenter: "dc1" });
   assert.deepEqual(await calls.logIn(), {
     secret: REPLY.SecretID,
@@ -51,10 +59,10 @@ test("logIn() asks once, without a token, and learns how long the token lasts", 
   assert.deepEqual([request?.method, request?.path], ["POST", "/v1/acl/login?dc=dc1"]);
   assert.deepEqual(request?.headers, { accept: "application/json" });
   assert.deepEqual(JSON.parse(request?.body ?? ""), { AuthMethod: "jwt", BearerToken: BEARER });
-  assert.equal(request?.repeatable, false, "one that broke may have made a token");
+  assert.equal(request?.repeatable, false, "a broken login may have made a token");
 });
 
-test("logIn() tells the meta, the namespace and the partition that it is given", async () => {
+test("logIn() sends meta, namespace and partition", async () => {
   const own = { meta: { pod: "default/web=1" }, namespace: "team", partition: "east" };
   const { calls, asked } = played({ body: JSON.stringify(REPLY) }, own);
   await calls.logIn();
@@ -64,12 +72,14 @@ test("logIn() tells the meta, the namespace and the partition that it is given",
 
 for (
   const [name, change, want] of [
-    ["without an end lasts for ever", { ExpirationTime: undefined }, { lifeMs: undefined }],
-    ["of unknown age has no end that we know", { CreateTime: null }, { lifeMs: undefined }],
-    ["that ended before it began, likewise", { CreateTime: "2027-01-01T00:00:00Z" }, {
+    ["has no life without an expiry", { ExpirationTime: undefined }, { lifeMs: undefined }],
+    ["has no life without a creation time", { CreateTime: null }, { lifeMs: undefined }],
+    ["has no life where it expired before its creation", { CreateTime: "2027-01-01T00:00:00Z" }, {
       lifeMs: undefined,
     }],
-    ["with an odd accessor has none", { AccessorID: "a\u001b[31m" }, { accessorId: "" }],
+    ["drops an accessor with control characters", { AccessorID: "a\u001b[31m" }, {
+      accessorId: "",
+    }],
   ] as const
 ) {
   test(`readLogin() ${name}`, () => {
@@ -79,7 +89,7 @@ for (
 }
 
 for (const secret of ["", "two words", "line\r\nx-other: 1", "ü", "x".repeat(513), 7, null]) {
-  test(`readLogin() refuses ${JSON.stringify(secret).slice(0, 30)} as a token, unseen`, () => {
+  test(`readLogin() refuses ${JSON.stringify(secret).slice(0, 30)} as a token, without showing it`, () => {
     assert.throws(() => readLogin({ ...REPLY, SecretID: secret }), (error: unknown) => {
       assert.ok(error instanceof ProxyError && error.code === "agent_reply_invalid");
       return !/words|other|ü|xxx/.test(error.message);
@@ -107,7 +117,7 @@ for (
     [500, "rpc error getting client: connection refused", /connection refused$/],
   ] as const
 ) {
-  test(`logIn() that is told ${JSON.stringify(body)} says what mends it`, async () => {
+  test(`logIn() names the fix for ${JSON.stringify(body)}`, async () => {
     const { calls } = played({ status, body });
     await assert.rejects(calls.logIn(), (error) => {
       assert.match(messageOf(error), want);
@@ -116,7 +126,7 @@ for (
   });
 }
 
-test("logIn() does not say what a server sends back of the bearer token", async () => {
+test("logIn() removes parts of the bearer token from a quoted reply", async () => {
   const [head = "", claims = ""] = BEARER.split(".");
   const { calls } = played({ status: 500, body: `cannot read ${BEARER}, or ${claims} of ${head}` });
   await assert.rejects(calls.logIn(), (error) => {
@@ -125,20 +135,20 @@ test("logIn() does not say what a server sends back of the bearer token", async 
   });
 });
 
-test("logOut() shows the token to be given back", async () => {
+test("logOut() sends the token to be logged out", async () => {
   const { calls, asked } = played({}, { datacenter: "dc2" });
   await calls.logOut("secret");
   assert.equal(asked[0]?.path, "/v1/acl/logout?dc=dc2");
   assert.equal(asked[0]?.headers["x-consul-token"], "secret");
 });
 
-test("logOut() of what is gone is done; of what cannot be asked is not", async () => {
+test("logOut() succeeds for an unknown token, and fails where no server answers", async () => {
   await played({ status: 403, body: "ACL not found" }).calls.logOut("secret");
   const away = played(new ProxyError("agent_unreachable", "connection refused"));
   await assert.rejects(away.calls.logOut("secret"), { code: "agent_unreachable" });
 });
 
-test("logIn() reads the bearer token anew from its file, as an orchestrator replaces it", async () => {
+test("logIn() reads the bearer token from its file for each login", async () => {
   const directory = mkdtempSync(join(tmpdir(), "postern-bearer-"));
   try {
     const file = join(directory, "token");
@@ -151,7 +161,7 @@ test("logIn() reads the bearer token anew from its file, as an orchestrator repl
         return error.message.includes(JSON.stringify(file));
       });
     await faulty(/cannot be read: ENOENT/);
-    // Kubernetes has links in place of files.
+    // Kubernetes mounts tokens as links.
     symlinkSync(join(directory, "real"), file);
     const write = (text: string) => writeFileSync(join(directory, "real"), text);
     write(" \n");
@@ -161,7 +171,7 @@ test("logIn() reads the bearer token anew from its file, as an orchestrator repl
     for (let time = 0; time < 100; time++) {
       await faulty(/has characters that no bearer token has$/);
     }
-    assert.ok(readdirSync("/proc/self/fd").length < opened + 50, "each is closed");
+    assert.ok(readdirSync("/proc/self/fd").length < opened + 50, "each file is closed");
     write("x".repeat(64 * 1024 + 1));
     await faulty(/it is longer than 65536 bytes$/);
     assert.equal(asked.length, 0);

@@ -47,7 +47,7 @@ const SETTLE_MS = 5_000;
 /** For tokens that are refused one after the other. */
 const SETTLE_LIMIT_MS = 60_000;
 const SETTLED_MS = 600_000;
-/** By then calls with the old token have ended, or go on with the new one. */
+/** Time in which calls with the old token end, or are sent again with the new one. */
 const GRACE_MS = 10_000;
 const RETRY_MS = 1_000;
 const RETRY_LIMIT_MS = 30_000;
@@ -119,7 +119,7 @@ export class LoginToken implements CallToken {
 
   rejected(token: string): void {
     const held = this.#held;
-    // About an earlier token it is no news, and while logins fail the next one is due anyway.
+    // A rejection of an earlier token is ignored, and while logins fail the next one is due anyway.
     if (!held || token !== held.secret || this.#backoff.failures > 0) return;
     if (this.#attempt || this.#ended || this.#monotonicAgeMs(held) < held.settleMs) return;
     this.#deps.log.warn("consul does not know the token any more, logging in again", {
@@ -206,7 +206,7 @@ export class LoginToken implements CallToken {
     this.#coming.reject(new ProxyError(code, message, { cause: error }));
     if (this.#ended) return;
     const delayMs = this.#backoff.next();
-    // The same reason again is no news.
+    // A repeated reason is logged at debug level.
     log[message === this.#lastFailure ? "debug" : "warn"]("not logged in to consul; trying again", {
       error: message,
       delay_ms: Math.round(delayMs),
@@ -229,7 +229,7 @@ export class LoginToken implements CallToken {
     return held.renewAfterMs !== undefined && this.#ageMs(held) >= held.renewAfterMs;
   }
 
-  /** By the clock that advanced more: one stops while a machine sleeps, the other can be set. */
+  /** Age by the clock that advanced more: one stops while a machine sleeps, the other can be set. */
   #ageMs(held: Held): number {
     return Math.max(this.#monotonicAgeMs(held), this.#deps.clock.now() - held.sinceWallMs);
   }

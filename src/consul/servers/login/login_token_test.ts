@@ -7,7 +7,7 @@ import { LoginToken } from "./login_token.ts";
 
 const LIFE_MS = 60_000;
 
-/** A token whose logins the test answers, and what became of all of them. */
+/** A token whose logins the test answers, with its logins, logouts and log lines. */
 class Scene {
   readonly clock = new FakeClock();
   readonly logged: string[] = [];
@@ -15,7 +15,7 @@ class Scene {
   readonly loggedOut: string[] = [];
   readonly token: LoginToken;
   changes = 0;
-  /** Of a logout; undefined: done at once. */
+  /** The result of a logout; undefined: it succeeds at once. */
   logout: Promise<void> | undefined;
 
   constructor(random = 0) {
@@ -45,7 +45,7 @@ class Scene {
     });
   }
 
-  /** The last login gives the token named after its number. */
+  /** Completes the last login with the token named after its number. */
   async give(lifeMs: number | undefined = LIFE_MS): Promise<string> {
     const secret = `secret-${this.asked.length}`;
     this.asked.at(-1)?.resolve({ secret, accessorId: `accessor-${this.asked.length}`, lifeMs });
@@ -66,11 +66,11 @@ async function loggedIn(lifeMs?: number, random?: number): Promise<Scene> {
   return scene;
 }
 
-test("LoginToken is waited for until it is there", async () => {
+test("LoginToken.coming resolves with the first token", async () => {
   const scene = new Scene();
   const { coming } = scene.token;
   scene.start();
-  assert.equal(scene.token.coming, coming, "the same, from before it was asked for");
+  assert.equal(scene.token.coming, coming, "start() keeps the promise");
   assert.equal(scene.token.current(), "");
   assert.equal(await scene.give(), "secret-1");
   await coming;
@@ -79,7 +79,7 @@ test("LoginToken is waited for until it is there", async () => {
   assert.equal(scene.changes, 1);
 });
 
-test("LoginToken that is refused says so once, and tries again ever later", async () => {
+test("LoginToken logs a refusal once for each reason, and retries with a growing pause", async () => {
   const scene = new Scene();
   scene.start();
   const waited: string[] = [];
@@ -106,24 +106,24 @@ test("LoginToken that is refused says so once, and tries again ever later", asyn
 });
 
 for (
-  const [code, told] of [
+  const [code, wanted] of [
     ["agent_unreachable", "agent_unreachable"],
     ["agent_overloaded", "agent_overloaded"],
-    // It would end a proxy that looks for its registration, and who refuses may be mended.
+    // agent_forbidden would end a proxy that looks for its registration, and auth methods may be mended.
     ["agent_forbidden", "agent_failed"],
-    // No server ever takes it.
+    // No server ever accepts such a login.
     ["config_invalid", "config_invalid"],
   ] as const
 ) {
-  test(`LoginToken.coming tells ${code} as ${told}`, async () => {
+  test(`LoginToken.coming rejects with ${wanted} where the login fails with ${code}`, async () => {
     const scene = new Scene();
     scene.start();
     await scene.refuse(new ProxyError(code, "no"));
-    await assert.rejects(scene.token.coming ?? Promise.resolve(), { code: told, message: "no" });
+    await assert.rejects(scene.token.coming ?? Promise.resolve(), { code: wanted, message: "no" });
   });
 }
 
-test("LoginToken.moved() tries again at once what has failed, and nothing else", async () => {
+test("LoginToken.moved() retries a failed login at once, and does nothing otherwise", async () => {
   const scene = new Scene();
   scene.start();
   for (let round = 0; round < 6; round++) {
@@ -136,21 +136,25 @@ test("LoginToken.moved() tries again at once what has failed, and nothing else",
   assert.equal(scene.asked.length, 7);
   scene.token.moved();
   await scene.clock.advance(0);
-  assert.equal(scene.asked.length, 7, "while it is asked, once");
+  assert.equal(scene.asked.length, 7, "a running login is not repeated");
   scene.token.moved();
   await scene.give();
   scene.token.moved();
   await scene.clock.advance(20_000);
-  assert.equal(scene.asked.length, 7, "nor is the try that was planned made");
+  assert.equal(scene.asked.length, 7, "the planned retry is dropped");
 });
 
-test("LoginToken is renewed at 80 % of its life, and logs the old one out a while later", async () => {
+test("LoginToken is renewed at 80 % of its life, and the old token is logged out 10 s later", async () => {
   const scene = await loggedIn();
   await scene.clock.advance(47_999);
   assert.equal(scene.asked.length, 1);
   await scene.clock.advance(1);
   assert.equal(scene.asked.length, 2);
-  assert.equal(scene.token.current(), "secret-1", "until there is another");
+  assert.equal(
+    scene.token.current(),
+    "secret-1",
+    "the old token is used until the new one arrives",
+  );
   assert.equal(await scene.give(), scene.token.current());
   assert.equal(scene.changes, 2);
   await scene.clock.advance(9_999);
@@ -158,10 +162,10 @@ test("LoginToken is renewed at 80 % of its life, and logs the old one out a whil
   await scene.clock.advance(1);
   assert.deepEqual(scene.loggedOut, ["secret-1"]);
   await scene.clock.advance(38_000);
-  assert.equal(scene.asked.length, 3, "and so on");
+  assert.equal(scene.asked.length, 3, "the new token is renewed, too");
 });
 
-test("LoginToken is renewed sooner by chance, so that not all come at once", async () => {
+test("LoginToken is renewed up to 5 % sooner at random", async () => {
   const scene = await loggedIn(LIFE_MS, 1);
   await scene.clock.advance(44_999);
   assert.equal(scene.asked.length, 1);
@@ -169,7 +173,7 @@ test("LoginToken is renewed sooner by chance, so that not all come at once", asy
   assert.equal(scene.asked.length, 2);
 });
 
-test("LoginToken that is given a second time is not logged out", async () => {
+test("LoginToken is not logged out where a renewal returns the same token", async () => {
   const scene = await loggedIn();
   await scene.clock.advance(48_000);
   scene.asked[1]?.resolve({ secret: "secret-1", accessorId: "a", lifeMs: LIFE_MS });
@@ -177,10 +181,10 @@ test("LoginToken that is given a second time is not logged out", async () => {
   assert.deepEqual([scene.token.current(), scene.loggedOut], ["secret-1", []]);
 });
 
-test("LoginToken stays through a renewal that hangs, fails, and comes late", async () => {
+test("LoginToken is used while its renewal hangs, fails and is retried", async () => {
   const scene = await loggedIn();
   await scene.clock.advance(55_000);
-  assert.equal(scene.asked.length, 2, "one at a time");
+  assert.equal(scene.asked.length, 2, "one login at a time");
   await scene.refuse();
   assert.equal(scene.token.current(), "secret-1");
   assert.equal(scene.token.coming, undefined);
@@ -189,7 +193,7 @@ test("LoginToken stays through a renewal that hangs, fails, and comes late", asy
   assert.equal(scene.token.current(), "secret-3");
 });
 
-test("LoginToken without an end is not renewed", async () => {
+test("LoginToken without an expiry is not renewed", async () => {
   const scene = new Scene();
   scene.start();
   scene.asked[0]?.resolve({ secret: "s", accessorId: "a", lifeMs: undefined });
@@ -198,7 +202,7 @@ test("LoginToken without an end is not renewed", async () => {
   assert.equal(scene.clock.pending, 0);
 });
 
-test("LoginToken of a very long life is renewed when it is due", async () => {
+test("LoginToken with a life beyond the longest timer is renewed when it is due", async () => {
   const scene = await loggedIn(100 * 86_400_000);
   await scene.clock.advance(80 * 86_400_000 - 1);
   assert.equal(scene.asked.length, 1);
@@ -206,7 +210,7 @@ test("LoginToken of a very long life is renewed when it is due", async () => {
   assert.equal(scene.asked.length, 2);
 });
 
-test("LoginToken of hardly any life does not make a server busy", async () => {
+test("LoginToken with a very short life is renewed every five seconds at most", async () => {
   const scene = await loggedIn(1);
   await scene.clock.advance(4_999);
   assert.equal(scene.asked.length, 1);
@@ -214,14 +218,14 @@ test("LoginToken of hardly any life does not make a server busy", async () => {
   assert.equal(scene.asked.length, 2);
 });
 
-test("LoginToken notices within a minute that the machine has slept", async () => {
+test("LoginToken is renewed within a minute after the machine has slept", async () => {
   const scene = await loggedIn(3_600_000);
   scene.clock.jump(3_000_000);
   await scene.clock.advance(60_000);
   assert.equal(scene.asked.length, 2);
 });
 
-test("LoginToken is renewed in time though the clock was set back", async () => {
+test("LoginToken is renewed in time although the clock was set back", async () => {
   const scene = await loggedIn();
   scene.clock.jump(-3_600_000);
   await scene.clock.advance(48_000);
@@ -234,13 +238,13 @@ test("LoginToken.rejected() logs in again", async () => {
   scene.token.rejected("secret-1");
   scene.token.rejected("secret-1");
   assert.equal(scene.asked.length, 2);
-  assert.equal(scene.logged.length, 2, "said once");
+  assert.equal(scene.logged.length, 2, "logged once");
   await scene.give();
   assert.equal(scene.token.current(), "secret-2");
   assert.equal(scene.changes, 2);
 });
 
-test("LoginToken.rejected() is followed by tries for as long as they fail", async () => {
+test("LoginToken.rejected() retries the login until it succeeds", async () => {
   const scene = await loggedIn(3_600_000);
   await scene.clock.advance(5_000);
   scene.token.rejected("secret-1");
@@ -251,23 +255,23 @@ test("LoginToken.rejected() is followed by tries for as long as they fail", asyn
   }
 });
 
-test("LoginToken.rejected() of an earlier token, or of none, leaves the one in use", async () => {
+test("LoginToken.rejected() ignores tokens other than the one in use", async () => {
   const scene = await loggedIn();
   await scene.clock.advance(48_000);
   await scene.give();
   await scene.clock.advance(5_000);
-  for (const late of ["secret-1", "", "somebody's"]) scene.token.rejected(late);
+  for (const late of ["secret-1", "", "another"]) scene.token.rejected(late);
   assert.equal(scene.asked.length, 2);
 });
 
-test("LoginToken.rejected() of a new token is not believed before servers have had time", async () => {
+test("LoginToken.rejected() ignores a rejection of a token younger than five seconds", async () => {
   const scene = await loggedIn();
   await scene.clock.advance(4_999);
   scene.token.rejected("secret-1");
   assert.equal(scene.asked.length, 1);
 });
 
-test("LoginToken.rejected() of one after the other is believed ever later", async () => {
+test("LoginToken.rejected() ignores rejections for longer after each token that was rejected early", async () => {
   const scene = await loggedIn(86_400_000);
   const waits: number[] = [];
   for (let round = 0; round < 6; round++) {
@@ -287,10 +291,10 @@ test("LoginToken.rejected() of one after the other is believed ever later", asyn
   await scene.clock.advance(5_000);
   const asked = scene.asked.length;
   scene.token.rejected(secret);
-  assert.equal(scene.asked.length, asked + 1, "one that lasted was a good one");
+  assert.equal(scene.asked.length, asked + 1, "a token that lasted resets the pause");
 });
 
-test("LoginToken.rejected() is believed soon of one that took over in its time", async () => {
+test("LoginToken.rejected() is believed after five seconds where the token came by a regular renewal", async () => {
   const scene = await loggedIn();
   for (let renewal = 0; renewal < 3; renewal++) {
     await scene.clock.advance(48_000);
@@ -301,7 +305,7 @@ test("LoginToken.rejected() is believed soon of one that took over in its time",
   assert.equal(scene.asked.length, 5);
 });
 
-test("LoginToken.rejected() does not make failing logins come sooner", async () => {
+test("LoginToken.rejected() does not shorten the pause between failed logins", async () => {
   const scene = await loggedIn();
   await scene.clock.advance(48_000);
   await scene.refuse();
@@ -309,7 +313,7 @@ test("LoginToken.rejected() does not make failing logins come sooner", async () 
   assert.equal(scene.asked.length, 2);
 });
 
-test("LoginToken.end() logs out all that it holds, once", async () => {
+test("LoginToken.end() logs out every held token once", async () => {
   const scene = await loggedIn();
   await scene.clock.advance(48_000);
   await scene.give();
@@ -323,7 +327,7 @@ test("LoginToken.end() logs out all that it holds, once", async () => {
   assert.equal(scene.clock.pending, 0);
 });
 
-test("LoginToken.end() does not log out again what was replaced long ago", async () => {
+test("LoginToken.end() does not log out a replaced token a second time", async () => {
   const scene = await loggedIn();
   await scene.clock.advance(48_000);
   await scene.give();
@@ -332,7 +336,7 @@ test("LoginToken.end() does not log out again what was replaced long ago", async
   assert.deepEqual(scene.loggedOut, ["secret-1", "secret-2"]);
 });
 
-test("LoginToken.end() waits for a login that is under way, and gives its token back, too", async () => {
+test("LoginToken.end() waits for a running login, and logs its token out", async () => {
   const scene = await loggedIn();
   await scene.clock.advance(48_000);
   let ended = false;
@@ -342,10 +346,10 @@ test("LoginToken.end() waits for a login that is under way, and gives its token 
   await scene.give();
   await ending;
   assert.deepEqual(scene.loggedOut.toSorted(), ["secret-1", "secret-2"]);
-  assert.equal(scene.changes, 1, "nobody is sent over to it");
+  assert.equal(scene.changes, 1, "its token is not announced");
 });
 
-test("LoginToken.end() is over after 5 s, whatever hangs", async () => {
+test("LoginToken.end() resolves after 5 s although a logout hangs", async () => {
   const scene = await loggedIn();
   scene.logout = new Promise(() => {});
   let ended = false;
@@ -356,7 +360,7 @@ test("LoginToken.end() is over after 5 s, whatever hangs", async () => {
   assert.equal(ended, true);
 });
 
-test("LoginToken.end() while logins fail has nothing to give back", async () => {
+test("LoginToken.end() logs nothing out while logins fail", async () => {
   const scene = new Scene();
   scene.start();
   await scene.refuse();
@@ -367,22 +371,21 @@ test("LoginToken.end() while logins fail has nothing to give back", async () => 
   scene.token.moved();
   await scene.clock.advance(60_000);
   assert.deepEqual([scene.asked.length, scene.loggedOut.length], [2, 0]);
-  assert.equal(scene.logged.length, 1, "nothing is tried again any more");
+  assert.equal(scene.logged.length, 1, "no login follows");
 });
 
-test("LoginToken tells which token it is, for how long, and never the token", async () => {
+test("LoginToken.status and log lines have accessor and expiry, never the token", async () => {
   const scene = await loggedIn();
   const lastLoginMs = scene.clock.now();
   await scene.clock.advance(48_000);
   await scene.refuse();
   assert.deepEqual(scene.token.status, {
-    ...{
-      authMethod: "jwt",
-      accessorId: "accessor-1",
-      lastLoginMs,
-      expiresMs: lastLoginMs + 60_000,
-    },
-    ...{ failures: 1, lastFailure: "no" },
+    authMethod: "jwt",
+    accessorId: "accessor-1",
+    lastLoginMs,
+    expiresMs: lastLoginMs + 60_000,
+    failures: 1,
+    lastFailure: "no",
   });
   await scene.clock.advance(500);
   await scene.give();

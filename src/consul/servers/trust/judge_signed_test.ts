@@ -22,7 +22,7 @@ const roots = {
 const request = createSigningRequest(URI);
 const asked = readSigningRequest(request.csrPem);
 
-test("createSigningRequest() has the one URI, its own key, and proves that it has it", () => {
+test("createSigningRequest() has a single URI and a new key, and proves possession of the key", () => {
   assert.deepEqual(asked?.uris, [URI]);
   assert.equal(asked?.altNames.length, 1);
   const own = createPublicKey(request.keyPem).export({ type: "spki", format: "der" });
@@ -36,7 +36,7 @@ test("createSigningRequest() has the one URI, its own key, and proves that it ha
   parts.read(TAG.sequence, "algorithm");
   const signature = parts.read(TAG.bitString, "signature").body.subarray(1);
   assert.ok(verify("sha256", info.raw, request.keyPem, signature));
-  assert.notEqual(createSigningRequest(URI).keyPem, request.keyPem, "a key for each");
+  assert.notEqual(createSigningRequest(URI).keyPem, request.keyPem, "each request has its own key");
 });
 
 type Certify = Parameters<typeof authority.certify>[1];
@@ -51,14 +51,14 @@ function judge(options: Certify, by = authority, key = asked?.publicKey) {
   return judgeSigned({ certPem, keyPem: request.keyPem, uri: URI, roots, nowMs: NOW_MS });
 }
 
-test("judgeSigned() takes what was asked for", () => {
+test("judgeSigned() accepts a certificate for the request", () => {
   const leaf = judge({});
   assert.equal(leaf.uri, URI);
   assert.equal(leaf.notAfterMs, NOW_MS - 60_000 + 3 * DAY_MS);
   assert.match(leaf.keyPem, /BEGIN PRIVATE KEY/);
 });
 
-test("judgeSigned() takes a trust domain in any case, and what links to a listed root", () => {
+test("judgeSigned() accepts a trust domain in any case, and intermediates to a listed root", () => {
   const capital = URI.replace(trustDomain, trustDomain.toUpperCase());
   assert.equal(judge({ overrides: { uris: [capital] } }).uri, URI);
   const below = authority.intermediate();
@@ -83,7 +83,7 @@ for (
       () => judge({ overrides: { uris: [URI.replace(trustDomain, "example.org")] } }),
       /trust domain/,
     ],
-    ["a name of DNS", () => judge({ overrides: { dnsNames: ["db"] } }), /not asked for/],
+    ["a DNS name", () => judge({ overrides: { dnsNames: ["db"] } }), /not asked for/],
     [
       "an address",
       () => {
@@ -92,15 +92,19 @@ for (
       },
       /not asked for/,
     ],
-    ["a CA's", () => judge({ overrides: { ca: {} } }), /CA/],
-    ["one that is over", () => judge({ nowMs: NOW_MS - 4 * DAY_MS }), /expired/],
+    ["a CA certificate", () => judge({ overrides: { ca: {} } }), /CA/],
+    ["an expired leaf", () => judge({ nowMs: NOW_MS - 4 * DAY_MS }), /expired/],
     [
-      "one below an intermediate that is over",
+      "a leaf below an expired intermediate",
       () => judge({ nowMs: NOW_MS - 4 * DAY_MS }, authority.intermediate()),
       /expired/,
     ],
-    ["one of the future", () => judge({ nowMs: NOW_MS + DAY_MS }), /not valid (before|until)/],
-    ["one of strangers", () => judge({}, stranger), /does not reach a root/],
+    [
+      "a leaf that is not valid yet",
+      () => judge({ nowMs: NOW_MS + DAY_MS }),
+      /not valid (before|until)/,
+    ],
+    ["a leaf of another CA", () => judge({}, stranger), /does not reach a root/],
   ] as const
 ) {
   test(`judgeSigned() refuses ${what}`, () => {

@@ -20,14 +20,16 @@ interface Recorded {
   }[];
 }
 
-/** As the method gives what was recorded. */
+/** A recorded message as the method decodes it. */
 function recorded(name: string): ServerRoots {
   const message = fixture(`agentless/${name}`) as Recorded;
   return {
     activeRootId: message.active_root_id,
     trustDomain: message.trust_domain,
     roots: message.roots.map((root) => ({
-      ...{ id: root.id, name: root.name, active: root.active ?? false },
+      id: root.id,
+      name: root.name,
+      active: root.active ?? false,
       rootCert: root.root_cert,
     })),
   };
@@ -36,14 +38,14 @@ function recorded(name: string): ServerRoots {
 const FIRST = recorded("grpc_watch_roots");
 const ROTATED = recorded("grpc_watch_roots_rotated");
 
-test("readServerRoots() keeps what was rotated out beside the active one", () => {
+test("readServerRoots() keeps a rotated root beside the active one", () => {
   const roots = readServerRoots(ROTATED);
   assert.deepEqual(roots.roots.map(({ id, active }) => [id, active]), [
     [ROTATED.activeRootId, true],
     [FIRST.activeRootId, false],
   ]);
   assert.equal(roots.activeId, ROTATED.activeRootId);
-  // Cross-signed ones are no roots.
+  // Cross-signed certificates are not roots.
   assert.equal(parseRoots(roots.roots.map(({ pem }) => pem)).length, 2);
 });
 
@@ -70,10 +72,10 @@ for (
   });
 }
 
-/** A feed, its stream as a server sees it, and what somebody who watches was told. */
+/** A feed, the sinks of its stream, and the values of its watches. */
 class Followed {
   readonly sinks = new Set<StreamSink<unknown>>();
-  readonly told: Roots[] = [];
+  readonly values: Roots[] = [];
   readonly errors: string[] = [];
   opened = 0;
   readonly feed = new RootsFeed({
@@ -84,7 +86,9 @@ class Followed {
         return { stop: () => void this.sinks.delete(sink as StreamSink<unknown>) };
       },
     },
-    ...{ clock: new FakeClock(), log: silentLog, stats: new Stats() },
+    clock: new FakeClock(),
+    log: silentLog,
+    stats: new Stats(),
   });
 
   say(message: ServerRoots): void {
@@ -93,32 +97,32 @@ class Followed {
 
   watch() {
     return this.feed.watch({
-      onValue: (roots) => void this.told.push(roots),
+      onValue: (roots) => void this.values.push(roots),
       onError: ({ code }) => void this.errors.push(code),
     });
   }
 }
 
-test("all who watch the roots share one stream, for as long as there is one of them", () => {
+test("all watches of the roots share one stream, which closes with the last watch", () => {
   const followed = new Followed();
   const first = followed.watch();
   followed.say(FIRST);
   const second = followed.watch();
   assert.equal(followed.opened, 1);
-  assert.equal(followed.told.length, 2, "who comes later is told at once");
+  assert.equal(followed.values.length, 2, "a later watch gets the value at once");
   followed.say(FIRST);
-  assert.equal(followed.told.length, 2, "the same is no news");
+  assert.equal(followed.values.length, 2, "an equal message delivers nothing");
   first.stop();
   followed.say(ROTATED);
-  assert.equal(followed.told.length, 3);
+  assert.equal(followed.values.length, 3);
   second.stop();
   assert.equal(followed.sinks.size, 0);
   followed.watch().stop();
-  assert.equal(followed.told.length, 3, "what nobody followed may be over");
+  assert.equal(followed.values.length, 3, "a value from before the last watch closed is not used");
   assert.equal(followed.opened, 2);
 });
 
-test("roots that cannot be used are told of, and the last ones stay", () => {
+test("invalid roots are reported, and the last valid ones stay", () => {
   const followed = new Followed();
   const handle = followed.watch();
   followed.say(FIRST);

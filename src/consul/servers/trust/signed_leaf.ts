@@ -53,7 +53,7 @@ interface SignedLeafDeps {
 
 interface LeafRequest {
   readonly service: string;
-  /** That of the proxy's node. */
+  /** The datacenter of the proxy's node. */
   readonly datacenter: string;
 }
 
@@ -71,7 +71,7 @@ class SignedLeaf implements WatchHandle {
   readonly #stop = new AbortController();
   readonly #roots: WatchHandle;
   #known: Roots | undefined;
-  /** The leaf in use and what it was judged by. */
+  /** The leaf in use, with the roots that it was judged by. */
   #signed: { readonly leaf: Leaf; readonly activeId: string; readonly renewMs: number } | undefined;
   /** The request that has no certificate yet. */
   #pending: SigningRequest & { readonly uri: string } | undefined;
@@ -149,7 +149,7 @@ class SignedLeaf implements WatchHandle {
     if (!signed) return;
     const nowMs = this.#deps.clock.now();
     const leftMs = signed.renewMs - nowMs;
-    // With a clock that was set back to before the leaf a request fails and says so.
+    // A clock that was set back before the leaf makes the request fail with that reason.
     if (leftMs <= 0 || nowMs < signed.leaf.notBeforeMs) return this.#signIn(0);
     this.#after(Math.min(leftMs, LOOK_AGAIN_MS), () => this.#plan());
   }

@@ -5,7 +5,7 @@ import { FollowedLeaf, ScriptedSigner } from "../../../../test/kit/consul/script
 
 const HOUR_MS = 3_600_000;
 
-test("a leaf is signed as soon as the roots are known, with a key of its own each time", async () => {
+test("a leaf is requested as soon as the roots are known", async () => {
   const signer = new ScriptedSigner();
   const followed = new FollowedLeaf(signer);
   await signer.clock.advance(0);
@@ -17,7 +17,7 @@ test("a leaf is signed as soon as the roots are known, with a key of its own eac
 });
 
 for (const [chance, hours] of [[0, 50], [0.5, 57.5], [1, 65]] as const) {
-  test(`a leaf is renewed at ${hours} of 100 hours where chance says ${chance}`, async () => {
+  test(`a leaf is renewed with another key at ${hours} of 100 hours for the random number ${chance}`, async () => {
     const signer = new ScriptedSigner();
     signer.ttlMs = 100 * HOUR_MS;
     const followed = new FollowedLeaf(signer, () => chance);
@@ -32,7 +32,7 @@ for (const [chance, hours] of [[0, 50], [0.5, 57.5], [1, 65]] as const) {
   });
 }
 
-test("a leaf of two years is renewed in time, which no timer waits for in one piece", async () => {
+test("a leaf of two years is renewed in time although timers end at 24 days", async () => {
   const signer = new ScriptedSigner();
   signer.ttlMs = 2 * 365 * 24 * HOUR_MS;
   const followed = new FollowedLeaf(signer);
@@ -53,7 +53,7 @@ test("a wall clock that is set forward past the renewal is noticed within ten mi
   followed.handle.stop();
 });
 
-test("another active root means a new leaf within ten seconds, not at once", async () => {
+test("another active root causes a new leaf after five seconds, not at once", async () => {
   const signer = new ScriptedSigner();
   const followed = new FollowedLeaf(signer);
   await signer.clock.advance(0);
@@ -65,7 +65,7 @@ test("another active root means a new leaf within ten seconds, not at once", asy
   signer.listed = [signer.authority];
   signer.tellRoots();
   await signer.clock.advance(60_000);
-  assert.equal(followed.leaves.length, 2, "the root before goes without one");
+  assert.equal(followed.leaves.length, 2, "the removal of the old root causes no new leaf");
   assert.deepEqual(followed.errors, []);
   followed.handle.stop();
 });
@@ -75,7 +75,7 @@ test("a leaf whose root goes while the active one stays is replaced at once", as
   const followed = new FollowedLeaf(signer);
   await signer.clock.advance(0);
   const [before] = signer.listed;
-  // What is signed from here on ends in a root that is not the active one.
+  // The next certificates are signed by a root that is not the active one.
   signer.rotate();
   const active = signer.authority;
   if (before) signer.authority = before;
@@ -89,9 +89,9 @@ test("a leaf whose root goes while the active one stays is replaced at once", as
   followed.handle.stop();
 });
 
-test("a clock that is far ahead of the servers' makes nobody ask without end", async () => {
+test("a clock far ahead of the servers' does not cause endless requests", async () => {
   const signer = new ScriptedSigner();
-  // Nine tenths of each life are over by this clock when it begins.
+  // By this clock nine tenths of each leaf's life have passed when it arrives.
   signer.aheadMs = 65 * HOUR_MS;
   const followed = new FollowedLeaf(signer);
   await signer.clock.advance(HOUR_MS);
@@ -103,7 +103,7 @@ test("a clock that is far ahead of the servers' makes nobody ask without end", a
   followed.handle.stop();
 });
 
-test("a clock that is set back to before the leaf is noticed, named and forgiven", async () => {
+test("a clock that was set back before the leaf is named in an error, until it is right again", async () => {
   const signer = new ScriptedSigner();
   const followed = new FollowedLeaf(signer);
   await signer.clock.advance(0);
@@ -129,7 +129,7 @@ test("a leaf whose root is not listed any more is replaced at once", async () =>
   followed.handle.stop();
 });
 
-test("roots that change while a leaf is being signed are what it is judged by", async () => {
+test("a leaf is judged by the roots at its arrival", async () => {
   const signer = new ScriptedSigner();
   const { promise, resolve } = Promise.withResolvers<void>();
   signer.before = () => promise;
@@ -137,11 +137,11 @@ test("roots that change while a leaf is being signed are what it is judged by", 
   await signer.clock.advance(0);
   signer.rotate({ prune: true });
   await signer.clock.advance(5_000);
-  assert.equal(signer.asked.length, 1, "one at a time");
+  assert.equal(signer.asked.length, 1, "one request at a time");
   signer.before = () => Promise.resolve();
   resolve();
   await signer.clock.advance(10_000);
-  // Signed by the new root, told of as the active one: nothing is left to do.
+  // The active root signed it, so no other request follows.
   const last = followed.leaves.at(-1);
   assert.ok(last);
   assert.deepEqual(followed.errors, []);
@@ -149,7 +149,7 @@ test("roots that change while a leaf is being signed are what it is judged by", 
   followed.handle.stop();
 });
 
-test("another root that is the active one before a leaf is there means a new leaf", async () => {
+test("a leaf whose root stopped being the active one during the request is replaced", async () => {
   const signer = new ScriptedSigner();
   const { promise, resolve } = Promise.withResolvers<void>();
   signer.before = () => promise;
@@ -169,7 +169,7 @@ test("another root that is the active one before a leaf is there means a new lea
 });
 
 for (const code of ["agent_overloaded", "agent_unreachable", "agent_forbidden"] as const) {
-  test(`a signing that fails with ${code} is tried again, and what is there stays`, async () => {
+  test(`a request that fails with ${code} is retried, and the leaf in use stays`, async () => {
     const signer = new ScriptedSigner();
     const followed = new FollowedLeaf(signer);
     await signer.clock.advance(0);
@@ -191,7 +191,7 @@ for (const code of ["agent_overloaded", "agent_unreachable", "agent_forbidden"] 
   });
 }
 
-test("a leaf that ends while servers fail is asked for every few seconds", async () => {
+test("an expiring leaf is requested every few seconds while servers fail", async () => {
   const signer = new ScriptedSigner();
   signer.ttlMs = HOUR_MS;
   const followed = new FollowedLeaf(signer);
@@ -205,7 +205,7 @@ test("a leaf that ends while servers fail is asked for every few seconds", async
   followed.handle.stop();
 });
 
-test("a signing that is not allowed names the right", async () => {
+test("a forbidden request names the missing right", async () => {
   const signer = new ScriptedSigner();
   signer.before = () => Promise.reject(new ProxyError("agent_forbidden", "Permission denied"));
   const followed = new FollowedLeaf(signer);
@@ -214,7 +214,7 @@ test("a signing that is not allowed names the right", async () => {
   followed.handle.stop();
 });
 
-test("a certificate that is not right is refused, and the one before stays", async () => {
+test("a wrong certificate is refused, and the leaf in use stays", async () => {
   const signer = new ScriptedSigner();
   const followed = new FollowedLeaf(signer);
   await signer.clock.advance(0);
@@ -229,9 +229,9 @@ test("a certificate that is not right is refused, and the one before stays", asy
   followed.handle.stop();
 });
 
-test("a server that signs for a moment only is asked once a second", async () => {
+test("leaves of two seconds are requested once a second at most", async () => {
   const signer = new ScriptedSigner();
-  // A minute of it is over when it is signed.
+  // A minute of the life has passed at the signing.
   signer.ttlMs = 62_000;
   const followed = new FollowedLeaf(signer);
   await signer.clock.advance(60_000);
@@ -239,7 +239,7 @@ test("a server that signs for a moment only is asked once a second", async () =>
   followed.handle.stop();
 });
 
-test("roots that change all the time put no signing off, and cause one a second at most", async () => {
+test("changing roots do not postpone requests, and cause at most one a second", async () => {
   const signer = new ScriptedSigner();
   const followed = new FollowedLeaf(signer);
   await signer.clock.advance(0);
@@ -247,7 +247,7 @@ test("roots that change all the time put no signing off, and cause one a second 
     signer.rotate();
     await signer.clock.advance(500);
   }
-  // Each waits for five seconds by this chance.
+  // With this random number each request waits for five seconds.
   assert.ok(followed.leaves.length >= 4, `${followed.leaves.length} leaves in 20 s`);
 
   signer.before = () => Promise.reject(new ProxyError("agent_overloaded", "no"));
@@ -260,7 +260,7 @@ test("roots that change all the time put no signing off, and cause one a second 
   followed.handle.stop();
 });
 
-test("nothing is told after stop(), whatever is under way", async () => {
+test("stop() during a request delivers nothing", async () => {
   const signer = new ScriptedSigner();
   const { promise, resolve } = Promise.withResolvers<void>();
   signer.before = () => promise;
@@ -275,8 +275,8 @@ test("nothing is told after stop(), whatever is under way", async () => {
   assert.equal(signer.clock.pending, 0);
 });
 
-for (const [told, fails] of [["a leaf", false], ["none", true]] as const) {
-  test(`nothing is left of a watch that is stopped by who is told of ${told}`, async () => {
+for (const [event, fails] of [["a leaf", false], ["an error", true]] as const) {
+  test(`a watch that its sink stops at ${event} leaves no timer and no stream`, async () => {
     const signer = new ScriptedSigner();
     if (fails) signer.before = () => Promise.reject(new ProxyError("agent_unreachable", "no"));
     const followed = new FollowedLeaf(signer);
@@ -287,7 +287,7 @@ for (const [told, fails] of [["a leaf", false], ["none", true]] as const) {
   });
 }
 
-/** Consul's servers sign so many a second, and let nobody wait for longer than half a second. */
+/** Consul's rate limit: a number of signatures a second, and a wait of half a second at most. */
 class Pace {
   readonly #signer: ScriptedSigner;
   readonly #gapMs: number;
@@ -312,10 +312,10 @@ class Pace {
   }
 }
 
-test("two hundred proxies that begin together are signed within twelve seconds", async () => {
+test("two hundred proxies that start together have their leaf within twelve seconds", async () => {
   const signer = new ScriptedSigner();
   const { certPem } = await certificateOf(signer);
-  // What is signed is not the point, and a thousand signatures take seconds.
+  // The same certificate serves for all, because a thousand signatures take seconds.
   signer.sign = () => certPem;
   const pace = new Pace(signer, 50);
   let seed = 1;
@@ -327,7 +327,7 @@ test("two hundred proxies that begin together are signed within twelve seconds",
     await signer.clock.advance(1_000);
     took++;
     waiting = waiting.filter(({ errors, handle }) => {
-      // Not theirs: it is the answer that counts.
+      // The certificate is for another key; only the answer counts here.
       const isSigned = errors.at(-1)?.startsWith("agent_reply");
       if (isSigned) handle.stop();
       return !isSigned;

@@ -191,7 +191,7 @@ export function strangerIn({ checks }: KeptEntries, own: OwnServices): string | 
 }
 
 interface OwnServices {
-  /** Those of both services. */
+  /** The ids of both services. */
   readonly ids: readonly string[];
   /** Names of every session that this process has had. */
   readonly sessions: ReadonlySet<string>;
@@ -232,7 +232,7 @@ export function ownEntriesQuestion(
   };
 }
 
-/** As the leader knows them now. */
+/** Reads the entries from the leader. */
 export async function readOwnEntries(
   catalog: NodeClient,
   ids: readonly string[],

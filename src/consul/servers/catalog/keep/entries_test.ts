@@ -42,7 +42,7 @@ function request(change: Partial<Registration> = {}): RegisterRequest {
   };
 }
 
-/** As the catalog gives back what was written. */
+/** The written entries as the catalog returns them. */
 function kept(of: RegisterRequest, sessionName: string) {
   const checks = servicesOf(of).flatMap(({ ID }) => [
     healthCheckOf(String(ID), { status: "passing", output: "" }),
@@ -83,7 +83,7 @@ test("servicesOf() writes the application and a sidecar that a service identity 
   ]);
 });
 
-test("servicesOf() says where others reach an application that listens elsewhere", () => {
+test("servicesOf() writes the address of an application on another host", () => {
   const bind = { kind: "tcp", host: "10.0.0.7", port: 20000 } as const;
   const [remote, sidecar] = servicesOf(
     request({ bind, local: { kind: "tcp", host: "10.0.0.9", port: 8080 } }),
@@ -92,16 +92,19 @@ test("servicesOf() says where others reach an application that listens elsewhere
   assert.equal(sidecar?.["Address"], "10.0.0.7");
   const [unix] = servicesOf(request({ local: { kind: "unix", path: "/run/app.sock" } }));
   assert.deepEqual(unix, {
-    ...{ ID: "web", Service: "web", Address: "10.0.0.1" },
-    ...{ SocketPath: "/run/app.sock", Port: 0 },
+    ID: "web",
+    Service: "web",
+    Address: "10.0.0.1",
+    SocketPath: "/run/app.sock",
+    Port: 0,
   });
 });
 
-test("isWhole() knows what was written by what the catalog gives back", () => {
+test("isWhole() recognizes the written entries in the catalog's reply", () => {
   const of = request();
   const { services, checks } = kept(of, "mine");
   assert.equal(isWhole(readKept(services, checks), of, "mine"), true);
-  assert.equal(isWhole(readKept(services, checks), of, ""), true, "no session of ours is wanted");
+  assert.equal(isWhole(readKept(services, checks), of, ""), true, "without a session of our own");
 });
 
 for (
@@ -113,15 +116,15 @@ for (
     ["an upstream", { services: kept(request({ upstreams: [] }), "").services }],
     ["the sidecar's name", { services: kept(request({ proxyService: "x" }), "").services }],
     ["a check", { checks: kept(request(), "mine").checks.slice(1) }],
-    ["the sign of life", { checks: kept(request(), "").checks }],
-    ["whose life it is a sign of", { checks: kept(request(), "theirs").checks }],
+    ["the session check", { checks: kept(request(), "").checks }],
+    ["the session of the session check", { checks: kept(request(), "theirs").checks }],
     [
-      "a sign of life that failed",
+      "the status of the session check",
       { checks: kept(request(), "mine").checks.map((check) => ({ ...check, Status: "critical" })) },
     ],
   ] as const
 ) {
-  test(`isWhole() misses ${what}`, () => {
+  test(`isWhole() is false where ${what} is missing or differs`, () => {
     const { services, checks } = { ...kept(request(), "mine"), ...change };
     assert.equal(isWhole(readKept(services, checks), request(), "mine"), false);
   });
@@ -140,6 +143,6 @@ for (
     const own = { ids: ["web", "web-proxy"], sessions: new Set(sessions) };
     assert.equal(strangerIn(readKept(services, checks), own), want);
     const dead = checks.map((check) => ({ ...check, Status: "critical" }));
-    assert.equal(strangerIn(readKept(services, dead), own), undefined, "its session is over");
+    assert.equal(strangerIn(readKept(services, dead), own), undefined, "its session has ended");
   });
 }

@@ -44,8 +44,8 @@ import { RENEW_MS, SignOfLife } from "./sign_of_life.ts";
 /** Longer pauses would let the session end. */
 const PAUSE_LIMIT_MS = 8_000;
 /** A supervisor may not wait for long. */
-const TAKE_BACK_MS = 10_000;
-const TAKE_BACK_PAUSE_MS = 500;
+const DEREGISTER_MS = 10_000;
+const DEREGISTER_PAUSE_MS = 500;
 
 interface KeepDeps {
   readonly clock: Clock;
@@ -84,7 +84,7 @@ class Keeper {
   readonly #written = new Map<string, string>();
   /** All entries have to be written. */
   #isDue = true;
-  /** The catalog seems to differ from what was written. */
+  /** The catalog seems to differ from the written entries. */
   #isSuspect = false;
   /** Another process has our ids. */
   #hasYielded = false;
@@ -131,7 +131,7 @@ class Keeper {
       watch.stop();
       draining?.removeEventListener("abort", onNews);
       await checking;
-      if (this.#hasWritten) await this.#takeBack();
+      if (this.#hasWritten) await this.#deregisterAll();
     }
   }
 
@@ -214,7 +214,7 @@ class Keeper {
     const { signal, deps: { log } } = this.#options;
     const changed = ids.map((id) => ({ id, health: this.#health.of(id) }));
     await register(this.#catalog, {
-      what: "tell how the application is",
+      what: "write the health of the services",
       body: {
         Address: addressOf(this.#request),
         Checks: changed.map(({ id, health }) => healthCheckOf(id, health)),
@@ -223,7 +223,7 @@ class Keeper {
     });
     for (const { id, health } of changed) {
       this.#written.set(id, health.status);
-      log.info("health told", { id, ...health });
+      log.info("health written to the catalog", { id, ...health });
     }
   }
 
@@ -281,14 +281,14 @@ class Keeper {
   }
 
   /** Deregisters our entries, with retries while there is time; those that stay become critical. */
-  async #takeBack(): Promise<void> {
+  async #deregisterAll(): Promise<void> {
     const { clock, log } = this.#options.deps;
     const ending = new AbortController();
     const { signal } = ending;
-    const timer = clock.after(TAKE_BACK_MS, () => ending.abort());
+    const timer = clock.after(DEREGISTER_MS, () => ending.abort());
     const ids = this.#ids.join(" ");
-    while (!await this.#tryToTakeBack(signal)) {
-      await wakeableSleep(clock, TAKE_BACK_PAUSE_MS, { signal });
+    while (!await this.#tryToDeregister(signal)) {
+      await wakeableSleep(clock, DEREGISTER_PAUSE_MS, { signal });
       if (!signal.aborted) continue;
       log.warn("catalog entries stay; they become critical when our session ends", { ids });
       return;
@@ -296,7 +296,7 @@ class Keeper {
     timer.cancel();
   }
 
-  async #tryToTakeBack(signal: AbortSignal): Promise<boolean> {
+  async #tryToDeregister(signal: AbortSignal): Promise<boolean> {
     const { log } = this.#options.deps;
     try {
       const kept = await readOwnEntries(this.#catalog, this.#ids, { signal });

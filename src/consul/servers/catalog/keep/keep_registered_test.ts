@@ -5,7 +5,7 @@ import { Keeping, named, REQUEST, WHOLE } from "../../../../../test/kit/consul/k
 import { MemoryCatalog } from "../../../../../test/kit/consul/memory_catalog.ts";
 import type { ConsulCall } from "../../../http/client.ts";
 
-test("keepRegistered() registers both with their checks, and takes them back at the end", async () => {
+test("keepRegistered() registers both services with their checks, and deregisters them at the end", async () => {
   const keeping = new Keeping();
   await keeping.pass(0);
   const { catalog } = keeping;
@@ -25,7 +25,7 @@ test("keepRegistered() registers both with their checks, and takes them back at 
     new Set(["renew"]),
     "nothing is written while nothing changes",
   );
-  assert.equal(reads, 0, "nor is the leader asked");
+  assert.equal(reads, 0, "nothing is read from the leader");
   keeping.stop.abort();
   await keeping.pass(0);
   await keeping.over;
@@ -35,7 +35,7 @@ test("keepRegistered() registers both with their checks, and takes them back at 
   assert.equal(catalog.address, "10.0.0.1", "the node stays");
 });
 
-test("keepRegistered() tells when the application stops answering, and when it answers", async () => {
+test("keepRegistered() writes the health of the application when it changes", async () => {
   const keeping = new Keeping({ isUp: false });
   await keeping.pass(0);
   const { catalog } = keeping;
@@ -50,7 +50,7 @@ test("keepRegistered() tells when the application stops answering, and when it a
   await keeping.end();
 });
 
-test("keepRegistered() has a sidecar critical that takes no connections itself", async () => {
+test("keepRegistered() makes a sidecar critical that accepts no connections", async () => {
   const keeping = new Keeping();
   keeping.listens = false;
   await keeping.pass(0);
@@ -66,7 +66,7 @@ test("keepRegistered() has a sidecar critical that takes no connections itself",
   await keeping.end();
 });
 
-test("keepRegistered() renews in time, and gives a new sign of life where the old one ended", async () => {
+test("keepRegistered() renews its session in time, and creates another after it ended", async () => {
   const keeping = new Keeping();
   const { catalog } = keeping;
   await keeping.pass(12_500);
@@ -104,14 +104,14 @@ for (
     await keeping.pass(20_000);
     lose(keeping.catalog);
     await keeping.pass(500);
-    assert.deepEqual(keeping.catalog.health, WHOLE, "without waiting for its turn");
+    assert.deepEqual(keeping.catalog.health, WHOLE, "before the next periodic look");
     assert.equal(keeping.said.filter((line) => line === "registered in the catalog").length, 1);
     assert.ok(keeping.said.includes("catalog entries written again"));
     await keeping.end();
   });
 }
 
-test("keepRegistered() writes a node again that it cannot look at", async () => {
+test("keepRegistered() writes a lost node again although the node's checks cannot be read", async () => {
   const keeping = new Keeping();
   keeping.catalog.refuses = ({ path, query }) =>
     path.startsWith("/v1/health/node/") && !/serfHealth/.test(query?.["filter"] ?? "")
@@ -132,7 +132,7 @@ for (
     ["10.0.0.7", "10.0.0.7:20000"],
   ] as const
 ) {
-  test(`keepRegistered() asks a proxy that listens on ${host} at ${reached}`, async () => {
+  test(`keepRegistered() checks a proxy that listens on ${host} at ${reached}`, async () => {
     const own = { ...REQUEST.registration, bind: { kind: "tcp", host, port: 20000 } } as const;
     const keeping = new Keeping({ request: { registration: own } });
     await keeping.pass(0);
@@ -141,7 +141,7 @@ for (
   });
 }
 
-test("keepRegistered() waits for servers that are away when it begins", async () => {
+test("keepRegistered() waits for servers that are unreachable at the start", async () => {
   const catalog = new MemoryCatalog();
   catalog.refuses = () => new ProxyError("agent_unreachable", "no server is in use");
   const keeping = new Keeping({ catalog });
@@ -153,7 +153,7 @@ test("keepRegistered() waits for servers that are away when it begins", async ()
   await keeping.end();
 });
 
-test("keepRegistered() tells at once what changes while it writes", async () => {
+test("keepRegistered() writes a change at once that happens during a write", async () => {
   const keeping = new Keeping();
   keeping.catalog.refuses = ({ body }) => {
     const { Service } = (body ?? {}) as { readonly Service?: { readonly ID: string } };
@@ -165,7 +165,7 @@ test("keepRegistered() tells at once what changes while it writes", async () => 
   await keeping.end();
 });
 
-test("keepRegistered() puts right a status that somebody else wrote", async () => {
+test("keepRegistered() corrects a status that another client wrote", async () => {
   const keeping = new Keeping();
   await keeping.pass(1_000);
   const check = keeping.catalog.checks.get("web-proxy:application");
@@ -176,7 +176,7 @@ test("keepRegistered() puts right a status that somebody else wrote", async () =
   await keeping.end();
 });
 
-test("a process takes over from one that died, whose session ends later, without a gap", async () => {
+test("a new process takes over before the session of a dead one ends, without a gap", async () => {
   const dead = new Keeping();
   await dead.pass(1_000);
   const { catalog, clock } = dead;
@@ -184,13 +184,13 @@ test("a process takes over from one that died, whose session ends later, without
   const next = new Keeping({ catalog, clock });
   await next.pass(0);
   assert.deepEqual(catalog.health, WHOLE);
-  // The first one is told so, too, and says nothing any more.
+  // The first process loses its entries, and writes nothing more.
   catalog.expire(session);
   assert.deepEqual(catalog.health, WHOLE);
   await next.end();
 });
 
-test("a process that may give no sign of life does not fall with that of an earlier one", async () => {
+test("a process without session:write stays healthy when an earlier process's session ends", async () => {
   const dead = new Keeping();
   await dead.pass(1_000);
   dead.isCutOff = true;
@@ -205,7 +205,7 @@ test("a process that may give no sign of life does not fall with that of an earl
   await next.end();
 });
 
-test("what another process has taken over is left to it, until its session ends", async () => {
+test("entries that another process took over are left alone until its session ends", async () => {
   const first = new Keeping();
   await first.pass(1_000);
   const { catalog, clock } = first;
@@ -241,16 +241,16 @@ test("what another process has taken over is left to it, until its session ends"
 for (
   const [title, refuse, request, code, pattern] of [
     [
-      "may not make the node",
+      "may not register the node",
       (call: ConsulCall) => call.path === "/v1/catalog/register",
       {},
       "agent_forbidden",
       /registered once/,
     ],
-    ["knows no address for the node", () => false, { nodeAddress: "" }, "usage", /-node-address/],
+    ["has no address for the node", () => false, { nodeAddress: "" }, "usage", /-node-address/],
   ] as const
 ) {
-  test(`keepRegistered() ends where it ${title}, and leaves nothing`, async () => {
+  test(`keepRegistered() fails where it ${title}, and leaves no entries`, async () => {
     const catalog = new MemoryCatalog();
     catalog.refuses = (call) => refuse(call) ? new ProxyError("agent_forbidden", "x") : undefined;
     const keeping = new Keeping({ catalog, request });
@@ -264,7 +264,7 @@ for (
   });
 }
 
-test("keepRegistered() changes what callers follow once at the start, and twice at the end", async () => {
+test("keepRegistered() changes each service once at the start, and twice at the end", async () => {
   const catalog = new MemoryCatalog();
   for (let restart = 1; restart <= 2; restart++) {
     const keeping = new Keeping({ catalog });
@@ -280,7 +280,7 @@ test("keepRegistered() changes what callers follow once at the start, and twice 
   }
 });
 
-test("keepRegistered() makes critical what it cannot take back", async () => {
+test("keepRegistered() leaves entries critical that it cannot deregister", async () => {
   const keeping = new Keeping();
   await keeping.pass(0);
   const { catalog } = keeping;
@@ -291,7 +291,7 @@ test("keepRegistered() makes critical what it cannot take back", async () => {
   assert.ok(keeping.said.some((line) => line.startsWith("catalog entries stay")));
 });
 
-test("keepRegistered() leaves a node that is there as it is", async () => {
+test("keepRegistered() does not change an existing node", async () => {
   const catalog = new MemoryCatalog();
   catalog.address = "10.9.9.9";
   const keeping = new Keeping({ catalog, request: { nodeAddress: "" } });
@@ -300,7 +300,7 @@ test("keepRegistered() leaves a node that is there as it is", async () => {
   await keeping.end();
 });
 
-test("keepRegistered() refuses a node that an agent keeps", async () => {
+test("keepRegistered() refuses a node whose entries an agent keeps", async () => {
   const catalog = new MemoryCatalog();
   catalog.agentNode = true;
   const keeping = new Keeping({ catalog });
@@ -315,7 +315,7 @@ for (
     new ProxyError("agent_failed", "Invalid Session TTL '10000000000', must be between [1m=24h]"),
   ]
 ) {
-  test(`keepRegistered() does without a sign of life: ${refusal.message}`, async () => {
+  test(`keepRegistered() registers without a session: ${refusal.message}`, async () => {
     const catalog = new MemoryCatalog();
     catalog.refuses = (call) => /session/.test(call.path) ? refusal : undefined;
     const keeping = new Keeping({ catalog });
@@ -324,12 +324,12 @@ for (
     assert.equal(keeping.said.filter((line) => /^no sign of life/.test(line)).length, 1);
     catalog.refuses = () => undefined;
     await keeping.pass(40_000);
-    assert.deepEqual(catalog.health, WHOLE, "it is tried again");
+    assert.deepEqual(catalog.health, WHOLE, "the session is created later");
     await keeping.end();
   });
 }
 
-test("keepRegistered() is critical from when it drains, and stays registered until the end", async () => {
+test("keepRegistered() is critical while it drains, and registered until the end", async () => {
   const keeping = new Keeping();
   await keeping.pass(1_000);
   keeping.draining.abort();
@@ -341,7 +341,7 @@ test("keepRegistered() is critical from when it drains, and stays registered unt
   assert.deepEqual(keeping.catalog.health, []);
 });
 
-test("keepRegistered() goes on living through refused writes, and writes when it can", async () => {
+test("keepRegistered() renews its session while writes are refused, and writes afterwards", async () => {
   const keeping = new Keeping({ isUp: false });
   await keeping.pass(1_000);
   const { catalog } = keeping;
@@ -358,7 +358,7 @@ test("keepRegistered() goes on living through refused writes, and writes when it
   await keeping.end();
 });
 
-test("keepRegistered() takes back as soon as it can", async () => {
+test("keepRegistered() retries to deregister within a second", async () => {
   const keeping = new Keeping();
   await keeping.pass(1_000);
   const { catalog } = keeping;
@@ -373,7 +373,7 @@ test("keepRegistered() takes back as soon as it can", async () => {
   assert.ok(!keeping.said.some((line) => /^catalog entries stay/.test(line)));
 });
 
-test("keepRegistered() takes nothing back where all has been closed", async () => {
+test("keepRegistered() deregisters nothing once the client is closed", async () => {
   const keeping = new Keeping();
   await keeping.pass(1_000);
   const { catalog } = keeping;
@@ -383,7 +383,7 @@ test("keepRegistered() takes nothing back where all has been closed", async () =
   assert.deepEqual(catalog.health, WHOLE);
 });
 
-test("keepRegistered() gives up taking back, and the end of the session makes it critical", async () => {
+test("keepRegistered() gives up deregistering, and the end of its session makes the entries critical", async () => {
   const keeping = new Keeping();
   await keeping.pass(1_000);
   const { catalog } = keeping;

@@ -23,9 +23,9 @@ const UNKNOWN: LocalHealth = { status: "critical", output: "not asked yet" };
 const LEAVING: LocalHealth = { status: "critical", output: "the proxy is ending" };
 
 interface OwnHealthOptions {
-  /** From then on both are critical: no new callers should come. */
+  /** Aborts when no new callers should come; both services are critical afterwards. */
   readonly draining: AbortSignal | undefined;
-  /** From then on callers are served; `undefined`: already. */
+  /** Aborts when callers are served; `undefined`: they are served already. */
   readonly serving: AbortSignal | undefined;
   readonly deps: {
     readonly clock: Clock;

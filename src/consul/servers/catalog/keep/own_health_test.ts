@@ -14,7 +14,7 @@ function start(httpPath = "", address: Parameters<typeof checkLocal>[0]["address
   return { health, dial, clock, stop };
 }
 
-test("checkLocal() is content with a connection, and ends it", async () => {
+test("checkLocal() passes at a connection, and closes it", async () => {
   const { health, dial, clock } = start();
   const end = dial.connect();
   assert.deepEqual(await health, { status: "passing", output: "127.0.0.1:8080: connected" });
@@ -24,7 +24,7 @@ test("checkLocal() is content with a connection, and ends it", async () => {
   assert.equal(end.received, "");
 });
 
-test("checkLocal() is critical where nobody listens", async () => {
+test("checkLocal() is critical where the connection is refused", async () => {
   const { health, dial } = start();
   dial.fail("refused");
   assert.deepEqual(await health, { status: "critical", output: "127.0.0.1:8080: refused" });
@@ -43,7 +43,7 @@ for (
     [["HTTP/1.1 2000 \r\n"], "critical", "no HTTP"],
   ] as const
 ) {
-  test(`checkLocal() takes ${pieces.join("|").slice(0, 40).trim()} for ${want}`, async () => {
+  test(`checkLocal() reads ${pieces.join("|").slice(0, 40).trim()} as ${want}`, async () => {
     const { health, dial } = start("/health");
     const end = dial.connect();
     await settle();
@@ -59,7 +59,7 @@ for (
   });
 }
 
-test("checkLocal() asks on a unix socket", async () => {
+test("checkLocal() connects to a unix socket", async () => {
   const { health, dial } = start("/", { kind: "unix", path: "/run/app.sock" });
   const end = dial.connect();
   await settle();
@@ -68,7 +68,7 @@ test("checkLocal() asks on a unix socket", async () => {
   assert.equal((await health).status, "passing");
 });
 
-test("checkLocal() is critical where an answer does not come, or the connection ends before", async () => {
+test("checkLocal() is critical without a response, and where the connection ends before it", async () => {
   const silent = start("/");
   silent.dial.connect();
   await silent.clock.advance(5_000);

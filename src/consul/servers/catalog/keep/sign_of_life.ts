@@ -72,7 +72,7 @@ export class SignOfLife {
 
   async #create(signal: AbortSignal): Promise<void> {
     const { client, node } = this.#catalog;
-    // Each has a name of its own: a check must not fail with an earlier session that ends later.
+    // Each session has its own name, so that a check does not fail when an earlier session ends.
     const name = `postern ${this.#options.proxyId} ${crypto.randomUUID()}`;
     const reply = await client.call({
       resource: "session",

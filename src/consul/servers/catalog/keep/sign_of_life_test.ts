@@ -10,14 +10,14 @@ const { signal } = new AbortController();
 function start() {
   const catalog = new MemoryCatalog();
   catalog.address = "10.0.0.1";
-  const said: string[] = [];
-  const log = { ...silentLog, error: (message: string) => void said.push(message) };
+  const logged: string[] = [];
+  const log = { ...silentLog, error: (message: string) => void logged.push(message) };
   const deps = { clock: new FakeClock(), log };
   const life = new SignOfLife({ client: catalog.client, node: "virt-1" }, { proxyId: "web", deps });
-  return { catalog, said, life };
+  return { catalog, logged, life };
 }
 
-test("SignOfLife knows its last eight names, the one in use among them", async () => {
+test("SignOfLife keeps the names of its last eight sessions", async () => {
   const { catalog, life } = start();
   const names: string[] = [];
   for (let session = 0; session < 10; session++) {
@@ -29,11 +29,11 @@ test("SignOfLife knows its last eight names, the one in use among them", async (
   assert.deepEqual([...life.names], names.slice(2));
 });
 
-test("SignOfLife is not refused where servers are away, and is given as soon as they are back", async () => {
-  const { catalog, said, life } = start();
+test("SignOfLife creates its session as soon as servers are back, and logs no refusal", async () => {
+  const { catalog, logged, life } = start();
   catalog.refuses = () => new ProxyError("agent_unreachable", "no server is in use");
   await assert.rejects(life.beat(signal), { code: "agent_unreachable" });
   catalog.refuses = () => undefined;
   await life.beat(signal);
-  assert.deepEqual([life.name !== "", said], [true, []]);
+  assert.deepEqual([life.name !== "", logged], [true, []]);
 });

@@ -277,8 +277,12 @@ test("admin /explain hands the question on, and shows what is said", async () =>
   const shown = await json(path.replace("?b", "%3Fb"));
   assert.deepEqual(view.questions, [{
     to: { kind: "upstream", name: "db" },
-    ...{ source: "", method: "PUT", host: undefined, path: "/a?b" },
-    ...{ headers: ["x:1", "y:2"], connects: true },
+    source: "",
+    method: "PUT",
+    host: undefined,
+    path: "/a?b",
+    headers: ["x:1", "y:2"],
+    connects: true,
   }]);
   assert.deepEqual([shown.workers, shown.verdict], [2, "failing"]);
   const text = await ask(`${path}&format=text`);

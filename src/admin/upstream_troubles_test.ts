@@ -77,7 +77,9 @@ test("upstreamTroubles() names what is refused, and what has not been answered",
   const source = base.source() ?? assert.fail();
   const pending = ["service:default/default/late", "service:default/default/db"];
   const view = {
-    ...{ ...base, snapshot: () => SNAPSHOT, refused: () => [FAR] },
+    ...base,
+    snapshot: () => SNAPSHOT,
+    refused: () => [FAR],
     source: () => ({ ...source, pending }),
   };
   assert.deepEqual(upstreamTroubles(view, []).map(({ text }) => text), [
@@ -98,8 +100,10 @@ test("admin / and /ready show upstreams that cannot be used; only ?upstreams mak
   assert.ok(data);
   const endpoints = [endpoint("pay", FAILED)];
   const view = {
-    ...{ ...base, snapshot: () => SNAPSHOT, refused: () => [FAR] },
-    ...{ data: () => Promise.resolve([{ ...data, endpoints }]) },
+    ...base,
+    snapshot: () => SNAPSHOT,
+    refused: () => [FAR],
+    data: () => Promise.resolve([{ ...data, endpoints }]),
     endpoints: () => Promise.resolve([{ endpoints }]),
   };
   const app = createAdmin(view, { boundHost: "127.0.0.1" });

@@ -279,10 +279,17 @@ test("envoyStats() joins secrets of one name: counters add up, of gauges the low
 test("ENVOY_HELP has a text for each name that can be shown, and no other", () => {
   const samples = ENVOY_NAMES.flatMap(({ sample, labels }) =>
     [IN, OUT].map((of): Sample => ({
-      ...{ name: sample, kind: "counter", help: "", value: 1 },
+      name: sample,
+      kind: "counter",
+      help: "",
+      value: 1,
       labels: {
-        ...{ ...of, ...SDS, ...labels },
-        ...{ status: "200", credentials: "inbound", target: "db.default.dc1" },
+        ...of,
+        ...SDS,
+        ...labels,
+        status: "200",
+        credentials: "inbound",
+        target: "db.default.dc1",
       },
     }))
   );

@@ -46,7 +46,10 @@ function admin() {
       ].map((shown, at) => ({ ...shown, ejectedForMs: at * 1_000 })),
       samples: [
         {
-          ...{ name: "upstream_connections_total", kind: "counter", help: "", value: 3 },
+          name: "upstream_connections_total",
+          kind: "counter",
+          help: "",
+          value: 3,
           labels: {
             direction: "outbound",
             listener: first ?? "",
@@ -54,11 +57,17 @@ function admin() {
           },
         },
         {
-          ...{ name: "connections_active", kind: "gauge", help: "", value: 2 },
+          name: "connections_active",
+          kind: "gauge",
+          help: "",
+          value: 2,
           labels: { direction: "inbound", listener: "inbound" },
         },
         {
-          ...{ name: "http_request_duration_ms", kind: "histogram", help: "", value: 30 },
+          name: "http_request_duration_ms",
+          kind: "histogram",
+          help: "",
+          value: 30,
           labels: { direction: "inbound", listener: "inbound" },
           counts: [0, 0, 0, 2, ...Array.from({ length: 20 }, () => 0)],
         },

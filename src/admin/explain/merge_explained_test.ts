@@ -26,14 +26,16 @@ async function merged(
 test("mergeExplained() sums what workers say of an endpoint, and keeps the worst of it", async () => {
   const shown = await merged([0, 1].map(explainedBy));
   assert.deepEqual(shown.splits[0]?.targets[0]?.endpoints, [{
-    ...{ id: "node-db", address: "10.0.0.9:8080", weight: 1, active: 3, failures: 1 },
-    ...{
-      lastFailure: "status 503",
-      ejectedForMs: 9_000,
-      lastResort: false,
-      ejectedBy: 1,
-      unreachable: "",
-    },
+    id: "node-db",
+    address: "10.0.0.9:8080",
+    weight: 1,
+    active: 3,
+    failures: 1,
+    lastFailure: "status 503",
+    ejectedForMs: 9_000,
+    lastResort: false,
+    ejectedBy: 1,
+    unreachable: "",
   }]);
   assert.deepEqual(shown.plugins.map(({ isBroken }) => isBroken), [true, false]);
 });
@@ -89,16 +91,19 @@ not known    header_rules: may answer.
 test("explainText() says which permission decides, and what the others lack", async () => {
   const shown: ExplanationView = {
     ...await merged([explainedBy(0)]),
-    ...{
-      source: "spiffe://a/shop",
-      answer: { status: 403, grpcStatus: null, code: "intention_denied", reason: "permission 2" },
-      rule: "shop => db (permission 2)",
-    },
+    source: "spiffe://a/shop",
+    answer: { status: 403, grpcStatus: null, code: "intention_denied", reason: "permission 2" },
+    rule: "shop => db (permission 2)",
     permissions: [
       { permission: 1, text: "allow GET /*", unmet: "method GET", decides: null },
       { permission: 2, text: "deny /admin*", unmet: null, decides: "deny" },
     ],
-    ...{ plugins: [], splits: [], route: null, limits: null, unknown: [], local: null },
+    plugins: [],
+    splits: [],
+    route: null,
+    limits: null,
+    unknown: [],
+    local: null,
   };
   assert.equal(
     explainText(shown),

@@ -6,8 +6,14 @@ import { explained, type ExplainOptions } from "./run_explain.ts";
 const AT = { kind: "tcp", host: "127.0.0.1", port: 19_001 } as const;
 const OPTIONS: ExplainOptions = {
   proxy: { kind: "address", admin: AT },
-  ...{ method: "PUT", upstream: "db", host: "db", path: "/a?b=c&d", headers: ["x: 1", "y: &2"] },
-  ...{ source: "", json: false, connects: true },
+  method: "PUT",
+  upstream: "db",
+  host: "db",
+  path: "/a?b=c&d",
+  headers: ["x: 1", "y: &2"],
+  source: "",
+  json: false,
+  connects: true,
 };
 
 /** Answers `/explain` so, and is the proxy of `web` at port 19003. */

@@ -6,8 +6,13 @@ import { type LogFields, silentLog } from "../../base/mod.ts";
 import { lifecycleAnswer, startLifecycle, startReady } from "./lifecycle.ts";
 
 const OPTIONS = {
-  ...{ host: "127.0.0.1", port: 0, startupPath: "/up", startupGraceMs: 5_000 },
-  ...{ shutdownPath: "/down", shutdownGraceMs: 30_000, drainListeners: true },
+  host: "127.0.0.1",
+  port: 0,
+  startupPath: "/up",
+  startupGraceMs: 5_000,
+  shutdownPath: "/down",
+  shutdownGraceMs: 30_000,
+  drainListeners: true,
 };
 
 function rig(options: Partial<typeof OPTIONS> = {}) {
@@ -24,7 +29,10 @@ function rig(options: Partial<typeof OPTIONS> = {}) {
   };
   const stop = () => void state.stops++;
   return {
-    ...{ clock, state, view, stop },
+    clock,
+    state,
+    view,
+    stop,
     ask: (target: string) => lifecycleAnswer(target, { ...OPTIONS, ...options }, { view, stop }),
   };
 }

@@ -53,7 +53,15 @@ async function rig(
     return metrics.look();
   };
   return {
-    ...{ metrics, view, state, told, host, port, other, mergePort, want },
+    metrics,
+    view,
+    state,
+    told,
+    host,
+    port,
+    other,
+    mergePort,
+    want,
     get: (port: number, path: string) => get(requestPlain, { host, port, path }),
     [Symbol.asyncDispose]: () => metrics.close(),
   };
@@ -91,7 +99,9 @@ test("DataplaneMetrics serves where central configuration says, and goes where i
   assert.match(body, /^consul_dataplane_envoy_connected 1$/m);
   assert.ok(!body.includes("application_metrics_up"));
   const merged = await get(requestPlain, {
-    ...{ host: "127.0.0.1", port: mergePort, path: "/stats/prometheus" },
+    host: "127.0.0.1",
+    port: mergePort,
+    path: "/stats/prometheus",
   });
   assert.equal(merged.body, body);
   assert.equal((await it.get(port, "/stats/prometheus")).status, 404);
@@ -223,8 +233,11 @@ test("DataplaneMetrics serves with TLS to whom its CA knows, and by new files fr
     await it.want(it.port);
     const asks = async (client: Pair | undefined, by = ca) => {
       const { status } = await get(requestSecure, {
-        ...{ host: it.host, port: it.port, path: "/metrics", ca: by.rootPem },
-        ...{ checkServerIdentity: () => undefined },
+        host: it.host,
+        port: it.port,
+        path: "/metrics",
+        ca: by.rootPem,
+        checkServerIdentity: () => undefined,
         ...(client && { cert: client.certPem, key: client.keyPem }),
       });
       return status;

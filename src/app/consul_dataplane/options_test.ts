@@ -35,8 +35,13 @@ test("dataplaneOptions() has consul-dataplane's defaults", () => {
   const { proxy, lifecycle, metrics, ready } = read(LEAST);
   assert.deepEqual(proxy.serversFlags, {
     names: DATAPLANE_FLAGS,
-    ...{ servers: "consul.example", node: "vm-1", grpcPort: 8_502, httpPort: 8_501 },
-    ...{ tlsDisabled: false, tlsInsecure: false, serverWatchDisabled: false },
+    servers: "consul.example",
+    node: "vm-1",
+    grpcPort: 8_502,
+    httpPort: 8_501,
+    tlsDisabled: false,
+    tlsInsecure: false,
+    serverWatchDisabled: false,
     tlsServerName: "consul.example",
   });
   assert.deepEqual(proxy.mode, { kind: "agent", by: "proxy_id", id: "web-proxy" });
@@ -44,9 +49,13 @@ test("dataplaneOptions() has consul-dataplane's defaults", () => {
   assert.deepEqual([proxy.logLevel, proxy.logJson, proxy.workers], ["info", false, 1]);
   assert.deepEqual(proxy.warnings, []);
   assert.deepEqual(lifecycle, {
-    ...{ host: "127.0.0.1", port: 20_300, drainListeners: false },
-    ...{ startupPath: "/graceful_startup", startupGraceMs: 0 },
-    ...{ shutdownPath: "/graceful_shutdown", shutdownGraceMs: 0 },
+    host: "127.0.0.1",
+    port: 20_300,
+    drainListeners: false,
+    startupPath: "/graceful_startup",
+    startupGraceMs: 0,
+    shutdownPath: "/graceful_shutdown",
+    shutdownGraceMs: 0,
   });
   assert.deepEqual(metrics, { useCentralConfig: true, scrapePath: "/metrics", mergePort: 20_100 });
   assert.equal(ready, undefined);
@@ -396,9 +405,14 @@ test("dataplaneOptions() takes what consul-k8s passes to a sidecar", () => {
   );
   const { proxy, lifecycle, ready, metrics } = read(argv, {
     env: {
-      ...{ TMPDIR: "/consul/connect-inject", NODE_NAME: "k8s-1", HOST_IP: "10.0.0.1" },
-      ...{ DP_SERVICE_NODE_NAME: "k8s-1-virtual", DP_ENVOY_READY_BIND_ADDRESS: "10.1.2.3" },
-      ...{ POD_NAME: "web-1", POD_NAMESPACE: "default", POD_UID: "u-1" },
+      TMPDIR: "/consul/connect-inject",
+      NODE_NAME: "k8s-1",
+      HOST_IP: "10.0.0.1",
+      DP_SERVICE_NODE_NAME: "k8s-1-virtual",
+      DP_ENVOY_READY_BIND_ADDRESS: "10.1.2.3",
+      POD_NAME: "web-1",
+      POD_NAMESPACE: "default",
+      POD_UID: "u-1",
       DP_CREDENTIAL_LOGIN_META: "pod=default/web-1",
       DP_CREDENTIAL_LOGIN_META1: "pod=default/web-1",
       DP_CREDENTIAL_LOGIN_META2: "pod-uid=u-1",
@@ -407,14 +421,22 @@ test("dataplaneOptions() takes what consul-k8s passes to a sidecar", () => {
   });
   assert.deepEqual(proxy.serversFlags, {
     names: DATAPLANE_FLAGS,
-    ...{ servers: "consul-server.consul.svc", node: "k8s-1-virtual" },
-    ...{ grpcPort: 8_502, httpPort: 8_501, tlsDisabled: false, tlsInsecure: false },
-    ...{ serverWatchDisabled: false, tlsServerName: "server.dc1.consul" },
+    servers: "consul-server.consul.svc",
+    node: "k8s-1-virtual",
+    grpcPort: 8_502,
+    httpPort: 8_501,
+    tlsDisabled: false,
+    tlsInsecure: false,
+    serverWatchDisabled: false,
+    tlsServerName: "server.dc1.consul",
     caPath: "/consul/connect-inject/consul-ca.pem",
     login: {
-      ...{ authMethod: "consul-k8s-auth-method", bearerToken: "" },
+      authMethod: "consul-k8s-auth-method",
+      bearerToken: "",
       bearerTokenFile: "/var/run/secrets/kubernetes.io/serviceaccount/token",
-      ...{ datacenter: "", namespace: "", partition: "" },
+      datacenter: "",
+      namespace: "",
+      partition: "",
       meta: { pod: "default/web-1", "pod-uid": "u-1" },
     },
   });
@@ -453,9 +475,16 @@ test("dataplaneOptions() takes the file that consul-ecs writes", () => {
   });
   assert.deepEqual(proxy.serversFlags, {
     names: DATAPLANE_FLAGS,
-    ...{ servers: "consul.dc1", node: "arn:aws:ecs:x:1:cluster/c", grpcPort: 8_503 },
-    ...{ httpPort: 8_501, tlsDisabled: false, tlsInsecure: false, serverWatchDisabled: true },
-    ...{ caPath: "/consul/ca-cert.pem", tlsServerName: "consul.dc1", token: "test-token-123" },
+    servers: "consul.dc1",
+    node: "arn:aws:ecs:x:1:cluster/c",
+    grpcPort: 8_503,
+    httpPort: 8_501,
+    tlsDisabled: false,
+    tlsInsecure: false,
+    serverWatchDisabled: true,
+    caPath: "/consul/ca-cert.pem",
+    tlsServerName: "consul.dc1",
+    token: "test-token-123",
   });
   assert.deepEqual(ready, { host: "127.0.0.1", port: 23_000 });
   assert.equal(proxy.logLevel, "trace");

@@ -12,7 +12,10 @@ test("accessTargetOf() is what was configured, else standard output where a plug
   const withPlugin = withInbound(snapshot, { plugins: [use] });
   const to = { kind: "file", path: "/v/a" } as const;
   const accessLog: AccessLogPart = {
-    ...{ version: 1, to, format: { kind: "default" }, listeners: true },
+    version: 1,
+    to,
+    format: { kind: "default" },
+    listeners: true,
   };
   assert.equal(accessTargetOf(snapshot), null);
   assert.deepEqual(accessTargetOf(withPlugin), { kind: "stdout" });

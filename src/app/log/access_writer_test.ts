@@ -25,7 +25,9 @@ class Rig {
     const { clock, stats } = this;
     this.rings = LogRings.create(2, ringBytes);
     this.writer = new AccessWriter({
-      ...{ rings: this.rings, clock, stats },
+      rings: this.rings,
+      clock,
+      stats,
       log: createLog({
         clock,
         holder: { level: "debug" },
@@ -181,7 +183,9 @@ test("AccessWriter adds to a file, and opens it anew when it was moved away", as
     await writeFile(path, "before\n");
     const rings = LogRings.create(1, 1 << 16);
     const writer = new AccessWriter({
-      ...{ rings, clock: systemClock, stats: new Stats() },
+      rings,
+      clock: systemClock,
+      stats: new Stats(),
       log: createLog({ clock: systemClock, holder: { level: "error" }, write: () => {} }),
     });
     const put = (text: string) => rings.of(0).put(new TextEncoder().encode(text));

@@ -20,7 +20,10 @@ class Search {
       holder: { level: "info" },
     });
     this.outcome = findProxy(name, {
-      ...{ clock: this.clock, log, hasState, random: () => 0.5 },
+      clock: this.clock,
+      log,
+      hasState,
+      random: () => 0.5,
       agent: { called: "agent", findSidecar: ask, findProxy: ask, findGateway: ask },
       signal: new AbortController().signal,
       onWaiting: (reason) => Promise.resolve(void this.waited.push(reason())),

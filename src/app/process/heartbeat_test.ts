@@ -8,7 +8,9 @@ function rig(paths: number) {
   const world = { answers: [] as readonly (readonly string[])[] };
   const used: string[][] = [];
   const heartbeat = new Heartbeat({
-    ...{ clock, paths, signal: new AbortController().signal },
+    clock,
+    paths,
+    signal: new AbortController().signal,
     plane: { used: () => Promise.resolve(world.answers) },
     onUsed: (upstreams) => void used.push([...upstreams]),
   });

@@ -21,11 +21,17 @@ function rig({ prometheus = true, env = {} as Record<string, string> } = {}) {
         ...path,
         samples: [
           {
-            ...{ name: "connections_opened_total", kind: "counter" as const, help: "" },
-            ...{ value: state.counted, labels: { direction: "inbound", listener: "inbound" } },
+            name: "connections_opened_total",
+            kind: "counter" as const,
+            help: "",
+            value: state.counted,
+            labels: { direction: "inbound", listener: "inbound" },
           },
           {
-            ...{ name: "connections_active", kind: "gauge" as const, help: "", value: 2 },
+            name: "connections_active",
+            kind: "gauge" as const,
+            help: "",
+            value: 2,
             labels: { direction: "inbound", listener: "inbound" },
           },
         ],
@@ -61,7 +67,8 @@ test("MetricSinks serves Prometheus and /stats where the registration says, and 
   const [scraped = 0, stats = 0] = await freePorts(host, 2);
   it.state.metrics = {
     ...NO_METRICS,
-    ...{ prometheusBindAddr: `${host}:${scraped}`, statsBindAddr: `${host}:${stats}` },
+    prometheusBindAddr: `${host}:${scraped}`,
+    statsBindAddr: `${host}:${stats}`,
     tags: ["Canary", "team.name=shop"],
   };
   await it.sinks.look();
@@ -135,7 +142,9 @@ test("MetricSinks says once what cannot be used, and never what a variable holds
   await using it = rig({ env: { TOKEN: "6d3e5a0c-secret" } });
   it.state.metrics = {
     ...NO_METRICS,
-    ...{ prometheusBindAddr: "nowhere", statsdUrl: "$TOKEN", dogstatsdUrl: "udp://127.0.0.1:1" },
+    prometheusBindAddr: "nowhere",
+    statsdUrl: "$TOKEN",
+    dogstatsdUrl: "udp://127.0.0.1:1",
     flushInterval: "soon",
   };
   await it.sinks.look();

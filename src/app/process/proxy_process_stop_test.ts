@@ -119,7 +119,8 @@ for (
 
 test("ProxyProcess whose grace period is cut short by /quitquitquit settles and drains", async () => {
   const { proxy, source, waits, take, clock, found } = rig({
-    ...{ settleMs: 2_000, grace: { ms: 30_000, drainInbound: false } },
+    settleMs: 2_000,
+    grace: { ms: 30_000, drainInbound: false },
   });
   Object.assign(found, { keepRegistered: () => Promise.resolve() });
   void proxy.run();

@@ -30,7 +30,9 @@ async function trimsOf(looks: readonly Look[], afterLoads: boolean): Promise<num
 
 const START: Look[] = [900, 21, 20].map((ownMs) => ({ afterMs: 1_000, ownMs, othersMs: 500 }));
 const LOADS: Look[] = [30, 9_000, 9_000, 370, 30, 371, 30].map((othersMs) => ({
-  ...{ afterMs: 10_000, ownMs: 30, othersMs },
+  afterMs: 10_000,
+  ownMs: 30,
+  othersMs,
 }));
 
 test("trimWhenQuiet() trims when its thread's start is over, and once after each load", async () => {

@@ -216,7 +216,11 @@ const PERMISSIONS: Intention = {
       action: "allow",
       methods: ["GET"],
       headers: [{
-        ...{ name: "x-key", kind: "prefix", value: "secret", ignoreCase: true, invert: true },
+        name: "x-key",
+        kind: "prefix",
+        value: "secret",
+        ignoreCase: true,
+        invert: true,
       }],
     },
   ],
@@ -301,7 +305,10 @@ for (
 test("an exposed path says which callers it is for", () => {
   const exposed = (port: number, onlyFrom?: readonly string[]) => ({
     [`exposed:${port}`]: {
-      ...{ version: 1, path: "/health", localConnectTimeoutMs: 1, http: httpRules("http") },
+      version: 1,
+      path: "/health",
+      localConnectTimeoutMs: 1,
+      http: httpRules("http"),
       bind: { kind: "tcp", host: "0.0.0.0", port } as const,
       local: { kind: "tcp", host: "127.0.0.1", port: 80 } as const,
       ...(onlyFrom && { onlyFrom }),

@@ -235,7 +235,11 @@ function connectionManager(
       ...(isPublic && !sanitizes && {
         forward_client_cert_details: "APPEND_FORWARD",
         set_current_client_cert_details: {
-          ...{ subject: true, cert: true, chain: true, dns: true, uri: true },
+          subject: true,
+          cert: true,
+          chain: true,
+          dns: true,
+          uri: true,
         },
       }),
       upgrade_configs: [{ upgrade_type: "websocket" }],

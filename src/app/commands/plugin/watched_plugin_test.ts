@@ -7,7 +7,9 @@ import { readLogLine } from "./dev_lines.ts";
 import { watched } from "./watched_plugin.ts";
 
 const definition = (onRequest: NonNullable<Plugin["onRequest"]>): PluginDefinition => ({
-  ...{ name: "odd", api: 1, phase: "filter" },
+  name: "odd",
+  api: 1,
+  phase: "filter",
   config: { "~standard": { version: 1, validate: (value) => ({ value }) } },
   create: () => ({ onRequest }),
 });
@@ -112,7 +114,11 @@ test("watched() hands back what is no plugin, and leaves what looks at no reques
 for (
   const [name, line, wanted] of [
     ["a plugin's own line", {
-      ...{ level: "info", message: "seen", plugin: "odd", listener: "inbound", user: "a" },
+      level: "info",
+      message: "seen",
+      plugin: "odd",
+      listener: "inbound",
+      user: "a",
     }, { kind: "line", text: 'info: seen user="a"\n' }],
     ["a fault of a file", {
       level: "error",
@@ -120,7 +126,10 @@ for (
       reason: "plugins[0].use names a plugin that cannot be loaded:\n    a.ts:1:2: no\n      x",
     }, { kind: "refused", text: "    a.ts:1:2: no\n    x\n" }],
     ["a failure with its place", {
-      ...{ level: "warn", message: "plugin failed", plugin: "odd", hook: "response" },
+      level: "warn",
+      message: "plugin failed",
+      plugin: "odd",
+      hook: "response",
       reason: "no (/a.ts:1:2: throw no();)",
     }, { kind: "fault", text: "failed in response: no\n    at /a.ts:1:2\n       throw no();\n" }],
     ["what is not the plugin's", { level: "info", message: "ready" }, undefined],

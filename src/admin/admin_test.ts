@@ -168,7 +168,7 @@ test("admin /stats sums the workers and filters", async () => {
   assert.equal(await (await ask("/stats?filter=version")).text(), "snapshot_version: 7\n");
   assert.equal((await json("/stats?format=json&filter=conn")).stats[0].value, 6);
   assert.equal((await ask("/stats?filter=(")).status, 400);
-  // What Envoy has in a name we have in labels: a line is looked through to its value.
+  // Our labels hold parts of Envoy's names: the filter sees the whole line up to the value.
   for (
     const [filter, lines] of [
       ["default/db", 1],
@@ -193,7 +193,7 @@ test("admin /stats sums the workers and filters", async () => {
 test("admin /certs says how long each certificate is valid", async () => {
   const { view, json } = admin();
   const certs = await json("/certs");
-  // Three days, of which the first minute lies before its issue.
+  // Valid for three days, from a minute before it was issued.
   assert.equal(certs.leaf.daysLeft, 2.99);
   assert.deepEqual(certs.leaf.uris, [certs.uri]);
   assert.match(certs.uri, /^spiffe:\/\/.*\/svc\/web$/);
@@ -204,7 +204,7 @@ test("admin /certs says how long each certificate is valid", async () => {
   assert.equal((await json("/certs")).leaf.daysLeft, -1.01);
 });
 
-test("admin /clusters says why a target has nobody", async () => {
+test("admin /clusters gives the reason why a target has no instance", async () => {
   const { view, ask, json } = admin();
   const snapshot = view.snapshot();
   assert.ok(snapshot);
@@ -318,7 +318,7 @@ test("admin /logging shows and sets the level", async () => {
   assert.equal(view.logLevel(), "debug");
 });
 
-test("admin drains and quits only when told so by POST", async () => {
+test("admin drains and quits on POST only", async () => {
   const { view, ask } = admin();
   for (const path of ["/drain_listeners", "/quitquitquit"]) {
     const reply = await ask(path);
@@ -398,7 +398,7 @@ for (
     ["this machine through a socket for both", "::ffff:127.0.0.2", undefined, false, 200],
     ["another machine", "10.1.2.4", undefined, false, 403],
     ["another machine through a socket for both", "::ffff:10.1.2.4", undefined, false, 403],
-    ["somebody who is not known", "", undefined, false, 403],
+    ["an unknown address", "", undefined, false, 403],
     ["another machine with a token that there is not", "10.1.2.4", "Bearer secret", false, 403],
     ["another machine with the token", "10.1.2.4", "Bearer secret", true, 200],
     ["another machine with another token", "10.1.2.4", "Bearer guess", true, 403],
@@ -420,7 +420,7 @@ for (
     }
     assert.deepEqual(view.calls, status === 200 ? ["quit", "drain"] : []);
     assert.equal(view.logLevel(), status === 200 ? "debug" : "info");
-    // Whoever may read may go on reading.
+    // Reading stays allowed.
     assert.equal((await ask("/live", "GET")).status, 200);
   });
 }

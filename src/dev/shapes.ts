@@ -136,7 +136,7 @@ const SHAPES = {
   authorization: "Target ClientCertURI ClientCertSerial Namespace Partition",
 };
 
-/** What a value of each simple type is. */
+/** Tests of the simple types. */
 const SIMPLE: Readonly<Record<string, (value: JsonValue) => boolean>> = {
   text: (value) => typeof value === "string",
   number: (value) => typeof value === "number",

@@ -41,7 +41,7 @@ const FACTS: EnvoyFacts = {
   nowMs: 0,
 };
 
-/** What a listener of that kind shows after three requests, one of them bad. */
+/** Samples of a listener after three requests, one of them failed. */
 function samples(direction: "inbound" | "outbound", listener: string): readonly Sample[] {
   const stats = new Stats();
   const labels = { direction, listener };
@@ -58,7 +58,7 @@ function samples(direction: "inbound" | "outbound", listener: string): readonly 
   pool.connectFailures.add(4);
   pool.connectTimeouts.add(3);
   for (let i = 0; i < 4; i++) http.began();
-  // Five attempts, of which one is not over.
+  // Five attempts; one is not over.
   for (let i = 0; i < 5; i++) behind.reached();
   for (let i = 0; i < 4; i++) behind.left();
   http.ended(exchangeRecord({ status: 200, upstreamCluster: cluster }));

@@ -9,7 +9,7 @@ import type { Labels } from "../../base/mod.ts";
 
 const SEGMENT = "[^.]+";
 
-/** `HASH~SUBSET.SERVICE.NAMESPACE.PARTITION.DATACENTER.internal.TRUSTDOMAIN.consul`; what is in brackets may lack. */
+/** `HASH~SUBSET.SERVICE.NAMESPACE.PARTITION.DATACENTER.internal.TRUSTDOMAIN.consul`; any of HASH, SUBSET and PARTITION may be absent. */
 const CLUSTER = new RegExp(
   `^((?:(${SEGMENT})~)?(?:(${SEGMENT})\\.)?(${SEGMENT})\\.(${SEGMENT})\\.(?:(${SEGMENT})\\.)?` +
     `(${SEGMENT}))\\.(internal[^.]*|query)\\.(${SEGMENT})\\.consul$`,
@@ -42,7 +42,7 @@ export function clusterTags(shown: string): Labels {
   });
 }
 
-/** Of `http.PREFIX.` and `tcp.PREFIX.`; `tag`: what Envoy calls the prefix. */
+/** Tags of the prefix in `http.PREFIX.` and `tcp.PREFIX.`; `tag`: Envoy's name for it. */
 export function prefixTags(tag: string, shown: string): Labels {
   const [, prefix, service, namespace, partition, datacenter] = UPSTREAM.exec(shown) ?? [];
   if (prefix === undefined) return { [tag]: shown };

@@ -61,11 +61,11 @@ test("dataplaneOptions() has consul-dataplane's defaults", () => {
   assert.equal(ready, undefined);
 });
 
-/** What each setting becomes: its flag, a value, where that is found, and as what. */
 const LOGIN = "-credential-type login -login-auth-method k8s -login-bearer-token-path /b";
 const LOGGED_IN = "proxy.serversFlags.login";
 const TLS =
   "-telemetry-prom-ca-certs-path /ca -telemetry-prom-cert-file /c -telemetry-prom-key-file /k";
+/** Flag, value, path in the options, expected value there, and further arguments. */
 const EFFECTS: readonly (readonly [string, string, string, unknown, string?])[] = [
   ["addresses", "10.0.0.1", "proxy.serversFlags.servers", "10.0.0.1"],
   ["grpc-port", "9503", "proxy.serversFlags.grpcPort", 9_503],

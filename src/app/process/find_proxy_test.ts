@@ -4,13 +4,13 @@ import { createLog, type ErrorCode, type LogRecord, ProxyError } from "../../bas
 import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import { findProxy, type ProxyName } from "./find_proxy.ts";
 
-/** A search on a clock that the test moves; `ask` is what the agent says each time. */
+/** A search on a clock that the test moves; `ask` is the agent's answer to each request. */
 class Search {
   readonly clock = new FakeClock();
   readonly lines: LogRecord[] = [];
   readonly waited: string[] = [];
   readonly outcome: Promise<string>;
-  /** What came of it, once it is over. */
+  /** The id found, or the code of the failure; `undefined`: the search goes on. */
   said: string | undefined;
 
   constructor(name: ProxyName, ask: (id: string) => Promise<string>, hasState = false) {
@@ -49,20 +49,20 @@ for (const code of ["agent_not_found", "usage", "agent_forbidden", "config_inval
   });
 }
 
-test("findProxy() asks until the agent answers, and says the same reason once", async () => {
+test("findProxy() tries until the agent answers, and logs the same reason once", async () => {
   let answers = false;
   const away = failing("agent_unreachable");
   const search = new Search(WEB, (id) => answers ? Promise.resolve(id) : away());
   await search.clock.advance(60_000);
   assert.deepEqual(search.lines.map(({ message }) => message), ["agent not reached; trying again"]);
-  assert.ok(search.waited.length > 3, "whoever asks is told each time");
+  assert.ok(search.waited.length > 3, "each failure is reported");
   answers = true;
   await search.clock.advance(20_000);
   assert.equal(search.said, WEB.id);
   assert.equal(search.clock.pending, 0);
 });
 
-test("findProxy() does not call an agent away that answers with an error", async () => {
+test("findProxy() logs an error of the agent as an answer, not as an agent that is away", async () => {
   const search = new Search(WEB, failing("agent_failed"));
   await search.clock.advance(0);
   assert.equal(search.lines[0]?.message, "agent answered with an error; trying again");

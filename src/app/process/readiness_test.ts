@@ -66,10 +66,10 @@ const up = (name: string): ListenerView => ({
 });
 const refusing = (name: string, fault = "our own certificate expired") => ({ ...up(name), fault });
 const unbound = (name: string): ListenerView => ({ ...up(name), state: "failed", error: "in use" });
-const onItsWay = (name: string): ListenerView => ({ ...up(name), state: "failed" });
+const binding = (name: string): ListenerView => ({ ...up(name), state: "failed" });
 
 interface Step {
-  /** Of each worker that answers. */
+  /** Listeners as seen by each worker that answers. */
   readonly seen: readonly (readonly ListenerView[])[];
   readonly facts?: Partial<ReadinessFacts>;
   readonly stuck?: readonly string[];
@@ -154,7 +154,7 @@ const STORIES: readonly (readonly [string, "any" | "all", readonly Step[]])[] = 
   }]],
   ["waits at start for all to be bound", "all", [
     { seen: [[]], notReady: [`listeners inbound, ${DB} are not bound yet`] },
-    { seen: [[up("inbound"), onItsWay(DB)]], notReady: [`listener ${DB} is not bound yet`] },
+    { seen: [[up("inbound"), binding(DB)]], notReady: [`listener ${DB} is not bound yet`] },
     {
       seen: [[up("inbound"), unbound(DB)]],
       notReady: [`listener ${DB} is not bound: in use; tried again every second`],
@@ -232,7 +232,7 @@ const STORIES: readonly (readonly [string, "any" | "all", readonly Step[]])[] = 
   ["does not miss a worker that is being replaced", "all", [
     { seen: [[up("inbound"), up(DB)], [up("inbound"), up(DB)]] },
     { seen: [[], [up("inbound"), up(DB)]] },
-    { seen: [[onItsWay("inbound")], [up("inbound"), up(DB)]] },
+    { seen: [[binding("inbound")], [up("inbound"), up(DB)]] },
     { seen: [[], []], notReady: [`listeners inbound, ${DB} are not bound yet`] },
   ]],
   ["goes by what was seen last while nobody answers", "all", [

@@ -12,10 +12,10 @@ const BASE = snapshotOf({ ca: createAuthority(), service: "web" });
 const [A, B, C]: readonly Snapshot[] = [1, 2, 3].map((version) => ({ ...BASE, version }));
 assert.ok(A && B && C);
 
-/** Says yes unless told otherwise. */
+/** Prepares every snapshot, unless the test sets another verdict. */
 class FakeMember implements RolloutMember {
   published: Snapshot | undefined;
-  /** What it was asked and told: `prepare 1`, `publish 1`, `given up: why`. */
+  /** Calls: `prepare 1`, `publish 1`, `given up: why`. */
   readonly log: string[] = [];
   columns: Columns = {};
   verdict: (snapshot: Snapshot) => Promise<boolean> = () => Promise.resolve(true);
@@ -43,7 +43,7 @@ class FakeMember implements RolloutMember {
     this.verdict = () => Promise.resolve(false);
   }
 
-  /** The next question stays open until this is called. */
+  /** The next prepare() stays open until `answer` is called. */
   holdsBack(): { readonly answer: (verdict: boolean | Error) => void } {
     const held = Promise.withResolvers<boolean>();
     const before = this.verdict;
@@ -176,7 +176,7 @@ test("Rollout asks nothing of members that are gone; who comes back gets what is
   await clock.advance(0);
   second.log.length = 0;
   await clock.advance(3_600_000);
-  assert.deepEqual(logs()[1], [], "nobody goes on asking");
+  assert.deepEqual(logs()[1], [], "no member is called again");
   second.verdict = () => Promise.resolve(true);
   rollout.look();
   await clock.advance(0);

@@ -133,7 +133,7 @@ test("an HTTP sidecar has a connection manager; a chain that chooses has a table
   ]);
   assert.equal(routes.length, 1);
   const [{ match, route }] = routes[0].route_config.virtual_hosts[0].routes;
-  // What is wanted in a header may be a token.
+  // The value that a header match requires may be a token.
   assert.deepEqual(match, {
     prefix: "/v2",
     headers: [{ name: "x-token", string_match: { exact: "(not shown)" } }, {

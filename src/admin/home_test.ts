@@ -12,7 +12,7 @@ function admin() {
   return { view, ask, json };
 }
 
-test("admin / shows which of Consul's servers is in use, and why none is", async () => {
+test("admin / shows the Consul server in use, or the failure when there is none", async () => {
   const { view, ask, json } = admin();
   assert.doesNotMatch(await (await ask("/")).text(), /Consul server/);
   const source = view.source() ?? assert.fail();
@@ -36,7 +36,7 @@ test("admin / shows which of Consul's servers is in use, and why none is", async
   );
 });
 
-test("admin / shows the login, and why there is none", async () => {
+test("admin / shows the login, or the failure when there is none", async () => {
   const { view, ask } = admin();
   const source = view.source() ?? assert.fail();
   const nowMs = view.clock.now();
@@ -63,7 +63,7 @@ test("admin / shows the login, and why there is none", async () => {
   }
 });
 
-test("admin / counts requests where connections carry such", async () => {
+test("admin / counts open requests of HTTP connections", async () => {
   const { view, ask } = admin();
   assert.doesNotMatch(await (await ask("/")).text(), /open requests/);
   const [first] = await view.data();

@@ -1,4 +1,4 @@
-/** Pages in Envoy's shape, of a proxy whose upstreams fail over, share a cluster, and have nobody. */
+/** Pages in Envoy's shape: upstreams that fail over, that share a cluster, and without an instance. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeAdminView } from "../../../test/kit/admin/admin_view.ts";
@@ -176,7 +176,7 @@ test("admin POST /reset_counters shows counters from zero, and nothing else", as
   const after = await ask("/stats");
   assert.equal(counted.exec(after)?.[1], "0");
   assert.match(after, /^listener\.0\.0\.0\.0_21000\.downstream_cx_active: 2$/m);
-  // A worker that begins anew has counted less.
+  // A new worker counts from zero.
   const data = view.data;
   view.data = async () =>
     (await data()).map((path) => ({

@@ -38,7 +38,7 @@ function ask(request: typeof requestPlain, options: RequestOptions) {
   });
 }
 
-test("startSmallServer() answers, says where there is nothing, and what failed", async () => {
+test("startSmallServer() answers 200 and HEAD, 404 for an unknown path, 500 with the error, 431 for large headers", async () => {
   const server = await start((method, target) => {
     if (target === "/broken") return Promise.reject(new Error("no disk"));
     return Promise.resolve(
@@ -92,7 +92,7 @@ for (
   });
 }
 
-test("startSmallServer() asks nobody anything for who shows no certificate of its CA", async () => {
+test("startSmallServer() does not call answer() for a client without a certificate of its CA", async () => {
   let asked = 0;
   const answer = () => Promise.resolve({ status: 200, body: `${++asked}` });
   const server = await start(answer, { tls: TLS });
@@ -115,7 +115,7 @@ test("startSmallServer() asks nobody anything for who shows no certificate of it
   }
 });
 
-test("startSmallServer() keeps its places for those who come", async () => {
+test("startSmallServer() closes idle connections for new ones", async () => {
   const answer = () => Promise.resolve({ status: 200, body: "" });
   const server = await start(answer);
   const { port } = server.address;

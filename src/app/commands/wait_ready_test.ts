@@ -130,7 +130,7 @@ test("waitReady() understands a real admin server", async () => {
   );
 });
 
-/** Admin servers of these ports, and what they say. */
+/** Admin servers by port, with their answers. */
 function world(infos: Readonly<Record<number, unknown>>): { ask: AskAdmin; asked: string[] } {
   const asked: string[] = [];
   return {
@@ -153,7 +153,7 @@ const HERE = {
   19_000: proxy("db-sidecar-proxy", { sidecarFor: "db", proxyId: "db-sidecar-proxy" }),
   19_001: "<html>something else</html>",
   19_002: { node: {} },
-  // Not reached its agent yet.
+  // A proxy that has not reached its agent.
   19_003: proxy("", { sidecarFor: "web-1", proxyId: "" }),
   19_004: proxy("web-2-sidecar-proxy", { proxyId: "web-2-sidecar-proxy" }),
   19_100: proxy("/etc/web.json", { config: "/etc/web.json" }),
@@ -232,9 +232,9 @@ test("waitReady() takes no other proxy for the one it waits for, and says who is
 
 for (
   const [name, agent, want] of [
-    ["takes the one of the told agent", "127.0.0.1:9500", 19_005],
+    ["takes the one of the given agent", "127.0.0.1:9500", 19_005],
     [
-      "names all where none is told",
+      "names all when no agent is given",
       "",
       "of -sidecar-for web-1: several are: 127.0.0.1:19000 (process 7, agent 127.0.0.1:8500, trust " +
       "domain a.consul); 127.0.0.1:19005 (agent 127.0.0.1:9500, no certificate yet). Give -http-addr",
@@ -255,8 +255,8 @@ for (
       19_000: { ...web, postern: { ...web.postern, pid: 7, trust_domain: "a.consul" } },
       19_005: proxy("web-1-sidecar-proxy", { agent: "127.0.0.1:9500" }),
     });
-    const told = agent && { agent: { address: agent, said: "CONSUL_HTTP_ADDR" } };
-    const wanted = { flag: "sidecar-for", value: "web-1", ...told || {} } as const;
+    const named = agent && { agent: { address: agent, said: "CONSUL_HTTP_ADDR" } };
+    const wanted = { flag: "sidecar-for", value: "web-1", ...named || {} } as const;
     const found = await findProxy({ kind: "proxy", wanted }, { ask });
     if (found.kind === "found") assert.equal(found.admin.port, want);
     else assert.ok(whyNotFound(found).startsWith(String(want)), whyNotFound(found));
@@ -277,7 +277,7 @@ test("waitReady() follows the one it waits for to another port", async () => {
     ask(admin, question) {
       if (question.path !== "/ready") return ask(admin, question);
       asked.push(admin.port);
-      // It ends, and comes again on another port; the old one goes to somebody else.
+      // The proxy is started again on another port, and another proxy gets its old port.
       [infos[19_001], infos[19_007]] = [proxy("c"), proxy("b")];
       return Promise.resolve({ status: answers.shift() ?? 0, body: "" });
     },

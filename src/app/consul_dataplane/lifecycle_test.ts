@@ -74,7 +74,7 @@ test("lifecycleAnswer() stops by its path alone", async () => {
   assert.equal(state.stops, 1);
 });
 
-function asker(port: number) {
+function client(port: number) {
   return (path: string, method = "GET", headers: Record<string, string> = {}) =>
     new Promise<readonly [number, string]>((resolve, reject) => {
       const sent = request({ host: "127.0.0.1", port, path, method, headers }, (reply) => {
@@ -91,7 +91,7 @@ test("startLifecycle() takes every method, and nothing that a web page sends", a
   state.reasons = [];
   const server = await startLifecycle(OPTIONS, { view, log: silentLog, stop });
   try {
-    const ask = asker(server.address.port);
+    const ask = client(server.address.port);
     for (const method of ["GET", "POST", "PUT", "HEAD", "DELETE"]) {
       assert.deepEqual(await ask("/up", method), [200, ""]);
     }
@@ -130,7 +130,7 @@ test("startReady() answers /ready, and says no more", async () => {
   const { view, state } = rig();
   const server = await startReady({ host: "127.0.0.1", port: 0 }, { view, log: silentLog });
   try {
-    const ask = asker(server.address.port);
+    const ask = client(server.address.port);
     assert.deepEqual(await ask("/ready"), [503, "NOT READY\n"]);
     state.reasons = [];
     assert.deepEqual(await ask("/ready?a=b"), [200, "LIVE\n"]);

@@ -22,7 +22,7 @@ interface Pair {
 
 async function rig(
   options: Partial<MetricsOptions> = {},
-  ask: AskAdmin = () => Promise.reject(new Error("nobody is asked")),
+  ask: AskAdmin = () => Promise.reject(new Error("there is no admin server")),
 ) {
   const host = loopbackHost();
   const [port = 0, other = 0, mergePort = 0] = await freePorts(host, 3);
@@ -40,8 +40,8 @@ async function rig(
       return { ...source, ...(state.metrics && { metrics: state.metrics }) };
     },
   };
-  const told: [string, LogFields | undefined][] = [];
-  const tell = (text: string, fields?: LogFields) => void told.push([text, fields]);
+  const lines: [string, LogFields | undefined][] = [];
+  const write = (text: string, fields?: LogFields) => void lines.push([text, fields]);
   const log = { ...silentLog, warn: tell, error: tell };
   const metrics = new DataplaneMetrics(
     { useCentralConfig: true, scrapePath: "/metrics", mergePort, ...options },
@@ -56,7 +56,7 @@ async function rig(
     metrics,
     view,
     state,
-    told,
+    lines,
     host,
     port,
     other,
@@ -111,7 +111,7 @@ test("DataplaneMetrics serves where central configuration says, and goes where i
   it.state.metrics = undefined;
   await metrics.look();
   await assert.rejects(it.get(other, "/metrics"));
-  assert.deepEqual(it.told, []);
+  assert.deepEqual(it.lines, []);
 });
 
 test("DataplaneMetrics looks by itself, and not where central configuration is not to count", async () => {
@@ -132,10 +132,10 @@ test("DataplaneMetrics says once what it cannot do, and serves on", async () => 
   await it.want(it.port);
   for (let count = 0; count < 2; count++) await it.want("nowhere");
   assert.equal((await it.get(it.port, "/metrics")).status, 200);
-  assert.deepEqual(it.told.map(([text]) => text), [
+  assert.deepEqual(it.lines.map(([text]) => text), [
     "metrics are not served as configured",
   ]);
-  assert.match(String(it.told[0]?.[1]?.error), /envoy_prometheus_bind_addr "nowhere": want host:/);
+  assert.match(String(it.lines[0]?.[1]?.error), /envoy_prometheus_bind_addr "nowhere": want host:/);
 });
 
 test("DataplaneMetrics takes an address that becomes free", async () => {
@@ -143,7 +143,7 @@ test("DataplaneMetrics takes an address that becomes free", async () => {
   await first.want(first.port);
   await using second = await rig({ mergePort: first.other });
   await second.want(`${first.host}:${first.port}`);
-  assert.match(String(second.told[0]?.[1]?.error), /the address is in use/);
+  assert.match(String(second.lines[0]?.[1]?.error), /the address is in use/);
   await first.metrics.close();
   await second.metrics.look();
   assert.equal(second.metrics.addresses.length, 2);
@@ -155,10 +155,10 @@ test("DataplaneMetrics serves where it could not serve both at first", async () 
   await first.want(first.port);
   await using second = await rig({ mergePort: taken });
   await second.want(second.port);
-  assert.match(String(second.told[0]?.[1]?.error), /the address is in use/);
+  assert.match(String(second.lines[0]?.[1]?.error), /the address is in use/);
   await first.metrics.close();
   await second.metrics.look();
-  assert.deepEqual([second.metrics.addresses.length, second.told.length], [2, 1]);
+  assert.deepEqual([second.metrics.addresses.length, second.lines.length], [2, 1]);
 });
 
 const URL_OF = { serviceUrl: new URL("http://127.0.0.1:9102/app/metrics?a=b") };
@@ -193,10 +193,10 @@ for (
       assert.match(body, /^postern_connections_total/m);
       assert.match(body, /^postern_application_metrics_up 0$/m);
       assert.ok(!body.includes("app_a"));
-      assert.equal(it.told.length, 1);
+      assert.equal(it.lines.length, 1);
     }
-    assert.match(String(it.told[0]?.[1]?.error), reason);
-    assert.equal(it.told[0]?.[1]?.url, "http://127.0.0.1:9102/app/metrics");
+    assert.match(String(it.lines[0]?.[1]?.error), reason);
+    assert.equal(it.lines[0]?.[1]?.url, "http://127.0.0.1:9102/app/metrics");
   });
 }
 
@@ -250,14 +250,14 @@ test("DataplaneMetrics serves with TLS to whom its CA knows, and by new files fr
     await writeFile(files.ca, "nobody");
     await it.metrics.look();
     assert.equal(await asks(collector), 200);
-    assert.match(String(it.told[0]?.[1]?.error), /there is no CA certificate/);
+    assert.match(String(it.lines[0]?.[1]?.error), /there is no CA certificate/);
     await writeFile(files.ca, ca.rootPem);
-    // Half of a new pair: the old one serves on.
+    // Only a half of the new pair is written: the old pair stays in use.
     const next = other.issueLeaf({ service: "web" });
     await writeFile(files.cert, next.certPem);
     await it.metrics.look();
     assert.equal(await asks(collector), 200);
-    assert.match(String(it.told[1]?.[1]?.error), /the key is that of another certificate/);
+    assert.match(String(it.lines[1]?.[1]?.error), /the key is that of another certificate/);
     await write(next);
     await it.metrics.look();
     assert.equal(await asks(collector, other), 200);

@@ -51,7 +51,7 @@ interface ControlDeps {
   onWaiting(reason: () => string): Promise<void>;
 }
 
-/** Where the state of a proxy comes from. */
+/** The source of a proxy's state, with its registration and secrets. */
 export interface ProxyControl {
   readonly source: SnapshotSource;
   /** Absent with `-config`. */

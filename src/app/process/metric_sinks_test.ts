@@ -43,11 +43,11 @@ function rig({ prometheus = true, env = {} as Record<string, string> } = {}) {
       return { ...source, ...(state.metrics && { metrics: state.metrics }) };
     },
   };
-  const told: [string, LogFields | undefined][] = [];
-  const tell = (text: string, fields?: LogFields) => void told.push([text, fields]);
+  const lines: [string, LogFields | undefined][] = [];
+  const write = (text: string, fields?: LogFields) => void lines.push([text, fields]);
   const log = { ...silentLog, warn: tell, error: tell };
   const sinks = new MetricSinks({ view, stats, log, env, prometheus });
-  return { view, state, told, log, sinks, [Symbol.asyncDispose]: () => sinks.close() };
+  return { view, state, lines, log, sinks, [Symbol.asyncDispose]: () => sinks.close() };
 }
 
 function get(host: string, port: number, path: string) {
@@ -99,7 +99,7 @@ test("MetricSinks serves Prometheus and /stats where the registration says, and 
   await it.sinks.look();
   await assert.rejects(get(host, scraped, "/metrics"));
   await assert.rejects(get(host, stats, "/stats"));
-  assert.deepEqual(it.told, []);
+  assert.deepEqual(it.lines, []);
 });
 
 test("MetricSinks leaves Prometheus to who serves it already", async () => {
@@ -132,7 +132,7 @@ test("MetricSinks sends to the server that a variable names, at the interval tha
       line ?? "",
       /^envoy\.listener\.downstream_cx_total:3\|c\|#envoy\.listener_address:0\.0\.0\.0_21000,.*local_cluster:web,.*consul\.source\.service:web,.*foo:bar$/,
     );
-    assert.deepEqual(it.told, []);
+    assert.deepEqual(it.lines, []);
   } finally {
     server.close();
   }
@@ -149,8 +149,8 @@ test("MetricSinks says once what cannot be used, and never what a variable holds
   };
   await it.sinks.look();
   await it.sinks.look();
-  const text = JSON.stringify(it.told);
-  assert.equal(it.told.length, 3);
+  const text = JSON.stringify(it.lines);
+  assert.equal(it.lines.length, 3);
   assert.match(text, /envoy_prometheus_bind_addr .*nowhere.*: want host:port/);
   assert.match(text, /envoy_stats_flush_interval .*soon.*: want 0\.1s to 300s/);
   assert.ok(!text.includes("secret"));

@@ -26,7 +26,7 @@ test("createWorkerPlane() serves from every worker, and replaces one that dies",
     () => rig.lines.find(({ message }) => message.startsWith("data worker died")),
   );
   assert.equal(died.level, "error");
-  // Both legs of one.
+  // The inbound and the outbound connection of one caller.
   assert.deepEqual([died.fields.worker, died.fields.connections], [0, 2]);
   assert.match(String(died.fields.reason), /told to die/);
   await eventually("the new one has the whole snapshot", async () => {
@@ -45,7 +45,7 @@ test("createWorkerPlane() serves from every worker, and replaces one that dies",
 });
 
 test("createWorkerPlane() gives back the places of a worker that died", async () => {
-  // A connection takes two places here, one outbound and one inbound.
+  // Each connection counts twice, outbound and inbound.
   await using rig = await startWorkerRig({ maxConnections: 8 });
   const [first, second] = await rig.oneEach();
   assert.ok(first && second);
@@ -71,7 +71,7 @@ test("createWorkerPlane() takes back what upstreams that come and go were counte
       upstreams: { ...upstreams, ...rig.snapshot.upstreams },
     });
   }
-  // Refused for want of an instance, by either worker.
+  // Refused without an instance, by either worker.
   for (const { listeners } of await rig.plane.views({ connections: false })) {
     const [host, port] = listeners.at(-1)?.address.split(":") ?? [];
     await expectRefused({ host: host ?? "", port: Number(port) });
@@ -99,9 +99,9 @@ test("createWorkerPlane() applies what changed while a worker was dead", async (
     const views = await rig.plane.views({ connections: false });
     return views.length === 2 && views.every(({ snapshotVersion }) => snapshotVersion === -1);
   });
-  await eventually("nobody may any more", async () => {
+  await eventually("the old intention is no longer in force", async () => {
     const views = await rig.plane.views({ connections: true });
-    // Outbound halves stay for as long as their application keeps its own.
+    // Outbound connections stay open until their application closes them.
     return views.every(({ connections }) =>
       connections.every((one) => one.direction !== "inbound")
     );
@@ -132,11 +132,11 @@ test("createWorkerPlane() says which worker is stuck, and that it answers again"
   });
 });
 
-/** A worker thread that runs when the test says so, and answers everything unless told otherwise. */
+/** A worker thread that starts and dies as the test says, and answers every call unless given another answer. */
 class FakeWorker implements Port {
   onmessage: Port["onmessage"] = null;
   onerror: ((event: { readonly message: string; preventDefault(): void }) => void) | null = null;
-  readonly told: string[] = [];
+  readonly calls: string[] = [];
   readonly main: Channel<MainCalls, WorkerCalls>;
   terminated = false;
   readonly #inside: Port = {
@@ -147,7 +147,7 @@ class FakeWorker implements Port {
   constructor(answers: Partial<WorkerCalls> = {}) {
     const seen = <Name extends keyof WorkerCalls>(name: Name, otherwise: WorkerCalls[Name]) =>
       ((...given: never) => {
-        this.told.push(name);
+        this.calls.push(name);
         return ((answers[name] ?? otherwise) as (...given: never) => unknown)(...given);
       }) as WorkerCalls[Name];
     this.main = new Channel<MainCalls, WorkerCalls>(this.#inside, {
@@ -157,7 +157,7 @@ class FakeWorker implements Port {
       abandon: () => {},
       retryFailed: seen("retryFailed", () => Promise.resolve(true)),
       listeners: seen("listeners", () => []),
-      view: seen("view", () => assert.fail("nobody looks")),
+      view: seen("view", () => assert.fail("view() is not called")),
       used: seen("used", () => []),
       explain: seen("explain", () => Promise.resolve(undefined)),
       beat: seen("beat", () => {}),
@@ -204,7 +204,7 @@ function fakePlane(count: number, answers: Partial<WorkerCalls> = {}) {
     maxConnections: 10,
     idleTimeoutMs: 0,
     lifetimeMs: 0,
-    remoteAuthorize: () => Promise.resolve({ allowed: false, reason: "nobody asks" }),
+    remoteAuthorize: () => Promise.resolve({ allowed: false, reason: "there is no agent" }),
     fetchCertificate: () => Promise.resolve(false),
     onFirstUse: (upstreamId) => void firstUses.push(upstreamId),
     createWorker: () => {
@@ -236,10 +236,10 @@ test("createWorkerPlane() gives up a worker that does not start, ever later", as
   assert.ok(first && third);
   assert.match(String(lines[1]?.fields.reason), /did not start within 20 s/);
   first.runs();
-  assert.deepEqual(third.told, [], "what was given up speaks for nobody");
+  assert.deepEqual(third.calls, [], "the late start of a given up thread changes nothing");
   third.runs();
   await applied;
-  assert.deepEqual(third.told, ["start", "prepare", "publish"]);
+  assert.deepEqual(third.calls, ["start", "prepare", "publish"]);
   assert.equal(await plane.retryFailed(), true);
   await clock.advance(3_600_000);
   assert.equal(workers.length, 3, "one that runs is left alone");
@@ -263,7 +263,7 @@ for (const pending of ["prepare", "publish"] as const) {
     const third = workers[2];
     third?.runs();
     await clock.advance(0);
-    assert.deepEqual(third?.told, ["start", "prepare", "publish"], "it has what is in force");
+    assert.deepEqual(third?.calls, ["start", "prepare", "publish"], "it has what is in force");
   });
 }
 
@@ -304,8 +304,8 @@ test("createWorkerPlane() replaces a worker that cannot take what is in force", 
   await clock.advance(400);
   workers[3]?.runs();
   await clock.advance(0);
-  assert.deepEqual(workers[3]?.told, ["start", "prepare", "publish"]);
-  assert.deepEqual(workers[0]?.told, ["start", "prepare", "publish"], "it serves on");
+  assert.deepEqual(workers[3]?.calls, ["start", "prepare", "publish"]);
+  assert.deepEqual(workers[0]?.calls, ["start", "prepare", "publish"], "it serves on");
 });
 
 test("createWorkerPlane() refuses a snapshot whole, and says why", async () => {

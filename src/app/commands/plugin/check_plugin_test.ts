@@ -121,7 +121,7 @@ test("checkPlugins() refuses what a proxy would, and what is not typed", async (
   assert.match(output, /^Cannot read DIR\/gone\.ts: there is no such file$/m);
 });
 
-test("checkPlugins() tells of a text that cannot be parsed once", async () => {
+test("checkPlugins() reports a file that cannot be parsed once", async () => {
   const { code, output } = await check({ "odd.ts": plugin("return {;") });
   assert.equal(code, 1);
   assert.match(

@@ -40,7 +40,7 @@ export async function newPlugin(
       await writeFile(file, text, { flag: "wx" });
     }
   } catch (error) {
-    // Nobody else had time to write into it.
+    // It was created a moment ago: no other program has written into it.
     await rm(directory, { recursive: true, force: true });
     throw cannot(error);
   }

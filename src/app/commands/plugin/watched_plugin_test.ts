@@ -14,7 +14,7 @@ const definition = (onRequest: NonNullable<Plugin["onRequest"]>): PluginDefiniti
   create: () => ({ onRequest }),
 });
 
-async function told(onRequest: NonNullable<Plugin["onRequest"]>): Promise<readonly string[]> {
+async function logged(onRequest: NonNullable<Plugin["onRequest"]>): Promise<readonly string[]> {
   await using it = await mount(watched(definition(onRequest)), {
     upstream: [status(200, { server: "app" }, "text")],
   });
@@ -75,9 +75,9 @@ for (
       ],
     ],
   ] as readonly (readonly [string, NonNullable<Plugin["onRequest"]>, readonly string[]])[]
-) test(`watched() tells of ${name}`, async () => assert.deepEqual(await told(onRequest), wanted));
+) test(`watched() logs ${name}`, async () => assert.deepEqual(await logged(onRequest), wanted));
 
-test("watched() tells of an answer that the plugin gave, and of a refusal", async () => {
+test("watched() logs a response of the plugin, and a refusal", async () => {
   let host: Parameters<PluginDefinition["create"]>[0] | undefined;
   const plugin: PluginDefinition = {
     ...definition(() => {
@@ -102,7 +102,7 @@ test("watched() tells of an answer that the plugin gave, and of a refusal", asyn
   assert.equal(lines[2]?.text, `GET /no -> 403 (0 ms)\n${answered}    ended with plugin_denied\n`);
 });
 
-test("watched() hands back what is no plugin, and leaves what looks at no requests", async () => {
+test("watched() returns a value that is no plugin, or a plugin without onRequest, as it is", async () => {
   const nothing = undefined as unknown as PluginDefinition;
   assert.equal(watched(nothing), nothing);
   const quiet = { close() {} };
@@ -135,7 +135,7 @@ for (
     ["what is not the plugin's", { level: "info", message: "ready" }, undefined],
   ] as const
 ) {
-  test(`readLogLine() makes of ${name} what its author reads`, () => {
+  test(`readLogLine() of ${name}`, () => {
     assert.deepEqual(readLogLine(JSON.stringify({ time: "now", ...line })), wanted);
   });
 }

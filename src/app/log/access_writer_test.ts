@@ -108,7 +108,7 @@ test("AccessWriter waits for a reader that stalls; lines without room are counte
   ]);
 });
 
-test("AccessWriter loses lines on a full disk, says so, and goes on at the start of a line", async () => {
+test("AccessWriter loses lines on a full disk, reports the loss, and goes on at the start of a line", async () => {
   const rig = new Rig();
   rig.writer.set({ kind: "file", path: "/v/a" });
   rig.faults.push(2, "ENOSPC");

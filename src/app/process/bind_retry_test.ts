@@ -37,7 +37,7 @@ test("look() tries again every second until all are bound, and calls onTried aft
   assert.equal(tried(), 3);
 });
 
-test("look() starts no second timer for the same trouble", async () => {
+test("look() starts one timer for concurrent calls", async () => {
   const { clock, retry, tried } = rig([false]);
   await Promise.all([retry.look(), retry.look(), retry.look()]);
   await clock.advance(1_000);
@@ -60,7 +60,7 @@ test("look() ends its tries when the signal aborts", async () => {
   assert.equal(tried(), 1);
 });
 
-test("look() names a rival once, and forgets it when all are bound", async () => {
+test("look() logs a rival once, and drops it when all are bound", async () => {
   const { clock, retry, warned } = rig([...Array(25).fill(false), true], "another Postern");
   await retry.look();
   for (let tries = 1; tries < 25; tries++) await clock.advance(1_000);

@@ -19,7 +19,7 @@ for (
 }
 
 for (const wanted of [500, 65_536]) {
-  test(`tooFewFiles() asks for as many as ${wanted} connections need`, () => {
+  test(`tooFewFiles() names the limit that ${wanted} connections need`, () => {
     const said = tooFewFiles(wanted, { maxConnections: 341, openFiles: 1_024 });
     assert.match(
       said ?? "",

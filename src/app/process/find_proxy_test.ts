@@ -75,20 +75,20 @@ for (
     ["gateway", "", "ingress-gateway"],
   ] as const
 ) {
-  test(`findProxy() goes on as ${usual} where there is a stored state and no agent`, async () => {
+  test(`findProxy() goes on as ${usual} with a stored state and without an agent`, async () => {
     const search = new Search({ by, id }, failing("agent_unreachable"), true);
     await search.clock.advance(0);
     assert.equal(search.said, usual);
   });
 }
 
-test("findProxy() does not wait for an agent that hangs where it knows the id", async () => {
+test("findProxy() with a known id and a stored state does not wait for an agent that hangs", async () => {
   const search = new Search(WEB, hanging, true);
   await search.clock.advance(1_000);
   assert.equal(search.said, WEB.id);
   const sidecar = new Search({ by: "sidecar_for", id: "web" }, hanging, true);
   await sidecar.clock.advance(5_000);
-  assert.equal(sidecar.said, undefined, "a guess is for an agent that is away");
+  assert.equal(sidecar.said, undefined, "only an unreachable agent leads to the usual id");
   assert.deepEqual(sidecar.waited, [
     "the agent, since 2026-11-21T07:30:00.000Z: it has not answered yet",
   ]);

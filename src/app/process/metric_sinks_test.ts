@@ -61,7 +61,7 @@ function get(host: string, port: number, path: string) {
   });
 }
 
-test("MetricSinks serves Prometheus and /stats where the registration says, and nothing else", async () => {
+test("MetricSinks serves Prometheus and /stats on the registered addresses, and nothing else", async () => {
   await using it = rig();
   const host = loopbackHost();
   const [scraped = 0, stats = 0] = await freePorts(host, 2);
@@ -102,7 +102,7 @@ test("MetricSinks serves Prometheus and /stats where the registration says, and 
   assert.deepEqual(it.lines, []);
 });
 
-test("MetricSinks leaves Prometheus to who serves it already", async () => {
+test("MetricSinks does not serve Prometheus when its caller does", async () => {
   await using it = rig({ prometheus: false });
   const host = loopbackHost();
   const [port = 0] = await freePorts(host, 1);
@@ -111,7 +111,7 @@ test("MetricSinks leaves Prometheus to who serves it already", async () => {
   await assert.rejects(get(host, port, "/metrics"));
 });
 
-test("MetricSinks sends to the server that a variable names, at the interval that is wanted", async () => {
+test("MetricSinks sends to an address from a variable at the configured interval", async () => {
   const server = createSocket("udp4");
   server.bind(0, "127.0.0.1");
   await once(server, "listening");
@@ -124,9 +124,9 @@ test("MetricSinks sends to the server that a variable names, at the interval tha
       tags: ["foo=bar"],
     };
     await it.sinks.look();
-    const came = once(server, "message");
+    const received = once(server, "message");
     await it.view.clock.advance(2_000);
-    const [datagram] = await came;
+    const [datagram] = await received;
     const line = String(datagram).split("\n").find((each) => each.includes("downstream_cx_total"));
     assert.match(
       line ?? "",
@@ -138,7 +138,7 @@ test("MetricSinks sends to the server that a variable names, at the interval tha
   }
 });
 
-test("MetricSinks says once what cannot be used, and never what a variable holds", async () => {
+test("MetricSinks logs an unusable setting once, without the value of a variable", async () => {
   await using it = rig({ env: { TOKEN: "6d3e5a0c-secret" } });
   it.state.metrics = {
     ...NO_METRICS,
@@ -156,7 +156,7 @@ test("MetricSinks says once what cannot be used, and never what a variable holds
   assert.ok(!text.includes("secret"));
 });
 
-test("Statsd sends what was counted since, gauges as they are, and nothing twice", async () => {
+test("Statsd sends the increase of counters and the value of gauges", async () => {
   await using it = rig();
   const datagrams: string[] = [];
   const sender = { send: (text: string) => void datagrams.push(text), close() {} };
@@ -179,7 +179,7 @@ test("Statsd sends what was counted since, gauges as they are, and nothing twice
   assert.deepEqual(await flushed(), [active]);
   it.state.counted = 8;
   assert.deepEqual((await flushed()).toSorted(), [active, ...total(5)]);
-  // A worker that began anew.
+  // A new worker counts from zero.
   it.state.counted = 1;
   assert.deepEqual((await flushed()).toSorted(), [active, ...total(1)]);
   statsd.close();

@@ -16,7 +16,7 @@ function refusal(argv: readonly string[], env: Record<string, string> = {}): str
   return assert.fail(`no refusal of ${argv.join(" ")}`);
 }
 
-test("parseCommand() never takes the next word as a switch's value", () => {
+test("parseCommand() takes a switch's value only after =", () => {
   assert.match(
     refusal(["proxy", "-sidecar-for", "web", "-log-json", "false"]),
     /argument "false"/,
@@ -27,7 +27,7 @@ for (
   const [name, argv, want] of [
     ["no command", "", /no command/],
     ["an unknown command", "prxy -sidecar-for web", /did you mean "postern proxy"/],
-    ["a command of Consul's that is none here", "connect expose", /connect expose/],
+    ["a command that only Consul has", "connect expose", /connect expose/],
     ["an unknown flag", "proxy -sidecar_for web", /-sidecar_for.*did you mean -sidecar-for\?/],
     ["a shortened flag", "proxy -sidecar web", /did you mean -sidecar-for\?/],
     ["a flag like no other", "proxy -zzzzzzzz", /see "postern proxy -help"/],
@@ -44,7 +44,7 @@ for (
     ["an argument after --", "proxy -sidecar-for web -- -x", /argument "-x"/],
     ["three dashes", "proxy ---sidecar-for web", /argument "---sidecar-for"/],
     ["a lone dash", "proxy -", /argument "-"/],
-    ["nothing to stand for", "proxy", /nothing says what to stand for/],
+    ["a proxy without a mode", "proxy", /nothing says what to stand for/],
     ["-upstream alone", "proxy -upstream db:1", /nothing says what to stand for/],
     ["a service without any listener", "proxy -service web", /there is no listener/],
     ["-listen alone", "proxy -service web -listen :1", /-listen without -service-addr/],
@@ -98,7 +98,7 @@ for (
     ["a bootstrap", "connect envoy -sidecar-for w -bootstrap", /-bootstrap: there is no bootstrap/],
     ["Envoy's words for a proxy", "proxy -sidecar-for w -- --base-id 1", /"--base-id"/],
     ["help for nothing", "help me", /no such command/],
-    ["dev for everyone by accident", "dev -http-addr :8500", /no host/],
+    ["dev on all addresses without a host", "dev -http-addr :8500", /no host/],
     ["a proxy's flag for dev", "dev -sidecar-for web", /-sidecar-for: there is none/],
   ] as const
 ) {
@@ -109,7 +109,7 @@ for (
 
 const taken = TAKEN_ENVOY_FLAGS.flatMap(({ flags }) => flags);
 for (const flag of ENVOY_FLAGS) {
-  test(`parseCommand() says what replaces Envoy's -${flag}`, () => {
+  test(`parseCommand() names the replacement of Envoy's -${flag}`, () => {
     const message = refusal(["proxy", `-${flag}=x`]);
     assert.doesNotMatch(message, /there is none/);
     assert.match(message, new RegExp(`the flag -${flag}: .{20}`));
@@ -118,7 +118,7 @@ for (const flag of ENVOY_FLAGS) {
   });
 }
 
-test("parseCommand() keeps a control character out of its messages", () => {
+test("parseCommand() writes no control characters into its messages", () => {
   for (
     const argv of [
       ["proxy", "-a\u001b[31m\n"],

@@ -82,7 +82,7 @@ function get(request: typeof requestPlain, options: RequestOptions) {
   });
 }
 
-test("DataplaneMetrics serves where central configuration says, and goes where it says next", async () => {
+test("DataplaneMetrics follows the address in central configuration", async () => {
   await using it = await rig();
   const { metrics, host, port, other, mergePort } = it;
   await metrics.look();
@@ -114,7 +114,7 @@ test("DataplaneMetrics serves where central configuration says, and goes where i
   assert.deepEqual(it.lines, []);
 });
 
-test("DataplaneMetrics looks by itself, and not where central configuration is not to count", async () => {
+test("DataplaneMetrics reads central configuration periodically, unless it is off", async () => {
   for (const useCentralConfig of [true, false]) {
     await using it = await rig({ useCentralConfig });
     it.state.metrics = { ...NO_METRICS, prometheusBindAddr: `${it.host}:${it.port}` };
@@ -127,7 +127,7 @@ test("DataplaneMetrics looks by itself, and not where central configuration is n
   }
 });
 
-test("DataplaneMetrics says once what it cannot do, and serves on", async () => {
+test("DataplaneMetrics logs an unusable address once and serves on the old one", async () => {
   await using it = await rig();
   await it.want(it.port);
   for (let count = 0; count < 2; count++) await it.want("nowhere");
@@ -138,7 +138,7 @@ test("DataplaneMetrics says once what it cannot do, and serves on", async () => 
   assert.match(String(it.lines[0]?.[1]?.error), /envoy_prometheus_bind_addr "nowhere": want host:/);
 });
 
-test("DataplaneMetrics takes an address that becomes free", async () => {
+test("DataplaneMetrics binds an address when it becomes free", async () => {
   await using first = await rig();
   await first.want(first.port);
   await using second = await rig({ mergePort: first.other });
@@ -149,7 +149,7 @@ test("DataplaneMetrics takes an address that becomes free", async () => {
   assert.equal(second.metrics.addresses.length, 2);
 });
 
-test("DataplaneMetrics serves where it could not serve both at first", async () => {
+test("DataplaneMetrics binds both addresses when the one in use becomes free", async () => {
   const [taken = 0] = await freePorts("127.0.0.1", 1);
   await using first = await rig({ mergePort: taken });
   await first.want(first.port);
@@ -165,14 +165,14 @@ const URL_OF = { serviceUrl: new URL("http://127.0.0.1:9102/app/metrics?a=b") };
 const answers = (answer: Partial<AdminAnswer>): AskAdmin => () =>
   Promise.resolve({ status: 200, body: "", ...answer });
 
-test("DataplaneMetrics joins those of the application", async () => {
-  const asked: unknown[] = [];
+test("DataplaneMetrics appends the application's metrics", async () => {
+  const requests: unknown[] = [];
   await using it = await rig(URL_OF, (place, question) => {
-    asked.push([place, question.path]);
+    requests.push([place, question.path]);
     return Promise.resolve({ status: 200, body: "# TYPE app_a counter\napp_a 7" });
   });
   const { body } = await it.metrics.page();
-  assert.deepEqual(asked, [[{ host: "127.0.0.1", port: 9102 }, "/app/metrics?a=b"]]);
+  assert.deepEqual(requests, [[{ host: "127.0.0.1", port: 9102 }, "/app/metrics?a=b"]]);
   assert.match(body, /\n# TYPE app_a counter\napp_a 7\n$/);
   assert.match(body, /^postern_application_metrics_up 1$/m);
 });
@@ -185,7 +185,7 @@ for (
     ["do not end", answers({ body: "app_a 7\n".repeat((1 << 20) + 1) }), /more than 8 MiB/],
   ] as readonly (readonly [string, AskAdmin, RegExp])[]
 ) {
-  test(`DataplaneMetrics gives the proxy's alone where the application's ${name}`, async () => {
+  test(`DataplaneMetrics serves the proxy's metrics alone when the application's ${name}`, async () => {
     await using it = await rig(URL_OF, ask);
     for (let count = 0; count < 2; count++) {
       const { status, body } = await it.metrics.page();
@@ -200,21 +200,21 @@ for (
   });
 }
 
-test("DataplaneMetrics waits for the application as long as collectors wait, asking once", async () => {
-  let asked = 0;
+test("DataplaneMetrics sends the application one request for concurrent collectors and waits at most 4 s", async () => {
+  let requests = 0;
   await using it = await rig(URL_OF, () => {
-    asked++;
+    requests++;
     return new Promise(() => {});
   });
   const pages = [it.metrics.page(), it.metrics.page()];
   await it.view.clock.advance(4_000);
   for (const page of pages) assert.match((await page).body, /^postern_application_metrics_up 0$/m);
-  assert.equal(asked, 1);
+  assert.equal(requests, 1);
   await it.metrics.close();
   assert.equal(it.view.clock.pending, 0);
 });
 
-test("DataplaneMetrics serves with TLS to whom its CA knows, and by new files from then on", async () => {
+test("DataplaneMetrics requires a client certificate of its CA, and follows changed files", async () => {
   const directory = await mkdtemp(join(tmpdir(), "postern-metrics-"));
   try {
     const [ca, other] = [createAuthority(), createAuthority()];
@@ -231,7 +231,7 @@ test("DataplaneMetrics serves with TLS to whom its CA knows, and by new files fr
     await write(ca.issueLeaf({ service: "web" }));
     await using it = await rig({ tls: files });
     await it.want(it.port);
-    const asks = async (client: Pair | undefined, by = ca) => {
+    const statusFor = async (client: Pair | undefined, by = ca) => {
       const { status } = await get(requestSecure, {
         host: it.host,
         port: it.port,
@@ -243,25 +243,25 @@ test("DataplaneMetrics serves with TLS to whom its CA knows, and by new files fr
       return status;
     };
     const collector = ca.issueLeaf({ service: "prometheus" });
-    assert.equal(await asks(collector), 200);
-    assert.equal(await asks(undefined), 403);
-    assert.equal(await asks(other.issueLeaf({ service: "prometheus" })), 403);
+    assert.equal(await statusFor(collector), 200);
+    assert.equal(await statusFor(undefined), 403);
+    assert.equal(await statusFor(other.issueLeaf({ service: "prometheus" })), 403);
     await assert.rejects(it.get(it.port, "/metrics"));
-    await writeFile(files.ca, "nobody");
+    await writeFile(files.ca, "no certificate");
     await it.metrics.look();
-    assert.equal(await asks(collector), 200);
+    assert.equal(await statusFor(collector), 200);
     assert.match(String(it.lines[0]?.[1]?.error), /there is no CA certificate/);
     await writeFile(files.ca, ca.rootPem);
     // Only a half of the new pair is written: the old pair stays in use.
     const next = other.issueLeaf({ service: "web" });
     await writeFile(files.cert, next.certPem);
     await it.metrics.look();
-    assert.equal(await asks(collector), 200);
+    assert.equal(await statusFor(collector), 200);
     assert.match(String(it.lines[1]?.[1]?.error), /the key is that of another certificate/);
     await write(next);
     await it.metrics.look();
-    assert.equal(await asks(collector, other), 200);
-    await assert.rejects(asks(collector));
+    assert.equal(await statusFor(collector, other), 200);
+    await assert.rejects(statusFor(collector));
   } finally {
     await rm(directory, { recursive: true });
   }

@@ -26,7 +26,7 @@ function read(argv: readonly string[], { env = {}, files = {} }: Given = {}): Da
 const words = (text: string) => text.split(" ").filter((word) => word !== "");
 const LEAST = words("-addresses consul.example -proxy-id web-proxy -proxy-node-name vm-1");
 
-/** At a path such as `proxy.serversFlags?.node`. */
+/** The value at a path such as `proxy.serversFlags?.node`. */
 function at(options: unknown, path: string): unknown {
   return path.split(".").reduce((value, part) => (value as Record<string, unknown>)[part], options);
 }
@@ -161,7 +161,7 @@ const EFFECTS: readonly (readonly [string, string, string, unknown, string?])[] 
   ],
 ];
 
-/** The least that starts, without what the setting under test says itself. */
+/** The required flags, without those that the setting under test replaces. */
 function leastFor(name: string): readonly string[] {
   if (/^(?:proxy-service|service)-/.test(name)) {
     const others = ["-addresses", "consul.example"];
@@ -172,7 +172,7 @@ function leastFor(name: string): readonly string[] {
   return name === "proxy-id-path" ? [...LEAST.slice(0, 2), ...LEAST.slice(4)] : LEAST;
 }
 
-test("dataplaneOptions() is tested for every setting", () => {
+test("EFFECTS has every setting", () => {
   const tested = new Set(EFFECTS.map(([name]) => name));
   const others = ["login-meta", "mode", "config-file", "check-proxy-health", "version"];
   for (const { name } of SETTINGS) assert.ok(tested.has(name) || others.includes(name), name);
@@ -186,7 +186,7 @@ for (const [name, value, path, want, more = ""] of EFFECTS) {
     typeof want === "string" ? want.replace("DOES NOTHING", `${origin} does nothing`) : want;
   const files = { "/id": " web-from-file\n" };
   const rest = [...leastFor(name), ...words(more)];
-  /** Without the flag itself: it would win over what is tested. */
+  /** Without the flag itself, which would take precedence. */
   const without = rest.flatMap((word, index) =>
     word === `-${name}` || rest[index - 1] === `-${name}` ? [] : [word]
   );
@@ -229,7 +229,7 @@ for (const [name, value, path, want, more = ""] of EFFECTS) {
   }
 }
 
-test("dataplaneOptions() takes the flag before the variable, that before the file", () => {
+test("dataplaneOptions() prefers the flag to the variable, and the variable to the file", () => {
   const files = {
     "c.json": JSON.stringify({ consul: { grpcPort: 1 }, logging: { logJSON: true } }),
   };
@@ -242,11 +242,11 @@ test("dataplaneOptions() takes the flag before the variable, that before the fil
     [1, 2, 3],
   );
   assert.equal(read([...given, "-log-json=false"], { files }).proxy.logJson, false);
-  // Given empty, a flag hides its variable and leaves the file, as with consul-dataplane.
+  // An empty flag hides its variable but not the file, as with consul-dataplane.
   assert.equal(port([...given, "-grpc-port="], env), 1);
 });
 
-test("dataplaneOptions() warns of a token that everyone can read", () => {
+test("dataplaneOptions() warns of a token on the command line", () => {
   const argv = [...LEAST, "-credential-type=static"];
   const [warning = "", ...others] = read([...argv, "-static-token", "secret"]).proxy.warnings;
   assert.match(warning, /can read -static-token: it is on the command line/);
@@ -255,7 +255,7 @@ test("dataplaneOptions() warns of a token that everyone can read", () => {
   assert.deepEqual(read(argv, { env: { DP_CREDENTIAL_STATIC_TOKEN: "s" } }).proxy.warnings, []);
 });
 
-test("dataplaneOptions() says nothing of a DNS proxy that is off", () => {
+test("dataplaneOptions() does not warn of a DNS proxy that is off", () => {
   const warningsOf = (...argv: readonly string[]) => read([...LEAST, ...argv]).proxy.warnings;
   assert.deepEqual(warningsOf("-consul-dns-bind-port=-1", "-dump-envoy-config-on-exit=false"), []);
   assert.equal(warningsOf("-xds-bind-port=-1").length, 1);
@@ -276,7 +276,7 @@ test("dataplaneOptions() joins -login-meta, its variables and the file", () => {
   assert.deepEqual(proxy.serversFlags?.login?.meta, { ns: "file", uid: "env", pod: "a=b" });
 });
 
-test("dataplaneOptions() looks at old names only where there is no new one", () => {
+test("dataplaneOptions() uses old names only when no new one is given", () => {
   const { proxy } = read([...LEAST, "-proxy-service-id=old"], {
     env: { DP_SERVICE_NODE_NAME: "old", DP_SERVICE_NAMESPACE: "old" },
   });
@@ -386,7 +386,7 @@ for (
   });
 }
 
-test("dataplaneOptions() takes what consul-k8s passes to a sidecar", () => {
+test("dataplaneOptions() takes the flags and variables that consul-k8s gives to a sidecar", () => {
   const argv = words(
     "-addresses consul-server.consul.svc -envoy-admin-bind-address=127.0.0.1 " +
       "-consul-dns-bind-addr=127.0.0.1 -xds-bind-addr=127.0.0.1 -grpc-port=8502 " +

@@ -6,9 +6,9 @@ import { test } from "node:test";
 import { newPlugin } from "./new_plugin.ts";
 import { testPlugins } from "./test_plugin.ts";
 
-async function inDirectory(story: (directory: string) => Promise<void>): Promise<void> {
+async function inDirectory(body: (directory: string) => Promise<void>): Promise<void> {
   const directory = await mkdtemp(join(tmpdir(), "postern-new-"));
-  await story(directory).finally(() => rm(directory, { recursive: true }));
+  await body(directory).finally(() => rm(directory, { recursive: true }));
 }
 
 test("newPlugin() writes a plugin whose tests pass, with the types that it imports", async () => {
@@ -29,7 +29,7 @@ test("newPlugin() writes a plugin whose tests pass, with the types that it impor
   });
 });
 
-test("newPlugin() leaves what is there as it is, and takes no name that a plugin cannot have", async () => {
+test("newPlugin() does not overwrite files, and refuses a bad name", async () => {
   await inDirectory(async (directory) => {
     await mkdir(join(directory, "shop"));
     await writeFile(join(directory, "file"), "");

@@ -42,8 +42,11 @@ test("parseCommand() takes flags that configure Envoy alone, with a warning each
   assert.deepEqual(
     warnings.map((line) => line.slice(0, line.indexOf(":"))),
     [
-      ...["-envoy-binary", "-envoy-version", "-grpc-addr", "-ignore-envoy-compatibility"],
-      ...["-prometheus-scrape-path"],
+      "-envoy-binary",
+      "-envoy-version",
+      "-grpc-addr",
+      "-ignore-envoy-compatibility",
+      "-prometheus-scrape-path",
       "what follows --",
     ].map((what) => `${what} does nothing`),
   );

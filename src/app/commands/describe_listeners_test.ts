@@ -37,7 +37,7 @@ test("describeListeners() has the HTTP settings of each listener and the meaning
     inbound,
     "listener inbound on 127.0.0.1:20000 for 127.0.0.1:8080: http, paths normalized, slashes merged, " +
       "escaped slashes: reject, heads of at most 60 KB, time for a request: 1500ms, silence: 5m, " +
-      "who is denied is told the rule",
+      "denied callers get the rule in the response",
   );
   assert.match(pay ?? "", /^upstream pay on 127\.0\.0\.1:9191: grpc, /);
   assert.match(first ?? "", /^intention .*web.*, permission 1: deny GET \/admin\*$/);

@@ -44,7 +44,9 @@ interface FindProxyDeps {
 const SLOW_MS = 1_000;
 
 const AWAY: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
-  ...["agent_unreachable", "agent_failed", "agent_overloaded"] as const,
+  "agent_unreachable",
+  "agent_failed",
+  "agent_overloaded",
   "cluster_changed",
 ]);
 

@@ -17,11 +17,19 @@ test("newPlugin() writes a plugin whose tests pass, with the types that it impor
     const write = (text: string) => output += text;
     assert.equal(await newPlugin("shop_rules", write, directory), 0);
     assert.deepEqual((await readdir(join(directory, "shop_rules"))).sort(), [
-      ...["README.md", "shop_rules.ts", "shop_rules_test.ts", "tsconfig.json", "types"],
+      "README.md",
+      "shop_rules.ts",
+      "shop_rules_test.ts",
+      "tsconfig.json",
+      "types",
     ]);
     const types = await readdir(join(directory, "shop_rules/types"));
     assert.deepEqual(types.sort(), [
-      ...["jose", "node.d.ts", "postern.d.ts", "postern_kit.d.ts", "valibot.d.ts"],
+      "jose",
+      "node.d.ts",
+      "postern.d.ts",
+      "postern_kit.d.ts",
+      "valibot.d.ts",
     ]);
     assert.match(output, /^Wrote shop_rules\/\n[^]*\n {4}postern plugin test shop_rules\.ts .*\n/);
     const code = await testPlugins([join(directory, "shop_rules/shop_rules.ts")], write);

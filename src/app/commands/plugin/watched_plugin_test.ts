@@ -96,8 +96,8 @@ test("watched() logs a response of the plugin, and a refusal", async () => {
   await settle();
   assert.ok(host);
   const lines = it.logs.map((line) => readLogLine(formatJson(line)));
-  assert.deepEqual(lines.map((line) => line?.kind), ["loaded", "asked", "asked"]);
-  const answered = "    answered by the plugin; nobody was asked\n";
+  assert.deepEqual(lines.map((line) => line?.kind), ["loaded", "request", "request"]);
+  const answered = "    answered by the plugin; not sent to the upstream\n";
   assert.equal(lines[1]?.text, `GET / -> 418 (0 ms)\n${answered}`);
   assert.equal(lines[2]?.text, `GET /no -> 403 (0 ms)\n${answered}    ended with plugin_denied\n`);
 });
@@ -132,7 +132,7 @@ for (
       hook: "response",
       reason: "no (/a.ts:1:2: throw no();)",
     }, { kind: "fault", text: "failed in response: no\n    at /a.ts:1:2\n       throw no();\n" }],
-    ["what is not the plugin's", { level: "info", message: "ready" }, undefined],
+    ["a line that is not the plugin's", { level: "info", message: "ready" }, undefined],
   ] as const
 ) {
   test(`readLogLine() of ${name}`, () => {

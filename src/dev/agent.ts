@@ -15,9 +15,9 @@ import { newWorld, type World, type WorldOptions } from "./world.ts";
 export interface DevAgentOptions extends WorldOptions {
   readonly log?: Log;
   readonly host?: string;
-  /** 0, the default: a free one. */
+  /** Default 0: a free port. */
   readonly port?: number;
-  /** Sockets; this runtime's by default. */
+  /** Engine for sockets; default: this runtime's. */
   readonly engine?: Engine;
   /** See {@link createApi}. */
   readonly extend?: (api: Api) => void;

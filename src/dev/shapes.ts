@@ -152,7 +152,7 @@ interface Field {
   readonly type: string;
 }
 
-/** By shape, then by key without underscores in lower case. */
+/** Fields by shape, then by key without underscores in lower case. */
 const FIELDS = new Map(
   Object.entries(SHAPES).map(([shape, words]) => {
     const fields = words.split(" ").map((word): [string, Field] => {

@@ -29,7 +29,7 @@ export interface WorldOptions {
 export interface AclTerms {
   /** `acl.default_policy` as the API shows it. */
   readonly defaultPolicy: "allow" | "deny";
-  /** Whether authorize and intentions/check allow what no intention covers. */
+  /** True: authorize and intentions/check allow sources that no intention covers. */
   readonly allowsByDefault: boolean;
   /** The one token that every request needs; undefined: requests need none. */
   readonly token: string | undefined;

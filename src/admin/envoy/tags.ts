@@ -1,6 +1,6 @@
 /**
- * Parts of a statistic's name that Consul has Envoy take out as tags: which service a cluster leads to, and
- * which upstream a listener is for. Dashboards choose by them.
+ * Tags that Consul has Envoy extract from the names of statistics: the service of a cluster and the upstream
+ * of a listener. Dashboards filter by them.
  *
  * @module
  */
@@ -70,7 +70,7 @@ export function configuredTags(written: readonly string[]): Labels {
   return Object.fromEntries(tags.filter(([name]) => name !== ""));
 }
 
-/** The same as labels of Prometheus, which take fewer letters. */
+/** The configured tags as labels of Prometheus, whose names have fewer characters. */
 export function configuredLabels(written: readonly string[]): Labels {
   const tags = Object.entries(configuredTags(written));
   return Object.fromEntries(tags.map(([name, value]) => [

@@ -110,7 +110,7 @@ export async function createControl(
       agent.close();
       throw error;
     });
-  // Not awaited: an agent that is away must not hold up a proxy that has a stored state.
+  // Not awaited: an agent that does not answer must not delay a proxy with a stored state.
   reportMissingRights(agent, registration, log);
   const proxyId = registration.kind === "agent"
     ? registration.proxyId

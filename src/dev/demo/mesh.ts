@@ -64,7 +64,7 @@ function registerDemoService(
   { port, sidecarPort, proxyConfig = {} }: DemoService,
   upstreams: readonly JsonObject[],
 ): void {
-  // Checked every second, so that one can watch a killed sidecar become critical.
+  // Checked every second, so that a killed sidecar soon becomes critical.
   const check = (title: string, port: number) => ({
     CheckID: `${name}-1 ${title}`,
     Name: title,

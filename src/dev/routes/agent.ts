@@ -1,5 +1,5 @@
 /**
- * `/v1/agent`: local services, their checks and health, and what the agent says about itself.
+ * `/v1/agent`: local services, their checks and health, and the agent's own facts.
  *
  * @module
  */

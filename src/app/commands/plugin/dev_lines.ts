@@ -4,7 +4,7 @@
  * @module
  */
 
-/** Messages of `watched_plugin.ts`, which is a text to this program and no module. */
+/** Messages of `watched_plugin.ts`, which this program reads as text, not as a module. */
 const LOADED = "loaded";
 const WATCHED = "watched request";
 
@@ -40,7 +40,7 @@ export function readLogLine(line: string): DevLine | undefined {
   return { kind: "line", text: `${level}: ${message}${shown.join("")}\n` };
 }
 
-/** Why the plugin is not loaded, on lines of its own. */
+/** The reason why the plugin is not loaded, on separate lines. */
 function refusedOf({ level, reason, error }: LogLine): DevLine | undefined {
   const why = String(reason ?? error ?? "");
   if (!["warn", "error"].includes(String(level).toLowerCase()) || !why.includes("plugin")) return;

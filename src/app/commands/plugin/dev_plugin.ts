@@ -133,7 +133,7 @@ class View {
     this.#write = write;
   }
 
-  /** From now on all requests are the author's. */
+  /** Shows requests from now on: all further ones are the author's. */
   open(introduction: string): void {
     this.#isOpen = true;
     this.#write(introduction);

@@ -11,7 +11,7 @@ import { whyNoPluginName } from "../../../plugin/mod.ts";
 import { filesOf, TYPES_DIRECTORY } from "./templates.ts";
 import { LANGUAGE, typeFiles } from "./type_files.ts";
 
-/** Writes `NAME/` into `within`, where there must be none. The exit code. */
+/** Writes `NAME/` into `within`, which must not have one. Returns the exit code. */
 export async function newPlugin(
   name: string,
   write: (text: string) => void,
@@ -29,7 +29,7 @@ export async function newPlugin(
     const fact = code === "EEXIST" ? "there is one already" : messageOf(error);
     return new ProxyError("usage", `Cannot write the directory ${directory}: ${fact}`);
   };
-  // Not recursive: it fails where there is one.
+  // Not recursive: mkdir fails when the directory exists.
   await mkdir(directory).catch((error) => {
     throw cannot(error);
   });

@@ -70,7 +70,7 @@ function wrapped(plugin: Plugin, host: Host): Plugin {
       });
     });
     given = answer;
-    // The result is handed on as it is, also where there is none.
+    // The result is returned unchanged, also undefined.
     return answer as NonNullable<typeof answer>;
   };
   const { onConnection, onRoutes, close } = plugin;

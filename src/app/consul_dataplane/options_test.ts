@@ -307,7 +307,7 @@ for (
     ],
     ["another credential", `${LEAST.join(" ")} -credential-type foo`, /unknown credential type/],
     [
-      "a login with nothing",
+      "a login without a bearer token",
       `${LEAST.join(" ")} -credential-type login -login-auth-method m`,
       /bearer token \(or path to a file containing a bearer token\) is required for login/,
     ],
@@ -320,10 +320,15 @@ for (
       /flag -telemetry-otel: there is none/,
     ],
     ["a bare word", `${LEAST.join(" ")} web`, /Cannot take the argument "web"/],
-    ["a switch that is none", `${LEAST.join(" ")} -log-json=maybe`, /want true or false/],
-    ["such a variable", LEAST.join(" "), /DP_LOG_JSON "maybe": want true or false/, {
-      env: { DP_LOG_JSON: "maybe" },
-    }],
+    ["a switch with a malformed value", `${LEAST.join(" ")} -log-json=maybe`, /want true or false/],
+    [
+      "a variable of a switch with a malformed value",
+      LEAST.join(" "),
+      /DP_LOG_JSON "maybe": want true or false/,
+      {
+        env: { DP_LOG_JSON: "maybe" },
+      },
+    ],
     ["port 0", `${LEAST.join(" ")} -graceful-port 0`, /from 1 to 65535/],
     [
       "one path for both",
@@ -357,7 +362,7 @@ for (
       { files: { "c.json": '{"consul": {"tls": {"caCertPath": "/ca"}}}' } },
     ],
     [
-      "a section that is none",
+      "a section that is no object",
       `${LEAST.join(" ")} -config-file c.json`,
       /"consul" must be an obj/,
       {

@@ -100,11 +100,9 @@ export function whyNotFound(found: Exclude<FoundAdmin, { readonly kind: "found" 
       "proxy one of its own";
   }
   const { others } = found;
-  const answering = others.length === 0 ? "there are none" : `there is ${others.join(", ")}`;
+  const list = others.length === 0 ? "there are none" : `there is ${others.join(", ")}`;
   return `of -${flag} ${value}${by}: none of the admin servers on ports ${ADMIN_PORTS.at(0)} to ` +
-    `${
-      ADMIN_PORTS.at(-1)
-    } of 127.0.0.1 is its own; ${answering}. Start it, or give its -admin-bind, ` +
+    `${ADMIN_PORTS.at(-1)} of 127.0.0.1 is its own; ${list}. Start it, or give its -admin-bind, ` +
     "where it has one, as -admin";
 }
 

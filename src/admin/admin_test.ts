@@ -35,7 +35,7 @@ for (const path of GET_PATHS) {
     }
   });
 
-  test(`admin ${path} refuses another method with what it allows`, async () => {
+  test(`admin ${path} refuses other methods with 405 and Allow`, async () => {
     const { ask } = admin();
     for (const method of ["DELETE", "PUT", "OPTIONS", "PATCH"]) {
       const reply = await ask(path, { method });
@@ -45,7 +45,7 @@ for (const path of GET_PATHS) {
   });
 }
 
-test("admin /config_dump shows certificates, and no key even where one slipped in", async () => {
+test("admin /config_dump shows certificates, and no page a key in a field that it shows", async () => {
   const { view, json } = admin();
   const dump = await json("/config_dump");
   assert.match(dump.snapshot.credentials.certPem, /BEGIN CERTIFICATE/);
@@ -65,7 +65,7 @@ test("admin /config_dump shows certificates, and no key even where one slipped i
   }
 });
 
-test("admin /config_dump shows permissions without what they want in a header", async () => {
+test("admin /config_dump shows permissions without the header values that they match", async () => {
   const { view, json } = admin();
   const snapshot = view.snapshot();
   assert.ok(snapshot);
@@ -84,7 +84,7 @@ test("admin /config_dump shows permissions without what they want in a header", 
   ]);
 });
 
-test("admin shows no user and password of an address, and nothing that is not seen", async () => {
+test("admin shows no user and password of an address, and no invisible characters", async () => {
   const { view } = admin();
   const hostile: Partial<AdminView> = {
     refused:
@@ -123,7 +123,7 @@ for (
       "PRE_INITIALIZING\nwaiting for the leaf certificate\n",
     ],
     [
-      "ready, and what is wrong or was not taken",
+      "ready, with warnings and refused upstreams",
       {
         warnings: ["listener x is not bound: in use"],
         refused: () => [{ what: "upstream db", reason: "no mesh gateways" }],
@@ -147,7 +147,7 @@ for (
   });
 }
 
-test("admin /live says which data path is stuck", async () => {
+test("admin /live names the data path that is stuck", async () => {
   const { view, ask } = admin();
   assert.equal(await (await ask("/live")).text(), "LIVE\n");
   view.stuckPaths = ["data worker 1 has not answered for 2 s"];
@@ -168,7 +168,7 @@ test("admin /stats sums the workers and filters", async () => {
   assert.equal(await (await ask("/stats?filter=version")).text(), "snapshot_version: 7\n");
   assert.equal((await json("/stats?format=json&filter=conn")).stats[0].value, 6);
   assert.equal((await ask("/stats?filter=(")).status, 400);
-  // What Envoy has in a name we have in labels: a line is looked through to its value.
+  // Our labels hold parts of Envoy's names: the filter sees the whole line up to the value.
   for (
     const [filter, lines] of [
       ["default/db", 1],
@@ -190,10 +190,10 @@ test("admin /stats sums the workers and filters", async () => {
   assert.match(await prometheus.text(), /^postern_connections_total\{direction="inbound"\} 6$/m);
 });
 
-test("admin /certs says how long each certificate is valid", async () => {
+test("admin /certs shows the days left of each certificate", async () => {
   const { view, json } = admin();
   const certs = await json("/certs");
-  // Three days, of which the first minute lies before its issue.
+  // Valid for three days, from a minute before it was issued.
   assert.equal(certs.leaf.daysLeft, 2.99);
   assert.deepEqual(certs.leaf.uris, [certs.uri]);
   assert.match(certs.uri, /^spiffe:\/\/.*\/svc\/web$/);
@@ -204,7 +204,7 @@ test("admin /certs says how long each certificate is valid", async () => {
   assert.equal((await json("/certs")).leaf.daysLeft, -1.01);
 });
 
-test("admin /clusters says why a target has nobody", async () => {
+test("admin /clusters gives the reason why a target has no instance", async () => {
   const { view, ask, json } = admin();
   const snapshot = view.snapshot();
   assert.ok(snapshot);
@@ -232,7 +232,7 @@ test("admin /clusters and /listeners join the workers", async () => {
   assert.equal((await json("/listeners?format=postern")).listeners[0].connections, 2);
 });
 
-test("admin says which listener refuses everything, and what is wrong with a proxy that serves", async () => {
+test("admin shows a listener that refuses every connection, and the warnings of a ready proxy", async () => {
   const { view, ask, json } = admin();
   const [first, ...others] = await view.data();
   assert.ok(first);
@@ -260,7 +260,7 @@ test("admin says which listener refuses everything, and what is wrong with a pro
   assert.match(page, /<li>listener db refuses every connection/);
 });
 
-test("admin /connections counts all and shows as many as asked for", async () => {
+test("admin /connections counts all and lists at most ?limit=", async () => {
   const { ask, json } = admin();
   assert.equal((await json("/connections")).connections.length, 2);
   const limited = await json("/connections?limit=1");
@@ -271,14 +271,18 @@ test("admin /connections counts all and shows as many as asked for", async () =>
   }
 });
 
-test("admin /explain hands the question on, and shows what is said", async () => {
+test("admin /explain passes the query to the workers and shows their answer", async () => {
   const { view, ask, json } = admin();
   const path = "/explain?upstream=db&method=PUT&path=/a?b&header=x:1&header=y:2";
   const shown = await json(path.replace("?b", "%3Fb"));
   assert.deepEqual(view.questions, [{
     to: { kind: "upstream", name: "db" },
-    ...{ source: "", method: "PUT", host: undefined, path: "/a?b" },
-    ...{ headers: ["x:1", "y:2"], connects: true },
+    source: "",
+    method: "PUT",
+    host: undefined,
+    path: "/a?b",
+    headers: ["x:1", "y:2"],
+    connects: true,
   }]);
   assert.deepEqual([shown.workers, shown.verdict], [2, "failing"]);
   const text = await ask(`${path}&format=text`);
@@ -314,7 +318,7 @@ test("admin /logging shows and sets the level", async () => {
   assert.equal(view.logLevel(), "debug");
 });
 
-test("admin drains and quits only when told so by POST", async () => {
+test("admin drains and quits on POST only", async () => {
   const { view, ask } = admin();
   for (const path of ["/drain_listeners", "/quitquitquit"]) {
     const reply = await ask(path);
@@ -343,8 +347,8 @@ for (
     ["another origin", { origin: "http://evil.example" }, 403],
     ["another port's origin", { origin: "http://127.0.0.1:8080" }, 403],
     ["no origin of its own", { origin: "null" }, 403],
-    ["a page elsewhere that posts", { "sec-fetch-site": "cross-site" }, 403],
-    ["its own page that posts", { "sec-fetch-site": "same-origin" }, 200],
+    ["a POST of a page elsewhere", { "sec-fetch-site": "cross-site" }, 403],
+    ["a POST of its own page", { "sec-fetch-site": "same-origin" }, 200],
     ["a body", { "content-length": "100000" }, 413],
   ] as const
 ) {
@@ -394,11 +398,17 @@ for (
     ["this machine through a socket for both", "::ffff:127.0.0.2", undefined, false, 200],
     ["another machine", "10.1.2.4", undefined, false, 403],
     ["another machine through a socket for both", "::ffff:10.1.2.4", undefined, false, 403],
-    ["somebody who is not known", "", undefined, false, 403],
-    ["another machine with a token that there is not", "10.1.2.4", "Bearer secret", false, 403],
+    ["an unknown address", "", undefined, false, 403],
+    [
+      "another machine with a token where none is configured",
+      "10.1.2.4",
+      "Bearer secret",
+      false,
+      403,
+    ],
     ["another machine with the token", "10.1.2.4", "Bearer secret", true, 200],
     ["another machine with another token", "10.1.2.4", "Bearer guess", true, 403],
-    ["this machine without the token that there is", "127.0.0.1", undefined, true, 403],
+    ["this machine without the configured token", "127.0.0.1", undefined, true, 403],
   ] as const
 ) {
   test(`admin answers ${status} to a change from ${name}`, async () => {
@@ -416,25 +426,25 @@ for (
     }
     assert.deepEqual(view.calls, status === 200 ? ["quit", "drain"] : []);
     assert.equal(view.logLevel(), status === 200 ? "debug" : "info");
-    // Whoever may read may go on reading.
+    // Reading stays allowed.
     assert.equal((await ask("/live", "GET")).status, 200);
   });
 }
 
-test("admin escapes what it shows on its page", async () => {
+test("admin / escapes texts and loads nothing else", async () => {
   const text = await (await admin().ask("/")).text();
   assert.match(text, /upstream &lt;x&gt;/);
   assert.ok(!text.includes("<x>") && !text.includes("<db>"));
   assert.doesNotMatch(text, /(?:src|href)="(?:https?:)?\/\//);
 });
 
-test("admin says which paths there are", async () => {
+test("admin answers 404 with a list of its paths", async () => {
   const reply = await admin().ask("/nothing");
   assert.equal(reply.status, 404);
   assert.match(await reply.text(), /\/ready/);
 });
 
-test("admin answers 500 with the fact when a worker does not", async () => {
+test("admin answers 500 with the error when a worker fails", async () => {
   const { view, ask } = admin();
   view.data = () => Promise.reject(new Error(`worker 1 is gone, ${TOKEN}`));
   const reply = await createAdmin(view, { boundHost: "127.0.0.1" }).request("/stats", {
@@ -469,7 +479,7 @@ for (
   });
 }
 
-test("admin /ready?catalog asks nothing of Consul while the proxy is not ready", async () => {
+test("admin /ready?catalog does not read the catalog while the proxy is not ready", async () => {
   const { view, ask } = admin();
   view.ready = false;
   view.catalog = () => Promise.reject(new Error("asked"));

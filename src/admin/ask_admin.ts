@@ -10,7 +10,7 @@ import { messageOf } from "../base/mod.ts";
 export interface AdminAnswer {
   readonly status: number;
   readonly body: string;
-  /** By lower-case name. */
+  /** Keys are lower-case names. */
   readonly headers?: Readonly<Record<string, string | readonly string[] | undefined>>;
 }
 

@@ -6,7 +6,7 @@
 
 import type { EndpointView } from "../proxy/mod.ts";
 
-/** One failure is an accident; an instance that is ejected has had its number of them. */
+/** One failure is no trend; an ejected instance has reached its limit of failures. */
 const IN_A_ROW = 3;
 
 /** No request and no connection has succeeded since. */

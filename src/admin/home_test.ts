@@ -12,13 +12,16 @@ function admin() {
   return { view, ask, json };
 }
 
-test("admin / shows which of Consul's servers is in use, and why none is", async () => {
+test("admin / shows the Consul server in use, or the failure when there is none", async () => {
   const { view, ask, json } = admin();
   assert.doesNotMatch(await (await ask("/")).text(), /Consul server/);
   const source = view.source() ?? assert.fail();
   const servers = {
-    ...{ server: "10.0.0.2", sinceMs: view.clock.now() - 61_000, known: ["10.0.0.2", "10.0.0.3"] },
-    ...{ moves: 3, lastFailure: "10.0.0.3: <refused>" },
+    server: "10.0.0.2",
+    sinceMs: view.clock.now() - 61_000,
+    known: ["10.0.0.2", "10.0.0.3"],
+    moves: 3,
+    lastFailure: "10.0.0.3: <refused>",
   };
   view.source = () => ({ ...source, servers });
   assert.match(
@@ -33,14 +36,18 @@ test("admin / shows which of Consul's servers is in use, and why none is", async
   );
 });
 
-test("admin / shows the login, and why there is none", async () => {
+test("admin / shows the login, or the failure when there is none", async () => {
   const { view, ask } = admin();
   const source = view.source() ?? assert.fail();
   const nowMs = view.clock.now();
   const servers = { server: "", sinceMs: undefined, known: [], moves: 0, lastFailure: "" };
   const good = {
-    ...{ authMethod: "k8s", accessorId: "a-b", failures: 0, lastFailure: "" },
-    ...{ lastLoginMs: nowMs - 61_000, expiresMs: nowMs + 239_000 },
+    authMethod: "k8s",
+    accessorId: "a-b",
+    failures: 0,
+    lastFailure: "",
+    lastLoginMs: nowMs - 61_000,
+    expiresMs: nowMs + 239_000,
   };
   const none = { ...good, accessorId: "", lastLoginMs: undefined, expiresMs: undefined };
   const failing = { failures: 2, lastFailure: "<no>" };
@@ -56,7 +63,7 @@ test("admin / shows the login, and why there is none", async () => {
   }
 });
 
-test("admin / counts requests where connections carry such", async () => {
+test("admin / counts open requests of HTTP connections", async () => {
   const { view, ask } = admin();
   assert.doesNotMatch(await (await ask("/")).text(), /open requests/);
   const [first] = await view.data();

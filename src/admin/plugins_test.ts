@@ -11,7 +11,7 @@ function admin() {
   return { view, ask };
 }
 
-test("admin /plugins shows those of all workers together, the worst of each", async () => {
+test("admin /plugins adds up the workers and shows the worst state of each plugin", async () => {
   const { ask } = admin();
   assert.deepEqual(JSON.parse(await (await ask("/plugins")).text()), {
     plugins: [{
@@ -30,7 +30,7 @@ test("admin /plugins shows those of all workers together, the worst of each", as
   assert.match(page, /plugin own of inbound is not called for a while: oh no \(not shown\)/);
 });
 
-test("admin /config_dump shows which plugins there are, and not what they are told", async () => {
+test("admin /config_dump lists plugins without their configuration", async () => {
   const { view, ask } = admin();
   const snapshot = view.snapshot();
   const inbound = snapshot?.inbound["inbound"];
@@ -47,7 +47,7 @@ test("admin /config_dump shows which plugins there are, and not what they are to
   assert.doesNotMatch(text, /c2VjcmV0/);
 });
 
-test("admin POST /plugins/reload says what is in force then", async () => {
+test("admin POST /plugins/reload returns the snapshot and generation in force", async () => {
   const { ask } = admin();
   const reply = await ask("/plugins/reload", { method: "POST" });
   assert.equal(reply.status, 200);
@@ -55,7 +55,7 @@ test("admin POST /plugins/reload says what is in force then", async () => {
   assert.equal((await ask("/plugins/reload")).status, 405);
 });
 
-test("admin POST /plugins/reload says why nothing has changed", async () => {
+test("admin POST /plugins/reload answers 409 with the reason of a refusal", async () => {
   const { view, ask } = admin();
   view.reloaded = { kind: "refused", reason: `snapshot: no plugin ${TOKEN}` };
   const reply = await ask("/plugins/reload", { method: "POST" });

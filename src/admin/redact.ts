@@ -11,7 +11,7 @@ import { escapeUnseen, maskUserinfo } from "../base/mod.ts";
 export const NOT_SHOWN = "(not shown)";
 const SECRET_NAME =
   /^(?:key|keypem|private_?key|secret|token|password|basicauth|auth|authorization)$/i;
-/** In place of a key, in Envoy's format. */
+/** Replaces a key in Envoy's format. */
 export const REDACTED: Readonly<Record<string, string>> = { inline_string: "[redacted]" };
 /** Shorter secrets would also match words. */
 const SHORTEST_SECRET = 4;

@@ -8,12 +8,12 @@ for (
   const [name, text, want] of [
     ["a secret", "token b1946ac9-token.", "token (not shown)."],
     [
-      "a secret that stands twice",
+      "a secret that occurs twice",
       "b1946ac9-token, again b1946ac9-token",
       "(not shown), again (not shown)",
     ],
     ["several", "b1946ac9-token:hunter2-password", "(not shown):(not shown)"],
-    ["no word that a short one would blot out", "abcdef", "abcdef"],
+    ["no word that equals a short secret", "abcdef", "abcdef"],
     ["a whole text with a key in it", "x -----BEGIN EC PRIVATE KEY----- y", "(not shown)"],
   ] as const
 ) {
@@ -26,13 +26,13 @@ for (
 
 for (
   const [name, value, want] of [
-    ["what is named as a key", { keyPem: "x" }, { keyPem: "(not shown)" }],
-    ["an object in the place of a key", { token: { a: 1 } }, { token: "(not shown)" }],
+    ["a field with the name of a key", { keyPem: "x" }, { keyPem: "(not shown)" }],
+    ["an object in a field with the name of a key", { token: { a: 1 } }, { token: "(not shown)" }],
     ["a list under the name of Envoy's secret", { secret: ["x"] }, { secret: "(not shown)" }],
-    ["nothing of Envoy's secret but its key", { secret: { name: "x", key: "y" } }, {
+    ["only the key of Envoy's secret object", { secret: { name: "x", key: "y" } }, {
       secret: { name: "x", key: "(not shown)" },
     }],
-    ["no flag, and nothing where nothing is", { auth: true, token: "", key: null }, {
+    ["no boolean, empty text or null", { auth: true, token: "", key: null }, {
       auth: true,
       token: "",
       key: null,

@@ -40,7 +40,7 @@ export async function lineFilter(text: string, clock: Clock): Promise<LineFilter
       return compiled.matcher(line).find();
     };
   } catch {
-    // Not a regular expression: the answer says so.
+    // Not a regular expression; the response reports it.
     return undefined;
   }
 }
@@ -107,7 +107,7 @@ export function statsPages(
       const numbers = all.map((stat) => `${stat.line}: ${valueText(stat)}`);
       return lines([...new Set([...numbers, ...versions])].sort());
     },
-    // As Envoy has it: counters and gauges by name, and one entry for all histograms.
+    // Envoy's form: counters and gauges by name, and one entry for all histograms.
     json() {
       const numbers = all.filter(({ counts }) => !counts)
         .map(({ line: name, value }) => ({ name, value }));
@@ -117,7 +117,7 @@ export function statsPages(
       const shown = { supported_quantiles: QUANTILES, computed_quantiles: histograms };
       return { stats: histograms.length === 0 ? numbers : [...numbers, { histograms: shown }] };
     },
-    // Each with its kind and labels, and histograms by bucket.
+    // Our form: each with its kind and labels, and histograms by bucket.
     postern: () => ({
       stats: all.map((stat) => ({ name: stat.name, labels: stat.labels, ...valueJson(stat) })),
     }),

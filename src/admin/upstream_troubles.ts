@@ -18,7 +18,7 @@ export interface UpstreamTrouble {
   readonly text: string;
 }
 
-/** More of them are counted only. */
+/** Further upstreams are only counted. */
 const SHOWN = 20;
 
 /** `endpoints`: of all data paths together. */
@@ -40,7 +40,7 @@ export function upstreamTroubles(
   return [...refused, ...pending, ...unusable];
 }
 
-/** One for each destination of its routes that has one. */
+/** Troubles of the destinations of its routes, each once. */
 function troublesOf(
   upstream: UpstreamPart,
   { snapshot, byTarget }: {

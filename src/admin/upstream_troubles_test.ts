@@ -72,12 +72,14 @@ for (
   });
 }
 
-test("upstreamTroubles() names what is refused, and what has not been answered", () => {
+test("upstreamTroubles() names refused upstreams and those without an answer of Consul", () => {
   const base = fakeAdminView();
   const source = base.source() ?? assert.fail();
   const pending = ["service:default/default/late", "service:default/default/db"];
   const view = {
-    ...{ ...base, snapshot: () => SNAPSHOT, refused: () => [FAR] },
+    ...base,
+    snapshot: () => SNAPSHOT,
+    refused: () => [FAR],
     source: () => ({ ...source, pending }),
   };
   assert.deepEqual(upstreamTroubles(view, []).map(({ text }) => text), [
@@ -92,14 +94,16 @@ test("troubleTexts() names twenty upstreams and counts the others", () => {
   assert.deepEqual(texts.slice(-2), ["19", "and 3 more upstreams, see /clusters"]);
 });
 
-test("admin / and /ready show upstreams that cannot be used; only ?upstreams makes it unready", async () => {
+test("admin / and /ready show unusable upstreams; only /ready?upstreams is not ready for them", async () => {
   const base = fakeAdminView();
   const [data] = await base.data();
   assert.ok(data);
   const endpoints = [endpoint("pay", FAILED)];
   const view = {
-    ...{ ...base, snapshot: () => SNAPSHOT, refused: () => [FAR] },
-    ...{ data: () => Promise.resolve([{ ...data, endpoints }]) },
+    ...base,
+    snapshot: () => SNAPSHOT,
+    refused: () => [FAR],
+    data: () => Promise.resolve([{ ...data, endpoints }]),
     endpoints: () => Promise.resolve([{ endpoints }]),
   };
   const app = createAdmin(view, { boundHost: "127.0.0.1" });

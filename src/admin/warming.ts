@@ -14,7 +14,7 @@ export interface ListenerShown extends Omit<ListenerView, "protocol" | "state"> 
   readonly state: ListenerView["state"] | "warming";
 }
 
-/** As a snapshot source writes it: `secrets of inbound (web.pem)`, `credentials of db that ...`. */
+/** The text of a snapshot source: `secrets of inbound (web.pem)`, `credentials of db that ...`. */
 const OF = /^(?:secrets|credentials) of (.*?)(?: listener)? (?:\(|that )/s;
 
 /** `listeners`, then the warming listeners that are not among them. */

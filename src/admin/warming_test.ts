@@ -15,7 +15,7 @@ const BOUND = {
   connections: 1,
 } as const;
 
-/** In the words of the source itself. */
+/** Texts as the snapshot source writes them. */
 function warmingOf(...keys: readonly string[]): readonly string[] {
   return warmingShown({
     certificates: {},
@@ -27,16 +27,16 @@ function warmingOf(...keys: readonly string[]): readonly string[] {
 
 for (
   const [name, warming, want] of [
-    ["lists what waits", warmingOf("service:default/default/db"), [
+    ["adds a listener that warms", warmingOf("service:default/default/db"), [
       ["inbound", "listening"],
       ["service:default/default/db", "warming"],
     ]],
-    ["leaves out what listens already", warmingOf("inbound"), [["inbound", "listening"]]],
-    ["takes a text that it does not know", ["credentials (x)"], [
+    ["does not add a listener that is bound", warmingOf("inbound"), [["inbound", "listening"]]],
+    ["adds the first word of an unknown text", ["credentials (x)"], [
       ["inbound", "listening"],
       ["credentials", "warming"],
     ]],
-    ["adds nothing where nothing waits", [], [["inbound", "listening"]]],
+    ["adds nothing when nothing warms", [], [["inbound", "listening"]]],
   ] as const
 ) {
   test(`withWarming() ${name}`, () => {

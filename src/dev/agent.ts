@@ -15,9 +15,9 @@ import { newWorld, type World, type WorldOptions } from "./world.ts";
 export interface DevAgentOptions extends WorldOptions {
   readonly log?: Log;
   readonly host?: string;
-  /** 0, the default: a free one. */
+  /** Default 0: a free port. */
   readonly port?: number;
-  /** Sockets; this runtime's by default. */
+  /** Engine for sockets; default: this runtime's. */
   readonly engine?: Engine;
   /** See {@link createApi}. */
   readonly extend?: (api: Api) => void;
@@ -47,7 +47,7 @@ export class DevAgent implements AsyncDisposable {
     });
   }
 
-  /** What it knows, to be read and changed without a request. */
+  /** Its state, to be read and changed without a request. */
   get world(): World {
     return this.#world;
   }
@@ -71,12 +71,12 @@ export class DevAgent implements AsyncDisposable {
     return this.#listener.start(this.port || (this.#options.port ?? 0));
   }
 
-  /** Every connection breaks, data stays. */
+  /** Breaks every connection; data stays. */
   stop(): void {
     this.#listener.stop();
   }
 
-  /** Forgets everything, its CA included; requests that wait go on waiting. */
+  /** Drops all data and its CA; pending requests go on waiting. */
   reset(): void {
     this.#end(this.#world);
     this.#world = this.#newWorld();

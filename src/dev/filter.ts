@@ -8,7 +8,7 @@
 import { isEmpty, isObject, type JsonValue } from "./json.ts";
 import { HttpRefusal } from "./refusal.ts";
 
-/** Whether a value fits the expression. */
+/** True when a value matches the expression. */
 export type Filter = (value: JsonValue) => boolean;
 
 const LIMIT_CHARS = 4_096;
@@ -29,7 +29,7 @@ interface Token {
   readonly at: number;
 }
 
-/** A word may go on with a map key in brackets. */
+/** A word may end with a map key in brackets. */
 const TOKEN =
   /\s*(?:(?<sign>==|!=|[()])|"(?<quoted>(?:[^"\\]|\\.)*)"|`(?<raw>[^`]*)`|(?<word>[\w./-]+(?:\[\s*(?:"[^"]*"|`[^`]*`)\s*\][\w./-]*)*))/y;
 
@@ -198,7 +198,7 @@ function unescaped(text: string): string {
   );
 }
 
-/** Where Go's notation differs from JavaScript's: flags at the start, characters by number. */
+/** Converts Go's notation to JavaScript's: flags at the start, characters by number. */
 function goPattern(text: string): RegExp {
   const [start = "", flags = ""] = /^\(\?([ims]+)\)/.exec(text) ?? [];
   const pattern = text.slice(start.length).replace(/\\x\{([0-9a-f]+)\}/gi, "\\u{$1}");

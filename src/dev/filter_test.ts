@@ -71,7 +71,7 @@ for (
   });
 }
 
-test("parseFilter() refuses what is too long or too deep", () => {
+test("parseFilter() refuses an expression that is too long or too deep", () => {
   assert.throws(() => parseFilter("x".repeat(5000)), /too long/);
   assert.throws(() => parseFilter(`${"not ".repeat(500)}a == b`), /too deeply/);
   assert.throws(() => parseFilter(`${"(".repeat(500)}a == b`), /too deeply/);

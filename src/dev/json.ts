@@ -1,6 +1,6 @@
 /**
- * JSON values and their fields. A reader gives the empty value for a field that is absent or has another
- * type: what comes from outside was held against its shape before (`shapes.ts`).
+ * JSON values and their fields. A reader returns the empty value for a field that is absent or has another
+ * type: input was checked against its shape before (`shapes.ts`).
  *
  * @module
  */
@@ -48,7 +48,7 @@ export function durationMsAt(object: JsonObject, key: string): number {
   return typeof value === "string" && value !== "" ? parseDurationMs(value) ?? 0 : 0;
 }
 
-/** Whether Go leaves the value out where a field says `omitempty`. */
+/** True when Go leaves the value out of a field with `omitempty`. */
 export function isEmpty(value: JsonValue | undefined): boolean {
   if (Array.isArray(value)) return value.length === 0;
   return isObject(value) ? Object.keys(value).length === 0 : !value;

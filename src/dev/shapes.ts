@@ -136,7 +136,7 @@ const SHAPES = {
   authorization: "Target ClientCertURI ClientCertSerial Namespace Partition",
 };
 
-/** What a value of each simple type is. */
+/** Tests of the simple types. */
 const SIMPLE: Readonly<Record<string, (value: JsonValue) => boolean>> = {
   text: (value) => typeof value === "string",
   number: (value) => typeof value === "number",
@@ -152,7 +152,7 @@ interface Field {
   readonly type: string;
 }
 
-/** By shape, then by key without underscores in lower case. */
+/** Fields by shape, then by key without underscores in lower case. */
 const FIELDS = new Map(
   Object.entries(SHAPES).map(([shape, words]) => {
     const fields = words.split(" ").map((word): [string, Field] => {

@@ -58,7 +58,7 @@ export class Store {
     });
   }
 
-  /** Counts on from `index`, as an agent does that took the place of another one. */
+  /** Goes on counting from `index`, as an agent that replaces another one does. */
   rewind(index: number): void {
     this.#index = index;
     for (const topic of this.#indexes.keys()) this.#indexes.set(topic, index);

@@ -1,5 +1,5 @@
 /**
- * What a write concerns, and a read watches: see `catalog/store.ts`.
+ * Topics: the parts of the data that a write changes and a read watches. See `store.ts`.
  *
  * @module
  */

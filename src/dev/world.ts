@@ -1,5 +1,5 @@
 /**
- * Everything that an agent knows, made anew whenever it forgets: empty, with a new CA.
+ * The state of an agent, created empty and with a new CA; created again when the agent forgets all.
  *
  * @module
  */
@@ -22,14 +22,14 @@ export interface WorldOptions {
   readonly acl?: AclTerms;
   readonly defaultIntentionPolicy?: "allow" | "deny";
   readonly leafTtlMs?: number;
-  /** How TCP and HTTP checks are made; over the engine by default. */
+  /** Runs TCP and HTTP checks; default: over the engine. */
   readonly probes?: Probes;
 }
 
 export interface AclTerms {
   /** `acl.default_policy` as the API shows it. */
   readonly defaultPolicy: "allow" | "deny";
-  /** Whether authorize and intentions/check allow what no intention covers. */
+  /** True: authorize and intentions/check allow sources that no intention covers. */
   readonly allowsByDefault: boolean;
   /** The one token that every request needs; undefined: requests need none. */
   readonly token: string | undefined;
@@ -41,7 +41,7 @@ export interface World {
   readonly datacenter: string;
   readonly clock: Clock;
   readonly random: Random;
-  /** What happens where no intention matches; undefined: what `acl` says. */
+  /** Action where no intention matches; undefined: that of `acl`. */
   readonly intentionPolicy: "allow" | "deny" | undefined;
   readonly acl: AclTerms;
   readonly store: Store;
@@ -78,7 +78,7 @@ export function newWorld(options: WorldOptions, engine: Engine, agent: AgentNode
   return withAgent(shared, { options, engine, agent });
 }
 
-/** The world as another agent of the datacenter knows it, with services of its own. */
+/** The same datacenter for another agent, with services of its own. */
 export function withAgent(
   world: Omit<World, "services">,
   { options, engine, agent }: {

@@ -1,6 +1,6 @@
 /**
- * `/clusters` in Envoy's shape, as Consul's own tools, dashboards and scripts read it. A number that is
- * not counted here is left out.
+ * `/clusters` in Envoy's shape, as Consul's tools, dashboards and scripts read it. Numbers that Postern does
+ * not count are left out.
  *
  * @module
  */

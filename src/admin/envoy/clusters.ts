@@ -47,7 +47,7 @@ export interface TargetCluster {
 
 export type EnvoyClusterView = LocalCluster | AggregateCluster | TargetCluster;
 
-/** Each name once: in Envoy, upstreams that lead to the same targets share a cluster. */
+/** One cluster per name: in Envoy, upstreams that lead to the same targets share it. */
 export function clustersOf(snapshot: Snapshot | undefined): readonly EnvoyClusterView[] {
   const clusters = new Map<string, EnvoyClusterView>();
   if (!snapshot) return [];

@@ -115,7 +115,7 @@ function httpPrefixOf(
     : `upstream.${service}.${namespace}.${partition}.${snapshot?.datacenter}`;
 }
 
-/** The labels that Consul has Envoy put on every number: dashboards choose a service by them. */
+/** The labels that Consul has Envoy add to every statistic; dashboards select a service by them. */
 export function sourceLabels(snapshot: Snapshot | undefined): Labels {
   const parsed = parseServiceId(snapshot?.credentials?.uri ?? "");
   if (parsed.kind !== "service") return {};

@@ -4,7 +4,7 @@
  * @module
  */
 
-/** By the name for Prometheus, without `envoy_`. */
+/** Texts by the name for Prometheus without `envoy_`. */
 export const ENVOY_HELP: Readonly<Record<string, string>> = {
   cluster_client_ssl_socket_factory_ssl_context_update_by_sds:
     "Times that the TLS settings towards the cluster were renewed because a secret came",
@@ -92,7 +92,7 @@ export const ENVOY_HELP: Readonly<Record<string, string>> = {
   tcp_downstream_cx_tx_bytes_total: "Bytes sent to callers over TCP",
 };
 
-/** A name that is in no table has methods in it that are called. */
+/** Names outside of the table contain the method of a gRPC call. */
 export function envoyHelp(prometheus: string): string {
   const isCall = prometheus.startsWith("cluster_grpc_");
   return ENVOY_HELP[prometheus] ??

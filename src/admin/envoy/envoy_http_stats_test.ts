@@ -1,4 +1,4 @@
-/** HTTP's numbers under Envoy's names. */
+/** HTTP statistics under Envoy's names. */
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { formatPrometheus, type Labels, type Sample, Stats } from "../../base/mod.ts";
@@ -41,7 +41,7 @@ const FACTS: EnvoyFacts = {
   nowMs: 0,
 };
 
-/** What a listener of that kind shows after three requests, one of them bad. */
+/** Samples of a listener after three requests, one of them failed. */
 function samples(direction: "inbound" | "outbound", listener: string): readonly Sample[] {
   const stats = new Stats();
   const labels = { direction, listener };
@@ -58,7 +58,7 @@ function samples(direction: "inbound" | "outbound", listener: string): readonly 
   pool.connectFailures.add(4);
   pool.connectTimeouts.add(3);
   for (let i = 0; i < 4; i++) http.began();
-  // Five attempts, of which one is not over.
+  // Five attempts; one is not over.
   for (let i = 0; i < 5; i++) behind.reached();
   for (let i = 0; i < 4; i++) behind.left();
   http.ended(exchangeRecord({ status: 200, upstreamCluster: cluster }));
@@ -111,7 +111,7 @@ for (
     ["outbound", DB, "upstream.db.default.default.dc1", "db"],
   ] as const
 ) {
-  test(`envoyStats() has HTTP's must-haves of an ${direction} listener`, () => {
+  test(`envoyStats() has the expected HTTP statistics of an ${direction} listener`, () => {
     const stats = envoyStats(samples(direction, listener), FACTS);
     const of = new Map(stats.map(({ name, value }) => [name, value]));
     for (const [name, value] of Object.entries(EXPECTED)) {
@@ -126,7 +126,7 @@ for (
   });
 }
 
-test("every name of HTTP in the table is expected above", () => {
+test("the HTTP test covers every HTTP name of ENVOY_NAMES", () => {
   const rows = ENVOY_NAMES.filter(({ scope, sample }) =>
     scope === "http" || scope === "behind" && sample.startsWith("http_")
   );
@@ -136,7 +136,7 @@ test("every name of HTTP in the table is expected above", () => {
   }
 });
 
-test("envoyStats() has the calls of a gRPC method by status, and whether they went well", () => {
+test("envoyStats() counts calls of a gRPC method by status, and successes and failures", () => {
   const stats = new Stats();
   const call = { direction: "outbound", listener: DB, cluster: "db", service: "shop.Orders" };
   for (const status of ["0", "14"]) {
@@ -157,7 +157,7 @@ test("envoyStats() has the calls of a gRPC method by status, and whether they we
   assert.equal(shown[1]?.prometheus, "cluster_grpc_shop_Orders_Place_total");
 });
 
-test("Prometheus has what varies in labels, as Envoy's own", () => {
+test("envoyStats() puts the variable parts of a name into labels for Prometheus, as Envoy does", () => {
   const text = formatPrometheus(
     envoyStats(samples("inbound", "inbound"), FACTS).map(({ prometheus, ...stat }) => ({
       ...stat,
@@ -189,7 +189,7 @@ test("Prometheus has what varies in labels, as Envoy's own", () => {
   }, 1);
 });
 
-test("a listener that carries bytes has what Envoy's TCP proxy counts, and no HTTP", () => {
+test("envoyStats() of a TCP listener has the statistics of Envoy's TCP proxy, and none of HTTP", () => {
   const stats = new Stats();
   const listener = new ListenerStats(stats, "outbound", DB);
   for (let count = 0; count < 3; count++) listener.began();
@@ -203,7 +203,7 @@ test("a listener that carries bytes has what Envoy's TCP proxy counts, and no HT
   behind.ended({ receivedBytes: 5, sentBytes: 25 });
   behind.failed("endpoint_timed_out");
   behind.failed("endpoint_refused");
-  // Somewhere else by now.
+  // A cluster that is gone.
   listener.of("gone").opened();
   const all = envoyStats(stats.samples(), FACTS);
   assert.deepEqual(all.filter(({ name }) => /^http\.|gone/.test(name)), []);

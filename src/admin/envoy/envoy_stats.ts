@@ -17,9 +17,9 @@ export interface EnvoyStat {
   readonly kind: Sample["kind"];
   readonly value: number;
   readonly counts?: readonly number[];
-  /** Without `envoy_`; the variable parts are labels, under the names of Envoy's tags. */
+  /** Name without `envoy_`; its variable parts are labels under the names of Envoy's tags. */
   readonly prometheus: string;
-  /** With dots, and without what is in the labels: `cluster.grpc.shop.Orders.Place.total`. */
+  /** Name with dots, without the parts in labels: `cluster.grpc.shop.Orders.Place.total`. */
   readonly tagged?: string;
   readonly labels: Labels;
 }
@@ -206,7 +206,7 @@ function copyFor(httpPrefix: string, { dotted, prometheus, labels }: StatName): 
   };
 }
 
-/** How often the TLS settings of a listener or cluster were made anew because a secret came. */
+/** Number of times that a new secret renewed the TLS settings of a listener or cluster. */
 function addSecretUpdates(
   stats: Collected,
   samples: readonly Sample[],
@@ -285,7 +285,7 @@ class Collected {
   }
 }
 
-/** As Envoy writes names in statistics: `127.0.0.1:80` is `127.0.0.1_80`. */
+/** A name as Envoy writes it in statistics: `127.0.0.1_80` for `127.0.0.1:80`. */
 export function segment(name: string): string {
   return name.replace(/:\/\/|:\/|:|\s/g, "_");
 }

@@ -45,7 +45,7 @@ const FACTS: EnvoyFacts = {
   nowMs: 0,
 };
 
-/** One sample of 7: what it is called by Envoy, and its name and labels for Prometheus. */
+/** One sample of 7: its name in Envoy, and its name and labels for Prometheus. */
 const TABLE: readonly (readonly [string, Labels, string, string, Labels])[] = [
   ...(["attempt", "success", "failure", "rejected"] as const).map((what) =>
     [
@@ -212,8 +212,10 @@ for (
   const [what, name, labels] of [
     ["outcomes that are none of TLS", "connections_ended_total", { ...IN, outcome: "completed" }],
     ["a listener that is gone", "connections_opened_total", { ...IN, listener: "gone" }],
-    ["credentials that nobody uses", "on_demand_cert_active", { credentials: "gone" }],
-    ["a target that nobody has", "endpoint_failures_total", {
+    ["credentials that no listener or cluster uses", "on_demand_cert_active", {
+      credentials: "gone",
+    }],
+    ["a target of no upstream", "endpoint_failures_total", {
       target: "x",
       code: "endpoint_untrusted",
     }],
@@ -226,7 +228,7 @@ for (
   });
 }
 
-test("envoyStats() has zeroes for what has not happened to a secret", () => {
+test("envoyStats() has zeroes for statistics of a secret without samples", () => {
   const stats = statsOf([]);
   for (const stat of ["update_attempt", "update_rejected", "key_rotation_failed"]) {
     assert.equal(stats.get(`sds.web.${stat}`)?.value, 0);
@@ -246,7 +248,7 @@ test("envoyStats() adds up the updates of a context's secrets", () => {
   assert.equal(stats.get(`${ADDRESS}.server_ssl_socket_factory.${updates}`)?.value, 4);
 });
 
-test("envoyStats() says when certificates expire, and the first of them", () => {
+test("envoyStats() has the expiry of each certificate and the days until the first", () => {
   const stats = statsOf([]);
   const unix = "expiration_unix_time_seconds";
   assert.deepEqual(stats.get(`${ADDRESS}.ssl.certificate.web.${unix}`), {
@@ -264,7 +266,7 @@ test("envoyStats() says when certificates expire, and the first of them", () => 
   assert.equal(none.has("server.days_until_first_cert_expiring"), false);
 });
 
-test("envoyStats() joins secrets of one name: counters add up, of gauges the lowest counts", () => {
+test("envoyStats() merges secrets of one name: counters are added, the lowest gauge is shown", () => {
   const secrets = [...FACTS.secrets, { name: "web", source: "sds two", updatedMs: 1_000 }];
   const stats = statsOf([
     sample("sds_update_success_total", SDS, 2),
@@ -279,10 +281,17 @@ test("envoyStats() joins secrets of one name: counters add up, of gauges the low
 test("ENVOY_HELP has a text for each name that can be shown, and no other", () => {
   const samples = ENVOY_NAMES.flatMap(({ sample, labels }) =>
     [IN, OUT].map((of): Sample => ({
-      ...{ name: sample, kind: "counter", help: "", value: 1 },
+      name: sample,
+      kind: "counter",
+      help: "",
+      value: 1,
       labels: {
-        ...{ ...of, ...SDS, ...labels },
-        ...{ status: "200", credentials: "inbound", target: "db.default.dc1" },
+        ...of,
+        ...SDS,
+        ...labels,
+        status: "200",
+        credentials: "inbound",
+        target: "db.default.dc1",
       },
     }))
   );

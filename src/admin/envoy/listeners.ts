@@ -67,7 +67,7 @@ export function listenerStatusesJson(
   };
 }
 
-/** What {@link formatAddress} wrote. */
+/** Reads an address that {@link formatAddress} wrote. */
 function parseAddress(text: string): Address {
   if (text.startsWith("unix://")) return { kind: "unix", path: text.slice("unix://".length) };
   const colon = text.lastIndexOf(":");

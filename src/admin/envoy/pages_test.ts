@@ -1,4 +1,4 @@
-/** Pages in Envoy's shape, of a proxy whose upstreams fail over, share a cluster, and have nobody. */
+/** Pages in Envoy's shape: upstreams that fail over, that share a cluster, and without an instance. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeAdminView } from "../../../test/kit/admin/admin_view.ts";
@@ -46,7 +46,10 @@ function admin() {
       ].map((shown, at) => ({ ...shown, ejectedForMs: at * 1_000 })),
       samples: [
         {
-          ...{ name: "upstream_connections_total", kind: "counter", help: "", value: 3 },
+          name: "upstream_connections_total",
+          kind: "counter",
+          help: "",
+          value: 3,
           labels: {
             direction: "outbound",
             listener: first ?? "",
@@ -54,11 +57,17 @@ function admin() {
           },
         },
         {
-          ...{ name: "connections_active", kind: "gauge", help: "", value: 2 },
+          name: "connections_active",
+          kind: "gauge",
+          help: "",
+          value: 2,
           labels: { direction: "inbound", listener: "inbound" },
         },
         {
-          ...{ name: "http_request_duration_ms", kind: "histogram", help: "", value: 30 },
+          name: "http_request_duration_ms",
+          kind: "histogram",
+          help: "",
+          value: 30,
           labels: { direction: "inbound", listener: "inbound" },
           counts: [0, 0, 0, 2, ...Array.from({ length: 20 }, () => 0)],
         },
@@ -167,7 +176,7 @@ test("admin POST /reset_counters shows counters from zero, and nothing else", as
   const after = await ask("/stats");
   assert.equal(counted.exec(after)?.[1], "0");
   assert.match(after, /^listener\.0\.0\.0\.0_21000\.downstream_cx_active: 2$/m);
-  // A worker that begins anew has counted less.
+  // A new worker counts from zero.
   const data = view.data;
   view.data = async () =>
     (await data()).map((path) => ({

@@ -1,5 +1,5 @@
 /**
- * `/server_info` in Envoy's shape; what Envoy has no field for is below `postern`.
+ * `/server_info` in Envoy's shape; further fields are below `postern`.
  *
  * @module
  */

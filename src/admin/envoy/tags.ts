@@ -1,6 +1,6 @@
 /**
- * Parts of a statistic's name that Consul has Envoy take out as tags: which service a cluster leads to, and
- * which upstream a listener is for. Dashboards choose by them.
+ * Tags that Consul has Envoy extract from the names of statistics: the service of a cluster and the upstream
+ * of a listener. Dashboards filter by them.
  *
  * @module
  */
@@ -9,7 +9,7 @@ import type { Labels } from "../../base/mod.ts";
 
 const SEGMENT = "[^.]+";
 
-/** `HASH~SUBSET.SERVICE.NAMESPACE.PARTITION.DATACENTER.internal.TRUSTDOMAIN.consul`; what is in brackets may lack. */
+/** `HASH~SUBSET.SERVICE.NAMESPACE.PARTITION.DATACENTER.internal.TRUSTDOMAIN.consul`; any of HASH, SUBSET and PARTITION may be absent. */
 const CLUSTER = new RegExp(
   `^((?:(${SEGMENT})~)?(?:(${SEGMENT})\\.)?(${SEGMENT})\\.(${SEGMENT})\\.(?:(${SEGMENT})\\.)?` +
     `(${SEGMENT}))\\.(internal[^.]*|query)\\.(${SEGMENT})\\.consul$`,
@@ -42,7 +42,7 @@ export function clusterTags(shown: string): Labels {
   });
 }
 
-/** Of `http.PREFIX.` and `tcp.PREFIX.`; `tag`: what Envoy calls the prefix. */
+/** Tags of the prefix in `http.PREFIX.` and `tcp.PREFIX.`; `tag`: Envoy's name for it. */
 export function prefixTags(tag: string, shown: string): Labels {
   const [, prefix, service, namespace, partition, datacenter] = UPSTREAM.exec(shown) ?? [];
   if (prefix === undefined) return { [tag]: shown };
@@ -70,7 +70,7 @@ export function configuredTags(written: readonly string[]): Labels {
   return Object.fromEntries(tags.filter(([name]) => name !== ""));
 }
 
-/** The same as labels of Prometheus, which take fewer letters. */
+/** The configured tags as labels of Prometheus, whose names have fewer characters. */
 export function configuredLabels(written: readonly string[]): Labels {
   const tags = Object.entries(configuredTags(written));
   return Object.fromEntries(tags.map(([name, value]) => [

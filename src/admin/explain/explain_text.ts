@@ -58,8 +58,8 @@ function verdictText(
     [...new Set(callersOf(wanted).map(({ service }) => service))].join(", ");
   switch (verdict) {
     case "depends": {
-      const goOn = splits.filter((split) => endingOf(split).verdict === "allow");
-      const share = goOn.reduce((sum, { chance }) => sum + chance, 0);
+      const allowed = splits.filter((split) => endingOf(split).verdict === "allow");
+      const share = allowed.reduce((sum, { chance }) => sum + chance, 0);
       return `depends on the split: ${percent(share)} of the ${unitOf(protocol)} go on`;
     }
     case "deny": {
@@ -264,7 +264,7 @@ function timeOf(ms: number): string {
   return ms % 1_000 === 0 ? formatSpanMs(ms) : `${ms} ms`;
 }
 
-/** The label precedes the first line; a section without rows is left out. */
+/** A label before the first line; a section without rows is left out. */
 function section(label: string, rows: Rows): string[] {
   return aligned(rows).map((row, at) => `${(at === 0 ? label : "").padEnd(LABEL)}${row}`.trimEnd());
 }

@@ -16,7 +16,7 @@ import type { Explanation, SplitView, TargetView } from "../../proxy/mod.ts";
  */
 export type Verdict = "allow" | "failing" | "answer" | "deny" | "fail" | "depends";
 
-/** How the intentions of a callee judge a request that this proxy would send it. */
+/** Verdict of a callee's intentions over a request from this proxy. */
 export interface CalleeVerdict {
   readonly service: string;
   /** `unknown`: they cannot be read, or the judgement needs what only the callee has. */

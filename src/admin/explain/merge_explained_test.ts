@@ -23,48 +23,50 @@ async function merged(
   return shown;
 }
 
-test("mergeExplained() sums what workers say of an endpoint, and keeps the worst of it", async () => {
+test("mergeExplained() adds up the workers' counts of an endpoint and keeps the worst state", async () => {
   const shown = await merged([0, 1].map(explainedBy));
   assert.deepEqual(shown.splits[0]?.targets[0]?.endpoints, [{
-    ...{ id: "node-db", address: "10.0.0.9:8080", weight: 1, active: 3, failures: 1 },
-    ...{
-      lastFailure: "status 503",
-      ejectedForMs: 9_000,
-      lastResort: false,
-      ejectedBy: 1,
-      unreachable: "",
-    },
+    id: "node-db",
+    address: "10.0.0.9:8080",
+    weight: 1,
+    active: 3,
+    failures: 1,
+    lastFailure: "status 503",
+    ejectedForMs: 9_000,
+    lastResort: false,
+    ejectedBy: 1,
+    unreachable: "",
   }]);
   assert.deepEqual(shown.plugins.map(({ isBroken }) => isBroken), [true, false]);
 });
 
-test("mergeExplained() shows no text that a plugin is told, but where none can be a key", async () => {
+test("mergeExplained() hides texts in a plugin's configuration, except of plain plugins", async () => {
   const [rules, retry] = (await merged([explainedBy(0)])).plugins;
   assert.deepEqual(rules?.config, { request: { set: { authorization: "(not shown)" } } });
   assert.deepEqual(retry?.routeConfig, { numRetries: 2, retryOn: ["5xx"] });
 });
 
-test("mergeExplained() says what is not followed of its upstream, or of the service", async () => {
+test("mergeExplained() lists configuration of the upstream, or of the service, that is not followed", async () => {
   const unfollowed = (upstream?: string) => [`${upstream ?? "service"} has x`];
-  const told = async (change: Partial<Explanation>) => {
+  const mergedWith = async (change: Partial<Explanation>) => {
     const [explained] = [explainedBy(0)];
     assert.ok(explained?.kind === "answer");
     const explanation = { ...explained.explanation, ...change };
     return await merged([{ ...explained, explanation }], { unfollowed });
   };
-  const db = await told({});
+  const db = await mergedWith({});
   assert.match(explainText(db), /\nunfollowed +service:default\/default\/db has x\n/);
-  assert.deepEqual((await told({ upstream: null, direction: "inbound" })).unfollowed, [
+  assert.deepEqual((await mergedWith({ upstream: null, direction: "inbound" })).unfollowed, [
     "service has x",
   ]);
-  assert.deepEqual((await told({ upstream: null })).unfollowed, [], "it leads nowhere");
+  assert.deepEqual((await mergedWith({ upstream: null })).unfollowed, [], "it leads nowhere");
 });
 
-test("mergeExplained() says nothing where nobody answered", async () => {
+test("mergeExplained() is undefined when no worker answers", async () => {
   assert.equal(await mergeExplained([], NO_MESH), undefined);
 });
 
-test("explainText() has one aligned table for each thing", async () => {
+test("explainText() aligns every section", async () => {
   assert.equal(
     explainText(await merged([0, 1].map(explainedBy))),
     `request      PUT db/a
@@ -86,19 +88,22 @@ not known    header_rules: may answer.
   );
 });
 
-test("explainText() says which permission decides, and what the others lack", async () => {
+test("explainText() names the permission that decides and the unmet match of the others", async () => {
   const shown: ExplanationView = {
     ...await merged([explainedBy(0)]),
-    ...{
-      source: "spiffe://a/shop",
-      answer: { status: 403, grpcStatus: null, code: "intention_denied", reason: "permission 2" },
-      rule: "shop => db (permission 2)",
-    },
+    source: "spiffe://a/shop",
+    answer: { status: 403, grpcStatus: null, code: "intention_denied", reason: "permission 2" },
+    rule: "shop => db (permission 2)",
     permissions: [
       { permission: 1, text: "allow GET /*", unmet: "method GET", decides: null },
       { permission: 2, text: "deny /admin*", unmet: null, decides: "deny" },
     ],
-    ...{ plugins: [], splits: [], route: null, limits: null, unknown: [], local: null },
+    plugins: [],
+    splits: [],
+    route: null,
+    limits: null,
+    unknown: [],
+    local: null,
   };
   assert.equal(
     explainText(shown),

@@ -21,11 +21,11 @@ const UNKNOWN = { verdict: "unknown", path: null, permissions: [] } as const;
 
 /** `mesh`: `undefined` where there is no Consul to ask. */
 export function calleeAsker(snapshot: Snapshot, mesh: MeshQuestions | undefined): AskCallee {
-  const asked = new Map<string, ReturnType<MeshQuestions["askIntentions"]>>();
+  const byCallee = new Map<string, ReturnType<MeshQuestions["askIntentions"]>>();
   const intentionsOf = (callee: ServiceId, { askIntentions }: MeshQuestions) => {
     const key = JSON.stringify(callee);
-    const known = asked.get(key) ?? askIntentions(callee);
-    asked.set(key, known);
+    const known = byCallee.get(key) ?? askIntentions(callee);
+    byCallee.set(key, known);
     return known;
   };
   return async (split, target) => {

@@ -54,10 +54,10 @@ for (
       /^unknown lacks permission intentions:read$/,
     ],
     ["those of another cluster", mesh({}), "other.consul", /^unknown it is in another cluster/],
-    ["those that nobody knows without Consul", undefined, DOMAIN, /^unknown there is no Consul/],
+    ["unknown without Consul", undefined, DOMAIN, /^unknown there is no Consul/],
   ] as [string, MeshQuestions | undefined, string, RegExp][]
 ) {
-  test(`calleeAsker() tells of the callee's intentions: ${name}`, async () => {
+  test(`calleeAsker() gives the verdict of the callee's intentions: ${name}`, async () => {
     const callee = await calleeAsker(SNAPSHOT, questions)(...asked(domain));
     assert.equal(callee?.service, "db");
     assert.match(`${callee.verdict} ${callee.reason}`, want);
@@ -72,7 +72,7 @@ for (
     ["a Consul that is away", () => Promise.reject(new Error("away")), /not known: away$/],
   ] as [string, MeshQuestions["askInCatalog"], RegExp][]
 ) {
-  test(`sourceNote() says what is to be said of ${name}`, async () => {
+  test(`sourceNote() of ${name}`, async () => {
     const uri = `spiffe://${DOMAIN}/ns/default/dc/dc1/svc/db`;
     assert.match(await sourceNote(uri, SNAPSHOT, mesh({ askInCatalog: isThere })), want);
   });

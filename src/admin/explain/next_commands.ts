@@ -11,7 +11,7 @@ import { endingOf, instancesOf } from "./verdict.ts";
 /** Most commands that are listed. */
 const MOST = 5;
 
-/** One for each split that goes on, where its callee is a service of the mesh. */
+/** A command for each split that goes on to one service of the mesh. */
 export function nextCommands(
   splits: readonly ExplainedSplit[],
   ownUri: string,

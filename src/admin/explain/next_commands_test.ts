@@ -73,9 +73,9 @@ for (
       splitTo("dc2/n/db-1-sidecar-proxy", { datacenter: "dc2" }),
       [`postern explain -sidecar-for db-1 -inbound -source ${uri("web")}`],
     ],
-    ["is silent where the callee denies", splitTo("dc1/n/db", { isDenied: true }), []],
-    ["is silent outside the mesh", splitTo("dc1/n/db", { isMesh: false }), []],
-    ["is silent about instances of a file", splitTo("10.0.0.1:1"), []],
+    ["is empty when the callee denies", splitTo("dc1/n/db", { isDenied: true }), []],
+    ["is empty outside the mesh", splitTo("dc1/n/db", { isMesh: false }), []],
+    ["is empty for instances of a file", splitTo("10.0.0.1:1"), []],
   ] as const
 ) {
   test(`nextCommands() ${name}`, () => {

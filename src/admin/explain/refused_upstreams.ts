@@ -30,7 +30,7 @@ function refusedUpstreams(refused: readonly Refusal[]): readonly UpstreamRefusal
   return refused.filter((refusal): refusal is UpstreamRefusal => refusal.upstream !== undefined);
 }
 
-/** To follow the upstreams that there are; `""`: none is refused. */
+/** A list to append to that of the served upstreams; `""`: none is refused. */
 export function refusedText(refused: readonly Refusal[]): string {
   const labels = refusedUpstreams(refused).map(({ upstream }) => {
     const at = localAddressOf(upstream);

@@ -46,7 +46,7 @@ test("refusedText() lists refused upstreams with their local addresses", () => {
   assert.equal(refusedText([OTHER]), "");
 });
 
-test("explainRefused() says that nothing listens, why, and what else is not followed", () => {
+test("explainRefused() gives the refusal once and lists other configuration that is not followed", () => {
   const mesh = {
     hasConsul: true,
     unfollowed: () => [`${FAR.what} is refused: ${FAR.reason}`, 'Upstream "db" has x'],

@@ -37,7 +37,7 @@ const DENIALS: ReadonlySet<string> = new Set<ErrorCode>([
   "unauthenticated",
 ]);
 
-/** How requests on this split end. */
+/** The outcome of requests on this split. */
 export function endingOf(
   { answer, targets }: Pick<ExplainedSplit, "answer" | "targets">,
 ): VerdictEnding {

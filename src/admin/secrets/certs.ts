@@ -29,7 +29,7 @@ type CertsPage = Readonly<Record<string, unknown>>;
 /** A PEM text of a part of the snapshot. */
 interface Bundle {
   readonly part: object;
-  /** In messages. */
+  /** Name in messages. */
   readonly what: string;
   readonly pem: string;
   /** Set for a bundle of one trust domain among several. */

@@ -1,5 +1,5 @@
 /**
- * Which listeners and upstreams use which secrets, by the snapshot in force. Pure.
+ * The listeners and upstreams that use each secret of the snapshot in force. Pure.
  *
  * @module
  */
@@ -18,9 +18,9 @@ export interface CredentialsUser {
 }
 
 export interface SecretUses {
-  /** By key of the certificate, `MESH_KEY` among them. */
+  /** Users by key of the certificate, `MESH_KEY` among them. */
   readonly certificates: ReadonlyMap<string, readonly CredentialsUser[]>;
-  /** By key of the validation. */
+  /** Users by key of the validation. */
   readonly validations: ReadonlyMap<string, readonly CredentialsUser[]>;
 }
 

@@ -32,7 +32,7 @@ for (const path of GET_PATHS) {
   });
 }
 
-test("piecesIn() finds a key in whatever dress", () => {
+test("piecesIn() finds a key whole, in JSON and in part", () => {
   const { keyPems: [pem = ""] } = fakeAdminSecrets();
   const pieces = keyPieces([pem]);
   const line = pem.split("\n")[1] ?? "";
@@ -83,7 +83,7 @@ test("admin /certs lists every certificate and CA in use, with Envoy's fields", 
   assert.ok(later[3].cert_chain[0].days_left < -20);
 });
 
-test("admin /certs has an agent's leaf near expiry at a twelfth of its life", async () => {
+test("admin /certs shows an agent's leaf as near expiry in the last twelfth of its lifetime", async () => {
   const { view, json } = admin();
   const { notBeforeMs, notAfterMs } = view.snapshot()?.credentials ?? assert.fail();
   const isNear = async () => (await json("/certs")).certificates[0].cert_chain[0].near_expiry;
@@ -154,7 +154,7 @@ test("admin /config_dump has secrets in Envoy's shape, keys redacted", async () 
   assert.deepEqual(ownCredentials.inbound.certificates, ["spec:web"]);
 });
 
-test("admin /config_dump does not show fields that nobody has decided on", async () => {
+test("admin /config_dump does not show a field of a certificate that is not listed", async () => {
   const { view, web, json } = admin();
   const snapshot = view.snapshot();
   assert.ok(snapshot);
@@ -164,7 +164,7 @@ test("admin /config_dump does not show fields that nobody has decided on", async
   assert.doesNotMatch(JSON.stringify(await json("/config_dump")), /unseen/);
 });
 
-test("admin /config_dump hides what stands in the place of a key without being redacted", async () => {
+test("admin /config_dump hides values of fields with the name of a secret", async () => {
   const { view, keyPems: [, keyPem = ""], json } = admin();
   const body = keyPem.replace(/-----[^-]+-----/g, "");
   Object.assign(view.info, {
@@ -177,7 +177,7 @@ test("admin /config_dump hides what stands in the place of a key without being r
   });
 });
 
-test("admin /events tells the newest first, as JSON and as lines", async () => {
+test("admin /events lists the newest first, as JSON and as lines", async () => {
   const { json, text, ask } = admin();
   const { total, events } = await json("/events");
   assert.equal(total, 3);
@@ -201,7 +201,7 @@ test("admin /events tells the newest first, as JSON and as lines", async () => {
   );
 });
 
-test("admin / shows secrets, what is wrong first, and who waits", async () => {
+test("admin / shows secrets, failing ones first, and the listeners that wait for them", async () => {
   const { text, view } = admin();
   const page = await text("/");
   assert.match(page, /<h2>Secrets<\/h2>/);
@@ -216,14 +216,14 @@ test("admin / shows secrets, what is wrong first, and who waits", async () => {
   assert.match(later, /, expired \d+d\d*h? ago: EXPIRED/);
 });
 
-test("admin / has no such section where every credential is the agent's", async () => {
+test("admin / has no section about secrets when the agent gives every credential", async () => {
   const app = createAdmin(fakeAdminView(), { boundHost: "127.0.0.1" });
   const page = await (await app.request("/", { headers: LOCAL })).text();
   assert.doesNotMatch(page, /Secrets/);
   assert.match(page, /<td>identity<\/td>/);
 });
 
-test("admin / has no row for an identity where no agent gives one", async () => {
+test("admin / has no row for the identity of a proxy without one", async () => {
   const view = fakeAdminView();
   const snapshot = view.snapshot();
   assert.ok(snapshot);
@@ -234,7 +234,7 @@ test("admin / has no row for an identity where no agent gives one", async () => 
   assert.doesNotMatch(page, /<td>(identity|certificate)<\/td>/);
 });
 
-test("admin /listeners names those that wait for secrets", async () => {
+test("admin /listeners lists listeners that wait for secrets", async () => {
   const { text, json } = admin();
   assert.match(
     await text("/listeners"),

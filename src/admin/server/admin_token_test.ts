@@ -64,7 +64,7 @@ for (
     }));
 }
 
-test("tokenFault() goes by the file of now", () =>
+test("tokenFault() reads the file again on each call", () =>
   withFile(async (file, write) => {
     assert.match(tokenFault(file, `Bearer ${TOKEN}`) ?? "", /Cannot use -admin-token-file/);
     await write(TOKEN);

@@ -81,10 +81,10 @@ const MALFORMED: ServedAnswer = {
 /** Fails with the system's error, see {@link codeOf} and {@link reasonOf}. */
 export async function startHttpServer(options: HttpServerOptions, log: Log): Promise<Listening> {
   const { host, port, name, clock, tls } = options;
-  const places = new AdminConnectionLimit(clock);
+  const limit = new AdminConnectionLimit(clock);
   const listener = (request: IncomingMessage, response: ServerResponse) => {
     request.resume();
-    void respond(request, response, { places, options });
+    void respond(request, response, { limit, options });
   };
   const server = tls
     ? createSecureServer({
@@ -94,12 +94,12 @@ export async function startHttpServer(options: HttpServerOptions, log: Log): Pro
       key: tls.keyPem,
       minVersion: "TLSv1.2",
       requestCert: true,
-      // Refused by a response that says why.
+      // Refused by a response with the reason.
       rejectUnauthorized: false,
       handshakeTimeout: LIMITS.headersTimeout,
     }, listener)
     : createServer(LIMITS, listener);
-  server.on(tls ? "secureConnection" : "connection", (socket) => places.enter(socket));
+  server.on(tls ? "secureConnection" : "connection", (socket) => limit.enter(socket));
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
     server.listen({ host, port, exclusive: true }, () => {
@@ -125,14 +125,14 @@ export async function startHttpServer(options: HttpServerOptions, log: Log): Pro
 async function respond(
   { socket, method = "", url: target = "", headers }: IncomingMessage,
   response: ServerResponse,
-  { places, options }: {
-    readonly places: AdminConnectionLimit;
+  { limit, options }: {
+    readonly limit: AdminConnectionLimit;
     readonly options: HttpServerOptions;
   },
 ): Promise<void> {
   const isAuthorized = !options.tls || "authorized" in socket && socket.authorized === true;
   const peer = socket.remoteAddress ?? "";
-  const answer = places.serve(socket, response, options.isProbe?.(target) ?? false)
+  const answer = limit.serve(socket, response, options.isProbe?.(target) ?? false)
     ? await options.answer({ method, target, headers, peer, isAuthorized }).catch(() => MALFORMED)
     : TOO_MANY;
   const length = { "content-length": Buffer.byteLength(answer.body) };

@@ -51,7 +51,7 @@ function read(path: string): string {
   try {
     return readFileSync(path, "utf8").slice(0, 100_000);
   } catch {
-    // Without the file there are fewer names.
+    // A missing file only gives fewer names.
     return "";
   }
 }

@@ -11,17 +11,17 @@ for (
       hosts: "# 10.0.0.1 web-1 commented\n127.0.1.1\tweb-1.prod.example web-1 # this one\n" +
         "10.0.0.2 db-1.prod.example db-1\n",
     }, ["web-1", "web-1.prod.example"]],
-    ["knows where it is", {
+    ["adds the search domains of resolv.conf", {
       hostname: "web-1",
       resolv: "nameserver 10.0.0.1\nsearch prod.example example.\n",
     }, ["web-1", "web-1.prod.example", "web-1.example"]],
-    ["goes by the full name where there is one", {
+    ["takes a full host name without search domains", {
       hostname: "web-1.prod.example",
       resolv: "search other.example",
     }, ["web-1.prod.example", "web-1"]],
-    ["takes no address for a name", { hostname: "10.0.0.1" }, ["10.0.0.1"]],
-    ["does without a name", { hostname: "" }, []],
-    ["does not take what is no name", { hostname: "a b" }, []],
+    ["adds no domain to an address", { hostname: "10.0.0.1" }, ["10.0.0.1"]],
+    ["is empty without a host name", { hostname: "" }, []],
+    ["ignores a malformed host name", { hostname: "a b" }, []],
   ] as const
 ) {
   test(`machineNames() ${name}`, () => {

@@ -8,7 +8,7 @@ import { AdminConnectionLimit } from "./connection_limit.ts";
 
 function rig() {
   const clock = new FakeClock();
-  const places = new AdminConnectionLimit(clock);
+  const limit = new AdminConnectionLimit(clock);
   const enter = () => {
     const socket = Object.assign(new EventEmitter(), {
       destroyed: false,
@@ -17,18 +17,18 @@ function rig() {
         socket.emit("close");
       },
     });
-    places.enter(socket as unknown as Socket);
+    limit.enter(socket as unknown as Socket);
     return socket as unknown as Socket;
   };
   const serve = (socket: Socket, isProbe = false) => {
     const answer = new EventEmitter();
-    const served = places.serve(socket, answer as unknown as ServerResponse, isProbe);
+    const served = limit.serve(socket, answer as unknown as ServerResponse, isProbe);
     return { served, done: () => void answer.emit("close") };
   };
   return { clock, enter, serve };
 }
 
-test("Places ends who has been idle longest, counted from its last answer", () => {
+test("AdminConnectionLimit closes the connection that has been idle longest since its last response", () => {
   const { enter, serve } = rig();
   const [first, second, ...others] = Array.from({ length: 64 }, enter);
   assert.ok(first && second);
@@ -38,7 +38,7 @@ test("Places ends who has been idle longest, counted from its last answer", () =
   assert.ok(others.every(({ destroyed }) => !destroyed));
 });
 
-test("Places leaves what asks alone until it is slow, and two places to probes", async () => {
+test("AdminConnectionLimit keeps two places for probes, and closes busy connections after 10 s only", async () => {
   const { clock, enter, serve } = rig();
   const busy = Array.from({ length: 62 }, enter);
   const answers = busy.map((socket) => serve(socket));
@@ -50,13 +50,13 @@ test("Places leaves what asks alone until it is slow, and two places to probes",
   await clock.advance(10_000);
   assert.equal(enter().destroyed, false);
   assert.deepEqual(busy.map(({ destroyed }) => destroyed).lastIndexOf(true), 0);
-  // Answered to nobody.
+  // The response of a closed connection frees no place.
   answers[0]?.done();
   for (const { done } of answers.slice(1, 3)) done();
   assert.equal(serve(enter()).served, true);
 });
 
-test("Places counts a connection once, however many requests it has sent", () => {
+test("AdminConnectionLimit counts a connection as busy until all its responses have ended", () => {
   const { enter, serve } = rig();
   const socket = enter();
   const [first, second] = [serve(socket), serve(socket)];

@@ -30,13 +30,13 @@ function ask(
 function taken(port: number): Promise<Server | undefined> {
   return new Promise((resolve) => {
     const server = createServer();
-    // Somebody else holds it: just as good.
+    // Another process holds the port, which serves the test as well.
     server.once("error", () => resolve(undefined));
     server.listen(port, "127.0.0.1", () => resolve(server));
   });
 }
 
-test("startAdmin() answers on its socket and logs where", async () => {
+test("startAdmin() answers on its socket and logs the address", async () => {
   const lines: [string, LogFields | undefined][] = [];
   const log = {
     ...silentLog,
@@ -57,13 +57,13 @@ test("startAdmin() answers on its socket and logs where", async () => {
   }
 });
 
-test("startAdmin() takes the next free port where none was asked for", async () => {
+test("startAdmin() takes the next free port when none is configured", async () => {
   const holder = await taken(19_000);
   const server = await startAdmin(fakeAdminView(), { bind: { kind: "default" } }, silentLog);
   const second = await startAdmin(fakeAdminView(), { bind: { kind: "default" } }, silentLog);
   try {
     assert.equal(server.address.host, "127.0.0.1");
-    // Where another process has the first port, it may leave that one, or a later one, meanwhile.
+    // Another process that holds a port of the range may release it meanwhile.
     const least = holder ? 19_001 : 19_000;
     for (const { address } of [server, second]) {
       assert.ok(address.port >= least && address.port <= 19_100, `${address.port}`);
@@ -77,7 +77,7 @@ test("startAdmin() takes the next free port where none was asked for", async () 
   }
 });
 
-test("startAdmin() fails for an address that was asked for and is taken", async () => {
+test("startAdmin() fails when the configured address is in use, and names its holder", async () => {
   const first = await startAdmin(fakeAdminView(), { bind: LOCAL }, silentLog);
   try {
     const bind = { ...LOCAL, port: first.address.port };
@@ -102,14 +102,14 @@ test("startAdmin() fails for an address that was asked for and is taken", async 
   }
 });
 
-test("startAdmin() bounds the connections it holds, and answers again when they are gone", async () => {
+test("startAdmin() limits its connections, and answers again when they are closed", async () => {
   const server = await startAdmin(fakeAdminView(), { bind: LOCAL }, silentLog);
   const sockets: Socket[] = [];
   try {
     const ended: Promise<void>[] = [];
     for (let count = 0; count < 70; count++) {
       const socket = connect(server.address.port, "127.0.0.1");
-      // Being cut off is what some of them are here for.
+      // Some of them are closed by the server, as the test wants.
       socket.on("error", () => {});
       ended.push(new Promise((resolve) => socket.once("close", () => resolve())));
       sockets.push(socket);
@@ -120,7 +120,7 @@ test("startAdmin() bounds the connections it holds, and answers again when they 
     await Promise.all(ended);
     const endMs = performance.now() + 30_000;
     for (let status = 0; status !== 200;) {
-      assert.ok(performance.now() < endMs, "it does not answer any more");
+      assert.ok(performance.now() < endMs, "it does not answer again");
       status = (await ask(server, "/live").catch(() => undefined))?.status ?? 0;
     }
   } finally {
@@ -142,7 +142,7 @@ function keep(server: Listening, path: string): { socket: Socket; status: Promis
   return { socket, status };
 }
 
-test("startAdmin() gives the place of who has been idle longest to who comes", async () => {
+test("startAdmin() closes the connection that has been idle longest for a new one", async () => {
   const server = await startAdmin(fakeAdminView(), { bind: LOCAL }, silentLog);
   const kept: Socket[] = [];
   try {
@@ -163,7 +163,7 @@ test("startAdmin() gives the place of who has been idle longest to who comes", a
   }
 });
 
-test("startAdmin() answers probes while every other place is taken by a request", async () => {
+test("startAdmin() answers probes while pending requests take every other place", async () => {
   const view = fakeAdminView();
   const data = Promise.withResolvers<never[]>();
   let asked = 0;
@@ -191,7 +191,7 @@ test("startAdmin() answers probes while every other place is taken by a request"
   }
 });
 
-test("startAdmin() lets who asks from here change something, and with a token file who shows it", async () => {
+test("startAdmin() allows POST from this machine, and with a token file only with the token", async () => {
   const view = fakeAdminView();
   const server = await startAdmin(view, { bind: LOCAL }, silentLog);
   const guarded = await startAdmin(view, { bind: LOCAL, tokenFile: "/nowhere" }, silentLog);
@@ -207,7 +207,7 @@ test("startAdmin() lets who asks from here change something, and with a token fi
   }
 });
 
-test("startAdmin() closes at once, with connections open", async () => {
+test("startAdmin() closes at once while connections are open", async () => {
   const server = await startAdmin(fakeAdminView(), { bind: LOCAL }, silentLog);
   const socket = connect(server.address.port, "127.0.0.1");
   const closed = new Promise<void>((resolve) =>

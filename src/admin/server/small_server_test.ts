@@ -17,8 +17,13 @@ function start(
   options: Partial<SmallServerOptions> = {},
 ) {
   return startSmallServer({
-    ...{ host: "127.0.0.1", port: 0, name: "some server", flag: "-some-port", clock: systemClock },
-    ...{ answer, ...options },
+    host: "127.0.0.1",
+    port: 0,
+    name: "some server",
+    flag: "-some-port",
+    clock: systemClock,
+    answer,
+    ...options,
   }, silentLog);
 }
 
@@ -33,7 +38,7 @@ function ask(request: typeof requestPlain, options: RequestOptions) {
   });
 }
 
-test("startSmallServer() answers, says where there is nothing, and what failed", async () => {
+test("startSmallServer() answers 200 and HEAD, 404 for an unknown path, 500 with the error, 431 for large headers", async () => {
   const server = await start((method, target) => {
     if (target === "/broken") return Promise.reject(new Error("no disk"));
     return Promise.resolve(
@@ -43,13 +48,15 @@ test("startSmallServer() answers, says where there is nothing, and what failed",
   const { port } = server.address;
   try {
     assert.deepEqual(await ask(requestPlain, { port, path: "/a?b" }), {
-      ...{ status: 200, body: "GET \u00e4" },
+      status: 200,
+      body: "GET \u00e4",
     });
     const head = await ask(requestPlain, { port, path: "/a?b", method: "HEAD" });
     assert.deepEqual(head, { status: 200, body: "" });
     assert.equal((await ask(requestPlain, { port, path: "/b" })).status, 404);
     assert.deepEqual(await ask(requestPlain, { port, path: "/broken" }), {
-      ...{ status: 500, body: "Cannot answer: no disk\n" },
+      status: 500,
+      body: "Cannot answer: no disk\n",
     });
     const large = { port, path: "/a?b", headers: { "x-large": "x".repeat(20_000) } };
     assert.equal((await ask(requestPlain, large)).status, 431);
@@ -85,7 +92,7 @@ for (
   });
 }
 
-test("startSmallServer() asks nobody anything for who shows no certificate of its CA", async () => {
+test("startSmallServer() does not call answer() for a client without a certificate of its CA", async () => {
   let asked = 0;
   const answer = () => Promise.resolve({ status: 200, body: `${++asked}` });
   const server = await start(answer, { tls: TLS });
@@ -94,7 +101,9 @@ test("startSmallServer() asks nobody anything for who shows no certificate of it
   const own = CA.issueLeaf({ service: "prometheus" });
   const status = async (client?: { readonly certPem: string; readonly keyPem: string }) =>
     (await ask(requestSecure, {
-      ...{ port, ca: CA.rootPem, checkServerIdentity: () => undefined },
+      port,
+      ca: CA.rootPem,
+      checkServerIdentity: () => undefined,
       ...(client && { cert: client.certPem, key: client.keyPem }),
     })).status;
   try {
@@ -106,7 +115,7 @@ test("startSmallServer() asks nobody anything for who shows no certificate of it
   }
 });
 
-test("startSmallServer() keeps its places for those who come", async () => {
+test("startSmallServer() closes idle connections for new ones", async () => {
   const answer = () => Promise.resolve({ status: 200, body: "" });
   const server = await start(answer);
   const { port } = server.address;

@@ -16,7 +16,7 @@ function refusal(argv: readonly string[], env: Record<string, string> = {}): str
   return assert.fail(`no refusal of ${argv.join(" ")}`);
 }
 
-test("parseCommand() never takes the next word as a switch's value", () => {
+test("parseCommand() takes a switch's value only after =", () => {
   assert.match(
     refusal(["proxy", "-sidecar-for", "web", "-log-json", "false"]),
     /argument "false"/,
@@ -27,7 +27,7 @@ for (
   const [name, argv, want] of [
     ["no command", "", /no command/],
     ["an unknown command", "prxy -sidecar-for web", /did you mean "postern proxy"/],
-    ["a command of Consul's that is none here", "connect expose", /connect expose/],
+    ["a command that only Consul has", "connect expose", /connect expose/],
     ["an unknown flag", "proxy -sidecar_for web", /-sidecar_for.*did you mean -sidecar-for\?/],
     ["a shortened flag", "proxy -sidecar web", /did you mean -sidecar-for\?/],
     ["a flag like no other", "proxy -zzzzzzzz", /see "postern proxy -help"/],
@@ -44,7 +44,7 @@ for (
     ["an argument after --", "proxy -sidecar-for web -- -x", /argument "-x"/],
     ["three dashes", "proxy ---sidecar-for web", /argument "---sidecar-for"/],
     ["a lone dash", "proxy -", /argument "-"/],
-    ["nothing to stand for", "proxy", /nothing says what to stand for/],
+    ["a proxy without a mode", "proxy", /nothing says what to stand for/],
     ["-upstream alone", "proxy -upstream db:1", /nothing says what to stand for/],
     ["a service without any listener", "proxy -service web", /there is no listener/],
     ["-listen alone", "proxy -service web -listen :1", /-listen without -service-addr/],
@@ -82,23 +82,27 @@ for (
     ["too many workers", "proxy -sidecar-for w -workers 1000", /from 0 to 256/],
     ["half a worker", "proxy -sidecar-for w -workers 1.5", /whole number/],
     ["too few agent connections", "proxy -sidecar-for w -agent-connections 2", /from 5 to 190/],
-    ["an unknown way to authorize", "proxy -sidecar-for w -authorize no", /want match or both/],
+    ["an unknown value of -authorize", "proxy -sidecar-for w -authorize no", /want match or both/],
     ["an admin port alone", "proxy -sidecar-for w -admin-bind 19000", /want host:port/],
-    ["an admin address for everyone by accident", "proxy -sidecar-for w -admin-bind :1", /no host/],
+    ["an admin address without a host", "proxy -sidecar-for w -admin-bind :1", /no host/],
     ["a port too high", "proxy -sidecar-for w -admin-bind a:65536", /port must be/],
-    ["an IPv4 address that is none", "proxy -service w -listen 10.0.0.300:1", /no IPv4 address/],
-    ["an IPv6 address that is none", "proxy -sidecar-for w -admin-bind [1::2::3]:1", /no IPv6/],
-    ["an application nowhere", "proxy -service w -listen :1 -service-addr 10.0.0:1", /no IPv4/],
+    ["a malformed IPv4 address", "proxy -service w -listen 10.0.0.300:1", /no IPv4 address/],
+    ["a malformed IPv6 address", "proxy -sidecar-for w -admin-bind [1::2::3]:1", /no IPv6/],
+    [
+      "a malformed application address",
+      "proxy -service w -listen :1 -service-addr 10.0.0:1",
+      /no IPv4/,
+    ],
     ["a URL as a listener", "proxy -service w -listen http://a:1", /want host:port/],
     ["a relative socket", "proxy -service w -listen :1 -service-addr unix://x", /absolute path/],
-    ["a gateway that is not there yet", "proxy -gateway mesh", /want ingress/],
+    ["an unsupported kind of gateway", "proxy -gateway mesh", /want ingress/],
     ["a gateway to register", "proxy -gateway ingress -register", /leave -register out/],
     ["a gateway and a sidecar", "proxy -gateway ingress -sidecar-for w", /leave one of them/],
     ["a gateway and a file", "proxy -gateway ingress -config f", /with -gateway: the file/],
     ["a bootstrap", "connect envoy -sidecar-for w -bootstrap", /-bootstrap: there is no bootstrap/],
-    ["Envoy's words for a proxy", "proxy -sidecar-for w -- --base-id 1", /"--base-id"/],
-    ["help for nothing", "help me", /no such command/],
-    ["dev for everyone by accident", "dev -http-addr :8500", /no host/],
+    ["Envoy's arguments for a proxy", "proxy -sidecar-for w -- --base-id 1", /"--base-id"/],
+    ["help for an unknown command", "help me", /no such command/],
+    ["dev on all addresses without a host", "dev -http-addr :8500", /no host/],
     ["a proxy's flag for dev", "dev -sidecar-for web", /-sidecar-for: there is none/],
   ] as const
 ) {
@@ -109,7 +113,7 @@ for (
 
 const taken = TAKEN_ENVOY_FLAGS.flatMap(({ flags }) => flags);
 for (const flag of ENVOY_FLAGS) {
-  test(`parseCommand() says what replaces Envoy's -${flag}`, () => {
+  test(`parseCommand() names the replacement of Envoy's -${flag}`, () => {
     const message = refusal(["proxy", `-${flag}=x`]);
     assert.doesNotMatch(message, /there is none/);
     assert.match(message, new RegExp(`the flag -${flag}: .{20}`));
@@ -118,7 +122,7 @@ for (const flag of ENVOY_FLAGS) {
   });
 }
 
-test("parseCommand() keeps a control character out of its messages", () => {
+test("parseCommand() writes no control characters into its messages", () => {
   for (
     const argv of [
       ["proxy", "-a\u001b[31m\n"],

@@ -31,7 +31,7 @@ for (
   });
 }
 
-test("parseCommand() takes what configures Envoy alone, and names it", () => {
+test("parseCommand() takes flags that configure Envoy alone, with a warning each", () => {
   const words = "connect envoy -sidecar-for web -envoy-version 1.30.1 -grpc-addr 127.0.0.1:8502 " +
     "-envoy-binary=/usr/bin/envoy -ignore-envoy-compatibility -prometheus-scrape-path /m " +
     "-- -l trace --base-id 2";
@@ -42,8 +42,11 @@ test("parseCommand() takes what configures Envoy alone, and names it", () => {
   assert.deepEqual(
     warnings.map((line) => line.slice(0, line.indexOf(":"))),
     [
-      ...["-envoy-binary", "-envoy-version", "-grpc-addr", "-ignore-envoy-compatibility"],
-      ...["-prometheus-scrape-path"],
+      "-envoy-binary",
+      "-envoy-version",
+      "-grpc-addr",
+      "-ignore-envoy-compatibility",
+      "-prometheus-scrape-path",
       "what follows --",
     ].map((what) => `${what} does nothing`),
   );
@@ -85,7 +88,7 @@ for (
     ["-log-json -log-json=false", false],
   ] as const
 ) {
-  test(`parseCommand() reads the switch ${form || "that is not there"}`, () => {
+  test(`parseCommand() reads the switch ${form || "when it is absent"}`, () => {
     assert.equal(proxy(`-sidecar-for web ${form}`).logJson, want);
   });
 }
@@ -132,7 +135,7 @@ for (
   });
 }
 
-test("parseCommand() reads flag mode whole", () => {
+test("parseCommand() reads every flag of flag mode", () => {
   const { mode } = proxy(
     "-service web -service-addr 127.0.0.1:8080 -listen :8443 -register -register-id x1 " +
       "-upstream db:9191 -upstream cache.query:[::1]:0x10",
@@ -218,7 +221,7 @@ test("parseCommand() reads every flag of the proxy", () => {
   });
 });
 
-test("parseCommand() hands the agent's flags on as given, without the environment", () => {
+test("parseCommand() keeps the agent's flags as given, without the environment", () => {
   const { agentFlags } = proxy(
     "-sidecar-for web -http-addr https://10.0.0.1:8501 -token t -token-file tf -ca-file cf " +
       "-ca-path cp -client-cert cc -client-key ck -tls-server-name n -datacenter dc2 -stale " +
@@ -389,14 +392,14 @@ test("parseCommand() reads every flag about servers", () => {
   );
 });
 
-test("parseCommand() says of a token on the command line that it can be seen, and does not show it", () => {
+test("parseCommand() warns of a token on the command line without its text", () => {
   const { warnings } = proxy("-sidecar-for web -token secret-1");
   assert.deepEqual(warnings, [
     "-token can be read by everybody on this host: -token-file takes a file",
   ]);
 });
 
-test("parseCommand() has a proxy beside servers registered in the catalog", () => {
+test("parseCommand() takes -register beside servers", () => {
   const { mode, serversFlags } = proxy(
     "-servers 10.0.0.1 -node vm-1 -service web -listen 10.0.0.7:8443 -service-addr :80 -register",
   );

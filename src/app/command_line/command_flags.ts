@@ -67,5 +67,5 @@ ${PROXY_CHOICE}
 export const PLUGIN_DEV_FLAGS = readFlagTable(`
 Flags of dev
   -config JSON (default: {})
-      The plugin's configuration, as it stands at its use.
+      The plugin's "config", as in a configuration file.
 `);

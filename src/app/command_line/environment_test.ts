@@ -29,7 +29,7 @@ for (
     ["NODE_TLS_REJECT_UNAUTHORIZED", "0", "refused", "refused"],
     ["NODE_TLS_REJECT_UNAUTHORIZED", "1", "taken", "taken"],
     ["SSLKEYLOGFILE", "/tmp/keys", "refused", "refused"],
-    // Adds to the system's CA certificates only, which count for nobody but an agent without -ca-file.
+    // Adds to the system's CA certificates, which only verify an agent without -ca-file.
     ["NODE_EXTRA_CA_CERTS", "/etc/ca.pem", "taken", "taken"],
     ["PATH", "/bin", "taken", "taken"],
   ] as const
@@ -73,4 +73,4 @@ for (
   });
 }
 
-test("checkRights() judges nothing where there is nothing to read", () => checkRights(""));
+test("checkRights() takes an empty status", () => checkRights(""));

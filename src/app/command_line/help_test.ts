@@ -5,7 +5,7 @@ import { PROXY_FLAGS } from "../flags/proxy_flags.ts";
 import { helpText } from "./help.ts";
 
 for (const topic of HELP_TOPICS) {
-  test(`helpText() fits a terminal: ${topic || "commands"}`, () => {
+  test(`helpText() is at most 100 columns wide: ${topic || "commands"}`, () => {
     const text = helpText(topic);
     assert.match(text, /^Usage: postern .*\n/);
     assert.ok(text.endsWith("\n") && !text.endsWith("\n\n"));
@@ -14,7 +14,7 @@ for (const topic of HELP_TOPICS) {
     }
   });
 
-  test(`helpText() gives examples that parse: ${topic || "commands"}`, () => {
+  test(`helpText() has examples that parse: ${topic || "commands"}`, () => {
     const text = helpText(topic).replaceAll("\\\n", " ");
     for (const [, line = ""] of text.matchAll(/^ {2}((?:[A-Z_]+=\S+ )?postern .*)$/gm)) {
       const words = line.replace(/^[A-Z_]+=\S+ /, "").replace(/ && .*/, "").split(/ +/);
@@ -31,7 +31,7 @@ test("helpText() of the proxy names every flag and variable", () => {
   }
 });
 
-test("helpText() never shows a default that is not the one in force", () => {
+test("helpText() shows the defaults that are in force", () => {
   const text = helpText("proxy").replace(/\s+/g, " ");
   for (const [, words = ""] of text.matchAll(/ (-[a-z-]+ [A-Z]+ [^()]*\(default: \d\w*\))/g)) {
     const [, name = "", value = ""] = /^-([a-z-]+) .*\(default: (\w+)\)$/.exec(words) ?? [];

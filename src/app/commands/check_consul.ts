@@ -36,8 +36,8 @@ export async function checkConsul(options: ProxyOptions): Promise<ConsulReport> 
   const stop = new AbortController();
   const log = createLog({ clock: systemClock, write() {}, holder: { level: "error" } });
   // A state that was stored earlier is not what the agent says now.
-  const { stateDir: _stateDir, ...asked } = options;
-  const control = await createControl({ ...asked, watchPlugins: false }, {
+  const { stateDir: _stateDir, ...withoutState } = options;
+  const control = await createControl({ ...withoutState, watchPlugins: false }, {
     clock: systemClock,
     random: systemRandom,
     log,

@@ -154,7 +154,7 @@ async function showStatus(
       const time = new Date(systemClock.now()).toLocaleTimeString();
       process.stdout.write(`\r\x1b[K${time}  ${line(({ text }) => text)}`);
     } else if (state !== last) {
-      // Without a terminal there is a line whenever something changes.
+      // Without a terminal, each change writes a line.
       process.stdout.write(`${state}\n`);
     }
     last = state;

@@ -47,6 +47,6 @@ function wordsOf(http: HttpRules | null): string {
   words.push(`time for a request: ${time(http.requestTimeoutMs)}`);
   words.push(`silence: ${time(http.streamIdleTimeoutMs)}`);
   if (http.sanitizeForwardedClientCert) words.push("x-forwarded-client-cert is dropped");
-  if (http.showDenials) words.push("who is denied is told the rule");
+  if (http.showDenials) words.push("denied callers get the rule in the response");
   return words.join(", ");
 }

@@ -26,7 +26,7 @@ const MESH = snapshotOf({
   }],
 });
 
-test("describeListeners() says what each speaks, and what permissions were taken for", async () => {
+test("describeListeners() has the HTTP settings of each listener and the meaning of each permission", async () => {
   const rules = httpRules("http", { requestTimeoutMs: 1_500, streamIdleTimeoutMs: 300_000 });
   const path = { ...rules.path, normalize: true, mergeSlashes: true, escapedSlashes: "reject" };
   const http = { ...rules, path, showDenials: true } as const;
@@ -37,7 +37,7 @@ test("describeListeners() says what each speaks, and what permissions were taken
     inbound,
     "listener inbound on 127.0.0.1:20000 for 127.0.0.1:8080: http, paths normalized, slashes merged, " +
       "escaped slashes: reject, heads of at most 60 KB, time for a request: 1500ms, silence: 5m, " +
-      "who is denied is told the rule",
+      "denied callers get the rule in the response",
   );
   assert.match(pay ?? "", /^upstream pay on 127\.0\.0\.1:9191: grpc, /);
   assert.match(first ?? "", /^intention .*web.*, permission 1: deny GET \/admin\*$/);
@@ -45,7 +45,7 @@ test("describeListeners() says what each speaks, and what permissions were taken
   assert.deepEqual(more, []);
 });
 
-test("describeListeners() says what carries bytes, and of permissions nothing there", async () => {
+test("describeListeners() of a TCP listener lists no permissions", async () => {
   const [inbound, , ...more] = await describeListeners(MESH);
   const where = "listener inbound on 127.0.0.1:20000 for 127.0.0.1:8080";
   assert.equal(inbound, `${where}: tcp, carried as it is`);

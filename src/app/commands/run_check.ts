@@ -174,7 +174,7 @@ function warningOf({ message, fields }: LogRecord): readonly string[] {
     case "configuration":
       return [`warning: ${fields.warning}`];
     case "key file is readable by others":
-      // Also passwords, and files of Envoy that may hold a key.
+      // These include passwords, and files of Envoy that may hold a key.
       return [`warning: ${fields.file} can be read by others (mode ${fields.mode})`];
     case "certificate expires soon and was not replaced":
       return [

@@ -14,7 +14,7 @@ function options(...argv: readonly string[]) {
   return command.options;
 }
 
-test("startAgent() goes elsewhere where nobody asked for the port that is in use", async () => {
+test("startAgent() takes a free port when the default is in use, and fails when a configured one is", async () => {
   const consul = createServer();
   await new Promise<void>((resolve) => consul.listen(0, "127.0.0.1", resolve));
   const { port } = consul.address() as AddressInfo;

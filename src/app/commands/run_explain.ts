@@ -23,7 +23,7 @@ export interface ExplainOptions {
   readonly upstream: string | undefined;
   /** `""`: none was written. */
   readonly host: string;
-  /** With its query, as it was written. */
+  /** Path and query as written. */
   readonly path: string;
   /** `name: value` each. */
   readonly headers: readonly string[];

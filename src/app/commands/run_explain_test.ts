@@ -6,43 +6,54 @@ import { explained, type ExplainOptions } from "./run_explain.ts";
 const AT = { kind: "tcp", host: "127.0.0.1", port: 19_001 } as const;
 const OPTIONS: ExplainOptions = {
   proxy: { kind: "address", admin: AT },
-  ...{ method: "PUT", upstream: "db", host: "db", path: "/a?b=c&d", headers: ["x: 1", "y: &2"] },
-  ...{ source: "", json: false, connects: true },
+  method: "PUT",
+  upstream: "db",
+  host: "db",
+  path: "/a?b=c&d",
+  headers: ["x: 1", "y: &2"],
+  source: "",
+  json: false,
+  connects: true,
 };
 
-/** Answers `/explain` so, and is the proxy of `web` at port 19003. */
-function admin(status: number, body: string): { readonly asked: URL[]; readonly ask: AskAdmin } {
-  const asked: URL[] = [];
+/** The admin server of the proxy of `web` at port 19003, with this answer to `/explain`. */
+function admin(status: number, body: string): { readonly requests: URL[]; readonly ask: AskAdmin } {
+  const requests: URL[] = [];
   return {
-    asked,
+    requests,
     ask({ port }, { path }) {
       if (path === "/server_info") {
         if (port !== 19_003) return Promise.reject(new Error("connection refused"));
         const info = { node: { id: "web-proxy" }, postern: { options: { sidecarFor: "web" } } };
         return Promise.resolve({ status: 200, body: JSON.stringify(info) });
       }
-      asked.push(new URL(path, `http://127.0.0.1:${port}`));
+      requests.push(new URL(path, `http://127.0.0.1:${port}`));
       return Promise.resolve({ status, body });
     },
   };
 }
 
-test("explained() asks as the request was written", async () => {
-  const { asked, ask } = admin(200, "the answer");
+test("explained() sends the request's parts as they were written", async () => {
+  const { requests, ask } = admin(200, "the answer");
   assert.deepEqual(await explained(OPTIONS, ask), { text: "the answer", exitCode: 0 });
-  const [{ pathname, port, searchParams } = new URL("a:b")] = asked;
+  const [{ pathname, port, searchParams } = new URL("a:b")] = requests;
   assert.deepEqual([pathname, port], ["/explain", "19001"]);
   assert.deepEqual([...searchParams], [
-    ...[["method", "PUT"], ["host", "db"], ["path", "/a?b=c&d"], ["upstream", "db"]],
-    ...[["header", "x: 1"], ["header", "y: &2"], ["format", "text"]],
+    ["method", "PUT"],
+    ["host", "db"],
+    ["path", "/a?b=c&d"],
+    ["upstream", "db"],
+    ["header", "x: 1"],
+    ["header", "y: &2"],
+    ["format", "text"],
   ]);
 });
 
-test("explained() finds the proxy, and asks who may come in", async () => {
-  const { asked, ask } = admin(200, "{}");
+test("explained() finds the proxy by its flag and sends the source of an inbound request", async () => {
+  const { requests, ask } = admin(200, "{}");
   const proxy = { kind: "proxy", wanted: { flag: "sidecar-for", value: "web" } } as const;
   await explained({ ...OPTIONS, proxy, upstream: undefined, source: "shop", json: true }, ask);
-  const [{ port, searchParams } = new URL("a:b")] = asked;
+  const [{ port, searchParams } = new URL("a:b")] = requests;
   assert.equal(port, "19003");
   assert.deepEqual([searchParams.get("source"), searchParams.get("upstream")], ["shop", null]);
   assert.equal(searchParams.get("format"), null);
@@ -51,12 +62,17 @@ test("explained() finds the proxy, and asks who may come in", async () => {
 for (
   const [name, options, answer, want] of [
     [
-      "what the proxy cannot say",
+      "the proxy's own error",
       {},
       [404, 'Cannot explain: there is no upstream "db"\n'],
       /^Cannot explain: there is no upstream "db"$/,
     ],
-    ["an answer without words", {}, [500, ""], /^Cannot ask the proxy at .*:19001: status 500$/],
+    [
+      "the status of an empty answer",
+      {},
+      [500, ""],
+      /^Cannot ask the proxy at .*:19001: status 500$/,
+    ],
     [
       "a proxy that is not there",
       { proxy: { kind: "proxy", wanted: { flag: "proxy-id", value: "x" } } },
@@ -72,12 +88,12 @@ for (
   });
 }
 
-test("explained() shows nothing that a terminal would obey", async () => {
+test("explained() escapes control characters of the answer", async () => {
   const { ask } = admin(200, "a\x1b[2J\n");
   assert.equal((await explained(OPTIONS, ask)).text, "a\\u001b[2J\n");
 });
 
-test("explained() ends with the exit code that the proxy gives", async () => {
+test("explained() has the exit code of the answer's header", async () => {
   const { ask } = admin(200, "refused");
   const refusing: AskAdmin = async (place, question) => ({
     ...await ask(place, question),

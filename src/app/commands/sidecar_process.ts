@@ -47,7 +47,7 @@ export class Sidecar {
     const level = ["-log-level", logs?.level ?? "error"];
     const child = spawn(
       command,
-      // At the end of the demo open connections are not waited for.
+      // The end of the demo does not wait for open connections.
       [...own, "proxy", "-sidecar-for", this.id, ...level, "-drain-timeout", "0s", ...args],
       {
         stdio: ["ignore", "ignore", logs ? "pipe" : "inherit"],

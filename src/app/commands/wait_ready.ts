@@ -20,9 +20,9 @@ import { findProxy, type WhichProxy, whyNotFound } from "../process/find_admin.t
 interface WaitReadyOptions {
   readonly waitFor: WhichProxy;
   readonly timeoutMs: number;
-  /** Also until the instance passes its checks in Consul's catalog. */
+  /** Wait also until the instance passes its checks in Consul's catalog. */
   readonly catalog: boolean;
-  /** Also until every upstream can be used. */
+  /** Wait also until every upstream can be used. */
   readonly upstreams: boolean;
   readonly clock: Clock;
   /** For tests. */
@@ -43,7 +43,7 @@ type WaitResult = {
 };
 
 const EVERY_MS = 250;
-/** Where it has to be looked for first, on a hundred ports. */
+/** Interval of requests when the proxy must be found on a hundred ports. */
 const SEARCH_EVERY_MS = 1_000;
 const ASK_TIMEOUT_MS = 2_000;
 /** The proxy reads from Consul before it answers. */
@@ -60,7 +60,7 @@ export async function waitReady(options: WaitReadyOptions): Promise<WaitResult> 
   let admin: AdminAddress | undefined;
   for (;;) {
     let why: string;
-    // Each time: one that is started again may get another port, and its old one another proxy.
+    // Found each time: a restarted proxy may get another port, and another proxy its old port.
     const found = await findProxy(waitFor, { ask, ...(admin && { near: admin }) });
     admin = found.kind === "found" ? found.admin : undefined;
     if (found.kind !== "found") {

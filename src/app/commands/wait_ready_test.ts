@@ -13,15 +13,15 @@ const ADMIN = {
 } as const;
 const PLAIN = { catalog: false, upstreams: false } as const;
 
-test("waitReady() asks again until the proxy is ready", async () => {
+test("waitReady() repeats the request until the proxy is ready", async () => {
   const clock = new FakeClock();
   const answers = [new Error("connection refused"), { status: 503, body: "INITIALIZING\n" }, {
     status: 200,
     body: "LIVE\nwarning: upstream db: no gateway\n",
   }];
-  let asked = 0;
+  let requests = 0;
   const ask: AskAdmin = () => {
-    const answer = answers[asked++];
+    const answer = answers[requests++];
     return answer && !(answer instanceof Error) ? Promise.resolve(answer) : Promise.reject(answer);
   };
   const result = waitReady({ waitFor: ADMIN, timeoutMs: 30_000, ...PLAIN, clock, ask });
@@ -31,11 +31,11 @@ test("waitReady() asks again until the proxy is ready", async () => {
     proxy: "the proxy at 127.0.0.1:19000",
     warnings: ["warning: upstream db: no gateway"],
   });
-  assert.equal(asked, 3);
+  assert.equal(requests, 3);
   assert.equal(clock.pending, 0);
 });
 
-test("waitReady() gives up with the last answer", async () => {
+test("waitReady() ends at its timeout with the last answer", async () => {
   const clock = new FakeClock();
   const ask: AskAdmin = () => Promise.resolve({ status: 503, body: "INITIALIZING\nno leaf\n" });
   const result = waitReady({ waitFor: ADMIN, timeoutMs: 1_100, ...PLAIN, clock, ask });
@@ -47,7 +47,7 @@ test("waitReady() gives up with the last answer", async () => {
   });
 });
 
-test("waitReady() with the catalog waits until the instance passes there", async () => {
+test("waitReady() with catalog waits until the instance passes in the catalog", async () => {
   const clock = new FakeClock();
   const view = fakeAdminView();
   view.inCatalog = { kind: "known", failing: ['Consul passes it over: check "x" is critical'] };
@@ -99,14 +99,14 @@ test("waitReady() with upstreams waits until each can be used", async () => {
   }
 });
 
-test("waitReady() asks once when there is no time at all", async () => {
+test("waitReady() without a timeout sends one request", async () => {
   const clock = new FakeClock();
   const ask: AskAdmin = () => Promise.reject(new Error("connection refused"));
   const result = await waitReady({ waitFor: ADMIN, timeoutMs: 0, ...PLAIN, clock, ask });
   assert.match(result.kind === "timed_out" ? result.message : "", /connection refused$/);
 });
 
-test("waitReady() understands a real admin server", async () => {
+test("waitReady() reads the answers of the admin server", async () => {
   const view = fakeAdminView();
   const bind = { kind: "address", host: "127.0.0.1", port: 0 } as const;
   const server = await startAdmin(view, { bind }, silentLog);
@@ -130,15 +130,15 @@ test("waitReady() understands a real admin server", async () => {
   );
 });
 
-/** Admin servers of these ports, and what they say. */
-function world(infos: Readonly<Record<number, unknown>>): { ask: AskAdmin; asked: string[] } {
-  const asked: string[] = [];
+/** Admin servers by port, with their answers. */
+function world(infos: Readonly<Record<number, unknown>>): { ask: AskAdmin; requests: string[] } {
+  const requests: string[] = [];
   return {
-    asked,
+    requests,
     ask({ port }, { path }) {
       const info = infos[port];
       if (info === undefined) return Promise.reject(new Error("connection refused"));
-      asked.push(`${port}${path}`);
+      requests.push(`${port}${path}`);
       const body = typeof info === "string" ? info : JSON.stringify(info);
       return Promise.resolve({ status: 200, body: path === "/ready" ? "LIVE" : body });
     },
@@ -153,13 +153,13 @@ const HERE = {
   19_000: proxy("db-sidecar-proxy", { sidecarFor: "db", proxyId: "db-sidecar-proxy" }),
   19_001: "<html>something else</html>",
   19_002: { node: {} },
-  // Not reached its agent yet.
+  // A proxy that has not reached its agent.
   19_003: proxy("", { sidecarFor: "web-1", proxyId: "" }),
   19_004: proxy("web-2-sidecar-proxy", { proxyId: "web-2-sidecar-proxy" }),
   19_100: proxy("/etc/web.json", { config: "/etc/web.json" }),
 };
 
-test("findRival() names another proxy of the id, and never itself", async () => {
+test("findRival() names another proxy with the same id, and not its own admin server", async () => {
   const { ask } = world({
     ...HERE,
     19_002: { ...proxy("web-2-sidecar-proxy"), postern: { pid: 7, options: {} } },
@@ -186,7 +186,7 @@ for (
   ] as const
 ) {
   test(`waitReady() finds -${flag} ${value} among others`, async () => {
-    const { ask, asked } = world(HERE);
+    const { ask, requests } = world(HERE);
     const waitFor = { kind: "proxy", wanted: { flag, value } } as const;
     const result = await waitReady({
       waitFor,
@@ -200,11 +200,11 @@ for (
       proxy: `the proxy at 127.0.0.1:${port} (-${flag} ${value})`,
       warnings: [],
     });
-    assert.equal(asked.at(-1), `${port}/ready`);
+    assert.equal(requests.at(-1), `${port}/ready`);
   });
 }
 
-test("waitReady() takes no other proxy for the one it waits for, and says who is there", async () => {
+test("waitReady() does not take another proxy, and lists those that answer", async () => {
   const waitFor = { kind: "proxy", wanted: { flag: "sidecar-for", value: "web" } } as const;
   const clock = new FakeClock();
   for (
@@ -217,7 +217,7 @@ test("waitReady() takes no other proxy for the one it waits for, and says who is
       [{}, "there are none"],
     ] as const
   ) {
-    const { ask, asked } = world(infos);
+    const { ask, requests } = world(infos);
     const result = await waitReady({ waitFor, timeoutMs: 0, ...PLAIN, clock, ask });
     assert.deepEqual(result, {
       kind: "timed_out",
@@ -226,15 +226,15 @@ test("waitReady() takes no other proxy for the one it waits for, and says who is
         `ports 19000 to 19100 of 127.0.0.1 is its own; ${there}. Start it, or give its -admin-bind, ` +
         "where it has one, as -admin",
     });
-    assert.ok(!asked.some((question) => question.endsWith("/ready")));
+    assert.ok(!requests.some((path) => path.endsWith("/ready")));
   }
 });
 
 for (
   const [name, agent, want] of [
-    ["takes the one of the told agent", "127.0.0.1:9500", 19_005],
+    ["takes the one of the given agent", "127.0.0.1:9500", 19_005],
     [
-      "names all where none is told",
+      "names all when no agent is given",
       "",
       "of -sidecar-for web-1: several are: 127.0.0.1:19000 (process 7, agent 127.0.0.1:8500, trust " +
       "domain a.consul); 127.0.0.1:19005 (agent 127.0.0.1:9500, no certificate yet). Give -http-addr",
@@ -255,19 +255,19 @@ for (
       19_000: { ...web, postern: { ...web.postern, pid: 7, trust_domain: "a.consul" } },
       19_005: proxy("web-1-sidecar-proxy", { agent: "127.0.0.1:9500" }),
     });
-    const told = agent && { agent: { address: agent, said: "CONSUL_HTTP_ADDR" } };
-    const wanted = { flag: "sidecar-for", value: "web-1", ...told || {} } as const;
+    const named = agent && { agent: { address: agent, said: "CONSUL_HTTP_ADDR" } };
+    const wanted = { flag: "sidecar-for", value: "web-1", ...named || {} } as const;
     const found = await findProxy({ kind: "proxy", wanted }, { ask });
     if (found.kind === "found") assert.equal(found.admin.port, want);
     else assert.ok(whyNotFound(found).startsWith(String(want)), whyNotFound(found));
   });
 }
 
-test("waitReady() follows the one it waits for to another port", async () => {
+test("waitReady() follows a restarted proxy to its new port", async () => {
   const infos: Record<number, unknown> = { 19_000: proxy("a"), 19_001: proxy("b") };
   const answers = [503, 503, 200];
   const clock = new FakeClock();
-  const asked: number[] = [];
+  const ports: number[] = [];
   const { ask } = world(infos);
   const waiting = waitReady({
     waitFor: { kind: "proxy", wanted: { flag: "proxy-id", value: "b" } },
@@ -276,8 +276,8 @@ test("waitReady() follows the one it waits for to another port", async () => {
     clock,
     ask(admin, question) {
       if (question.path !== "/ready") return ask(admin, question);
-      asked.push(admin.port);
-      // It ends, and comes again on another port; the old one goes to somebody else.
+      ports.push(admin.port);
+      // The proxy is started again on another port, and another proxy gets its old port.
       [infos[19_001], infos[19_007]] = [proxy("c"), proxy("b")];
       return Promise.resolve({ status: answers.shift() ?? 0, body: "" });
     },
@@ -288,5 +288,5 @@ test("waitReady() follows the one it waits for to another port", async () => {
     proxy: "the proxy at 127.0.0.1:19007 (-proxy-id b)",
     warnings: [],
   });
-  assert.deepEqual(asked, [19_001, 19_007, 19_007]);
+  assert.deepEqual(ports, [19_001, 19_007, 19_007]);
 });

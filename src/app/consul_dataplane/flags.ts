@@ -131,7 +131,7 @@ Running
       Print version, commit and engine.
 Starting and stopping
   -graceful-addr ADDRESS [$DP_GRACEFUL_ADDR] {envoy.gracefulAddr} (default: 127.0.0.1)
-      Address of the server that is told to start and to stop.
+      Address of the server with the paths for startup and shutdown.
   -graceful-port PORT [$DP_GRACEFUL_PORT] {envoy.gracefulPort number} (default: 20300)
       Port of that server.
   -graceful-startup-path PATH [$DP_GRACEFUL_STARTUP_PATH] {envoy.gracefulStartupPath}

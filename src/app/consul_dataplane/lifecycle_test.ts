@@ -6,8 +6,13 @@ import { type LogFields, silentLog } from "../../base/mod.ts";
 import { lifecycleAnswer, startLifecycle, startReady } from "./lifecycle.ts";
 
 const OPTIONS = {
-  ...{ host: "127.0.0.1", port: 0, startupPath: "/up", startupGraceMs: 5_000 },
-  ...{ shutdownPath: "/down", shutdownGraceMs: 30_000, drainListeners: true },
+  host: "127.0.0.1",
+  port: 0,
+  startupPath: "/up",
+  startupGraceMs: 5_000,
+  shutdownPath: "/down",
+  shutdownGraceMs: 30_000,
+  drainListeners: true,
 };
 
 function rig(options: Partial<typeof OPTIONS> = {}) {
@@ -24,39 +29,42 @@ function rig(options: Partial<typeof OPTIONS> = {}) {
   };
   const stop = () => void state.stops++;
   return {
-    ...{ clock, state, view, stop },
+    clock,
+    state,
+    view,
+    stop,
     ask: (target: string) => lifecycleAnswer(target, { ...OPTIONS, ...options }, { view, stop }),
   };
 }
 
-test("lifecycleAnswer() says that the application may start when the proxy is ready", async () => {
+test("lifecycleAnswer() answers the startup path when the proxy is ready", async () => {
   const { clock, state, ask } = rig();
   let answered = false;
-  const asked = ask("/up?x").then((answer) => (answered = true, answer));
+  const pending = ask("/up?x").then((answer) => (answered = true, answer));
   await clock.advance(3_000);
   assert.equal(answered, false);
   state.reasons = [];
   await clock.advance(250);
-  assert.deepEqual(await asked, { status: 200, body: "" });
+  assert.deepEqual(await pending, { status: 200, body: "" });
 });
 
-test("lifecycleAnswer() says so after the startup grace, whatever the proxy is", async () => {
+test("lifecycleAnswer() answers the startup path after the startup grace, ready or not", async () => {
   const { clock, ask } = rig();
   let answered = false;
-  const asked = ask("/up").then((answer) => (answered = true, answer));
+  const pending = ask("/up").then((answer) => (answered = true, answer));
   await clock.advance(4_999);
   assert.equal(answered, false);
   await clock.advance(1);
-  assert.equal((await asked)?.status, 200);
+  assert.equal((await pending)?.status, 200);
   assert.equal(clock.pending, 0);
 });
 
-test("lifecycleAnswer() waits not at all without a startup grace", async () => {
+test("lifecycleAnswer() without a startup grace answers at once", async () => {
   const { ask } = rig({ startupGraceMs: 0 });
   assert.equal((await ask("/up"))?.status, 200);
 });
 
-test("lifecycleAnswer() stops by its path alone", async () => {
+test("lifecycleAnswer() stops the proxy on the exact shutdown path only", async () => {
   const { state, ask } = rig();
   for (const target of ["/", "/down/", "/dow", "/downs", "/DOWN"]) {
     assert.equal(await ask(target), undefined, target);
@@ -66,7 +74,7 @@ test("lifecycleAnswer() stops by its path alone", async () => {
   assert.equal(state.stops, 1);
 });
 
-function asker(port: number) {
+function client(port: number) {
   return (path: string, method = "GET", headers: Record<string, string> = {}) =>
     new Promise<readonly [number, string]>((resolve, reject) => {
       const sent = request({ host: "127.0.0.1", port, path, method, headers }, (reply) => {
@@ -78,12 +86,12 @@ function asker(port: number) {
     });
 }
 
-test("startLifecycle() takes every method, and nothing that a web page sends", async () => {
+test("startLifecycle() takes every method, and refuses requests of web pages", async () => {
   const { view, state, stop } = rig({});
   state.reasons = [];
   const server = await startLifecycle(OPTIONS, { view, log: silentLog, stop });
   try {
-    const ask = asker(server.address.port);
+    const ask = client(server.address.port);
     for (const method of ["GET", "POST", "PUT", "HEAD", "DELETE"]) {
       assert.deepEqual(await ask("/up", method), [200, ""]);
     }
@@ -98,7 +106,7 @@ test("startLifecycle() takes every method, and nothing that a web page sends", a
   }
 });
 
-test("startLifecycle() says which address it cannot have", async () => {
+test("startLifecycle() names the flag and the address in use", async () => {
   const { view, stop } = rig();
   const lines: [string, LogFields | undefined][] = [];
   const log = {
@@ -118,11 +126,11 @@ test("startLifecycle() says which address it cannot have", async () => {
   }
 });
 
-test("startReady() answers /ready, and says no more", async () => {
+test("startReady() answers /ready without the reasons", async () => {
   const { view, state } = rig();
   const server = await startReady({ host: "127.0.0.1", port: 0 }, { view, log: silentLog });
   try {
-    const ask = asker(server.address.port);
+    const ask = client(server.address.port);
     assert.deepEqual(await ask("/ready"), [503, "NOT READY\n"]);
     state.reasons = [];
     assert.deepEqual(await ask("/ready?a=b"), [200, "LIVE\n"]);

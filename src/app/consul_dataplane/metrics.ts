@@ -119,7 +119,7 @@ export class DataplaneMetrics {
       answer: page(scrapePath),
     }, log);
     this.#servers = [scraped];
-    // Only for this machine; collectors elsewhere use the other server.
+    // For this machine only; remote collectors use the other server.
     const merged = await startSmallServer({
       host: "127.0.0.1",
       port: mergePort,
@@ -170,7 +170,7 @@ export class DataplaneMetrics {
     return { status: 200, body: own + up + application, type: METRICS_TYPE };
   }
 
-  /** Under the names that dashboards for consul-dataplane use. */
+  /** Metrics under the names that dashboards for consul-dataplane use. */
   #samples(): readonly Sample[] {
     const { view } = this.#deps;
     const connected = view.samples().find(({ name }) => name === "server_connected");

@@ -22,7 +22,7 @@ interface Pair {
 
 async function rig(
   options: Partial<MetricsOptions> = {},
-  ask: AskAdmin = () => Promise.reject(new Error("nobody is asked")),
+  ask: AskAdmin = () => Promise.reject(new Error("there is no admin server")),
 ) {
   const host = loopbackHost();
   const [port = 0, other = 0, mergePort = 0] = await freePorts(host, 3);
@@ -40,8 +40,8 @@ async function rig(
       return { ...source, ...(state.metrics && { metrics: state.metrics }) };
     },
   };
-  const told: [string, LogFields | undefined][] = [];
-  const tell = (text: string, fields?: LogFields) => void told.push([text, fields]);
+  const lines: [string, LogFields | undefined][] = [];
+  const write = (text: string, fields?: LogFields) => void lines.push([text, fields]);
   const log = { ...silentLog, warn: tell, error: tell };
   const metrics = new DataplaneMetrics(
     { useCentralConfig: true, scrapePath: "/metrics", mergePort, ...options },
@@ -53,7 +53,15 @@ async function rig(
     return metrics.look();
   };
   return {
-    ...{ metrics, view, state, told, host, port, other, mergePort, want },
+    metrics,
+    view,
+    state,
+    lines,
+    host,
+    port,
+    other,
+    mergePort,
+    want,
     get: (port: number, path: string) => get(requestPlain, { host, port, path }),
     [Symbol.asyncDispose]: () => metrics.close(),
   };
@@ -74,7 +82,7 @@ function get(request: typeof requestPlain, options: RequestOptions) {
   });
 }
 
-test("DataplaneMetrics serves where central configuration says, and goes where it says next", async () => {
+test("DataplaneMetrics follows the address in central configuration", async () => {
   await using it = await rig();
   const { metrics, host, port, other, mergePort } = it;
   await metrics.look();
@@ -91,7 +99,9 @@ test("DataplaneMetrics serves where central configuration says, and goes where i
   assert.match(body, /^consul_dataplane_envoy_connected 1$/m);
   assert.ok(!body.includes("application_metrics_up"));
   const merged = await get(requestPlain, {
-    ...{ host: "127.0.0.1", port: mergePort, path: "/stats/prometheus" },
+    host: "127.0.0.1",
+    port: mergePort,
+    path: "/stats/prometheus",
   });
   assert.equal(merged.body, body);
   assert.equal((await it.get(port, "/stats/prometheus")).status, 404);
@@ -101,10 +111,10 @@ test("DataplaneMetrics serves where central configuration says, and goes where i
   it.state.metrics = undefined;
   await metrics.look();
   await assert.rejects(it.get(other, "/metrics"));
-  assert.deepEqual(it.told, []);
+  assert.deepEqual(it.lines, []);
 });
 
-test("DataplaneMetrics looks by itself, and not where central configuration is not to count", async () => {
+test("DataplaneMetrics reads central configuration periodically, unless it is off", async () => {
   for (const useCentralConfig of [true, false]) {
     await using it = await rig({ useCentralConfig });
     it.state.metrics = { ...NO_METRICS, prometheusBindAddr: `${it.host}:${it.port}` };
@@ -117,52 +127,52 @@ test("DataplaneMetrics looks by itself, and not where central configuration is n
   }
 });
 
-test("DataplaneMetrics says once what it cannot do, and serves on", async () => {
+test("DataplaneMetrics logs an unusable address once and serves on the old one", async () => {
   await using it = await rig();
   await it.want(it.port);
   for (let count = 0; count < 2; count++) await it.want("nowhere");
   assert.equal((await it.get(it.port, "/metrics")).status, 200);
-  assert.deepEqual(it.told.map(([text]) => text), [
+  assert.deepEqual(it.lines.map(([text]) => text), [
     "metrics are not served as configured",
   ]);
-  assert.match(String(it.told[0]?.[1]?.error), /envoy_prometheus_bind_addr "nowhere": want host:/);
+  assert.match(String(it.lines[0]?.[1]?.error), /envoy_prometheus_bind_addr "nowhere": want host:/);
 });
 
-test("DataplaneMetrics takes an address that becomes free", async () => {
+test("DataplaneMetrics binds an address when it becomes free", async () => {
   await using first = await rig();
   await first.want(first.port);
   await using second = await rig({ mergePort: first.other });
   await second.want(`${first.host}:${first.port}`);
-  assert.match(String(second.told[0]?.[1]?.error), /the address is in use/);
+  assert.match(String(second.lines[0]?.[1]?.error), /the address is in use/);
   await first.metrics.close();
   await second.metrics.look();
   assert.equal(second.metrics.addresses.length, 2);
 });
 
-test("DataplaneMetrics serves where it could not serve both at first", async () => {
+test("DataplaneMetrics binds both addresses when the one in use becomes free", async () => {
   const [taken = 0] = await freePorts("127.0.0.1", 1);
   await using first = await rig({ mergePort: taken });
   await first.want(first.port);
   await using second = await rig({ mergePort: taken });
   await second.want(second.port);
-  assert.match(String(second.told[0]?.[1]?.error), /the address is in use/);
+  assert.match(String(second.lines[0]?.[1]?.error), /the address is in use/);
   await first.metrics.close();
   await second.metrics.look();
-  assert.deepEqual([second.metrics.addresses.length, second.told.length], [2, 1]);
+  assert.deepEqual([second.metrics.addresses.length, second.lines.length], [2, 1]);
 });
 
 const URL_OF = { serviceUrl: new URL("http://127.0.0.1:9102/app/metrics?a=b") };
 const answers = (answer: Partial<AdminAnswer>): AskAdmin => () =>
   Promise.resolve({ status: 200, body: "", ...answer });
 
-test("DataplaneMetrics joins those of the application", async () => {
-  const asked: unknown[] = [];
+test("DataplaneMetrics appends the application's metrics", async () => {
+  const requests: unknown[] = [];
   await using it = await rig(URL_OF, (place, question) => {
-    asked.push([place, question.path]);
+    requests.push([place, question.path]);
     return Promise.resolve({ status: 200, body: "# TYPE app_a counter\napp_a 7" });
   });
   const { body } = await it.metrics.page();
-  assert.deepEqual(asked, [[{ host: "127.0.0.1", port: 9102 }, "/app/metrics?a=b"]]);
+  assert.deepEqual(requests, [[{ host: "127.0.0.1", port: 9102 }, "/app/metrics?a=b"]]);
   assert.match(body, /\n# TYPE app_a counter\napp_a 7\n$/);
   assert.match(body, /^postern_application_metrics_up 1$/m);
 });
@@ -175,7 +185,7 @@ for (
     ["do not end", answers({ body: "app_a 7\n".repeat((1 << 20) + 1) }), /more than 8 MiB/],
   ] as readonly (readonly [string, AskAdmin, RegExp])[]
 ) {
-  test(`DataplaneMetrics gives the proxy's alone where the application's ${name}`, async () => {
+  test(`DataplaneMetrics serves the proxy's metrics alone when the application's ${name}`, async () => {
     await using it = await rig(URL_OF, ask);
     for (let count = 0; count < 2; count++) {
       const { status, body } = await it.metrics.page();
@@ -183,28 +193,28 @@ for (
       assert.match(body, /^postern_connections_total/m);
       assert.match(body, /^postern_application_metrics_up 0$/m);
       assert.ok(!body.includes("app_a"));
-      assert.equal(it.told.length, 1);
+      assert.equal(it.lines.length, 1);
     }
-    assert.match(String(it.told[0]?.[1]?.error), reason);
-    assert.equal(it.told[0]?.[1]?.url, "http://127.0.0.1:9102/app/metrics");
+    assert.match(String(it.lines[0]?.[1]?.error), reason);
+    assert.equal(it.lines[0]?.[1]?.url, "http://127.0.0.1:9102/app/metrics");
   });
 }
 
-test("DataplaneMetrics waits for the application as long as collectors wait, asking once", async () => {
-  let asked = 0;
+test("DataplaneMetrics sends the application one request for concurrent collectors and waits at most 4 s", async () => {
+  let requests = 0;
   await using it = await rig(URL_OF, () => {
-    asked++;
+    requests++;
     return new Promise(() => {});
   });
   const pages = [it.metrics.page(), it.metrics.page()];
   await it.view.clock.advance(4_000);
   for (const page of pages) assert.match((await page).body, /^postern_application_metrics_up 0$/m);
-  assert.equal(asked, 1);
+  assert.equal(requests, 1);
   await it.metrics.close();
   assert.equal(it.view.clock.pending, 0);
 });
 
-test("DataplaneMetrics serves with TLS to whom its CA knows, and by new files from then on", async () => {
+test("DataplaneMetrics requires a client certificate of its CA, and follows changed files", async () => {
   const directory = await mkdtemp(join(tmpdir(), "postern-metrics-"));
   try {
     const [ca, other] = [createAuthority(), createAuthority()];
@@ -221,34 +231,37 @@ test("DataplaneMetrics serves with TLS to whom its CA knows, and by new files fr
     await write(ca.issueLeaf({ service: "web" }));
     await using it = await rig({ tls: files });
     await it.want(it.port);
-    const asks = async (client: Pair | undefined, by = ca) => {
+    const statusFor = async (client: Pair | undefined, by = ca) => {
       const { status } = await get(requestSecure, {
-        ...{ host: it.host, port: it.port, path: "/metrics", ca: by.rootPem },
-        ...{ checkServerIdentity: () => undefined },
+        host: it.host,
+        port: it.port,
+        path: "/metrics",
+        ca: by.rootPem,
+        checkServerIdentity: () => undefined,
         ...(client && { cert: client.certPem, key: client.keyPem }),
       });
       return status;
     };
     const collector = ca.issueLeaf({ service: "prometheus" });
-    assert.equal(await asks(collector), 200);
-    assert.equal(await asks(undefined), 403);
-    assert.equal(await asks(other.issueLeaf({ service: "prometheus" })), 403);
+    assert.equal(await statusFor(collector), 200);
+    assert.equal(await statusFor(undefined), 403);
+    assert.equal(await statusFor(other.issueLeaf({ service: "prometheus" })), 403);
     await assert.rejects(it.get(it.port, "/metrics"));
-    await writeFile(files.ca, "nobody");
+    await writeFile(files.ca, "no certificate");
     await it.metrics.look();
-    assert.equal(await asks(collector), 200);
-    assert.match(String(it.told[0]?.[1]?.error), /there is no CA certificate/);
+    assert.equal(await statusFor(collector), 200);
+    assert.match(String(it.lines[0]?.[1]?.error), /there is no CA certificate/);
     await writeFile(files.ca, ca.rootPem);
-    // Half of a new pair: the old one serves on.
+    // Only a half of the new pair is written: the old pair stays in use.
     const next = other.issueLeaf({ service: "web" });
     await writeFile(files.cert, next.certPem);
     await it.metrics.look();
-    assert.equal(await asks(collector), 200);
-    assert.match(String(it.told[1]?.[1]?.error), /the key is that of another certificate/);
+    assert.equal(await statusFor(collector), 200);
+    assert.match(String(it.lines[1]?.[1]?.error), /the key is that of another certificate/);
     await write(next);
     await it.metrics.look();
-    assert.equal(await asks(collector, other), 200);
-    await assert.rejects(asks(collector));
+    assert.equal(await statusFor(collector, other), 200);
+    await assert.rejects(statusFor(collector));
   } finally {
     await rm(directory, { recursive: true });
   }

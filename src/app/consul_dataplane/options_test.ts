@@ -26,7 +26,7 @@ function read(argv: readonly string[], { env = {}, files = {} }: Given = {}): Da
 const words = (text: string) => text.split(" ").filter((word) => word !== "");
 const LEAST = words("-addresses consul.example -proxy-id web-proxy -proxy-node-name vm-1");
 
-/** At a path such as `proxy.serversFlags?.node`. */
+/** The value at a path such as `proxy.serversFlags?.node`. */
 function at(options: unknown, path: string): unknown {
   return path.split(".").reduce((value, part) => (value as Record<string, unknown>)[part], options);
 }
@@ -35,8 +35,13 @@ test("dataplaneOptions() has consul-dataplane's defaults", () => {
   const { proxy, lifecycle, metrics, ready } = read(LEAST);
   assert.deepEqual(proxy.serversFlags, {
     names: DATAPLANE_FLAGS,
-    ...{ servers: "consul.example", node: "vm-1", grpcPort: 8_502, httpPort: 8_501 },
-    ...{ tlsDisabled: false, tlsInsecure: false, serverWatchDisabled: false },
+    servers: "consul.example",
+    node: "vm-1",
+    grpcPort: 8_502,
+    httpPort: 8_501,
+    tlsDisabled: false,
+    tlsInsecure: false,
+    serverWatchDisabled: false,
     tlsServerName: "consul.example",
   });
   assert.deepEqual(proxy.mode, { kind: "agent", by: "proxy_id", id: "web-proxy" });
@@ -44,19 +49,23 @@ test("dataplaneOptions() has consul-dataplane's defaults", () => {
   assert.deepEqual([proxy.logLevel, proxy.logJson, proxy.workers], ["info", false, 1]);
   assert.deepEqual(proxy.warnings, []);
   assert.deepEqual(lifecycle, {
-    ...{ host: "127.0.0.1", port: 20_300, drainListeners: false },
-    ...{ startupPath: "/graceful_startup", startupGraceMs: 0 },
-    ...{ shutdownPath: "/graceful_shutdown", shutdownGraceMs: 0 },
+    host: "127.0.0.1",
+    port: 20_300,
+    drainListeners: false,
+    startupPath: "/graceful_startup",
+    startupGraceMs: 0,
+    shutdownPath: "/graceful_shutdown",
+    shutdownGraceMs: 0,
   });
   assert.deepEqual(metrics, { useCentralConfig: true, scrapePath: "/metrics", mergePort: 20_100 });
   assert.equal(ready, undefined);
 });
 
-/** What each setting becomes: its flag, a value, where that is found, and as what. */
 const LOGIN = "-credential-type login -login-auth-method k8s -login-bearer-token-path /b";
 const LOGGED_IN = "proxy.serversFlags.login";
 const TLS =
   "-telemetry-prom-ca-certs-path /ca -telemetry-prom-cert-file /c -telemetry-prom-key-file /k";
+/** Flag, value, path in the options, expected value there, and further arguments. */
 const EFFECTS: readonly (readonly [string, string, string, unknown, string?])[] = [
   ["addresses", "10.0.0.1", "proxy.serversFlags.servers", "10.0.0.1"],
   ["grpc-port", "9503", "proxy.serversFlags.grpcPort", 9_503],
@@ -152,7 +161,7 @@ const EFFECTS: readonly (readonly [string, string, string, unknown, string?])[] 
   ],
 ];
 
-/** The least that starts, without what the setting under test says itself. */
+/** The required flags, without those that the setting under test replaces. */
 function leastFor(name: string): readonly string[] {
   if (/^(?:proxy-service|service)-/.test(name)) {
     const others = ["-addresses", "consul.example"];
@@ -163,7 +172,7 @@ function leastFor(name: string): readonly string[] {
   return name === "proxy-id-path" ? [...LEAST.slice(0, 2), ...LEAST.slice(4)] : LEAST;
 }
 
-test("dataplaneOptions() is tested for every setting", () => {
+test("EFFECTS has every setting", () => {
   const tested = new Set(EFFECTS.map(([name]) => name));
   const others = ["login-meta", "mode", "config-file", "check-proxy-health", "version"];
   for (const { name } of SETTINGS) assert.ok(tested.has(name) || others.includes(name), name);
@@ -177,7 +186,7 @@ for (const [name, value, path, want, more = ""] of EFFECTS) {
     typeof want === "string" ? want.replace("DOES NOTHING", `${origin} does nothing`) : want;
   const files = { "/id": " web-from-file\n" };
   const rest = [...leastFor(name), ...words(more)];
-  /** Without the flag itself: it would win over what is tested. */
+  /** Without the flag itself, which would take precedence. */
   const without = rest.flatMap((word, index) =>
     word === `-${name}` || rest[index - 1] === `-${name}` ? [] : [word]
   );
@@ -220,7 +229,7 @@ for (const [name, value, path, want, more = ""] of EFFECTS) {
   }
 }
 
-test("dataplaneOptions() takes the flag before the variable, that before the file", () => {
+test("dataplaneOptions() prefers the flag to the variable, and the variable to the file", () => {
   const files = {
     "c.json": JSON.stringify({ consul: { grpcPort: 1 }, logging: { logJSON: true } }),
   };
@@ -233,11 +242,11 @@ test("dataplaneOptions() takes the flag before the variable, that before the fil
     [1, 2, 3],
   );
   assert.equal(read([...given, "-log-json=false"], { files }).proxy.logJson, false);
-  // Given empty, a flag hides its variable and leaves the file, as with consul-dataplane.
+  // An empty flag hides its variable but not the file, as with consul-dataplane.
   assert.equal(port([...given, "-grpc-port="], env), 1);
 });
 
-test("dataplaneOptions() warns of a token that everyone can read", () => {
+test("dataplaneOptions() warns of a token on the command line", () => {
   const argv = [...LEAST, "-credential-type=static"];
   const [warning = "", ...others] = read([...argv, "-static-token", "secret"]).proxy.warnings;
   assert.match(warning, /can read -static-token: it is on the command line/);
@@ -246,7 +255,7 @@ test("dataplaneOptions() warns of a token that everyone can read", () => {
   assert.deepEqual(read(argv, { env: { DP_CREDENTIAL_STATIC_TOKEN: "s" } }).proxy.warnings, []);
 });
 
-test("dataplaneOptions() says nothing of a DNS proxy that is off", () => {
+test("dataplaneOptions() does not warn of a DNS proxy that is off", () => {
   const warningsOf = (...argv: readonly string[]) => read([...LEAST, ...argv]).proxy.warnings;
   assert.deepEqual(warningsOf("-consul-dns-bind-port=-1", "-dump-envoy-config-on-exit=false"), []);
   assert.equal(warningsOf("-xds-bind-port=-1").length, 1);
@@ -267,7 +276,7 @@ test("dataplaneOptions() joins -login-meta, its variables and the file", () => {
   assert.deepEqual(proxy.serversFlags?.login?.meta, { ns: "file", uid: "env", pod: "a=b" });
 });
 
-test("dataplaneOptions() looks at old names only where there is no new one", () => {
+test("dataplaneOptions() uses old names only when no new one is given", () => {
   const { proxy } = read([...LEAST, "-proxy-service-id=old"], {
     env: { DP_SERVICE_NODE_NAME: "old", DP_SERVICE_NAMESPACE: "old" },
   });
@@ -298,7 +307,7 @@ for (
     ],
     ["another credential", `${LEAST.join(" ")} -credential-type foo`, /unknown credential type/],
     [
-      "a login with nothing",
+      "a login without a bearer token",
       `${LEAST.join(" ")} -credential-type login -login-auth-method m`,
       /bearer token \(or path to a file containing a bearer token\) is required for login/,
     ],
@@ -311,10 +320,15 @@ for (
       /flag -telemetry-otel: there is none/,
     ],
     ["a bare word", `${LEAST.join(" ")} web`, /Cannot take the argument "web"/],
-    ["a switch that is none", `${LEAST.join(" ")} -log-json=maybe`, /want true or false/],
-    ["such a variable", LEAST.join(" "), /DP_LOG_JSON "maybe": want true or false/, {
-      env: { DP_LOG_JSON: "maybe" },
-    }],
+    ["a switch with a malformed value", `${LEAST.join(" ")} -log-json=maybe`, /want true or false/],
+    [
+      "a variable of a switch with a malformed value",
+      LEAST.join(" "),
+      /DP_LOG_JSON "maybe": want true or false/,
+      {
+        env: { DP_LOG_JSON: "maybe" },
+      },
+    ],
     ["port 0", `${LEAST.join(" ")} -graceful-port 0`, /from 1 to 65535/],
     [
       "one path for both",
@@ -348,7 +362,7 @@ for (
       { files: { "c.json": '{"consul": {"tls": {"caCertPath": "/ca"}}}' } },
     ],
     [
-      "a section that is none",
+      "a section that is no object",
       `${LEAST.join(" ")} -config-file c.json`,
       /"consul" must be an obj/,
       {
@@ -377,7 +391,7 @@ for (
   });
 }
 
-test("dataplaneOptions() takes what consul-k8s passes to a sidecar", () => {
+test("dataplaneOptions() takes the flags and variables that consul-k8s gives to a sidecar", () => {
   const argv = words(
     "-addresses consul-server.consul.svc -envoy-admin-bind-address=127.0.0.1 " +
       "-consul-dns-bind-addr=127.0.0.1 -xds-bind-addr=127.0.0.1 -grpc-port=8502 " +
@@ -396,9 +410,14 @@ test("dataplaneOptions() takes what consul-k8s passes to a sidecar", () => {
   );
   const { proxy, lifecycle, ready, metrics } = read(argv, {
     env: {
-      ...{ TMPDIR: "/consul/connect-inject", NODE_NAME: "k8s-1", HOST_IP: "10.0.0.1" },
-      ...{ DP_SERVICE_NODE_NAME: "k8s-1-virtual", DP_ENVOY_READY_BIND_ADDRESS: "10.1.2.3" },
-      ...{ POD_NAME: "web-1", POD_NAMESPACE: "default", POD_UID: "u-1" },
+      TMPDIR: "/consul/connect-inject",
+      NODE_NAME: "k8s-1",
+      HOST_IP: "10.0.0.1",
+      DP_SERVICE_NODE_NAME: "k8s-1-virtual",
+      DP_ENVOY_READY_BIND_ADDRESS: "10.1.2.3",
+      POD_NAME: "web-1",
+      POD_NAMESPACE: "default",
+      POD_UID: "u-1",
       DP_CREDENTIAL_LOGIN_META: "pod=default/web-1",
       DP_CREDENTIAL_LOGIN_META1: "pod=default/web-1",
       DP_CREDENTIAL_LOGIN_META2: "pod-uid=u-1",
@@ -407,14 +426,22 @@ test("dataplaneOptions() takes what consul-k8s passes to a sidecar", () => {
   });
   assert.deepEqual(proxy.serversFlags, {
     names: DATAPLANE_FLAGS,
-    ...{ servers: "consul-server.consul.svc", node: "k8s-1-virtual" },
-    ...{ grpcPort: 8_502, httpPort: 8_501, tlsDisabled: false, tlsInsecure: false },
-    ...{ serverWatchDisabled: false, tlsServerName: "server.dc1.consul" },
+    servers: "consul-server.consul.svc",
+    node: "k8s-1-virtual",
+    grpcPort: 8_502,
+    httpPort: 8_501,
+    tlsDisabled: false,
+    tlsInsecure: false,
+    serverWatchDisabled: false,
+    tlsServerName: "server.dc1.consul",
     caPath: "/consul/connect-inject/consul-ca.pem",
     login: {
-      ...{ authMethod: "consul-k8s-auth-method", bearerToken: "" },
+      authMethod: "consul-k8s-auth-method",
+      bearerToken: "",
       bearerTokenFile: "/var/run/secrets/kubernetes.io/serviceaccount/token",
-      ...{ datacenter: "", namespace: "", partition: "" },
+      datacenter: "",
+      namespace: "",
+      partition: "",
       meta: { pod: "default/web-1", "pod-uid": "u-1" },
     },
   });
@@ -453,9 +480,16 @@ test("dataplaneOptions() takes the file that consul-ecs writes", () => {
   });
   assert.deepEqual(proxy.serversFlags, {
     names: DATAPLANE_FLAGS,
-    ...{ servers: "consul.dc1", node: "arn:aws:ecs:x:1:cluster/c", grpcPort: 8_503 },
-    ...{ httpPort: 8_501, tlsDisabled: false, tlsInsecure: false, serverWatchDisabled: true },
-    ...{ caPath: "/consul/ca-cert.pem", tlsServerName: "consul.dc1", token: "test-token-123" },
+    servers: "consul.dc1",
+    node: "arn:aws:ecs:x:1:cluster/c",
+    grpcPort: 8_503,
+    httpPort: 8_501,
+    tlsDisabled: false,
+    tlsInsecure: false,
+    serverWatchDisabled: true,
+    caPath: "/consul/ca-cert.pem",
+    tlsServerName: "consul.dc1",
+    token: "test-token-123",
   });
   assert.deepEqual(ready, { host: "127.0.0.1", port: 23_000 });
   assert.equal(proxy.logLevel, "trace");

@@ -79,7 +79,7 @@ export class DataplaneValues {
     this.#file = file;
   }
 
-  /** As {@link FlagValues.text}, also from the file. */
+  /** {@link FlagValues.text}, or else the value of the file. */
   text(name: string): string | undefined {
     const given = this.#flags.text(name);
     if (given !== undefined) return given;

@@ -16,7 +16,7 @@ export interface FlagSpec {
   readonly name: string;
   /** `switch`: on or off. `list`: may be repeated; for the other kinds the last value counts. */
   readonly kind: "text" | "switch" | "list";
-  /** How help calls the value: `ADDRESS`. */
+  /** Name of the value in help: `ADDRESS`. */
   readonly value?: string;
   /** Environment variable that gives the value where the flag is not given. */
   readonly env?: string;

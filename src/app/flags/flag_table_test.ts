@@ -50,7 +50,7 @@ for (
 for (
   const [name, groups] of Object.entries({ ...commands, PROXY_FLAGS, DATAPLANE_FLAGS })
 ) {
-  test(`every row of ${name} has a name of its own and a sentence`, () => {
+  test(`every row of ${name} has a unique name and a help text`, () => {
     const flags = groups.flatMap(({ flags }) => flags);
     assert.equal(new Set(flags.map(({ name }) => name)).size, flags.length);
     for (const { name, help } of flags) {
@@ -60,4 +60,4 @@ for (
   });
 }
 
-test("ENVOY_FLAGS has every row of its tables", () => assert.equal(ENVOY_FLAGS.length, 26));
+test("ENVOY_FLAGS has 26 flags", () => assert.equal(ENVOY_FLAGS.length, 26));

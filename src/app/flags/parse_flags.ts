@@ -11,7 +11,7 @@ import type { FlagGroup, FlagSpec } from "./flag_table.ts";
 type Env = Readonly<Record<string, string | undefined>>;
 
 interface ParseFlagsOptions {
-  /** How errors name the command: `postern proxy`. */
+  /** Name of the command in errors: `postern proxy`. */
   readonly command: string;
   readonly env: Env;
   /** The replacement of a flag that this command does not take, for the error. */

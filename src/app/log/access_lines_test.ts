@@ -34,14 +34,14 @@ test("createAccessLines() joins lines, and wakes the writer once for them", asyn
   assert.equal(read(), "three\n");
 });
 
-test("createAccessLines() joins only so much", () => {
+test("createAccessLines() joins up to 16 KiB", () => {
   const { lines, woken, read } = rig();
   for (let i = 0; i < 17; i++) lines.take(`${"x".repeat(1_023)}\n`);
   assert.equal(woken.times, 1);
   assert.equal(read().length, 16 * 1_024);
 });
 
-test("createAccessLines() counts each line of what finds no room", () => {
+test("createAccessLines() counts each line without room", () => {
   const { lines, rings, read } = rig(1 << 10);
   lines.take(`${"x".repeat(600)}\n`);
   lines.take(`${"y".repeat(600)}\n`);

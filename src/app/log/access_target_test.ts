@@ -5,14 +5,17 @@ import { snapshotOf, withInbound } from "../../../test/kit/engine/snapshots.ts";
 import type { AccessLogPart, PluginUse } from "../../snapshot/mod.ts";
 import { accessTargetOf } from "./access_target.ts";
 
-test("accessTargetOf() is what was configured, else standard output where a plugin may write", () => {
+test("accessTargetOf() is the configured target, else standard output when a plugin may write", () => {
   const local = { kind: "tcp", host: "127.0.0.1", port: 1 } as const;
   const snapshot = snapshotOf({ ca: createAuthority(), service: "web", local });
   const use: PluginUse = { plugin: "access_log", config: {}, onFailure: "refuse", at: "" };
   const withPlugin = withInbound(snapshot, { plugins: [use] });
   const to = { kind: "file", path: "/v/a" } as const;
   const accessLog: AccessLogPart = {
-    ...{ version: 1, to, format: { kind: "default" }, listeners: true },
+    version: 1,
+    to,
+    format: { kind: "default" },
+    listeners: true,
   };
   assert.equal(accessTargetOf(snapshot), null);
   assert.deepEqual(accessTargetOf(withPlugin), { kind: "stdout" });

@@ -8,15 +8,15 @@ import { FakeClock, settle } from "../../../test/kit/clock/clock.ts";
 import { AccessWriter } from "./access_writer.ts";
 import { LogRings } from "./log_rings.ts";
 
-/** A target that does what the test says. */
+/** A writer with a target that takes, refuses and fails as the test sets it. */
 class Rig {
   readonly clock = new FakeClock();
   readonly rings: LogRings;
   readonly stats = new Stats();
-  readonly told: string[] = [];
-  /** What each target took, by its name; `-`: it was closed. */
+  readonly logged: string[] = [];
+  /** Name and bytes of each write; `-` in place of the bytes: the target was closed. */
   readonly written: string[] = [];
-  /** Thrown by the next writes, one each; a number is how much is taken. */
+  /** Errors of the next writes, one each; a number: that many bytes are taken. */
   readonly faults: (string | number)[] = [];
   readonly openFaults: string[] = [];
   readonly writer: AccessWriter;
@@ -25,11 +25,14 @@ class Rig {
     const { clock, stats } = this;
     this.rings = LogRings.create(2, ringBytes);
     this.writer = new AccessWriter({
-      ...{ rings: this.rings, clock, stats },
+      rings: this.rings,
+      clock,
+      stats,
       log: createLog({
         clock,
         holder: { level: "debug" },
-        write: ({ message, fields }) => void this.told.push(`${message} ${JSON.stringify(fields)}`),
+        write: ({ message, fields }) =>
+          void this.logged.push(`${message} ${JSON.stringify(fields)}`),
       }),
       openTarget: async (to) => {
         const fault = this.openFaults.shift();
@@ -80,7 +83,7 @@ test("AccessWriter writes whole lines of every thread", async () => {
   assert.equal(rig.lost, 0);
 });
 
-test("AccessWriter keeps lines that came before anybody said where they go", async () => {
+test("AccessWriter keeps lines until the first snapshot sets their target", async () => {
   const rig = new Rig();
   await rig.put("early\n");
   rig.writer.set({ kind: "stderr" });
@@ -88,7 +91,7 @@ test("AccessWriter keeps lines that came before anybody said where they go", asy
   assert.deepEqual(rig.written, ["stderr early\n"]);
 });
 
-test("AccessWriter waits for a reader that stalls; what finds no room meanwhile is counted and told", async () => {
+test("AccessWriter waits for a reader that stalls; lines without room are counted and reported", async () => {
   const rig = new Rig(64);
   rig.writer.set({ kind: "stdout" });
   rig.faults.push(2, "EAGAIN", "EAGAIN");
@@ -100,12 +103,12 @@ test("AccessWriter waits for a reader that stalls; what finds no room meanwhile 
   await settle();
   assert.deepEqual(rig.written, ["stdout 01", "stdout 23456789\n"]);
   assert.equal(rig.lost, 1);
-  assert.deepEqual(rig.told, [
+  assert.deepEqual(rig.logged, [
     'access log lines lost {"lines":1,"reason":"it was not written in time"}',
   ]);
 });
 
-test("AccessWriter loses lines on a full disk, says so, and goes on at the start of a line", async () => {
+test("AccessWriter loses lines on a full disk, reports the loss, and goes on at the start of a line", async () => {
   const rig = new Rig();
   rig.writer.set({ kind: "file", path: "/v/a" });
   rig.faults.push(2, "ENOSPC");
@@ -113,27 +116,29 @@ test("AccessWriter loses lines on a full disk, says so, and goes on at the start
   rig.faults.push("ENOSPC");
   await rig.put("two\nthree\n");
   assert.equal(rig.lost, 3);
-  assert.deepEqual(rig.told, ['access log lines lost {"lines":1,"reason":"ENOSPC"}']);
+  assert.deepEqual(rig.logged, ['access log lines lost {"lines":1,"reason":"ENOSPC"}']);
   await rig.clock.advance(10_000);
   await rig.put("four\n");
   assert.deepEqual(rig.written, ["/v/a on", "/v/a \n", "/v/a four\n"]);
-  assert.equal(rig.told.length, 2);
-  assert.match(rig.told[1] ?? "", /"lines":2/);
+  assert.equal(rig.logged.length, 2);
+  assert.match(rig.logged[1] ?? "", /"lines":2/);
 });
 
-test("AccessWriter tries again what it could not open, and loses nothing meanwhile", async () => {
+test("AccessWriter tries a target again that could not be opened, without loss of lines", async () => {
   const rig = new Rig();
   rig.openFaults.push("EACCES", "EACCES");
   rig.writer.set({ kind: "file", path: "/v/a" });
   await rig.put("one\n");
   await rig.put("two\n");
-  assert.deepEqual(rig.told, ['access log cannot be opened; it is tried again {"error":"EACCES"}']);
+  assert.deepEqual(rig.logged, [
+    'access log cannot be opened; it is tried again {"error":"EACCES"}',
+  ]);
   await rig.clock.advance(1_000);
   await rig.clock.advance(1_000);
   assert.deepEqual(rig.written, ["/v/a one\ntwo\n"]);
 });
 
-test("AccessWriter follows what is wanted, and closes what is not", async () => {
+test("AccessWriter writes to the newest target and closes the old one", async () => {
   const rig = new Rig();
   rig.writer.set({ kind: "file", path: "/v/a" });
   await rig.put("one\n");
@@ -158,7 +163,7 @@ test("AccessWriter follows what is wanted, and closes what is not", async () => 
   ]);
 });
 
-test("AccessWriter gives up a stalled reader for what is wanted instead, and at the end", async () => {
+test("AccessWriter stops waiting for a stalled reader when the target changes, and at the end", async () => {
   const rig = new Rig();
   rig.writer.set({ kind: "stdout" });
   rig.faults.push("EAGAIN", "EAGAIN");
@@ -174,14 +179,16 @@ test("AccessWriter gives up a stalled reader for what is wanted instead, and at 
   await closed;
 });
 
-test("AccessWriter adds to a file, and opens it anew when it was moved away", async () => {
+test("AccessWriter appends to a file, and opens it again after it was moved away", async () => {
   const directory = await mkdtemp(join(tmpdir(), "access-"));
   try {
     const path = join(directory, "access.log");
     await writeFile(path, "before\n");
     const rings = LogRings.create(1, 1 << 16);
     const writer = new AccessWriter({
-      ...{ rings, clock: systemClock, stats: new Stats() },
+      rings,
+      clock: systemClock,
+      stats: new Stats(),
       log: createLog({ clock: systemClock, holder: { level: "error" }, write: () => {} }),
     });
     const put = (text: string) => rings.of(0).put(new TextEncoder().encode(text));
@@ -197,7 +204,7 @@ test("AccessWriter adds to a file, and opens it anew when it was moved away", as
     writer.reopen();
     await writer.close();
     assert.equal(await readFile(path, "utf8"), "three\n");
-    assert.equal((await stat(path)).mode & 0o137, 0, "nobody but owner and group may read it");
+    assert.equal((await stat(path)).mode & 0o137, 0, "only owner and group may read it");
   } finally {
     await rm(directory, { recursive: true });
   }

@@ -8,13 +8,13 @@ import { formatJson, messageOf, printable, ProxyError } from "../../base/mod.ts"
 
 const USAGE_CODES = new Set(["usage", "config_invalid", "unsupported"]);
 
-/** Whether `-log-json` is among the words, also where others are wrong. */
+/** True when `-log-json` is among the words, also when other words are wrong. */
 export function wantsJson(argv: readonly string[]): boolean {
   const last = argv.findLast((word) => /^--?log-json(=|$)/.test(word)) ?? "=false";
   return !/=(?:0|f|false)$/i.test(last);
 }
 
-/** For standard error: a line of a log in JSON, or text for people. */
+/** The message for standard error: a log line in JSON, or text. */
 export function lastWords(
   error: unknown,
   options: { readonly json: boolean; readonly nowMs: number },

@@ -16,7 +16,7 @@ for (
   test(`wantsJson() of ${words}`, () => assert.equal(wantsJson(words.split(" ")), want));
 }
 
-test("lastWords() are a line of the log where that is JSON, else text", () => {
+test("lastWords() is a log line in JSON with -log-json, else text", () => {
   const error = new ProxyError("listen_failed", "Cannot listen\nat http://u:p@h\u202e");
   const nowMs = Date.UTC(2026, 10, 21, 7, 30);
   assert.equal(
@@ -32,7 +32,7 @@ test("lastWords() are a line of the log where that is JSON, else text", () => {
   assert.equal(JSON.parse(lastWords("odd", { json: true, nowMs })).message, "odd");
 });
 
-test("exitCodeOf() tells usage from failure", () => {
+test("exitCodeOf() is 2 for usage and configuration, else 1", () => {
   assert.equal(exitCodeOf(new ProxyError("usage", "x")), 2);
   assert.equal(exitCodeOf(new ProxyError("config_invalid", "x")), 2);
   assert.equal(exitCodeOf(new ProxyError("listen_failed", "x")), 1);

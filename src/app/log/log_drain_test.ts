@@ -12,7 +12,7 @@ const TOO_SLOW = "standard error was not read in time";
 class Rig {
   readonly rings: LogRings;
   readonly writes: string[] = [];
-  /** Thrown by the next writes, one each; a number is how much is taken. */
+  /** Errors of the next writes, one each; a number: that many bytes are taken. */
   readonly faults: (string | number)[] = [];
   readonly drain: LogDrain;
 
@@ -68,7 +68,7 @@ test("LogDrain writes a line that is longer than a piece", () => {
   assert.equal(Buffer.concat(writes).toString(), `first\n${long}`);
 });
 
-test("LogDrain writes what every thread has said, the main thread's words last", () => {
+test("LogDrain writes the lines of every thread, the main thread's last", () => {
   const rig = new Rig(3);
   rig.put("stopped\n", 2);
   rig.put("one\n", 0);
@@ -77,7 +77,7 @@ test("LogDrain writes what every thread has said, the main thread's words last",
   assert.equal(rig.text, "one\ntwo\nstopped\n");
 });
 
-test("LogRings keep order and bytes when offsets run over the end again and again", () => {
+test("LogRings keep bytes and their order when offsets wrap around repeatedly", () => {
   const rig = new Rig();
   let want = "";
   for (let i = 0; i < 40; i++) {
@@ -90,21 +90,21 @@ test("LogRings keep order and bytes when offsets run over the end again and agai
   assert.equal(rig.rings.lost, 0);
 });
 
-test("LogDrain says how many lines found no room, after those that did", () => {
+test("LogDrain reports the number of lines without room, after the lines that had room", () => {
   const rig = new Rig();
   const line = `${"x".repeat(1_023)}\n`;
   for (let i = 0; i < 300; i++) rig.put(line);
   assert.equal(rig.rings.lost, 44);
   rig.drain.run();
-  const told = LOST(44, TOO_SLOW);
+  const report = LOST(44, TOO_SLOW);
   assert.ok(rig.text.startsWith(line.repeat(256)));
-  assert.equal(rig.text.slice(256 * line.length), told);
+  assert.equal(rig.text.slice(256 * line.length), report);
   rig.put("after\n");
   rig.drain.run();
-  assert.equal(rig.text.slice(256 * line.length), `${told}after\n`);
+  assert.equal(rig.text.slice(256 * line.length), `${report}after\n`);
 });
 
-test("LogDrain stops where nothing is taken, and goes on in the middle of a line", () => {
+test("LogDrain stops when nothing is taken, and goes on in the middle of a line", () => {
   const rig = new Rig(2);
   rig.put("some words\n");
   rig.put("more\n", 1);
@@ -116,7 +116,7 @@ test("LogDrain stops where nothing is taken, and goes on in the middle of a line
   assert.equal(rig.rings.lost, 0);
 });
 
-test("LogDrain says a loss whole that was taken in part", () => {
+test("LogDrain writes the rest of a loss report that was taken in part", () => {
   const rig = new Rig();
   rig.put("one\n");
   rig.rings.own.lose(7);
@@ -127,10 +127,10 @@ test("LogDrain says a loss whole that was taken in part", () => {
 });
 
 for (const fault of ["ENOSPC", "EPIPE", "EIO"]) {
-  test(`LogDrain counts lines that could not be written (${fault}) and says so when it can`, () => {
+  test(`LogDrain counts lines that could not be written (${fault}) and reports them once it can`, () => {
     const rig = new Rig();
     rig.put("one\ntwo\n");
-    // The line that says so does not get through at first, either.
+    // The report of the loss cannot be written at first, either.
     rig.faults.push(fault, fault);
     rig.drain.run();
     assert.equal(rig.text, "");

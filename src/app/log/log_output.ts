@@ -71,7 +71,7 @@ interface LogWriterOptions {
   readonly workers: number;
 }
 
-/** At the end of the process, for any reason, it waits a moment for lines that are not written yet. */
+/** At the end of the process, for any reason, the writer waits a moment for pending lines. */
 export function createLogWriter({ clock, json, workers }: LogWriterOptions): LogWriter {
   const rings = LogRings.create(workers + 1);
   const drain = new LogDrain({

@@ -13,14 +13,14 @@ interface BindRetryOptions {
   readonly plane: Pick<DataPlane, "retryFailed">;
   /** Ends the tries. */
   readonly signal: AbortSignal;
-  /** After each try. */
+  /** Called after each try. */
   readonly onTried: () => Promise<void>;
   /** Describes another proxy on this machine with the same ports; `undefined`: none. Never rejects. */
   findRival(): Promise<string | undefined>;
 }
 
 const RETRY_MS = 1_000;
-/** One try of this many looks for a rival. */
+/** A rival is looked for once in this many tries. */
 const RIVAL_TRIES = 10;
 
 export class BindRetry {
@@ -65,7 +65,7 @@ export class BindRetry {
     this.#rival = found;
   }
 
-  /** One timer for all snapshots that come meanwhile. */
+  /** All snapshots that come meanwhile share one timer. */
   #again(): void {
     const { clock, signal } = this.#options;
     if (signal.aborted || this.#timer) return;

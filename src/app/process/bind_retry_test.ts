@@ -9,12 +9,12 @@ function rig(answers: readonly (boolean | Error)[], rival?: string) {
   const warned: unknown[] = [];
   const stopping = new AbortController();
   let tried = 0;
-  let told = 0;
+  let reported = 0;
   const retry = new BindRetry({
     clock,
     log: { ...silentLog, warn: (_message, fields) => void warned.push(fields) },
     signal: stopping.signal,
-    onTried: () => Promise.resolve(void told++),
+    onTried: () => Promise.resolve(void reported++),
     findRival: () => Promise.resolve(rival),
     plane: {
       retryFailed() {
@@ -23,36 +23,36 @@ function rig(answers: readonly (boolean | Error)[], rival?: string) {
       },
     },
   });
-  return { clock, stopping, retry, warned, tried: () => tried, told: () => told };
+  return { clock, stopping, retry, warned, tried: () => tried, reported: () => reported };
 }
 
-test("look() tries again every second until all are bound, and tells of each try", async () => {
-  const { clock, retry, tried, told } = rig([false, false, true]);
+test("look() tries again every second until all are bound, and calls onTried after each try", async () => {
+  const { clock, retry, tried, reported } = rig([false, false, true]);
   await retry.look();
   await clock.advance(1_000);
-  assert.deepEqual([tried(), told()], [2, 2]);
+  assert.deepEqual([tried(), reported()], [2, 2]);
   await clock.advance(1_000);
-  assert.deepEqual([tried(), told()], [3, 3]);
+  assert.deepEqual([tried(), reported()], [3, 3]);
   await clock.advance(5_000);
   assert.equal(tried(), 3);
 });
 
-test("look() starts no second timer for the same trouble", async () => {
+test("look() starts one timer for concurrent calls", async () => {
   const { clock, retry, tried } = rig([false]);
   await Promise.all([retry.look(), retry.look(), retry.look()]);
   await clock.advance(1_000);
   assert.equal(tried(), 4);
 });
 
-test("look() goes on after a worker that failed to answer", async () => {
-  const { clock, retry, told } = rig([new Error("gone"), true]);
+test("look() tries again after a worker failed to answer", async () => {
+  const { clock, retry, reported } = rig([new Error("gone"), true]);
   await retry.look();
-  assert.equal(told(), 0);
+  assert.equal(reported(), 0);
   await clock.advance(1_000);
-  assert.equal(told(), 1);
+  assert.equal(reported(), 1);
 });
 
-test("look() stops with the proxy", async () => {
+test("look() ends its tries when the signal aborts", async () => {
   const { clock, stopping, retry, tried } = rig([false]);
   await retry.look();
   stopping.abort();
@@ -60,7 +60,7 @@ test("look() stops with the proxy", async () => {
   assert.equal(tried(), 1);
 });
 
-test("look() names a rival once, and forgets it when all are bound", async () => {
+test("look() logs a rival once, and drops it when all are bound", async () => {
   const { clock, retry, warned } = rig([...Array(25).fill(false), true], "another Postern");
   await retry.look();
   for (let tries = 1; tries < 25; tries++) await clock.advance(1_000);

@@ -22,7 +22,7 @@ export interface CatalogLookParts {
 export function createCatalogLook(
   parts: () => CatalogLookParts | undefined,
 ): () => Promise<CatalogState> {
-  /** One read of Consul answers all requests that come meanwhile. */
+  /** Concurrent requests share one read of Consul. */
   let running: Promise<CatalogState> | undefined;
   return () => running ??= look(parts()).finally(() => running = undefined);
 }

@@ -40,23 +40,23 @@ for (
     }],
   ] as const
 ) {
-  test(`createCatalogLook() tells of a proxy that ${name}`, async () => {
+  test(`createCatalogLook() of a proxy that ${name}`, async () => {
     assert.deepEqual(await createCatalogLook(() => given)(), want);
   });
 }
 
-test("createCatalogLook() reads once for all who ask meanwhile, and again later", async () => {
+test("createCatalogLook() shares one read among concurrent calls", async () => {
   const answers = [
     Promise.withResolvers<readonly string[]>(),
     Promise.withResolvers<readonly string[]>(),
   ];
-  const asked: unknown[] = [];
+  const reads: unknown[] = [];
   const look = createCatalogLook(() => ({
     ...parts(passing),
     agent: {
       askFailingChecks(instance) {
-        asked.push(instance);
-        return answers[asked.length - 1]?.promise ?? Promise.resolve([]);
+        reads.push(instance);
+        return answers[reads.length - 1]?.promise ?? Promise.resolve([]);
       },
     },
   }));
@@ -65,7 +65,7 @@ test("createCatalogLook() reads once for all who ask meanwhile, and again later"
   for (const one of both) {
     assert.deepEqual(await one, { kind: "known", failing: ["Consul passes it over: a"] });
   }
-  assert.deepEqual(asked, [{ ...SNAPSHOT, proxyId: "web-1-sidecar-proxy" }]);
+  assert.deepEqual(reads, [{ ...SNAPSHOT, proxyId: "web-1-sidecar-proxy" }]);
   answers[1]?.resolve([]);
   assert.deepEqual(await look(), { kind: "known", failing: [] });
 });

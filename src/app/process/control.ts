@@ -51,7 +51,7 @@ interface ControlDeps {
   onWaiting(reason: () => string): Promise<void>;
 }
 
-/** Where the state of a proxy comes from. */
+/** The source of a proxy's state, with its registration and secrets. */
 export interface ProxyControl {
   readonly source: SnapshotSource;
   /** Absent with `-config`. */
@@ -110,7 +110,7 @@ export async function createControl(
       agent.close();
       throw error;
     });
-  // Not awaited: an agent that is away must not hold up a proxy that has a stored state.
+  // Not awaited: an agent that does not answer must not delay a proxy with a stored state.
   reportMissingRights(agent, registration, log);
   const proxyId = registration.kind === "agent"
     ? registration.proxyId

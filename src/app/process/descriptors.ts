@@ -22,7 +22,7 @@ export function fittingConnections(wanted: number, limit: number | undefined): n
   return Math.max(1, Math.min(wanted, Math.floor((limit - reserve) / PER_CONNECTION)));
 }
 
-/** That fewer connections fit than `wanted`, and what to do about it; undefined: enough do. */
+/** A warning that fewer connections fit than `wanted`, with the remedy; undefined: enough fit. */
 export function tooFewFiles(
   wanted: number,
   inForce: { readonly maxConnections: number; readonly openFiles: number | undefined },

@@ -19,7 +19,7 @@ for (
 }
 
 for (const wanted of [500, 65_536]) {
-  test(`tooFewFiles() asks for as many as ${wanted} connections need`, () => {
+  test(`tooFewFiles() names the limit that ${wanted} connections need`, () => {
     const said = tooFewFiles(wanted, { maxConnections: 341, openFiles: 1_024 });
     assert.match(
       said ?? "",
@@ -31,7 +31,7 @@ for (const wanted of [500, 65_536]) {
 }
 
 for (
-  const [wanted, fitting, isTold] of [
+  const [wanted, fitting, isReported] of [
     [65_536, 341, true],
     [65_536, 8_775, false],
     [10_000, 8_775, true],
@@ -39,9 +39,9 @@ for (
     [500, 341, true],
   ] as const
 ) {
-  test(`tooFewFiles() ${fitting} of ${wanted}: ${isTold ? "told" : "nothing"}`, () => {
+  test(`tooFewFiles() ${fitting} of ${wanted}: ${isReported ? "reported" : "nothing"}`, () => {
     const said = tooFewFiles(wanted, { maxConnections: fitting, openFiles: 1_024 });
-    assert.equal(said !== undefined, isTold);
+    assert.equal(said !== undefined, isReported);
   });
 }
 

@@ -100,9 +100,9 @@ export function whyNotFound(found: Exclude<FoundAdmin, { readonly kind: "found" 
       "proxy one of its own";
   }
   const { others } = found;
-  const there = others.length === 0 ? "there are none" : `there is ${others.join(", ")}`;
+  const list = others.length === 0 ? "there are none" : `there is ${others.join(", ")}`;
   return `of -${flag} ${value}${by}: none of the admin servers on ports ${ADMIN_PORTS.at(0)} to ` +
-    `${ADMIN_PORTS.at(-1)} of 127.0.0.1 is its own; ${there}. Start it, or give its -admin-bind, ` +
+    `${ADMIN_PORTS.at(-1)} of 127.0.0.1 is its own; ${list}. Start it, or give its -admin-bind, ` +
     "where it has one, as -admin";
 }
 
@@ -115,10 +115,10 @@ async function findAdmin(
   if (near && known && isMeant(wanted, known) && sharesAgent(wanted, known) !== false) {
     return { kind: "found", admin: near };
   }
-  const places = ADMIN_PORTS.map((port) => ({ host: HOST, port }));
-  const infos = await Promise.all(places.map((place) => infoOf(place, ask)));
+  const addresses = ADMIN_PORTS.map((port) => ({ host: HOST, port }));
+  const infos = await Promise.all(addresses.map((address) => infoOf(address, ask)));
   const answered = infos.flatMap((info, at) => {
-    const admin = places[at];
+    const admin = addresses[at];
     return info && admin ? [{ info, admin, at: `${HOST}:${admin.port}` }] : [];
   });
   const meant = answered.filter(({ info }) => isMeant(wanted, info));
@@ -163,8 +163,8 @@ function detailsOf({ postern: { pid, trust_domain: domain, options } }: Info): r
 }
 
 /**
- * Another proxy on this machine that is `proxyId`, in words: two of one id want the same ports. `own`: our
- * admin server, where there is one.
+ * Describes another proxy on this machine with this id: two of one id bind the same ports. `own`: the
+ * address of this process's admin server.
  */
 export async function findRival(
   proxyId: string,
@@ -172,11 +172,11 @@ export async function findRival(
 ): Promise<string | undefined> {
   const wanted: WantedProxy = { flag: "proxy-id", value: proxyId };
   const isOwn = ({ host, port }: AdminAddress) => own?.host === host && own.port === port;
-  const places = ADMIN_PORTS.map((port) => ({ host: HOST, port })).filter((at) => !isOwn(at));
-  const found = await Promise.all(places.map(async (place) => {
-    const info = await infoOf(place, ask);
+  const addresses = ADMIN_PORTS.map((port) => ({ host: HOST, port })).filter((at) => !isOwn(at));
+  const found = await Promise.all(addresses.map(async (address) => {
+    const info = await infoOf(address, ask);
     return info && isMeant(wanted, info)
-      ? [`${processOf(info)}admin server ${HOST}:${place.port}`]
+      ? [`${processOf(info)}admin server ${HOST}:${address.port}`]
       : [];
   }));
   const rivals = found.flat();
@@ -188,9 +188,12 @@ export async function findRival(
       "same ports";
 }
 
-/** Which proxy has this address for its admin server, in words; undefined: none that answers. */
-export async function whoseAdmin(place: AdminAddress, ask: AskAdmin): Promise<string | undefined> {
-  const info = await infoOf(place, ask);
+/** Describes the proxy whose admin server has this address; undefined: none answers. */
+export async function whoseAdmin(
+  address: AdminAddress,
+  ask: AskAdmin,
+): Promise<string | undefined> {
+  const info = await infoOf(address, ask);
   return info && `by another Postern, ${processOf(info)}${nameOf(info)}`;
 }
 
@@ -199,9 +202,9 @@ function processOf({ postern }: Info): string {
 }
 
 /** `undefined`: no answer, or not the admin server of a proxy. */
-async function infoOf(place: AdminAddress, ask: AskAdmin): Promise<Info | undefined> {
+async function infoOf(address: AdminAddress, ask: AskAdmin): Promise<Info | undefined> {
   try {
-    const { body } = await ask(place, { path: "/server_info", timeoutMs: ASK_TIMEOUT_MS });
+    const { body } = await ask(address, { path: "/server_info", timeoutMs: ASK_TIMEOUT_MS });
     return v.parse(Info, parseJson(body));
   } catch {
     // It is not the admin server of a proxy.

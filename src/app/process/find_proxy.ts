@@ -44,7 +44,9 @@ interface FindProxyDeps {
 const SLOW_MS = 1_000;
 
 const AWAY: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
-  ...["agent_unreachable", "agent_failed", "agent_overloaded"] as const,
+  "agent_unreachable",
+  "agent_failed",
+  "agent_overloaded",
   "cluster_changed",
 ]);
 
@@ -74,12 +76,12 @@ export async function findProxy({ by, id }: ProxyName, deps: FindProxyDeps): Pro
   const { agent, clock, random, log, signal, hasState, onWaiting } = deps;
   const backoff = new Backoff({ baseMs: 500, maxMs: 15_000, random });
   const since = new Date(clock.now()).toISOString();
-  const who = agent.called === "agent" ? "the agent" : "Consul";
+  const server = agent.called === "agent" ? "the agent" : "Consul";
   let logged = "";
   const waitingFor = () => {
     // The result of a search for servers is newer than that of the last request.
     const reason = agent.serversStatus?.()?.lastFailure || logged || "it has not answered yet";
-    return `${who}, since ${since}: ${reason}`;
+    return `${server}, since ${since}: ${reason}`;
   };
   for (;;) {
     try {

@@ -4,13 +4,13 @@ import { createLog, type ErrorCode, type LogRecord, ProxyError } from "../../bas
 import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import { findProxy, type ProxyName } from "./find_proxy.ts";
 
-/** A search on a clock that the test moves; `ask` is what the agent says each time. */
+/** A search on a clock that the test moves; `ask` is the agent's answer to each request. */
 class Search {
   readonly clock = new FakeClock();
   readonly lines: LogRecord[] = [];
   readonly waited: string[] = [];
   readonly outcome: Promise<string>;
-  /** What came of it, once it is over. */
+  /** The id found, or the code of the failure; `undefined`: the search goes on. */
   said: string | undefined;
 
   constructor(name: ProxyName, ask: (id: string) => Promise<string>, hasState = false) {
@@ -20,7 +20,10 @@ class Search {
       holder: { level: "info" },
     });
     this.outcome = findProxy(name, {
-      ...{ clock: this.clock, log, hasState, random: () => 0.5 },
+      clock: this.clock,
+      log,
+      hasState,
+      random: () => 0.5,
       agent: { called: "agent", findSidecar: ask, findProxy: ask, findGateway: ask },
       signal: new AbortController().signal,
       onWaiting: (reason) => Promise.resolve(void this.waited.push(reason())),
@@ -46,20 +49,20 @@ for (const code of ["agent_not_found", "usage", "agent_forbidden", "config_inval
   });
 }
 
-test("findProxy() asks until the agent answers, and says the same reason once", async () => {
+test("findProxy() tries until the agent answers, and logs the same reason once", async () => {
   let answers = false;
   const away = failing("agent_unreachable");
   const search = new Search(WEB, (id) => answers ? Promise.resolve(id) : away());
   await search.clock.advance(60_000);
   assert.deepEqual(search.lines.map(({ message }) => message), ["agent not reached; trying again"]);
-  assert.ok(search.waited.length > 3, "whoever asks is told each time");
+  assert.ok(search.waited.length > 3, "each failure is reported");
   answers = true;
   await search.clock.advance(20_000);
   assert.equal(search.said, WEB.id);
   assert.equal(search.clock.pending, 0);
 });
 
-test("findProxy() does not call an agent away that answers with an error", async () => {
+test("findProxy() logs an error of the agent as an answer, not as an agent that is away", async () => {
   const search = new Search(WEB, failing("agent_failed"));
   await search.clock.advance(0);
   assert.equal(search.lines[0]?.message, "agent answered with an error; trying again");
@@ -72,20 +75,20 @@ for (
     ["gateway", "", "ingress-gateway"],
   ] as const
 ) {
-  test(`findProxy() goes on as ${usual} where there is a stored state and no agent`, async () => {
+  test(`findProxy() goes on as ${usual} with a stored state and without an agent`, async () => {
     const search = new Search({ by, id }, failing("agent_unreachable"), true);
     await search.clock.advance(0);
     assert.equal(search.said, usual);
   });
 }
 
-test("findProxy() does not wait for an agent that hangs where it knows the id", async () => {
+test("findProxy() with a known id and a stored state does not wait for an agent that hangs", async () => {
   const search = new Search(WEB, hanging, true);
   await search.clock.advance(1_000);
   assert.equal(search.said, WEB.id);
   const sidecar = new Search({ by: "sidecar_for", id: "web" }, hanging, true);
   await sidecar.clock.advance(5_000);
-  assert.equal(sidecar.said, undefined, "a guess is for an agent that is away");
+  assert.equal(sidecar.said, undefined, "only an unreachable agent leads to the usual id");
   assert.deepEqual(sidecar.waited, [
     "the agent, since 2026-11-21T07:30:00.000Z: it has not answered yet",
   ]);

@@ -27,7 +27,7 @@ export interface ReadinessFacts {
 
 /** Present and earlier reports of the data paths. */
 interface ListenersSeen {
-  /** By name; where data paths differ, the report of the one in trouble. */
+  /** Views by name; when data paths differ, that of the path in trouble. */
   readonly listeners: ReadonlyMap<string, ListenerView>;
   /** Descriptions of data paths that are stuck. */
   readonly stuck: readonly string[];
@@ -59,7 +59,7 @@ export function judgeReadiness(
   }
   const counting = new Troubles();
   const others = new Troubles();
-  const strained = new Troubles();
+  const warned = new Troubles();
   const troubles = names.map((name) => [name, troubleOf(listeners.get(name))] as const);
   const isDark = troubles.every(([, trouble]) => trouble !== undefined);
   const waiting = withWarming([...listeners.values()], warming)
@@ -77,7 +77,7 @@ export function judgeReadiness(
     if (trouble !== undefined) others.add(name, trouble);
   }
   for (const { name, warnings } of listeners.values()) {
-    for (const warning of warnings) strained.add(name, warning);
+    for (const warning of warnings) warned.add(name, warning);
   }
   if (rival !== "" && [...listeners.values()].some(({ state }) => state === "failed")) {
     (counting.size > 0 ? counting : others).note(rival);
@@ -86,7 +86,7 @@ export function judgeReadiness(
   const waits = warming.map((what) => `waiting for ${what}`);
   return {
     notReady: [...first, ...counting.texts(), ...(mustWarm ? waits : [])],
-    warnings: [...unheard, ...others.texts(), ...strained.texts(), ...(mustWarm ? [] : waits)],
+    warnings: [...unheard, ...others.texts(), ...warned.texts(), ...(mustWarm ? [] : waits)],
     listeners: {
       total: names.length + exposed.length + waiting.length,
       unusable: counting.size + others.size + waiting.length,
@@ -112,14 +112,14 @@ function listenersOf({ inbound, upstreams, edges }: Snapshot): readonly string[]
   return [...Object.keys(inbound), ...Object.keys(edges), ...bound];
 }
 
-/** Why the listener carries no traffic, to continue its name. */
+/** The reason why the listener carries no traffic, as a predicate after its name; `undefined`: it can. */
 function troubleOf(listener: ListenerView | undefined): string | undefined {
   if (!listener) return "is not bound yet";
   if (listener.state === "failed") return `is not bound: ${listener.error}; ${RETRIED}`;
   return listener.fault === "" ? undefined : `refuses every connection: ${listener.fault}`;
 }
 
-/** Troubles with their listeners: thousands may have the same one. */
+/** Troubles with their listeners; thousands of listeners may have the same trouble. */
 class Troubles {
   readonly #names = new Map<string, string[]>();
   readonly #notes: string[] = [];

@@ -21,11 +21,17 @@ function rig({ prometheus = true, env = {} as Record<string, string> } = {}) {
         ...path,
         samples: [
           {
-            ...{ name: "connections_opened_total", kind: "counter" as const, help: "" },
-            ...{ value: state.counted, labels: { direction: "inbound", listener: "inbound" } },
+            name: "connections_opened_total",
+            kind: "counter" as const,
+            help: "",
+            value: state.counted,
+            labels: { direction: "inbound", listener: "inbound" },
           },
           {
-            ...{ name: "connections_active", kind: "gauge" as const, help: "", value: 2 },
+            name: "connections_active",
+            kind: "gauge" as const,
+            help: "",
+            value: 2,
             labels: { direction: "inbound", listener: "inbound" },
           },
         ],
@@ -37,11 +43,11 @@ function rig({ prometheus = true, env = {} as Record<string, string> } = {}) {
       return { ...source, ...(state.metrics && { metrics: state.metrics }) };
     },
   };
-  const told: [string, LogFields | undefined][] = [];
-  const tell = (text: string, fields?: LogFields) => void told.push([text, fields]);
+  const lines: [string, LogFields | undefined][] = [];
+  const write = (text: string, fields?: LogFields) => void lines.push([text, fields]);
   const log = { ...silentLog, warn: tell, error: tell };
   const sinks = new MetricSinks({ view, stats, log, env, prometheus });
-  return { view, state, told, log, sinks, [Symbol.asyncDispose]: () => sinks.close() };
+  return { view, state, lines, log, sinks, [Symbol.asyncDispose]: () => sinks.close() };
 }
 
 function get(host: string, port: number, path: string) {
@@ -55,13 +61,14 @@ function get(host: string, port: number, path: string) {
   });
 }
 
-test("MetricSinks serves Prometheus and /stats where the registration says, and nothing else", async () => {
+test("MetricSinks serves Prometheus and /stats on the registered addresses, and nothing else", async () => {
   await using it = rig();
   const host = loopbackHost();
   const [scraped = 0, stats = 0] = await freePorts(host, 2);
   it.state.metrics = {
     ...NO_METRICS,
-    ...{ prometheusBindAddr: `${host}:${scraped}`, statsBindAddr: `${host}:${stats}` },
+    prometheusBindAddr: `${host}:${scraped}`,
+    statsBindAddr: `${host}:${stats}`,
     tags: ["Canary", "team.name=shop"],
   };
   await it.sinks.look();
@@ -92,10 +99,10 @@ test("MetricSinks serves Prometheus and /stats where the registration says, and 
   await it.sinks.look();
   await assert.rejects(get(host, scraped, "/metrics"));
   await assert.rejects(get(host, stats, "/stats"));
-  assert.deepEqual(it.told, []);
+  assert.deepEqual(it.lines, []);
 });
 
-test("MetricSinks leaves Prometheus to who serves it already", async () => {
+test("MetricSinks does not serve Prometheus when its caller does", async () => {
   await using it = rig({ prometheus: false });
   const host = loopbackHost();
   const [port = 0] = await freePorts(host, 1);
@@ -104,7 +111,7 @@ test("MetricSinks leaves Prometheus to who serves it already", async () => {
   await assert.rejects(get(host, port, "/metrics"));
 });
 
-test("MetricSinks sends to the server that a variable names, at the interval that is wanted", async () => {
+test("MetricSinks sends to an address from a variable at the configured interval", async () => {
   const server = createSocket("udp4");
   server.bind(0, "127.0.0.1");
   await once(server, "listening");
@@ -117,37 +124,39 @@ test("MetricSinks sends to the server that a variable names, at the interval tha
       tags: ["foo=bar"],
     };
     await it.sinks.look();
-    const came = once(server, "message");
+    const received = once(server, "message");
     await it.view.clock.advance(2_000);
-    const [datagram] = await came;
+    const [datagram] = await received;
     const line = String(datagram).split("\n").find((each) => each.includes("downstream_cx_total"));
     assert.match(
       line ?? "",
       /^envoy\.listener\.downstream_cx_total:3\|c\|#envoy\.listener_address:0\.0\.0\.0_21000,.*local_cluster:web,.*consul\.source\.service:web,.*foo:bar$/,
     );
-    assert.deepEqual(it.told, []);
+    assert.deepEqual(it.lines, []);
   } finally {
     server.close();
   }
 });
 
-test("MetricSinks says once what cannot be used, and never what a variable holds", async () => {
+test("MetricSinks logs an unusable setting once, without the value of a variable", async () => {
   await using it = rig({ env: { TOKEN: "6d3e5a0c-secret" } });
   it.state.metrics = {
     ...NO_METRICS,
-    ...{ prometheusBindAddr: "nowhere", statsdUrl: "$TOKEN", dogstatsdUrl: "udp://127.0.0.1:1" },
+    prometheusBindAddr: "nowhere",
+    statsdUrl: "$TOKEN",
+    dogstatsdUrl: "udp://127.0.0.1:1",
     flushInterval: "soon",
   };
   await it.sinks.look();
   await it.sinks.look();
-  const text = JSON.stringify(it.told);
-  assert.equal(it.told.length, 3);
+  const text = JSON.stringify(it.lines);
+  assert.equal(it.lines.length, 3);
   assert.match(text, /envoy_prometheus_bind_addr .*nowhere.*: want host:port/);
   assert.match(text, /envoy_stats_flush_interval .*soon.*: want 0\.1s to 300s/);
   assert.ok(!text.includes("secret"));
 });
 
-test("Statsd sends what was counted since, gauges as they are, and nothing twice", async () => {
+test("Statsd sends the increase of counters and the value of gauges", async () => {
   await using it = rig();
   const datagrams: string[] = [];
   const sender = { send: (text: string) => void datagrams.push(text), close() {} };
@@ -170,7 +179,7 @@ test("Statsd sends what was counted since, gauges as they are, and nothing twice
   assert.deepEqual(await flushed(), [active]);
   it.state.counted = 8;
   assert.deepEqual((await flushed()).toSorted(), [active, ...total(5)]);
-  // A worker that began anew.
+  // A new worker counts from zero.
   it.state.counted = 1;
   assert.deepEqual((await flushed()).toSorted(), [active, ...total(1)]);
   statsd.close();

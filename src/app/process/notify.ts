@@ -15,7 +15,7 @@ interface NotifierOptions {
   readonly pid: number;
   readonly clock: Clock;
   readonly log: Log;
-  /** For tests. */
+  /** Replaced in tests. */
   readonly send?: (path: string, text: string) => DatagramResult;
   readonly runNotifyProgram?: (path: string, text: string) => Promise<void>;
 }

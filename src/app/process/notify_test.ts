@@ -20,7 +20,7 @@ function recorded(env: Record<string, string>) {
   return { sent, clock, notifier };
 }
 
-test("Notifier says what happens, in order", () => {
+test("Notifier sends states in order, one line each", () => {
   const { sent, notifier } = recorded({ NOTIFY_SOCKET: "@s" });
   notifier.status("waiting for the certificate");
   notifier.ready("3 listeners");
@@ -34,7 +34,7 @@ test("Notifier says what happens, in order", () => {
   ]);
 });
 
-test("Notifier is silent where nobody asked", async () => {
+test("Notifier sends nothing without NOTIFY_SOCKET", async () => {
   const { sent, notifier, clock } = recorded({ WATCHDOG_USEC: "1000000" });
   notifier.ready("");
   notifier.startWatchdog(() => true);
@@ -43,7 +43,7 @@ test("Notifier is silent where nobody asked", async () => {
   assert.equal(notifier.enabled, false);
 });
 
-test("Notifier answers the watchdog twice per interval, and only while healthy", async () => {
+test("Notifier signals the watchdog twice per interval, and only while healthy", async () => {
   const { sent, notifier, clock } = recorded({ NOTIFY_SOCKET: "@s", WATCHDOG_USEC: "10000000" });
   let healthy = true;
   notifier.startWatchdog(() => healthy);
@@ -76,7 +76,7 @@ for (
   });
 }
 
-test("Notifier uses a program where the runtime cannot, one message after the other", async () => {
+test("Notifier runs a program where the runtime cannot send, one message after the other", async () => {
   const order: string[] = [];
   const notifier = new Notifier({
     env: { NOTIFY_SOCKET: "/run/s" },

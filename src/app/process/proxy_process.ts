@@ -32,7 +32,7 @@ export interface ProxyProcessOptions {
   readonly ready: "any" | "all";
   /** Number of data paths; all of them must answer. */
   readonly paths: number;
-  /** For open connections after {@link ProxyProcess.drainListeners}. */
+  /** Time for open connections after {@link ProxyProcess.drainListeners}. */
   readonly drainTimeoutMs: number;
   /** Counted from {@link ProxyProcess.stop}: the settle time is part of it. */
   readonly stopTimeoutMs: number;
@@ -148,7 +148,7 @@ export class ProxyProcess {
     if (!grace) this.#graceOver.resolve();
   }
 
-  /** After {@link stop}: ends every wait. */
+  /** Ends every wait after {@link stop}. */
   hurry(): void {
     this.#hurried.resolve();
   }

@@ -8,12 +8,12 @@ import type { ProxyProcess } from "./proxy_process.ts";
 
 for (
   const [name, drainInbound, end, tookMs] of [
-    ["its grace period out", true, () => {}, 30_000],
-    ["it out, with no word to callers", false, () => {}, 30_000],
-    ["not for whoever hurries it", true, (proxy) => proxy.hurry(), 0],
+    ["for its grace period", true, () => {}, 30_000],
+    ["for it without a drain of inbound", false, () => {}, 30_000],
+    ["until it is hurried", true, (proxy) => proxy.hurry(), 0],
   ] as readonly (readonly [string, boolean, (proxy: ProxyProcess) => void, number])[]
 ) {
-  test(`ProxyProcess that stands in for another waits ${name}, then drains at once`, async () => {
+  test(`ProxyProcess with a grace period waits ${name}, then drains at once`, async () => {
     const { proxy, source, waits, take, clock } = rig({ grace: { ms: 30_000, drainInbound } });
     const ended = proxy.run();
     await settle();
@@ -47,12 +47,12 @@ for (
   });
 }
 
-test("ProxyProcess serves new callers until they have heard that it leaves, then drains", async () => {
+test("ProxyProcess serves new callers for the settle time after Consul marks it as leaving, then drains", async () => {
   const { proxy, source, waits, take, clock, found } = rig({ settleMs: 2_000 });
-  let told = () => {};
+  let left = () => {};
   Object.assign(found, {
     keepRegistered: ({ draining, onLeft }: RegisterSignals) =>
-      new Promise<void>(() => draining?.addEventListener("abort", () => told = onLeft ?? told)),
+      new Promise<void>(() => draining?.addEventListener("abort", () => left = onLeft ?? left)),
   });
   void proxy.run();
   await settle();
@@ -63,19 +63,19 @@ test("ProxyProcess serves new callers until they have heard that it leaves, then
   proxy.stop();
   await settle();
   assert.deepEqual(take(), ["STOPPING=1 STATUS=draining", 'log: settling {"ms":2000}']);
-  // Who looks at that does not send it anybody any more.
+  // Load balancers that probe readiness send no new callers.
   assert.deepEqual((await proxy.readiness.look()).notReady, ["draining"]);
   await clock.advance(500);
-  told();
+  left();
   await clock.advance(1_999);
   assert.deepEqual(take(), []);
   await clock.advance(1);
-  // What is left of the time for all of it.
+  // The rest of the stop timeout.
   const stopping = 'log: stopping {"connections":3,"drain_timeout_ms":2500}';
   assert.deepEqual(take(), [stopping, "drain 2500"]);
 });
 
-test("ProxyProcess settles twice its time at most where Consul cannot be told", async () => {
+test("ProxyProcess settles for at most twice the settle time when Consul does not answer", async () => {
   const { proxy, source, waits, take, clock, found } = rig({ settleMs: 1_000 });
   Object.assign(found, { keepRegistered: () => new Promise<void>(() => {}) });
   void proxy.run();
@@ -94,13 +94,13 @@ test("ProxyProcess settles twice its time at most where Consul cannot be told", 
 
 for (
   const [name, change] of [
-    ["by upstreams alone", { snapshot: { ...SNAPSHOT, inbound: {} } }],
-    ["by callers that Consul tells nothing", { agent: undefined }],
-    ["and is hurried", { hurried: true }],
-    ["and was drained before", { drained: true }],
+    ["without inbound listeners", { snapshot: { ...SNAPSHOT, inbound: {} } }],
+    ["without an agent", { agent: undefined }],
+    ["and hurried", { hurried: true }],
+    ["after drainListeners()", { drained: true }],
   ] as const
 ) {
-  test(`ProxyProcess that is used ${name} drains at once`, async () => {
+  test(`ProxyProcess ${name} drains at once`, async () => {
     const { proxy, source, waits, take, found } = rig({ settleMs: 2_000 });
     if ("agent" in change) Object.assign(found, { agent: undefined });
     void proxy.run();
@@ -119,7 +119,8 @@ for (
 
 test("ProxyProcess whose grace period is cut short by /quitquitquit settles and drains", async () => {
   const { proxy, source, waits, take, clock, found } = rig({
-    ...{ settleMs: 2_000, grace: { ms: 30_000, drainInbound: false } },
+    settleMs: 2_000,
+    grace: { ms: 30_000, drainInbound: false },
   });
   Object.assign(found, { keepRegistered: () => Promise.resolve() });
   void proxy.run();
@@ -134,7 +135,7 @@ test("ProxyProcess whose grace period is cut short by /quitquitquit settles and 
   assert.deepEqual(take().at(-1), "drain 3000");
 });
 
-test("ProxyProcess that can never serve drains and ends with 1, with no grace", async () => {
+test("ProxyProcess that can never serve drains without a grace period and ends with 1", async () => {
   const grace = { ms: 30_000, drainInbound: false };
   const { proxy, source, waits, take } = rig({ grace });
   waits.drain.resolve();

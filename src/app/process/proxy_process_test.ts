@@ -5,7 +5,7 @@ import { settle } from "../../../test/kit/clock/clock.ts";
 import { INBOUND, processRig as rig, SNAPSHOT } from "../../../test/kit/engine/proxy_process.ts";
 import type { ProxyControl } from "./control.ts";
 
-test("ProxyProcess starts, serves, is ready, drains and ends in this order", async () => {
+test("ProxyProcess opens, serves, gets ready, drains and closes its parts in order", async () => {
   const { proxy, source, waits, take } = rig();
   waits.leave = Promise.withResolvers();
   const ended = proxy.run();
@@ -39,7 +39,7 @@ test("ProxyProcess starts, serves, is ready, drains and ends in this order", asy
   assert.deepEqual(take(), ["agent closed", "admin closed", "log: stopped {}"]);
 });
 
-test("ProxyProcess tells the source whether what it published came into force", async () => {
+test("ProxyProcess returns to the source whether its snapshot came into force", async () => {
   const { proxy, source, rollout, waits } = rig();
   const ended = proxy.run();
   await settle();
@@ -52,7 +52,7 @@ test("ProxyProcess tells the source whether what it published came into force", 
   assert.equal(await ended, 0);
 });
 
-test("ProxyProcess that is stopped just when it has found its control leaves the agent", async () => {
+test("ProxyProcess that is stopped before its control is found leaves the agent", async () => {
   const found = Promise.withResolvers<ProxyControl>();
   const { proxy, take, found: control, waits } = rig({ findControl: () => found.promise });
   waits.leave = Promise.withResolvers();
@@ -66,7 +66,7 @@ test("ProxyProcess that is stopped just when it has found its control leaves the
   assert.equal(await ended, 0);
 });
 
-test("ProxyProcess that is stopped while the agent is away ends with its admin server", async () => {
+test("ProxyProcess that is stopped while the agent does not answer ends and closes the admin server", async () => {
   let ended = false;
   const { proxy, take } = rig({
     async findControl({ onWaiting, signal }) {
@@ -92,7 +92,7 @@ test("ProxyProcess that is stopped while the agent is away ends with its admin s
   ]);
 });
 
-test("ProxyProcess waits for nothing once it is hurried", async () => {
+test("ProxyProcess.hurry() ends every wait", async () => {
   const { proxy, take } = rig();
   const ended = proxy.run();
   await settle();
@@ -112,13 +112,13 @@ test("ProxyProcess waits for nothing once it is hurried", async () => {
   ]);
 });
 
-test("ProxyProcess fails with what keeps it from starting", async () => {
+test("ProxyProcess.run() rejects with the error of the start", async () => {
   const error = new ProxyError("listen_failed", "Cannot listen on -admin-bind");
   const { proxy } = rig({ openAdmin: () => Promise.reject(error) });
   await assert.rejects(proxy.run(), error);
 });
 
-test("ProxyProcess drains at once what is to be drained before there is a plane", async () => {
+test("ProxyProcess.drainListeners() before the start drains the plane at once", async () => {
   const { proxy, take } = rig();
   proxy.drainListeners();
   void proxy.run();
@@ -126,7 +126,7 @@ test("ProxyProcess drains at once what is to be drained before there is a plane"
   assert.deepEqual(take(), ["drain 5000", "admin opened", "source started"]);
 });
 
-test("ProxyProcess reloads agent and source, and says so when their snapshot is applied", async () => {
+test("ProxyProcess reloads agent and source, and reports it when their snapshot is applied", async () => {
   const { proxy, source, waits, take } = rig();
   void proxy.run();
   await settle();
@@ -148,7 +148,7 @@ test("ProxyProcess reloads agent and source, and says so when their snapshot is 
   assert.deepEqual(await reloaded, { kind: "reloaded", snapshotVersion });
 });
 
-test("ProxyProcess.reload() tells why what was read is not in force", async () => {
+test("ProxyProcess.reload() returns the reason of a refusal", async () => {
   const { proxy, source, rollout, waits, found } = rig();
   assert.equal((await proxy.reload()).kind, "refused");
   void proxy.run();
@@ -170,7 +170,7 @@ test("ProxyProcess.reload() tells why what was read is not in force", async () =
   });
 });
 
-test("ProxyProcess says that a certificate is there once the workers have it", async () => {
+test("ProxyProcess reports a fetched certificate as available once the workers have it", async () => {
   const { proxy, source, waits, take, fetch } = rig();
   void proxy.run();
   await settle();
@@ -185,7 +185,7 @@ test("ProxyProcess says that a certificate is there once the workers have it", a
   assert.equal(answer, true);
 });
 
-test("ProxyProcess is not ready while its first snapshot is refused, and says why", async () => {
+test("ProxyProcess is not ready while its first snapshot is refused, with the reason", async () => {
   const { proxy, source, rollout, waits } = rig();
   void proxy.run();
   await settle();
@@ -204,7 +204,7 @@ test("ProxyProcess is not ready while its first snapshot is refused, and says wh
   assert.equal(proxy.snapshot, SNAPSHOT);
 });
 
-test("ProxyProcess is not ready between the secrets of a listener and its socket", async () => {
+test("ProxyProcess is not ready until a listener whose secrets have come is bound", async () => {
   const { proxy, source, seen, waits } = rig();
   const ended = proxy.run();
   await settle();

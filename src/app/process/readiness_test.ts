@@ -66,10 +66,10 @@ const up = (name: string): ListenerView => ({
 });
 const refusing = (name: string, fault = "our own certificate expired") => ({ ...up(name), fault });
 const unbound = (name: string): ListenerView => ({ ...up(name), state: "failed", error: "in use" });
-const onItsWay = (name: string): ListenerView => ({ ...up(name), state: "failed" });
+const binding = (name: string): ListenerView => ({ ...up(name), state: "failed" });
 
 interface Step {
-  /** Of each worker that answers. */
+  /** Listeners as seen by each worker that answers. */
   readonly seen: readonly (readonly ListenerView[])[];
   readonly facts?: Partial<ReadinessFacts>;
   readonly stuck?: readonly string[];
@@ -111,9 +111,9 @@ function rig(wanted: "any" | "all" = "all") {
 
 const EXPIRED = "refuses every connection: our own certificate expired";
 
-const STORIES: readonly (readonly [string, "any" | "all", readonly Step[]])[] = [
+const CASES: readonly (readonly [string, "any" | "all", readonly Step[]])[] = [
   ["is ready when all are up", "all", [{ seen: [[up("inbound"), up(DB)]] }]],
-  ["only warns of an exposed path, which makes nothing ready either", "any", [
+  ["does not count exposed paths, and warns of one that is not bound", "any", [
     {
       seen: [[up("inbound"), up(DB), unbound(HEALTH)]],
       facts: EXPOSES,
@@ -125,7 +125,7 @@ const STORIES: readonly (readonly [string, "any" | "all", readonly Step[]])[] = 
       notReady: [`listeners inbound, ${DB} are not bound: in use; tried again every second`],
     },
   ]],
-  ["waits for an edge, and not for upstreams that only it leads to", "all", [
+  ["waits for an edge listener, but not for upstreams that only the edge uses", "all", [
     { seen: [[]], facts: EDGED, notReady: [`listener ${EDGE} is not bound yet`] },
     { seen: [[up(EDGE)]], facts: EDGED },
   ]],
@@ -134,33 +134,37 @@ const STORIES: readonly (readonly [string, "any" | "all", readonly Step[]])[] = 
     facts: { snapshot: undefined },
     notReady: ["waiting for the leaf"],
   }]],
-  ["says why nothing comes while it waits, and warns of it while it serves", "all", [
-    {
-      seen: [],
-      facts: { snapshot: undefined, unheard: ["the agent not reached since then: refused"] },
-      notReady: ["waiting for the leaf", "the agent not reached since then: refused"],
-    },
-    {
-      seen: [[up("inbound"), up(DB)]],
-      facts: { snapshot: SNAPSHOT },
-      warnings: ["the agent not reached since then: refused"],
-    },
-    { seen: [[up("inbound"), up(DB)]], facts: { unheard: [] } },
-  ]],
-  ["is not ready by a snapshot without listeners while the next is refused", "all", [{
+  [
+    "gives an unreachable agent as a reason before the first snapshot, and as a warning after it",
+    "all",
+    [
+      {
+        seen: [],
+        facts: { snapshot: undefined, unheard: ["the agent not reached since then: refused"] },
+        notReady: ["waiting for the leaf", "the agent not reached since then: refused"],
+      },
+      {
+        seen: [[up("inbound"), up(DB)]],
+        facts: { snapshot: SNAPSHOT },
+        warnings: ["the agent not reached since then: refused"],
+      },
+      { seen: [[up("inbound"), up(DB)]], facts: { unheard: [] } },
+    ],
+  ],
+  ["is not ready after an empty snapshot while the next one is refused", "all", [{
     seen: [[]],
     facts: { snapshot: { ...SNAPSHOT, inbound: {}, upstreams: {} }, refusal: "bad key" },
     notReady: ["waiting for a snapshot that can be used: bad key"],
   }]],
-  ["waits at start for all to be bound", "all", [
+  ["waits at start until all listeners are bound", "all", [
     { seen: [[]], notReady: [`listeners inbound, ${DB} are not bound yet`] },
-    { seen: [[up("inbound"), onItsWay(DB)]], notReady: [`listener ${DB} is not bound yet`] },
+    { seen: [[up("inbound"), binding(DB)]], notReady: [`listener ${DB} is not bound yet`] },
     {
       seen: [[up("inbound"), unbound(DB)]],
       notReady: [`listener ${DB} is not bound: in use; tried again every second`],
     },
   ]],
-  ["waits at start for what warms, and does not later", "all", [
+  ["waits for warming secrets at start, and only warns of them later", "all", [
     {
       seen: [[up("inbound"), up(DB)]],
       facts: { warming: ["secrets of x (a)"] },
@@ -173,11 +177,11 @@ const STORIES: readonly (readonly [string, "any" | "all", readonly Step[]])[] = 
       warnings: ["waiting for secrets of x (a)"],
     },
   ]],
-  ["is not ready where every connection is refused from the start", "all", [{
+  ["is not ready when every listener refuses connections from the start", "all", [{
     seen: [[refusing("inbound"), refusing(DB)]],
     notReady: [`listeners inbound, ${DB} ${EXPIRED.replace("refuses", "refuse")}`],
   }]],
-  ["does not count what never was up", "all", [
+  ["does not count a listener that never was up", "all", [
     { seen: [[up("inbound"), refusing(DB)]], warnings: [`listener ${DB} ${EXPIRED}`] },
     {
       seen: [[up("inbound"), unbound(DB)]],
@@ -203,12 +207,12 @@ const STORIES: readonly (readonly [string, "any" | "all", readonly Step[]])[] = 
       ],
     },
   ]],
-  ["misses what was up", "all", [
+  ["is not ready when a listener that was up refuses connections", "all", [
     { seen: [[up("inbound"), up(DB)]] },
     { seen: [[up("inbound"), refusing(DB)]], notReady: [`listener ${DB} ${EXPIRED}`] },
     { seen: [[up("inbound"), up(DB)]] },
   ]],
-  ["with any: misses one only when it was the last", "any", [
+  ["with any: is not ready only when no listener is up", "any", [
     {
       seen: [[up("inbound"), unbound(DB)]],
       warnings: [`listener ${DB} is not bound: in use; tried again every second`],
@@ -222,24 +226,24 @@ const STORIES: readonly (readonly [string, "any" | "all", readonly Step[]])[] = 
       ],
     },
   ]],
-  ["believes the worker that refuses", "all", [
+  ["is not ready when one of two workers refuses connections", "all", [
     { seen: [[up("inbound"), up(DB)], [up("inbound"), up(DB)]] },
     {
       seen: [[up("inbound"), up(DB)], [refusing("inbound"), up(DB)]],
       notReady: [`listener inbound ${EXPIRED}`],
     },
   ]],
-  ["does not miss a worker that is being replaced", "all", [
+  ["stays ready while a worker is replaced", "all", [
     { seen: [[up("inbound"), up(DB)], [up("inbound"), up(DB)]] },
     { seen: [[], [up("inbound"), up(DB)]] },
-    { seen: [[onItsWay("inbound")], [up("inbound"), up(DB)]] },
+    { seen: [[binding("inbound")], [up("inbound"), up(DB)]] },
     { seen: [[], []], notReady: [`listeners inbound, ${DB} are not bound yet`] },
   ]],
-  ["goes by what was seen last while nobody answers", "all", [
+  ["keeps its last state while no worker answers", "all", [
     { seen: [[up("inbound"), up(DB)]] },
     { seen: [] },
   ]],
-  ["says that a worker is stuck, whatever is wanted", "any", [
+  ["is not ready while a worker is stuck, also with any", "any", [
     { seen: [[up("inbound"), up(DB)]] },
     {
       seen: [[up("inbound"), up(DB)]],
@@ -248,23 +252,23 @@ const STORIES: readonly (readonly [string, "any" | "all", readonly Step[]])[] = 
     },
     { seen: [[up("inbound"), up(DB)]] },
   ]],
-  ["does not miss what was removed", "all", [
+  ["does not count a removed listener, also when the name comes back", "all", [
     { seen: [[up("inbound"), up(DB)]] },
     { seen: [[up("inbound")]], facts: { snapshot: { ...SNAPSHOT, upstreams: {} } } },
-    // Another one, of the same name, that never was up.
+    // A new listener of the same name, which never was up.
     {
       seen: [[up("inbound"), unbound(DB)]],
       facts: { snapshot: SNAPSHOT },
       warnings: [`listener ${DB} is not bound: in use; tried again every second`],
     },
   ]],
-  ["is ready with nothing to listen on", "all", [{
+  ["is ready without any listeners", "all", [{
     seen: [[]],
     facts: { snapshot: { ...SNAPSHOT, inbound: {}, upstreams: {} } },
   }]],
 ];
 
-for (const [name, wanted, steps] of STORIES) {
+for (const [name, wanted, steps] of CASES) {
   test(`Readiness ${name}`, async () => {
     const { world, readiness } = rig(wanted);
     for (const { seen, facts, stuck = [], notReady = [], warnings = [] } of steps) {
@@ -277,7 +281,7 @@ for (const [name, wanted, steps] of STORIES) {
   });
 }
 
-test("Readiness counts listeners and names few of many", async () => {
+test("Readiness counts all listeners and names three for each reason", async () => {
   const { world, readiness } = rig();
   const names = Array.from({ length: 500 }, (_, index) => `service:default/default/${index}`);
   const upstreams = Object.fromEntries(
@@ -302,7 +306,7 @@ test("Readiness counts listeners and names few of many", async () => {
   assert.ok(different.includes("and 480 more, see /listeners"));
 });
 
-test("Readiness notices what time alone changes, and says each change once", async () => {
+test("Readiness looks periodically and reports each change once", async () => {
   const { clock, stopping, changes, world, readiness } = rig();
   world.seen = [[up("inbound"), up(DB)]];
   await readiness.watch();

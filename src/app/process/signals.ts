@@ -8,7 +8,7 @@ import process from "node:process";
 
 interface SignalHandlers {
   readonly stop: () => void;
-  /** From the second stop signal on. */
+  /** Called for the second stop signal and later ones. */
   readonly stopNow?: () => void;
   readonly reload: () => void;
   /** Files that the proxy writes to were moved away. */

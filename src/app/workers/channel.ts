@@ -22,14 +22,14 @@ export interface Port {
 }
 
 type Message =
-  | { readonly kind: "told"; readonly name: string; readonly given: readonly unknown[] }
+  | { readonly kind: "notification"; readonly name: string; readonly given: readonly unknown[] }
   | {
-    readonly kind: "asked";
+    readonly kind: "call";
     readonly id: number;
     readonly name: string;
     readonly given: readonly unknown[];
   }
-  | { readonly kind: "answered"; readonly id: number; readonly value: unknown }
+  | { readonly kind: "result"; readonly id: number; readonly value: unknown }
   | {
     readonly kind: "failed";
     readonly id: number;
@@ -56,7 +56,7 @@ export class Channel<Theirs extends Calls<Theirs>, Ours extends Calls<Ours>> {
   }
 
   tell<Name extends keyof Theirs & string>(name: Name, ...given: Given<Theirs, Name>): void {
-    this.#send({ kind: "told", name, given });
+    this.#send({ kind: "notification", name, given });
   }
 
   /** Rejects with the error of the other side, or with `closed` once it is gone. */
@@ -68,7 +68,7 @@ export class Channel<Theirs extends Calls<Theirs>, Ours extends Calls<Ours>> {
       if (!this.#open) return reject(gone());
       const id = ++this.#lastId;
       this.#pending.set(id, { resolve: resolve as Pending["resolve"], reject });
-      this.#send({ kind: "asked", id, name, given });
+      this.#send({ kind: "call", id, name, given });
     });
   }
 
@@ -86,12 +86,12 @@ export class Channel<Theirs extends Calls<Theirs>, Ours extends Calls<Ours>> {
   #take(message: Message): void {
     if (!this.#open) return;
     switch (message.kind) {
-      case "told":
+      case "notification":
         this.#call(message.name, message.given);
         return;
-      case "asked":
+      case "call":
         return void this.#answer(message.id, message.name, message.given);
-      case "answered":
+      case "result":
         return this.#settled(message.id)?.resolve(message.value);
       case "failed":
         return this.#settled(message.id)?.reject(new ProxyError(message.code, message.message));
@@ -100,7 +100,7 @@ export class Channel<Theirs extends Calls<Theirs>, Ours extends Calls<Ours>> {
 
   async #answer(id: number, name: string, given: readonly unknown[]): Promise<void> {
     try {
-      this.#send({ kind: "answered", id, value: await this.#call(name, given) });
+      this.#send({ kind: "result", id, value: await this.#call(name, given) });
     } catch (error) {
       const code = error instanceof ProxyError ? error.code : "internal";
       this.#send({ kind: "failed", id, code, message: messageOf(error) });

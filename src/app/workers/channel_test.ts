@@ -4,7 +4,7 @@ import { ProxyError } from "../../base/mod.ts";
 import { Channel, type Port } from "./channel.ts";
 
 interface Near {
-  told(text: string): void;
+  note(text: string): void;
   add(a: number, b: number): number;
 }
 
@@ -14,7 +14,7 @@ interface Far {
   never(): Promise<number>;
 }
 
-/** Two ends of one wire; what is sent on `held` is kept there until the test delivers it. */
+/** Two ends of a wire that holds messages back between `hold` and `deliver`. */
 function wire(near: Partial<Near> = {}, far: Partial<Far> = {}) {
   const held: (() => void)[] = [];
   const end = (other: () => Port): Port => ({
@@ -35,9 +35,9 @@ function wire(near: Partial<Near> = {}, far: Partial<Far> = {}) {
   };
   const a: Port = end(() => b);
   const b: Port = end(() => a);
-  const missing = () => assert.fail("not asked here");
+  const missing = () => assert.fail("not called in this test");
   return {
-    toFar: new Channel<Far, Near>(a, { told: missing, add: missing, ...near }),
+    toFar: new Channel<Far, Near>(a, { note: missing, add: missing, ...near }),
     toNear: new Channel<Near, Far>(b, { later: missing, fails: missing, never: missing, ...far }),
     hold: () => holds = true,
     deliver: () => {
@@ -47,7 +47,7 @@ function wire(near: Partial<Near> = {}, far: Partial<Far> = {}) {
   };
 }
 
-test("Channel asks and answers in both directions, each question its own", async () => {
+test("Channel.ask() returns the result of its own call, in both directions", async () => {
   const { toFar, toNear } = wire(
     { add: (a, b) => a + b },
     { later: (value) => Promise.resolve(value * 2) },
@@ -56,11 +56,11 @@ test("Channel asks and answers in both directions, each question its own", async
   assert.deepEqual(await Promise.all(answers), [2, 4, 7]);
 });
 
-test("Channel tells without an answer, in order", () => {
+test("Channel.tell() delivers calls in order", () => {
   const texts: string[] = [];
-  const { toNear } = wire({ told: (text) => texts.push(text) });
-  toNear.tell("told", "a");
-  toNear.tell("told", "b");
+  const { toNear } = wire({ note: (text) => texts.push(text) });
+  toNear.tell("note", "a");
+  toNear.tell("note", "b");
   assert.deepEqual(texts, ["a", "b"]);
 });
 
@@ -73,7 +73,7 @@ for (
       "no agent",
     ],
     ["any other error", new TypeError("x is not y"), "internal", "x is not y"],
-    ["what is no error", "text", "internal", "text"],
+    ["a thrown text", "text", "internal", "text"],
   ] as const
 ) {
   test(`Channel passes on ${name}`, async () => {
@@ -89,19 +89,19 @@ for (
   });
 }
 
-test("Channel.close() ends what is asked, and later questions at once", async () => {
+test("Channel.close() rejects pending and later calls", async () => {
   const { toFar } = wire({}, { never: () => new Promise(() => {}) });
-  const asked = toFar.ask("never");
+  const pending = toFar.ask("never");
   toFar.close();
-  await assert.rejects(asked, { code: "closed" });
+  await assert.rejects(pending, { code: "closed" });
   await assert.rejects(toFar.ask("never"), { code: "closed" });
 });
 
-test("Channel.close() is the end of what the other side says", async () => {
+test("Channel.close() ignores later messages of the other side", async () => {
   const texts: string[] = [];
-  const { toFar, toNear, hold, deliver } = wire({ told: (text) => texts.push(text) });
+  const { toFar, toNear, hold, deliver } = wire({ note: (text) => texts.push(text) });
   hold();
-  toNear.tell("told", "late");
+  toNear.tell("note", "late");
   toFar.close();
   deliver();
   await Promise.resolve();

@@ -32,7 +32,7 @@ function startTable(workers: number) {
   };
 }
 
-test("ColumnTable gives 10,000 upstreams that come and go the columns of those before", () => {
+test("ColumnTable uses the columns of removed upstreams again", () => {
   const { counts, apply } = startTable(2);
   const used = new Set<number>();
   for (let turn = 0; turn < 10_000; turn++) {
@@ -52,19 +52,19 @@ test("ColumnTable keeps the column of a removed upstream while a worker has conn
   places.enter();
   apply();
   assert.notEqual(apply("other").other, column);
-  assert.equal(apply("gone").gone, column, "its own again");
+  assert.equal(apply("gone").gone, column, "the same column again");
   apply();
   places.leave();
   assert.equal(apply("next").next, column);
 });
 
-test("ColumnTable takes nothing back before all workers go by the snapshot", () => {
+test("ColumnTable frees no column before all workers use the snapshot", () => {
   const { table, apply } = startTable(1);
   const column = apply("gone").gone;
   assert.notEqual(table.for(declaring("next")).next, column);
 });
 
-test("ColumnTable leaves out what there is no room for, until there is", () => {
+test("ColumnTable leaves out an upstream without room until a column is free", () => {
   const { apply } = startTable(1);
   const ids = Array.from({ length: MAX_UPSTREAMS }, (_, index) => `u${index}`);
   const full = apply(...ids, "late");
@@ -81,7 +81,7 @@ for (
     ["no column", 0, Number.NaN],
   ] as const
 ) {
-  test(`Limiter refuses ${what}`, () => {
+  test(`SharedLimiter refuses ${what}`, () => {
     const counts = SharedCounts.create(2);
     assert.throws(
       () => new SharedLimiter(counts, { row, column, limit: 1 }),

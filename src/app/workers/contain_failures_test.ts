@@ -9,7 +9,7 @@ import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import { OWN_ENGINE } from "../../../test/kit/process/postern.ts";
 import { FailureContainer } from "./contain_failures.ts";
 
-test("FailureContainer says once a second what failed, with its place, and counts the rest", () => {
+test("FailureContainer logs one failure a second with its place, and counts the others", () => {
   const clock = new FakeClock();
   const stats = new Stats();
   const lines: LogRecord[] = [];
@@ -31,8 +31,8 @@ test("FailureContainer says once a second what failed, with its place, and count
   ]);
 });
 
-test("a worker with plugins outlives a failure that nobody waited for", async () => {
-  // Bun's test runner takes such failures of workers for its own.
+test("a worker with plugins survives an unhandled rejection", async () => {
+  // In a child process: Bun's test runner would count the worker's failure as the test's.
   const child = fileURLToPath(
     new URL("../../../test/kit/process/loose_failure.ts", import.meta.url),
   );

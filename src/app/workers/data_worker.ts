@@ -1,5 +1,5 @@
 /**
- * One data worker, for the main thread: its thread, and the replacement when it dies.
+ * The main thread's side of one data worker: starts its thread and replaces a thread that dies.
  *
  * @module
  */
@@ -26,7 +26,7 @@ export interface WorkerPlaneOptions extends PlaneOptions {
   readonly accessMemory: SharedArrayBuffer;
   /** Called when a worker has put lines into its rings. */
   readonly onLines: () => void;
-  /** For tests; default the data worker. */
+  /** Replaced in tests; default: the data worker. */
   readonly createWorker?: () => Worker;
 }
 
@@ -138,7 +138,7 @@ export class DataWorker implements RolloutMember {
     });
   }
 
-  /** One beat at a time, too; a worker that is starting or gone has time limits of its own. */
+  /** One beat at a time; a worker that starts or is gone has its own time limits. */
   beat(): Promise<void> {
     if (!this.#channel) return Promise.resolve();
     this.#beatMs ??= this.#options.plane.clock.monotonic();

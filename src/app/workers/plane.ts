@@ -29,12 +29,12 @@ export interface DataPlane {
   readonly rollout: Pick<Rollout, "apply" | "published" | "refused">;
   /** Tries listeners again that could not be bound. True: all are. */
   retryFailed(): Promise<boolean>;
-  /** For every data path that answers in time; empty for one that is not there. */
+  /** Listeners of every data path that answers in time; empty for a path that is gone. */
   listeners(): Promise<readonly (readonly ListenerView[])[]>;
   views(options: ViewOptions): Promise<readonly DataView[]>;
-  /** For every data path that answers in time: upstreams in use since the last call. */
+  /** Upstreams in use since the last call, for every data path that answers in time. */
   used(): Promise<readonly (readonly string[])[]>;
-  /** For every data path that answers in time and has a snapshot. */
+  /** Explanations by every data path that answers in time and has a snapshot. */
   explain(question: ExplainQuery): Promise<readonly ExplainResult[]>;
   /** Descriptions of the data paths that do not answer within two seconds. */
   stuck(): Promise<readonly string[]>;

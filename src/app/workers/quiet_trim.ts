@@ -21,7 +21,7 @@ const LENIENT_SHARE = 0.1;
 interface QuietTrimOptions {
   readonly clock: Pick<Clock, "after">;
   trim(): void;
-  /** Also at the first quiet look after each busy one. */
+  /** Trim also at the first quiet look after each busy one. */
   readonly afterLoads: boolean;
   /** Processor time so far; for tests. */
   spentMs?(of: "thread" | "process"): number;

@@ -5,12 +5,12 @@ import { trimWhenQuiet } from "./quiet_trim.ts";
 
 interface Look {
   readonly afterMs: number;
-  /** Processor time until then, of this thread and of the others. */
+  /** Processor time since the last look, of this thread and of the others. */
   readonly ownMs: number;
   readonly othersMs?: number;
 }
 
-/** How often was trimmed after each look. */
+/** Number of trims so far after each look. */
 async function trimsOf(looks: readonly Look[], afterLoads: boolean): Promise<number[]> {
   const clock = new FakeClock();
   let own = 5_000;
@@ -30,25 +30,27 @@ async function trimsOf(looks: readonly Look[], afterLoads: boolean): Promise<num
 
 const START: Look[] = [900, 21, 20].map((ownMs) => ({ afterMs: 1_000, ownMs, othersMs: 500 }));
 const LOADS: Look[] = [30, 9_000, 9_000, 370, 30, 371, 30].map((othersMs) => ({
-  ...{ afterMs: 10_000, ownMs: 30, othersMs },
+  afterMs: 10_000,
+  ownMs: 30,
+  othersMs,
 }));
 
-test("trimWhenQuiet() trims when its thread's start is over, and once after each load", async () => {
+test("trimWhenQuiet() trims after the start of its thread and once after each load", async () => {
   assert.deepEqual(await trimsOf([...START, ...LOADS], true), [0, 0, 1, 1, 1, 1, 2, 2, 2, 3]);
 });
 
-test("trimWhenQuiet() keeps what is compiled while a load that came with the start goes on", async () => {
+test("trimWhenQuiet() does not trim while a load from the start goes on", async () => {
   const load = Array.from({ length: 30 }, () => ({ afterMs: 1_000, ownMs: 990 }));
   assert.equal((await trimsOf(load, true)).at(-1), 0);
 });
 
-test("trimWhenQuiet() trims, if later, where many upstreams are asked about all the time", async () => {
-  const asking = Array.from({ length: 12 }, () => ({ afterMs: 1_000, ownMs: 30 }));
-  assert.deepEqual((await trimsOf(asking, true)).slice(-3), [0, 1, 1]);
+test("trimWhenQuiet() trims after 11 looks at a thread that polls Consul all the time", async () => {
+  const polling = Array.from({ length: 12 }, () => ({ afterMs: 1_000, ownMs: 30 }));
+  assert.deepEqual((await trimsOf(polling, true)).slice(-3), [0, 1, 1]);
   const loads = [310, 9_000, 400].map((ownMs) => ({ afterMs: 10_000, ownMs }));
-  assert.deepEqual((await trimsOf([...asking.slice(1), ...loads], true)).slice(-3), [1, 1, 2]);
+  assert.deepEqual((await trimsOf([...polling.slice(1), ...loads], true)).slice(-3), [1, 1, 2]);
 });
 
-test("trimWhenQuiet() trims once where loads are not to be looked for", async () => {
+test("trimWhenQuiet() without afterLoads trims once", async () => {
   assert.deepEqual(await trimsOf([...START, ...LOADS], false), [0, 0, 1, 1, 1, 1, 1, 1, 1, 1]);
 });

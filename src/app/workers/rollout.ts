@@ -49,7 +49,7 @@ export class Rollout {
   readonly #busy = new Set<RolloutMember>();
   #wanted: Snapshot | undefined;
   /** Number of snapshots applied, and the number of the last one that was decided. */
-  #asked = 0;
+  #applied = 0;
   #decided = 0;
   #decision = Promise.withResolvers<void>();
   #isLooking = false;
@@ -65,7 +65,7 @@ export class Rollout {
   /** Resolves when this or a later snapshot is in force or refused; only the newest waiting one is tried. */
   async apply(snapshot: Snapshot): Promise<void> {
     this.#wanted = snapshot;
-    const turn = ++this.#asked;
+    const turn = ++this.#applied;
     this.look();
     while (this.#decided < turn && !this.#closed) await this.#decision.promise;
   }
@@ -85,18 +85,18 @@ export class Rollout {
     this.#isLooking = true;
     for (let seen = 0; seen !== this.#looks && !this.#closed;) {
       seen = this.#looks;
-      if (this.#wanted && this.#decided < this.#asked) await this.#decide(this.#wanted);
+      if (this.#wanted && this.#decided < this.#applied) await this.#decide(this.#wanted);
       this.#bringUp();
     }
     this.#isLooking = false;
   }
 
   async #decide(snapshot: Snapshot): Promise<void> {
-    const turn = this.#asked;
+    const turn = this.#applied;
     const columns = this.#columns.for(snapshot);
     const { prepared, refusals } = await this.#verdicts(snapshot);
     if (this.#closed) return;
-    // No member is there: the first one that comes decides.
+    // Without any member, the first one that comes decides.
     if (prepared.length === 0 && refusals.length === 0) return;
     if (refusals.length > 0) {
       this.#refuse(snapshot, refusals.join("; "));
@@ -197,7 +197,7 @@ export class Rollout {
     return await publish(member, snapshot, this.#columns.for(snapshot));
   }
 
-  /** `task` resolves with true where the member is there: then its state is looked at again. */
+  /** `task` resolves with true when the member is there; then {@link look} runs again. */
   async #occupy(member: RolloutMember, task: () => Promise<boolean>): Promise<void> {
     const looks = this.#looks;
     this.#busy.add(member);

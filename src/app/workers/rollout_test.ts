@@ -12,10 +12,10 @@ const BASE = snapshotOf({ ca: createAuthority(), service: "web" });
 const [A, B, C]: readonly Snapshot[] = [1, 2, 3].map((version) => ({ ...BASE, version }));
 assert.ok(A && B && C);
 
-/** Says yes unless told otherwise. */
+/** Prepares every snapshot, unless the test sets another verdict. */
 class FakeMember implements RolloutMember {
   published: Snapshot | undefined;
-  /** What it was asked and told: `prepare 1`, `publish 1`, `given up: why`. */
+  /** Calls: `prepare 1`, `publish 1`, `given up: why`. */
   readonly log: string[] = [];
   columns: Columns = {};
   verdict: (snapshot: Snapshot) => Promise<boolean> = () => Promise.resolve(true);
@@ -43,7 +43,7 @@ class FakeMember implements RolloutMember {
     this.verdict = () => Promise.resolve(false);
   }
 
-  /** The next question stays open until this is called. */
+  /** The next prepare() stays open until `answer` is called. */
   holdsBack(): { readonly answer: (verdict: boolean | Error) => void } {
     const held = Promise.withResolvers<boolean>();
     const before = this.verdict;
@@ -78,7 +78,7 @@ function world(count: number) {
   return { clock, lines, members, rollout, metric, logs: () => members.map(({ log }) => log) };
 }
 
-test("Rollout publishes nowhere before all have prepared", async () => {
+test("Rollout publishes nowhere before all members have prepared", async () => {
   const { members, rollout, logs, clock, metric } = world(2);
   const { answer } = members[1]?.holdsBack() ?? assert.fail();
   const applied = rollout.apply(A);
@@ -92,7 +92,7 @@ test("Rollout publishes nowhere before all have prepared", async () => {
   assert.equal(metric("snapshot_version"), 1);
 });
 
-test("Rollout refuses whole, says so once, and takes the next", async () => {
+test("Rollout refuses a snapshot as a whole, logs the reason once, and takes the next one", async () => {
   const { members, rollout, logs, lines, metric, clock } = world(2);
   await rollout.apply(A);
   members[1]?.refuses(2, 3);
@@ -102,7 +102,7 @@ test("Rollout refuses whole, says so once, and takes the next", async () => {
   assert.equal(metric("snapshot_version"), 1);
   rollout.look();
   await clock.advance(3_600_000);
-  assert.deepEqual(logs()[0], ["prepare 1", "publish 1", "prepare 2", "abandon"], "asked once");
+  assert.deepEqual(logs()[0], ["prepare 1", "publish 1", "prepare 2", "abandon"], "one call");
   await rollout.apply(C);
   assert.equal(metric("snapshots_refused_total"), 2);
   members[1]?.refuses();
@@ -114,7 +114,7 @@ test("Rollout refuses whole, says so once, and takes the next", async () => {
   ]);
 });
 
-test("Rollout of a first snapshot that is refused serves nothing", async () => {
+test("Rollout serves nothing when the first snapshot is refused", async () => {
   const { members, rollout, lines } = world(1);
   members[0]?.refuses(1);
   await rollout.apply(A);
@@ -122,7 +122,7 @@ test("Rollout of a first snapshot that is refused serves nothing", async () => {
   assert.equal(lines[0]?.message, "snapshot refused, nothing is served");
 });
 
-test("Rollout goes on after a while without a member that is stuck, which follows later", async () => {
+test("Rollout goes on without a stuck member after 12 s; the member gets the newest snapshot later", async () => {
   const { members, rollout, logs, clock } = world(2);
   await rollout.apply(A);
   const { answer } = members[1]?.holdsBack() ?? assert.fail();
@@ -133,13 +133,13 @@ test("Rollout goes on after a while without a member that is stuck, which follow
   await applied;
   assert.equal(rollout.published, B);
   await rollout.apply(C);
-  assert.deepEqual(logs()[1], ["prepare 1", "publish 1", "prepare 2"], "no questions are gathered");
+  assert.deepEqual(logs()[1], ["prepare 1", "publish 1", "prepare 2"], "no calls are queued");
   answer(true);
   await clock.advance(0);
   assert.deepEqual(logs()[1]?.slice(3), ["abandon", "prepare 3", "publish 3"]);
 });
 
-test("Rollout does not let a stuck member publish what the others refused", async () => {
+test("Rollout does not let a stuck member publish a refused snapshot", async () => {
   const { members, rollout, logs, clock } = world(2);
   await rollout.apply(A);
   const { answer } = members[0]?.holdsBack() ?? assert.fail();
@@ -155,7 +155,7 @@ test("Rollout does not let a stuck member publish what the others refused", asyn
   ]);
 });
 
-test("Rollout waits for the only member for as long as it takes", async () => {
+test("Rollout waits without a limit for its only member", async () => {
   const { members, rollout, clock } = world(1);
   const { answer } = members[0]?.holdsBack() ?? assert.fail();
   const applied = rollout.apply(A);
@@ -166,7 +166,7 @@ test("Rollout waits for the only member for as long as it takes", async () => {
   assert.equal(rollout.published, A);
 });
 
-test("Rollout asks nothing of members that are gone; who comes back gets what is in force", async () => {
+test("Rollout does not call members that are gone; one that comes back gets the snapshot in force", async () => {
   const { members, rollout, logs, clock } = world(2);
   const [, second] = members;
   assert.ok(second);
@@ -176,14 +176,14 @@ test("Rollout asks nothing of members that are gone; who comes back gets what is
   await clock.advance(0);
   second.log.length = 0;
   await clock.advance(3_600_000);
-  assert.deepEqual(logs()[1], [], "nobody goes on asking");
+  assert.deepEqual(logs()[1], [], "no member is called again");
   second.verdict = () => Promise.resolve(true);
   rollout.look();
   await clock.advance(0);
   assert.deepEqual(logs()[1], ["prepare 1", "publish 1"]);
 });
 
-test("Rollout without any member decides with the first that comes, about the newest", async () => {
+test("Rollout without members lets the first one decide about the newest snapshot", async () => {
   const { members, rollout, logs, clock } = world(2);
   for (const member of members) member.verdict = () => Promise.resolve(false);
   const applied = [rollout.apply(A), rollout.apply(B)];
@@ -196,7 +196,7 @@ test("Rollout without any member decides with the first that comes, about the ne
   assert.equal(logs()[0]?.at(-1), "publish 2");
 });
 
-test("Rollout tries only the newest of those that come meanwhile", async () => {
+test("Rollout tries only the newest of the snapshots that wait", async () => {
   const { members, rollout, logs } = world(1);
   const { answer } = members[0]?.holdsBack() ?? assert.fail();
   const applied = [A, B, C].map((snapshot) => rollout.apply(snapshot));
@@ -205,7 +205,7 @@ test("Rollout tries only the newest of those that come meanwhile", async () => {
   assert.deepEqual(logs()[0], ["prepare 1", "publish 1", "prepare 3", "publish 3"]);
 });
 
-test("Rollout brings a member what came into force while it prepared, and nothing older", async () => {
+test("Rollout gives a member the newer snapshot that came into force while it prepared", async () => {
   const { members, rollout, logs, clock } = world(2);
   const [, second] = members;
   assert.ok(second);
@@ -222,7 +222,7 @@ test("Rollout brings a member what came into force while it prepared, and nothin
   assert.deepEqual(logs()[1], ["prepare 1", "prepare 2", "publish 2"]);
 });
 
-test("Rollout gives up a member that comes back and refuses what is in force", async () => {
+test("Rollout gives up a member that refuses the snapshot in force", async () => {
   const { members, rollout, logs, clock } = world(2);
   const [, second] = members;
   assert.ok(second);
@@ -235,7 +235,7 @@ test("Rollout gives up a member that comes back and refuses what is in force", a
   assert.equal(rollout.published, A);
 });
 
-test("Rollout gives up a member that cannot publish what it prepared", async () => {
+test("Rollout gives up a member whose publish() fails", async () => {
   const { members, rollout, logs } = world(2);
   const [first] = members;
   assert.ok(first);
@@ -246,7 +246,7 @@ test("Rollout gives up a member that cannot publish what it prepared", async () 
   assert.equal(rollout.published, A);
 });
 
-test("Rollout waits a while only for a member that publishes slowly", async () => {
+test("Rollout waits at most 12 s for a member that publishes", async () => {
   const { members, rollout, clock } = world(2);
   const [first] = members;
   assert.ok(first);
@@ -259,7 +259,7 @@ test("Rollout waits a while only for a member that publishes slowly", async () =
   assert.deepEqual(first.log, []);
 });
 
-test("Rollout takes columns back when every member goes by what is in force", async () => {
+test("Rollout frees columns when every member has published the snapshot in force", async () => {
   const { members, rollout, clock } = world(2);
   const [first, second] = members;
   assert.ok(first && second);
@@ -271,7 +271,7 @@ test("Rollout takes columns back when every member goes by what is in force", as
   await clock.advance(12_000);
   await applied;
   await rollout.apply({ ...C, ...declared({ name: "new" }) });
-  assert.deepEqual(first.columns, {}, "one may still count on them");
+  assert.deepEqual(first.columns, {}, "the second member may still use them");
   answer(true);
   await clock.advance(0);
   await rollout.apply({ ...C, version: 4, ...declared({ name: "new" }) });
@@ -279,7 +279,7 @@ test("Rollout takes columns back when every member goes by what is in force", as
   assert.deepEqual(second.columns, first.columns);
 });
 
-test("Rollout takes no columns back while a member publishes what is in force", async () => {
+test("Rollout frees no columns while a member publishes the snapshot in force", async () => {
   const { members, rollout, clock } = world(2);
   const [first, second] = members;
   assert.ok(first && second);
@@ -298,7 +298,7 @@ test("Rollout takes no columns back while a member publishes what is in force", 
   assert.equal(Object.keys(second.columns).length, 1);
 });
 
-test("Rollout.close() lets nobody wait", async () => {
+test("Rollout.close() resolves pending apply() calls", async () => {
   const { members, rollout, logs } = world(1);
   members[0]?.holdsBack();
   const applied = rollout.apply(A);

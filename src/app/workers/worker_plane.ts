@@ -11,9 +11,9 @@ import { DataWorker, STUCK_MS, type WorkerPlaneOptions } from "./data_worker.ts"
 import type { DataPlane } from "./plane.ts";
 import { Rollout } from "./rollout.ts";
 
-/** How long a worker may take to answer for the admin server. */
+/** Time limit of a worker's answer to the admin server. */
 const VIEW_TIMEOUT_MS = 1_000;
-/** The same where it connects to endpoints first. */
+/** Time limit of an answer that takes connections to endpoints. */
 const EXPLAIN_TIMEOUT_MS = 3_500;
 /** Connections have this long to be closed when a drain is over. */
 const AFTER_DRAIN_MS = 1_000;

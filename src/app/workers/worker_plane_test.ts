@@ -13,7 +13,7 @@ import { Channel, type Port } from "./channel.ts";
 import type { MainCalls, WorkerCalls } from "./protocol.ts";
 import { createWorkerPlane } from "./worker_plane.ts";
 
-test("createWorkerPlane() serves from every worker, and replaces one that dies", async () => {
+test("createWorkerPlane() serves from every worker and replaces one that dies", async () => {
   await using rig = await startWorkerRig();
   const { plane } = rig;
   const [first, second] = await rig.oneEach();
@@ -22,11 +22,11 @@ test("createWorkerPlane() serves from every worker, and replaces one that dies",
   await first.over;
   await second.exchange(HELLO);
   const died = await eventually(
-    "it is said",
+    "it is logged",
     () => rig.lines.find(({ message }) => message.startsWith("data worker died")),
   );
   assert.equal(died.level, "error");
-  // Both legs of one.
+  // The inbound and the outbound connection of one caller.
   assert.deepEqual([died.fields.worker, died.fields.connections], [0, 2]);
   assert.match(String(died.fields.reason), /told to die/);
   await eventually("the new one has the whole snapshot", async () => {
@@ -44,8 +44,8 @@ test("createWorkerPlane() serves from every worker, and replaces one that dies",
   await second.finish();
 });
 
-test("createWorkerPlane() gives back the places of a worker that died", async () => {
-  // A connection takes two places here, one outbound and one inbound.
+test("createWorkerPlane() subtracts the connections of a dead worker from the limit", async () => {
+  // Each connection counts twice, outbound and inbound.
   await using rig = await startWorkerRig({ maxConnections: 8 });
   const [first, second] = await rig.oneEach();
   assert.ok(first && second);
@@ -58,7 +58,7 @@ test("createWorkerPlane() gives back the places of a worker that died", async ()
   for (const client of more) client.destroy();
 });
 
-test("createWorkerPlane() takes back what upstreams that come and go were counted with", async () => {
+test("createWorkerPlane() frees the columns of removed upstreams and keeps the counts of others", async () => {
   await using rig = await startWorkerRig({ maxConnections: 6 });
   const [first, second] = await rig.oneEach();
   assert.ok(first && second);
@@ -71,7 +71,7 @@ test("createWorkerPlane() takes back what upstreams that come and go were counte
       upstreams: { ...upstreams, ...rig.snapshot.upstreams },
     });
   }
-  // Refused for want of an instance, by either worker.
+  // Refused without an instance, by either worker.
   for (const { listeners } of await rig.plane.views({ connections: false })) {
     const [host, port] = listeners.at(-1)?.address.split(":") ?? [];
     await expectRefused({ host: host ?? "", port: Number(port) });
@@ -86,22 +86,22 @@ test("createWorkerPlane() takes back what upstreams that come and go were counte
   third.destroy();
 });
 
-test("createWorkerPlane() applies what changed while a worker was dead", async () => {
+test("createWorkerPlane() gives a replaced worker the snapshot that was applied meanwhile", async () => {
   await using rig = await startWorkerRig();
   const [first] = await rig.oneEach();
   assert.ok(first);
   rig.kill(0);
   await first.over;
-  await eventually("it is said", () => rig.lines.length > 0);
+  await eventually("it is logged", () => rig.lines.length > 0);
   const policy = { ...rig.snapshot.policy, version: -1, intentions: [] };
   await rig.plane.rollout.apply({ ...rig.snapshot, version: -1, policy });
   await eventually("both have the newest snapshot", async () => {
     const views = await rig.plane.views({ connections: false });
     return views.length === 2 && views.every(({ snapshotVersion }) => snapshotVersion === -1);
   });
-  await eventually("nobody may any more", async () => {
+  await eventually("the old intention is no longer in force", async () => {
     const views = await rig.plane.views({ connections: true });
-    // Outbound halves stay for as long as their application keeps its own.
+    // Outbound connections stay open until their application closes them.
     return views.every(({ connections }) =>
       connections.every((one) => one.direction !== "inbound")
     );
@@ -109,7 +109,7 @@ test("createWorkerPlane() applies what changed while a worker was dead", async (
   await expectRefused(rig.upstream);
 });
 
-test("createWorkerPlane() says which worker is stuck, and that it answers again", async () => {
+test("createWorkerPlane() reports a stuck worker until it answers again", async () => {
   const clock = new FakeClock();
   await using rig = await startWorkerRig({ clock, workers: 1 });
   assert.deepEqual(await rig.plane.stuck(), []);
@@ -120,10 +120,10 @@ test("createWorkerPlane() says which worker is stuck, and that it answers again"
   await clock.advance(1);
   const want = ["data worker 0 has not answered for 2 s"];
   assert.deepEqual(await first, want);
-  assert.deepEqual(await later, want, "the time runs from the first question");
+  assert.deepEqual(await later, want, "the time runs from the first call");
   const atOnce = rig.plane.stuck();
   await clock.advance(0);
-  assert.deepEqual(await atOnce, want, "what is known is said at once");
+  assert.deepEqual(await atOnce, want, "a known state is reported at once");
   goOn();
   await eventually("it answers again", async () => {
     const answer = rig.plane.stuck();
@@ -132,11 +132,11 @@ test("createWorkerPlane() says which worker is stuck, and that it answers again"
   });
 });
 
-/** A worker thread that runs when the test says so, and answers everything unless told otherwise. */
+/** A worker thread that starts and dies as the test says, and answers every call unless given another answer. */
 class FakeWorker implements Port {
   onmessage: Port["onmessage"] = null;
   onerror: ((event: { readonly message: string; preventDefault(): void }) => void) | null = null;
-  readonly told: string[] = [];
+  readonly calls: string[] = [];
   readonly main: Channel<MainCalls, WorkerCalls>;
   terminated = false;
   readonly #inside: Port = {
@@ -147,7 +147,7 @@ class FakeWorker implements Port {
   constructor(answers: Partial<WorkerCalls> = {}) {
     const seen = <Name extends keyof WorkerCalls>(name: Name, otherwise: WorkerCalls[Name]) =>
       ((...given: never) => {
-        this.told.push(name);
+        this.calls.push(name);
         return ((answers[name] ?? otherwise) as (...given: never) => unknown)(...given);
       }) as WorkerCalls[Name];
     this.main = new Channel<MainCalls, WorkerCalls>(this.#inside, {
@@ -157,7 +157,7 @@ class FakeWorker implements Port {
       abandon: () => {},
       retryFailed: seen("retryFailed", () => Promise.resolve(true)),
       listeners: seen("listeners", () => []),
-      view: seen("view", () => assert.fail("nobody looks")),
+      view: seen("view", () => assert.fail("view() is not called")),
       used: seen("used", () => []),
       explain: seen("explain", () => Promise.resolve(undefined)),
       beat: seen("beat", () => {}),
@@ -204,7 +204,7 @@ function fakePlane(count: number, answers: Partial<WorkerCalls> = {}) {
     maxConnections: 10,
     idleTimeoutMs: 0,
     lifetimeMs: 0,
-    remoteAuthorize: () => Promise.resolve({ allowed: false, reason: "nobody asks" }),
+    remoteAuthorize: () => Promise.resolve({ allowed: false, reason: "there is no agent" }),
     fetchCertificate: () => Promise.resolve(false),
     onFirstUse: (upstreamId) => void firstUses.push(upstreamId),
     createWorker: () => {
@@ -219,7 +219,7 @@ function fakePlane(count: number, answers: Partial<WorkerCalls> = {}) {
 const SNAPSHOT = snapshotOf({ ca: createAuthority(), service: "web" });
 const NEVER = new Promise<never>(() => {});
 
-test("createWorkerPlane() gives up a worker that does not start, ever later", async () => {
+test("createWorkerPlane() gives up a worker that does not start, with a limit that doubles", async () => {
   const { clock, lines, workers, plane } = fakePlane(1);
   const applied = plane.rollout.apply(SNAPSHOT);
   await clock.advance(9_999);
@@ -236,10 +236,10 @@ test("createWorkerPlane() gives up a worker that does not start, ever later", as
   assert.ok(first && third);
   assert.match(String(lines[1]?.fields.reason), /did not start within 20 s/);
   first.runs();
-  assert.deepEqual(third.told, [], "what was given up speaks for nobody");
+  assert.deepEqual(third.calls, [], "the late start of a given up thread changes nothing");
   third.runs();
   await applied;
-  assert.deepEqual(third.told, ["start", "prepare", "publish"]);
+  assert.deepEqual(third.calls, ["start", "prepare", "publish"]);
   assert.equal(await plane.retryFailed(), true);
   await clock.advance(3_600_000);
   assert.equal(workers.length, 3, "one that runs is left alone");
@@ -248,10 +248,10 @@ test("createWorkerPlane() gives up a worker that does not start, ever later", as
 });
 
 for (const pending of ["prepare", "publish"] as const) {
-  test(`createWorkerPlane() waits no longer for a ${pending} of a worker that died`, async () => {
-    let asked = 0;
+  test(`createWorkerPlane() does not wait for ${pending}() of a dead worker`, async () => {
+    let calls = 0;
     const { clock, workers, plane } = fakePlane(2, {
-      [pending]: () => asked++ === 0 ? NEVER : Promise.resolve(),
+      [pending]: () => calls++ === 0 ? NEVER : Promise.resolve(),
     });
     for (const worker of workers) worker.runs();
     const applied = plane.rollout.apply(SNAPSHOT);
@@ -263,11 +263,11 @@ for (const pending of ["prepare", "publish"] as const) {
     const third = workers[2];
     third?.runs();
     await clock.advance(0);
-    assert.deepEqual(third?.told, ["start", "prepare", "publish"], "it has what is in force");
+    assert.deepEqual(third?.calls, ["start", "prepare", "publish"], "it has the snapshot in force");
   });
 }
 
-test("createWorkerPlane() says at once which upstream is used first, and asks every worker which are", async () => {
+test("createWorkerPlane() reports the first use of an upstream at once, and the used ones of every worker", async () => {
   const { plane, workers, firstUses } = fakePlane(2, { used: () => ["db"] });
   for (const worker of workers) worker.runs();
   workers[1]?.main.tell("firstUse", "api");
@@ -276,7 +276,7 @@ test("createWorkerPlane() says at once which upstream is used first, and asks ev
   plane.close();
 });
 
-test("createWorkerPlane() drains no longer than its workers live, and replaces none then", async () => {
+test("createWorkerPlane() ends a drain when its workers have died, and replaces none", async () => {
   const { clock, workers, plane } = fakePlane(1, { drain: () => NEVER });
   workers[0]?.runs();
   const drained = plane.drain(60_000);
@@ -286,7 +286,7 @@ test("createWorkerPlane() drains no longer than its workers live, and replaces n
   assert.equal(workers.length, 1);
 });
 
-test("createWorkerPlane() replaces a worker that cannot take what is in force", async () => {
+test("createWorkerPlane() replaces a worker that refuses the snapshot in force", async () => {
   let refuses = false;
   const { clock, lines, workers, plane } = fakePlane(2, {
     prepare: () => refuses ? Promise.reject(new Error("no room")) : Promise.resolve(),
@@ -304,11 +304,11 @@ test("createWorkerPlane() replaces a worker that cannot take what is in force", 
   await clock.advance(400);
   workers[3]?.runs();
   await clock.advance(0);
-  assert.deepEqual(workers[3]?.told, ["start", "prepare", "publish"]);
-  assert.deepEqual(workers[0]?.told, ["start", "prepare", "publish"], "it serves on");
+  assert.deepEqual(workers[3]?.calls, ["start", "prepare", "publish"]);
+  assert.deepEqual(workers[0]?.calls, ["start", "prepare", "publish"], "it serves on");
 });
 
-test("createWorkerPlane() refuses a snapshot whole, and says why", async () => {
+test("createWorkerPlane() refuses a snapshot in all workers and logs the reason", async () => {
   await using rig = await startWorkerRig();
   const { plane, snapshot } = rig;
   const credentials = { ...snapshot.credentials, version: -1, keyPem: "no key" };

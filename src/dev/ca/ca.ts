@@ -1,6 +1,6 @@
 /**
  * The agent's certificate authority: roots with rotation and cross-signing, and leaves that are kept,
- * renewed before they end and issued anew after a rotation.
+ * renewed before they expire and issued again after a rotation.
  *
  * @module
  */
@@ -118,7 +118,7 @@ export class Ca {
     return this.#leaves.has(service);
   }
 
-  /** Issues the leaf of a service anew. */
+  /** Issues the leaf of a service again. */
   issue(service: string): Leaf {
     const { clock, store, random, datacenter, leafTtlMs } = this.#options;
     const { trustDomain } = this;

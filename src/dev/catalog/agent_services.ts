@@ -18,7 +18,7 @@ import { type CheckTask, readRegistrationBody, serviceFacts } from "./registrati
 const FIRST_SIDECAR_PORT = 21000;
 const LAST_SIDECAR_PORT = 21255;
 
-/** How checks are made. Each resolves with a text to show, and rejects where the check fails. */
+/** Runs checks. Each resolves with a text to show, and rejects when the check fails. */
 export interface Probes {
   tcp(host: string, port: number, timeoutMs: number): Promise<string>;
   http(url: string, timeoutMs: number): Promise<string>;

@@ -1,6 +1,6 @@
 /**
  * The catalog: nodes with their services and checks. A write takes an index from the store and wakes the
- * readers of what it concerns.
+ * readers of its topics.
  *
  * @module
  */
@@ -28,7 +28,7 @@ export interface Entry {
   readonly checks: readonly CheckRecord[];
 }
 
-/** One node, what runs on it, and their checks. */
+/** One node with its services and their checks. */
 export class CatalogNode {
   readonly #store: Store;
   readonly #services: Map<string, ServiceRecord>;
@@ -142,7 +142,7 @@ export class CatalogNode {
     return { createIndex: old?.createIndex ?? index, modifyIndex: index };
   }
 
-  /** The same for a check, which concerns readers of health alone. */
+  /** Indexes for a check that is written now, which wakes readers of health alone. */
   #checkWritten({ serviceId }: CheckContent, old?: Pick<NodeRecord, "createIndex">) {
     const services = this.services().filter(({ id }) => serviceId === "" || id === serviceId);
     const topics = [checksTopic(this.#record.name), ...services.flatMap(readersOf)];

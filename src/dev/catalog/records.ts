@@ -1,5 +1,5 @@
 /**
- * What the catalog keeps about nodes, services and checks, and how the API shows them.
+ * Records of nodes, services and checks in the catalog, and their form in the API.
  *
  * @module
  */

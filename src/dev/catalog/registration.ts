@@ -1,5 +1,5 @@
 /**
- * From the body of a registration to services and checks: a sidecar block becomes a service of its own
+ * Converts the body of a registration into services and checks. A sidecar block becomes a separate service
  * with inherited fields, default checks and a port.
  *
  * @module
@@ -88,7 +88,7 @@ function readServiceBody(body: JsonObject): ServiceContent {
   return { id, name, kind, definition, proxy, merged: undefined };
 }
 
-/** The body of a sidecar with what it inherits from its application. */
+/** The body of a sidecar with the fields that it inherits from its application. */
 function sidecarBody(sidecar: JsonObject, app: JsonObject, appId: string): JsonObject {
   const name = textAt(app, "Name");
   const inherited = (key: string) =>
@@ -134,7 +134,7 @@ function proxyOf(body: JsonObject): JsonObject {
 }
 
 function readChecks(body: JsonObject, service: ServiceContent): readonly CheckTask[] {
-  // The Consul CLI sends an empty one where there is none.
+  // The Consul CLI sends an empty block in place of none.
   const all = [objectAt(body, "Check"), ...objectsAt(body, "Checks")]
     .filter((check) => !isEmpty(check));
   return all.map((check, at) => readCheck(check, service, all.length > 1 ? `:${at + 1}` : ""));

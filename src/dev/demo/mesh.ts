@@ -14,16 +14,16 @@ import type { World } from "../world.ts";
 interface DemoMeshOptions {
   readonly web: DemoService;
   readonly api: DemoService;
-  /** Where web reaches api through its sidecar. */
+  /** The port at which web reaches api through its sidecar. */
   readonly upstreamPort: number;
 }
 
 interface DemoService {
-  /** Where the application listens. */
+  /** The application's port. */
   readonly port: number;
-  /** Where its sidecar listens. */
+  /** The sidecar's port. */
   readonly sidecarPort: number;
-  /** What its sidecar's registration says under `Config`; absent: nothing. */
+  /** `Config` of its sidecar's registration; absent: none. */
   readonly proxyConfig?: Readonly<Record<string, unknown>>;
 }
 
@@ -33,7 +33,7 @@ interface DemoMeshState {
   readonly services: ReadonlyMap<string, Status>;
 }
 
-/** What an intention can say about web, as `PUT /v1/connect/intentions/exact` takes it. */
+/** Intentions for web, as bodies of `PUT /v1/connect/intentions/exact`. */
 export const DEMO_INTENTIONS = {
   allow: { Action: "allow" },
   permissions: {
@@ -64,7 +64,7 @@ function registerDemoService(
   { port, sidecarPort, proxyConfig = {} }: DemoService,
   upstreams: readonly JsonObject[],
 ): void {
-  // Checked every second, so that one can watch a killed sidecar become critical.
+  // Checked every second, so that a killed sidecar soon becomes critical.
   const check = (title: string, port: number) => ({
     CheckID: `${name}-1 ${title}`,
     Name: title,

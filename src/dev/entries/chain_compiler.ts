@@ -127,7 +127,7 @@ class Compiler {
     const name = `${service}.default.default`;
     const id = `splitter:${name}`;
     if (this.#nodes[id]) return id;
-    // In place before its splits are compiled, so that a circle ends here.
+    // Stored before its splits are compiled, so that a cycle ends here.
     this.#node("splitter", name, {});
     const splits = objectsAt(splitter, "Splits").flatMap((definition) => {
       const to = textAt(definition, "Service") || service;
@@ -190,7 +190,7 @@ class Compiler {
     return id;
   }
 
-  /** Without splitters that are nothing but a part of another one. */
+  /** Removes splitters that are only a part of another one. */
   #nodesFrom(start: string): Record<string, JsonObject> {
     const reached: Record<string, JsonObject> = {};
     const pending = [start];
@@ -243,7 +243,7 @@ class Compiler {
   }
 }
 
-/** The changes of both splits. The inner one is the last to change requests, the outer one responses. */
+/** The changes of both splits. The inner split changes requests last, the outer split responses. */
 function withHeadersOf(outer: JsonObject, inner: JsonObject): JsonObject {
   const merged = (name: string, [first, last]: readonly [JsonObject, JsonObject]) => {
     const [before, after] = [objectAt(first, name), objectAt(last, name)];

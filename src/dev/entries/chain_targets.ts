@@ -1,6 +1,6 @@
 /**
- * Where a resolver ends: redirects followed, default subset applied, failover targets in order, and the
- * target objects with SNI, subset filter and mesh gateway mode.
+ * The targets of a resolver: follows redirects, applies the default subset, orders failover targets, and
+ * makes the target objects with SNI, subset filter and mesh gateway mode.
  *
  * @module
  */
@@ -40,7 +40,7 @@ interface TargetParts {
   readonly peer: string;
 }
 
-/** Where a resolver ends. */
+/** The target of a resolver. */
 interface ResolvedTarget extends TargetParts {
   readonly id: string;
   /** The service-resolver that applies. */
@@ -66,7 +66,7 @@ export class ChainTargets {
     this.#options = options;
   }
 
-  /** Where the resolver of a service leads. */
+  /** Follows the resolver of a service. */
   resolve(service: string, subset: string): ResolvedTarget {
     return this.#follow({ service, subset, datacenter: this.#options.datacenter, peer: "" });
   }
@@ -188,7 +188,7 @@ function failoverParts(
     .map((name) => ({ ...parts, datacenter: name }));
 }
 
-/** The subset stays where the service does. */
+/** The subset is kept when the service stays the same. */
 function withServiceOf(from: TargetParts, to: JsonObject): TargetParts {
   const service = textAt(to, "Service") || from.service;
   const subset = textAt(to, "ServiceSubset") || (service === from.service ? from.subset : "");

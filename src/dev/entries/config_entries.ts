@@ -1,5 +1,5 @@
 /**
- * Config entries: read, written and removed as `/v1/config` does. What they mean for a proxy or a chain
+ * Config entries: read, written and removed as `/v1/config` does. Their meaning for a proxy or a chain
  * is left to the modules that read them.
  *
  * @module

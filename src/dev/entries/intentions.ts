@@ -82,7 +82,7 @@ interface Decision {
   readonly reason: string;
 }
 
-/** By the first local intention that covers the source; undefined: none does. Permissions deny here. */
+/** The action of the first local intention that covers the source; undefined: none. Permissions deny. */
 export function decide(
   config: ConfigEntries,
   source: { readonly namespace: string; readonly service: string },

@@ -101,7 +101,7 @@ export function indexHeaders(index: number): Record<string, string> {
   };
 }
 
-/** Whether a parameter is there, with a value or without one. */
+/** True when the request has the parameter, with or without a value. */
 export function has(call: Call, name: string): boolean {
   return call.req.query(name) !== undefined;
 }

@@ -35,7 +35,7 @@ interface ApiListenerOptions {
   readonly host: string;
   readonly fetch: FetchHandler;
   readonly onError: (message: string) => void;
-  /** Why a request is refused with 403; absent: none is. */
+  /** The reason to refuse a request with 403; absent: no request is refused. */
   readonly whyRefused?: (request: RequestHead) => string | undefined;
 }
 
@@ -45,14 +45,14 @@ const MAX_CONNECTIONS_PER_CLIENT = 200;
 const MAX_STREAMS = 250;
 const TOO_MANY =
   "Your IP is issuing too many concurrent connections, please rate limit your calls\n";
-/** Written before the client has asked anything, as Consul does. */
+/** Sent before the first request, as Consul does. */
 const TOO_MANY_REPLY = "HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/plain\r\n" +
   `Content-Length: ${TOO_MANY.length}\r\nConnection: close\r\n\r\n${TOO_MANY}`;
 
 export class ApiListener {
   readonly #options: ApiListenerOptions;
   readonly #deadlines: Deadlines;
-  /** By connection, the address of its client; refused ones have none. */
+  /** The client's address of each connection; refused connections have none. */
   readonly #open = new Map<Connection, string | undefined>();
   #listener: Listener | undefined;
   #port = 0;
@@ -149,7 +149,7 @@ export function refusePages(
 }
 
 const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[?::1\]?)$/;
-/** Names of containers and of the local network, under which no stranger can have a page. */
+/** Names of containers and of the local network, which no outside page can have. */
 const LOCAL_NAME = /^(?:[a-z0-9_-]+|[a-z0-9_.-]+\.(?:internal|local|localhost|test))$/;
 
 function localNames(host: string): readonly string[] {

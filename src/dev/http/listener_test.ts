@@ -1,4 +1,4 @@
-/** A web page in a developer's browser cannot read what an embedded server knows. @module */
+/** The API refuses web pages of other origins in a developer's browser. @module */
 
 import assert from "node:assert/strict";
 import { connect } from "node:net";
@@ -23,10 +23,20 @@ for (
     ["127.0.0.1", "a program", ["Host: 127.0.0.1:8500"], "200"],
     ["127.0.0.1", "a program by name", ["Host: localhost:8500"], "200"],
     ["127.0.0.1", "a request without a host", ["Accept: */*"], "400"],
-    ["127.0.0.1", "a person in a browser", ["Host: [::1]:8500", "Sec-Fetch-Site: none"], "200"],
+    [
+      "127.0.0.1",
+      "a request typed into a browser",
+      ["Host: [::1]:8500", "Sec-Fetch-Site: none"],
+      "200",
+    ],
     ["127.0.0.1", "a page of its own", ["Host: localhost:1", "Origin: http://localhost:1"], "200"],
-    ["127.0.0.1", "a name of a stranger's", ["Host: evil.example:8500"], "403"],
-    ["127.0.0.1", "a name that begins right", ["Host: 127.0.0.1.evil.example"], "403"],
+    ["127.0.0.1", "another host name", ["Host: evil.example:8500"], "403"],
+    [
+      "127.0.0.1",
+      "a host name that begins with the address",
+      ["Host: 127.0.0.1.evil.example"],
+      "403",
+    ],
     ["127.0.0.1", "a name without a dot", ["Host: evil"], "403"],
     ["127.0.0.1", "two hosts in one", ["Host: localhost@evil.example"], "400"],
     ["127.0.0.1", "another origin", ["Host: 127.0.0.1:1", "Origin: http://evil.example"], "403"],
@@ -36,7 +46,7 @@ for (
     ["0.0.0.0", "an address of the machine's", ["Host: 10.0.0.7:8500"], "200"],
     ["0.0.0.0", "a container by its name", ["Host: consul-dev:8500"], "200"],
     ["0.0.0.0", "the host of a container", ["Host: host.docker.internal:8500"], "200"],
-    ["0.0.0.0", "a name of a stranger's", ["Host: evil.example:8500"], "403"],
+    ["0.0.0.0", "another host name", ["Host: evil.example:8500"], "403"],
   ] as const
 ) {
   test(`ApiListener on ${bound} answers ${what} with ${status}`, async () => {

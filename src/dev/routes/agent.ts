@@ -1,5 +1,5 @@
 /**
- * `/v1/agent`: local services, their checks and health, and what the agent says about itself.
+ * `/v1/agent`: local services, their checks and health, and the agent's own facts.
  *
  * @module
  */
@@ -22,7 +22,7 @@ import { HttpRefusal } from "../refusal.ts";
 import { decodeBody } from "../shapes.ts";
 import { configTopic, instanceTopic } from "../topics.ts";
 
-/** The version of Consul whose answers these are. */
+/** The version of Consul that these answers follow. */
 const VERSION = "1.22.7";
 
 export function addAgentRoutes(api: Api): void {
@@ -84,7 +84,7 @@ async function readService(call: Call): Promise<Response> {
   });
 }
 
-/** What can change how an agent shows a service. */
+/** Topics whose writes change the agent's view of a service. */
 function topicsOf({ env: { services } }: Call, { id, proxy }: ServiceRecord): readonly string[] {
   return [
     instanceTopic(services.node.record.name, id),
@@ -135,7 +135,7 @@ const HEALTH_CODES: Readonly<Record<Status, number>> = {
   critical: 503,
 };
 
-/** The health of services, whose status is the status of the reply. */
+/** The health of services; the reply's status expresses it. */
 function health(call: Call, isMeant: (record: ServiceRecord) => boolean): readonly JsonObject[] {
   const { services, datacenter } = call.env;
   const { node } = services;

@@ -1,6 +1,6 @@
 /**
- * All endpoints behind one handler: what every request needs first, and Consul's answers to requests
- * that no endpoint takes.
+ * One handler for all endpoints: the checks of every request, and Consul's answers to requests for no
+ * endpoint.
  *
  * @module
  */

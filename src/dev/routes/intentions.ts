@@ -41,7 +41,7 @@ export function addIntentionRoutes(api: Api): void {
     deleteIntention(call.env.config, required(call, "source"), required(call, "destination"));
     return Response.json(true);
   });
-  // The deprecated way to write an intention, which the Consul CLI takes; with a slash to replace one.
+  // The deprecated endpoint to write an intention, which the Consul CLI uses; with a slash to replace one.
   api.on(["POST", "PUT"], ["/v1/connect/intentions", "/v1/connect/intentions/"], async (call) => {
     const body = decodeBody(await call.req.text(), "intention");
     put(call.env, body);
@@ -69,7 +69,7 @@ async function match(call: Call): Promise<Response> {
   const { config, store } = call.env;
   const names = (call.req.queries("name") ?? []).map((name) => ({
     name,
-    // A namespace may stand before the service.
+    // A namespace may precede the service.
     service: name.split("/").at(-1) ?? "",
   }));
   const { value, index } = await blockingRead(call, () => ({

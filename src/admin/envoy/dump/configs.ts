@@ -15,7 +15,7 @@ import { listenerConfigs, namedRoutes } from "./listener_configs.ts";
 
 const ADMIN = "type.googleapis.com/envoy.admin.v3";
 
-/** In Envoy's order, which scripts count on. */
+/** Dumps in Envoy's order, which scripts rely on. */
 export function envoyConfigs(
   view: AdminView,
   { withEndpoints }: { readonly withEndpoints: boolean },

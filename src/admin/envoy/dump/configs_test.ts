@@ -37,7 +37,7 @@ const TARGETS = {
   api: targetOf({ name: "api", uris: ["spiffe://test/api"], ports: [2] }),
 };
 
-test("configs are in Envoy's order, with endpoints where they are asked for", () => {
+test("configs are in Envoy's order, with endpoints on request", () => {
   const plain = ["Bootstrap", "Clusters", "Listeners", "ScopedRoutes", "Routes", "Secrets"];
   const named = (names: string[]) => names.map((name) => `${name}ConfigDump`);
   assert.deepEqual(typesOf(dumpOf((snapshot) => snapshot)), named(plain));
@@ -95,7 +95,7 @@ test("a TCP sidecar has RBAC and a TCP proxy, an upstream a TCP proxy to its clu
   assert.equal(cluster.transport_socket.typed_config.sni, "db.default.dc1.internal.test.consul");
 });
 
-test("an HTTP sidecar has a connection manager; a chain that chooses has a table of routes", () => {
+test("an HTTP sidecar has a connection manager; a chain with a choice has a route table", () => {
   const [, clusters, { dynamic_listeners: listeners }, , { dynamic_route_configs: routes }] =
     dumpOf(
       (snapshot) => ({
@@ -133,7 +133,7 @@ test("an HTTP sidecar has a connection manager; a chain that chooses has a table
   ]);
   assert.equal(routes.length, 1);
   const [{ match, route }] = routes[0].route_config.virtual_hosts[0].routes;
-  // What is wanted in a header may be a token.
+  // The value that a header match requires may be a token.
   assert.deepEqual(match, {
     prefix: "/v2",
     headers: [{ name: "x-token", string_match: { exact: "(not shown)" } }, {
@@ -216,7 +216,11 @@ const PERMISSIONS: Intention = {
       action: "allow",
       methods: ["GET"],
       headers: [{
-        ...{ name: "x-key", kind: "prefix", value: "secret", ignoreCase: true, invert: true },
+        name: "x-key",
+        kind: "prefix",
+        value: "secret",
+        ignoreCase: true,
+        invert: true,
       }],
     },
   ],
@@ -225,23 +229,35 @@ const LAYER4 = "consul-intentions-layer4";
 
 for (
   const [name, intentions, byDefault, http, want] of [
-    ["nothing but the default to allow", [], "allow", false, { action: "DENY" }],
-    ["nothing but the default to deny", [], "deny", false, {}],
-    ["a denial", [intention("web", "deny")], "allow", false, {
+    ["no policy by default allow", [], "allow", false, { action: "DENY" }],
+    ["no policy by default deny", [], "deny", false, {}],
+    ["a policy for a denied source", [intention("web", "deny")], "allow", false, {
       action: "DENY",
       policies: { [LAYER4]: { permissions: [{ any: true }], principals: [source("web")] } },
     }],
-    ["not what the default says anyway", [intention("web", "allow")], "allow", true, {
-      action: "DENY",
-    }],
-    ["everybody but one", [intention("web", "deny"), intention("*", "allow")], "deny", true, {
-      policies: {
-        [LAYER4]: {
-          permissions: [{ any: true }],
-          principals: [{ and_ids: { ids: [source("[^/]+"), { not_id: source("web") }] } }],
+    [
+      "no policy for an intention that agrees with the default",
+      [intention("web", "allow")],
+      "allow",
+      true,
+      {
+        action: "DENY",
+      },
+    ],
+    [
+      "all sources except a denied one",
+      [intention("web", "deny"), intention("*", "allow")],
+      "deny",
+      true,
+      {
+        policies: {
+          [LAYER4]: {
+            permissions: [{ any: true }],
+            principals: [{ and_ids: { ids: [source("[^/]+"), { not_id: source("web") }] } }],
+          },
         },
       },
-    }],
+    ],
     ["permissions, each without those before it", [PERMISSIONS], "deny", true, {
       policies: {
         "consul-intentions-layer7-0": {
@@ -287,21 +303,24 @@ for (
         },
       },
     ],
-    ["that permissions of a TCP service deny", [PERMISSIONS], "allow", false, {
+    ["a denial for permissions of a TCP service", [PERMISSIONS], "allow", false, {
       action: "DENY",
       policies: { [LAYER4]: { permissions: [{ any: true }], principals: [source("web")] } },
     }],
   ] as const
 ) {
-  test(`RBAC says ${name}`, () => {
+  test(`rules of RBAC have ${name}`, () => {
     assert.deepEqual(rulesOf(intentions, { byDefault, http }), want);
   });
 }
 
-test("an exposed path says which callers it is for", () => {
+test("an exposed path matches the addresses of its callers", () => {
   const exposed = (port: number, onlyFrom?: readonly string[]) => ({
     [`exposed:${port}`]: {
-      ...{ version: 1, path: "/health", localConnectTimeoutMs: 1, http: httpRules("http") },
+      version: 1,
+      path: "/health",
+      localConnectTimeoutMs: 1,
+      http: httpRules("http"),
       bind: { kind: "tcp", host: "0.0.0.0", port } as const,
       local: { kind: "tcp", host: "127.0.0.1", port: 80 } as const,
       ...(onlyFrom && { onlyFrom }),

@@ -1,7 +1,7 @@
 /**
- * Intentions as rules of Envoy's RBAC filter, in the way in which Consul writes them: only what differs
- * from the default, each without what a rule before it decides. Postern does not judge by these; they say
- * the same for tools that read Envoy's dump.
+ * Intentions as rules of Envoy's RBAC filter, as Consul writes them: only rules that differ from the
+ * default, each without the sources and requests that an earlier rule decides. Postern does not use these
+ * rules; they express its policy for tools that read Envoy's dump.
  *
  * @module
  */
@@ -11,7 +11,7 @@ import type { Snapshot } from "../../../snapshot/mod.ts";
 import { NOT_SHOWN } from "../../redact.ts";
 import type { Json } from "../json.ts";
 
-/** `withRequests`: permissions are looked at; elsewhere they deny. */
+/** `withRequests`: permissions become rules; otherwise they deny. */
 export function rbacRules(
   { policy: { intentions, defaultAction }, credentials }: Snapshot,
   withRequests: boolean,
@@ -23,7 +23,7 @@ export function rbacRules(
   for (const [at, intention] of intentions.entries()) {
     const principal = () => principalOf(intention, intentions.slice(0, at), domains);
     const previous = intentions[at - 1];
-    // The denial of namespaces that this mesh does not have, which goes with permissions.
+    // This denial accompanies permissions, for namespaces that this mesh does not have.
     if (previous?.action === "permissions" && previous.rule === intention.rule) continue;
     if (intention.action !== "permissions") {
       if (intention.action === wanted) plain.push(principal());
@@ -51,7 +51,7 @@ export function rbacRules(
   };
 }
 
-/** The sources of an intention, without those for which one before it decides. */
+/** The sources of an intention, without those that an earlier intention decides. */
 function principalOf(
   intention: Intention,
   before: readonly Intention[],
@@ -95,7 +95,7 @@ function sourceOf({ source }: Intention, domains: readonly string[]): Json {
   return only && ids.length === 1 ? only : { or_ids: { ids } };
 }
 
-/** Those with that action, each without what one before it covers. */
+/** Permissions with that action, each without the requests of earlier ones. */
 function permissionsOf(
   permissions: readonly Permission[],
   wanted: Permission["action"],

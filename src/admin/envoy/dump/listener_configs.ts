@@ -64,7 +64,7 @@ export function listenerConfigs(snapshot: Snapshot, datacenter: string): readonl
   for (const [id, part] of Object.entries(snapshot.exposed)) add(id, part, exposed(part));
   const inbound = snapshot.inbound[INBOUND_KEY];
   if (inbound) {
-    // Its filters change with the intentions, too.
+    // Its filters also change with the intentions.
     const version = Math.max(inbound.version, snapshot.policy.version);
     add(INBOUND_KEY, { bind: inbound.bind, version }, publicListener(inbound, snapshot));
   }
@@ -84,7 +84,7 @@ export function listenerConfigs(snapshot: Snapshot, datacenter: string): readonl
   return made;
 }
 
-/** Those that listeners refer to by name. */
+/** Route tables that listeners refer to by name. */
 export function namedRoutes(snapshot: Snapshot): readonly NamedRoutes[] {
   const { targets, chains } = snapshot;
   const made: NamedRoutes[] = [];
@@ -121,7 +121,7 @@ function publicListener(inbound: InboundPart, snapshot: Snapshot): Json {
             rules: rbacRules(snapshot, true),
           },
         },
-        // Which service calls is known of every request, as with Envoy from this filter.
+        // Envoy's filter for the calling service, which Postern knows of every request.
         {
           name: `${HTTP}.header_to_metadata`,
           typed_config: { "@type": `${FILTERS}.http.header_to_metadata.v3.Config` },
@@ -207,7 +207,7 @@ function oneRoute(name: string, match: Json, { requestTimeoutMs }: HttpRules): J
   return withoutType(routeConfig(name, [{ name, domains: ["*"], routes }]));
 }
 
-/** The field that holds it has this type already. */
+/** Without `@type`: the enclosing field has this type already. */
 function withoutType({ "@type": _, ...config }: Json): Json {
   return config;
 }
@@ -235,7 +235,11 @@ function connectionManager(
       ...(isPublic && !sanitizes && {
         forward_client_cert_details: "APPEND_FORWARD",
         set_current_client_cert_details: {
-          ...{ subject: true, cert: true, chain: true, dns: true, uri: true },
+          subject: true,
+          cert: true,
+          chain: true,
+          dns: true,
+          uri: true,
         },
       }),
       upgrade_configs: [{ upgrade_type: "websocket" }],
@@ -270,7 +274,7 @@ function router(): Json {
   };
 }
 
-/** By name only: a plugin's configuration may hold a key. */
+/** Names only: a plugin's configuration may hold a key. */
 function pluginFilters(plugins: readonly PluginUse[]): readonly Json[] {
   return plugins.flatMap(({ plugin }) => {
     const name = FILTER_NAMES[plugin];

@@ -1,4 +1,4 @@
-/** Routes of a chain, and of a listener with one way to go, as Envoy has them. @module */
+/** Routes of a chain, and of a listener with one route, as Envoy has them. @module */
 
 import type { ValueMatch } from "../../../chain/mod.ts";
 import type { ChainPart, ChainRoute, EdgePart, Snapshot } from "../../../snapshot/mod.ts";

@@ -17,13 +17,13 @@ const MAX_FAULTS = 30;
 /** Checks contract and types of plugins, and the types of the tests beside them; returns the exit code. */
 export async function checkPlugins(paths: readonly string[], write: Write): Promise<number> {
   const files = [...new Set(paths.map((path) => resolve(path)))];
-  const there = files.filter((file) => existsSync(file));
-  const tests = await Promise.all(there.map(testsBeside));
+  const existing = files.filter((file) => existsSync(file));
+  const tests = await Promise.all(existing.map(testsBeside));
   // One program for all files: the types of the language take most of the time.
-  const types = await checkTypes([...there, ...tests.flat()]);
+  const types = await checkTypes([...existing, ...tests.flat()]);
   const checked = [];
   for (const file of files.filter((file) => !isTestFile(file))) {
-    const isReported = there.includes(file) && types.length > 0;
+    const isReported = existing.includes(file) && types.length > 0;
     // A file that cannot be parsed has no types, and cannot run.
     if (!types.some(({ isSyntax }) => isSyntax)) {
       checked.push(await checkContract(file, isReported));
@@ -43,7 +43,7 @@ export async function checkPlugins(paths: readonly string[], write: Write): Prom
 
 interface Checked {
   readonly faults: readonly string[];
-  /** `""` where something is wrong. */
+  /** `""` when there are faults. */
   readonly about: string;
 }
 

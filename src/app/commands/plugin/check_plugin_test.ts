@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { checkPlugins } from "./check_plugin.ts";
 import { newPlugin } from "./new_plugin.ts";
 
-/** `names`: what is checked of them. */
+/** `names`: the files to check. */
 async function check(files: Readonly<Record<string, string>>, names = ["odd.ts"]) {
   const directory = await mkdtemp(join(tmpdir(), "postern-check-"));
   for (const [path, text] of Object.entries(files)) {
@@ -40,7 +40,7 @@ export default definition;
 }
 const PASSES = "return { onRequest: (_, next) => next() };";
 
-test("checkPlugins() finds nothing wrong with a new plugin and its tests", async () => {
+test("checkPlugins() accepts a new plugin and its tests", async () => {
   const directory = await mkdtemp(join(tmpdir(), "postern-check-"));
   let output = "";
   try {
@@ -56,7 +56,7 @@ test("checkPlugins() finds nothing wrong with a new plugin and its tests", async
   );
 });
 
-test("checkPlugins() names type errors by file, line and column, in what is imported and in tests, too", async () => {
+test("checkPlugins() reports type errors by file, line and column, also in imports and tests", async () => {
   const { code, output } = await check({
     "odd.ts": plugin(
       "return { onRequest: ({ request }, next) => next({ request: mark(request.pth) }) };",
@@ -79,7 +79,7 @@ await mount(odd, { upstreams: [] });
   assert.match(output, /\n\n4 faults\n$/);
 });
 
-test("checkPlugins() says which modules of Node's want to be allowed", async () => {
+test("checkPlugins() lists the modules of Node that need `allow`", async () => {
   const imports = 'import { hash } from "node:crypto";\nimport { deep } from "./deep.ts";';
   const { code, output } = await check({
     "odd.ts": plugin(`hash("md5", deep); ${PASSES}`, { imports }),
@@ -113,7 +113,7 @@ const REFUSED = {
   "no_plugin.ts": ["export const a = 1;\n", /no_plugin\.ts: its default export is no object/],
 } as const;
 
-test("checkPlugins() refuses what a proxy would, and what is not typed", async () => {
+test("checkPlugins() refuses a wrong definition, and code without types", async () => {
   const files = Object.fromEntries(Object.entries(REFUSED).map(([name, [text]]) => [name, text]));
   const { code, output } = await check(files, [...Object.keys(files), "gone.ts"]);
   assert.equal(code, 1);
@@ -121,7 +121,7 @@ test("checkPlugins() refuses what a proxy would, and what is not typed", async (
   assert.match(output, /^Cannot read DIR\/gone\.ts: there is no such file$/m);
 });
 
-test("checkPlugins() tells of a text that cannot be parsed once", async () => {
+test("checkPlugins() reports a file that cannot be parsed once", async () => {
   const { code, output } = await check({ "odd.ts": plugin("return {;") });
   assert.equal(code, 1);
   assert.match(

@@ -17,7 +17,7 @@ type TypeScript = typeof import("typescript");
 export interface TypeFault {
   /** `undefined`: the fault concerns no file. */
   readonly path: string | undefined;
-  /** From 1. */
+  /** Counted from 1. */
   readonly line: number;
   readonly column: number;
   /** The file cannot be parsed. */
@@ -54,12 +54,12 @@ export async function checkTypes(files: readonly string[]): Promise<readonly Typ
 }
 
 function hostOf(ts: TypeScript, types: TypeFiles): CompilerHost {
-  const lent = (path: string) =>
+  const provided = (path: string) =>
     path.startsWith(`${ROOT}/`) ? types[path.slice(ROOT.length + 1)] : undefined;
   const readFile = (path: string) =>
-    lent(path) ?? (isFile(path) ? readFileSync(path, "utf8") : undefined);
+    provided(path) ?? (isFile(path) ? readFileSync(path, "utf8") : undefined);
   const host: CompilerHost = {
-    fileExists: (path) => lent(path) !== undefined || isFile(path),
+    fileExists: (path) => provided(path) !== undefined || isFile(path),
     directoryExists: (path) => path.startsWith(ROOT) || existsSync(path),
     readFile,
     getSourceFile: (path, languageVersion) => {
@@ -75,11 +75,11 @@ function hostOf(ts: TypeScript, types: TypeFiles): CompilerHost {
     writeFile: () => {},
     resolveModuleNameLiterals: (literals, containing, redirected, options) =>
       literals.map(({ text }) => {
-        const lent = Object.hasOwn(TYPES_OF, text) && TYPES_OF[text as keyof typeof TYPES_OF];
-        if (!lent) {
+        const typesFile = Object.hasOwn(TYPES_OF, text) && TYPES_OF[text as keyof typeof TYPES_OF];
+        if (!typesFile) {
           return ts.resolveModuleName(text, containing, options, host, undefined, redirected);
         }
-        const resolvedFileName = `${ROOT}/${lent}`;
+        const resolvedFileName = `${ROOT}/${typesFile}`;
         return { resolvedModule: { resolvedFileName, extension: ts.Extension.Dts } };
       }),
   };

@@ -4,12 +4,12 @@
  * @module
  */
 
-/** Messages of `watched_plugin.ts`, which is a text to this program and no module. */
+/** Messages of `watched_plugin.ts`, which this program reads as text, not as a module. */
 const LOADED = "loaded";
-const ASKED = "asked";
+const WATCHED = "watched request";
 
 interface DevLine {
-  readonly kind: "loaded" | "refused" | "asked" | "fault" | "line";
+  readonly kind: "loaded" | "refused" | "request" | "fault" | "line";
   readonly text: string;
 }
 
@@ -29,8 +29,8 @@ export function readLogLine(line: string): DevLine | undefined {
   switch (message) {
     case LOADED:
       return worker === 0 || worker === undefined ? { kind: "loaded", text: "" } : undefined;
-    case ASKED:
-      return { kind: "asked", text: askedText(facts) };
+    case WATCHED:
+      return { kind: "request", text: requestText(facts) };
     case "plugin failed": {
       const { hook = "", reason = "" } = facts;
       return { kind: "fault", text: `failed in ${hook}: ${placed(String(reason))}\n` };
@@ -40,7 +40,7 @@ export function readLogLine(line: string): DevLine | undefined {
   return { kind: "line", text: `${level}: ${message}${shown.join("")}\n` };
 }
 
-/** Why the plugin is not loaded, on lines of its own. */
+/** The reason why the plugin is not loaded, on separate lines. */
 function refusedOf({ level, reason, error }: LogLine): DevLine | undefined {
   const why = String(reason ?? error ?? "");
   if (!["warn", "error"].includes(String(level).toLowerCase()) || !why.includes("plugin")) return;
@@ -55,16 +55,18 @@ function placed(reason: string): string {
   return reason.replace(/ \((\S+:\d+:\d+): (.*)\)$/s, "\n    at $1\n       $2");
 }
 
-function askedText({ what, source, status, code, asked, ms, request, response }: LogLine): string {
+function requestText(
+  { what, source, status, code, sentTimes, ms, request, response }: LogLine,
+): string {
   const by = source === "" ? "" : `, asked by ${source}`;
   const head = `${what} -> ${status === 0 ? "no answer" : status} (${ms} ms${by})\n`;
   const lines = [
     ...changes("request", request),
     ...changes("response", response),
-    ...(asked === 0 && code !== "plugin_failed"
-      ? ["answered by the plugin; nobody was asked"]
+    ...(sentTimes === 0 && code !== "plugin_failed"
+      ? ["answered by the plugin; not sent to the upstream"]
       : []),
-    ...(Number(asked) > 1 ? [`sent ${asked} times`] : []),
+    ...(Number(sentTimes) > 1 ? [`sent ${sentTimes} times`] : []),
     ...(code === "" ? [] : [`ended with ${code}`]),
   ];
   return head +

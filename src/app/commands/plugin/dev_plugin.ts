@@ -84,7 +84,7 @@ Ask, in another terminal:
 
     curl -i ${url}orders
 
-Save ${shown(file)}, and it is loaded anew. Ctrl-C ends all of it.
+Save ${shown(file)}, and it is loaded again. Ctrl-C ends all of it.
 
 `);
   }
@@ -133,7 +133,7 @@ class View {
     this.#write = write;
   }
 
-  /** From now on all requests are the author's. */
+  /** Shows requests from now on: all further ones are the author's. */
   open(introduction: string): void {
     this.#isOpen = true;
     this.#write(introduction);
@@ -153,7 +153,7 @@ class View {
         this.isLoaded = true;
         this.#refused = "";
         return this.#write(`${this.#name}: loaded\n`);
-      case "asked":
+      case "request":
         return this.#isOpen ? this.#write(read.text) : undefined;
       case "refused":
         // Several log lines report the same fault.

@@ -1,4 +1,4 @@
-/** The examples as a team has them, which has the executable and not this project. */
+/** The examples, with the types and libraries of the executable alone. */
 
 import assert from "node:assert/strict";
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
@@ -10,7 +10,7 @@ import { testPlugins } from "./test_plugin.ts";
 
 const EXAMPLES = new URL("../../../../plugins/examples/", import.meta.url);
 
-test("every example is typed and passes its tests with what the executable lends", async () => {
+test("every example type-checks and passes its tests with the executable's types and libraries", async () => {
   const directory = await mkdtemp(join(tmpdir(), "postern-examples-"));
   try {
     const names = (await readdir(EXAMPLES)).filter((name) => name.endsWith(".ts"));

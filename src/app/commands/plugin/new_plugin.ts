@@ -11,7 +11,7 @@ import { whyNoPluginName } from "../../../plugin/mod.ts";
 import { filesOf, TYPES_DIRECTORY } from "./templates.ts";
 import { LANGUAGE, typeFiles } from "./type_files.ts";
 
-/** Writes `NAME/` into `within`, where there must be none. The exit code. */
+/** Writes `NAME/` into `within`, which must not have one. Returns the exit code. */
 export async function newPlugin(
   name: string,
   write: (text: string) => void,
@@ -29,7 +29,7 @@ export async function newPlugin(
     const fact = code === "EEXIST" ? "there is one already" : messageOf(error);
     return new ProxyError("usage", `Cannot write the directory ${directory}: ${fact}`);
   };
-  // Not recursive: it fails where there is one.
+  // Not recursive: mkdir fails when the directory exists.
   await mkdir(directory).catch((error) => {
     throw cannot(error);
   });
@@ -40,7 +40,7 @@ export async function newPlugin(
       await writeFile(file, text, { flag: "wx" });
     }
   } catch (error) {
-    // Nobody else had time to write into it.
+    // It was created a moment ago: no other program has written into it.
     await rm(directory, { recursive: true, force: true });
     throw cannot(error);
   }

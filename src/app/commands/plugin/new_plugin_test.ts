@@ -6,9 +6,9 @@ import { test } from "node:test";
 import { newPlugin } from "./new_plugin.ts";
 import { testPlugins } from "./test_plugin.ts";
 
-async function inDirectory(story: (directory: string) => Promise<void>): Promise<void> {
+async function inDirectory(body: (directory: string) => Promise<void>): Promise<void> {
   const directory = await mkdtemp(join(tmpdir(), "postern-new-"));
-  await story(directory).finally(() => rm(directory, { recursive: true }));
+  await body(directory).finally(() => rm(directory, { recursive: true }));
 }
 
 test("newPlugin() writes a plugin whose tests pass, with the types that it imports", async () => {
@@ -17,11 +17,19 @@ test("newPlugin() writes a plugin whose tests pass, with the types that it impor
     const write = (text: string) => output += text;
     assert.equal(await newPlugin("shop_rules", write, directory), 0);
     assert.deepEqual((await readdir(join(directory, "shop_rules"))).sort(), [
-      ...["README.md", "shop_rules.ts", "shop_rules_test.ts", "tsconfig.json", "types"],
+      "README.md",
+      "shop_rules.ts",
+      "shop_rules_test.ts",
+      "tsconfig.json",
+      "types",
     ]);
     const types = await readdir(join(directory, "shop_rules/types"));
     assert.deepEqual(types.sort(), [
-      ...["jose", "node.d.ts", "postern.d.ts", "postern_kit.d.ts", "valibot.d.ts"],
+      "jose",
+      "node.d.ts",
+      "postern.d.ts",
+      "postern_kit.d.ts",
+      "valibot.d.ts",
     ]);
     assert.match(output, /^Wrote shop_rules\/\n[^]*\n {4}postern plugin test shop_rules\.ts .*\n/);
     const code = await testPlugins([join(directory, "shop_rules/shop_rules.ts")], write);
@@ -29,7 +37,7 @@ test("newPlugin() writes a plugin whose tests pass, with the types that it impor
   });
 });
 
-test("newPlugin() leaves what is there as it is, and takes no name that a plugin cannot have", async () => {
+test("newPlugin() does not overwrite files, and refuses a bad name", async () => {
   await inDirectory(async (directory) => {
     await mkdir(join(directory, "shop"));
     await writeFile(join(directory, "file"), "");

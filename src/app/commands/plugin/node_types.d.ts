@@ -1,4 +1,4 @@
-/** What is lent to tests of `node:test`; `postern plugin test` knows no more of it. */
+/** The part of `node:test` that `postern plugin test` has. */
 declare module "node:test" {
   type Declare = (name: string, body: () => unknown) => void;
   export const test: Declare;

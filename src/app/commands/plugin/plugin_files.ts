@@ -23,7 +23,7 @@ export function isTestFile(path: string): boolean {
   return TEST_FILE.test(path);
 }
 
-/** The tests of a test file, a plugin or a directory; throws `usage` where there is none. */
+/** The tests of a test file, a plugin or a directory; throws `usage` without any. */
 export async function testFilesOf(path: string): Promise<string[]> {
   const whole = resolve(path);
   const isDirectory = await stat(whole).then((found) => found.isDirectory(), (error) => {

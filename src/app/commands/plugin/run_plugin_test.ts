@@ -6,7 +6,7 @@ import { CONTRACT_TEXT } from "../../../plugin/mod.ts";
 import { parseCommand } from "../../command_line/args.ts";
 import { listText } from "./run_plugin.ts";
 
-test("listText() has a line for each plugin: name, phase and what it is for, outermost first", async () => {
+test("listText() has a line for each plugin: name, phase and purpose, outermost first", async () => {
   const lines = (await listText()).trimEnd().split("\n");
   assert.equal(lines.length, BUILT_IN_NAMES.length);
   for (const line of lines) {
@@ -24,7 +24,7 @@ test("CONTRACT_TEXT is the contract, in at most 350 lines", () => {
   assert.ok(text.split("\n").length <= 350);
 });
 
-test("parseCommand() takes what there is to do with plugins, and nothing else", () => {
+test("parseCommand() reads the tasks of `postern plugin`, and refuses others", () => {
   assert.deepEqual(parseCommand(["plugin", "list"], {}), {
     kind: "plugin",
     task: { kind: "list" },

@@ -53,7 +53,7 @@ function moduleText(name: string): string {
 import * as v from "valibot";
 import type { Plugin, PluginDefinition } from "postern";
 
-/** What may stand at "config"; a key that is not listed is an error. */
+/** The keys of "config"; an unknown key is an error. */
 const Config = v.strictObject({
   header: v.optional(v.string(), "x-${name.replaceAll("_", "-")}"),
 });
@@ -68,7 +68,7 @@ export default {
   create(host, { header }): Plugin {
     const marked = host.stats.counter("marked", { help: "Requests that got the header" });
     return {
-      // For each request. What next() is given goes on; what is returned goes back to the caller.
+      // For each request. next() forwards its argument; the returned response goes back to the caller.
       onRequest({ request }, next) {
         marked.add(1);
         return next({ request: request.with({ headers: { set: { [header]: "yes" } } }) });
@@ -108,7 +108,7 @@ Marks each request with a header.
 { "use": "./${name}.ts", "config": { "header": "x-${name.replaceAll("_", "-")}" } }
 \`\`\`
 
-This stands in a list of \`plugins\`, at \`inbound\` or at an upstream of a configuration file.
+This is an entry of a list of \`plugins\`, at \`inbound\` or at an upstream of a configuration file.
 
 | key      | default |                                      |
 | -------- | ------- | ------------------------------------ |

@@ -38,7 +38,7 @@ const MAX_TESTS = 10_000;
 export class Tests {
   readonly module: TestModule;
   readonly #tests: Test[] = [];
-  readonly #around: string[] = [];
+  readonly #groups: string[] = [];
   #isOpen = true;
 
   constructor() {
@@ -53,18 +53,18 @@ export class Tests {
     }
     if (!this.#isOpen) throw new TypeError(`test: "${name}" is declared while tests run`);
     if (this.#tests.length >= MAX_TESTS) throw new RangeError(`more than ${MAX_TESTS} tests`);
-    this.#tests.push({ name: [...this.#around, name].join(" > "), body });
+    this.#tests.push({ name: [...this.#groups, name].join(" > "), body });
   }
 
   #group(name: string, body: Body): void {
     if (typeof name !== "string" || typeof body !== "function") {
       throw new TypeError("describe: give a name and a function; options are not known here");
     }
-    this.#around.push(name);
+    this.#groups.push(name);
     try {
       if (body() instanceof Promise) throw new TypeError(`describe: "${name}" is async`);
     } finally {
-      this.#around.pop();
+      this.#groups.pop();
     }
   }
 

@@ -66,14 +66,14 @@ async function testFile(
     },
   };
   const code = await bundle(file, { lent: [...LIBRARIES, KIT, TEST_MODULE] });
-  const lent = new Map(await librariesOf(code));
-  lent.set(KIT, kit).set(TEST_MODULE, tests.module);
+  const provided = new Map(await librariesOf(code));
+  provided.set(KIT, kit).set(TEST_MODULE, tests.module);
   Error.stackTraceLimit = STACK_FRAMES;
   await runCode({ ...code, path: file }, (name) => {
     // Tests may import any module of Node: they serve no traffic.
-    const why = lent.has(name) ? undefined : whyNoImport(name, [nodeName(name)]);
+    const why = provided.has(name) ? undefined : whyNoImport(name, [nodeName(name)]);
     if (why) throw new TypeError(`it ${why}`);
-    return lent.get(name) ?? builtinModule(name);
+    return provided.get(name) ?? builtinModule(name);
   });
   await tests.run(systemClock, {
     stray,
@@ -95,13 +95,13 @@ function stray(fail: (error: unknown) => void): () => void {
 
 function outcomeText({ name, ms, thrown }: TestOutcome, logs: Mounted["logs"]): string {
   if (!thrown) return `  ok      ${name} (${Math.round(ms)} ms)\n`;
-  // The log has the fault where the test only saw a status.
+  // A test that only sees a status finds the fault in the log.
   const lines = logs.filter(({ level }) => level === "warn" || level === "error")
     .map((line) => `          ${formatText(line).slice(TIME_CHARS)}\n`);
   return `  failed  ${name} (${Math.round(ms)} ms)\n${faultText(thrown.error)}${lines.join("")}`;
 }
 
-/** The error, its place, and the line there. */
+/** The error, its place, and that line. */
 function faultText(error: unknown): string {
   const place = placeOf(error);
   const lines = messageOf(error).trimEnd().split("\n");

@@ -47,7 +47,7 @@ describe("odd", () => test("passes", async () => {
 }));
 `;
 for (const name of ["odd.ts", "odd_test.ts", "."]) {
-  test(`testPlugins() finds the tests of ${name}, and lends them kit, libraries and a runner`, async () => {
+  test(`testPlugins() finds the tests of ${name} and runs them with the kit and the libraries`, async () => {
     const { code, output } = await run(PASSES, name);
     assert.equal(
       output,
@@ -57,7 +57,7 @@ for (const name of ["odd.ts", "odd_test.ts", "."]) {
   });
 }
 
-test("testPlugins() shows what failed with its place, the line there, and what the plugin logged", async () => {
+test("testPlugins() shows the place and line of a failure, and the plugin's log", async () => {
   const { code, output } = await run(`${PASSES}
 test("fails", async () => {
   await using it = await mount(odd);
@@ -87,7 +87,11 @@ for (
       'throw new Error("at once");',
       /cannot be run\n.*at once\n.*:6:\d+\n/,
     ],
-    ["imports what is not lent", 'import { dlopen } from "bun:ffi";\ndlopen();', /cannot be run\n/],
+    [
+      "imports a module that is not provided",
+      'import { dlopen } from "bun:ffi";\ndlopen();',
+      /cannot be run\n/,
+    ],
   ] as const
 ) {
   test(`testPlugins() counts a file that ${name} as failed`, async () => {
@@ -97,7 +101,7 @@ for (
   });
 }
 
-test("testPlugins() says where a test is missing", async () => {
+test("testPlugins() rejects a path without tests", async () => {
   await assert.rejects(testPlugins(["nowhere.ts"], () => {}), /nowhere\.ts: there is no such file/);
   const here = import.meta.dirname ?? "";
   const beside = join(here, "templates.ts");
@@ -105,7 +109,7 @@ test("testPlugins() says where a test is missing", async () => {
   await assert.rejects(testPlugins([join(here, "..", "..")], () => {}), /ends in _test\.ts/);
 });
 
-test("Tests.run() gives up a test that never ends, and goes on with the next", async () => {
+test("Tests.run() fails a test that does not end in time, and runs the next one", async () => {
   const clock = new FakeClock();
   const tests = new Tests();
   tests.module.test("hangs", () => new Promise(() => {}));
@@ -123,7 +127,7 @@ test("Tests.run() gives up a test that never ends, and goes on with the next", a
   assert.throws(() => tests.module.it("late", () => {}), /declared while tests run/);
 });
 
-test("Tests.run() fails a test while which something is thrown where nobody awaits it", async () => {
+test("Tests.run() fails a test when an unhandled error occurs while it runs", async () => {
   const tests = new Tests();
   let fail = (_error: unknown) => {};
   tests.module.test("strays", () => {

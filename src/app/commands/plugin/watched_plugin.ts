@@ -17,7 +17,7 @@ import type {
 
 /** Messages in its log. */
 const LOADED = "loaded";
-const ASKED = "asked";
+const WATCHED = "watched request";
 
 const VALUE_CHARS = 80;
 
@@ -39,18 +39,18 @@ function wrapped(plugin: Plugin, host: Host): Plugin {
     const { request } = args;
     let sent: HttpRequest | undefined;
     let got: HttpResponse | undefined;
-    let asked = 0;
+    let sentTimes = 0;
     let given: unknown = undefined;
     args.exchange.onEnd(({ status, durationMs, code }) => {
       // The value of a promise is known a turn after its waiter has it.
       void Promise.resolve(given).catch(() => undefined).then((response) => {
         const last = response as HttpResponse | undefined;
-        host.log.info(ASKED, {
+        host.log.info(WATCHED, {
           what: `${request.method} ${request.path}`,
           source: sourceOf(args),
           status,
           code,
-          asked,
+          sentTimes,
           ms: Math.round(durationMs),
           request: sent ? requestChanges(request, sent).join("\n") : "",
           response: got && last ? responseChanges(got, last).join("\n") : "",
@@ -58,7 +58,7 @@ function wrapped(plugin: Plugin, host: Host): Plugin {
       });
     });
     const answer = plugin.onRequest?.(args, (change) => {
-      asked++;
+      sentTimes++;
       sent = change?.request ?? request;
       const map = change?.response;
       return next({
@@ -70,7 +70,7 @@ function wrapped(plugin: Plugin, host: Host): Plugin {
       });
     });
     given = answer;
-    // The result is handed on as it is, also where there is none.
+    // The result is returned unchanged, also undefined.
     return answer as NonNullable<typeof answer>;
   };
   const { onConnection, onRoutes, close } = plugin;

@@ -7,12 +7,14 @@ import { readLogLine } from "./dev_lines.ts";
 import { watched } from "./watched_plugin.ts";
 
 const definition = (onRequest: NonNullable<Plugin["onRequest"]>): PluginDefinition => ({
-  ...{ name: "odd", api: 1, phase: "filter" },
+  name: "odd",
+  api: 1,
+  phase: "filter",
   config: { "~standard": { version: 1, validate: (value) => ({ value }) } },
   create: () => ({ onRequest }),
 });
 
-async function told(onRequest: NonNullable<Plugin["onRequest"]>): Promise<readonly string[]> {
+async function logged(onRequest: NonNullable<Plugin["onRequest"]>): Promise<readonly string[]> {
   await using it = await mount(watched(definition(onRequest)), {
     upstream: [status(200, { server: "app" }, "text")],
   });
@@ -73,9 +75,9 @@ for (
       ],
     ],
   ] as readonly (readonly [string, NonNullable<Plugin["onRequest"]>, readonly string[]])[]
-) test(`watched() tells of ${name}`, async () => assert.deepEqual(await told(onRequest), wanted));
+) test(`watched() logs ${name}`, async () => assert.deepEqual(await logged(onRequest), wanted));
 
-test("watched() tells of an answer that the plugin gave, and of a refusal", async () => {
+test("watched() logs a response of the plugin, and a refusal", async () => {
   let host: Parameters<PluginDefinition["create"]>[0] | undefined;
   const plugin: PluginDefinition = {
     ...definition(() => {
@@ -94,13 +96,13 @@ test("watched() tells of an answer that the plugin gave, and of a refusal", asyn
   await settle();
   assert.ok(host);
   const lines = it.logs.map((line) => readLogLine(formatJson(line)));
-  assert.deepEqual(lines.map((line) => line?.kind), ["loaded", "asked", "asked"]);
-  const answered = "    answered by the plugin; nobody was asked\n";
+  assert.deepEqual(lines.map((line) => line?.kind), ["loaded", "request", "request"]);
+  const answered = "    answered by the plugin; not sent to the upstream\n";
   assert.equal(lines[1]?.text, `GET / -> 418 (0 ms)\n${answered}`);
   assert.equal(lines[2]?.text, `GET /no -> 403 (0 ms)\n${answered}    ended with plugin_denied\n`);
 });
 
-test("watched() hands back what is no plugin, and leaves what looks at no requests", async () => {
+test("watched() returns a value that is no plugin, or a plugin without onRequest, as it is", async () => {
   const nothing = undefined as unknown as PluginDefinition;
   assert.equal(watched(nothing), nothing);
   const quiet = { close() {} };
@@ -112,7 +114,11 @@ test("watched() hands back what is no plugin, and leaves what looks at no reques
 for (
   const [name, line, wanted] of [
     ["a plugin's own line", {
-      ...{ level: "info", message: "seen", plugin: "odd", listener: "inbound", user: "a" },
+      level: "info",
+      message: "seen",
+      plugin: "odd",
+      listener: "inbound",
+      user: "a",
     }, { kind: "line", text: 'info: seen user="a"\n' }],
     ["a fault of a file", {
       level: "error",
@@ -120,13 +126,16 @@ for (
       reason: "plugins[0].use names a plugin that cannot be loaded:\n    a.ts:1:2: no\n      x",
     }, { kind: "refused", text: "    a.ts:1:2: no\n    x\n" }],
     ["a failure with its place", {
-      ...{ level: "warn", message: "plugin failed", plugin: "odd", hook: "response" },
+      level: "warn",
+      message: "plugin failed",
+      plugin: "odd",
+      hook: "response",
       reason: "no (/a.ts:1:2: throw no();)",
     }, { kind: "fault", text: "failed in response: no\n    at /a.ts:1:2\n       throw no();\n" }],
-    ["what is not the plugin's", { level: "info", message: "ready" }, undefined],
+    ["a line that is not the plugin's", { level: "info", message: "ready" }, undefined],
   ] as const
 ) {
-  test(`readLogLine() makes of ${name} what its author reads`, () => {
+  test(`readLogLine() of ${name}`, () => {
     assert.deepEqual(readLogLine(JSON.stringify({ time: "now", ...line })), wanted);
   });
 }

@@ -8,7 +8,8 @@
  *     deno task bench -peers postern -before PATH      beside the executable of another build
  *
  * Runs `dist/postern` where there is one, else the sources (`POSTERN_BIN`, `POSTERN_ENGINE`). Where the
- * machine does not count instructions they are told from time on the processor: see `bench/targets.ts`.
+ * machine does not count instructions they are estimated from time on the processor: see
+ * `bench/targets.ts`.
  *
  * @module
  */

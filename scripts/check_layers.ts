@@ -1,7 +1,8 @@
 /**
- * Enforces the layers of STYLE.md over `src` and `plugins`: who may import whom, and through what; who
- * may use sockets and name a runtime; what a data worker loads; that no files import each other; how long
- * a file may get. Exits 1 when something is wrong.
+ * Enforces the layers of STYLE.md over `src` and `plugins`: the imports that each layer may have, and
+ * through which file; the modules that may use sockets and name a runtime; the modules that a data
+ * worker loads; that no files import each other; how long a file may get. Exits 1 when something is
+ * wrong.
  *
  *     deno run --allow-read scripts/check_layers.ts
  *

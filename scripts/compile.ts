@@ -95,7 +95,7 @@ function compileOnBun(target: string | undefined, { directory, commit }: Place):
     // Less to read and keep in memory; names stay, since errors and profiles show them.
     "--minify",
     "--keep-names",
-    // What is imported only when it is needed stays out of memory until then.
+    // Modules that are imported only when they are needed stay out of memory until then.
     "--splitting",
     "--chunk-naming",
     "[name]-[hash].[ext]",

@@ -121,7 +121,7 @@ async function change(
       if (left.delete(member)) times.push(performance.now() - before);
     };
   }
-  // Who leads now may not take it yet.
+  // A new leader may not take the rule yet.
   await eventually(
     "the rule is taken",
     () => cluster.intention(source, "*", "allow").then(() => true),

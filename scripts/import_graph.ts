@@ -1,5 +1,6 @@
 /**
- * What only the whole of the imports shows: what a data worker loads, and files that import each other.
+ * Problems that only the whole of the imports shows: modules that a data worker must not load, and files
+ * that import each other.
  *
  * @module
  */
@@ -8,9 +9,9 @@ import { posix } from "node:path";
 import { importsOf } from "./source_text.ts";
 
 const WORKER = "src/app/workers/worker.ts";
-/** The layers that a worker has no use for: it is told what is true, and does not find it out. */
+/** The layers that a worker has no use for: it gets snapshots, and does not fetch facts itself. */
 const MAIN_THREAD = ["grpc", "consul", "xds", "secrets", "source", "kit", "admin", "dev"];
-/** Loaded by a worker once somebody needs it, and only then. */
+/** Loaded by a worker once they are needed, and only then. */
 const LOADED_WHEN_NEEDED = ["re2js", "valibot", "jose", "plugins"];
 
 export interface Node {
@@ -27,7 +28,7 @@ interface Edge {
 
 type ImportGraph = ReadonlyMap<string, readonly Edge[]>;
 
-/** Of source files, tests left out. */
+/** The imports of source files, tests left out. */
 export function importGraph(files: readonly Node[]): ImportGraph {
   return new Map(
     files.filter(({ path }) => !path.endsWith("_test.ts")).map(({ path, text }) => [
@@ -41,7 +42,7 @@ export function importGraph(files: readonly Node[]): ImportGraph {
   );
 }
 
-/** What a data worker would load and must not, with the way there. */
+/** The modules that a data worker would load and must not, each with the chain of imports. */
 export function workerProblems(graph: ImportGraph): string[] {
   const problems: string[] = [];
   const via = new Map<string, string>([[WORKER, "worker.ts"]]);

@@ -39,7 +39,7 @@ const CONTRACTS: Readonly<Record<string, readonly string[]>> = {
   "src/consul": ["test/conformance/agent", "test/conformance/servers", "src/source"],
   "src/grpc": ["src/consul/servers", "test/conformance/servers"],
 };
-/** What no data worker loads is in no story within one process. */
+/** Modules that no data worker loads are in no story within one process. */
 const WITHOUT_STORIES = ["src/consul", "src/grpc", "src/app"];
 const WANTED_SHARE = 0.9;
 const STAGE_TIMEOUT_MS = 600_000;
@@ -60,7 +60,7 @@ function filesOf(paths: readonly string[]): string[] {
   return execFileSync("git", [...args, ...paths], { encoding: "utf8" }).split("\n").filter(Boolean);
 }
 
-/** What the work tree holds; the packages are shared. */
+/** Copies the work tree; the packages are shared. */
 function copyTree(): string {
   const tree = mkdtempSync(join(tmpdir(), "postern-mutate-"));
   for (const file of filesOf([])) {
@@ -77,7 +77,7 @@ async function storiesWithin(): Promise<string[]> {
     dirname(file) === "test/integration"
   );
   const starts = /kit\/\w+\/(?:postern|dev_mesh|process|sidecar|postern_tls|ingress)\w*\.ts"/;
-  // Who only waits by means of that module starts nothing.
+  // A story that uses that module only to wait starts nothing.
   const waits = /^import \{ eventually \} .*$/m;
   return stories.filter((file) =>
     !starts.test(readFileSync(join(ROOT, file), "utf8").replace(waits, ""))
@@ -97,7 +97,7 @@ function stagesFor(file: string, { units, stories }: Tests): Stage[] {
   const near = [own, ...(beside === directory ? [] : [beside])].filter((path) =>
     units.some((test) => test === path || test.startsWith(`${path}/`))
   );
-  // What only Deno loads is tested there.
+  // Modules that only Deno loads are tested there.
   const command = file.startsWith("src/net/node/")
     ? [DENO, "test", "-A", "--no-check", "--fail-fast"]
     : [BUN, "test", "--bail", "--timeout=60000"];

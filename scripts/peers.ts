@@ -16,7 +16,7 @@ import { ensureGoPeer, type GoPeer, goPeerPath, SDS_SERVER } from "./go_peer.ts"
 interface Peer {
   /** Debian packages that bring it. */
   readonly apt?: readonly string[];
-  /** What to run; absent: not here. */
+  /** The path of the program; absent: not here. */
   readonly find: () => string | undefined;
   /** How to get it where it is not a Debian package. */
   readonly install?: () => Promise<void>;

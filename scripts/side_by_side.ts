@@ -61,7 +61,7 @@ async function main(): Promise<void> {
   await cluster.startServer(leader);
   await cluster.waitForHealth();
 
-  // Both look for another one when theirs is silent: each is told of its own, one after the other.
+  // Both proxies move on when their server is silent: each pair's own server hangs in turn.
   const cells: string[][] = [[], []];
   for (const pair of pairs) {
     const hung = await pair.server();

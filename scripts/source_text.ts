@@ -20,7 +20,7 @@ export function blankNonCode(text: string): string {
   const blank = (from: number, to: number) => {
     for (let i = from; i < Math.min(to, out.length); i++) if (out[i] !== "\n") out[i] = " ";
   };
-  // Of each template that is open around us: depth of braces inside its `${ }`.
+  // For each open template around this place, the depth of braces inside its `${ }`.
   const templates: number[] = [];
   let at = 0;
   while (at < text.length) {

@@ -41,7 +41,7 @@ export interface CellOptions {
   readonly site: Site;
   readonly instructions: boolean;
   readonly load: Omit<LoadOptions, "port" | "seconds">;
-  /** What one operation is. */
+  /** The unit of one operation. */
   readonly unit: "request" | "gigabyte";
   readonly rounds: number;
   readonly seconds: number;
@@ -58,7 +58,9 @@ const TRACE_SECONDS = 2;
 const CONNECTIONS_AT_ONCE = 1_000;
 /** At most; a load is stopped when its window is over. */
 const LOAD_SECONDS = 60;
-/** What counting and tracing need to begin and end; h2load cannot be stopped before its time. */
+/**
+ * Seconds that counting and tracing need to begin and end; h2load cannot be stopped before its time.
+ */
 const ATTACH_SECONDS = 3;
 const CALLS_SHOWN = 10;
 
@@ -192,7 +194,7 @@ async function countWindow(
   const windowMs = performance.now() - began;
   const costs = await counting?.stop() ?? [];
   const calls = await tracing?.stop() ?? [];
-  // What was counted lasted a little longer than what was asked about.
+  // The counted stretch lasted a little longer than the window.
   const stretch = windowMs / (after.atMs - before.atMs);
   return { operations: (after.value - before.value - asked) * stretch, costs, calls };
 }

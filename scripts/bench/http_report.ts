@@ -165,7 +165,7 @@ export function flatMemoryTable(measured: readonly FlatMemory[]): string {
   return `${title}\n${table(rows)}`;
 }
 
-/** What an answer may take is told from what it takes this one. */
+/** The latency that an answer may take is a multiple of this pair's. */
 export const PACING = "haproxy";
 const MOST_LATENCY = 2;
 

@@ -15,7 +15,7 @@ import { presentedSerial } from "../../test/kit/wire/tls_probe.ts";
 import { familyOf, memoryOf, serverConnections, type Side, type SidecarOptions } from "./sides.ts";
 
 const HELLO = new TextEncoder().encode("hello");
-/** What has not come by then does not come in a time that anybody waits. */
+/** A change that takes longer counts as never made. */
 const PATIENCE_MS = 60_000;
 const ECHO_MS = 2_000;
 /** Noise makes one start slow. */
@@ -153,7 +153,7 @@ export class ComparedPair implements AsyncDisposable {
     return `new leaf after ${seconds(ms)}; ${await this.serves()}`;
   }
 
-  /** What {@link followsRotation} compares with. */
+  /** Stores the serial that {@link followsRotation} compares with. */
   async rememberLeaf(): Promise<void> {
     this.#serialBefore = await this.#serial();
   }
@@ -244,7 +244,7 @@ export class ComparedPair implements AsyncDisposable {
     return await this.#asked(place) !== undefined;
   }
 
-  /** Who answered a new connection. */
+  /** The instance that answered a new connection. */
   async #asked(place: Place): Promise<string | undefined> {
     let client: EchoClient | undefined;
     try {

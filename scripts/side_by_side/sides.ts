@@ -22,7 +22,7 @@ export interface SidecarOptions {
 }
 
 export interface Side {
-  /** Of column and services: `postern`. */
+  /** The name in columns and of services: `postern`. */
   readonly name: string;
   start(cluster: Cluster, options: SidecarOptions): Promise<Process>;
 }

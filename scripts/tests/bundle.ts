@@ -15,7 +15,7 @@ import { BUN, ROOT } from "./suites.ts";
 const BUNDLE_TIMEOUT_MS = 60_000;
 
 export interface Bundle extends Disposable {
-  /** What to start in place of `src/main.ts`, on either engine. */
+  /** The file to start in place of `src/main.ts`, on either engine. */
   readonly main: string;
 }
 

@@ -59,7 +59,7 @@ const TEXT = /"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`|\/\/.*$/g;
 export function mutationsOf(file: string, source: string): Mutation[] {
   return source.split("\n").flatMap((before, index) => {
     if (IDLE.test(before)) return [];
-    // Of the same length, so that places in it are places in the line.
+    // The same length, so that places in it are places in the line.
     const code = before.replace(TEXT, (text) => "_".repeat(text.length));
     const afters = OPERATORS.flatMap(([pattern, replace]) => {
       const found = pattern.exec(code);

@@ -26,7 +26,7 @@ const HELLO = new TextEncoder().encode("hello");
 const directory = await mkdtemp(join(tmpdir(), "postern-dataplane-"));
 const cluster = await startCluster({ acl: true, tls: true });
 
-/** What consul-dataplane would be started with; the port for HTTP is the only thing that it is not told. */
+/** The arguments of consul-dataplane; only the port for HTTP is not among them. */
 async function dataplane(
   id: string,
   words: readonly string[],
@@ -46,7 +46,7 @@ async function dataplane(
       DP_SERVICE_NODE_NAME: cluster.nodeOf(id),
       DP_CREDENTIAL_STATIC_TOKEN: await cluster.serviceToken(id.replace(/-\d$/, "")),
       POSTERN_HTTP_PORT: `${cluster.httpPort}`,
-      // It is told nothing by the variables of other tools.
+      // The variables of other tools have no effect.
       CONSUL_HTTP_TOKEN: "another",
       CONSUL_NAMESPACE: "another",
       ...env,

@@ -8,7 +8,7 @@ import { promptly } from "../kit/clock/promptly.ts";
 
 const SIDECARS = 10;
 const UPSTREAMS = 40;
-/** What an agent grants one client address. */
+/** The number of connections that an agent grants one client address. */
 const AGENT_LIMIT = 200;
 
 test("10 sidecars with 40 upstreams each share one agent and stay live", async () => {

@@ -93,7 +93,7 @@ async function register(cluster: Cluster): Promise<string> {
   return Config.NodeName;
 }
 
-/** What is true of the proxy, whoever told it; each has a certificate of its own. */
+/** Facts that hold for the proxy from either source; each source has a certificate of its own. */
 function facts(snapshot: Snapshot): unknown {
   const { credentials, ...rest } = snapshot;
   const { uri, rootPems, trustDomains } = credentials ?? assert.fail("it has no certificate");
@@ -131,8 +131,8 @@ test("a configuration merged by a server equals one merged by an agent", async (
     });
     const all = () =>
       Promise.all([agent, asAgent, asCatalog].map((asked) => registrationOf(asked, ID)));
-    // What an agent registers it has merged before: a server merges that again, and shows what is new
-    // once the agent has written it anew.
+    // An agent merges what it registers: a server merges that again, and shows the change once the
+    // agent has written it anew.
     await eventually("everybody sees the same transparent proxy", async () => {
       const [first, ...others] = await all();
       if (first?.mode !== "transparent" || first.maxInboundConnections !== 0) return false;

@@ -1,4 +1,4 @@
-/** What the page about life without an agent says, done on real servers with ACLs and TLS. */
+/** The page about life without an agent, run on real servers with ACLs and TLS. */
 
 import assert from "node:assert/strict";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
@@ -70,7 +70,7 @@ test("a virtual machine and its neighbour run as the page says", async () => {
   await waitForEcho(upstream);
   assert.equal((await web.stop()).code, 0);
 
-  // Somebody else registers it.
+  // Another node registers it.
   const again = await cluster.place();
   await cluster.put("/v1/catalog/register", { Node: "web-vm-1", Address: cluster.host });
   await cluster.put("/v1/catalog/register", {

@@ -1,4 +1,6 @@
-/** What happens to servers is not noticed by connections, lets nobody in, and is made up for afterwards. */
+/**
+ * Failures of servers are not noticed by connections, let no caller in, and are made up for afterwards.
+ */
 
 import assert from "node:assert/strict";
 import test from "node:test";

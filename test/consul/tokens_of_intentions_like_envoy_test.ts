@@ -1,6 +1,6 @@
 /**
- * Intentions that demand tokens, one instance behind Envoy and one behind Postern on the same Consul: the
- * same requests get in, and the application is told the same of their tokens.
+ * Intentions that demand tokens, one instance behind Envoy and one behind Postern on the same Consul:
+ * the same requests get in, and the application gets the same claims of their tokens.
  */
 
 import assert from "node:assert/strict";

@@ -38,7 +38,7 @@ test("consul troubleshoot finds an upstream, its cluster and its healthy endpoin
 
 /** How long certificates are valid that expire while the proxies run. */
 const LIFE_MS = 6_000;
-/** What expires, and what is said of certificates. */
+/** The certificates that expire, and the line that troubleshoot prints about them. */
 const EXPIRED = {
   "own certificate": "! Certificate chain is expired",
   "mesh's root": "! CA certificate is expired",

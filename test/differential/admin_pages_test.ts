@@ -13,7 +13,7 @@ import { freePort } from "../kit/process/ports.ts";
 import { eventually } from "../kit/process/process.ts";
 import { envoySidecar } from "../kit/mesh/sidecars.ts";
 
-/** What only Postern has, by page: the beginning of a path, and why it is there. */
+/** Parts of pages that only Postern has, by page: the beginning of a path, and why it is there. */
 const OURS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "/server_info": { ".postern": "what Envoy has no field for" },
   "/config_dump": {

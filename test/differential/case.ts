@@ -19,8 +19,8 @@ export interface Case {
   readonly wire?: Wire;
   readonly ask?: Partial<Ask>;
   /**
-   * What is answered between two Envoys, as `gistOf` tells it: a status, the status of gRPC, the instance
-   * that answered, how many tries the applications saw where it is not one.
+   * The answer between two Envoys, in the form of `gistOf`: a status, the gRPC status, the instance that
+   * answered, the number of tries that the applications saw where it is not one.
    */
   readonly want: string;
   /** It takes as long: `, waited` in {@link want}. */
@@ -29,7 +29,7 @@ export interface Case {
   readonly times?: number;
   /** How often each answer comes, of 1, for {@link times}. */
   readonly shares?: Readonly<Record<string, number>>;
-  /** What becomes of one depends on the others that are asked at the same time. */
+  /** The outcome of one depends on the others that are asked at the same time. */
   readonly isCrowded?: true;
   /** The same one for all of {@link times}, whichever: `one`. */
   readonly isSticky?: true;

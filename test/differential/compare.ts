@@ -21,7 +21,7 @@ const SAME: Pair = ["postern", "postern"];
 export const MIXED: readonly Pair[] = PROXIES.flatMap((from) =>
   PROXIES.filter((to) => to !== from).map((to) => [from, to] as const)
 );
-/** Of an area's cases by mixed pairs. */
+/** The number of an area's cases that mixed pairs ask. */
 const SAMPLE = 3;
 /** Above what a case says that it takes: a busy machine's part, and less than any default. */
 const SLACK_MS = 8_000;
@@ -41,9 +41,9 @@ const NOTHING: Ask = {
 const NOISE: readonly RegExp[] = [
   // Whether there is one says nothing.
   /^[<>] content-length: 0$/,
-  // What is left of a time.
+  // The time left.
   /^> try \d: x-envoy-expected-rq-timeout-ms: /,
-  // Of one hop: whether the rest of a body is read.
+  // Hop by hop: whether the rest of a body is read.
   /^< connection: close$/,
 ];
 
@@ -99,7 +99,7 @@ export function explainersOf(
 }
 
 export class Comparison {
-  /** What `explain` did not say of requests, and how many it was asked about. */
+  /** The outcomes that `explain` did not predict, and how many requests it was asked about. */
   readonly unexplained: string[] = [];
   explained = 0;
   /** Requests that cannot be put to it, and why. */
@@ -132,7 +132,7 @@ export class Comparison {
     );
   }
 
-  /** What is different, a few rounds at a time. */
+  /** The differences, a few rounds at a time. */
   async differences(rounds: readonly Round[], atATime = AT_A_TIME): Promise<readonly string[]> {
     const found: string[][] = [];
     // One iterator for all: each round is taken once.

@@ -1,5 +1,5 @@
 /**
- * What decides where no intention covers a caller: every combination of ACLs, `acl.default_policy` and
+ * The decision where no intention covers a caller: every combination of ACLs, `acl.default_policy` and
  * `default_intention_policy`, asked of Envoy and of Postern, beside an agent and beside servers.
  */
 

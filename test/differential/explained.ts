@@ -1,6 +1,6 @@
 /**
- * What `explain` says beforehand of a request that is then asked: the outcome must be one that both
- * proxies on its way, where they are Posterns, said is possible.
+ * Checks the predictions of `explain` against the request's outcome: it must be one that both proxies on
+ * its way, where they are Posterns, said is possible.
  *
  * @module
  */
@@ -10,7 +10,7 @@ import type { Ask } from "../kit/wire/mixed_ask.ts";
 import { LIMITED } from "../kit/mesh/mixed_mesh.ts";
 import type { Postern } from "../kit/process/postern.ts";
 
-/** What is asked of a proxy's `/explain` besides the request itself. */
+/** The parameters of a proxy's `/explain` besides the request itself. */
 export interface Explainer {
   readonly sidecar: Postern;
   readonly query: Readonly<Record<string, string>>;
@@ -110,7 +110,7 @@ export class Predictions {
     return new Predictions(ends, undefined);
   }
 
-  /** What of `went` was not said; `undefined`: all was. */
+  /** The part of `went` that was not predicted; `undefined`: all was. */
   whyNot(went: Went): string | undefined {
     const ends = this.#ends;
     if (ends.length > 0) return matches(ends, went) ? undefined : told(ends, went);
@@ -172,7 +172,10 @@ function isProxied(service = ""): boolean {
   return /-(envoy|postern)$/.test(service) && !LIMITED.some((name) => service.startsWith(name));
 }
 
-/** What the callee's proxy says itself of what is sent to it; it must not let in what was said to be denied. */
+/**
+ * The prediction of the callee's own proxy about the request sent to it; it must not let in what was
+ * predicted to be denied.
+ */
 async function endsBehind(
   callee: Explainer,
   ask: Ask,

@@ -22,13 +22,16 @@ import { eventually } from "../kit/process/process.ts";
 import { envoySidecar } from "../kit/mesh/sidecars.ts";
 import { Predictions } from "./explained.ts";
 
-/** What Envoy has no route for, and no method over HTTP/1.1, an application may answer: docs/l7-intentions.md. */
+/**
+ * A request that Envoy has no route for, and one without a method over HTTP/1.1, an application may
+ * answer: docs/l7-intentions.md.
+ */
 function isOtherwise(question: string, protocol: string): boolean {
   return question === "paths: OPTIONS *" ||
     protocol === "http" && question === "paths: post /post/x";
 }
 
-/** Of the mesh: the other way to look at paths. */
+/** The mesh entry that selects the other way to look at paths. */
 const SLASHES = {
   Kind: "mesh",
   HTTP: {
@@ -103,7 +106,7 @@ for (
   });
 }
 
-/** What other tests take for Envoy's answers is still what it answers. */
+/** The recorded answers that other tests use are still Envoy's. */
 async function assertRecorded(policy: "allow" | "deny", answers: readonly string[]): Promise<void> {
   const recorded = Object.entries((await recordedAnswers())[policy])
     .map(([question, answer]) => `${question}: ${answer}`);

@@ -39,7 +39,7 @@ const AREAS: readonly Area[] = [
   stickiness,
   limits,
 ];
-/** Of `MixedMesh`. */
+/** The upstreams that `MixedMesh` has by itself. */
 const GIVEN = new Set(["http", "http2", "grpc"]);
 
 test("pairs with Postern on one side or both behave as two Envoys do", async (t) => {
@@ -69,7 +69,7 @@ test("pairs with Postern on one side or both behave as two Envoys do", async (t)
     const before = comparison.unexplained.length;
     await eventually(`in force: ${area.name}`, async () => {
       const differences = unexpected(await comparison.differences(rounds));
-      // What one proxy knew before the other is no difference.
+      // A change that one proxy knew before the other is no difference.
       const wrong = unexpected(comparison.unexplained.splice(before), SAID_OF_ENVOY);
       const [first] = [...differences, ...wrong];
       if (first !== undefined) throw new Error(first);

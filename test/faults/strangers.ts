@@ -23,7 +23,7 @@ export interface StrangersOptions {
 interface StrangersResult {
   /** Connections made. */
   readonly connected: number;
-  /** Of these open at the end. */
+  /** Connections still open at the end. */
   readonly open: number;
 }
 

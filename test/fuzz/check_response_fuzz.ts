@@ -1,6 +1,6 @@
 /**
- * Answers of whoever says which requests may pass: whatever the bytes, they are refused or read, nobody
- * passes whom another reader of them would not let pass, and nothing unlawful gets into a head.
+ * Answers of an authorization service: whatever the bytes, they are refused or read, no request passes
+ * that another reader of them would not let pass, and nothing unlawful gets into a head.
  *
  * @module
  */

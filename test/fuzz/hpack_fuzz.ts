@@ -1,6 +1,6 @@
 /**
- * Header blocks: nothing is thrown, what is told is bounded by what a table can hold, and what was told
- * passes through our encoder unchanged. @module
+ * Header blocks: nothing is thrown, the fields decoded are bounded by what a table can hold, and they
+ * pass through our encoder unchanged. @module
  */
 
 import assert from "node:assert/strict";

@@ -31,9 +31,9 @@ export const target: FuzzTarget = {
     const pieces = readRequests(input, randomCuts(input.length, random));
     const [wholeSeen, piecesSeen] = [seen(whole), seen(pieces)];
     assert.deepEqual(piecesSeen, wholeSeen);
-    // What comes after a refused tunnel is read or not by when it comes.
+    // Bytes after a refused tunnel are read or not by when they come.
     if (!wholeSeen.some(mayBecomeTunnel)) {
-      // Of two faults either may be found first.
+      // Either one of two faults may be found first.
       assert.equal(pieces.refused > 0, whole.refused > 0);
       assert.equal(pieces.over, whole.over);
     }
@@ -48,7 +48,7 @@ function mayBecomeTunnel({ head }: ReadRequest): boolean {
 /** Those that do not depend on pieces. */
 function seen({ requests, refused }: Reading): readonly ReadRequest[] {
   const last = requests.at(-1);
-  // Of a body that is broken off more or less may have been told before.
+  // More or less of a body that is broken off may have been delivered before.
   if (refused && last && !last.complete) last.body = "";
   const tunnel = requests.findIndex(mayBecomeTunnel);
   return tunnel < 0 ? requests : requests.slice(0, tunnel + 1);

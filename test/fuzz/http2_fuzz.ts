@@ -1,6 +1,6 @@
 /**
- * Connections of HTTP/2, as a server and as a client has them: nothing is thrown, what is kept is bounded,
- * everybody is told the end once, and how the bytes were cut changes nothing. @module
+ * Connections of HTTP/2, as a server and as a client has them: nothing is thrown, memory is bounded,
+ * each stream gets one end, and how the bytes were cut changes nothing. @module
  */
 
 import assert from "node:assert/strict";
@@ -102,7 +102,7 @@ class Sink implements Stream {
   resume(): void {}
 }
 
-/** Everything that was told and sent, in words; what breaks a promise throws. */
+/** Everything that was reported and sent, in words; throws where a promise is broken. */
 async function run(
   side: "server" | "client",
   input: Uint8Array,

@@ -30,7 +30,7 @@ const bundles = { "spiffe://example.org": ca.rootDer, "spiffe://other.test": oth
 
 const CODES = ["credentials_invalid"];
 
-/** What the provider would hold then; `undefined`: it would refuse. */
+/** The secret that the provider would hold then; `undefined`: it would refuse. */
 async function loaded(spec: SecretSpec): Promise<Secret | undefined> {
   const read = () => Promise.reject(new Error("no file is read here"));
   const options = { nowMs: Date.now(), tlsFault };

@@ -107,7 +107,7 @@ test("an edge changes headers of forwarded requests and of all its responses", a
     ["x-internal", "x-client", "x-many"].map((name) => valuesOf(request, name).join()),
     ["", "127.0.0.1 by GET", "1,2"],
   );
-  // Nobody is there to answer, and still it is an answer for that host.
+  // No instance is there to answer, and still it is an answer for that host.
   await pair.db.path.drain(0);
   assert.deepEqual(await ask(), ["", "ours", "503"]);
 });

@@ -22,7 +22,7 @@ import type { MeshSnapshot } from "../kit/engine/snapshots.ts";
 const AGE_MS = 20 * 365 * 24 * 3_600_000;
 const NEXT = createAuthority();
 
-/** What passes at once, on one clock or both. */
+/** A clock that a test can advance at once: wall time, monotonic time or both. */
 function agingClock(): Clock & { wallMs: number; monotonicMs: number } {
   const clock = {
     wallMs: 0,

@@ -201,7 +201,7 @@ test("an authorization service of the mesh is called over mutual TLS, and its si
     statusOf(await RawClient.ask(place, `GET ${path} HTTP/1.1\r\nHost: db\r\n\r\n`));
   assert.deepEqual([await ask("/a"), await ask("/b")], [200, 403]);
   assert.equal(authz.asked.length, 2);
-  // Who is asked does not let us in any more.
+  // The authorization service does not let us in any more.
   await asked.set(authzPath("nobody"));
   assert.equal(await ask("/a"), 403);
   assert.equal(authz.asked.length, 2);

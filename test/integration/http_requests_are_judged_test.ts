@@ -1,6 +1,6 @@
 /**
- * What an intention says of requests holds for the next one on an open connection, and for those that are
- * under way.
+ * A changed L7 intention applies to the next request on an open connection, and to those that are under
+ * way.
  *
  * @module
  */

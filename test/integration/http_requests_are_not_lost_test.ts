@@ -1,6 +1,6 @@
 /**
- * Connections that are kept end at any time, for reasons of their own; a request is lost by that only where
- * nobody could know whether it was acted on.
+ * Kept connections end at any time, for reasons of their own; a request is lost by that only where no
+ * proxy could know whether the server acted on it.
  *
  * @module
  */

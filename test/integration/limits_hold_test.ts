@@ -32,7 +32,7 @@ test("max_inbound_connections refuses the one too many, and takes the next when 
   assert.equal(await third.gone, "reset");
   await pair.line(({ fields }) => fields.code === "overloaded");
   first.socket.destroy();
-  // Of both sidecars it is db that counts.
+  // The limit is db's, so its line of the first connection's end is awaited.
   await pair.line(({ message, fields }) =>
     message.startsWith("connection") && fields.direction === "inbound" &&
     fields.received_bytes === 5

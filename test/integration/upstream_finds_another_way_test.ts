@@ -12,7 +12,7 @@ import { startEcho, startServer } from "../kit/wire/echo.ts";
 import { startPathPair } from "../kit/engine/path_pair.ts";
 import { chainOf, declared, intention, snapshotOf, targetOf } from "../kit/engine/snapshots.ts";
 
-/** A port where nobody listens. */
+/** A port where nothing listens. */
 async function closedPort(): Promise<number> {
   const server = await startServer(() => {});
   await server[Symbol.asyncDispose]();

@@ -1,4 +1,7 @@
-/** What a Workload API gives decides who is accepted: each bundle only of its own trust domain. */
+/**
+ * The bundles of a Workload API decide which peers are accepted: each bundle only for its own trust
+ * domain.
+ */
 
 import assert from "node:assert/strict";
 import test from "node:test";

@@ -1,5 +1,5 @@
 /**
- * Who may not talk to the public listener, and that the application never hears of them.
+ * The callers that may not talk to the public listener; the application never sees them.
  *
  * @module
  */
@@ -19,7 +19,9 @@ const HOUR_MS = 3_600_000;
 /** Runtimes differ in whether they end such a handshake or leave the verdict to us. */
 const UNTRUSTED = /^(handshake_failed|identity_invalid|chain_untrusted)$/;
 
-/** What a client shows, made from the mesh's own authority unless it says otherwise. */
+/**
+ * The certificate of each client, made from the mesh's own authority unless the row says otherwise.
+ */
 const CALLERS: readonly (readonly [
   name: string,
   code: RegExp,

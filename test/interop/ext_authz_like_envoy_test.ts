@@ -19,7 +19,7 @@ import { httpRules } from "../kit/engine/snapshots.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** What one request came to, by either proxy. */
+/** The outcome of one request, by either proxy. */
 interface Seen {
   readonly status: number;
   readonly body: string;
@@ -159,7 +159,7 @@ const CHECKS: Readonly<Record<string, PlainMessage>> = {
   "no without a status": { status: { code: 7 }, denied: { body: "no" } },
 };
 
-/** What either was asked, but for what only one can know. */
+/** The check request of either proxy, without the fields that only one of them can know. */
 function asked({ headers, ...http }: AskedHttp): Json {
   const { size: _, ...rest } = http as unknown as Record<string, unknown>;
   const names = Object.keys(headers).filter((name) =>

@@ -1,6 +1,6 @@
 /**
- * What a page asks its own origin for, in a browser. It runs there as it stands here, so nothing of it may
- * come from outside its function.
+ * The requests of a page to its own origin, in a browser. The function is sent to the browser as text,
+ * so it may use nothing from outside itself.
  *
  * @module
  */
@@ -46,7 +46,7 @@ export async function askForEverything(bigBytes: number): Promise<void> {
     const got = new Uint8Array(await response.arrayBuffer());
     return got.length === sent.length && got.every((byte, at) => byte === sent[at]);
   });
-  // What comes second is sent when the first was read.
+  // The second part is sent when the first was read.
   await find("streamed response", async () => {
     const read = await readerOf("/stream");
     const first = await read();

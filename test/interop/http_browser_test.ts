@@ -33,7 +33,10 @@ const BROWSE_TIMEOUT_MS = 60_000;
 const PAGE = `<!doctype html><script>(${askForEverything})(${BIG_BYTES})</script>`;
 const CHUNKED = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/** What the page asks for; it tells once what it was told, and that the aborted request was aborted. */
+/**
+ * Answers the page's requests. `findings` resolves with the page's report, `aborted` once the request
+ * that the page aborts is aborted.
+ */
 class Site {
   readonly findings: Promise<Findings>;
   readonly aborted: Promise<true>;
@@ -89,7 +92,7 @@ class Site {
   }
 }
 
-/** What `/connections` shows of one. */
+/** One connection in `/connections`. */
 interface Carrier {
   readonly http?: { readonly version: string; readonly oldest: readonly { path: string }[] };
 }

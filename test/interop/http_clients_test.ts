@@ -41,7 +41,7 @@ for (const protocol of ["http", "http2"] as const) {
         await curl("--data-binary", `@${big}`, "-o", got);
         const hash = createHash("sha256").update(await readFile(got)).digest("hex");
         assert.equal(hash, wanted);
-        // Of a length that is not known.
+        // A body of unknown length.
         await curl("-T", "-", "-X", "POST", "-o", got);
         assert.equal((await readFile(got)).length, 0);
         assert.match(await curl("-I"), /^HTTP\/(1\.1|2) 200/);

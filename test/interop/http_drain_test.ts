@@ -47,7 +47,7 @@ for (const protocol of ["http", "http2"] as const) {
     const result = await load.stop();
     const repeated = result.repeated.filter((path) => path.startsWith("/load/"));
     assertExactlyOnce({ ...result, repeated }, { atLeast: 100 });
-    // It asks for no more once it is told that the connection ends; what has begun is answered.
+    // The client sends no more requests once it gets GOAWAY; those that have begun are answered.
     await http2.waitExit(LIMIT);
     const succeeded = Number(/ (\d+) succeeded/.exec(http2.output)?.[1]);
     assert.equal(succeeded, origin.counts.timesOf("/h2load"), http2.output);

@@ -126,7 +126,7 @@ for (const [subject, startProxy] of SUBJECTS) {
     // Envoy does not look at it before the roots are there, too.
     const answer = await sds.answered("web");
     if (subject === "Postern") assert.ok(answer.error);
-    // Its coming ends the waiting: whoever comes is refused.
+    // The secret's arrival ends the waiting: every caller is refused.
     const place = await eventually("the listener is open", () => proxy.place("tls_in"));
     assert.equal((await probeTls(place, caller)).accepted, false);
     await sds.set({ web: certificateSecret(leaf) });

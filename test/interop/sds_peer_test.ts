@@ -165,7 +165,7 @@ for (const [subject, startProxy] of SUBJECTS) {
       await sds.set({ web: certificateSecret(second) });
       await sds.start();
       await waitForLeaf(proxy, second, client, { timeoutMs: 60_000 });
-      // What a new stream says first: what is held, and no nonce of the stream before.
+      // The opening of a new stream: the secrets held, and no nonce of the stream before.
       const { entries } = await sds.log(seen);
       const opening = entries.find((e) => e.event === "request" && e.names?.includes("web"));
       assert.equal(opening?.nonce, undefined);

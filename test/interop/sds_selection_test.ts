@@ -124,7 +124,7 @@ for (const [subject, startProxy] of SUBJECTS) {
           assert.equal(await shownTo(place, hello), serialOf(current[want].certPem), what);
         }
       };
-      // What was acknowledged is shown a moment later.
+      // An acknowledged secret is shown a moment later.
       await eventually("each name has its leaf", () => expectShown(leaves).then(() => true));
 
       const star = issue("*.wild.example");

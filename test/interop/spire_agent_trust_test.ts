@@ -1,6 +1,6 @@
 /**
- * What a SPIRE agent changes with nobody having done anything: it prunes a CA some time after that
- * expired, and names a workload's identities in another order.
+ * Changes that a SPIRE agent makes on its own: it prunes a CA some time after that expired, and sends a
+ * workload's identities in another order.
  */
 
 import assert from "node:assert/strict";

@@ -81,7 +81,7 @@ test("the executable takes ambient capabilities, and none of its file", async ()
   const { code, output } = await started(copy, ...stranger);
   assert.equal(code, 2, output);
   assert.match(output, /Cannot start with the rights of a file capability.*AmbientCapabilities/);
-  // Whoever asks for its interpreter gets the same answer.
+  // An environment that asks for its interpreter gets the same answer.
   const interpreter = ["env", "BUN_BE_BUN=1", "BUN_OPTIONS=--preload=/nonexistent.js"];
   assert.equal((await started(copy, ...stranger, ...interpreter)).output, output);
 });

@@ -1,6 +1,6 @@
 /**
- * A mesh in which everything changes at once, under a steady load of HTTP/1.1, HTTP/2 and gRPC: no request
- * is lost that a proxy could save, and nobody is let in who should not be.
+ * A mesh in which everything changes at once, under a steady load of HTTP/1.1, HTTP/2 and gRPC: no
+ * request is lost that a proxy could save, and no caller is let in that should not be.
  */
 
 import assert from "node:assert/strict";
@@ -18,7 +18,9 @@ import { eventually, pause } from "../kit/process/process.ts";
 import { ISSUER, keySetOf, makeIssuer, startKeyServer } from "../kit/certs/tokens.ts";
 
 interface ChaosOptions {
-  /** Of the mesh's service; callers speak HTTP/1.1 and HTTP/2, and to `grpc` gRPC as well. */
+  /**
+   * The protocol of the mesh's service; callers speak HTTP/1.1 and HTTP/2, and to `grpc` gRPC as well.
+   */
   readonly protocol: "http" | "grpc";
   readonly seconds: number;
   readonly flipEveryMs: number;
@@ -159,7 +161,7 @@ export function chaos(
       for (const name of ["db", "canary"]) await mesh.intention("shop", name, action);
       if (action === "deny") deniedSince = performance.now();
     };
-    /** What is counted of a cluster is forgotten when the chain does not lead there any more. */
+    /** The counters of a cluster are forgotten when the chain does not lead there any more. */
     let retried = 0;
     const flips = seconds * 1_000 / flipEveryMs;
     const at = (part: number) => Math.floor(flips * part);

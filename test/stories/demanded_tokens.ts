@@ -68,7 +68,7 @@ export function demandedTokens(agents: Agents): void {
     await eventually("a token of a new key lets in", async () => await ask(newer) === "200 hello");
     assert.match(await ask(admin, "X-Claims: forged\r\n"), /^403 /);
 
-    // What is known goes on when the issuer is away.
+    // Known keys stay in use when the issuer is away.
     await keys[Symbol.asyncDispose]();
     assert.equal(await ask(newer, "X-Claims: forged\r\n"), "200 hello");
     const [last = ""] = heads.slice(-1);

@@ -1,4 +1,4 @@
-/** What `postern explain` says of a request is what becomes of it. */
+/** The prediction of `postern explain` for a request is its outcome. */
 
 import assert from "node:assert/strict";
 import test from "node:test";

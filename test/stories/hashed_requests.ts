@@ -1,4 +1,7 @@
-/** Whose a request is decides which instance answers it, where a resolver says so, live. */
+/**
+ * The user of a request decides which instance answers it, where a resolver has a hash policy; changes
+ * apply live.
+ */
 
 import assert from "node:assert/strict";
 import test from "node:test";

@@ -1,4 +1,7 @@
-/** What a token may not is said by name; what it may no more is said, too, and costs no connection. */
+/**
+ * Rights that a token lacks are named; rights that it lost are named, too, and their loss costs no
+ * connection.
+ */
 
 import assert from "node:assert/strict";
 import { mkdtemp, rename, rm, writeFile } from "node:fs/promises";
@@ -42,7 +45,7 @@ export function missingRights(agents: Agents): void {
     ];
     const says = async (token: string, named: RegExp) => {
       await using web = mesh.run(["proxy", "-sidecar-for", id, "-admin-bind", "off"], { token });
-      // Whether it waits for the right or gives up: both are told here.
+      // The sidecar may wait for the right or give up: it names the right in both cases.
       web.expectEnd();
       await web.process.waitFor(named, { timeoutMs: 60_000 });
       assert.ok(!web.output.includes(token), "it shows its token");
@@ -62,8 +65,9 @@ export function missingRights(agents: Agents): void {
     const open = await EchoClient.open(upstream);
     await using load = new Load(upstream);
     await mesh.deleteToken(story.token);
-    // What waits keeps its answer; the changes make it ask again, and be refused. A real agent ends a
-    // health poll whose token is no more with "200 []": an empty list that must not be believed.
+    // A waiting call keeps its answer; the changes make it ask again, and be refused. A real agent
+    // ends a health poll whose token is no more with "200 []": an empty list that must not be
+    // believed.
     await story.touchDb();
     await story.registerLater();
     await mesh.intention("other", "web", "deny");

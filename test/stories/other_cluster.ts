@@ -1,4 +1,7 @@
-/** Another cluster answers at the old address: its data was wiped, or the address is somebody else's. */
+/**
+ * Another cluster answers at the old address: its data was wiped, or another operator has the address
+ * now.
+ */
 
 import assert from "node:assert/strict";
 import { mkdtemp, rm } from "node:fs/promises";

@@ -1,4 +1,6 @@
-/** Ports that somebody else has: it is said which, what is free serves, and nothing is given up. */
+/**
+ * Ports that another program has: the log names them, free listeners serve, and nothing is given up.
+ */
 
 import assert from "node:assert/strict";
 import test from "node:test";

@@ -1,4 +1,6 @@
-/** What a service speaks is central configuration, which both sides of a connection follow live. */
+/**
+ * The protocol of a service is central configuration, which both sides of a connection follow live.
+ */
 
 import assert from "node:assert/strict";
 import test from "node:test";

@@ -40,7 +40,7 @@ function refusedReason(postern: Postern, reason: RegExp, timeoutMs = 30_000) {
   );
 }
 
-/** Certificate from files, rotated, changed for the worse and taken away; nobody notices. */
+/** Certificate from files, rotated, replaced by a bad one and taken away; no client notices. */
 async function fileCertificateStory(agent: Mesh): Promise<void> {
   await using story = await CredentialsStory.start(agent);
   const first = await story.writePair("db");
@@ -50,7 +50,7 @@ async function fileCertificateStory(agent: Mesh): Promise<void> {
   await db.waitReady();
   await story.shows(first);
 
-  // Whom to accept is still Consul's: its roots, and its intentions.
+  // Consul still decides about callers: its roots, and its intentions.
   assert.equal((await story.probeAs("batch")).accepted, false);
   assert.equal((await story.probeAsStranger()).accepted, false);
   assert.equal((await probeTls(story.place)).accepted, false);
@@ -219,7 +219,7 @@ async function outsideTheMeshStory(agent: Mesh): Promise<void> {
     const open = await EchoClient.open(local);
     await open.exchange(HELLO);
 
-    // Who is meant changes: who is connected is judged again.
+    // The expected identity of the upstream changes: open connections are judged again.
     await register("spiffe://other.test/nobody");
     await eventually("the open connection is ended", () => open.isOver);
     await expectRefused(local);

@@ -130,7 +130,7 @@ export function stateDirectory(agents: Agents): void {
         await mesh.kill();
         for (const sidecar of [web, other]) assert.equal((await sidecar.stop()).code, 0);
       }
-      // What was bundled is in the state: the file is not asked for.
+      // The bundled plugin is in the state: the file is not read.
       await rm(file);
       await using web = await ready(mesh.runById("web-1", { args }));
       await using _other = await ready(mesh.runById("canary-1", { args }));

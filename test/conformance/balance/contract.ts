@@ -1,5 +1,5 @@
 /**
- * What every way of balancing must do, whatever else it does. Runs against a pool, as the proxy uses it.
+ * The contract of every balancer. It runs against a pool, as the proxy uses it.
  *
  * @module
  */

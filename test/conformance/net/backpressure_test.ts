@@ -13,7 +13,9 @@ import { openPair, quiet, type Side } from "./kit.ts";
 
 const BLOCK = randomBytes(65_536);
 
-/** Writes until told to stop, again at each drain, at most `limit` bytes; the bytes taken. */
+/**
+ * Writes until `write` says stop, again at each drain, at most `limit` bytes; returns the bytes taken.
+ */
 function pour(side: Side, limit: number): { taken: number } {
   const state = { taken: 0 };
   const more = () => {

@@ -1,6 +1,6 @@
 /**
- * The contract of choosers towards clients that get nothing, say nonsense or nothing at all, or leave
- * while they wait: each is told once, and others are served.
+ * The contract of choosers towards clients that get nothing, send nonsense or nothing at all, or leave
+ * while they wait: each failure is reported once, and other clients are served.
  *
  * @module
  */
@@ -152,7 +152,7 @@ for (
     const outcome = await server.outcome();
     assert.match(failureOf(outcome), reason);
     assert.equal(outcome.kind === "failed" && outcome.gone, false);
-    // Nobody leaves it hanging.
+    // The failed client's connection is closed.
     await client.received;
     assert.equal(asked, 0);
     await stillServes(server, 1);
@@ -223,7 +223,7 @@ test("a chooser keeps 200 silent clients apart from one that speaks", async () =
   for (const outcome of server.outcomes) {
     assert.ok(outcome.kind === "secured" || outcome.gone, failureOf(outcome));
   }
-  // What was waited with is given back, too.
+  // The descriptors of waiting connections are given back, too.
   for (const { connection } of server.sides) connection.reset();
   for (let turn = 0; turn < 5_000 && fdHeadroom() < headroom; turn++) await quiet(1);
   assert.ok(fdHeadroom() >= headroom, `${headroom - fdHeadroom()} descriptors are still open`);

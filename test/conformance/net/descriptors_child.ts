@@ -18,7 +18,7 @@ let accepted = 0;
 const gate = new AcceptGate({
   clock: systemClock,
   onChange: (pausedFor, headroom) => {
-    // Nobody but our own comes here.
+    // Only connections of this test arrive here.
     if (pausedFor !== "strangers") tell(pausedFor === "all" ? "paused" : "resumed", { headroom });
   },
 });

@@ -1,6 +1,6 @@
 /**
  * The contract of dialling: what a server can do wrong, and what its certificate can lack. Each failure
- * is told once, with a reason; a cancelled dial tells nothing.
+ * is reported once, with a reason; a cancelled dial reports nothing.
  *
  * @module
  */

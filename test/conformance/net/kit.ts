@@ -1,6 +1,6 @@
 /**
- * What the contract of the engines needs: connections that remember what they were told, and pairs of
- * them over loopback.
+ * Helpers of the engines' contract: connections that record their events, and pairs of them over
+ * loopback.
  *
  * @module
  */

@@ -253,7 +253,7 @@ test("listen() says that it may not write into a folder", async () => {
   using folder = new Folder();
   chmodSync(folder.path, 0o555);
   const isRoot = process.geteuid?.() === 0;
-  // Root may write anywhere: be nobody for the moment.
+  // Root may write anywhere, so the test runs as the user `nobody` for the moment.
   if (isRoot) process.seteuid?.(65_534);
   try {
     await refused({ kind: "unix", path: folder.file("a.sock") }, /permission denied/);
@@ -341,7 +341,7 @@ async function openOneWithinABurst(): Promise<void> {
   listener.close();
 }
 
-// Deno turns away whom it does not accept, and takes the others one by one.
+// Deno closes the connections that it does not accept, and takes the others one by one.
 if (engine.name.startsWith("bun")) {
   test(
     "a listener that keeps clients waiting takes nobody more once it is paused",

@@ -1,6 +1,6 @@
 /**
- * The contract of {@link PeerCheck}: what each side must show, whose verdict counts, and that a key must
- * be had to show a certificate whoever judges it.
+ * The contract of {@link PeerCheck}: what each side must show, whose verdict counts, and that showing a
+ * certificate takes its key whichever side judges it.
  *
  * @module
  */
@@ -157,7 +157,7 @@ for (const peerCheck of ["checked", "shown"] as const) {
   });
 }
 
-// A name that fits must not hide that nobody vouches for it.
+// A name that fits must not hide that no trusted CA signed the certificate.
 for (const name of [SERVER_NAME, "other.test"]) {
   test(`checked: a stranger of the name ${name} is not accepted`, async () => {
     const overrides = { dnsNames: [name] };
@@ -170,7 +170,8 @@ for (const name of [SERVER_NAME, "other.test"]) {
   });
 }
 
-// A library minds these by themselves: that must not hide that nobody proved to have their key.
+// TLS libraries refuse these by themselves; that must not hide that the peer did not prove that it has
+// their key.
 for (const [name, victim] of [["strange", strange], ["expired", expired]] as const) {
   for (const whose of ["server", "client"] as const) {
     test(`shown: a ${whose} shows another's ${name} certificate in vain`, async () => {
@@ -187,7 +188,9 @@ for (const [name, victim] of [["strange", strange], ["expired", expired]] as con
   }
 }
 
-/** What the server's CertificateRequest says in plain text; undefined: it sent none. */
+/**
+ * The authorities named by the server's CertificateRequest in plain text; undefined: it sent none.
+ */
 async function authoritiesNamed(port: number): Promise<number | undefined> {
   const reader = new HandshakeReader();
   const socket = connect({ port, host: "127.0.0.1" });

@@ -1,6 +1,6 @@
 /**
- * The contract of application protocols (ALPN, RFC 7301): the server's order decides, both sides know what
- * was agreed on, resumed or not, and nobody who offers none notices.
+ * The contract of application protocols (ALPN, RFC 7301): the server's order decides, both sides know
+ * which one was agreed on, resumed or not, and a peer that offers none is not affected.
  *
  * @module
  */
@@ -13,7 +13,7 @@ import { startServer } from "../../kit/wire/echo.ts";
 import { failureOf, serve } from "./chooser_kit.ts";
 import { dbMaterial, dial, engine, resumes, SecureServer, webMaterial } from "./kit.ts";
 
-/** What both sides say after a whole exchange, and a ticket where one came. */
+/** The protocol that both sides report after a whole exchange, and a ticket where one came. */
 async function visit(
   server: SecureServer,
   protocols: readonly string[] | undefined,

@@ -1,5 +1,5 @@
 /**
- * One end of a connection that remembers what it was told, and ways to wait for it.
+ * One end of a connection that records its events, and methods that wait for them.
  *
  * @module
  */
@@ -32,14 +32,14 @@ export class Waiting {
   }
 }
 
-/** One end of a connection, and everything it was told. */
+/** One end of a connection, and all of its events. */
 export class Side extends Waiting implements StreamEvents {
   readonly connection: Connection;
   readonly peer: PresentedPeer | undefined;
   readonly chunks: Uint8Array[] = [];
   /** `data` (once per run of chunks), `end`, `drain`, `close` or `reset`. */
   readonly told: string[] = [];
-  /** What the close said of the peer's TLS. */
+  /** The reason that the close gave for the end of the peer's TLS. */
   alert = "";
   size = 0;
   onChunk: ((chunk: Uint8Array) => void) | undefined;

@@ -34,7 +34,8 @@ function assertShown(peer: PresentedPeer | undefined, leaf: typeof dbLeaf): void
   assert.ok(peer?.leaf);
   assert.equal(peer.accepted, true, peer.reason);
   assert.deepEqual(hex([peer.leaf]), hex([leaf.certDer]));
-  // What completes the path may be added to what was presented, and nothing be left out.
+  // Certificates that complete the path may be added to those that were presented; none may be left
+  // out.
   assert.deepEqual(hex(peer.chain().slice(0, leaf.chainDer.length)), hex(leaf.chainDer));
 }
 
@@ -147,7 +148,7 @@ for (
     }).result();
     const outcome = await server.outcome();
     if (want === "failed") {
-      // One side may be done before the other refuses; then it is told by a close.
+      // One side may be done before the other refuses; that side then sees a close.
       assert.ok(outcome.kind === "failed" || result.kind === "failed");
       if (result.kind === "connected") await result.side.over();
       for (const side of server.sides) await side.over();
@@ -199,7 +200,7 @@ async function wired(): Promise<Wire> {
   };
 }
 
-/** What Bun does not tell from an orderly end: a FIN that no close_notify came before. */
+/** A FIN without a close_notify before it, which Bun does not distinguish from an orderly end. */
 const CUT = engine.name.startsWith("bun") ? "end" : "reset";
 
 for (const end of ["client", "server"] as const) {

@@ -1,6 +1,6 @@
 /**
- * The contract of how a failed handshake is told: in words that say who did what, by both engines, and
- * as what comes after a handshake that was done on one side only.
+ * The contract of how a failed handshake is reported: in words that name the side and the fault, by both
+ * engines, also where the handshake was done on one side only.
  *
  * @module
  */

@@ -1,6 +1,6 @@
 /**
- * Who owns a chunk, the same on every stream: what is written is the caller's again at once, what is given
- * or received changes hands for good. And that what is written in one turn leaves together, in its order.
+ * Ownership of a chunk, the same on every stream: a written chunk is the caller's again at once, a given
+ * or received chunk changes hands for good. Chunks written in one turn leave together, in order.
  *
  * @module
  */
@@ -135,7 +135,9 @@ for (const kind of ["plain", "tls", "memory"] as const) {
   });
 }
 
-/** Sizes of the application data records that a TLS server sends to a client, told as they pass. */
+/**
+ * Sizes of the application data records that a TLS server sends to a client, recorded as they pass.
+ */
 class Tap extends Waiting {
   readonly records: number[] = [];
   #bytes = Buffer.alloc(0);

@@ -36,7 +36,7 @@ const failing = () =>
   new ReadableStream<Uint8Array>({
     pull: (controller) => controller.error(new Error("no more")),
   });
-/** Somebody else reads it. */
+/** Another reader holds the stream's lock. */
 const taken = () => {
   const stream = new ReadableStream<Uint8Array>();
   stream.getReader();

@@ -1,5 +1,5 @@
 /**
- * Who may do what at a server, with ACLs on and default deny.
+ * ACL rights at a server, with ACLs on and default deny.
  *
  * @module
  */
@@ -64,7 +64,9 @@ export function serverAclContract(server: ServerUnderTest): void {
   const service = { ID: `${web}-1`, Service: web, Port: 1 };
   const check = { CheckID: `${web}-up`, Name: "up", Status: "passing", ServiceID: `${web}-1` };
   const skip = { Node: node, SkipNodeUpdate: true };
-  /** What it is, the body, and of each kind the right that it lacks; undefined: none. */
+  /**
+   * The name of the call, its body, and for each kind of token the right that it lacks; undefined: none.
+   */
   const rows: readonly (readonly [
     what: string,
     path: "register" | "deregister",

@@ -1,5 +1,6 @@
 /**
- * What a server tells over gRPC: features, bootstrap parameters, the list of servers, roots as they change.
+ * The gRPC answers of a server: features, bootstrap parameters, the list of servers, roots as they
+ * change.
  *
  * @module
  */

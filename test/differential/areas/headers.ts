@@ -81,7 +81,7 @@ const ROWS: readonly Row[] = [
   }, [["x-plan: 503 200"]]],
 ];
 
-/** What a proxy answers itself has them, too. */
+/** A response of the proxy itself has them, too. */
 const OWN: readonly Row[] = [
   ["denied", { ResponseHeaders: { Add: { "x-b": "1" } } }, [[]], "denied"],
 ];

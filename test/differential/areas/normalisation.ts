@@ -1,4 +1,4 @@
-/** What becomes of a path on its way to an application, and what the options of the mesh change about it. */
+/** The path that reaches an application, and how the options of the mesh change it. */
 
 import type { Json } from "../../kit/mesh/mixed_mesh.ts";
 import { type Area, type Case, get, type Wire } from "../case.ts";

@@ -1,4 +1,7 @@
-/** Ways that are no upstream with an application behind it: exposed paths, and services that nobody is. */
+/**
+ * Requests that lead to no upstream with an application behind it: exposed paths, and services that do
+ * not exist.
+ */
 
 import type { Ask } from "../../kit/wire/mixed_ask.ts";
 import { EXPOSED, type MixedMesh, NOWHERE, PROXIES } from "../../kit/mesh/mixed_mesh.ts";
@@ -40,7 +43,7 @@ const ASKS: readonly (readonly [wire: Wire, ask: Partial<Ask>, want: string])[] 
   ["2", rpc("/unary"), "200 grpc 14"],
 ];
 
-/** No instance, or one where nobody listens. */
+/** No instance, or one where nothing listens. */
 export function nowhere(mesh: MixedMesh): readonly Round[] {
   return NOWHERE.flatMap((name) =>
     ASKS.map(([wire, ask, want]) => ({

@@ -1,4 +1,4 @@
-/** What a route tries again, how often, and what it leaves alone. */
+/** The responses that a route retries, how often, and those it leaves alone. */
 
 import { type Area, type Case, planned } from "../case.ts";
 import type { Ask } from "../../kit/wire/mixed_ask.ts";

@@ -89,7 +89,7 @@ test("an agent that hangs does not touch the traffic", async () => {
   await enough(load);
   pair.expectFlawless(await load.stop(), { atLeast: 20 });
   mesh.agent.mend();
-  // What hangs would be given up after 30 s; a restart of the agent is sooner.
+  // A call that hangs would be given up after 30 s; a restart of the agent is sooner.
   await mesh.agent.restart();
   await expectFollowed(mesh, pair);
 });

@@ -44,7 +44,7 @@ async function write(mesh: FileMesh, mark: string): Promise<void> {
   await writeFile(join(mesh.directory, "rules", "mark.ts"), mark);
 }
 
-/** What it printed, as a start that ends at once with wrong usage. */
+/** The output of a start that ends at once with wrong usage. */
 async function refusal(postern: Postern): Promise<string> {
   await using it = postern;
   it.expectEnd();

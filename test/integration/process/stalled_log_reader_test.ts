@@ -51,7 +51,7 @@ for (const workers of [1, 0]) {
     await log.readUntil(/connection ended/);
 
     await open.finish();
-    // Whoever stops it need not read either.
+    // A stop does not need a reader either.
     log.fill();
     const exit = await postern.stop();
     assert.equal(exit.code, 0);
@@ -67,7 +67,7 @@ test("the last lines are written where the output is read", async () => {
   await log.readUntil(/stopped\n$/);
 });
 
-/** A pipe as standard error that nobody reads until it is asked to. */
+/** A pipe as standard error that is not read until the test asks for it. */
 class StalledLog implements Disposable {
   readonly #path: string;
   readonly #fd: number;
@@ -128,7 +128,7 @@ class StalledLog implements Disposable {
   }
 }
 
-/** Says what is no TLS, and leaves when it is told to. */
+/** Sends bytes that are no TLS, and resolves once the server closes. */
 function stranger({ host, port }: Place): Promise<void> {
   return new Promise((resolve, reject) => {
     const socket = connect({ host, port }, () => socket.write("garbage\r\n\r\n"));

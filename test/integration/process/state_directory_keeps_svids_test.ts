@@ -57,7 +57,7 @@ test("with -config and -state-dir an SVID survives a restart while the agent is 
     {
       await using proxy = await start();
       assert.equal(await shown(proxy), first);
-      // Served before it is told, perhaps: nobody waits for the agent.
+      // The proxy may serve before this line: it does not wait for the agent.
       await proxy.postern.process.waitFor(/secret unreachable.*kept=true/, { timeoutMs: 30_000 });
       await agent.start();
       give();

@@ -1,4 +1,7 @@
-/** What is torn or wrong is told once and never used; the last good certificate stays until it is mended. */
+/**
+ * A torn or wrong file is reported once and never used; the last good certificate stays until the file
+ * is mended.
+ */
 import assert from "node:assert/strict";
 import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";

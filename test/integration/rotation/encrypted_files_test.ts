@@ -19,7 +19,7 @@ type Files = Readonly<Record<string, string | Uint8Array>>;
 interface Form {
   readonly name: string;
   readonly tls: Readonly<Record<string, string>>;
-  /** What OpenSSL makes of a leaf and its key. */
+  /** The files that OpenSSL makes of a leaf and its key. */
   make(leaf: IssuedLeaf, password: string): Promise<Files>;
 }
 
@@ -86,7 +86,7 @@ function newLeaf(): IssuedLeaf {
   return authority.issueLeaf({ service: "web" });
 }
 
-/** What a command of OpenSSL writes to `out`, given `in.crt` and `in.key`. */
+/** The file that a command of OpenSSL writes to `out`, given `in.crt` and `in.key`. */
 async function openssl(
   { certPem, keyPem }: IssuedLeaf,
   password: string,

@@ -1,4 +1,4 @@
-/** Files that come after the proxy: it waits and says for what, and needs nobody to tell it. */
+/** Files that come after the proxy: it waits, says for what, and needs no signal. */
 import assert from "node:assert/strict";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";

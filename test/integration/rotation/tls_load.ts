@@ -1,6 +1,6 @@
 /**
- * Clients that open a TLS connection, verify whom they meet, exchange a message and close, again and
- * again; any failure of theirs counts.
+ * Clients that open a TLS connection, verify the server, exchange a message and close, again and again;
+ * any failure counts.
  *
  * @module
  */

@@ -29,7 +29,7 @@ export const NO_METRICS = {
 
 export interface FakeAdminView extends AdminView {
   readonly clock: FakeClock;
-  /** What was asked for, in order. */
+  /** The paths that were asked for, in order. */
   readonly calls: string[];
   readonly keyPem: string;
   ready: boolean;

@@ -22,7 +22,9 @@ export function keyPieces(keyPems: readonly string[], run: number = RUN): Readon
   return pieces;
 }
 
-/** What of the keys is in `text`, line breaks and their escapes left out; empty: nothing. */
+/**
+ * The pieces of the keys that are in `text`, line breaks and their escapes left out; empty: none.
+ */
 export function piecesIn(text: string, pieces: ReadonlySet<string>): readonly string[] {
   const found: string[] = [];
   if (HEADER.test(text)) found.push("the header of a private key");

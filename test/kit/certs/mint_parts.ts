@@ -1,5 +1,5 @@
 /**
- * What certificates and revocation lists are built of alike.
+ * The DER parts that certificates and revocation lists share.
  *
  * @module
  */

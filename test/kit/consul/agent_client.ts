@@ -16,7 +16,7 @@ import { runtimeEngine } from "../../../src/net/mod.ts";
 import { FakeClock, settle } from "../clock/clock.ts";
 import { eventually, type Handler, ScriptedAgent } from "./scripted_agent.ts";
 
-/** What a watch has delivered. */
+/** The values that a watch has delivered. */
 export class Seen<T> implements WatchSink<T> {
   readonly values: T[] = [];
   readonly errors: ProxyError[] = [];

@@ -1,5 +1,5 @@
 /**
- * A process that keeps itself registered in a catalog in memory, and the application that it stands for.
+ * A process that keeps itself registered in a catalog in memory, and the application that it registers.
  *
  * @module
  */
@@ -38,7 +38,7 @@ export const REQUEST: RegisterRequest = {
   httpCheckPath: "",
 };
 
-/** What the catalog says of checks while all is well. */
+/** The checks in the catalog while all is well. */
 export const WHOLE: readonly string[] = [
   "alive:passing/web",
   "alive:passing/web-proxy",

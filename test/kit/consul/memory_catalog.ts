@@ -41,7 +41,9 @@ export class MemoryCatalog {
   readonly sessions: Map<string, string> = new Map();
   /** `PUT register web`, `PUT renew`, ...: what was written, in order. */
   readonly writes: string[] = [];
-  /** By service id: how often it or its checks changed, as whoever waits for its health sees it. */
+  /**
+   * By service id: how often it or its checks changed, as a blocking query on its health sees it.
+   */
   readonly changes: Map<string, number> = new Map();
   readonly #shown = new Map<string, string>();
   /** Says why a call fails. */

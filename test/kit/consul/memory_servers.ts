@@ -66,7 +66,7 @@ export class MemoryServers {
         if (cancelled) return;
         const server = this.#servers.get(host);
         if (server?.state === "up") handler.onConnected(connection = server.accept(), undefined);
-        // Nobody answers one who dials a server that hangs.
+        // A dial to a server that hangs gets no answer.
         else if (server?.state !== "hung") handler.onFailed("connect", "connection refused");
       });
       return {
@@ -118,7 +118,7 @@ export class MemoryServer {
     this.#answers.set(path, answer);
   }
 
-  /** Whoever follows the servers is told of these, and who comes later as well. */
+  /** Followers of the servers get these, later followers as well. */
   knows(...hosts: string[]): void {
     const servers = hosts.map((address) => ({ id: address, address, version: "1.22.7" }));
     const tell = (call: MemoryCall) => call.send("ServerList", { servers });

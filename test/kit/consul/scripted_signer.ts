@@ -32,7 +32,7 @@ export class ScriptedSigner {
   overrides: CertificateOverrides = {};
   /** In the place of a certificate. */
   reply: string | undefined;
-  /** What a call waits for, or fails with. */
+  /** A call waits for this, or fails with its error. */
   before: () => Promise<void> = () => Promise.resolve();
   readonly #sinks = new Set<(message: unknown) => void>();
   #number = 0;
@@ -110,7 +110,7 @@ export class ScriptedSigner {
   }
 }
 
-/** A leaf that is followed, and all that was told of it. */
+/** A leaf that is followed, and all that its watch delivered. */
 export class FollowedLeaf {
   readonly leaves: Leaf[] = [];
   /** `code: text`. */

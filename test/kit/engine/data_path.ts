@@ -75,7 +75,7 @@ export interface TestClient extends AsyncDisposable {
   readonly gone: Promise<"end" | "reset">;
 }
 
-/** Rejects where nobody listens; one that is accepted and broken at once is `gone`. */
+/** Rejects where nothing listens; one that is accepted and broken at once is `gone`. */
 export async function openClient(port: number, host = "127.0.0.1"): Promise<TestClient> {
   const socket = connect({ port, host, allowHalfOpen: true });
   const client = clientOf(socket);

@@ -1,6 +1,6 @@
 /**
- * What a connection on a fake socket does about each event in each of its states, as a table that is read
- * like one: a row for each event, a column for each state, in a cell what is logged.
+ * The reaction of a connection on a fake socket to each event in each of its states, as a table: a row
+ * for each event, a column for each state, in a cell the log.
  *
  * @module
  */
@@ -9,7 +9,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { StreamEvents } from "../../../src/net/mod.ts";
 
-/** What its owner is told, each with `>` before it. */
+/** The events that its owner gets, each with `>` before it. */
 export function toldTo(log: string[]): StreamEvents {
   return {
     onData: (chunk) => void log.push(`>${new TextDecoder().decode(chunk)}`),

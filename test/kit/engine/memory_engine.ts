@@ -1,6 +1,6 @@
 /**
- * An engine without sockets: whoever calls a listener and whatever is dialled is played by the test, one
- * step at a time, so that a data path can be seen between any two of them.
+ * An engine without sockets: the test plays the callers of a listener and the servers that are dialled,
+ * one step at a time, so that a data path can be seen between any two of them.
  *
  * @module
  */
@@ -24,7 +24,7 @@ import type {
 import { type MemoryConnection, memoryPair } from "./memory_pair.ts";
 import { FakeTlsEngine } from "./fake_tls_engine.ts";
 
-/** The other end of a connection: what it was told, and whether it is over. */
+/** The other end of a connection: its events, and whether it is over. */
 export class End {
   readonly connection: MemoryConnection;
   received = "";

@@ -8,7 +8,10 @@
 import { type Connection, ignoredEvents, type StreamEvents } from "../../../src/net/port.ts";
 
 interface MemoryPairOptions {
-  /** What each direction holds before `write` says stop, as a socket's buffers do; default 64 KiB. */
+  /**
+   * The bytes that each direction holds before `write` says stop, as a socket's buffers do; default 64
+   * KiB.
+   */
   readonly capacityBytes?: number;
   /** `remote` of the first end. */
   readonly remote?: string;

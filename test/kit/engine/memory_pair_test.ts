@@ -4,7 +4,7 @@ import { settle } from "../clock/clock.ts";
 import { MemoryConnection, memoryPair } from "./memory_pair.ts";
 import type { StreamEvents } from "../../../src/net/port.ts";
 
-/** Everything one end is told. */
+/** All events of one end. */
 function listen(connection: MemoryConnection): string[] {
   const told: string[] = [];
   connection.events = {

@@ -1,6 +1,6 @@
 /**
- * The data worker, with a way to die: told on the channel, its thread throws what nobody catches. And
- * one to be stuck: told `stick`, its thread says so in the first word and waits for the second.
+ * The data worker, with a way to die: on a message, its thread throws an error that is not caught. And
+ * with a way to be stuck: on `stick`, its thread says so in the first word and waits for the second.
  *
  * @module
  */

@@ -106,7 +106,7 @@ export class PluginWorkers {
     await this.load(config);
   }
 
-  /** Whoever waits for anything fails. */
+  /** Fails every wait. */
   ask(asked: AskedOf = {}): Answered {
     const { path = "/", source = "web", remoteAddress = "10.0.0.1:4000", worker = 0 } = asked;
     const generation = this.#generations[worker];
@@ -154,7 +154,7 @@ export class PluginWorkers {
     return { status, failure, end };
   }
 
-  /** What was counted of its own metrics: name without prefix, labels, count. */
+  /** The counts of its own metrics: name without prefix, labels, count. */
   counted(): readonly (readonly [string, Readonly<Record<string, string>>, number])[] {
     const prefix = `plugin_${this.#definition.name}_`;
     return this.stats.samples()

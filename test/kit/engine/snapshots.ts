@@ -158,7 +158,7 @@ export function chainOf(
   };
 }
 
-/** Where no chain comes with it nobody is to be found. */
+/** Without a chain it has no endpoint. */
 export function upstreamOf(
   part: Partial<UpstreamPart> & { readonly name: string },
 ): UpstreamPart {

@@ -23,7 +23,7 @@ import { freePorts, loopbackHost } from "../process/ports.ts";
 import { eventually } from "../process/process.ts";
 import { intention, snapshotOf, targetOf, withInbound } from "./snapshots.ts";
 
-/** What a connection of the rig has exchanged. */
+/** The bytes that a connection of the rig has exchanged. */
 export const HELLO = new TextEncoder().encode("hello");
 
 /** Two workers in threads of the test, and what a test does to them. */
@@ -47,9 +47,9 @@ export async function startWorkerRig(
     readonly clock?: Clock;
     readonly workers?: number;
     readonly app?: Place;
-    /** Of both its listeners. */
+    /** The HTTP rules of both its listeners. */
     readonly http?: HttpRules;
-    /** Of its upstream. */
+    /** The plugins of its upstream. */
     readonly plugins?: readonly PluginUse[];
   } = {},
 ): Promise<WorkerRig> {

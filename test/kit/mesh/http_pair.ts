@@ -39,7 +39,7 @@ export interface HttpPair extends AsyncDisposable {
   readonly upstream: Place;
   /** The public listener of each instance. */
   readonly publics: readonly Place[];
-  /** What another caller may show as web. */
+  /** A certificate with which another caller is web. */
   issueWeb(): IssuedLeaf;
   /** Rules for calls to db from now on; resolves when all instances have read them. */
   setIntentions(intentions: readonly Json[]): Promise<void>;
@@ -130,7 +130,7 @@ export async function startHttpPair(options: HttpPairOptions): Promise<HttpPair>
       return told.every((sidecar, at) => reloadsOf(sidecar) > (counts[at] ?? 0));
     });
   };
-  // What is started later is disposed with the rest.
+  // Processes that are started later are disposed with the rest.
   const stack = own.move();
   return {
     web,

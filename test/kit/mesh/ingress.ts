@@ -65,7 +65,7 @@ export class IngressMesh implements AsyncDisposable {
     return await ready(this.consul.run([...words, "-admin-bind", "127.0.0.1:0"], { token }));
   }
 
-  /** What a gateway needs to be let in. */
+  /** The token of a gateway. */
   token(): Promise<string> {
     return this.consul.tokenWithRules(RULES);
   }

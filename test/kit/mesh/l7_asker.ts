@@ -20,7 +20,7 @@ import { readLeaf } from "../wire/tls_probe.ts";
 const ANSWER_TIMEOUT_MS = 20_000;
 const STREAM = 1;
 const END_STREAM = 1;
-/** What 400 is there. */
+/** The gRPC status that takes the place of 400. */
 const GRPC_INTERNAL = "13";
 
 type AskedProtocol = "http" | "http2" | "grpc";
@@ -169,7 +169,7 @@ class Http1Answer implements AnswerReader {
   }
 }
 
-/** What is no request is answered 400, or its stream or connection ends: it is the same. */
+/** An invalid request is answered 400, or its stream or connection ends: the same outcome. */
 class Http2Answer implements AnswerReader {
   readonly #frames = new FrameWords();
 
@@ -192,7 +192,7 @@ class Http2Answer implements AnswerReader {
   }
 }
 
-/** What follows the answer is not waited for. */
+/** Does not wait for the bytes after the answer. */
 function answered(socket: TLSSocket, bytes: Uint8Array, reader: AnswerReader): Promise<Answer> {
   return new Promise<Answer>((resolve, reject) => {
     const over = () => {

@@ -261,7 +261,7 @@ export function told({ status, seen }: Answer): string {
   return seen === undefined ? `${status}` : `${status} ${seen}`;
 }
 
-/** What Envoy answered on a real Consul: `scripts/record_l7_intentions.ts`. */
+/** Envoy's answers on a real Consul, recorded by `scripts/record_l7_intentions.ts`. */
 export async function recordedAnswers(): Promise<Recorded> {
   return JSON.parse(await readFile(RECORDED, "utf8")) as Recorded;
 }

@@ -19,7 +19,7 @@ type StartSidecar<M extends Mesh = Mesh> = (
 ) => Promise<AsyncDisposable>;
 
 export interface PairOptions<M extends Mesh> {
-  /** How web's sidecar is run, or by whom. */
+  /** Options of web's sidecar, or the function that starts it. */
   readonly web?: RunOptions | StartSidecar<M>;
   readonly db?: RunOptions | StartSidecar<M>;
   /** How both are. */
@@ -48,7 +48,7 @@ interface PairParts {
   readonly webPublic: Place;
   /** db's application. */
   readonly app: Place;
-  /** Tells an agent that forgot them about both services, and who may call whom, again. */
+  /** Registers both services and the intentions again at an agent that forgot them. */
   readonly registerAgain: (changed?: Pick<MeshService, "meta">) => Promise<void>;
 }
 

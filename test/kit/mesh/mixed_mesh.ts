@@ -19,17 +19,17 @@ export type Proxy = (typeof PROXIES)[number];
 const PROTOCOLS = ["http", "http2", "grpc"] as const;
 export type Protocol = (typeof PROTOCOLS)[number];
 
-/** Of an application to a whole request: more than any of them needs on a busy machine. */
+/** An application's timeout for a whole request: more than any of them needs on a busy machine. */
 const REQUEST_TIMEOUT_MS = 8_000;
-/** Upstreams of the caller that lead nowhere: no instance, and one where nobody listens. */
+/** Upstreams of the caller that lead nowhere: no instance, and one where nothing listens. */
 export const NOWHERE = ["none", "lost"] as const;
 
-/** What is exposed of each `http` service, to everybody. */
+/** The path that is exposed of each `http` service, to all callers. */
 export const EXPOSED = "/exposed";
 
 export type Json = Readonly<Record<string, unknown>>;
 
-/** What is registered for both pairs. */
+/** The registrations for both pairs. */
 export interface MeshWorld {
   /** Written first. */
   readonly shared: readonly Json[];
@@ -46,9 +46,9 @@ export const LIMITED = ["requests", "connections", "pending", "scarce"] as const
 
 interface Native {
   readonly version?: string;
-  /** Of a check; passing if absent. */
+  /** The status of a check; passing if absent. */
   readonly status?: "warning" | "critical";
-  /** Nobody listens. */
+  /** No application listens. */
   readonly isDead?: true;
 }
 
@@ -65,7 +65,7 @@ const NATIVES: Readonly<Record<string, Readonly<Record<string, Native>>>> = {
   ring: { r1: {}, r2: {}, r3: {} },
   maglev: { g1: {}, g2: {}, g3: {} },
   lone: { lone: {} },
-  // Of each pair, which would else wait for each other.
+  // Services of each pair's own: with common ones the pairs would wait for each other.
   ...Object.fromEntries(
     PROXIES.flatMap((proxy) => LIMITED.map((name) => [`${name}-${proxy}`, { [name]: {} }])),
   ),
@@ -246,7 +246,7 @@ export class MixedMesh implements AsyncDisposable {
     return place;
   }
 
-  /** From now on nobody listens where the applications did. */
+  /** From now on nothing listens on the ports of the applications. */
   async stopApps(): Promise<void> {
     const { http, http2 } = this.apps;
     await Promise.all([http, http2].map((app) => app[Symbol.asyncDispose]()));

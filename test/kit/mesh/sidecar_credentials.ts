@@ -39,7 +39,7 @@ export class CredentialsStory implements AsyncDisposable {
     this.#directory = parts.directory;
   }
 
-  /** `web` may call `db`, nobody else. */
+  /** `web` may call `db`, no other service. */
   static async start(agent: Mesh): Promise<CredentialsStory> {
     const app = await agent.echo();
     const place = await agent.place();

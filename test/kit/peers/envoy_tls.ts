@@ -32,7 +32,7 @@ export interface TlsProxyDescription {
 export interface TlsProxy extends AsyncDisposable {
   /** Undefined: the listener is not open. */
   place(listener: "tls_in" | "tls_out"): Promise<Place | undefined>;
-  /** What it logged. */
+  /** The log output. */
   readonly output: string;
 }
 
@@ -40,41 +40,6 @@ export type StartTlsProxy = (description: TlsProxyDescription) => Promise<TlsPro
 
 /** The cluster that {@link sdsSecret} names. */
 export const SDS_CLUSTER = "sds_cluster";
-
-/** An `SdsSecretConfig` that reads `name` from the description's SDS server. */
-export function sdsSecret(
-  name: string,
-  options: { readonly api?: "sotw" | "delta"; readonly initialFetchTimeoutMs?: number } = {},
-): Json {
-  const { api = "sotw", initialFetchTimeoutMs } = options;
-  return {
-    name,
-    sds_config: {
-      resource_api_version: "V3",
-      ...(initialFetchTimeoutMs === undefined
-        ? {}
-        : { initial_fetch_timeout: `${initialFetchTimeoutMs / 1000}s` }),
-      api_config_source: {
-        api_type: api === "delta" ? "DELTA_GRPC" : "GRPC",
-        transport_api_version: "V3",
-        grpc_services: [{ envoy_grpc: { cluster_name: SDS_CLUSTER } }],
-      },
-    },
-  };
-}
-
-/** An `SdsSecretConfig` that reads the secret file at `path`. */
-export function fileSecret(name: string, path: string, watchedDirectory?: string): Json {
-  return {
-    name,
-    sds_config: {
-      path_config_source: {
-        path,
-        ...(watchedDirectory ? { watched_directory: { path: watchedDirectory } } : {}),
-      },
-    },
-  };
-}
 
 class Envoy implements TlsProxy {
   readonly #process: Process;
@@ -258,7 +223,7 @@ export function sdsCluster(address: string, tls: Json | undefined): Json {
   };
 }
 
-/** Whether somebody listens there. */
+/** Whether a program listens there. */
 export function isOpen(place: Place): Promise<boolean> {
   return new Promise((resolve, reject) => {
     const socket = connect(place, () => {

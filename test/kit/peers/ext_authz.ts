@@ -1,5 +1,5 @@
 /**
- * Whoever says which requests may pass, by gRPC: its messages, told by a table, and a server.
+ * A gRPC authorization service: its messages, configured by a table, and a server.
  *
  * @module
  */
@@ -55,7 +55,7 @@ export interface AskedHttp {
 
 export interface AuthzServer extends AsyncDisposable {
   readonly port: number;
-  /** What it was asked, as plain messages, with the metadata that came. */
+  /** The check requests it got, as plain messages, with their metadata. */
   readonly asked: { readonly message: PlainMessage; readonly metadata: Record<string, unknown> }[];
 }
 

@@ -17,7 +17,7 @@ interface PosternTlsOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** More for the command line. */
   readonly args?: readonly string[];
-  /** Of who calls `tls_in`; all of them if absent. */
+  /** Intentions of the callers of `tls_in`; absent: all callers are let in. */
   readonly intentions?: readonly Readonly<Record<string, unknown>>[];
 }
 

@@ -1,5 +1,5 @@
 /**
- * What a process holds, from /proc. Linux.
+ * The memory and descriptors of a process, from /proc. Linux.
  *
  * @module
  */

@@ -96,7 +96,7 @@ export class Postern {
     }
   }
 
-  /** From now on it is no failure that it ends: it was killed or told to. */
+  /** From now on its end is no failure: the test killed or stopped it. */
   expectEnd(): void {
     this.#mayEnd = true;
   }
@@ -142,7 +142,7 @@ export function startPostern(args: readonly string[], options: PosternOptions = 
     new Process(command ?? "", [...first, ...args], {
       name: `postern ${args.join(" ")}`,
       ...options,
-      // What the machine's user has set must not leak into a story.
+      // Variables that the machine's user has set must not leak into a story.
       env: { ...NO_CONSUL_ENVIRONMENT, ...options.env },
     }),
     options.adminAddress,
@@ -177,7 +177,7 @@ export function posternCommand(wanted?: "bun" | "deno"): string[] {
   return [join(ROOT, "node_modules", "bun", "bin", "bun.exe"), main];
 }
 
-/** What runs the test: stories that need nothing but the clone hold on both engines. */
+/** The engine that runs the test: stories that need nothing but the clone hold on both engines. */
 export const OWN_ENGINE: "bun" | "deno" = "Deno" in globalThis ? "deno" : "bun";
 
 const NO_CONSUL_ENVIRONMENT: Readonly<Record<string, undefined>> = Object.fromEntries(

@@ -35,7 +35,7 @@ export class Process {
   /** Resolves when it has ended and its output is complete. */
   readonly exited: Promise<Exit>;
   #output = "";
-  /** Of each stream: the beginning of a line whose end has not come yet. */
+  /** For each stream, the beginning of a line whose end has not come yet. */
   readonly #partial = { stdout: "", stderr: "" };
   #ended: Exit | undefined;
   #failure: Error | undefined;

@@ -1,5 +1,5 @@
 /**
- * What a test of an SDS source needs beside the server: a provider on real sockets whose events can be
+ * Helpers for tests of an SDS source beside the server: a provider on real sockets whose events can be
  * waited for.
  *
  * @module
@@ -32,7 +32,7 @@ export type SdsEvent =
   | { readonly kind: "rejected" | "unreachable"; readonly reason: string }
   | { readonly kind: "recovered" | "removed" };
 
-/** Remembers what a watch is told, and lets a test wait for it. */
+/** Records the events of a watch, and lets a test wait for them. */
 export class Told {
   readonly events: SdsEvent[] = [];
   #wake: (() => void) | undefined;

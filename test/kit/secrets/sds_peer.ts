@@ -30,8 +30,8 @@ export interface PemPair {
 
 interface SdsPeerOptions {
   /**
-   * `127.0.0.1:0`, `unix:/path`; default: any free port of an address of its own, so that nobody else
-   * gets it while the server is stopped.
+   * `127.0.0.1:0`, `unix:/path`; default: any free port of an address of its own, so that no other
+   * program gets it while the server is stopped.
    */
   readonly listen?: string;
   readonly tls?: PemPair & {
@@ -45,7 +45,7 @@ interface SdsPeerOptions {
   readonly started?: boolean;
 }
 
-/** What a SPIRE agent may give to one workload. */
+/** The identities that a SPIRE agent may give to one workload. */
 export interface WorkloadState {
   /** `spiffe://td`. */
   readonly trustDomain: string;
@@ -54,7 +54,7 @@ export interface WorkloadState {
   readonly bundles: Readonly<Record<string, string>>;
 }
 
-/** What new connections meet: noise, not a byte, or a byte every 100 ms. */
+/** The behaviour towards new connections: noise, not a byte, or a byte every 100 ms. */
 type SdsFault = "garbage" | "silent" | "slow";
 
 interface SdsEntry {
@@ -113,7 +113,7 @@ export class SdsPeer {
     child.stderr?.setEncoding("utf8").on("data", (text: string) => {
       this.#errors = (this.#errors + text).slice(-10_000);
     });
-    // What was asked of an ended server is reported by the missing answer.
+    // The missing answer reports a command that an ended server did not get.
     child.stdin?.on("error", () => {});
     if (!child.stdout) throw new Error("Cannot start sds_server: no stdout");
     this.#answers = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
@@ -169,7 +169,7 @@ export class SdsPeer {
     this.#workloadAt = Number(at);
   }
 
-  /** What happened on its streams, from entry number `since` on. */
+  /** The events of its streams, from entry number `since` on. */
   async log(since = 0): Promise<SdsLog> {
     return await this.#ask("requests", { since }) as unknown as SdsLog;
   }

@@ -43,7 +43,7 @@ interface SdsServerOptions {
     readonly clientCaPem: string;
     readonly requireClient: boolean;
   };
-  /** What it does not know (SPIRE). */
+  /** Whether it speaks delta, which SPIRE does not. */
   readonly delta?: boolean;
   /** A SPIRE agent's habits (envoy.md 1.11). */
   readonly spire?: boolean;
@@ -63,7 +63,7 @@ interface Client {
   readonly number: number;
   readonly stream: ServerStream;
   names: string[];
-  /** What it has, by name (delta). */
+  /** The versions that the client has, by name (delta). */
   readonly versions: Map<string, string>;
   nonce: string;
   sent: number;

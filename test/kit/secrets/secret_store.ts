@@ -39,7 +39,7 @@ export interface StoreWorld {
   readonly stats: Stats;
   readonly log: ReturnType<typeof recordingLog>;
   readonly store: SecretStore;
-  /** What is held for a listener, `web` unless another is meant. */
+  /** The credentials held for a listener, `web` unless another is named. */
   readonly state: (key?: string) => CredentialsState | undefined;
   /** How often a change was announced. */
   readonly changes: number;

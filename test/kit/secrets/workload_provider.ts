@@ -1,5 +1,5 @@
 /**
- * A provider of secrets of a Workload API beside its fake server, and what its subscribers were told.
+ * A provider of secrets of a Workload API beside its fake server, and the events of its subscribers.
  *
  * @module
  */
@@ -33,7 +33,7 @@ export type Told =
   | { readonly kind: "recovered" }
   | { readonly kind: "removed"; readonly reason: string | undefined };
 
-/** What a subscriber was told, in order, each once. */
+/** The events of a subscriber, in order, each once. */
 export class Followed {
   readonly watch: SecretWatch;
   readonly #told: Told[] = [];
@@ -84,7 +84,7 @@ export class Followed {
     assert.match(told.reason, want);
   }
 
-  /** What was wrong is over, and the secret is the one from before. */
+  /** Asserts that the fault is over, and that the secret is the one from before. */
   async recovered(): Promise<void> {
     const told = await this.next();
     assert.ok(told.kind === "recovered", JSON.stringify(told));

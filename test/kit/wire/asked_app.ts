@@ -32,7 +32,9 @@ export interface SeenMessage extends Message {
   readonly at: string;
 }
 
-/** What reached some applications, every try at a request, by the value of {@link ASKED}. */
+/**
+ * The messages that reached some applications, every try at a request, by the value of {@link ASKED}.
+ */
 export type Seen = Map<string, SeenMessage[]>;
 
 export interface AskedApp extends Place, AsyncDisposable {

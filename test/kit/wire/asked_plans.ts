@@ -1,11 +1,11 @@
 /**
- * What the application of `asked_app.ts` answers: by the path of a request, or by a field that says it
- * for each try.
+ * The answers of the application of `asked_app.ts`: by the path of a request, or by a field that names
+ * one for each try.
  *
  * @module
  */
 
-/** What it answers, over either protocol; nothing for what is not answered. */
+/** The answer, over either protocol. */
 export interface Plan {
   /** 0: no response. */
   readonly status: number;
@@ -91,7 +91,7 @@ const TRIES: Readonly<Record<string, Plan | undefined>> = {
   pause: { ...PLAIN, body: ["one,", "two"], waitMs: LATE_MS },
 };
 
-/** Of the try of that number, from 0. */
+/** The plan for the try of that number, from 0. */
 export function planOf(
   path: string,
   { body, plan, attempt }: {

@@ -18,7 +18,7 @@ export interface ServerOptions {
   readonly host?: string;
   /** Port to listen on; any free one if absent. */
   readonly port?: number;
-  /** PEM: it speaks TLS, and asks nobody who they are. */
+  /** PEM: it speaks TLS, and asks for no client certificates. */
   readonly tls?: { readonly cert: string; readonly key: string };
 }
 

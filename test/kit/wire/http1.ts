@@ -61,7 +61,7 @@ export class RawEnd {
     await settle();
   }
 
-  /** What came since the last look. */
+  /** Returns and forgets the bytes received since the last call. */
   take(): string {
     const { received } = this;
     this.received = "";

@@ -1,5 +1,5 @@
 /**
- * What one HTTP/1.1 server connection makes of bytes that come in given pieces, all within the call.
+ * The result of one HTTP/1.1 server connection for bytes that come in given pieces, all within the call.
  *
  * @module
  */
@@ -96,7 +96,7 @@ export function readRequests(input: Uint8Array, cuts: readonly number[]): Readin
         };
         if (exchange.endsWithHead) complete();
       },
-      // 0: without an answer, for whoever would not understand one.
+      // 0: without an answer, for clients that would not understand one.
       onInvalid: (status) => void (refused = status || 400),
       onClose() {},
     },

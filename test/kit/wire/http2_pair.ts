@@ -1,5 +1,5 @@
 /**
- * Our HTTP/2 client and server on two ends of memory, and exchanges that write down what they are told.
+ * Our HTTP/2 client and server on two ends of memory, and exchanges that record their events.
  *
  * @module
  */
@@ -23,7 +23,7 @@ import {
 import { type MemoryConnection, memoryPair } from "../engine/memory_pair.ts";
 import { FakeClock } from "../clock/clock.ts";
 
-/** What an exchange was told. */
+/** The events of an exchange. */
 export class Told implements ResponseEvents {
   readonly chunks: Uint8Array[] = [];
   readonly informational: ResponseHead[] = [];
@@ -86,7 +86,7 @@ export interface Http2Pair {
 interface Http2PairOptions {
   readonly limits?: Partial<HttpLimits>;
   readonly clientLimits?: Partial<HttpLimits>;
-  /** What happens to a request; nothing unless given. */
+  /** Called with each request; does nothing unless given. */
   readonly onRequest?: (exchange: ServerExchange, told: Told) => void;
   readonly capacityBytes?: number;
 }

@@ -1,6 +1,7 @@
 /**
- * What "not one request lost, none answered twice" is measured with: clients of both protocols that
- * exchange requests until they are stopped, each with an id of its own that origins count. Bounded: a few connections, small bodies, a pause between them.
+ * Measures "not one request lost, none answered twice": clients of both protocols that exchange requests
+ * until they are stopped, each with an id of its own that origins count. Bounded: a few connections,
+ * small bodies, a pause between them.
  *
  * @module
  */
@@ -21,7 +22,7 @@ export interface HttpLoadOptions {
   readonly http2?: number;
   readonly pauseMs?: number;
   readonly maxBodyBytes?: number;
-  /** Of every request, names in lower case. */
+  /** Fields of every request, names in lower case. */
   readonly headers?: Readonly<Record<string, string>>;
 }
 

@@ -117,7 +117,7 @@ export function echoWebSocket(socket: Duplex, head: string): boolean {
     for (const frame of frames.push(chunk)) {
       const isAsked = frame.opcode === TEXT && frame.payload.toString() === "close";
       const answer = isAsked ? { opcode: CLOSE, payload: codeOf(CLOSED_BY_ECHO) } : frame;
-      // What answers our own close frame is not answered.
+      // The reply to our own close frame is not answered.
       if (!(closing && frame.opcode === CLOSE)) socket.write(frameOf(answer, false));
       if (frame.opcode === CLOSE) socket.end();
       closing ||= isAsked;

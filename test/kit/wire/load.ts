@@ -1,6 +1,6 @@
 /**
- * What "0 errors under load" is measured with: echo clients that exchange messages until they are
- * stopped. Bounded: a few connections, small messages, a pause between them.
+ * Measures "0 errors under load": echo clients that exchange messages until they are stopped. Bounded: a
+ * few connections, small messages, a pause between them.
  *
  * @module
  */
@@ -84,7 +84,7 @@ export abstract class Workers<Result extends LoadResult> implements AsyncDisposa
     await this.stop();
   }
 
-  /** What goes wrong is counted, and kept for people. */
+  /** Failures are counted, and kept for the report. */
   protected async guarded(kind: string, use: () => Promise<void>): Promise<void> {
     try {
       await use();

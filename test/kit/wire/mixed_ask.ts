@@ -20,12 +20,12 @@ export interface Ask {
   readonly streamed: boolean;
   readonly trailers: readonly string[];
   readonly upgrade: boolean;
-  /** Of HTTP/1.1 alone: `HTTP/1.1` and `app.test` if absent; `null`: no host is said. */
+  /** HTTP/1.1 alone: `HTTP/1.1` and `app.test` if absent; `null`: no host is sent. */
   readonly version?: string;
   readonly host?: string | null;
 }
 
-/** What came back; `ending`: `complete`, or how it broke. */
+/** The response; `ending`: `complete`, or how it broke. */
 export interface Got extends Message {
   readonly informational: readonly string[];
   readonly ending: string;

@@ -33,7 +33,7 @@ const TIMEOUT_MS = 20_000;
 const ENOUGH_TIMEOUT_MS = 60_000;
 
 export class TlsSession {
-  /** Of the leaf that was shown. */
+  /** The serial of the leaf that was shown. */
   readonly serial: string;
   readonly #socket: TLSSocket;
   #received = 0;
@@ -136,7 +136,7 @@ export interface TlsTrafficResult {
   readonly exchanges: number;
   readonly handshakes: number;
   readonly errors: readonly string[];
-  /** Of the connections that stay. */
+  /** Samples of the connections that stay. */
   readonly samples: readonly TlsSample[];
 }
 

@@ -108,7 +108,7 @@ export class DevServer {
     return this.#grpc.port;
   }
 
-  /** What it answers stale reads from. */
+  /** The data of its stale reads. */
   get view(): View {
     return this.#view;
   }

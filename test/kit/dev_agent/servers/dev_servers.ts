@@ -51,7 +51,7 @@ const SIGNS_PER_SECOND = 50;
 
 export class DevServers implements AsyncDisposable {
   readonly servers: readonly DevServer[];
-  /** What clients need to know of the servers' TLS; absent: it is plain text. */
+  /** The part of the servers' TLS that clients need; absent: it is plain text. */
   readonly tls: Pick<ServersTls, "caPem" | "serverName"> | undefined;
   readonly #cluster: Cluster;
   readonly #worlds: readonly World[];

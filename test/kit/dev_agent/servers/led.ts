@@ -7,7 +7,7 @@
 
 import { REFUSED_HEADERS } from "../acl/guard.ts";
 
-/** Of the agent API only what asks the servers' common state is led. */
+/** In the agent API only the paths that read the servers' common state go to the leader. */
 const LED_AGENT_PATHS = /^\/v1\/agent\/connect\/(ca\/|authorize$)/;
 
 /** Whether the server answers it from what is its own. */

@@ -156,7 +156,7 @@ test("it runs a sidecar as consul-k8s starts it, is measured, goes on for its gr
   }
 });
 
-test("it runs from a file, finds servers by a command, and has a node whose name is a path", async () => {
+test("it runs from a file, finds servers by a command, and accepts a node name that is a path", async () => {
   const host = loopbackHost();
   const [admin = 0, graceful = 0, own = 0] = await freePorts(host, 3);
   const Node = "arn:aws:ecs:us-east-1:1:cluster/c";

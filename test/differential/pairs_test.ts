@@ -81,7 +81,7 @@ test("pairs with Postern on one side or both behave as two Envoys do", async (t)
   await mesh.stopApps();
   await compare(GONE.name, roundsOf(mesh, GONE));
 
-  await t.test(`what explain says is what becomes of ${comparison.explained} requests`, () => {
+  await t.test(`explain predicts the outcome of ${comparison.explained} requests`, () => {
     assert.deepEqual(unexpected(comparison.unexplained, SAID_OF_ENVOY), []);
     assert.deepEqual([...new Set(comparison.unasked.values())].sort(), [
       "explain knows no other version of HTTP",

@@ -6,7 +6,7 @@ import { startPair } from "../kit/mesh/mesh_pair.ts";
 import { startPostern } from "../kit/process/postern.ts";
 import { eventually } from "../kit/process/process.ts";
 
-test("an agent whose connections others have used up is waited for", async () => {
+test("a proxy waits for an agent whose connections others have used up", async () => {
   await using server = await startConsul();
   await using pair = await startPair(server);
   await waitForEcho(pair.upstream);

@@ -49,7 +49,7 @@ test("a request that meets a kept connection's end is sent again where that is s
   }
 });
 
-test("a request whose end was sent is not sent again without it", async () => {
+test("a refused request whose end was sent separately is not retried", async () => {
   let asked = 0;
   const begun = Promise.withResolvers<void>();
   await using app = await startHttp2Server({
@@ -104,7 +104,7 @@ test("an invalid HTTP response is reported as such, and is not retried", async (
   assert.equal(origin.requests.length, 3);
 });
 
-test("an application that is down is said in the words that people know", async () => {
+test("an application that is down is reported in Envoy's words", async () => {
   const origin = await startRawOrigin();
   await origin[Symbol.asyncDispose]();
   await using pair = await httpPair({ localPort: origin.port });

@@ -142,7 +142,7 @@ test("a changed upstream leaves the connections of the other alone", async () =>
   assert.equal(String(await client.read(5)), "still");
 });
 
-test("a removed upstream stops listening; its open connections live on", async () => {
+test("a removed upstream stops listening; its open connections stay open", async () => {
   await using echo = await startEcho();
   await using pair = await startPathPair({ localPort: echo.port });
   await using client = await greet(pair.port);

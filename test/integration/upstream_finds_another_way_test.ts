@@ -32,7 +32,7 @@ test("a refused endpoint is skipped", async () => {
   }
 });
 
-test("an endpoint that proves another service's identity is skipped, and said so", async () => {
+test("an endpoint that proves another service's identity is skipped, and the log names it", async () => {
   await using echo = await startEcho();
   await using impostorApp = await startEcho();
   await using pair = await startPathPair({ localPort: echo.port });

@@ -56,7 +56,7 @@ test("a removed upstream's connections count on when it is declared again", asyn
   assert.equal(String(await open.read(5)), "still");
 });
 
-test("an upstream that there is no room for is refused by name, and opened once there is", async () => {
+test("an upstream above the limit is refused by name, and opened once there is room", async () => {
   await using echo = await startEcho();
   const { log, lines } = recordingLog();
   await using pair = await startPathPair({ localPort: echo.port, web: { log } });

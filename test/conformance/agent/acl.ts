@@ -167,7 +167,7 @@ export function aclContract(agent: AgentUnderTest): void {
     });
   }
 
-  test("a leaf that the agent holds is handed to anybody", async () => {
+  test("a leaf that the agent holds is handed to any token and to none", async () => {
     await client.get(`/v1/agent/connect/ca/leaf/${web}`);
     for (const token of [tokens.get("none") ?? "", tokens.get("reader") ?? "", randomUUID(), ""]) {
       const reply = await client.call("GET", `/v1/agent/connect/ca/leaf/${web}`, {
@@ -180,7 +180,7 @@ export function aclContract(agent: AgentUnderTest): void {
     }
   });
 
-  test("a refusal names the missing right, and who lacks it", async () => {
+  test("a refusal names the missing right, and the token that lacks it", async () => {
     const self = await client.json<{ AccessorID: string }>("/v1/acl/token/self", as("none"));
     const accessor = `token with AccessorID '${self.AccessorID}'`;
     const anonymous =
@@ -221,7 +221,7 @@ export function aclContract(agent: AgentUnderTest): void {
     assert.equal(await indexOf(`/v1/config/service-defaults/${db}`), undefined);
   });
 
-  test("what is hidden is announced without an index, and never by the streaming backend", async () => {
+  test("hidden results are announced without an index, and never by the streaming backend", async () => {
     const header = async (path: string, kind: Kind) =>
       (await client.get(path, as(kind))).headers.get("X-Consul-Results-Filtered-By-Acls");
     assert.equal(await header(`/v1/health/connect/${web}`, "service"), "true");
@@ -242,7 +242,7 @@ export function aclContract(agent: AgentUnderTest): void {
     assert.equal(reply.index, 1);
   });
 
-  test("a token can ask what it may do, and be sent in three ways", async () => {
+  test("a token can read its own rights, and be sent in three forms", async () => {
     const body = [
       { Resource: "service", Access: "write", Segment: web },
       { Resource: "service", Access: "read", Segment: db },

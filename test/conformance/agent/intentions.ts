@@ -180,7 +180,7 @@ export function intentionContract(agent: AgentClient): void {
     });
   });
 
-  test("match by source lists what covers that source", async () => {
+  test("match by source lists the intentions that cover that source", async () => {
     const source = unique("caller");
     const name = unique("callee");
     await agent.configEntry({

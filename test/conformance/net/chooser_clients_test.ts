@@ -101,7 +101,7 @@ for (
     ],
   ] as const
 ) {
-  test(`a client is told by an alert when choose() ${name}`, async () => {
+  test(`a client gets an alert when choose() ${name}`, async () => {
     let first = true;
     await using server = await serve((hello) => {
       if (!first) return byName(hello);
@@ -118,7 +118,7 @@ for (
   });
 }
 
-test("a client that names no host may be refused for it", async () => {
+test("a client without a server name may be refused for it", async () => {
   await using server = await serve(byName);
   const client = rawClient(server.port, clientHello());
   assert.equal(
@@ -161,7 +161,7 @@ for (
 
 for (const how of ["end", "destroy", "resetAndDestroy"] as const) {
   for (const said of [0, 50]) {
-    test(`a client that leaves by ${how}() after ${said} bytes is told as gone`, async () => {
+    test(`a client that leaves by ${how}() after ${said} bytes is reported as gone`, async () => {
       await using server = await serve(byName);
       // The first connection is handed out before its client has spoken everywhere.
       const { socket } = rawClient(server.port, hello("a.example").subarray(0, said));
@@ -175,7 +175,7 @@ for (const how of ["end", "destroy", "resetAndDestroy"] as const) {
     });
   }
 
-  test(`a client that leaves by ${how}() while choose() takes its time is told as gone`, async () => {
+  test(`a client that leaves by ${how}() while choose() takes its time is reported as gone`, async () => {
     const late = Promise.withResolvers<ServerTls | undefined>();
     const asked = new Waiting();
     let count = 0;
@@ -195,7 +195,7 @@ for (const how of ["end", "destroy", "resetAndDestroy"] as const) {
   });
 }
 
-test("an accepted connection that is reset while choose() takes its time tells nothing", async () => {
+test("an accepted connection that is reset while choose() takes its time reports no outcome", async () => {
   const late = Promise.withResolvers<ServerTls | undefined>();
   await using server = await serve((hello) =>
     hello.serverName === "b.example" ? late.promise : byName(hello)

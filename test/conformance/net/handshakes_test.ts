@@ -132,7 +132,7 @@ test("secure() fails once on a client with no certificate", async () => {
   }
 });
 
-test("secure() tells of a client that leaves in the middle", async () => {
+test("secure() reports a client that leaves in the middle", async () => {
   await using server = await SecureServer.start();
   const hello = clientHello({ version: 0x0303 });
   const client = rawClient(server.port, hello.subarray(0, 50));
@@ -146,7 +146,7 @@ test("secure() tells of a client that leaves in the middle", async () => {
 });
 
 for (const how of ["end", "destroy", "resetAndDestroy"] as const) {
-  test(`secure() tells of a probe that connects and leaves by ${how}()`, async () => {
+  test(`secure() reports a probe that connects and leaves by ${how}()`, async () => {
     await using server = await SecureServer.start();
     const client = connect({ port: server.port, host: "127.0.0.1" });
     client.on("error", () => {});
@@ -182,7 +182,7 @@ test("secure() keeps 200 silent clients apart from one that speaks", async () =>
   assert.equal(server.outcomes.filter(({ kind }) => kind === "secured").length, 1);
 });
 
-test("an accepted connection that is reset tells its handshake nothing", async () => {
+test("an accepted connection that is reset reports no handshake outcome", async () => {
   const outcomes: string[] = [];
   await using server = await SecureServer.start(undefined, (accepted, tls) => {
     accepted.secure(tls, ({ kind }) => outcomes.push(kind));

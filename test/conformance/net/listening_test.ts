@@ -118,7 +118,7 @@ function isHere(host: string): Promise<boolean> {
 }
 
 for (const host of ["127.0.0.1", "::1"]) {
-  test(`listen() on port 0 of ${host} tells the port and the peer`, async () => {
+  test(`listen() on port 0 of ${host} reports the port and the peer`, async () => {
     if (host === "::1" && !await isHere(host)) {
       return await refused({ kind: "tcp", host, port: 0 }, /^Cannot listen on .*no such address$/);
     }
@@ -220,7 +220,7 @@ test("listen() with a mode refuses a path that has no room for a directory besid
   await refused({ kind: "unix", path: join(parent, "s"), mode: 0o600 }, /too long/);
 });
 
-test("listen() takes over a socket file that nobody serves", async () => {
+test("listen() takes over a socket file that no process serves", async () => {
   using folder = new Folder();
   const path = folder.file("stale.sock");
   const abandoned = createServer();
@@ -344,7 +344,7 @@ async function openOneWithinABurst(): Promise<void> {
 // Deno closes the connections that it does not accept, and takes the others one by one.
 if (engine.name.startsWith("bun")) {
   test(
-    "a listener that keeps clients waiting takes nobody more once it is paused",
+    "a listener that keeps clients waiting accepts none after pause()",
     pausedWithinABurst,
   );
   test(

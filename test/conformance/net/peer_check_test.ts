@@ -94,7 +94,7 @@ for (const version of VERSIONS) {
   }
 
   for (const peerCheck of ["shown", "ignored"] as const) {
-    test(`${version} ${peerCheck}: a client without a certificate is let through as nobody`, async () => {
+    test(`${version} ${peerCheck}: a client without a certificate connects and has no leaf`, async () => {
       await using listening = await SecureServer.start(server(peerCheck));
       const client = await dial(listening.port, {
         material: materialOf(dbLeaf, { ...only(version), ...NOBODY }),
@@ -126,7 +126,7 @@ for (const version of VERSIONS) {
 for (const peerCheck of ["checked", "shown"] as const) {
   const material = materialOf(known, { ...only("TLSv1.2"), peerCheck });
 
-  test(`${peerCheck}: a server shows another's certificate in vain`, async () => {
+  test(`${peerCheck}: a server that shows another's certificate is refused`, async () => {
     const impostor = ca.issueLeaf({ service: "web" });
     await using listening = await SecureServer.start(
       materialOf(impostor, { ...only("TLSv1.2"), peerCheck: "ignored" }),
@@ -141,7 +141,7 @@ for (const peerCheck of ["checked", "shown"] as const) {
     assert.equal(result.kind === "failed" && result.stage, "handshake");
   });
 
-  test(`${peerCheck}: a client shows another's certificate in vain`, async () => {
+  test(`${peerCheck}: a client that shows another's certificate is refused`, async () => {
     await using listening = await SecureServer.start(
       materialOf(dbLeaf, { ...only("TLSv1.2"), peerCheck }),
     );
@@ -174,7 +174,7 @@ for (const name of [SERVER_NAME, "other.test"]) {
 // their key.
 for (const [name, victim] of [["strange", strange], ["expired", expired]] as const) {
   for (const whose of ["server", "client"] as const) {
-    test(`shown: a ${whose} shows another's ${name} certificate in vain`, async () => {
+    test(`shown: a ${whose} that shows another's ${name} certificate is refused`, async () => {
       await using listening = await SecureServer.start(
         materialOf(dbLeaf, { ...only("TLSv1.2"), peerCheck: "shown" }),
       );

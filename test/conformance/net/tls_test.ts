@@ -54,7 +54,7 @@ for (const version of ["TLSv1.2", "TLSv1.3"] as const) {
     }
   });
 
-  test(`${version} tells a server whom its client asked for, resumed or not`, async () => {
+  test(`${version} gives a server the name its client asked for, resumed or not`, async () => {
     await using server = await SecureServer.start(materialOf(dbLeaf, only));
     const material = materialOf(webLeaf, only);
     let known: Ticket | undefined;
@@ -207,7 +207,7 @@ for (const end of ["client", "server"] as const) {
   const leg = end === "client" ? "toClient" : "toServer";
 
   for (const [name, last] of [["after a record", ""], ["in a record", "\x17\x03\x03\x40\x00ab"]]) {
-    test(`a wire cut by a FIN ${name} is told to the ${end}`, async () => {
+    test(`a wire cut by a FIN ${name} is reported to the ${end}`, async () => {
       await using wire = await wired();
       wire[leg].end(Buffer.from(last ?? "", "latin1"));
       await wire[end].event(CUT);

@@ -71,7 +71,7 @@ async function toldBy(bytes: Uint8Array): Promise<string> {
   return result.kind === "failed" ? result.reason : result.kind;
 }
 
-test("an alert after the handshake is told with the close, in words", async () => {
+test("the close reports an alert after the handshake, in words", async () => {
   await using server = await SecureServer.start();
   const material: TlsMaterial = {
     ...webMaterial,

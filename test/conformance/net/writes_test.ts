@@ -84,7 +84,7 @@ for (const kind of ["plain", "tls", "memory"] as const) {
     assertReceived(server, SOURCE);
   });
 
-  test(`a ${kind} stream is given what another was told, and hands it on unchanged`, async () => {
+  test(`a ${kind} stream sends chunks given from another stream unchanged`, async () => {
     await using first = await openStreams(kind);
     await using second = await openStreams(kind);
     const { server: from } = first;

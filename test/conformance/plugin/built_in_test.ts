@@ -65,7 +65,7 @@ for (const name of BUILT_IN_NAMES) {
     assert.deepEqual(Object.keys(globalThis).filter((key) => !GLOBALS.has(key)), []);
   });
 
-  test(`${name} refuses a key that it does not know, and what serves goes on`, async () => {
+  test(`${name} refuses an unknown key, and the loaded configuration stays in use`, async () => {
     const wrong = { ...config as object, no_such_key: 1 };
     await assert.rejects(mount(definition, { callees: CALLEES, config: wrong }), /no_such_key/);
     const mounted = await mount(definition, { callees: CALLEES, config });

@@ -195,7 +195,7 @@ test("a plugin that opens a response and answers without it leaves nothing open"
   assert.equal((await bad.request()).body, "onetwothree");
 });
 
-test("a plugin's stream of what is no bytes is left, and the plugin named", async () => {
+test("a plugin's stream of values other than bytes is cancelled, and the plugin named", async () => {
   let isLeft = false;
   const stream = () =>
     new ReadableStream({
@@ -208,7 +208,7 @@ test("a plugin's stream of what is no bytes is left, and the plugin named", asyn
   assert.equal(isLeft, true);
 });
 
-test("a plugin's stream that nobody will read is told so", async () => {
+test("a plugin's stream that will not be read is cancelled", async () => {
   const told: unknown[] = [];
   const stream = () => new ReadableStream<Uint8Array>({ cancel: () => void told.push("left") });
   await using bad = await mount(badly((host) => () => host.reply(200).with({ body: stream() })));
@@ -252,7 +252,7 @@ test("a plugin that floods the log writes ten lines a second", async () => {
   assert.equal(bad.logs.length, 21);
 });
 
-test("a plugin that throws at the end of an exchange is named, and harms nobody", async () => {
+test("a plugin that throws at the end of an exchange is named, and harms no exchange", async () => {
   const ends: number[] = [];
   await using bad = await mount(badly(() => ({ exchange }, next) => {
     exchange.onEnd(() => {
@@ -272,7 +272,7 @@ test("a plugin that throws at the end of an exchange is named, and harms nobody"
   assert.equal(line?.fields["reason"], "oh no");
 });
 
-test("a plugin that keeps the thread is named, whichever of its hooks it is", async () => {
+test("a plugin that blocks the thread in any of its hooks is named", async () => {
   const hooks = {
     onRequest: "onRequest",
     response: "response",
@@ -328,7 +328,7 @@ test("a task that throws is started again, after a pause that grows, and ends wi
   assert.deepEqual([signal?.aborted, at.length, bad.clock.pending], [true, before, 0]);
 });
 
-test("a plugin that waits for something of its own keeps the thread from nobody", async () => {
+test("a plugin that waits for a timer is not reported as blocking the thread", async () => {
   await using bad = await mount(badly((host) => async (_, next) => {
     const response = await next();
     await host.clock.sleep(100);
@@ -360,7 +360,7 @@ for (
   });
 }
 
-test("a plugin that is never made is not waited for, and what serves goes on", async () => {
+test("a plugin whose create() never ends is not waited for, and the loaded generation serves", async () => {
   const bad = await mount(
     pluginOf((_, config) => config === "slow" ? new Promise(() => {}) : {}),
   );
@@ -379,7 +379,7 @@ for (
     ["never ends", () => new Promise<void>(() => {}), /not done after 5000 ms/],
   ] as readonly (readonly [string, () => void, RegExp])[]
 ) {
-  test(`a plugin whose close() ${what} is named, and what comes after it serves`, async () => {
+  test(`a plugin whose close() ${what} is named, and the next generation serves`, async () => {
     await using bad = await mount(pluginOf((_, config) => config === "next" ? {} : { close }));
     await bad.reload("next");
     await bad.clock.advance(5_000);
@@ -388,7 +388,7 @@ for (
   });
 }
 
-test("a plugin that goes on after its caller left asks nobody", async () => {
+test("a plugin that goes on after its caller left sends no request upstream", async () => {
   let goOn = () => {};
   await using bad = await mount(
     badly(() => async (_, next) => {

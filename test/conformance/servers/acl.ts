@@ -117,7 +117,7 @@ export function serverAclContract(server: ServerUnderTest): void {
     ],
   ];
   for (const [what, path, body, lacking] of rows) {
-    test(`${what} may be ${path}ed by those alone who have the right`, async () => {
+    test(`only tokens with the right may ${path} ${what}`, async () => {
       for (const kind of KINDS) {
         const reply = await http.call("PUT", `/v1/catalog/${path}`, {
           body,
@@ -130,7 +130,7 @@ export function serverAclContract(server: ServerUnderTest): void {
     });
   }
 
-  test("a service is deregistered by who may write it, or its node", async () => {
+  test("a token that may write the service or its node may deregister the service", async () => {
     for (const kind of ["identity", "node"] as const) {
       await http.put("/v1/catalog/register", { ...skip, Service: service });
       const body = { Node: node, ServiceID: service.ID };
@@ -140,7 +140,7 @@ export function serverAclContract(server: ServerUnderTest): void {
     }
   });
 
-  test("who may not write the node hears that what is to be deregistered is not there", async () => {
+  test("deregistering something unknown is an error for a token that may not write the node", async () => {
     for (
       const [what, text] of [
         [{ ServiceID: "nope" }, "Unknown service ID 'nope'"],
@@ -218,7 +218,7 @@ export function serverAclContract(server: ServerUnderTest): void {
     });
   }
 
-  test("there is no login by a method that is not there, nor a logout of what did not log in", async () => {
+  test("login by an unknown method fails, and so does logout of a token that did not log in", async () => {
     for (
       const [method, request, code, details] of [
         ["login", { auth_method: "nope" }, 3, 'auth method "nope" not found'],

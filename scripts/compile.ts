@@ -163,7 +163,7 @@ function compileOnDeno({ directory, commit }: Place): number {
     join(ROOT, "deno.json"),
     "--no-check",
     "--no-prompt",
-    // Any address, any file that a flag names; of other programs only the one that tells systemd.
+    // Any address, any file that a flag names; of other programs only the one that notifies systemd.
     "--allow-net",
     "--allow-env",
     "--allow-read",

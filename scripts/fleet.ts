@@ -106,7 +106,7 @@ async function tellServers(cluster: Cluster, when: string): Promise<void> {
   }
 }
 
-/** A rule for everybody; how long until each member has it. */
+/** Writes a rule for every service; how long until each member has it. */
 async function change(
   cluster: Cluster,
   { members, source }: { readonly members: readonly Member[]; readonly source: string },

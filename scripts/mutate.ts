@@ -1,8 +1,9 @@
 /**
  * Breaks a line at a time and looks whether a test notices: 100 mutations drawn from a seed, each in a
- * copy of the tree, against the cheapest tests first: the file's own, those beside it, those of
- * the whole directory, the contracts, the stories within one process. The type check comes last: what it
- * refuses would never be run. Lists what nothing noticed; the last line says how many were noticed.
+ * copy of the tree, against the cheapest tests first: the file's own, those beside it, those of the
+ * whole directory, the contracts, the stories within one process. The type check comes last: a mutation
+ * that it refuses would never be run. Lists mutations that no test noticed; the last line counts the
+ * noticed ones.
  *
  *     deno run -A scripts/mutate.ts [--seed N] [--count N] [PATH...]
  *

@@ -74,7 +74,7 @@ const PEERS: Readonly<Record<string, Peer>> = {
   perf: aptPeer("perf", "linux-perf"),
 };
 
-/** Where a peer is; an error that says how to get it where it is not. */
+/** The path of a peer; the error names the command that installs it where it is absent. */
 export function peer(name: string): string {
   const path = PEERS[name]?.find();
   if (path) return path;

@@ -5,7 +5,7 @@
  * executable every user would have that capability.
  *
  * {@link deafened} makes these names ones that no environment can hold: a byte of each becomes NUL, at
- * which every name ends. What the runtime reads besides was tried and does none of this.
+ * which every name ends. The other variables that the runtime reads were tried and do none of this.
  *
  * @module
  */

@@ -1,12 +1,12 @@
 /**
- * TypeScript source with everything that is not code blanked out, so that rules about code can be
- * simple searches. Knows comments, strings, templates and (by what stands before them) regular
- * expressions; positions and lines stay what they were.
+ * TypeScript source with everything that is not code blanked out, so that rules about code can be simple
+ * searches. Knows comments, strings, templates and (by the code before them) regular expressions;
+ * positions and lines are kept.
  *
  * @module
  */
 
-/** Where an import stands and what it names. */
+/** The place of an import, and the module that it names. */
 interface Import {
   readonly specifier: string;
   readonly line: number;

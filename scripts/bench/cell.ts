@@ -45,7 +45,7 @@ export interface CellOptions {
   readonly unit: "request" | "gigabyte";
   readonly rounds: number;
   readonly seconds: number;
-  /** A proxy may keep connections to the backend, or share them: their number says nothing. */
+  /** A proxy may keep connections to the backend, or share them: their number means nothing. */
   readonly pooled?: boolean;
   /** Proves after the turns that the load was what it was meant to be; throws otherwise. */
   readonly verify?: (subject: Subject) => Promise<void>;

@@ -56,7 +56,7 @@ export async function startCounting(
   };
 }
 
-/** perf says nothing when it has attached; this is ten times what it takes. */
+/** perf prints nothing when it has attached; this is ten times what it takes. */
 const PERF_ATTACH_MS = 200;
 
 function startPerf(pid: number, directory: string): Program {

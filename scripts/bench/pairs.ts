@@ -20,7 +20,7 @@ import { get, HOST, type Site, startNginx } from "./site.ts";
 export interface Side {
   readonly pid: number;
   readonly program: Program;
-  /** Where it listens for traffic. */
+  /** The port for traffic. */
   readonly port: number;
   readonly adminPort?: number;
 }

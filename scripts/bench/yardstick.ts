@@ -92,7 +92,7 @@ const RELAY = {
   error() {},
 };
 
-/** Both ends are there: what the first one said meanwhile goes out. */
+/** Both ends are there: bytes that the first one sent meanwhile go out. */
 function join(first: Socket, second: Socket): void {
   const { data } = first;
   if (!data || data.gone) return second.end();

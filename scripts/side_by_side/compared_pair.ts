@@ -1,6 +1,6 @@
 /**
- * A pair of services, `web-SIDE` that calls `db-SIDE`, whose sidecars are of one side: what a story does
- * to it, and in words what comes of that.
+ * A pair of services, `web-SIDE` that calls `db-SIDE`, whose sidecars are of one side: a story's steps
+ * on it, and their results in words.
  *
  * @module
  */
@@ -64,7 +64,7 @@ export class ComparedPair implements AsyncDisposable {
     await cluster.intention(this.#web, other, "allow");
   }
 
-  /** Starts all sidecars, and says how long it took at best from web's start to an echo. */
+  /** Starts all sidecars; returns the shortest time from web's start to an echo. */
   async start(): Promise<string> {
     for (const id of [`${this.#db}-1`, `${this.#db}-2`, `${this.#other}-1`]) {
       await this.#run({ serviceId: id });
@@ -95,7 +95,7 @@ export class ComparedPair implements AsyncDisposable {
     return this.#cluster.serverOf({ pid: this.#sidecars.get(`${this.#db}-1`)?.pid ?? 0 });
   }
 
-  /** After a deny: how soon new connections are refused, and what becomes of the one that is open. */
+  /** After a deny: the time until new connections are refused, and until the open one ends. */
   async deny(): Promise<string> {
     await this.#reopen();
     await this.#write("deny");

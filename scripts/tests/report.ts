@@ -55,7 +55,7 @@ export function unfinished(output: string): string | undefined {
   return over ? undefined : name;
 }
 
-/** The tests that `test/kit/clock/long.ts` said were left for the long run. */
+/** The tests that `test/kit/clock/long.ts` left for the long run, by its lines in `output`. */
 export function leftForLong(output: string): string[] {
   return [...output.matchAll(/^left for test:long: (.*)$/gm)].map(([, what = ""]) => what);
 }

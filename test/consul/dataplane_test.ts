@@ -121,7 +121,7 @@ test("it runs a sidecar as consul-k8s starts it, is measured, goes on for its gr
       ]
     ) assert.ok(line.test(page), `${line}`);
 
-    // As a startup probe in the container asks, by the name that it knows.
+    // The request of a startup probe in the container, by the name that it knows.
     const probed = join(directory, "consul-dataplane");
     const [executable, ...source] = posternCommand();
     if (executable && source.length === 0) {

@@ -1,4 +1,4 @@
-/** Beside servers a proxy is found on its node, and what hides it is said by name. */
+/** Beside servers a proxy is found on its node, and an error names what hides it. */
 import assert from "node:assert/strict";
 import test from "node:test";
 import { ProxyError } from "../../src/base/mod.ts";

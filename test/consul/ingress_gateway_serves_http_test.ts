@@ -19,7 +19,7 @@ import { inlineCertificate } from "../kit/secrets/sds_server.ts";
 import { envoyGateway } from "../kit/mesh/sidecars.ts";
 import { probeTls, serialOf } from "../kit/wire/tls_probe.ts";
 
-/** A service that says its name; the gateway may call it. */
+/** A service whose application answers with its name; the gateway may call it. */
 async function startService(
   mesh: IngressMesh,
   name: string,

@@ -1,4 +1,6 @@
-/** A proxy beside servers logs in by what its platform says it is, and gives its token back. */
+/**
+ * A proxy beside servers logs in with the token of its platform, and gives its Consul token back.
+ */
 
 import assert from "node:assert/strict";
 import { mkdtemp, rm } from "node:fs/promises";

@@ -14,7 +14,7 @@ const AGENT_LIMIT = 200;
 test("10 sidecars with 40 upstreams each share one agent and stay live", async () => {
   await using server = await startConsul();
   await using echo = await server.echo();
-  // One real destination behind all names: what is counted is what the agent is asked.
+  // One real destination behind all names: the test counts the requests to the agent.
   await using _db = await server.serve({ name: "db", port: echo.port });
   for (let i = 1; i < UPSTREAMS; i++) {
     await server.configEntry({

@@ -84,7 +84,7 @@ async function register(cluster: Cluster): Promise<string> {
   await cluster.put("/v1/catalog/register", { ...node, Service: sidecar });
   for (const name of ["db", "api", "plain"]) await cluster.register({ name });
   const { Config } = await cluster.get<{ Config: { NodeName: string } }>("/v1/agent/self");
-  // An agent tells the catalog when it comes to it.
+  // An agent syncs the catalog in its own time.
   const path = `/v1/catalog/node-services/${Config.NodeName}?filter=ID=="${ID}"`;
   await eventually("the agent's registration is in the catalog", async () => {
     const { Services } = await cluster.get<{ Services: readonly unknown[] }>(encodeURI(path));

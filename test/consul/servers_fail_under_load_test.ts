@@ -64,7 +64,7 @@ test("servers fail under load in several ways", async (t) => {
 });
 
 test("data that a server lost with its disk is not taken for deleted", async () => {
-  // Without tokens nothing but the answers' content tells, and without intentions everybody is let in.
+  // Without tokens only the answers' content shows it, and without intentions every caller is let in.
   await using on = await startClusterPair({
     cluster: { acl: false, defaultIntentionPolicy: "allow" },
   });

@@ -1,6 +1,6 @@
 /**
  * A session with three real servers, TLS and ACLs on: it moves on when the server in use is killed,
- * hangs or shuts down, and when a token dies it says so and goes on with the next.
+ * hangs or shuts down, and when a token is deleted it reports that and goes on with the next.
  *
  * @module
  */
@@ -98,7 +98,7 @@ test("a session survives failures of real servers", async () => {
 
   await refusesStrangers(cluster, first.secret);
 
-  // A token that dies ends what it opened; the next one opens it again.
+  // A deleted token ends the streams that it opened; the next one opens them again.
   const next = await newToken(cluster);
   await cluster.call("DELETE", `/v1/acl/token/${first.id}`);
   await eventually("the dead token is told", () => token.rejections.includes(first.secret), {

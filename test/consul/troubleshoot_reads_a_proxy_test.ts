@@ -1,4 +1,6 @@
-/** Consul's own troubleshooter, which reads Envoy's admin pages, tells the truth about Postern. */
+/**
+ * Consul's own troubleshooter, which reads Envoy's admin pages, reports the truth about Postern.
+ */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { readFile, writeFile } from "node:fs/promises";

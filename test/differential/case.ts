@@ -38,7 +38,7 @@ export interface Case {
 export interface Area extends Pick<MeshWorld, "entries">, Partial<Pick<MeshWorld, "shared">> {
   readonly name: string;
   readonly cases: readonly Case[];
-  /** All cases are asked of mixed pairs; a sample if absent. */
+  /** Mixed pairs run all cases; a sample if absent. */
   readonly isMixed?: true;
   /** One case after the other: they fill what a proxy allows at a time. */
   readonly isOneByOne?: true;

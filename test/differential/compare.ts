@@ -1,5 +1,5 @@
 /**
- * Asks pairs of proxies the same and tells what they do differently.
+ * Sends pairs of proxies the same requests and lists the differences.
  *
  * @module
  */
@@ -23,7 +23,7 @@ export const MIXED: readonly Pair[] = PROXIES.flatMap((from) =>
 );
 /** The number of an area's cases that mixed pairs ask. */
 const SAMPLE = 3;
-/** Above what a case says that it takes: a busy machine's part, and less than any default. */
+/** Above the time that a case names: a busy machine's part, and less than any default. */
 const SLACK_MS = 8_000;
 const SHARE_TOLERANCE = 0.15;
 const AT_A_TIME = 8;
@@ -39,7 +39,7 @@ const NOTHING: Ask = {
 
 /** Differences that say nothing about what a proxy does. */
 const NOISE: readonly RegExp[] = [
-  // Whether there is one says nothing.
+  // Whether there is one means nothing.
   /^[<>] content-length: 0$/,
   // The time left.
   /^> try \d: x-envoy-expected-rq-timeout-ms: /,
@@ -99,7 +99,7 @@ export function explainersOf(
 }
 
 export class Comparison {
-  /** The outcomes that `explain` did not predict, and how many requests it was asked about. */
+  /** The outcomes that `explain` did not predict, and how many requests it predicted. */
   readonly unexplained: string[] = [];
   explained = 0;
   /** Requests that cannot be put to it, and why. */

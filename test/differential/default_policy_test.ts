@@ -76,7 +76,7 @@ async function registerEntry(
   return entry;
 }
 
-/** Starts four sidecars of db and tells what each does with web, which no intention covers. */
+/** Starts four sidecars of db and returns what each answers to web, which no intention covers. */
 async function answersOf(
   consul: Consul,
   own: AsyncDisposableStack,

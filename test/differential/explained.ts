@@ -1,6 +1,6 @@
 /**
  * Checks the predictions of `explain` against the request's outcome: it must be one that both proxies on
- * its way, where they are Posterns, said is possible.
+ * its way, where they are Posterns, predicted as possible.
  *
  * @module
  */
@@ -20,7 +20,7 @@ export interface Explainer {
 export interface Explainers {
   readonly caller?: Explainer;
   readonly callee?: Explainer;
-  /** By the service that the caller's proxy says it goes to. */
+  /** The callee's proxy, by the service that the caller's proxy predicts. */
   calleeOf?(service: string): Explainer | undefined;
 }
 
@@ -29,7 +29,7 @@ export interface Went {
   /** 0: no response. */
   readonly status: number;
   readonly grpcStatus: number | undefined;
-  /** The instance that answered, where it says so. */
+  /** The instance that answered, where its response names it. */
   readonly from: string | undefined;
   /** `GET /path` of each try as the application saw it. */
   readonly tries: readonly string[];
@@ -72,7 +72,7 @@ type End =
     readonly kind: "sent";
     readonly sent: Sent | null;
     readonly instances: readonly string[];
-    /** The proxies behind are asked as well: what it does not say is theirs. */
+    /** The proxies behind predict as well: a gap in this prediction is theirs to fill. */
     readonly isSure: boolean;
   };
 
@@ -103,7 +103,7 @@ export class Predictions {
     this.#callee = callee;
   }
 
-  /** To be made before the request is asked. */
+  /** To be made before the request is sent. */
   static async of({ caller, callee, calleeOf }: Explainers, ask: Ask): Promise<Predictions> {
     if (!caller) return new Predictions([], callee && await endsBy(callee, ask));
     const ends = await endsBy(caller, ask, calleeOf);
@@ -209,7 +209,7 @@ async function explained(
   const all = [...host === null ? [] : [`host: ${host}`], ...fields, ...length];
   for (const field of [...all, ...(upgrade ? SWITCHING : [])]) words.append("header", field);
   const { status, body: text } = await sidecar.admin(`/explain?${words}`);
-  // It is no request that could be asked about; `reason` begins with NO_REQUEST.
+  // It is no request that `explain` takes; `reason` begins with NO_REQUEST.
   if (status === 400) return { status: 400, grpcStatus: null, reason: text.trim() };
   if (status !== 200) throw new Error(`/explain?${words}: ${status} ${text}`);
   return JSON.parse(text);

@@ -1,7 +1,7 @@
 /**
  * One service, intentions of every kind, one instance behind Envoy and one behind Postern on the same
- * Consul: some hundred requests are answered alike, what reaches the application is the same, and
- * `explain` says of each what becomes of it.
+ * Consul: some hundred requests are answered alike, the application gets the same, and `explain`
+ * predicts the outcome of each.
  */
 
 import assert from "node:assert/strict";

@@ -1,7 +1,7 @@
 /**
  * The same Consul, the same config entries, a pair of Envoys, a pair of Posterns and pairs of one each,
- * the same requests: what reaches the application and what comes back is the same, but for what
- * `docs/differences.md` says.
+ * the same requests: the application gets the same and the caller gets the same, except for the rows of
+ * `docs/differences.md`.
  */
 
 import assert from "node:assert/strict";

@@ -37,7 +37,7 @@ function codeIn(input: Uint8Array): number | undefined {
     };
     return status?.code ?? 0;
   } catch {
-    // It minds texts that are not UTF-8.
+    // It refuses texts that are not UTF-8.
     return undefined;
   }
 }

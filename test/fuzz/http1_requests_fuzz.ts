@@ -93,7 +93,7 @@ function forward({ head, body, trailers }: ReadRequest): void {
   const again = readRequests(latin1Bytes(stream.text), []);
   // An absolute target becomes a host, and a refused upgrade or HTTP/1.0 what every hop makes of it.
   const [first] = again.requests;
-  // That there is no body need not be said by a length, and by some methods is.
+  // A length need not announce that there is no body, and with some methods does.
   const saysLength = head.length === 0 ? first?.head.saysLength : head.length > 0;
   const same = { ...head, scheme: "", version: "HTTP/1.1", saysLength };
   assert.deepEqual(again.requests, [{ head: same, body, trailers, complete: true }]);

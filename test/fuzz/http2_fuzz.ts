@@ -79,7 +79,7 @@ const CORPUS: readonly Uint8Array[] = [
   ),
 ];
 
-/** Takes what is written, tells nothing by itself. */
+/** Takes bytes that are written, reports no events by itself. */
 class Sink implements Stream {
   events: StreamEvents = ignoredEvents;
   readonly written: Uint8Array[] = [];

@@ -46,7 +46,7 @@ const ROOT = join(dirname(fileURLToPath(import.meta.url)), "../..");
 const AGENT = "/run/spire/sockets/agent.sock";
 
 interface Example {
-  /** The heading it stands under, and its place there. */
+  /** The heading above it, and its place there. */
   readonly name: string;
   /** The reader of the example; `undefined`: the page does not say. */
   readonly kind: string | undefined;

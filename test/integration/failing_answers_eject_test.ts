@@ -27,7 +27,7 @@ for (
     });
     const place = { host: "127.0.0.1", port: pair.port };
     for (let asked = 0; asked < 3; asked++) {
-      // One that is ejected is asked where there is no other.
+      // An ejected endpoint gets requests where there is no other.
       const { ending } = await askHttp2(place, {
         ...ASK,
         path,

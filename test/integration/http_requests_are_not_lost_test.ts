@@ -127,7 +127,7 @@ test("more requests than may be open at once are refused, and counted back when 
 });
 
 test("a request waits where there may be no more connections, and another one does not wait with it", async () => {
-  // It hears no more on a connection that it holds.
+  // The origin reads no more on a connection that it holds.
   const ok = answerOf("ok", "HTTP/1.1 200 OK\r\nConnection: close");
   const held: { end(text: string): void }[] = [];
   await using origin = await startRawOrigin((_request, socket) => {

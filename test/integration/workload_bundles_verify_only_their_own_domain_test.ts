@@ -104,7 +104,7 @@ for (
     assert.equal(judge(alone, NEXT, WEB), "trusted");
     assert.equal(judge(alone, OTHER, PARTNER), "untrusted");
 
-    // The agent revokes one of the certificates that the bundle vouches for.
+    // The agent revokes one of the certificates that the bundle's CA signed.
     const revoked = CA.issueLeaf({ service: "x", uri: WEB });
     assert.equal(judgeLeaf(alone, revoked), "trusted");
     const nowMs = Date.now();

@@ -69,7 +69,7 @@ async function ask(place: Place, request: string, app: RawOrigin): Promise<Seen>
   };
 }
 
-/** Both proxies before one application and one that is asked. */
+/** Both proxies before one application and one authorization service. */
 async function both(authz: Place & { readonly isGrpc: boolean }, { filter, config }: {
   readonly filter: Json;
   readonly config: Json;

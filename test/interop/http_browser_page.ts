@@ -5,7 +5,7 @@
  * @module
  */
 
-/** By name: what came of it, or the error's text. */
+/** By name: the outcome, or the error's text. */
 export type Findings = Readonly<Record<string, unknown>>;
 
 /** Asks for everything, one after the other, and posts what it found to `/findings`. */

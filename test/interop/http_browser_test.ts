@@ -41,7 +41,7 @@ class Site {
   readonly findings: Promise<Findings>;
   readonly aborted: Promise<true>;
   readonly answer: RawAnswer = (request, socket) => this.#answer(request, socket);
-  /** Called while a WebSocket is open; what the page says waits for it. */
+  /** Called while a WebSocket is open; the page's next message waits for it. */
   onSocket: () => Promise<unknown> = () => Promise.resolve();
   #found: (findings: Findings) => void = () => {};
   #wasAborted: (yes: true) => void = () => {};
@@ -97,10 +97,10 @@ interface Carrier {
   readonly http?: { readonly version: string; readonly oldest: readonly { path: string }[] };
 }
 
-/** Chromium, with its files in `directory`, shows the page; what runs there tells by itself. */
+/** Chromium, with its files in `directory`, shows the page; the page's script reports by itself. */
 function browse(url: string, directory: string, words: readonly string[] = []): Process {
   return new Process(peer("chromium"), [
-    // The container's user is root, the page is ours, and nothing is asked of the network outside.
+    // The container's user is root, the page is ours, and no request goes to the network outside.
     ...["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-proxy-server"],
     ...["--disable-background-networking", `--user-data-dir=${join(directory, "chromium")}`],
     ...["--remote-debugging-port=0", ...words, url],

@@ -138,7 +138,7 @@ test("the application gets the caller's identity and the forwarding headers", as
   assert.deepEqual(valuesOf(request, "x-forwarded-proto"), ["http"]);
   assert.match(valuesOf(request, "x-request-id").join(), /^[0-9a-f-]{36}$/);
   const [cert = "", ...more] = valuesOf(request, "x-forwarded-client-cert");
-  // Our outbound side takes away what its application says of itself.
+  // Our outbound side removes the field when its application sends it.
   assert.match(cert, /^By=spiffe:\/\/[^;]*\/svc\/db;Hash=[0-9a-f]{64};Cert="-----BEGIN/);
   assert.match(cert, /;Subject="";URI=spiffe:\/\/[^;]*\/svc\/web$/);
   assert.deepEqual(more, []);

@@ -1,6 +1,6 @@
 /**
- * A data worker that dies under requests of both protocols: what it had begun ends for its callers, all
- * else goes on, and nothing reaches the application twice.
+ * A data worker is killed under requests of both protocols: those that it had begun end for their
+ * callers, all else goes on, and nothing reaches the application twice.
  *
  * @module
  */

@@ -45,7 +45,7 @@ for (const [subject, startProxy] of SUBJECTS) {
         before = await refusals();
         const { entries: { length: seen } } = await sds.log();
         await sds.set({ web: { ...certificateSecret(second), name: "other" } });
-        // Envoy takes a response without what it asked for as one that says nothing.
+        // Envoy ignores a response that lacks the requested resource.
         if (subject === "Postern") await isRefused("another name");
         else {
           await eventually("the answer", async () => {

@@ -20,7 +20,7 @@ interface Edge {
   /** Whether this host is served, and with this leaf. */
   serves(name: string, leaf: { readonly certPem: string }): Promise<boolean>;
   refuses(name: string): Promise<boolean>;
-  /** How often the server was asked for a name. */
+  /** The number of requests for a name that the server got. */
   subscriptions(name?: string): Promise<number>;
 }
 

@@ -59,7 +59,7 @@ for (const [subject, startProxy] of SUBJECTS) {
       const { errors, handshakes } = await traffic.stop({ atLeast: 21 });
       assert.deepEqual(errors, []);
       assert.ok(handshakes > 20, `${handshakes}`);
-      // The first that a new stream says is what is held: only what has changed is sent again.
+      // A new stream first names the secrets held: only those that have changed are sent again.
       const entries = await eventually("both are asked for with what is held", async () => {
         const { entries } = await sds.log(seen);
         const held = entries.flatMap(({ versions = {}, event }) =>

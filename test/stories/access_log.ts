@@ -38,7 +38,7 @@ export function accessLog(agents: Agents): void {
       assert.deepEqual([method, response_code, upstream_cluster], ["GET", 200, "local_app"]);
       assert.equal(typeof user_agent, "string");
       const seen = await eventually("a line of the caller's side", async () => {
-        // It may have heard of it later than the other side.
+        // It may have got it later than the other side.
         const reply = await fetch(`http://${upstream.host}:${upstream.port}/`);
         await reply.text();
         return /^\{"start_time".*"upstream_cluster":"(db\.default\.[^"]*)"/m.exec(web.output)?.[1];

@@ -1,4 +1,4 @@
-/** `-authorize both`: beside the intentions, the agent is asked about each connection. */
+/** `-authorize both`: beside the intentions, the agent judges each connection. */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -45,7 +45,7 @@ export function authorizeBoth(agents: Agents): void {
   });
 }
 
-/** Lets the connections of one pair in again, unless it is the agent alone that still says no. */
+/** Lets the connections of one pair in again, unless the agent alone still denies. */
 async function freezesAtDeny({ db, upstream }: MeshPair): Promise<boolean> {
   try {
     await waitForEcho(upstream, { timeoutMs: 5_000 });

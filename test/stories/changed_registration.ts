@@ -92,7 +92,7 @@ export function changedRegistration(agents: Agents): void {
   });
 }
 
-/** A connection that `greeting` was said on. */
+/** A connection on which `greeting` arrived. */
 async function opened({ host }: Mesh, port: number, greeting: string): Promise<EchoClient> {
   const client = await EchoClient.open({ host, port });
   try {

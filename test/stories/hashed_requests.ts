@@ -10,7 +10,9 @@ import type { Agents } from "../kit/mesh/mesh.ts";
 import { eventually } from "../kit/process/process.ts";
 
 const NAMES = ["one", "two", "three"];
-/** No multiple of the instances, so that those who are asked in turn are others the next time. */
+/**
+ * No multiple of the number of instances, so that round robin moves each user to another the next time.
+ */
 const USERS = Array.from({ length: 25 }, (_, index) => `user-${index}`);
 
 export function hashedRequests(agents: Agents): void {

@@ -38,7 +38,7 @@ export function missingRights(agents: Agents): void {
     const cases: readonly (readonly [rules: string, named: RegExp])[] = [
       [without("own service"), onService],
       [without("own service", 'service "web" { policy = "read" }'), onService],
-      // In Consul's own words: what it says about a registration that may not be read.
+      // In Consul's own words: its error for a registration that may not be read.
       [without("own sidecar"), /lacks permission 'service:read' on \\?"web-sidecar-proxy/],
       [without("upstream"), /\[ERROR\][^\n]*right=service:read on=db [^\n]*upstream db/],
       [without("nodes"), /\[ERROR\][^\n]*right=node:read on="any node"/],
@@ -103,7 +103,7 @@ export function missingRights(agents: Agents): void {
     await story.registerLater();
     await waitForEcho(later, { timeoutMs: 60_000 });
     assertFlawless(await load.stop({ atLeast: 300 }), { atLeast: 300 });
-    // Polls that were waiting when the token was deleted may have said so; none may again.
+    // Polls that were waiting when the token was deleted may have logged it; none may again.
     const said = () => sidecar.output.split("ACL not found").length;
     const saidBefore = await eventually("they have all said so", async () => {
       const before = said();

@@ -89,7 +89,7 @@ async function fileCertificateStory(agent: Mesh): Promise<void> {
   assert.ok(handshakes > 20 && exchanges > 20, `${handshakes} handshakes, ${exchanges} exchanges`);
 }
 
-/** A listener whose configuration makes no sense stays closed, and says so by path. */
+/** A listener whose configuration is invalid stays closed, and the log names the path. */
 async function badAtStartStory(agent: Mesh): Promise<void> {
   await using story = await CredentialsStory.start(agent);
   await story.register({ postern_tls: { certificate: { source: "flie" } } });
@@ -151,8 +151,8 @@ async function mixedSourcesStory(agent: Mesh): Promise<void> {
   const client = { cert: CertPEM, key: PrivateKeyPEM };
   using staying = await TlsSession.open(story.place, { client });
 
-  // Another authority vouches now: the mesh's own are out, and so is who was let in by them. Who is no
-  // service of the mesh has what the default gives.
+  // The CA of another authority now decides: the mesh's own callers are refused, and their open
+  // connections end. A caller that is no service of the mesh gets the default.
   sds.set(inlineBundle("roots", story.other.rootPem));
   await eventually("web is refused", async () => !(await story.probeAs("web")).accepted);
   assert.equal((await story.probeAsStranger()).accepted, false);

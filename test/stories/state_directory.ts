@@ -53,7 +53,7 @@ export function stateDirectory(agents: Agents): void {
         assert.ok(msBetween(db.output, "starting", "stored snapshot in use") < 2_000, db.output);
         assert.equal(await db.metric("postern_snapshot_restored"), 1);
         await waitForEcho(pair.upstream);
-        // And lives on with the agent when it comes back.
+        // It follows the agent when that comes back.
         await mesh.start();
         await eventually("it follows the agent", async () => {
           return await db.metric("postern_snapshot_restored") === 0;

@@ -1,4 +1,4 @@
-/** Upstreams that carry no traffic: each command and page says which, and why. */
+/** Upstreams that carry no traffic: each command and page names them, and the reason. */
 
 import assert from "node:assert/strict";
 import test from "node:test";

@@ -122,8 +122,8 @@ export function unique(prefix: string): string {
 }
 
 /**
- * The answer to a poll from `index` on, which must be as `wanted` has it. An agent that may answer
- * before anything of what is asked for has changed is asked again, within `limitMs` for all of it.
+ * The answer to a poll from `index` on, once `wanted` accepts it. An agent may answer before anything in
+ * the reply has changed: then the poll is repeated, within `limitMs` for all of it.
  */
 export async function woken(
   agent: AgentClient,

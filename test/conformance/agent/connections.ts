@@ -1,5 +1,5 @@
 /**
- * The limit on connections of one client: the refusal comes before anything was asked.
+ * The limit on connections of one client: the refusal comes before any request.
  *
  * @module
  */

@@ -18,7 +18,7 @@ import { rounds } from "../../kit/clock/long.ts";
 
 const MANY = rounds("endpoints of one pool", { few: 1_000, all: 10_000 });
 
-/** One failure ejects, for a second, everybody if need be. */
+/** One failure ejects for a second, all endpoints if need be. */
 const STRICT = outlierPolicy({
   maxFailures: 1,
   maxEjectionPercent: 100,

@@ -1,5 +1,5 @@
 /**
- * The contract of choosers: settings picked by what a client says first, at once or later.
+ * The contract of choosers: settings picked by the client's first bytes, at once or later.
  *
  * @module
  */

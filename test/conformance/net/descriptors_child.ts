@@ -1,5 +1,5 @@
 /**
- * A server for `descriptors_test.ts`: runs with a low limit of open files and tells on standard output
+ * A server for `descriptors_test.ts`: runs with a low limit of open files and reports on standard output
  * what its gate does.
  *
  * @module

@@ -137,7 +137,7 @@ async function burst(): Promise<void> {
   });
 }
 
-// Deno itself ends when a burst takes the last descriptor, before our code hears of it.
+// Deno itself ends when a burst takes the last descriptor, before our code gets an error.
 if (engine.name.startsWith("bun")) {
   test("a burst of clients does not use up the descriptors", burst);
 }

@@ -121,7 +121,7 @@ test("dial() cancelled after it connected leaves the connection alone or breaks 
   listener.close();
 });
 
-// One library minds it; the other takes it, and goes by the other roots.
+// One library refuses it; the other accepts it, and uses the other roots.
 const minds = engine.name.startsWith("bun");
 test(`dial() ${minds ? "fails with" : "ignores"} a root that has no name, and does not throw`, async () => {
   await using server = await SecureServer.start();

@@ -53,7 +53,7 @@ export const dbMaterial: TlsMaterial = materialOf(ca.issueLeaf({ service: "db" }
 export const webMaterial: TlsMaterial = materialOf(ca.issueLeaf({ service: "web" }));
 export const SERVER_NAME = "db.default.dc1.internal.11111111-2222-3333-4444-555555555555.consul";
 
-/** A TLS listener that shakes hands with everybody and remembers how each one ended. */
+/** A TLS listener that shakes hands with every client and remembers how each handshake ended. */
 export class SecureServer extends Waiting implements AsyncDisposable {
   readonly sides: Side[] = [];
   readonly outcomes: HandshakeOutcome[] = [];
@@ -140,7 +140,7 @@ export interface Dialled {
   side(): Promise<Side>;
 }
 
-/** Dials and remembers everything that came of it; `material: null` is plain. */
+/** Dials and remembers the result and all events; `material: null` is plain. */
 export function dial(
   port: number,
   options: {

@@ -166,7 +166,7 @@ test("listen() can have the port again at once after close()", async () => {
   const client = await dial(address.port, { material: null }).side();
   await first.accepted(1);
   first.listener.close();
-  // The open connection lives on.
+  // The open connection stays open.
   client.write("still here");
   await first.sides[0]?.received("still here");
   await quiet(5);

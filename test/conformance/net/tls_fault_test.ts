@@ -1,5 +1,5 @@
 /**
- * The contract of `tlsFault`: whatever a handshake would fail for is said before.
+ * The contract of `tlsFault`: it reports beforehand whatever a handshake would fail for.
  *
  * @module
  */

@@ -38,7 +38,7 @@ for (
   });
 }
 
-/** Alerts as a server sends them before it has said anything else (RFC 8446 6.2). */
+/** Alerts that a server sends before any other message (RFC 8446 6.2). */
 for (
   const [name, alert, words] of [
     ["bad_certificate", 42, /^the peer does not accept our certificate$/],

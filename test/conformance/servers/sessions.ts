@@ -1,5 +1,5 @@
 /**
- * Sessions as signs of life: what is refused, and what becomes of checks that name one.
+ * Sessions as signs of life: refused requests, and the state of checks that name a session.
  *
  * @module
  */

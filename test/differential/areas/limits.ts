@@ -9,7 +9,7 @@ const LIMITS: Readonly<Record<(typeof LIMITED)[number], object>> = {
   pending: { MaxConnections: 1, MaxPendingRequests: 1 },
   scarce: { MaxConnections: 1, MaxPendingRequests: 1, MaxConcurrentRequests: 1 },
 };
-/** The number of answered requests among three that are asked at once. */
+/** The number of answered requests among three that are sent at once. */
 const ANSWERED: Readonly<Record<keyof typeof LIMITS, number>> = {
   requests: 1,
   connections: 3,

@@ -176,7 +176,7 @@ export const grpc: Area = {
       ask: { path: "/get" },
       want: "200",
     },
-    // By a caller that knows no trailers, and to services that do not say that they speak it.
+    // By a caller that reads no trailers, and to services that do not announce that they do.
     ...CALLS.flatMap(([path, want]): Case[] => [
       {
         name: `${path} over HTTP/1.1`,

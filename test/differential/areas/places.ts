@@ -20,7 +20,7 @@ const EXPOSURES: readonly (readonly [want: string, ask: Partial<Ask>])[] = [
 
 const WIRES: readonly Wire[] = ["1.1", "2"];
 
-/** Asked by anybody, of either proxy. */
+/** Any caller may send them, to either proxy. */
 export function exposures(mesh: MixedMesh): readonly Round[] {
   const places = PROXIES.map((proxy) => {
     const place = mesh.exposed(proxy);

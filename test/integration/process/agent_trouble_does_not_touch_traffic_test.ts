@@ -10,7 +10,10 @@ import { eventually } from "../../kit/process/process.ts";
 
 const HELLO = new TextEncoder().encode("hello");
 
-/** A different trouble for each question, and what the sidecar that asks it knows about it. */
+/**
+ * A different fault for each path of the agent, and the facts about it that the sidecar which reads that
+ * path shows.
+ */
 const FAULTS: readonly (readonly [
   on: RegExp,
   fault: Fault,
@@ -105,7 +108,7 @@ test("an agent that is away, and comes back, does not touch the traffic", async 
   }
   await eventually("a metric says so", () => isStale(pair.db));
   await enough(load);
-  // One line for all that is asked, not one for each; this machine's limits are another matter.
+  // One line for all requests, not one for each; this machine's limits are another matter.
   assert.equal(pair.db.output.match(/\[WARN\](?!.*open files)/g)?.length, 1);
   await mesh.agent.start();
   for (const sidecar of [pair.web, pair.db]) {

@@ -11,7 +11,7 @@ test("proxy -sidecar-for runs both sides of a pair", async () => {
   await using mesh = await DevMesh.start();
   await using pair = await startPair(mesh);
   await waitForEcho(pair.upstream);
-  // The story is about the engine that it says it is about.
+  // The test runs on the engine that its title names.
   const { POSTERN_BIN, POSTERN_ENGINE = OWN_ENGINE } = process.env;
   const engine = POSTERN_BIN ? "(bun|deno)" : POSTERN_ENGINE;
   assert.match(pair.web.output, new RegExp(`starting [^\\n]*${engine} `));

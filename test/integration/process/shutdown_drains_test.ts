@@ -35,7 +35,7 @@ test("SIGTERM lets the open connection finish, refuses new ones, and ends with 0
   const { postern, mesh, open } = one;
   postern.kill("SIGTERM");
   await eventually("it says that it drains", async () => await mesh.readyStatus() === 503);
-  // It is said before the last listener is closed.
+  // It is logged before the last listener is closed.
   await waitForRefusal(mesh.upstream);
   await open.exchange(HELLO);
   await open.finish();

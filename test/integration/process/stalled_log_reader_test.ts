@@ -43,7 +43,7 @@ for (const workers of [1, 0]) {
     assert.ok(await dropped() > 0, `nothing was dropped: ${JSON.stringify(figures)}`);
     for (const path of ["/live", "/ready"]) assert.equal((await postern.admin(path)).status, 200);
 
-    // Read again: what was lost is said, and counted the same.
+    // The pipe is read again: lost lines are logged, with the same count.
     const [, said] = await log.readUntil(/log lines lost lines=(\d+) /);
     assert.equal(Number(said), await dropped());
     t.diagnostic(JSON.stringify({ ...figures, lines_lost: Number(said) }));

@@ -63,7 +63,7 @@ test("with -config and -state-dir an SVID survives a restart while the agent is 
       give();
       await shown(proxy, first);
     }
-    // An agent that is there and says no is no agent that is away.
+    // An agent that is there and refuses is no agent that is away.
     agent.end("svids", 7, "no identity issued");
     await using denied = await start();
     await eventually("what was stored is dropped", () => {

@@ -52,7 +52,7 @@ test("torn and wrong files are logged once each, and the old certificate stays",
     const outcome = await probeTls(place, client);
     assert.ok(outcome.accepted && outcome.serial === serialOf(good.certPem), name);
   }
-  // Mended without a word from anybody.
+  // Mended without a signal.
   await listener.write({ "web.crt": next.certPem, "web.key": next.keyPem });
   await listener.shows(next, client);
   assert.equal(listener.lines(REJECTED).length, faults.length, "a fault was told again");

@@ -69,7 +69,7 @@ for (const { name, tls, make } of FORMS) {
     );
     const place = await listener.shows(first, client);
     const made = await make(second, "battery staple");
-    // Not with the old password: said, and nothing lost.
+    // The old password is refused and logged, and nothing is lost.
     const { "web.password": password = "", ...rest } = made;
     await listener.write(rest);
     const rejected = () => listener.lines("secret rejected");

@@ -1,4 +1,4 @@
-/** Files that come after the proxy: it waits, says for what, and needs no signal. */
+/** Files that come after the proxy: it waits, logs for which, and needs no signal. */
 import assert from "node:assert/strict";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
@@ -78,7 +78,7 @@ test("after its time to wait a listener opens and refuses, until the files come"
   await listener.postern.waitReady();
 });
 
-/** Found by what the system says of the files, not by a retry. */
+/** Found by the system's file events, not by a retry. */
 async function withinSeconds(story: () => Promise<unknown>): Promise<void> {
   const started = performance.now();
   await story();

@@ -17,7 +17,7 @@ import { inboundOf } from "../engine/snapshots.ts";
 export const TOKEN = "6d3e5a0c-1111-2222-3333-0123456789ab";
 const TRUST_DOMAIN = "11111111-2222-3333-4444-555555555555.consul";
 
-/** As a registration that says nothing of metrics. */
+/** A registration without settings of metrics. */
 export const NO_METRICS = {
   prometheusBindAddr: "",
   statsBindAddr: "",

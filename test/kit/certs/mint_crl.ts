@@ -1,5 +1,5 @@
 /**
- * Builds and signs revocation lists for tests: whatever is asked for, sound or not.
+ * Builds and signs revocation lists for tests, sound or not.
  *
  * @module
  */

@@ -19,7 +19,7 @@ import { OID } from "../../../src/identity/mod.ts";
 /** SHA-1 can be asked for, to be refused. */
 export type SigningHash = "sha1" | "sha256" | "sha384" | "sha512";
 
-/** An extension as it stands in a certificate. */
+/** An extension as encoded in a certificate. */
 export interface ExtraExtension {
   readonly oid: string;
   readonly critical: boolean;

@@ -27,7 +27,7 @@ export function readSigningRequest(pem: string): SigningRequest | undefined {
   try {
     der = parsePem(pem, { what: "signing request", limitChars: LIMIT_CHARS })[0]?.der;
   } catch {
-    // Consul says the same of all that is not PEM.
+    // Consul gives the same error for everything that is not PEM.
     return undefined;
   }
   if (!der) return undefined;

@@ -1,6 +1,6 @@
 /**
- * Consul's servers as a session sees them, without sockets: each answers by gRPC as a test says, and can be
- * killed, hung or made to refuse.
+ * Consul's servers as a session sees them, without sockets: each answers by gRPC as a test sets, and can
+ * be killed, hung or made to refuse.
  *
  * @example
  * const servers = new MemoryServers(clock);
@@ -109,7 +109,7 @@ export class MemoryServer {
     return this.#open.size;
   }
 
-  /** Calls that are open, of one method if said. */
+  /** Open calls, of one method if given. */
   open(path?: string): MemoryCall[] {
     return this.calls.filter((call) => !call.over && (path === undefined || call.path === path));
   }

@@ -66,7 +66,7 @@ export class ScriptedAgent implements Consul {
     return this.#answer(key, value);
   }
 
-  /** `asked` is `service`, or `service as tcp` where a protocol is asked for. */
+  /** `asked` is `service`, or `service as tcp` where the request names a protocol. */
   chain(asked: string, value: DiscoveryChain): this {
     return this.#answer(`chain ${asked}`, value);
   }

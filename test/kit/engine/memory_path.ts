@@ -1,5 +1,5 @@
 /**
- * A data path without sockets on a clock that stands still, and what a test asks of it.
+ * A data path without sockets on a fake clock, and the checks of a test.
  *
  * @module
  */

@@ -7,7 +7,7 @@
 
 import "../../../src/app/workers/worker.ts";
 
-/** Under this name the test says which worker is to die; see {@link MORTAL_CHANNEL}. */
+/** On this channel the test names the worker that is to end; see {@link MORTAL_CHANNEL}. */
 const MORTAL_CHANNEL = "postern-mortal-worker";
 
 interface Told {

@@ -1,6 +1,6 @@
 /**
- * A plugin of the executable at work in each worker of one proxy, for tests of what workers share. Who
- * asks is answered 200 behind it. No sockets, no threads.
+ * A plugin of the executable at work in each worker of one proxy, for tests of what workers share. Each
+ * request is answered 200 behind it. No sockets, no threads.
  *
  * @module
  */
@@ -25,7 +25,7 @@ export interface AskedOf {
   readonly source?: string;
   readonly remoteAddress?: string;
   readonly headers?: Readonly<Record<string, string>>;
-  /** That tokens of `okta` said. */
+  /** The claims of tokens of `okta`. */
   readonly claims?: Readonly<Record<string, unknown>>;
   readonly worker?: number;
 }

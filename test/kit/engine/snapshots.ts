@@ -37,7 +37,7 @@ export interface SnapshotOptions {
   readonly overrides?: Partial<MeshSnapshot>;
 }
 
-/** Its chain leads to the target of its name where nothing else is said. */
+/** Its chain leads to the target of its name unless another is given. */
 export interface UpstreamOptions extends Partial<UpstreamPart>, Partial<Resolver> {
   readonly name: string;
 }

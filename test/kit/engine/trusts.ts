@@ -30,7 +30,7 @@ export interface World {
   readonly options: TrustContextOptions;
   readonly wants: string[];
   current: TrustContext | undefined;
-  /** Answers everybody who waits. */
+  /** Answers every waiting caller. */
   answer(come: boolean): void;
 }
 

@@ -36,7 +36,9 @@ interface WorkerRig extends AsyncDisposable {
   /** Opens connections until each worker has one with both legs; by worker. */
   oneEach(): Promise<readonly EchoClient[]>;
   kill(worker: number): void;
-  /** Stops the first worker's thread; resolves when it stands, with what lets it go on. */
+  /**
+   * Stops the first worker's thread; resolves when it has stopped, with the function that lets it go on.
+   */
   stick(): Promise<() => void>;
 }
 

@@ -189,7 +189,7 @@ export class Cluster extends Mesh {
     await this.startServer(index, { empty: true });
   }
 
-  /** Keeps its connections and says nothing any more. */
+  /** Keeps its connections and sends nothing any more. */
   hang(index: number): void {
     const member = this.#member(index);
     member.hung = true;

@@ -152,7 +152,7 @@ export class Consul extends Mesh {
     await this.start();
   }
 
-  /** Wipes the agent; with a client agent its server is wiped while the agent lives on. */
+  /** Wipes the agent; with a client agent its server is wiped while the agent runs on. */
   async wipeCluster(): Promise<void> {
     if (this.#options.clientOf) return await this.#options.clientOf.wipeCluster();
     await this.replace();

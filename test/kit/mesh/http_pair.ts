@@ -147,7 +147,7 @@ export async function startHttpPair(options: HttpPairOptions): Promise<HttpPair>
         authority = createAuthority();
         roots.push(authority.rootPem);
         await writeFile(path("roots.pem"), roots.join(""));
-        // Everybody trusts the new root before anybody shows what it issued.
+        // Every sidecar trusts the new root before any shows a leaf that it signed.
         await reload([web, ...dbs]);
       }
       await issue();

@@ -1,6 +1,6 @@
 /**
- * Asks a public listener the questions of `l7_intentions.ts`, as the caller that each names, and an
- * application behind it that says what reached it: over HTTP/1.1, HTTP/2 and gRPC.
+ * Sends a public listener the requests of `l7_intentions.ts`, as the caller that each names; and an
+ * application behind it that reports what reached it: over HTTP/1.1, HTTP/2 and gRPC.
  *
  * @module
  */
@@ -25,7 +25,7 @@ const GRPC_INTERNAL = "13";
 
 type AskedProtocol = "http" | "http2" | "grpc";
 
-/** An application that says what reached it. */
+/** An application that answers with the path that reached it. */
 export async function startSeer(
   host: string,
   protocol: AskedProtocol = "http",
@@ -45,7 +45,7 @@ export async function startSeer(
   }, { host });
 }
 
-/** Each question is asked on a connection of its own with the leaf of its source. */
+/** Sends each request on a connection of its own with the leaf of its source. */
 export class Asker {
   readonly #agent: AgentCalls;
   readonly #protocol: AskedProtocol;
@@ -109,7 +109,7 @@ function http2Bytes({ method, path, fields, body }: Question, isGrpc: boolean): 
   );
 }
 
-/** The same for `explain`, which knows one way to write a request. */
+/** The same for `explain`, which knows one notation of a request. */
 export function asWritten(question: Question, protocol: AskedProtocol): Ask {
   const { method, path, fields, body } = question;
   const own = [

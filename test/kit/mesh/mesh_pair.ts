@@ -135,7 +135,7 @@ export async function expectFollowed(agent: Mesh, { upstream }: MeshPair): Promi
   await waitForEcho(upstream);
 }
 
-/** Waits until the calling Postern's log says that the other sidecar did not want it. */
+/** Waits until the calling Postern's log reports that the other sidecar refused it. */
 export async function saysRefused({ web }: MeshPair): Promise<void> {
   await eventually("web says that it was refused", () => {
     return /\[WARN\].*connection failed.*ended_by=upstream.*code=refused_by_peer/.test(web.output);
@@ -143,8 +143,8 @@ export async function saysRefused({ web }: MeshPair): Promise<void> {
 }
 
 /**
- * Waits until Consul's own checks have seen the sidecar of `service`. A first look that came before it
- * listened is what the catalog says until the next one, ten seconds later.
+ * Waits until Consul's own checks have seen the sidecar of `service`. A first check that came before it
+ * listened is in the catalog until the next one, ten seconds later.
  */
 export async function waitForPassing(agent: Mesh, service: string): Promise<void> {
   await eventually(`${service} passes its checks`, async () => {

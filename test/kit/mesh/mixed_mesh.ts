@@ -235,7 +235,7 @@ export class MixedMesh implements AsyncDisposable {
     return this.#place(`${from} ${to}`);
   }
 
-  /** Where everybody reaches {@link EXPOSED} of the service behind `proxy`. */
+  /** Where any caller reaches {@link EXPOSED} of the service behind `proxy`. */
   exposed(proxy: Proxy): Place {
     return this.#place(`exposed http-${proxy}`);
   }

@@ -16,7 +16,7 @@ import { newPair, temporaryDirectory, type TestPair } from "../secrets/secret_fi
 import { type AgentLeaf, type ProbeOutcome, probeTls, serialOf } from "../wire/tls_probe.ts";
 import type { Place, TestServer } from "../wire/echo.ts";
 
-/** The service `db`, its application an echo, registered with what a story says of its sidecar. */
+/** The service `db`, its application an echo, registered with a story's sidecar block. */
 export class CredentialsStory implements AsyncDisposable {
   readonly agent: Mesh;
   readonly app: TestServer;

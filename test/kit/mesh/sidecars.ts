@@ -61,7 +61,7 @@ export function envoyBesideServers(
   ]);
 }
 
-/** The same for an entry of the catalog, by a server that is asked in plain text. */
+/** The same for an entry of the catalog, by a server over plain text. */
 export function envoyOfNode(
   server: Consul,
   { proxyId, node }: { readonly proxyId: string; readonly node: string },

@@ -7,7 +7,7 @@
 import { Buffer } from "node:buffer";
 import { type PlainMessage, Protobuf } from "../../../src/wire/mod.ts";
 
-/** `envoy.service.auth.v3` as its files have it, as far as anybody here says something of it. */
+/** `envoy.service.auth.v3` as its files have it, as far as these tests use it. */
 export const CHECK_MESSAGES: Protobuf = new Protobuf({
   CheckRequest: { attributes: "1 Attributes" },
   Attributes: { source: "1 Peer", destination: "2 Peer", request: "4 Request" },

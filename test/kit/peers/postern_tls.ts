@@ -60,7 +60,7 @@ export async function startPosternTls(
 ): Promise<PosternTls> {
   const { sds, sdsTls, inbound, outbound } = description;
   const directory = await mkdtemp(join(tmpdir(), "postern-tls-"));
-  // Envoy listens where it is asked to as well: stories know the port before it is open.
+  // Envoy listens on a given port as well: stories know the port before it is open.
   const host = inbound?.port === undefined ? loopbackHost() : "127.0.0.1";
   const [inPort = 0, outPort = 0] = await freePorts(host, 2);
   const places = {

@@ -1,5 +1,5 @@
 /**
- * Addresses and ports for stories that must know them before anybody listens there.
+ * Addresses and ports for stories that must know them before any program listens there.
  *
  * @module
  */

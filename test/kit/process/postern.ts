@@ -1,7 +1,7 @@
 /**
  * The product as its users meet it: a process started from a command line. `$POSTERN_BIN` (or
- * `dist/postern`) where there is one, else the sources, or what `$POSTERN_BUNDLE` says was made of them,
- * on `$POSTERN_ENGINE` (`bun` or `deno`).
+ * `dist/postern`) where there is one, else the sources, or the bundle of them in `$POSTERN_BUNDLE`, on
+ * `$POSTERN_ENGINE` (`bun` or `deno`).
  *
  * @module
  */
@@ -61,7 +61,7 @@ export class Postern {
       sent.setTimeout(20_000, () => {
         const late = new Error(`${path}: no answer in time`);
         sent.destroy(late);
-        // Not every runtime tells it of a reply that has begun.
+        // Not every runtime reports a reply that has begun.
         reject(late);
       });
       sent.on("error", reject);

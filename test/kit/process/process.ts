@@ -1,6 +1,6 @@
 /**
- * Child processes for tests: output is captured within a bound, every wait has a deadline and says what
- * the process printed when it runs out, and nothing outlives the test process. Linux.
+ * Child processes for tests: output is captured within a bound, every wait has a deadline and shows the
+ * process's output when it runs out, and nothing outlives the test process. Linux.
  *
  * @module
  */
@@ -86,7 +86,7 @@ export class Process {
 
   /**
    * The lines that it wrote on both streams, the newest {@link OUTPUT_LIMIT} characters of them. Whole
-   * lines, but for the last words of one that has ended: where a chunk ends says nothing.
+   * lines, but for the last words of one that has ended: where a chunk ends means nothing.
    */
   get output(): string {
     return this.#output;

@@ -70,7 +70,7 @@ export function fileOptions(hub: FileHub, clock: Clock): FileProviderOptions {
 
 let reading = 0;
 
-/** Counts what is asked of the disk and not answered yet: the fake clock stands still meanwhile. */
+/** Counts calls to the disk that are not answered yet: the fake clock does not move meanwhile. */
 export function counted(files: FileSystem): FileSystem {
   const count = async <T>(answer: Promise<T>) => {
     reading++;
@@ -104,7 +104,7 @@ export async function advanceUntil(
   }
 }
 
-/** A file system that says nothing of itself. */
+/** A file system without events. */
 export const SILENT: Partial<FileSystem> = { watch: () => ({ close() {} }) };
 
 /** `web.pem` and `web.key`. */

@@ -1,6 +1,6 @@
 /**
- * The reference SDS server as a peer of tests (`test/peers/sds_server`): serves what a test tells it,
- * reports what its clients said, and misbehaves on request.
+ * The reference SDS server as a peer of tests (`test/peers/sds_server`): serves the test's secrets,
+ * reports its clients' requests, and misbehaves on demand.
  *
  * @example
  * await using sds = await startSdsPeer();
@@ -195,8 +195,8 @@ export class SdsPeer {
   }
 
   /**
-   * Waits until a client answered to `name` as it was last set, and gives that ACK or NACK. What was set
-   * to the value that it had is not sent again over delta.
+   * Waits until a client answered to `name` as it was last set, and gives that ACK or NACK. A secret
+   * that is set to the value that it had is not sent again over delta.
    */
   async answered(name: string, options: { readonly timeoutMs?: number } = {}): Promise<SdsEntry> {
     return await eventually(`${name} is answered`, async () => {

@@ -137,7 +137,7 @@ export class SdsServer implements AsyncDisposable {
     };
   }
 
-  /** Takes a secret into the server, or out of it, and tells every stream. */
+  /** Takes a secret into the server, or out of it, and sends the change on every stream. */
   set(...secrets: readonly (PlainMessage | string)[]): void {
     this.#version++;
     for (const secret of secrets) {

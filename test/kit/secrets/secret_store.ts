@@ -1,5 +1,5 @@
 /**
- * A store of secrets on a clock that stands still, with sources that say what the test tells them to.
+ * A store of secrets on a fake clock, with sources whose events the test sets.
  *
  * @module
  */

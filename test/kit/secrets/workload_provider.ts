@@ -116,7 +116,7 @@ export interface WorkloadFixture extends AsyncDisposable {
   ): Followed;
 }
 
-/** A provider of a server that has said nothing yet, in time that the test moves. */
+/** A provider of a server that has sent nothing yet, in time that the test moves. */
 export async function setUpWorkload(): Promise<WorkloadFixture> {
   const server = await startWorkloadServer();
   const { address } = server;

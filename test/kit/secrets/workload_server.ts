@@ -158,12 +158,12 @@ export class WorkloadServer {
     this.#say(method, { kind: "message", bytes });
   }
 
-  /** Ends the streams of a method, and those that are opened until something else is said. */
+  /** Ends the streams of a method, and those that are opened until something else is sent. */
   end(method: WorkloadMethod, code: number, details = ""): void {
     this.#say(method, { kind: "end", code, details });
   }
 
-  /** Ends the streams that are open with OK; new ones get what was last said. */
+  /** Ends the streams that are open with OK; new ones get the last answer. */
   hangUp(method: WorkloadMethod): void {
     for (const stream of [...this.#streams[method]]) stream.end();
   }

@@ -1,6 +1,6 @@
 /**
- * An application that does what the path of a request says, over HTTP/1.1 or HTTP/2, and keeps what
- * reached it: for stories that compare what two proxies make of the same request.
+ * An application that behaves as the path of a request demands, over HTTP/1.1 or HTTP/2, and keeps the
+ * requests that reached it: for stories that compare what two proxies make of the same request.
  *
  * @module
  */
@@ -21,7 +21,7 @@ export interface Message {
   readonly trailers: readonly string[];
 }
 
-/** A field that tells requests apart, and is not among those that were seen. */
+/** A field that identifies a request, and is not among those that were recorded. */
 export const ASKED = "x-asked";
 
 /** Says which application answered, where it has a name. */

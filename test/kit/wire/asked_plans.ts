@@ -10,7 +10,7 @@ export interface Plan {
   /** 0: no response. */
   readonly status: number;
   readonly fields: readonly string[];
-  /** Several: of a length that is not said beforehand. */
+  /** Several: of a length that is not announced. */
   readonly body: readonly string[];
   readonly trailers?: readonly string[];
   /** It breaks off after its body. */

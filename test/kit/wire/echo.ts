@@ -178,7 +178,7 @@ export class EchoClient {
     return all.subarray(0, length);
   }
 
-  /** The bytes up to the first newline: what a greeting server says. */
+  /** The bytes up to the first newline: the greeting of a greeting server. */
   async readLine(options: { readonly timeoutMs?: number } = {}): Promise<string> {
     let line = "";
     while (!line.endsWith("\n")) line += String.fromCharCode(...await this.read(1, options));

@@ -147,7 +147,7 @@ export function serveRaw(options: ServeOptions = {}): Served {
   return { client: new RawEnd(theirs), server, clock, seen, invalid, ends, stream };
 }
 
-/** Answers 200 with what was said: the shortest handler. */
+/** Answers 200 with `text`: the shortest handler. */
 export function answer(exchange: ServerExchange, text = "ok", fields: Fields = []): void {
   exchange.respond({ status: 200, length: text.length, fields }, text === "");
   if (text === "") return;

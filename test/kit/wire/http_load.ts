@@ -116,7 +116,7 @@ export class HttpLoad extends Workers<HttpLoadResult> {
             status: statusOf(answer),
             body: Buffer.from(answer.body, "latin1"),
           });
-          // The proxy said that this was the last one here: no request is lost.
+          // The proxy announced that this was the last one here: no request is lost.
           if (/^connection:.*close/im.test(answer.head)) break;
           await pause(this.#options.pauseMs);
         } while (keep && !this.stopping && !client.isOver);

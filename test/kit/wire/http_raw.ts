@@ -92,7 +92,7 @@ export function valuesOf({ head }: Pick<RawMessage, "head">, name: string): stri
     .map((line) => line.slice(name.length + 1).trim());
 }
 
-/** A connection on which the test says every byte. */
+/** A connection on which the test writes every byte. */
 export class RawClient implements AsyncDisposable {
   readonly socket: Socket;
   readonly #client: TestClient;

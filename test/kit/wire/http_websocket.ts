@@ -224,7 +224,7 @@ export async function openWebSocket(place: Place, path = "/ws"): Promise<WebSock
   return new WebSocketClient(client.socket, () => client.socket.destroy());
 }
 
-/** By extended CONNECT, once the server says that it takes that; fails where the answer is not 200. */
+/** By extended CONNECT, once the server has announced it; fails where the answer is not 200. */
 export async function openWebSocketOverHttp2(
   place: Place,
   path = "/ws",

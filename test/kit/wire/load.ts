@@ -15,7 +15,7 @@ export interface LoadOptions {
   readonly shortLived?: number;
   readonly pauseMs?: number;
   readonly maxMessageBytes?: number;
-  /** The server's first line, if it says one. */
+  /** Whether the server sends a line first. */
   readonly greeting?: boolean;
 }
 
@@ -42,7 +42,7 @@ export function assertFlawless(result: LoadResult, options: { readonly atLeast: 
 const KEPT_MESSAGES = 20;
 const ENOUGH_TIMEOUT_MS = 60_000;
 
-/** Workers that run until they are stopped, and what came of them. */
+/** Workers that run until they are stopped, and their result. */
 export abstract class Workers<Result extends LoadResult> implements AsyncDisposable {
   protected stopping = false;
   protected exchanges = 0;

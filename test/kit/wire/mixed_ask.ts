@@ -1,5 +1,5 @@
 /**
- * Asks over HTTP/1.1 or HTTP/2, and says everything that came back.
+ * Sends a request over HTTP/1.1 or HTTP/2, and returns everything that came back.
  *
  * @module
  */
@@ -16,7 +16,7 @@ export interface Ask {
   readonly path: string;
   readonly fields: readonly string[];
   readonly body: string;
-  /** Its length is not said beforehand. */
+  /** Its length is not announced. */
   readonly streamed: boolean;
   readonly trailers: readonly string[];
   readonly upgrade: boolean;

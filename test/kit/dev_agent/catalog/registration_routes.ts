@@ -174,7 +174,10 @@ async function nodeServices(call: Call, aclOf: AclOf): Promise<Response> {
   return Response.json(body, { headers: headersOf(index, rights.hasToken && isFiltered) });
 }
 
-/** Topics of the entries that are merged into a service's proxy, where that is asked for. */
+/**
+ * Topics of the entries that are merged into a service's proxy, where the request has
+ * `merge-central-config`.
+ */
 function topicsOf(call: Call, { proxy }: ServiceRecord): readonly string[] {
   return proxy && has(call, "merge-central-config") ? mergeTopics(proxy) : [];
 }

@@ -260,7 +260,7 @@ async function main(): Promise<number> {
   console.log(`${version.trim()}: ${[command, ...words].join(" ")}`);
   if (!instructions) {
     console.log(
-      "This machine does not count instructions (perf stat). Postern's are told from its time on\n" +
+      "This machine does not count instructions (perf stat). Postern's are estimated from its time on\n" +
         "the processor beside that of a bare relay on Bun whose instructions are known: they are\n" +
         "right within ten per cent or so, less on a busy machine.",
     );

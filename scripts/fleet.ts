@@ -138,7 +138,7 @@ function tellFailures(members: readonly Member[], when: string): void {
   }
   const text = [...all].map(([code, times]) => `${code} ${times}`).join(", ");
   const losses = members.reduce((sum, { losses }) => sum + losses, 0);
-  say(`  ${when}: failures told: ${text || "none"}; losses: ${losses}`);
+  say(`  ${when}: failures reported: ${text || "none"}; losses: ${losses}`);
 }
 
 async function run(cluster: Cluster): Promise<void> {

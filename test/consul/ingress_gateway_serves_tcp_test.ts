@@ -87,7 +87,10 @@ test("an ingress entry adds, moves and removes listeners without touching the ot
   await mesh.entry({ Listeners: [toDb(one.port)] });
   await waitForRefusal(two);
   await open.exchange(HELLO);
-  await eventually("both are told", () => gateway.output.match(/listener started/g)?.length === 2);
+  await eventually(
+    "both are logged",
+    () => gateway.output.match(/listener started/g)?.length === 2,
+  );
 
   const { status } = await mesh.consul.call("DELETE", "/v1/config/ingress-gateway/igw");
   assert.equal(status, 200);

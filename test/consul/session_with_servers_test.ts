@@ -101,7 +101,7 @@ test("a session survives failures of real servers", async () => {
   // A deleted token ends the streams that it opened; the next one opens them again.
   const next = await newToken(cluster);
   await cluster.call("DELETE", `/v1/acl/token/${first.id}`);
-  await eventually("the dead token is told", () => token.rejections.includes(first.secret), {
+  await eventually("the deleted token is rejected", () => token.rejections.includes(first.secret), {
     timeoutMs: 20_000,
   });
   assert.equal(errors.at(-1)?.code, "agent_forbidden");

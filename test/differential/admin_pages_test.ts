@@ -219,19 +219,19 @@ async function startPages(): Promise<Pages> {
   const postern = own.use(await consul.sidecar("web-2"));
   for (const upstreams of [theirs, ours]) await call(consul, upstreams);
   const address = await postern.adminAddress();
-  const asker = (admin: string): Ask => async (path) => {
+  const askOf = (admin: string): Ask => async (path) => {
     const reply = await fetch(`http://${admin}${path}`);
     assert.equal(reply.status, 200, path);
     return await reply.text();
   };
-  const envoy = asker(`${consul.host}:${adminPort}`);
+  const envoy = askOf(`${consul.host}:${adminPort}`);
   await eventually("Envoy has summed up its histograms, as it does every 5 s", async () => {
     return /"cumulative":\s*\d/.test(await envoy("/stats?format=json"));
   });
   const stack = own.move();
   return {
     envoy,
-    postern: asker(address),
+    postern: askOf(address),
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
 }

@@ -5,7 +5,7 @@
  */
 
 import { createHash } from "node:crypto";
-import { ASKED, FROM } from "../kit/wire/asked_app.ts";
+import { FROM, REQUEST_ID } from "../kit/wire/asked_app.ts";
 import type { Place } from "../kit/wire/echo.ts";
 import { type Ask, askHttp1, askHttp2, type Got } from "../kit/wire/mixed_ask.ts";
 import { type MixedMesh, PROXIES, type Proxy } from "../kit/mesh/mixed_mesh.ts";
@@ -147,10 +147,10 @@ export class Comparison {
   async #differencesOf({ name, of, places }: Round): Promise<string[]> {
     const outcomes = await Promise.all(places.map(async ([who, place, by]) => {
       const predictions = by && await this.#predicted(of, by, name);
-      const told = (why: string) => this.unexplained.push(`${name}, ${who}: ${why}`);
+      const report = (why: string) => this.unexplained.push(`${name}, ${who}: ${why}`);
       return await this.outcome(of, place, (went) => {
         const why = predictions?.whyNot(went);
-        if (why !== undefined) told(why);
+        if (why !== undefined) report(why);
       });
     }));
     const [first, ...others] = outcomes;
@@ -216,7 +216,7 @@ export class Comparison {
     const got = await SEND[wire](place, {
       ...NOTHING,
       ...ask,
-      fields: [...ask?.fields ?? [], `${ASKED}: ${asked}`],
+      fields: [...ask?.fields ?? [], `${REQUEST_ID}: ${asked}`],
     }).catch((error) => ({
       first: String(error),
       fields: [],

@@ -113,14 +113,14 @@ export class Predictions {
   /** The part of `went` that was not predicted; `undefined`: all was. */
   whyNot(went: Went): string | undefined {
     const ends = this.#ends;
-    if (ends.length > 0) return matches(ends, went) ? undefined : told(ends, went);
+    if (ends.length > 0) return matches(ends, went) ? undefined : mismatch(ends, went);
     const callee = this.#callee;
     // An Envoy before it may have answered, or sent on something else.
     if (!callee || went.tries.length === 0 && went.status !== 403) return undefined;
     if (callee.some((end) => end.kind === "answered" && end.answer.reason.startsWith(NO_REQUEST))) {
       return undefined;
     }
-    return matches(callee, went) ? undefined : told(callee, went);
+    return matches(callee, went) ? undefined : mismatch(callee, went);
   }
 }
 
@@ -235,7 +235,7 @@ function matches(ends: readonly End[], went: Went): boolean {
   });
 }
 
-function told(ends: readonly End[], { status, grpcStatus, from, tries }: Went): string {
+function mismatch(ends: readonly End[], { status, grpcStatus, from, tries }: Went): string {
   const said = ends.map((end) => {
     if (end.kind === "sent") {
       return `sent as ${end.sent?.method} ${end.sent?.path} to ${end.instances.join(" ")}`;

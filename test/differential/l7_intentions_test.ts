@@ -7,16 +7,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { startConsul } from "../kit/mesh/consul.ts";
-import { Asker, asWritten, startSeer, wentAs } from "../kit/mesh/l7_asker.ts";
+import { asWritten, QuestionSender, startPathApp, wentAs } from "../kit/mesh/l7_asker.ts";
 import {
   type Answer,
+  answerText,
   DESTINATION,
   ENTRIES,
   FIRST,
   QUESTIONS,
   recordedAnswers,
   shown,
-  told,
 } from "../kit/mesh/l7_intentions.ts";
 import { eventually } from "../kit/process/process.ts";
 import { envoySidecar } from "../kit/mesh/sidecars.ts";
@@ -55,7 +55,7 @@ for (
 ) {
   test(`requests are answered as by Envoy where ${title}`, async () => {
     await using consul = await startConsul({ defaultIntentionPolicy: policy });
-    await using app = await startSeer(consul.host, protocol);
+    await using app = await startPathApp(consul.host, protocol);
     for (const entry of entries) {
       const isSpoken = entry["Kind"] === "service-defaults";
       await consul.configEntry({ ...entry, ...(isSpoken ? { Protocol: protocol } : {}) });
@@ -68,17 +68,17 @@ for (
     const [theirs, ours] = [await start("db-1"), await start("db-2")];
     await using _envoy = await envoySidecar(consul, theirs.id, {});
     await using sidecar = await consul.sidecar(ours.id);
-    const asker = new Asker(consul, protocol);
+    const sender = new QuestionSender(consul, protocol);
     const answersAt = async (place: typeof ours.place) => {
       await eventually(
         "the first request is answered",
-        async () => (await asker.ask(place, FIRST)).seen === FIRST.path,
+        async () => (await sender.send(place, FIRST)).seen === FIRST.path,
       );
-      return await asker.askAll(place, QUESTIONS);
+      return await sender.sendAll(place, QUESTIONS);
     };
     const inWords = (answers: readonly Answer[]) =>
       QUESTIONS.map((question, index) =>
-        `${shown(question)}: ${told(answers[index] ?? { status: 0 })}`
+        `${shown(question)}: ${answerText(answers[index] ?? { status: 0 })}`
       );
     const envoy = inWords(await answersAt(theirs.place));
     if (entries === ENTRIES && protocol === "http") await assertRecorded(policy, envoy);

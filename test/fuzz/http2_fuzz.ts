@@ -120,7 +120,7 @@ async function run(
     ended++;
     words.push(`end ${by} ${kind} ${detail}`);
   };
-  const told = (name: string): MessageEvents => ({
+  const recording = (name: string): MessageEvents => ({
     onData: (chunk) => void words.push(...Array.from(chunk, (octet) => `${name} ${octet}`)),
     onEnd: (trailers) => void words.push(`${name} end ${trailers ?? ""}`),
     onDrain: () => {},
@@ -139,7 +139,7 @@ async function run(
           open++;
           words.push(JSON.stringify(request));
           assert.ok(server.active <= LIMITS.concurrentStreams);
-          exchange.events = told(request.path);
+          exchange.events = recording(request.path);
           if (request.method === "POST" && request.path.length % 2 === 1) exchange.pause();
           if (request.method !== "GET") return;
           exchange.respond({ status: 200, length: 50, fields: [] }, false);
@@ -159,7 +159,7 @@ async function run(
     for (const method of ["GET", "POST", "HEAD"]) {
       open++;
       const exchange = client.request(requestHead({ method, length: -1 }), method === "GET", {
-        ...told(method),
+        ...recording(method),
         onInformational: ({ status }) => void words.push(`${method} ${status}`),
         onResponse: (head, ends) => void words.push(`${method} ${JSON.stringify(head)} ${ends}`),
       });

@@ -474,12 +474,12 @@ test("the reference's limits on demand are the defaults", () => {
     negativeTtl: `${negativeTtlMs / 1_000}s`,
     wait: `${waitMs / 1_000}s`,
   };
-  const told = Object.keys(wanted).map((name) => [
+  const found = Object.keys(wanted).map((name) => [
     name,
     page("docs/credentials-reference.md").match(new RegExp(`^\\| \`${name}\` +\\| (\\S+) `, "m"))
       ?.[1],
   ]);
-  assert.deepEqual(Object.fromEntries(told), wanted);
+  assert.deepEqual(Object.fromEntries(found), wanted);
 });
 
 test("every metric on the pages is one that the source counts", async () => {

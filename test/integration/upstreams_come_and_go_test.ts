@@ -71,10 +71,10 @@ test("an upstream above the limit is refused by name, and opened once there is r
   assert.equal(refused?.state, "failed");
   assert.match(refused.error, /^Cannot open upstream service:default\/default\/late: 8191 are/);
   assert.equal(await path.retryFailed(), false);
-  const told = lines.filter(({ level, message }) =>
+  const errors = lines.filter(({ level, message }) =>
     level === "error" && message.includes("failed")
   );
-  assert.equal(told.length, 1);
+  assert.equal(errors.length, 1);
   await using client = await openClient(pair.port);
   client.send("hello");
   assert.equal(String(await client.read(5)), "hello");

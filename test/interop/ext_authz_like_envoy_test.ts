@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { PlainMessage } from "../../src/wire/mod.ts";
 import type { Place } from "../kit/wire/echo.ts";
 import { startEnvoyAsker } from "../kit/peers/envoy_ext_authz.ts";
-import { type AskedHttp, httpOf, startAuthz } from "../kit/peers/ext_authz.ts";
+import { type CheckedRequest, httpOf, startAuthz } from "../kit/peers/ext_authz.ts";
 import {
   answerOf,
   type RawAnswer,
@@ -23,7 +23,7 @@ type Json = Readonly<Record<string, unknown>>;
 interface Seen {
   readonly status: number;
   readonly body: string;
-  readonly told: Json;
+  readonly responseHeaders: Json;
   /** Absent: nothing reached the application. */
   readonly app?: { readonly line: string; readonly headers: Json; readonly body: string };
 }
@@ -58,7 +58,7 @@ async function ask(place: Place, request: string, app: RawOrigin): Promise<Seen>
   return {
     status: statusOf(answer),
     body: answer.body,
-    told: headersOf(answer),
+    responseHeaders: headersOf(answer),
     ...(seen && {
       app: {
         line: seen.head.split("\r\n")[0] ?? "",
@@ -160,7 +160,7 @@ const CHECKS: Readonly<Record<string, PlainMessage>> = {
 };
 
 /** The check request of either proxy, without the fields that only one of them can know. */
-function asked({ headers, ...http }: AskedHttp): Json {
+function asked({ headers, ...http }: CheckedRequest): Json {
   const { size: _, ...rest } = http as unknown as Record<string, unknown>;
   const names = Object.keys(headers).filter((name) =>
     !["x-request-id", "x-forwarded-proto", "content-length"].includes(name)

@@ -163,7 +163,7 @@ for (const version of ["http/1.1", "h2"] as const) {
       "WebSocket, closed by the page": { code: 4_000, reason: "enough", wasClean: true },
       ...isTls ? { "streamed request": "200 one two three" } : {},
     }, browser.tail());
-    assert.ok(await deadline(site.aborted, BROWSE_TIMEOUT_MS), "the application was not told");
+    assert.ok(await deadline(site.aborted, BROWSE_TIMEOUT_MS), "the application saw no abort");
     const tags = origin.requests.filter(({ head }) => head.startsWith("GET /tagged "))
       .map((request) => valuesOf(request, "if-none-match"));
     assert.deepEqual(tags, [[], ['"1"']]);

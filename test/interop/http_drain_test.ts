@@ -72,8 +72,8 @@ test("an HTTP/2 client gets two GOAWAY frames and its response", async () => {
   await using nghttp = new Process(peer("nghttp"), ["-v", `http://${host}:${port}/`]);
   const socket = await asked.promise;
   pair.web.kill("SIGTERM");
-  const told = await nghttp.waitFor(/last_stream_id=(\d+)[^]*last_stream_id=(\d+)/, LIMIT);
-  assert.equal(told[1], String(2 ** 31 - 1));
+  const goaways = await nghttp.waitFor(/last_stream_id=(\d+)[^]*last_stream_id=(\d+)/, LIMIT);
+  assert.equal(goaways[1], String(2 ** 31 - 1));
   socket.end(answerOf("late"));
   assert.equal((await nghttp.waitExit(LIMIT)).code, 0);
   assert.match(nghttp.output, /:status: 200[^]*late/);

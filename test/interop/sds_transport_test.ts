@@ -202,5 +202,5 @@ test("Postern: an SDS server of another name is not believed", async () => {
   });
   await eventually("it says why", () => /sds_cluster[^]*(name|altname)/i.test(proxy.output));
   assert.equal(await proxy.place("tls_in"), undefined);
-  assert.equal((await sds.log()).entries.length, 0, "it was told who asks");
+  assert.equal((await sds.log()).entries.length, 0, "the server got a request");
 });

@@ -80,7 +80,7 @@ for (const kind of ["plain", "tls"] as const) {
     await client.over();
     server.connection.resume();
     await server.over();
-    assert.equal(server.told.at(-1), "reset");
+    assert.equal(server.events.at(-1), "reset");
   });
 
   test(`a ${kind} stream flows both ways at once through small and large chunks`, async () => {

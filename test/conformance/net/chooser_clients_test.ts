@@ -185,7 +185,7 @@ for (const how of ["end", "destroy", "resetAndDestroy"] as const) {
       return hello.serverName === "b.example" ? late.promise : byName(hello);
     });
     const { socket } = rawClient(server.port, hello("b.example"));
-    await asked.until(() => count === 1, () => "nobody was asked");
+    await asked.until(() => count === 1, () => "choose() was not called");
     await quiet(3);
     socket[how]();
     const outcome = await server.outcome();

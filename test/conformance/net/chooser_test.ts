@@ -169,7 +169,7 @@ test("a chooser serves a local socket", async () => {
   );
   const client = await dial(0, { path, serverName: "c.example" }).side();
   assert.equal(leafOf(client.peer), hexOf("c.example"));
-  await waiting.until(() => outcomes.length === 1, () => "nobody was told");
+  await waiting.until(() => outcomes.length === 1, () => "no outcome was reported");
   assert.equal(outcomes[0]?.kind, "secured");
   client.connection.reset();
   listener.close();

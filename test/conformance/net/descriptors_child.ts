@@ -11,8 +11,8 @@ import { AcceptGate, runtimeEngine } from "../../../src/net/mod.ts";
 
 const tell = (kind: string, fields: Record<string, unknown> = {}) => {
   const { user, system } = process.cpuUsage();
-  const told = { kind, accepted, cpuMs: (user + system) / 1_000, ...fields };
-  process.stdout.write(`${JSON.stringify(told)}\n`);
+  const report = { kind, accepted, cpuMs: (user + system) / 1_000, ...fields };
+  process.stdout.write(`${JSON.stringify(report)}\n`);
 };
 let accepted = 0;
 const gate = new AcceptGate({

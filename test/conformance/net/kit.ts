@@ -174,7 +174,7 @@ export function dial(
     ticket,
   }, handler);
   const result = async () => {
-    await waiting.until(() => results.length > 0, () => "the dial told nothing");
+    await waiting.until(() => results.length > 0, () => "the dial reported nothing");
     assert.equal(results.length, 1);
     return results[0] as DialResult;
   };

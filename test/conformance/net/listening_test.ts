@@ -195,7 +195,7 @@ test("listen() serves a unix socket with the mode asked for", async () => {
   side.write("bye");
   side.connection.end();
   await client.over();
-  assert.deepEqual(client.told, ["data", "end", "close"]);
+  assert.deepEqual(client.events, ["data", "end", "close"]);
 });
 
 test("listen() leaves nothing beside a unix socket with a mode, and nothing of it once closed", async () => {

@@ -211,7 +211,7 @@ for (const end of ["client", "server"] as const) {
       await using wire = await wired();
       wire[leg].end(Buffer.from(last ?? "", "latin1"));
       await wire[end].event(CUT);
-      assert.deepEqual(wire[end].told, ["data", CUT]);
+      assert.deepEqual(wire[end].events, ["data", CUT]);
     });
   }
 
@@ -219,21 +219,21 @@ for (const end of ["client", "server"] as const) {
     await using wire = await wired();
     wire[leg].resetAndDestroy();
     await wire[end].over();
-    assert.deepEqual(wire[end].told, ["data", "reset"]);
+    assert.deepEqual(wire[end].events, ["data", "reset"]);
   });
 
   test(`a record that was tampered with is a reset to the ${end}`, async () => {
     await using wire = await wired();
     wire[leg].write(Buffer.concat([Buffer.of(0x17, 3, 3, 0, 32), Buffer.alloc(32, 9)]));
     await wire[end].over();
-    assert.deepEqual(wire[end].told, ["data", "reset"]);
+    assert.deepEqual(wire[end].events, ["data", "reset"]);
   });
 
   test(`plain text on the wire is a reset to the ${end}`, async () => {
     await using wire = await wired();
     wire[leg].write("GET / HTTP/1.1\r\n\r\n");
     await wire[end].over();
-    assert.deepEqual(wire[end].told, ["data", "reset"]);
+    assert.deepEqual(wire[end].events, ["data", "reset"]);
   });
 
   test(`a cut wire is noticed by a paused ${end} once it reads on`, async () => {
@@ -243,6 +243,6 @@ for (const end of ["client", "server"] as const) {
     await quiet();
     wire[end].connection.resume();
     await wire[end].event(CUT);
-    assert.deepEqual(wire[end].told, ["data", CUT]);
+    assert.deepEqual(wire[end].events, ["data", CUT]);
   });
 }

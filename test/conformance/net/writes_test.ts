@@ -122,7 +122,7 @@ for (const kind of ["plain", "tls", "memory"] as const) {
     client.write("nor this");
     await server.over();
     assert.equal(server.text, "");
-    assert.deepEqual(server.told, ["reset"]);
+    assert.deepEqual(server.events, ["reset"]);
   });
 
   test(`a ${kind} stream may be written to while it is paused`, async () => {

@@ -144,9 +144,9 @@ for (const [what, [make, reason]] of Object.entries(KINDS)) {
     assert.deepEqual([answer.status, answer.failure?.code], [500, "plugin_failed"]);
     assert.match(answer.failure?.reason ?? "", /^bad: /);
     assert.match(answer.failure?.reason ?? "", reason);
-    const told = bad.logs.filter(({ message }) => message === "plugin failed");
-    assert.match(String(told.at(-1)?.fields["reason"]), reason);
-    assert.equal(told.at(-1)?.fields["plugin"], "bad");
+    const failures = bad.logs.filter(({ message }) => message === "plugin failed");
+    assert.match(String(failures.at(-1)?.fields["reason"]), reason);
+    assert.equal(failures.at(-1)?.fields["plugin"], "bad");
     const next = await ask("/good");
     assert.deepEqual([next.status, next.body], [200, "fine"]);
     assert.equal(bad.upstream.requests.at(-1)?.body, "abc");
@@ -209,8 +209,9 @@ test("a plugin's stream of values other than bytes is cancelled, and the plugin 
 });
 
 test("a plugin's stream that will not be read is cancelled", async () => {
-  const told: unknown[] = [];
-  const stream = () => new ReadableStream<Uint8Array>({ cancel: () => void told.push("left") });
+  const cancelled: unknown[] = [];
+  const stream = () =>
+    new ReadableStream<Uint8Array>({ cancel: () => void cancelled.push("left") });
   await using bad = await mount(badly((host) => () => host.reply(200).with({ body: stream() })));
   assert.equal((await bad.request({ method: "HEAD", path: "/bad" })).status, 200);
   const leaving = new AbortController();
@@ -218,7 +219,7 @@ test("a plugin's stream that will not be read is cancelled", async () => {
   await settle();
   leaving.abort();
   await asked;
-  assert.deepEqual(told, ["left", "left"]);
+  assert.deepEqual(cancelled, ["left", "left"]);
 });
 
 test("a plugin that never answers is given up after ten seconds", async () => {
@@ -304,8 +305,8 @@ test("a plugin that blocks the thread in any of its hooks is named", async () =>
     // One call of so many is looked at.
     for (let i = 0; i < 61; i++) await bad.request({ path: "/bad" });
     const line = bad.logs.find(({ message }) => /^plugin held the thread/.test(message));
-    const { plugin, listener, hook: told, ms } = line?.fields ?? {};
-    assert.deepEqual([plugin, listener, told, ms], ["bad", "inbound", hook, 100]);
+    const { plugin, listener, hook: named, ms } = line?.fields ?? {};
+    assert.deepEqual([plugin, listener, named, ms], ["bad", "inbound", hook, 100]);
   }
 });
 

@@ -17,7 +17,7 @@ const HELLO = new TextEncoder().encode("hello");
 const FAULTS: readonly (readonly [
   on: RegExp,
   fault: Fault,
-  asker: "web" | "db",
+  reader: "web" | "db",
   knows: RegExp,
 ])[] = [
   [
@@ -68,10 +68,10 @@ test("an agent that answers nonsense does not touch the traffic, and is followed
   for (const [on, fault] of FAULTS) mesh.agent.breakNext(on, fault, Infinity);
   // Polls that wait would not ask again by themselves.
   await mesh.agent.restart();
-  for (const [, , asker, knows] of FAULTS) {
+  for (const [, , reader, knows] of FAULTS) {
     await eventually(
-      `${asker} knows: ${knows}`,
-      async () => knows.test(await failing(pair[asker])),
+      `${reader} knows: ${knows}`,
+      async () => knows.test(await failing(pair[reader])),
     );
   }
   await enough(load);

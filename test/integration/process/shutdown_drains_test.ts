@@ -52,10 +52,10 @@ test("SIGTERM lets the open connection finish, refuses new ones, and ends with 0
 test("the drain timeout cuts unfinished connections, and the process exits with 0", async () => {
   await using one = await running("-drain-timeout", "700ms");
   const { postern, open } = one;
-  const told = performance.now();
+  const signalledMs = performance.now();
   postern.kill("SIGTERM");
   assert.equal((await postern.process.waitExit(SOON)).code, 0);
-  const tookMs = performance.now() - told;
+  const tookMs = performance.now() - signalledMs;
   // Not the 8 s that it would have by default.
   assert.ok(tookMs >= 700 && tookMs < 7_000, `it took ${Math.round(tookMs)} ms`);
   await eventually("the connection is cut", () => open.isOver);

@@ -73,7 +73,7 @@ for (const { name, tls, make } of FORMS) {
     const { "web.password": password = "", ...rest } = made;
     await listener.write(rest);
     const rejected = () => listener.lines("secret rejected");
-    await eventually("a wrong password is told", () => rejected().length === 1);
+    await eventually("a wrong password is logged", () => rejected().length === 1);
     const outcome = await probeTls(place, client);
     assert.ok(outcome.accepted && outcome.serial === serialOf(first.certPem));
     await listener.write({ "web.password": password });

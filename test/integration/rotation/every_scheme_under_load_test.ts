@@ -52,7 +52,7 @@ test("files rotated by every scheme under load fail no connection", async () => 
 
 test("a key seconds before or after its certificate under load is waited for", async () => {
   const { before, after, failed } = await rotateUnderLoad(late, LATE_ROUNDS, 1);
-  assert.ok(failed > 0, "a pair that does not match for two seconds is told");
+  assert.ok(failed > 0, "a pair that does not match for two seconds is logged");
   assert.ok(after.descriptors <= before.descriptors, `${after.descriptors} descriptors`);
 });
 

@@ -61,7 +61,7 @@ test("after its time to wait a listener opens and refuses, until the files come"
   const place = await listener.open();
   const outcome = await probeTls(place, client);
   assert.equal(outcome.accepted, false);
-  await eventually("it is told", () => listener.lines(LATE).length > 0);
+  await eventually("it is logged", () => listener.lines(LATE).length > 0);
   await eventually("refusals are counted", async () => {
     return await listener.postern.metric("postern_secrets_not_ready_total") > 0;
   });

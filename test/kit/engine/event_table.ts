@@ -10,7 +10,7 @@ import { test } from "node:test";
 import type { StreamEvents } from "../../../src/net/mod.ts";
 
 /** The events that its owner gets, each with `>` before it. */
-export function toldTo(log: string[]): StreamEvents {
+export function logEvents(log: string[]): StreamEvents {
   return {
     onData: (chunk) => void log.push(`>${new TextDecoder().decode(chunk)}`),
     onEnd: () => void log.push(">end"),

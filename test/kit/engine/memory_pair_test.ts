@@ -6,14 +6,14 @@ import type { StreamEvents } from "../../../src/net/port.ts";
 
 /** All events of one end. */
 function listen(connection: MemoryConnection): string[] {
-  const told: string[] = [];
+  const events: string[] = [];
   connection.events = {
-    onData: (chunk) => told.push(String.fromCharCode(...chunk)),
-    onEnd: () => told.push("(end)"),
-    onDrain: () => told.push("(drain)"),
-    onClose: (reset) => told.push(reset ? "(reset)" : "(close)"),
+    onData: (chunk) => events.push(String.fromCharCode(...chunk)),
+    onEnd: () => events.push("(end)"),
+    onDrain: () => events.push("(drain)"),
+    onClose: (reset) => events.push(reset ? "(reset)" : "(close)"),
   } satisfies StreamEvents;
-  return told;
+  return events;
 }
 
 function setUp(capacityBytes?: number) {

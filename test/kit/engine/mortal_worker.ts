@@ -10,13 +10,15 @@ import "../../../src/app/workers/worker.ts";
 /** On this channel the test names the worker that is to end; see {@link MORTAL_CHANNEL}. */
 const MORTAL_CHANNEL = "postern-mortal-worker";
 
-interface Told {
+interface WorkerMessage {
   readonly words?: Int32Array;
   readonly name?: string;
   readonly given?: readonly [{ readonly settings: { readonly worker: number } }];
 }
 
-const scope = globalThis as unknown as { onmessage: (event: { readonly data: Told }) => void };
+const scope = globalThis as unknown as {
+  onmessage: (event: { readonly data: WorkerMessage }) => void;
+};
 
 let worker = -1;
 const serve = scope.onmessage;
@@ -35,7 +37,7 @@ new BroadcastChannel(MORTAL_CHANNEL).onmessage = ({ data }: MessageEvent) => {
   if (data === worker) {
     // Out of the channel's own handler, so that nothing of it can catch this.
     setTimeout(() => {
-      throw new Error("told to die");
+      throw new Error("killed by the test");
     });
   }
 };

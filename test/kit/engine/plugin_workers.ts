@@ -19,7 +19,7 @@ import {
 } from "../../../src/plugin/mod.ts";
 import { FakeClock } from "../clock/clock.ts";
 
-export interface AskedOf {
+export interface WorkerRequest {
   readonly path?: string;
   /** A service; `""`: who shows no certificate. */
   readonly source?: string;
@@ -107,7 +107,7 @@ export class PluginWorkers {
   }
 
   /** Fails every wait. */
-  ask(asked: AskedOf = {}): Answered {
+  ask(asked: WorkerRequest = {}): Answered {
     const { path = "/", source = "web", remoteAddress = "10.0.0.1:4000", worker = 0 } = asked;
     const generation = this.#generations[worker];
     assert.ok(generation);

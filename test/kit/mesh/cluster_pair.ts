@@ -102,7 +102,7 @@ export async function withstands(
   const { pair, cluster, calls } = on;
   await using load = new Load(pair.upstream, { longLived: 3, shortLived: 3, pauseMs: 20 });
   const before = calls.result.exchanges;
-  await using intruder = new Intruder(at, on.stranger);
+  await using refusedCaller = new RefusedCaller(at, on.stranger);
   const revoked = await openTls(at, on.guest);
   const began = performance.now();
   await happen();
@@ -122,7 +122,7 @@ export async function withstands(
   const wanted = before + 100;
   await calls.past(wanted);
   assertExactlyOnce(calls.result, { atLeast: wanted });
-  const tried = await intruder.end();
+  const tried = await refusedCaller.end();
   console.log(
     `${what}: ${result.exchanges} exchanges on ${result.connections} connections and ` +
       `${calls.result.exchanges - before} requests, none lost; ` +
@@ -142,9 +142,9 @@ async function write(how: () => Promise<void>): Promise<void> {
 }
 
 /** A caller that tries to get in all the time. */
-class Intruder implements AsyncDisposable {
+class RefusedCaller implements AsyncDisposable {
   #tried = 0;
-  #let = 0;
+  #accepted = 0;
   #stopping = false;
   readonly #running: Promise<void>;
 
@@ -156,7 +156,11 @@ class Intruder implements AsyncDisposable {
   async end(): Promise<number> {
     this.#stopping = true;
     await this.#running;
-    assert.equal(this.#let, 0, `a stranger was let in ${this.#let} of ${this.#tried} times`);
+    assert.equal(
+      this.#accepted,
+      0,
+      `a stranger was let in ${this.#accepted} of ${this.#tried} times`,
+    );
     assert.ok(this.#tried > 0, "a stranger never tried");
     return this.#tried;
   }
@@ -170,7 +174,7 @@ class Intruder implements AsyncDisposable {
     while (!this.#stopping) {
       const outcome = await probeTls(place, shown(leaf));
       this.#tried++;
-      if (outcome.accepted) this.#let++;
+      if (outcome.accepted) this.#accepted++;
       await pause(25);
     }
   }

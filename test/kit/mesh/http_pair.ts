@@ -123,11 +123,11 @@ export async function startHttpPair(options: HttpPairOptions): Promise<HttpPair>
   const web = own.use(start("web", webAdmin));
   await Promise.all([web, ...dbs].map(ready));
   const reload = async (sidecars: readonly Postern[]) => {
-    const told = sidecars.filter(({ process }) => !process.ended);
-    const counts = told.map((sidecar) => reloadsOf(sidecar));
-    for (const sidecar of told) sidecar.kill("SIGHUP");
+    const signalled = sidecars.filter(({ process }) => !process.ended);
+    const counts = signalled.map((sidecar) => reloadsOf(sidecar));
+    for (const sidecar of signalled) sidecar.kill("SIGHUP");
     await eventually("the sidecars have read their files", () => {
-      return told.every((sidecar, at) => reloadsOf(sidecar) > (counts[at] ?? 0));
+      return signalled.every((sidecar, at) => reloadsOf(sidecar) > (counts[at] ?? 0));
     });
   };
   // Processes that are started later are disposed with the rest.

@@ -23,12 +23,12 @@ const END_STREAM = 1;
 /** The gRPC status that takes the place of 400. */
 const GRPC_INTERNAL = "13";
 
-type AskedProtocol = "http" | "http2" | "grpc";
+type L7Protocol = "http" | "http2" | "grpc";
 
 /** An application that answers with the path that reached it. */
-export async function startSeer(
+export async function startPathApp(
   host: string,
-  protocol: AskedProtocol = "http",
+  protocol: L7Protocol = "http",
 ): Promise<Place & AsyncDisposable> {
   if (protocol !== "http") {
     return await startHttp2Server({ host, answer: ({ path }) => ["x-seen", path, "x-seen"] });
@@ -46,17 +46,17 @@ export async function startSeer(
 }
 
 /** Sends each request on a connection of its own with the leaf of its source. */
-export class Asker {
+export class QuestionSender {
   readonly #agent: AgentCalls;
-  readonly #protocol: AskedProtocol;
+  readonly #protocol: L7Protocol;
   readonly #leaves = new Map<string, ReturnType<typeof readLeaf>>();
 
-  constructor(agent: AgentCalls, protocol: AskedProtocol = "http") {
+  constructor(agent: AgentCalls, protocol: L7Protocol = "http") {
     this.#agent = agent;
     this.#protocol = protocol;
   }
 
-  async ask(place: Place, question: Question): Promise<Answer> {
+  async send(place: Place, question: Question): Promise<Answer> {
     const { source } = question;
     const leaf = this.#leaves.get(source) ?? readLeaf(this.#agent, source);
     this.#leaves.set(source, leaf);
@@ -70,10 +70,10 @@ export class Asker {
   }
 
   /** Answers in the order of the questions, a few at a time. */
-  async askAll(place: Place, questions: readonly Question[]): Promise<readonly Answer[]> {
+  async sendAll(place: Place, questions: readonly Question[]): Promise<readonly Answer[]> {
     const answers: Answer[] = [];
     for (let at = 0; at < questions.length; at += 8) {
-      const some = questions.slice(at, at + 8).map((question) => this.ask(place, question));
+      const some = questions.slice(at, at + 8).map((question) => this.send(place, question));
       answers.push(...await Promise.all(some));
     }
     return answers;
@@ -110,7 +110,7 @@ function http2Bytes({ method, path, fields, body }: Question, isGrpc: boolean): 
 }
 
 /** The same for `explain`, which knows one notation of a request. */
-export function asWritten(question: Question, protocol: AskedProtocol): Ask {
+export function asWritten(question: Question, protocol: L7Protocol): Ask {
   const { method, path, fields, body } = question;
   const own = [
     ...protocol !== "http" || fields.some((field) => /^connection:/i.test(field))
@@ -134,7 +134,7 @@ export function asWritten(question: Question, protocol: AskedProtocol): Ask {
 export function wentAs(
   { method, path }: Question,
   { status, seen }: Answer = { status: 0 },
-  protocol: AskedProtocol,
+  protocol: L7Protocol,
 ): Went {
   const isGrpc = protocol === "grpc" && status < 100;
   return {

@@ -257,7 +257,7 @@ export const FIRST = ask("trusted", "/");
 export type Recorded = Readonly<Record<"allow" | "deny", Readonly<Record<string, string>>>>;
 
 /** `200 /exact`, `403`. */
-export function told({ status, seen }: Answer): string {
+export function answerText({ status, seen }: Answer): string {
   return seen === undefined ? `${status}` : `${status} ${seen}`;
 }
 

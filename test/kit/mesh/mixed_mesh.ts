@@ -6,7 +6,12 @@
  * @module
  */
 
-import { type AskedApp, type Seen, type SeenMessage, startAskedApp } from "../wire/asked_app.ts";
+import {
+  type PlannedApp,
+  type Seen,
+  type SeenMessage,
+  startPlannedApp,
+} from "../wire/asked_app.ts";
 import { type Consul, startConsul } from "./consul.ts";
 import type { Place } from "../wire/echo.ts";
 import type { Postern } from "../process/postern.ts";
@@ -78,7 +83,7 @@ const PERMISSIONS = [
 
 export class MixedMesh implements AsyncDisposable {
   readonly consul: Consul;
-  readonly apps: Readonly<Record<Protocol, AskedApp>>;
+  readonly apps: Readonly<Record<Protocol, PlannedApp>>;
   readonly #own = new AsyncDisposableStack();
   readonly #places = new Map<string, Place>();
   readonly #posterns = new Map<string, Postern>();
@@ -99,8 +104,8 @@ export class MixedMesh implements AsyncDisposable {
     const consul = own.use(await startConsul({ defaultIntentionPolicy: "deny" }));
     const { host } = consul;
     const seen: Seen = new Map();
-    const http = own.use(await startAskedApp({ protocol: "http", host, seen }));
-    const http2 = own.use(await startAskedApp({ protocol: "http2", host, seen }));
+    const http = own.use(await startPlannedApp({ protocol: "http", host, seen }));
+    const http2 = own.use(await startPlannedApp({ protocol: "http2", host, seen }));
     const mesh = new MixedMesh(consul, { apps: { http, http2, grpc: http2 }, seen });
     mesh.#own.use(own.move());
     try {
@@ -201,10 +206,10 @@ export class MixedMesh implements AsyncDisposable {
     });
   }
 
-  async #nativeApp(service: string, name: string): Promise<AskedApp> {
+  async #nativeApp(service: string, name: string): Promise<PlannedApp> {
     const { CertPEM: cert, PrivateKeyPEM: key } = await readLeaf(this.consul, service);
     return this.#own.use(
-      await startAskedApp({
+      await startPlannedApp({
         protocol: "http",
         host: this.consul.host,
         name,

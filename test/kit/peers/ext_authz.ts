@@ -43,7 +43,7 @@ export const CHECK_MESSAGES: Protobuf = new Protobuf({
   Flag: { value: "1 bool" },
 });
 
-export interface AskedHttp {
+export interface CheckedRequest {
   readonly method: string;
   readonly path: string;
   readonly host: string;
@@ -59,16 +59,16 @@ export interface AuthzServer extends AsyncDisposable {
   readonly asked: { readonly message: PlainMessage; readonly metadata: Record<string, unknown> }[];
 }
 
-export function httpOf(message: PlainMessage): AskedHttp {
+export function httpOf(message: PlainMessage): CheckedRequest {
   const { attributes } = message as unknown as {
-    readonly attributes: { readonly request: { readonly http: AskedHttp } };
+    readonly attributes: { readonly request: { readonly http: CheckedRequest } };
   };
   return attributes.request.http;
 }
 
 /** `answer`: a `CheckResponse`. */
 export async function startAuthz(
-  answer: (http: AskedHttp) => PlainMessage,
+  answer: (http: CheckedRequest) => PlainMessage,
   host = "127.0.0.1",
 ): Promise<AuthzServer> {
   const { default: grpc } = await import("@grpc/grpc-js");

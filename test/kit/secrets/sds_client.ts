@@ -33,7 +33,7 @@ export type SdsEvent =
   | { readonly kind: "recovered" | "removed" };
 
 /** Records the events of a watch, and lets a test wait for them. */
-export class Told {
+export class WatchRecorder {
   readonly events: SdsEvent[] = [];
   #wake: (() => void) | undefined;
   watch: Subscription | undefined;
@@ -109,16 +109,16 @@ export class SdsClient implements AsyncDisposable {
     };
   }
 
-  watch(name: string, type?: SecretRef["type"]): Told {
-    const told = new Told();
-    told.watch = followNews(this.provider, this.ref(name, type), {
-      onSecret: (secret, version) => told.add({ kind: "secret", secret, version }),
-      onRejected: (reason) => told.add({ kind: "rejected", reason }),
-      onRecovered: () => told.add({ kind: "recovered" }),
-      onUnreachable: (reason) => told.add({ kind: "unreachable", reason }),
-      onRemoved: () => told.add({ kind: "removed" }),
+  watch(name: string, type?: SecretRef["type"]): WatchRecorder {
+    const recorder = new WatchRecorder();
+    recorder.watch = followNews(this.provider, this.ref(name, type), {
+      onSecret: (secret, version) => recorder.add({ kind: "secret", secret, version }),
+      onRejected: (reason) => recorder.add({ kind: "rejected", reason }),
+      onRecovered: () => recorder.add({ kind: "recovered" }),
+      onUnreachable: (reason) => recorder.add({ kind: "unreachable", reason }),
+      onRemoved: () => recorder.add({ kind: "removed" }),
     });
-    return told;
+    return recorder;
   }
 
   metrics(): string {

@@ -117,8 +117,8 @@ export class SecretRecord implements Partial<SecretEvents> {
       };
       const timer = setTimeout(() => {
         this.#waiting.delete(look);
-        const told = `${this.secrets.length} secrets, rejected: ${this.rejected.join("; ")}`;
-        reject(new Error(`not within ${deadlineMs} ms; told: ${told}`));
+        const seen = `${this.secrets.length} secrets, rejected: ${this.rejected.join("; ")}`;
+        reject(new Error(`not within ${deadlineMs} ms; seen: ${seen}`));
       }, deadlineMs);
       this.#waiting.add(look);
       look();

@@ -123,7 +123,7 @@ export function serveRaw(options: ServeOptions = {}): Served {
         seen.push(one);
         exchange.events = {
           onData(chunk) {
-            assert.ok(chunk.length > 0, "nothing was told as data");
+            assert.ok(chunk.length > 0, "an empty chunk was delivered");
             one.body += latin1Text(chunk);
             one.chunks++;
           },
@@ -224,7 +224,7 @@ export function askRaw(
           onTunnel?.(exchange);
         },
         onData(chunk) {
-          assert.ok(chunk.length > 0, "nothing was told as data");
+          assert.ok(chunk.length > 0, "an empty chunk was delivered");
           reply.body += latin1Text(chunk);
         },
         onEnd(trailers) {

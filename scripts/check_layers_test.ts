@@ -67,7 +67,7 @@ for (
       "outside src",
     ],
     [
-      "refuses a directory nobody listed",
+      "refuses a directory that is not listed",
       "src/util/a.ts",
       `import "../base/mod.ts";`,
       "not in the",

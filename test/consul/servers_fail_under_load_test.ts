@@ -52,7 +52,7 @@ test("servers fail under load in several ways", async (t) => {
     await withstands(on, { what: `no leader for ${seconds} s` }, async () => {
       for (const index of others) await cluster.killServer(index);
       for (const sidecar of [pair.web, pair.db]) {
-        await eventually("it uses the one that nobody named to it", async () => {
+        await eventually("it uses a server that no flag named", async () => {
           return await cluster.serverOf(sidecar) === replaced;
         });
       }

@@ -61,7 +61,7 @@ test("pairs with Postern on one side or both behave as two Envoys do", async (t)
   await comparison.ready(AREAS.flatMap((area) => roundsOf(mesh, area)));
   for (const area of AREAS) await compare(area.name, roundsOf(mesh, area), area.isOneByOne);
   await compare("exposed paths", exposures(mesh));
-  await compare("nobody there", nowhere(mesh));
+  await compare("no application", nowhere(mesh));
 
   for (const [entry, area] of optionsOfMesh) {
     await mesh.consul.configEntry(entry);

@@ -111,7 +111,7 @@ export const target: FuzzTarget = {
     } else assert.ok(listener.problems.length > 0);
     const upstream = parseTlsConfig(value, UPSTREAM);
     if (upstream.kind === "valid") {
-      assert.ok(upstream.plan.validation, "an upstream that nobody checks");
+      assert.ok(upstream.plan.validation, "an upstream without a check");
       assert.ok(upstream.plan.certificates.length <= 1 && !upstream.plan.onDemand);
       checkPlan(upstream.plan);
     } else assert.ok(upstream.problems.length > 0);

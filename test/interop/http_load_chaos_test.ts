@@ -96,7 +96,7 @@ for (const protocol of ["http", "http2"] as const) {
       if (!BROKEN_OFF.test(message)) assert.match(message, /: 503 upstream connect error/);
     }
     assert.equal(invented, 0);
-    // Only a request that cannot be told from another may have been begun twice.
+    // Only a request without a body may have been begun twice.
     for (const path of repeated) assert.equal(Number(path.split("/")[2]) % 2, 0, path);
   });
 

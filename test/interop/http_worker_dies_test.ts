@@ -50,7 +50,7 @@ for (const protocol of ["http", "http2"] as const) {
     const { repeated, invented, ...last } = await load.stop();
     assert.equal(last.errors, errors, messages.join("\n"));
     assert.equal(invented, 0);
-    // Only a request that cannot be told from another may have been begun twice.
+    // Only a request without a body may have been begun twice.
     for (const path of repeated) assert.equal(Number(path.split("/")[2]) % 2, 0, path);
     await eventually("both workers serve, and no request is open", async () => {
       const views = await rig.plane.views({ connections: true });

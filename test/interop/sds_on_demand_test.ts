@@ -67,7 +67,11 @@ test("on demand: 200 handshakes of one name wait for one subscription", async ()
     { perSourceRate: 1_000, wait: "30s" },
     async ({ sds, place, proxy, subscriptions }) => {
       const leaf = issue("new.example");
-      assert.equal((await sds.log()).entries.length, 0, "nobody was asked before a client came");
+      assert.equal(
+        (await sds.log()).entries.length,
+        0,
+        "no secret was requested before a client came",
+      );
       await sds.stall();
       await sds.set({ "new.example": certificateSecret(leaf) });
       const sessions = Promise.all(Array.from(

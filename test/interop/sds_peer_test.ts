@@ -29,8 +29,8 @@ for (const [subject, startProxy] of SUBJECTS) {
       const place = await waitForLeaf(proxy, first, client);
       const answer = await sds.acknowledged("web");
       assert.equal(answer.method, api === "sotw" ? "StreamSecrets" : "DeltaSecrets");
-      const nobody = await probeTls(place);
-      assert.equal(nobody.accepted, false, "a client without a certificate");
+      const anonymous = await probeTls(place);
+      assert.equal(anonymous.accepted, false, "a client without a certificate");
 
       await sds.set({ web: certificateSecret(second) });
       await waitForLeaf(proxy, second, client);

@@ -23,7 +23,7 @@ while True:
         if kind == socket.SCM_CREDENTIALS:
             pid = struct.unpack("3i", value)[0]
         else:
-            # A descriptor, with a barrier: whoever sent it waits until it is closed.
+            # A descriptor, with a barrier: its sender waits until it is closed.
             for (fd,) in struct.iter_unpack("i", value):
                 os.close(fd)
     print(pid, data.decode().strip().replace("\\n", " "), flush=True)

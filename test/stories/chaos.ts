@@ -150,8 +150,8 @@ export function chaos(
         if (status === 200) passed++;
         const stayed = before === authzIs ? before : "changing";
         if (stayed === "there" && status !== 200) slips.push(`a pass was answered ${status}`);
-        if (stayed === "gone" && status === 200) slips.push("nobody was asked for a pass");
-        if (await askWith(shop, "X-No: 1") === 200) slips.push("somebody without a pass came in");
+        if (stayed === "gone" && status === 200) slips.push("no pass was demanded");
+        if (await askWith(shop, "X-No: 1") === 200) slips.push("a caller without a pass came in");
         await pause(20);
       }
     })();
@@ -203,7 +203,10 @@ export function chaos(
     isOver = true;
     await Promise.all([watching, watchingPasses]);
     assert.deepEqual(slips, []);
-    assert.ok(passed > 0 && authz.asked > passed, "nobody came to the shop: this shows nothing");
+    assert.ok(
+      passed > 0 && authz.asked > passed,
+      "no request reached the shop: this shows nothing",
+    );
     assert.ok(wasAllowed > 0, "the shop was never let in: this shows nothing");
     // No more are tried again at a time than the budget of retries allows, as with Envoy.
     const overflow = await web.metric("postern_plugin_retry_upstream_rq_retry_overflow_total");

@@ -80,7 +80,7 @@ export function demandedTokens(agents: Agents): void {
     const guest = await two.sign({ role: "guest" });
     await eventually("any token of it lets in", async () => await ask(guest) === "200 hello");
     await demand(null);
-    await eventually("nobody needs one any more", async () => await ask() === "200 hello");
+    await eventually("no request needs a token any more", async () => await ask() === "200 hello");
     const [line] = await db.process.waitFor(/request failed[^\n]*without a token of okta[^\n]*/, {
       timeoutMs: 20_000,
     });

@@ -93,7 +93,7 @@ export function protocol(agents: Agents): void {
         return `exposed:${port}` in (await shown(db)).exposed;
       });
       const ask = (path: string) =>
-        eventually("somebody answers", async () => {
+        eventually("an instance answers", async () => {
           const reply = await fetch(`http://${host}:${port}${path}`).catch(() => undefined);
           return reply && [reply.status, await reply.text()];
         });

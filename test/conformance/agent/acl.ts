@@ -199,9 +199,9 @@ export function aclContract(agent: AgentUnderTest): void {
         named.error,
         `Permission denied: ${accessor} lacks permission '${right}' on "${segment}"`,
       );
-      const nobody = await client.call("GET", path, { token: "" });
+      const withoutToken = await client.call("GET", path, { token: "" });
       assert.equal(
-        nobody.error,
+        withoutToken.error,
         `Permission denied: anonymous token lacks permission '${right}' on "${segment}". ${anonymous}`,
       );
       const unknown = await client.call("GET", path, { token: randomUUID() });

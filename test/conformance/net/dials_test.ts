@@ -136,15 +136,15 @@ test(`dial() ${minds ? "fails with" : "ignores"} a root that has no name, and do
 });
 
 test("dial() sends the name it was given", async () => {
-  const heard: Buffer[] = [];
+  const received: Buffer[] = [];
   await using server = await startServer((socket) => {
     socket.on("data", (chunk: Buffer) => {
-      heard.push(chunk);
+      received.push(chunk);
       socket.destroy();
     });
   });
   await dial(server.port).result();
-  assert.ok(Buffer.concat(heard).includes(SERVER_NAME));
+  assert.ok(Buffer.concat(received).includes(SERVER_NAME));
 });
 
 test("dial() judges the server's chain and not its names", async () => {

@@ -28,7 +28,7 @@ const expired = ca.issueLeaf({
   overrides: { notBeforeMs: Date.now() - 9 * HOUR_MS, notAfterMs: Date.now() - HOUR_MS },
 });
 const dbLeaf = ca.issueLeaf({ service: "db" });
-const NOBODY = { certPem: "", keyPem: "" };
+const NO_CERTIFICATE = { certPem: "", keyPem: "" };
 
 const VERSIONS = ["TLSv1.2", "TLSv1.3"] as const;
 const only = (version: (typeof VERSIONS)[number]) => ({
@@ -56,7 +56,7 @@ for (const version of VERSIONS) {
   for (
     const [name, leaf] of [
       ["a known authority", known],
-      ["an authority that nobody knows", strange],
+      ["an unknown authority", strange],
       ["an expired leaf", expired],
     ] as const
   ) {
@@ -97,7 +97,7 @@ for (const version of VERSIONS) {
     test(`${version} ${peerCheck}: a client without a certificate connects and has no leaf`, async () => {
       await using listening = await SecureServer.start(server(peerCheck));
       const client = await dial(listening.port, {
-        material: materialOf(dbLeaf, { ...only(version), ...NOBODY }),
+        material: materialOf(dbLeaf, { ...only(version), ...NO_CERTIFICATE }),
       }).side();
       client.write("hello");
       const side = await listening.side();

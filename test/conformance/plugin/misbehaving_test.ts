@@ -91,7 +91,7 @@ const KINDS: Readonly<Record<string, readonly [make: (host: Host) => OnRequest, 
       () => ({ request }, next) => next({ request: request.with({ body: failing() }) }),
       /no more/,
     ],
-    "sends a body that somebody else reads": [
+    "sends a body that another reader holds": [
       () => ({ request }, next) => next({ request: request.with({ body: taken() }) }),
       /the request's body: .*locked/,
     ],
@@ -168,7 +168,7 @@ for (const [what, [make, reason]] of Object.entries(KINDS)) {
   });
 }
 
-for (const [what, body] of Object.entries({ "fails": failing, "somebody else reads": taken })) {
+for (const [what, body] of Object.entries({ "fails": failing, "another reader holds": taken })) {
   test(`a plugin that answers with a body that ${what} is named, and the next request is served`, async () => {
     await using bad = await mount(badly((host) => () => host.reply(200).with({ body: body() })));
     const answer = await bad.request({ path: "/bad" });

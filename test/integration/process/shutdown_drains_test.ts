@@ -91,8 +91,8 @@ test("POST /drain_listeners drains without ending, /quitquitquit ends", async ()
 });
 
 test("a sidecar that waits for its agent takes SIGHUP, and ends with 0 on SIGTERM", async () => {
-  const nobody = `127.0.0.1:${await freePort("127.0.0.1")}`;
-  await using web = runPostern(["proxy", "-sidecar-for", "web-1", "-http-addr", nobody]);
+  const unreachable = `127.0.0.1:${await freePort("127.0.0.1")}`;
+  await using web = runPostern(["proxy", "-sidecar-for", "web-1", "-http-addr", unreachable]);
   await web.process.waitFor(/agent not reached/, SOON);
   web.kill("SIGHUP");
   await web.process.waitFor(/reloading files/, SOON);

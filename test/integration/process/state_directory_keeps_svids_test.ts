@@ -69,7 +69,7 @@ test("with -config and -state-dir an SVID survives a restart while the agent is 
     await eventually("what was stored is dropped", () => {
       return /secret removed by its source.*dropped=true/.test(denied.output);
     });
-    await eventually("nobody is let in", async () => {
+    await eventually("no caller is let in", async () => {
       const place = await denied.place("tls_in");
       return place && !(await probeTls(place, client)).accepted;
     });

@@ -100,7 +100,7 @@ export class Keeping {
           ? Promise.reject(new ProxyError("agent_unreachable", "cut off"))
           : catalog.client.call(call),
     });
-    const servers = { call: () => Promise.reject(new Error("nobody calls")) };
+    const servers = { call: () => Promise.reject(new Error("no call is expected")) };
     this.over = keepRegistered(
       { client, servers, node: "virt-1" },
       { ...REQUEST, ...options.request },

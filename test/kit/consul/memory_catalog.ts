@@ -131,7 +131,7 @@ export class MemoryCatalog {
           Services: call.query?.["filter"] === 'ID == ""' ? [] : [...this.services.values()],
         });
     }
-    throw new Error(`nobody said what ${call.path} answers`);
+    throw new Error(`the test set no answer to ${call.path}`);
   }
 
   #register({ Address, Service, Checks = [] }: Written): ConsulReply {

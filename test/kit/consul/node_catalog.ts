@@ -30,7 +30,7 @@ export class CatalogRig {
   readonly deps: LoopDeps;
   /** Names of gRPC calls so far. */
   readonly called: string[] = [];
-  outcome: CallOutcome = new ProxyError("agent_unreachable", "nobody said what comes of it");
+  outcome: CallOutcome = new ProxyError("agent_unreachable", "the test set no outcome");
   readonly #budget: ConnectionBudget;
 
   private constructor(script: ScriptedAgent, options: Partial<AgentOptions>) {

@@ -65,7 +65,7 @@ export class ScriptedSigner {
     request: Request,
     options: { readonly signal?: AbortSignal },
   ): Promise<Response> {
-    if (method.path !== SIGN.path) throw new Error(`nobody answers ${method.path}`);
+    if (method.path !== SIGN.path) throw new Error(`no answer to ${method.path}`);
     this.asked.push(String(request));
     await this.before();
     if (options.signal?.aborted) throw new ProxyError("closed", "given up");
@@ -77,7 +77,7 @@ export class ScriptedSigner {
     _request: Request,
     sink: StreamSink<Response>,
   ): { stop(): void } {
-    if (method.path !== WATCH_ROOTS.path) throw new Error(`nobody answers ${method.path}`);
+    if (method.path !== WATCH_ROOTS.path) throw new Error(`no answer to ${method.path}`);
     const tell = (message: unknown) => sink.onMessage(message as Response);
     this.#sinks.add(tell);
     queueMicrotask(() => this.#sinks.has(tell) && tell(this.#roots));

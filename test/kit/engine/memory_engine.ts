@@ -209,7 +209,7 @@ export class MemoryEngine extends FakeTlsEngine implements Engine {
   call(port: number, remote?: string): End {
     const [ours, theirs] = memoryPair(remote === undefined ? {} : { remote });
     const onConnection = this.#plain.get(port);
-    assert.ok(onConnection, `nobody listens on port ${port}`);
+    assert.ok(onConnection, `nothing listens on port ${port}`);
     const end = new End(theirs, ours);
     onConnection(ours);
     return end;
@@ -217,7 +217,7 @@ export class MemoryEngine extends FakeTlsEngine implements Engine {
 
   callSecurely(port: number, remote = "127.0.0.1:40000"): SecureCaller {
     const onAccepted = this.#secure.get(port);
-    assert.ok(onAccepted, `nobody listens on port ${port}`);
+    assert.ok(onAccepted, `nothing listens on port ${port}`);
     const caller = new SecureCaller(remote);
     onAccepted(caller);
     return caller;

@@ -79,7 +79,7 @@ export async function startWorkerRig(
     maxConnections: options.maxConnections ?? 1_000,
     idleTimeoutMs: 0,
     lifetimeMs: 0,
-    remoteAuthorize: () => Promise.resolve({ allowed: false, reason: "nobody asks" }),
+    remoteAuthorize: () => Promise.resolve({ allowed: false, reason: "no intentions" }),
     fetchCertificate: () => Promise.resolve(false),
     createWorker: () => {
       const url = new URL("./mortal_worker.ts", import.meta.url);

@@ -225,7 +225,7 @@ export class SdsServer implements AsyncDisposable {
   #take(client: Client, request: PlainMessage): void {
     const nonce = String(request.response_nonce ?? "");
     if (client.stream.method === "sotw") {
-      if (nonce !== client.nonce) return; // stale: somebody will answer the newer one
+      if (nonce !== client.nonce) return; // stale: the client will answer the newer one
       client.names = listOf(request.resource_names);
       client.answered = true;
       const reason = this.#options.spire ? spireRefusal(client.names, this.#secrets) : undefined;

@@ -120,7 +120,7 @@ export interface SourceFile {
 }
 
 export interface Findings {
-  /** `path:line: what is wrong`. */
+  /** `path:line: the problem`. */
   readonly problems: readonly string[];
   readonly notices: readonly string[];
 }

@@ -66,7 +66,7 @@ function readArguments(argv: readonly string[]): Request | string {
   return { engine, targets, directory };
 }
 
-/** Abbreviated commit, with `+` where the tree is not what was committed. */
+/** Abbreviated commit, with `+` where the tree differs from the commit. */
 function commitOfTree(): string {
   const git = (...args: string[]) =>
     execFileSync("git", ["-C", ROOT, ...args], { encoding: "utf8", stdio: ["ignore", "pipe", 2] });
@@ -207,7 +207,10 @@ function excludedPackages(prefix: string): string[] {
   ]);
 }
 
-/** Says what was made; one for this machine is also started, and tried with what it must not hear. */
+/**
+ * Prints the files made; one for this machine is also started, and tried with variables that it must
+ * ignore.
+ */
 function report(
   output: string,
   { engine, runsHere }: { readonly engine: Request["engine"]; readonly runsHere: boolean },

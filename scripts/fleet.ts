@@ -1,7 +1,7 @@
 /**
  * A fleet of proxies without agents beside real Consul servers, simulated in this process from one
- * address: connections and memory of the servers, how soon all are served, how soon all know of a change,
- * and what the death of the leader does.
+ * address: connections and memory of the servers, the time until all are served, the time until all know
+ * of a change, and the effect of the leader's death.
  *
  *     deno run -A scripts/fleet.ts -proxies 200 -servers 1
  *     deno run -A scripts/fleet.ts -proxies 1000 -servers 3 -signs no

@@ -46,7 +46,7 @@ export function importGraph(files: readonly Node[]): ImportGraph {
 export function workerProblems(graph: ImportGraph): string[] {
   const problems: string[] = [];
   const via = new Map<string, string>([[WORKER, "worker.ts"]]);
-  // A map visits what is added meanwhile.
+  // A map visits entries that are added meanwhile.
   for (const [path, way] of via) {
     for (const { from, to, line, kind } of graph.get(path) ?? []) {
       if (kind === "type" || via.has(to)) continue;
@@ -68,7 +68,8 @@ export function circles(graph: ImportGraph): string[][] {
   const found: string[][] = [];
   const order = new Map<string, number>();
   const open: string[] = [];
-  // Tarjan's: a file from which nothing earlier can be reached closes a circle of what is open after it.
+  // Tarjan's: a file from which nothing earlier can be reached closes a circle of the open files after
+  // it.
   const visit = (path: string): number => {
     const own = order.size;
     order.set(path, own);

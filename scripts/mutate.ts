@@ -44,7 +44,7 @@ const CONTRACTS: Readonly<Record<string, readonly string[]>> = {
 const WITHOUT_STORIES = ["src/consul", "src/grpc", "src/app"];
 const WANTED_SHARE = 0.9;
 const STAGE_TIMEOUT_MS = 600_000;
-/** A stage that takes so many times what it takes unbroken hangs. */
+/** A stage that takes so many times its unbroken time hangs. */
 const HANGS_AFTER = 3;
 const HANGS_AFTER_AT_LEAST_MS = 20_000;
 

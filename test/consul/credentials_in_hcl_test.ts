@@ -1,6 +1,6 @@
 /**
  * `postern_tls` as operators write it for Consul's own command line: HCL's blocks, and lists of one,
- * arrive in other shapes than they were written; central configuration is merged into what is registered.
+ * arrive in other shapes than they were written; central configuration is merged into the registration.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -41,7 +41,7 @@ async function startService(
   };
 }
 
-/** Status and body of what the gateway answers for a host. */
+/** Status and body of the gateway's answer for a host. */
 async function asked(place: Place, host: string): Promise<readonly [number, string]> {
   const answer = await answerFor(place, host);
   return [statusOf(answer), answer.body];

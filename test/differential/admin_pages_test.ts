@@ -1,7 +1,7 @@
 /**
  * Envoy's admin pages in JSON and Postern's, beside the same Consul and registered alike, after the same
- * traffic: whatever Postern gives has Envoy's key paths and types, so that what reads Envoy's pages reads
- * these, but for what is listed here.
+ * traffic: all of Postern's output has Envoy's key paths and types, so that a reader of Envoy's pages
+ * reads these, except for the paths listed here.
  */
 
 import assert from "node:assert/strict";

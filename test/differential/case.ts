@@ -25,7 +25,7 @@ export interface Case {
   readonly want: string;
   /** It takes as long: `, waited` in {@link want}. */
   readonly waitsMs?: number;
-  /** Asked so often, and what is compared are the answers that come at all, and their shares. */
+  /** Asked so often; the answers that come at all are compared, and their shares. */
   readonly times?: number;
   /** How often each answer comes, of 1, for {@link times}. */
   readonly shares?: Readonly<Record<string, number>>;
@@ -40,7 +40,7 @@ export interface Area extends Pick<MeshWorld, "entries">, Partial<Pick<MeshWorld
   readonly cases: readonly Case[];
   /** Mixed pairs run all cases; a sample if absent. */
   readonly isMixed?: true;
-  /** One case after the other: they fill what a proxy allows at a time. */
+  /** One case after the other: they fill the limits of a proxy. */
   readonly isOneByOne?: true;
 }
 

@@ -37,7 +37,7 @@ const NOTHING: Ask = {
   upgrade: false,
 };
 
-/** Differences that say nothing about what a proxy does. */
+/** Differences that mean nothing for the behaviour of a proxy. */
 const NOISE: readonly RegExp[] = [
   // Whether there is one means nothing.
   /^[<>] content-length: 0$/,
@@ -47,7 +47,9 @@ const NOISE: readonly RegExp[] = [
   /^< connection: close$/,
 ];
 
-/** One case by one pair: what reached the application (`>`) and what came back (`<`). */
+/**
+ * One case by one pair: the request at the application (`>`) and the response at the caller (`<`).
+ */
 interface Outcome {
   readonly gist: string;
   readonly lines: readonly string[];
@@ -111,7 +113,7 @@ export class Comparison {
     this.#mesh = mesh;
   }
 
-  /** Every proxy has what it needs for the first request of each kind. */
+  /** Every proxy has all it needs for the first request of each kind. */
   async ready(rounds: readonly Round[]): Promise<void> {
     // One of each place that is to be answered.
     const answered = rounds.filter(({ of }) => !of.want.startsWith("503"));
@@ -300,7 +302,9 @@ function shownBody(body: string): string {
   return `${body.length} bytes, ${createHash("sha1").update(body).digest("hex")}`;
 }
 
-/** Without what differs from request to request, and the name of who is behind which proxy. */
+/**
+ * Without fields that differ from request to request, and the names of the services behind each proxy.
+ */
 function plain(field: string): string {
   return field
     .replace(/-(envoy|postern)(?=$|[;,"])/g, "")

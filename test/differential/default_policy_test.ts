@@ -15,7 +15,7 @@ import { probeTls, readLeaf } from "../kit/wire/tls_probe.ts";
 
 type Policy = "allow" | "deny";
 
-/** A contradiction of Consul's: authorize allows what it has Envoy deny. */
+/** A contradiction of Consul's: authorize allows a call that its configuration of Envoy denies. */
 const ROWS = [
   ["off", "allow", "unset", "allow"],
   ["off", "allow", "allow", "allow"],

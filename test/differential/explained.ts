@@ -221,7 +221,7 @@ function matches(ends: readonly End[], went: Went): boolean {
     if (end.kind === "answered") {
       const { answer } = end;
       if (tries.length > 0) return false;
-      // Over HTTP/2 the stream of what is no request is reset.
+      // Over HTTP/2 the stream of an invalid request is reset.
       if (status === 0) return answer.status === 400;
       return grpcStatus === undefined
         ? answer.status === status

@@ -85,7 +85,7 @@ for (
     assert.equal(envoy.includes("paths: GET //exact: 200 /exact"), entries !== ENTRIES);
     const answers = await answersAt(ours.place);
     const postern = inWords(answers);
-    // Both ways: what is expected to differ and does not has no place among them.
+    // Both directions: an expected difference that does not occur has no place in the list.
     const differences = QUESTIONS.flatMap((question, index) =>
       (postern[index] !== envoy[index]) === isOtherwise(shown(question), protocol)
         ? []

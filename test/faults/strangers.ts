@@ -14,7 +14,7 @@ export interface StrangersOptions {
   readonly place: Place;
   /** Connect once and stay. */
   readonly silent: number;
-  /** So many at a time connect, say what is no TLS, and leave, again and again. */
+  /** So many at a time connect, send bytes that are no TLS, and leave, again and again. */
   readonly storm: number;
   /** Where they come from, in turn. */
   readonly addresses: readonly string[];

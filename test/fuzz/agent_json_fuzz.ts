@@ -100,7 +100,7 @@ function takes({ config: schema }: PluginDefinition, config: unknown): void {
   );
 }
 
-/** Whatever was read can be judged by, and what was refused allows nothing. */
+/** Rules that were read can be judged by, and refused ones allow nothing. */
 function judgeBy(intentions: readonly Intention[]): void {
   const name = { trustDomain: "td", partition: "default", namespace: "default", datacenter: "dc1" };
   const judge = compilePolicy({ intentions, defaultAction: "allow" })

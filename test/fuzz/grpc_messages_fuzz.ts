@@ -1,6 +1,7 @@
 /**
- * Messages of gRPC and what is in them: however the bytes are cut the same messages and the same fault come
- * out, what has begun holds little, and what can be decoded is the same when it is written and read again.
+ * Messages of gRPC and their contents: however the bytes are cut the same messages and the same fault
+ * come out, a begun message holds little, and decoded contents are the same when they are written and
+ * read again.
  *
  * @module
  */

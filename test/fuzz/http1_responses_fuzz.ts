@@ -1,6 +1,6 @@
 /**
- * Responses of HTTP/1.1: nothing is thrown, pieces do not matter, and a connection that may be used again
- * has nothing left of what came.
+ * Responses of HTTP/1.1: nothing is thrown, pieces do not matter, and a connection that may be used
+ * again has no bytes left.
  *
  * @module
  */

@@ -29,7 +29,7 @@ interface Binding {
   readonly methods: readonly string[];
 }
 
-/** Both runtimes have what `node:http` is built on. */
+/** Both runtimes have the parser that `node:http` is built on. */
 const { HTTPParser, methods } = (process as unknown as { binding(name: string): Binding })
   .binding("http_parser");
 

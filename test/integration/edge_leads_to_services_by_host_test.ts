@@ -45,7 +45,7 @@ test("an edge routes each request by its host, and refuses unknown hosts", async
   assert.deepEqual(await ask(`DB.example:${port}`), [200, "from db"]);
   assert.deepEqual(await ask("other.example"), [404, ""]);
   assert.deepEqual(await ask("gone.example"), [404, ""]);
-  // The next request on the open connection goes by what is declared then.
+  // The next request on the open connection follows the declaration of that time.
   await pair.web.set(withEdge(["*.example"], 900_002));
   assert.deepEqual(await ask("other.example"), [200, "from db"]);
   // The listener that the upstream had is gone.

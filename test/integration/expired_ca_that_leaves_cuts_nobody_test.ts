@@ -83,7 +83,7 @@ for (const [kind, withRoots] of Object.entries(KINDS)) {
         await client.read(5);
 
         Object.assign(clock, { wallMs, monotonicMs });
-        // Twice: what was kept is kept when the rules change once more.
+        // Twice: connections that were kept are kept when the rules change once more.
         for (const roots of [[NEXT], [NEXT, createAuthority()]]) {
           await pair[side].set(withRoots(base, roots));
           if (!stays) continue;

@@ -1,6 +1,6 @@
 /**
- * Callers who prove nothing, and callers who are too many: neither takes what those need that are served,
- * nor what is kept for the application's own calls.
+ * Callers without a certificate, and callers above a limit: neither takes the places of callers that are
+ * served, nor those reserved for the application's own calls.
  *
  * @module
  */

@@ -112,7 +112,9 @@ const REQUESTS: readonly string[] = [
   ),
   request("DELETE /a", "X-Envoy-Auth-Partial-Body: spoofed\r\nX-User: root\r\nX-Gone: 1\r\n"),
 ];
-/** Text has to be UTF-8. By HTTP it is what goes on that is shown, where Envoy shows `!`, too. */
+/**
+ * Text has to be UTF-8. By HTTP the shown text is the one that goes on, where Envoy shows `!`, too.
+ */
 const OCTETS = request("POST /a", "X-One: \xfc\r\nX-Two: \xc3\xbc\r\n", "x\xff");
 
 const header = (key: string, value: string, more: Json = {}) => ({

@@ -8,7 +8,7 @@
 /** By name: the outcome, or the error's text. */
 export type Findings = Readonly<Record<string, unknown>>;
 
-/** Asks for everything, one after the other, and posts what it found to `/findings`. */
+/** Makes every request, one after the other, and posts its findings to `/findings`. */
 export async function askForEverything(bigBytes: number): Promise<void> {
   const findings: Record<string, unknown> = {};
   const find = async (name: string, ask: () => Promise<unknown>) => {
@@ -116,7 +116,7 @@ export async function askForEverything(bigBytes: number): Promise<void> {
     const { code, reason, wasClean } = await closed;
     return { code, reason, wasClean };
   });
-  // Chromium streams what it sends over HTTP/2 only.
+  // Chromium streams request bodies over HTTP/2 only.
   if (versionOf("/echo?a=b") === "h2") {
     await find("streamed request", () => {
       const pieces = ["one ", "two ", "three"];

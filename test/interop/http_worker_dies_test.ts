@@ -33,8 +33,8 @@ for (const protocol of ["http", "http2"] as const) {
     await eventually("it is said", () => {
       return rig.lines.some(({ message }) => message.startsWith("data worker died"));
     });
-    // At once, not when another has taken its place; but for what the kernel gave to the dead one's
-    // sockets before the engine closed them.
+    // At once, not when another has taken its place; except for connections that the kernel gave to
+    // the dead one's sockets before the engine closed them.
     let unanswered = 0;
     for (let times = 0; times < 20; times++) {
       const request = `GET /now/${times} HTTP/1.1\r\nHost: db\r\nConnection: close\r\n\r\n`;

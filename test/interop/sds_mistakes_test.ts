@@ -40,7 +40,7 @@ for (const [subject, startProxy] of SUBJECTS) {
       await isRefused("a bundle for a certificate");
       await waitForLeaf(proxy, first, caller);
 
-      // Over delta what was not asked for is not sent.
+      // Over delta names that were not requested are not sent.
       if (api === "sotw") {
         before = await refusals();
         const { entries: { length: seen } } = await sds.log();

@@ -77,7 +77,7 @@ for (const api of APIS) {
     console.log(`${api}: ${COUNT} secrets, ready with ${workMs} ms of work`);
     assert.ok(workMs < START_MS, `ready with ${workMs} ms of work`);
 
-    // Made before, so that what is measured is not the making of them.
+    // Made before, so that making them is not measured.
     const secrets = [secretsOf(first), secretsOf(second)];
     let rotations = 0;
     const rotate = async () => {

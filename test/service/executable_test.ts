@@ -1,4 +1,6 @@
-/** The executable, made as for a release: what it listens to, and what it does not. @module */
+/**
+ * The executable, made as for a release: the settings that it obeys, and those that it does not. @module
+ */
 
 import assert from "node:assert/strict";
 import { chmod, copyFile, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";

@@ -19,7 +19,9 @@ const FAILING = "failing";
 const ENDED_BY_ITSELF = /stopped: postern-web \(exit status 0\)/;
 const HELLO = new TextEncoder().encode("hello");
 
-/** The shipped file with another command and log, and what a supervisord of its own needs. */
+/**
+ * The shipped file with another command and log, and the sections that a supervisord of its own needs.
+ */
 async function startSupervisord(
   mesh: FileMesh,
   ...flags: readonly string[]

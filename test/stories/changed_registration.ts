@@ -1,4 +1,6 @@
-/** A registration that changes touches only what it changes; one that goes away touches nothing. */
+/**
+ * A registration that changes touches only the changed parts; one that goes away touches nothing.
+ */
 
 import assert from "node:assert/strict";
 import test from "node:test";

@@ -146,7 +146,7 @@ async function startWithTokenFile(agents: Agents) {
     upstream,
     later,
     token,
-    /** Changes what is known of db's instance, and nothing that matters. */
+    /** Changes the registration of db's instance, in nothing that matters. */
     touchDb: () => mesh.register({ ...db, meta: { touched: "yes" } }),
     /** `later` becomes an upstream: another name of db's. */
     async registerLater() {

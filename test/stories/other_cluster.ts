@@ -60,7 +60,7 @@ export function otherCluster(agents: Agents): void {
       assert.ok(body.includes("another cluster") && body.includes(theirs ?? "?"), body);
       pair.expectFlawless(await load.stop({ atLeast: 50 }), { atLeast: 50 });
 
-      // A restart goes on with what is stored.
+      // A restart goes on with the stored data.
       for (const sidecar of [pair.web, pair.db]) assert.equal((await sidecar.stop()).code, 0);
       {
         await using db = await ready(mesh.runSidecar("db-1", both));

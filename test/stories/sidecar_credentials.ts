@@ -122,7 +122,7 @@ async function mixedSourcesStory(agent: Mesh): Promise<void> {
   const address = sds.address.kind === "unix" ? `unix://${sds.address.path}` : "";
   const postern_tls = {
     certificate: { source: "file", cert: story.path("db.pem"), key: story.path("db.key") },
-    // State of the world: there a server is silent about what it has not got yet.
+    // State of the world: there a server is silent about names that it does not have yet.
     validation: {
       source: "sds",
       cluster: "sds_cluster",

@@ -1,5 +1,5 @@
 /**
- * Roots and leaves: fields, what the certificates hold, and waiting for the next one.
+ * Roots and leaves: fields, the contents of the certificates, and waiting for the next one.
  *
  * @module
  */

@@ -33,7 +33,7 @@ export interface Reply {
   /** As sent, names in their own letter case. */
   readonly headers: ReadonlyMap<string, string>;
   readonly text: string;
-  /** The body without what a client agent puts before forwarded errors. */
+  /** The body without the prefix that a client agent puts before forwarded errors. */
   readonly error: string;
   readonly index: number;
   readonly tookMs: number;
@@ -201,7 +201,7 @@ function parseReply(bytes: Uint8Array, tookMs: number): Reply {
   };
 }
 
-/** Names of the keys of an object, sorted: what is there and what is left out. */
+/** Names of the keys of an object, sorted. */
 export function keys(value: unknown): readonly string[] {
   return typeof value === "object" && value !== null ? Object.keys(value).sort() : [];
 }

@@ -1,5 +1,6 @@
 /**
- * Intentions: what a match holds and leaves out, its order, what wakes it, and the agent's verdicts.
+ * Intentions: the intentions of a match and those it leaves out, its order, the changes that wake it,
+ * and the agent's verdicts.
  *
  * @module
  */

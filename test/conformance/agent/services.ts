@@ -1,5 +1,6 @@
 /**
- * Registration: what a sidecar inherits, what the agent merges, checks, and waiting by hash.
+ * Registration: the fields that a sidecar inherits, those that the agent merges, checks, and waiting by
+ * hash.
  *
  * @module
  */

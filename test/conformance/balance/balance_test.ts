@@ -80,7 +80,7 @@ test("ring_hash has no more points than its maximum, whatever its minimum", () =
   const list = endpoints(4);
   const arcs = (maximumSize: number) => {
     const found = owners(poolOf({ ...RING, maximumSize }, list));
-    // As the ring has them: by what a key is turned into.
+    // In the order of the ring: by the hash of a key.
     const ring = found.map((id, key) => ({ id, at: mix32(key) })).sort((one, other) =>
       one.at - other.at
     );

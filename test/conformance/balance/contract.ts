@@ -27,7 +27,7 @@ const STRICT = outlierPolicy({
 
 interface Contract {
   readonly balancing: LoadBalancing;
-  /** How far a share of picks may be off, as part of what is due. */
+  /** How far a share of picks may be off, as part of the expected share. */
   readonly tolerance: number;
 }
 

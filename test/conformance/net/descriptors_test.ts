@@ -90,7 +90,7 @@ async function story(child: Child, open: (port: number) => Promise<Client[]>): P
   const clients = await open(port);
   const paused = await child.next("paused");
   assert.ok((paused.headroom ?? 0) >= 0);
-  // A runtime that spins takes all of each; one that still works off what came before, of the first.
+  // A runtime that spins takes all of each; one that still works off earlier events, of the first.
   const taken: number[] = [];
   while (!taken.some((ms) => ms < 150)) {
     assert.ok(taken.length < 5, `${taken.join()} ms of 400`);

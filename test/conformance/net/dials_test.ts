@@ -1,6 +1,6 @@
 /**
- * The contract of dialling: what a server can do wrong, and what its certificate can lack. Each failure
- * is reported once, with a reason; a cancelled dial reports nothing.
+ * The contract of dialling: the faults of a server, and the gaps of its certificate. Each failure is
+ * reported once, with a reason; a cancelled dial reports nothing.
  *
  * @module
  */
@@ -127,7 +127,8 @@ test(`dial() ${minds ? "fails with" : "ignores"} a root that has no name, and do
   await using server = await SecureServer.start();
   const named = createAuthority({ name: "zzzzzzzz" });
   const der = Buffer.from(named.rootDer);
-  // The subject's only set becomes something else: what we read of a certificate stays as it was.
+  // The subject's only set becomes something else: the fields that we read of a certificate stay as
+  // they were.
   der[der.lastIndexOf("zzzzzzzz") - 11] = 0x05;
   const rootPems = [formatPem("CERTIFICATE", der), ca.rootPem];
   assert.equal(engine.tlsFault({ certPem: "", keyPem: "", rootPems }) !== undefined, minds);
@@ -189,7 +190,7 @@ for (
   test(`dial() does not accept a server with ${name}`, async () => {
     await using server = await SecureServer.start(material);
     const result = await dial(server.port).result();
-    // An engine may refuse by itself, or report; what it reports is never only the missing name.
+    // An engine may refuse by itself, or report; its report is never only the missing name.
     if (result.kind === "failed") {
       assert.equal(result.stage, "handshake");
       assert.notEqual(result.reason, "");

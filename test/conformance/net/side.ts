@@ -10,7 +10,7 @@ import type { Connection, PresentedPeer, StreamEvents } from "../../../src/net/m
 
 const PATIENCE_MS = 30_000;
 
-/** Something to wait on: woken at each event, fails with what was seen so far. */
+/** Something to wait on: woken at each event, fails with the events seen so far. */
 export class Waiting {
   #wake: Array<() => void> = [];
 

@@ -79,7 +79,7 @@ test("the close reports an alert after the handshake, in words", async () => {
     keyPem: "",
     minVersion: "TLSv1.3",
   };
-  // In TLS 1.3 it is connected before the server has looked at what it showed.
+  // In TLS 1.3 it is connected before the server has looked at its certificate.
   const side = await dial(server.port, { material }).side();
   await side.over();
   assert.equal(side.alert, "the peer asks for a certificate and was shown none");

@@ -50,7 +50,7 @@ function pour(
   more();
 }
 
-/** Chunks were kept by reference all the while: what was received stays as it came. */
+/** Chunks were kept by reference all the while: received bytes do not change. */
 function assertReceived({ chunks }: Side, source: Uint8Array): void {
   assert.ok(Buffer.concat(chunks).equals(source), "other bytes arrived");
 }

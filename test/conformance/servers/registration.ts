@@ -1,5 +1,6 @@
 /**
- * Registrations in the catalog: what is refused, what is stored and shown, and what wakes who reads it.
+ * Registrations in the catalog: those that are refused, the fields stored and shown, and the changes
+ * that wake a blocking query.
  *
  * @module
  */

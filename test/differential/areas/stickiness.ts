@@ -1,4 +1,4 @@
-/** Requests that are to stay with one instance, by what is theirs. */
+/** Requests that are to stay with one instance, by an attribute of theirs. */
 
 import { type Area, type Case, get } from "../case.ts";
 

@@ -1,4 +1,4 @@
-/** Requests as they stand on a wire of HTTP/1.1: what is odd about them, and what is no request at all. */
+/** Requests as bytes of HTTP/1.1: odd ones, and invalid ones. */
 
 import type { Ask } from "../../kit/wire/mixed_ask.ts";
 import type { Area, Case, Wire } from "../case.ts";

@@ -18,7 +18,10 @@ const RELOADS = rounds("reloads of plugins that leave nothing", { few: 20, all: 
 /** Resident memory goes up and down with the collector; a leak grows each time. */
 const RUNS = 3;
 const MB = 1_048_576;
-/** Few reloads are compared with what a collector leaves for later, many with what there was. */
+/**
+ * Few reloads are compared with the memory that a collector leaves for later, many with the memory from
+ * before.
+ */
 const limitBytes = (before: number) => RELOADS > 100 ? before / 10 : 96 * MB;
 
 /** Deno imports a changed file, which it never frees. */

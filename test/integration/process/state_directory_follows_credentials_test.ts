@@ -60,7 +60,7 @@ test("credentials are followed after a restart while the agent is away", async (
     return second;
   })();
 
-  // Without its files what was stored serves; when they come, they do.
+  // Without its files the stored state serves; when they come, they do.
   await rm(story.path("db.pem"));
   await rm(story.path("db.key"));
   const db = story.run(...args);

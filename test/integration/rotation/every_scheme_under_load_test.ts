@@ -65,7 +65,7 @@ interface Outcome {
   readonly torn: number;
 }
 
-/** `settled`: rounds after which what is held is measured first. */
+/** `settled`: the rounds before the first measurement. */
 async function rotateUnderLoad(
   schemes: readonly RotationScheme[],
   rounds: number,

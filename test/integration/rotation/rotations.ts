@@ -15,13 +15,13 @@ import { percentile } from "../../kit/wire/tls_session.ts";
 import { type Client, issue, RotatingMesh } from "./rotating_mesh.ts";
 import { shownSerial } from "./serial_server.ts";
 
-/** Between two looks at what is shown. */
+/** Between two probes of the certificate shown. */
 const LOOK_MS = 20;
 /** A proxy that takes longer than this has missed the rotation. */
 const MISSED_MS = 30_000;
 /** A change that the system does not report is found after this time. */
 export const POLL_MS = 10_000;
-/** So often what is held may seem to grow. */
+/** So often the numbers may seem to grow. */
 const RUNS = 3;
 /** A connection that is still open after this is a leak. */
 const RESTS_MS = 20_000;

@@ -118,7 +118,7 @@ export class Keeping {
     ).catch((error) => void (this.failure = error)).finally(() => budget.close());
   }
 
-  /** In steps, so that what a timer begins can go on before the next. */
+  /** In steps, so that work begun by a timer can go on before the next. */
   async pass(ms: number): Promise<void> {
     await settle();
     for (let passed = 0; passed < ms; passed += 250) {

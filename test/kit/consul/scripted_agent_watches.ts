@@ -1,6 +1,6 @@
 /**
- * An agent whose answers a test gives by hand, one watch at a time. It checks nothing: what a real agent
- * would say is the embedded agent's business.
+ * An agent whose answers a test gives by hand, one watch at a time. It checks nothing: the behaviour of
+ * a real agent is the embedded agent's business.
  *
  * @module
  */

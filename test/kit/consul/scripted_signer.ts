@@ -84,7 +84,7 @@ export class ScriptedSigner {
     return { stop: () => void this.#sinks.delete(tell) };
   }
 
-  /** The reply to a request, with what is to be wrong about it. */
+  /** The reply to a request, with its planned faults. */
   sign(csrPem: string): string {
     const request = readSigningRequest(csrPem);
     if (!request) throw new Error("no request");

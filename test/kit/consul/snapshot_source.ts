@@ -97,7 +97,7 @@ export class SourceRig {
     return this;
   }
 
-  /** Lets what is under way be published: far less than any timeout. */
+  /** Lets pending changes be published: far less than any timeout. */
   settle(): Promise<void> {
     return this.clock.advance(20);
   }

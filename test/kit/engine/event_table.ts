@@ -25,7 +25,7 @@ export function testEachEvent<Parts extends { readonly log: string[] }>(
   table: string,
   { setUp, states, events, turn }: {
     readonly setUp: () => Parts;
-    /** Bring what was set up there. */
+    /** Bring the parts into that state. */
     readonly states: Readonly<Record<string, (parts: Parts) => unknown>>;
     readonly events: Readonly<Record<string, (parts: Parts) => unknown>>;
     /** Until all that follows has happened. */

@@ -104,7 +104,7 @@ export class SecureCaller implements AcceptedConnection {
     return this.#handler !== undefined;
   }
 
-  /** The handshake is done; what the client has of the connection then. */
+  /** The client's connection once the handshake is done. */
   prove(peer: PresentedPeer): End {
     const [ours, theirs] = memoryPair();
     this.#finish({ kind: "secured", connection: ours, peer });
@@ -142,7 +142,7 @@ class MemoryDial {
     this.#connection?.reset();
   }
 
-  /** It went through; what the server has of the connection then. */
+  /** The server's connection once the handshake is done. */
   connect(peer?: PresentedPeer): End {
     assert.ok(!this.cancelled, "it was cancelled");
     const [ours, theirs] = memoryPair();

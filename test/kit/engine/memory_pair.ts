@@ -17,7 +17,7 @@ interface MemoryPairOptions {
   readonly remote?: string;
 }
 
-/** Each end receives what the other one writes. */
+/** Each end receives the bytes that the other one writes. */
 export function memoryPair(
   options: MemoryPairOptions = {},
 ): readonly [MemoryConnection, MemoryConnection] {

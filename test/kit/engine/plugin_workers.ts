@@ -68,7 +68,7 @@ export class PluginWorkers {
     return new SharedState({ worker, workers, lendCells });
   }
 
-  /** In all workers; what is under way goes on. */
+  /** In all workers; exchanges under way go on. */
   async load(config: unknown, listener = "inbound"): Promise<void> {
     const name = this.#definition.name;
     const before = this.#generations;

@@ -26,7 +26,7 @@ import { intention, snapshotOf, targetOf, withInbound } from "./snapshots.ts";
 /** The bytes that a connection of the rig has exchanged. */
 export const HELLO = new TextEncoder().encode("hello");
 
-/** Two workers in threads of the test, and what a test does to them. */
+/** Two workers in threads of the test, and a test's actions on them. */
 interface WorkerRig extends AsyncDisposable {
   readonly plane: DataPlane;
   readonly snapshot: Snapshot;
@@ -134,7 +134,7 @@ export async function startWorkerRig(
     async oneEach() {
       const found: EchoClient[] = [];
       // The kernel deals them out by a hash of the ports: each leg by itself. One turn in four gives
-      // what a worker needs, so that so many fail once in 10^15 times.
+      // the needed worker, so that so many fail once in 10^15 times.
       for (let turn = 0; turn < 128 && !(found[0] && found[1]); turn++) {
         const before = await connections();
         const client = await EchoClient.open(upstream);

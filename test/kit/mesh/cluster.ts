@@ -26,7 +26,7 @@ export const SERVER_NAME = `server.${DATACENTER}.consul`;
 export interface ClusterOptions extends StoryAgent {
   /** 1 or 3. */
   readonly servers?: 1 | 3;
-  /** gRPC and HTTPS with certificates; the plain HTTP port stays for what the story itself asks. */
+  /** gRPC and HTTPS with certificates; the plain HTTP port stays for the story's own requests. */
   readonly tls?: boolean;
   /** Any other setting of the servers' configuration files. */
   readonly config?: Readonly<Record<string, unknown>>;

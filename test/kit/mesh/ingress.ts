@@ -42,7 +42,7 @@ export class IngressMesh implements AsyncDisposable {
     return this.consul.place();
   }
 
-  /** Says what the gateway listens for; `entry` is all but its kind and name. */
+  /** Writes the gateway's entry; `entry` is all but its kind and name. */
   async entry(entry: Readonly<Record<string, unknown>>): Promise<void> {
     await this.consul.configEntry({ Kind: "ingress-gateway", Name: "igw", ...entry });
   }

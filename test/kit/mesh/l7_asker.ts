@@ -130,7 +130,7 @@ export function asWritten(question: Question, protocol: L7Protocol): Ask {
   };
 }
 
-/** How a request went, as `explain` would have it; what is no request is 400 here, or reset. */
+/** The outcome of a request in the form of `explain`; an invalid request is 400 here, or reset. */
 export function wentAs(
   { method, path }: Question,
   { status, seen }: Answer = { status: 0 },

@@ -1,6 +1,6 @@
 /**
- * Intentions of every kind for one service, and requests that tell apart what a proxy makes of them: the
- * same questions for Postern and for Envoy.
+ * Intentions of every kind for one service, and requests whose answers show how a proxy applies them:
+ * the same requests for Postern and for Envoy.
  *
  * @module
  */

@@ -37,7 +37,7 @@ export interface PairOptions<M extends Mesh> {
 }
 
 interface PairParts {
-  /** The sidecars; what is no Postern has only its end. */
+  /** The sidecars; one that is no Postern has only its end. */
   readonly web: Postern;
   readonly db: Postern;
   /** Where web's application connects to reach db. */
@@ -54,7 +54,7 @@ interface PairParts {
 
 /** `web` calls `db` through two sidecars. */
 export interface MeshPair extends PairParts, AsyncDisposable {
-  /** Like {@link assertFlawless}, with what the sidecars complained about. */
+  /** Like {@link assertFlawless}, with the warnings of the sidecars. */
   expectFlawless(result: LoadResult, options: { readonly atLeast: number }): void;
 }
 

@@ -1,7 +1,8 @@
 /**
  * The same service of each protocol behind Envoy and behind Postern, and a caller of all of them behind
- * each, on one real Consul: what passes a pair can be compared with what passes another. Beside them are
- * instances without a proxy, which speak mTLS themselves, and services that are config entries alone.
+ * each, on one real Consul: requests through one pair can be compared with those through another. Beside
+ * them are instances without a proxy, which speak mTLS themselves, and services that are config entries
+ * alone.
  *
  * @module
  */

@@ -55,7 +55,7 @@ class Envoy implements TlsProxy {
     return this.#process.output;
   }
 
-  /** Waits for its admin port: what it listens on beside that depends on its secrets. */
+  /** Waits for its admin port: its other listeners depend on its secrets. */
   async waitForAdmin(): Promise<void> {
     this.#admin = await eventually("Envoy's admin address", async () => {
       if (this.#process.ended) throw new Error("it ended");

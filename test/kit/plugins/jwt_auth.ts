@@ -1,5 +1,5 @@
 /**
- * The plugin `jwt_auth` mounted alone, and what it makes of requests with tokens.
+ * The plugin `jwt_auth` mounted alone, and its treatment of requests with tokens.
  *
  * @module
  */

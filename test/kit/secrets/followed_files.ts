@@ -34,7 +34,9 @@ export interface Followed extends AsyncDisposable {
   readonly hub: FileHub;
   readonly lines: readonly LogRecord[];
   readonly watching: SecretWatch;
-  /** Runs `act` while nothing is read and no time passes: what it does is seen whole, or not at all. */
+  /**
+   * Runs `act` while nothing is read and no time passes: its changes are seen whole, or not at all.
+   */
   unseen<T>(act: () => Promise<T>): Promise<T>;
 }
 
@@ -89,7 +91,7 @@ export function counted(files: FileSystem): FileSystem {
   };
 }
 
-/** Moves a fake clock on until `fact` is true; what is read meanwhile takes real time. */
+/** Moves a fake clock on until `fact` is true; reads meanwhile take real time. */
 export async function advanceUntil(
   clock: FakeClock,
   fact: () => boolean,

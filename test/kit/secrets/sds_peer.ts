@@ -139,7 +139,7 @@ export class SdsPeer {
     this.#address = String(answer.listening);
   }
 
-  /** Closes the listener and every connection; what it serves is kept. */
+  /** Closes the listener and every connection; its answers are kept. */
   async stop(): Promise<void> {
     await this.#ask("stop");
   }
@@ -179,7 +179,7 @@ export class SdsPeer {
     await this.#ask("stall");
   }
 
-  /** Sends what was held back, and answers again. */
+  /** Sends the bytes that were held back, and answers again. */
   async unstall(): Promise<void> {
     await this.#ask("unstall");
   }

@@ -23,7 +23,7 @@ import {
 } from "../../../src/secrets/sds/secret_resource.ts";
 import type { PlainMessage } from "../../../src/wire/mod.ts";
 
-/** A stream as the library's server gives it; what is written are the bytes of a message. */
+/** A stream as the library's server gives it; writes are the bytes of a message. */
 export interface ServerStream {
   readonly method: keyof typeof SDS_METHODS;
   readonly metadata: Readonly<Record<string, unknown>>;
@@ -67,7 +67,7 @@ interface Client {
   readonly versions: Map<string, string>;
   nonce: string;
   sent: number;
-  /** State of the world: what was sent last; unchanged: nothing is sent. */
+  /** State of the world: the last response sent; unchanged: nothing is sent. */
   lastState: string;
   /** State of the world: the last response has been answered, and so the next may go. */
   answered: boolean;

@@ -150,7 +150,7 @@ export async function setUpWorkload(): Promise<WorkloadFixture> {
   };
 }
 
-/** Waits until an answer without what is held has come. */
+/** Waits until an answer without the held secret has come. */
 export async function graceBegins({ clock }: WorkloadFixture): Promise<void> {
   while (!((clock.nextInMs ?? Infinity) <= WITHDRAWAL_GRACE_MS)) await clock.advance(0);
 }

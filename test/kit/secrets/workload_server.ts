@@ -43,7 +43,7 @@ interface BundlesFields {
   readonly crls?: readonly Uint8Array[];
 }
 
-/** An SVID that `authority` issues; what is given replaces a field. */
+/** An SVID that `authority` issues; each given field replaces its own. */
 export function svidOf(
   authority: Authority,
   spiffeId: string,

@@ -42,7 +42,7 @@ export class TestServer implements Place {
     });
   }
 
-  /** Resets what is open and accepts no more. */
+  /** Resets open connections and accepts no more. */
   async close(): Promise<void> {
     for (const socket of this.#sockets) socket.destroy();
     await new Promise<void>((resolve) => this.#server.close(() => resolve()));

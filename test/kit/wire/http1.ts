@@ -1,5 +1,5 @@
 /**
- * HTTP/1.1 connections on memory streams: raw bytes on one side, what a handler saw on the other.
+ * HTTP/1.1 connections on memory streams: raw bytes on one side, a handler's events on the other.
  *
  * @module
  */
@@ -85,7 +85,7 @@ export interface Served {
   readonly server: ServerConnection;
   readonly clock: FakeClock;
   readonly seen: Seen[];
-  /** `STATUS detail` of what was answered by the codec. */
+  /** `STATUS detail` of the codec's own answers. */
   readonly invalid: string[];
   readonly ends: HttpEnd[];
   /** The server's end of the stream. */

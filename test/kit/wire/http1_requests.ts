@@ -16,7 +16,7 @@ import { ignoredEvents, type Stream, type StreamEvents } from "../../../src/net/
 import { FakeClock } from "../clock/clock.ts";
 import { latin1Text } from "./http1.ts";
 
-/** Takes everything; what is held back stays so. */
+/** Takes everything; bytes held back stay so. */
 export class SinkStream implements Stream {
   events: StreamEvents = ignoredEvents;
   readonly chunks: Uint8Array[] = [];
@@ -103,7 +103,7 @@ export function readRequests(input: Uint8Array, cuts: readonly number[]): Readin
   });
   let at = 0;
   for (const cut of [...cuts, input.length]) {
-    // The connection may change what it is given.
+    // The connection may change the chunk that it is given.
     stream.events.onData(input.slice(at, cut));
     at = cut;
   }

@@ -158,7 +158,7 @@ export class RawClient implements AsyncDisposable {
     return bytes;
   }
 
-  /** How the connection ended, and what came before that and was not read. */
+  /** How the connection ended, and the unread bytes before that. */
   async ended(): Promise<{ readonly how: "end" | "reset"; readonly rest: string }> {
     const how = await deadline(this.#client.gone, ANSWER_TIMEOUT_MS);
     if (!how) throw new Error(`Connection is still open: ${JSON.stringify(this.#text)}`);

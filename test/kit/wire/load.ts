@@ -64,7 +64,7 @@ export abstract class Workers<Result extends LoadResult> implements AsyncDisposa
   }
 
   /**
-   * Lets every worker finish what it is at, in order; before that it waits, within a minute, for as many
+   * Lets every worker finish its exchange, in order; before that it waits, within a minute, for as many
    * exchanges as prove anything, however slow the machine is.
    */
   async stop(options: { readonly atLeast?: number } = {}): Promise<Result> {

@@ -1,6 +1,7 @@
 /**
  * A TLS client of the test's own: dials a sidecar's public listener with a leaf from the agent, or any
- * TLS listener with given credentials, and reports what the listener presents and whether it took us.
+ * TLS listener with given credentials, and reports the certificate of the listener and whether it took
+ * us.
  *
  * @module
  */
@@ -33,7 +34,7 @@ export async function presentedSerial(
       port: place.port,
       cert: leaf.CertPEM,
       key: leaf.PrivateKeyPEM,
-      // Only looked at, never trusted: the story compares it with what the agent issued.
+      // Only looked at, never trusted: the story compares it with the agent's leaf.
       rejectUnauthorized: false,
     }, () => {
       const { serialNumber } = socket.getPeerCertificate();

@@ -10,7 +10,7 @@ import type { Place } from "./echo.ts";
 import { plainSerial } from "./tls_probe.ts";
 import { deadline, pause } from "../process/process.ts";
 
-/** PEM of what a client shows. */
+/** PEM of the client's certificate and key. */
 export interface ClientPair {
   readonly cert: string;
   readonly key: string;

@@ -128,7 +128,7 @@ export class DevServer {
     this.#view.stop();
     this.#http.stop();
     this.#grpc.stop();
-    // Last: what a hung server has not written yet is never written.
+    // Last: writes that a hung server has not applied yet are never applied.
     this.thaw();
   }
 

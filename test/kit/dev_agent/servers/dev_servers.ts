@@ -59,7 +59,7 @@ export class DevServers implements AsyncDisposable {
   readonly #sessions: Sessions;
   readonly #options: DevServersOptions;
   readonly #engine: Engine;
-  /** The world with the node that has what is registered by {@link world}. */
+  /** The world with the node that has the registrations of {@link world}. */
   #virtual: World | undefined;
   #closed = false;
 
@@ -209,7 +209,7 @@ export class DevServers implements AsyncDisposable {
     this.#cluster.set(server, "hung");
   }
 
-  /** After {@link hang}: what came meanwhile is answered. */
+  /** After {@link hang}: requests that came meanwhile are answered. */
   resume(server: number): void {
     if (this.stateOf(server) !== "hung") return;
     this.#at(server).thaw();
@@ -240,7 +240,9 @@ export class DevServers implements AsyncDisposable {
     this.#cluster.loseQuorum();
   }
 
-  /** Stale reads of a server that does not lead show what was `lagMs` ago from now on; 0 ends it. */
+  /**
+   * Stale reads of a server that does not lead show the data of `lagMs` ago from now on; 0 ends it.
+   */
   lag(server: number, lagMs: number): void {
     this.#at(server).view.lag(lagMs);
   }

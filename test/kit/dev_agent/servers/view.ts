@@ -36,7 +36,7 @@ export class View {
     return () => void this.#onReplaced.delete(fn);
   }
 
-  /** Shows what was true `lagMs` ago from now on; 0: what is true. */
+  /** Shows the data of `lagMs` ago from now on; 0: the present data. */
   lag(lagMs: number): void {
     this.#stopLag();
     this.#lagMs = lagMs;

@@ -207,7 +207,7 @@ for (
     ["a mesh gateway", undefined, /mesh-gateway/],
   ] as const
 ) {
-  test(`it says that it cannot be ${what}, and ends with 1 without a grace period`, async () => {
+  test(`it reports that it cannot be ${what}, and ends with 1 without a grace period`, async () => {
     const host = loopbackHost();
     const [admin, graceful, own] = await freePorts(host, 3);
     const id = proxy ? "far-1" : "gate-1";

@@ -72,7 +72,7 @@ test("a login's token that lasts a minute is renewed before that, and nothing is
   assert.equal(await web.metric("postern_server_moves_total"), 0);
 });
 
-test("a proxy that may not log in says why, and does when it may", async () => {
+test("a proxy whose login is refused logs the reason, and logs in once it is permitted", async () => {
   await using story = await startStory();
   const { logins } = story;
   await using web = await story.start([]);

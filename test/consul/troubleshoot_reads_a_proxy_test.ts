@@ -47,7 +47,7 @@ const EXPIRED = {
   "peer's certificate": "✓ Certificates are valid",
 } as const;
 
-test("consul troubleshoot says the same of Envoy and Postern with an expired certificate", async () => {
+test("consul troubleshoot prints the same for Envoy and Postern with an expired certificate", async () => {
   const names = Object.keys(EXPIRED) as (keyof typeof EXPIRED)[];
   // Their waits are shared.
   const ends = await Promise.allSettled(names.map(expectSame));

@@ -137,7 +137,7 @@ test("callers without a certificate reach the upstream; SNI picks between two, e
   });
 });
 
-test("a caller that says nothing is dropped at the deadline of the handshake", async () => {
+test("a silent caller is dropped at the deadline of the handshake", async () => {
   await using edge = await startEdge(
     (file) => ({ certificate: pairOf(file, "shop"), validation: { source: "none" } }),
     { shop: named("shop.example") },

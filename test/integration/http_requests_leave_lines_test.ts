@@ -70,7 +70,7 @@ const metric = (rig: Awaited<ReturnType<typeof startLoggedPair>>, name: string) 
   rig.pair.db.path.stats.samples().filter((sample) => sample.name === name)
     .map(({ labels, value }) => [labels["status"] ?? labels["flag"], value]);
 
-test("a request leaves a line on each side, that says where it went", async () => {
+test("a request leaves a line on each side that names its upstream", async () => {
   await using rig = await startLoggedPair();
   await using client = await rig.open();
   client.send(

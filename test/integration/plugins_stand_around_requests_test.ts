@@ -140,7 +140,7 @@ test("a retry sends a kept body again, to its end", async () => {
   assert.equal((await it.ask(POST)).body, "4: abc");
 });
 
-test("bodies that a plugin opens and makes anew, both ways", async () => {
+test("a plugin replaces the bodies of request and response", async () => {
   const upper = new TransformStream<Uint8Array, Uint8Array>({
     transform: (chunk, out) =>
       out.enqueue(new TextEncoder().encode(new TextDecoder().decode(chunk).toUpperCase())),

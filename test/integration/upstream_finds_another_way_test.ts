@@ -132,7 +132,7 @@ test("the last resort is dialled only when nothing else is left", async () => {
   assert.equal(String(await client.read(5)), "hello");
 });
 
-test("a server that accepts and says nothing is given up after the connect timeout", async () => {
+test("a server that accepts and sends nothing is given up after the connect timeout", async () => {
   await using mute = await startServer(() => {});
   await using echo = await startEcho();
   await using pair = await startPathPair({ localPort: echo.port });

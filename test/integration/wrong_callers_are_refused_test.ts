@@ -133,7 +133,7 @@ for (
     ["a few zeros", "\0\0\0\0\0"],
   ] as const
 ) {
-  test(`a caller that says ${name} instead of TLS, and waits, is left at once`, async () => {
+  test(`a caller that sends ${name} instead of TLS, and waits, is disconnected at once`, async () => {
     await using echo = await startEcho();
     await using pair = await startPathPair({
       localPort: echo.port,
@@ -148,7 +148,7 @@ for (
 }
 
 for (const bytes of ["G", "\x16\x03\x01\x02"]) {
-  test(`a caller that says ${JSON.stringify(bytes)} to TLS has the time of a handshake at most`, async () => {
+  test(`a caller that sends ${JSON.stringify(bytes)} as TLS is disconnected after the handshake timeout at most`, async () => {
     await using echo = await startEcho();
     await using pair = await startPathPair({
       localPort: echo.port,

@@ -30,7 +30,7 @@ while True:
 `;
 
 for (const kind of ["a path", "an abstract name"]) {
-  test(`systemd hears that the proxy is ready, lives, reloads and stops, at ${kind}`, async () => {
+  test(`systemd is notified that the proxy is ready, lives, reloads and stops, at ${kind}`, async () => {
     await using mesh = await createFileMesh();
     const path = kind === "a path"
       ? join(mesh.directory, "notify")

@@ -69,7 +69,7 @@ export function hashedRequests(agents: Agents): void {
       });
     }
 
-    await t.test("the others are given a cookie, and stay by it", async () => {
+    await t.test("other requests get a cookie that keeps their instance", async () => {
       const { by, cookies } = await ask();
       const [cookie] = cookies;
       assert.match(cookie ?? "", /^place="[0-9a-f]{16}"; Max-Age=90; Path=\/; HttpOnly$/);
@@ -79,7 +79,7 @@ export function hashedRequests(agents: Agents): void {
       }
     });
 
-    await t.test("whatever route leads there", async () => {
+    await t.test("a route to the service keeps the instance", async () => {
       const HTTP = { PathPrefix: "/own" };
       const Destination = { ResponseHeaders: { Set: { "x-route": "own" } } };
       await mesh.configEntry({
@@ -95,7 +95,7 @@ export function hashedRequests(agents: Agents): void {
       assert.equal((await owners("/own")).join(), before);
     });
 
-    await t.test("only those of an instance that leaves move, and come back with it", async () => {
+    await t.test("only the users of an instance that leaves move, and come back with it", async () => {
       const owned = await owners();
       await mesh.setMaintenance("db-two-sidecar-proxy", true);
       await eventually("it is left", () => spread(["one", "three"]));

@@ -25,7 +25,7 @@ const FOREIGN = new RegExp(
 );
 
 export function otherCluster(agents: Agents): void {
-  test("another cluster at the old address is not believed, until the operator says so", async () => {
+  test("another cluster at the old address is not followed until the operator allows it", async () => {
     const directory = await mkdtemp(join(tmpdir(), "postern-cluster-"));
     try {
       await using mesh = await agents.start({ defaultIntentionPolicy: "allow" });

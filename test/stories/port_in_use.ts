@@ -9,7 +9,7 @@ import type { Agents } from "../kit/mesh/mesh.ts";
 import { eventually } from "../kit/process/process.ts";
 
 export function portInUse(agents: Agents): void {
-  test("a taken port is said, the others serve, and it is bound when it is free", async () => {
+  test("a taken port is logged, the others serve, and it is bound once it is free", async () => {
     await using mesh = await agents.start({ defaultIntentionPolicy: "allow" });
     await using app = await mesh.echo();
     await using _other = await mesh.serve({ name: "other", port: app.port });
@@ -50,7 +50,7 @@ export function portInUse(agents: Agents): void {
     await waitForEcho(taken);
   });
 
-  test("a second Postern of one id says so, and takes over when the first one ends", async () => {
+  test("a second Postern of one id logs that, and takes over when the first one ends", async () => {
     await using mesh = await agents.start({ defaultIntentionPolicy: "allow" });
     const id = await mesh.register({ name: "web" });
     // By default an admin server is where others find it.

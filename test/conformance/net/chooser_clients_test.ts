@@ -35,7 +35,7 @@ function epollCount(): number {
   return links.filter((link) => link === "anon_inode:[eventpoll]").length;
 }
 
-test("nothing is left open of waiting for a client that took its time", async () => {
+test("waiting for a slow client leaves no epoll descriptor open", async () => {
   await using server = await serveAtOnce(byName);
   // Whatever the runtime opens for itself at the first connection is open then.
   await stillServes(server, 0);
@@ -50,7 +50,7 @@ test("nothing is left open of waiting for a client that took its time", async ()
 });
 
 for (const how of ["leaves", "is reset"] as const) {
-  test(`nothing is left open of waiting for a client that ${how}, its listener closed before`, async () => {
+  test(`waiting for a client that ${how} after its listener closed leaves no epoll descriptor open`, async () => {
     await using server = await SecureServer.start(undefined, () => {});
     const client = rawClient(server.port, hello("a.example").subarray(0, 20));
     await server.until(() => server.accepted.length === 1, () => "nothing was accepted");
@@ -142,7 +142,7 @@ for (
     ["a name that is none", hello("*/.."), /not a DNS name/],
   ] as const
 ) {
-  test(`a chooser is not asked about ${name}`, async () => {
+  test(`choose() is not called for ${name}`, async () => {
     let asked = 0;
     await using server = await serve((hello) => {
       asked++;

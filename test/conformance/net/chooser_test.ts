@@ -26,7 +26,7 @@ import {
 import { dial, engine, quiet, SecureServer } from "./kit.ts";
 import { Waiting } from "./side.ts";
 
-test("choose() learns what the client says first", async () => {
+test("choose() gets the client's hello", async () => {
   const hellos: ClientHello[] = [];
   await using server = await serveAtOnce((hello) => {
     hellos.push(hello);

@@ -143,7 +143,7 @@ for (const host of ["127.0.0.1", "::1"]) {
   });
 }
 
-test("listen() says what is wrong with an address", async () => {
+test("listen() names the fault of an address", async () => {
   using server = await Server.start();
   await refused({ ...LOOPBACK, port: portOf(server.listener) }, /^Cannot listen on 127.*in use/);
   await refused({ kind: "tcp", host: "192.0.2.1", port: 0 }, /no such address/);
@@ -249,7 +249,7 @@ test("listen() leaves alone a socket that is served, and a file that is none", a
   assert.equal(statSync(file).size, 8);
 });
 
-test("listen() says that it may not write into a folder", async () => {
+test("listen() reports a folder that it may not write", async () => {
   using folder = new Folder();
   chmodSync(folder.path, 0o555);
   const isRoot = process.geteuid?.() === 0;

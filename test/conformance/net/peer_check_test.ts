@@ -112,7 +112,7 @@ for (const version of VERSIONS) {
     });
   }
 
-  test(`${version} ignored: a client is not asked for what it has`, async () => {
+  test(`${version} ignored: a client is not asked for its certificate`, async () => {
     await using listening = await SecureServer.start(server("ignored"));
     const material = materialOf(known, only(version));
     (await dial(listening.port, { material }).side()).write("hello");

@@ -27,7 +27,7 @@ for (
     ["RC4 only", clientHello({ version: 0x0303, suites: [0x0005] }), /^no cipher suite in common/],
   ] as const
 ) {
-  test(`secure() says that a client speaks ${name}`, async () => {
+  test(`secure() reports a client that speaks ${name}`, async () => {
     await using server = await SecureServer.start();
     const client = connect({ port: server.port, host: "127.0.0.1" });
     client.on("error", () => {});
@@ -49,12 +49,12 @@ for (
     ["certificate_required", 116, /^the peer asks for a certificate and was shown none$/],
   ] as const
 ) {
-  test(`dial() says what the alert ${name} means`, async () => {
+  test(`dial() explains the alert ${name}`, async () => {
     assert.match(await toldBy(Uint8Array.of(0x15, 3, 3, 0, 2, 2, alert)), words);
   });
 }
 
-test("dial() says that a server speaks no TLS", async () => {
+test("dial() reports a server that speaks no TLS", async () => {
   assert.match(await toldBy(Buffer.from("HTTP/1.1 400 Bad Request\r\n\r\n")), NO_TLS);
 });
 

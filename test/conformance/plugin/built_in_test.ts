@@ -83,7 +83,7 @@ for (const name of BUILT_IN_NAMES) {
     for (const mounted of both) await closed(mounted);
   });
 
-  test(`${name} bears a caller that leaves`, async () => {
+  test(`${name} survives a caller that leaves`, async () => {
     const mounted = await mount(definition, { callees: CALLEES, config, upstream: [hold()] });
     const leaving = new AbortController();
     const asked = mounted.request({

@@ -152,7 +152,7 @@ for (const [what, [make, reason]] of Object.entries(KINDS)) {
     assert.equal(bad.upstream.requests.at(-1)?.body, "abc");
   });
 
-  test(`a plugin that ${what} five times in a row is not asked any more`, async () => {
+  test(`a plugin that ${what} five times in a row is not called any more`, async () => {
     await using bad = await mount(badly(make), { upstream: [ok("fine")] });
     const asked = { method: "POST", path: "/bad", body: ["ab", "c"] };
     for (let i = 0; i < 5; i++) await bad.request(asked);

@@ -113,7 +113,7 @@ test("memoryPair() reset() breaks both ends and loses bytes in flight", async ()
   assert.deepEqual(toOne, ["(close)"]);
 });
 
-test("memoryPair() close() does not wait for the peer, who learns at its next write", async () => {
+test("memoryPair() close() does not wait for the peer, whose next write is reset", async () => {
   const { one, other, toOne, toOther } = setUp();
   other.write(bytes("unread"));
   one.write(bytes("a"));

@@ -26,7 +26,7 @@ const ORDER = [
   "net",
   "http",
   "snapshot",
-  // Below consul and secrets: Consul's servers and SDS servers are both asked over gRPC.
+  // Below consul and secrets: both talk to their servers over gRPC.
   "grpc",
   "consul",
   "xds",

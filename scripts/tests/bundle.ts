@@ -1,6 +1,6 @@
 /**
- * The program in a few files, for stories that start it often: what is read, stripped of types and
- * linked once for a whole run takes each start a third less.
+ * The program in a few files, for stories that start it often: the sources are read, stripped of types
+ * and linked once for a whole run, and each start takes a third less.
  *
  * @module
  */

@@ -50,7 +50,7 @@ const OPERATORS: readonly Operator[] = [
 /** A whole statement on its line: a call or an assignment, whose absence is no fault of syntax. */
 const STATEMENT =
   /^(\s+)(?:await |void )?(?:this|[a-z]\w*)(?:\??\.#?\w+|\[\w+\])*(?:\(.*\)| [-+?]?\??= .*);$/;
-/** Lines that say nothing to the machine, or are no place for an operator. */
+/** Lines that mean nothing to the machine, or are no place for an operator. */
 const IDLE =
   /^\s*(?:\*|\/\/|\/\*|import\b|export \{|export type\b|type\b|interface\b|readonly \w+\??:)/;
 /** Text, where an operator's sign means nothing. */

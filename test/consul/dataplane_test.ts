@@ -1,6 +1,6 @@
 /**
- * `postern dataplane` where consul-dataplane would be: started with its words, beside real servers with ACLs
- * and TLS, and asked what orchestrators ask it.
+ * `postern dataplane` in place of consul-dataplane: started with its arguments, beside real servers with
+ * ACLs and TLS, and sent the requests of orchestrators.
  *
  * @module
  */

@@ -32,7 +32,7 @@ test("servers fail under load in several ways", async (t) => {
       const began = performance.now();
       await using _ = await cluster.sidecar(late, token);
       console.log(`a sidecar started meanwhile is ready after ${performance.now() - began | 0} ms`);
-      // It is not asked more often than Consul wants to be.
+      // The sidecar reads the cluster no more often than Consul wants.
       await eventually("db has another server", async () => {
         return await cluster.serverOf(pair.db) !== hung;
       }, { timeoutMs: 60_000 });

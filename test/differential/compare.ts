@@ -55,7 +55,9 @@ interface Outcome {
   readonly lines: readonly string[];
 }
 
-/** One question to several who should say the same; the first is Envoy, or a pair of them. */
+/**
+ * One request to several proxies that should answer alike; the first is Envoy, or a pair of them.
+ */
 export interface Round {
   readonly name: string;
   readonly of: Pick<

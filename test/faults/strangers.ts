@@ -1,5 +1,5 @@
 /**
- * Callers who prove nothing: some that never say a word, and storms of them that come and go.
+ * Callers without a certificate: some that never send a byte, and storms of them that come and go.
  *
  * @module
  */

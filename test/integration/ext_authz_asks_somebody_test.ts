@@ -26,7 +26,9 @@ interface Rig extends AsyncDisposable {
   ask(head: string, body?: string): Promise<readonly [status: number, body: string]>;
 }
 
-/** The sidecar of db asks before it lets requests go on to its application. */
+/**
+ * The sidecar of db calls the authorization service before it lets requests go on to its application.
+ */
 async function rig(config: unknown): Promise<Rig> {
   const app = await startRawOrigin(({ body }) => answerOf(`got ${body}`));
   const use = { plugin: "ext_authz", config, onFailure: "refuse", at: "inbound.plugins[0]" };

@@ -23,7 +23,7 @@ function judged(localPort: number, intentions: readonly Intention[], rules?: Par
   });
 }
 
-/** `web` may do what these say. */
+/** `web` may send the requests of these permissions. */
 function webMay(...permissions: readonly Partial<Permission>[]): Intention {
   return {
     ...intention("web", "permissions"),

@@ -159,7 +159,7 @@ test("Postern: the files of its own certificate for the SDS server rotate", asyn
     await writePair(newer.issueLeaf({ service: "proxy" }));
     await waitForLeaf(proxy, second, undefined, RECOVERY);
 
-    // A server of another CA is not believed until its CA is in the file.
+    // A server of another CA is refused until its CA is in the file.
     const imposter = newer.issueLeaf({ service: "sds", overrides: { dnsNames: ["sds.example"] } });
     await sds.stop();
     await sds.set({ web: certificateSecret(third) });

@@ -98,7 +98,7 @@ const ROWS: readonly (readonly [
     { trusted_ca: undefined, verify_certificate_spki: [pin("stranger")] },
     ["stranger"],
   ],
-  // One list asks for one of every CA in the chain.
+  // With one revocation list, each CA in the chain needs one.
   ["a revocation list", { crl: inlineBytes(rootCrl("api")) }, ["job", "star"]],
   ["lists of all CAs", { crl: inlineBytes(rootCrl("job") + lowCrl) }, ["api", "star", "low"]],
   ["a list of the lower CA", { crl: inlineBytes(lowCrl) }, []],

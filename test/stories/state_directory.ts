@@ -43,7 +43,7 @@ export function stateDirectory(agents: Agents): void {
       await expectRefused(pair.upstream);
       {
         await using db = await ready(mesh.runSidecar("db-1", run));
-        // Which proxy it is cannot be asked, either way.
+        // The sidecar cannot learn which proxy it is, either way.
         await using _web = await ready(mesh.runById("web-1", { args }));
         await db.process.waitFor(
           /\[WARN\] +(?:agent|consul) is away, stored snapshot in use/,

@@ -122,7 +122,7 @@ export function usableUpstreams(agents: Agents): void {
       assert.match(callee.output, /\nverdict +refused with 503: Cannot dial the service at /);
     });
 
-    await t.test("wait-ready warns of them, and with -upstreams ends with an error", async () => {
+    await t.test("wait-ready warns of them, and with -upstreams ends with 1", async () => {
       const troubles = [
         new RegExp(`upstream service:default/default/db\\?dc=dc2: ${refused}`),
         /upstream cache has no healthy instance: nobody is registered as "cache" in dc1/,

@@ -1,6 +1,6 @@
 /**
- * The methods that a proxy asks by, on a server: what one writes the other reads, which two tables of
- * fields that were written apart make sure of.
+ * The gRPC methods that a proxy calls, on a server: one table writes, the other reads, so that two
+ * tables of fields that were written apart prove each other.
  *
  * @module
  */

@@ -57,7 +57,7 @@ export function nowhere(mesh: MixedMesh): readonly Round[] {
   );
 }
 
-/** To be asked when the applications have stopped. */
+/** To be sent when the applications have stopped. */
 export const GONE: Area = {
   name: "no application",
   isMixed: true,

@@ -66,7 +66,7 @@ test("an agent that answers nonsense does not touch the traffic, and is followed
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream);
   for (const [on, fault] of FAULTS) mesh.agent.breakNext(on, fault, Infinity);
-  // Polls that wait would not ask again by themselves.
+  // Waiting polls would not be repeated by themselves.
   await mesh.agent.restart();
   for (const [, , reader, knows] of FAULTS) {
     await eventually(

@@ -163,7 +163,7 @@ export function fakeAdminView(): FakeAdminView {
   return view;
 }
 
-/** As the workers of {@link dataView} say it: the first has left the endpoint out. */
+/** In the notation of the workers of {@link dataView}: the first has left the endpoint out. */
 export function explainedBy(worker: number): ExplainResult {
   const endpoint = {
     id: "node-db",

@@ -133,7 +133,7 @@ export class MemoryServer {
     this.#open.clear();
   }
 
-  /** As SIGSTOP: connections stand and say nothing. */
+  /** As SIGSTOP: connections stay and nothing is sent. */
   hang(): void {
     this.state = "hung";
     for (const connection of this.#open.values()) connection.pause();

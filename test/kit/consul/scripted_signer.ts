@@ -1,6 +1,6 @@
 /**
- * Servers that sign certificates and tell roots, for tests of those who ask: what they sign can be made
- * wrong on purpose, and how they answer is the test's.
+ * Servers that sign certificates and send roots, for tests of their clients: certificates can be made
+ * wrong on purpose, and the test sets how the servers answer.
  *
  * @module
  */

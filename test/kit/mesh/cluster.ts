@@ -77,7 +77,10 @@ export async function startCluster(options: ClusterOptions = {}): Promise<Cluste
   return cluster;
 }
 
-/** For stories that hold beside servers alone as they do beside an agent: TLS, and three where it matters. */
+/**
+ * For stories that hold beside servers alone as they do beside an agent: TLS, and three servers where it
+ * matters.
+ */
 export const SERVERS: Agents = {
   start: ({ clientAgent: _none, ...options } = {}) =>
     startCluster({ ...options, tls: true, servers: 1 }),

@@ -139,7 +139,7 @@ export abstract class Mesh extends AgentCalls {
     return this.run(["proxy", "-sidecar-for", serviceId, "-admin-bind", "127.0.0.1:0"], options);
   }
 
-  /** The same for one that cannot ask the agent which proxy it is. */
+  /** The same for a sidecar that cannot learn from the agent which proxy it is. */
   runById(serviceId: string, options: RunOptions = {}): Postern {
     const id = `${serviceId}-sidecar-proxy`;
     return this.run(["proxy", "-proxy-id", id, "-admin-bind", "127.0.0.1:0"], options);

@@ -73,7 +73,7 @@ export class CredentialsStory implements AsyncDisposable {
     return this.#kept(this.agent.runSidecar("db-1", { args }));
   }
 
-  /** The same for one that cannot ask the agent which proxy it is. */
+  /** The same for a sidecar that cannot learn from the agent which proxy it is. */
   runById(...args: readonly string[]): Postern {
     return this.#kept(this.agent.runById("db-1", { args }));
   }

@@ -132,7 +132,7 @@ interface PosternOptions extends ProcessOptions {
   readonly under?: readonly string[];
   /** Whatever is compiled, run the sources on this, unless the environment names something else. */
   readonly engine?: "bun" | "deno";
-  /** Where the admin server is, for one whose log cannot be asked. */
+  /** The admin server's address, for a process whose log does not name it. */
   readonly adminAddress?: string;
 }
 

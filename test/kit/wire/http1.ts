@@ -155,7 +155,7 @@ export function answer(exchange: ServerExchange, text = "ok", fields: Fields = [
   exchange.end();
 }
 
-/** A response as who asked saw it. */
+/** A response as the client saw it. */
 export interface Reply {
   readonly exchange: ClientExchange;
   /** `STATUS`, then fields. */

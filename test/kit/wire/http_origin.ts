@@ -110,7 +110,7 @@ async function startHttp2Origin(
   });
   server.on("stream", (stream: http2.ServerHttp2Stream, headers: http2.IncomingHttpHeaders) => {
     const chunks: Buffer[] = [];
-    // The proxy gave up: its client will say so.
+    // The proxy gave up: its client reports that.
     stream.on("error", () => {});
     stream.on("data", (chunk: Buffer) => chunks.push(chunk));
     stream.on("end", () => {

@@ -19,7 +19,7 @@ export interface SideCost {
   readonly cpuUs: number;
   readonly kInstructions: number | undefined;
   readonly systemCalls: number;
-  /** By name, the ten most frequent. */
+  /** Counts of system calls by name, the ten most frequent. */
   readonly calls: Readonly<Record<string, number>>;
 }
 
@@ -212,7 +212,7 @@ async function connected(site: Site, connections: number): Promise<void> {
   }, { timeoutMs: 10_000 + connections * 4 });
 }
 
-/** Nothing of one turn may run in the next. */
+/** No connection of one turn may be open in the next. */
 async function drained(site: Site): Promise<void> {
   await eventually("all connections are closed", async () => {
     return (await site.backend.counts()).active <= 1;

@@ -31,7 +31,7 @@ export function countsInstructions(): boolean {
 
 /** Counting on several processes at once, from {@link startCounting} to `stop`. */
 interface Counting {
-  /** In the order of the process ids. */
+  /** The costs in the order of the process ids. */
   stop(): Promise<Cost[]>;
 }
 

@@ -26,7 +26,7 @@ export interface FlatMemory {
   readonly side: SideName;
   readonly what: string;
   readonly idleMb: number;
-  /** After {@link REQUESTS} requests each. */
+  /** Sizes after {@link REQUESTS} requests each. */
   readonly sizesMb: readonly number[];
   /** {@link QUIET_MS} after the last of them. */
   readonly laterMb: number;

@@ -148,7 +148,7 @@ function run(
 /** Connections that have each been answered once and stay open. */
 interface OpenConnections {
   readonly count: number;
-  /** Those that ended by themselves. */
+  /** Connections that ended by themselves. */
   readonly lost: () => number;
   close(): void;
 }

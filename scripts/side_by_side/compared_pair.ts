@@ -25,7 +25,7 @@ export class ComparedPair implements AsyncDisposable {
   readonly #cluster: Cluster;
   readonly #side: Side;
   readonly #apps: TestServer[] = [];
-  /** By id of the service. */
+  /** Sidecars by service id. */
   readonly #sidecars = new Map<string, Process>();
   readonly #web: string;
   readonly #db: string;
@@ -90,7 +90,7 @@ export class ComparedPair implements AsyncDisposable {
     return String(await serverConnections(this.#cluster, await familyOf(this.#webPid)));
   }
 
-  /** Which server db's sidecar uses. */
+  /** The index of the server that db's sidecar uses. */
   server(): Promise<number> {
     return this.#cluster.serverOf({ pid: this.#sidecars.get(`${this.#db}-1`)?.pid ?? 0 });
   }

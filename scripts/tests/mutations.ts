@@ -9,7 +9,7 @@ import type { Random } from "../../src/base/mod.ts";
 
 export interface Mutation {
   readonly file: string;
-  /** From 1. */
+  /** The line number, from 1. */
   readonly line: number;
   readonly before: string;
   readonly after: string;

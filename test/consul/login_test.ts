@@ -27,7 +27,7 @@ test("a login's token is replaced when an operator deletes it, and given back at
   const [first, ...others] = await logins.tokens();
   assert.ok(first && others.length === 0, "it has logged in once");
   assert.match(first.Description, /"pod":"default\/web-1"/);
-  // One that is so new may only be unknown to a server that lags.
+  // A token that is so new may only be unknown to a server that lags.
   await eventually("the token is old enough to be missed", () => loggedInMs(web) > 5_500);
 
   const deleted = await mesh.call("DELETE", `/v1/acl/token/${first.AccessorID}`);

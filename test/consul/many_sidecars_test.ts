@@ -62,7 +62,7 @@ test("10 sidecars with 40 upstreams each share one agent and stay live", async (
   });
   await server.intention("*", "db", "allow");
 
-  // And a moved target reaches every one of 400 upstreams by its turn.
+  // A moved target reaches every one of 400 upstreams by its turn.
   await using moved = await server.echo("moved");
   await using _moved = await server.serve({ name: "moved", port: moved.port });
   await server.configEntry({

@@ -73,7 +73,9 @@ async function configure(cluster: Cluster): Promise<void> {
   });
 }
 
-/** In both ways, under the same ids: by a server's agent on its own node, and in the catalog. */
+/**
+ * Registers both ways, under the same ids: by a server's agent on its own node, and in the catalog.
+ */
 async function register(cluster: Cluster): Promise<string> {
   const app = { ID: "web-1", Address: HOST, Port: 8080 };
   await cluster.put("/v1/agent/service/register", { ...app, Name: "web" });

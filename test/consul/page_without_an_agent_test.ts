@@ -22,7 +22,7 @@ function command(heading: string): string {
   return line ?? assert.fail(`no command line below ${heading}`);
 }
 
-/** With this machine's places in those of the page. */
+/** Replaces the page's addresses by this machine's. */
 function placed(line: string, places: Readonly<Record<string, string>>): readonly string[] {
   let text = line;
   for (const [from, to] of Object.entries(places)) {

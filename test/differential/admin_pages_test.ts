@@ -90,7 +90,9 @@ async function clusterNames(ask: Ask): Promise<string[]> {
   return cluster_statuses.map(({ name }: { readonly name: string }) => name);
 }
 
-/** By name, without the addresses of the two instances: whether it is anything but zero. */
+/**
+ * Whether each statistic is anything but zero, by name without the addresses of the two instances.
+ */
 async function statistics(ask: Ask): Promise<ReadonlyMap<string, boolean>> {
   const { stats } = JSON.parse(await ask("/stats?format=json")) as {
     readonly stats: readonly { readonly name?: string; readonly value?: number }[];

@@ -84,7 +84,7 @@ export function roundsOf(mesh: MixedMesh, area: Area): readonly Round[] {
   });
 }
 
-/** Those of a request to an upstream of the caller. */
+/** The explainers of a request to an upstream of the caller. */
 export function explainersOf(
   mesh: MixedMesh,
   { from, upstream }: { readonly from: Proxy; readonly upstream: string },
@@ -117,7 +117,7 @@ export class Comparison {
 
   /** Every proxy has all it needs for the first request of each kind. */
   async ready(rounds: readonly Round[]): Promise<void> {
-    // One of each place that is to be answered.
+    // One case of each place that is to be answered.
     const answered = rounds.filter(({ of }) => !of.want.startsWith("503"));
     const firsts = new Map(
       answered.flatMap(({ name, of: { wire = "1.1" }, places }) =>

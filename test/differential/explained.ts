@@ -167,7 +167,7 @@ async function endsBy(
   return ends;
 }
 
-/** Those without a proxy take a path as it comes. */
+/** Services without a proxy take a path as it comes. */
 function isProxied(service = ""): boolean {
   return /-(envoy|postern)$/.test(service) && !LIMITED.some((name) => service.startsWith(name));
 }

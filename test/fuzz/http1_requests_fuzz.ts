@@ -45,7 +45,7 @@ function mayBecomeTunnel({ head }: ReadRequest): boolean {
   return head.upgrade !== "" || head.method === "CONNECT";
 }
 
-/** Those that do not depend on pieces. */
+/** The requests that do not depend on pieces. */
 function seen({ requests, refused }: Reading): readonly ReadRequest[] {
   const last = requests.at(-1);
   // More or less of a body that is broken off may have been delivered before.

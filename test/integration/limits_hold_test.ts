@@ -62,7 +62,7 @@ test("limits.max_pending_requests 0 lets no request wait", async () => {
 test("an idle connection is ended", async () => {
   await using echo = await startEcho();
   await using pair = await startPathPair({ localPort: echo.port, upstream: { idleTimeoutMs: 1 } });
-  // Not greeted: a millisecond may be over before the answer is here.
+  // No greeting: a millisecond may be over before the answer is here.
   await using client = await openClient(pair.port);
   client.send("hello");
   await client.gone;

@@ -38,7 +38,7 @@ export function changedRegistration(agents: Agents): void {
 
     await open.exchange(HELLO);
     await open.finish();
-    // With its end all has been written.
+    // When the sidecar has ended, all its output has been written.
     await sidecar.stop();
     const started = [...sidecar.output.matchAll(/listener started[^\n]*listener=(\S+)/g)];
     const names = started.map(([, name]) => name?.split("/").at(-1));

@@ -72,7 +72,7 @@ export function otherCluster(agents: Agents): void {
         for (const sidecar of [db, web]) assert.equal((await sidecar.stop()).code, 0);
       }
 
-      // And one without that state belongs to whichever cluster it meets.
+      // A sidecar without that state belongs to whichever cluster it meets.
       await rm(directory, { recursive: true });
       await using _db = await mesh.sidecar("db-1", both);
       await using _web = await mesh.sidecar("web-1", both);

@@ -30,7 +30,7 @@ export function portInUse(agents: Agents): void {
       assert.match(line, /in use/i);
     }
     await waitForEcho(free);
-    // Which, and why.
+    // The log names the listener and the reason.
     for (const [name, { port }] of [["inbound", inbound], ["db", taken]] as const) {
       const reason = new RegExp(`listener \\S*${name} is not bound: .*${port}.*in use`, "i");
       await eventually(`/ready says ${reason}`, async () => {
@@ -53,7 +53,7 @@ export function portInUse(agents: Agents): void {
   test("a second Postern of one id logs that, and takes over when the first one ends", async () => {
     await using mesh = await agents.start({ defaultIntentionPolicy: "allow" });
     const id = await mesh.register({ name: "web" });
-    // By default an admin server is where others find it.
+    // The admin address is the default, where other programs find it.
     await using first = mesh.run(["proxy", "-sidecar-for", id]);
     await first.waitReady();
     await using second = mesh.run(["proxy", "-sidecar-for", id]);

@@ -81,7 +81,7 @@ async function fileCertificateStory(agent: Mesh): Promise<void> {
   const own = await story.leaf("db");
   await story.shows(serialOf(own.CertPEM));
 
-  // And back, with no moment between.
+  // The way back works as well, with no moment between.
   await story.register({ postern_tls: { certificate } });
   await story.shows(second);
   const { errors, handshakes, exchanges } = await traffic.stop({ atLeast: 21 });

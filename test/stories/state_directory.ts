@@ -27,7 +27,7 @@ export function stateDirectory(agents: Agents): void {
       await using pair = await startPair(mesh, { both: { args }, db: { token } });
       await waitForEcho(pair.upstream);
       const files = await eventually("both wrote their state", async () => {
-        // One that is being written goes by another name until it is whole.
+        // A file that is being written has another name until it is whole.
         const names = (await readdir(directory)).filter((name) => name.endsWith(".json"));
         return names.length === 2 && names.map((name) => join(directory, name));
       });
@@ -157,7 +157,7 @@ export default {
 };
 `;
 
-/** By the times of the first log lines that contain these. */
+/** The time between the first log lines that contain these. */
 function msBetween(output: string, first: string, last: string): number {
   const [from, to] = [first, last].map((text) => {
     const line = output.split("\n").find((line) => line.includes(text)) ?? "";

@@ -56,7 +56,7 @@ export function record(content: Uint8Array): Buffer {
   return Buffer.concat([Buffer.of(0x16, 3, 1), vector(2, content)]);
 }
 
-/** With its four bytes of header. */
+/** A client hello with its header of four bytes. */
 export function clientHelloMessage(options: HelloOptions = {}): Buffer {
   const { version = 0x0303, suites = SUITES, names, schemes = [0x0403], alpn } = options;
   const extensions: Buffer[] = [

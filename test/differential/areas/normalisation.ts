@@ -96,7 +96,7 @@ function cases(at: number): readonly Case[] {
 
 export const paths: Area = { name: "paths", entries: () => [], cases: cases(-1) };
 
-/** With the entry that has to be in force. */
+/** Each option with the entry that has to be in force. */
 export const optionsOfMesh: readonly (readonly [entry: Json, area: Area])[] = Object.entries(
   OPTIONS,
 )

@@ -8,7 +8,7 @@ import { createFileMesh, type FileMesh } from "../../kit/mesh/file_mesh.ts";
 import { OWN_ENGINE, type Postern, startPostern } from "../../kit/process/postern.ts";
 import { eventually, runToEnd } from "../../kit/process/process.ts";
 
-/** In one round. */
+/** Callers without TLS in one round. */
 const STRANGERS = 30;
 const CALLERS = 20;
 /** At most; a log of which every line is written needs no more to be full. */

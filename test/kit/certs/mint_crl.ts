@@ -69,7 +69,7 @@ export function mintCrl(options: CrlOptions): Uint8Array {
   );
 }
 
-/** The same as PEM. */
+/** A revocation list as PEM. */
 export function mintCrlPem(options: CrlOptions): string {
   return formatPem("X509 CRL", mintCrl(options));
 }

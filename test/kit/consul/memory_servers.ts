@@ -104,7 +104,7 @@ export class MemoryServer {
     });
   }
 
-  /** That are open. */
+  /** Open connections. */
   get connections(): number {
     return this.#open.size;
   }
@@ -211,7 +211,7 @@ export class MemoryCall {
     this.#exchange.send(framed(message));
   }
 
-  /** With this status of gRPC. */
+  /** Ends the call with this status of gRPC. */
   end(code: number, text = ""): void {
     if (this.over) return;
     this.#begin();

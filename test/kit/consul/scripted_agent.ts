@@ -14,7 +14,7 @@ import { type AgentOptions, resolveAgentOptions } from "../../../src/consul/mod.
 /** One request as it came in. */
 export interface Asked {
   readonly method: string;
-  /** Without query. */
+  /** The path without query. */
   readonly path: string;
   readonly query: URLSearchParams;
   readonly headers: http.IncomingHttpHeaders;

@@ -30,7 +30,7 @@ export class ScriptedSigner {
   /** How far {@link clock}, which is the proxy's, is ahead of the one that certificates are dated by. */
   aheadMs = 0;
   overrides: CertificateOverrides = {};
-  /** In the place of a certificate. */
+  /** Sent in place of a certificate. */
   reply: string | undefined;
   /** A call waits for this, or fails with its error. */
   before: () => Promise<void> = () => Promise.resolve();

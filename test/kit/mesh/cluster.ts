@@ -175,7 +175,7 @@ export class Cluster extends Mesh {
     await process?.exited;
   }
 
-  /** In good order (SIGTERM); the others keep a place for it. */
+  /** Stops a server in good order (SIGTERM); the others keep a place for it. */
   async stopServer(index: number): Promise<void> {
     const member = this.#member(index);
     const { process } = member;

@@ -33,7 +33,7 @@ interface HttpPairOptions {
 
 export interface HttpPair extends AsyncDisposable {
   readonly web: Postern;
-  /** In the order of the applications. */
+  /** db's sidecars, in the order of the applications. */
   readonly dbs: readonly Postern[];
   /** Where web's application reaches db. */
   readonly upstream: Place;

@@ -114,7 +114,7 @@ export async function startPair<M extends Mesh>(
   };
 }
 
-/** Both, or the first failure once neither is under way any more. */
+/** Resolves to both, or rejects with the first failure once both have settled. */
 async function bothOf<T>(starts: readonly [Promise<T>, Promise<T>]): Promise<[T, T]> {
   await Promise.allSettled(starts);
   return await Promise.all(starts);

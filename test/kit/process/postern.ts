@@ -81,7 +81,7 @@ export class Postern {
     try {
       let last = "";
       await eventually("postern is ready", async () => {
-        // One that is gone will not become ready: nothing to wait for.
+        // A process that has ended will not become ready: nothing to wait for.
         if (this.process.ended) return true;
         const { status, body } = await this.admin("/ready");
         last = `/ready says ${status}, ${body.trim()}`;

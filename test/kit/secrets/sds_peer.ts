@@ -94,7 +94,7 @@ export class SdsPeer {
   #errors = "";
   #address = "";
   #turn: Promise<unknown> = Promise.resolve();
-  /** From which version of the server's cache on a secret is as it was last set. */
+  /** The version of the server's cache at which each secret was last set. */
   readonly #versions = new Map<string, number>();
   /** Length of the log when the workload was last set. */
   #workloadAt: number | undefined;

@@ -15,7 +15,7 @@ export interface Plan {
   readonly trailers?: readonly string[];
   /** It breaks off after its body. */
   readonly breaks?: true;
-  /** Before it. */
+  /** Early hints are sent before it. */
   readonly hints?: true;
   /** The status of HTTP/2's reset. */
   readonly resetCode?: number;

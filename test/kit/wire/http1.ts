@@ -53,7 +53,7 @@ export class RawEnd {
     };
   }
 
-  /** In one piece, or one byte at a time, and waits until it was handled. */
+  /** Sends in one piece, or one byte at a time, and waits until it was handled. */
   async send(text: string, { bytewise = false } = {}): Promise<void> {
     const bytes = latin1Bytes(text);
     if (!bytewise) this.connection.give(bytes);

@@ -61,7 +61,7 @@ export interface Reading {
   readonly requests: readonly ReadRequest[];
   /** Status that the codec answered by itself; 0: none. */
   readonly refused: number;
-  /** Nothing more is read. */
+  /** The connection is over: nothing more is read. */
   readonly over: boolean;
   /** Where a refused tunnel may have begun. */
   readonly answered: string;
@@ -110,7 +110,7 @@ export function readRequests(input: Uint8Array, cuts: readonly number[]): Readin
   return { requests, refused, over: stream.over, answered: stream.text };
 }
 
-/** Between 0 and `length`, rising. */
+/** Random cuts between 0 and `length`, rising. */
 export function randomCuts(length: number, random: () => number): number[] {
   const count = random() < 0.2 ? length : Math.floor(random() * 6);
   return Array.from({ length: count }, () => Math.floor(random() * (length + 1)))

@@ -32,7 +32,7 @@ interface Http2ServerOptions {
   readonly host?: string;
   /** Fields of the response; those of the request if absent. */
   readonly answer?: (request: RequestHead) => Fields;
-  /** In place of all that. */
+  /** Called in place of the recorder. */
   readonly onRequest?: (exchange: ServerExchange) => void;
 }
 

@@ -16,7 +16,7 @@ import { deadline } from "../process/process.ts";
 export interface RawMessage {
   /** First line and fields, without the empty line. */
   readonly head: string;
-  /** Without the framing of chunks. */
+  /** The body without the framing of chunks. */
   readonly body: string;
   /** The fields after the last chunk. */
   readonly trailers: string;

@@ -19,7 +19,7 @@ const BINARY = 2;
 const CLOSE = 8;
 const KEY = "dGhlIHNhbXBsZSBub25jZQ==";
 const ACCEPT = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
-/** In the close frame that an echo sends first. */
+/** The code of the close frame that an echo sends first. */
 export const CLOSED_BY_ECHO = 4_001;
 const ANSWER_TIMEOUT_MS = 20_000;
 

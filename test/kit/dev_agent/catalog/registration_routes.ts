@@ -78,7 +78,7 @@ function register(
     const content = { ...check, facts: { ...check.facts, ...of ? serviceFacts(of) : {} } };
     const old = node.check(check.id);
     if (old && stableJson({ ...old, ...content }) === stableJson(old)) continue;
-    // Also where only the output differs, unlike on an agent.
+    // Done also where only the output differs, unlike on an agent.
     node.removeCheck(check.id);
     node.putCheck(content);
   }

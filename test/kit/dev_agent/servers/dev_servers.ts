@@ -134,12 +134,12 @@ export class DevServers implements AsyncDisposable {
     return this.world.services.node.record.name;
   }
 
-  /** The same on every server. */
+  /** The HTTP port, the same on every server. */
   get httpPort(): number {
     return this.servers[0]?.httpPort ?? 0;
   }
 
-  /** The same on every server. */
+  /** The gRPC port, the same on every server. */
   get grpcPort(): number {
     return this.servers[0]?.grpcPort ?? 0;
   }

@@ -41,6 +41,28 @@ export type StartTlsProxy = (description: TlsProxyDescription) => Promise<TlsPro
 /** The cluster that {@link sdsSecret} names. */
 export const SDS_CLUSTER = "sds_cluster";
 
+/** An `SdsSecretConfig` that reads `name` from the description's SDS server. */
+export function sdsSecret(
+  name: string,
+  options: { readonly api?: "sotw" | "delta"; readonly initialFetchTimeoutMs?: number } = {},
+): Json {
+  const { api = "sotw", initialFetchTimeoutMs } = options;
+  return {
+    name,
+    sds_config: {
+      resource_api_version: "V3",
+      ...(initialFetchTimeoutMs === undefined
+        ? {}
+        : { initial_fetch_timeout: `${initialFetchTimeoutMs / 1000}s` }),
+      api_config_source: {
+        api_type: api === "delta" ? "DELTA_GRPC" : "GRPC",
+        transport_api_version: "V3",
+        grpc_services: [{ envoy_grpc: { cluster_name: SDS_CLUSTER } }],
+      },
+    },
+  };
+}
+
 class Envoy implements TlsProxy {
   readonly #process: Process;
   readonly #directory: string;

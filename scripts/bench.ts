@@ -8,7 +8,8 @@
  *     deno task bench -peers postern -before PATH      beside the executable of another build
  *
  * Runs `dist/postern` where there is one, else the sources (`POSTERN_BIN`, `POSTERN_ENGINE`). Where the
- * machine does not count instructions they are told from time on the processor: see `bench/targets.ts`.
+ * machine does not count instructions they are estimated from time on the processor: see
+ * `bench/targets.ts`.
  *
  * @module
  */
@@ -259,7 +260,7 @@ async function main(): Promise<number> {
   console.log(`${version.trim()}: ${[command, ...words].join(" ")}`);
   if (!instructions) {
     console.log(
-      "This machine does not count instructions (perf stat). Postern's are told from its time on\n" +
+      "This machine does not count instructions (perf stat). Postern's are estimated from its time on\n" +
         "the processor beside that of a bare relay on Bun whose instructions are known: they are\n" +
         "right within ten per cent or so, less on a busy machine.",
     );

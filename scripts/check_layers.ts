@@ -1,7 +1,8 @@
 /**
- * Enforces the layers of STYLE.md over `src` and `plugins`: who may import whom, and through what; who
- * may use sockets and name a runtime; what a data worker loads; that no files import each other; how long
- * a file may get. Exits 1 when something is wrong.
+ * Enforces the layers of STYLE.md over `src` and `plugins`: the imports that each layer may have, and
+ * through which file; the modules that may use sockets and name a runtime; the modules that a data
+ * worker loads; that no files import each other; how long a file may get. Exits 1 when something is
+ * wrong.
  *
  *     deno run --allow-read scripts/check_layers.ts
  *
@@ -25,7 +26,7 @@ const ORDER = [
   "net",
   "http",
   "snapshot",
-  // Below consul and secrets: Consul's servers and SDS servers are both asked over gRPC.
+  // Below consul and secrets: both talk to their servers over gRPC.
   "grpc",
   "consul",
   "xds",
@@ -119,7 +120,7 @@ export interface SourceFile {
 }
 
 export interface Findings {
-  /** `path:line: what is wrong`. */
+  /** `path:line: the problem`. */
   readonly problems: readonly string[];
   readonly notices: readonly string[];
 }

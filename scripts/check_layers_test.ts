@@ -67,7 +67,7 @@ for (
       "outside src",
     ],
     [
-      "refuses a directory nobody listed",
+      "refuses a directory that is not listed",
       "src/util/a.ts",
       `import "../base/mod.ts";`,
       "not in the",
@@ -149,7 +149,7 @@ test("checkLayers() notices long files without failing", () => {
   assert.deepEqual(notices, ["src/base/a.ts: 301 lines, look for a second idea"]);
 });
 
-test("checkLayers() says where, for each of several problems", () => {
+test("checkLayers() reports file and line of each of several problems", () => {
   const text =
     `// first\nimport "../app/mod.ts";\n\nDeno.exit();\nimport {\n  x,\n} from "lodash";\n`;
   assert.deepEqual(checkLayers([{ path: "src/net/a.ts", text }]).problems, [

@@ -66,7 +66,7 @@ function readArguments(argv: readonly string[]): Request | string {
   return { engine, targets, directory };
 }
 
-/** Abbreviated commit, with `+` where the tree is not what was committed. */
+/** Abbreviated commit, with `+` where the tree differs from the commit. */
 function commitOfTree(): string {
   const git = (...args: string[]) =>
     execFileSync("git", ["-C", ROOT, ...args], { encoding: "utf8", stdio: ["ignore", "pipe", 2] });
@@ -95,7 +95,7 @@ function compileOnBun(target: string | undefined, { directory, commit }: Place):
     // Less to read and keep in memory; names stay, since errors and profiles show them.
     "--minify",
     "--keep-names",
-    // What is imported only when it is needed stays out of memory until then.
+    // Modules that are imported only when they are needed stay out of memory until then.
     "--splitting",
     "--chunk-naming",
     "[name]-[hash].[ext]",
@@ -163,7 +163,7 @@ function compileOnDeno({ directory, commit }: Place): number {
     join(ROOT, "deno.json"),
     "--no-check",
     "--no-prompt",
-    // Any address, any file that a flag names; of other programs only the one that tells systemd.
+    // Any address, any file that a flag names; of other programs only the one that notifies systemd.
     "--allow-net",
     "--allow-env",
     "--allow-read",
@@ -207,7 +207,10 @@ function excludedPackages(prefix: string): string[] {
   ]);
 }
 
-/** Says what was made; one for this machine is also started, and tried with what it must not hear. */
+/**
+ * Prints the files made; one for this machine is also started, and tried with variables that it must
+ * ignore.
+ */
 function report(
   output: string,
   { engine, runsHere }: { readonly engine: Request["engine"]; readonly runsHere: boolean },

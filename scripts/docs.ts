@@ -22,7 +22,7 @@ const sections = HELP_TOPICS.filter((topic) => topic !== "version").map((topic) 
   const heading = topic === "" ? "" : `## postern ${topic}\n\n`;
   return `${heading}\`\`\`text\n${helpText(topic)}\`\`\`\n\n`;
 });
-// By a function: a dollar sign in the help is no reference.
+// The replacement is a function: a dollar sign in the help is no reference.
 writeFileSync(PAGE, readFileSync(PAGE, "utf8").replace(PLACE, () => sections.join("")));
 
 const KEYS = /(?<=<!-- keys:.*-->\n\n).*?(?=<!-- end of keys -->)/s;

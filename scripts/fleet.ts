@@ -1,7 +1,7 @@
 /**
  * A fleet of proxies without agents beside real Consul servers, simulated in this process from one
- * address: connections and memory of the servers, how soon all are served, how soon all know of a change,
- * and what the death of the leader does.
+ * address: connections and memory of the servers, the time until all are served, the time until all know
+ * of a change, and the effect of the leader's death.
  *
  *     deno run -A scripts/fleet.ts -proxies 200 -servers 1
  *     deno run -A scripts/fleet.ts -proxies 1000 -servers 3 -signs no
@@ -106,7 +106,7 @@ async function tellServers(cluster: Cluster, when: string): Promise<void> {
   }
 }
 
-/** A rule for everybody; how long until each member has it. */
+/** Writes a rule for every service; how long until each member has it. */
 async function change(
   cluster: Cluster,
   { members, source }: { readonly members: readonly Member[]; readonly source: string },
@@ -121,7 +121,7 @@ async function change(
       if (left.delete(member)) times.push(performance.now() - before);
     };
   }
-  // Who leads now may not take it yet.
+  // A new leader may not take the rule yet.
   await eventually(
     "the rule is taken",
     () => cluster.intention(source, "*", "allow").then(() => true),
@@ -138,7 +138,7 @@ function tellFailures(members: readonly Member[], when: string): void {
   }
   const text = [...all].map(([code, times]) => `${code} ${times}`).join(", ");
   const losses = members.reduce((sum, { losses }) => sum + losses, 0);
-  say(`  ${when}: failures told: ${text || "none"}; losses: ${losses}`);
+  say(`  ${when}: failures reported: ${text || "none"}; losses: ${losses}`);
 }
 
 async function run(cluster: Cluster): Promise<void> {

@@ -1,6 +1,6 @@
 /**
- * Builds the test peers that are Go programs, with what is on this machine or a Go from PyPI. Nothing
- * here is part of the product.
+ * Builds the test peers that are Go programs, with the machine's own Go or one from PyPI. Nothing here
+ * is part of the product.
  *
  * @module
  */

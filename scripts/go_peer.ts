@@ -15,7 +15,7 @@ import { buildGo } from "./go.ts";
 export interface GoPeer {
   /** Directory below `test/peers`. */
   readonly module: string;
-  /** What is built; `.` is the module itself. */
+  /** The package that is built; `.` is the module itself. */
   readonly package: string;
   readonly binary: string;
 }

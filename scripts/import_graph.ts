@@ -1,5 +1,6 @@
 /**
- * What only the whole of the imports shows: what a data worker loads, and files that import each other.
+ * Problems that only the whole of the imports shows: modules that a data worker must not load, and files
+ * that import each other.
  *
  * @module
  */
@@ -8,9 +9,9 @@ import { posix } from "node:path";
 import { importsOf } from "./source_text.ts";
 
 const WORKER = "src/app/workers/worker.ts";
-/** The layers that a worker has no use for: it is told what is true, and does not find it out. */
+/** The layers that a worker has no use for: it gets snapshots, and does not fetch facts itself. */
 const MAIN_THREAD = ["grpc", "consul", "xds", "secrets", "source", "kit", "admin", "dev"];
-/** Loaded by a worker once somebody needs it, and only then. */
+/** Loaded by a worker once they are needed, and only then. */
 const LOADED_WHEN_NEEDED = ["re2js", "valibot", "jose", "plugins"];
 
 export interface Node {
@@ -27,7 +28,7 @@ interface Edge {
 
 type ImportGraph = ReadonlyMap<string, readonly Edge[]>;
 
-/** Of source files, tests left out. */
+/** The imports of source files, tests left out. */
 export function importGraph(files: readonly Node[]): ImportGraph {
   return new Map(
     files.filter(({ path }) => !path.endsWith("_test.ts")).map(({ path, text }) => [
@@ -41,11 +42,11 @@ export function importGraph(files: readonly Node[]): ImportGraph {
   );
 }
 
-/** What a data worker would load and must not, with the way there. */
+/** The modules that a data worker would load and must not, each with the chain of imports. */
 export function workerProblems(graph: ImportGraph): string[] {
   const problems: string[] = [];
   const via = new Map<string, string>([[WORKER, "worker.ts"]]);
-  // A map visits what is added meanwhile.
+  // A map visits entries that are added meanwhile.
   for (const [path, way] of via) {
     for (const { from, to, line, kind } of graph.get(path) ?? []) {
       if (kind === "type" || via.has(to)) continue;
@@ -67,7 +68,8 @@ export function circles(graph: ImportGraph): string[][] {
   const found: string[][] = [];
   const order = new Map<string, number>();
   const open: string[] = [];
-  // Tarjan's: a file from which nothing earlier can be reached closes a circle of what is open after it.
+  // Tarjan's: a file from which nothing earlier can be reached closes a circle of the open files after
+  // it.
   const visit = (path: string): number => {
     const own = order.size;
     order.set(path, own);

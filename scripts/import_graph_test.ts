@@ -38,7 +38,7 @@ for (
   });
 }
 
-test("workerProblems() follows files and says the way, each file once", () => {
+test("workerProblems() follows imports and gives their chain, each file once", () => {
   const files = {
     "src/app/workers/worker.ts": `import "../../proxy/mod.ts";\nimport "./log.ts";`,
     "src/app/workers/log.ts": `import "../../proxy/mod.ts";`,
@@ -72,7 +72,7 @@ for (
   });
 }
 
-test("checkLayers() refuses a circle and what a worker must not load", () => {
+test("checkLayers() refuses a circle and a module that a worker must not load", () => {
   const { problems } = checkLayers([
     { path: "src/app/workers/worker.ts", text: `import "../../dev/mod.ts";` },
     { path: "src/net/a.ts", text: `import "./b.ts";` },
@@ -97,7 +97,7 @@ for (
     [`const x = await import("a");`, "dynamic"],
   ] as const
 ) {
-  test(`importsOf() tells the kind of ${JSON.stringify(text)}`, () => {
+  test(`importsOf() returns the kind of ${JSON.stringify(text)}`, () => {
     assert.deepEqual(importsOf(text).map(({ kind }) => kind), [want]);
   });
 }

@@ -1,8 +1,9 @@
 /**
  * Breaks a line at a time and looks whether a test notices: 100 mutations drawn from a seed, each in a
- * copy of the tree, against the cheapest tests first: the file's own, those beside it, those of
- * the whole directory, the contracts, the stories within one process. The type check comes last: what it
- * refuses would never be run. Lists what nothing noticed; the last line says how many were noticed.
+ * copy of the tree, against the cheapest tests first: the file's own, those beside it, those of the
+ * whole directory, the contracts, the stories within one process. The type check comes last: a mutation
+ * that it refuses would never be run. Lists mutations that no test noticed; the last line counts the
+ * noticed ones.
  *
  *     deno run -A scripts/mutate.ts [--seed N] [--count N] [PATH...]
  *
@@ -39,11 +40,11 @@ const CONTRACTS: Readonly<Record<string, readonly string[]>> = {
   "src/consul": ["test/conformance/agent", "test/conformance/servers", "src/source"],
   "src/grpc": ["src/consul/servers", "test/conformance/servers"],
 };
-/** What no data worker loads is in no story within one process. */
+/** Modules that no data worker loads are in no story within one process. */
 const WITHOUT_STORIES = ["src/consul", "src/grpc", "src/app"];
 const WANTED_SHARE = 0.9;
 const STAGE_TIMEOUT_MS = 600_000;
-/** A stage that takes so many times what it takes unbroken hangs. */
+/** A stage that takes so many times its unbroken time hangs. */
 const HANGS_AFTER = 3;
 const HANGS_AFTER_AT_LEAST_MS = 20_000;
 
@@ -60,7 +61,7 @@ function filesOf(paths: readonly string[]): string[] {
   return execFileSync("git", [...args, ...paths], { encoding: "utf8" }).split("\n").filter(Boolean);
 }
 
-/** What the work tree holds; the packages are shared. */
+/** Copies the work tree; the packages are shared. */
 function copyTree(): string {
   const tree = mkdtempSync(join(tmpdir(), "postern-mutate-"));
   for (const file of filesOf([])) {
@@ -77,7 +78,7 @@ async function storiesWithin(): Promise<string[]> {
     dirname(file) === "test/integration"
   );
   const starts = /kit\/\w+\/(?:postern|dev_mesh|process|sidecar|postern_tls|ingress)\w*\.ts"/;
-  // Who only waits by means of that module starts nothing.
+  // A story that uses that module only to wait starts nothing.
   const waits = /^import \{ eventually \} .*$/m;
   return stories.filter((file) =>
     !starts.test(readFileSync(join(ROOT, file), "utf8").replace(waits, ""))
@@ -97,7 +98,7 @@ function stagesFor(file: string, { units, stories }: Tests): Stage[] {
   const near = [own, ...(beside === directory ? [] : [beside])].filter((path) =>
     units.some((test) => test === path || test.startsWith(`${path}/`))
   );
-  // What only Deno loads is tested there.
+  // Modules that only Deno loads are tested there.
   const command = file.startsWith("src/net/node/")
     ? [DENO, "test", "-A", "--no-check", "--fail-fast"]
     : [BUN, "test", "--bail", "--timeout=60000"];

@@ -1,7 +1,7 @@
 /**
- * The other programs that tests and benchmarks run beside Postern, and how each gets onto this
- * machine. `deno run -A scripts/peers.ts [name...]` installs what is missing (all of them without a
- * name); tests only ask {@link peer} where one is, so that a missing peer fails them by name.
+ * The other programs that tests and benchmarks run beside Postern, and how each gets onto this machine.
+ * `deno run -A scripts/peers.ts [name...]` installs missing ones (all of them without a name); tests
+ * only call {@link peer} for a path, so that a missing peer fails them by name.
  *
  * @module
  */
@@ -16,7 +16,7 @@ import { ensureGoPeer, type GoPeer, goPeerPath, SDS_SERVER } from "./go_peer.ts"
 interface Peer {
   /** Debian packages that bring it. */
   readonly apt?: readonly string[];
-  /** What to run; absent: not here. */
+  /** The path of the program; absent: not here. */
   readonly find: () => string | undefined;
   /** How to get it where it is not a Debian package. */
   readonly install?: () => Promise<void>;
@@ -74,7 +74,7 @@ const PEERS: Readonly<Record<string, Peer>> = {
   perf: aptPeer("perf", "linux-perf"),
 };
 
-/** Where a peer is; an error that says how to get it where it is not. */
+/** The path of a peer; the error names the command that installs it where it is absent. */
 export function peer(name: string): string {
   const path = PEERS[name]?.find();
   if (path) return path;

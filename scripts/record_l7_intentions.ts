@@ -7,31 +7,34 @@
 
 import { writeFile } from "node:fs/promises";
 import { startConsul } from "../test/kit/mesh/consul.ts";
-import { Asker, startSeer } from "../test/kit/mesh/l7_asker.ts";
+import { QuestionSender, startPathApp } from "../test/kit/mesh/l7_asker.ts";
 import {
+  answerText,
   DESTINATION,
   ENTRIES,
   FIRST,
   QUESTIONS,
   RECORDED,
   shown,
-  told,
 } from "../test/kit/mesh/l7_intentions.ts";
 import { eventually } from "../test/kit/process/process.ts";
 import { envoySidecar } from "../test/kit/mesh/sidecars.ts";
 
 async function answersBy(policy: "allow" | "deny"): Promise<Readonly<Record<string, string>>> {
   await using consul = await startConsul({ defaultIntentionPolicy: policy });
-  await using app = await startSeer(consul.host);
+  await using app = await startPathApp(consul.host);
   for (const entry of ENTRIES) await consul.configEntry(entry);
   const place = await consul.place();
   const id = await consul.register({ name: DESTINATION, port: app.port, sidecarPort: place.port });
   await using _envoy = await envoySidecar(consul, id, {});
-  const asker = new Asker(consul);
-  await eventually("Envoy answers", async () => (await asker.ask(place, FIRST)).status === 200);
-  const answers = await asker.askAll(place, QUESTIONS);
+  const sender = new QuestionSender(consul);
+  await eventually("Envoy answers", async () => (await sender.send(place, FIRST)).status === 200);
+  const answers = await sender.sendAll(place, QUESTIONS);
   return Object.fromEntries(
-    QUESTIONS.map((question, index) => [shown(question), told(answers[index] ?? { status: 0 })]),
+    QUESTIONS.map((
+      question,
+      index,
+    ) => [shown(question), answerText(answers[index] ?? { status: 0 })]),
   );
 }
 

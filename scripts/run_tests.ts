@@ -27,7 +27,7 @@ import {
 export interface Options {
   readonly engines: readonly Engine[];
   readonly jobs: number;
-  /** Of one suite. */
+  /** The limits of one suite. */
   readonly timeoutMs: number;
   readonly paths: readonly string[];
 }
@@ -39,7 +39,7 @@ export interface Total {
 
 /** Stories wait for each other's processor more than for their own. */
 export const JOBS = 2 * availableParallelism();
-/** What touches no runtime: one engine is enough, and Bun is the faster one. */
+/** Modules that touch no runtime: one engine is enough, and Bun is the faster one. */
 export const PURE =
   /^(?:src\/(?:base|wire|policy|chain|balance|snapshot)|test\/conformance\/balance)\//;
 /** The longest suite takes 40 s on 2 quiet cores. */
@@ -145,13 +145,13 @@ export function parseOptions(args: readonly string[]): Options {
   return { engines, jobs, timeoutMs, paths };
 }
 
-/** Ends with the line that whoever counts reads, and with the exit code. */
+/** Prints the line that the runner of all tests reads, and sets the exit code. */
 export function finish(passed: number, failed: number): void {
   console.log(`total: ${passed} passed, ${failed} failed`);
   process.exitCode = failed > 0 ? 1 : 0;
 }
 
-/** Whoever ends this ends what it started, too. */
+/** A signal that ends this process ends its children, too. */
 export function endOnSignals(): void {
   for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => process.exit(130));
 }

@@ -96,7 +96,7 @@ for (
   test(`skips() sees ${name}`, () => assert.equal(skips(source).length, count));
 }
 
-test("leftForLong() reads what was left, a line each", () => {
+test("leftForLong() reads the rounds that were left, a line each", () => {
   const output = "x\nleft for test:long: 1,000 rotations\nleft for test:long: b\n";
   assert.deepEqual(leftForLong(output), ["1,000 rotations", "b"]);
 });

@@ -1,11 +1,11 @@
 /**
- * The runtime that goes into the executable listens to variables of its own, and some of them give the
- * process to whoever sets them before our first line: an interpreter, a module that is loaded first, a
- * debugger, other bodies for functions, files that are written. With a file capability on the executable
- * everybody would have that capability.
+ * The runtime that goes into the executable listens to variables of its own, and some of them hand the
+ * process to the party that sets them before our first line: an interpreter, a module that is loaded
+ * first, a debugger, other bodies for functions, files that are written. With a file capability on the
+ * executable every user would have that capability.
  *
  * {@link deafened} makes these names ones that no environment can hold: a byte of each becomes NUL, at
- * which every name ends. What the runtime reads besides was tried and does none of this.
+ * which every name ends. The other variables that the runtime reads were tried and do none of this.
  *
  * @module
  */

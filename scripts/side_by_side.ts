@@ -1,7 +1,7 @@
 /**
  * Postern, and consul-dataplane with Envoy, beside the same three servers with ACLs and TLS, each with a
- * pair of services registered in the same shape: what they serve after each step, what they hold, and
- * what becomes of them when the token that they logged in with has ended. Prints one table.
+ * pair of services registered in the same shape: the traffic after each step, the memory and
+ * connections, and the effect of the end of the token that they logged in with. Prints one table.
  *
  *     CONSUL_DATAPLANE_BIN=... deno run -A scripts/side_by_side.ts
  *
@@ -61,7 +61,7 @@ async function main(): Promise<void> {
   await cluster.startServer(leader);
   await cluster.waitForHealth();
 
-  // Both look for another one when theirs is silent: each is told of its own, one after the other.
+  // Both proxies move on when their server is silent: each pair's own server hangs in turn.
   const cells: string[][] = [[], []];
   for (const pair of pairs) {
     const hung = await pair.server();

@@ -1,12 +1,12 @@
 /**
- * TypeScript source with everything that is not code blanked out, so that rules about code can be
- * simple searches. Knows comments, strings, templates and (by what stands before them) regular
- * expressions; positions and lines stay what they were.
+ * TypeScript source with everything that is not code blanked out, so that rules about code can be simple
+ * searches. Knows comments, strings, templates and (by the code before them) regular expressions;
+ * positions and lines are kept.
  *
  * @module
  */
 
-/** Where an import stands and what it names. */
+/** The place of an import, and the module that it names. */
 interface Import {
   readonly specifier: string;
   readonly line: number;
@@ -20,7 +20,7 @@ export function blankNonCode(text: string): string {
   const blank = (from: number, to: number) => {
     for (let i = from; i < Math.min(to, out.length); i++) if (out[i] !== "\n") out[i] = " ";
   };
-  // Of each template that is open around us: depth of braces inside its `${ }`.
+  // For each open template around this place, the depth of braces inside its `${ }`.
   const templates: number[] = [];
   let at = 0;
   while (at < text.length) {

@@ -1,7 +1,7 @@
 /**
- * What the README's test command runs, and what a contributor runs while working: format, lint, types,
- * layers and tests on Bun and on Deno, all side by side. Each step runs even when another failed; the
- * last line counts, each of the steps that are no tests as one.
+ * The test command of the README, and of a contributor at work: format, lint, types, layers and tests on
+ * Bun and on Deno, all side by side. Each step runs even when another failed; the last line counts, each
+ * of the steps that are no tests as one.
  *
  *     deno run -A scripts/test.ts                   everything that needs nothing but the clone
  *     deno run -A scripts/test.ts --long            what it leaves: all rounds, and nothing beside
@@ -26,7 +26,7 @@ const CHECK_TIMEOUT_MS = 300_000;
 /** One long story after the other: it measures. Rounds of it take minutes. */
 const LONG_TIMEOUT_MS = 1_800_000;
 
-/** What takes longest comes first. */
+/** The slowest tests come first. */
 const TESTS = [
   "test/integration/rotation",
   "test/integration/process",

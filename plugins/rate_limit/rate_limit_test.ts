@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type AskedOf, PluginWorkers } from "../../test/kit/engine/plugin_workers.ts";
+import { PluginWorkers, type WorkerRequest } from "../../test/kit/engine/plugin_workers.ts";
 import definition from "./rate_limit.ts";
 
 function start(config: unknown, options?: Parameters<typeof PluginWorkers.start>[2]) {
   return PluginWorkers.start(definition, config, options);
 }
 
-const tenant = (name: string): AskedOf => ({ headers: { "x-tenant": name } });
+const tenant = (name: string): WorkerRequest => ({ headers: { "x-tenant": name } });
 
 for (
   const [what, config, requests] of [
@@ -103,7 +103,7 @@ for (
       [{ path: `/${"b".repeat(9_000)}` }, 429],
     ]],
     ["no limits", {}, [[{}, 200], [{}, 200]]],
-  ] as readonly (readonly [string, unknown, readonly (readonly [AskedOf, number])[]])[]
+  ] as readonly (readonly [string, unknown, readonly (readonly [WorkerRequest, number])[]])[]
 ) {
   test(`rate_limit of ${what}`, async () => {
     const proxy = await start(config);

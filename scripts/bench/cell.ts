@@ -19,7 +19,7 @@ export interface SideCost {
   readonly cpuUs: number;
   readonly kInstructions: number | undefined;
   readonly systemCalls: number;
-  /** By name, the ten most frequent. */
+  /** Counts of system calls by name, the ten most frequent. */
   readonly calls: Readonly<Record<string, number>>;
 }
 
@@ -41,11 +41,11 @@ export interface CellOptions {
   readonly site: Site;
   readonly instructions: boolean;
   readonly load: Omit<LoadOptions, "port" | "seconds">;
-  /** What one operation is. */
+  /** The unit of one operation. */
   readonly unit: "request" | "gigabyte";
   readonly rounds: number;
   readonly seconds: number;
-  /** A proxy may keep connections to the backend, or share them: their number says nothing. */
+  /** A proxy may keep connections to the backend, or share them: their number means nothing. */
   readonly pooled?: boolean;
   /** Proves after the turns that the load was what it was meant to be; throws otherwise. */
   readonly verify?: (subject: Subject) => Promise<void>;
@@ -58,7 +58,9 @@ const TRACE_SECONDS = 2;
 const CONNECTIONS_AT_ONCE = 1_000;
 /** At most; a load is stopped when its window is over. */
 const LOAD_SECONDS = 60;
-/** What counting and tracing need to begin and end; h2load cannot be stopped before its time. */
+/**
+ * Seconds that counting and tracing need to begin and end; h2load cannot be stopped before its time.
+ */
 const ATTACH_SECONDS = 3;
 const CALLS_SHOWN = 10;
 
@@ -192,7 +194,7 @@ async function countWindow(
   const windowMs = performance.now() - began;
   const costs = await counting?.stop() ?? [];
   const calls = await tracing?.stop() ?? [];
-  // What was counted lasted a little longer than what was asked about.
+  // The counted stretch lasted a little longer than the window.
   const stretch = windowMs / (after.atMs - before.atMs);
   return { operations: (after.value - before.value - asked) * stretch, costs, calls };
 }
@@ -210,7 +212,7 @@ async function connected(site: Site, connections: number): Promise<void> {
   }, { timeoutMs: 10_000 + connections * 4 });
 }
 
-/** Nothing of one turn may run in the next. */
+/** No connection of one turn may be open in the next. */
 async function drained(site: Site): Promise<void> {
   await eventually("all connections are closed", async () => {
     return (await site.backend.counts()).active <= 1;

@@ -1,5 +1,5 @@
 /**
- * What one process costs: instructions where the machine counts them, time on the processor always,
+ * The cost of one process: instructions where the machine counts them, time on the processor always,
  * system calls by `strace`, resident memory. Linux.
  *
  * @module
@@ -12,7 +12,7 @@ import { eventually } from "../../test/kit/process/process.ts";
 import { peer } from "../peers.ts";
 import { Program } from "./program.ts";
 
-/** What a process spent between two moments. */
+/** The cost of a process between two moments. */
 export interface Cost {
   readonly cpuNs: number;
   /** User and kernel; undefined: this machine has no counter for them. */
@@ -31,7 +31,7 @@ export function countsInstructions(): boolean {
 
 /** Counting on several processes at once, from {@link startCounting} to `stop`. */
 interface Counting {
-  /** In the order of the process ids. */
+  /** The costs in the order of the process ids. */
   stop(): Promise<Cost[]>;
 }
 
@@ -56,7 +56,7 @@ export async function startCounting(
   };
 }
 
-/** perf says nothing when it has attached; this is ten times what it takes. */
+/** perf prints nothing when it has attached; this is ten times what it takes. */
 const PERF_ATTACH_MS = 200;
 
 function startPerf(pid: number, directory: string): Program {

@@ -28,7 +28,7 @@ export interface Latency {
   readonly protocol: "http" | "http2";
   /** Requests a second when as many are sent as are answered. */
   readonly saturation: number;
-  /** Requests a second that were asked for here, and those that came about. */
+  /** Requests a second that were planned here, and those that were made. */
   readonly rate: number;
   readonly sent: number;
   readonly p50: number;

@@ -26,7 +26,7 @@ export interface FlatMemory {
   readonly side: SideName;
   readonly what: string;
   readonly idleMb: number;
-  /** After {@link REQUESTS} requests each. */
+  /** Sizes after {@link REQUESTS} requests each. */
   readonly sizesMb: readonly number[];
   /** {@link QUIET_MS} after the last of them. */
   readonly laterMb: number;
@@ -55,7 +55,7 @@ function resident(pid: number): number {
   return residentBytes(pid) / (1 << 20);
 }
 
-/** Of a pair that has carried nothing yet. */
+/** Measures a pair that has carried nothing yet. */
 export async function measureStreams(
   { name, pair }: Subject,
   side: SideName,
@@ -64,7 +64,7 @@ export async function measureStreams(
   await pause(IDLE_MS);
   const idleMb = resident(pid);
   try {
-    // What the first connections bring in stays and is not theirs.
+    // Memory that the first connections bring in stays and is not theirs.
     close(await openStreams(pair.outbound.port, WARM_CONNECTIONS));
     await pause(SETTLE_MS);
     const before = resident(pid);
@@ -82,7 +82,10 @@ export async function measureStreams(
   }
 }
 
-/** Of a pair that has carried nothing yet: over one protocol, then the sizes when it is quiet again. */
+/**
+ * Measures a pair that has carried nothing yet: over one protocol, then the sizes when it is quiet
+ * again.
+ */
 export async function measureFlat(
   { name, pair }: Subject,
   protocol: "http" | "http2",

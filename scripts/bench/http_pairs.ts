@@ -37,7 +37,7 @@ import { BEFORE, ENVOY, POSTERN } from "./report.ts";
 import { HOST, type Site, startNginx } from "./site.ts";
 
 interface HttpPairs {
-  /** Those of the peers that can do it. */
+  /** The pairs that can speak the protocol. */
   of(protocol: HttpProtocol): Promise<Subject[]>;
   /** Postern's inbound behind a relay that opens a connection for each of its clients'. */
   behindRelay(protocol: HttpProtocol | "tcp", name: string): Promise<Subject>;
@@ -162,7 +162,7 @@ const HEADER_RULES = { use: "header_rules", config: { request: { set: { "x-team"
 
 export const ONE_PLUGIN = `${POSTERN} one plugin`;
 
-/** By the name of their pair. */
+/** Plugins by the name of their pair. */
 export const PLUGINS = {
   [ONE_PLUGIN]: [HEADER_RULES],
   [`${POSTERN} three plugins`]: [

@@ -18,9 +18,9 @@ import { ONE_PLUGIN, ONE_ROUTE, TCP } from "./http_pairs.ts";
 import { againstBefore, callsLines, ENVOY, number, POSTERN, table } from "./report.ts";
 
 export interface HttpTarget {
-  /** By the name of the other pair. */
+  /** Limits by the name of the other pair. */
   readonly most: Readonly<Record<string, number>>;
-  /** In place of it, by the name of the pair that is judged. */
+  /** Replaces `most`, by the name of the pair that is judged. */
   readonly ofPair?: Readonly<Record<string, Readonly<Record<string, number>>>>;
   readonly kInstructions?: number;
   readonly systemCalls?: number;
@@ -165,7 +165,7 @@ export function flatMemoryTable(measured: readonly FlatMemory[]): string {
   return `${title}\n${table(rows)}`;
 }
 
-/** What an answer may take is told from what it takes this one. */
+/** The latency that an answer may take is a multiple of this pair's. */
 export const PACING = "haproxy";
 const MOST_LATENCY = 2;
 

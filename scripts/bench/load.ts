@@ -92,7 +92,7 @@ function startH2load(site: Site, options: LoadOptions): Load {
   return { report, stop: () => report };
 }
 
-/** What it saw; ended when it takes half a minute longer than `seconds`. */
+/** The figures of h2load; it is ended when it takes half a minute longer than `seconds`. */
 export function runH2load(args: readonly string[], seconds: number): Promise<LoadReport> {
   return run(peer("h2load"), args, seconds, readH2load).report;
 }
@@ -140,7 +140,7 @@ function run(
       else reject(new Error(`Cannot read the report of ${program}: ${output.slice(-500)}`));
     });
   });
-  // Who waits for it later hears of its failure then.
+  // A caller that awaits `report` later gets its failure then.
   report.catch(() => {});
   return { child, report };
 }
@@ -148,7 +148,7 @@ function run(
 /** Connections that have each been answered once and stay open. */
 interface OpenConnections {
   readonly count: number;
-  /** Those that ended by themselves. */
+  /** Connections that ended by themselves. */
   readonly lost: () => number;
   close(): void;
 }

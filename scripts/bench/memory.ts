@@ -48,7 +48,7 @@ export async function measureMemory(
   await pause(IDLE_MS);
   const idleMb = resident(pair, 1 << 20);
   try {
-    // What the first connections bring in stays and is not theirs.
+    // Memory that the first connections bring in stays and is not theirs.
     (await openConnections(pair.outbound.port, WARM_CONNECTIONS)).close();
     await quiet(site);
     const before = resident(pair, 1 << 10);

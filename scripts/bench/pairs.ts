@@ -20,7 +20,7 @@ import { get, HOST, type Site, startNginx } from "./site.ts";
 export interface Side {
   readonly pid: number;
   readonly program: Program;
-  /** Where it listens for traffic. */
+  /** The port for traffic. */
   readonly port: number;
   readonly adminPort?: number;
 }
@@ -79,10 +79,10 @@ async function answers(name: string, outbound: Side, inbound: Side): Promise<voi
 }
 
 interface PosternSettings {
-  /** The words that start it; {@link posternCommand} unless told. */
+  /** The command that starts it; {@link posternCommand} if absent. */
   readonly command?: readonly string[];
   readonly args?: readonly string[];
-  /** What the service speaks; `tcp` unless told. */
+  /** The protocol of the service; `tcp` if absent. */
   readonly protocol?: string;
   /** Declared besides the one that is used. */
   readonly moreUpstreams?: number;

@@ -51,7 +51,7 @@ export function costTable(
       const cost = one.sides[side];
       if (!cost) continue;
       const isOurs = one.pair.startsWith(POSTERN);
-      // Time says nothing about the instructions of another runtime.
+      // Time means nothing for the instructions of another runtime.
       const yardstick = isOurs || one.pair === YARDSTICK ? yardstickOf(side) : undefined;
       const kInstructions = kInstructionsOf(target, side, { cost, yardstick });
       rows.push([

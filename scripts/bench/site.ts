@@ -1,6 +1,6 @@
 /**
- * What all pairs of a benchmark share: a directory, certificates of one mesh, and the nginx behind them
- * that answers and counts.
+ * The parts that all pairs of a benchmark share: a directory, certificates of one mesh, and the nginx
+ * behind them that answers and counts.
  *
  * @module
  */
@@ -15,7 +15,7 @@ import { eventually } from "../../test/kit/process/process.ts";
 import { peer } from "../peers.ts";
 import { Program } from "./program.ts";
 
-/** What a body of ordinary size costs is asked with this. */
+/** The size of the body that measures the cost of a body of ordinary size. */
 const MEGABYTE = 1_000_000;
 /** A gRPC message of five bytes. */
 const GRPC_MESSAGE = Uint8Array.of(0, 0, 0, 0, 5, 0x68, 0x65, 0x6c, 0x6c, 0x6f);

@@ -1,5 +1,5 @@
 /**
- * What Postern is to reach, and how a measured number is judged.
+ * The targets of Postern, and how a measured number is judged.
  *
  * Targets are counts of instructions. A machine without counters for them (most virtual ones) still has
  * processor time. There a bare relay on the same runtime, whose instructions are known, runs beside
@@ -15,7 +15,7 @@ type PerSide = Readonly<Record<SideName, number>>;
 export interface Target {
   readonly kInstructions: PerSide;
   readonly systemCalls?: number;
-  /** Of the bare relay, counted on a machine that can. */
+  /** The instructions of the bare relay, counted on a machine that can. */
   readonly yardstickKInstructions: PerSide;
 }
 
@@ -51,7 +51,7 @@ export interface Judged {
   readonly met: boolean | undefined;
 }
 
-/** Counted, or told from the time that the yardstick takes; undefined: neither is possible. */
+/** Counted, or estimated from the time that the yardstick takes; undefined: neither is possible. */
 export function kInstructionsOf(
   target: Target,
   side: SideName,

@@ -1,7 +1,7 @@
 /**
  * A bare relay on Bun's sockets with mTLS and nothing else: no identity, no policy, no limits, no log.
- * What it costs in instructions is known from a machine that counts them; on one that does not, the
- * time of Postern beside the time of this tells Postern's instructions (see `targets.ts`). Run by Bun:
+ * Its cost in instructions is known from a machine that counts them; on one that does not, the time of
+ * Postern beside the time of this gives Postern's instructions (see `targets.ts`). Run by Bun:
  *
  *     bun yardstick.ts inbound|outbound PORT TARGET_PORT CERT KEY ROOTS
  *
@@ -92,7 +92,7 @@ const RELAY = {
   error() {},
 };
 
-/** Both ends are there: what the first one said meanwhile goes out. */
+/** Both ends are there: bytes that the first one sent meanwhile go out. */
 function join(first: Socket, second: Socket): void {
   const { data } = first;
   if (!data || data.gone) return second.end();

@@ -24,7 +24,7 @@ interface MemberOptions {
 export class Member {
   readonly stats: Stats = new Stats();
   intentions: Intentions | undefined;
-  /** How often watches told of which failure: `chain agent_failed`. */
+  /** How often watches reported which failure: `chain agent_failed`. */
   readonly failures: Map<string, number> = new Map();
   /** When everything was there, by `performance.now()`. */
   servedMs = 0;
@@ -80,7 +80,7 @@ export class Member {
     }
   }
 
-  /** What has not come yet. */
+  /** The parts that have not come yet. */
   get missing(): readonly string[] {
     return [...this.#missing];
   }

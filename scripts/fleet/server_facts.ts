@@ -1,5 +1,5 @@
 /**
- * What a server process costs, as the system counts it.
+ * The cost of a server process, as the system counts it.
  *
  * @module
  */

@@ -1,6 +1,6 @@
 /**
- * A pair of services, `web-SIDE` that calls `db-SIDE`, whose sidecars are of one side: what a story does
- * to it, and in words what comes of that.
+ * A pair of services, `web-SIDE` that calls `db-SIDE`, whose sidecars are of one side: a story's steps
+ * on it, and their results in words.
  *
  * @module
  */
@@ -15,7 +15,7 @@ import { presentedSerial } from "../../test/kit/wire/tls_probe.ts";
 import { familyOf, memoryOf, serverConnections, type Side, type SidecarOptions } from "./sides.ts";
 
 const HELLO = new TextEncoder().encode("hello");
-/** What has not come by then does not come in a time that anybody waits. */
+/** A change that takes longer counts as never made. */
 const PATIENCE_MS = 60_000;
 const ECHO_MS = 2_000;
 /** Noise makes one start slow. */
@@ -25,7 +25,7 @@ export class ComparedPair implements AsyncDisposable {
   readonly #cluster: Cluster;
   readonly #side: Side;
   readonly #apps: TestServer[] = [];
-  /** By id of the service. */
+  /** Sidecars by service id. */
   readonly #sidecars = new Map<string, Process>();
   readonly #web: string;
   readonly #db: string;
@@ -64,7 +64,7 @@ export class ComparedPair implements AsyncDisposable {
     await cluster.intention(this.#web, other, "allow");
   }
 
-  /** Starts all sidecars, and says how long it took at best from web's start to an echo. */
+  /** Starts all sidecars; returns the shortest time from web's start to an echo. */
   async start(): Promise<string> {
     for (const id of [`${this.#db}-1`, `${this.#db}-2`, `${this.#other}-1`]) {
       await this.#run({ serviceId: id });
@@ -90,12 +90,12 @@ export class ComparedPair implements AsyncDisposable {
     return String(await serverConnections(this.#cluster, await familyOf(this.#webPid)));
   }
 
-  /** Which server db's sidecar uses. */
+  /** The index of the server that db's sidecar uses. */
   server(): Promise<number> {
     return this.#cluster.serverOf({ pid: this.#sidecars.get(`${this.#db}-1`)?.pid ?? 0 });
   }
 
-  /** After a deny: how soon new connections are refused, and what becomes of the one that is open. */
+  /** After a deny: the time until new connections are refused, and until the open one ends. */
   async deny(): Promise<string> {
     await this.#reopen();
     await this.#write("deny");
@@ -153,7 +153,7 @@ export class ComparedPair implements AsyncDisposable {
     return `new leaf after ${seconds(ms)}; ${await this.serves()}`;
   }
 
-  /** What {@link followsRotation} compares with. */
+  /** Stores the serial that {@link followsRotation} compares with. */
   async rememberLeaf(): Promise<void> {
     this.#serialBefore = await this.#serial();
   }
@@ -244,7 +244,7 @@ export class ComparedPair implements AsyncDisposable {
     return await this.#asked(place) !== undefined;
   }
 
-  /** Who answered a new connection. */
+  /** The instance that answered a new connection. */
   async #asked(place: Place): Promise<string | undefined> {
     let client: EchoClient | undefined;
     try {

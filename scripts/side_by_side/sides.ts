@@ -22,7 +22,7 @@ export interface SidecarOptions {
 }
 
 export interface Side {
-  /** Of column and services: `postern`. */
+  /** The name in columns and of services: `postern`. */
   readonly name: string;
   start(cluster: Cluster, options: SidecarOptions): Promise<Process>;
 }
@@ -70,7 +70,7 @@ export const DATAPLANE: Side = {
         : [],
     ], {
       name: `consul-dataplane ${serviceId}`,
-      // Not on a command line that everybody can read.
+      // Not on a command line that every user can read.
       env: token ? { DP_CREDENTIAL_TYPE: "static", DP_CREDENTIAL_STATIC_TOKEN: token } : {},
     });
   },

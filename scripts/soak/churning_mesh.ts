@@ -106,7 +106,7 @@ export class ChurningMesh {
     }
   }
 
-  /** What sidecars said about reloads that they refused. */
+  /** The log lines of sidecars about reloads that they refused. */
   refusals(): string[] {
     return [...this.#sidecars.values()].flatMap(({ output }) =>
       output.split("\n").filter((line) => /refused|\[ERROR\]/.test(line) && !/denied/.test(line))

@@ -1,6 +1,6 @@
 /**
- * The program in a few files, for stories that start it often: what is read, stripped of types and
- * linked once for a whole run takes each start a third less.
+ * The program in a few files, for stories that start it often: the sources are read, stripped of types
+ * and linked once for a whole run, and each start takes a third less.
  *
  * @module
  */
@@ -15,7 +15,7 @@ import { BUN, ROOT } from "./suites.ts";
 const BUNDLE_TIMEOUT_MS = 60_000;
 
 export interface Bundle extends Disposable {
-  /** What to start in place of `src/main.ts`, on either engine. */
+  /** The file to start in place of `src/main.ts`, on either engine. */
   readonly main: string;
 }
 

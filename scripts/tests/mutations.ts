@@ -9,7 +9,7 @@ import type { Random } from "../../src/base/mod.ts";
 
 export interface Mutation {
   readonly file: string;
-  /** From 1. */
+  /** The line number, from 1. */
   readonly line: number;
   readonly before: string;
   readonly after: string;
@@ -50,7 +50,7 @@ const OPERATORS: readonly Operator[] = [
 /** A whole statement on its line: a call or an assignment, whose absence is no fault of syntax. */
 const STATEMENT =
   /^(\s+)(?:await |void )?(?:this|[a-z]\w*)(?:\??\.#?\w+|\[\w+\])*(?:\(.*\)| [-+?]?\??= .*);$/;
-/** Lines that say nothing to the machine, or are no place for an operator. */
+/** Lines that mean nothing to the machine, or are no place for an operator. */
 const IDLE =
   /^\s*(?:\*|\/\/|\/\*|import\b|export \{|export type\b|type\b|interface\b|readonly \w+\??:)/;
 /** Text, where an operator's sign means nothing. */
@@ -59,7 +59,7 @@ const TEXT = /"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`|\/\/.*$/g;
 export function mutationsOf(file: string, source: string): Mutation[] {
   return source.split("\n").flatMap((before, index) => {
     if (IDLE.test(before)) return [];
-    // Of the same length, so that places in it are places in the line.
+    // The same length, so that places in it are places in the line.
     const code = before.replace(TEXT, (text) => "_".repeat(text.length));
     const afters = OPERATORS.flatMap(([pattern, replace]) => {
       const found = pattern.exec(code);

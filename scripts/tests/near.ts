@@ -9,7 +9,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 import { ROOT } from "./suites.ts";
 
-/** What differs from the main branch, committed or not, and is still there. */
+/** The files that differ from the main branch, committed or not, and still exist. */
 export function changedFiles(): string[] {
   const git = (...args: string[]) =>
     execFileSync("git", ["-C", ROOT, ...args], { encoding: "utf8" }).split("\n").filter(Boolean);
@@ -21,8 +21,8 @@ export function changedFiles(): string[] {
 }
 
 /**
- * Of `tests`: those among `files`, those that import one of them, and where a source file has neither,
- * those of its directory.
+ * The tests among `files`, those that import one of them, and where a source file has neither, those of
+ * its directory.
  */
 export function testsNear(files: readonly string[], tests: readonly string[]): string[] {
   const changed = files.filter((file) => file.endsWith(".ts")).map((file) => normalize(file));

@@ -21,7 +21,7 @@ for (
   test(`testsNear() finds ${name}`, () => assert.deepEqual(testsNear([file], TESTS), want));
 }
 
-test("reaches() looks through what tests share", () => {
+test("reaches() follows imports through modules that tests share", () => {
   assert.ok(reaches("test/conformance/balance/balance_test.ts", "test/kit/clock/long.ts"));
   assert.equal(reaches("src/policy/authorize_test.ts", "test/kit/clock/long.ts"), false);
 });

@@ -1,22 +1,22 @@
 /**
- * What a run of tests said: counts from JUnit reports, what an output adds to them, and how a failure
- * is shown. Pure.
+ * The results of a run of tests: counts from JUnit reports, the lines that an output adds to them, and
+ * how a failure is shown. Pure.
  *
  * @module
  */
 
 export interface Failure {
   readonly name: string;
-  /** What the report says of it; empty for a skipped test. */
+  /** The text of the report; empty for a skipped test. */
   readonly text: string;
 }
 
 export interface Counts {
   /** Names of the tests that passed. */
   readonly passed: readonly string[];
-  /** What failed or was skipped. */
+  /** The tests that failed or were skipped. */
   readonly failures: readonly Failure[];
-  /** What the ordinary run left out, as `test/kit/clock/long.ts` says it. */
+  /** The tests that the ordinary run left out, in the words of `test/kit/clock/long.ts`. */
   readonly left: readonly string[];
 }
 
@@ -55,7 +55,7 @@ export function unfinished(output: string): string | undefined {
   return over ? undefined : name;
 }
 
-/** What `test/kit/clock/long.ts` said was left for the long run. */
+/** The tests that `test/kit/clock/long.ts` left for the long run, by its lines in `output`. */
 export function leftForLong(output: string): string[] {
   return [...output.matchAll(/^left for test:long: (.*)$/gm)].map(([, what = ""]) => what);
 }
@@ -78,8 +78,8 @@ const LEAVES = new RegExp(
 );
 
 /**
- * A failure as it is shown once more below everything else: whoever sees only the end of a long output
- * must not lose the reason. Each line begins with `  |`.
+ * A failure as it is shown once more below everything else: a reader who sees only the end of a long
+ * output must not lose the reason. Each line begins with `  |`.
  */
 export function showFailure({ name, text }: Failure): string {
   const shown = text.length <= SHOWN_TEXT

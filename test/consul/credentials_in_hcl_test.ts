@@ -1,6 +1,6 @@
 /**
  * `postern_tls` as operators write it for Consul's own command line: HCL's blocks, and lists of one,
- * arrive in other shapes than they were written; central configuration is merged into what is registered.
+ * arrive in other shapes than they were written; central configuration is merged into the registration.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -21,7 +21,7 @@ async function consul(server: Consul, ...words: readonly string[]): Promise<void
   await runToEnd(peer("consul"), args, { timeoutMs: 60_000 });
 }
 
-/** What arrives of the registration of `web`'s sidecar, read by our own code. */
+/** The plan that our own code makes of the registration of `web`'s sidecar. */
 async function plansOf(server: Consul) {
   const id = "web-1-sidecar-proxy";
   const registration = readRegistration(await server.get(`/v1/agent/service/${id}`), id);

@@ -1,6 +1,6 @@
 /**
- * `postern dataplane` where consul-dataplane would be: started with its words, beside real servers with ACLs
- * and TLS, and asked what orchestrators ask it.
+ * `postern dataplane` in place of consul-dataplane: started with its arguments, beside real servers with
+ * ACLs and TLS, and sent the requests of orchestrators.
  *
  * @module
  */
@@ -26,7 +26,7 @@ const HELLO = new TextEncoder().encode("hello");
 const directory = await mkdtemp(join(tmpdir(), "postern-dataplane-"));
 const cluster = await startCluster({ acl: true, tls: true });
 
-/** What consul-dataplane would be started with; the port for HTTP is the only thing that it is not told. */
+/** The arguments of consul-dataplane; only the port for HTTP is not among them. */
 async function dataplane(
   id: string,
   words: readonly string[],
@@ -46,7 +46,7 @@ async function dataplane(
       DP_SERVICE_NODE_NAME: cluster.nodeOf(id),
       DP_CREDENTIAL_STATIC_TOKEN: await cluster.serviceToken(id.replace(/-\d$/, "")),
       POSTERN_HTTP_PORT: `${cluster.httpPort}`,
-      // It is told nothing by the variables of other tools.
+      // The variables of other tools have no effect.
       CONSUL_HTTP_TOKEN: "another",
       CONSUL_NAMESPACE: "another",
       ...env,
@@ -121,7 +121,7 @@ test("it runs a sidecar as consul-k8s starts it, is measured, goes on for its gr
       ]
     ) assert.ok(line.test(page), `${line}`);
 
-    // As a startup probe in the container asks, by the name that it knows.
+    // The request of a startup probe in the container, by the name that it knows.
     const probed = join(directory, "consul-dataplane");
     const [executable, ...source] = posternCommand();
     if (executable && source.length === 0) {
@@ -156,7 +156,7 @@ test("it runs a sidecar as consul-k8s starts it, is measured, goes on for its gr
   }
 });
 
-test("it runs from a file, finds servers by a command, and has a node whose name is a path", async () => {
+test("it runs from a file, finds servers by a command, and accepts a node name that is a path", async () => {
   const host = loopbackHost();
   const [admin = 0, graceful = 0, own = 0] = await freePorts(host, 3);
   const Node = "arn:aws:ecs:us-east-1:1:cluster/c";
@@ -207,7 +207,7 @@ for (
     ["a mesh gateway", undefined, /mesh-gateway/],
   ] as const
 ) {
-  test(`it says that it cannot be ${what}, and ends with 1 without a grace period`, async () => {
+  test(`it reports that it cannot be ${what}, and ends with 1 without a grace period`, async () => {
     const host = loopbackHost();
     const [admin, graceful, own] = await freePorts(host, 3);
     const id = proxy ? "far-1" : "gate-1";

@@ -1,4 +1,4 @@
-/** The table of keys against Consul's own source: what it decodes, by which name. */
+/** The table of keys against Consul's own source: the keys that it decodes, by name. */
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";

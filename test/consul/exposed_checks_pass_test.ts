@@ -9,7 +9,7 @@ import { eventually } from "../kit/process/process.ts";
 
 type Checks = Readonly<Record<string, { readonly Status: string; readonly ExposedPort: number }>>;
 
-/** Of this machine, but not loopback. */
+/** An address of this machine that is not loopback. */
 function outerHost(): string {
   const all = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? []);
   const outer = all.find(({ internal, family }) => !internal && family === "IPv4");

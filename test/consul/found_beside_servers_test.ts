@@ -1,4 +1,4 @@
-/** Beside servers a proxy is found on its node, and what hides it is said by name. */
+/** Beside servers a proxy is found on its node, and an error names what hides it. */
 import assert from "node:assert/strict";
 import test from "node:test";
 import { ProxyError } from "../../src/base/mod.ts";
@@ -51,7 +51,10 @@ test("a proxy is found on its node, and a token without the right gets an error"
   ]);
   blind.close();
 
-  const nobody = serversOf(cluster, { node });
-  await assert.rejects(nobody.findProxy(proxyId), failsWith("agent_forbidden", /anonymous token/));
-  nobody.close();
+  const anonymous = serversOf(cluster, { node });
+  await assert.rejects(
+    anonymous.findProxy(proxyId),
+    failsWith("agent_forbidden", /anonymous token/),
+  );
+  anonymous.close();
 });

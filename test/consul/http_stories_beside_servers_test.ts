@@ -1,4 +1,4 @@
-/** What is told of HTTP beside an agent, told of proxies beside servers alone. */
+/** The HTTP stories of proxies beside an agent, run with proxies beside servers alone. */
 
 import { SERVERS } from "../kit/mesh/cluster.ts";
 import { accessLog } from "../stories/access_log.ts";

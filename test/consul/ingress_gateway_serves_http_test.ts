@@ -19,7 +19,7 @@ import { inlineCertificate } from "../kit/secrets/sds_server.ts";
 import { envoyGateway } from "../kit/mesh/sidecars.ts";
 import { probeTls, serialOf } from "../kit/wire/tls_probe.ts";
 
-/** A service that says its name; the gateway may call it. */
+/** A service whose application answers with its name; the gateway may call it. */
 async function startService(
   mesh: IngressMesh,
   name: string,
@@ -41,7 +41,7 @@ async function startService(
   };
 }
 
-/** Status and body of what the gateway answers for a host. */
+/** Status and body of the gateway's answer for a host. */
 async function asked(place: Place, host: string): Promise<readonly [number, string]> {
   const answer = await answerFor(place, host);
   return [statusOf(answer), answer.body];

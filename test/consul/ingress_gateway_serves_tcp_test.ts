@@ -49,13 +49,13 @@ test("listeners of an ingress entry serve by SDS, each with its own certificate,
   assert.deepEqual(errors, []);
   assert.ok(handshakes > 4 && exchanges > handshakes, `${handshakes}, ${exchanges}`);
 
-  // Its own callers are anybody; the intentions of db are about the gateway.
+  // Callers of the gateway need no identity; the intentions of db are about the gateway.
   await mesh.consul.intention("igw", "db", "deny");
   assert.ok(await open.ends({ timeoutMs: 30_000 }));
   await mesh.consul.intention("igw", "db", "allow");
   await eventually("db again", async () => await serial(wide) === serialOf(second.certPem));
 
-  // In clear, once the entry says so; the other listeners do not notice.
+  // In plain text, once the entry asks for it; the other listeners do not notice.
   using kept = await TlsSession.open(narrow);
   await mesh.entry({
     TLS: { SDS: { ClusterName: "sds-cluster" } },
@@ -87,7 +87,10 @@ test("an ingress entry adds, moves and removes listeners without touching the ot
   await mesh.entry({ Listeners: [toDb(one.port)] });
   await waitForRefusal(two);
   await open.exchange(HELLO);
-  await eventually("both are told", () => gateway.output.match(/listener started/g)?.length === 2);
+  await eventually(
+    "both are logged",
+    () => gateway.output.match(/listener started/g)?.length === 2,
+  );
 
   const { status } = await mesh.consul.call("DELETE", "/v1/config/ingress-gateway/igw");
   assert.equal(status, 200);

@@ -16,7 +16,7 @@ test("the gateway of the page about ingress serves", async () => {
   const page = await readFile(new URL("../../docs/ingress.md", import.meta.url), "utf8");
   const { address } = mesh.sds;
   assert.equal(address.kind, "tcp");
-  // What is this machine's own in place of the page's.
+  // This machine's own values in place of the page's.
   const block = (kind: string) => {
     const [, text] =
       page.match(new RegExp(`<!-- example: ${kind} -->\\n\\n\`\`\`hcl\\n(.*?)\`\`\``, "s")) ?? [];

@@ -1,4 +1,6 @@
-/** A proxy beside servers logs in by what its platform says it is, and gives its token back. */
+/**
+ * A proxy beside servers logs in with the token of its platform, and gives its Consul token back.
+ */
 
 import assert from "node:assert/strict";
 import { mkdtemp, rm } from "node:fs/promises";
@@ -25,7 +27,7 @@ test("a login's token is replaced when an operator deletes it, and given back at
   const [first, ...others] = await logins.tokens();
   assert.ok(first && others.length === 0, "it has logged in once");
   assert.match(first.Description, /"pod":"default\/web-1"/);
-  // One that is so new may only be unknown to a server that lags.
+  // A token that is so new may only be unknown to a server that lags.
   await eventually("the token is old enough to be missed", () => loggedInMs(web) > 5_500);
 
   const deleted = await mesh.call("DELETE", `/v1/acl/token/${first.AccessorID}`);
@@ -70,7 +72,7 @@ test("a login's token that lasts a minute is renewed before that, and nothing is
   assert.equal(await web.metric("postern_server_moves_total"), 0);
 });
 
-test("a proxy that may not log in says why, and does when it may", async () => {
+test("a proxy whose login is refused logs the reason, and logs in once it is permitted", async () => {
   await using story = await startStory();
   const { logins } = story;
   await using web = await story.start([]);

@@ -8,13 +8,13 @@ import { promptly } from "../kit/clock/promptly.ts";
 
 const SIDECARS = 10;
 const UPSTREAMS = 40;
-/** What an agent grants one client address. */
+/** The number of connections that an agent grants one client address. */
 const AGENT_LIMIT = 200;
 
 test("10 sidecars with 40 upstreams each share one agent and stay live", async () => {
   await using server = await startConsul();
   await using echo = await server.echo();
-  // One real destination behind all names: what is counted is what the agent is asked.
+  // One real destination behind all names: the test counts the requests to the agent.
   await using _db = await server.serve({ name: "db", port: echo.port });
   for (let i = 1; i < UPSTREAMS; i++) {
     await server.configEntry({
@@ -62,7 +62,7 @@ test("10 sidecars with 40 upstreams each share one agent and stay live", async (
   });
   await server.intention("*", "db", "allow");
 
-  // And a moved target reaches every one of 400 upstreams by its turn.
+  // A moved target reaches every one of 400 upstreams by its turn.
   await using moved = await server.echo("moved");
   await using _moved = await server.serve({ name: "moved", port: moved.port });
   await server.configEntry({

@@ -73,7 +73,9 @@ async function configure(cluster: Cluster): Promise<void> {
   });
 }
 
-/** In both ways, under the same ids: by a server's agent on its own node, and in the catalog. */
+/**
+ * Registers both ways, under the same ids: by a server's agent on its own node, and in the catalog.
+ */
 async function register(cluster: Cluster): Promise<string> {
   const app = { ID: "web-1", Address: HOST, Port: 8080 };
   await cluster.put("/v1/agent/service/register", { ...app, Name: "web" });
@@ -84,7 +86,7 @@ async function register(cluster: Cluster): Promise<string> {
   await cluster.put("/v1/catalog/register", { ...node, Service: sidecar });
   for (const name of ["db", "api", "plain"]) await cluster.register({ name });
   const { Config } = await cluster.get<{ Config: { NodeName: string } }>("/v1/agent/self");
-  // An agent tells the catalog when it comes to it.
+  // An agent syncs the catalog in its own time.
   const path = `/v1/catalog/node-services/${Config.NodeName}?filter=ID=="${ID}"`;
   await eventually("the agent's registration is in the catalog", async () => {
     const { Services } = await cluster.get<{ Services: readonly unknown[] }>(encodeURI(path));
@@ -93,7 +95,7 @@ async function register(cluster: Cluster): Promise<string> {
   return Config.NodeName;
 }
 
-/** What is true of the proxy, whoever told it; each has a certificate of its own. */
+/** Facts that hold for the proxy from either source; each source has a certificate of its own. */
 function facts(snapshot: Snapshot): unknown {
   const { credentials, ...rest } = snapshot;
   const { uri, rootPems, trustDomains } = credentials ?? assert.fail("it has no certificate");
@@ -131,8 +133,8 @@ test("a configuration merged by a server equals one merged by an agent", async (
     });
     const all = () =>
       Promise.all([agent, asAgent, asCatalog].map((asked) => registrationOf(asked, ID)));
-    // What an agent registers it has merged before: a server merges that again, and shows what is new
-    // once the agent has written it anew.
+    // An agent merges what it registers: a server merges that again, and shows the change once the
+    // agent has written it anew.
     await eventually("everybody sees the same transparent proxy", async () => {
       const [first, ...others] = await all();
       if (first?.mode !== "transparent" || first.maxInboundConnections !== 0) return false;

@@ -1,4 +1,4 @@
-/** What the page about life without an agent says, done on real servers with ACLs and TLS. */
+/** The page about life without an agent, run on real servers with ACLs and TLS. */
 
 import assert from "node:assert/strict";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
@@ -22,7 +22,7 @@ function command(heading: string): string {
   return line ?? assert.fail(`no command line below ${heading}`);
 }
 
-/** With this machine's places in those of the page. */
+/** Replaces the page's addresses by this machine's. */
 function placed(line: string, places: Readonly<Record<string, string>>): readonly string[] {
   let text = line;
   for (const [from, to] of Object.entries(places)) {
@@ -70,7 +70,7 @@ test("a virtual machine and its neighbour run as the page says", async () => {
   await waitForEcho(upstream);
   assert.equal((await web.stop()).code, 0);
 
-  // Somebody else registers it.
+  // Another node registers it.
   const again = await cluster.place();
   await cluster.put("/v1/catalog/register", { Node: "web-vm-1", Address: cluster.host });
   await cluster.put("/v1/catalog/register", {

@@ -8,7 +8,9 @@ import { ready } from "../kit/process/postern.ts";
 import { eventually } from "../kit/process/process.ts";
 
 const NODE = "vm-1";
-/** What a service identity may, and a sign of life on the node: which somebody else has made. */
+/**
+ * The rights of a service identity, and a sign of life on the node, which another client has made.
+ */
 const rulesOf = (service: string) => `
   service "${service}" { policy = "write" }
   service "${service}-sidecar-proxy" { policy = "write" }
@@ -42,7 +44,7 @@ test("proxies register themselves beside servers, and a killed one is seen withi
   await using cluster = await startCluster({ acl: true, tls: true });
   const { host } = cluster;
   await cluster.put("/v1/catalog/register", { Node: NODE, Address: host });
-  // What is registered is merged with it like anything else.
+  // The registration is merged with config entries like any other.
   await cluster.configEntry({ Kind: "service-defaults", Name: "web", MaxInboundConnections: 7117 });
   await cluster.intention("client", "web", "allow");
   const [appPort, listen, upstream] = [

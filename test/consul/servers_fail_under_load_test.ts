@@ -1,4 +1,6 @@
-/** What happens to servers is not noticed by connections, lets nobody in, and is made up for afterwards. */
+/**
+ * Failures of servers are not noticed by connections, let no caller in, and are made up for afterwards.
+ */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -30,7 +32,7 @@ test("servers fail under load in several ways", async (t) => {
       const began = performance.now();
       await using _ = await cluster.sidecar(late, token);
       console.log(`a sidecar started meanwhile is ready after ${performance.now() - began | 0} ms`);
-      // It is not asked more often than Consul wants to be.
+      // The sidecar reads the cluster no more often than Consul wants.
       await eventually("db has another server", async () => {
         return await cluster.serverOf(pair.db) !== hung;
       }, { timeoutMs: 60_000 });
@@ -50,7 +52,7 @@ test("servers fail under load in several ways", async (t) => {
     await withstands(on, { what: `no leader for ${seconds} s` }, async () => {
       for (const index of others) await cluster.killServer(index);
       for (const sidecar of [pair.web, pair.db]) {
-        await eventually("it uses the one that nobody named to it", async () => {
+        await eventually("it uses a server that no flag named", async () => {
           return await cluster.serverOf(sidecar) === replaced;
         });
       }
@@ -62,7 +64,7 @@ test("servers fail under load in several ways", async (t) => {
 });
 
 test("data that a server lost with its disk is not taken for deleted", async () => {
-  // Without tokens nothing but the answers' content tells, and without intentions everybody is let in.
+  // Without tokens only the answers' content shows it, and without intentions every caller is let in.
   await using on = await startClusterPair({
     cluster: { acl: false, defaultIntentionPolicy: "allow" },
   });

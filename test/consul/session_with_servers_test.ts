@@ -1,6 +1,6 @@
 /**
- * A session with three real servers, TLS and ACLs on: it moves on when the one in use is killed, hangs or
- * is told to end, and when a token dies it says so and goes on with the next.
+ * A session with three real servers, TLS and ACLs on: it moves on when the server in use is killed,
+ * hangs or shuts down, and when a token is deleted it reports that and goes on with the next.
  *
  * @module
  */
@@ -98,10 +98,10 @@ test("a session survives failures of real servers", async () => {
 
   await refusesStrangers(cluster, first.secret);
 
-  // A token that dies ends what it opened; the next one opens it again.
+  // A deleted token ends the streams that it opened; the next one opens them again.
   const next = await newToken(cluster);
   await cluster.call("DELETE", `/v1/acl/token/${first.id}`);
-  await eventually("the dead token is told", () => token.rejections.includes(first.secret), {
+  await eventually("the deleted token is rejected", () => token.rejections.includes(first.secret), {
     timeoutMs: 20_000,
   });
   assert.equal(errors.at(-1)?.code, "agent_forbidden");
@@ -117,7 +117,7 @@ test("a session survives failures of real servers", async () => {
       cluster.hang(index);
       const request = { nodeName: "n", proxyId: "p", namespace: "", partition: "" };
       const ask = () => session.call(GET_BOOTSTRAP_PARAMS, request, { timeoutMs: 500 });
-      // What it had begun when it was stopped may be answered yet.
+      // A call that it had begun when it was stopped may still be answered.
       await eventually("it does not answer", async () => {
         const code = await ask().catch((error) => error.code);
         return code === "agent_unreachable";
@@ -129,7 +129,7 @@ test("a session survives failures of real servers", async () => {
   await moves(running, { cluster, lose: (index) => cluster.stopServer(index) });
 });
 
-/** Who shows the wrong certificate hears no token. */
+/** A server that shows the wrong certificate gets no token. */
 async function refusesStrangers(cluster: Cluster, secret: string): Promise<void> {
   const directory = await mkdtemp(join(tmpdir(), "postern-session-"));
   try {

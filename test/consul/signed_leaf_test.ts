@@ -1,6 +1,7 @@
 /**
  * Certificates of a real server that signs two a second, with a root of another curve than the leaf's:
- * all who ask at once get theirs, and again after the roots were rotated; who lacks the right is told.
+ * all callers that ask at once get theirs, and again after the roots were rotated; a caller without the
+ * right gets an error that says so.
  *
  * @module
  */
@@ -103,7 +104,7 @@ test("a real server signs for all proxies that start together, and again when it
     assert.ok(before && after);
     assert.equal(after.uri, before.uri);
     assert.notEqual(after.keyPem, before.keyPem);
-    // What it is linked by to the root that others still know alone.
+    // The certificate that links it to the old root, the only one that others know yet.
     assert.equal(after.certPem.split("BEGIN CERTIFICATE").length - 1, 2);
   }
 });

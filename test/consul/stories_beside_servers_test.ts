@@ -1,9 +1,9 @@
 /**
- * What is told of proxies beside an agent, told of proxies beside servers alone, by TLS and with tokens
- * where the story asks for them.
+ * The stories of proxies beside an agent, run with proxies beside servers alone, over TLS and with
+ * tokens where the story asks for them.
  *
  * Left out, because an agent is what they are about: `authorize_both`, `flags_alone`, `missing_rights`
- * (whoever may not see its own registration ends with the right that it lacks) and
+ * (a proxy that may not read its own registration ends and names the right that it lacks) and
  * `sidecar_credentials` (which compares with the agent's own leaf).
  *
  * @module

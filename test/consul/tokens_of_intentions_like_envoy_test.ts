@@ -1,6 +1,6 @@
 /**
- * Intentions that demand tokens, one instance behind Envoy and one behind Postern on the same Consul: the
- * same requests get in, and the application is told the same of their tokens.
+ * Intentions that demand tokens, one instance behind Envoy and one behind Postern on the same Consul:
+ * the same requests get in, and the application gets the same claims of their tokens.
  */
 
 import assert from "node:assert/strict";
@@ -9,7 +9,7 @@ import { fieldOf } from "../../src/http/mod.ts";
 import { startConsul } from "../kit/mesh/consul.ts";
 import { answerOf, startRawOrigin } from "../kit/wire/http_raw.ts";
 import { startHttp2Server } from "../kit/wire/http2_server.ts";
-import { Asker } from "../kit/mesh/l7_asker.ts";
+import { QuestionSender } from "../kit/mesh/l7_asker.ts";
 import { eventually } from "../kit/process/process.ts";
 import { envoySidecar } from "../kit/mesh/sidecars.ts";
 import { makeIssuer, rawToken } from "../kit/certs/tokens.ts";
@@ -163,9 +163,9 @@ for (
     const [theirs, ours] = [await start("db-1"), await start("db-2")];
     await using _envoy = await envoySidecar(consul, theirs.id, {});
     await using postern = await consul.sidecar(ours.id);
-    const asker = new Asker(consul, protocol);
+    const sender = new QuestionSender(consul, protocol);
     const tell = async (place: typeof ours.place, { source, path, fields }: Asked) => {
-      const { status, seen } = await asker.ask(place, {
+      const { status, seen } = await sender.send(place, {
         source,
         method: "POST",
         path,
@@ -179,14 +179,14 @@ for (
     for (const { place } of [theirs, ours]) {
       await eventually("it judges", async () => !(await tell(place, first)).startsWith(denied));
     }
-    const told = async (place: typeof ours.place) => {
+    const answersAt = async (place: typeof ours.place) => {
       const lines = [];
       for (const question of QUESTIONS) {
         lines.push(`${question.name}: ${await tell(place, question)}`);
       }
       return lines;
     };
-    assert.deepEqual(await told(ours.place), await told(theirs.place));
+    assert.deepEqual(await answersAt(ours.place), await answersAt(theirs.place));
     // Envoy takes it; one frame of HTTP/2 has no room for it.
     if (protocol === "http") {
       assert.equal(await tell(ours.place, asked("perm", "/role", "large")), "403 ");

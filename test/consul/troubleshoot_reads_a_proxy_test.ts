@@ -1,4 +1,6 @@
-/** Consul's own troubleshooter, which reads Envoy's admin pages, tells the truth about Postern. */
+/**
+ * Consul's own troubleshooter, which reads Envoy's admin pages, reports the truth about Postern.
+ */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { readFile, writeFile } from "node:fs/promises";
@@ -38,14 +40,14 @@ test("consul troubleshoot finds an upstream, its cluster and its healthy endpoin
 
 /** How long certificates are valid that expire while the proxies run. */
 const LIFE_MS = 9_000;
-/** What expires, and what is said of certificates. */
+/** The certificates that expire, and the line that troubleshoot prints about them. */
 const EXPIRED = {
   "own certificate": "! Certificate chain is expired",
   "mesh's root": "! CA certificate is expired",
   "peer's certificate": "✓ Certificates are valid",
 } as const;
 
-test("consul troubleshoot says the same of Envoy and Postern with an expired certificate", async () => {
+test("consul troubleshoot prints the same for Envoy and Postern with an expired certificate", async () => {
   const names = Object.keys(EXPIRED) as (keyof typeof EXPIRED)[];
   // Their waits are shared.
   const ends = await Promise.allSettled(names.map(expectSame));

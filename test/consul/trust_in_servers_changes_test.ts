@@ -16,7 +16,7 @@ import { presentedSerial } from "../kit/wire/tls_probe.ts";
 /** The shortest that Consul gives a token. */
 const LIFE = "60s";
 
-test("a token is deleted, roots are rotated, and a token ends, under load", async (t) => {
+test("traffic survives a deleted token, a rotation of roots and an expired token", async (t) => {
   await using own = new AsyncDisposableStack();
   const directory = await mkdtemp(join(tmpdir(), "postern-trust-"));
   own.defer(() => rm(directory, { recursive: true, force: true }));

@@ -1,7 +1,7 @@
 /**
  * Envoy's admin pages in JSON and Postern's, beside the same Consul and registered alike, after the same
- * traffic: whatever Postern gives has Envoy's key paths and types, so that what reads Envoy's pages reads
- * these, but for what is listed here.
+ * traffic: all of Postern's output has Envoy's key paths and types, so that a reader of Envoy's pages
+ * reads these, except for the paths listed here.
  */
 
 import assert from "node:assert/strict";
@@ -13,7 +13,7 @@ import { freePort } from "../kit/process/ports.ts";
 import { eventually } from "../kit/process/process.ts";
 import { envoySidecar } from "../kit/mesh/sidecars.ts";
 
-/** What only Postern has, by page: the beginning of a path, and why it is there. */
+/** Parts of pages that only Postern has, by page: the beginning of a path, and why it is there. */
 const OURS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "/server_info": { ".postern": "what Envoy has no field for" },
   "/config_dump": {
@@ -90,7 +90,9 @@ async function clusterNames(ask: Ask): Promise<string[]> {
   return cluster_statuses.map(({ name }: { readonly name: string }) => name);
 }
 
-/** By name, without the addresses of the two instances: whether it is anything but zero. */
+/**
+ * Whether each statistic is anything but zero, by name without the addresses of the two instances.
+ */
 async function statistics(ask: Ask): Promise<ReadonlyMap<string, boolean>> {
   const { stats } = JSON.parse(await ask("/stats?format=json")) as {
     readonly stats: readonly { readonly name?: string; readonly value?: number }[];
@@ -219,19 +221,19 @@ async function startPages(): Promise<Pages> {
   const postern = own.use(await consul.sidecar("web-2"));
   for (const upstreams of [theirs, ours]) await call(consul, upstreams);
   const address = await postern.adminAddress();
-  const asker = (admin: string): Ask => async (path) => {
+  const askOf = (admin: string): Ask => async (path) => {
     const reply = await fetch(`http://${admin}${path}`);
     assert.equal(reply.status, 200, path);
     return await reply.text();
   };
-  const envoy = asker(`${consul.host}:${adminPort}`);
+  const envoy = askOf(`${consul.host}:${adminPort}`);
   await eventually("Envoy has summed up its histograms, as it does every 5 s", async () => {
     return /"cumulative":\s*\d/.test(await envoy("/stats?format=json"));
   });
   const stack = own.move();
   return {
     envoy,
-    postern: asker(address),
+    postern: askOf(address),
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
 }

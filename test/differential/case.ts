@@ -19,17 +19,17 @@ export interface Case {
   readonly wire?: Wire;
   readonly ask?: Partial<Ask>;
   /**
-   * What is answered between two Envoys, as `gistOf` tells it: a status, the status of gRPC, the instance
-   * that answered, how many tries the applications saw where it is not one.
+   * The answer between two Envoys, in the form of `gistOf`: a status, the gRPC status, the instance that
+   * answered, the number of tries that the applications saw where it is not one.
    */
   readonly want: string;
   /** It takes as long: `, waited` in {@link want}. */
   readonly waitsMs?: number;
-  /** Asked so often, and what is compared are the answers that come at all, and their shares. */
+  /** Asked so often; the answers that come at all are compared, and their shares. */
   readonly times?: number;
   /** How often each answer comes, of 1, for {@link times}. */
   readonly shares?: Readonly<Record<string, number>>;
-  /** What becomes of one depends on the others that are asked at the same time. */
+  /** The outcome of one depends on the others that are asked at the same time. */
   readonly isCrowded?: true;
   /** The same one for all of {@link times}, whichever: `one`. */
   readonly isSticky?: true;
@@ -38,9 +38,9 @@ export interface Case {
 export interface Area extends Pick<MeshWorld, "entries">, Partial<Pick<MeshWorld, "shared">> {
   readonly name: string;
   readonly cases: readonly Case[];
-  /** All cases are asked of mixed pairs; a sample if absent. */
+  /** Mixed pairs run all cases; a sample if absent. */
   readonly isMixed?: true;
-  /** One case after the other: they fill what a proxy allows at a time. */
+  /** One case after the other: they fill the limits of a proxy. */
   readonly isOneByOne?: true;
 }
 

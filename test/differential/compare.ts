@@ -1,11 +1,11 @@
 /**
- * Asks pairs of proxies the same and tells what they do differently.
+ * Sends pairs of proxies the same requests and lists the differences.
  *
  * @module
  */
 
 import { createHash } from "node:crypto";
-import { ASKED, FROM } from "../kit/wire/asked_app.ts";
+import { FROM, REQUEST_ID } from "../kit/wire/asked_app.ts";
 import type { Place } from "../kit/wire/echo.ts";
 import { type Ask, askHttp1, askHttp2, type Got } from "../kit/wire/mixed_ask.ts";
 import { type MixedMesh, PROXIES, type Proxy } from "../kit/mesh/mixed_mesh.ts";
@@ -21,9 +21,9 @@ const SAME: Pair = ["postern", "postern"];
 export const MIXED: readonly Pair[] = PROXIES.flatMap((from) =>
   PROXIES.filter((to) => to !== from).map((to) => [from, to] as const)
 );
-/** Of an area's cases by mixed pairs. */
+/** The number of an area's cases that mixed pairs ask. */
 const SAMPLE = 3;
-/** Above what a case says that it takes: a busy machine's part, and less than any default. */
+/** Above the time that a case names: a busy machine's part, and less than any default. */
 const SLACK_MS = 8_000;
 const SHARE_TOLERANCE = 0.15;
 const AT_A_TIME = 8;
@@ -37,23 +37,27 @@ const NOTHING: Ask = {
   upgrade: false,
 };
 
-/** Differences that say nothing about what a proxy does. */
+/** Differences that mean nothing for the behaviour of a proxy. */
 const NOISE: readonly RegExp[] = [
-  // Whether there is one says nothing.
+  // Whether there is one means nothing.
   /^[<>] content-length: 0$/,
-  // What is left of a time.
+  // The time left.
   /^> try \d: x-envoy-expected-rq-timeout-ms: /,
-  // Of one hop: whether the rest of a body is read.
+  // Hop by hop: whether the rest of a body is read.
   /^< connection: close$/,
 ];
 
-/** One case by one pair: what reached the application (`>`) and what came back (`<`). */
+/**
+ * One case by one pair: the request at the application (`>`) and the response at the caller (`<`).
+ */
 interface Outcome {
   readonly gist: string;
   readonly lines: readonly string[];
 }
 
-/** One question to several who should say the same; the first is Envoy, or a pair of them. */
+/**
+ * One request to several proxies that should answer alike; the first is Envoy, or a pair of them.
+ */
 export interface Round {
   readonly name: string;
   readonly of: Pick<
@@ -80,7 +84,7 @@ export function roundsOf(mesh: MixedMesh, area: Area): readonly Round[] {
   });
 }
 
-/** Those of a request to an upstream of the caller. */
+/** The explainers of a request to an upstream of the caller. */
 export function explainersOf(
   mesh: MixedMesh,
   { from, upstream }: { readonly from: Proxy; readonly upstream: string },
@@ -99,7 +103,7 @@ export function explainersOf(
 }
 
 export class Comparison {
-  /** What `explain` did not say of requests, and how many it was asked about. */
+  /** The outcomes that `explain` did not predict, and how many requests it predicted. */
   readonly unexplained: string[] = [];
   explained = 0;
   /** Requests that cannot be put to it, and why. */
@@ -111,9 +115,9 @@ export class Comparison {
     this.#mesh = mesh;
   }
 
-  /** Every proxy has what it needs for the first request of each kind. */
+  /** Every proxy has all it needs for the first request of each kind. */
   async ready(rounds: readonly Round[]): Promise<void> {
-    // One of each place that is to be answered.
+    // One case of each place that is to be answered.
     const answered = rounds.filter(({ of }) => !of.want.startsWith("503"));
     const firsts = new Map(
       answered.flatMap(({ name, of: { wire = "1.1" }, places }) =>
@@ -132,7 +136,7 @@ export class Comparison {
     );
   }
 
-  /** What is different, a few rounds at a time. */
+  /** The differences, a few rounds at a time. */
   async differences(rounds: readonly Round[], atATime = AT_A_TIME): Promise<readonly string[]> {
     const found: string[][] = [];
     // One iterator for all: each round is taken once.
@@ -147,10 +151,10 @@ export class Comparison {
   async #differencesOf({ name, of, places }: Round): Promise<string[]> {
     const outcomes = await Promise.all(places.map(async ([who, place, by]) => {
       const predictions = by && await this.#predicted(of, by, name);
-      const told = (why: string) => this.unexplained.push(`${name}, ${who}: ${why}`);
+      const report = (why: string) => this.unexplained.push(`${name}, ${who}: ${why}`);
       return await this.outcome(of, place, (went) => {
         const why = predictions?.whyNot(went);
-        if (why !== undefined) told(why);
+        if (why !== undefined) report(why);
       });
     }));
     const [first, ...others] = outcomes;
@@ -216,7 +220,7 @@ export class Comparison {
     const got = await SEND[wire](place, {
       ...NOTHING,
       ...ask,
-      fields: [...ask?.fields ?? [], `${ASKED}: ${asked}`],
+      fields: [...ask?.fields ?? [], `${REQUEST_ID}: ${asked}`],
     }).catch((error) => ({
       first: String(error),
       fields: [],
@@ -300,7 +304,9 @@ function shownBody(body: string): string {
   return `${body.length} bytes, ${createHash("sha1").update(body).digest("hex")}`;
 }
 
-/** Without what differs from request to request, and the name of who is behind which proxy. */
+/**
+ * Without fields that differ from request to request, and the names of the services behind each proxy.
+ */
 function plain(field: string): string {
   return field
     .replace(/-(envoy|postern)(?=$|[;,"])/g, "")

@@ -1,5 +1,5 @@
 /**
- * What decides where no intention covers a caller: every combination of ACLs, `acl.default_policy` and
+ * The decision where no intention covers a caller: every combination of ACLs, `acl.default_policy` and
  * `default_intention_policy`, asked of Envoy and of Postern, beside an agent and beside servers.
  */
 
@@ -15,7 +15,7 @@ import { probeTls, readLeaf } from "../kit/wire/tls_probe.ts";
 
 type Policy = "allow" | "deny";
 
-/** A contradiction of Consul's: authorize allows what it has Envoy deny. */
+/** A contradiction of Consul's: authorize allows a call that its configuration of Envoy denies. */
 const ROWS = [
   ["off", "allow", "unset", "allow"],
   ["off", "allow", "allow", "allow"],
@@ -76,7 +76,7 @@ async function registerEntry(
   return entry;
 }
 
-/** Starts four sidecars of db and tells what each does with web, which no intention covers. */
+/** Starts four sidecars of db and returns what each answers to web, which no intention covers. */
 async function answersOf(
   consul: Consul,
   own: AsyncDisposableStack,

@@ -1,6 +1,6 @@
 /**
- * What is known to differ from Envoy. Each is a row of `docs/differences.md`, and one that is not seen
- * any more has no place there.
+ * The known differences from Envoy. Each is a row of `docs/differences.md`; a difference that is not
+ * seen any more has no place there.
  *
  * @module
  */
@@ -8,7 +8,7 @@
 export interface Expected {
   /** How the row of `docs/differences.md` begins. */
   readonly doc: string;
-  /** Of a difference as `Comparison` tells it. */
+  /** Matches a difference as `Comparison` words it. */
   readonly seen: RegExp;
 }
 
@@ -73,7 +73,7 @@ export const EXPECTED: readonly Expected[] = [
   },
   {
     doc: "methods of HTTP/1.1 that are not registered",
-    seen: /^wires: a method (in lower case|nobody knows) .*: [-+] /,
+    seen: /^wires: (a method in lower case|an unknown method) .*: [-+] /,
   },
   { doc: "`OPTIONS *`", seen: /^wires: OPTIONS \* .*: [-+] / },
   { doc: "`Expect` of anything but `100-continue`", seen: /^wires: expect something .*: [-+] / },
@@ -86,7 +86,7 @@ export const EXPECTED: readonly Expected[] = [
   { doc: "trailers of HTTP/1.1", seen: /: \+ (<<|>>) / },
 ];
 
-/** What `explain` of a Postern says of an Envoy behind it, which does otherwise. */
+/** The predictions of a Postern's `explain` about an Envoy behind it, which behaves differently. */
 export const SAID_OF_ENVOY: readonly Expected[] = [
   { doc: "`OPTIONS *`", seen: /^wires: OPTIONS \* .*, postern calls envoy: was 404/ },
   {
@@ -95,7 +95,7 @@ export const SAID_OF_ENVOY: readonly Expected[] = [
   },
 ];
 
-/** Differences that nobody expected. */
+/** Differences that are not in the list. */
 export function unexpected(
   differences: readonly string[],
   expected = EXPECTED,
@@ -103,7 +103,7 @@ export function unexpected(
   return differences.filter((one) => !expected.some(({ seen }) => seen.test(one)));
 }
 
-/** Expectations that nothing met, and those that users are not told of. */
+/** Expectations that nothing met, and those without a row in the docs. */
 export function unmet(
   differences: readonly string[],
   docs: string,

@@ -1,6 +1,6 @@
 /**
- * What `explain` says beforehand of a request that is then asked: the outcome must be one that both
- * proxies on its way, where they are Posterns, said is possible.
+ * Checks the predictions of `explain` against the request's outcome: it must be one that both proxies on
+ * its way, where they are Posterns, predicted as possible.
  *
  * @module
  */
@@ -10,7 +10,7 @@ import type { Ask } from "../kit/wire/mixed_ask.ts";
 import { LIMITED } from "../kit/mesh/mixed_mesh.ts";
 import type { Postern } from "../kit/process/postern.ts";
 
-/** What is asked of a proxy's `/explain` besides the request itself. */
+/** The parameters of a proxy's `/explain` besides the request itself. */
 export interface Explainer {
   readonly sidecar: Postern;
   readonly query: Readonly<Record<string, string>>;
@@ -20,7 +20,7 @@ export interface Explainer {
 export interface Explainers {
   readonly caller?: Explainer;
   readonly callee?: Explainer;
-  /** By the service that the caller's proxy says it goes to. */
+  /** The callee's proxy, by the service that the caller's proxy predicts. */
   calleeOf?(service: string): Explainer | undefined;
 }
 
@@ -29,7 +29,7 @@ export interface Went {
   /** 0: no response. */
   readonly status: number;
   readonly grpcStatus: number | undefined;
-  /** The instance that answered, where it says so. */
+  /** The instance that answered, where its response names it. */
   readonly from: string | undefined;
   /** `GET /path` of each try as the application saw it. */
   readonly tries: readonly string[];
@@ -72,7 +72,7 @@ type End =
     readonly kind: "sent";
     readonly sent: Sent | null;
     readonly instances: readonly string[];
-    /** The proxies behind are asked as well: what it does not say is theirs. */
+    /** The proxies behind predict as well: a gap in this prediction is theirs to fill. */
     readonly isSure: boolean;
   };
 
@@ -103,24 +103,24 @@ export class Predictions {
     this.#callee = callee;
   }
 
-  /** To be made before the request is asked. */
+  /** To be made before the request is sent. */
   static async of({ caller, callee, calleeOf }: Explainers, ask: Ask): Promise<Predictions> {
     if (!caller) return new Predictions([], callee && await endsBy(callee, ask));
     const ends = await endsBy(caller, ask, calleeOf);
     return new Predictions(ends, undefined);
   }
 
-  /** What of `went` was not said; `undefined`: all was. */
+  /** The part of `went` that was not predicted; `undefined`: all was. */
   whyNot(went: Went): string | undefined {
     const ends = this.#ends;
-    if (ends.length > 0) return matches(ends, went) ? undefined : told(ends, went);
+    if (ends.length > 0) return matches(ends, went) ? undefined : mismatch(ends, went);
     const callee = this.#callee;
     // An Envoy before it may have answered, or sent on something else.
     if (!callee || went.tries.length === 0 && went.status !== 403) return undefined;
     if (callee.some((end) => end.kind === "answered" && end.answer.reason.startsWith(NO_REQUEST))) {
       return undefined;
     }
-    return matches(callee, went) ? undefined : told(callee, went);
+    return matches(callee, went) ? undefined : mismatch(callee, went);
   }
 }
 
@@ -167,12 +167,15 @@ async function endsBy(
   return ends;
 }
 
-/** Those without a proxy take a path as it comes. */
+/** Services without a proxy take a path as it comes. */
 function isProxied(service = ""): boolean {
   return /-(envoy|postern)$/.test(service) && !LIMITED.some((name) => service.startsWith(name));
 }
 
-/** What the callee's proxy says itself of what is sent to it; it must not let in what was said to be denied. */
+/**
+ * The prediction of the callee's own proxy about the request sent to it; it must not let in what was
+ * predicted to be denied.
+ */
 async function endsBehind(
   callee: Explainer,
   ask: Ask,
@@ -206,7 +209,7 @@ async function explained(
   const all = [...host === null ? [] : [`host: ${host}`], ...fields, ...length];
   for (const field of [...all, ...(upgrade ? SWITCHING : [])]) words.append("header", field);
   const { status, body: text } = await sidecar.admin(`/explain?${words}`);
-  // It is no request that could be asked about; `reason` begins with NO_REQUEST.
+  // It is no request that `explain` takes; `reason` begins with NO_REQUEST.
   if (status === 400) return { status: 400, grpcStatus: null, reason: text.trim() };
   if (status !== 200) throw new Error(`/explain?${words}: ${status} ${text}`);
   return JSON.parse(text);
@@ -218,7 +221,7 @@ function matches(ends: readonly End[], went: Went): boolean {
     if (end.kind === "answered") {
       const { answer } = end;
       if (tries.length > 0) return false;
-      // Over HTTP/2 the stream of what is no request is reset.
+      // Over HTTP/2 the stream of an invalid request is reset.
       if (status === 0) return answer.status === 400;
       return grpcStatus === undefined
         ? answer.status === status
@@ -232,7 +235,7 @@ function matches(ends: readonly End[], went: Went): boolean {
   });
 }
 
-function told(ends: readonly End[], { status, grpcStatus, from, tries }: Went): string {
+function mismatch(ends: readonly End[], { status, grpcStatus, from, tries }: Went): string {
   const said = ends.map((end) => {
     if (end.kind === "sent") {
       return `sent as ${end.sent?.method} ${end.sent?.path} to ${end.instances.join(" ")}`;

@@ -1,34 +1,37 @@
 /**
  * One service, intentions of every kind, one instance behind Envoy and one behind Postern on the same
- * Consul: some hundred requests are answered alike, what reaches the application is the same, and
- * `explain` says of each what becomes of it.
+ * Consul: some hundred requests are answered alike, the application gets the same, and `explain`
+ * predicts the outcome of each.
  */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { startConsul } from "../kit/mesh/consul.ts";
-import { Asker, asWritten, startSeer, wentAs } from "../kit/mesh/l7_asker.ts";
+import { asWritten, QuestionSender, startPathApp, wentAs } from "../kit/mesh/l7_asker.ts";
 import {
   type Answer,
+  answerText,
   DESTINATION,
   ENTRIES,
   FIRST,
   QUESTIONS,
   recordedAnswers,
   shown,
-  told,
 } from "../kit/mesh/l7_intentions.ts";
 import { eventually } from "../kit/process/process.ts";
 import { envoySidecar } from "../kit/mesh/sidecars.ts";
 import { Predictions } from "./explained.ts";
 
-/** What Envoy has no route for, and no method over HTTP/1.1, an application may answer: docs/l7-intentions.md. */
+/**
+ * A request that Envoy has no route for, and one without a method over HTTP/1.1, an application may
+ * answer: docs/l7-intentions.md.
+ */
 function isOtherwise(question: string, protocol: string): boolean {
   return question === "paths: OPTIONS *" ||
     protocol === "http" && question === "paths: post /post/x";
 }
 
-/** Of the mesh: the other way to look at paths. */
+/** The mesh entry that selects the other way to look at paths. */
 const SLASHES = {
   Kind: "mesh",
   HTTP: {
@@ -52,7 +55,7 @@ for (
 ) {
   test(`requests are answered as by Envoy where ${title}`, async () => {
     await using consul = await startConsul({ defaultIntentionPolicy: policy });
-    await using app = await startSeer(consul.host, protocol);
+    await using app = await startPathApp(consul.host, protocol);
     for (const entry of entries) {
       const isSpoken = entry["Kind"] === "service-defaults";
       await consul.configEntry({ ...entry, ...(isSpoken ? { Protocol: protocol } : {}) });
@@ -65,24 +68,24 @@ for (
     const [theirs, ours] = [await start("db-1"), await start("db-2")];
     await using _envoy = await envoySidecar(consul, theirs.id, {});
     await using sidecar = await consul.sidecar(ours.id);
-    const asker = new Asker(consul, protocol);
+    const sender = new QuestionSender(consul, protocol);
     const answersAt = async (place: typeof ours.place) => {
       await eventually(
         "the first request is answered",
-        async () => (await asker.ask(place, FIRST)).seen === FIRST.path,
+        async () => (await sender.send(place, FIRST)).seen === FIRST.path,
       );
-      return await asker.askAll(place, QUESTIONS);
+      return await sender.sendAll(place, QUESTIONS);
     };
     const inWords = (answers: readonly Answer[]) =>
       QUESTIONS.map((question, index) =>
-        `${shown(question)}: ${told(answers[index] ?? { status: 0 })}`
+        `${shown(question)}: ${answerText(answers[index] ?? { status: 0 })}`
       );
     const envoy = inWords(await answersAt(theirs.place));
     if (entries === ENTRIES && protocol === "http") await assertRecorded(policy, envoy);
     assert.equal(envoy.includes("paths: GET //exact: 200 /exact"), entries !== ENTRIES);
     const answers = await answersAt(ours.place);
     const postern = inWords(answers);
-    // Both ways: what is expected to differ and does not has no place among them.
+    // Both directions: an expected difference that does not occur has no place in the list.
     const differences = QUESTIONS.flatMap((question, index) =>
       (postern[index] !== envoy[index]) === isOtherwise(shown(question), protocol)
         ? []
@@ -103,7 +106,7 @@ for (
   });
 }
 
-/** What other tests take for Envoy's answers is still what it answers. */
+/** The recorded answers that other tests use are still Envoy's. */
 async function assertRecorded(policy: "allow" | "deny", answers: readonly string[]): Promise<void> {
   const recorded = Object.entries((await recordedAnswers())[policy])
     .map(([question, answer]) => `${question}: ${answer}`);

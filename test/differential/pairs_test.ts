@@ -1,7 +1,7 @@
 /**
  * The same Consul, the same config entries, a pair of Envoys, a pair of Posterns and pairs of one each,
- * the same requests: what reaches the application and what comes back is the same, but for what
- * `docs/differences.md` says.
+ * the same requests: the application gets the same and the caller gets the same, except for the rows of
+ * `docs/differences.md`.
  */
 
 import assert from "node:assert/strict";
@@ -39,7 +39,7 @@ const AREAS: readonly Area[] = [
   stickiness,
   limits,
 ];
-/** Of `MixedMesh`. */
+/** The upstreams that `MixedMesh` has by itself. */
 const GIVEN = new Set(["http", "http2", "grpc"]);
 
 test("pairs with Postern on one side or both behave as two Envoys do", async (t) => {
@@ -61,7 +61,7 @@ test("pairs with Postern on one side or both behave as two Envoys do", async (t)
   await comparison.ready(AREAS.flatMap((area) => roundsOf(mesh, area)));
   for (const area of AREAS) await compare(area.name, roundsOf(mesh, area), area.isOneByOne);
   await compare("exposed paths", exposures(mesh));
-  await compare("nobody there", nowhere(mesh));
+  await compare("no application", nowhere(mesh));
 
   for (const [entry, area] of optionsOfMesh) {
     await mesh.consul.configEntry(entry);
@@ -69,7 +69,7 @@ test("pairs with Postern on one side or both behave as two Envoys do", async (t)
     const before = comparison.unexplained.length;
     await eventually(`in force: ${area.name}`, async () => {
       const differences = unexpected(await comparison.differences(rounds));
-      // What one proxy knew before the other is no difference.
+      // A change that one proxy knew before the other is no difference.
       const wrong = unexpected(comparison.unexplained.splice(before), SAID_OF_ENVOY);
       const [first] = [...differences, ...wrong];
       if (first !== undefined) throw new Error(first);
@@ -81,7 +81,7 @@ test("pairs with Postern on one side or both behave as two Envoys do", async (t)
   await mesh.stopApps();
   await compare(GONE.name, roundsOf(mesh, GONE));
 
-  await t.test(`what explain says is what becomes of ${comparison.explained} requests`, () => {
+  await t.test(`explain predicts the outcome of ${comparison.explained} requests`, () => {
     assert.deepEqual(unexpected(comparison.unexplained, SAID_OF_ENVOY), []);
     assert.deepEqual([...new Set(comparison.unasked.values())].sort(), [
       "explain knows no other version of HTTP",

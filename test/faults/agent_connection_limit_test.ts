@@ -6,14 +6,14 @@ import { startPair } from "../kit/mesh/mesh_pair.ts";
 import { startPostern } from "../kit/process/postern.ts";
 import { eventually } from "../kit/process/process.ts";
 
-test("an agent whose connections others have used up is waited for", async () => {
+test("a proxy waits for an agent whose connections others have used up", async () => {
   await using server = await startConsul();
   await using pair = await startPair(server);
   await waitForEcho(pair.upstream);
   await pair.web.stop();
 
-  // The agent's 200 connections per client address, taken by something else on this host: whoever
-  // comes now gets a 429 before it asked anything.
+  // The agent's 200 connections per client address, all taken by another program on this host: a new
+  // connection gets a 429 before it asked anything.
   const [host = "", port = ""] = server.address.split(":");
   const sockets = new Set<Socket>();
   let isTaking = true;
@@ -24,7 +24,7 @@ test("an agent whose connections others have used up is waited for", async () =>
     socket.on("close", () => {
       sockets.delete(socket);
       refused++;
-      // What somebody else gave up a moment ago is taken, too.
+      // A connection that another client gave up a moment ago is taken, too.
       if (isTaking) setTimeout(take, 200);
     });
     socket.resume();

@@ -63,7 +63,7 @@ async function expectBounded(roles: Roles): Promise<void> {
     await eventually("all connections came through", () => arrived === CONNECTIONS);
     const accepted = () => senders.reduce((sum, sender) => sum + sender.accepted, 0);
     // Until the kernel's buffers on the way are full, which takes a slow machine longer.
-    const sent = await eventually("no more bytes are taken that nobody reads", async () => {
+    const sent = await eventually("no more unread bytes are taken", async () => {
       const before = accepted();
       await pause(3_000);
       return accepted() === before && before;

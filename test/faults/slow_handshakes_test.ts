@@ -25,7 +25,7 @@ test("1,000 callers that never finish the handshake are dropped; others do not n
     socket.on("connect", () => {
       open++;
       socket.on("close", () => open--);
-      // Half of them say nothing at all.
+      // Half of them send nothing at all.
       if (i % 2 === 0) socket.write(HALF_HELLO);
     });
     socket.on("error", () => {});

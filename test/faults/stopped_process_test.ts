@@ -38,7 +38,7 @@ test("a new connection while db's sidecar is stopped is given up, not kept for e
   });
   await waitForEcho(pair.upstream);
   pair.db.kill("SIGSTOP");
-  // One that shakes hands before the signal has come is an open connection, and those are kept.
+  // A connection that shakes hands before the signal has come is open, and open connections are kept.
   const { pid } = pair.db.process;
   await eventually("the sidecar is stopped", () => {
     return /\) T /.test(readFileSync(`/proc/${pid}/stat`, "utf8"));

@@ -1,5 +1,5 @@
 /**
- * Callers who prove nothing: some that never say a word, and storms of them that come and go.
+ * Callers without a certificate: some that never send a byte, and storms of them that come and go.
  *
  * @module
  */
@@ -14,7 +14,7 @@ export interface StrangersOptions {
   readonly place: Place;
   /** Connect once and stay. */
   readonly silent: number;
-  /** So many at a time connect, say what is no TLS, and leave, again and again. */
+  /** So many at a time connect, send bytes that are no TLS, and leave, again and again. */
   readonly storm: number;
   /** Where they come from, in turn. */
   readonly addresses: readonly string[];
@@ -23,7 +23,7 @@ export interface StrangersOptions {
 interface StrangersResult {
   /** Connections made. */
   readonly connected: number;
-  /** Of these open at the end. */
+  /** Connections still open at the end. */
   readonly open: number;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Run by `strangers.ts`: callers who prove nothing, as its argument says, until standard input ends. In a
- * process of their own, so that what they cost does not slow down those who look.
+ * Run by `strangers.ts`: callers without a certificate, as its argument describes, until standard input
+ * ends. They have a process of their own, so that their cost does not slow down the observers.
  *
  * @module
  */

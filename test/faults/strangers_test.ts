@@ -1,6 +1,6 @@
 /**
- * What callers who prove nothing do to those who are served: requests under way, new ones, and the calls
- * that the local application makes. With the real process, and figures.
+ * The effect of callers without a certificate on callers that are served: requests under way, new ones,
+ * and the calls that the local application makes. With the real process, and figures.
  *
  * @module
  */
@@ -16,7 +16,7 @@ import { OWN_ENGINE, posternCommand, runPostern } from "../kit/process/postern.t
 import { Strangers, type StrangersOptions } from "./strangers.ts";
 
 const TESTED_MS = 3_000;
-/** For as long nobody would be served if strangers kept the places that they take. */
+/** Strangers that kept their places would keep new callers out for this long. */
 const HANDSHAKE_TIMEOUT_MS = 10_000;
 const ADDRESSES = ["127.200.0.1", "127.200.0.2", "127.200.0.3", "127.200.0.4"];
 
@@ -25,7 +25,7 @@ interface Story {
   readonly args: readonly string[];
   readonly under?: readonly string[];
   readonly strangers: Omit<StrangersOptions, "place">;
-  /** Of the load, one that stays open and exchanges messages. */
+  /** Connections of the load that stay open and exchange messages. */
   readonly longLived: number;
   /** New calls have a place. */
   readonly newCalls: boolean;
@@ -102,7 +102,7 @@ for (
     assert.ok(result.exchanges > before);
     assert.ok(slowest < HANDSHAKE_TIMEOUT_MS);
     assert.ok(lines < 20 * (seconds + 1), `${lines} lines`);
-    // What left is gone, and new ones are served.
+    // The connections that left are gone, and new ones are served.
     await slowestCall(mesh.upstream, 0);
   });
 }

@@ -66,7 +66,10 @@ const READERS: readonly ((json: unknown) => unknown)[] = [
   (json) => lookAt(readKept([], json)),
 ];
 
-/** What is made of an entry the plugin takes: one that it refused would hold up all that comes after. */
+/**
+ * The limits made of an entry that the plugin takes: an entry that it refused would hold up all that
+ * comes after.
+ */
 function limitsOf(serviceDefaults: Defaults | null): void {
   const known = { proxyDefaults: null, serviceDefaults };
   for (const { plugin, config } of entryPlugins(known, { service: "db", http: true }).uses) {
@@ -74,7 +77,7 @@ function limitsOf(serviceDefaults: Defaults | null): void {
   }
 }
 
-/** What is found in the place of our own entries is compared, whatever it is. */
+/** The JSON found in the place of our own entries is compared, whatever it is. */
 function lookAt(kept: KeptEntries): void {
   const entry = { applicationId: "web-1", nodeAddress: "10.9.9.9", httpCheckPath: "" };
   isWhole(kept, { ...entry, registration: GATEWAY }, "postern");
@@ -97,7 +100,7 @@ function takes({ config: schema }: PluginDefinition, config: unknown): void {
   );
 }
 
-/** Whatever was read can be judged by, and what was refused allows nothing. */
+/** Rules that were read can be judged by, and refused ones allow nothing. */
 function judgeBy(intentions: readonly Intention[]): void {
   const name = { trustDomain: "td", partition: "default", namespace: "default", datacenter: "dc1" };
   const judge = compilePolicy({ intentions, defaultAction: "allow" })

@@ -36,7 +36,7 @@ export const target: FuzzTarget = {
     const verdict = judge(input, CERTIFICATES.filter(() => random() < 0.4));
     if (verdict.kind === "trusted") {
       const genuine = LEAVES.find(({ leaf }) => sameBytes(leaf, input));
-      assert.ok(genuine, "a leaf that nobody issued was trusted");
+      assert.ok(genuine, "a leaf that no CA issued was trusted");
       assert.equal(verdict.uri, genuine.uri);
     }
     const real = LEAVES[Math.floor(random() * LEAVES.length)];

@@ -1,6 +1,6 @@
 /**
- * Answers of whoever says which requests may pass: whatever the bytes, they are refused or read, nobody
- * passes whom another reader of them would not let pass, and nothing unlawful gets into a head.
+ * Answers of an authorization service: whatever the bytes, they are refused or read, no request passes
+ * that another reader of them would not let pass, and nothing unlawful gets into a head.
  *
  * @module
  */
@@ -37,7 +37,7 @@ function codeIn(input: Uint8Array): number | undefined {
     };
     return status?.code ?? 0;
   } catch {
-    // It minds texts that are not UTF-8.
+    // It refuses texts that are not UTF-8.
     return undefined;
   }
 }

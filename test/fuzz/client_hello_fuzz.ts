@@ -1,4 +1,6 @@
-/** ClientHellos: nothing is thrown, limits hold, and more bytes never change what was read. @module */
+/**
+ * ClientHellos: nothing is thrown, limits hold, and more bytes never change the fields read. @module
+ */
 
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";

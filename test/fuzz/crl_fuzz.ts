@@ -33,6 +33,6 @@ export const target: FuzzTarget = {
     assert.ok(Number.isSafeInteger(crl.thisUpdateMs));
     assert.ok(crl.nextUpdateMs === Infinity || Number.isSafeInteger(crl.nextUpdateMs));
     if (!isSignedBy(crl, root)) return;
-    assert.ok(LISTS.some((list) => sameBytes(list, input)), "a list that nobody signed");
+    assert.ok(LISTS.some((list) => sameBytes(list, input)), "a list without a valid signature");
   },
 };

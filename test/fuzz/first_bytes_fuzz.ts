@@ -1,6 +1,6 @@
 /**
- * First bytes of a peer: what is judged to be no HTTP stays so however it goes on, a sound beginning is
- * never judged so at any length of it, and there is always a word for what it looks like.
+ * First bytes of a peer: bytes that are judged to be no HTTP are judged so however they go on, a sound
+ * beginning is never judged so at any length of it, and the verdict always names the likely protocol.
  *
  * @module
  */
@@ -33,7 +33,8 @@ export const target: FuzzTarget = {
       for (let length = 0; length <= Math.min(input.length, 300); length++) {
         const begun = input.subarray(0, length);
         const isNow = isNone(begun);
-        // Beyond what is looked at nothing changes, and before it nothing is taken back.
+        // Beyond the bytes that are looked at nothing changes, and before that no verdict is taken
+        // back.
         assert.ok(isNow || !wasNone || length > 256, `${length} of ${JSON.stringify(text)}`);
         wasNone = isNow;
         assert.ok(spokenInBytes(begun).length > 0);

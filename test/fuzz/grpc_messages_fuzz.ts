@@ -1,6 +1,7 @@
 /**
- * Messages of gRPC and what is in them: however the bytes are cut the same messages and the same fault come
- * out, what has begun holds little, and what can be decoded is the same when it is written and read again.
+ * Messages of gRPC and their contents: however the bytes are cut the same messages and the same fault
+ * come out, a begun message holds little, and decoded contents are the same when they are written and
+ * read again.
  *
  * @module
  */
@@ -50,7 +51,7 @@ function read(chunks: Iterable<Uint8Array>) {
     assert.ok(begun.bytes <= LIMIT_BYTES);
   }
   const hex = messages.map((message) => Buffer.from(message).toString("hex"));
-  return { messages, told: { hex, fault: reader.fault, isWithin: reader.isWithin } };
+  return { messages, result: { hex, fault: reader.fault, isWithin: reader.isWithin } };
 }
 
 function* piecesOf(input: Uint8Array, random: Random): Generator<Uint8Array> {
@@ -79,7 +80,7 @@ export const target: FuzzTarget = {
   ],
   run(input, random) {
     const whole = read([input.slice()]);
-    assert.deepEqual(read(piecesOf(input, random)).told, whole.told);
+    assert.deepEqual(read(piecesOf(input, random)).result, whole.result);
     for (const message of [...whole.messages, input]) {
       const tree = decoded(message);
       if (!tree) continue;

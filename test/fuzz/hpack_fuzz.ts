@@ -1,6 +1,6 @@
 /**
- * Header blocks: nothing is thrown, what is told is bounded by what a table can hold, and what was told
- * passes through our encoder unchanged. @module
+ * Header blocks: nothing is thrown, the fields decoded are bounded by what a table can hold, and they
+ * pass through our encoder unchanged. @module
  */
 
 import assert from "node:assert/strict";
@@ -29,7 +29,7 @@ export const target: FuzzTarget = {
     const decoder = new HpackDecoder();
     const encoder = new HpackEncoder();
     const mirror = new HpackDecoder();
-    // Several blocks of one connection, whose table lives on.
+    // Several blocks of one connection, whose table is kept between them.
     for (let start = 0; start < input.length;) {
       const end = start + 1 + Math.floor(random() * (input.length - start));
       const fields: [string, string][] = [];

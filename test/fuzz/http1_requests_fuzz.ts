@@ -1,6 +1,6 @@
 /**
- * Requests of HTTP/1.1: nothing is thrown, pieces do not matter, and what is read and written again is
- * read as the same, by itself.
+ * Requests of HTTP/1.1: nothing is thrown, pieces do not matter, and a request that is read and written
+ * again is read as the same, by itself.
  *
  * @module
  */
@@ -31,9 +31,9 @@ export const target: FuzzTarget = {
     const pieces = readRequests(input, randomCuts(input.length, random));
     const [wholeSeen, piecesSeen] = [seen(whole), seen(pieces)];
     assert.deepEqual(piecesSeen, wholeSeen);
-    // What comes after a refused tunnel is read or not by when it comes.
+    // Bytes after a refused tunnel are read or not by when they come.
     if (!wholeSeen.some(mayBecomeTunnel)) {
-      // Of two faults either may be found first.
+      // Either one of two faults may be found first.
       assert.equal(pieces.refused > 0, whole.refused > 0);
       assert.equal(pieces.over, whole.over);
     }
@@ -45,10 +45,10 @@ function mayBecomeTunnel({ head }: ReadRequest): boolean {
   return head.upgrade !== "" || head.method === "CONNECT";
 }
 
-/** Those that do not depend on pieces. */
+/** The requests that do not depend on pieces. */
 function seen({ requests, refused }: Reading): readonly ReadRequest[] {
   const last = requests.at(-1);
-  // Of a body that is broken off more or less may have been told before.
+  // More or less of a body that is broken off may have been delivered before.
   if (refused && last && !last.complete) last.body = "";
   const tunnel = requests.findIndex(mayBecomeTunnel);
   return tunnel < 0 ? requests : requests.slice(0, tunnel + 1);
@@ -93,7 +93,7 @@ function forward({ head, body, trailers }: ReadRequest): void {
   const again = readRequests(latin1Bytes(stream.text), []);
   // An absolute target becomes a host, and a refused upgrade or HTTP/1.0 what every hop makes of it.
   const [first] = again.requests;
-  // That there is no body need not be said by a length, and by some methods is.
+  // A length need not announce that there is no body, and with some methods does.
   const saysLength = head.length === 0 ? first?.head.saysLength : head.length > 0;
   const same = { ...head, scheme: "", version: "HTTP/1.1", saysLength };
   assert.deepEqual(again.requests, [{ head: same, body, trailers, complete: true }]);

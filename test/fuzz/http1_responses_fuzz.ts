@@ -1,6 +1,6 @@
 /**
- * Responses of HTTP/1.1: nothing is thrown, pieces do not matter, and a connection that may be used again
- * has nothing left of what came.
+ * Responses of HTTP/1.1: nothing is thrown, pieces do not matter, and a connection that may be used
+ * again has no bytes left.
  *
  * @module
  */
@@ -92,7 +92,7 @@ export const target: FuzzTarget = {
     const asked = Math.floor(random() * HEADS.length);
     const whole = readResponse(input, [], asked);
     const pieces = readResponse(input, randomCuts(input.length, random), asked);
-    // What is broken may have been told in part.
+    // A part of a broken response may have been delivered.
     if (whole.state === "protocol" || whole.state === "overflow") {
       assert.match(pieces.state, /^(?:protocol|overflow)$/);
     } else assert.deepEqual(pieces, whole);

@@ -29,7 +29,7 @@ interface Binding {
   readonly methods: readonly string[];
 }
 
-/** Both runtimes have what `node:http` is built on. */
+/** Both runtimes have the parser that `node:http` is built on. */
 const { HTTPParser, methods } = (process as unknown as { binding(name: string): Binding })
   .binding("http_parser");
 
@@ -52,7 +52,7 @@ interface SecondReading {
 function readAgain(input: Uint8Array): SecondReading {
   const parser = new HTTPParser();
   const requests: SecondRequest[] = [];
-  // Of a head, or of trailers, that the parser tells in parts.
+  // The parts of a head, or of trailers, that the parser delivers piece by piece.
   let parts: string[] = [];
   let urlPart = "";
   const current = () => requests[requests.length - 1];
@@ -107,7 +107,7 @@ function readAgain(input: Uint8Array): SecondReading {
  */
 const STRICTER = /^HPE_INVALID_METHOD|^HPE_INVALID_TRANSFER_ENCODING|chunk extension/i;
 
-/** What belongs to the connection, which ours does not pass on. */
+/** The fields that belong to the connection, which our parser does not pass on. */
 const OWN = new Set([
   "host",
   "content-length",
@@ -172,7 +172,7 @@ export const target: FuzzTarget = {
         return;
       }
       compare(request, same, second.fault);
-      // What follows is a tunnel's for the one, and for the other only once it has agreed.
+      // The rest is a tunnel's for one parser, and for the other only once it has agreed.
       if (same.upgrade) return;
     }
   },

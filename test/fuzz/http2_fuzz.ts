@@ -1,6 +1,6 @@
 /**
- * Connections of HTTP/2, as a server and as a client has them: nothing is thrown, what is kept is bounded,
- * everybody is told the end once, and how the bytes were cut changes nothing. @module
+ * Connections of HTTP/2, as a server and as a client has them: nothing is thrown, memory is bounded,
+ * each stream gets one end, and how the bytes were cut changes nothing. @module
  */
 
 import assert from "node:assert/strict";
@@ -79,7 +79,7 @@ const CORPUS: readonly Uint8Array[] = [
   ),
 ];
 
-/** Takes what is written, tells nothing by itself. */
+/** Takes bytes that are written, reports no events by itself. */
 class Sink implements Stream {
   events: StreamEvents = ignoredEvents;
   readonly written: Uint8Array[] = [];
@@ -102,7 +102,7 @@ class Sink implements Stream {
   resume(): void {}
 }
 
-/** Everything that was told and sent, in words; what breaks a promise throws. */
+/** Everything that was reported and sent, in words; throws where a promise is broken. */
 async function run(
   side: "server" | "client",
   input: Uint8Array,
@@ -120,7 +120,7 @@ async function run(
     ended++;
     words.push(`end ${by} ${kind} ${detail}`);
   };
-  const told = (name: string): MessageEvents => ({
+  const recording = (name: string): MessageEvents => ({
     onData: (chunk) => void words.push(...Array.from(chunk, (octet) => `${name} ${octet}`)),
     onEnd: (trailers) => void words.push(`${name} end ${trailers ?? ""}`),
     onDrain: () => {},
@@ -139,7 +139,7 @@ async function run(
           open++;
           words.push(JSON.stringify(request));
           assert.ok(server.active <= LIMITS.concurrentStreams);
-          exchange.events = told(request.path);
+          exchange.events = recording(request.path);
           if (request.method === "POST" && request.path.length % 2 === 1) exchange.pause();
           if (request.method !== "GET") return;
           exchange.respond({ status: 200, length: 50, fields: [] }, false);
@@ -159,7 +159,7 @@ async function run(
     for (const method of ["GET", "POST", "HEAD"]) {
       open++;
       const exchange = client.request(requestHead({ method, length: -1 }), method === "GET", {
-        ...told(method),
+        ...recording(method),
         onInformational: ({ status }) => void words.push(`${method} ${status}`),
         onResponse: (head, ends) => void words.push(`${method} ${JSON.stringify(head)} ${ends}`),
       });

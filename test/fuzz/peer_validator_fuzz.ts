@@ -59,7 +59,7 @@ export const target: FuzzTarget = {
         assert.ok(verdict.kind === "untrusted" || verdict.id === undefined);
         continue;
       }
-      assert.ok(leaves.some(({ certDer }) => sameBytes(certDer, input)), "nobody issued this leaf");
+      assert.ok(leaves.some(({ certDer }) => sameBytes(certDer, input)), "no CA issued this leaf");
       assert.equal(verdict.id?.service, "web");
     }
     for (const validator of validators) {

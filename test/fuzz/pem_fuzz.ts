@@ -1,4 +1,7 @@
-/** PEM: only `credentials_invalid` comes out, and what is read is written and read alike. @module */
+/**
+ * PEM: only `credentials_invalid` comes out, and blocks that are read are written and read alike.
+ * @module
+ */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

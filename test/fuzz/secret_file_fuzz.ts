@@ -10,7 +10,7 @@ import { parseSecretFile } from "../../src/secrets/envoy/secret_file.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 
 const TYPE = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret";
-/** Stands for a key. */
+/** A placeholder for a key. */
 const KEY = "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgFuzz";
 
 const CERTIFICATE = `version_info: "7"

@@ -1,6 +1,6 @@
 /**
- * Answers of Consul's servers by gRPC: what comes out is bounded, has one line where it is a name, and IP
- * addresses only; what is refused is refused in words that are fit for a log.
+ * Answers of Consul's servers by gRPC: values are bounded, have one line where they are names, and IP
+ * addresses only; a refusal's words are fit for a log.
  *
  * @module
  */

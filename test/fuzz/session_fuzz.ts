@@ -1,4 +1,7 @@
-/** Serialised TLS sessions: nothing is thrown, and what is found lies within the input, in order. @module */
+/**
+ * Serialised TLS sessions: nothing is thrown, and the parts found lie within the input, in order.
+ * @module
+ */
 
 import assert from "node:assert/strict";
 import { presentedCertificates } from "../../src/net/bun/session.ts";

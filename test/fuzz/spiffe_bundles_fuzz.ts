@@ -39,7 +39,7 @@ export const target: FuzzTarget = {
       assert.equal(parseTrustDomain(name), name);
       parseRoots(rootPems);
     }
-    // What we took says the same to a reader that knows nothing of duplicates.
+    // The bundles that we accepted read the same for a parser that knows nothing of duplicates.
     const { trust_domains: domains } = JSON.parse(text);
     assert.deepEqual(Object.keys(domains).sort(), Object.keys(bundles).sort());
   },

@@ -1,4 +1,6 @@
-/** SPIFFE ids: nothing is thrown, and what is read means the same when written again. @module */
+/**
+ * SPIFFE ids: nothing is thrown, and an id that is read means the same when written again. @module
+ */
 
 import assert from "node:assert/strict";
 import { formatServiceId, parseServiceId } from "../../src/identity/mod.ts";

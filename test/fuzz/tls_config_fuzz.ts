@@ -1,6 +1,6 @@
 /**
- * Configuration of credentials, damaged: each is refused with reasons or becomes a plan that checks
- * whom it has to check.
+ * Configuration of credentials, damaged: each is refused with reasons or becomes a plan that checks the
+ * right peers.
  *
  * @module
  */
@@ -111,7 +111,7 @@ export const target: FuzzTarget = {
     } else assert.ok(listener.problems.length > 0);
     const upstream = parseTlsConfig(value, UPSTREAM);
     if (upstream.kind === "valid") {
-      assert.ok(upstream.plan.validation, "an upstream that nobody checks");
+      assert.ok(upstream.plan.validation, "an upstream without a check");
       assert.ok(upstream.plan.certificates.length <= 1 && !upstream.plan.onDemand);
       checkPlan(upstream.plan);
     } else assert.ok(upstream.problems.length > 0);
@@ -140,7 +140,7 @@ function checkPlan({ validation, requireClientCertificate, certificates }: Crede
   if (source.kind !== "spec") return;
   assert.ok(source.spec.type === "validation");
   const { trustedCa, systemRoots, spiffe, rules } = source.spec;
-  // Somebody must be vouched for, unless anyone is welcome.
+  // The plan must trust some authority, unless it accepts any peer.
   assert.ok(
     trustedCa || systemRoots || spiffe || rules.acceptUntrusted || rules.spkiPins.length > 0 ||
       rules.certificateHashes.length > 0,

@@ -36,7 +36,7 @@ export const target: FuzzTarget = {
       const why = whyRefused(token.claims, TERMS, 1_500_000);
       if (why === undefined) assert.equal(token.claims["iss"], "a");
     }
-    // What else there may be in a path was refused before.
+    // Other bytes in a path were refused before.
     const visible = text.replace(/[^\x21-\x7e]|#/g, "");
     const request = new PluginRequest({
       method: "GET",
@@ -58,7 +58,7 @@ export const target: FuzzTarget = {
       ],
     }, null);
     assert.ok(LOCATIONS.tokensOf(request).length >= 3);
-    // What was verified is taken away, and all of it.
+    // A verified token is removed from the request, all of it.
     const left = LOCATIONS.without(request);
     assert.equal(left.headers.get("authorization"), undefined);
     assert.ok(!new URL(left.path, "http://db").searchParams.has("t"));

@@ -1,6 +1,6 @@
 /**
- * Answers of a Workload API: only `credentials_invalid` comes out, and what is held then is what the
- * SVID's id and key say, and bundles of those domains alone.
+ * Answers of a Workload API: only `credentials_invalid` comes out, and the secrets held then are those
+ * of the SVID's id and key, and bundles of those domains alone.
  *
  * @module
  */
@@ -30,7 +30,7 @@ const bundles = { "spiffe://example.org": ca.rootDer, "spiffe://other.test": oth
 
 const CODES = ["credentials_invalid"];
 
-/** What the provider would hold then; `undefined`: it would refuse. */
+/** The secret that the provider would hold then; `undefined`: it would refuse. */
 async function loaded(spec: SecretSpec): Promise<Secret | undefined> {
   const read = () => Promise.reject(new Error("no file is read here"));
   const options = { nowMs: Date.now(), tlsFault };

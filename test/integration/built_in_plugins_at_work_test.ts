@@ -89,7 +89,7 @@ test("redirect: an old path leads to the new one, which is served", async () => 
   const old = await it.ask("GET /old/a?b HTTP/1.1\r\nX-Forwarded-Proto: https");
   assert.equal(statusOf(old), 308);
   assert.deepEqual(valuesOf(old, "location"), ["https://db/new/a?b"]);
-  // Who asks a sidecar without TLS.
+  // A caller that uses the sidecar without TLS.
   const other = await it.ask("GET /old/a?b HTTP/1.1");
   assert.deepEqual(valuesOf(other, "location"), ["http://db/new/a?b"]);
   assert.equal((await it.ask("GET /new/a?b HTTP/1.1")).body, "ok");
@@ -153,7 +153,7 @@ test("compression: an event arrives when it happens", async () => {
   }
 });
 
-/** What the whole chunks of a response say, of which the end did not come. */
+/** The text of a response's whole chunks, of which the end did not come. */
 function gunzippedSoFar(raw: string): string {
   let at = raw.indexOf("\r\n\r\n") + 4;
   let body = "";

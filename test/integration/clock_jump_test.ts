@@ -1,6 +1,6 @@
 /**
- * The wall clock jumps: open connections live on, deadlines hold, and what is not valid at the new time
- * is refused until the time is right again.
+ * The wall clock jumps: open connections stay, deadlines hold, and certificates not valid at the new
+ * time are refused until the time is right again.
  *
  * @module
  */

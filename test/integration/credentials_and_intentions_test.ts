@@ -98,7 +98,7 @@ type Callers = readonly (readonly [
 ])[];
 const STORIES: readonly (readonly [string, Readonly<Record<string, unknown>>, object, Callers])[] =
   [
-    ["where nobody is allowed by default", DEFAULT_DENY, {}, [
+    ["where no caller is allowed by default", DEFAULT_DENY, {}, [
       ["the id that a rule names", ["CA", "spiffe://example.org/web"], true],
       ["an id below one", ["CA", "spiffe://example.org/jobs/nightly/1"], true],
       ["an id below a longer one that denies", ["CA", "spiffe://example.org/jobs/bad/1"], false],
@@ -123,7 +123,7 @@ const STORIES: readonly (readonly [string, Readonly<Record<string, unknown>>, ob
     }, [
       ["any id", ["CA", "spiffe://example.org/jobs"], true],
       ["a client without a certificate", undefined, true],
-      ["a stranger, whom nobody vouches for", ["OTHER", "spiffe://example.org/web"], false],
+      ["a stranger, whose CA is not trusted", ["OTHER", "spiffe://example.org/web"], false],
     ]],
     [
       "where claims are let through",

@@ -1,7 +1,7 @@
 /**
- * What the pages say, run: every example is read by what reads it in earnest, configuration files are
- * checked with the files, servers and sockets that they name, command lines are parsed, and links lead
- * somewhere.
+ * The examples of the docs, run: each is read by the parser that reads it in earnest, configuration
+ * files are checked with the files, servers and sockets that they name, command lines are parsed, and
+ * links lead somewhere.
  */
 
 import assert from "node:assert/strict";
@@ -46,9 +46,9 @@ const ROOT = join(dirname(fileURLToPath(import.meta.url)), "../..");
 const AGENT = "/run/spire/sockets/agent.sock";
 
 interface Example {
-  /** The heading it stands under, and its place there. */
+  /** The heading above it, and its place there. */
   readonly name: string;
-  /** What reads it; `undefined`: the page does not say. */
+  /** The reader of the example; `undefined`: the page does not say. */
   readonly kind: string | undefined;
   readonly text: string;
 }
@@ -92,7 +92,7 @@ function examplesOf(kind: string): readonly Example[] {
   return examples;
 }
 
-/** What a machine that follows the page has, below a directory of its own. */
+/** The files of a machine that follows the page, below a directory of its own. */
 class Machine implements AsyncDisposable {
   readonly root: string;
   readonly #authority = createAuthority({ trustDomain: "example.org" });
@@ -450,7 +450,7 @@ test("every path that the pages for contributors name exists", () => {
     for (const [, name = ""] of page(path).matchAll(/`((?:[\w.-]+\/)+[\w.-]+)`/g)) {
       const [top = ""] = name.split("/");
       const roots = [ROOT, join(ROOT, "src")].filter((root) => existsSync(join(root, top)));
-      // "NAME" stands for any; a module such as "postern/kit" is no path.
+      // "NAME" is a placeholder; a module such as "postern/kit" is no path.
       if (name.includes("NAME") || roots.length === 0) continue;
       if (!roots.some((root) => existsSync(join(root, name)))) missing.push(`${path}: ${name}`);
     }
@@ -474,12 +474,12 @@ test("the reference's limits on demand are the defaults", () => {
     negativeTtl: `${negativeTtlMs / 1_000}s`,
     wait: `${waitMs / 1_000}s`,
   };
-  const told = Object.keys(wanted).map((name) => [
+  const found = Object.keys(wanted).map((name) => [
     name,
     page("docs/credentials-reference.md").match(new RegExp(`^\\| \`${name}\` +\\| (\\S+) `, "m"))
       ?.[1],
   ]);
-  assert.deepEqual(Object.fromEntries(told), wanted);
+  assert.deepEqual(Object.fromEntries(found), wanted);
 });
 
 test("every metric on the pages is one that the source counts", async () => {
@@ -500,7 +500,7 @@ test("every metric on the pages is one that the source counts", async () => {
   assert.deepEqual(named.filter((name) => !source.includes(`"${name}"`)), []);
 });
 
-/** Of a plugin inside the executable: their whole names, each in quotes. */
+/** The metrics of a plugin inside the executable: their whole names, each in quotes. */
 async function metricsOf(plugin: string): Promise<string> {
   const directory = join(ROOT, "plugins", plugin);
   const files = (await readdir(directory)).filter((name) => /(?<!_test)\.ts$/.test(name));

@@ -45,7 +45,7 @@ test("an edge routes each request by its host, and refuses unknown hosts", async
   assert.deepEqual(await ask(`DB.example:${port}`), [200, "from db"]);
   assert.deepEqual(await ask("other.example"), [404, ""]);
   assert.deepEqual(await ask("gone.example"), [404, ""]);
-  // The next request on the open connection goes by what is declared then.
+  // The next request on the open connection follows the declaration of that time.
   await pair.web.set(withEdge(["*.example"], 900_002));
   assert.deepEqual(await ask("other.example"), [200, "from db"]);
   // The listener that the upstream had is gone.
@@ -107,7 +107,7 @@ test("an edge changes headers of forwarded requests and of all its responses", a
     ["x-internal", "x-client", "x-many"].map((name) => valuesOf(request, name).join()),
     ["", "127.0.0.1 by GET", "1,2"],
   );
-  // Nobody is there to answer, and still it is an answer for that host.
+  // No instance is there to answer, and still it is an answer for that host.
   await pair.db.path.drain(0);
   assert.deepEqual(await ask(), ["", "ours", "503"]);
 });

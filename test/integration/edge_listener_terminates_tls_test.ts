@@ -1,4 +1,4 @@
-/** An upstream's listener that demands TLS of its callers, whoever they are: an edge of the mesh. */
+/** An upstream's listener that demands TLS of all its callers: an edge of the mesh. */
 
 import assert from "node:assert/strict";
 import { mkdtemp, rename, rm, writeFile } from "node:fs/promises";
@@ -71,7 +71,7 @@ async function startEdge(
         listenerTls: listenerTls(file),
         ...more,
       }],
-      // What the intentions judge is the edge's own identity, whoever called it.
+      // The intentions judge the edge's own identity, for every caller.
       intentions: [{ source: "edge", action: "allow" }],
     }),
   );
@@ -127,7 +127,7 @@ test("callers without a certificate reach the upstream; SNI picks between two, e
   assert.deepEqual(errors, []);
   assert.ok(handshakes > 2, String(handshakes));
 
-  // Who speaks in clear is told so in TLS, and is no caller.
+  // A client that speaks plain text gets a TLS alert, and is no caller.
   const clear = await EchoClient.open(place);
   await assert.rejects(clear.exchange(new TextEncoder().encode("hello")));
   assert.ok(await deadline(clear.over, 20_000));
@@ -137,7 +137,7 @@ test("callers without a certificate reach the upstream; SNI picks between two, e
   });
 });
 
-test("a caller that says nothing is dropped at the deadline of the handshake", async () => {
+test("a silent caller is dropped at the deadline of the handshake", async () => {
   await using edge = await startEdge(
     (file) => ({ certificate: pairOf(file, "shop"), validation: { source: "none" } }),
     { shop: named("shop.example") },

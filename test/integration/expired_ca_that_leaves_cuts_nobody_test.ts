@@ -22,7 +22,7 @@ import type { MeshSnapshot } from "../kit/engine/snapshots.ts";
 const AGE_MS = 20 * 365 * 24 * 3_600_000;
 const NEXT = createAuthority();
 
-/** What passes at once, on one clock or both. */
+/** A clock that a test can advance at once: wall time, monotonic time or both. */
 function agingClock(): Clock & { wallMs: number; monotonicMs: number } {
   const clock = {
     wallMs: 0,
@@ -83,7 +83,7 @@ for (const [kind, withRoots] of Object.entries(KINDS)) {
         await client.read(5);
 
         Object.assign(clock, { wallMs, monotonicMs });
-        // Twice: what was kept is kept when the rules change once more.
+        // Twice: connections that were kept are kept when the rules change once more.
         for (const roots of [[NEXT], [NEXT, createAuthority()]]) {
           await pair[side].set(withRoots(base, roots));
           if (!stays) continue;

@@ -26,7 +26,9 @@ interface Rig extends AsyncDisposable {
   ask(head: string, body?: string): Promise<readonly [status: number, body: string]>;
 }
 
-/** The sidecar of db asks before it lets requests go on to its application. */
+/**
+ * The sidecar of db calls the authorization service before it lets requests go on to its application.
+ */
 async function rig(config: unknown): Promise<Rig> {
   const app = await startRawOrigin(({ body }) => answerOf(`got ${body}`));
   const use = { plugin: "ext_authz", config, onFailure: "refuse", at: "inbound.plugins[0]" };
@@ -201,7 +203,7 @@ test("an authorization service of the mesh is called over mutual TLS, and its si
     statusOf(await RawClient.ask(place, `GET ${path} HTTP/1.1\r\nHost: db\r\n\r\n`));
   assert.deepEqual([await ask("/a"), await ask("/b")], [200, 403]);
   assert.equal(authz.asked.length, 2);
-  // Who is asked does not let us in any more.
+  // The authorization service does not let us in any more.
   await asked.set(authzPath("nobody"));
   assert.equal(await ask("/a"), 403);
   assert.equal(authz.asked.length, 2);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { DEFAULT_OUTLIER } from "../../src/balance/mod.ts";
-import { startAskedApp } from "../kit/wire/asked_app.ts";
+import { startPlannedApp } from "../kit/wire/asked_app.ts";
 import { GRPC_MESSAGE } from "../kit/wire/asked_plans.ts";
 import { askHttp2 } from "../kit/wire/mixed_ask.ts";
 import { startPathPair } from "../kit/engine/path_pair.ts";
@@ -19,7 +19,7 @@ for (
   ] as const
 ) {
   test(`an endpoint that answers ${path} time and again ${ejects ? "is" : "is not"} ejected`, async () => {
-    await using app = await startAskedApp({ protocol: "http2", host: "127.0.0.1" });
+    await using app = await startPlannedApp({ protocol: "http2", host: "127.0.0.1" });
     await using pair = await startPathPair({
       localPort: app.port,
       inbound: { http: httpRules("grpc") },
@@ -27,7 +27,7 @@ for (
     });
     const place = { host: "127.0.0.1", port: pair.port };
     for (let asked = 0; asked < 3; asked++) {
-      // One that is ejected is asked where there is no other.
+      // An ejected endpoint gets requests where there is no other.
       const { ending } = await askHttp2(place, {
         ...ASK,
         path,

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { startAskedApp } from "../kit/wire/asked_app.ts";
+import { startPlannedApp } from "../kit/wire/asked_app.ts";
 import { GRPC_MESSAGE, PLAN } from "../kit/wire/asked_plans.ts";
 import { askHttp2 } from "../kit/wire/mixed_ask.ts";
 import type { TestPath } from "../kit/engine/data_path.ts";
@@ -22,7 +22,7 @@ async function shows({ path: { stats } }: TestPath, want: readonly string[]): Pr
 }
 
 test("gRPC calls are counted by method and status at both ends, where the protocol is grpc", async () => {
-  await using app = await startAskedApp({ protocol: "http2", host: "127.0.0.1" });
+  await using app = await startPlannedApp({ protocol: "http2", host: "127.0.0.1" });
   await using pair = await startPathPair({
     localPort: app.port,
     inbound: { http: httpRules("grpc") },

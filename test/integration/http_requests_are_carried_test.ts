@@ -52,7 +52,7 @@ test("requests of HTTP/1.1 come through HTTP/2 to an application that speaks it"
 for (const [protocol, connections] of [["http", 3], ["http2", 1]] as const) {
   test(`requests at a time open as many connections as ${protocol} needs`, async () => {
     const waiting: (() => void)[] = [];
-    // Nobody is answered before all are there.
+    // The origin answers once all requests are there.
     const arrived = (answer: () => void) => {
       if (waiting.push(answer) === 3) { for (const each of waiting) each(); }
     };

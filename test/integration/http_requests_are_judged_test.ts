@@ -1,6 +1,6 @@
 /**
- * What an intention says of requests holds for the next one on an open connection, and for those that are
- * under way.
+ * A changed L7 intention applies to the next request on an open connection, and to those that are under
+ * way.
  *
  * @module
  */
@@ -23,7 +23,7 @@ function judged(localPort: number, intentions: readonly Intention[], rules?: Par
   });
 }
 
-/** `web` may do what these say. */
+/** `web` may send the requests of these permissions. */
 function webMay(...permissions: readonly Partial<Permission>[]): Intention {
   return {
     ...intention("web", "permissions"),

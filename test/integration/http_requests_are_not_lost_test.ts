@@ -1,6 +1,6 @@
 /**
- * Connections that are kept end at any time, for reasons of their own; a request is lost by that only where
- * nobody could know whether it was acted on.
+ * Kept connections end at any time, for reasons of their own; a request is lost by that only where no
+ * proxy could know whether the server acted on it.
  *
  * @module
  */
@@ -49,7 +49,7 @@ test("a request that meets a kept connection's end is sent again where that is s
   }
 });
 
-test("a request whose end was sent is not sent again without it", async () => {
+test("a refused request whose end was sent separately is not retried", async () => {
   let asked = 0;
   const begun = Promise.withResolvers<void>();
   await using app = await startHttp2Server({
@@ -104,7 +104,7 @@ test("an invalid HTTP response is reported as such, and is not retried", async (
   assert.equal(origin.requests.length, 3);
 });
 
-test("an application that is down is said in the words that people know", async () => {
+test("an application that is down is reported in Envoy's words", async () => {
   const origin = await startRawOrigin();
   await origin[Symbol.asyncDispose]();
   await using pair = await httpPair({ localPort: origin.port });
@@ -127,7 +127,7 @@ test("more requests than may be open at once are refused, and counted back when 
 });
 
 test("a request waits where there may be no more connections, and another one does not wait with it", async () => {
-  // It hears no more on a connection that it holds.
+  // The origin reads no more on a connection that it holds.
   const ok = answerOf("ok", "HTTP/1.1 200 OK\r\nConnection: close");
   const held: { end(text: string): void }[] = [];
   await using origin = await startRawOrigin((_request, socket) => {

@@ -70,7 +70,7 @@ const metric = (rig: Awaited<ReturnType<typeof startLoggedPair>>, name: string) 
   rig.pair.db.path.stats.samples().filter((sample) => sample.name === name)
     .map(({ labels, value }) => [labels["status"] ?? labels["flag"], value]);
 
-test("a request leaves a line on each side, that says where it went", async () => {
+test("a request leaves a line on each side that names its upstream", async () => {
   await using rig = await startLoggedPair();
   await using client = await rig.open();
   client.send(
@@ -132,7 +132,7 @@ test("a request that is denied, and one that cannot be read, leave lines, too", 
   assert.equal(db.response_code_details, "rbac_access_denied_matched_policy[none]");
   assert.equal(db.upstream_host, null);
   assert.equal(db.bytes_sent, "RBAC: access denied".length);
-  // To the other side it is an answer like any.
+  // To the other side it is an ordinary response.
   assert.equal(rig.last("web").response_code_details, "via_upstream");
 
   await using odd = await rig.open();

@@ -1,6 +1,6 @@
 /**
- * What Envoy answered to some hundred requests under intentions of every kind, recorded on a real Consul,
- * is what path and permissions decide here.
+ * Envoy's answers to some hundred requests under intentions of every kind, recorded on a real Consul,
+ * are what path and permissions decide here.
  */
 
 import assert from "node:assert/strict";
@@ -53,7 +53,7 @@ for (const defaultAction of ["deny", "allow"] as const) {
     for (const question of QUESTIONS) {
       const envoy = recorded[shown(question)];
       const path = normalizePath(question.path, DEFAULT_PATH_RULES);
-      // What is no request for Envoy is none for a codec.
+      // A request that is invalid for Envoy is invalid for our codec.
       if (envoy === "404" || envoy === "400" && typeof path === "string") continue;
       const id = {
         trustDomain: "td",

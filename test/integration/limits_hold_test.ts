@@ -32,7 +32,7 @@ test("max_inbound_connections refuses the one too many, and takes the next when 
   assert.equal(await third.gone, "reset");
   await pair.line(({ fields }) => fields.code === "overloaded");
   first.socket.destroy();
-  // Of both sidecars it is db that counts.
+  // The limit is db's, so its line of the first connection's end is awaited.
   await pair.line(({ message, fields }) =>
     message.startsWith("connection") && fields.direction === "inbound" &&
     fields.received_bytes === 5
@@ -62,7 +62,7 @@ test("limits.max_pending_requests 0 lets no request wait", async () => {
 test("an idle connection is ended", async () => {
   await using echo = await startEcho();
   await using pair = await startPathPair({ localPort: echo.port, upstream: { idleTimeoutMs: 1 } });
-  // Not greeted: a millisecond may be over before the answer is here.
+  // No greeting: a millisecond may be over before the answer is here.
   await using client = await openClient(pair.port);
   client.send("hello");
   await client.gone;
@@ -142,7 +142,7 @@ test("a changed upstream leaves the connections of the other alone", async () =>
   assert.equal(String(await client.read(5)), "still");
 });
 
-test("a removed upstream stops listening; its open connections live on", async () => {
+test("a removed upstream stops listening; its open connections stay open", async () => {
   await using echo = await startEcho();
   await using pair = await startPathPair({ localPort: echo.port });
   await using client = await greet(pair.port);

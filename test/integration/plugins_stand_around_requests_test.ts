@@ -92,7 +92,7 @@ test("a plugin changes the request to the application and the response to the ca
   assert.match(answer.head, /x-out: 2/);
 });
 
-test("layers stand around each other in the order of their phases", async () => {
+test("layers wrap each other in the order of their phases", async () => {
   const seen: string[] = [];
   const layer = (name: string, phase: PluginDefinition["phase"]) =>
     pluginOf(name, async (_, next) => {
@@ -140,7 +140,7 @@ test("a retry sends a kept body again, to its end", async () => {
   assert.equal((await it.ask(POST)).body, "4: abc");
 });
 
-test("bodies that a plugin opens and makes anew, both ways", async () => {
+test("a plugin replaces the bodies of request and response", async () => {
   const upper = new TransformStream<Uint8Array, Uint8Array>({
     transform: (chunk, out) =>
       out.enqueue(new TextEncoder().encode(new TextDecoder().decode(chunk).toUpperCase())),
@@ -205,7 +205,7 @@ for (
   });
 }
 
-test("one that may be skipped is gone round where it fails", async () => {
+test("a plugin with onFailure skip is skipped where it fails", async () => {
   await using it = await rig([
     pluginOf("bad", () => {
       throw new Error("oh no");

@@ -1,6 +1,6 @@
 /**
- * A server that does not want us ends the connection when our handshake is done already: the caller's
- * side says so, and does not take a server that closes for one.
+ * A server that refuses our certificate ends the connection when our handshake is done already: the
+ * caller's side reports that, and does not take a server that just closes for one.
  *
  * @module
  */

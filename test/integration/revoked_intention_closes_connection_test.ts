@@ -77,7 +77,7 @@ test("a changed default closes connections that only the default allowed", async
   assert.equal(fields.rule, "default deny");
 });
 
-test("a removed root closes the connections that it vouched for, on both sides", async () => {
+test("a removed root closes the connections whose certificates it signed, on both sides", async () => {
   await using echo = await startEcho();
   await using pair = await startPathPair({ localPort: echo.port });
   await using client = await openThrough(pair.port);

@@ -1,6 +1,6 @@
 /**
- * Callers who prove nothing, and callers who are too many: neither takes what those need that are served,
- * nor what is kept for the application's own calls.
+ * Callers without a certificate, and callers above a limit: neither takes the places of callers that are
+ * served, nor those reserved for the application's own calls.
  *
  * @module
  */
@@ -18,7 +18,7 @@ async function greet(client: TestClient): Promise<void> {
   assert.equal(String(await client.read(5)), "hello");
 }
 
-/** Connects that many times and never says a word. */
+/** Connects that many times and never sends a byte. */
 async function keepSilent(port: number, count: number) {
   const sockets = Array.from({ length: count }, () => connect({ port, host: "127.0.0.1" }));
   await Promise.all(sockets.map((socket) =>

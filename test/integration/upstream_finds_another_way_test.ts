@@ -12,7 +12,7 @@ import { startEcho, startServer } from "../kit/wire/echo.ts";
 import { startPathPair } from "../kit/engine/path_pair.ts";
 import { chainOf, declared, intention, snapshotOf, targetOf } from "../kit/engine/snapshots.ts";
 
-/** A port where nobody listens. */
+/** A port where nothing listens. */
 async function closedPort(): Promise<number> {
   const server = await startServer(() => {});
   await server[Symbol.asyncDispose]();
@@ -32,7 +32,7 @@ test("a refused endpoint is skipped", async () => {
   }
 });
 
-test("an endpoint that proves another service's identity is skipped, and said so", async () => {
+test("an endpoint that proves another service's identity is skipped, and the log names it", async () => {
   await using echo = await startEcho();
   await using impostorApp = await startEcho();
   await using pair = await startPathPair({ localPort: echo.port });
@@ -132,7 +132,7 @@ test("the last resort is dialled only when nothing else is left", async () => {
   assert.equal(String(await client.read(5)), "hello");
 });
 
-test("a server that accepts and says nothing is given up after the connect timeout", async () => {
+test("a server that accepts and sends nothing is given up after the connect timeout", async () => {
   await using mute = await startServer(() => {});
   await using echo = await startEcho();
   await using pair = await startPathPair({ localPort: echo.port });

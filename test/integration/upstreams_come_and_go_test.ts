@@ -1,6 +1,6 @@
 /**
- * Upstreams that are declared and removed for as long as the proxy runs: what was counted about them is
- * given back, and those that stay do not notice.
+ * Upstreams that are declared and removed for as long as the proxy runs: their counters are given back,
+ * and those that stay do not notice.
  *
  * @module
  */
@@ -56,7 +56,7 @@ test("a removed upstream's connections count on when it is declared again", asyn
   assert.equal(String(await open.read(5)), "still");
 });
 
-test("an upstream that there is no room for is refused by name, and opened once there is", async () => {
+test("an upstream above the limit is refused by name, and opened once there is room", async () => {
   await using echo = await startEcho();
   const { log, lines } = recordingLog();
   await using pair = await startPathPair({ localPort: echo.port, web: { log } });
@@ -71,10 +71,10 @@ test("an upstream that there is no room for is refused by name, and opened once 
   assert.equal(refused?.state, "failed");
   assert.match(refused.error, /^Cannot open upstream service:default\/default\/late: 8191 are/);
   assert.equal(await path.retryFailed(), false);
-  const told = lines.filter(({ level, message }) =>
+  const errors = lines.filter(({ level, message }) =>
     level === "error" && message.includes("failed")
   );
-  assert.equal(told.length, 1);
+  assert.equal(errors.length, 1);
   await using client = await openClient(pair.port);
   client.send("hello");
   assert.equal(String(await client.read(5)), "hello");

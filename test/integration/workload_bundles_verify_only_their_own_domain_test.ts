@@ -1,4 +1,7 @@
-/** What a Workload API gives decides who is accepted: each bundle only of its own trust domain. */
+/**
+ * The bundles of a Workload API decide which peers are accepted: each bundle only for its own trust
+ * domain.
+ */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -101,7 +104,7 @@ for (
     assert.equal(judge(alone, NEXT, WEB), "trusted");
     assert.equal(judge(alone, OTHER, PARTNER), "untrusted");
 
-    // The agent revokes one of the certificates that the bundle vouches for.
+    // The agent revokes one of the certificates that the bundle's CA signed.
     const revoked = CA.issueLeaf({ service: "x", uri: WEB });
     assert.equal(judgeLeaf(alone, revoked), "trusted");
     const nowMs = Date.now();

@@ -1,5 +1,5 @@
 /**
- * Who may not talk to the public listener, and that the application never hears of them.
+ * The callers that may not talk to the public listener; the application never sees them.
  *
  * @module
  */
@@ -19,7 +19,9 @@ const HOUR_MS = 3_600_000;
 /** Runtimes differ in whether they end such a handshake or leave the verdict to us. */
 const UNTRUSTED = /^(handshake_failed|identity_invalid|chain_untrusted)$/;
 
-/** What a client shows, made from the mesh's own authority unless it says otherwise. */
+/**
+ * The certificate of each client, made from the mesh's own authority unless the row says otherwise.
+ */
 const CALLERS: readonly (readonly [
   name: string,
   code: RegExp,
@@ -131,7 +133,7 @@ for (
     ["a few zeros", "\0\0\0\0\0"],
   ] as const
 ) {
-  test(`a caller that says ${name} instead of TLS, and waits, is left at once`, async () => {
+  test(`a caller that sends ${name} instead of TLS, and waits, is disconnected at once`, async () => {
     await using echo = await startEcho();
     await using pair = await startPathPair({
       localPort: echo.port,
@@ -146,7 +148,7 @@ for (
 }
 
 for (const bytes of ["G", "\x16\x03\x01\x02"]) {
-  test(`a caller that says ${JSON.stringify(bytes)} to TLS has the time of a handshake at most`, async () => {
+  test(`a caller that sends ${JSON.stringify(bytes)} as TLS is disconnected after the handshake timeout at most`, async () => {
     await using echo = await startEcho();
     await using pair = await startPathPair({
       localPort: echo.port,

@@ -1,4 +1,7 @@
-/** Envoy and Postern beside the same servers, told of entries of one shape: each takes the other's word. */
+/**
+ * Envoy and Postern beside the same servers, with entries of one shape: each accepts the other's
+ * connections.
+ */
 
 import test from "node:test";
 import { startCluster } from "../kit/mesh/cluster.ts";

@@ -28,7 +28,7 @@ for (
     ];
     const serials = () =>
       Promise.all(listeners.map(({ place, as }) => presentedSerial(place, { agent, as })));
-    // Envoy listens before it has what it needs for a handshake.
+    // Envoy listens before it has all it needs for a handshake.
     const before = await eventually("both sidecars present their leaves", serials);
     await server.rotateCa();
     await eventually("both sidecars present new leaves", async () => {

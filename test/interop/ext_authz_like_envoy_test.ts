@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { PlainMessage } from "../../src/wire/mod.ts";
 import type { Place } from "../kit/wire/echo.ts";
 import { startEnvoyAsker } from "../kit/peers/envoy_ext_authz.ts";
-import { type AskedHttp, httpOf, startAuthz } from "../kit/peers/ext_authz.ts";
+import { type CheckedRequest, httpOf, startAuthz } from "../kit/peers/ext_authz.ts";
 import {
   answerOf,
   type RawAnswer,
@@ -19,11 +19,11 @@ import { httpRules } from "../kit/engine/snapshots.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** What one request came to, by either proxy. */
+/** The outcome of one request, by either proxy. */
 interface Seen {
   readonly status: number;
   readonly body: string;
-  readonly told: Json;
+  readonly responseHeaders: Json;
   /** Absent: nothing reached the application. */
   readonly app?: { readonly line: string; readonly headers: Json; readonly body: string };
 }
@@ -58,7 +58,7 @@ async function ask(place: Place, request: string, app: RawOrigin): Promise<Seen>
   return {
     status: statusOf(answer),
     body: answer.body,
-    told: headersOf(answer),
+    responseHeaders: headersOf(answer),
     ...(seen && {
       app: {
         line: seen.head.split("\r\n")[0] ?? "",
@@ -69,7 +69,7 @@ async function ask(place: Place, request: string, app: RawOrigin): Promise<Seen>
   };
 }
 
-/** Both proxies before one application and one that is asked. */
+/** Both proxies before one application and one authorization service. */
 async function both(authz: Place & { readonly isGrpc: boolean }, { filter, config }: {
   readonly filter: Json;
   readonly config: Json;
@@ -112,7 +112,9 @@ const REQUESTS: readonly string[] = [
   ),
   request("DELETE /a", "X-Envoy-Auth-Partial-Body: spoofed\r\nX-User: root\r\nX-Gone: 1\r\n"),
 ];
-/** Text has to be UTF-8. By HTTP it is what goes on that is shown, where Envoy shows `!`, too. */
+/**
+ * Text has to be UTF-8. By HTTP the shown text is the one that goes on, where Envoy shows `!`, too.
+ */
 const OCTETS = request("POST /a", "X-One: \xfc\r\nX-Two: \xc3\xbc\r\n", "x\xff");
 
 const header = (key: string, value: string, more: Json = {}) => ({
@@ -159,8 +161,8 @@ const CHECKS: Readonly<Record<string, PlainMessage>> = {
   "no without a status": { status: { code: 7 }, denied: { body: "no" } },
 };
 
-/** What either was asked, but for what only one can know. */
-function asked({ headers, ...http }: AskedHttp): Json {
+/** The check request of either proxy, without the fields that only one of them can know. */
+function asked({ headers, ...http }: CheckedRequest): Json {
   const { size: _, ...rest } = http as unknown as Record<string, unknown>;
   const names = Object.keys(headers).filter((name) =>
     !["x-request-id", "x-forwarded-proto", "content-length"].includes(name)

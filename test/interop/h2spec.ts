@@ -10,7 +10,7 @@ import { runToEnd } from "../kit/process/process.ts";
 
 const CASES = 146;
 
-/** Fails with what h2spec says unless the server there passes all cases in strict mode. */
+/** Fails with the report of h2spec unless the server there passes all cases in strict mode. */
 export async function passesH2spec(
   address: { readonly host: string; readonly port: number },
   options: { readonly tls?: boolean } = {},

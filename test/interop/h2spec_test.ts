@@ -18,7 +18,7 @@ test("both listeners of a pair pass every case of h2spec", async (t) => {
   await t.test("the public one", async () => {
     const [inbound] = pair.publics;
     if (!inbound) throw new Error("no instance");
-    // h2spec has no certificate to show. Whom it reaches is not what is judged here.
+    // h2spec has no certificate to show. The server's identity is not judged here.
     const { certPem: cert, keyPem: key } = pair.issueWeb();
     const tls = { cert, key, ALPNProtocols: ["h2"], rejectUnauthorized: false };
     await using pipe = await startPipe(() => connect({ ...inbound, ...tls }));

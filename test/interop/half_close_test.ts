@@ -50,7 +50,7 @@ test("a request that ends before its answer begins is answered whole", async () 
   }
 });
 
-// The other direction: the server ends first and goes on reading what the client still sends.
+// The other direction: the server ends first and goes on reading the client's bytes.
 test("an answer that ends before the request does lets the request go on", async () => {
   const directory = await mkdtemp(join(tmpdir(), "postern-half-close-"));
   try {

@@ -1,14 +1,14 @@
 /**
- * What a page asks its own origin for, in a browser. It runs there as it stands here, so nothing of it may
- * come from outside its function.
+ * The requests of a page to its own origin, in a browser. The function is sent to the browser as text,
+ * so it may use nothing from outside itself.
  *
  * @module
  */
 
-/** By name: what came of it, or the error's text. */
+/** By name: the outcome, or the error's text. */
 export type Findings = Readonly<Record<string, unknown>>;
 
-/** Asks for everything, one after the other, and posts what it found to `/findings`. */
+/** Makes every request, one after the other, and posts its findings to `/findings`. */
 export async function askForEverything(bigBytes: number): Promise<void> {
   const findings: Record<string, unknown> = {};
   const find = async (name: string, ask: () => Promise<unknown>) => {
@@ -46,7 +46,7 @@ export async function askForEverything(bigBytes: number): Promise<void> {
     const got = new Uint8Array(await response.arrayBuffer());
     return got.length === sent.length && got.every((byte, at) => byte === sent[at]);
   });
-  // What comes second is sent when the first was read.
+  // The second part is sent when the first was read.
   await find("streamed response", async () => {
     const read = await readerOf("/stream");
     const first = await read();
@@ -116,7 +116,7 @@ export async function askForEverything(bigBytes: number): Promise<void> {
     const { code, reason, wasClean } = await closed;
     return { code, reason, wasClean };
   });
-  // Chromium streams what it sends over HTTP/2 only.
+  // Chromium streams request bodies over HTTP/2 only.
   if (versionOf("/echo?a=b") === "h2") {
     await find("streamed request", () => {
       const pieces = ["one ", "two ", "three"];

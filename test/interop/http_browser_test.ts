@@ -33,12 +33,15 @@ const BROWSE_TIMEOUT_MS = 60_000;
 const PAGE = `<!doctype html><script>(${askForEverything})(${BIG_BYTES})</script>`;
 const CHUNKED = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/** What the page asks for; it tells once what it was told, and that the aborted request was aborted. */
+/**
+ * Answers the page's requests. `findings` resolves with the page's report, `aborted` once the request
+ * that the page aborts is aborted.
+ */
 class Site {
   readonly findings: Promise<Findings>;
   readonly aborted: Promise<true>;
   readonly answer: RawAnswer = (request, socket) => this.#answer(request, socket);
-  /** Called while a WebSocket is open; what the page says waits for it. */
+  /** Called while a WebSocket is open; the page's next message waits for it. */
   onSocket: () => Promise<unknown> = () => Promise.resolve();
   #found: (findings: Findings) => void = () => {};
   #wasAborted: (yes: true) => void = () => {};
@@ -89,15 +92,15 @@ class Site {
   }
 }
 
-/** What `/connections` shows of one. */
+/** One connection in `/connections`. */
 interface Carrier {
   readonly http?: { readonly version: string; readonly oldest: readonly { path: string }[] };
 }
 
-/** Chromium, with its files in `directory`, shows the page; what runs there tells by itself. */
+/** Chromium, with its files in `directory`, shows the page; the page's script reports by itself. */
 function browse(url: string, directory: string, words: readonly string[] = []): Process {
   return new Process(peer("chromium"), [
-    // The container's user is root, the page is ours, and nothing is asked of the network outside.
+    // The container's user is root, the page is ours, and no request goes to the network outside.
     ...["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-proxy-server"],
     ...["--disable-background-networking", `--user-data-dir=${join(directory, "chromium")}`],
     ...["--remote-debugging-port=0", ...words, url],
@@ -160,7 +163,7 @@ for (const version of ["http/1.1", "h2"] as const) {
       "WebSocket, closed by the page": { code: 4_000, reason: "enough", wasClean: true },
       ...isTls ? { "streamed request": "200 one two three" } : {},
     }, browser.tail());
-    assert.ok(await deadline(site.aborted, BROWSE_TIMEOUT_MS), "the application was not told");
+    assert.ok(await deadline(site.aborted, BROWSE_TIMEOUT_MS), "the application saw no abort");
     const tags = origin.requests.filter(({ head }) => head.startsWith("GET /tagged "))
       .map((request) => valuesOf(request, "if-none-match"));
     assert.deepEqual(tags, [[], ['"1"']]);

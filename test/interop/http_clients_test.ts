@@ -41,7 +41,7 @@ for (const protocol of ["http", "http2"] as const) {
         await curl("--data-binary", `@${big}`, "-o", got);
         const hash = createHash("sha256").update(await readFile(got)).digest("hex");
         assert.equal(hash, wanted);
-        // Of a length that is not known.
+        // A body of unknown length.
         await curl("-T", "-", "-X", "POST", "-o", got);
         assert.equal((await readFile(got)).length, 0);
         assert.match(await curl("-I"), /^HTTP\/(1\.1|2) 200/);
@@ -138,7 +138,7 @@ test("the application gets the caller's identity and the forwarding headers", as
   assert.deepEqual(valuesOf(request, "x-forwarded-proto"), ["http"]);
   assert.match(valuesOf(request, "x-request-id").join(), /^[0-9a-f-]{36}$/);
   const [cert = "", ...more] = valuesOf(request, "x-forwarded-client-cert");
-  // Our outbound side takes away what its application says of itself.
+  // Our outbound side removes the field when its application sends it.
   assert.match(cert, /^By=spiffe:\/\/[^;]*\/svc\/db;Hash=[0-9a-f]{64};Cert="-----BEGIN/);
   assert.match(cert, /;Subject="";URI=spiffe:\/\/[^;]*\/svc\/web$/);
   assert.deepEqual(more, []);

@@ -47,7 +47,7 @@ for (const protocol of ["http", "http2"] as const) {
     const result = await load.stop();
     const repeated = result.repeated.filter((path) => path.startsWith("/load/"));
     assertExactlyOnce({ ...result, repeated }, { atLeast: 100 });
-    // It asks for no more once it is told that the connection ends; what has begun is answered.
+    // The client sends no more requests once it gets GOAWAY; those that have begun are answered.
     await http2.waitExit(LIMIT);
     const succeeded = Number(/ (\d+) succeeded/.exec(http2.output)?.[1]);
     assert.equal(succeeded, origin.counts.timesOf("/h2load"), http2.output);
@@ -72,8 +72,8 @@ test("an HTTP/2 client gets two GOAWAY frames and its response", async () => {
   await using nghttp = new Process(peer("nghttp"), ["-v", `http://${host}:${port}/`]);
   const socket = await asked.promise;
   pair.web.kill("SIGTERM");
-  const told = await nghttp.waitFor(/last_stream_id=(\d+)[^]*last_stream_id=(\d+)/, LIMIT);
-  assert.equal(told[1], String(2 ** 31 - 1));
+  const goaways = await nghttp.waitFor(/last_stream_id=(\d+)[^]*last_stream_id=(\d+)/, LIMIT);
+  assert.equal(goaways[1], String(2 ** 31 - 1));
   socket.end(answerOf("late"));
   assert.equal((await nghttp.waitExit(LIMIT)).code, 0);
   assert.match(nghttp.output, /:status: 200[^]*late/);

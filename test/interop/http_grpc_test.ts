@@ -33,7 +33,7 @@ const CASES = [
   "channel_soak",
 ] as const;
 const HOST = "127.0.0.1";
-/** What the ORCA cases want of a client; the others do not mind. */
+/** The configuration that the ORCA cases need; the others ignore it. */
 const BALANCING = '{"loadBalancingConfig":[{"test_backend_metrics_load_balancer":{}}]}';
 
 async function call({ upstream: { host, port } }: HttpPair, name: string): Promise<void> {

@@ -96,7 +96,7 @@ for (const protocol of ["http", "http2"] as const) {
       if (!BROKEN_OFF.test(message)) assert.match(message, /: 503 upstream connect error/);
     }
     assert.equal(invented, 0);
-    // Only a request that nobody can tell from another may have been begun twice.
+    // Only a request without a body may have been begun twice.
     for (const path of repeated) assert.equal(Number(path.split("/")[2]) % 2, 0, path);
   });
 
@@ -110,7 +110,7 @@ for (const protocol of ["http", "http2"] as const) {
       const answer = await ask();
       assert.deepEqual([statusOf(answer), answer.body], [403, "RBAC: access denied"]);
     }
-    // What was under way when the rules changed may have been answered, nothing since.
+    // Exchanges under way when the rules changed may have been answered, nothing since.
     assert.ok(on.load.result.exchanges - seen <= 9);
     await on.pair.setIntentions(ALLOW_WEB);
     await on.more(ENOUGH);

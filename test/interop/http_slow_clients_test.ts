@@ -1,6 +1,6 @@
 /**
- * Clients that send a head or a body bit by bit, or read hardly at all: they hold what they hold, and
- * nobody else notices.
+ * Clients that send a head or a body bit by bit, or read hardly at all: memory is bounded, and no other
+ * client notices.
  *
  * @module
  */
@@ -17,7 +17,10 @@ import { Process } from "../kit/process/process.ts";
 
 const CONNECTIONS = 400;
 const SECONDS = "6";
-/** Of a client: its socket, one with TLS to the other side, and far less than a body may hold. */
+/**
+ * The bytes of one client: its socket, one with TLS to the other side, and far less than a body may
+ * hold.
+ */
 const MOST_BYTES = CONNECTIONS * 200_000;
 
 const ATTACKS = [
@@ -31,7 +34,7 @@ test("slow clients hold little memory, and no other client waits for them", asyn
   await using pair = await startHttpPair({ protocol: "http", apps: [origin] });
   const { host, port } = pair.upstream;
   const load = () => new HttpLoad(pair.upstream, origin.counts, { http2: 1 });
-  // What the first requests bring in stays, whoever sent them.
+  // Memory that the first requests bring in stays, whichever client sent them.
   assertExactlyOnce(await load().stop({ atLeast: 1_000 }), { atLeast: 1_000 });
   for (const [name, args] of ATTACKS) {
     await t.test(name, async () => {

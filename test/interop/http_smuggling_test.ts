@@ -1,6 +1,6 @@
 /**
- * What would be two requests for one reader and one for another never reaches an application: each row
- * is sent as bytes, and what came out at the other end of the pair is looked at.
+ * Bytes that are two requests for one reader and one for another never reach an application: each row is
+ * sent as bytes, and the output at the other end of the pair is checked.
  *
  * @module
  */
@@ -22,7 +22,7 @@ type Wanted = "refused" | "safe";
 
 const HOST = "Host: db\r\n";
 const CHUNKED = "Transfer-Encoding: chunked\r\n";
-/** What somebody hopes to have answered as a request of its own. */
+/** The request that an attacker hopes to smuggle past the proxy. */
 const HIDDEN = "GET /hidden HTTP/1.1\r\nHost: db\r\n\r\n";
 
 const ROWS: readonly (readonly [name: string, bytes: string, wanted?: Wanted])[] = [
@@ -80,10 +80,10 @@ const ROWS: readonly (readonly [name: string, bytes: string, wanted?: Wanted])[]
   ["version 2.0", `GET / HTTP/2.0\r\n${HOST}\r\n`],
   ["a version in small letters", `GET / http/1.1\r\n${HOST}\r\n`],
   ["a method that is no token", `GE(T / HTTP/1.1\r\n${HOST}\r\n`],
-  ["somebody's name in the target", "GET http://a@db/ HTTP/1.1\r\nHost: db\r\n\r\n"],
+  ["user information in the target", "GET http://a@db/ HTTP/1.1\r\nHost: db\r\n\r\n"],
   ["another host in the target", "GET http://db/ HTTP/1.1\r\nHost: other\r\n\r\n", "safe"],
   ["CONNECT with a length", `CONNECT db:80 HTTP/1.1\r\nHost: db:80\r\nContent-Length: 34\r\n\r\n`],
-  ["an expectation that nobody has", post("Expect: something\r\nContent-Length: 2\r\n", "ab")],
+  ["an unknown expectation", post("Expect: something\r\nContent-Length: 2\r\n", "ab")],
   ["an upgrade to HTTP/2", get("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"), "safe"],
   ["a nominated length", post("Connection: Content-Length\r\nContent-Length: 2\r\n", "ab"), "safe"],
   ["101 fields", get(Array.from({ length: 101 }, (_, at) => `X-${at}: y\r\n`).join(""))],
@@ -149,7 +149,7 @@ function path(value: string): readonly RawField[] {
 interface Judge {
   readonly pair: HttpPair;
   readonly origin: RawOrigin;
-  /** Of the row that was just sent. */
+  /** The requests of the last row that reached the application. */
   reached(): Promise<readonly string[]>;
 }
 
@@ -191,7 +191,7 @@ test("nothing of an ambiguous HTTP/1.1 request reaches the application", async (
     await t.test(name, async () => {
       await using client = await RawClient.open(pair.upstream);
       client.send(bytes);
-      // What is incomplete for a strict reader is not answered before its end.
+      // A request that is incomplete for a strict reader is not answered before its end.
       client.socket.end();
       const answer = await client.responseOrEnd();
       if (wanted === "refused" && answer) {

@@ -53,7 +53,10 @@ async function direct(args: readonly string[] = []): Promise<Scene> {
   return sceneOf(own, pair, pair);
 }
 
-/** Before it another that speaks HTTP/2 to everybody, so that its application is the first one's caller. */
+/**
+ * Another pair in front of it speaks HTTP/2 to every server, so that its application is the first one's
+ * caller.
+ */
 async function translated(args: readonly string[] = []): Promise<Scene> {
   await using own = new AsyncDisposableStack();
   const { last } = own.use(await direct(args));

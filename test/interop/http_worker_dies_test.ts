@@ -1,6 +1,6 @@
 /**
- * A data worker that dies under requests of both protocols: what it had begun ends for its callers, all
- * else goes on, and nothing reaches the application twice.
+ * A data worker is killed under requests of both protocols: those that it had begun end for their
+ * callers, all else goes on, and nothing reaches the application twice.
  *
  * @module
  */
@@ -33,8 +33,8 @@ for (const protocol of ["http", "http2"] as const) {
     await eventually("it is said", () => {
       return rig.lines.some(({ message }) => message.startsWith("data worker died"));
     });
-    // At once, not when another has taken its place; but for what the kernel gave to the dead one's
-    // sockets before the engine closed them.
+    // At once, not when another has taken its place; except for connections that the kernel gave to
+    // the dead one's sockets before the engine closed them.
     let unanswered = 0;
     for (let times = 0; times < 20; times++) {
       const request = `GET /now/${times} HTTP/1.1\r\nHost: db\r\nConnection: close\r\n\r\n`;
@@ -50,7 +50,7 @@ for (const protocol of ["http", "http2"] as const) {
     const { repeated, invented, ...last } = await load.stop();
     assert.equal(last.errors, errors, messages.join("\n"));
     assert.equal(invented, 0);
-    // Only a request that nobody can tell from another may have been begun twice.
+    // Only a request without a body may have been begun twice.
     for (const path of repeated) assert.equal(Number(path.split("/")[2]) % 2, 0, path);
     await eventually("both workers serve, and no request is open", async () => {
       const views = await rig.plane.views({ connections: true });

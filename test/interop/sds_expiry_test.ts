@@ -45,7 +45,7 @@ for (const [subject, startProxy] of SUBJECTS) {
     // Envoy shows what it has, whatever its dates say.
     if (subject === "Envoy") await waitForLeaf(proxy, own, caller);
     else {
-      await eventually("nothing is shown that nobody should trust", async () => {
+      await eventually("its own expired certificate is not shown", async () => {
         return !(await probeTls(place, caller)).accepted;
       });
     }

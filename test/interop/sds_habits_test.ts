@@ -134,7 +134,7 @@ for (const [subject, startProxy] of SUBJECTS) {
         const outcome = await call(second);
         return outcome.accepted && outcome.serial === serialOf(second.certPem);
       });
-      // Envoy asks for one name per stream. Postern asks for all on one until the agent refuses that.
+      // Envoy requests one name per stream. Postern requests all on one until the agent refuses that.
       const { entries } = await agent.log();
       const refusal = entries.findIndex(({ event }) => event === "close");
       const requests = entries.slice(refusal).filter(({ event }) => event === "request");

@@ -40,12 +40,12 @@ for (const [subject, startProxy] of SUBJECTS) {
       await isRefused("a bundle for a certificate");
       await waitForLeaf(proxy, first, caller);
 
-      // Over delta what was not asked for is not sent.
+      // Over delta names that were not requested are not sent.
       if (api === "sotw") {
         before = await refusals();
         const { entries: { length: seen } } = await sds.log();
         await sds.set({ web: { ...certificateSecret(second), name: "other" } });
-        // Envoy takes a response without what it asked for as one that says nothing.
+        // Envoy ignores a response that lacks the requested resource.
         if (subject === "Postern") await isRefused("another name");
         else {
           await eventually("the answer", async () => {
@@ -126,7 +126,7 @@ for (const [subject, startProxy] of SUBJECTS) {
     // Envoy does not look at it before the roots are there, too.
     const answer = await sds.answered("web");
     if (subject === "Postern") assert.ok(answer.error);
-    // Its coming ends the waiting: whoever comes is refused.
+    // The secret's arrival ends the waiting: every caller is refused.
     const place = await eventually("the listener is open", () => proxy.place("tls_in"));
     assert.equal((await probeTls(place, caller)).accepted, false);
     await sds.set({ web: certificateSecret(leaf) });

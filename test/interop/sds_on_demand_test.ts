@@ -20,7 +20,7 @@ interface Edge {
   /** Whether this host is served, and with this leaf. */
   serves(name: string, leaf: { readonly certPem: string }): Promise<boolean>;
   refuses(name: string): Promise<boolean>;
-  /** How often the server was asked for a name. */
+  /** The number of requests for a name that the server got. */
   subscriptions(name?: string): Promise<number>;
 }
 
@@ -67,7 +67,11 @@ test("on demand: 200 handshakes of one name wait for one subscription", async ()
     { perSourceRate: 1_000, wait: "30s" },
     async ({ sds, place, proxy, subscriptions }) => {
       const leaf = issue("new.example");
-      assert.equal((await sds.log()).entries.length, 0, "nobody was asked before a client came");
+      assert.equal(
+        (await sds.log()).entries.length,
+        0,
+        "no secret was requested before a client came",
+      );
       await sds.stall();
       await sds.set({ "new.example": certificateSecret(leaf) });
       const sessions = Promise.all(Array.from(
@@ -114,12 +118,12 @@ test("on demand: a prefetched secret is served before the first client, and with
 test("on demand: an unknown name is refused within the wait, and is not requested again", async () => {
   const rules = { wait: "2s", negativeTtl: "10s", prefetch: ["early.example"] };
   await withEdge(rules, async ({ sds, refuses, serves, subscriptions }) => {
-    // Then the server is connected, and nobody's wait goes by before it is.
+    // The server is connected before any client's wait ends.
     const early = issue("early.example");
     await sds.set({ "early.example": certificateSecret(early) });
     await eventually("the server is connected", () => serves("early.example", early));
     let attempts = 0;
-    // Each attempt has a name that nobody asked for before.
+    // Each attempt has a name that no client has asked for before.
     const name = () => `nobody${attempts}.example`;
     await promptly("it is refused", 5_000, async () => {
       attempts++;
@@ -166,7 +170,7 @@ test("on demand: a name that the server takes back ends waits, and is gone", asy
     using open = await TlsSession.open(place, { servername: "gone.example" });
     await sds.remove("gone.example");
     await eventually("it is refused", () => refuses("gone.example"));
-    // Who was served with it keeps the connection: only the name is gone.
+    // A client that was served with it keeps the connection: only the name is gone.
     await open.exchange();
 
     await sds.set({ "gone.example": certificateSecret(leaf) });
@@ -179,7 +183,7 @@ test("on demand: a name is taken back while a handshake waits", async () => {
     const broken = { ...issue("brief.example"), keyPem: issue("brief.example").keyPem };
     await sds.set({ "brief.example": certificateSecret(broken) });
     const refused = refuses("brief.example");
-    // What cannot be used ends no wait: the server may mend it. That it is gone does.
+    // A secret that cannot be used ends no wait: the server may mend it. Its removal does.
     await sds.refused("brief.example");
     const removedMs = performance.now();
     await sds.remove("brief.example");

@@ -29,8 +29,8 @@ for (const [subject, startProxy] of SUBJECTS) {
       const place = await waitForLeaf(proxy, first, client);
       const answer = await sds.acknowledged("web");
       assert.equal(answer.method, api === "sotw" ? "StreamSecrets" : "DeltaSecrets");
-      const nobody = await probeTls(place);
-      assert.equal(nobody.accepted, false, "a client without a certificate");
+      const anonymous = await probeTls(place);
+      assert.equal(anonymous.accepted, false, "a client without a certificate");
 
       await sds.set({ web: certificateSecret(second) });
       await waitForLeaf(proxy, second, client);
@@ -165,7 +165,7 @@ for (const [subject, startProxy] of SUBJECTS) {
       await sds.set({ web: certificateSecret(second) });
       await sds.start();
       await waitForLeaf(proxy, second, client, { timeoutMs: 60_000 });
-      // What a new stream says first: what is held, and no nonce of the stream before.
+      // The opening of a new stream: the secrets held, and no nonce of the stream before.
       const { entries } = await sds.log(seen);
       const opening = entries.find((e) => e.event === "request" && e.names?.includes("web"));
       assert.equal(opening?.nonce, undefined);

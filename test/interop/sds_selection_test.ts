@@ -17,8 +17,8 @@ const ANY = { schemes: [0x0403, 0x0804, 0x0401], suites: [0xc02b, 0xc02f] };
 const RSA_ONLY = { schemes: [0x0804, 0x0401], suites: [0xc02f] };
 
 /**
- * The leaf that answers a hello which no engine's own client sends. TLS 1.2 shows it in clear, and
- * nothing more is said.
+ * The leaf that answers a hello which no engine's own client sends. TLS 1.2 shows it in plain text, and
+ * the handshake goes no further.
  */
 function shownTo(place: Place, hello: HelloOptions): Promise<string> {
   return new Promise((resolve, reject) => {
@@ -124,7 +124,7 @@ for (const [subject, startProxy] of SUBJECTS) {
           assert.equal(await shownTo(place, hello), serialOf(current[want].certPem), what);
         }
       };
-      // What was acknowledged is shown a moment later.
+      // An acknowledged secret is shown a moment later.
       await eventually("each name has its leaf", () => expectShown(leaves).then(() => true));
 
       const star = issue("*.wild.example");

@@ -66,7 +66,7 @@ for (const [subject, startProxy] of SUBJECTS) {
           .flatMap(({ names = [] }) => names),
       );
     };
-    // Postern fetches the one for clients that name nobody beforehand, too.
+    // Postern fetches the one for clients without a server name beforehand, too.
     if (subject === "Envoy") assert.equal((await names()).has("default.example"), false);
     else {
       await eventually("it is asked for", async () => (await names()).has("default.example"));

@@ -16,17 +16,17 @@ import { APIS } from "../kit/peers/tls_subjects.ts";
 
 const COUNT = 1_000;
 /**
- * Of processor time: what else the machine does adds little to that. On Deno reading a private key is
- * several times as slow, and each certificate needs that several times.
+ * Processor time: other load on the machine adds little to it. On Deno reading a private key is several
+ * times as slow, and each certificate needs that several times.
  */
 const START_MS = OWN_ENGINE === "bun" ? 5_000 : 10_000;
 const WARM_UP_MS = 1_000;
-/** What else the machine does makes a run slow; not all of them. */
+/** Other load on the machine makes some runs slow, not all of them. */
 const RUNS = 4;
 const QUIET_MS = 1_500;
 const ROUNDS = { sotw: 1, delta: 3 } as const;
 
-/** One key for all: what is told apart is the certificates. */
+/** One key for all: only the certificates differ. */
 const ca = createAuthority();
 const pair = ca.issueLeaf({ service: "web" });
 const privateKey = createPrivateKey(pair.keyPem);
@@ -77,7 +77,7 @@ for (const api of APIS) {
     console.log(`${api}: ${COUNT} secrets, ready with ${workMs} ms of work`);
     assert.ok(workMs < START_MS, `ready with ${workMs} ms of work`);
 
-    // Made before, so that what is measured is not the making of them.
+    // Made before, so that making them is not measured.
     const secrets = [secretsOf(first), secretsOf(second)];
     let rotations = 0;
     const rotate = async () => {

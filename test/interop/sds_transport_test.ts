@@ -59,7 +59,7 @@ for (const [subject, startProxy] of SUBJECTS) {
       const { errors, handshakes } = await traffic.stop({ atLeast: 21 });
       assert.deepEqual(errors, []);
       assert.ok(handshakes > 20, `${handshakes}`);
-      // The first that a new stream says is what is held: only what has changed is sent again.
+      // A new stream first names the secrets held: only those that have changed are sent again.
       const entries = await eventually("both are asked for with what is held", async () => {
         const { entries } = await sds.log(seen);
         const held = entries.flatMap(({ versions = {}, event }) =>
@@ -159,7 +159,7 @@ test("Postern: the files of its own certificate for the SDS server rotate", asyn
     await writePair(newer.issueLeaf({ service: "proxy" }));
     await waitForLeaf(proxy, second, undefined, RECOVERY);
 
-    // A server of another CA is not believed until its CA is in the file.
+    // A server of another CA is refused until its CA is in the file.
     const imposter = newer.issueLeaf({ service: "sds", overrides: { dnsNames: ["sds.example"] } });
     await sds.stop();
     await sds.set({ web: certificateSecret(third) });
@@ -202,5 +202,5 @@ test("Postern: an SDS server of another name is not believed", async () => {
   });
   await eventually("it says why", () => /sds_cluster[^]*(name|altname)/i.test(proxy.output));
   assert.equal(await proxy.place("tls_in"), undefined);
-  assert.equal((await sds.log()).entries.length, 0, "it was told who asks");
+  assert.equal((await sds.log()).entries.length, 0, "the server got a request");
 });

@@ -126,7 +126,7 @@ for (const [subject, startProxy] of SUBJECTS) {
       await sds.set({ web: certificateSecret(last) });
       await waitForLeaf(proxy, last, clientPair(caller));
       await sds.acknowledged("web");
-      // In the state of the world nobody is told; over delta the name comes back as removed.
+      // In the state of the world a removal is not sent; over delta the name comes back as removed.
       await sds.remove("web", "roots");
       await pause(500);
       await waitForLeaf(proxy, last, clientPair(caller));

@@ -30,7 +30,7 @@ const CALLERS = {
   job: issue(ca, "job"),
   /** For any host of a domain. */
   star: issue(ca, "star", "*.star.example"),
-  /** Of an intermediate CA, which it shows. */
+  /** A leaf of an intermediate CA, with that CA in its chain. */
   low: issue(below, "low"),
   expired: ca.issueLeaf({
     service: "api",
@@ -59,7 +59,7 @@ const names = (...matchers: readonly (readonly [type: string, matcher: unknown])
   match_typed_subject_alt_names: matchers.map(([san_type, matcher]) => ({ san_type, matcher })),
 });
 
-/** What `roots` says besides, and who is taken then. */
+/** The rules of `roots` besides the CA, and the callers that are accepted then. */
 const ROWS: readonly (readonly [
   what: string,
   rules: Readonly<Record<string, unknown>>,
@@ -98,7 +98,7 @@ const ROWS: readonly (readonly [
     { trusted_ca: undefined, verify_certificate_spki: [pin("stranger")] },
     ["stranger"],
   ],
-  // One list asks for one of every CA in the chain.
+  // With one revocation list, each CA in the chain needs one.
   ["a revocation list", { crl: inlineBytes(rootCrl("api")) }, ["job", "star"]],
   ["lists of all CAs", { crl: inlineBytes(rootCrl("job") + lowCrl) }, ["api", "star", "low"]],
   ["a list of the lower CA", { crl: inlineBytes(lowCrl) }, []],
@@ -118,7 +118,7 @@ const ROWS: readonly (readonly [
     EVERYBODY,
   ],
   ["the CA alone, again", {}, ["api", "job", "star", "low"]],
-  // What is forgiven is the chain. Envoy forgives a wrong name, too.
+  // Errors of the chain are forgiven. Envoy forgives a wrong name, too.
   [
     "of anybody those with a name",
     {

@@ -125,7 +125,7 @@ test("an agent away for half a minute interrupts nothing, and its new secrets ar
       // Agents later than their proxies.
       await using lateWorkload = await start("workload");
       await using lateSds = await start("sds");
-      // What is due then is due in up to half a minute.
+      // Something due then happens in up to half a minute.
       await pause(30_000);
       assert.equal((await probeTls(ofWorkload, caller)).accepted, true);
 

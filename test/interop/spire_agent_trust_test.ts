@@ -1,6 +1,6 @@
 /**
- * What a SPIRE agent changes with nobody having done anything: it prunes a CA some time after that
- * expired, and names a workload's identities in another order.
+ * Changes that a SPIRE agent makes on its own: it prunes a CA some time after that expired, and sends a
+ * workload's identities in another order.
  */
 
 import assert from "node:assert/strict";
@@ -17,7 +17,7 @@ import { clientPair, TlsSession } from "../kit/wire/tls_session.ts";
 import { waitForLeaf } from "../kit/peers/tls_subjects.ts";
 
 const own = trustDomainOf("own.example");
-/** In which connections are opened before the CA ends. */
+/** The time in which connections are opened before the CA ends. */
 const CA_LIFE_MS = 8_000;
 
 const anotherCa = (overrides: CertificateOverrides = {}) => {
@@ -69,7 +69,7 @@ for (const [source, tlsOf] of Object.entries(SOURCES)) {
       assert.ok(await goes.ends({ timeoutMs: 30_000 }), "its CA was withdrawn");
       assert.deepEqual([await takes(withdrawn), await takes(expiring)], [false, false]);
       await stays.exchange();
-      // And when the bundle changes once more.
+      // The same holds when the bundle changes once more.
       const next = anotherCa();
       await agent.setWorkload(trusting(next));
       await eventually("callers of the next CA are taken", () => takes(next));

@@ -70,7 +70,7 @@ test("bytes and requests go through a terminating gateway, and its intentions ho
     ),
   });
   await consul.preparedQuery({ Name: "old", Service: { Service: "legacy", Connect: true } });
-  // A subset's filter is asked of the gateway's own entry, too.
+  // A subset's filter applies to the gateway's own entry, too.
   await registerGateway(consul, ["legacy", "shop"], { version: "v2" });
   await using _gateway = await envoyGateway(consul, { kind: "terminating", proxyId: "tg-1" });
   const [bytes, query, requests] = [

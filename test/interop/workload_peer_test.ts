@@ -20,7 +20,7 @@ import { SUBJECTS, waitForLeaf } from "../kit/peers/tls_subjects.ts";
 const own = trustDomainOf("own.example");
 const partner = trustDomainOf("partner.example");
 const stranger = trustDomainOf("stranger.example");
-/** Of the partner's CA, with an identity of ours. */
+/** A leaf of the partner's CA, with an identity of ours. */
 const forged = (() => {
   const uri = `${own.name}/api`;
   return { id: uri, ...partner.ca.issueLeaf({ service: "api", uri }) };
@@ -183,7 +183,7 @@ test("Workload API: both sides of a connection, by SPIFFE ids", async () => {
     await waitForEcho(place);
     await expectRefused(await eventually("it is open", () => wrong.place("tls_out")));
 
-    // Nobody but `web` may call.
+    // Only `web` may call.
     await agent.setWorkload(stateOf([own.svid("db")]));
     await waitForRefusal(place);
   });

@@ -1,4 +1,6 @@
-/** The executable, made as for a release: what it listens to, and what it does not. @module */
+/**
+ * The executable, made as for a release: the settings that it obeys, and those that it does not. @module
+ */
 
 import assert from "node:assert/strict";
 import { chmod, copyFile, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
@@ -81,7 +83,7 @@ test("the executable takes ambient capabilities, and none of its file", async ()
   const { code, output } = await started(copy, ...stranger);
   assert.equal(code, 2, output);
   assert.match(output, /Cannot start with the rights of a file capability.*AmbientCapabilities/);
-  // Whoever asks for its interpreter gets the same answer.
+  // An environment that asks for its interpreter gets the same answer.
   const interpreter = ["env", "BUN_BE_BUN=1", "BUN_OPTIONS=--preload=/nonexistent.js"];
   assert.equal((await started(copy, ...stranger, ...interpreter)).output, output);
 });

@@ -1,6 +1,6 @@
 /**
- * The init script with a stand-in for the program, which drains for as long as it is told to: what is
- * tested is the script.
+ * The init script with a stand-in for the program, which drains for as long as the test sets: the script
+ * is under test.
  *
  * @module
  */
@@ -144,7 +144,7 @@ test("the init script reports a usage error and starts nothing", async () => {
   await assert.rejects(host.pid("web-1"));
 });
 
-test("the init script says how it is used", async () => {
+test("the init script prints its usage", async () => {
   await using host = await createHost({});
   const { code, output } = await host.run("sing");
   assert.equal(code, 2);

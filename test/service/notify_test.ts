@@ -23,14 +23,14 @@ while True:
         if kind == socket.SCM_CREDENTIALS:
             pid = struct.unpack("3i", value)[0]
         else:
-            # A descriptor, with a barrier: whoever sent it waits until it is closed.
+            # A descriptor, with a barrier: its sender waits until it is closed.
             for (fd,) in struct.iter_unpack("i", value):
                 os.close(fd)
     print(pid, data.decode().strip().replace("\\n", " "), flush=True)
 `;
 
 for (const kind of ["a path", "an abstract name"]) {
-  test(`systemd hears that the proxy is ready, lives, reloads and stops, at ${kind}`, async () => {
+  test(`systemd is notified that the proxy is ready, lives, reloads and stops, at ${kind}`, async () => {
     await using mesh = await createFileMesh();
     const path = kind === "a path"
       ? join(mesh.directory, "notify")

@@ -14,12 +14,14 @@ import { promptly } from "../kit/clock/promptly.ts";
 
 const PROGRAM = "postern-web";
 const SHIPPED = new URL("../../scripts/service/postern.supervisord.conf", import.meta.url);
-/** One that ends with 1 at once, beside it under the same settings. */
+/** A program that ends with 1 at once, under the same settings. */
 const FAILING = "failing";
 const ENDED_BY_ITSELF = /stopped: postern-web \(exit status 0\)/;
 const HELLO = new TextEncoder().encode("hello");
 
-/** The shipped file with another command and log, and what a supervisord of its own needs. */
+/**
+ * The shipped file with another command and log, and the sections that a supervisord of its own needs.
+ */
 async function startSupervisord(
   mesh: FileMesh,
   ...flags: readonly string[]

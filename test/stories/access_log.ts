@@ -38,7 +38,7 @@ export function accessLog(agents: Agents): void {
       assert.deepEqual([method, response_code, upstream_cluster], ["GET", 200, "local_app"]);
       assert.equal(typeof user_agent, "string");
       const seen = await eventually("a line of the caller's side", async () => {
-        // It may have heard of it later than the other side.
+        // It may have got it later than the other side.
         const reply = await fetch(`http://${upstream.host}:${upstream.port}/`);
         await reply.text();
         return /^\{"start_time".*"upstream_cluster":"(db\.default\.[^"]*)"/m.exec(web.output)?.[1];
@@ -46,7 +46,7 @@ export function accessLog(agents: Agents): void {
       assert.match(seen ?? "", /^db\.default\.dc1\.internal\.[0-9a-f-]{36}\.consul$/);
     });
 
-    await t.test("in a format of one's own", async () => {
+    await t.test("a text format", async () => {
       await set({
         Enabled: true,
         TextFormat: "own %REQ(:PATH)% %RESPONSE_CODE% %DOWNSTREAM_PEER_URI_SAN%",
@@ -57,7 +57,7 @@ export function accessLog(agents: Agents): void {
       assert.match(found ?? "", /\/svc\/web$/);
     });
 
-    await t.test("in the default one where that has an operator that is not known", async () => {
+    await t.test("the default format where an operator is unknown", async () => {
       await set({ Enabled: true, JSONFormat: '{"other":"%FILTER_STATE(x)%"}' });
       await line("a line of JSON again", (path) => {
         return new RegExp(`^\\{"start_time".*"path":"${path}".*\\}$`, "m");
@@ -66,7 +66,7 @@ export function accessLog(agents: Agents): void {
       assert.match(body, /JSONFormat has the operator FILTER_STATE, which is not known here/);
     });
 
-    await t.test("and no more when it is turned off", async () => {
+    await t.test("no lines once it is turned off", async () => {
       await set({ Enabled: false });
       await eventually("nothing is written any more", async () => {
         const { snapshot } = JSON.parse((await db.admin("/config_dump")).body);

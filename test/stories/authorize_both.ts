@@ -1,4 +1,4 @@
-/** `-authorize both`: beside the intentions, the agent is asked about each connection. */
+/** `-authorize both`: beside the intentions, the agent judges each connection. */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -18,7 +18,7 @@ export function authorizeBoth(agents: Agents): void {
     pair.expectFlawless(await load.stop({ atLeast: 100 }), { atLeast: 100 });
 
     // A real agent's answer freezes after a few changes; the intentions themselves do not. Frozen at
-    // "deny" it lets nobody in until the agent is started again, which is what both must allow means.
+    // "deny" it lets no caller in until the agent is started again, because both must allow.
     for (let round = 0; round < 5; round++) {
       const open = await EchoClient.open(pair.upstream);
       await open.exchange(new TextEncoder().encode("hello"));
@@ -30,7 +30,7 @@ export function authorizeBoth(agents: Agents): void {
       if (await freezesAtDeny(pair)) break;
     }
 
-    // With the agent away nobody can be asked.
+    // With the agent away there is no answer.
     await mesh.kill();
     await expectRefused(pair.upstream);
     await pair.db.process.waitFor(/connection failed[^\n]*code=authorize_failed/, {
@@ -45,7 +45,7 @@ export function authorizeBoth(agents: Agents): void {
   });
 }
 
-/** Lets the connections of one pair in again, unless it is the agent alone that still says no. */
+/** Lets the connections of one pair in again, unless the agent alone still denies. */
 async function freezesAtDeny({ db, upstream }: MeshPair): Promise<boolean> {
   try {
     await waitForEcho(upstream, { timeoutMs: 5_000 });

@@ -1,4 +1,6 @@
-/** A registration that changes touches only what it changes; one that goes away touches nothing. */
+/**
+ * A registration that changes touches only the changed parts; one that goes away touches nothing.
+ */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -36,7 +38,7 @@ export function changedRegistration(agents: Agents): void {
 
     await open.exchange(HELLO);
     await open.finish();
-    // With its end all has been written.
+    // When the sidecar has ended, all its output has been written.
     await sidecar.stop();
     const started = [...sidecar.output.matchAll(/listener started[^\n]*listener=(\S+)/g)];
     const names = started.map(([, name]) => name?.split("/").at(-1));
@@ -92,7 +94,7 @@ export function changedRegistration(agents: Agents): void {
   });
 }
 
-/** A connection that `greeting` was said on. */
+/** A connection on which `greeting` arrived. */
 async function opened({ host }: Mesh, port: number, greeting: string): Promise<EchoClient> {
   const client = await EchoClient.open({ host, port });
   try {

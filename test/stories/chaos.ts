@@ -1,6 +1,6 @@
 /**
- * A mesh in which everything changes at once, under a steady load of HTTP/1.1, HTTP/2 and gRPC: no request
- * is lost that a proxy could save, and nobody is let in who should not be.
+ * A mesh in which everything changes at once, under a steady load of HTTP/1.1, HTTP/2 and gRPC: no
+ * request is lost that a proxy could save, and no caller is let in that should not be.
  */
 
 import assert from "node:assert/strict";
@@ -18,7 +18,9 @@ import { eventually, pause } from "../kit/process/process.ts";
 import { ISSUER, keySetOf, makeIssuer, startKeyServer } from "../kit/certs/tokens.ts";
 
 interface ChaosOptions {
-  /** Of the mesh's service; callers speak HTTP/1.1 and HTTP/2, and to `grpc` gRPC as well. */
+  /**
+   * The protocol of the mesh's service; callers speak HTTP/1.1 and HTTP/2, and to `grpc` gRPC as well.
+   */
   readonly protocol: "http" | "grpc";
   readonly seconds: number;
   readonly flipEveryMs: number;
@@ -148,8 +150,8 @@ export function chaos(
         if (status === 200) passed++;
         const stayed = before === authzIs ? before : "changing";
         if (stayed === "there" && status !== 200) slips.push(`a pass was answered ${status}`);
-        if (stayed === "gone" && status === 200) slips.push("nobody was asked for a pass");
-        if (await askWith(shop, "X-No: 1") === 200) slips.push("somebody without a pass came in");
+        if (stayed === "gone" && status === 200) slips.push("no pass was demanded");
+        if (await askWith(shop, "X-No: 1") === 200) slips.push("a caller without a pass came in");
         await pause(20);
       }
     })();
@@ -159,7 +161,7 @@ export function chaos(
       for (const name of ["db", "canary"]) await mesh.intention("shop", name, action);
       if (action === "deny") deniedSince = performance.now();
     };
-    /** What is counted of a cluster is forgotten when the chain does not lead there any more. */
+    /** The counters of a cluster are forgotten when the chain does not lead there any more. */
     let retried = 0;
     const flips = seconds * 1_000 / flipEveryMs;
     const at = (part: number) => Math.floor(flips * part);
@@ -205,7 +207,10 @@ export function chaos(
     isOver = true;
     await Promise.all([watching, watchingPasses]);
     assert.deepEqual(slips, []);
-    assert.ok(passed > 0 && authz.asked > passed, "nobody came to the shop: this shows nothing");
+    assert.ok(
+      passed > 0 && authz.asked > passed,
+      "no request reached the shop: this shows nothing",
+    );
     assert.ok(wasAllowed > 0, "the shop was never let in: this shows nothing");
     // No more are tried again at a time than the budget of retries allows, as with Envoy.
     const overflow = await web.metric("postern_plugin_retry_upstream_rq_retry_overflow_total");

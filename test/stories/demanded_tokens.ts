@@ -68,7 +68,7 @@ export function demandedTokens(agents: Agents): void {
     await eventually("a token of a new key lets in", async () => await ask(newer) === "200 hello");
     assert.match(await ask(admin, "X-Claims: forged\r\n"), /^403 /);
 
-    // What is known goes on when the issuer is away.
+    // Known keys stay in use when the issuer is away.
     await keys[Symbol.asyncDispose]();
     assert.equal(await ask(newer, "X-Claims: forged\r\n"), "200 hello");
     const [last = ""] = heads.slice(-1);
@@ -80,7 +80,7 @@ export function demandedTokens(agents: Agents): void {
     const guest = await two.sign({ role: "guest" });
     await eventually("any token of it lets in", async () => await ask(guest) === "200 hello");
     await demand(null);
-    await eventually("nobody needs one any more", async () => await ask() === "200 hello");
+    await eventually("no request needs a token any more", async () => await ask() === "200 hello");
     const [line] = await db.process.waitFor(/request failed[^\n]*without a token of okta[^\n]*/, {
       timeoutMs: 20_000,
     });

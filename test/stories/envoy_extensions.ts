@@ -2,14 +2,14 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { Asker, startSeer } from "../kit/mesh/l7_asker.ts";
+import { QuestionSender, startPathApp } from "../kit/mesh/l7_asker.ts";
 import type { Agents } from "../kit/mesh/mesh.ts";
 import { eventually } from "../kit/process/process.ts";
 
 export function envoyExtensions(agents: Agents): void {
   test("an extension of Envoy is named, and a required one lets nothing change", async () => {
     await using mesh = await agents.start({ defaultIntentionPolicy: "allow" });
-    await using app = await startSeer(mesh.host);
+    await using app = await startPathApp(mesh.host);
     const given = { ProxyType: "connect-proxy", Listener: "inbound", Script: "-- nothing" };
     const extended = (Required: boolean, kilobytes: number) =>
       mesh.configEntry({
@@ -22,10 +22,10 @@ export function envoyExtensions(agents: Agents): void {
     await extended(false, 60);
     const place = await mesh.place();
     await using db = await mesh.serve({ name: "db", port: app.port, sidecarPort: place.port });
-    const asker = new Asker(mesh);
+    const sender = new QuestionSender(mesh);
     const ask = async (bytes = 1) => {
       const fields = [`x-pad: ${"a".repeat(bytes)}`];
-      const { status } = await asker.ask(place, {
+      const { status } = await sender.send(place, {
         source: "web",
         method: "GET",
         path: "/",

@@ -1,4 +1,4 @@
-/** What `postern explain` says of a request is what becomes of it. */
+/** The prediction of `postern explain` for a request is its outcome. */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -76,7 +76,7 @@ export function explained(agents: Agents): void {
       assert.equal(json.workers, 2);
     });
 
-    await t.test("what of the configuration it is about is not followed", async () => {
+    await t.test("names the ignored keys of the upstream or proxy in question", async () => {
       const ignored = / has envoy_cluster_json, which is ignored: raw Envoy configuration /;
       assert.match(
         await explain(mesh, web, ["http://db/a"]),
@@ -112,7 +112,7 @@ export function explained(agents: Agents): void {
       assert.match(await explain(mesh, db, [...inbound, "/x/../admin/x"], 1), /permission 1: deny/);
     });
 
-    await t.test("what its callee's intentions say, and whether its caller is there", async () => {
+    await t.test("names the callee's intentions, and a caller that is not in the catalog", async () => {
       const refused = await explain(mesh, web, ["PUT", "http://db/a"], 1);
       assert.match(refused, /\nverdict +refused with 403 by the intentions of db, canary\n/);
       assert.match(refused, /\n +intentions of db: deny: .*no permission: default deny\)\n/);
@@ -134,7 +134,7 @@ export function explained(agents: Agents): void {
       assert.ok(!/holds|goes on/.test(inbound), inbound);
     });
 
-    await t.test("what is not there is named", async () => {
+    await t.test("names the upstreams where the asked one is not there", async () => {
       const { code, output } = await run(mesh, web, ["http://nobody/"]);
       assert.equal(code, 2);
       assert.match(output, /there is no upstream "nobody"; there is: db\n/);

@@ -1,4 +1,4 @@
-/** Who says which requests may pass is a matter of config entries, followed live. */
+/** Config entries select the authorization service, followed live. */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -21,7 +21,7 @@ export function extAuthz(agents: Agents): void {
       }
       return { status: { code: 7 }, denied: { status: { code: 401 }, body: "far away" } };
     }, mesh.host);
-    // Consul takes nobody by an address but who is on this machine.
+    // Consul accepts an authorization service by its address only on this machine.
     await using near = await startRawOrigin(({ head }) =>
       head.startsWith("GET /check/near") ? answerOf("") : answerOf("near", "HTTP/1.1 403 No")
     );

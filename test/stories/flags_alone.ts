@@ -1,4 +1,4 @@
-/** Without a registration: flags say what is served and who is called. */
+/** Without a registration: flags name the service and its upstreams. */
 
 import assert from "node:assert/strict";
 import test from "node:test";

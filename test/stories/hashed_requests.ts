@@ -1,4 +1,7 @@
-/** Whose a request is decides which instance answers it, where a resolver says so, live. */
+/**
+ * The user of a request decides which instance answers it, where a resolver has a hash policy; changes
+ * apply live.
+ */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -7,7 +10,9 @@ import type { Agents } from "../kit/mesh/mesh.ts";
 import { eventually } from "../kit/process/process.ts";
 
 const NAMES = ["one", "two", "three"];
-/** No multiple of the instances, so that those who are asked in turn are others the next time. */
+/**
+ * No multiple of the number of instances, so that round robin moves each user to another the next time.
+ */
 const USERS = Array.from({ length: 25 }, (_, index) => `user-${index}`);
 
 export function hashedRequests(agents: Agents): void {
@@ -64,7 +69,7 @@ export function hashedRequests(agents: Agents): void {
       });
     }
 
-    await t.test("the others are given a cookie, and stay by it", async () => {
+    await t.test("other requests get a cookie that keeps their instance", async () => {
       const { by, cookies } = await ask();
       const [cookie] = cookies;
       assert.match(cookie ?? "", /^place="[0-9a-f]{16}"; Max-Age=90; Path=\/; HttpOnly$/);
@@ -74,7 +79,7 @@ export function hashedRequests(agents: Agents): void {
       }
     });
 
-    await t.test("whatever route leads there", async () => {
+    await t.test("a route to the service keeps the instance", async () => {
       const HTTP = { PathPrefix: "/own" };
       const Destination = { ResponseHeaders: { Set: { "x-route": "own" } } };
       await mesh.configEntry({
@@ -90,7 +95,7 @@ export function hashedRequests(agents: Agents): void {
       assert.equal((await owners("/own")).join(), before);
     });
 
-    await t.test("only those of an instance that leaves move, and come back with it", async () => {
+    await t.test("only the users of an instance that leaves move, and come back with it", async () => {
       const owned = await owners();
       await mesh.setMaintenance("db-two-sidecar-proxy", true);
       await eventually("it is left", () => spread(["one", "three"]));

@@ -1,4 +1,4 @@
-/** What an open connection may is decided anew with each change of the intentions. */
+/** The rights of an open connection are decided anew with each change of the intentions. */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -31,7 +31,7 @@ export function intentionFlip(agents: Agents): void {
       /connection failed[^\n]*stage=relay[^\n]*intention_denied[^\n]*/,
       { timeoutMs: 20_000 },
     );
-    // Who, and by which rule.
+    // The source, and the rule.
     assert.match(line, /source=spiffe:\/\/[^ ]+\/svc\/web /);
     assert.match(line, /rule="[^"]*web[^"]*deny/);
     assertMostlyWithin("it is closed", 1_000, closedMs);

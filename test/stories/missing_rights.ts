@@ -1,4 +1,7 @@
-/** What a token may not is said by name; what it may no more is said, too, and costs no connection. */
+/**
+ * Rights that a token lacks are named; rights that it lost are named, too, and their loss costs no
+ * connection.
+ */
 
 import assert from "node:assert/strict";
 import { mkdtemp, rename, rm, writeFile } from "node:fs/promises";
@@ -35,14 +38,14 @@ export function missingRights(agents: Agents): void {
     const cases: readonly (readonly [rules: string, named: RegExp])[] = [
       [without("own service"), onService],
       [without("own service", 'service "web" { policy = "read" }'), onService],
-      // In Consul's own words: what it says about a registration that may not be read.
+      // In Consul's own words: its error for a registration that may not be read.
       [without("own sidecar"), /lacks permission 'service:read' on \\?"web-sidecar-proxy/],
       [without("upstream"), /\[ERROR\][^\n]*right=service:read on=db [^\n]*upstream db/],
       [without("nodes"), /\[ERROR\][^\n]*right=node:read on="any node"/],
     ];
     const says = async (token: string, named: RegExp) => {
       await using web = mesh.run(["proxy", "-sidecar-for", id, "-admin-bind", "off"], { token });
-      // Whether it waits for the right or gives up: both are told here.
+      // The sidecar may wait for the right or give up: it names the right in both cases.
       web.expectEnd();
       await web.process.waitFor(named, { timeoutMs: 60_000 });
       assert.ok(!web.output.includes(token), "it shows its token");
@@ -62,8 +65,9 @@ export function missingRights(agents: Agents): void {
     const open = await EchoClient.open(upstream);
     await using load = new Load(upstream);
     await mesh.deleteToken(story.token);
-    // What waits keeps its answer; the changes make it ask again, and be refused. A real agent ends a
-    // health poll whose token is no more with "200 []": an empty list that must not be believed.
+    // A waiting call keeps its answer; the changes make it ask again, and be refused. A real agent
+    // ends a health poll whose token is no more with "200 []": an empty list that must not be
+    // believed.
     await story.touchDb();
     await story.registerLater();
     await mesh.intention("other", "web", "deny");
@@ -99,7 +103,7 @@ export function missingRights(agents: Agents): void {
     await story.registerLater();
     await waitForEcho(later, { timeoutMs: 60_000 });
     assertFlawless(await load.stop({ atLeast: 300 }), { atLeast: 300 });
-    // Polls that were waiting when the token was deleted may have said so; none may again.
+    // Polls that were waiting when the token was deleted may have logged it; none may again.
     const said = () => sidecar.output.split("ACL not found").length;
     const saidBefore = await eventually("they have all said so", async () => {
       const before = said();
@@ -142,7 +146,7 @@ async function startWithTokenFile(agents: Agents) {
     upstream,
     later,
     token,
-    /** Changes what is known of db's instance, and nothing that matters. */
+    /** Changes the registration of db's instance, in nothing that matters. */
     touchDb: () => mesh.register({ ...db, meta: { touched: "yes" } }),
     /** `later` becomes an upstream: another name of db's. */
     async registerLater() {

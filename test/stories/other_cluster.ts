@@ -1,4 +1,7 @@
-/** Another cluster answers at the old address: its data was wiped, or the address is somebody else's. */
+/**
+ * Another cluster answers at the old address: its data was wiped, or another operator has the address
+ * now.
+ */
 
 import assert from "node:assert/strict";
 import { mkdtemp, rm } from "node:fs/promises";
@@ -22,7 +25,7 @@ const FOREIGN = new RegExp(
 );
 
 export function otherCluster(agents: Agents): void {
-  test("another cluster at the old address is not believed, until the operator says so", async () => {
+  test("another cluster at the old address is not followed until the operator allows it", async () => {
     const directory = await mkdtemp(join(tmpdir(), "postern-cluster-"));
     try {
       await using mesh = await agents.start({ defaultIntentionPolicy: "allow" });
@@ -57,7 +60,7 @@ export function otherCluster(agents: Agents): void {
       assert.ok(body.includes("another cluster") && body.includes(theirs ?? "?"), body);
       pair.expectFlawless(await load.stop({ atLeast: 50 }), { atLeast: 50 });
 
-      // A restart goes on with what is stored.
+      // A restart goes on with the stored data.
       for (const sidecar of [pair.web, pair.db]) assert.equal((await sidecar.stop()).code, 0);
       {
         await using db = await ready(mesh.runSidecar("db-1", both));
@@ -69,7 +72,7 @@ export function otherCluster(agents: Agents): void {
         for (const sidecar of [db, web]) assert.equal((await sidecar.stop()).code, 0);
       }
 
-      // And one without that state belongs to whichever cluster it meets.
+      // A sidecar without that state belongs to whichever cluster it meets.
       await rm(directory, { recursive: true });
       await using _db = await mesh.sidecar("db-1", both);
       await using _web = await mesh.sidecar("web-1", both);

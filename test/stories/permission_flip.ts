@@ -3,14 +3,14 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { RawClient, statusOf } from "../kit/wire/http_raw.ts";
-import { startSeer } from "../kit/mesh/l7_asker.ts";
+import { startPathApp } from "../kit/mesh/l7_asker.ts";
 import type { Agents } from "../kit/mesh/mesh.ts";
 import { eventually } from "../kit/process/process.ts";
 
 export function permissionFlip(agents: Agents): void {
   test("permissions are followed live, and a permission that cannot be judged denies and is named", async () => {
     await using mesh = await agents.start({ defaultIntentionPolicy: "allow" });
-    await using app = await startSeer(mesh.host);
+    await using app = await startPathApp(mesh.host);
     await mesh.configEntry({ Kind: "service-defaults", Name: "db", Protocol: "http" });
     const permit = (...Permissions: readonly object[]) =>
       mesh.configEntry({

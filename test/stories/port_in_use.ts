@@ -1,4 +1,6 @@
-/** Ports that somebody else has: it is said which, what is free serves, and nothing is given up. */
+/**
+ * Ports that another program has: the log names them, free listeners serve, and nothing is given up.
+ */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -7,7 +9,7 @@ import type { Agents } from "../kit/mesh/mesh.ts";
 import { eventually } from "../kit/process/process.ts";
 
 export function portInUse(agents: Agents): void {
-  test("a taken port is said, the others serve, and it is bound when it is free", async () => {
+  test("a taken port is logged, the others serve, and it is bound once it is free", async () => {
     await using mesh = await agents.start({ defaultIntentionPolicy: "allow" });
     await using app = await mesh.echo();
     await using _other = await mesh.serve({ name: "other", port: app.port });
@@ -28,7 +30,7 @@ export function portInUse(agents: Agents): void {
       assert.match(line, /in use/i);
     }
     await waitForEcho(free);
-    // Which, and why.
+    // The log names the listener and the reason.
     for (const [name, { port }] of [["inbound", inbound], ["db", taken]] as const) {
       const reason = new RegExp(`listener \\S*${name} is not bound: .*${port}.*in use`, "i");
       await eventually(`/ready says ${reason}`, async () => {
@@ -48,10 +50,10 @@ export function portInUse(agents: Agents): void {
     await waitForEcho(taken);
   });
 
-  test("a second Postern of one id says so, and takes over when the first one ends", async () => {
+  test("a second Postern of one id logs that, and takes over when the first one ends", async () => {
     await using mesh = await agents.start({ defaultIntentionPolicy: "allow" });
     const id = await mesh.register({ name: "web" });
-    // By default an admin server is where others find it.
+    // The admin address is the default, where other programs find it.
     await using first = mesh.run(["proxy", "-sidecar-for", id]);
     await first.waitReady();
     await using second = mesh.run(["proxy", "-sidecar-for", id]);

@@ -1,4 +1,6 @@
-/** What a service speaks is central configuration, which both sides of a connection follow live. */
+/**
+ * The protocol of a service is central configuration, which both sides of a connection follow live.
+ */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -91,7 +93,7 @@ export function protocol(agents: Agents): void {
         return `exposed:${port}` in (await shown(db)).exposed;
       });
       const ask = (path: string) =>
-        eventually("somebody answers", async () => {
+        eventually("an instance answers", async () => {
           const reply = await fetch(`http://${host}:${port}${path}`).catch(() => undefined);
           return reply && [reply.status, await reply.text()];
         });

@@ -1,4 +1,4 @@
-/** What a service's resolver and a prepared query say decides about new connections, live. */
+/** A service's resolver and a prepared query decide about new connections, live. */
 
 import test from "node:test";
 import { waitForEcho } from "../kit/wire/echo.ts";

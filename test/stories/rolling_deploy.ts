@@ -19,7 +19,7 @@ const SERVICES = [["db", "tcp"], ["shop", "http"], ["api", "http2"]] as const;
 type Service = typeof SERVICES[number][0];
 
 interface RollingDeployOptions {
-  /** By flags alone, with `-register`; else from registrations that somebody else has made. */
+  /** By flags alone, with `-register`; else from registrations that were made beforehand. */
   readonly register: boolean;
 }
 

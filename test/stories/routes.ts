@@ -1,4 +1,4 @@
-/** Where a request goes is what a router and a splitter say, live, between two services. */
+/** A router and a splitter decide which of two services gets a request, live. */
 
 import assert from "node:assert/strict";
 import test from "node:test";

@@ -40,7 +40,7 @@ function refusedReason(postern: Postern, reason: RegExp, timeoutMs = 30_000) {
   );
 }
 
-/** Certificate from files, rotated, changed for the worse and taken away; nobody notices. */
+/** Certificate from files, rotated, replaced by a bad one and taken away; no client notices. */
 async function fileCertificateStory(agent: Mesh): Promise<void> {
   await using story = await CredentialsStory.start(agent);
   const first = await story.writePair("db");
@@ -50,7 +50,7 @@ async function fileCertificateStory(agent: Mesh): Promise<void> {
   await db.waitReady();
   await story.shows(first);
 
-  // Whom to accept is still Consul's: its roots, and its intentions.
+  // Consul still decides about callers: its roots, and its intentions.
   assert.equal((await story.probeAs("batch")).accepted, false);
   assert.equal((await story.probeAsStranger()).accepted, false);
   assert.equal((await probeTls(story.place)).accepted, false);
@@ -81,7 +81,7 @@ async function fileCertificateStory(agent: Mesh): Promise<void> {
   const own = await story.leaf("db");
   await story.shows(serialOf(own.CertPEM));
 
-  // And back, with no moment between.
+  // The way back works as well, with no moment between.
   await story.register({ postern_tls: { certificate } });
   await story.shows(second);
   const { errors, handshakes, exchanges } = await traffic.stop({ atLeast: 21 });
@@ -89,7 +89,7 @@ async function fileCertificateStory(agent: Mesh): Promise<void> {
   assert.ok(handshakes > 20 && exchanges > 20, `${handshakes} handshakes, ${exchanges} exchanges`);
 }
 
-/** A listener whose configuration makes no sense stays closed, and says so by path. */
+/** A listener whose configuration is invalid stays closed, and the log names the path. */
 async function badAtStartStory(agent: Mesh): Promise<void> {
   await using story = await CredentialsStory.start(agent);
   await story.register({ postern_tls: { certificate: { source: "flie" } } });
@@ -122,7 +122,7 @@ async function mixedSourcesStory(agent: Mesh): Promise<void> {
   const address = sds.address.kind === "unix" ? `unix://${sds.address.path}` : "";
   const postern_tls = {
     certificate: { source: "file", cert: story.path("db.pem"), key: story.path("db.key") },
-    // State of the world: there a server is silent about what it has not got yet.
+    // State of the world: there a server is silent about names that it does not have yet.
     validation: {
       source: "sds",
       cluster: "sds_cluster",
@@ -151,8 +151,8 @@ async function mixedSourcesStory(agent: Mesh): Promise<void> {
   const client = { cert: CertPEM, key: PrivateKeyPEM };
   using staying = await TlsSession.open(story.place, { client });
 
-  // Another authority vouches now: the mesh's own are out, and so is who was let in by them. Who is no
-  // service of the mesh has what the default gives.
+  // The CA of another authority now decides: the mesh's own callers are refused, and their open
+  // connections end. A caller that is no service of the mesh gets the default.
   sds.set(inlineBundle("roots", story.other.rootPem));
   await eventually("web is refused", async () => !(await story.probeAs("web")).accepted);
   assert.equal((await story.probeAsStranger()).accepted, false);
@@ -219,7 +219,7 @@ async function outsideTheMeshStory(agent: Mesh): Promise<void> {
     const open = await EchoClient.open(local);
     await open.exchange(HELLO);
 
-    // Who is meant changes: who is connected is judged again.
+    // The expected identity of the upstream changes: open connections are judged again.
     await register("spiffe://other.test/nobody");
     await eventually("the open connection is ended", () => open.isOver);
     await expectRefused(local);

@@ -27,7 +27,7 @@ export function stateDirectory(agents: Agents): void {
       await using pair = await startPair(mesh, { both: { args }, db: { token } });
       await waitForEcho(pair.upstream);
       const files = await eventually("both wrote their state", async () => {
-        // One that is being written goes by another name until it is whole.
+        // A file that is being written has another name until it is whole.
         const names = (await readdir(directory)).filter((name) => name.endsWith(".json"));
         return names.length === 2 && names.map((name) => join(directory, name));
       });
@@ -43,7 +43,7 @@ export function stateDirectory(agents: Agents): void {
       await expectRefused(pair.upstream);
       {
         await using db = await ready(mesh.runSidecar("db-1", run));
-        // Which proxy it is cannot be asked, either way.
+        // The sidecar cannot learn which proxy it is, either way.
         await using _web = await ready(mesh.runById("web-1", { args }));
         await db.process.waitFor(
           /\[WARN\] +(?:agent|consul) is away, stored snapshot in use/,
@@ -53,7 +53,7 @@ export function stateDirectory(agents: Agents): void {
         assert.ok(msBetween(db.output, "starting", "stored snapshot in use") < 2_000, db.output);
         assert.equal(await db.metric("postern_snapshot_restored"), 1);
         await waitForEcho(pair.upstream);
-        // And lives on with the agent when it comes back.
+        // It follows the agent when that comes back.
         await mesh.start();
         await eventually("it follows the agent", async () => {
           return await db.metric("postern_snapshot_restored") === 0;
@@ -130,7 +130,7 @@ export function stateDirectory(agents: Agents): void {
         await mesh.kill();
         for (const sidecar of [web, other]) assert.equal((await sidecar.stop()).code, 0);
       }
-      // What was bundled is in the state: the file is not asked for.
+      // The bundled plugin is in the state: the file is not read.
       await rm(file);
       await using web = await ready(mesh.runById("web-1", { args }));
       await using _other = await ready(mesh.runById("canary-1", { args }));
@@ -157,7 +157,7 @@ export default {
 };
 `;
 
-/** By the times of the first log lines that contain these. */
+/** The time between the first log lines that contain these. */
 function msBetween(output: string, first: string, last: string): number {
   const [from, to] = [first, last].map((text) => {
     const line = output.split("\n").find((line) => line.includes(text)) ?? "";

@@ -1,4 +1,6 @@
-/** What a mesh asks for and Postern does not do: `check` lists it, and the log names it once. */
+/**
+ * Settings of a mesh that Postern does not implement: `check` lists them, and the log names each once.
+ */
 
 import assert from "node:assert/strict";
 import test from "node:test";

@@ -1,4 +1,4 @@
-/** Upstreams that carry no traffic: each command and page says which, and why. */
+/** Upstreams that carry no traffic: each command and page names them, and the reason. */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -67,7 +67,7 @@ export function usableUpstreams(agents: Agents): void {
       );
     });
 
-    await t.test("explain says that an upstream has no instance", async () => {
+    await t.test("explain reports that an upstream has no instance", async () => {
       await expect(["explain", "cache"], 1, /\nverdict +the connection is closed: no healthy inst/);
       const json = JSON.parse((await run(["explain", "-json", "cache"])).output);
       assert.deepEqual([json.verdict, json.status], ["fail", 0]);
@@ -91,7 +91,7 @@ export function usableUpstreams(agents: Agents): void {
       assert.match(callee.output, new RegExp(`\nverdict +the connection is closed: ${rule}\n`));
     });
 
-    await t.test("explain leads to the callee whose application is down", async () => {
+    await t.test("explain names the callee whose application is down", async () => {
       const charge = () => fetch(`http://${mesh.host}:${toPay}/charge?n='1'`);
       await eventually("pay is reached", async () => (await charge()).status === 503);
       await eventually("three requests failed", async () => {
@@ -122,7 +122,7 @@ export function usableUpstreams(agents: Agents): void {
       assert.match(callee.output, /\nverdict +refused with 503: Cannot dial the service at /);
     });
 
-    await t.test("wait-ready warns of them, and with -upstreams waits in vain", async () => {
+    await t.test("wait-ready warns of them, and with -upstreams ends with 1", async () => {
       const troubles = [
         new RegExp(`upstream service:default/default/db\\?dc=dc2: ${refused}`),
         /upstream cache has no healthy instance: nobody is registered as "cache" in dc1/,

@@ -28,7 +28,7 @@ test("createWorkerPlane() serves from every worker and replaces one that dies", 
   assert.equal(died.level, "error");
   // The inbound and the outbound connection of one caller.
   assert.deepEqual([died.fields.worker, died.fields.connections], [0, 2]);
-  assert.match(String(died.fields.reason), /told to die/);
+  assert.match(String(died.fields.reason), /killed by the test/);
   await eventually("the new one has the whole snapshot", async () => {
     const views = await plane.views({ connections: false });
     return views.length === 2 &&

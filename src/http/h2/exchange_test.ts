@@ -1,7 +1,12 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { settle } from "../../../test/kit/clock/clock.ts";
-import { bytes, http2Pair, requestHead, Told } from "../../../test/kit/wire/http2_pair.ts";
+import {
+  bytes,
+  ExchangeRecorder,
+  http2Pair,
+  requestHead,
+} from "../../../test/kit/wire/http2_pair.ts";
 import { addField, fieldOf, type Fields, UNKNOWN_LENGTH } from "../head.ts";
 
 test("a request and its response arrive with heads, bodies and trailers", async () => {
@@ -18,7 +23,7 @@ test("a request and its response arrive with heads, bodies and trailers", async 
       };
     },
   });
-  const told = new Told();
+  const told = new ExchangeRecorder();
   const fields: Fields = [];
   addField(fields, "te", "trailers");
   addField(fields, "cookie", "a=1; b=2");
@@ -56,7 +61,7 @@ test("a paused exchange holds no more than its window, and does not stop others"
   const slow = pair.client.request(
     requestHead({ path: "/slow", length: UNKNOWN_LENGTH }),
     false,
-    new Told(),
+    new ExchangeRecorder(),
   );
   await settle();
   let taken = 0;
@@ -67,7 +72,11 @@ test("a paused exchange holds no more than its window, and does not stop others"
   }
   // The window, and the client's own buffer for the stream.
   assert.ok(taken >= 300_000 && taken <= 400_000, String(taken));
-  const quick = pair.client.request(requestHead({ length: UNKNOWN_LENGTH }), false, new Told());
+  const quick = pair.client.request(
+    requestHead({ length: UNKNOWN_LENGTH }),
+    false,
+    new ExchangeRecorder(),
+  );
   for (let i = 0; i < 50; i++) {
     quick.send(new Uint8Array(10_000));
     await settle();

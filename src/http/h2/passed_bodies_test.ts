@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { FakeClock, settle } from "../../../test/kit/clock/clock.ts";
-import { requestHead, Told } from "../../../test/kit/wire/http2_pair.ts";
+import { ExchangeRecorder, requestHead } from "../../../test/kit/wire/http2_pair.ts";
 import {
   END_STREAM,
   frame,
@@ -61,9 +61,13 @@ async function relay(change: (chunk: Uint8Array) => Uint8Array = (chunk) => chun
     ...common,
     events: {
       onRequest(exchange: ServerExchange) {
-        const told = new Told();
+        const told = new ExchangeRecorder();
         exchange.events = told;
-        const onward = client.request(requestHead({ length: UNKNOWN_LENGTH }), false, new Told());
+        const onward = client.request(
+          requestHead({ length: UNKNOWN_LENGTH }),
+          false,
+          new ExchangeRecorder(),
+        );
         told.onData = (chunk) => void onward.send(change(chunk));
         told.onEnd = (trailers) => onward.end(trailers);
       },

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import http2 from "node:http2";
 import test from "node:test";
-import { bytes, requestHead, Told } from "../../../test/kit/wire/http2_pair.ts";
+import { bytes, ExchangeRecorder, requestHead } from "../../../test/kit/wire/http2_pair.ts";
 import { startHttp2Server } from "../../../test/kit/wire/http2_server.ts";
 import { Deadlines, systemClock } from "../../base/mod.ts";
 import { type Connection, runtimeEngine } from "../../net/mod.ts";
@@ -67,7 +67,7 @@ test("the runtime's HTTP/2 server and our client exchange fields and large bodie
   try {
     for (let round = 0; round < 30; round++) {
       const sent = fields(round);
-      const told = new Told();
+      const told = new ExchangeRecorder();
       const over = new Promise<void>((resolve) => told.then = () => told.ended && resolve());
       const list = Object.entries(sent).flatMap(([name, value]) => [name, value, name]);
       const asked = client.request(

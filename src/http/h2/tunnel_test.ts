@@ -3,10 +3,10 @@ import test from "node:test";
 import { settle } from "../../../test/kit/clock/clock.ts";
 import {
   bytes,
+  ExchangeRecorder,
   type Http2Pair,
   http2Pair,
   requestHead,
-  Told,
 } from "../../../test/kit/wire/http2_pair.ts";
 import type { Stream, StreamEvents } from "../../net/mod.ts";
 import type { ClientExchange } from "../exchange.ts";
@@ -51,7 +51,7 @@ async function tunnel(head: Partial<RequestHead>, options = {}): Promise<Ends> {
       there.events = recorded[1];
     },
   });
-  const answers = new Told();
+  const answers = new ExchangeRecorder();
   answers.then = () => {
     if (here) return;
     here = exchange.tunnel();
@@ -133,7 +133,7 @@ test("a tunnel stops a writer that is faster than its reader", async () => {
 
 test("bytes before the response to CONNECT wait for the tunnel, and are dropped by a refusal", async () => {
   const pair = http2Pair();
-  const told = new Told();
+  const told = new ExchangeRecorder();
   const exchange = pair.client.request(requestHead(CONNECT), true, told);
   exchange.send(bytes("early"));
   await settle();

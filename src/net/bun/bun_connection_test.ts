@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { testEachEvent, toldTo } from "../../../test/kit/engine/event_table.ts";
+import { logEvents, testEachEvent } from "../../../test/kit/engine/event_table.ts";
 import { BunConnection, keepAlive } from "./bun_connection.ts";
 import type { BunSocket } from "./bun_types.ts";
 
@@ -58,7 +58,7 @@ function setUp() {
   const socket = new FakeSocket();
   const { log } = socket;
   const connection = new BunConnection(socket as unknown as BunSocket);
-  connection.events = toldTo(log);
+  connection.events = logEvents(log);
   return { socket, connection, log };
 }
 

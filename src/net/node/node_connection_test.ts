@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { EventEmitter } from "node:events";
 import type { Socket } from "node:net";
 import { test } from "node:test";
-import { testEachEvent, toldTo } from "../../../test/kit/engine/event_table.ts";
+import { logEvents, testEachEvent } from "../../../test/kit/engine/event_table.ts";
 import { NodeConnection } from "./node_connection.ts";
 
 /** Passes bytes on when the test says so; reports its close a little later, like the runtime. */
@@ -67,7 +67,7 @@ function setUp(kind: "plain" | "tls" = "plain") {
     remote: "192.0.2.1:5",
     raw: raw as unknown as Socket,
   });
-  connection.events = toldTo(log);
+  connection.events = logEvents(log);
   return { socket, raw, connection, log };
 }
 

@@ -1,6 +1,6 @@
 /**
- * Who may do what, with ACLs on and default deny: six kinds of token against the calls that a proxy
- * makes, the words of each refusal, and the reads that say nothing although they hide everything.
+ * ACL rights with ACLs on and default deny: six kinds of token against the calls that a proxy makes, the
+ * words of each refusal, and the reads that return an empty result where the token hides everything.
  *
  * @module
  */
@@ -167,7 +167,7 @@ export function aclContract(agent: AgentUnderTest): void {
     });
   }
 
-  test("a leaf that the agent holds is handed to anybody", async () => {
+  test("a leaf that the agent holds is handed to any token and to none", async () => {
     await client.get(`/v1/agent/connect/ca/leaf/${web}`);
     for (const token of [tokens.get("none") ?? "", tokens.get("reader") ?? "", randomUUID(), ""]) {
       const reply = await client.call("GET", `/v1/agent/connect/ca/leaf/${web}`, {
@@ -180,7 +180,7 @@ export function aclContract(agent: AgentUnderTest): void {
     }
   });
 
-  test("a refusal names the missing right, and who lacks it", async () => {
+  test("a refusal names the missing right, and the token that lacks it", async () => {
     const self = await client.json<{ AccessorID: string }>("/v1/acl/token/self", as("none"));
     const accessor = `token with AccessorID '${self.AccessorID}'`;
     const anonymous =
@@ -199,9 +199,9 @@ export function aclContract(agent: AgentUnderTest): void {
         named.error,
         `Permission denied: ${accessor} lacks permission '${right}' on "${segment}"`,
       );
-      const nobody = await client.call("GET", path, { token: "" });
+      const withoutToken = await client.call("GET", path, { token: "" });
       assert.equal(
-        nobody.error,
+        withoutToken.error,
         `Permission denied: anonymous token lacks permission '${right}' on "${segment}". ${anonymous}`,
       );
       const unknown = await client.call("GET", path, { token: randomUUID() });
@@ -221,7 +221,7 @@ export function aclContract(agent: AgentUnderTest): void {
     assert.equal(await indexOf(`/v1/config/service-defaults/${db}`), undefined);
   });
 
-  test("what is hidden is announced without an index, and never by the streaming backend", async () => {
+  test("hidden results are announced without an index, and never by the streaming backend", async () => {
     const header = async (path: string, kind: Kind) =>
       (await client.get(path, as(kind))).headers.get("X-Consul-Results-Filtered-By-Acls");
     assert.equal(await header(`/v1/health/connect/${web}`, "service"), "true");
@@ -242,7 +242,7 @@ export function aclContract(agent: AgentUnderTest): void {
     assert.equal(reply.index, 1);
   });
 
-  test("a token can ask what it may do, and be sent in three ways", async () => {
+  test("a token can read its own rights, and be sent in three forms", async () => {
     const body = [
       { Resource: "service", Access: "write", Segment: web },
       { Resource: "service", Access: "read", Segment: db },

@@ -1,5 +1,5 @@
 /**
- * Roots and leaves: fields, what the certificates hold, and waiting for the next one.
+ * Roots and leaves: fields, the contents of the certificates, and waiting for the next one.
  *
  * @module
  */
@@ -158,7 +158,7 @@ export function certificateContract(agent: AgentClient): void {
   }
 }
 
-/** A rotation changes the roots for everybody, so it is run last. */
+/** A rotation changes the roots of every client, so it is run last. */
 export function rotationContract(agent: AgentClient): void {
   test("a rotation lists both roots by id, the new one cross-signed, and gives new leaves", async () => {
     const name = unique("rotated");

@@ -44,7 +44,7 @@ export function chainContract(agent: AgentClient): void {
   const trustDomain = async () =>
     (await agent.json<{ TrustDomain: string }>("/v1/agent/connect/ca/roots")).TrustDomain;
 
-  test("a service that nobody knows has exactly the default chain", async () => {
+  test("an unknown service has exactly the default chain", async () => {
     const name = unique("nothing");
     const id = `${name}.default.default.dc1`;
     const sni = `${name}.default.dc1.internal.${await trustDomain()}`;
@@ -82,7 +82,7 @@ export function chainContract(agent: AgentClient): void {
     });
   });
 
-  test("overrides change what they name, in both spellings; an equal one changes nothing", async () => {
+  test("overrides change the fields they name, in both spellings; an equal one changes nothing", async () => {
     const name = unique("override");
     const id = `${name}.default.default.dc1`;
     const timeoutMs = ({ Targets }: Chain) => durationMs(String(Targets[id]?.["ConnectTimeout"]));
@@ -343,7 +343,7 @@ export function configContract(agent: AgentClient): void {
     await removed;
   });
 
-  test("removing what is not there is no error", async () => {
+  test("removing an entry that is not there is no error", async () => {
     const reply = await agent.call("DELETE", `/v1/config/service-defaults/${unique("never")}`);
     assert.equal(reply.status, 200);
     assert.equal(reply.text.trim(), "{}");

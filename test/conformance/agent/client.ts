@@ -33,7 +33,7 @@ export interface Reply {
   /** As sent, names in their own letter case. */
   readonly headers: ReadonlyMap<string, string>;
   readonly text: string;
-  /** The body without what a client agent puts before forwarded errors. */
+  /** The body without the prefix that a client agent puts before forwarded errors. */
   readonly error: string;
   readonly index: number;
   readonly tookMs: number;
@@ -122,8 +122,8 @@ export function unique(prefix: string): string {
 }
 
 /**
- * The answer to a poll from `index` on, which must be as `wanted` has it. An agent that may answer
- * before anything of what is asked for has changed is asked again, within `limitMs` for all of it.
+ * The answer to a poll from `index` on, once `wanted` accepts it. An agent may answer before anything in
+ * the reply has changed: then the poll is repeated, within `limitMs` for all of it.
  */
 export async function woken(
   agent: AgentClient,
@@ -201,7 +201,7 @@ function parseReply(bytes: Uint8Array, tookMs: number): Reply {
   };
 }
 
-/** Names of the keys of an object, sorted: what is there and what is left out. */
+/** Names of the keys of an object, sorted. */
 export function keys(value: unknown): readonly string[] {
   return typeof value === "object" && value !== null ? Object.keys(value).sort() : [];
 }

@@ -1,5 +1,5 @@
 /**
- * The limit on connections of one client: the refusal comes before anything was asked.
+ * The limit on connections of one client: the refusal comes before any request.
  *
  * @module
  */
@@ -31,7 +31,7 @@ export function connectionContract(agent: AgentClient): void {
       assert.equal(await everything(await opened(agent)), refusal);
       await closeAll(open.splice(-1));
       await hold();
-      // All are free again, for whoever asks next.
+      // All connections are free again for the next client.
       await closeAll(open.splice(0));
       while (open.length < 20) await hold();
     } finally {
@@ -54,7 +54,7 @@ async function held(agent: AgentClient): Promise<Socket | undefined> {
   socket.write("GET /v1/agent/version HTTP/1.1\r\nHost: localhost\r\n\r\n");
   const status = await new Promise<string>((resolve) => {
     socket.setEncoding("utf8").once("data", (chunk: string) => resolve(chunk.split(" ")[1] ?? ""));
-    // A refusal may be lost with what was sent to nobody.
+    // The write may fail first because the server has already closed.
     socket.on("error", () => resolve("reset"));
     socket.once("close", () => resolve("closed"));
   });

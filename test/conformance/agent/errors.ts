@@ -89,7 +89,7 @@ const REFUSED: readonly Refused[] = [
   },
 ];
 
-/** Entries that no agent keeps, whatever it says about them. */
+/** Entries that no agent keeps, whatever it answers to their write. */
 const UNKEPT: readonly (readonly [what: string, entry: Readonly<Record<string, unknown>>])[] = [
   ["no name", { Kind: "service-defaults" }],
   ["an unknown protocol", { Kind: "service-defaults", Name: "rr", Protocol: "http3" }],

@@ -93,7 +93,7 @@ export function healthContract(agent: AgentClient): void {
     assert.equal(reply.headers.get("X-Consul-Knownleader"), "true");
   });
 
-  test("nothing is an empty list with an index", async () => {
+  test("health of an unknown service is an empty list with an index", async () => {
     const reply = await agent.get(`/v1/health/connect/${unique("none")}`);
     assert.equal(reply.text.trim(), "[]");
     assert.ok(reply.index > 0);

@@ -1,5 +1,6 @@
 /**
- * Intentions: what a match holds and leaves out, its order, what wakes it, and the agent's verdicts.
+ * Intentions: the intentions of a match and those it leaves out, its order, the changes that wake it,
+ * and the agent's verdicts.
  *
  * @module
  */
@@ -180,7 +181,7 @@ export function intentionContract(agent: AgentClient): void {
     });
   });
 
-  test("match by source lists what covers that source", async () => {
+  test("match by source lists the intentions that cover that source", async () => {
     const source = unique("caller");
     const name = unique("callee");
     await agent.configEntry({

@@ -1,5 +1,6 @@
 /**
- * Registration: what a sidecar inherits, what the agent merges, checks, and waiting by hash.
+ * Registration: the fields that a sidecar inherits, those that the agent merges, checks, and waiting by
+ * hash.
  *
  * @module
  */
@@ -27,15 +28,17 @@ interface Service {
   };
 }
 
-/** What is not null: a client agent writes unset limits as null, a server leaves them out. */
+/**
+ * The limits that are not null: a client agent writes unset limits as null, a server leaves them out.
+ */
 function set(limits: unknown): unknown {
   return Object.fromEntries(Object.entries(limits ?? {}).filter(([, value]) => value !== null));
 }
 
 /**
- * What was registered, of the addresses that are shown. A full sync (at the start, then every one to
+ * The registered ones among the addresses that are shown. A full sync (at the start, then every one to
  * two minutes) copies the virtual address that the catalog gave to a sidecar into the agent's own copy,
- * so that it is there or not yet, and the content hash changes once with it.
+ * so that the address is there or not yet, and the content hash changes once with it.
  */
 function registeredAddresses(
   shown: Readonly<Record<string, unknown>> = {},

@@ -80,11 +80,11 @@ test("ring_hash has no more points than its maximum, whatever its minimum", () =
   const list = endpoints(4);
   const arcs = (maximumSize: number) => {
     const found = owners(poolOf({ ...RING, maximumSize }, list));
-    // As the ring has them: by what a key is turned into.
-    const around = found.map((id, key) => ({ id, at: mix32(key) })).sort((one, other) =>
+    // In the order of the ring: by the hash of a key.
+    const ring = found.map((id, key) => ({ id, at: mix32(key) })).sort((one, other) =>
       one.at - other.at
     );
-    return around.filter(({ id }, index) => id !== around.at(index - 1)?.id).length;
+    return ring.filter(({ id }, index) => id !== ring.at(index - 1)?.id).length;
   };
   assert.ok(arcs(8) <= 8, `${arcs(8)} arcs of 8 points`);
   assert.ok(arcs(8_388_608) > 500, `${arcs(8_388_608)} arcs of 1,024 points`);

@@ -1,5 +1,5 @@
 /**
- * What every way of balancing must do, whatever else it does. Runs against a pool, as the proxy uses it.
+ * The contract of every balancer. It runs against a pool, as the proxy uses it.
  *
  * @module
  */
@@ -18,7 +18,7 @@ import { rounds } from "../../kit/clock/long.ts";
 
 const MANY = rounds("endpoints of one pool", { few: 1_000, all: 10_000 });
 
-/** One failure ejects, for a second, everybody if need be. */
+/** One failure ejects for a second, all endpoints if need be. */
 const STRICT = outlierPolicy({
   maxFailures: 1,
   maxEjectionPercent: 100,
@@ -27,7 +27,7 @@ const STRICT = outlierPolicy({
 
 interface Contract {
   readonly balancing: LoadBalancing;
-  /** How far a share of picks may be off, as part of what is due. */
+  /** How far a share of picks may be off, as part of the expected share. */
   readonly tolerance: number;
 }
 

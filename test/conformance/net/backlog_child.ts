@@ -27,5 +27,6 @@ for (let client = 0; client < Number(count); client++) {
     settled();
   });
 }
-// Who finds no room asks again, and finds none then: nobody is accepted while this runs.
+// A dial that finds no room is retried by the kernel and finds none then: nothing is accepted while
+// this runs.
 setTimeout(done, 10_000);

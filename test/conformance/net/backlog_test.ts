@@ -16,7 +16,7 @@ import { freePort, loopbackHost } from "../../kit/process/ports.ts";
 
 const CHILD = join(dirname(fileURLToPath(import.meta.url)), "backlog_child.ts");
 const onBun = runtimeEngine().name.startsWith("bun");
-/** What the kernel lets wait at most. */
+/** The largest backlog of the kernel. */
 const MOST = process.platform === "linux"
   ? Number(readFileSync("/proc/sys/net/core/somaxconn", "utf8"))
   : 128;

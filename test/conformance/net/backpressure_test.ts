@@ -13,7 +13,9 @@ import { openPair, quiet, type Side } from "./kit.ts";
 
 const BLOCK = randomBytes(65_536);
 
-/** Writes until told to stop, again at each drain, at most `limit` bytes; the bytes taken. */
+/**
+ * Writes until `write` says stop, again at each drain, at most `limit` bytes; returns the bytes taken.
+ */
 function pour(side: Side, limit: number): { taken: number } {
   const state = { taken: 0 };
   const more = () => {
@@ -78,7 +80,7 @@ for (const kind of ["plain", "tls"] as const) {
     await client.over();
     server.connection.resume();
     await server.over();
-    assert.equal(server.told.at(-1), "reset");
+    assert.equal(server.events.at(-1), "reset");
   });
 
   test(`a ${kind} stream flows both ways at once through small and large chunks`, async () => {

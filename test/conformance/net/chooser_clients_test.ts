@@ -1,6 +1,6 @@
 /**
- * The contract of choosers towards clients that get nothing, say nonsense or nothing at all, or leave
- * while they wait: each is told once, and others are served.
+ * The contract of choosers towards clients that get nothing, send nonsense or nothing at all, or leave
+ * while they wait: each failure is reported once, and other clients are served.
  *
  * @module
  */
@@ -35,7 +35,7 @@ function epollCount(): number {
   return links.filter((link) => link === "anon_inode:[eventpoll]").length;
 }
 
-test("nothing is left open of waiting for a client that took its time", async () => {
+test("waiting for a slow client leaves no epoll descriptor open", async () => {
   await using server = await serveAtOnce(byName);
   // Whatever the runtime opens for itself at the first connection is open then.
   await stillServes(server, 0);
@@ -50,7 +50,7 @@ test("nothing is left open of waiting for a client that took its time", async ()
 });
 
 for (const how of ["leaves", "is reset"] as const) {
-  test(`nothing is left open of waiting for a client that ${how}, its listener closed before`, async () => {
+  test(`waiting for a client that ${how} after its listener closed leaves no epoll descriptor open`, async () => {
     await using server = await SecureServer.start(undefined, () => {});
     const client = rawClient(server.port, hello("a.example").subarray(0, 20));
     await server.until(() => server.accepted.length === 1, () => "nothing was accepted");
@@ -101,7 +101,7 @@ for (
     ],
   ] as const
 ) {
-  test(`a client is told by an alert when choose() ${name}`, async () => {
+  test(`a client gets an alert when choose() ${name}`, async () => {
     let first = true;
     await using server = await serve((hello) => {
       if (!first) return byName(hello);
@@ -118,7 +118,7 @@ for (
   });
 }
 
-test("a client that names no host may be refused for it", async () => {
+test("a client without a server name may be refused for it", async () => {
   await using server = await serve(byName);
   const client = rawClient(server.port, clientHello());
   assert.equal(
@@ -142,7 +142,7 @@ for (
     ["a name that is none", hello("*/.."), /not a DNS name/],
   ] as const
 ) {
-  test(`a chooser is not asked about ${name}`, async () => {
+  test(`choose() is not called for ${name}`, async () => {
     let asked = 0;
     await using server = await serve((hello) => {
       asked++;
@@ -152,7 +152,7 @@ for (
     const outcome = await server.outcome();
     assert.match(failureOf(outcome), reason);
     assert.equal(outcome.kind === "failed" && outcome.gone, false);
-    // Nobody leaves it hanging.
+    // The failed client's connection is closed.
     await client.received;
     assert.equal(asked, 0);
     await stillServes(server, 1);
@@ -161,7 +161,7 @@ for (
 
 for (const how of ["end", "destroy", "resetAndDestroy"] as const) {
   for (const said of [0, 50]) {
-    test(`a client that leaves by ${how}() after ${said} bytes is told as gone`, async () => {
+    test(`a client that leaves by ${how}() after ${said} bytes is reported as gone`, async () => {
       await using server = await serve(byName);
       // The first connection is handed out before its client has spoken everywhere.
       const { socket } = rawClient(server.port, hello("a.example").subarray(0, said));
@@ -175,7 +175,7 @@ for (const how of ["end", "destroy", "resetAndDestroy"] as const) {
     });
   }
 
-  test(`a client that leaves by ${how}() while choose() takes its time is told as gone`, async () => {
+  test(`a client that leaves by ${how}() while choose() takes its time is reported as gone`, async () => {
     const late = Promise.withResolvers<ServerTls | undefined>();
     const asked = new Waiting();
     let count = 0;
@@ -185,7 +185,7 @@ for (const how of ["end", "destroy", "resetAndDestroy"] as const) {
       return hello.serverName === "b.example" ? late.promise : byName(hello);
     });
     const { socket } = rawClient(server.port, hello("b.example"));
-    await asked.until(() => count === 1, () => "nobody was asked");
+    await asked.until(() => count === 1, () => "choose() was not called");
     await quiet(3);
     socket[how]();
     const outcome = await server.outcome();
@@ -195,7 +195,7 @@ for (const how of ["end", "destroy", "resetAndDestroy"] as const) {
   });
 }
 
-test("an accepted connection that is reset while choose() takes its time tells nothing", async () => {
+test("an accepted connection that is reset while choose() takes its time reports no outcome", async () => {
   const late = Promise.withResolvers<ServerTls | undefined>();
   await using server = await serve((hello) =>
     hello.serverName === "b.example" ? late.promise : byName(hello)
@@ -223,7 +223,7 @@ test("a chooser keeps 200 silent clients apart from one that speaks", async () =
   for (const outcome of server.outcomes) {
     assert.ok(outcome.kind === "secured" || outcome.gone, failureOf(outcome));
   }
-  // What was waited with is given back, too.
+  // The descriptors of waiting connections are given back, too.
   for (const { connection } of server.sides) connection.reset();
   for (let turn = 0; turn < 5_000 && fdHeadroom() < headroom; turn++) await quiet(1);
   assert.ok(fdHeadroom() >= headroom, `${headroom - fdHeadroom()} descriptors are still open`);

@@ -1,5 +1,6 @@
 /**
- * Listeners that choose by the name a client asks for, and clients that say what they are told to.
+ * Listeners that choose by the name a client asks for, and clients that send the bytes a test gives
+ * them.
  *
  * @module
  */
@@ -51,7 +52,7 @@ export function failureOf(outcome: HandshakeOutcome): string {
   return outcome.kind === "failed" ? outcome.reason : outcome.kind;
 }
 
-/** Somebody known still gets through, and every handshake so far was told once. */
+/** A known client still gets through, and every handshake so far was reported once. */
 export async function stillServes(server: SecureServer, failures: number): Promise<void> {
   const client = await dial(server.port, { serverName: "a.example" }).side();
   client.write("hello");

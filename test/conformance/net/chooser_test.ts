@@ -1,5 +1,5 @@
 /**
- * The contract of choosers: settings picked by what a client says first, at once or later.
+ * The contract of choosers: settings picked by the client's first bytes, at once or later.
  *
  * @module
  */
@@ -26,7 +26,7 @@ import {
 import { dial, engine, quiet, SecureServer } from "./kit.ts";
 import { Waiting } from "./side.ts";
 
-test("choose() learns what the client says first", async () => {
+test("choose() gets the client's hello", async () => {
   const hellos: ClientHello[] = [];
   await using server = await serveAtOnce((hello) => {
     hellos.push(hello);
@@ -169,7 +169,7 @@ test("a chooser serves a local socket", async () => {
   );
   const client = await dial(0, { path, serverName: "c.example" }).side();
   assert.equal(leafOf(client.peer), hexOf("c.example"));
-  await waiting.until(() => outcomes.length === 1, () => "nobody was told");
+  await waiting.until(() => outcomes.length === 1, () => "no outcome was reported");
   assert.equal(outcomes[0]?.kind, "secured");
   client.connection.reset();
   listener.close();

@@ -46,7 +46,7 @@ export function clientHello(options: HelloOptions = {}): Uint8Array {
   for (let at = 0; at < whole.length; at += recordBytes) {
     records.push(record(whole.subarray(at, at + recordBytes)));
   }
-  // What was cut off is followed by application data, which no handshake has.
+  // Application data, which no handshake has, follows what was cut off.
   if (cut) records.push(Buffer.of(0x17, 3, 3, 0, 1, 0));
   return Buffer.concat(records);
 }
@@ -56,7 +56,7 @@ export function record(content: Uint8Array): Buffer {
   return Buffer.concat([Buffer.of(0x16, 3, 1), vector(2, content)]);
 }
 
-/** With its four bytes of header. */
+/** A client hello with its header of four bytes. */
 export function clientHelloMessage(options: HelloOptions = {}): Buffer {
   const { version = 0x0303, suites = SUITES, names, schemes = [0x0403], alpn } = options;
   const extensions: Buffer[] = [

@@ -1,5 +1,5 @@
 /**
- * A server for `descriptors_test.ts`: runs with a low limit of open files and tells on standard output
+ * A server for `descriptors_test.ts`: runs with a low limit of open files and reports on standard output
  * what its gate does.
  *
  * @module
@@ -11,14 +11,14 @@ import { AcceptGate, runtimeEngine } from "../../../src/net/mod.ts";
 
 const tell = (kind: string, fields: Record<string, unknown> = {}) => {
   const { user, system } = process.cpuUsage();
-  const told = { kind, accepted, cpuMs: (user + system) / 1_000, ...fields };
-  process.stdout.write(`${JSON.stringify(told)}\n`);
+  const report = { kind, accepted, cpuMs: (user + system) / 1_000, ...fields };
+  process.stdout.write(`${JSON.stringify(report)}\n`);
 };
 let accepted = 0;
 const gate = new AcceptGate({
   clock: systemClock,
   onChange: (pausedFor, headroom) => {
-    // Nobody but our own comes here.
+    // Only connections of this test arrive here.
     if (pausedFor !== "strangers") tell(pausedFor === "all" ? "paused" : "resumed", { headroom });
   },
 });

@@ -16,7 +16,7 @@ import { systemClock } from "../../../src/base/mod.ts";
 import { eventually } from "../../kit/process/process.ts";
 import { engine, Waiting } from "./kit.ts";
 
-interface Told {
+interface Report {
   readonly kind: "ready" | "paused" | "resumed" | "usage";
   readonly accepted: number;
   readonly cpuMs: number;
@@ -26,7 +26,7 @@ interface Told {
 
 class Child extends Waiting implements AsyncDisposable {
   readonly #process: ChildProcess;
-  readonly told: Told[] = [];
+  readonly reports: Report[] = [];
 
   constructor(limit: number) {
     super();
@@ -39,21 +39,21 @@ class Child extends Waiting implements AsyncDisposable {
     const { stdout } = this.#process;
     assert.ok(stdout);
     createInterface({ input: stdout }).on("line", (line) => {
-      this.told.push(JSON.parse(line));
+      this.reports.push(JSON.parse(line));
       this.woken();
     });
   }
 
-  async next(kind: Told["kind"], from = 0): Promise<Told> {
-    const found = () => this.told.slice(from).find((told) => told.kind === kind);
-    await this.until(() => found() !== undefined, () => JSON.stringify(this.told));
-    const told = found();
-    assert.ok(told);
-    return told;
+  async next(kind: Report["kind"], from = 0): Promise<Report> {
+    const found = () => this.reports.slice(from).find((report) => report.kind === kind);
+    await this.until(() => found() !== undefined, () => JSON.stringify(this.reports));
+    const report = found();
+    assert.ok(report);
+    return report;
   }
 
-  usage(): Promise<Told> {
-    const from = this.told.length;
+  usage(): Promise<Report> {
+    const from = this.reports.length;
     this.#process.stdin?.write("?\n");
     return this.next("usage", from);
   }
@@ -82,15 +82,15 @@ function openClient(port: number): Client {
   return { socket, served };
 }
 
-const isPause = ({ kind }: Told) => kind === "paused";
-const isChange = ({ kind }: Told) => kind === "paused" || kind === "resumed";
+const isPause = ({ kind }: Report) => kind === "paused";
+const isChange = ({ kind }: Report) => kind === "paused" || kind === "resumed";
 
 async function story(child: Child, open: (port: number) => Promise<Client[]>): Promise<void> {
   const { port = 0 } = await child.next("ready");
   const clients = await open(port);
   const paused = await child.next("paused");
   assert.ok((paused.headroom ?? 0) >= 0);
-  // A runtime that spins takes all of each; one that still works off what came before, of the first.
+  // A runtime that spins takes all of each; one that still works off earlier events, of the first.
   const taken: number[] = [];
   while (!taken.some((ms) => ms < 150)) {
     assert.ok(taken.length < 5, `${taken.join()} ms of 400`);
@@ -102,8 +102,8 @@ async function story(child: Child, open: (port: number) => Promise<Client[]>): P
   }
   for (const { socket } of clients) socket.destroy();
   await child.until(
-    () => child.told.findLast(isChange)?.kind === "resumed",
-    () => JSON.stringify(child.told),
+    () => child.reports.findLast(isChange)?.kind === "resumed",
+    () => JSON.stringify(child.reports),
   );
   // Clients that gave up in the kernel are still accepted, and may close the gate once more.
   await eventually("a late client is served", async () => {
@@ -120,10 +120,10 @@ test("a listener pauses before descriptors run out, spins not, and goes on by it
   await using child = new Child(LIMIT);
   await story(child, async (port) => {
     const clients: Client[] = [];
-    while (!child.told.some(isPause)) {
+    while (!child.reports.some(isPause)) {
       const client = openClient(port);
       clients.push(client);
-      const pause = child.until(() => child.told.some(isPause), () => "").catch(() => {});
+      const pause = child.until(() => child.reports.some(isPause), () => "").catch(() => {});
       await Promise.race([client.served, pause]);
     }
     return clients;
@@ -137,7 +137,7 @@ async function burst(): Promise<void> {
   });
 }
 
-// Deno itself ends when a burst takes the last descriptor, before our code hears of it.
+// Deno itself ends when a burst takes the last descriptor, before our code gets an error.
 if (engine.name.startsWith("bun")) {
   test("a burst of clients does not use up the descriptors", burst);
 }

@@ -1,6 +1,6 @@
 /**
- * The contract of dialling: what a server can do wrong, and what its certificate can lack. Each failure
- * is told once, with a reason; a cancelled dial tells nothing.
+ * The contract of dialling: the faults of a server, and the gaps of its certificate. Each failure is
+ * reported once, with a reason; a cancelled dial reports nothing.
  *
  * @module
  */
@@ -27,7 +27,7 @@ import {
 const other = createAuthority({ name: "other" });
 const HOUR_MS = 3_600_000;
 
-test("dial() fails to connect where nobody listens", async () => {
+test("dial() fails to connect where nothing listens", async () => {
   const server = await startServer(() => {});
   await server[Symbol.asyncDispose]();
   for (const material of [null, webMaterial]) {
@@ -78,7 +78,7 @@ for (
   });
 }
 
-test("dial() lets a silent server wait until it is cancelled, and tells nothing then", async () => {
+test("dial() waits for a silent server until it is cancelled, and reports nothing then", async () => {
   const gone: Promise<void>[] = [];
   await using server = await startServer((socket) => {
     gone.push(new Promise((resolve) => socket.on("close", () => resolve())));
@@ -95,7 +95,7 @@ test("dial() lets a silent server wait until it is cancelled, and tells nothing 
   client.cancel();
 });
 
-test("dial() cancelled before it connected tells nothing", async () => {
+test("dial() cancelled before it connected reports nothing", async () => {
   await using server = await SecureServer.start();
   const results = [dial(server.port), dial(server.port, { material: null })].map((client) => {
     client.cancel();
@@ -121,13 +121,14 @@ test("dial() cancelled after it connected leaves the connection alone or breaks 
   listener.close();
 });
 
-// One library minds it; the other takes it, and goes by the other roots.
+// One library refuses it; the other accepts it, and uses the other roots.
 const minds = engine.name.startsWith("bun");
-test(`dial() ${minds ? "tells of" : "lives with"} a root that has no name, and does not throw`, async () => {
+test(`dial() ${minds ? "fails with" : "ignores"} a root that has no name, and does not throw`, async () => {
   await using server = await SecureServer.start();
   const named = createAuthority({ name: "zzzzzzzz" });
   const der = Buffer.from(named.rootDer);
-  // The subject's only set becomes something else: what we read of a certificate stays as it was.
+  // The subject's only set becomes something else: the fields that we read of a certificate stay as
+  // they were.
   der[der.lastIndexOf("zzzzzzzz") - 11] = 0x05;
   const rootPems = [formatPem("CERTIFICATE", der), ca.rootPem];
   assert.equal(engine.tlsFault({ certPem: "", keyPem: "", rootPems }) !== undefined, minds);
@@ -136,15 +137,15 @@ test(`dial() ${minds ? "tells of" : "lives with"} a root that has no name, and d
 });
 
 test("dial() sends the name it was given", async () => {
-  const heard: Buffer[] = [];
+  const received: Buffer[] = [];
   await using server = await startServer((socket) => {
     socket.on("data", (chunk: Buffer) => {
-      heard.push(chunk);
+      received.push(chunk);
       socket.destroy();
     });
   });
   await dial(server.port).result();
-  assert.ok(Buffer.concat(heard).includes(SERVER_NAME));
+  assert.ok(Buffer.concat(received).includes(SERVER_NAME));
 });
 
 test("dial() judges the server's chain and not its names", async () => {
@@ -189,7 +190,7 @@ for (
   test(`dial() does not accept a server with ${name}`, async () => {
     await using server = await SecureServer.start(material);
     const result = await dial(server.port).result();
-    // An engine may refuse by itself, or report; what it reports is never only the missing name.
+    // An engine may refuse by itself, or report; its report is never only the missing name.
     if (result.kind === "failed") {
       assert.equal(result.stage, "handshake");
       assert.notEqual(result.reason, "");

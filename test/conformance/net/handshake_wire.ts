@@ -1,6 +1,6 @@
 /**
- * A TLS 1.2 handshake as it passes by in plain text: its messages read, and certificates replaced on
- * their way, as somebody in the middle would.
+ * A TLS 1.2 handshake in plain text as it passes by: its messages are read, and certificates are
+ * replaced on the way, as a man in the middle would.
  *
  * @module
  */

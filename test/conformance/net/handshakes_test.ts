@@ -1,6 +1,6 @@
 /**
- * The contract of handshakes that fail, and of clients that do not behave: each is told once,
- * with a reason, and the listener serves the next one.
+ * The contract of handshakes that fail, and of clients that misbehave: each failure is reported once,
+ * with a reason, and the listener serves the next client.
  *
  * @module
  */
@@ -17,7 +17,9 @@ import { clientHello } from "./client_hello.ts";
 const other = createAuthority({ name: "other" });
 const HOUR_MS = 3_600_000;
 
-/** A mesh peer still gets through, and each handshake so far was told once, also one that is closed. */
+/**
+ * A mesh peer still gets through, and each handshake so far was reported once, also one that is closed.
+ */
 async function stillServes(server: SecureServer, failures: number): Promise<void> {
   const client = await dial(server.port).side();
   client.write("hello");
@@ -73,7 +75,7 @@ for (
       assert.notEqual(outcome.reason, "");
       assert.equal(outcome.gone, false);
     }
-    // The peer is told, too: nobody leaves it hanging.
+    // The peer learns of it, too: its connection is closed.
     if (!client.closed) await new Promise((resolve) => client.once("close", resolve));
     await stillServes(server, 1);
   });
@@ -100,7 +102,7 @@ for (
     await using server = await SecureServer.start();
     const client = dial(server.port, { material });
     notAccepted(await server.outcome());
-    // In TLS 1.3 the client was connected before it was judged; then it is told by a close.
+    // In TLS 1.3 the client was connected before the server judged it; the client then sees a close.
     const result = await client.result();
     if (result.kind === "connected") {
       result.side.write("not for your ears");
@@ -130,7 +132,7 @@ test("secure() fails once on a client with no certificate", async () => {
   }
 });
 
-test("secure() tells of a client that leaves in the middle", async () => {
+test("secure() reports a client that leaves in the middle", async () => {
   await using server = await SecureServer.start();
   const hello = clientHello({ version: 0x0303 });
   const client = rawClient(server.port, hello.subarray(0, 50));
@@ -144,7 +146,7 @@ test("secure() tells of a client that leaves in the middle", async () => {
 });
 
 for (const how of ["end", "destroy", "resetAndDestroy"] as const) {
-  test(`secure() tells of a probe that connects and leaves by ${how}()`, async () => {
+  test(`secure() reports a probe that connects and leaves by ${how}()`, async () => {
     await using server = await SecureServer.start();
     const client = connect({ port: server.port, host: "127.0.0.1" });
     client.on("error", () => {});
@@ -155,8 +157,8 @@ for (const how of ["end", "destroy", "resetAndDestroy"] as const) {
     for (const outcome of server.outcomes) {
       assert.equal(outcome.kind === "failed" && outcome.gone, true);
     }
-    // Whoever was handed out is told of once. The peer that is served comes after the probe, so that
-    // nothing more is on its way then.
+    // A connection that was handed out is reported once. The peer that is served comes after the
+    // probe, so that nothing more is on its way then.
     const peer = await dial(server.port).side();
     peer.write("hello");
     await (await server.side()).received("hello");
@@ -180,7 +182,7 @@ test("secure() keeps 200 silent clients apart from one that speaks", async () =>
   assert.equal(server.outcomes.filter(({ kind }) => kind === "secured").length, 1);
 });
 
-test("an accepted connection that is reset tells its handshake nothing", async () => {
+test("an accepted connection that is reset reports no handshake outcome", async () => {
   const outcomes: string[] = [];
   await using server = await SecureServer.start(undefined, (accepted, tls) => {
     accepted.secure(tls, ({ kind }) => outcomes.push(kind));

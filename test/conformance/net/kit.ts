@@ -1,6 +1,6 @@
 /**
- * What the contract of the engines needs: connections that remember what they were told, and pairs of
- * them over loopback.
+ * Helpers of the engines' contract: connections that record their events, and pairs of them over
+ * loopback.
  *
  * @module
  */
@@ -53,7 +53,7 @@ export const dbMaterial: TlsMaterial = materialOf(ca.issueLeaf({ service: "db" }
 export const webMaterial: TlsMaterial = materialOf(ca.issueLeaf({ service: "web" }));
 export const SERVER_NAME = "db.default.dc1.internal.11111111-2222-3333-4444-555555555555.consul";
 
-/** A TLS listener that shakes hands with everybody and remembers how each one ended. */
+/** A TLS listener that shakes hands with every client and remembers how each handshake ended. */
 export class SecureServer extends Waiting implements AsyncDisposable {
   readonly sides: Side[] = [];
   readonly outcomes: HandshakeOutcome[] = [];
@@ -140,7 +140,7 @@ export interface Dialled {
   side(): Promise<Side>;
 }
 
-/** Dials and remembers everything that came of it; `material: null` is plain. */
+/** Dials and remembers the result and all events; `material: null` is plain. */
 export function dial(
   port: number,
   options: {
@@ -174,7 +174,7 @@ export function dial(
     ticket,
   }, handler);
   const result = async () => {
-    await waiting.until(() => results.length > 0, () => "the dial told nothing");
+    await waiting.until(() => results.length > 0, () => "the dial reported nothing");
     assert.equal(results.length, 1);
     return results[0] as DialResult;
   };

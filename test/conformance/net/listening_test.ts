@@ -118,7 +118,7 @@ function isHere(host: string): Promise<boolean> {
 }
 
 for (const host of ["127.0.0.1", "::1"]) {
-  test(`listen() on port 0 of ${host} tells the port and the peer`, async () => {
+  test(`listen() on port 0 of ${host} reports the port and the peer`, async () => {
     if (host === "::1" && !await isHere(host)) {
       return await refused({ kind: "tcp", host, port: 0 }, /^Cannot listen on .*no such address$/);
     }
@@ -143,7 +143,7 @@ for (const host of ["127.0.0.1", "::1"]) {
   });
 }
 
-test("listen() says what is wrong with an address", async () => {
+test("listen() names the fault of an address", async () => {
   using server = await Server.start();
   await refused({ ...LOOPBACK, port: portOf(server.listener) }, /^Cannot listen on 127.*in use/);
   await refused({ kind: "tcp", host: "192.0.2.1", port: 0 }, /no such address/);
@@ -166,7 +166,7 @@ test("listen() can have the port again at once after close()", async () => {
   const client = await dial(address.port, { material: null }).side();
   await first.accepted(1);
   first.listener.close();
-  // The open connection lives on.
+  // The open connection stays open.
   client.write("still here");
   await first.sides[0]?.received("still here");
   await quiet(5);
@@ -195,7 +195,7 @@ test("listen() serves a unix socket with the mode asked for", async () => {
   side.write("bye");
   side.connection.end();
   await client.over();
-  assert.deepEqual(client.told, ["data", "end", "close"]);
+  assert.deepEqual(client.events, ["data", "end", "close"]);
 });
 
 test("listen() leaves nothing beside a unix socket with a mode, and nothing of it once closed", async () => {
@@ -220,7 +220,7 @@ test("listen() with a mode refuses a path that has no room for a directory besid
   await refused({ kind: "unix", path: join(parent, "s"), mode: 0o600 }, /too long/);
 });
 
-test("listen() takes over a socket file that nobody serves", async () => {
+test("listen() takes over a socket file that no process serves", async () => {
   using folder = new Folder();
   const path = folder.file("stale.sock");
   const abandoned = createServer();
@@ -249,11 +249,11 @@ test("listen() leaves alone a socket that is served, and a file that is none", a
   assert.equal(statSync(file).size, 8);
 });
 
-test("listen() says that it may not write into a folder", async () => {
+test("listen() reports a folder that it may not write", async () => {
   using folder = new Folder();
   chmodSync(folder.path, 0o555);
   const isRoot = process.geteuid?.() === 0;
-  // Root may write anywhere: be nobody for the moment.
+  // Root may write anywhere, so the test runs as the user `nobody` for the moment.
   if (isRoot) process.seteuid?.(65_534);
   try {
     await refused({ kind: "unix", path: folder.file("a.sock") }, /permission denied/);
@@ -341,10 +341,10 @@ async function openOneWithinABurst(): Promise<void> {
   listener.close();
 }
 
-// Deno turns away whom it does not accept, and takes the others one by one.
+// Deno closes the connections that it does not accept, and takes the others one by one.
 if (engine.name.startsWith("bun")) {
   test(
-    "a listener that keeps clients waiting takes nobody more once it is paused",
+    "a listener that keeps clients waiting accepts none after pause()",
     pausedWithinABurst,
   );
   test(

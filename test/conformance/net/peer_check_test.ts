@@ -1,6 +1,6 @@
 /**
- * The contract of {@link PeerCheck}: what each side must show, whose verdict counts, and that a key must
- * be had to show a certificate whoever judges it.
+ * The contract of {@link PeerCheck}: what each side must show, whose verdict counts, and that showing a
+ * certificate takes its key whichever side judges it.
  *
  * @module
  */
@@ -28,7 +28,7 @@ const expired = ca.issueLeaf({
   overrides: { notBeforeMs: Date.now() - 9 * HOUR_MS, notAfterMs: Date.now() - HOUR_MS },
 });
 const dbLeaf = ca.issueLeaf({ service: "db" });
-const NOBODY = { certPem: "", keyPem: "" };
+const NO_CERTIFICATE = { certPem: "", keyPem: "" };
 
 const VERSIONS = ["TLSv1.2", "TLSv1.3"] as const;
 const only = (version: (typeof VERSIONS)[number]) => ({
@@ -56,7 +56,7 @@ for (const version of VERSIONS) {
   for (
     const [name, leaf] of [
       ["a known authority", known],
-      ["an authority that nobody knows", strange],
+      ["an unknown authority", strange],
       ["an expired leaf", expired],
     ] as const
   ) {
@@ -94,10 +94,10 @@ for (const version of VERSIONS) {
   }
 
   for (const peerCheck of ["shown", "ignored"] as const) {
-    test(`${version} ${peerCheck}: a client without a certificate is let through as nobody`, async () => {
+    test(`${version} ${peerCheck}: a client without a certificate connects and has no leaf`, async () => {
       await using listening = await SecureServer.start(server(peerCheck));
       const client = await dial(listening.port, {
-        material: materialOf(dbLeaf, { ...only(version), ...NOBODY }),
+        material: materialOf(dbLeaf, { ...only(version), ...NO_CERTIFICATE }),
       }).side();
       client.write("hello");
       const side = await listening.side();
@@ -112,7 +112,7 @@ for (const version of VERSIONS) {
     });
   }
 
-  test(`${version} ignored: a client is not asked for what it has`, async () => {
+  test(`${version} ignored: a client is not asked for its certificate`, async () => {
     await using listening = await SecureServer.start(server("ignored"));
     const material = materialOf(known, only(version));
     (await dial(listening.port, { material }).side()).write("hello");
@@ -126,7 +126,7 @@ for (const version of VERSIONS) {
 for (const peerCheck of ["checked", "shown"] as const) {
   const material = materialOf(known, { ...only("TLSv1.2"), peerCheck });
 
-  test(`${peerCheck}: a server shows another's certificate in vain`, async () => {
+  test(`${peerCheck}: a server that shows another's certificate is refused`, async () => {
     const impostor = ca.issueLeaf({ service: "web" });
     await using listening = await SecureServer.start(
       materialOf(impostor, { ...only("TLSv1.2"), peerCheck: "ignored" }),
@@ -141,7 +141,7 @@ for (const peerCheck of ["checked", "shown"] as const) {
     assert.equal(result.kind === "failed" && result.stage, "handshake");
   });
 
-  test(`${peerCheck}: a client shows another's certificate in vain`, async () => {
+  test(`${peerCheck}: a client that shows another's certificate is refused`, async () => {
     await using listening = await SecureServer.start(
       materialOf(dbLeaf, { ...only("TLSv1.2"), peerCheck }),
     );
@@ -157,7 +157,7 @@ for (const peerCheck of ["checked", "shown"] as const) {
   });
 }
 
-// A name that fits must not hide that nobody vouches for it.
+// A name that fits must not hide that no trusted CA signed the certificate.
 for (const name of [SERVER_NAME, "other.test"]) {
   test(`checked: a stranger of the name ${name} is not accepted`, async () => {
     const overrides = { dnsNames: [name] };
@@ -170,10 +170,11 @@ for (const name of [SERVER_NAME, "other.test"]) {
   });
 }
 
-// A library minds these by themselves: that must not hide that nobody proved to have their key.
+// TLS libraries refuse these by themselves; that must not hide that the peer did not prove that it has
+// their key.
 for (const [name, victim] of [["strange", strange], ["expired", expired]] as const) {
   for (const whose of ["server", "client"] as const) {
-    test(`shown: a ${whose} shows another's ${name} certificate in vain`, async () => {
+    test(`shown: a ${whose} that shows another's ${name} certificate is refused`, async () => {
       await using listening = await SecureServer.start(
         materialOf(dbLeaf, { ...only("TLSv1.2"), peerCheck: "shown" }),
       );
@@ -187,7 +188,9 @@ for (const [name, victim] of [["strange", strange], ["expired", expired]] as con
   }
 }
 
-/** What the server's CertificateRequest says in plain text; undefined: it sent none. */
+/**
+ * The authorities named by the server's CertificateRequest in plain text; undefined: it sent none.
+ */
 async function authoritiesNamed(port: number): Promise<number | undefined> {
   const reader = new HandshakeReader();
   const socket = connect({ port, host: "127.0.0.1" });

@@ -1,6 +1,6 @@
 /**
- * The contract of application protocols (ALPN, RFC 7301): the server's order decides, both sides know what
- * was agreed on, resumed or not, and nobody who offers none notices.
+ * The contract of application protocols (ALPN, RFC 7301): the server's order decides, both sides know
+ * which one was agreed on, resumed or not, and a peer that offers none is not affected.
  *
  * @module
  */
@@ -13,7 +13,7 @@ import { startServer } from "../../kit/wire/echo.ts";
 import { failureOf, serve } from "./chooser_kit.ts";
 import { dbMaterial, dial, engine, resumes, SecureServer, webMaterial } from "./kit.ts";
 
-/** What both sides say after a whole exchange, and a ticket where one came. */
+/** The protocol that both sides report after a whole exchange, and a ticket where one came. */
 async function visit(
   server: SecureServer,
   protocols: readonly string[] | undefined,
@@ -48,7 +48,7 @@ for (const maxVersion of ["TLSv1.2", "TLSv1.3"] as const) {
       ["a client that offers none is let in", ["h2"], undefined, ""],
       ["a server that knows none lets everybody in", undefined, ["h2"], ""],
       ["an empty list is none", [], [], ""],
-      ["nobody speaks of it", undefined, undefined, ""],
+      ["neither side offers any", undefined, undefined, ""],
     ] as const
   ) {
     test(`application protocols over ${maxVersion}: ${name}`, async () => {
@@ -104,16 +104,16 @@ test("a resumed session agrees on an application protocol of its own", async () 
 
 for (const protocols of [undefined, ["h2", "http/1.1"]]) {
   test(`a client hello speaks of ${protocols ?? "no application protocols"}`, async () => {
-    const heard: Buffer[] = [];
+    const received: Buffer[] = [];
     await using server = await startServer((socket) => {
       socket.on("data", (chunk: Buffer) => {
-        heard.push(chunk);
+        received.push(chunk);
         socket.destroy();
       });
     });
     await dial(server.port, { material: { ...webMaterial, ...(protocols && { protocols }) } })
       .result();
-    const reading = readClientHello(Buffer.concat(heard));
+    const reading = readClientHello(Buffer.concat(received));
     assert.equal(reading.kind, "complete");
     assert.deepEqual(reading.kind === "complete" && reading.hello.alpn, protocols ?? []);
   });

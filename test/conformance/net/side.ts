@@ -1,5 +1,5 @@
 /**
- * One end of a connection that remembers what it was told, and ways to wait for it.
+ * One end of a connection that records its events, and methods that wait for them.
  *
  * @module
  */
@@ -10,7 +10,7 @@ import type { Connection, PresentedPeer, StreamEvents } from "../../../src/net/m
 
 const PATIENCE_MS = 30_000;
 
-/** Something to wait on: woken at each event, fails with what was seen so far. */
+/** Something to wait on: woken at each event, fails with the events seen so far. */
 export class Waiting {
   #wake: Array<() => void> = [];
 
@@ -32,14 +32,14 @@ export class Waiting {
   }
 }
 
-/** One end of a connection, and everything it was told. */
+/** One end of a connection, and all of its events. */
 export class Side extends Waiting implements StreamEvents {
   readonly connection: Connection;
   readonly peer: PresentedPeer | undefined;
   readonly chunks: Uint8Array[] = [];
   /** `data` (once per run of chunks), `end`, `drain`, `close` or `reset`. */
-  readonly told: string[] = [];
-  /** What the close said of the peer's TLS. */
+  readonly events: string[] = [];
+  /** The reason that the close gave for the end of the peer's TLS. */
   alert = "";
   size = 0;
   onChunk: ((chunk: Uint8Array) => void) | undefined;
@@ -52,24 +52,24 @@ export class Side extends Waiting implements StreamEvents {
   }
 
   onData(chunk: Uint8Array): void {
-    if (this.told.at(-1) !== "data") this.told.push("data");
+    if (this.events.at(-1) !== "data") this.events.push("data");
     this.size += chunk.length;
     if (this.onChunk) this.onChunk(chunk);
     else this.chunks.push(chunk);
     this.woken();
   }
   onEnd(): void {
-    this.#tell("end");
+    this.#record("end");
   }
   onDrain(): void {
-    this.#tell("drain");
+    this.#record("drain");
   }
   onClose(reset: boolean, alert: string): void {
     this.alert = alert;
-    this.#tell(reset ? "reset" : "close");
+    this.#record(reset ? "reset" : "close");
   }
-  #tell(event: string): void {
-    this.told.push(event);
+  #record(event: string): void {
+    this.events.push(event);
     this.woken();
   }
 
@@ -86,19 +86,21 @@ export class Side extends Waiting implements StreamEvents {
   }
 
   event(name: "end" | "drain" | "close" | "reset"): Promise<void> {
-    const gone = () => this.told.includes("close") || this.told.includes("reset");
+    const gone = () => this.events.includes("close") || this.events.includes("reset");
     return this.until(
-      () => this.told.includes(name) || gone(),
-      () => `told ${this.told.join()}, not ${name}`,
-    ).then(() => assert.ok(this.told.includes(name), `told ${this.told.join()}, not ${name}`));
+      () => this.events.includes(name) || gone(),
+      () => `saw ${this.events.join()}, not ${name}`,
+    ).then(() =>
+      assert.ok(this.events.includes(name), `events ${this.events.join()}, not ${name}`)
+    );
   }
 
   /** Gone, however. */
   over(): Promise<void> {
-    const last = () => this.told.at(-1);
+    const last = () => this.events.at(-1);
     return this.until(
       () => last() === "close" || last() === "reset",
-      () => `told ${this.told.join()}, still open`,
+      () => `saw ${this.events.join()}, still open`,
     );
   }
 }

@@ -38,15 +38,15 @@ for (const kind of ["plain", "tls"] as const) {
       near.write("last words");
       near.connection.end();
       await far.event("end");
-      assert.deepEqual(far.told, ["data", "end"]);
+      assert.deepEqual(far.events, ["data", "end"]);
       assert.equal(far.text, "last words");
       far.write("still here");
       await near.received("still here");
-      assert.deepEqual(near.told, ["data"]);
+      assert.deepEqual(near.events, ["data"]);
       far.connection.end();
       await Promise.all([near.over(), far.over()]);
-      assert.deepEqual(near.told, ["data", "end", "close"]);
-      assert.deepEqual(far.told, ["data", "end", "close"]);
+      assert.deepEqual(near.events, ["data", "end", "close"]);
+      assert.deepEqual(far.events, ["data", "end", "close"]);
     });
 
     test(`${name} ends after megabytes that a slow reader has not taken yet`, async () => {
@@ -61,7 +61,7 @@ for (const kind of ["plain", "tls"] as const) {
       far.connection.resume();
       await far.event("end");
       assert.equal(far.size, block.length);
-      assert.deepEqual(far.told, ["data", "end"]);
+      assert.deepEqual(far.events, ["data", "end"]);
     });
 
     test(`${name} closes both halves after the written bytes`, async () => {
@@ -73,8 +73,8 @@ for (const kind of ["plain", "tls"] as const) {
       assert.equal(far.text, "goodbye");
       far.connection.end();
       await Promise.all([near.over(), far.over()]);
-      assert.equal(far.told.at(-1), "close");
-      assert.equal(near.told.at(-1), "close");
+      assert.equal(far.events.at(-1), "close");
+      assert.equal(near.events.at(-1), "close");
     });
 
     test(`${name} passes a reset as a reset`, async () => {
@@ -84,8 +84,8 @@ for (const kind of ["plain", "tls"] as const) {
       await far.received("hello");
       near.connection.reset();
       await Promise.all([near.over(), far.over()]);
-      assert.deepEqual(far.told, ["data", "reset"]);
-      assert.deepEqual(near.told, ["close"]);
+      assert.deepEqual(far.events, ["data", "reset"]);
+      assert.deepEqual(near.events, ["close"]);
     });
 
     test(`${name} passes a reset in the middle of bytes`, async () => {
@@ -95,8 +95,8 @@ for (const kind of ["plain", "tls"] as const) {
       while (wrote) wrote = near.connection.write(Buffer.alloc(65_536));
       near.connection.reset();
       await far.over();
-      assert.equal(far.told.at(-1), "reset");
-      assert.ok(!far.told.includes("end"), "a cut stream was told as ended");
+      assert.equal(far.events.at(-1), "reset");
+      assert.ok(!far.events.includes("end"), "a cut stream was reported as ended");
     });
 
     test(`${name} reports a reset after the peer had ended its half`, async () => {
@@ -110,7 +110,7 @@ for (const kind of ["plain", "tls"] as const) {
         ? undefined
         : setInterval(() => far.write("anybody there?"), 10);
       await far.over().finally(() => clearInterval(asking));
-      assert.deepEqual(far.told, ["end", "reset"]);
+      assert.deepEqual(far.events, ["end", "reset"]);
     });
 
     test(`${name} ignores calls after its close`, async () => {
@@ -118,8 +118,8 @@ for (const kind of ["plain", "tls"] as const) {
       const { near, far } = both(pair, end);
       near.connection.reset();
       await Promise.all([near.over(), far.over()]);
-      for (const { connection, told } of [near, far]) {
-        const before = [...told];
+      for (const { connection, events } of [near, far]) {
+        const before = [...events];
         assert.equal(connection.write(Buffer.from("late")), true);
         connection.pause();
         connection.resume();
@@ -127,7 +127,7 @@ for (const kind of ["plain", "tls"] as const) {
         connection.close();
         connection.reset();
         await quiet(5);
-        assert.deepEqual(told, before);
+        assert.deepEqual(events, before);
       }
     });
 
@@ -163,7 +163,7 @@ for (const kind of ["plain", "tls"] as const) {
       near.write("all of it");
       near.connection.end();
       await quiet();
-      assert.deepEqual(far.told, []);
+      assert.deepEqual(far.events, []);
       far.connection.resume();
       await far.event("end");
       assert.equal(far.text, "all of it");

@@ -1,5 +1,5 @@
 /**
- * The contract of `tlsFault`: whatever a handshake would fail for is said before.
+ * The contract of `tlsFault`: it reports beforehand whatever a handshake would fail for.
  *
  * @module
  */
@@ -27,7 +27,7 @@ for (
     ["a root of zeros", { rootPems: [ca.rootPem, NO_CERTIFICATE] }, /^the root cannot be read: ./],
   ] as const
 ) {
-  test(`tlsFault() minds ${name}`, () => {
+  test(`tlsFault() reports ${name}`, () => {
     const { certPem, keyPem, rootPems } = materialOf(leaf);
     assert.match(engine.tlsFault({ certPem, keyPem, rootPems, ...change }) ?? "", fault);
   });
@@ -41,12 +41,12 @@ OqoHJgoOdrv02ygst2sOesGhRANCAAQVVfJlAjSexdvM/EE8RX3NDkIqJpc5HZp1
 -----END PRIVATE KEY-----
 `;
 
-test("tlsFault() minds a curve that no suite of ours signs with", () => {
+test("tlsFault() reports a curve that no suite of ours signs with", () => {
   const fault = engine.tlsFault({ ...materialOf(leaf), keyPem: ODD_KEY });
   assert.match(fault ?? "", /^the key (?:is of an unsupported kind|cannot be read)/);
 });
 
-test("tlsFault() minds nothing that shakes hands", async () => {
+test("tlsFault() reports no fault in credentials that complete a handshake", async () => {
   for (const keyKind of ["ec-p256", "ec-p384", "ec-p521", "rsa-2048", "ed25519"] as const) {
     const authority = createAuthority({ keyKind });
     const material = materialOf(authority.issueLeaf({ service: "db", keyKind }), {
@@ -60,7 +60,7 @@ test("tlsFault() minds nothing that shakes hands", async () => {
   }
 });
 
-test("tlsFault() minds no client without a certificate, and no missing roots", () => {
+test("tlsFault() reports no fault in a client without a certificate, or in missing roots", () => {
   assert.equal(engine.tlsFault({ certPem: "", keyPem: "", rootPems: [ca.rootPem] }), undefined);
   assert.equal(engine.tlsFault({ ...materialOf(leaf), rootPems: [] }), undefined);
 });

@@ -34,7 +34,8 @@ function assertShown(peer: PresentedPeer | undefined, leaf: typeof dbLeaf): void
   assert.ok(peer?.leaf);
   assert.equal(peer.accepted, true, peer.reason);
   assert.deepEqual(hex([peer.leaf]), hex([leaf.certDer]));
-  // What completes the path may be added to what was presented, and nothing be left out.
+  // Certificates that complete the path may be added to those that were presented; none may be left
+  // out.
   assert.deepEqual(hex(peer.chain().slice(0, leaf.chainDer.length)), hex(leaf.chainDer));
 }
 
@@ -53,7 +54,7 @@ for (const version of ["TLSv1.2", "TLSv1.3"] as const) {
     }
   });
 
-  test(`${version} tells a server whom its client asked for, resumed or not`, async () => {
+  test(`${version} gives a server the name its client asked for, resumed or not`, async () => {
     await using server = await SecureServer.start(materialOf(dbLeaf, only));
     const material = materialOf(webLeaf, only);
     let known: Ticket | undefined;
@@ -147,7 +148,7 @@ for (
     }).result();
     const outcome = await server.outcome();
     if (want === "failed") {
-      // One side may be done before the other refuses; then it is told by a close.
+      // One side may be done before the other refuses; that side then sees a close.
       assert.ok(outcome.kind === "failed" || result.kind === "failed");
       if (result.kind === "connected") await result.side.over();
       for (const side of server.sides) await side.over();
@@ -199,18 +200,18 @@ async function wired(): Promise<Wire> {
   };
 }
 
-/** What Bun does not tell from an orderly end: a FIN that no close_notify came before. */
+/** A FIN without a close_notify before it, which Bun does not distinguish from an orderly end. */
 const CUT = engine.name.startsWith("bun") ? "end" : "reset";
 
 for (const end of ["client", "server"] as const) {
   const leg = end === "client" ? "toClient" : "toServer";
 
   for (const [name, last] of [["after a record", ""], ["in a record", "\x17\x03\x03\x40\x00ab"]]) {
-    test(`a wire cut by a FIN ${name} is told to the ${end}`, async () => {
+    test(`a wire cut by a FIN ${name} is reported to the ${end}`, async () => {
       await using wire = await wired();
       wire[leg].end(Buffer.from(last ?? "", "latin1"));
       await wire[end].event(CUT);
-      assert.deepEqual(wire[end].told, ["data", CUT]);
+      assert.deepEqual(wire[end].events, ["data", CUT]);
     });
   }
 
@@ -218,21 +219,21 @@ for (const end of ["client", "server"] as const) {
     await using wire = await wired();
     wire[leg].resetAndDestroy();
     await wire[end].over();
-    assert.deepEqual(wire[end].told, ["data", "reset"]);
+    assert.deepEqual(wire[end].events, ["data", "reset"]);
   });
 
   test(`a record that was tampered with is a reset to the ${end}`, async () => {
     await using wire = await wired();
     wire[leg].write(Buffer.concat([Buffer.of(0x17, 3, 3, 0, 32), Buffer.alloc(32, 9)]));
     await wire[end].over();
-    assert.deepEqual(wire[end].told, ["data", "reset"]);
+    assert.deepEqual(wire[end].events, ["data", "reset"]);
   });
 
   test(`plain text on the wire is a reset to the ${end}`, async () => {
     await using wire = await wired();
     wire[leg].write("GET / HTTP/1.1\r\n\r\n");
     await wire[end].over();
-    assert.deepEqual(wire[end].told, ["data", "reset"]);
+    assert.deepEqual(wire[end].events, ["data", "reset"]);
   });
 
   test(`a cut wire is noticed by a paused ${end} once it reads on`, async () => {
@@ -242,6 +243,6 @@ for (const end of ["client", "server"] as const) {
     await quiet();
     wire[end].connection.resume();
     await wire[end].event(CUT);
-    assert.deepEqual(wire[end].told, ["data", CUT]);
+    assert.deepEqual(wire[end].events, ["data", CUT]);
   });
 }

@@ -1,6 +1,6 @@
 /**
- * The contract of how a failed handshake is told: in words that say who did what, by both engines, and
- * as what comes after a handshake that was done on one side only.
+ * The contract of how a failed handshake is reported: in words that name the side and the fault, by both
+ * engines, also where the handshake was done on one side only.
  *
  * @module
  */
@@ -27,7 +27,7 @@ for (
     ["RC4 only", clientHello({ version: 0x0303, suites: [0x0005] }), /^no cipher suite in common/],
   ] as const
 ) {
-  test(`secure() says that a client speaks ${name}`, async () => {
+  test(`secure() reports a client that speaks ${name}`, async () => {
     await using server = await SecureServer.start();
     const client = connect({ port: server.port, host: "127.0.0.1" });
     client.on("error", () => {});
@@ -38,7 +38,7 @@ for (
   });
 }
 
-/** Alerts as a server sends them before it has said anything else (RFC 8446 6.2). */
+/** Alerts that a server sends before any other message (RFC 8446 6.2). */
 for (
   const [name, alert, words] of [
     ["bad_certificate", 42, /^the peer does not accept our certificate$/],
@@ -49,12 +49,12 @@ for (
     ["certificate_required", 116, /^the peer asks for a certificate and was shown none$/],
   ] as const
 ) {
-  test(`dial() says what the alert ${name} means`, async () => {
+  test(`dial() explains the alert ${name}`, async () => {
     assert.match(await toldBy(Uint8Array.of(0x15, 3, 3, 0, 2, 2, alert)), words);
   });
 }
 
-test("dial() says that a server speaks no TLS", async () => {
+test("dial() reports a server that speaks no TLS", async () => {
   assert.match(await toldBy(Buffer.from("HTTP/1.1 400 Bad Request\r\n\r\n")), NO_TLS);
 });
 
@@ -71,7 +71,7 @@ async function toldBy(bytes: Uint8Array): Promise<string> {
   return result.kind === "failed" ? result.reason : result.kind;
 }
 
-test("an alert after the handshake is told with the close, in words", async () => {
+test("the close reports an alert after the handshake, in words", async () => {
   await using server = await SecureServer.start();
   const material: TlsMaterial = {
     ...webMaterial,
@@ -79,7 +79,7 @@ test("an alert after the handshake is told with the close, in words", async () =
     keyPem: "",
     minVersion: "TLSv1.3",
   };
-  // In TLS 1.3 it is connected before the server has looked at what it showed.
+  // In TLS 1.3 it is connected before the server has looked at its certificate.
   const side = await dial(server.port, { material }).side();
   await side.over();
   assert.equal(side.alert, "the peer asks for a certificate and was shown none");

@@ -1,6 +1,6 @@
 /**
- * Who owns a chunk, the same on every stream: what is written is the caller's again at once, what is given
- * or received changes hands for good. And that what is written in one turn leaves together, in its order.
+ * Ownership of a chunk, the same on every stream: a written chunk is the caller's again at once, a given
+ * or received chunk changes hands for good. Chunks written in one turn leave together, in order.
  *
  * @module
  */
@@ -50,7 +50,7 @@ function pour(
   more();
 }
 
-/** Chunks were kept by reference all the while: what was received stays as it came. */
+/** Chunks were kept by reference all the while: received bytes do not change. */
 function assertReceived({ chunks }: Side, source: Uint8Array): void {
   assert.ok(Buffer.concat(chunks).equals(source), "other bytes arrived");
 }
@@ -84,7 +84,7 @@ for (const kind of ["plain", "tls", "memory"] as const) {
     assertReceived(server, SOURCE);
   });
 
-  test(`a ${kind} stream is given what another was told, and hands it on unchanged`, async () => {
+  test(`a ${kind} stream sends chunks given from another stream unchanged`, async () => {
     await using first = await openStreams(kind);
     await using second = await openStreams(kind);
     const { server: from } = first;
@@ -122,7 +122,7 @@ for (const kind of ["plain", "tls", "memory"] as const) {
     client.write("nor this");
     await server.over();
     assert.equal(server.text, "");
-    assert.deepEqual(server.told, ["reset"]);
+    assert.deepEqual(server.events, ["reset"]);
   });
 
   test(`a ${kind} stream may be written to while it is paused`, async () => {
@@ -135,7 +135,9 @@ for (const kind of ["plain", "tls", "memory"] as const) {
   });
 }
 
-/** Sizes of the application data records that a TLS server sends to a client, told as they pass. */
+/**
+ * Sizes of the application data records that a TLS server sends to a client, recorded as they pass.
+ */
 class Tap extends Waiting {
   readonly records: number[] = [];
   #bytes = Buffer.alloc(0);

@@ -1,6 +1,6 @@
 /**
- * What every plugin inside the executable keeps to, whatever it is for; each with the configuration of the
- * example on its page.
+ * Rules that every plugin inside the executable keeps, each run with the configuration of the example on
+ * its page.
  */
 
 import assert from "node:assert/strict";
@@ -13,13 +13,13 @@ import { BUILT_IN_NAMES, loadBuiltIn } from "../../../src/built_in/mod.ts";
 
 const PLUGINS = join(dirname(fileURLToPath(import.meta.url)), "../../../plugins");
 
-/** Whoever the examples ask. */
+/** The services that the examples call. */
 const CALLEES = { "127.0.0.1:9191": [ok()] };
 
 /** Before any of them is loaded. */
 const GLOBALS: ReadonlySet<string> = new Set(Object.keys(globalThis));
 
-/** Of its page's example; that there is one is another test's business. */
+/** The example on the plugin's page; another test checks that there is one. */
 function exampleOf(name: string): unknown {
   const path = join(PLUGINS, name, "README.md");
   const page = existsSync(path) ? readFileSync(path, "utf8") : "";
@@ -32,10 +32,10 @@ function exampleOf(name: string): unknown {
   return {};
 }
 
-/** What goes wrong with a plugin is told, and nothing is left of one that was closed. */
+/** A plugin's failures are logged, and nothing is left of a plugin that was closed. */
 async function closed(mounted: Mounted): Promise<void> {
   await mounted[Symbol.asyncDispose]();
-  // What it began in another thread, as reading a key or asking for an address, ends on its own.
+  // Work that it began in another thread, such as reading a key or resolving a name, ends on its own.
   const untilMs = performance.now() + 5_000;
   while (mounted.clock.pending > 0 && performance.now() < untilMs) await settle();
   assert.equal(mounted.clock.pending, 0, "timers are set still");
@@ -65,7 +65,7 @@ for (const name of BUILT_IN_NAMES) {
     assert.deepEqual(Object.keys(globalThis).filter((key) => !GLOBALS.has(key)), []);
   });
 
-  test(`${name} refuses a key that it does not know, and what serves goes on`, async () => {
+  test(`${name} refuses an unknown key, and the loaded configuration stays in use`, async () => {
     const wrong = { ...config as object, no_such_key: 1 };
     await assert.rejects(mount(definition, { callees: CALLEES, config: wrong }), /no_such_key/);
     const mounted = await mount(definition, { callees: CALLEES, config });
@@ -83,7 +83,7 @@ for (const name of BUILT_IN_NAMES) {
     for (const mounted of both) await closed(mounted);
   });
 
-  test(`${name} bears a caller that leaves`, async () => {
+  test(`${name} survives a caller that leaves`, async () => {
     const mounted = await mount(definition, { callees: CALLEES, config, upstream: [hold()] });
     const leaving = new AbortController();
     const asked = mounted.request({

@@ -36,7 +36,7 @@ const failing = () =>
   new ReadableStream<Uint8Array>({
     pull: (controller) => controller.error(new Error("no more")),
   });
-/** Somebody else reads it. */
+/** Another reader holds the stream's lock. */
 const taken = () => {
   const stream = new ReadableStream<Uint8Array>();
   stream.getReader();
@@ -91,7 +91,7 @@ const KINDS: Readonly<Record<string, readonly [make: (host: Host) => OnRequest, 
       () => ({ request }, next) => next({ request: request.with({ body: failing() }) }),
       /no more/,
     ],
-    "sends a body that somebody else reads": [
+    "sends a body that another reader holds": [
       () => ({ request }, next) => next({ request: request.with({ body: taken() }) }),
       /the request's body: .*locked/,
     ],
@@ -144,15 +144,15 @@ for (const [what, [make, reason]] of Object.entries(KINDS)) {
     assert.deepEqual([answer.status, answer.failure?.code], [500, "plugin_failed"]);
     assert.match(answer.failure?.reason ?? "", /^bad: /);
     assert.match(answer.failure?.reason ?? "", reason);
-    const told = bad.logs.filter(({ message }) => message === "plugin failed");
-    assert.match(String(told.at(-1)?.fields["reason"]), reason);
-    assert.equal(told.at(-1)?.fields["plugin"], "bad");
+    const failures = bad.logs.filter(({ message }) => message === "plugin failed");
+    assert.match(String(failures.at(-1)?.fields["reason"]), reason);
+    assert.equal(failures.at(-1)?.fields["plugin"], "bad");
     const next = await ask("/good");
     assert.deepEqual([next.status, next.body], [200, "fine"]);
     assert.equal(bad.upstream.requests.at(-1)?.body, "abc");
   });
 
-  test(`a plugin that ${what} five times in a row is not asked any more`, async () => {
+  test(`a plugin that ${what} five times in a row is not called any more`, async () => {
     await using bad = await mount(badly(make), { upstream: [ok("fine")] });
     const asked = { method: "POST", path: "/bad", body: ["ab", "c"] };
     for (let i = 0; i < 5; i++) await bad.request(asked);
@@ -168,7 +168,7 @@ for (const [what, [make, reason]] of Object.entries(KINDS)) {
   });
 }
 
-for (const [what, body] of Object.entries({ "fails": failing, "somebody else reads": taken })) {
+for (const [what, body] of Object.entries({ "fails": failing, "another reader holds": taken })) {
   test(`a plugin that answers with a body that ${what} is named, and the next request is served`, async () => {
     await using bad = await mount(badly((host) => () => host.reply(200).with({ body: body() })));
     const answer = await bad.request({ path: "/bad" });
@@ -195,7 +195,7 @@ test("a plugin that opens a response and answers without it leaves nothing open"
   assert.equal((await bad.request()).body, "onetwothree");
 });
 
-test("a plugin's stream of what is no bytes is left, and the plugin named", async () => {
+test("a plugin's stream of values other than bytes is cancelled, and the plugin named", async () => {
   let isLeft = false;
   const stream = () =>
     new ReadableStream({
@@ -208,9 +208,10 @@ test("a plugin's stream of what is no bytes is left, and the plugin named", asyn
   assert.equal(isLeft, true);
 });
 
-test("a plugin's stream that nobody will read is told so", async () => {
-  const told: unknown[] = [];
-  const stream = () => new ReadableStream<Uint8Array>({ cancel: () => void told.push("left") });
+test("a plugin's stream that will not be read is cancelled", async () => {
+  const cancelled: unknown[] = [];
+  const stream = () =>
+    new ReadableStream<Uint8Array>({ cancel: () => void cancelled.push("left") });
   await using bad = await mount(badly((host) => () => host.reply(200).with({ body: stream() })));
   assert.equal((await bad.request({ method: "HEAD", path: "/bad" })).status, 200);
   const leaving = new AbortController();
@@ -218,7 +219,7 @@ test("a plugin's stream that nobody will read is told so", async () => {
   await settle();
   leaving.abort();
   await asked;
-  assert.deepEqual(told, ["left", "left"]);
+  assert.deepEqual(cancelled, ["left", "left"]);
 });
 
 test("a plugin that never answers is given up after ten seconds", async () => {
@@ -252,7 +253,7 @@ test("a plugin that floods the log writes ten lines a second", async () => {
   assert.equal(bad.logs.length, 21);
 });
 
-test("a plugin that throws at the end of an exchange is named, and harms nobody", async () => {
+test("a plugin that throws at the end of an exchange is named, and harms no exchange", async () => {
   const ends: number[] = [];
   await using bad = await mount(badly(() => ({ exchange }, next) => {
     exchange.onEnd(() => {
@@ -272,7 +273,7 @@ test("a plugin that throws at the end of an exchange is named, and harms nobody"
   assert.equal(line?.fields["reason"], "oh no");
 });
 
-test("a plugin that keeps the thread is named, whichever of its hooks it is", async () => {
+test("a plugin that blocks the thread in any of its hooks is named", async () => {
   const hooks = {
     onRequest: "onRequest",
     response: "response",
@@ -304,8 +305,8 @@ test("a plugin that keeps the thread is named, whichever of its hooks it is", as
     // One call of so many is looked at.
     for (let i = 0; i < 61; i++) await bad.request({ path: "/bad" });
     const line = bad.logs.find(({ message }) => /^plugin held the thread/.test(message));
-    const { plugin, listener, hook: told, ms } = line?.fields ?? {};
-    assert.deepEqual([plugin, listener, told, ms], ["bad", "inbound", hook, 100]);
+    const { plugin, listener, hook: named, ms } = line?.fields ?? {};
+    assert.deepEqual([plugin, listener, named, ms], ["bad", "inbound", hook, 100]);
   }
 });
 
@@ -328,7 +329,7 @@ test("a task that throws is started again, after a pause that grows, and ends wi
   assert.deepEqual([signal?.aborted, at.length, bad.clock.pending], [true, before, 0]);
 });
 
-test("a plugin that waits for something of its own keeps the thread from nobody", async () => {
+test("a plugin that waits for a timer is not reported as blocking the thread", async () => {
   await using bad = await mount(badly((host) => async (_, next) => {
     const response = await next();
     await host.clock.sleep(100);
@@ -360,7 +361,7 @@ for (
   });
 }
 
-test("a plugin that is never made is not waited for, and what serves goes on", async () => {
+test("a plugin whose create() never ends is not waited for, and the loaded generation serves", async () => {
   const bad = await mount(
     pluginOf((_, config) => config === "slow" ? new Promise(() => {}) : {}),
   );
@@ -379,7 +380,7 @@ for (
     ["never ends", () => new Promise<void>(() => {}), /not done after 5000 ms/],
   ] as readonly (readonly [string, () => void, RegExp])[]
 ) {
-  test(`a plugin whose close() ${what} is named, and what comes after it serves`, async () => {
+  test(`a plugin whose close() ${what} is named, and the next generation serves`, async () => {
     await using bad = await mount(pluginOf((_, config) => config === "next" ? {} : { close }));
     await bad.reload("next");
     await bad.clock.advance(5_000);
@@ -388,7 +389,7 @@ for (
   });
 }
 
-test("a plugin that goes on after its caller left asks nobody", async () => {
+test("a plugin that goes on after its caller left sends no request upstream", async () => {
   let goOn = () => {};
   await using bad = await mount(
     badly(() => async (_, next) => {

@@ -1,5 +1,5 @@
 /**
- * Who may do what at a server, with ACLs on and default deny.
+ * ACL rights at a server, with ACLs on and default deny.
  *
  * @module
  */
@@ -64,7 +64,9 @@ export function serverAclContract(server: ServerUnderTest): void {
   const service = { ID: `${web}-1`, Service: web, Port: 1 };
   const check = { CheckID: `${web}-up`, Name: "up", Status: "passing", ServiceID: `${web}-1` };
   const skip = { Node: node, SkipNodeUpdate: true };
-  /** What it is, the body, and of each kind the right that it lacks; undefined: none. */
+  /**
+   * The name of the call, its body, and for each kind of token the right that it lacks; undefined: none.
+   */
   const rows: readonly (readonly [
     what: string,
     path: "register" | "deregister",
@@ -115,7 +117,7 @@ export function serverAclContract(server: ServerUnderTest): void {
     ],
   ];
   for (const [what, path, body, lacking] of rows) {
-    test(`${what} may be ${path}ed by those alone who have the right`, async () => {
+    test(`only tokens with the right may ${path} ${what}`, async () => {
       for (const kind of KINDS) {
         const reply = await http.call("PUT", `/v1/catalog/${path}`, {
           body,
@@ -128,7 +130,7 @@ export function serverAclContract(server: ServerUnderTest): void {
     });
   }
 
-  test("a service is deregistered by who may write it, or its node", async () => {
+  test("a token that may write the service or its node may deregister the service", async () => {
     for (const kind of ["identity", "node"] as const) {
       await http.put("/v1/catalog/register", { ...skip, Service: service });
       const body = { Node: node, ServiceID: service.ID };
@@ -138,7 +140,7 @@ export function serverAclContract(server: ServerUnderTest): void {
     }
   });
 
-  test("who may not write the node hears that what is to be deregistered is not there", async () => {
+  test("deregistering something unknown is an error for a token that may not write the node", async () => {
     for (
       const [what, text] of [
         [{ ServiceID: "nope" }, "Unknown service ID 'nope'"],
@@ -216,7 +218,7 @@ export function serverAclContract(server: ServerUnderTest): void {
     });
   }
 
-  test("there is no login by a method that is not there, nor a logout of what did not log in", async () => {
+  test("login by an unknown method fails, and so does logout of a token that did not log in", async () => {
     for (
       const [method, request, code, details] of [
         ["login", { auth_method: "nope" }, 3, 'auth method "nope" not found'],

@@ -1,5 +1,5 @@
 /**
- * gRPC calls to a server, as tests ask and judge them.
+ * gRPC calls to a server, with the checks that tests make of the answers.
  *
  * @module
  */

@@ -1,5 +1,6 @@
 /**
- * What a server tells over gRPC: features, bootstrap parameters, the list of servers, roots as they change.
+ * The gRPC answers of a server: features, bootstrap parameters, the list of servers, roots as they
+ * change.
  *
  * @module
  */
@@ -26,7 +27,7 @@ export function grpcReadContract(server: ServerUnderTest): void {
   const grpc = new GrpcClient(server);
   const http = new AgentClient({ ...server, port: server.httpPort });
 
-  test("GetSupportedDataplaneFeatures names what is there", async () => {
+  test("GetSupportedDataplaneFeatures lists the features", async () => {
     const { message } = await grpc.ask("features");
     assert.deepEqual(message, {
       supported_dataplane_features: [
@@ -92,7 +93,7 @@ export function grpcReadContract(server: ServerUnderTest): void {
     });
   }
 
-  test("WatchRoots says all at once, and again after a rotation", async () => {
+  test("WatchRoots sends all roots at once, and again after a rotation", async () => {
     const stream = grpc.follow("roots");
     const first = (await stream.next()).message;
     const before = first["roots"] as readonly Root[];

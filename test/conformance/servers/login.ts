@@ -1,5 +1,5 @@
 /**
- * Logging in with a JWT, over gRPC and HTTP: what is refused, what comes of it, and its end.
+ * Logging in with a JWT, over gRPC and HTTP: refused logins, the token of a login, and its end.
  *
  * @module
  */

@@ -1,6 +1,6 @@
 /**
- * The methods that a proxy asks by, on a server: what one writes the other reads, which two tables of
- * fields that were written apart make sure of.
+ * The gRPC methods that a proxy calls, on a server: one table writes, the other reads, so that two
+ * tables of fields that were written apart prove each other.
  *
  * @module
  */
@@ -52,15 +52,15 @@ export function methodContract(server: ServerUnderTest): void {
       call.halfClose();
     });
 
-  test("GET_FEATURES reads what a server can", async () => {
+  test("GET_FEATURES reads the features of a server", async () => {
     assert.deepEqual(await ask(GET_FEATURES, null), { watchServers: true, signs: true });
   });
 
-  test("WATCH_SERVERS reads where servers are", async () => {
+  test("WATCH_SERVERS reads the addresses of servers", async () => {
     assert.ok((await ask(WATCH_SERVERS, null)).includes(server.host));
   });
 
-  test("GET_BOOTSTRAP_PARAMS reads what a proxy stands for", async () => {
+  test("GET_BOOTSTRAP_PARAMS reads the service of a proxy", async () => {
     const name = unique("web");
     await http.put("/v1/catalog/register", {
       Node: `${name}-node`,
@@ -83,7 +83,7 @@ export function methodContract(server: ServerUnderTest): void {
     });
   });
 
-  test("SIGN reads the certificate of a key that WATCH_ROOTS' roots vouch for", async () => {
+  test("SIGN reads a certificate signed by the roots of WATCH_ROOTS", async () => {
     const roots = await ask(WATCH_ROOTS, null);
     const uris = [`spiffe://${roots.trustDomain}/ns/default/dc/dc1/svc/web`];
     const signed = await ask(SIGN, mintRequest(generateKey(), { uris }));

@@ -1,5 +1,6 @@
 /**
- * Registrations in the catalog: what is refused, what is stored and shown, and what wakes who reads it.
+ * Registrations in the catalog: those that are refused, the fields stored and shown, and the changes
+ * that wake a blocking query.
  *
  * @module
  */
@@ -203,7 +204,7 @@ export function registrationContract(server: ServerUnderTest): void {
     assert.deepEqual([(await read())?.["Address"], (await read())?.["ID"]], ["10.0.0.2", ""]);
   });
 
-  test("deregistering takes a service with its checks, or everything, and does not mind what is gone", async () => {
+  test("deregistering removes a service with its checks, or everything, and is no error for what is gone", async () => {
     const { node, id, path } = await registered();
     await http.put(DEREGISTER, { Node: node, ServiceID: id });
     await http.put(DEREGISTER, { Node: node, ServiceID: id });
@@ -228,7 +229,7 @@ export function registrationContract(server: ServerUnderTest): void {
       })],
     ] as const
   ) {
-    test(`${what} wake who waits for a merged registration`, async () => {
+    test(`${what} wake a blocking query on a merged registration`, async () => {
       const { name, path } = await registered({
         Upstreams: [{ DestinationName: UPSTREAM, LocalBindPort: 9191 }],
       });
@@ -274,7 +275,7 @@ export function registrationContract(server: ServerUnderTest): void {
     await waits;
   });
 
-  test("who waits for a node that is not there hears of it", async () => {
+  test("a blocking query on a node that does not exist is woken by its registration", async () => {
     const node = unique("virt");
     const path = `/v1/catalog/node-services/${node}?merge-central-config`;
     const { index } = await http.get(path);

@@ -1,5 +1,5 @@
 /**
- * Sessions as signs of life: what is refused, and what becomes of checks that name one.
+ * Sessions as signs of life: refused requests, and the state of checks that name a session.
  *
  * @module
  */
@@ -10,7 +10,7 @@ import { AgentClient, unique, woken } from "../agent/client.ts";
 import type { ServerUnderTest } from "./grpc_client.ts";
 
 const CREATE = "/v1/session/create";
-const NOBODY = "11111111-2222-3333-4444-555555555555";
+const UNKNOWN_SESSION = "11111111-2222-3333-4444-555555555555";
 
 export function sessionContract(server: ServerUnderTest): void {
   const http = new AgentClient({ ...server, port: server.httpPort, mayAnswerEarly: true });
@@ -54,8 +54,13 @@ export function sessionContract(server: ServerUnderTest): void {
         500,
         "apply failed: Missing check 'no' registration",
       ],
-      [`/v1/session/renew/${NOBODY}`, {}, 404, `Session id '${NOBODY}' not found`],
-      [`/v1/session/destroy/${NOBODY}`, {}, 200, "true"],
+      [
+        `/v1/session/renew/${UNKNOWN_SESSION}`,
+        {},
+        404,
+        `Session id '${UNKNOWN_SESSION}' not found`,
+      ],
+      [`/v1/session/destroy/${UNKNOWN_SESSION}`, {}, 200, "true"],
     ] as const
   ) {
     test(`PUT ${path} ${JSON.stringify(body)} is answered with ${status}`, async () => {

@@ -1,5 +1,6 @@
 /**
- * What a server signs, what it refuses, and in which words: the recorded matrix of requests, and roots.
+ * The signing requests that a server accepts, those it refuses and in which words (the recorded matrix),
+ * and roots.
  *
  * @module
  */

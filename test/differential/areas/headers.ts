@@ -81,7 +81,7 @@ const ROWS: readonly Row[] = [
   }, [["x-plan: 503 200"]]],
 ];
 
-/** What a proxy answers itself has them, too. */
+/** A response of the proxy itself has them, too. */
 const OWN: readonly Row[] = [
   ["denied", { ResponseHeaders: { Add: { "x-b": "1" } } }, [[]], "denied"],
 ];
@@ -98,7 +98,7 @@ const SPLIT = {
 };
 const FIELDS = ["x-set: 1", "x-add: 1", "x-c: 1", "x-d: 1"];
 
-/** Those of a split, alone and under those of a route. */
+/** Response fields of a split, alone and under those of a route. */
 const SPLITS: readonly Case[] = ["/alone", "/under-a-route"].flatMap((path) =>
   [[], FIELDS].map((fields): Case => ({
     name: `of a split, ${path} ${fields.join("; ")}`,

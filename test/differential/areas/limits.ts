@@ -1,4 +1,4 @@
-/** What `UpstreamConfig` of the caller allows at a time. */
+/** The limits that `UpstreamConfig` of the caller sets. */
 
 import { LIMITED, PROXIES } from "../../kit/mesh/mixed_mesh.ts";
 import { type Area, type Case, planned } from "../case.ts";
@@ -9,7 +9,7 @@ const LIMITS: Readonly<Record<(typeof LIMITED)[number], object>> = {
   pending: { MaxConnections: 1, MaxPendingRequests: 1 },
   scarce: { MaxConnections: 1, MaxPendingRequests: 1, MaxConcurrentRequests: 1 },
 };
-/** Of three that are asked at once. */
+/** The number of answered requests among three that are sent at once. */
 const ANSWERED: Readonly<Record<keyof typeof LIMITS, number>> = {
   requests: 1,
   connections: 3,

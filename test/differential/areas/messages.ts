@@ -4,7 +4,7 @@ import { GRPC_MESSAGE } from "../../kit/wire/asked_plans.ts";
 import type { Ask } from "../../kit/wire/mixed_ask.ts";
 import type { Area, Case, Wire } from "../case.ts";
 
-/** What the caller speaks, and the service. */
+/** The protocol of the caller, and of the service. */
 const HTTP = [["1.1", "http"], ["2", "http2"], ["1.1", "http2"], ["2", "http"]] as const;
 const BY_1_1 = [["1.1", "http"]] as const;
 type Wires = readonly (readonly [Wire, string])[];
@@ -176,7 +176,7 @@ export const grpc: Area = {
       ask: { path: "/get" },
       want: "200",
     },
-    // By a caller that knows no trailers, and to services that do not say that they speak it.
+    // By a caller that reads no trailers, and to services that do not announce that they do.
     ...CALLS.flatMap(([path, want]): Case[] => [
       {
         name: `${path} over HTTP/1.1`,

@@ -1,4 +1,4 @@
-/** What becomes of a path on its way to an application, and what the options of the mesh change about it. */
+/** The path that reaches an application, and how the options of the mesh change it. */
 
 import type { Json } from "../../kit/mesh/mixed_mesh.ts";
 import { type Area, type Case, get, type Wire } from "../case.ts";
@@ -96,7 +96,7 @@ function cases(at: number): readonly Case[] {
 
 export const paths: Area = { name: "paths", entries: () => [], cases: cases(-1) };
 
-/** With the entry that has to be in force. */
+/** Each option with the entry that has to be in force. */
 export const optionsOfMesh: readonly (readonly [entry: Json, area: Area])[] = Object.entries(
   OPTIONS,
 )

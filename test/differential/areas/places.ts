@@ -1,4 +1,7 @@
-/** Ways that are no upstream with an application behind it: exposed paths, and services that nobody is. */
+/**
+ * Requests that lead to no upstream with an application behind it: exposed paths, and services that do
+ * not exist.
+ */
 
 import type { Ask } from "../../kit/wire/mixed_ask.ts";
 import { EXPOSED, type MixedMesh, NOWHERE, PROXIES } from "../../kit/mesh/mixed_mesh.ts";
@@ -17,7 +20,7 @@ const EXPOSURES: readonly (readonly [want: string, ask: Partial<Ask>])[] = [
 
 const WIRES: readonly Wire[] = ["1.1", "2"];
 
-/** Asked by anybody, of either proxy. */
+/** Any caller may send them, to either proxy. */
 export function exposures(mesh: MixedMesh): readonly Round[] {
   const places = PROXIES.map((proxy) => {
     const place = mesh.exposed(proxy);
@@ -40,7 +43,7 @@ const ASKS: readonly (readonly [wire: Wire, ask: Partial<Ask>, want: string])[] 
   ["2", rpc("/unary"), "200 grpc 14"],
 ];
 
-/** No instance, or one where nobody listens. */
+/** No instance, or one where nothing listens. */
 export function nowhere(mesh: MixedMesh): readonly Round[] {
   return NOWHERE.flatMap((name) =>
     ASKS.map(([wire, ask, want]) => ({
@@ -54,7 +57,7 @@ export function nowhere(mesh: MixedMesh): readonly Round[] {
   );
 }
 
-/** To be asked when the applications have stopped. */
+/** To be sent when the applications have stopped. */
 export const GONE: Area = {
   name: "no application",
   isMixed: true,

@@ -1,4 +1,4 @@
-/** What a route tries again, how often, and what it leaves alone. */
+/** The responses that a route retries, how often, and those it leaves alone. */
 
 import { type Area, type Case, planned } from "../case.ts";
 import type { Ask } from "../../kit/wire/mixed_ask.ts";
@@ -12,7 +12,7 @@ type Row = readonly [name: string, destination: Json, tries: readonly Try[]];
 const POST: Partial<Ask> = { method: "POST", body: "abc" };
 const LIMITED = "429;x-envoy-ratelimited=true";
 
-/** To an instance without a proxy, so that a connection that breaks is one. */
+/** Sent to an instance without a proxy, so that a broken connection is one. */
 const ROWS: readonly Row[] = [
   ["5xx", { NumRetries: 2, RetryOn: ["5xx"] }, [
     ["200", "200 other"],

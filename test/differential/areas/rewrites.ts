@@ -1,4 +1,4 @@
-/** What `PrefixRewrite` of a route makes of a path. */
+/** The path that `PrefixRewrite` of a route produces. */
 
 import type { Json } from "../../kit/mesh/mixed_mesh.ts";
 import { type Area, type Case, get } from "../case.ts";

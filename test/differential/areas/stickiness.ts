@@ -1,8 +1,8 @@
-/** Requests that are to stay with one instance, by what is theirs. */
+/** Requests that are to stay with one instance, by an attribute of theirs. */
 
 import { type Area, type Case, get } from "../case.ts";
 
-/** By the service that has it. */
+/** Load balancing policies, by service. */
 const POLICIES = { ring: "ring_hash", maglev: "maglev", lone: "ring_hash" };
 const HASHED = [
   { Field: "header", FieldValue: "X-User", Terminal: true },

@@ -1,4 +1,4 @@
-/** How long a request may take, by what says so, and what is answered then. */
+/** How long a request may take, by the setting that limits it, and the answer after that. */
 
 import { LATE_MS } from "../../kit/wire/asked_plans.ts";
 import { type Area, type Case, planned } from "../case.ts";

@@ -1,4 +1,4 @@
-/** Requests as they stand on a wire of HTTP/1.1: what is odd about them, and what is no request at all. */
+/** Requests as bytes of HTTP/1.1: odd ones, and invalid ones. */
 
 import type { Ask } from "../../kit/wire/mixed_ask.ts";
 import type { Area, Case, Wire } from "../case.ts";
@@ -14,7 +14,7 @@ const ROWS: readonly Row[] = [
   ["TRACE", "200", { method: "TRACE", path: "/a" }],
   ["CONNECT", "404", { method: "CONNECT", path: "app.test:80" }],
   ["a method in lower case", "400", { method: "get", path: "/a" }],
-  ["a method nobody knows", "400", { method: "BREW", path: "/a" }],
+  ["an unknown method", "400", { method: "BREW", path: "/a" }],
   ["HTTP/1.0", "426", { version: "HTTP/1.0", path: "/a" }],
   ["HTTP/1.2", "426", { version: "HTTP/1.2", path: "/a" }],
   ["no host", "400", { host: null }],
@@ -66,7 +66,7 @@ const ROWS: readonly Row[] = [
     fields: ["connection: Upgrade, HTTP2-Settings", "upgrade: h2c", "http2-settings: AAMAAABk"],
   }],
   ["an upgrade to something", "403", { fields: ["connection: Upgrade", "upgrade: something"] }],
-  ["an upgrade that nobody wants", "200", { fields: ["upgrade: websocket"] }],
+  ["an upgrade without a Connection field", "200", { fields: ["upgrade: websocket"] }],
   ["expect something", "200", { fields: ["expect: something"] }],
   ["x_forwarded_for", "200", { fields: ["x_forwarded_for: 1.1.1.1", "x_b: 1"] }],
   ["two cookies", "200", { fields: ["cookie: a=1", "cookie: b=2"] }],

@@ -18,7 +18,7 @@ test("-authorize both takes a clear yes from the agent, and nothing else", async
     mesh.agent.breakNext(AUTHORIZE, { kind: "replace", body }, Infinity);
   };
 
-  // The intentions allow it; the agent says no.
+  // The intentions allow it; the agent denies it.
   says('{"Authorized": false, "Reason": "Denied by maintenance"}');
   await expectRefused(pair.upstream);
   const denied = await pair.db.process.waitFor(/connection failed[^\n]*intention_denied[^\n]*/, {

@@ -10,11 +10,14 @@ import { eventually } from "../../kit/process/process.ts";
 
 const HELLO = new TextEncoder().encode("hello");
 
-/** A different trouble for each question, and what the sidecar that asks it knows about it. */
+/**
+ * A different fault for each path of the agent, and the facts about it that the sidecar which reads that
+ * path shows.
+ */
 const FAULTS: readonly (readonly [
   on: RegExp,
   fault: Fault,
-  asker: "web" | "db",
+  reader: "web" | "db",
   knows: RegExp,
 ])[] = [
   [
@@ -63,12 +66,12 @@ test("an agent that answers nonsense does not touch the traffic, and is followed
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream);
   for (const [on, fault] of FAULTS) mesh.agent.breakNext(on, fault, Infinity);
-  // Polls that wait would not ask again by themselves.
+  // Waiting polls would not be repeated by themselves.
   await mesh.agent.restart();
-  for (const [, , asker, knows] of FAULTS) {
+  for (const [, , reader, knows] of FAULTS) {
     await eventually(
-      `${asker} knows: ${knows}`,
-      async () => knows.test(await failing(pair[asker])),
+      `${reader} knows: ${knows}`,
+      async () => knows.test(await failing(pair[reader])),
     );
   }
   await enough(load);
@@ -89,7 +92,7 @@ test("an agent that hangs does not touch the traffic", async () => {
   await enough(load);
   pair.expectFlawless(await load.stop(), { atLeast: 20 });
   mesh.agent.mend();
-  // What hangs would be given up after 30 s; a restart of the agent is sooner.
+  // A call that hangs would be given up after 30 s; a restart of the agent is sooner.
   await mesh.agent.restart();
   await expectFollowed(mesh, pair);
 });
@@ -105,7 +108,7 @@ test("an agent that is away, and comes back, does not touch the traffic", async 
   }
   await eventually("a metric says so", () => isStale(pair.db));
   await enough(load);
-  // One line for all that is asked, not one for each; this machine's limits are another matter.
+  // One line for all requests, not one for each; this machine's limits are another matter.
   assert.equal(pair.db.output.match(/\[WARN\](?!.*open files)/g)?.length, 1);
   await mesh.agent.start();
   for (const sidecar of [pair.web, pair.db]) {

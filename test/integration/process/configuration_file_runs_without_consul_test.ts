@@ -21,7 +21,7 @@ test("a file carries both ways, takes a good change on SIGHUP and refuses a bad 
   const good = JSON.parse(await readFile(file, "utf8"));
   const write = (config: unknown) => writeFile(file, JSON.stringify(config));
 
-  // Another port: the old connection lives on.
+  // Another port: the old connection stays open.
   const moved = { host: mesh.upstream.host, port: await freePort(mesh.upstream.host) };
   good.upstreams[0].bind = `${moved.host}:${moved.port}`;
   await write(good);
@@ -31,7 +31,7 @@ test("a file carries both ways, takes a good change on SIGHUP and refuses a bad 
   await open.exchange(HELLO);
   await web.process.waitFor(/\[INFO\] +files reloaded\n/, { timeoutMs: 20_000 });
 
-  // A mistake: said, and nothing changed.
+  // A mistake is logged, and nothing changes.
   await write({ ...good, upstreams: [{ ...good.upstreams[0], port: 1 }], intentions: [] });
   web.kill("SIGHUP");
   const [line] = await web.process.waitFor(/\[WARN\] +configuration refused[^\n]*/, {

@@ -6,7 +6,7 @@ import { createFileMesh } from "../../kit/mesh/file_mesh.ts";
 import { runPostern } from "../../kit/process/postern.ts";
 import { eventually } from "../../kit/process/process.ts";
 
-/** The lowest there is: nothing stands behind it. */
+/** The lowest priority there is. */
 const LAST = 19;
 
 test("the control thread has lower priority than traffic threads once ready", async () => {

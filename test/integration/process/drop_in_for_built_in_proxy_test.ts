@@ -11,7 +11,7 @@ test("proxy -sidecar-for runs both sides of a pair", async () => {
   await using mesh = await DevMesh.start();
   await using pair = await startPair(mesh);
   await waitForEcho(pair.upstream);
-  // The story is about the engine that it says it is about.
+  // The test runs on the engine that its title names.
   const { POSTERN_BIN, POSTERN_ENGINE = OWN_ENGINE } = process.env;
   const engine = POSTERN_BIN ? "(bun|deno)" : POSTERN_ENGINE;
   assert.match(pair.web.output, new RegExp(`starting [^\\n]*${engine} `));
@@ -47,19 +47,19 @@ test("several sidecars on one host choose admin ports by themselves", async () =
 for (
   const [title, words, code, said] of [
     [
-      "-sidecar-for an id that nobody registered ends with 1 and says what to do",
+      "-sidecar-for an unregistered id ends with 1 and says what to do",
       ["-sidecar-for", "web"],
       1,
       /^postern: No sidecar proxy registered for web: register the service .*-sidecar-for takes the service's id, not its name; ids with a sidecar here: web-1$/m,
     ],
     [
-      "-proxy-id of nothing that is registered ends with 1 and says what there is",
+      "-proxy-id of an unregistered proxy ends with 1 and lists the registered ones",
       ["-proxy-id", "web"],
       1,
       /^postern: No proxy is registered as web: register it .*; ids of proxies here: web-1-sidecar-proxy$/m,
     ],
     [
-      "-proxy-id of a service ends with 2 and says what it takes",
+      "-proxy-id of a service ends with 2 and names the expected value",
       ["-proxy-id", "web-1"],
       2,
       /^postern: Cannot run "web-1": it is a service, not a proxy; use -sidecar-for$/m,
@@ -100,7 +100,15 @@ test("a sidecar may be started before its agent", async () => {
 test("an agent given by flag takes precedence over the environment", async () => {
   await using mesh = await DevMesh.start();
   const id = await mesh.register({ name: "web" });
-  const nobody = await freePort(mesh.host);
-  await using web = mesh.run(["proxy", "-sidecar-for", id, "-http-addr", `${mesh.host}:${nobody}`]);
-  await web.process.waitFor(new RegExp(`agent not reached[^\\n]*${nobody}`), { timeoutMs: 30_000 });
+  const deadPort = await freePort(mesh.host);
+  await using web = mesh.run([
+    "proxy",
+    "-sidecar-for",
+    id,
+    "-http-addr",
+    `${mesh.host}:${deadPort}`,
+  ]);
+  await web.process.waitFor(new RegExp(`agent not reached[^\\n]*${deadPort}`), {
+    timeoutMs: 30_000,
+  });
 });

@@ -91,14 +91,14 @@ test("keys from files, the configuration and the environment appear nowhere", as
     env: { POSTERN_TEST_KEY: variable.keyPem },
   });
   await web.adminAddress();
-  const told = (kind: string) =>
+  const logged = (kind: string) =>
     eventually(
       `an event "${kind}"`,
       async () =>
         JSON.parse((await web.admin("/events")).body).events
           .some((event: { kind: string }) => event.kind === kind),
     );
-  await told("loaded");
+  await logged("loaded");
   await waitForEcho(mesh.upstream);
   const client = await EchoClient.open(mesh.upstream);
   await client.exchange(new TextEncoder().encode("hello"));
@@ -113,7 +113,7 @@ test("keys from files, the configuration and the environment appear nowhere", as
 
   // Torn: the certificate is new, the key is the old one's.
   await put("own.pem", next.certPem);
-  await told("rejected");
+  await logged("rejected");
   await eventually("it is counted", async () => {
     const { body } = await web.admin("/stats?filter=key_rotation_failed");
     return /^sds\..*own\.pem\.key_rotation_failed: [1-9]/m.test(body);
@@ -127,7 +127,7 @@ test("keys from files, the configuration and the environment appear nowhere", as
   everything.push(await everythingOf(web));
   await put("own.key", next.keyPem);
   await put("own.pem", next.certPem);
-  await told("rotated");
+  await logged("rotated");
   everything.push(await everythingOf(web));
 
   for (const body of everything) assert.deepEqual(piecesIn(body, pieces), []);

@@ -10,7 +10,7 @@ test("-log-json writes one object per line, with every field of a connection's e
   await waitForEcho(pair.upstream);
   await mesh.intention("web", "db", "deny");
   await waitForRefusal(pair.upstream);
-  // That one may have been on its way already; the next is refused where it should be.
+  // That connection may have been on its way already; the next is refused where it should be.
   await expectRefused(pair.upstream);
   await pair.db.process.waitFor(/"connection failed"[^\n]*"authorize"/, { timeoutMs: 20_000 });
   assert.equal((await pair.db.stop()).code, 0);

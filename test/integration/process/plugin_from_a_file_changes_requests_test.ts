@@ -44,7 +44,7 @@ async function write(mesh: FileMesh, mark: string): Promise<void> {
   await writeFile(join(mesh.directory, "rules", "mark.ts"), mark);
 }
 
-/** What it printed, as a start that ends at once with wrong usage. */
+/** The output of a start that ends at once with wrong usage. */
 async function refusal(postern: Postern): Promise<string> {
   await using it = postern;
   it.expectEnd();
@@ -146,21 +146,21 @@ test("a wrong pin and a module that may not be imported start nothing", async ()
 
   await configure(mesh, { plugins: [use] });
   for (const args of [mesh.args, check]) {
-    const told = await refusal(runPostern(args));
+    const output = await refusal(runPostern(args));
     assert.match(
-      told,
+      output,
       /line \d+, column \d+: inbound\.plugins\[0\]\.use names a plugin that cannot/,
     );
-    assert.match(told, /rules\/mark\.ts imports node:fs, which it may not/);
+    assert.match(output, /rules\/mark\.ts imports node:fs, which it may not/);
   }
 
   await write(mesh, markOf("fresh"));
   await configure(mesh, { plugins: [{ ...use, sha256: "0".repeat(64) }] });
   for (const args of [mesh.args, check]) {
-    const told = await refusal(runPostern(args));
-    const digest = /plugins\[0\]\.sha256 is not the digest of .*, which is (\w{64})/.exec(told)
+    const output = await refusal(runPostern(args));
+    const digest = /plugins\[0\]\.sha256 is not the digest of .*, which is (\w{64})/.exec(output)
       ?.[1];
-    assert.ok(digest, told);
+    assert.ok(digest, output);
     await configure(mesh, { plugins: [{ ...use, sha256: digest }] });
     await using good = runPostern(check);
     good.expectEnd();
@@ -169,7 +169,7 @@ test("a wrong pin and a module that may not be imported start nothing", async ()
   }
 
   await configure(mesh, { plugins: [{ ...use, config: { shop: 1 } }, { use: "nobody" }] });
-  const told = await refusal(runPostern(check));
-  assert.match(told, /inbound\.plugins\[0\]\.config\.shop: /);
-  assert.match(told, /inbound\.plugins\[1\]\.use: there is no plugin "nobody"/);
+  const output = await refusal(runPostern(check));
+  assert.match(output, /inbound\.plugins\[0\]\.config\.shop: /);
+  assert.match(output, /inbound\.plugins\[1\]\.use: there is no plugin "nobody"/);
 });

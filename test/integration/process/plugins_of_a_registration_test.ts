@@ -49,7 +49,7 @@ test("a registration's plugin is followed live, stays where it breaks, and outli
       eventually(`requests are ${wanted}`, async () => await ask().catch(() => "") === wanted);
     {
       await using it = db;
-      // None of its plugins has ever been there: nobody is let in past them.
+      // None of its plugins has ever been loaded: no caller is let in past them.
       await it.process.waitFor(/marks\.js:2:\d+/, { timeoutMs: 20_000 });
       assert.notEqual((await it.admin("/ready")).status, 200);
       await writeFile(file, pluginOf("one"));

@@ -15,13 +15,16 @@ import { residentBytes } from "../../kit/process/memory.ts";
 import { OWN_ENGINE, runPostern } from "../../kit/process/postern.ts";
 
 const RELOADS = rounds("reloads of plugins that leave nothing", { few: 20, all: 500 });
-/** What is resident goes up and down with a collector: what grows does so each time. */
+/** Resident memory goes up and down with the collector; a leak grows each time. */
 const RUNS = 3;
 const MB = 1_048_576;
-/** Few reloads are compared with what a collector leaves for later, many with what there was. */
+/**
+ * Few reloads are compared with the memory that a collector leaves for later, many with the memory from
+ * before.
+ */
 const limitBytes = (before: number) => RELOADS > 100 ? before / 10 : 96 * MB;
 
-/** What Deno runs of a changed file is imported, which it never frees. */
+/** Deno imports a changed file, which it never frees. */
 const HAS_FILE = OWN_ENGINE === "bun";
 
 /** Text that differs each time, with something to keep for as long as it is kept. */

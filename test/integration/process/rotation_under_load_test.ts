@@ -66,7 +66,7 @@ test("a CA that is rotated under load costs no connection, until its root is rem
   pair.expectFlawless(await load.stop(), { atLeast: 100 });
   await open.exchange(HELLO);
 
-  // What only the old root proved is over with it.
+  // A connection that only the old root proved ends with it.
   let old: EchoClient | undefined = open;
   await promptly("what a removed root proved is closed", 1_000, async () => {
     if (!old) {

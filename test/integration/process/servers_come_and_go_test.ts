@@ -12,7 +12,10 @@ test("a pair without an agent serves while servers are killed, come back empty a
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream, { pauseMs: 25 });
   const led = () => eventually("a server leads", () => Promise.resolve(servers.leader));
-  /** A rule that concerns nobody is written and reaches who judges, whichever server it asks. */
+  /**
+   * A rule about a caller that does not exist is written and reaches the sidecar that judges, whichever
+   * server it asks.
+   */
   const followed = async (stranger: string) => {
     await mesh.intention(stranger, "db", "deny");
     await eventually(`the rule for ${stranger} is known`, async () => {
@@ -25,7 +28,8 @@ test("a pair without an agent serves while servers are killed, come back empty a
   await led();
   await followed("one");
 
-  // Whoever asks the one that leads now asks the one next that has just come back with nothing.
+  // The leader is killed, so a sidecar that asked it moves on to the server that has just come back
+  // empty.
   await servers.restart(dead, { empty: true });
   servers.kill(await led());
   await led();

@@ -35,7 +35,7 @@ test("SIGTERM lets the open connection finish, refuses new ones, and ends with 0
   const { postern, mesh, open } = one;
   postern.kill("SIGTERM");
   await eventually("it says that it drains", async () => await mesh.readyStatus() === 503);
-  // It is said before the last listener is closed.
+  // It is logged before the last listener is closed.
   await waitForRefusal(mesh.upstream);
   await open.exchange(HELLO);
   await open.finish();
@@ -52,10 +52,10 @@ test("SIGTERM lets the open connection finish, refuses new ones, and ends with 0
 test("the drain timeout cuts unfinished connections, and the process exits with 0", async () => {
   await using one = await running("-drain-timeout", "700ms");
   const { postern, open } = one;
-  const told = performance.now();
+  const signalledMs = performance.now();
   postern.kill("SIGTERM");
   assert.equal((await postern.process.waitExit(SOON)).code, 0);
-  const tookMs = performance.now() - told;
+  const tookMs = performance.now() - signalledMs;
   // Not the 8 s that it would have by default.
   assert.ok(tookMs >= 700 && tookMs < 7_000, `it took ${Math.round(tookMs)} ms`);
   await eventually("the connection is cut", () => open.isOver);
@@ -91,8 +91,8 @@ test("POST /drain_listeners drains without ending, /quitquitquit ends", async ()
 });
 
 test("a sidecar that waits for its agent takes SIGHUP, and ends with 0 on SIGTERM", async () => {
-  const nobody = `127.0.0.1:${await freePort("127.0.0.1")}`;
-  await using web = runPostern(["proxy", "-sidecar-for", "web-1", "-http-addr", nobody]);
+  const unreachable = `127.0.0.1:${await freePort("127.0.0.1")}`;
+  await using web = runPostern(["proxy", "-sidecar-for", "web-1", "-http-addr", unreachable]);
   await web.process.waitFor(/agent not reached/, SOON);
   web.kill("SIGHUP");
   await web.process.waitFor(/reloading files/, SOON);

@@ -8,7 +8,7 @@ import { createFileMesh, type FileMesh } from "../../kit/mesh/file_mesh.ts";
 import { OWN_ENGINE, type Postern, startPostern } from "../../kit/process/postern.ts";
 import { eventually, runToEnd } from "../../kit/process/process.ts";
 
-/** In one round. */
+/** Callers without TLS in one round. */
 const STRANGERS = 30;
 const CALLERS = 20;
 /** At most; a log of which every line is written needs no more to be full. */
@@ -43,7 +43,7 @@ for (const workers of [1, 0]) {
     assert.ok(await dropped() > 0, `nothing was dropped: ${JSON.stringify(figures)}`);
     for (const path of ["/live", "/ready"]) assert.equal((await postern.admin(path)).status, 200);
 
-    // Read again: what was lost is said, and counted the same.
+    // The pipe is read again: lost lines are logged, with the same count.
     const [, said] = await log.readUntil(/log lines lost lines=(\d+) /);
     assert.equal(Number(said), await dropped());
     t.diagnostic(JSON.stringify({ ...figures, lines_lost: Number(said) }));
@@ -51,7 +51,7 @@ for (const workers of [1, 0]) {
     await log.readUntil(/connection ended/);
 
     await open.finish();
-    // Whoever stops it need not read either.
+    // A stop does not need a reader either.
     log.fill();
     const exit = await postern.stop();
     assert.equal(exit.code, 0);
@@ -67,7 +67,7 @@ test("the last lines are written where the output is read", async () => {
   await log.readUntil(/stopped\n$/);
 });
 
-/** A pipe as standard error that nobody reads until it is asked to. */
+/** A pipe as standard error that is not read until the test asks for it. */
 class StalledLog implements Disposable {
   readonly #path: string;
   readonly #fd: number;
@@ -128,7 +128,7 @@ class StalledLog implements Disposable {
   }
 }
 
-/** Says what is no TLS, and leaves when it is told to. */
+/** Sends bytes that are no TLS, and resolves once the server closes. */
 function stranger({ host, port }: Place): Promise<void> {
   return new Promise((resolve, reject) => {
     const socket = connect({ host, port }, () => socket.write("garbage\r\n\r\n"));

@@ -29,7 +29,7 @@ test("credentials are followed after a restart while the agent is away", async (
   const before = story.run(...args);
   await before.waitReady();
   await story.shows(first);
-  // Nobody gives leaves while the agent is away.
+  // The agent is away and gives no leaves.
   const leaf = await story.leaf("web");
   const client = { cert: leaf.CertPEM, key: leaf.PrivateKeyPEM };
   const shows = (serial: string) =>
@@ -60,7 +60,7 @@ test("credentials are followed after a restart while the agent is away", async (
     return second;
   })();
 
-  // Without its files what was stored serves; when they come, they do.
+  // Without its files the stored state serves; when they come, they do.
   await rm(story.path("db.pem"));
   await rm(story.path("db.key"));
   const db = story.run(...args);
@@ -85,7 +85,7 @@ test("credentials are followed after a restart while the agent is away", async (
     await shows(third);
   }
 
-  // The agent's own word is the same: nobody is asked again, nobody is cut off.
+  // The agent gives the same facts: no secret is fetched again, no connection is closed.
   using staying = await TlsSession.open(story.place, { client });
   const happened = await eventsOf(db);
   const { streams } = sds;
@@ -109,7 +109,7 @@ async function readState(directory: string) {
   return JSON.parse(await readFile(join(directory, names[0] ?? ""), "utf8")).state;
 }
 
-/** What happened to secrets that are not the agent's. */
+/** The events of secrets that are not the agent's. */
 async function eventsOf(postern: Postern): Promise<readonly string[]> {
   const { events } = JSON.parse((await postern.admin("/events")).body);
   return events.filter(({ source }: { source: string }) => source !== "consul")

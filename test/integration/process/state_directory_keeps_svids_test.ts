@@ -57,19 +57,19 @@ test("with -config and -state-dir an SVID survives a restart while the agent is 
     {
       await using proxy = await start();
       assert.equal(await shown(proxy), first);
-      // Served before it is told, perhaps: nobody waits for the agent.
+      // The proxy may serve before this line: it does not wait for the agent.
       await proxy.postern.process.waitFor(/secret unreachable.*kept=true/, { timeoutMs: 30_000 });
       await agent.start();
       give();
       await shown(proxy, first);
     }
-    // An agent that is there and says no is no agent that is away.
+    // An agent that is there and refuses is no agent that is away.
     agent.end("svids", 7, "no identity issued");
     await using denied = await start();
     await eventually("what was stored is dropped", () => {
       return /secret removed by its source.*dropped=true/.test(denied.output);
     });
-    await eventually("nobody is let in", async () => {
+    await eventually("no caller is let in", async () => {
       const place = await denied.place("tls_in");
       return place && !(await probeTls(place, client)).accepted;
     });

@@ -15,7 +15,7 @@ before(async () => {
 after(() => rm(directory, { recursive: true, force: true }));
 
 const SIDECAR = ["proxy", "-sidecar-for", "web-1"];
-/** DIR stands for a directory with the files above. */
+/** DIR is replaced by a directory with the files above. */
 const REFUSED: readonly (readonly [
   name: string,
   words: readonly string[],

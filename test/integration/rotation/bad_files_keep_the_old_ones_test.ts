@@ -1,4 +1,7 @@
-/** What is torn or wrong is told once and never used; the last good certificate stays until it is mended. */
+/**
+ * A torn or wrong file is reported once and never used; the last good certificate stays until the file
+ * is mended.
+ */
 import assert from "node:assert/strict";
 import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -43,16 +46,16 @@ test("torn and wrong files are logged once each, and the old certificate stays",
   ];
   for (const [index, [name, files, reason]] of faults.entries()) {
     await listener.write(files);
-    await eventually(`${name} is told`, () => listener.lines(REJECTED).length > index);
+    await eventually(`${name} is logged`, () => listener.lines(REJECTED).length > index);
     assert.match(listener.lines(REJECTED)[index] ?? "", reason, name);
     await eventually(`${name} is counted`, async () => await postern.metric(FAILED) === index + 1);
     const outcome = await probeTls(place, client);
     assert.ok(outcome.accepted && outcome.serial === serialOf(good.certPem), name);
   }
-  // Mended without a word from anybody.
+  // Mended without a signal.
   await listener.write({ "web.crt": next.certPem, "web.key": next.keyPem });
   await listener.shows(next, client);
-  assert.equal(listener.lines(REJECTED).length, faults.length, "a fault was told again");
+  assert.equal(listener.lines(REJECTED).length, faults.length, "a fault was logged again");
 });
 
 test("files that disappear change nothing until they are there again", async () => {
@@ -64,7 +67,7 @@ test("files that disappear change nothing until they are there again", async () 
   await listener.shows(good, client);
   await listener.remove("web.crt");
   await listener.remove("ca.pem");
-  await eventually("both are told", () => listener.lines(REJECTED).length === 2);
+  await eventually("both are logged", () => listener.lines(REJECTED).length === 2);
   await listener.shows(good, client);
   await listener.write({
     "web.crt": next.certPem,
@@ -91,9 +94,9 @@ test("no key is shown anywhere, and a key file that others can read is warned of
   }
   // A key in the place of the certificate, and a torn one: their faults must not quote it.
   await listener.write({ "web.crt": first.keyPem });
-  await eventually("the swap is told", () => listener.lines(REJECTED).length > 0);
+  await eventually("the swap is logged", () => listener.lines(REJECTED).length > 0);
   await listener.write({ "web.crt": first.certPem, "web.key": first.keyPem.slice(0, 120) });
-  await eventually("the torn key is told", () => listener.lines(REJECTED).length > 1);
+  await eventually("the torn key is logged", () => listener.lines(REJECTED).length > 1);
 
   const { postern } = listener;
   const pages = await Promise.all(PAGES.map(async (path) => (await postern.admin(path)).body));

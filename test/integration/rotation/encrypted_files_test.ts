@@ -19,7 +19,7 @@ type Files = Readonly<Record<string, string | Uint8Array>>;
 interface Form {
   readonly name: string;
   readonly tls: Readonly<Record<string, string>>;
-  /** What OpenSSL makes of a leaf and its key. */
+  /** The files that OpenSSL makes of a leaf and its key. */
   make(leaf: IssuedLeaf, password: string): Promise<Files>;
 }
 
@@ -69,11 +69,11 @@ for (const { name, tls, make } of FORMS) {
     );
     const place = await listener.shows(first, client);
     const made = await make(second, "battery staple");
-    // Not with the old password: said, and nothing lost.
+    // The old password is refused and logged, and nothing is lost.
     const { "web.password": password = "", ...rest } = made;
     await listener.write(rest);
     const rejected = () => listener.lines("secret rejected");
-    await eventually("a wrong password is told", () => rejected().length === 1);
+    await eventually("a wrong password is logged", () => rejected().length === 1);
     const outcome = await probeTls(place, client);
     assert.ok(outcome.accepted && outcome.serial === serialOf(first.certPem));
     await listener.write({ "web.password": password });
@@ -86,7 +86,7 @@ function newLeaf(): IssuedLeaf {
   return authority.issueLeaf({ service: "web" });
 }
 
-/** What a command of OpenSSL writes to `out`, given `in.crt` and `in.key`. */
+/** The file that a command of OpenSSL writes to `out`, given `in.crt` and `in.key`. */
 async function openssl(
   { certPem, keyPem }: IssuedLeaf,
   password: string,

@@ -1,6 +1,6 @@
 /**
- * Files are rotated in every way that people know while clients open and close connections: nobody
- * notices, each new certificate is shown within a second, and nothing grows.
+ * Files are rotated by every scheme in use while clients open and close connections: no client notices,
+ * each new certificate is shown within a second, and nothing grows.
  */
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -18,16 +18,20 @@ import {
 } from "./rotations.ts";
 import { TlsLoad } from "./tls_load.ts";
 
-/** Of each place with files that has no pause within a rotation. */
+/** Rotations of each place whose scheme has no pause within a rotation. */
 const ROUNDS = rounds("rotations of each scheme under load", { few: 5, all: 200 });
-/** What grows only at first has done so by then. */
+/** By then everything that grows only at first has done so. */
 const SETTLED_ROUNDS = ROUNDS / 4;
-/** What the collectors leave lying around; 750 rotations more would leave more if they left anything. */
+/**
+ * Memory that the collectors leave behind; 750 rotations more would leave more if they left anything.
+ */
 const RESIDENT_LIMIT_BYTES = 80 * 1_048_576;
 const CLIENTS = rounds("clients beside rotations", { few: 8, all: 50 });
 const CLIENT_PAUSE_MS = 250;
 
-/** Of the files of one place, at most: listener, upstream and inbound, of two forms of files each. */
+/**
+ * The most followers of one place's files: listener, upstream and inbound, with two forms of files each.
+ */
 const FOLLOWERS = 6;
 
 const prompt = ROTATION_SCHEMES.filter(({ gapMs }) => gapMs === undefined);
@@ -39,7 +43,7 @@ const late = ROTATION_SCHEMES.filter(({ gapMs }) => gapMs !== undefined)
 
 test("files rotated by every scheme under load fail no connection", async () => {
   const { before, after, failed, torn } = await rotateUnderLoad(prompt, ROUNDS, SETTLED_ROUNDS);
-  // What we left torn for too long ourselves is rightly called that, by everything that follows it.
+  // A file that the test itself left torn for too long is rightly called torn, by every follower.
   assert.ok(failed <= FOLLOWERS * torn, `${failed} were called failed, ${torn} took long to write`);
   const grownBytes = after.residentBytes - before.residentBytes;
   assert.ok(grownBytes < RESIDENT_LIMIT_BYTES, `grew by ${grownBytes} bytes`);
@@ -48,7 +52,7 @@ test("files rotated by every scheme under load fail no connection", async () => 
 
 test("a key seconds before or after its certificate under load is waited for", async () => {
   const { before, after, failed } = await rotateUnderLoad(late, LATE_ROUNDS, 1);
-  assert.ok(failed > 0, "a pair that does not match for two seconds is told");
+  assert.ok(failed > 0, "a pair that does not match for two seconds is logged");
   assert.ok(after.descriptors <= before.descriptors, `${after.descriptors} descriptors`);
 });
 
@@ -61,7 +65,7 @@ interface Outcome {
   readonly torn: number;
 }
 
-/** `settled`: rounds after which what is held is measured first. */
+/** `settled`: the rounds before the first measurement. */
 async function rotateUnderLoad(
   schemes: readonly RotationScheme[],
   rounds: number,
@@ -98,7 +102,8 @@ async function rotateUnderLoad(
       `${(after.residentBytes / 1_048_576).toFixed(1)} MiB, ` +
       `${before.descriptors} to ${after.descriptors} descriptors`,
   );
-  // Of a scheme that several have, all: the median of a few is the machine's.
+  // All times of a scheme that several places use are judged together: the median of a few measures
+  // the machine.
   const byScheme = Map.groupBy(shown.keys(), (index) => schemes[index]?.name ?? "");
   const all = [...byScheme].map(([name, indexes]) =>
     [name, indexes.flatMap((index) => shown[index] ?? [])] as const

@@ -70,12 +70,12 @@ export class FileListener implements AsyncDisposable {
     return await this.#proxy.place("tls_in");
   }
 
-  /** Where it is, once it is open. */
+  /** The listener's address, once it is open. */
   async open(options: { readonly timeoutMs?: number } = {}): Promise<Place> {
     return await eventually("the listener is open", () => this.place(), options);
   }
 
-  /** Where it is, once it shows `leaf` to this client and takes it. */
+  /** The listener's address, once it shows `leaf` to this client and accepts it. */
   async shows(
     leaf: { readonly certPem: string },
     client: ClientPair,

@@ -1,4 +1,4 @@
-/** Files that come after the proxy: it waits and says for what, and needs nobody to tell it. */
+/** Files that come after the proxy: it waits, logs for which, and needs no signal. */
 import assert from "node:assert/strict";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
@@ -61,7 +61,7 @@ test("after its time to wait a listener opens and refuses, until the files come"
   const place = await listener.open();
   const outcome = await probeTls(place, client);
   assert.equal(outcome.accepted, false);
-  await eventually("it is told", () => listener.lines(LATE).length > 0);
+  await eventually("it is logged", () => listener.lines(LATE).length > 0);
   await eventually("refusals are counted", async () => {
     return await listener.postern.metric("postern_secrets_not_ready_total") > 0;
   });
@@ -78,7 +78,7 @@ test("after its time to wait a listener opens and refuses, until the files come"
   await listener.postern.waitReady();
 });
 
-/** Found by what the system says of the files, not by a retry. */
+/** Found by the system's file events, not by a retry. */
 async function withinSeconds(story: () => Promise<unknown>): Promise<void> {
   const started = performance.now();
   await story();

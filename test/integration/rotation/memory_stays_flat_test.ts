@@ -11,8 +11,8 @@ const SETTLED = ROTATIONS / 5;
 /** A few that rotate at the same time take as long as one. */
 const PLACES = 4;
 /**
- * Engines free TLS contexts when their collector runs, which is late where so many are made: what is
- * resident goes up and down by 40 MiB, and on Bun comes to rest after 2,000 rotations.
+ * Engines free TLS contexts when their collector runs, which is late where so many are made: resident
+ * memory goes up and down by 40 MiB, and on Bun comes to rest after 2,000 rotations.
  */
 const LIMIT_BYTES = 80 * 1_048_576;
 

@@ -81,7 +81,7 @@ export class RotatingMesh implements AsyncDisposable {
     const host = loopbackHost();
     const echo = await startEcho({ host });
     const serials = await SerialServer.start(host, issue(authority), authority);
-    // Nobody else takes a port here until the proxy has taken all of these.
+    // No other process takes a port here until the proxy has taken all of these.
     const count = schemes.length;
     const [inboundPort = 0, adminPort = 0, ...free] = await freePorts(host, 2 + 2 * count);
     const ports = free.slice(0, count);

@@ -15,15 +15,15 @@ import { percentile } from "../../kit/wire/tls_session.ts";
 import { type Client, issue, RotatingMesh } from "./rotating_mesh.ts";
 import { shownSerial } from "./serial_server.ts";
 
-/** Between two looks at what is shown. */
+/** Between two probes of the certificate shown. */
 const LOOK_MS = 20;
 /** A proxy that takes longer than this has missed the rotation. */
 const MISSED_MS = 30_000;
-/** What the system does not tell is found after this. */
+/** A change that the system does not report is found after this time. */
 export const POLL_MS = 10_000;
-/** So often what is held may seem to grow. */
+/** So often the numbers may seem to grow. */
 const RUNS = 3;
-/** What is still open after this is left over. */
+/** A connection that is still open after this is a leak. */
 const RESTS_MS = 20_000;
 
 export interface Shown {
@@ -75,8 +75,8 @@ export interface Held {
 }
 
 /**
- * Of the proxy, once nothing is open through it and the numbers rest. `before`: what it should have come
- * back to; what is not left over is closed within a while.
+ * The proxy's numbers, once nothing is open through it and they rest. `before`: the numbers it should
+ * have come back to; connections that are no leak are closed within a while.
  */
 export async function held({ postern }: RotatingMesh, before?: Held): Promise<Held> {
   await eventually("no connection is open", async () => {
@@ -94,8 +94,8 @@ export async function held({ postern }: RotatingMesh, before?: Held): Promise<He
 }
 
 /**
- * What is held before and after `rotate`. When collectors run is theirs to choose: what looks as if it
- * had grown is looked at again after as many rotations more, as what grows goes on growing.
+ * The numbers before and after `rotate`. When collectors run is theirs to choose: numbers that seem to
+ * have grown are read again after as many rotations more, as a leak goes on growing.
  */
 export async function heldOver(
   mesh: RotatingMesh,
@@ -113,7 +113,7 @@ export async function heldOver(
   }
 }
 
-/** What a run is reported with. */
+/** The report of a run. */
 export function figures(name: string, shown: readonly Shown[]): string {
   const ms = (share: number) => percentile(shown.map(({ tookMs }) => tookMs), share).toFixed(0);
   return `${name}: ${shown.length} rotations, shown after ${ms(0.5)} ms (median), ` +

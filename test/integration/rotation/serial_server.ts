@@ -55,7 +55,7 @@ export class SerialServer {
   }
 }
 
-/** What a {@link SerialServer} behind a plain listener answers. */
+/** The serial that a {@link SerialServer} behind a plain listener answers. */
 export function shownSerial(place: Place): Promise<string> {
   return new Promise((resolve, reject) => {
     let text = "";

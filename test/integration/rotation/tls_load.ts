@@ -1,6 +1,6 @@
 /**
- * Clients that open a TLS connection, verify whom they meet, exchange a message and close, again and
- * again; any failure of theirs counts.
+ * Clients that open a TLS connection, verify the server, exchange a message and close, again and again;
+ * any failure counts.
  *
  * @module
  */
@@ -84,7 +84,7 @@ export class TlsLoad implements AsyncDisposable {
   }
 
   async #work(index: number): Promise<void> {
-    // Not all at once.
+    // Clients do not start all at once.
     await pause(index * this.#pauseMs / this.#clients);
     for (let round = 0; this.#running; round++) {
       const place = this.#places[(index + round) % this.#places.length];

@@ -17,7 +17,7 @@ import { inboundOf } from "../engine/snapshots.ts";
 export const TOKEN = "6d3e5a0c-1111-2222-3333-0123456789ab";
 const TRUST_DOMAIN = "11111111-2222-3333-4444-555555555555.consul";
 
-/** As a registration that says nothing of metrics. */
+/** A registration without settings of metrics. */
 export const NO_METRICS = {
   prometheusBindAddr: "",
   statsBindAddr: "",
@@ -29,7 +29,7 @@ export const NO_METRICS = {
 
 export interface FakeAdminView extends AdminView {
   readonly clock: FakeClock;
-  /** What was asked for, in order. */
+  /** The paths that were asked for, in order. */
   readonly calls: string[];
   readonly keyPem: string;
   ready: boolean;
@@ -163,7 +163,7 @@ export function fakeAdminView(): FakeAdminView {
   return view;
 }
 
-/** As the workers of {@link dataView} say it: the first has left the endpoint out. */
+/** In the notation of the workers of {@link dataView}: the first has left the endpoint out. */
 export function explainedBy(worker: number): ExplainResult {
   const endpoint = {
     id: "node-db",

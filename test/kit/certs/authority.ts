@@ -61,7 +61,7 @@ interface Certified {
   /** Leaf first, then what links it to the root. */
   readonly certPem: string;
   readonly certDer: Uint8Array;
-  /** What comes after the leaf. */
+  /** The certificates after the leaf. */
   readonly chainDer: readonly Uint8Array[];
   readonly notBeforeMs: number;
   readonly notAfterMs: number;
@@ -142,7 +142,7 @@ export class Authority {
     };
   }
 
-  /** A leaf for somebody else's key; its names are those of `overrides`. */
+  /** A leaf for the key of another party; its names are those of `overrides`. */
   certify(publicKey: KeyObject, options: CertifyOptions): Certified {
     const { nowMs = this.#state.options.nowMs, ttlMs = LEAF_TTL_MS } = options;
     const certificate = {

@@ -15,7 +15,7 @@ import { type Authority, type AuthorityOptions, createAuthority as create } from
 /** The trust domain of every authority that does not ask for its own. */
 export const TRUST_DOMAIN = "11111111-2222-3333-4444-555555555555.consul";
 
-/** A new root. Valid from now on unless `nowMs` says otherwise: real TLS reads the real clock. */
+/** A new root. Valid from now on unless `nowMs` is given: real TLS reads the real clock. */
 export function createAuthority(options: Partial<AuthorityOptions> = {}): Authority {
   return create({ trustDomain: TRUST_DOMAIN, nowMs: Date.now() - 60_000, ...options });
 }

@@ -11,7 +11,7 @@ import { type DerElement, DerReader, TAG } from "../../../src/wire/mod.ts";
 const CONSTRUCTED = 0x20;
 const MORE = derElement(TAG.null);
 
-/** A copy with NULL behind what the part at `path` holds: `0.3` is the fourth part of the first. */
+/** A copy with NULL in place of the part at `path`: `0.3` is the fourth part of the first. */
 interface Trailing {
   readonly path: string;
   readonly der: Uint8Array;

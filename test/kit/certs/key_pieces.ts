@@ -1,5 +1,5 @@
 /**
- * Looks for key material in what a proxy has said: any run of a key's base64, in any line length.
+ * Looks for key material in the output of a proxy: any run of a key's base64, in any line length.
  *
  * @module
  */
@@ -22,7 +22,9 @@ export function keyPieces(keyPems: readonly string[], run: number = RUN): Readon
   return pieces;
 }
 
-/** What of the keys is in `text`, line breaks and their escapes left out; empty: nothing. */
+/**
+ * The pieces of the keys that are in `text`, line breaks and their escapes left out; empty: none.
+ */
 export function piecesIn(text: string, pieces: ReadonlySet<string>): readonly string[] {
   const found: string[] = [];
   if (HEADER.test(text)) found.push("the header of a private key");

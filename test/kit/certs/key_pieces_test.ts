@@ -7,7 +7,7 @@ import { keyPieces, piecesIn } from "./key_pieces.ts";
 const CA = createAuthority();
 /** Where in a P-256 key's base64 the first character is of its private number alone. */
 const PRIVATE_FROM = { sec1: 10, pkcs8: 48 } as const;
-/** Its 32 bytes are so many characters, without those that hold bits of what is around it. */
+/** Its 32 bytes are so many characters, without those that hold bits of the bytes around it. */
 const PRIVATE_LENGTH = 42;
 
 for (const type of ["sec1", "pkcs8"] as const) {

@@ -1,5 +1,5 @@
 /**
- * Builds and signs revocation lists for tests: whatever is asked for, sound or not.
+ * Builds and signs revocation lists for tests, sound or not.
  *
  * @module
  */
@@ -69,7 +69,7 @@ export function mintCrl(options: CrlOptions): Uint8Array {
   );
 }
 
-/** The same as PEM. */
+/** A revocation list as PEM. */
 export function mintCrlPem(options: CrlOptions): string {
   return formatPem("X509 CRL", mintCrl(options));
 }

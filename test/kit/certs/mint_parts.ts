@@ -1,5 +1,5 @@
 /**
- * What certificates and revocation lists are built of alike.
+ * The DER parts that certificates and revocation lists share.
  *
  * @module
  */
@@ -19,7 +19,7 @@ import { OID } from "../../../src/identity/mod.ts";
 /** SHA-1 can be asked for, to be refused. */
 export type SigningHash = "sha1" | "sha256" | "sha384" | "sha512";
 
-/** An extension as it stands in a certificate. */
+/** An extension as encoded in a certificate. */
 export interface ExtraExtension {
   readonly oid: string;
   readonly critical: boolean;

@@ -27,7 +27,7 @@ export function readSigningRequest(pem: string): SigningRequest | undefined {
   try {
     der = parsePem(pem, { what: "signing request", limitChars: LIMIT_CHARS })[0]?.der;
   } catch {
-    // Consul says the same of all that is not PEM.
+    // Consul gives the same error for everything that is not PEM.
     return undefined;
   }
   if (!der) return undefined;
@@ -45,7 +45,7 @@ export function readSigningRequest(pem: string): SigningRequest | undefined {
     altNames.push(name.raw);
     if (name.tag === contextTag(6, "primitive")) uris.push(asciiOf(name.body, "URI"));
   }
-  // Copied: what the key is made of must not change with the message that it came in.
+  // Copied: the key must not change with the message that it came in.
   const publicKey = createPublicKey({ key: Buffer.from(spki), format: "der", type: "spki" });
   return { publicKey, altNames, uris };
 }

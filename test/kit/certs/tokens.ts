@@ -1,5 +1,5 @@
 /**
- * An issuer of tokens for tests: keys of its own, and what it signs with them.
+ * An issuer of tokens for tests: keys of its own, and the tokens it signs with them.
  *
  * @module
  */
@@ -44,7 +44,7 @@ export function keySetOf(...issuers: readonly Pick<Issuer, "jwk">[]): string {
   return JSON.stringify({ keys: issuers.map(({ jwk }) => jwk) });
 }
 
-/** Where an issuer publishes its keys; what it answers can be changed. */
+/** Where an issuer publishes its keys; the answer can be changed. */
 interface KeyServer extends AsyncDisposable {
   readonly uri: string;
   asked: number;

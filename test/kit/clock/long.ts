@@ -1,6 +1,6 @@
 /**
- * What only repeats, soaks or measures runs in `deno task test:long`; an ordinary run says what it leaves
- * for it, which the runner counts.
+ * Tests that only repeat, soak or measure run in `deno task test:long`; an ordinary run prints the
+ * rounds that it leaves for it, which the runner counts.
  *
  * @module
  */
@@ -17,7 +17,10 @@ export function rounds(what: string, { few, all }: Record<"few" | "all", number>
   return few;
 }
 
-/** Of a promise about time: an ordinary run, where much else runs, says only that it was kept at all. */
+/**
+ * Asserts a promise about time in the long run; an ordinary run, where much else runs, leaves it for
+ * that.
+ */
 export function inTime(what: string, tookMs: number, limitMs: number): void {
   if (IS_LONG) assert.ok(tookMs < limitMs, `${what}: after ${tookMs} ms, limit ${limitMs} ms`);
   else console.log(`left for test:long: ${what} within ${limitMs} ms`);

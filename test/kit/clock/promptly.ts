@@ -22,7 +22,7 @@ export async function promptly(
   throw new Error(`${what} within ${limitMs} ms: it took ${took.join(", ")} ms`);
 }
 
-/** Of the times of many rounds: how many must be in time; a defect makes most slow. */
+/** The share of many rounds that must be in time; a defect makes most of them slow. */
 const MOST = 0.7;
 
 /** Fails unless most of these milliseconds are less than `limitMs`. */

@@ -1,7 +1,7 @@
 /**
  * A clock that runs by itself and leaves out the pauses in which this process got no processor: after
- * one of them a timer does not fire before what came meanwhile was heard. For tests with real files and
- * sockets whose limits must be short.
+ * one of them a timer does not fire before the pending events were delivered. For tests with real files
+ * and sockets whose limits must be short.
  *
  * @example
  * using clock = new SteadyClock();
@@ -44,7 +44,9 @@ export class SteadyClock implements Clock, Disposable {
     return { cancel: () => clearTimeout(timer) };
   }
 
-  /** Time stands still while `act` runs: as fast as files can be written on a machine without load. */
+  /**
+   * Time does not pass while `act` runs: as fast as files can be written on a machine without load.
+   */
   async still<T>(act: () => Promise<T>): Promise<T> {
     this.#look();
     this.#held++;

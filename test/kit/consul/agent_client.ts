@@ -16,7 +16,7 @@ import { runtimeEngine } from "../../../src/net/mod.ts";
 import { FakeClock, settle } from "../clock/clock.ts";
 import { eventually, type Handler, ScriptedAgent } from "./scripted_agent.ts";
 
-/** What a watch has delivered. */
+/** The values that a watch has delivered. */
 export class Seen<T> implements WatchSink<T> {
   readonly values: T[] = [];
   readonly errors: ProxyError[] = [];
@@ -41,7 +41,7 @@ export class Seen<T> implements WatchSink<T> {
 
 /** Added to each request, so that both sides know it by the same name. */
 const REQUEST_ID = "x-test-request";
-/** Requests of this process that have neither their reply nor their end, by the agent that was asked. */
+/** Requests of this process that have neither their reply nor their end, by agent. */
 const underway = new Map<string, Set<string>>();
 nameRequests();
 
@@ -92,7 +92,7 @@ export class AgentClient {
     return new AgentClient(await ScriptedAgent.start(handler), { agent, connections });
   }
 
-  /** Waits, on the real clock, until the agent was asked `count` times in all. */
+  /** Waits, on the real clock, until the agent got `count` requests in all. */
   asked(count: number): Promise<void> {
     return eventually(() => this.script.asked.length >= count, `${count} requests`);
   }
@@ -103,8 +103,9 @@ export class AgentClient {
   }
 
   /**
-   * Moves the clock on in steps until `fact` holds. Requests are real I/O, however long the machine takes
-   * for it: the clock stands still until each has its reply, its end, or waits as a long poll does.
+   * Moves the clock on in steps until `fact` holds. Requests are real I/O, however long the machine
+   * takes for it: the clock does not move until each has its reply, its end, or waits as a long poll
+   * does.
    */
   async passUntil(
     fact: () => boolean,

@@ -1,5 +1,5 @@
 /**
- * A process that keeps itself registered in a catalog in memory, and the application that it stands for.
+ * A process that keeps itself registered in a catalog in memory, and the application that it registers.
  *
  * @module
  */
@@ -38,7 +38,7 @@ export const REQUEST: RegisterRequest = {
   httpCheckPath: "",
 };
 
-/** What the catalog says of checks while all is well. */
+/** The checks in the catalog while all is well. */
 export const WHOLE: readonly string[] = [
   "alive:passing/web",
   "alive:passing/web-proxy",
@@ -100,7 +100,7 @@ export class Keeping {
           ? Promise.reject(new ProxyError("agent_unreachable", "cut off"))
           : catalog.client.call(call),
     });
-    const servers = { call: () => Promise.reject(new Error("nobody calls")) };
+    const servers = { call: () => Promise.reject(new Error("no call is expected")) };
     this.over = keepRegistered(
       { client, servers, node: "virt-1" },
       { ...REQUEST, ...options.request },
@@ -118,7 +118,7 @@ export class Keeping {
     ).catch((error) => void (this.failure = error)).finally(() => budget.close());
   }
 
-  /** In steps, so that what a timer begins can go on before the next. */
+  /** In steps, so that work begun by a timer can go on before the next. */
   async pass(ms: number): Promise<void> {
     await settle();
     for (let passed = 0; passed < ms; passed += 250) {

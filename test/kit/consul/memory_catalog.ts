@@ -1,6 +1,6 @@
 /**
- * Consul's catalog with its sessions, as far as one node goes: what a proxy that registers itself writes
- * and reads, without a socket. Checks of type `session` follow their session as on 1.22.7.
+ * Consul's catalog with its sessions, as far as one node goes: the writes and reads of a proxy that
+ * registers itself, without a socket. Checks of type `session` follow their session as on 1.22.7.
  *
  * @module
  */
@@ -39,9 +39,11 @@ export class MemoryCatalog {
   readonly checks: Map<string, Check> = new Map();
   /** Names by id. */
   readonly sessions: Map<string, string> = new Map();
-  /** `PUT register web`, `PUT renew`, ...: what was written, in order. */
+  /** `PUT register web`, `PUT renew`, ...: the writes, in order. */
   readonly writes: string[] = [];
-  /** By service id: how often it or its checks changed, as whoever waits for its health sees it. */
+  /**
+   * By service id: how often it or its checks changed, as a blocking query on its health sees it.
+   */
   readonly changes: Map<string, number> = new Map();
   readonly #shown = new Map<string, string>();
   /** Says why a call fails. */
@@ -129,7 +131,7 @@ export class MemoryCatalog {
           Services: call.query?.["filter"] === 'ID == ""' ? [] : [...this.services.values()],
         });
     }
-    throw new Error(`nobody said what ${call.path} answers`);
+    throw new Error(`the test set no answer to ${call.path}`);
   }
 
   #register({ Address, Service, Checks = [] }: Written): ConsulReply {

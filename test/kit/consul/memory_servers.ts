@@ -1,6 +1,6 @@
 /**
- * Consul's servers as a session sees them, without sockets: each answers by gRPC as a test says, and can be
- * killed, hung or made to refuse.
+ * Consul's servers as a session sees them, without sockets: each answers by gRPC as a test sets, and can
+ * be killed, hung or made to refuse.
  *
  * @example
  * const servers = new MemoryServers(clock);
@@ -66,7 +66,7 @@ export class MemoryServers {
         if (cancelled) return;
         const server = this.#servers.get(host);
         if (server?.state === "up") handler.onConnected(connection = server.accept(), undefined);
-        // Nobody answers one who dials a server that hangs.
+        // A dial to a server that hangs gets no answer.
         else if (server?.state !== "hung") handler.onFailed("connect", "connection refused");
       });
       return {
@@ -104,12 +104,12 @@ export class MemoryServer {
     });
   }
 
-  /** That are open. */
+  /** Open connections. */
   get connections(): number {
     return this.#open.size;
   }
 
-  /** Calls that are open, of one method if said. */
+  /** Open calls, of one method if given. */
   open(path?: string): MemoryCall[] {
     return this.calls.filter((call) => !call.over && (path === undefined || call.path === path));
   }
@@ -118,7 +118,7 @@ export class MemoryServer {
     this.#answers.set(path, answer);
   }
 
-  /** Whoever follows the servers is told of these, and who comes later as well. */
+  /** Followers of the servers get these, later followers as well. */
   knows(...hosts: string[]): void {
     const servers = hosts.map((address) => ({ id: address, address, version: "1.22.7" }));
     const tell = (call: MemoryCall) => call.send("ServerList", { servers });
@@ -133,7 +133,7 @@ export class MemoryServer {
     this.#open.clear();
   }
 
-  /** As SIGSTOP: connections stand and say nothing. */
+  /** As SIGSTOP: connections stay and nothing is sent. */
   hang(): void {
     this.state = "hung";
     for (const connection of this.#open.values()) connection.pause();
@@ -211,7 +211,7 @@ export class MemoryCall {
     this.#exchange.send(framed(message));
   }
 
-  /** With this status of gRPC. */
+  /** Ends the call with this status of gRPC. */
   end(code: number, text = ""): void {
     if (this.over) return;
     this.#begin();

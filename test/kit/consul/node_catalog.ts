@@ -1,6 +1,6 @@
 /**
- * What asks Consul's servers about a node, against a {@link ScriptedAgent} in a server's place; calls by
- * gRPC fail as the test says.
+ * A rig for modules that ask Consul's servers about a node: a {@link ScriptedAgent} in a server's place;
+ * calls by gRPC fail as the test sets.
  *
  * @module
  */
@@ -20,7 +20,7 @@ import { runtimeEngine } from "../../../src/net/mod.ts";
 import { FakeClock } from "../clock/clock.ts";
 import { type Handler, ScriptedAgent } from "./scripted_agent.ts";
 
-/** What a gRPC call comes to: an answer, or the error that it rejects with. */
+/** The outcome of a gRPC call: an answer, or the error that it rejects with. */
 type CallOutcome = Uint8Array | ProxyError;
 
 export class CatalogRig {
@@ -30,7 +30,7 @@ export class CatalogRig {
   readonly deps: LoopDeps;
   /** Names of gRPC calls so far. */
   readonly called: string[] = [];
-  outcome: CallOutcome = new ProxyError("agent_unreachable", "nobody said what comes of it");
+  outcome: CallOutcome = new ProxyError("agent_unreachable", "the test set no outcome");
   readonly #budget: ConnectionBudget;
 
   private constructor(script: ScriptedAgent, options: Partial<AgentOptions>) {

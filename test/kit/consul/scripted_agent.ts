@@ -1,6 +1,6 @@
 /**
- * A Consul agent that says what a test wants it to say: each request is shown to a handler, whose
- * answer may be a reply, silence, or a broken connection. Listens on loopback, on a port of its own.
+ * A Consul agent whose answers a test sets: each request is given to a handler, whose answer may be a
+ * reply, silence, or a broken connection. Listens on loopback, on a port of its own.
  *
  * @module
  */
@@ -14,7 +14,7 @@ import { type AgentOptions, resolveAgentOptions } from "../../../src/consul/mod.
 /** One request as it came in. */
 export interface Asked {
   readonly method: string;
-  /** Without query. */
+  /** The path without query. */
   readonly path: string;
   readonly query: URLSearchParams;
   readonly headers: http.IncomingHttpHeaders;

@@ -1,6 +1,6 @@
 /**
- * An agent whose answers a test gives by hand, one watch at a time. It checks nothing: what a real agent
- * would say is the embedded agent's business.
+ * An agent whose answers a test gives by hand, one watch at a time. It checks nothing: the behaviour of
+ * a real agent is the embedded agent's business.
  *
  * @module
  */
@@ -66,7 +66,7 @@ export class ScriptedAgent implements Consul {
     return this.#answer(key, value);
   }
 
-  /** `asked` is `service`, or `service as tcp` where a protocol is asked for. */
+  /** `asked` is `service`, or `service as tcp` where the request names a protocol. */
   chain(asked: string, value: DiscoveryChain): this {
     return this.#answer(`chain ${asked}`, value);
   }
@@ -84,7 +84,7 @@ export class ScriptedAgent implements Consul {
     return this.#answer(`query ${name}`, value);
   }
 
-  /** What there is from now on for who asks; watches are told later, by {@link answer}. */
+  /** The answer to new requests from now on; watches get theirs later, by {@link answer}. */
   holds<K extends keyof ScriptedAnswers>(key: K, value: ScriptedAnswers[K]): this {
     this.#values.set(key, value);
     return this;
@@ -100,7 +100,7 @@ export class ScriptedAgent implements Consul {
     return this;
   }
 
-  /** An unchanged answer after failures: nobody is told. */
+  /** An unchanged answer after failures: nothing is delivered. */
   heal(key: string): this {
     for (const running of this.#of(key)) running.failures = 0;
     return this;

@@ -1,6 +1,6 @@
 /**
- * Servers that sign certificates and tell roots, for tests of those who ask: what they sign can be made
- * wrong on purpose, and how they answer is the test's.
+ * Servers that sign certificates and send roots, for tests of their clients: certificates can be made
+ * wrong on purpose, and the test sets how the servers answer.
  *
  * @module
  */
@@ -30,9 +30,9 @@ export class ScriptedSigner {
   /** How far {@link clock}, which is the proxy's, is ahead of the one that certificates are dated by. */
   aheadMs = 0;
   overrides: CertificateOverrides = {};
-  /** In the place of a certificate. */
+  /** Sent in place of a certificate. */
   reply: string | undefined;
-  /** What a call waits for, or fails with. */
+  /** A call waits for this, or fails with its error. */
   before: () => Promise<void> = () => Promise.resolve();
   readonly #sinks = new Set<(message: unknown) => void>();
   #number = 0;
@@ -65,7 +65,7 @@ export class ScriptedSigner {
     request: Request,
     options: { readonly signal?: AbortSignal },
   ): Promise<Response> {
-    if (method.path !== SIGN.path) throw new Error(`nobody answers ${method.path}`);
+    if (method.path !== SIGN.path) throw new Error(`no answer to ${method.path}`);
     this.asked.push(String(request));
     await this.before();
     if (options.signal?.aborted) throw new ProxyError("closed", "given up");
@@ -77,14 +77,14 @@ export class ScriptedSigner {
     _request: Request,
     sink: StreamSink<Response>,
   ): { stop(): void } {
-    if (method.path !== WATCH_ROOTS.path) throw new Error(`nobody answers ${method.path}`);
+    if (method.path !== WATCH_ROOTS.path) throw new Error(`no answer to ${method.path}`);
     const tell = (message: unknown) => sink.onMessage(message as Response);
     this.#sinks.add(tell);
     queueMicrotask(() => this.#sinks.has(tell) && tell(this.#roots));
     return { stop: () => void this.#sinks.delete(tell) };
   }
 
-  /** The reply to a request, with what is to be wrong about it. */
+  /** The reply to a request, with its planned faults. */
   sign(csrPem: string): string {
     const request = readSigningRequest(csrPem);
     if (!request) throw new Error("no request");
@@ -110,7 +110,7 @@ export class ScriptedSigner {
   }
 }
 
-/** A leaf that is followed, and all that was told of it. */
+/** A leaf that is followed, and all that its watch delivered. */
 export class FollowedLeaf {
   readonly leaves: Leaf[] = [];
   /** `code: text`. */

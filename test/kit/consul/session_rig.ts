@@ -77,7 +77,7 @@ export class SessionRig implements Disposable {
   readonly lines: LogRecord[] = [];
   readonly stats = new Stats();
   readonly moves: string[] = [];
-  /** Of names. */
+  /** The addresses of each name. */
   readonly addresses = new Map<string, readonly string[]>();
   lookedUp = 0;
   readonly roots: string[] = [];
@@ -109,7 +109,7 @@ export class SessionRig implements Disposable {
     return session;
   }
 
-  /** What comes of it is in `roots` and `errors`. */
+  /** The results are in `roots` and `errors`. */
   follow(session: ServersSession): { stop(): void } {
     return session.follow(WATCH_ROOTS, null, {
       onMessage: ({ trustDomain }) => void this.roots.push(trustDomain),
@@ -144,7 +144,7 @@ export function rootsOf(name: string): (call: MemoryCall) => void {
   return (call) => call.send("RootList", message);
 }
 
-/** What a call comes to: its answer as JSON, or the code and the message of its error. */
+/** The outcome of a call: its answer as JSON, or the code and the message of its error. */
 export async function outcome(answer: Promise<unknown>): Promise<string> {
   try {
     return JSON.stringify(await answer);

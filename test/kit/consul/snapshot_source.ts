@@ -33,7 +33,7 @@ export function answeringAgent(): ScriptedAgent {
     .health("db", [facts.instance("db")]);
 }
 
-/** What a proxy keeps over restarts, without a disk. */
+/** The state that a proxy keeps over restarts, without a disk. */
 export class MemoryStateStore implements SnapshotStore {
   saved: StoredState | undefined;
   saves = 0;
@@ -64,7 +64,7 @@ export class SourceRig {
   readonly fatal: ProxyError[] = [];
   readonly source: ConsulSource;
   readonly agent: ScriptedAgent;
-  /** What becomes of snapshots: in force, or refused. */
+  /** Whether a snapshot comes into force or is refused. */
   takes: () => Promise<boolean> = () => Promise.resolve(true);
 
   constructor(agent: ScriptedAgent, options: Partial<ConsulSourceOptions> = {}) {
@@ -97,7 +97,7 @@ export class SourceRig {
     return this;
   }
 
-  /** Lets what is under way be published: far less than any timeout. */
+  /** Lets pending changes be published: far less than any timeout. */
   settle(): Promise<void> {
     return this.clock.advance(20);
   }

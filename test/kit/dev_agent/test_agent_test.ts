@@ -112,7 +112,7 @@ test("stopping breaks waiting polls; starting listens on the same port", async (
   await it.client.get("/v1/agent/version");
 });
 
-test("a poll whose caller has gone leaves nothing behind", async () => {
+test("a poll whose client has gone leaves no connection and no timer", async () => {
   await using it = await started();
   const controller = new AbortController();
   const idle = it.clock.pending;
@@ -129,7 +129,7 @@ test("a poll whose caller has gone leaves nothing behind", async () => {
   assert.equal(it.clock.pending, idle);
 });
 
-test("faults spoil the requests they were planned for, as often as said", async () => {
+test("planned faults spoil their requests, as often as planned", async () => {
   await using it = await started();
   const path = "/v1/agent/connect/ca/roots";
   it.agent.breakNext(/GET .*roots/, { kind: "status", status: 500, text: "No cluster leader" }, 2);
@@ -190,7 +190,7 @@ test("TCP checks dial, and an alias follows its application", async () => {
   await settled("critical");
 });
 
-test("a prepared query that finds nothing counts the targets that there are not", async () => {
+test("a prepared query that finds nothing counts the targets that do not exist", async () => {
   await using it = await started();
   const Targets = [{ Peer: "east" }, { Datacenter: "dc2" }];
   await it.client.call("POST", "/v1/query", {

@@ -75,7 +75,7 @@ export interface TestClient extends AsyncDisposable {
   readonly gone: Promise<"end" | "reset">;
 }
 
-/** Rejects where nobody listens; one that is accepted and broken at once is `gone`. */
+/** Rejects where nothing listens; one that is accepted and broken at once is `gone`. */
 export async function openClient(port: number, host = "127.0.0.1"): Promise<TestClient> {
   const socket = connect({ port, host, allowHalfOpen: true });
   const client = clientOf(socket);
@@ -102,27 +102,27 @@ export function clientOf(socket: Socket): TestClient {
   };
   let state: "open" | "end" | "reset" = "open";
   let wake = () => {};
-  const told = () => wake();
+  const woken = () => wake();
   socket.on("data", (chunk: Buffer) => {
     chunks.push(chunk);
     size += chunk.length;
-    told();
+    woken();
   });
   const gone = new Promise<"end" | "reset">((resolve) => {
     socket.on("end", () => {
       if (state === "open") state = "end";
       resolve("end");
-      told();
+      woken();
     });
     socket.on("error", () => {
       state = "reset";
       resolve("reset");
-      told();
+      woken();
     });
     socket.on("close", () => {
       if (state === "open") state = "reset";
       resolve(state === "end" ? "end" : "reset");
-      told();
+      woken();
     });
   });
   const until = async (done: () => boolean) => {

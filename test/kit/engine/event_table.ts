@@ -1,6 +1,6 @@
 /**
- * What a connection on a fake socket does about each event in each of its states, as a table that is read
- * like one: a row for each event, a column for each state, in a cell what is logged.
+ * The reaction of a connection on a fake socket to each event in each of its states, as a table: a row
+ * for each event, a column for each state, in a cell the log.
  *
  * @module
  */
@@ -9,8 +9,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { StreamEvents } from "../../../src/net/mod.ts";
 
-/** What its owner is told, each with `>` before it. */
-export function toldTo(log: string[]): StreamEvents {
+/** The events that its owner gets, each with `>` before it. */
+export function logEvents(log: string[]): StreamEvents {
   return {
     onData: (chunk) => void log.push(`>${new TextDecoder().decode(chunk)}`),
     onEnd: () => void log.push(">end"),
@@ -25,7 +25,7 @@ export function testEachEvent<Parts extends { readonly log: string[] }>(
   table: string,
   { setUp, states, events, turn }: {
     readonly setUp: () => Parts;
-    /** Bring what was set up there. */
+    /** Bring the parts into that state. */
     readonly states: Readonly<Record<string, (parts: Parts) => unknown>>;
     readonly events: Readonly<Record<string, (parts: Parts) => unknown>>;
     /** Until all that follows has happened. */

@@ -1,5 +1,5 @@
 /**
- * An engine of which only TLS settings are asked for: it says what it was given.
+ * An engine that only makes TLS settings: it records its arguments.
  *
  * @module
  */

@@ -1,6 +1,6 @@
 /**
- * An engine without sockets: whoever calls a listener and whatever is dialled is played by the test, one
- * step at a time, so that a data path can be seen between any two of them.
+ * An engine without sockets: the test plays the callers of a listener and the servers that are dialled,
+ * one step at a time, so that a data path can be seen between any two of them.
  *
  * @module
  */
@@ -24,7 +24,7 @@ import type {
 import { type MemoryConnection, memoryPair } from "./memory_pair.ts";
 import { FakeTlsEngine } from "./fake_tls_engine.ts";
 
-/** The other end of a connection: what it was told, and whether it is over. */
+/** The other end of a connection: its events, and whether it is over. */
 export class End {
   readonly connection: MemoryConnection;
   received = "";
@@ -104,7 +104,7 @@ export class SecureCaller implements AcceptedConnection {
     return this.#handler !== undefined;
   }
 
-  /** The handshake is done; what the client has of the connection then. */
+  /** The client's connection once the handshake is done. */
   prove(peer: PresentedPeer): End {
     const [ours, theirs] = memoryPair();
     this.#finish({ kind: "secured", connection: ours, peer });
@@ -142,7 +142,7 @@ class MemoryDial {
     this.#connection?.reset();
   }
 
-  /** It went through; what the server has of the connection then. */
+  /** The server's connection once the handshake is done. */
   connect(peer?: PresentedPeer): End {
     assert.ok(!this.cancelled, "it was cancelled");
     const [ours, theirs] = memoryPair();
@@ -209,7 +209,7 @@ export class MemoryEngine extends FakeTlsEngine implements Engine {
   call(port: number, remote?: string): End {
     const [ours, theirs] = memoryPair(remote === undefined ? {} : { remote });
     const onConnection = this.#plain.get(port);
-    assert.ok(onConnection, `nobody listens on port ${port}`);
+    assert.ok(onConnection, `nothing listens on port ${port}`);
     const end = new End(theirs, ours);
     onConnection(ours);
     return end;
@@ -217,7 +217,7 @@ export class MemoryEngine extends FakeTlsEngine implements Engine {
 
   callSecurely(port: number, remote = "127.0.0.1:40000"): SecureCaller {
     const onAccepted = this.#secure.get(port);
-    assert.ok(onAccepted, `nobody listens on port ${port}`);
+    assert.ok(onAccepted, `nothing listens on port ${port}`);
     const caller = new SecureCaller(remote);
     onAccepted(caller);
     return caller;

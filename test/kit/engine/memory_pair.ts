@@ -8,13 +8,16 @@
 import { type Connection, ignoredEvents, type StreamEvents } from "../../../src/net/port.ts";
 
 interface MemoryPairOptions {
-  /** What each direction holds before `write` says stop, as a socket's buffers do; default 64 KiB. */
+  /**
+   * The bytes that each direction holds before `write` says stop, as a socket's buffers do; default 64
+   * KiB.
+   */
   readonly capacityBytes?: number;
   /** `remote` of the first end. */
   readonly remote?: string;
 }
 
-/** Each end receives what the other one writes. */
+/** Each end receives the bytes that the other one writes. */
 export function memoryPair(
   options: MemoryPairOptions = {},
 ): readonly [MemoryConnection, MemoryConnection] {

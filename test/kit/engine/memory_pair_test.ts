@@ -4,16 +4,16 @@ import { settle } from "../clock/clock.ts";
 import { MemoryConnection, memoryPair } from "./memory_pair.ts";
 import type { StreamEvents } from "../../../src/net/port.ts";
 
-/** Everything one end is told. */
+/** All events of one end. */
 function listen(connection: MemoryConnection): string[] {
-  const told: string[] = [];
+  const events: string[] = [];
   connection.events = {
-    onData: (chunk) => told.push(String.fromCharCode(...chunk)),
-    onEnd: () => told.push("(end)"),
-    onDrain: () => told.push("(drain)"),
-    onClose: (reset) => told.push(reset ? "(reset)" : "(close)"),
+    onData: (chunk) => events.push(String.fromCharCode(...chunk)),
+    onEnd: () => events.push("(end)"),
+    onDrain: () => events.push("(drain)"),
+    onClose: (reset) => events.push(reset ? "(reset)" : "(close)"),
   } satisfies StreamEvents;
-  return told;
+  return events;
 }
 
 function setUp(capacityBytes?: number) {
@@ -113,7 +113,7 @@ test("memoryPair() reset() breaks both ends and loses bytes in flight", async ()
   assert.deepEqual(toOne, ["(close)"]);
 });
 
-test("memoryPair() close() does not wait for the peer, who learns at its next write", async () => {
+test("memoryPair() close() does not wait for the peer, whose next write is reset", async () => {
   const { one, other, toOne, toOther } = setUp();
   other.write(bytes("unread"));
   one.write(bytes("a"));

@@ -1,5 +1,5 @@
 /**
- * A data path without sockets on a clock that stands still, and what a test asks of it.
+ * A data path without sockets on a fake clock, and the checks of a test.
  *
  * @module
  */
@@ -47,7 +47,7 @@ export async function startMemoryPath(
   const ends = () => lines.filter(({ message }) => /^connection (ended|failed)$/.test(message));
   return {
     ...started,
-    // What changed has reached everybody.
+    // Every part of the data path has the change.
     set: (next) => started.set(next).then(settle),
     engine,
     clock,
@@ -73,7 +73,7 @@ export async function startMemoryPath(
       assert.deepEqual(leased, [], "endpoints are leased still");
       assert.equal(engine.listening, 0, "listeners are bound still");
       assert.deepEqual(engine.dials.filter(({ settled }) => !settled), [], "dials go on still");
-      // What was to happen later does not: nobody is told twice, and no timer begins anew.
+      // Later timers do nothing: no event comes twice, and no timer begins anew.
       const before = ends().length;
       await clock.advance(LATER_MS);
       assert.equal(ends().length, before, "connections ended twice");

@@ -1,22 +1,24 @@
 /**
- * The data worker, with a way to die: told on the channel, its thread throws what nobody catches. And
- * one to be stuck: told `stick`, its thread says so in the first word and waits for the second.
+ * The data worker, with a way to die: on a message, its thread throws an error that is not caught. And
+ * with a way to be stuck: on `stick`, its thread says so in the first word and waits for the second.
  *
  * @module
  */
 
 import "../../../src/app/workers/worker.ts";
 
-/** Under this name the test says which worker is to die; see {@link MORTAL_CHANNEL}. */
+/** On this channel the test names the worker that is to end; see {@link MORTAL_CHANNEL}. */
 const MORTAL_CHANNEL = "postern-mortal-worker";
 
-interface Told {
+interface WorkerMessage {
   readonly words?: Int32Array;
   readonly name?: string;
   readonly given?: readonly [{ readonly settings: { readonly worker: number } }];
 }
 
-const scope = globalThis as unknown as { onmessage: (event: { readonly data: Told }) => void };
+const scope = globalThis as unknown as {
+  onmessage: (event: { readonly data: WorkerMessage }) => void;
+};
 
 let worker = -1;
 const serve = scope.onmessage;
@@ -35,7 +37,7 @@ new BroadcastChannel(MORTAL_CHANNEL).onmessage = ({ data }: MessageEvent) => {
   if (data === worker) {
     // Out of the channel's own handler, so that nothing of it can catch this.
     setTimeout(() => {
-      throw new Error("told to die");
+      throw new Error("killed by the test");
     });
   }
 };

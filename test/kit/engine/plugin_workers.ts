@@ -1,6 +1,6 @@
 /**
- * A plugin of the executable at work in each worker of one proxy, for tests of what workers share. Who
- * asks is answered 200 behind it. No sockets, no threads.
+ * A plugin of the executable at work in each worker of one proxy, for tests of what workers share. Each
+ * request is answered 200 behind it. No sockets, no threads.
  *
  * @module
  */
@@ -19,13 +19,13 @@ import {
 } from "../../../src/plugin/mod.ts";
 import { FakeClock } from "../clock/clock.ts";
 
-export interface AskedOf {
+export interface WorkerRequest {
   readonly path?: string;
   /** A service; `""`: who shows no certificate. */
   readonly source?: string;
   readonly remoteAddress?: string;
   readonly headers?: Readonly<Record<string, string>>;
-  /** That tokens of `okta` said. */
+  /** The claims of tokens of `okta`. */
   readonly claims?: Readonly<Record<string, unknown>>;
   readonly worker?: number;
 }
@@ -68,7 +68,7 @@ export class PluginWorkers {
     return new SharedState({ worker, workers, lendCells });
   }
 
-  /** In all workers; what is under way goes on. */
+  /** In all workers; exchanges under way go on. */
   async load(config: unknown, listener = "inbound"): Promise<void> {
     const name = this.#definition.name;
     const before = this.#generations;
@@ -106,8 +106,8 @@ export class PluginWorkers {
     await this.load(config);
   }
 
-  /** Whoever waits for anything fails. */
-  ask(asked: AskedOf = {}): Answered {
+  /** Fails every wait. */
+  ask(asked: WorkerRequest = {}): Answered {
     const { path = "/", source = "web", remoteAddress = "10.0.0.1:4000", worker = 0 } = asked;
     const generation = this.#generations[worker];
     assert.ok(generation);
@@ -154,7 +154,7 @@ export class PluginWorkers {
     return { status, failure, end };
   }
 
-  /** What was counted of its own metrics: name without prefix, labels, count. */
+  /** The counts of its own metrics: name without prefix, labels, count. */
   counted(): readonly (readonly [string, Readonly<Record<string, string>>, number])[] {
     const prefix = `plugin_${this.#definition.name}_`;
     return this.stats.samples()

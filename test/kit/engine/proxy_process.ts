@@ -36,7 +36,7 @@ export const INBOUND: ListenerView = {
 interface ProcessRig {
   readonly clock: FakeClock;
   readonly proxy: ProxyProcess;
-  /** What the proxy was given by its source's start. */
+  /** The callbacks that the proxy gave to its source. */
   readonly source: {
     publish(snapshot: Snapshot): Promise<boolean>;
     fail(error: ProxyError): void;
@@ -49,12 +49,12 @@ interface ProcessRig {
   readonly found: ProxyControl;
   readonly seen: { listeners: ListenerView[]; warming: string[] };
   readonly waits: Record<"drain" | "apply" | "unregister" | "leave", PromiseWithResolvers<void>>;
-  /** What was noted since the last call. */
+  /** The notes since the last call. */
   take(): string[];
   fetch(): Promise<boolean>;
 }
 
-/** What happened is noted between `log: ` lines and messages to the supervisor. */
+/** Events are noted in order with `log: ` lines and messages to the supervisor. */
 export function processRig(options: Partial<ProxyProcessOptions> = {}): ProcessRig {
   const clock = new FakeClock();
   const happened: string[] = [];

@@ -37,7 +37,7 @@ export interface SnapshotOptions {
   readonly overrides?: Partial<MeshSnapshot>;
 }
 
-/** Its chain leads to the target of its name where nothing else is said. */
+/** Its chain leads to the target of its name unless another is given. */
 export interface UpstreamOptions extends Partial<UpstreamPart>, Partial<Resolver> {
   readonly name: string;
 }
@@ -158,7 +158,7 @@ export function chainOf(
   };
 }
 
-/** Where no chain comes with it nobody is to be found. */
+/** Without a chain it has no endpoint. */
 export function upstreamOf(
   part: Partial<UpstreamPart> & { readonly name: string },
 ): UpstreamPart {

@@ -1,5 +1,5 @@
 /**
- * A `Trust` on an engine that only says what it was given, and whoever answers its questions.
+ * A `Trust` on an engine that only records its arguments, and a callee that answers its questions.
  *
  * @module
  */
@@ -30,7 +30,7 @@ export interface World {
   readonly options: TrustContextOptions;
   readonly wants: string[];
   current: TrustContext | undefined;
-  /** Answers everybody who waits. */
+  /** Answers every waiting caller. */
   answer(come: boolean): void;
 }
 
@@ -69,12 +69,12 @@ export function trustOf(
   return new TrustContext(material, place.options, previous);
 }
 
-/** Of the mesh's listener with these of its own. */
+/** The trust of the mesh's listener with its own credentials. */
 export function own(place: OwnPlace = {}): TrustContext {
   return trustOf(withOwn(MESH, KEY, place));
 }
 
-/** Whom the mesh's own CA vouches for, within these rules. */
+/** Accepts the peers whose certificates the mesh's own CA signed, within these rules. */
 export function anybodyOf(rules: Partial<PeerRules> = {}): Validation {
   return caValidation([CA], rules);
 }

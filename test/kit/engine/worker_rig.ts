@@ -23,10 +23,10 @@ import { freePorts, loopbackHost } from "../process/ports.ts";
 import { eventually } from "../process/process.ts";
 import { intention, snapshotOf, targetOf, withInbound } from "./snapshots.ts";
 
-/** What a connection of the rig has exchanged. */
+/** The bytes that a connection of the rig has exchanged. */
 export const HELLO = new TextEncoder().encode("hello");
 
-/** Two workers in threads of the test, and what a test does to them. */
+/** Two workers in threads of the test, and a test's actions on them. */
 interface WorkerRig extends AsyncDisposable {
   readonly plane: DataPlane;
   readonly snapshot: Snapshot;
@@ -36,7 +36,9 @@ interface WorkerRig extends AsyncDisposable {
   /** Opens connections until each worker has one with both legs; by worker. */
   oneEach(): Promise<readonly EchoClient[]>;
   kill(worker: number): void;
-  /** Stops the first worker's thread; resolves when it stands, with what lets it go on. */
+  /**
+   * Stops the first worker's thread; resolves when it has stopped, with the function that lets it go on.
+   */
   stick(): Promise<() => void>;
 }
 
@@ -47,9 +49,9 @@ export async function startWorkerRig(
     readonly clock?: Clock;
     readonly workers?: number;
     readonly app?: Place;
-    /** Of both its listeners. */
+    /** The HTTP rules of both its listeners. */
     readonly http?: HttpRules;
-    /** Of its upstream. */
+    /** The plugins of its upstream. */
     readonly plugins?: readonly PluginUse[];
   } = {},
 ): Promise<WorkerRig> {
@@ -77,7 +79,7 @@ export async function startWorkerRig(
     maxConnections: options.maxConnections ?? 1_000,
     idleTimeoutMs: 0,
     lifetimeMs: 0,
-    remoteAuthorize: () => Promise.resolve({ allowed: false, reason: "nobody asks" }),
+    remoteAuthorize: () => Promise.resolve({ allowed: false, reason: "no intentions" }),
     fetchCertificate: () => Promise.resolve(false),
     createWorker: () => {
       const url = new URL("./mortal_worker.ts", import.meta.url);
@@ -132,7 +134,7 @@ export async function startWorkerRig(
     async oneEach() {
       const found: EchoClient[] = [];
       // The kernel deals them out by a hash of the ports: each leg by itself. One turn in four gives
-      // what a worker needs, so that so many fail once in 10^15 times.
+      // the needed worker, so that so many fail once in 10^15 times.
       for (let turn = 0; turn < 128 && !(found[0] && found[1]); turn++) {
         const before = await connections();
         const client = await EchoClient.open(upstream);

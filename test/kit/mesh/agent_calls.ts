@@ -1,6 +1,6 @@
 /**
- * What an operator tells an agent over its HTTP interface, and what may be read there: the real agent
- * and the one in memory are spoken to alike.
+ * The calls that an operator makes to an agent's HTTP interface, and its reads: the same for the real
+ * agent and the one in memory.
  *
  * @module
  */
@@ -31,7 +31,7 @@ export abstract class AgentCalls {
   /** Sent with each call that names no other; empty without ACLs. */
   abstract readonly managementToken: string;
 
-  /** HTTPS: whom to trust, and by which name; absent: plain HTTP. */
+  /** HTTPS: the CA to trust, and the server's name; absent: plain HTTP. */
   protected get callTls(): { readonly ca: string; readonly servername: string } | undefined {
     return undefined;
   }

@@ -1,8 +1,8 @@
 /**
  * Real Consul servers without any agent: one or three, each on a loopback address of its own and all on
- * the same ports, as proxies without an agent expect. A {@link Mesh} like the others, so that what is
- * told of a mesh with an agent can be told of this one: services are entries of the catalog, each on a
- * node of its own, and their sidecars ask the servers.
+ * the same ports, as proxies without an agent expect. A {@link Mesh} like the others, so that stories of
+ * a mesh with an agent run here, too: services are entries of the catalog, each on a node of its own,
+ * and their sidecars ask the servers.
  *
  * @module
  */
@@ -20,13 +20,13 @@ import { eventually, Process, runToEnd } from "../process/process.ts";
 
 const READY_TIMEOUT_MS = 120_000;
 export const DATACENTER = "dc1";
-/** What servers' certificates are called. */
+/** The name in servers' certificates. */
 export const SERVER_NAME = `server.${DATACENTER}.consul`;
 
 export interface ClusterOptions extends StoryAgent {
   /** 1 or 3. */
   readonly servers?: 1 | 3;
-  /** gRPC and HTTPS with certificates; the plain HTTP port stays for what the story itself asks. */
+  /** gRPC and HTTPS with certificates; the plain HTTP port stays for the story's own requests. */
   readonly tls?: boolean;
   /** Any other setting of the servers' configuration files. */
   readonly config?: Readonly<Record<string, unknown>>;
@@ -77,7 +77,10 @@ export async function startCluster(options: ClusterOptions = {}): Promise<Cluste
   return cluster;
 }
 
-/** For stories that hold beside servers alone as they do beside an agent: TLS, and three where it matters. */
+/**
+ * For stories that hold beside servers alone as they do beside an agent: TLS, and three servers where it
+ * matters.
+ */
 export const SERVERS: Agents = {
   start: ({ clientAgent: _none, ...options } = {}) =>
     startCluster({ ...options, tls: true, servers: 1 }),
@@ -92,7 +95,7 @@ export class Cluster extends Mesh {
   readonly #directory: string;
   readonly #ports: Ports;
   #tls: ClusterTls | undefined;
-  /** Of services that are registered: the application's and the sidecar's port. */
+  /** The ports of registered services: the application's and the sidecar's. */
   readonly #registered = new Map<string, { readonly port: number; readonly sidecarPort: number }>();
 
   constructor(
@@ -113,7 +116,7 @@ export class Cluster extends Mesh {
     }));
   }
 
-  /** Of a server that runs. */
+  /** The address of a running server. */
   get address(): string {
     const alive = this.members.find((member) => member.process && !member.hung);
     return `${(alive ?? this.members[0])?.host}:${this.#ports.http}`;
@@ -172,7 +175,7 @@ export class Cluster extends Mesh {
     await process?.exited;
   }
 
-  /** In good order (SIGTERM); the others keep a place for it. */
+  /** Stops a server in good order (SIGTERM); the others keep a place for it. */
   async stopServer(index: number): Promise<void> {
     const member = this.#member(index);
     const { process } = member;
@@ -189,7 +192,7 @@ export class Cluster extends Mesh {
     await this.startServer(index, { empty: true });
   }
 
-  /** Keeps its connections and says nothing any more. */
+  /** Keeps its connections and sends nothing any more. */
   hang(index: number): void {
     const member = this.#member(index);
     member.hung = true;
@@ -308,7 +311,7 @@ export class Cluster extends Mesh {
     }
   }
 
-  /** A sidecar, or the one of a service, has a check that nobody runs. */
+  /** A sidecar, or the service beside it, gets a check that no program runs. */
   override async setMaintenance(id: string, enable: boolean): Promise<void> {
     await this.put("/v1/catalog/register", {
       Node: this.nodeOf(id),
@@ -358,7 +361,7 @@ export class Cluster extends Mesh {
       readonly Servers: readonly { readonly ID: string; readonly Voter: boolean }[];
     };
     if (!health.Healthy || !health.Servers.every(({ Voter }) => Voter)) return false;
-    // Who was just stopped, or came back as another, is listed as well for some seconds.
+    // A server that was just stopped, or came back as another, is listed as well for some seconds.
     const running = this.members.filter(({ process, hung }) => process && !hung);
     const ids = await Promise.all(running.map(({ host }) => this.#idOf(host)));
     const listed = health.Servers.map(({ ID }) => ID);
@@ -369,7 +372,7 @@ export class Cluster extends Mesh {
     return (await this.call("GET", "/v1/acl/token/self")).status === 200;
   }
 
-  /** Of the server at `host`. */
+  /** The id of the server at `host`. */
   async #idOf(host: string): Promise<string> {
     const path = "/v1/agent/self";
     const { body } = await this.call("GET", path, { address: `${host}:${this.#ports.http}` });

@@ -1,7 +1,7 @@
 /**
- * A pair of sidecars beside real servers to which something happens: connections that stay and new ones
- * that must not notice, a caller who must never be let in, and another one who is told apart from it by an
- * intention that is written afterwards.
+ * A pair of sidecars beside real servers that are disturbed: connections that stay and new ones must not
+ * notice, one caller must never be let in, and another one is refused and let in by intentions that are
+ * written afterwards.
  *
  * @module
  */
@@ -27,7 +27,9 @@ interface ClusterPair extends AsyncDisposable {
   readonly pair: MeshPair;
   /** web calls shop by HTTP, all the time. */
   readonly calls: HttpLoad;
-  /** What somebody whom no intention lets in shows, and somebody whom one may. */
+  /**
+   * The certificates of a caller that no intention lets in, and of a caller whose intention changes.
+   */
   readonly stranger: AgentLeaf;
   readonly guest: AgentLeaf;
 }
@@ -84,13 +86,13 @@ async function callShop(
 
 interface Event {
   readonly what: string;
-  /** Whose public listener is tried; db's if absent. */
+  /** The public listener that is tried; db's if absent. */
   readonly at?: Place;
 }
 
 /**
- * Whether `happen` is noticed by nobody who needs nothing new, lets nobody in, and whether what is written
- * afterwards is obeyed. Prints what it took.
+ * Asserts that connections which need nothing new do not notice `happen`, that it lets no caller in, and
+ * that an intention written afterwards is obeyed. Prints the times.
  */
 export async function withstands(
   on: ClusterPair,
@@ -100,7 +102,7 @@ export async function withstands(
   const { pair, cluster, calls } = on;
   await using load = new Load(pair.upstream, { longLived: 3, shortLived: 3, pauseMs: 20 });
   const before = calls.result.exchanges;
-  await using intruder = new Intruder(at, on.stranger);
+  await using refusedCaller = new RefusedCaller(at, on.stranger);
   const revoked = await openTls(at, on.guest);
   const began = performance.now();
   await happen();
@@ -120,7 +122,7 @@ export async function withstands(
   const wanted = before + 100;
   await calls.past(wanted);
   assertExactlyOnce(calls.result, { atLeast: wanted });
-  const tried = await intruder.end();
+  const tried = await refusedCaller.end();
   console.log(
     `${what}: ${result.exchanges} exchanges on ${result.connections} connections and ` +
       `${calls.result.exchanges - before} requests, none lost; ` +
@@ -139,10 +141,10 @@ async function write(how: () => Promise<void>): Promise<void> {
   }, { timeoutMs: CONTROL_TIMEOUT_MS, everyMs: 100 });
 }
 
-/** Somebody who tries to get in all the time. */
-class Intruder implements AsyncDisposable {
+/** A caller that tries to get in all the time. */
+class RefusedCaller implements AsyncDisposable {
   #tried = 0;
-  #let = 0;
+  #accepted = 0;
   #stopping = false;
   readonly #running: Promise<void>;
 
@@ -154,7 +156,11 @@ class Intruder implements AsyncDisposable {
   async end(): Promise<number> {
     this.#stopping = true;
     await this.#running;
-    assert.equal(this.#let, 0, `a stranger was let in ${this.#let} of ${this.#tried} times`);
+    assert.equal(
+      this.#accepted,
+      0,
+      `a stranger was let in ${this.#accepted} of ${this.#tried} times`,
+    );
     assert.ok(this.#tried > 0, "a stranger never tried");
     return this.#tried;
   }
@@ -168,7 +174,7 @@ class Intruder implements AsyncDisposable {
     while (!this.#stopping) {
       const outcome = await probeTls(place, shown(leaf));
       this.#tried++;
-      if (outcome.accepted) this.#let++;
+      if (outcome.accepted) this.#accepted++;
       await pause(25);
     }
   }

@@ -1,6 +1,6 @@
 /**
- * A real Consul for a test: one process on a loopback address of its own, in a temporary directory,
- * with what a story needs (ACLs, HTTPS with client certificates, client agents, a second datacenter).
+ * A real Consul for a test: one process on a loopback address of its own, in a temporary directory, with
+ * the options of a story (ACLs, HTTPS with client certificates, client agents, a second datacenter).
  * Every wait has a deadline; disposing ends the process and removes the directory.
  *
  * @module
@@ -93,7 +93,7 @@ export class Consul extends Mesh {
     return `${this.host}:${this.#ports.serfLan}`;
   }
 
-  /** What a caller of the HTTPS API needs. */
+  /** The TLS files of a caller of the HTTPS API. */
   get tls(): ConsulTls {
     if (!this.#tls) throw new Error("Cannot give TLS files: started without { tls: true }");
     return this.#tls;
@@ -104,7 +104,7 @@ export class Consul extends Mesh {
     return this.#process.pid;
   }
 
-  /** What the agent printed since it was last started. */
+  /** The output of the agent since it was last started. */
   get output(): string {
     return this.#process?.output ?? "";
   }
@@ -152,7 +152,7 @@ export class Consul extends Mesh {
     await this.start();
   }
 
-  /** Of a client agent, its server is wiped while the agent lives on. */
+  /** Wipes the agent; with a client agent its server is wiped while the agent runs on. */
   async wipeCluster(): Promise<void> {
     if (this.#options.clientOf) return await this.#options.clientOf.wipeCluster();
     await this.replace();

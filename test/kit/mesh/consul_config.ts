@@ -13,11 +13,11 @@ export interface ConsulOptions {
   readonly acl?: boolean;
   /** The ACL default policy, with `acl`; deny if absent. */
   readonly aclDefault?: "allow" | "deny";
-  /** Also HTTPS, which asks every caller for a certificate of {@link Consul.tls}. */
+  /** Serves HTTPS as well, which demands a certificate of {@link Consul.tls} from every caller. */
   readonly tls?: boolean;
   /** A client agent of this server instead of a server. */
   readonly clientOf?: Consul;
-  /** That server ends with it. */
+  /** The server ends with the client agent. */
   readonly endsServer?: boolean;
   /** A secondary datacenter of this primary, joined over the WAN. */
   readonly secondaryOf?: Consul;
@@ -42,7 +42,7 @@ export interface Ports {
   readonly serfWan: number;
 }
 
-/** Which agent, where. */
+/** The facts of one agent that its configuration needs. */
 interface AgentPlace {
   readonly nodeName: string;
   readonly datacenter: string;

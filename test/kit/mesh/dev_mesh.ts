@@ -11,7 +11,7 @@ import { Mesh, type StoryAgent } from "./mesh.ts";
 import { loopbackHost } from "../process/ports.ts";
 import { OWN_ENGINE } from "../process/postern.ts";
 
-/** Options of every story's agent, and those of the embedded one alone. */
+/** The agent options of stories, and those of the embedded agent alone. */
 type DevMeshOptions = StoryAgent & Omit<Partial<TestAgentOptions>, keyof StoryAgent>;
 
 export class DevMesh extends Mesh {

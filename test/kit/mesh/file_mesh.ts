@@ -15,14 +15,14 @@ import { freePorts, loopbackHost } from "../process/ports.ts";
 
 export interface FileMesh extends AsyncDisposable {
   readonly directory: string;
-  /** What follows `postern` on the command line. */
+  /** The arguments of `postern` on the command line. */
   readonly args: readonly string[];
-  /** What comes back from here went through the proxy twice. */
+  /** Bytes that come back from here went through the proxy twice. */
   readonly upstream: Place;
   /** Where callers from the mesh connect, and strangers. */
   readonly inbound: Place;
   readonly admin: Place;
-  /** Status of `/ready`, 0 where nobody answers. */
+  /** Status of `/ready`, 0 where nothing answers. */
   readyStatus(): Promise<number>;
 }
 

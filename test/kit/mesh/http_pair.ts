@@ -33,13 +33,13 @@ interface HttpPairOptions {
 
 export interface HttpPair extends AsyncDisposable {
   readonly web: Postern;
-  /** In the order of the applications. */
+  /** db's sidecars, in the order of the applications. */
   readonly dbs: readonly Postern[];
   /** Where web's application reaches db. */
   readonly upstream: Place;
   /** The public listener of each instance. */
   readonly publics: readonly Place[];
-  /** What another caller may show as web. */
+  /** A certificate with which another caller is web. */
   issueWeb(): IssuedLeaf;
   /** Rules for calls to db from now on; resolves when all instances have read them. */
   setIntentions(intentions: readonly Json[]): Promise<void>;
@@ -123,14 +123,14 @@ export async function startHttpPair(options: HttpPairOptions): Promise<HttpPair>
   const web = own.use(start("web", webAdmin));
   await Promise.all([web, ...dbs].map(ready));
   const reload = async (sidecars: readonly Postern[]) => {
-    const told = sidecars.filter(({ process }) => !process.ended);
-    const counts = told.map((sidecar) => reloadsOf(sidecar));
-    for (const sidecar of told) sidecar.kill("SIGHUP");
+    const signalled = sidecars.filter(({ process }) => !process.ended);
+    const counts = signalled.map((sidecar) => reloadsOf(sidecar));
+    for (const sidecar of signalled) sidecar.kill("SIGHUP");
     await eventually("the sidecars have read their files", () => {
-      return told.every((sidecar, at) => reloadsOf(sidecar) > (counts[at] ?? 0));
+      return signalled.every((sidecar, at) => reloadsOf(sidecar) > (counts[at] ?? 0));
     });
   };
-  // What is started later is disposed with the rest.
+  // Processes that are started later are disposed with the rest.
   const stack = own.move();
   return {
     web,
@@ -147,7 +147,7 @@ export async function startHttpPair(options: HttpPairOptions): Promise<HttpPair>
         authority = createAuthority();
         roots.push(authority.rootPem);
         await writeFile(path("roots.pem"), roots.join(""));
-        // Everybody trusts the new root before anybody shows what it issued.
+        // Every sidecar trusts the new root before any shows a leaf that it signed.
         await reload([web, ...dbs]);
       }
       await issue();

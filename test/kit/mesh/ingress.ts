@@ -42,7 +42,7 @@ export class IngressMesh implements AsyncDisposable {
     return this.consul.place();
   }
 
-  /** Says what the gateway listens for; `entry` is all but its kind and name. */
+  /** Writes the gateway's entry; `entry` is all but its kind and name. */
   async entry(entry: Readonly<Record<string, unknown>>): Promise<void> {
     await this.consul.configEntry({ Kind: "ingress-gateway", Name: "igw", ...entry });
   }
@@ -65,7 +65,7 @@ export class IngressMesh implements AsyncDisposable {
     return await ready(this.consul.run([...words, "-admin-bind", "127.0.0.1:0"], { token }));
   }
 
-  /** What a gateway needs to be let in. */
+  /** The token of a gateway. */
   token(): Promise<string> {
     return this.consul.tokenWithRules(RULES);
   }

@@ -1,6 +1,6 @@
 /**
- * Asks a public listener the questions of `l7_intentions.ts`, as the caller that each names, and an
- * application behind it that says what reached it: over HTTP/1.1, HTTP/2 and gRPC.
+ * Sends a public listener the requests of `l7_intentions.ts`, as the caller that each names; and an
+ * application behind it that reports what reached it: over HTTP/1.1, HTTP/2 and gRPC.
  *
  * @module
  */
@@ -20,15 +20,15 @@ import { readLeaf } from "../wire/tls_probe.ts";
 const ANSWER_TIMEOUT_MS = 20_000;
 const STREAM = 1;
 const END_STREAM = 1;
-/** What 400 is there. */
+/** The gRPC status that takes the place of 400. */
 const GRPC_INTERNAL = "13";
 
-type AskedProtocol = "http" | "http2" | "grpc";
+type L7Protocol = "http" | "http2" | "grpc";
 
-/** An application that says what reached it. */
-export async function startSeer(
+/** An application that answers with the path that reached it. */
+export async function startPathApp(
   host: string,
-  protocol: AskedProtocol = "http",
+  protocol: L7Protocol = "http",
 ): Promise<Place & AsyncDisposable> {
   if (protocol !== "http") {
     return await startHttp2Server({ host, answer: ({ path }) => ["x-seen", path, "x-seen"] });
@@ -45,18 +45,18 @@ export async function startSeer(
   }, { host });
 }
 
-/** Each question is asked on a connection of its own with the leaf of its source. */
-export class Asker {
+/** Sends each request on a connection of its own with the leaf of its source. */
+export class QuestionSender {
   readonly #agent: AgentCalls;
-  readonly #protocol: AskedProtocol;
+  readonly #protocol: L7Protocol;
   readonly #leaves = new Map<string, ReturnType<typeof readLeaf>>();
 
-  constructor(agent: AgentCalls, protocol: AskedProtocol = "http") {
+  constructor(agent: AgentCalls, protocol: L7Protocol = "http") {
     this.#agent = agent;
     this.#protocol = protocol;
   }
 
-  async ask(place: Place, question: Question): Promise<Answer> {
+  async send(place: Place, question: Question): Promise<Answer> {
     const { source } = question;
     const leaf = this.#leaves.get(source) ?? readLeaf(this.#agent, source);
     this.#leaves.set(source, leaf);
@@ -70,10 +70,10 @@ export class Asker {
   }
 
   /** Answers in the order of the questions, a few at a time. */
-  async askAll(place: Place, questions: readonly Question[]): Promise<readonly Answer[]> {
+  async sendAll(place: Place, questions: readonly Question[]): Promise<readonly Answer[]> {
     const answers: Answer[] = [];
     for (let at = 0; at < questions.length; at += 8) {
-      const some = questions.slice(at, at + 8).map((question) => this.ask(place, question));
+      const some = questions.slice(at, at + 8).map((question) => this.send(place, question));
       answers.push(...await Promise.all(some));
     }
     return answers;
@@ -109,8 +109,8 @@ function http2Bytes({ method, path, fields, body }: Question, isGrpc: boolean): 
   );
 }
 
-/** The same for `explain`, which knows one way to write a request. */
-export function asWritten(question: Question, protocol: AskedProtocol): Ask {
+/** The same for `explain`, which knows one notation of a request. */
+export function asWritten(question: Question, protocol: L7Protocol): Ask {
   const { method, path, fields, body } = question;
   const own = [
     ...protocol !== "http" || fields.some((field) => /^connection:/i.test(field))
@@ -130,11 +130,11 @@ export function asWritten(question: Question, protocol: AskedProtocol): Ask {
   };
 }
 
-/** How a request went, as `explain` would have it; what is no request is 400 here, or reset. */
+/** The outcome of a request in the form of `explain`; an invalid request is 400 here, or reset. */
 export function wentAs(
   { method, path }: Question,
   { status, seen }: Answer = { status: 0 },
-  protocol: AskedProtocol,
+  protocol: L7Protocol,
 ): Went {
   const isGrpc = protocol === "grpc" && status < 100;
   return {
@@ -169,7 +169,7 @@ class Http1Answer implements AnswerReader {
   }
 }
 
-/** What is no request is answered 400, or its stream or connection ends: it is the same. */
+/** An invalid request is answered 400, or its stream or connection ends: the same outcome. */
 class Http2Answer implements AnswerReader {
   readonly #frames = new FrameWords();
 
@@ -192,7 +192,7 @@ class Http2Answer implements AnswerReader {
   }
 }
 
-/** What follows the answer is not waited for. */
+/** Does not wait for the bytes after the answer. */
 function answered(socket: TLSSocket, bytes: Uint8Array, reader: AnswerReader): Promise<Answer> {
   return new Promise<Answer>((resolve, reject) => {
     const over = () => {

@@ -1,6 +1,6 @@
 /**
- * Intentions of every kind for one service, and requests that tell apart what a proxy makes of them: the
- * same questions for Postern and for Envoy.
+ * Intentions of every kind for one service, and requests whose answers show how a proxy applies them:
+ * the same requests for Postern and for Envoy.
  *
  * @module
  */
@@ -257,11 +257,11 @@ export const FIRST = ask("trusted", "/");
 export type Recorded = Readonly<Record<"allow" | "deny", Readonly<Record<string, string>>>>;
 
 /** `200 /exact`, `403`. */
-export function told({ status, seen }: Answer): string {
+export function answerText({ status, seen }: Answer): string {
   return seen === undefined ? `${status}` : `${status} ${seen}`;
 }
 
-/** What Envoy answered on a real Consul: `scripts/record_l7_intentions.ts`. */
+/** Envoy's answers on a real Consul, recorded by `scripts/record_l7_intentions.ts`. */
 export async function recordedAnswers(): Promise<Recorded> {
   return JSON.parse(await readFile(RECORDED, "utf8")) as Recorded;
 }

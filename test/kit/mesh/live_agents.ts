@@ -1,6 +1,6 @@
 /**
- * The same mesh asked in both ways, within the test's own process: through a server's agent interface,
- * and as proxies do that have no agent.
+ * The same mesh read by both interfaces, within the test's own process: through a server's agent
+ * interface, and as proxies do that have no agent.
  *
  * @module
  */
@@ -74,7 +74,7 @@ export function registrationOf(agent: Consul, proxyId: string): Promise<Registra
   return firstOf((sink) => agent.watchRegistration(proxyId, sink));
 }
 
-/** What the proxy acts on once it has everything, without a listener being opened. */
+/** The complete snapshot of the proxy, without a listener being opened. */
 export async function snapshotOf(agent: Consul, proxyId: string): Promise<Snapshot> {
   const stats = new Stats();
   const source = new ConsulSource({

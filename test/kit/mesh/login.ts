@@ -27,11 +27,11 @@ export interface Logins {
   readonly file: string;
   /** The method and its rule are there, from now on or again. */
   create(): Promise<void>;
-  /** With all of its tokens. */
+  /** Removes the auth method, with all of its tokens. */
   remove(): Promise<void>;
   /** A bearer token for `web`, unless `claims` say otherwise; written to the file and returned. */
   bearer(claims?: Readonly<Record<string, unknown>>): Promise<string>;
-  /** Those of logins that are valid. */
+  /** Tokens of logins that are valid. */
   tokens(): Promise<readonly ListedToken[]>;
 }
 

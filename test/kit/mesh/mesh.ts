@@ -24,7 +24,7 @@ export interface MeshService {
   readonly id?: string;
   /** Where all of it listens; the mesh's address if absent. */
   readonly host?: string;
-  /** Where the application listens; a port where nobody does if absent. */
+  /** Where the application listens; a port where nothing does if absent. */
   readonly port?: number;
   readonly sidecarPort?: number;
   readonly upstreams?: readonly MeshUpstream[];
@@ -43,16 +43,16 @@ export interface RunOptions {
   readonly under?: readonly string[];
 }
 
-/** What a story may ask of its agent. */
+/** The agent options of a story. */
 export interface StoryAgent {
-  /** Tokens in force, and nobody may do anything without one. */
+  /** ACLs on: each call needs a token. */
   readonly acl?: boolean;
   readonly defaultIntentionPolicy?: "allow" | "deny";
   /** Sidecars speak to a client agent, as on most hosts, not to the server. */
   readonly clientAgent?: boolean;
 }
 
-/** Agents of one kind: what a story that holds on every kind is told with. */
+/** Agents of one kind, on which the stories that hold on every kind run. */
 export interface Agents {
   start(options?: StoryAgent): Promise<Mesh>;
 }
@@ -60,7 +60,7 @@ export interface Agents {
 export abstract class Mesh extends AgentCalls {
   /** All of this mesh listens here. */
   abstract readonly host: string;
-  /** What the program runs on, where the machine does not say: whatever there is. */
+  /** The engine that the program needs; absent: any that the machine has. */
   readonly engine?: "bun" | "deno";
 
   abstract start(): Promise<void>;
@@ -86,7 +86,7 @@ export abstract class Mesh extends AgentCalls {
     return body.ID;
   }
 
-  /** What an agent is told of it. */
+  /** The registration that an agent gets. */
   protected async registrationOf(
     service: MeshService,
   ): Promise<{ readonly ID: string } & Readonly<Record<string, unknown>>> {
@@ -139,13 +139,13 @@ export abstract class Mesh extends AgentCalls {
     return this.run(["proxy", "-sidecar-for", serviceId, "-admin-bind", "127.0.0.1:0"], options);
   }
 
-  /** The same for one that cannot ask the agent which proxy it is. */
+  /** The same for a sidecar that cannot learn from the agent which proxy it is. */
   runById(serviceId: string, options: RunOptions = {}): Postern {
     const id = `${serviceId}-sidecar-proxy`;
     return this.run(["proxy", "-proxy-id", id, "-admin-bind", "127.0.0.1:0"], options);
   }
 
-  /** Starts one that registers itself; `id` is for whoever needs a node for it. */
+  /** Starts a sidecar that registers itself; `id` is for meshes that need a node for it. */
   runRegistering(_id: string, args: readonly string[]): Postern {
     return this.run(["proxy", "-register", "-admin-bind", "127.0.0.1:0", ...args]);
   }
@@ -163,7 +163,7 @@ export abstract class Mesh extends AgentCalls {
     });
   }
 
-  /** What a sidecar of `service` needs to be let in. */
+  /** The token of a sidecar of `service`. */
   async ownToken(service: string): Promise<Pick<RunOptions, "token">> {
     return this.managementToken ? { token: await this.serviceToken(service) } : {};
   }

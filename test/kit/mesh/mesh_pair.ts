@@ -19,7 +19,7 @@ type StartSidecar<M extends Mesh = Mesh> = (
 ) => Promise<AsyncDisposable>;
 
 export interface PairOptions<M extends Mesh> {
-  /** How web's sidecar is run, or by whom. */
+  /** Options of web's sidecar, or the function that starts it. */
   readonly web?: RunOptions | StartSidecar<M>;
   readonly db?: RunOptions | StartSidecar<M>;
   /** How both are. */
@@ -37,7 +37,7 @@ export interface PairOptions<M extends Mesh> {
 }
 
 interface PairParts {
-  /** The sidecars; what is no Postern has only its end. */
+  /** The sidecars; one that is no Postern has only its end. */
   readonly web: Postern;
   readonly db: Postern;
   /** Where web's application connects to reach db. */
@@ -48,13 +48,13 @@ interface PairParts {
   readonly webPublic: Place;
   /** db's application. */
   readonly app: Place;
-  /** Tells an agent that forgot them about both services, and who may call whom, again. */
+  /** Registers both services and the intentions again at an agent that forgot them. */
   readonly registerAgain: (changed?: Pick<MeshService, "meta">) => Promise<void>;
 }
 
 /** `web` calls `db` through two sidecars. */
 export interface MeshPair extends PairParts, AsyncDisposable {
-  /** Like {@link assertFlawless}, with what the sidecars complained about. */
+  /** Like {@link assertFlawless}, with the warnings of the sidecars. */
   expectFlawless(result: LoadResult, options: { readonly atLeast: number }): void;
 }
 
@@ -114,7 +114,7 @@ export async function startPair<M extends Mesh>(
   };
 }
 
-/** Both, or the first failure once neither is under way any more. */
+/** Resolves to both, or rejects with the first failure once both have settled. */
 async function bothOf<T>(starts: readonly [Promise<T>, Promise<T>]): Promise<[T, T]> {
   await Promise.allSettled(starts);
   return await Promise.all(starts);
@@ -135,7 +135,7 @@ export async function expectFollowed(agent: Mesh, { upstream }: MeshPair): Promi
   await waitForEcho(upstream);
 }
 
-/** Waits until the calling Postern's log says that the other sidecar did not want it. */
+/** Waits until the calling Postern's log reports that the other sidecar refused it. */
 export async function saysRefused({ web }: MeshPair): Promise<void> {
   await eventually("web says that it was refused", () => {
     return /\[WARN\].*connection failed.*ended_by=upstream.*code=refused_by_peer/.test(web.output);
@@ -143,8 +143,8 @@ export async function saysRefused({ web }: MeshPair): Promise<void> {
 }
 
 /**
- * Waits until Consul's own checks have seen the sidecar of `service`. A first look that came before it
- * listened is what the catalog says until the next one, ten seconds later.
+ * Waits until Consul's own checks have seen the sidecar of `service`. A first check that came before it
+ * listened is in the catalog until the next one, ten seconds later.
  */
 export async function waitForPassing(agent: Mesh, service: string): Promise<void> {
   await eventually(`${service} passes its checks`, async () => {

@@ -1,12 +1,18 @@
 /**
  * The same service of each protocol behind Envoy and behind Postern, and a caller of all of them behind
- * each, on one real Consul: what passes a pair can be compared with what passes another. Beside them are
- * instances without a proxy, which speak mTLS themselves, and services that are config entries alone.
+ * each, on one real Consul: requests through one pair can be compared with those through another. Beside
+ * them are instances without a proxy, which speak mTLS themselves, and services that are config entries
+ * alone.
  *
  * @module
  */
 
-import { type AskedApp, type Seen, type SeenMessage, startAskedApp } from "../wire/asked_app.ts";
+import {
+  type PlannedApp,
+  type Seen,
+  type SeenMessage,
+  startPlannedApp,
+} from "../wire/asked_app.ts";
 import { type Consul, startConsul } from "./consul.ts";
 import type { Place } from "../wire/echo.ts";
 import type { Postern } from "../process/postern.ts";
@@ -19,17 +25,17 @@ export type Proxy = (typeof PROXIES)[number];
 const PROTOCOLS = ["http", "http2", "grpc"] as const;
 export type Protocol = (typeof PROTOCOLS)[number];
 
-/** Of an application to a whole request: more than any of them needs on a busy machine. */
+/** An application's timeout for a whole request: more than any of them needs on a busy machine. */
 const REQUEST_TIMEOUT_MS = 8_000;
-/** Upstreams of the caller that lead nowhere: no instance, and one where nobody listens. */
+/** Upstreams of the caller that lead nowhere: no instance, and one where nothing listens. */
 export const NOWHERE = ["none", "lost"] as const;
 
-/** What is exposed of each `http` service, to everybody. */
+/** The path that is exposed of each `http` service, to all callers. */
 export const EXPOSED = "/exposed";
 
 export type Json = Readonly<Record<string, unknown>>;
 
-/** What is registered for both pairs. */
+/** The registrations for both pairs. */
 export interface MeshWorld {
   /** Written first. */
   readonly shared: readonly Json[];
@@ -46,9 +52,9 @@ export const LIMITED = ["requests", "connections", "pending", "scarce"] as const
 
 interface Native {
   readonly version?: string;
-  /** Of a check; passing if absent. */
+  /** The status of a check; passing if absent. */
   readonly status?: "warning" | "critical";
-  /** Nobody listens. */
+  /** No application listens. */
   readonly isDead?: true;
 }
 
@@ -65,7 +71,7 @@ const NATIVES: Readonly<Record<string, Readonly<Record<string, Native>>>> = {
   ring: { r1: {}, r2: {}, r3: {} },
   maglev: { g1: {}, g2: {}, g3: {} },
   lone: { lone: {} },
-  // Of each pair, which would else wait for each other.
+  // Services of each pair's own: with common ones the pairs would wait for each other.
   ...Object.fromEntries(
     PROXIES.flatMap((proxy) => LIMITED.map((name) => [`${name}-${proxy}`, { [name]: {} }])),
   ),
@@ -78,7 +84,7 @@ const PERMISSIONS = [
 
 export class MixedMesh implements AsyncDisposable {
   readonly consul: Consul;
-  readonly apps: Readonly<Record<Protocol, AskedApp>>;
+  readonly apps: Readonly<Record<Protocol, PlannedApp>>;
   readonly #own = new AsyncDisposableStack();
   readonly #places = new Map<string, Place>();
   readonly #posterns = new Map<string, Postern>();
@@ -99,8 +105,8 @@ export class MixedMesh implements AsyncDisposable {
     const consul = own.use(await startConsul({ defaultIntentionPolicy: "deny" }));
     const { host } = consul;
     const seen: Seen = new Map();
-    const http = own.use(await startAskedApp({ protocol: "http", host, seen }));
-    const http2 = own.use(await startAskedApp({ protocol: "http2", host, seen }));
+    const http = own.use(await startPlannedApp({ protocol: "http", host, seen }));
+    const http2 = own.use(await startPlannedApp({ protocol: "http2", host, seen }));
     const mesh = new MixedMesh(consul, { apps: { http, http2, grpc: http2 }, seen });
     mesh.#own.use(own.move());
     try {
@@ -201,10 +207,10 @@ export class MixedMesh implements AsyncDisposable {
     });
   }
 
-  async #nativeApp(service: string, name: string): Promise<AskedApp> {
+  async #nativeApp(service: string, name: string): Promise<PlannedApp> {
     const { CertPEM: cert, PrivateKeyPEM: key } = await readLeaf(this.consul, service);
     return this.#own.use(
-      await startAskedApp({
+      await startPlannedApp({
         protocol: "http",
         host: this.consul.host,
         name,
@@ -235,7 +241,7 @@ export class MixedMesh implements AsyncDisposable {
     return this.#place(`${from} ${to}`);
   }
 
-  /** Where everybody reaches {@link EXPOSED} of the service behind `proxy`. */
+  /** Where any caller reaches {@link EXPOSED} of the service behind `proxy`. */
   exposed(proxy: Proxy): Place {
     return this.#place(`exposed http-${proxy}`);
   }
@@ -246,7 +252,7 @@ export class MixedMesh implements AsyncDisposable {
     return place;
   }
 
-  /** From now on nobody listens where the applications did. */
+  /** From now on nothing listens on the ports of the applications. */
   async stopApps(): Promise<void> {
     const { http, http2 } = this.apps;
     await Promise.all([http, http2].map((app) => app[Symbol.asyncDispose]()));

@@ -16,7 +16,7 @@ import { newPair, temporaryDirectory, type TestPair } from "../secrets/secret_fi
 import { type AgentLeaf, type ProbeOutcome, probeTls, serialOf } from "../wire/tls_probe.ts";
 import type { Place, TestServer } from "../wire/echo.ts";
 
-/** The service `db`, its application an echo, registered with what a story says of its sidecar. */
+/** The service `db`, its application an echo, registered with a story's sidecar block. */
 export class CredentialsStory implements AsyncDisposable {
   readonly agent: Mesh;
   readonly app: TestServer;
@@ -39,7 +39,7 @@ export class CredentialsStory implements AsyncDisposable {
     this.#directory = parts.directory;
   }
 
-  /** `web` may call `db`, nobody else. */
+  /** `web` may call `db`, no other service. */
   static async start(agent: Mesh): Promise<CredentialsStory> {
     const app = await agent.echo();
     const place = await agent.place();
@@ -73,7 +73,7 @@ export class CredentialsStory implements AsyncDisposable {
     return this.#kept(this.agent.runSidecar("db-1", { args }));
   }
 
-  /** The same for one that cannot ask the agent which proxy it is. */
+  /** The same for a sidecar that cannot learn from the agent which proxy it is. */
   runById(...args: readonly string[]): Postern {
     return this.#kept(this.agent.runById("db-1", { args }));
   }

@@ -61,7 +61,7 @@ export function envoyBesideServers(
   ]);
 }
 
-/** The same for an entry of the catalog, by a server that is asked in plain text. */
+/** The same for an entry of the catalog, by a server over plain text. */
 export function envoyOfNode(
   server: Consul,
   { proxyId, node }: { readonly proxyId: string; readonly node: string },
@@ -102,7 +102,7 @@ async function runEnvoy(
     ...["-envoy-binary", peer("envoy"), "-ignore-envoy-compatibility"],
     ...["-admin-bind", `${mesh.host}:${adminPort}`],
     ...["--", "--concurrency", "1", "-l", "info"],
-    // What a listener had before a change is not kept for minutes by connections.
+    // Connections do not keep a listener's old configuration for minutes.
     ...["--drain-time-s", "1", "--drain-strategy", "immediate", "--disable-hot-restart"],
   ], { name: `envoy ${serviceId}` });
   await child.waitFor(/starting workers/, { timeoutMs: 60_000 });

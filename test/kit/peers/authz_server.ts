@@ -1,6 +1,6 @@
 /**
- * Who is asked whether a request may pass, by HTTP: it lets those through that show a pass, as fast as it is
- * told, and may be gone for a while.
+ * An HTTP authorization service: it lets those requests through that show a pass, answers as fast as the
+ * test sets, and may be gone for a while.
  *
  * @module
  */

@@ -32,7 +32,7 @@ export interface TlsProxyDescription {
 export interface TlsProxy extends AsyncDisposable {
   /** Undefined: the listener is not open. */
   place(listener: "tls_in" | "tls_out"): Promise<Place | undefined>;
-  /** What it logged. */
+  /** The log output. */
   readonly output: string;
 }
 
@@ -63,19 +63,6 @@ export function sdsSecret(
   };
 }
 
-/** An `SdsSecretConfig` that reads the secret file at `path`. */
-export function fileSecret(name: string, path: string, watchedDirectory?: string): Json {
-  return {
-    name,
-    sds_config: {
-      path_config_source: {
-        path,
-        ...(watchedDirectory ? { watched_directory: { path: watchedDirectory } } : {}),
-      },
-    },
-  };
-}
-
 class Envoy implements TlsProxy {
   readonly #process: Process;
   readonly #directory: string;
@@ -90,7 +77,7 @@ class Envoy implements TlsProxy {
     return this.#process.output;
   }
 
-  /** Waits for its admin port: what it listens on beside that depends on its secrets. */
+  /** Waits for its admin port: its other listeners depend on its secrets. */
   async waitForAdmin(): Promise<void> {
     this.#admin = await eventually("Envoy's admin address", async () => {
       if (this.#process.ended) throw new Error("it ended");
@@ -258,7 +245,7 @@ export function sdsCluster(address: string, tls: Json | undefined): Json {
   };
 }
 
-/** Whether somebody listens there. */
+/** Whether a program listens there. */
 export function isOpen(place: Place): Promise<boolean> {
   return new Promise((resolve, reject) => {
     const socket = connect(place, () => {

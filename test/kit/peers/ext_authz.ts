@@ -1,5 +1,5 @@
 /**
- * Whoever says which requests may pass, by gRPC: its messages, told by a table, and a server.
+ * A gRPC authorization service: its messages, configured by a table, and a server.
  *
  * @module
  */
@@ -7,7 +7,7 @@
 import { Buffer } from "node:buffer";
 import { type PlainMessage, Protobuf } from "../../../src/wire/mod.ts";
 
-/** `envoy.service.auth.v3` as its files have it, as far as anybody here says something of it. */
+/** `envoy.service.auth.v3` as its files have it, as far as these tests use it. */
 export const CHECK_MESSAGES: Protobuf = new Protobuf({
   CheckRequest: { attributes: "1 Attributes" },
   Attributes: { source: "1 Peer", destination: "2 Peer", request: "4 Request" },
@@ -43,7 +43,7 @@ export const CHECK_MESSAGES: Protobuf = new Protobuf({
   Flag: { value: "1 bool" },
 });
 
-export interface AskedHttp {
+export interface CheckedRequest {
   readonly method: string;
   readonly path: string;
   readonly host: string;
@@ -55,20 +55,20 @@ export interface AskedHttp {
 
 export interface AuthzServer extends AsyncDisposable {
   readonly port: number;
-  /** What it was asked, as plain messages, with the metadata that came. */
+  /** The check requests it got, as plain messages, with their metadata. */
   readonly asked: { readonly message: PlainMessage; readonly metadata: Record<string, unknown> }[];
 }
 
-export function httpOf(message: PlainMessage): AskedHttp {
+export function httpOf(message: PlainMessage): CheckedRequest {
   const { attributes } = message as unknown as {
-    readonly attributes: { readonly request: { readonly http: AskedHttp } };
+    readonly attributes: { readonly request: { readonly http: CheckedRequest } };
   };
   return attributes.request.http;
 }
 
 /** `answer`: a `CheckResponse`. */
 export async function startAuthz(
-  answer: (http: AskedHttp) => PlainMessage,
+  answer: (http: CheckedRequest) => PlainMessage,
   host = "127.0.0.1",
 ): Promise<AuthzServer> {
   const { default: grpc } = await import("@grpc/grpc-js");

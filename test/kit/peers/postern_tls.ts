@@ -17,7 +17,7 @@ interface PosternTlsOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** More for the command line. */
   readonly args?: readonly string[];
-  /** Of who calls `tls_in`; all of them if absent. */
+  /** Intentions of the callers of `tls_in`; absent: all callers are let in. */
   readonly intentions?: readonly Readonly<Record<string, unknown>>[];
 }
 
@@ -60,7 +60,7 @@ export async function startPosternTls(
 ): Promise<PosternTls> {
   const { sds, sdsTls, inbound, outbound } = description;
   const directory = await mkdtemp(join(tmpdir(), "postern-tls-"));
-  // Envoy listens where it is asked to as well: stories know the port before it is open.
+  // Envoy listens on a given port as well: stories know the port before it is open.
   const host = inbound?.port === undefined ? loopbackHost() : "127.0.0.1";
   const [inPort = 0, outPort = 0] = await freePorts(host, 2);
   const places = {

@@ -1,6 +1,6 @@
 /**
  * The page "Write your first plugin", walked from an empty directory: its commands are run, its files
- * written, and what it shows is what there is to see. And the plugin of the README, which is one.
+ * written, and their output is the page's. And the plugin of the README, which is one.
  *
  * @module
  */
@@ -66,7 +66,7 @@ export async function walkFirstPlugin(command: readonly string[]): Promise<void>
   assert.equal(ran, 7);
 }
 
-/** Asks as the page does, and sees what it shows. */
+/** Sends the page's request, and checks the page's answer. */
 async function seeAtWork(dev: Process, shown: string): Promise<void> {
   const [, url = ""] = await dev.waitFor(/curl -i (\S+)/, IN_TIME);
   for (const headers of [{}, { authorization: "Tenant blue" }]) {
@@ -77,7 +77,7 @@ async function seeAtWork(dev: Process, shown: string): Promise<void> {
   assert.equal((await dev.waitExit(IN_TIME)).code, 0);
 }
 
-/** Without what differs from run to run; engines differ in the columns of what was thrown. */
+/** Without parts that differ from run to run; engines differ in the columns of thrown errors. */
 function plain(text: string): string {
   return text.replaceAll(/\d+ ms/g, "N ms").replaceAll(/^( +at \S+:\d+):\d+$/gm, "$1").replaceAll(
     /"[0-9a-f]{64}"/g,

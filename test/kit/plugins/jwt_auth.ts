@@ -1,5 +1,5 @@
 /**
- * The plugin `jwt_auth` mounted alone, and what it makes of requests with tokens.
+ * The plugin `jwt_auth` mounted alone, and its treatment of requests with tokens.
  *
  * @module
  */
@@ -21,9 +21,9 @@ export interface Asked {
   readonly reason: string | undefined;
   readonly body: string;
   readonly challenge: string | undefined;
-  /** What the endpoint was sent. */
+  /** The request that reached the endpoint. */
   readonly sent: SeenRequest | undefined;
-  /** What layers further in are told. */
+  /** The claims that layers further in get. */
   readonly claims: ReadonlyMap<string, Claims> | undefined;
 }
 

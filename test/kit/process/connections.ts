@@ -1,5 +1,6 @@
 /**
- * What a process is connected to, as the system sees it: no program needs to tell, or can be wrong.
+ * The connections of a process as the system sees them: no program needs to report them, or can be
+ * wrong.
  *
  * @module
  */

@@ -1,5 +1,5 @@
 /**
- * What something costs this process, whatever else the machine does meanwhile.
+ * The processor time of this process, whatever else the machine does meanwhile.
  *
  * @module
  */

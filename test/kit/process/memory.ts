@@ -1,5 +1,5 @@
 /**
- * What a process holds, from /proc. Linux.
+ * The memory and descriptors of a process, from /proc. Linux.
  *
  * @module
  */
@@ -19,7 +19,7 @@ export async function openFiles(pid: number): Promise<number> {
 /** Processor time used so far, in milliseconds. */
 export async function processorMs(pid: number): Promise<number> {
   const stat = await readFile(`/proc/${pid}/stat`, "utf8");
-  // After the name in brackets: state is field 3, utime 14, stime 15, in ticks of 10 ms.
+  // The fields after the name in brackets: state is field 3, utime 14, stime 15, in ticks of 10 ms.
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   return (Number(fields[11]) + Number(fields[12])) * 10;
 }

@@ -1,5 +1,5 @@
 /**
- * Addresses and ports for stories that must know them before anybody listens there.
+ * Addresses and ports for stories that must know them before any program listens there.
  *
  * @module
  */
@@ -16,15 +16,17 @@ export function loopbackHost(): string {
   return `127.${byte()}.${byte()}.${byte()}`;
 }
 
-/** Below the ports that the system gives to whoever asks for any, or dials. */
+/** Below the ports that the system gives to sockets that bind port 0, or dial. */
 const FIRST_PORT = 10_000;
 const LAST_PORT = firstEphemeralPort() - 1;
-/** Given by this process: nobody listens there yet, and the next story must not get them, too. */
+/**
+ * Ports given by this process: nothing listens there yet, and the next story must not get them, too.
+ */
 const given = new Set<string>();
 
 /**
- * Ports on `host` that are free, and that nobody gets by chance until the story has taken them: the
- * system gives none of this range to sockets that do not name one.
+ * Free ports on `host` that no other program gets by chance until the story has taken them: the system
+ * gives none of this range to sockets that do not name one.
  */
 export async function freePorts(host: string, count: number): Promise<number[]> {
   const ports: number[] = [];

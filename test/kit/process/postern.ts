@@ -1,7 +1,7 @@
 /**
  * The product as its users meet it: a process started from a command line. `$POSTERN_BIN` (or
- * `dist/postern`) where there is one, else the sources, or what `$POSTERN_BUNDLE` says was made of them,
- * on `$POSTERN_ENGINE` (`bun` or `deno`).
+ * `dist/postern`) where there is one, else the sources, or the bundle of them in `$POSTERN_BUNDLE`, on
+ * `$POSTERN_ENGINE` (`bun` or `deno`).
  *
  * @module
  */
@@ -61,7 +61,7 @@ export class Postern {
       sent.setTimeout(20_000, () => {
         const late = new Error(`${path}: no answer in time`);
         sent.destroy(late);
-        // Not every runtime tells it of a reply that has begun.
+        // Not every runtime reports a reply that has begun.
         reject(late);
       });
       sent.on("error", reject);
@@ -81,7 +81,7 @@ export class Postern {
     try {
       let last = "";
       await eventually("postern is ready", async () => {
-        // One that is gone will not become ready: nothing to wait for.
+        // A process that has ended will not become ready: nothing to wait for.
         if (this.process.ended) return true;
         const { status, body } = await this.admin("/ready");
         last = `/ready says ${status}, ${body.trim()}`;
@@ -96,7 +96,7 @@ export class Postern {
     }
   }
 
-  /** From now on it is no failure that it ends: it was killed or told to. */
+  /** From now on its end is no failure: the test killed or stopped it. */
   expectEnd(): void {
     this.#mayEnd = true;
   }
@@ -132,7 +132,7 @@ interface PosternOptions extends ProcessOptions {
   readonly under?: readonly string[];
   /** Whatever is compiled, run the sources on this, unless the environment names something else. */
   readonly engine?: "bun" | "deno";
-  /** Where the admin server is, for one whose log cannot be asked. */
+  /** The admin server's address, for a process whose log does not name it. */
   readonly adminAddress?: string;
 }
 
@@ -142,7 +142,7 @@ export function startPostern(args: readonly string[], options: PosternOptions = 
     new Process(command ?? "", [...first, ...args], {
       name: `postern ${args.join(" ")}`,
       ...options,
-      // What the machine's user has set must not leak into a story.
+      // Variables that the machine's user has set must not leak into a story.
       env: { ...NO_CONSUL_ENVIRONMENT, ...options.env },
     }),
     options.adminAddress,
@@ -177,7 +177,7 @@ export function posternCommand(wanted?: "bun" | "deno"): string[] {
   return [join(ROOT, "node_modules", "bun", "bin", "bun.exe"), main];
 }
 
-/** What runs the test: stories that need nothing but the clone hold on both engines. */
+/** The engine that runs the test: stories that need nothing but the clone hold on both engines. */
 export const OWN_ENGINE: "bun" | "deno" = "Deno" in globalThis ? "deno" : "bun";
 
 const NO_CONSUL_ENVIRONMENT: Readonly<Record<string, undefined>> = Object.fromEntries(

@@ -1,6 +1,6 @@
 /**
- * Child processes for tests: output is captured within a bound, every wait has a deadline and says what
- * the process printed when it runs out, and nothing outlives the test process. Linux.
+ * Child processes for tests: output is captured within a bound, every wait has a deadline and shows the
+ * process's output when it runs out, and nothing outlives the test process. Linux.
  *
  * @module
  */
@@ -35,7 +35,7 @@ export class Process {
   /** Resolves when it has ended and its output is complete. */
   readonly exited: Promise<Exit>;
   #output = "";
-  /** Of each stream: the beginning of a line whose end has not come yet. */
+  /** For each stream, the beginning of a line whose end has not come yet. */
   readonly #partial = { stdout: "", stderr: "" };
   #ended: Exit | undefined;
   #failure: Error | undefined;
@@ -86,7 +86,7 @@ export class Process {
 
   /**
    * The lines that it wrote on both streams, the newest {@link OUTPUT_LIMIT} characters of them. Whole
-   * lines, but for the last words of one that has ended: where a chunk ends says nothing.
+   * lines, but for the last words of one that has ended: where a chunk ends means nothing.
    */
   get output(): string {
     return this.#output;

@@ -34,7 +34,9 @@ export interface Followed extends AsyncDisposable {
   readonly hub: FileHub;
   readonly lines: readonly LogRecord[];
   readonly watching: SecretWatch;
-  /** Runs `act` while nothing is read and no time passes: what it does is seen whole, or not at all. */
+  /**
+   * Runs `act` while nothing is read and no time passes: its changes are seen whole, or not at all.
+   */
   unseen<T>(act: () => Promise<T>): Promise<T>;
 }
 
@@ -70,7 +72,7 @@ export function fileOptions(hub: FileHub, clock: Clock): FileProviderOptions {
 
 let reading = 0;
 
-/** Counts what is asked of the disk and not answered yet: the fake clock stands still meanwhile. */
+/** Counts calls to the disk that are not answered yet: the fake clock does not move meanwhile. */
 export function counted(files: FileSystem): FileSystem {
   const count = async <T>(answer: Promise<T>) => {
     reading++;
@@ -89,7 +91,7 @@ export function counted(files: FileSystem): FileSystem {
   };
 }
 
-/** Moves a fake clock on until `fact` is true; what is read meanwhile takes real time. */
+/** Moves a fake clock on until `fact` is true; reads meanwhile take real time. */
 export async function advanceUntil(
   clock: FakeClock,
   fact: () => boolean,
@@ -104,7 +106,7 @@ export async function advanceUntil(
   }
 }
 
-/** A file system that says nothing of itself. */
+/** A file system without events. */
 export const SILENT: Partial<FileSystem> = { watch: () => ({ close() {} }) };
 
 /** `web.pem` and `web.key`. */

@@ -71,7 +71,7 @@ function ownPart(overrides: Partial<OwnCredentialsPart> = {}): OwnCredentialsPar
 
 export interface OwnPlace {
   readonly certificates?: Readonly<Record<string, CertificatePart>>;
-  /** Absent: the mesh's; `null`: nobody is asked. */
+  /** Absent: the mesh's; `null`: no validation. */
   readonly validation?: Validation | null;
   readonly own?: Partial<OwnCredentialsPart>;
 }

@@ -96,7 +96,7 @@ export const ROTATION_SCHEMES: readonly RotationScheme[] = [
     async rotate(root, { keyPem, certPem }) {
       const { cert, key } = pathsIn(join(root, "tls"));
       await writeKey(key, keyPem);
-      // That much time between the two is what this is about.
+      // The time between the two is the subject of the test.
       await pause(2_000);
       await writeFile(cert, certPem);
     },

@@ -1,5 +1,5 @@
 /**
- * What a test of an SDS source needs beside the server: a provider on real sockets whose events can be
+ * Helpers for tests of an SDS source beside the server: a provider on real sockets whose events can be
  * waited for.
  *
  * @module
@@ -32,8 +32,8 @@ export type SdsEvent =
   | { readonly kind: "rejected" | "unreachable"; readonly reason: string }
   | { readonly kind: "recovered" | "removed" };
 
-/** Remembers what a watch is told, and lets a test wait for it. */
-export class Told {
+/** Records the events of a watch, and lets a test wait for them. */
+export class WatchRecorder {
   readonly events: SdsEvent[] = [];
   #wake: (() => void) | undefined;
   watch: Subscription | undefined;
@@ -109,16 +109,16 @@ export class SdsClient implements AsyncDisposable {
     };
   }
 
-  watch(name: string, type?: SecretRef["type"]): Told {
-    const told = new Told();
-    told.watch = followNews(this.provider, this.ref(name, type), {
-      onSecret: (secret, version) => told.add({ kind: "secret", secret, version }),
-      onRejected: (reason) => told.add({ kind: "rejected", reason }),
-      onRecovered: () => told.add({ kind: "recovered" }),
-      onUnreachable: (reason) => told.add({ kind: "unreachable", reason }),
-      onRemoved: () => told.add({ kind: "removed" }),
+  watch(name: string, type?: SecretRef["type"]): WatchRecorder {
+    const recorder = new WatchRecorder();
+    recorder.watch = followNews(this.provider, this.ref(name, type), {
+      onSecret: (secret, version) => recorder.add({ kind: "secret", secret, version }),
+      onRejected: (reason) => recorder.add({ kind: "rejected", reason }),
+      onRecovered: () => recorder.add({ kind: "recovered" }),
+      onUnreachable: (reason) => recorder.add({ kind: "unreachable", reason }),
+      onRemoved: () => recorder.add({ kind: "removed" }),
     });
-    return told;
+    return recorder;
   }
 
   metrics(): string {

@@ -1,6 +1,6 @@
 /**
- * The reference SDS server as a peer of tests (`test/peers/sds_server`): serves what a test tells it,
- * reports what its clients said, and misbehaves on request.
+ * The reference SDS server as a peer of tests (`test/peers/sds_server`): serves the test's secrets,
+ * reports its clients' requests, and misbehaves on demand.
  *
  * @example
  * await using sds = await startSdsPeer();
@@ -30,8 +30,8 @@ export interface PemPair {
 
 interface SdsPeerOptions {
   /**
-   * `127.0.0.1:0`, `unix:/path`; default: any free port of an address of its own, so that nobody else
-   * gets it while the server is stopped.
+   * `127.0.0.1:0`, `unix:/path`; default: any free port of an address of its own, so that no other
+   * program gets it while the server is stopped.
    */
   readonly listen?: string;
   readonly tls?: PemPair & {
@@ -45,7 +45,7 @@ interface SdsPeerOptions {
   readonly started?: boolean;
 }
 
-/** What a SPIRE agent may give to one workload. */
+/** The identities that a SPIRE agent may give to one workload. */
 export interface WorkloadState {
   /** `spiffe://td`. */
   readonly trustDomain: string;
@@ -54,7 +54,7 @@ export interface WorkloadState {
   readonly bundles: Readonly<Record<string, string>>;
 }
 
-/** What new connections meet: noise, not a byte, or a byte every 100 ms. */
+/** The behaviour towards new connections: noise, not a byte, or a byte every 100 ms. */
 type SdsFault = "garbage" | "silent" | "slow";
 
 interface SdsEntry {
@@ -94,7 +94,7 @@ export class SdsPeer {
   #errors = "";
   #address = "";
   #turn: Promise<unknown> = Promise.resolve();
-  /** From which version of the server's cache on a secret is as it was last set. */
+  /** The version of the server's cache at which each secret was last set. */
   readonly #versions = new Map<string, number>();
   /** Length of the log when the workload was last set. */
   #workloadAt: number | undefined;
@@ -113,7 +113,7 @@ export class SdsPeer {
     child.stderr?.setEncoding("utf8").on("data", (text: string) => {
       this.#errors = (this.#errors + text).slice(-10_000);
     });
-    // What was asked of an ended server is reported by the missing answer.
+    // The missing answer reports a command that an ended server did not get.
     child.stdin?.on("error", () => {});
     if (!child.stdout) throw new Error("Cannot start sds_server: no stdout");
     this.#answers = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
@@ -139,7 +139,7 @@ export class SdsPeer {
     this.#address = String(answer.listening);
   }
 
-  /** Closes the listener and every connection; what it serves is kept. */
+  /** Closes the listener and every connection; its answers are kept. */
   async stop(): Promise<void> {
     await this.#ask("stop");
   }
@@ -169,7 +169,7 @@ export class SdsPeer {
     this.#workloadAt = Number(at);
   }
 
-  /** What happened on its streams, from entry number `since` on. */
+  /** The events of its streams, from entry number `since` on. */
   async log(since = 0): Promise<SdsLog> {
     return await this.#ask("requests", { since }) as unknown as SdsLog;
   }
@@ -179,7 +179,7 @@ export class SdsPeer {
     await this.#ask("stall");
   }
 
-  /** Sends what was held back, and answers again. */
+  /** Sends the bytes that were held back, and answers again. */
   async unstall(): Promise<void> {
     await this.#ask("unstall");
   }
@@ -195,8 +195,8 @@ export class SdsPeer {
   }
 
   /**
-   * Waits until a client answered to `name` as it was last set, and gives that ACK or NACK. What was set
-   * to the value that it had is not sent again over delta.
+   * Waits until a client answered to `name` as it was last set, and gives that ACK or NACK. A secret
+   * that is set to the value that it had is not sent again over delta.
    */
   async answered(name: string, options: { readonly timeoutMs?: number } = {}): Promise<SdsEntry> {
     return await eventually(`${name} is answered`, async () => {

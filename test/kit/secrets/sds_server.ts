@@ -23,7 +23,7 @@ import {
 } from "../../../src/secrets/sds/secret_resource.ts";
 import type { PlainMessage } from "../../../src/wire/mod.ts";
 
-/** A stream as the library's server gives it; what is written are the bytes of a message. */
+/** A stream as the library's server gives it; writes are the bytes of a message. */
 export interface ServerStream {
   readonly method: keyof typeof SDS_METHODS;
   readonly metadata: Readonly<Record<string, unknown>>;
@@ -43,7 +43,7 @@ interface SdsServerOptions {
     readonly clientCaPem: string;
     readonly requireClient: boolean;
   };
-  /** What it does not know (SPIRE). */
+  /** Whether it speaks delta, which SPIRE does not. */
   readonly delta?: boolean;
   /** A SPIRE agent's habits (envoy.md 1.11). */
   readonly spire?: boolean;
@@ -63,11 +63,11 @@ interface Client {
   readonly number: number;
   readonly stream: ServerStream;
   names: string[];
-  /** What it has, by name (delta). */
+  /** The versions that the client has, by name (delta). */
   readonly versions: Map<string, string>;
   nonce: string;
   sent: number;
-  /** State of the world: what was sent last; unchanged: nothing is sent. */
+  /** State of the world: the last response sent; unchanged: nothing is sent. */
   lastState: string;
   /** State of the world: the last response has been answered, and so the next may go. */
   answered: boolean;
@@ -137,7 +137,7 @@ export class SdsServer implements AsyncDisposable {
     };
   }
 
-  /** Takes a secret into the server, or out of it, and tells every stream. */
+  /** Takes a secret into the server, or out of it, and sends the change on every stream. */
   set(...secrets: readonly (PlainMessage | string)[]): void {
     this.#version++;
     for (const secret of secrets) {
@@ -225,7 +225,7 @@ export class SdsServer implements AsyncDisposable {
   #take(client: Client, request: PlainMessage): void {
     const nonce = String(request.response_nonce ?? "");
     if (client.stream.method === "sotw") {
-      if (nonce !== client.nonce) return; // stale: somebody will answer the newer one
+      if (nonce !== client.nonce) return; // stale: the client will answer the newer one
       client.names = listOf(request.resource_names);
       client.answered = true;
       const reason = this.#options.spire ? spireRefusal(client.names, this.#secrets) : undefined;

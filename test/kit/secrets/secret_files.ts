@@ -1,6 +1,6 @@
 /**
- * Secrets in files for tests: pairs to write, a directory that goes away, and a record of what a
- * provider told, to be waited on with a deadline.
+ * Secrets in files for tests: pairs to write, a directory that goes away, and a record of a provider's
+ * events with waits that have a deadline.
  *
  * @module
  */
@@ -65,7 +65,7 @@ export function refOf(spec: SecretSpec, watch = true): SecretRef {
   };
 }
 
-/** What a provider told, oldest first. */
+/** The events of a provider, oldest first. */
 export class SecretRecord implements Partial<SecretEvents> {
   readonly secrets: Secret[] = [];
   readonly rejected: string[] = [];
@@ -95,7 +95,7 @@ export class SecretRecord implements Partial<SecretEvents> {
     this.onRejected("removed");
   }
 
-  /** The last certificate told. */
+  /** The last certificate delivered. */
   get certificate(): CertificateSecret | undefined {
     const last = this.secrets[this.secrets.length - 1];
     return last?.type === "certificate" ? last : undefined;
@@ -106,7 +106,7 @@ export class SecretRecord implements Partial<SecretEvents> {
     return this.until(() => this.certificate?.certPem === pair.certPem, deadlineMs);
   }
 
-  /** Resolves once `fact` is true, looked at after everything that is told. */
+  /** Resolves once `fact` is true, checked after every event. */
   until(fact: () => boolean, deadlineMs = 30_000): Promise<void> {
     return new Promise((resolve, reject) => {
       const look = () => {
@@ -117,8 +117,8 @@ export class SecretRecord implements Partial<SecretEvents> {
       };
       const timer = setTimeout(() => {
         this.#waiting.delete(look);
-        const told = `${this.secrets.length} secrets, rejected: ${this.rejected.join("; ")}`;
-        reject(new Error(`not within ${deadlineMs} ms; told: ${told}`));
+        const seen = `${this.secrets.length} secrets, rejected: ${this.rejected.join("; ")}`;
+        reject(new Error(`not within ${deadlineMs} ms; seen: ${seen}`));
       }, deadlineMs);
       this.#waiting.add(look);
       look();

@@ -1,6 +1,6 @@
 /**
- * What is news of a secret, told as a store's journal is told it: through a subscription of its own, which
- * is what decides about that.
+ * The changes of a secret as a store's journal gets them: through a subscription of its own, which
+ * decides which events are changes.
  *
  * @module
  */
@@ -13,7 +13,7 @@ import { FakeClock } from "../clock/clock.ts";
 
 type News = Partial<SecretEvents>;
 
-/** Follows `ref` as the store does; `news` is told after `watch` has returned. */
+/** Follows `ref` as the store does; `news` is called after `watch` has returned. */
 export function followNews(provider: SecretProvider, ref: SecretRef, news: News): Subscription {
   return new Subscription({
     key: ref.name,

@@ -1,6 +1,5 @@
 /**
- * Secrets and where they come from, for tests of what follows them: a provider that says what the test
- * tells it to.
+ * Secrets and their sources, for tests of what follows them: a provider whose events the test sets.
  *
  * @module
  */
@@ -23,7 +22,7 @@ import type {
 
 const DAY_MS = 86_400_000;
 
-/** Not to be decoded by anybody: only its facts count. */
+/** A certificate that is not decoded: only its facts count. */
 export function certificateSecret(
   serial: string,
   dates: { readonly notBeforeMs?: number; readonly notAfterMs?: number } = {},

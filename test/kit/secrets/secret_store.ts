@@ -1,5 +1,5 @@
 /**
- * A store of secrets on a clock that stands still, with sources that say what the test tells them to.
+ * A store of secrets on a fake clock, with sources whose events the test sets.
  *
  * @module
  */
@@ -39,7 +39,7 @@ export interface StoreWorld {
   readonly stats: Stats;
   readonly log: ReturnType<typeof recordingLog>;
   readonly store: SecretStore;
-  /** What is held for a listener, `web` unless another is meant. */
+  /** The credentials held for a listener, `web` unless another is named. */
   readonly state: (key?: string) => CredentialsState | undefined;
   /** How often a change was announced. */
   readonly changes: number;

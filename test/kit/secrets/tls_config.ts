@@ -1,5 +1,5 @@
 /**
- * What configuration of credentials is read against in tests.
+ * The options with which tests read the configuration of credentials.
  *
  * @module
  */

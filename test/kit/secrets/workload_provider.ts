@@ -1,5 +1,5 @@
 /**
- * A provider of secrets of a Workload API beside its fake server, and what its subscribers were told.
+ * A provider of secrets of a Workload API beside its fake server, and the events of its subscribers.
  *
  * @module
  */
@@ -27,78 +27,81 @@ import { counted } from "./followed_files.ts";
 import { followNews } from "./secret_news.ts";
 import { startWorkloadServer, type WorkloadServer } from "./workload_server.ts";
 
-export type Told =
+export type SecretEvent =
   | { readonly kind: "secret"; readonly secret: Secret }
   | { readonly kind: "rejected" | "unreachable"; readonly reason: string }
   | { readonly kind: "recovered" }
   | { readonly kind: "removed"; readonly reason: string | undefined };
 
-/** What a subscriber was told, in order, each once. */
+/** The events of a subscriber, in order, each once. */
 export class Followed {
   readonly watch: SecretWatch;
-  readonly #told: Told[] = [];
+  readonly #events: SecretEvent[] = [];
   #wake = () => {};
 
   constructor(provider: SecretProvider, ref: SecretRef) {
     let returned = false;
-    const tell = (told: Told) => {
-      assert.ok(returned, "told before watch() returned");
-      this.#told.push(told);
+    const add = (event: SecretEvent) => {
+      assert.ok(returned, "called before watch() returned");
+      this.#events.push(event);
       this.#wake();
     };
     this.watch = followNews(provider, ref, {
-      onSecret: (secret) => tell({ kind: "secret", secret }),
-      onRejected: (reason) => tell({ kind: "rejected", reason }),
-      onRecovered: () => tell({ kind: "recovered" }),
-      onUnreachable: (reason) => tell({ kind: "unreachable", reason }),
-      onRemoved: (reason) => tell({ kind: "removed", reason }),
+      onSecret: (secret) => add({ kind: "secret", secret }),
+      onRejected: (reason) => add({ kind: "rejected", reason }),
+      onRecovered: () => add({ kind: "recovered" }),
+      onUnreachable: (reason) => add({ kind: "unreachable", reason }),
+      onRemoved: (reason) => add({ kind: "removed", reason }),
     });
     returned = true;
   }
 
-  async next(): Promise<Told> {
+  async next(): Promise<SecretEvent> {
     for (;;) {
-      const told = this.#told.shift();
-      if (told) return told;
+      const event = this.#events.shift();
+      if (event) return event;
       await new Promise<void>((resolve) => this.#wake = resolve);
     }
   }
 
   async certificate(): Promise<CertificateSecret> {
-    const told = await this.next();
-    assert.ok(told.kind === "secret" && told.secret.type === "certificate", JSON.stringify(told));
-    return told.secret;
+    const event = await this.next();
+    assert.ok(
+      event.kind === "secret" && event.secret.type === "certificate",
+      JSON.stringify(event),
+    );
+    return event.secret;
   }
 
   async validation(): Promise<ValidationSecret["validation"] & { kind: "spiffe" }> {
-    const told = await this.next();
-    assert.ok(told.kind === "secret" && told.secret.type === "validation", JSON.stringify(told));
-    const { validation } = told.secret;
+    const event = await this.next();
+    assert.ok(event.kind === "secret" && event.secret.type === "validation", JSON.stringify(event));
+    const { validation } = event.secret;
     assert.ok(validation.kind === "spiffe");
     return validation;
   }
 
   async fault(kind: "rejected" | "unreachable", want: RegExp): Promise<void> {
-    const told = await this.next();
-    assert.ok(told.kind === kind, JSON.stringify(told));
-    assert.match(told.reason, want);
+    const event = await this.next();
+    assert.ok(event.kind === kind, JSON.stringify(event));
+    assert.match(event.reason, want);
   }
 
-  /** What was wrong is over, and the secret is the one from before. */
+  /** Asserts that the fault is over, and that the secret is the one from before. */
   async recovered(): Promise<void> {
-    const told = await this.next();
-    assert.ok(told.kind === "recovered", JSON.stringify(told));
+    const event = await this.next();
+    assert.ok(event.kind === "recovered", JSON.stringify(event));
   }
 
   /** Gives the reason. */
   async removed(): Promise<string | undefined> {
-    const told = await this.next();
-    assert.ok(told.kind === "removed", JSON.stringify(told));
-    return told.reason;
+    const event = await this.next();
+    assert.ok(event.kind === "removed", JSON.stringify(event));
+    return event.reason;
   }
 
   get silent(): boolean {
-    return this.#told.length === 0;
+    return this.#events.length === 0;
   }
 }
 
@@ -116,7 +119,7 @@ export interface WorkloadFixture extends AsyncDisposable {
   ): Followed;
 }
 
-/** A provider of a server that has said nothing yet, in time that the test moves. */
+/** A provider of a server that has sent nothing yet, in time that the test moves. */
 export async function setUpWorkload(): Promise<WorkloadFixture> {
   const server = await startWorkloadServer();
   const { address } = server;
@@ -147,7 +150,7 @@ export async function setUpWorkload(): Promise<WorkloadFixture> {
   };
 }
 
-/** Waits until an answer without what is held has come. */
+/** Waits until an answer without the held secret has come. */
 export async function graceBegins({ clock }: WorkloadFixture): Promise<void> {
   while (!((clock.nextInMs ?? Infinity) <= WITHDRAWAL_GRACE_MS)) await clock.advance(0);
 }

@@ -1,5 +1,5 @@
 /**
- * A SPIFFE Workload API for tests, on the gRPC library's own server: says what it is told to say, on
+ * A SPIFFE Workload API for tests, on the gRPC library's own server: it sends the test's messages on
  * every stream that is open and on those to come, and ends, stalls or dies on demand.
  *
  * @example
@@ -43,7 +43,7 @@ interface BundlesFields {
   readonly crls?: readonly Uint8Array[];
 }
 
-/** An SVID that `authority` issues; what is given replaces a field. */
+/** An SVID that `authority` issues; each given field replaces its own. */
 export function svidOf(
   authority: Authority,
   spiffeId: string,
@@ -90,7 +90,7 @@ interface WorkloadServerOptions {
 
 type Stream = grpc.ServerWritableStream<Buffer, Buffer>;
 
-/** What streams of one method get: a message, the end, or nothing. */
+/** The answer of streams of one method: a message, the end, or nothing. */
 type Answer =
   | { readonly kind: "message"; readonly bytes: Uint8Array }
   | { readonly kind: "end"; readonly code: number; readonly details: string }
@@ -158,12 +158,12 @@ export class WorkloadServer {
     this.#say(method, { kind: "message", bytes });
   }
 
-  /** Ends the streams of a method, and those that are opened until something else is said. */
+  /** Ends the streams of a method, and those that are opened until something else is sent. */
   end(method: WorkloadMethod, code: number, details = ""): void {
     this.#say(method, { kind: "end", code, details });
   }
 
-  /** Ends the streams that are open with OK; new ones get what was last said. */
+  /** Ends the streams that are open with OK; new ones get the last answer. */
   hangUp(method: WorkloadMethod): void {
     for (const stream of [...this.#streams[method]]) stream.end();
   }
@@ -231,7 +231,7 @@ export class WorkloadServer {
 
   #take(method: WorkloadMethod, stream: Stream): void {
     this.opened[method]++;
-    // The standard's rule against requests that somebody was talked into.
+    // The standard's rule against server-side request forgery.
     if (stream.metadata.get("workload.spiffe.io").join() !== "true") {
       stream.emit("error", { code: grpc.status.INVALID_ARGUMENT, details: "security header" });
       return this.#wake();

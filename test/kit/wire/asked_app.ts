@@ -1,6 +1,6 @@
 /**
- * An application that does what the path of a request says, over HTTP/1.1 or HTTP/2, and keeps what
- * reached it: for stories that compare what two proxies make of the same request.
+ * An application that behaves as the path of a request demands, over HTTP/1.1 or HTTP/2, and keeps the
+ * requests that reached it: for stories that compare what two proxies make of the same request.
  *
  * @module
  */
@@ -21,8 +21,8 @@ export interface Message {
   readonly trailers: readonly string[];
 }
 
-/** A field that tells requests apart, and is not among those that were seen. */
-export const ASKED = "x-asked";
+/** A field that identifies a request, and is not among those that were recorded. */
+export const REQUEST_ID = "x-asked";
 
 /** Says which application answered, where it has a name. */
 export const FROM = "x-from";
@@ -32,15 +32,17 @@ export interface SeenMessage extends Message {
   readonly at: string;
 }
 
-/** What reached some applications, every try at a request, by the value of {@link ASKED}. */
+/**
+ * The messages that reached some applications, every try at a request, by the value of {@link REQUEST_ID}.
+ */
 export type Seen = Map<string, SeenMessage[]>;
 
-export interface AskedApp extends Place, AsyncDisposable {
-  /** The request that had this value of {@link ASKED}; the first try at it. */
+export interface PlannedApp extends Place, AsyncDisposable {
+  /** The request that had this value of {@link REQUEST_ID}; the first try at it. */
   seen(asked: string): Message | undefined;
 }
 
-interface AskedAppOptions extends Pick<ServerOptions, "tls"> {
+interface PlannedAppOptions extends Pick<ServerOptions, "tls"> {
   readonly protocol: "http" | "http2";
   readonly host: string;
   /** Where several keep what they saw in one place. */
@@ -48,12 +50,12 @@ interface AskedAppOptions extends Pick<ServerOptions, "tls"> {
   readonly seen?: Seen;
 }
 
-export async function startAskedApp(options: AskedAppOptions): Promise<AskedApp> {
+export async function startPlannedApp(options: PlannedAppOptions): Promise<PlannedApp> {
   const { protocol, name = "", seen = new Map() } = options;
   const answer = (message: Message): Plan | undefined => {
     const valueOf = (field: string) =>
       message.fields.find((line) => line.startsWith(`${field}: `))?.slice(field.length + 2);
-    const asked = valueOf(ASKED) ?? "";
+    const asked = valueOf(REQUEST_ID) ?? "";
     const tries = seen.get(asked) ?? [];
     seen.set(asked, tries);
     const attempt = tries.length;
@@ -69,12 +71,12 @@ export async function startAskedApp(options: AskedAppOptions): Promise<AskedApp>
   return { ...own, seen: (asked) => seen.get(asked)?.[0] };
 }
 
-const HIDDEN = [`${ASKED}: `, `${PLAN}: `];
+const HIDDEN = [`${REQUEST_ID}: `, `${PLAN}: `];
 
 type Answer = (message: Message) => Plan | undefined;
 type Started = Place & AsyncDisposable;
 
-function startHttp1(options: AskedAppOptions, answer: Answer): Promise<Started> {
+function startHttp1(options: PlannedAppOptions, answer: Answer): Promise<Started> {
   return startRawOrigin((request, socket) => {
     const [method = "", path = ""] = request.head.split(" ");
     const plan = answer({ ...messageOf(request), first: `${method} ${path}` });
@@ -123,7 +125,7 @@ function bytesOf(plan: Plan, method: string, socket: Socket): string | undefined
   return `${before}${head}\r\nTransfer-Encoding: chunked\r\n\r\n${chunks}0\r\n${end}\r\n`;
 }
 
-async function startHttp2({ host }: AskedAppOptions, answer: Answer): Promise<Started> {
+async function startHttp2({ host }: PlannedAppOptions, answer: Answer): Promise<Started> {
   const sessions = new Set<http2.ServerHttp2Session>();
   const server = http2.createServer();
   server.on("session", (session) => {

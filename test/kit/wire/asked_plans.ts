@@ -1,21 +1,21 @@
 /**
- * What the application of `asked_app.ts` answers: by the path of a request, or by a field that says it
- * for each try.
+ * The answers of the application of `asked_app.ts`: by the path of a request, or by a field that names
+ * one for each try.
  *
  * @module
  */
 
-/** What it answers, over either protocol; nothing for what is not answered. */
+/** The answer, over either protocol. */
 export interface Plan {
   /** 0: no response. */
   readonly status: number;
   readonly fields: readonly string[];
-  /** Several: of a length that is not said beforehand. */
+  /** Several: of a length that is not announced. */
   readonly body: readonly string[];
   readonly trailers?: readonly string[];
   /** It breaks off after its body. */
   readonly breaks?: true;
-  /** Before it. */
+  /** Early hints are sent before it. */
   readonly hints?: true;
   /** The status of HTTP/2's reset. */
   readonly resetCode?: number;
@@ -91,7 +91,7 @@ const TRIES: Readonly<Record<string, Plan | undefined>> = {
   pause: { ...PLAIN, body: ["one,", "two"], waitMs: LATE_MS },
 };
 
-/** Of the try of that number, from 0. */
+/** The plan for the try of that number, from 0. */
 export function planOf(
   path: string,
   { body, plan, attempt }: {

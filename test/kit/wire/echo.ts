@@ -18,7 +18,7 @@ export interface ServerOptions {
   readonly host?: string;
   /** Port to listen on; any free one if absent. */
   readonly port?: number;
-  /** PEM: it speaks TLS, and asks nobody who they are. */
+  /** PEM: it speaks TLS, and asks for no client certificates. */
   readonly tls?: { readonly cert: string; readonly key: string };
 }
 
@@ -42,7 +42,7 @@ export class TestServer implements Place {
     });
   }
 
-  /** Resets what is open and accepts no more. */
+  /** Resets open connections and accepts no more. */
   async close(): Promise<void> {
     for (const socket of this.#sockets) socket.destroy();
     await new Promise<void>((resolve) => this.#server.close(() => resolve()));
@@ -178,7 +178,7 @@ export class EchoClient {
     return all.subarray(0, length);
   }
 
-  /** The bytes up to the first newline: what a greeting server says. */
+  /** The bytes up to the first newline: the greeting of a greeting server. */
   async readLine(options: { readonly timeoutMs?: number } = {}): Promise<string> {
     let line = "";
     while (!line.endsWith("\n")) line += String.fromCharCode(...await this.read(1, options));

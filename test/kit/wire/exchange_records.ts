@@ -49,7 +49,7 @@ export function requestHead(given: Partial<RequestHead> = {}): RequestHead {
   return head;
 }
 
-/** Began at 1000 on the monotonic clock, and went well unless `given` says otherwise. */
+/** An exchange that began at 1000 on the monotonic clock, and went well unless `given` differs. */
 export function exchangeRecord(
   given: Partial<ExchangeRecord> = {},
   { request = requestHead(), downstream = DOWNSTREAM }: {

@@ -22,7 +22,7 @@ interface EchoServer extends AsyncDisposable {
   readonly address: Address;
   /** Calls open now. */
   readonly open: number;
-  /** Of the last call. */
+  /** The metadata of the last call. */
   readonly metadata: Readonly<Record<string, unknown>>;
 }
 
@@ -116,7 +116,7 @@ function answer(
   more();
 }
 
-/** What a TCP server does with each connection. */
+/** Starts a TCP server that calls this with each connection. */
 export async function startTcp(
   onConnection: (socket: net.Socket) => void,
 ): Promise<AsyncDisposable & { readonly address: Address; readonly open: number }> {
@@ -126,7 +126,7 @@ export async function startTcp(
     socket.on("close", () => sockets.delete(socket));
     socket.on("error", () => {});
     onConnection(socket);
-    // Who does not read does not notice the end.
+    // A socket that is not read does not notice the end.
     socket.resume();
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -144,7 +144,7 @@ export async function startTcp(
   };
 }
 
-/** Hands bytes on both ways until it is told to be silent, without a word to either side. */
+/** Relays bytes in both directions until the test silences it, without a word to either side. */
 export async function startStallingRelay(
   to: Address,
 ): Promise<AsyncDisposable & { readonly address: Address; readonly open: number; stall(): void }> {

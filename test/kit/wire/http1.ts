@@ -1,5 +1,5 @@
 /**
- * HTTP/1.1 connections on memory streams: raw bytes on one side, what a handler saw on the other.
+ * HTTP/1.1 connections on memory streams: raw bytes on one side, a handler's events on the other.
  *
  * @module
  */
@@ -53,7 +53,7 @@ export class RawEnd {
     };
   }
 
-  /** In one piece, or one byte at a time, and waits until it was handled. */
+  /** Sends in one piece, or one byte at a time, and waits until it was handled. */
   async send(text: string, { bytewise = false } = {}): Promise<void> {
     const bytes = latin1Bytes(text);
     if (!bytewise) this.connection.give(bytes);
@@ -61,7 +61,7 @@ export class RawEnd {
     await settle();
   }
 
-  /** What came since the last look. */
+  /** Returns and forgets the bytes received since the last call. */
   take(): string {
     const { received } = this;
     this.received = "";
@@ -85,7 +85,7 @@ export interface Served {
   readonly server: ServerConnection;
   readonly clock: FakeClock;
   readonly seen: Seen[];
-  /** `STATUS detail` of what was answered by the codec. */
+  /** `STATUS detail` of the codec's own answers. */
   readonly invalid: string[];
   readonly ends: HttpEnd[];
   /** The server's end of the stream. */
@@ -123,7 +123,7 @@ export function serveRaw(options: ServeOptions = {}): Served {
         seen.push(one);
         exchange.events = {
           onData(chunk) {
-            assert.ok(chunk.length > 0, "nothing was told as data");
+            assert.ok(chunk.length > 0, "an empty chunk was delivered");
             one.body += latin1Text(chunk);
             one.chunks++;
           },
@@ -147,7 +147,7 @@ export function serveRaw(options: ServeOptions = {}): Served {
   return { client: new RawEnd(theirs), server, clock, seen, invalid, ends, stream };
 }
 
-/** Answers 200 with what was said: the shortest handler. */
+/** Answers 200 with `text`: the shortest handler. */
 export function answer(exchange: ServerExchange, text = "ok", fields: Fields = []): void {
   exchange.respond({ status: 200, length: text.length, fields }, text === "");
   if (text === "") return;
@@ -155,7 +155,7 @@ export function answer(exchange: ServerExchange, text = "ok", fields: Fields = [
   exchange.end();
 }
 
-/** A response as who asked saw it. */
+/** A response as the client saw it. */
 export interface Reply {
   readonly exchange: ClientExchange;
   /** `STATUS`, then fields. */
@@ -224,7 +224,7 @@ export function askRaw(
           onTunnel?.(exchange);
         },
         onData(chunk) {
-          assert.ok(chunk.length > 0, "nothing was told as data");
+          assert.ok(chunk.length > 0, "an empty chunk was delivered");
           reply.body += latin1Text(chunk);
         },
         onEnd(trailers) {

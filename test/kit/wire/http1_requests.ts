@@ -1,5 +1,5 @@
 /**
- * What one HTTP/1.1 server connection makes of bytes that come in given pieces, all within the call.
+ * The result of one HTTP/1.1 server connection for bytes that come in given pieces, all within the call.
  *
  * @module
  */
@@ -16,7 +16,7 @@ import { ignoredEvents, type Stream, type StreamEvents } from "../../../src/net/
 import { FakeClock } from "../clock/clock.ts";
 import { latin1Text } from "./http1.ts";
 
-/** Takes everything; what is held back stays so. */
+/** Takes everything; bytes held back stay so. */
 export class SinkStream implements Stream {
   events: StreamEvents = ignoredEvents;
   readonly chunks: Uint8Array[] = [];
@@ -61,7 +61,7 @@ export interface Reading {
   readonly requests: readonly ReadRequest[];
   /** Status that the codec answered by itself; 0: none. */
   readonly refused: number;
-  /** Nothing more is read. */
+  /** The connection is over: nothing more is read. */
   readonly over: boolean;
   /** Where a refused tunnel may have begun. */
   readonly answered: string;
@@ -96,21 +96,21 @@ export function readRequests(input: Uint8Array, cuts: readonly number[]): Readin
         };
         if (exchange.endsWithHead) complete();
       },
-      // 0: without an answer, for whoever would not understand one.
+      // 0: without an answer, for clients that would not understand one.
       onInvalid: (status) => void (refused = status || 400),
       onClose() {},
     },
   });
   let at = 0;
   for (const cut of [...cuts, input.length]) {
-    // The connection may change what it is given.
+    // The connection may change the chunk that it is given.
     stream.events.onData(input.slice(at, cut));
     at = cut;
   }
   return { requests, refused, over: stream.over, answered: stream.text };
 }
 
-/** Between 0 and `length`, rising. */
+/** Random cuts between 0 and `length`, rising. */
 export function randomCuts(length: number, random: () => number): number[] {
   const count = random() < 0.2 ? length : Math.floor(random() * 6);
   return Array.from({ length: count }, () => Math.floor(random() * (length + 1)))

@@ -17,7 +17,7 @@ import {
 import type { KeepAliveOptions } from "../../../src/http/h2/keep_alive.ts";
 import { memoryPair } from "../engine/memory_pair.ts";
 import { FakeClock, settle } from "../clock/clock.ts";
-import { requestHead, Told } from "./http2_pair.ts";
+import { ExchangeRecorder, requestHead } from "./http2_pair.ts";
 import { frame, RawPeer, settings } from "./http2_wire.ts";
 
 export interface Asking {
@@ -26,7 +26,10 @@ export interface Asking {
   readonly clock: FakeClock;
   readonly ends: HttpEnd[];
   readonly capacities: number[];
-  ask(head?: Partial<RequestHead>, ends?: boolean): { told: Told; exchange: ClientExchange };
+  ask(
+    head?: Partial<RequestHead>,
+    ends?: boolean,
+  ): { told: ExchangeRecorder; exchange: ClientExchange };
 }
 
 /** A client, and its server that sent `said` in its settings; null: it sent none yet. */
@@ -62,7 +65,7 @@ export async function asking(
     ends,
     capacities,
     ask(head = {}, end = true) {
-      const told = new Told();
+      const told = new ExchangeRecorder();
       return { told, exchange: client.request(requestHead(head), end, told) };
     },
   };

@@ -1,5 +1,5 @@
 /**
- * Our HTTP/2 client and server on two ends of memory, and exchanges that write down what they are told.
+ * Our HTTP/2 client and server on two ends of memory, and exchanges that record their events.
  *
  * @module
  */
@@ -23,8 +23,8 @@ import {
 import { type MemoryConnection, memoryPair } from "../engine/memory_pair.ts";
 import { FakeClock } from "../clock/clock.ts";
 
-/** What an exchange was told. */
-export class Told implements ResponseEvents {
+/** The events of an exchange. */
+export class ExchangeRecorder implements ResponseEvents {
   readonly chunks: Uint8Array[] = [];
   readonly informational: ResponseHead[] = [];
   response: ResponseHead | undefined;
@@ -76,7 +76,7 @@ export interface Http2Pair {
   readonly ends: readonly [MemoryConnection, MemoryConnection];
   readonly clock: FakeClock;
   /** Requests in the order they came. */
-  readonly requests: { readonly exchange: ServerExchange; readonly told: Told }[];
+  readonly requests: { readonly exchange: ServerExchange; readonly told: ExchangeRecorder }[];
   readonly invalid: (readonly [status: number, detail: string])[];
   readonly clientEnds: HttpEnd[];
   readonly serverEnds: HttpEnd[];
@@ -86,8 +86,8 @@ export interface Http2Pair {
 interface Http2PairOptions {
   readonly limits?: Partial<HttpLimits>;
   readonly clientLimits?: Partial<HttpLimits>;
-  /** What happens to a request; nothing unless given. */
-  readonly onRequest?: (exchange: ServerExchange, told: Told) => void;
+  /** Called with each request; does nothing unless given. */
+  readonly onRequest?: (exchange: ServerExchange, told: ExchangeRecorder) => void;
   readonly capacityBytes?: number;
 }
 
@@ -106,7 +106,7 @@ export function http2Pair(options: Http2PairOptions = {}): Http2Pair {
     deadlines,
     events: {
       onRequest(exchange) {
-        const told = new Told();
+        const told = new ExchangeRecorder();
         exchange.events = told;
         requests.push({ exchange, told });
         options.onRequest?.(exchange, told);

@@ -1,6 +1,6 @@
 /**
  * HTTP/2 as frames, for stories about heads that no library would send: fields as literals, nothing
- * checked. What comes back is told by the types of its frames.
+ * checked. The answer is recorded as the types of its frames.
  *
  * @module
  */
@@ -60,7 +60,7 @@ function headerBlock(fields: readonly RawField[]): Buffer {
 const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
 const ANSWER_TIMEOUT_MS = 20_000;
 
-/** What became of a stream: answered, reset, or ended with its connection. */
+/** The outcome of a stream: answered, reset, or ended with its connection. */
 export type StreamEnd = "headers" | "reset" | "closed";
 
 /** A connection by prior knowledge, settings sent. */

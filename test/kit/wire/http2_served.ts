@@ -17,14 +17,14 @@ import {
 } from "../../../src/http/mod.ts";
 import { memoryPair } from "../engine/memory_pair.ts";
 import { FakeClock } from "../clock/clock.ts";
-import { Told } from "./http2_pair.ts";
+import { ExchangeRecorder } from "./http2_pair.ts";
 import { frame, PREFACE, RawPeer, settings } from "./http2_wire.ts";
 
 export interface Served {
   readonly peer: RawPeer;
   readonly server: ServerConnection;
   readonly clock: FakeClock;
-  readonly requests: { readonly exchange: ServerExchange; readonly told: Told }[];
+  readonly requests: { readonly exchange: ServerExchange; readonly told: ExchangeRecorder }[];
   readonly invalid: string[];
   readonly ends: HttpEnd[];
 }
@@ -48,7 +48,7 @@ export async function served(
     account: held.open("peer"),
     events: {
       onRequest(exchange) {
-        const told = new Told();
+        const told = new ExchangeRecorder();
         exchange.events = told;
         requests.push({ exchange, told });
       },

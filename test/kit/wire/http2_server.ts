@@ -1,6 +1,6 @@
 /**
  * A small HTTP/2 server without TLS on the engine of the test: it answers each request, once it is
- * complete, with the body that it had, or with a few bytes, unless told otherwise.
+ * complete, with the request's body, or with a few bytes, unless an option says otherwise.
  *
  * @module
  */
@@ -32,7 +32,7 @@ interface Http2ServerOptions {
   readonly host?: string;
   /** Fields of the response; those of the request if absent. */
   readonly answer?: (request: RequestHead) => Fields;
-  /** In place of all that. */
+  /** Called in place of the recorder. */
   readonly onRequest?: (exchange: ServerExchange) => void;
 }
 

@@ -153,13 +153,13 @@ export class FrameWords {
   }
 }
 
-/** A peer that sends what it is told and writes down what comes. */
+/** A peer that sends the test's frames and records those it gets. */
 export class RawPeer {
   readonly frames: FrameWords = new FrameWords();
   /** `reset` where the other side broke it. */
   closed: "no" | "closed" | "reset" = "no";
   readonly #stream: MemoryConnection;
-  /** Of a server: the client's preface comes first. */
+  /** A server reads the client's preface first. */
   #prefaceLeft: number;
 
   constructor(stream: MemoryConnection, options: { readonly server?: boolean } = {}) {
@@ -198,7 +198,7 @@ export class RawPeer {
     this.#stream.reset();
   }
 
-  /** What came since the last time. */
+  /** Returns the frames since the last call. */
   take(): string[] {
     return this.frames.words.splice(0);
   }

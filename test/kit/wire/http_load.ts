@@ -1,6 +1,7 @@
 /**
- * What "not one request lost, none answered twice" is measured with: clients of both protocols that
- * exchange requests until they are stopped, each with an id of its own that origins count. Bounded: a few connections, small bodies, a pause between them.
+ * Measures "not one request lost, none answered twice": clients of both protocols that exchange requests
+ * until they are stopped, each with an id of its own that origins count. Bounded: a few connections,
+ * small bodies, a pause between them.
  *
  * @module
  */
@@ -21,7 +22,7 @@ export interface HttpLoadOptions {
   readonly http2?: number;
   readonly pauseMs?: number;
   readonly maxBodyBytes?: number;
-  /** Of every request, names in lower case. */
+  /** Fields of every request, names in lower case. */
   readonly headers?: Readonly<Record<string, string>>;
 }
 
@@ -115,7 +116,7 @@ export class HttpLoad extends Workers<HttpLoadResult> {
             status: statusOf(answer),
             body: Buffer.from(answer.body, "latin1"),
           });
-          // The proxy said that this was the last one here: no request is lost.
+          // The proxy announced that this was the last one here: no request is lost.
           if (/^connection:.*close/im.test(answer.head)) break;
           await pause(this.#options.pauseMs);
         } while (keep && !this.stopping && !client.isOver);

@@ -1,6 +1,5 @@
 /**
- * Origins of both protocols that answer each request with its body and count how often each path was
- * asked for.
+ * Origins of both protocols that answer each request with its body and count the requests for each path.
  *
  * @module
  */
@@ -12,7 +11,7 @@ import type { AddressInfo } from "node:net";
 import type { Place, ServerOptions } from "./echo.ts";
 import { answerOf, startRawOrigin } from "./http_raw.ts";
 
-/** How often each id was asked for in full; several origins may share it. */
+/** The number of complete requests for each id; several origins may share it. */
 export class RequestCounts {
   readonly #times = new Map<string, number>();
 
@@ -111,7 +110,7 @@ async function startHttp2Origin(
   });
   server.on("stream", (stream: http2.ServerHttp2Stream, headers: http2.IncomingHttpHeaders) => {
     const chunks: Buffer[] = [];
-    // The proxy gave up: its client will say so.
+    // The proxy gave up: its client reports that.
     stream.on("error", () => {});
     stream.on("data", (chunk: Buffer) => chunks.push(chunk));
     stream.on("end", () => {

@@ -1,7 +1,7 @@
 /**
- * HTTP/1.1 as bytes, for stories about what really goes over a wire: a client that sends exactly what it
- * is told, and an origin that keeps exactly what reached it. Neither knows more of HTTP than where a
- * message ends, and a message with two ends is a fault, not a guess.
+ * HTTP/1.1 as bytes, for stories about the bytes that really go over a wire: a client that sends exactly
+ * the test's bytes, and an origin that keeps exactly those that reached it. Neither knows more of HTTP
+ * than where a message ends, and a message with two ends is a fault, not a guess.
  *
  * @module
  */
@@ -16,9 +16,9 @@ import { deadline } from "../process/process.ts";
 export interface RawMessage {
   /** First line and fields, without the empty line. */
   readonly head: string;
-  /** Without the framing of chunks. */
+  /** The body without the framing of chunks. */
   readonly body: string;
-  /** What followed the last chunk. */
+  /** The fields after the last chunk. */
   readonly trailers: string;
   /** All of its bytes. */
   readonly raw: string;
@@ -92,7 +92,7 @@ export function valuesOf({ head }: Pick<RawMessage, "head">, name: string): stri
     .map((line) => line.slice(name.length + 1).trim());
 }
 
-/** A connection on which the test says every byte. */
+/** A connection on which the test writes every byte. */
 export class RawClient implements AsyncDisposable {
   readonly socket: Socket;
   readonly #client: TestClient;
@@ -158,7 +158,7 @@ export class RawClient implements AsyncDisposable {
     return bytes;
   }
 
-  /** How the connection ended, and what came before that and was not read. */
+  /** How the connection ended, and the unread bytes before that. */
   async ended(): Promise<{ readonly how: "end" | "reset"; readonly rest: string }> {
     const how = await deadline(this.#client.gone, ANSWER_TIMEOUT_MS);
     if (!how) throw new Error(`Connection is still open: ${JSON.stringify(this.#text)}`);
@@ -194,14 +194,14 @@ export class RawClient implements AsyncDisposable {
   }
 }
 
-/** What an origin sends for a request: bytes, or nothing because it took the socket itself. */
+/** The bytes that an origin sends for a request, or nothing because it took the socket itself. */
 export type RawAnswer = (request: RawMessage, socket: Socket) => string | undefined;
 
 export interface RawOrigin extends Place, AsyncDisposable {
   readonly server: TestServer;
   /** Every complete request, in the order of their ends. */
   readonly requests: RawMessage[];
-  /** What was no request: with two ends, with a broken chunk. */
+  /** Invalid requests: with two ends, with a broken chunk. */
   readonly faults: string[];
   /** Everything that came, by connection. */
   readonly received: string[];
@@ -212,7 +212,7 @@ export function answerOf(body: string, head = "HTTP/1.1 200 OK"): string {
   return `${head}\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
 }
 
-/** Answers each request, 200 and `ok` unless told otherwise; a fault ends the connection. */
+/** Answers each request, by default 200 and `ok`; a fault ends the connection. */
 export async function startRawOrigin(
   answer: RawAnswer = () => answerOf("ok"),
   options: ServerOptions = {},

@@ -27,7 +27,7 @@ for (
     "Transfer-Encoding: chunked\r\n\r\n1\r\nab\r\n",
   ]
 ) {
-  test(`messageAt() takes no sides in ${JSON.stringify(bad)}`, () => {
+  test(`messageAt() refuses the ambiguous ${JSON.stringify(bad)}`, () => {
     assert.throws(() => messageAt(`POST / HTTP/1.1\r\n${bad}`));
   });
 }

@@ -1,5 +1,5 @@
 /**
- * WebSocket (RFC 6455) as far as an echo needs it: a server that sends back what it gets, and clients
+ * WebSocket (RFC 6455) as far as an echo needs it: a server that sends back every frame, and clients
  * over HTTP/1.1 and, by extended CONNECT (RFC 8441), over HTTP/2. No fragments, no extensions.
  *
  * @module
@@ -19,7 +19,7 @@ const BINARY = 2;
 const CLOSE = 8;
 const KEY = "dGhlIHNhbXBsZSBub25jZQ==";
 const ACCEPT = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
-/** In the close frame that an echo sends first. */
+/** The code of the close frame that an echo sends first. */
 export const CLOSED_BY_ECHO = 4_001;
 const ANSWER_TIMEOUT_MS = 20_000;
 
@@ -117,7 +117,7 @@ export function echoWebSocket(socket: Duplex, head: string): boolean {
     for (const frame of frames.push(chunk)) {
       const isAsked = frame.opcode === TEXT && frame.payload.toString() === "close";
       const answer = isAsked ? { opcode: CLOSE, payload: codeOf(CLOSED_BY_ECHO) } : frame;
-      // What answers our own close frame is not answered.
+      // The reply to our own close frame is not answered.
       if (!(closing && frame.opcode === CLOSE)) socket.write(frameOf(answer, false));
       if (frame.opcode === CLOSE) socket.end();
       closing ||= isAsked;
@@ -224,7 +224,7 @@ export async function openWebSocket(place: Place, path = "/ws"): Promise<WebSock
   return new WebSocketClient(client.socket, () => client.socket.destroy());
 }
 
-/** By extended CONNECT, once the server says that it takes that; fails where the answer is not 200. */
+/** By extended CONNECT, once the server has announced it; fails where the answer is not 200. */
 export async function openWebSocketOverHttp2(
   place: Place,
   path = "/ws",

@@ -1,6 +1,6 @@
 /**
- * What "0 errors under load" is measured with: echo clients that exchange messages until they are
- * stopped. Bounded: a few connections, small messages, a pause between them.
+ * Measures "0 errors under load": echo clients that exchange messages until they are stopped. Bounded: a
+ * few connections, small messages, a pause between them.
  *
  * @module
  */
@@ -15,7 +15,7 @@ export interface LoadOptions {
   readonly shortLived?: number;
   readonly pauseMs?: number;
   readonly maxMessageBytes?: number;
-  /** The server's first line, if it says one. */
+  /** Whether the server sends a line first. */
   readonly greeting?: boolean;
 }
 
@@ -42,7 +42,7 @@ export function assertFlawless(result: LoadResult, options: { readonly atLeast: 
 const KEPT_MESSAGES = 20;
 const ENOUGH_TIMEOUT_MS = 60_000;
 
-/** Workers that run until they are stopped, and what came of them. */
+/** Workers that run until they are stopped, and their result. */
 export abstract class Workers<Result extends LoadResult> implements AsyncDisposable {
   protected stopping = false;
   protected exchanges = 0;
@@ -64,7 +64,7 @@ export abstract class Workers<Result extends LoadResult> implements AsyncDisposa
   }
 
   /**
-   * Lets every worker finish what it is at, in order; before that it waits, within a minute, for as many
+   * Lets every worker finish its exchange, in order; before that it waits, within a minute, for as many
    * exchanges as prove anything, however slow the machine is.
    */
   async stop(options: { readonly atLeast?: number } = {}): Promise<Result> {
@@ -84,7 +84,7 @@ export abstract class Workers<Result extends LoadResult> implements AsyncDisposa
     await this.stop();
   }
 
-  /** What goes wrong is counted, and kept for people. */
+  /** Failures are counted, and kept for the report. */
   protected async guarded(kind: string, use: () => Promise<void>): Promise<void> {
     try {
       await use();

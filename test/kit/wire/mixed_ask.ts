@@ -1,5 +1,5 @@
 /**
- * Asks over HTTP/1.1 or HTTP/2, and says everything that came back.
+ * Sends a request over HTTP/1.1 or HTTP/2, and returns everything that came back.
  *
  * @module
  */
@@ -16,16 +16,16 @@ export interface Ask {
   readonly path: string;
   readonly fields: readonly string[];
   readonly body: string;
-  /** Its length is not said beforehand. */
+  /** Its length is not announced. */
   readonly streamed: boolean;
   readonly trailers: readonly string[];
   readonly upgrade: boolean;
-  /** Of HTTP/1.1 alone: `HTTP/1.1` and `app.test` if absent; `null`: no host is said. */
+  /** HTTP/1.1 alone: `HTTP/1.1` and `app.test` if absent; `null`: no host is sent. */
   readonly version?: string;
   readonly host?: string | null;
 }
 
-/** What came back; `ending`: `complete`, or how it broke. */
+/** The response; `ending`: `complete`, or how it broke. */
 export interface Got extends Message {
   readonly informational: readonly string[];
   readonly ending: string;

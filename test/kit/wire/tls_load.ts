@@ -1,6 +1,5 @@
 /**
- * TLS traffic from a process of its own: what is measured with it is not what the test itself does
- * meanwhile.
+ * TLS traffic from a process of its own: its measurements leave out the test's own work.
  *
  * @module
  */

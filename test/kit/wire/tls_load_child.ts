@@ -1,6 +1,6 @@
 /**
- * Run by `tls_load.ts`: TLS traffic as its argument says, until standard input ends; says `started`, then
- * the result.
+ * Run by `tls_load.ts`: TLS traffic as its argument describes, until standard input ends; prints
+ * `started`, then the result.
  *
  * @module
  */

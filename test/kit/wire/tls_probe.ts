@@ -1,6 +1,7 @@
 /**
  * A TLS client of the test's own: dials a sidecar's public listener with a leaf from the agent, or any
- * TLS listener with given credentials, and reports what the listener presents and whether it took us.
+ * TLS listener with given credentials, and reports the certificate of the listener and whether it took
+ * us.
  *
  * @module
  */
@@ -33,7 +34,7 @@ export async function presentedSerial(
       port: place.port,
       cert: leaf.CertPEM,
       key: leaf.PrivateKeyPEM,
-      // Only looked at, never trusted: the story compares it with what the agent issued.
+      // Only looked at, never trusted: the story compares it with the agent's leaf.
       rejectUnauthorized: false,
     }, () => {
       const { serialNumber } = socket.getPeerCertificate();
@@ -61,7 +62,7 @@ export interface ProbeOptions {
   /** PEM of what we show; absent: no certificate. */
   readonly cert?: string;
   readonly key?: string;
-  /** What it is answered to; one byte, as for an echo, if absent. */
+  /** The bytes that it sends to get an answer; one byte, as for an echo, if absent. */
   readonly says?: string;
   readonly timeoutMs?: number;
 }
@@ -69,7 +70,7 @@ export interface ProbeOptions {
 export type ProbeOutcome =
   | {
     readonly accepted: true;
-    /** Of the leaf presented, see {@link plainSerial}. */
+    /** The serial of the leaf presented, see {@link plainSerial}. */
     readonly serial: string;
     /** Its subject alternative names: `DNS:web.example`, `URI:spiffe://...`. */
     readonly names: readonly string[];
@@ -79,9 +80,9 @@ export type ProbeOutcome =
   | {
     readonly accepted: false;
     /**
-     * What the client noticed: a TLS alert such as `unknown_ca` or `certificate_required`, `reset`,
-     * `closed` (an end without an alert) or `refused` (no listener). Which alert, and whether the
-     * runtime shows one, differs with both sides: stories compare `accepted` alone.
+     * The failure that the client noticed: a TLS alert such as `unknown_ca` or `certificate_required`,
+     * `reset`, `closed` (an end without an alert) or `refused` (no listener). Which alert, and whether
+     * the runtime shows one, differs with both sides: stories compare `accepted` alone.
      */
     readonly alert: string;
   };

@@ -1,6 +1,6 @@
 /**
  * A TLS connection to an echo that stays open, and a crowd of such: for stories in which credentials
- * change under those who are connected.
+ * change under open connections.
  *
  * @module
  */
@@ -10,7 +10,7 @@ import type { Place } from "./echo.ts";
 import { plainSerial } from "./tls_probe.ts";
 import { deadline, pause } from "../process/process.ts";
 
-/** PEM of what a client shows. */
+/** PEM of the client's certificate and key. */
 export interface ClientPair {
   readonly cert: string;
   readonly key: string;
@@ -33,7 +33,7 @@ const TIMEOUT_MS = 20_000;
 const ENOUGH_TIMEOUT_MS = 60_000;
 
 export class TlsSession {
-  /** Of the leaf that was shown. */
+  /** The serial of the leaf that was shown. */
   readonly serial: string;
   readonly #socket: TLSSocket;
   #received = 0;
@@ -136,7 +136,7 @@ export interface TlsTrafficResult {
   readonly exchanges: number;
   readonly handshakes: number;
   readonly errors: readonly string[];
-  /** Of the connections that stay. */
+  /** Samples of the connections that stay. */
   readonly samples: readonly TlsSample[];
 }
 

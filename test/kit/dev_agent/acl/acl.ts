@@ -1,6 +1,6 @@
 /**
- * Tokens and what they may do: service identities and plain rules, enough for every refusal that a proxy
- * can meet. Without options ACLs are off and everything is allowed.
+ * Tokens and their rights: service identities and plain rules, enough for every refusal that a proxy can
+ * meet. Without options ACLs are off and everything is allowed.
  *
  * @module
  */

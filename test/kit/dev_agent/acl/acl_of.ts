@@ -23,7 +23,7 @@ export function aclsFor(options: AclOptions | undefined): AclOf {
   };
 }
 
-/** What the agent itself needs to know of the options. */
+/** The terms that the agent itself needs from the options. */
 export function aclTerms(options: AclOptions | undefined): AclTerms {
   const { defaultPolicy = "allow", enabled = true } = options ?? {};
   return {

@@ -1,4 +1,4 @@
-/** Policies and tokens as tests set them up, and the question what a token may do. @module */
+/** Policies and tokens as tests set them up, and their rights. @module */
 
 import type { Api, Call } from "../../../../src/dev/http/api.ts";
 import { param } from "../../../../src/dev/http/api.ts";

@@ -1,6 +1,6 @@
 /**
- * The rights that each endpoint asks for, in front of the agent's own endpoints: requests without them are
- * refused, and lists are emptied of what the token may not see.
+ * The rights that each endpoint demands, in front of the agent's own endpoints: requests without them
+ * are refused, and entries that the token may not see are left out of lists.
  *
  * @module
  */

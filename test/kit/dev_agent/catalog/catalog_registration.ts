@@ -28,7 +28,7 @@ export interface CatalogRegistration {
   /** A node that is there stays as it is. */
   readonly skipNodeUpdate: boolean;
   readonly service: ServiceContent | undefined;
-  /** Without the name and tags of their service, which the catalog has. */
+  /** Checks without the name and tags of their service, which the catalog has. */
   readonly checks: readonly CheckContent[];
 }
 

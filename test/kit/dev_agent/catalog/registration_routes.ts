@@ -78,7 +78,7 @@ function register(
     const content = { ...check, facts: { ...check.facts, ...of ? serviceFacts(of) : {} } };
     const old = node.check(check.id);
     if (old && stableJson({ ...old, ...content }) === stableJson(old)) continue;
-    // Also where only the output differs, unlike on an agent.
+    // Done also where only the output differs, unlike on an agent.
     node.removeCheck(check.id);
     node.putCheck(content);
   }
@@ -174,7 +174,10 @@ async function nodeServices(call: Call, aclOf: AclOf): Promise<Response> {
   return Response.json(body, { headers: headersOf(index, rights.hasToken && isFiltered) });
 }
 
-/** Topics of the entries that are merged into a service's proxy, where that is asked for. */
+/**
+ * Topics of the entries that are merged into a service's proxy, where the request has
+ * `merge-central-config`.
+ */
 function topicsOf(call: Call, { proxy }: ServiceRecord): readonly string[] {
   return proxy && has(call, "merge-central-config") ? mergeTopics(proxy) : [];
 }

@@ -22,7 +22,7 @@ import { answerUnless, isLocal, isStale, leaderless } from "./led.ts";
 import { securedBy, type ServersTls } from "./server_tls.ts";
 import { View } from "./view.ts";
 
-/** How often a leader is heard of, and how long its silence means nothing. */
+/** The interval of a leader's heartbeats, and the time for which its silence means nothing. */
 const HEARTBEAT_MS = 70;
 const UNNOTICED_MS = 500;
 
@@ -108,7 +108,7 @@ export class DevServer {
     return this.#grpc.port;
   }
 
-  /** What it answers stale reads from. */
+  /** The data of its stale reads. */
   get view(): View {
     return this.#view;
   }
@@ -128,7 +128,7 @@ export class DevServer {
     this.#view.stop();
     this.#http.stop();
     this.#grpc.stop();
-    // Last: what a hung server has not written yet is never written.
+    // Last: writes that a hung server has not applied yet are never applied.
     this.thaw();
   }
 
@@ -187,7 +187,9 @@ export class DevServer {
     });
   }
 
-  /** Stale reads say how the server stands to the leader. */
+  /**
+   * Sets the headers of stale reads: whether there is a leader, and the time since its last contact.
+   */
   #markStale(api: Api): void {
     const { cluster, random, number } = this.#options;
     api.use(async (call, next) => {

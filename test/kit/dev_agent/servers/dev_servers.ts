@@ -51,7 +51,7 @@ const SIGNS_PER_SECOND = 50;
 
 export class DevServers implements AsyncDisposable {
   readonly servers: readonly DevServer[];
-  /** What clients need to know of the servers' TLS; absent: it is plain text. */
+  /** The part of the servers' TLS that clients need; absent: it is plain text. */
   readonly tls: Pick<ServersTls, "caPem" | "serverName"> | undefined;
   readonly #cluster: Cluster;
   readonly #worlds: readonly World[];
@@ -59,7 +59,7 @@ export class DevServers implements AsyncDisposable {
   readonly #sessions: Sessions;
   readonly #options: DevServersOptions;
   readonly #engine: Engine;
-  /** The world with the node that has what is registered by {@link world}. */
+  /** The world with the node that has the registrations of {@link world}. */
   #virtual: World | undefined;
   #closed = false;
 
@@ -134,12 +134,12 @@ export class DevServers implements AsyncDisposable {
     return this.world.services.node.record.name;
   }
 
-  /** The same on every server. */
+  /** The HTTP port, the same on every server. */
   get httpPort(): number {
     return this.servers[0]?.httpPort ?? 0;
   }
 
-  /** The same on every server. */
+  /** The gRPC port, the same on every server. */
   get grpcPort(): number {
     return this.servers[0]?.grpcPort ?? 0;
   }
@@ -209,7 +209,7 @@ export class DevServers implements AsyncDisposable {
     this.#cluster.set(server, "hung");
   }
 
-  /** After {@link hang}: what came meanwhile is answered. */
+  /** After {@link hang}: requests that came meanwhile are answered. */
   resume(server: number): void {
     if (this.stateOf(server) !== "hung") return;
     this.#at(server).thaw();
@@ -240,7 +240,9 @@ export class DevServers implements AsyncDisposable {
     this.#cluster.loseQuorum();
   }
 
-  /** Stale reads of a server that does not lead show what was `lagMs` ago from now on; 0 ends it. */
+  /**
+   * Stale reads of a server that does not lead show the data of `lagMs` ago from now on; 0 ends it.
+   */
   lag(server: number, lagMs: number): void {
     this.#at(server).view.lag(lagMs);
   }

@@ -185,7 +185,7 @@ test("elect() and loseQuorum() move and take the leader at once", async () => {
   assert.notEqual(servers.leader, undefined);
 });
 
-test("a leader steps down when most servers are gone", async () => {
+test("a leader steps down when one of three servers is killed and another one hangs", async () => {
   await using cluster = await three();
   const { servers } = cluster;
   servers.kill(1);

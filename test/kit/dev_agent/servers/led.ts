@@ -7,10 +7,10 @@
 
 import { REFUSED_HEADERS } from "../acl/guard.ts";
 
-/** Of the agent API only what asks the servers' common state is led. */
+/** In the agent API only the paths that read the servers' common state go to the leader. */
 const LED_AGENT_PATHS = /^\/v1\/agent\/connect\/(ca\/|authorize$)/;
 
-/** Whether the server answers it from what is its own. */
+/** Whether the server answers it from data of its own. */
 export function isLocal({ url }: Request): boolean {
   const { pathname } = new URL(url);
   if (pathname.startsWith("/v1/status/")) return true;

@@ -1,6 +1,6 @@
 /**
- * What one server answers stale reads from: the data that all servers share, or, on purpose, what was true
- * a while ago, or nothing yet as after a start.
+ * The data from which one server answers stale reads: the data that all servers share, or, on purpose,
+ * the data of a while ago, or nothing yet as after a start.
  *
  * @module
  */
@@ -36,7 +36,7 @@ export class View {
     return () => void this.#onReplaced.delete(fn);
   }
 
-  /** Shows what was true `lagMs` ago from now on; 0: what is true. */
+  /** Shows the data of `lagMs` ago from now on; 0: the present data. */
   lag(lagMs: number): void {
     this.#stopLag();
     this.#lagMs = lagMs;

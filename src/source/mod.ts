@@ -2,7 +2,6 @@
 export * from "./consul/assemble.ts";
 export type { RegistrationSource } from "./consul/consul_facts.ts";
 export * from "./consul/consul_source.ts";
-export type { ConsulSourceOptions } from "./consul/consul_source_options.ts";
 export type { ConsulState } from "./consul/consul_state.ts";
 export { type RegistrationFlags, registrationOfFlags } from "./consul/flag_registration.ts";
 export * from "./consul/mesh_entry.ts";
@@ -14,7 +13,7 @@ export * from "./file/file_source.ts";
 export { bundle, type Bundled } from "./plugins/bundle.ts";
 export { PluginWatch } from "./plugins/plugin_watch.ts";
 export { troublesOf } from "./shell/agent_outage.ts";
-export * from "./shell/judge_credentials.ts";
+export * from "./parts/judge_credentials.ts";
 export type { FetchedCertificate, SecretsReport } from "./shell/secrets_link.ts";
 export * from "./shell/source.ts";
 export { createStateFiles, type StateFiles, type StateFileSystem } from "./state/state_files.ts";

@@ -9,18 +9,18 @@
 import type { Leaf, Registration, Roots } from "../../consul/mod.ts";
 import type { HeldSecrets } from "../../secrets/mod.ts";
 import { closedByRefusal } from "./plan_registration.ts";
-import { type CredentialPlans, NO_PLANS } from "../shell/credential_plans.ts";
+import { type CredentialPlans, NO_PLANS } from "../parts/credential_plans.ts";
 import { edgeParts, exposedParts, inboundParts } from "./listener_parts.ts";
 import { refusedMutualTls } from "./entry_keys.ts";
 import { entryPlugins } from "./entry_plugins.ts";
 import { AbsenceTimer, earliest } from "./last_resort.ts";
-import { accessLogPart } from "../shell/access_logs.ts";
+import { accessLogPart } from "../parts/access_logs.ts";
 import { intentionsFor, refusedIntentions } from "./intentions.ts";
-import type { CredentialsVerdict, JudgeCredentials } from "../shell/judge_credentials.ts";
+import type { CredentialsVerdict, JudgeCredentials } from "../parts/judge_credentials.ts";
 import type { ConsulState } from "./consul_state.ts";
 import { DEFAULT_TLS_DIRECTION, judgeMeshTls } from "./mesh_entry.ts";
-import { protocolOf } from "../shell/http_rules.ts";
-import { NOTHING_HELD, ownCredentials, warmingShown } from "../shell/own_credentials.ts";
+import { protocolOf } from "../parts/http_rules.ts";
+import { NOTHING_HELD, ownCredentials, warmingShown } from "../parts/own_credentials.ts";
 import {
   type CredentialsPart,
   INBOUND_KEY,
@@ -39,6 +39,7 @@ import {
   pluginsInForce,
   pluginsLack,
 } from "./registered_plugins.ts";
+import type { MadeSnapshot } from "../shell/facts_reader.ts";
 import { judgeTokens } from "./token_providers.ts";
 import { assembleUpstreams } from "./upstreams.ts";
 
@@ -91,22 +92,10 @@ export interface AssembleOptions {
   readonly plugins?: PluginsHeld;
 }
 
-export interface Assembled {
-  readonly outcome:
-    | { readonly kind: "ready"; readonly snapshot: Snapshot }
-    | { readonly kind: "waiting"; readonly for: readonly string[] };
-  readonly refused: readonly Refusal[];
+export interface Assembled extends MadeSnapshot {
   /** What config entries ask for that is left out, a sentence each. */
   readonly ignored?: readonly string[];
-  /** Upstreams without their data. */
-  readonly pending: readonly string[];
-  /** Listeners and upstreams that stay closed until their secrets have come: `inbound: web, roots`. */
-  readonly warming: readonly string[];
-  /** How many upstreams are among them. */
-  readonly warmingUpstreams: number;
   readonly memory: AssembleMemory;
-  /** When (monotonic) the outcome changes without new data; `undefined`: never. */
-  readonly dueMs: number | undefined;
 }
 
 export function assemble(

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import * as facts from "../../../test/kit/consul/snapshot_facts.ts";
 import type { Instance, Leaf, Registration, Roots } from "../../consul/mod.ts";
 import { assemble, type Assembled, type AssembleOptions, NO_MEMORY } from "./assemble.ts";
-import { judgeCredentials } from "../shell/judge_credentials.ts";
+import { judgeCredentials } from "../parts/judge_credentials.ts";
 import type { ConsulState } from "./consul_state.ts";
 import { healthKey, planChain } from "./plan.ts";
 import type { Snapshot, TargetPart } from "../../snapshot/mod.ts";

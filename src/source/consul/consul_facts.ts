@@ -23,7 +23,7 @@ import type {
 import { parseServiceId } from "../../identity/mod.ts";
 import type { ConsulState } from "./consul_state.ts";
 import { chainRequest, healthKey, refuseDeclaration, type UpstreamPlan } from "./plan.ts";
-import { protocolOf } from "../shell/http_rules.ts";
+import { protocolOf } from "../parts/http_rules.ts";
 import type { Failing } from "../shell/source.ts";
 import { plainKey, upstreamKey, UpstreamPlans } from "./upstream_plans.ts";
 import { MAX_PROVIDERS, providersOf } from "./token_providers.ts";

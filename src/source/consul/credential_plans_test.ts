@@ -4,7 +4,7 @@ import { test } from "node:test";
 import * as facts from "../../../test/kit/consul/snapshot_facts.ts";
 import type { Registration } from "../../consul/mod.ts";
 import type { CredentialsPlan } from "../../secrets/mod.ts";
-import { NO_PLANS } from "../shell/credential_plans.ts";
+import { NO_PLANS } from "../parts/credential_plans.ts";
 import { planRegistration } from "./plan_registration.ts";
 
 const FILE = { source: "file", cert: "/tls/web.pem", key: "/tls/web.key", ca: "/tls/roots.pem" };

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as facts from "../../../test/kit/consul/snapshot_facts.ts";
 import type { EdgeDeclaration } from "../../consul/mod.ts";
-import { NOTHING_HELD, ownCredentials } from "../shell/own_credentials.ts";
-import { NO_PLANS } from "../shell/credential_plans.ts";
+import { NOTHING_HELD, ownCredentials } from "../parts/own_credentials.ts";
+import { NO_PLANS } from "../parts/credential_plans.ts";
 import { listenerKey, planRegistration } from "./plan_registration.ts";
 import { edgeParts } from "./listener_parts.ts";
 

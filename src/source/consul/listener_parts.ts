@@ -12,8 +12,8 @@ import {
   protocolOf,
   unjudgedHttp,
   unknownProtocol,
-} from "../shell/http_rules.ts";
-import { isOpen, keyInForce, type OwnCredentials } from "../shell/own_credentials.ts";
+} from "../parts/http_rules.ts";
+import { isOpen, keyInForce, type OwnCredentials } from "../parts/own_credentials.ts";
 import {
   type EdgePart,
   type ExposedPart,
@@ -25,7 +25,7 @@ import {
   type Refusal,
   type Snapshot,
 } from "../../snapshot/mod.ts";
-import type { CredentialPlans } from "../shell/credential_plans.ts";
+import type { CredentialPlans } from "../parts/credential_plans.ts";
 import type { ConsulState } from "./consul_state.ts";
 import { judgeMeshHttp } from "./mesh_entry.ts";
 

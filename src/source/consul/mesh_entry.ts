@@ -7,7 +7,7 @@
 
 import type { MeshHttp, MeshTls, MeshTlsDirection } from "../../consul/mod.ts";
 import type { PathRules } from "../../http/mod.ts";
-import { type HttpSettings, INCOMING_PATH } from "../shell/http_rules.ts";
+import { type HttpSettings, INCOMING_PATH } from "../parts/http_rules.ts";
 import { opensslSuite } from "../../secrets/mod.ts";
 import type { TlsDirection, TlsVersion } from "../../snapshot/mod.ts";
 

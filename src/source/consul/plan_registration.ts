@@ -23,7 +23,7 @@ import {
   NO_PLANS,
   readPlan,
   withPaths,
-} from "../shell/credential_plans.ts";
+} from "../parts/credential_plans.ts";
 import { INBOUND_KEY, type Refusal, type Snapshot } from "../../snapshot/mod.ts";
 import type { StoredCredentials, StoredState } from "../state/stored_credentials.ts";
 import type { XdsNode } from "../../xds/mod.ts";

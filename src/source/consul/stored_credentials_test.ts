@@ -13,7 +13,7 @@ import { CA, MemoryStateStore, SourceRig } from "../../../test/kit/consul/snapsh
 import { seededRandom, silentLog } from "../../base/mod.ts";
 import type { Registration } from "../../consul/mod.ts";
 import { type CertificateSecret, SecretStore } from "../../secrets/mod.ts";
-import { NO_PLANS } from "../shell/credential_plans.ts";
+import { NO_PLANS } from "../parts/credential_plans.ts";
 import { planRegistration } from "./plan_registration.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
 import type { StoredState } from "../state/stored_credentials.ts";

@@ -10,9 +10,9 @@ import { outlierPolicy } from "../../balance/mod.ts";
 import type { Registration, UpstreamDeclaration } from "../../consul/mod.ts";
 import { type AbsenceTimer, LastResort } from "./last_resort.ts";
 import type { ConsulState } from "./consul_state.ts";
-import type { CredentialPlans } from "../shell/credential_plans.ts";
-import { isOpen, keyInForce, type OwnCredentials } from "../shell/own_credentials.ts";
-import { protocolOf, unjudgedHttp, unknownProtocol } from "../shell/http_rules.ts";
+import type { CredentialPlans } from "../parts/credential_plans.ts";
+import { isOpen, keyInForce, type OwnCredentials } from "../parts/own_credentials.ts";
+import { protocolOf, unjudgedHttp, unknownProtocol } from "../parts/http_rules.ts";
 import {
   type ChainPart,
   type Content,

@@ -16,7 +16,7 @@ import { name, spiffeId } from "./file_names.ts";
 import { INBOUND_HTTP, PROTOCOL, UPSTREAM_HTTP } from "./file_http.ts";
 import type { AccessLogPart, Content, TlsVersion } from "../../snapshot/mod.ts";
 import type { LogFormat } from "../../http/mod.ts";
-import { formatFault } from "../shell/access_logs.ts";
+import { formatFault } from "../parts/access_logs.ts";
 
 const Identity = object({
   service: name(),

@@ -20,7 +20,7 @@ import {
   type ValidationSpec,
 } from "../../secrets/mod.ts";
 import { type ConfigPath, object, type Problem, problemOf, text } from "../../base/schema.ts";
-import { type CredentialPlans, readPlan, withPaths } from "../shell/credential_plans.ts";
+import { type CredentialPlans, readPlan, withPaths } from "../parts/credential_plans.ts";
 
 /** Credentials of the whole proxy when the file says `certFile`, `keyFile` and `rootsFile`. */
 export const MESH_PLAN = "mesh";

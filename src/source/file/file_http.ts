@@ -15,7 +15,7 @@ import {
   INCOMING_PATH,
   UNJUDGED_PATH,
   unjudgedHttp,
-} from "../shell/http_rules.ts";
+} from "../parts/http_rules.ts";
 
 const flag = () => v.optional(v.boolean("must be true or false"));
 

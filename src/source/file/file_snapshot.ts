@@ -13,8 +13,8 @@ import type { FileConfig, FileUpstream } from "./file_config.ts";
 import { fileUpstreamId, MESH_PLAN } from "./file_credentials.ts";
 import { intentionsOf } from "./file_intentions.ts";
 import { fileInboundHttp, fileUpstreamHttp } from "./file_http.ts";
-import { judgePems } from "../shell/judge_credentials.ts";
-import { isOpen, ownCredentials, warmingShown } from "../shell/own_credentials.ts";
+import { judgePems } from "../parts/judge_credentials.ts";
+import { isOpen, ownCredentials, warmingShown } from "../parts/own_credentials.ts";
 import { pluginUses } from "../plugins/plugin_uses.ts";
 import { keepCode } from "../plugins/read_plugins.ts";
 import {

@@ -13,7 +13,7 @@ import type {
   SecretStore,
   StoredSecrets,
 } from "../../secrets/mod.ts";
-import { NOTHING_HELD } from "./own_credentials.ts";
+import { NOTHING_HELD } from "../parts/own_credentials.ts";
 import type { Refusal } from "../../snapshot/mod.ts";
 
 export interface FetchedCertificate {

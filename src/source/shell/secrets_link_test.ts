@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { credentialsPlan, secretRef } from "../../../test/kit/secrets/secret_peers.ts";
 import { CERTIFICATE, storeWorld, WEB } from "../../../test/kit/secrets/secret_store.ts";
-import { NOTHING_HELD } from "./own_credentials.ts";
+import { NOTHING_HELD } from "../parts/own_credentials.ts";
 import { SecretsLink } from "./secrets_link.ts";
 
 function linked() {

@@ -10,7 +10,7 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { type Clock, type Log, messageOf, type Stats, type Timer } from "../../base/mod.ts";
-import { judgePems } from "../shell/judge_credentials.ts";
+import { judgePems } from "../parts/judge_credentials.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
 import { createStateFiles, type StateFiles } from "./state_files.ts";
 import type { StoredState } from "./stored_credentials.ts";

@@ -7,8 +7,8 @@
 
 import type { HeldSecrets, StoredSecrets } from "../../secrets/mod.ts";
 import { keepSnapshot, type Snapshot } from "../../snapshot/mod.ts";
-import type { CredentialFacts, CredentialPlans } from "../shell/credential_plans.ts";
-import { ownCredentials } from "../shell/own_credentials.ts";
+import type { CredentialFacts, CredentialPlans } from "../parts/credential_plans.ts";
+import { ownCredentials } from "../parts/own_credentials.ts";
 
 /** What a restart can go on with. */
 export interface StoredState {

@@ -8,7 +8,6 @@ export * from "./consul/mesh_entry.ts";
 export { pinStoredCluster } from "./consul/pin_cluster.ts";
 export * from "./consul/plan.ts";
 export * from "./file/file_config.ts";
-export * from "./file/file_snapshot.ts";
 export * from "./file/file_source.ts";
 export { bundle, type Bundled } from "./plugins/bundle.ts";
 export { PluginWatch } from "./plugins/plugin_watch.ts";

@@ -39,7 +39,7 @@ import {
   pluginsInForce,
   pluginsLack,
 } from "./registered_plugins.ts";
-import type { MadeSnapshot } from "../shell/facts_reader.ts";
+import { type MadeSnapshot, waiting } from "../shell/facts_reader.ts";
 import { judgeTokens } from "./token_providers.ts";
 import { assembleUpstreams } from "./upstreams.ts";
 
@@ -106,7 +106,7 @@ export function assemble(
   const { registration } = known;
   const { plans = NO_PLANS, held = NOTHING_HELD, plugins: given = NO_PLUGINS } = options;
   if (!registration) {
-    return waiting(["registration"], [...known.refused, ...plans.refused], memory);
+    return { ...waiting(["registration"], [...known.refused, ...plans.refused]), memory };
   }
   // Parts of another service are no fallback: its policy must not guard this one's application.
   const previous = memory.snapshot?.service === registration.service ? memory.snapshot : undefined;
@@ -133,7 +133,7 @@ export function assemble(
   if (!credentials) lacking.push(...missingCredentials(known));
   if (!intentions) lacking.push("intentions");
   if (!credentials || !intentions) {
-    return { ...waiting(lacking, refused, remembered), dueMs: rejudgeDueMs };
+    return { ...waiting(lacking, refused), memory: remembered, dueMs: rejudgeDueMs };
   }
 
   const { unread = [] } = judgedTokens ?? {};
@@ -197,8 +197,13 @@ export function assemble(
   });
   const dueMs = earliest(rejudgeDueMs, earliest(grace.dueMs, upstreams.dueMs));
   if (lacking.length > 0) {
-    const { pending } = upstreams;
-    return { ...waiting(lacking, refused, kept), ignored: asked.ignored, pending, dueMs };
+    return {
+      ...waiting(lacking, refused),
+      ignored: asked.ignored,
+      pending: upstreams.pending,
+      memory: kept,
+      dueMs,
+    };
   }
   const snapshot: Snapshot = {
     version,
@@ -263,22 +268,6 @@ function closedInbound(
   lack: string | undefined,
 ): readonly string[] {
   return lack === undefined || bind.port === 0 || inbound[INBOUND_KEY] ? [] : [`inbound: ${lack}`];
-}
-
-function waiting(
-  missing: readonly string[],
-  refused: readonly Refusal[],
-  memory: AssembleMemory,
-): Assembled {
-  return {
-    outcome: { kind: "waiting", for: missing },
-    refused,
-    pending: [],
-    warming: [],
-    warmingUpstreams: 0,
-    memory,
-    dueMs: undefined,
-  };
 }
 
 function missingCredentials(known: ConsulState): string[] {

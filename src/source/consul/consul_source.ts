@@ -5,26 +5,21 @@
  * @module
  */
 
-import { type Registration, warningsOf } from "../../consul/mod.ts";
-import type { Consul } from "../../consul/mod.ts";
+import { type Consul, type Registration, warningsOf } from "../../consul/mod.ts";
 import { ExpiryWatch, type SecretEvent } from "../../secrets/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
-import {
-  type CredentialPlans,
-  type EnvironmentVariables,
-  NO_PLANS,
-} from "../parts/credential_plans.ts";
+import { type CredentialPlans, NO_PLANS } from "../parts/credential_plans.ts";
 import { type JudgeCredentials, judgeCredentials } from "../parts/judge_credentials.ts";
-import type { PluginWatch } from "../plugins/plugin_watch.ts";
 import type {
   FactsReader,
   MadeSnapshot,
   MakeContext,
   ReaderEvents,
+  ReaderStatus,
   Restoring,
 } from "../shell/facts_reader.ts";
 import type { Failing } from "../shell/source.ts";
-import { SourceShell, type SourceShellOptions } from "../shell/source_shell.ts";
+import { type SourceOptions, SourceShell } from "../shell/source_shell.ts";
 import type { StoredCredentials } from "../state/stored_credentials.ts";
 import { AgentEvents } from "./agent_events.ts";
 import { assemble, type Assembled, NO_MEMORY } from "./assemble.ts";
@@ -34,27 +29,18 @@ import { pinCluster } from "./pin_cluster.ts";
 import { planRegistration, planStored, storedCredentials } from "./plan_registration.ts";
 import { RegisteredPlugins } from "./registered_plugins.ts";
 
-export interface ConsulSourceOptions extends SourceShellOptions {
+export interface ConsulSourceOptions extends SourceOptions {
   readonly agent: Consul;
   readonly registration: RegistrationSource;
   readonly authorize?: "match" | "both";
-  readonly strictSpiffeChain?: boolean;
   /** Prepared queries without an interval of their own; default 10 s. */
   readonly defaultQueryIntervalMs?: number;
-  /** Upstream connections without a byte; default 1 h, as Envoy's. 0: never. */
-  readonly idleTimeoutMs?: number;
-  /** Upstream connections at all; default 0: for ever. */
-  readonly lifetimeMs?: number;
   /** How long upstreams are waited for; default 5 s. */
   readonly graceMs?: number;
   /** How long the endpoints of an emptied list are kept; default 5 min. */
   readonly lastResortMs?: number;
   /** Default: the real check. */
   readonly judge?: JudgeCredentials;
-  /** Where SPIFFE_ENDPOINT_SOCKET is looked up; default nowhere. */
-  readonly env?: EnvironmentVariables;
-  /** Absent: changed files of plugins count from the next reload. */
-  readonly pluginWatch?: PluginWatch | undefined;
 }
 
 /** Failures that mean "the agent, or Consul behind it, is away", not "the agent refuses". */
@@ -207,7 +193,7 @@ class ConsulReader implements FactsReader {
     return this.#agentEvents.with(others);
   }
 
-  status(): ReturnType<FactsReader["status"]> {
+  status(): ReaderStatus {
     const { metrics, ingress } = this.#facts.known.registration ?? {};
     const servers = this.#options.agent.serversStatus?.();
     return {

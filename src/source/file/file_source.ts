@@ -9,31 +9,22 @@
 import { messageOf, ProxyError } from "../../base/mod.ts";
 import { keySalt, type StoredSecrets } from "../../secrets/mod.ts";
 import type { Refusal } from "../../snapshot/mod.ts";
-import type { EnvironmentVariables } from "../parts/credential_plans.ts";
-import type { PluginWatch } from "../plugins/plugin_watch.ts";
-import type {
-  FactsReader,
-  MadeSnapshot,
-  MakeContext,
-  ReaderEvents,
+import {
+  type FactsReader,
+  type MadeSnapshot,
+  type MakeContext,
+  type ReaderEvents,
+  type ReaderStatus,
+  waiting,
 } from "../shell/facts_reader.ts";
-import { SourceShell, type SourceShellOptions } from "../shell/source_shell.ts";
+import { type SourceOptions, SourceShell } from "../shell/source_shell.ts";
 import { storedSecrets } from "../state/stored_credentials.ts";
 import { type FileConfig, readFileConfig } from "./file_config.ts";
 import { fileSnapshot } from "./file_snapshot.ts";
 
 /** Of a stored state only the secrets are used: the file says what is served. */
-export interface FileSourceOptions extends SourceShellOptions {
+export interface FileSourceOptions extends SourceOptions {
   readonly file: string;
-  /** Where SPIFFE_ENDPOINT_SOCKET is looked up; default nowhere. */
-  readonly env?: EnvironmentVariables;
-  /** Absent: changed files of plugins count from the next reload. */
-  readonly pluginWatch?: PluginWatch | undefined;
-  readonly strictSpiffeChain?: boolean;
-  /** Upstream connections without a byte; default 1 h. 0: never. */
-  readonly idleTimeoutMs?: number;
-  /** Upstream connections at all; default 0: for ever. */
-  readonly lifetimeMs?: number;
 }
 
 export class FileSource extends SourceShell {
@@ -43,6 +34,7 @@ export class FileSource extends SourceShell {
 }
 
 class FileConfigReader implements FactsReader {
+  readonly called = "configuration file";
   readonly firstPart = "configuration file";
   readonly failing = [];
   readonly #options: FileSourceOptions;
@@ -84,39 +76,25 @@ class FileConfigReader implements FactsReader {
     const config = this.#config;
     const stored = this.#stored;
     this.#stored = undefined;
-    if (!config) {
-      return {
-        outcome: { kind: "waiting", for: [this.firstPart] },
-        refused: this.#refused,
-        pending: [],
-        warming: [],
-        warmingUpstreams: 0,
-        dueMs: undefined,
-      };
-    }
-    const { clock, strictSpiffeChain = false, idleTimeoutMs, lifetimeMs } = this.#options;
-    const { snapshot, refused, ...made } = fileSnapshot(config, {
+    if (!config) return waiting([this.firstPart], this.#refused);
+    const { clock, strictSpiffeChain, idleTimeoutMs, lifetimeMs } = this.#options;
+    const made = fileSnapshot(config, {
       held: hold(config.credentials.plans, stored),
       nowMs: clock.now(),
       previous,
-      options: {
-        strictSpiffeChain,
-        idleTimeoutMs: idleTimeoutMs ?? 3_600_000,
-        lifetimeMs: lifetimeMs ?? 0,
-      },
+      strictSpiffeChain: strictSpiffeChain ?? false,
+      idleTimeoutMs: idleTimeoutMs ?? 3_600_000,
+      lifetimeMs: lifetimeMs ?? 0,
     });
-    const { proxyId: id, service } = snapshot;
+    const { service } = config;
     return {
       ...made,
-      outcome: { kind: "ready", snapshot },
-      refused: [...this.#refused, ...refused],
-      pending: [],
-      dueMs: undefined,
-      credentials: { salt: keySalt(), registration: { id, service, upstreams: [] } },
+      refused: [...this.#refused, ...made.refused],
+      credentials: { salt: keySalt(), registration: { id: service, service, upstreams: [] } },
     };
   }
 
-  status(): ReturnType<FactsReader["status"]> {
+  status(): ReaderStatus {
     return { kind: "file", watches: [] };
   }
 

@@ -13,8 +13,8 @@ import type { StoredCredentials, StoredState } from "../state/stored_credentials
 import type { Failing, SourceStatus } from "./source.ts";
 
 export interface FactsReader {
-  /** Name of the peer in log lines; default "agent". */
-  readonly called?: string;
+  /** Name of what is read, in log lines. */
+  readonly called: string;
   /** The part that the first snapshot lacks before anything was read. */
   readonly firstPart: string;
   readonly warnings: readonly string[];
@@ -35,20 +35,16 @@ export interface FactsReader {
   used?(upstreamIds: readonly string[]): void;
   /** As {@link SnapshotSource.unfollowed}. */
   unfollowed?(upstream: string | undefined): readonly string[];
-  status(): Omit<
-    SourceStatus,
-    | "waitingFor"
-    | "pending"
-    | "warming"
-    | "failing"
-    | "restored"
-    | "snapshotVersion"
-    | "certificate"
-  >;
+  status(): ReaderStatus;
   /** Reads files again. Never rejects. False: they cannot be used, and {@link make} says why. */
   reload(): Promise<boolean>;
   close(): void | Promise<void>;
 }
+
+export type ReaderStatus = Pick<
+  SourceStatus,
+  "kind" | "watches" | "servers" | "metrics" | "isGateway"
+>;
 
 export interface ReaderEvents {
   /** Facts have changed. Changes that come together make one snapshot. */
@@ -88,6 +84,18 @@ export interface MadeSnapshot {
   readonly isConfirmed?: boolean;
   /** Stored with the snapshot; `null`: none. Absent: not read yet, those of the restored state stay. */
   readonly credentials?: StoredCredentials | null;
+}
+
+/** No snapshot can be made before these parts were read. */
+export function waiting(parts: readonly string[], refused: readonly Refusal[]): MadeSnapshot {
+  return {
+    outcome: { kind: "waiting", for: parts },
+    refused,
+    pending: [],
+    warming: [],
+    warmingUpstreams: 0,
+    dueMs: undefined,
+  };
 }
 
 /** How a source starts with the stored snapshot while its configuration cannot be read. */

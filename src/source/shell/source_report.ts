@@ -6,16 +6,25 @@
  */
 
 import type { Clock, ErrorCode, Log, Stats } from "../../base/mod.ts";
-import { isOutage } from "./agent_outage.ts";
+import { AgentOutage, isOutage } from "./agent_outage.ts";
 import type { CredentialsPart, Refusal, Snapshot } from "../../snapshot/mod.ts";
 import type { CertificateStatus, Failing } from "./source.ts";
 
-export interface SourceReportOptions {
-  /** Who is asked; `agent` if absent. */
-  readonly called?: string;
+interface SourceReportOptions {
+  /** Name of what is read. */
+  readonly called: string;
   readonly clock: Clock;
   readonly log: Log;
   readonly stats: Stats;
+  /** For the list of events. */
+  readonly onOutage: (kind: "unreachable" | "recovered", detail: string) => void;
+}
+
+export interface FailingNow {
+  /** All watches that fail now. */
+  readonly all: readonly Failing[];
+  /** There is a last good state. */
+  readonly serving: boolean;
 }
 
 /** Failures that concern all watches alike: one line for all of them. */
@@ -25,42 +34,42 @@ const WARMING_SHOWN = 5;
 
 export class SourceReport {
   readonly #options: SourceReportOptions;
+  readonly #outage: AgentOutage;
   readonly #warned = new Set<string>();
   #refused: ReadonlySet<string> = new Set();
   #warnings: ReadonlySet<string> = new Set();
 
   constructor(options: SourceReportOptions) {
     this.#options = options;
+    this.#outage = new AgentOutage({ ...options, onEvent: options.onOutage });
   }
 
-  /** `all` are the failing watches, this one included. `serving`: there is a last good state. */
-  failing(
-    failing: Failing,
-    all: readonly Failing[],
-    { serving }: { readonly serving: boolean },
-  ): void {
-    this.#gauge(failing.code, all);
-    const key = warningKey(failing);
-    if (isOutage(failing) || this.#warned.has(key)) return;
-    this.#warned.add(key);
+  /** `now` includes this one. */
+  failing(failing: Failing, now: FailingNow): void {
     const { watch, code, message } = failing;
-    const fields = { watch, code, error: message };
-    const { called = "agent", log } = this.#options;
-    if (serving) log.warn(`${called} watch failing, last good state stays`, fields);
-    else log.warn(`${called} watch failing, nothing can be served yet`, fields);
+    const { called, log } = this.#options;
+    this.#gauge(code, now.all);
+    const key = warningKey(failing);
+    if (!isOutage(failing) && !this.#warned.has(key)) {
+      this.#warned.add(key);
+      const what = now.serving ? "last good state stays" : "nothing can be served yet";
+      log.warn(`${called} watch failing, ${what}`, { watch, code, error: message });
+    }
+    this.#outage.look(now.all, now);
   }
 
-  /** `all` are the watches that still fail. */
-  recovered(failing: Failing, all: readonly Failing[]): void {
-    this.#gauge(failing.code, all);
-    const key = warningKey(failing);
-    if (all.some((other) => warningKey(other) === key) || !this.#warned.delete(key)) return;
-    // It fails for another reason now, which is told by itself.
-    if (all.some(({ watch }) => watch === failing.watch)) return;
+  /** `now` lacks this one. */
+  recovered(failing: Failing, now: FailingNow): void {
     const { watch, code, sinceMs } = failing;
-    const { called = "agent", clock, log } = this.#options;
-    const after_ms = clock.now() - sinceMs;
-    log.info(`${called} watch recovered`, { watch, code, after_ms });
+    const { called, clock, log } = this.#options;
+    this.#gauge(code, now.all);
+    const key = warningKey(failing);
+    const isOver = !now.all.some((other) => warningKey(other) === key) && this.#warned.delete(key);
+    // A watch that fails for another reason now has a line of its own.
+    if (isOver && !now.all.some((other) => other.watch === watch)) {
+      log.info(`${called} watch recovered`, { watch, code, after_ms: clock.now() - sinceMs });
+    }
+    this.#outage.look(now.all, now);
   }
 
   /** Of the registration and what belongs to it. */
@@ -97,7 +106,7 @@ export class SourceReport {
       readonly warmingUpstreams?: number;
     },
   ): void {
-    const { called = "agent", log, stats } = this.#options;
+    const { called, log, stats } = this.#options;
     stats.counter(
       "snapshots_published_total",
       "Configuration snapshots that were given to the data workers",
@@ -128,7 +137,7 @@ export class SourceReport {
   /** The agent has answered: the snapshot in use is no longer only the stored one. */
   confirmed(): void {
     this.#restored(false);
-    const { called = "agent", log } = this.#options;
+    const { called, log } = this.#options;
     log.info(`${called} is back, its answers replace the stored snapshot`);
   }
 

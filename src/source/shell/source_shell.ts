@@ -20,7 +20,12 @@ import {
   type StoredSecrets,
 } from "../../secrets/mod.ts";
 import { type Refusal, sameContent, type Snapshot } from "../../snapshot/mod.ts";
-import { type CredentialPlans, NO_PLANS } from "../parts/credential_plans.ts";
+import {
+  type CredentialPlans,
+  type EnvironmentVariables,
+  NO_PLANS,
+} from "../parts/credential_plans.ts";
+import type { PluginWatch } from "../plugins/plugin_watch.ts";
 import type { SnapshotStore } from "../state/store.ts";
 import {
   type StoredCredentials,
@@ -28,16 +33,16 @@ import {
   type StoredState,
   withNews,
 } from "../state/stored_credentials.ts";
-import { AgentOutage, joinOutage } from "./agent_outage.ts";
-import type { FactsReader, MadeSnapshot, Restoring } from "./facts_reader.ts";
+import { joinOutage } from "./agent_outage.ts";
+import { type FactsReader, type MadeSnapshot, type Restoring, waiting } from "./facts_reader.ts";
 import { type FetchedCertificate, SecretsLink, type SecretsReport } from "./secrets_link.ts";
 import type { Failing, SnapshotSource, SourceStatus, TakeSnapshot } from "./source.ts";
-import { certificateStatusOf, SourceReport } from "./source_report.ts";
+import { certificateStatusOf, type FailingNow, SourceReport } from "./source_report.ts";
 
 /** Changes that come within this time are made into one snapshot. */
 const COALESCE_MS = 3;
 
-export interface SourceShellOptions {
+export interface SourceOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly stats: Stats;
@@ -45,21 +50,28 @@ export interface SourceShellOptions {
   readonly store?: SnapshotStore;
   /** For listeners and upstreams with credentials of their own. */
   readonly createSecretStore: () => SecretStore;
+  /** Where SPIFFE_ENDPOINT_SOCKET is looked up; default nowhere. */
+  readonly env?: EnvironmentVariables;
+  /** Absent: changed files of plugins count from the next reload. */
+  readonly pluginWatch?: PluginWatch | undefined;
+  readonly strictSpiffeChain?: boolean;
+  /** Upstream connections without a byte; default 1 h, as Envoy's. 0: never. */
+  readonly idleTimeoutMs?: number;
+  /** Upstream connections at all; default 0: for ever. */
+  readonly lifetimeMs?: number;
 }
 
 type TimerName = "refresh" | "due" | "restore";
 
 export class SourceShell implements SnapshotSource {
-  readonly #options: SourceShellOptions;
+  readonly #options: SourceOptions;
   readonly #reader: FactsReader;
-  readonly #called: string;
   readonly #report: SourceReport;
-  readonly #outage: AgentOutage;
   readonly #secrets: SecretsLink;
   readonly #timers = new Map<TimerName, Timer>();
   #onSnapshot: TakeSnapshot | undefined;
   #plans = NO_PLANS;
-  #made: MadeSnapshot | undefined;
+  #made: MadeSnapshot;
   #published: Snapshot | undefined;
   /** Whether {@link SourceShell.#published} came into force. */
   #taken = Promise.resolve(false);
@@ -73,23 +85,19 @@ export class SourceShell implements SnapshotSource {
   #credentials: StoredCredentials | null = null;
   #closed = false;
 
-  constructor(options: SourceShellOptions, reader: FactsReader) {
+  constructor(options: SourceOptions, reader: FactsReader) {
     const { clock, log, stats } = options;
+    const { called } = reader;
+    const onOutage: FactsReader["outage"] = (kind, detail) => reader.outage?.(kind, detail);
     this.#options = options;
     this.#reader = reader;
-    const called = this.#called = reader.called ?? "agent";
-    this.#report = new SourceReport({ called, clock, log, stats });
-    this.#outage = new AgentOutage({
-      called,
-      clock,
-      log,
-      onEvent: (kind, detail) => reader.outage?.(kind, detail),
-    });
+    this.#made = waiting([reader.firstPart], []);
+    this.#report = new SourceReport({ called, clock, log, stats, onOutage });
     this.#secrets = new SecretsLink(options.createSecretStore, () => this.#wake("refresh", 0));
   }
 
   get refused(): readonly Refusal[] {
-    return [...this.#made?.refused ?? [], ...this.#secrets.refusals()];
+    return [...this.#made.refused, ...this.#secrets.refusals()];
   }
 
   get warnings(): readonly string[] {
@@ -105,10 +113,7 @@ export class SourceShell implements SnapshotSource {
     this.#reader.start({
       changed: () => this.#wake("refresh", COALESCE_MS),
       failing: (failing) => this.#failing(failing),
-      recovered: (failing) => {
-        this.#report.recovered(failing, this.#reader.failing);
-        this.#lookAtOutage();
-      },
+      recovered: (failing) => this.#report.recovered(failing, this.#failingNow),
       fatal: (error) => onFatal?.(error),
       reload: () => void this.reload(),
     });
@@ -122,15 +127,14 @@ export class SourceShell implements SnapshotSource {
   }
 
   status(): SourceStatus {
-    const { outcome, pending = [], warming = [] } = this.#made ?? {};
+    const { outcome, pending, warming } = this.#made;
     const { credentials, version } = this.#published ?? {};
-    const lacking = outcome?.kind === "waiting" ? outcome.for : [this.#reader.firstPart];
     return {
       ...this.#reader.status(),
-      waitingFor: this.#published ? [] : lacking,
+      waitingFor: this.#published || outcome.kind === "ready" ? [] : outcome.for,
       pending,
       warming,
-      failing: joinOutage(this.#reader.failing, this.#called),
+      failing: joinOutage(this.#reader.failing, this.#reader.called),
       restored: this.#restored,
       snapshotVersion: version,
       certificate: credentials ? certificateStatusOf(credentials) : undefined,
@@ -248,17 +252,11 @@ export class SourceShell implements SnapshotSource {
 
   #failing(failing: Failing): void {
     if (this.#reader.restoring?.isAway(failing)) this.#restore();
-    if (!this.#loading) this.#reportFailing(failing);
+    if (!this.#loading) this.#report.failing(failing, this.#failingNow);
   }
 
-  #reportFailing(failing: Failing): void {
-    const serving = this.#published !== undefined;
-    this.#report.failing(failing, this.#reader.failing, { serving });
-    this.#lookAtOutage();
-  }
-
-  #lookAtOutage(): void {
-    this.#outage.look(this.#reader.failing, { serving: this.#published !== undefined });
+  get #failingNow(): FailingNow {
+    return { all: this.#reader.failing, serving: this.#published !== undefined };
   }
 
   #load(restoring: Restoring, store: SnapshotStore): void {
@@ -271,7 +269,8 @@ export class SourceShell implements SnapshotSource {
     }).finally(() => {
       this.#loading = false;
       // It is known now whether anything can be served meanwhile.
-      for (const failing of this.#reader.failing) this.#reportFailing(failing);
+      const now = this.#failingNow;
+      for (const failing of now.all) this.#report.failing(failing, now);
     });
     // A peer that neither answers nor refuses is away as well.
     this.#wake("restore", restoring.graceMs);

@@ -178,7 +178,8 @@ export function assemble(
   const plugins = pluginsInForce(given, previous);
   const { service } = registration;
   const asked = entryPlugins(known, {
-    ...{ service, http },
+    service,
+    http,
     isOpen: previous?.inbound[INBOUND_KEY] !== undefined,
     upstreams: Object.values(upstreams.upstreams),
   });
@@ -188,7 +189,10 @@ export function assemble(
     ...entries.map((entry) => `${entry} has not been read`),
   );
   const inbound = inboundParts(known, registration, {
-    ...{ previous, version, own, refused },
+    previous,
+    version,
+    own,
+    refused,
     plugins: plugins && joinPlugins(asked.uses, plugins.uses),
     blocked: blocked !== undefined,
     tokens: judgedTokens ? judgedTokens.use : previous?.inbound[INBOUND_KEY]?.tokens,

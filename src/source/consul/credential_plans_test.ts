@@ -91,7 +91,7 @@ for (
       certificate: { source: "sds", cluster: "x", name: "web" },
     }, /^postern_tls\.certificate\.cluster names "x", which is no SDS server/],
     ["a bad SDS server", {
-      ...{ certificate: { source: "sds", cluster: "a", name: "web" } },
+      certificate: { source: "sds", cluster: "a", name: "web" },
       sds_clusters: { a: { address: "nowhere" } },
     }, /^postern_tls\.sds_clusters\.a\.address must be/],
     ["a Workload API that nobody named", { source: "workload" }, /^postern_tls\.socket is missing/],

@@ -69,7 +69,9 @@ test("edgeParts() waits for the certificate that the entry names", () => {
   assert.deepEqual(wanted, [key]);
   const at = (kind: "warming" | "open") =>
     ownCredentials({
-      ...{ ...before, wanted, trustDomains: [] },
+      ...before,
+      wanted,
+      trustDomains: [],
       held: kind === "warming" ? NOTHING_HELD : {
         ...NOTHING_HELD,
         credentials: {

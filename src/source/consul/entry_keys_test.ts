@@ -49,8 +49,18 @@ for (
 
 test("unfollowedOf() tells what concerns an upstream from what concerns the service", () => {
   const upstream = (id: string, warnings: readonly string[]): UpstreamDeclaration => ({
-    ...{ id, kind: "service", name: "db", namespace: "", partition: "", peer: "", datacenter: "" },
-    ...{ bind: null, meshGatewayMode: "", protocol: "", outlier: {}, warnings },
+    id,
+    kind: "service",
+    name: "db",
+    namespace: "",
+    partition: "",
+    peer: "",
+    datacenter: "",
+    bind: null,
+    meshGatewayMode: "",
+    protocol: "",
+    outlier: {},
+    warnings,
   });
   const known = {
     mesh: null,

@@ -15,7 +15,11 @@ const lua = (required: boolean, given: unknown = {}): EnvoyExtension => ({
   arguments: given,
 });
 const route = (path: Partial<RouteRateLimit>): RouteRateLimit => ({
-  ...{ requestsPerSecond: 1, burst: 0, exact: "", prefix: "", regex: "" },
+  requestsPerSecond: 1,
+  burst: 0,
+  exact: "",
+  prefix: "",
+  regex: "",
   ...path,
 });
 
@@ -77,7 +81,8 @@ test("entryPlugins() blocks until both entries have been read", () => {
 
 test("entryPlugins() makes a rate_limit of RateLimits, which takes it", () => {
   const limits = {
-    ...{ requestsPerSecond: 10, burst: 0 },
+    requestsPerSecond: 10,
+    burst: 0,
     routes: [
       route({ exact: "/free", requestsPerSecond: 0 }),
       route({ prefix: "/a", burst: 5_000_000 }),

@@ -23,7 +23,11 @@ const flag = v.optional(v.boolean(), false);
 const count = v.pipe(v.number(), v.integer());
 const Headers = v.nullish(v.array(v.object({ key: text, value: text })));
 const Matchers = v.nullish(v.array(v.object({
-  ...{ contains: text, exact: text, prefix: text, saferegex: text, suffix: text },
+  contains: text,
+  exact: text,
+  prefix: text,
+  saferegex: text,
+  suffix: text,
   ignorecase: flag,
 })));
 const Target = v.object({

@@ -57,7 +57,9 @@ test("convertExtAuthz() takes all that an HTTP service is told, its keys in any 
   const ignoreCase = false;
   assert.deepEqual(config, {
     httpService: {
-      ...{ target: "localhost:9191", timeoutMs: 1_500, pathPrefix: "/check" },
+      target: "localhost:9191",
+      timeoutMs: 1_500,
+      pathPrefix: "/check",
       authorizationRequest: {
         allowedHeaders: [
           { exact: "a", ignoreCase },
@@ -179,7 +181,8 @@ test("entryPlugins() asks about nobody who comes too fast", () => {
   const rateLimits = { requestsPerSecond: 1, burst: 1, routes: [] };
   const serviceDefaults = { extensions: [extension(http({}))], rateLimits };
   const { uses } = entryPlugins({ proxyDefaults: null, serviceDefaults }, {
-    ...{ service: "db", http: true },
+    service: "db",
+    http: true,
   });
   assert.deepEqual(uses.map(({ plugin }) => plugin), ["rate_limit", "ext_authz"]);
 });

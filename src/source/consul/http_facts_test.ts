@@ -198,7 +198,10 @@ function routedTo(service: string, asks: Partial<RouteDestination> = {}): Discov
   const first: RouterRoute = {
     match: {
       path: { kind: "prefix", value: "/v2" },
-      ...{ ignoreCase: false, methods: [], headers: [], query: [] },
+      ignoreCase: false,
+      methods: [],
+      headers: [],
+      query: [],
     },
     destination: { ...NOTHING_ASKED, service, ...asks },
     next: other.startNode,

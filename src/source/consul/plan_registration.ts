@@ -82,7 +82,10 @@ export function planRegistration(
     },
   ): string | "refused" => {
     const parsed = servers.kind === "invalid" ? servers : readPlan(fromHcl(value), {
-      ...{ kind, path, node, env },
+      kind,
+      path,
+      node,
+      env,
       sdsServers: servers.servers,
     });
     return take(key, parsed);

@@ -53,7 +53,9 @@ class Run implements AsyncDisposable {
         const { clock, stats } = this.rig;
         const providers = this.providers.factory;
         return new SecretStore({
-          ...{ clock, stats, providers },
+          clock,
+          stats,
+          providers,
           log: silentLog,
           random: seededRandom(1),
         });

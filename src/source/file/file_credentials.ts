@@ -80,7 +80,11 @@ export function fileCredentials(
 
   const parse = (value: unknown, kind: TlsConfigContext["kind"], path: ConfigPath) => {
     const parsed = readPlan(value, {
-      ...{ kind, path, sdsServers, node, env: options.env },
+      kind,
+      path,
+      sdsServers,
+      node,
+      env: options.env,
     });
     if (parsed.kind === "valid") {
       warnings.push(...parsed.warnings);

@@ -31,8 +31,15 @@ const MAP_LIMIT_CHARS = 1024 * 1024;
 const SOURCES_LIMIT_BYTES = 4 * TEXT_LIMIT_BYTES;
 
 const LOADERS: Readonly<Record<string, Loader>> = {
-  ...{ ".ts": "ts", ".mts": "ts", ".cts": "ts", ".tsx": "tsx" },
-  ...{ ".js": "js", ".mjs": "js", ".cjs": "js", ".jsx": "jsx", ".json": "json" },
+  ".ts": "ts",
+  ".mts": "ts",
+  ".cts": "ts",
+  ".tsx": "tsx",
+  ".js": "js",
+  ".mjs": "js",
+  ".cjs": "js",
+  ".jsx": "jsx",
+  ".json": "json",
 };
 
 export interface PluginBundleOptions {

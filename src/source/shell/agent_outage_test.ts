@@ -5,14 +5,28 @@ import type { Failing, SourceStatus } from "./source.ts";
 
 const SINCE = Date.UTC(2026, 10, 23, 12);
 const failing = (watch: string, code: Failing["code"], message: string): Failing => ({
-  ...{ watch, code, message, sinceMs: SINCE },
+  watch,
+  code,
+  message,
+  sinceMs: SINCE,
 });
 const servers = (server: string, lastFailure: string): NonNullable<SourceStatus["servers"]> => ({
-  ...{ server, lastFailure, sinceMs: undefined, known: [], moves: 0 },
+  server,
+  lastFailure,
+  sinceMs: undefined,
+  known: [],
+  moves: 0,
 });
 const status = (some: Partial<SourceStatus>): SourceStatus => ({
-  ...{ kind: "consul", waitingFor: [], pending: [], warming: [], failing: [], watches: [] },
-  ...{ restored: false, snapshotVersion: 1, certificate: undefined },
+  kind: "consul",
+  waitingFor: [],
+  pending: [],
+  warming: [],
+  failing: [],
+  watches: [],
+  restored: false,
+  snapshotVersion: 1,
+  certificate: undefined,
   ...some,
 });
 

@@ -86,14 +86,14 @@ export interface AssembleOptions {
   readonly lifetimeMs: number;
   /** Which listeners and upstreams have credentials of their own; default none. */
   readonly plans?: CredentialPlans;
-  /** What has come of those; default nothing. */
+  /** The secrets of {@link plans}; default none. */
   readonly held?: HeldSecrets;
-  /** What stands around the public listener's requests; default nothing. */
+  /** Plugins of the public listener; default none. */
   readonly plugins?: PluginsHeld;
 }
 
 export interface Assembled extends MadeSnapshot {
-  /** What config entries ask for that is left out, a sentence each. */
+  /** Settings of config entries that are left out, a sentence each. */
   readonly ignored?: readonly string[];
   readonly memory: AssembleMemory;
 }
@@ -177,15 +177,15 @@ export function assemble(
   };
   const plugins = pluginsInForce(given, previous);
   const { service } = registration;
-  const asked = entryPlugins(known, {
+  const entryResult = entryPlugins(known, {
     service,
     http,
     isOpen: previous?.inbound[INBOUND_KEY] !== undefined,
     upstreams: Object.values(upstreams.upstreams),
   });
-  refused.push(...asked.refused);
+  refused.push(...entryResult.refused);
   const blocked = joined(
-    asked.blocked,
+    entryResult.blocked,
     ...entries.map((entry) => `${entry} has not been read`),
   );
   const inbound = inboundParts(known, registration, {
@@ -193,7 +193,7 @@ export function assemble(
     version,
     own,
     refused,
-    plugins: plugins && joinPlugins(asked.uses, plugins.uses),
+    plugins: plugins && joinPlugins(entryResult.uses, plugins.uses),
     blocked: blocked !== undefined,
     tokens: judgedTokens ? judgedTokens.use : previous?.inbound[INBOUND_KEY]?.tokens,
     wanted: plans.inbound,
@@ -203,7 +203,7 @@ export function assemble(
   if (lacking.length > 0) {
     return {
       ...waiting(lacking, refused),
-      ignored: asked.ignored,
+      ignored: entryResult.ignored,
       pending: upstreams.pending,
       memory: kept,
       dueMs,
@@ -237,7 +237,7 @@ export function assemble(
   return {
     outcome: { kind: "ready", snapshot: published },
     refused,
-    ignored: asked.ignored,
+    ignored: entryResult.ignored,
     pending: upstreams.pending,
     warming: [
       ...warmingShown(own),

@@ -33,7 +33,7 @@ test("edgeParts() opens a listener for requests, with its hosts", () => {
   assert.deepEqual([http?.protocol, http?.path.normalize], ["http2", false]);
 });
 
-test("edgeParts() leaves one closed that wants a certificate nobody gives", () => {
+test("edgeParts() leaves an edge closed whose certificate has no source", () => {
   const { parts, plans } = partsOf({ ...EDGE.tls, enabled: true });
   assert.deepEqual(parts, {});
   assert.equal(plans.listeners.get("ingress:8080"), "refused");

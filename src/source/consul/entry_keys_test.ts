@@ -47,7 +47,7 @@ for (
   });
 }
 
-test("unfollowedOf() tells what concerns an upstream from what concerns the service", () => {
+test("unfollowedOf() separates settings of an upstream from those of the service", () => {
   const upstream = (id: string, warnings: readonly string[]): UpstreamDeclaration => ({
     id,
     kind: "service",

@@ -1,7 +1,7 @@
 /**
- * What service-defaults and proxy-defaults ask of the public listener's requests, as plugins that give it.
- * What nobody gives is named as ignored; where it is required, or limits callers, the listener does not
- * change, and does not open.
+ * Settings of service-defaults and proxy-defaults for the public listener's requests, as plugins that
+ * implement them. A setting without a plugin is reported as ignored; if it is required, or limits callers,
+ * the listener does not change and does not open.
  *
  * @module
  */
@@ -82,7 +82,7 @@ export function entryPlugins(
     const at = `${entry}: RateLimits.InstanceLevel`;
     if (!http) ignored.push(`${entry}: RateLimits are about requests, not bytes`);
     else if (fault === undefined) {
-      // Who comes too fast is not asked about.
+      // A request over the limit reaches no authorization server.
       uses.unshift({ plugin: "rate_limit", config: configOf(limits), onFailure: "refuse", at });
     } else {
       refused.push({ what: entry, reason: `RateLimits.InstanceLevel${fault}: ${outcome}` });
@@ -133,7 +133,7 @@ function isNegative({ requestsPerSecond, burst }: RequestRate): boolean {
   return requestsPerSecond < 0 || burst < 0;
 }
 
-/** Of the plugin `rate_limit`. */
+/** Configuration of the plugin `rate_limit`. */
 function configOf(limits: InstanceRateLimits): unknown {
   return {
     limits: limitOf(limits),

@@ -22,7 +22,7 @@ interface IngressServers {
   readonly servers: Readonly<Record<string, SdsServer>>;
   /** Clusters that are no SDS servers to us, and why: an error where a listener names one. */
   readonly unusable: ReadonlyMap<string, readonly Problem[]>;
-  /** Of `postern_tls.sds_clusters`. */
+  /** Problems of `postern_tls.sds_clusters`. */
   readonly problems: readonly Problem[];
   readonly warnings: readonly string[];
 }

@@ -1,6 +1,6 @@
 /**
  * Plugins that a registration names (`postern_plugins`). Their files are read when the list changes and
- * when a reload asks; until new ones can be used those of before stay.
+ * on every reload; until new ones can be used the previous ones stay.
  *
  * @module
  */
@@ -18,7 +18,7 @@ import { PLUGINS, pluginUses } from "../plugins/plugin_uses.ts";
 import type { PluginWatch } from "../plugins/plugin_watch.ts";
 import { type PluginCode, PluginReader } from "../plugins/read_plugins.ts";
 
-/** What stands around the public listener's requests. */
+/** Plugins of the public listener. */
 interface UsedPlugins {
   readonly uses: readonly PluginUse[];
   readonly code: PluginCode;
@@ -41,7 +41,7 @@ export class RegisteredPlugins {
   #reading: Promise<void> = Promise.resolve();
   #closed = false;
 
-  /** `onChange`: what is held is another. */
+  /** `onChange`: {@link held} has changed. */
   constructor(onChange: () => void, watch?: PluginWatch) {
     this.#onChange = onChange;
     this.#watch = watch;
@@ -52,7 +52,7 @@ export class RegisteredPlugins {
     return this.#held;
   }
 
-  /** `value`: what a registration says now. */
+  /** `value`: the list of the newest registration, unparsed. */
   follow(value: unknown): void {
     if (this.#written && sameContent(this.#written.value, value)) return;
     this.#written = { value };
@@ -83,7 +83,7 @@ export class RegisteredPlugins {
   }
 }
 
-/** What `held` says, or what `previous` has of it; `undefined`: the listener stays closed. */
+/** The plugins of `held`, or else those of `previous`; `undefined`: the listener stays closed. */
 export function pluginsInForce(
   { used }: PluginsHeld,
   previous: Snapshot | undefined,
@@ -99,16 +99,16 @@ export function pluginsInForce(
   return { uses, code: Object.fromEntries(code) };
 }
 
-/** Those that config entries ask for come first; one that the registration lists itself is its own. */
+/** Plugins of config entries come first; the registration's own plugin replaces one of the same name. */
 export function joinPlugins(
-  asked: readonly PluginUse[],
+  ofEntries: readonly PluginUse[],
   listed: readonly PluginUse[],
 ): readonly PluginUse[] {
   const names = new Set(listed.map(({ plugin }) => plugin));
-  return [...asked.filter(({ plugin }) => !names.has(plugin)), ...listed];
+  return [...ofEntries.filter(({ plugin }) => !names.has(plugin)), ...listed];
 }
 
-/** What the listener waits for. */
+/** The part that the listener waits for. */
 export function pluginsLack({ refused }: PluginsHeld): string {
   const reasons = refused.map(({ reason }) => reason).join("; ");
   return reasons ? `plugins that can be used: ${reasons}` : "plugins, whose files are being read";

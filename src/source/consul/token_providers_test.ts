@@ -60,7 +60,7 @@ test("judgeTokens() changes nothing where no token is demanded, nor on a tcp ser
   assert.deepEqual(judged, { intentions: demanding, ...none });
 });
 
-test("judgeTokens() lets nobody in by a provider that cannot be used, and by others goes on", () => {
+test("judgeTokens() allows no request by a provider that cannot be used, and keeps the others", () => {
   const rules = [
     rule({ permissions: [permission("gone"), permission("okta", "gone"), permission("okta")] }),
     rule({ action: "allow", tokens: need("gone") }),
@@ -133,7 +133,7 @@ for (
     ],
   ] as const
 ) {
-  test(`judgeTokens() lets nobody say what tokens said of a provider that ${what}`, () => {
+  test(`judgeTokens() removes forged claim headers of a provider that ${what}`, () => {
     const rules = [rule({ action: "allow", tokens: need("okta") })];
     const { intentions, use } = judgeTokens(rules, new Map([["okta", value]]), HTTP);
     assert.notEqual(intentions[0]?.refused, undefined);

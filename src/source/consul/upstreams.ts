@@ -46,7 +46,7 @@ interface UpstreamContext {
 export interface UpstreamOptions {
   readonly monotonicMs: number;
   readonly lastResortMs: number;
-  /** Where the upstream's configuration says nothing. */
+  /** For upstreams without a value of their own. */
   readonly idleTimeoutMs: number;
   readonly lifetimeMs: number;
 }
@@ -57,7 +57,7 @@ interface AssembledUpstreams extends Pick<Snapshot, "upstreams" | "chains" | "ta
   readonly closed: number;
   /** Without all of their data. */
   readonly pending: readonly string[];
-  /** Those of {@link pending} that are worth waiting for. */
+  /** The part of {@link pending} that the first snapshot waits for. */
   readonly awaited: readonly string[];
   readonly lastResortUntilMs: ReadonlyMap<string, number>;
   /** When (monotonic) a last resort ends. */
@@ -145,7 +145,7 @@ export function assembleUpstreams(
 
 const PENDING: UpstreamPlan = { kind: "pending" };
 
-/** What the plan needs and nobody has answered yet. */
+/** Parts that the plan needs and the agent has not answered yet. */
 function missingFor(id: string, plan: UpstreamPlan, known: ConsulState): readonly string[] {
   switch (plan.kind) {
     case "pending":
@@ -229,7 +229,7 @@ function settled(
   return instances?.length === 0 ? lastResort.ofEmpty(content, previous) : content;
 }
 
-/** Of the plan, or of the chain that stays; what has none has one way, to whoever it ends in. */
+/** From the plan, or from the chain that stays. A plan without routes has one route to all its targets. */
 function chainContent(
   { name, outlier: written }: UpstreamDeclaration,
   from: UpstreamPlan | ChainPart,
@@ -245,7 +245,7 @@ function chainContent(
   return { routes: from.routes, resolvers: Object.fromEntries(resolvers) };
 }
 
-/** As the chain says what is spoken, where there is one. */
+/** The protocol is that of the chain, where there is one. */
 function rulesOf(
   declaration: UpstreamDeclaration,
   plan: UpstreamPlan,

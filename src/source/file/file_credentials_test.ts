@@ -157,7 +157,7 @@ for (
   test(`fileCredentials() refuses ${name}`, () => assert.deepEqual(read(input).problems, want));
 }
 
-test("fileCredentials() asks callers for a certificate by what is for everything", () => {
+test("fileCredentials() requires client certificates with credentials of the whole proxy", () => {
   const { plans } = read({ credentials: FILE });
   assert.equal(plans.plans.default?.requireClientCertificate, true);
 });

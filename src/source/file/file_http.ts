@@ -1,6 +1,6 @@
 /**
- * What a configuration file says about HTTP, at `inbound` and at each upstream: its schema, what does
- * not go together, and the rules that become of it.
+ * HTTP settings of a configuration file, at `inbound` and at each upstream: the schema, checks for
+ * contradictions, and the conversion to rules.
  *
  * @module
  */

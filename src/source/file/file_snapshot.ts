@@ -147,7 +147,7 @@ export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): Made
 interface ProxyCredentials {
   /** May listeners that go by them open? */
   readonly opens: boolean;
-  /** Absent: those of before stay, if there are any. */
+  /** Absent: the previous credentials stay, if there are any. */
   readonly content?: Content<CredentialsPart>;
   readonly refused: readonly Refusal[];
   readonly warming: readonly string[];
@@ -169,7 +169,7 @@ function proxyCredentials(
   }
   const certificate = held.certificates[state.certificates[0] ?? ""]?.value;
   const validation = held.validations[state.validation ?? ""]?.value.validation;
-  // After its time it opens, and refuses whoever comes until they are there.
+  // After the timeout the listener opens, and refuses every caller until the credentials are there.
   if (!certificate || validation?.kind !== "ca") return { opens: true, refused: [], warming: [] };
   const verdict = judgePems({
     certPem: certificate.certPem,

@@ -22,7 +22,7 @@ import { storedSecrets } from "../state/stored_credentials.ts";
 import { type FileConfig, readFileConfig } from "./file_config.ts";
 import { fileSnapshot } from "./file_snapshot.ts";
 
-/** Of a stored state only the secrets are used: the file says what is served. */
+/** Only the secrets of a stored state are used: the file has the rest. */
 export interface FileSourceOptions extends SourceOptions {
   readonly file: string;
 }

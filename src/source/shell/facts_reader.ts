@@ -1,6 +1,6 @@
 /**
- * What differs between sources of snapshots: a reader collects facts (answers of an agent, a file) and
- * makes snapshots of them. `SourceShell` does the rest.
+ * The contract between a source's reader and `SourceShell`. A reader collects facts (answers of an agent,
+ * a file) and makes snapshots of them; the shell does the rest.
  *
  * @module
  */
@@ -36,7 +36,7 @@ export interface FactsReader {
   /** As {@link SnapshotSource.unfollowed}. */
   unfollowed?(upstream: string | undefined): readonly string[];
   status(): ReaderStatus;
-  /** Reads files again. Never rejects. False: they cannot be used, and {@link make} says why. */
+  /** Reads files again. Never rejects. False: they cannot be used, and {@link make} returns why. */
   reload(): Promise<boolean>;
   close(): void | Promise<void>;
 }
@@ -82,7 +82,7 @@ export interface MadeSnapshot {
   readonly warnings?: readonly string[];
   /** Identity and policy were read in this run: a restored snapshot is no longer in use. */
   readonly isConfirmed?: boolean;
-  /** Stored with the snapshot; `null`: none. Absent: not read yet, those of the restored state stay. */
+  /** Stored with the snapshot; `null`: none. Absent: not read yet, the restored ones stay. */
   readonly credentials?: StoredCredentials | null;
 }
 

@@ -1,6 +1,5 @@
 /**
- * What a snapshot source tells people: one line when something changes, never one per retry, and gauges
- * that say how things are.
+ * Log lines and gauges of a snapshot source. A change is logged once, never once per retry.
  *
  * @module
  */
@@ -72,7 +71,7 @@ export class SourceReport {
     this.#outage.look(now.all, now);
   }
 
-  /** Of the registration and what belongs to it. */
+  /** Logs the new ones among all warnings of the registration and its entries. */
   warnings(all: readonly string[]): void {
     const warnings = new Set(all);
     for (const warning of warnings) {
@@ -101,7 +100,7 @@ export class SourceReport {
     { first, restored, warming = [], warmingUpstreams = 0 }: {
       readonly first: boolean;
       readonly restored: boolean;
-      /** What stays closed until its secrets have come, and how many upstreams do. */
+      /** Listeners and upstreams that stay closed until their secrets have come, and the number of upstreams. */
       readonly warming?: readonly string[];
       readonly warmingUpstreams?: number;
     },
@@ -161,7 +160,7 @@ export class SourceReport {
   }
 }
 
-/** What may be shown of credentials. */
+/** The fields of credentials that may be shown. */
 export function certificateStatusOf(credentials: CredentialsPart): CertificateStatus {
   const { uri, serial, notBeforeMs, notAfterMs, rootPems } = credentials;
   return { uri, serial, notBeforeMs, notAfterMs, rootCount: rootPems.length };

@@ -43,7 +43,7 @@ import { type MadeSnapshot, waiting } from "../shell/facts_reader.ts";
 import { judgeTokens } from "./token_providers.ts";
 import { assembleUpstreams } from "./upstreams.ts";
 
-/** What one call leaves for the next. */
+/** State from one call to the next. */
 export interface AssembleMemory {
   /** The last snapshot, also a restored one. */
   readonly snapshot: Snapshot | undefined;

@@ -21,13 +21,13 @@ import type { ConsulState } from "./consul_state.ts";
 interface EntryPlugins {
   readonly uses: readonly PluginUse[];
   readonly refused: readonly Refusal[];
-  /** What is left out without harm to the rest, a sentence each. */
+  /** Settings that are left out without harm to the others, a sentence each. */
   readonly ignored: readonly string[];
   /** Why the listener may not change, nor open; `undefined`: it may. */
   readonly blocked: string | undefined;
 }
 
-/** What `rate_limit` takes. */
+/** Limits of `rate_limit`. */
 const MAX_PER_SECOND = 1_000_000;
 const MAX_BURST = 1_000_000;
 const MAX_FILL_S = 86_400;
@@ -40,7 +40,7 @@ export function entryPlugins(
     readonly http: boolean;
     /** The public listener has settings from before. */
     readonly isOpen?: boolean;
-    /** Those that are declared. */
+    /** Declared upstreams. */
     readonly upstreams?: readonly UpstreamPart[];
   },
 ): EntryPlugins {
@@ -54,7 +54,7 @@ export function entryPlugins(
     [`service-defaults ${service}`, serviceDefaults],
   ];
   for (const [entry, defaults] of entries) {
-    // It may be what keeps callers out.
+    // The entry may have an access control.
     if (defaults === undefined) blocking.push(`${entry} has not been read`);
     for (const [index, extension] of (defaults?.extensions ?? []).entries()) {
       if (!isOfSidecars(extension)) continue;

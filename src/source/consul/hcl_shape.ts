@@ -6,7 +6,7 @@
  * @module
  */
 
-/** What is a list, in our own form and in Envoy's; plain keys. */
+/** Keys whose value is a list, in our own form and in Envoy's; plain keys. */
 const LISTS: ReadonlySet<string> = new Set([
   ...["certificates", "sanmatchers", "spkipins", "certificatehashes", "ciphersuites"],
   ...["names", "suffixes", "prefetch", "prefetchsecretnames"],
@@ -16,7 +16,7 @@ const LISTS: ReadonlySet<string> = new Set([
 ]);
 /** Its keys are free names of the user's. */
 const FREE = "metadata";
-/** Deeper than anything means something; what is below stays as it is. */
+/** Deeper than any known key; values below it stay as they are. */
 const DEPTH_LIMIT = 32;
 
 /** The value of `postern_tls` with maps where maps are meant, and lists where lists are. Never throws. */

@@ -14,7 +14,7 @@ interface LastResortOptions {
   readonly lastResortMs: number;
 }
 
-/** One pass over all targets; {@link untilMs} is what the next pass must be given. */
+/** A pass over all targets; {@link untilMs} is an argument of the next pass. */
 export class LastResort {
   readonly untilMs = new Map<string, number>();
   /** When (monotonic) the first one ends. */

@@ -63,7 +63,7 @@ function refused(what: string, known: ReadonlyMap<string, unknown>): HttpJudgeme
   };
 }
 
-/** What every direction is without a TLS block. */
+/** Both directions without a TLS block. */
 export const DEFAULT_TLS_DIRECTION: TlsDirection = {
   minVersion: "TLSv1.2",
   maxVersion: "TLSv1.3",

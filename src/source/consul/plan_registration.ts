@@ -35,7 +35,7 @@ export function listenerKey(upstreamId: string): string {
   return `${upstreamId} listener`;
 }
 
-/** What a refusal calls the credentials of that key. */
+/** Name of the credentials of that key in a refusal. */
 function refusedOf(key: string): string {
   return `credentials of ${key}`;
 }
@@ -145,8 +145,8 @@ function formatProblems(problems: readonly Problem[]): string {
 }
 
 /**
- * One line for each, with the reason. One of an ingress gateway does not count: its config entry is
- * for many teams, and the others' listeners serve.
+ * A line with the reason for each closed listener. Those of an ingress gateway are left out: its config
+ * entry is shared by many teams, and the other listeners serve.
  */
 export function closedByRefusal(
   plans: CredentialPlans,

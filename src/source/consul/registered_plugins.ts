@@ -76,7 +76,7 @@ export class RegisteredPlugins {
     const written = this.#written;
     if (!written || written.value === undefined || this.#closed) return;
     const read = await readList(written.value, this.#watch);
-    // It may have become another meanwhile, which is read next.
+    // The list may have changed meanwhile; the new one is read next.
     if (this.#closed || this.#written !== written) return;
     this.#held = { used: read.used ?? this.#held.used, refused: read.refused };
     this.#onChange();
@@ -128,7 +128,7 @@ async function readList(value: unknown, watch: PluginWatch | undefined): Promise
   return { used: undefined, refused: [{ what: "plugins", reason }] };
 }
 
-/** In HCL a list of one is the one, and a map may be a list of one. What is inside `config` stays. */
+/** HCL writes a list of one as its element, and a map as a list of one. The content of `config` stays. */
 function listOf(value: unknown): unknown {
   const list = Array.isArray(value) ? value : [value];
   return list.map((entry) => {

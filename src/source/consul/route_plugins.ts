@@ -100,7 +100,7 @@ function wholeMs(ms: number): number {
   return Math.min(Math.ceil(Math.max(ms, 0)), MAX_MS);
 }
 
-/** What of a route cannot be followed, each with where it is written. */
+/** Settings of a route that cannot be followed, each with its place. */
 function faultsOf(route: ResolvedRoute): readonly string[] {
   const { at, match, destination, splits } = route;
   const faults = [route, ...splits].flatMap(({ at, unknown }) =>

@@ -169,7 +169,7 @@ function urisOf(
   return [...uris].sort();
 }
 
-/** What is known of one list of instances. */
+/** Facts about one list of instances. */
 interface ListedInstances {
   /** Instances of what: `"db" in dc1`. */
   readonly of: string;

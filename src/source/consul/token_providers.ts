@@ -1,5 +1,5 @@
 /**
- * What intentions demand of tokens, and the plugin that verifies them: its configuration from the
+ * Requirements of intentions on tokens, and the plugin that verifies them: its configuration from the
  * jwt-provider entries that are named. An intention with a provider that cannot be used allows no request.
  *
  * @module

@@ -122,7 +122,7 @@ export class UpstreamPlans {
   }
 }
 
-/** One key per question: another question is another watch. */
+/** One key per request: another request is another watch. */
 export function upstreamKey(declaration: UpstreamDeclaration): string {
   if (declaration.kind === "prepared_query") {
     const { name, datacenter, queryIntervalMs } = declaration;

@@ -88,7 +88,7 @@ export function assembleUpstreams(
     const old = previous?.upstreams[id];
     const wanted = context.plans.upstreams.get(id) ?? null;
     const credentials = keyInForce(wanted, old, context.own);
-    // The reason is among the plans' own refusals, or what is waited for.
+    // The reason is in the refusals of the plans, or its secrets are awaited.
     const listener = context.plans.listeners.get(id) ?? null;
     // Callers do not go on in clear where TLS is wanted.
     if (credentials === undefined || listener === "refused" || !isOpen(listener, context.own)) {
@@ -267,7 +267,7 @@ function rulesOf(
   return unjudgedHttp(protocol ?? "tcp", { headBytes, requestTimeoutMs });
 }
 
-/** What a part takes from the declaration alone. */
+/** Fields of a part that come from the declaration alone. */
 function declared(
   declaration: UpstreamDeclaration,
   options: UpstreamOptions,

@@ -1,5 +1,5 @@
 /**
- * Watches by key: those that are wished for run, others are stopped. Knows which of them fail.
+ * Running watches by key, and which of them fail.
  *
  * @module
  */
@@ -62,7 +62,7 @@ export class WatchSet {
     if (running.stopped) running.handle.stop();
   }
 
-  /** What this watch is about is in use: it is worth a connection of its own. */
+  /** The value of this watch is in use: the watch should get a connection of its own. */
   touch(key: string): void {
     this.#running.get(key)?.handle?.touch?.();
   }

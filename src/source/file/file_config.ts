@@ -1,6 +1,6 @@
 /**
- * The format of `-config FILE`: a whole proxy without Consul, as JSON. Strict: what is not understood is
- * an error that says where it is. All problems are reported at once.
+ * The format of `-config FILE`: a whole proxy without Consul, as JSON. Unknown keys and values are errors
+ * with their place. All problems are reported at once.
  *
  * @example
  * {
@@ -44,7 +44,7 @@ export interface FileConfig extends Omit<FileConfigOutput, "credentials" | "sds"
 }
 export type FileUpstream = FileConfig["upstreams"][number];
 
-/** One problem and where it is. */
+/** A problem and its place. */
 export interface ConfigProblem {
   /** `upstreams[0].bind`, `""`: the whole. */
   readonly path: string;

@@ -12,7 +12,7 @@ import { intentionContradictions } from "./file_intentions.ts";
 import { httpContradictions } from "./file_http.ts";
 import type { FileConfigOutput } from "./file_config_schema.ts";
 
-/** All at once. */
+/** All contradictions, not only the first. */
 export function contradictions(config: FileConfigOutput): readonly Problem[] {
   const found: Problem[] = [];
   if (!config.inbound && config.upstreams.length === 0) {

@@ -63,7 +63,7 @@ export function fileUpstreamId(name: string): string {
   return `service:default/default/${name}`;
 }
 
-/** Never throws; what is wrong is added to `problems`. */
+/** Never throws; mistakes are added to `problems`. */
 export function fileCredentials(
   input: FileCredentialsInput,
   problems: Problem[],

@@ -87,7 +87,7 @@ function settingsOf(http: UpstreamHttp, path: PathRules): HttpSettings {
   };
 }
 
-/** What of `inbound` or an upstream needs another protocol; paths begin at it. */
+/** Settings of `inbound` or an upstream that need another protocol; paths begin at it. */
 export function httpContradictions(
   { protocol, http, maxRequests }: {
     readonly protocol: Protocol;

@@ -81,7 +81,7 @@ export function mayHaveRegex(text: string): boolean {
   return /regex|\\u/i.test(text);
 }
 
-/** All at once; paths begin at the file. */
+/** All contradictions; paths begin at the top of the file. */
 export function intentionContradictions(
   { intentions, trustDomain, inbound }: {
     readonly intentions: readonly FileIntention[];
@@ -197,7 +197,7 @@ function headerMatches(header: FilePermission["http"]["header"][number]): readon
     .map((match) => ({ ...match, name: name.toLowerCase(), invert, ignoreCase }));
 }
 
-/** Those that are there. */
+/** The values that are not `undefined`. */
 function given<const K extends string>(
   values: { readonly [kind in K]?: string | undefined },
 ): readonly { readonly kind: K; readonly value: string }[] {

@@ -1,5 +1,5 @@
 /**
- * A snapshot from a configuration file and what is held of the secrets it names.
+ * A snapshot from a configuration file and the secrets that it names.
  *
  * @module
  */

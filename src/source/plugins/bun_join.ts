@@ -76,7 +76,7 @@ async function join(bun: BunBundler, { entry, read, lent }: {
     throw: false,
     sourcemap: "external",
     metafile: true,
-    // They would run here, while their digest is still unknown.
+    // Macros would run here, while their digest is still unknown.
     macros: false,
     plugins: [{
       name: "read",

@@ -50,8 +50,7 @@ export interface PluginBundleOptions {
 }
 
 /**
- * Rejects with what is wrong with the file at that absolute path,
- * in words that may have several lines.
+ * Rejects with the fault of the file at that absolute path, in a text that may have several lines.
  */
 export async function bundle(path: string, options: PluginBundleOptions = {}): Promise<Bundled> {
   const { lent = LIBRARIES, watch } = options;

@@ -8,7 +8,7 @@
 
 import { dirname, resolve } from "node:path";
 
-/** What a module imports that is not bundled in. */
+/** Imports of a module that are not bundled. */
 export interface OutsideImport {
   readonly name: string;
   /** Path of the module. */

@@ -13,7 +13,7 @@ import type { StoredCredentials, StoredState } from "../state/stored_credentials
 import type { Failing, SourceStatus } from "./source.ts";
 
 export interface FactsReader {
-  /** Name of what is read, in log lines. */
+  /** Name of the agent, the servers or the file in log lines. */
   readonly called: string;
   /** The part that the first snapshot lacks before anything was read. */
   readonly firstPart: string;
@@ -61,7 +61,7 @@ export interface ReaderEvents {
 export interface MakeContext {
   /** Its parts keep their versions where their content is the same. */
   readonly previous: Snapshot | undefined;
-  /** Follows the secrets of these plans, first with those of an earlier run, and returns what is held. */
+  /** Follows the secrets of these plans, first with those of an earlier run, and returns the held ones. */
   hold(plans: CredentialPlans, stored?: StoredSecrets): HeldSecrets;
 }
 

@@ -10,7 +10,7 @@ import type { CredentialsPart, Refusal, Snapshot } from "../../snapshot/mod.ts";
 import type { CertificateStatus, Failing } from "./source.ts";
 
 interface SourceReportOptions {
-  /** Name of what is read. */
+  /** As {@link FactsReader.called}. */
   readonly called: string;
   readonly clock: Clock;
   readonly log: Log;
@@ -100,8 +100,9 @@ export class SourceReport {
     { first, restored, warming = [], warmingUpstreams = 0 }: {
       readonly first: boolean;
       readonly restored: boolean;
-      /** Listeners and upstreams that stay closed until their secrets have come, and the number of upstreams. */
+      /** Listeners and upstreams that are closed until their secrets have come. */
       readonly warming?: readonly string[];
+      /** The number of upstreams among them. */
       readonly warmingUpstreams?: number;
     },
   ): void {
@@ -110,7 +111,7 @@ export class SourceReport {
       "snapshots_published_total",
       "Configuration snapshots that were given to the data workers",
     ).add(1);
-    this.#restored(restored);
+    this.#gaugeRestored(restored);
     const { credentials } = snapshot;
     if (credentials) {
       stats.gauge(
@@ -135,12 +136,12 @@ export class SourceReport {
 
   /** The agent has answered: the snapshot in use is no longer only the stored one. */
   confirmed(): void {
-    this.#restored(false);
+    this.#gaugeRestored(false);
     const { called, log } = this.#options;
     log.info(`${called} is back, its answers replace the stored snapshot`);
   }
 
-  #restored(restored: boolean): void {
+  #gaugeRestored(restored: boolean): void {
     this.#options.stats
       .gauge(
         "snapshot_restored",

@@ -77,7 +77,7 @@ export class SourceShell implements SnapshotSource {
   #taken = Promise.resolve(false);
   /** Read from the store and not used yet. */
   #stored: StoredState | undefined;
-  /** It is not known yet whether there is a stored state. */
+  /** The store has not answered yet. */
   #loading = false;
   #restored = false;
   /** Saved, or to be saved when its snapshot is in force. */
@@ -179,7 +179,7 @@ export class SourceShell implements SnapshotSource {
     this.#timers.set(name, timer);
   }
 
-  /** Makes a snapshot of what is known and held now, and publishes it if it differs from the last. */
+  /** Makes a snapshot of the present facts and secrets, and publishes it if it differs from the last. */
   #refresh(): void {
     if (this.#closed) return;
     const previous = this.#published;
@@ -268,7 +268,7 @@ export class SourceShell implements SnapshotSource {
       this.#options.log.warn("stored snapshot not read", { error: messageOf(error) });
     }).finally(() => {
       this.#loading = false;
-      // It is known now whether anything can be served meanwhile.
+      // Before the store has answered it is open whether anything can be served.
       const now = this.#failingNow;
       for (const failing of now.all) this.#report.failing(failing, now);
     });

@@ -17,7 +17,7 @@ export interface StateFiles {
   write(directory: string, file: string, text: string): Promise<void>;
 }
 
-/** What is used of `node:fs/promises`, so that a test can make it fail. */
+/** The used functions of `node:fs/promises`, so that a test can make them fail. */
 export interface StateFileSystem {
   readonly lstat: typeof lstat;
   readonly mkdir: typeof mkdir;

@@ -66,7 +66,7 @@ const FLOORS: Readonly<Record<string, readonly string[]>> = {
     "demo",
   ],
   proxy: ["trust", "observe", "core", "caller", "upstream", "service", "listen", "explain"],
-  source: ["shell", "state", "plugins", "file", "consul"],
+  source: ["parts", "state", "plugins", "shell", "file", "consul"],
   secrets: ["model", "load", "file", "envoy", "config", "sds", "workload", "on_demand", "store"],
   app: ["log", "flags", "workers", "process", "consul_dataplane", "commands", "command_line"],
 };

@@ -1,6 +1,6 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { warmingShown } from "../source/shell/own_credentials.ts";
+import { warmingShown } from "../source/parts/own_credentials.ts";
 import { withWarming } from "./warming.ts";
 
 const BOUND = {

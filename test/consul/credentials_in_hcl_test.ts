@@ -8,7 +8,7 @@ import { writeFile } from "node:fs/promises";
 import { peer } from "../../scripts/peers.ts";
 import { readRegistration } from "../../src/consul/replies/registration.ts";
 import type { CredentialsPlan } from "../../src/secrets/mod.ts";
-import { NO_PLANS } from "../../src/source/shell/credential_plans.ts";
+import { NO_PLANS } from "../../src/source/parts/credential_plans.ts";
 import { planRegistration } from "../../src/source/consul/plan_registration.ts";
 import { type Consul, startConsul } from "../kit/mesh/consul.ts";
 import { freePort } from "../kit/process/ports.ts";

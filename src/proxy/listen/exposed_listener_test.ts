@@ -5,7 +5,7 @@ import { settle } from "../../../test/kit/clock/clock.ts";
 import { type MemoryPath, startMemoryPath } from "../../../test/kit/engine/memory_path.ts";
 import { inboundOf, snapshotOf } from "../../../test/kit/engine/snapshots.ts";
 import type { ExposedPart } from "../../snapshot/mod.ts";
-import { unjudgedHttp } from "../../source/shell/http_rules.ts";
+import { unjudgedHttp } from "../../source/parts/http_rules.ts";
 
 const local = { kind: "tcp", host: "127.0.0.1", port: 9090 } as const;
 const MESH = snapshotOf({ ca: createAuthority(), service: "db" });

@@ -1,6 +1,5 @@
 /**
- * What happened to the agent and to the leaf and the roots that it gives, told as the store tells of
- * other secrets.
+ * Events of the agent and of its leaf and roots, in the form that the secret store has for other secrets.
  *
  * @module
  */

@@ -61,7 +61,7 @@ for (
   });
 }
 
-test("AgentEvents.published() says nothing of what it knows, and keeps a thousand", () => {
+test("AgentEvents.published() adds no event for known credentials, and keeps a thousand", () => {
   const { events, shown } = agentEvents();
   events.published(FIRST);
   events.published(FIRST);

@@ -9,18 +9,18 @@
 import type { Leaf, Registration, Roots } from "../../consul/mod.ts";
 import type { HeldSecrets } from "../../secrets/mod.ts";
 import { closedByRefusal } from "./plan_registration.ts";
-import { type CredentialPlans, NO_PLANS } from "../shell/credential_plans.ts";
+import { type CredentialPlans, NO_PLANS } from "../parts/credential_plans.ts";
 import { edgeParts, exposedParts, inboundParts } from "./listener_parts.ts";
 import { refusedMutualTls } from "./entry_keys.ts";
 import { entryPlugins } from "./entry_plugins.ts";
 import { AbsenceTimer, earliest } from "./last_resort.ts";
-import { accessLogPart } from "../shell/access_logs.ts";
+import { accessLogPart } from "../parts/access_logs.ts";
 import { intentionsFor, refusedIntentions } from "./intentions.ts";
-import type { CredentialsVerdict, JudgeCredentials } from "../shell/judge_credentials.ts";
+import type { CredentialsVerdict, JudgeCredentials } from "../parts/judge_credentials.ts";
 import type { ConsulState } from "./consul_state.ts";
 import { DEFAULT_TLS_DIRECTION, judgeMeshTls } from "./mesh_entry.ts";
-import { protocolOf } from "../shell/http_rules.ts";
-import { NOTHING_HELD, ownCredentials, warmingShown } from "../shell/own_credentials.ts";
+import { protocolOf } from "../parts/http_rules.ts";
+import { NOTHING_HELD, ownCredentials, warmingShown } from "../parts/own_credentials.ts";
 import {
   type CredentialsPart,
   INBOUND_KEY,
@@ -39,10 +39,11 @@ import {
   pluginsInForce,
   pluginsLack,
 } from "./registered_plugins.ts";
+import { type MadeSnapshot, waiting } from "../shell/facts_reader.ts";
 import { judgeTokens } from "./token_providers.ts";
 import { assembleUpstreams } from "./upstreams.ts";
 
-/** What one call leaves for the next. */
+/** State from one call to the next. */
 export interface AssembleMemory {
   /** The last snapshot, also a restored one. */
   readonly snapshot: Snapshot | undefined;
@@ -85,28 +86,16 @@ export interface AssembleOptions {
   readonly lifetimeMs: number;
   /** Which listeners and upstreams have credentials of their own; default none. */
   readonly plans?: CredentialPlans;
-  /** What has come of those; default nothing. */
+  /** The secrets of {@link plans}; default none. */
   readonly held?: HeldSecrets;
-  /** What stands around the public listener's requests; default nothing. */
+  /** Plugins of the public listener; default none. */
   readonly plugins?: PluginsHeld;
 }
 
-export interface Assembled {
-  readonly outcome:
-    | { readonly kind: "ready"; readonly snapshot: Snapshot }
-    | { readonly kind: "waiting"; readonly for: readonly string[] };
-  readonly refused: readonly Refusal[];
-  /** What config entries ask for that is left out, a sentence each. */
+export interface Assembled extends MadeSnapshot {
+  /** Settings of config entries that are left out, a sentence each. */
   readonly ignored?: readonly string[];
-  /** Upstreams without their data. */
-  readonly pending: readonly string[];
-  /** Listeners and upstreams that stay closed until their secrets have come: `inbound: web, roots`. */
-  readonly warming: readonly string[];
-  /** How many upstreams are among them. */
-  readonly warmingUpstreams: number;
   readonly memory: AssembleMemory;
-  /** When (monotonic) the outcome changes without new data; `undefined`: never. */
-  readonly dueMs: number | undefined;
 }
 
 export function assemble(
@@ -117,7 +106,7 @@ export function assemble(
   const { registration } = known;
   const { plans = NO_PLANS, held = NOTHING_HELD, plugins: given = NO_PLUGINS } = options;
   if (!registration) {
-    return waiting(["registration"], [...known.refused, ...plans.refused], memory);
+    return { ...waiting(["registration"], [...known.refused, ...plans.refused]), memory };
   }
   // Parts of another service are no fallback: its policy must not guard this one's application.
   const previous = memory.snapshot?.service === registration.service ? memory.snapshot : undefined;
@@ -144,7 +133,7 @@ export function assemble(
   if (!credentials) lacking.push(...missingCredentials(known));
   if (!intentions) lacking.push("intentions");
   if (!credentials || !intentions) {
-    return { ...waiting(lacking, refused, remembered), dueMs: rejudgeDueMs };
+    return { ...waiting(lacking, refused), memory: remembered, dueMs: rejudgeDueMs };
   }
 
   const { unread = [] } = judgedTokens ?? {};
@@ -188,19 +177,23 @@ export function assemble(
   };
   const plugins = pluginsInForce(given, previous);
   const { service } = registration;
-  const asked = entryPlugins(known, {
-    ...{ service, http },
+  const entryResult = entryPlugins(known, {
+    service,
+    http,
     isOpen: previous?.inbound[INBOUND_KEY] !== undefined,
     upstreams: Object.values(upstreams.upstreams),
   });
-  refused.push(...asked.refused);
+  refused.push(...entryResult.refused);
   const blocked = joined(
-    asked.blocked,
+    entryResult.blocked,
     ...entries.map((entry) => `${entry} has not been read`),
   );
   const inbound = inboundParts(known, registration, {
-    ...{ previous, version, own, refused },
-    plugins: plugins && joinPlugins(asked.uses, plugins.uses),
+    previous,
+    version,
+    own,
+    refused,
+    plugins: plugins && joinPlugins(entryResult.uses, plugins.uses),
     blocked: blocked !== undefined,
     tokens: judgedTokens ? judgedTokens.use : previous?.inbound[INBOUND_KEY]?.tokens,
     wanted: plans.inbound,
@@ -208,8 +201,13 @@ export function assemble(
   });
   const dueMs = earliest(rejudgeDueMs, earliest(grace.dueMs, upstreams.dueMs));
   if (lacking.length > 0) {
-    const { pending } = upstreams;
-    return { ...waiting(lacking, refused, kept), ignored: asked.ignored, pending, dueMs };
+    return {
+      ...waiting(lacking, refused),
+      ignored: entryResult.ignored,
+      pending: upstreams.pending,
+      memory: kept,
+      dueMs,
+    };
   }
   const snapshot: Snapshot = {
     version,
@@ -239,7 +237,7 @@ export function assemble(
   return {
     outcome: { kind: "ready", snapshot: published },
     refused,
-    ignored: asked.ignored,
+    ignored: entryResult.ignored,
     pending: upstreams.pending,
     warming: [
       ...warmingShown(own),
@@ -274,22 +272,6 @@ function closedInbound(
   lack: string | undefined,
 ): readonly string[] {
   return lack === undefined || bind.port === 0 || inbound[INBOUND_KEY] ? [] : [`inbound: ${lack}`];
-}
-
-function waiting(
-  missing: readonly string[],
-  refused: readonly Refusal[],
-  memory: AssembleMemory,
-): Assembled {
-  return {
-    outcome: { kind: "waiting", for: missing },
-    refused,
-    pending: [],
-    warming: [],
-    warmingUpstreams: 0,
-    memory,
-    dueMs: undefined,
-  };
 }
 
 function missingCredentials(known: ConsulState): string[] {

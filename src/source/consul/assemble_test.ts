@@ -3,7 +3,7 @@ import { test } from "node:test";
 import * as facts from "../../../test/kit/consul/snapshot_facts.ts";
 import type { Instance, Leaf, Registration, Roots } from "../../consul/mod.ts";
 import { assemble, type Assembled, type AssembleOptions, NO_MEMORY } from "./assemble.ts";
-import { judgeCredentials } from "../shell/judge_credentials.ts";
+import { judgeCredentials } from "../parts/judge_credentials.ts";
 import type { ConsulState } from "./consul_state.ts";
 import { healthKey, planChain } from "./plan.ts";
 import type { Snapshot, TargetPart } from "../../snapshot/mod.ts";
@@ -79,7 +79,7 @@ for (const [protocol, want] of [["tcp", undefined], ["http", "http"], ["grpc", "
   });
 }
 
-test("assemble() says which intentions deny everything, and takes them", () => {
+test("assemble() takes intentions that deny everything, and names them", () => {
   const rule = "default/web => default/db (precedence 9, permissions)";
   const source = { name: "web", namespace: "default", partition: "default", peer: "" };
   const action = "permissions" as const;
@@ -87,7 +87,7 @@ test("assemble() says which intentions deny everything, and takes them", () => {
   const { outcome, refused } = assemble(known, NO_MEMORY, OPTIONS);
   assert.ok(outcome.kind === "ready");
   assert.equal(refused[0]?.what, "intentions with permissions");
-  // Of a mesh without namespaces, whatever a peer claims.
+  // A mesh without namespaces has only the default one, whatever a peer claims.
   const namespaces = outcome.snapshot.policy.intentions.map(({ source }) => source.namespace);
   assert.deepEqual(namespaces, ["default", "*"]);
 });
@@ -274,7 +274,7 @@ for (
     ["passes", {}, []],
   ] as const satisfies readonly (readonly [string, Partial<Instance>, readonly string[]])[]
 ) {
-  test(`assemble() ${want.length > 0 ? "asks last" : "never asks last"} an instance that ${name}`, () => {
+  test(`assemble() ${want.length > 0 ? "uses as last resort" : "never uses as last resort"} an instance that ${name}`, () => {
     const other = facts.instance("db", { serviceId: "db-2", ...overrides });
     const target = facts.target("db", { onlyPassing: true });
     for (const instances of [[other], [facts.instance("db"), other]]) {
@@ -299,7 +299,7 @@ for (
     ],
   ] as const
 ) {
-  test(`assemble() says why there is nobody to dial where ${name}`, () => {
+  test(`assemble() reports why there is no endpoint where ${name}`, () => {
     const snapshot = ready(assemble(knownWithDb(instances), NO_MEMORY, OPTIONS));
     assert.equal(dbTarget(snapshot).lack, lack);
   });

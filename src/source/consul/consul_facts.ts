@@ -1,7 +1,7 @@
 /**
- * What the agent is asked, and its last good answers. The registration says which service and which
- * upstreams, roots say which trust domain, chains say which targets: each answer may start and stop
- * watches. Judging and joining the answers is `assemble()`'s.
+ * The watches of the agent and their last good answers. The registration names the service and its
+ * upstreams, roots have the trust domain, chains name targets: each answer may start and stop watches.
+ * `assemble()` judges and joins the answers.
  *
  * @module
  */
@@ -23,13 +23,13 @@ import type {
 import { parseServiceId } from "../../identity/mod.ts";
 import type { ConsulState } from "./consul_state.ts";
 import { chainRequest, healthKey, refuseDeclaration, type UpstreamPlan } from "./plan.ts";
-import { protocolOf } from "../shell/http_rules.ts";
+import { protocolOf } from "../parts/http_rules.ts";
 import type { Failing } from "../shell/source.ts";
 import { plainKey, upstreamKey, UpstreamPlans } from "./upstream_plans.ts";
 import { MAX_PROVIDERS, providersOf } from "./token_providers.ts";
 import { type Starter, WatchSet } from "./watch_set.ts";
 
-/** Where the registration comes from: the agent, or flags (then nothing of it ever changes). */
+/** Where the registration comes from: the agent, or flags (then it never changes). */
 export type RegistrationSource =
   | { readonly kind: "agent"; readonly proxyId: string }
   | { readonly kind: "static"; readonly registration: Registration };
@@ -39,7 +39,7 @@ interface ConsulFactsOptions {
   readonly clock: Clock;
   readonly registration: RegistrationSource;
   readonly defaultQueryIntervalMs: number;
-  /** Something is new. */
+  /** A value, or the failure of a watch, has changed. */
   readonly onChange: () => void;
   readonly onFailing: (failing: Failing) => void;
   readonly onRecovered: (failing: Failing) => void;
@@ -134,7 +134,7 @@ export class ConsulFacts {
     };
   }
 
-  /** Traffic goes through these upstreams: what the agent says about them should arrive soon. */
+  /** These upstreams carry traffic: answers about them should arrive soon. */
   used(upstreamIds: readonly string[]): void {
     for (const { key, plan } of this.#plans.among(upstreamIds)) {
       this.watches.touch(key);
@@ -143,7 +143,7 @@ export class ConsulFacts {
     }
   }
 
-  /** The registration with the datacenter it lives in; flags do not say it, but the leaf does. */
+  /** The registration with the datacenter it lives in; flags do not have it, but the leaf does. */
   #placed(): Registration | undefined {
     const registration = this.#registration;
     if (!registration || registration.datacenter !== "") return registration;
@@ -171,7 +171,7 @@ export class ConsulFacts {
       agent.askDefaults(OF_ALL),
     ]);
     if (this.#newest !== registration) return;
-    // Of what cannot be known now, its watch tells why.
+    // The watch of an entry that cannot be read reports why.
     if (ofService.status === "fulfilled") this.#serviceDefaults = ofService.value;
     if (ofAll.status === "fulfilled") this.#proxyDefaults = ofAll.value;
     this.#takeRegistration(registration);
@@ -194,7 +194,7 @@ export class ConsulFacts {
     this.#registration = registration;
   }
 
-  /** Starts what is missing and stops what nobody needs any more. */
+  /** Starts missing watches and stops those that are not needed any more. */
   #sync(): void {
     const wanted = new Set<string>();
     const { agent, registration: source } = this.#options;
@@ -270,7 +270,7 @@ export class ConsulFacts {
     );
   }
 
-  /** Tokens are for requests: nobody looks at one on a tcp service. */
+  /** Tokens belong to requests: a tcp service has none. */
   #jwtProvidersWanted(): readonly string[] {
     const protocol = protocolOf(this.#registration?.protocol ?? "") ?? "tcp";
     if (protocol === "tcp") return [];

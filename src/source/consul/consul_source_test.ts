@@ -34,7 +34,7 @@ test("ConsulSource publishes one snapshot from one burst of answers", async () =
   assert.equal(rig.gauge("snapshots_published_total"), 1);
 });
 
-test("ConsulSource says what the first snapshot waits for", async () => {
+test("ConsulSource reports the parts that the first snapshot waits for", async () => {
   await using rig = await new SourceRig(answeringAgent(), {
     registration: { kind: "agent", proxyId: "x" },
   }).start();
@@ -163,7 +163,7 @@ test("ConsulSource does not let a silent upstream hold up the first snapshot for
   assert.deepEqual(targetKeysOf(rig.last.chains[CACHE]), []);
 });
 
-test("ConsulSource denies while nobody says the default policy", async () => {
+test("ConsulSource denies until it has read the default policy", async () => {
   const agent = new ScriptedAgent()
     .answer("registration", facts.registration({ upstreams: [] }))
     .answer("leaf", facts.leafOf(CA))
@@ -176,7 +176,7 @@ test("ConsulSource denies while nobody says the default policy", async () => {
   assert.equal(rig.last.policy.defaultAction, "deny");
 });
 
-test("ConsulSource moves to a redirect's target without a moment without endpoints", async () => {
+test("ConsulSource always has endpoints while it moves to a redirect's target", async () => {
   await using rig = await new SourceRig(answeringAgent()).start();
   rig.agent.chain("db", facts.chain(facts.target("db2")));
   await rig.settle();
@@ -206,7 +206,7 @@ test("ConsulSource moves without a gap although a failover target never answers"
   assert.deepEqual(targetKeysOf(rig.last.chains[DB])[0], `${DB}#db2.default.default.dc1`);
 });
 
-test("ConsulSource says that a datacenter is out of reach, and no more when it is not", async () => {
+test("ConsulSource reports an unreachable datacenter until it is reachable again", async () => {
   const far = facts.target("db", { datacenter: "dc2" });
   const farKey = `${DB}#db.default.default.dc2`;
   const down = "Cannot read: the agent answered 500: No path to datacenter";
@@ -311,20 +311,20 @@ test("ConsulSource forgets the last resort when the list comes back", async () =
   assert.equal(rig.last.targets[DB_TARGET]?.endpoints.length, 1);
 });
 
-test("ConsulSource calls no watch recovered that fails for another reason now", async () => {
+test("ConsulSource logs no recovery of a watch that fails for another reason now", async () => {
   await using rig = await new SourceRig(answeringAgent()).start();
   rig.agent.fail("registration", "agent_failed", "the agent is stopping");
   await rig.clock.advance(1_000);
   rig.agent.fail("registration", "agent_unreachable", "connection refused");
   await rig.clock.advance(5_000);
-  const told = () => rig.lines.filter(({ message }) => / (recovered|again)$/.test(message));
-  assert.deepEqual(told().map(({ message }) => message), []);
+  const recoveries = () => rig.lines.filter(({ message }) => / (recovered|again)$/.test(message));
+  assert.deepEqual(recoveries().map(({ message }) => message), []);
   rig.agent.heal("registration");
   await rig.clock.advance(1_000);
-  assert.deepEqual(told().map(({ message }) => message), ["agent reached again"]);
+  assert.deepEqual(recoveries().map(({ message }) => message), ["agent reached again"]);
 });
 
-test("ConsulSource keeps serving and tells once when its registration is gone", async () => {
+test("ConsulSource keeps serving and logs once when its registration is gone", async () => {
   await using rig = await new SourceRig(answeringAgent()).start();
   for (let retry = 0; retry < 3; retry++) {
     rig.agent.fail("registration", "agent_not_found", "unknown service ID");
@@ -341,14 +341,14 @@ test("ConsulSource keeps serving and tells once when its registration is gone", 
   assert.deepEqual(rig.source.status().failing, []);
 });
 
-test("ConsulSource tells a missing right of each watch by itself", async () => {
+test("ConsulSource logs a missing right once for each watch", async () => {
   await using rig = await new SourceRig(answeringAgent()).start();
   for (const key of ["leaf", "intentions"]) rig.agent.fail(key, "agent_forbidden");
   assert.equal(rig.warnings().length, 2);
   assert.equal(rig.gauge("snapshot_stale", { reason: "agent_forbidden" }), 2);
 });
 
-test("ConsulSource without an agent speaks of Consul", async () => {
+test("ConsulSource without an agent names Consul in its log lines", async () => {
   const agent = answeringAgent();
   agent.called = "consul";
   await using rig = await new SourceRig(agent).start();
@@ -362,7 +362,7 @@ test("ConsulSource without an agent speaks of Consul", async () => {
   assert.equal(rig.source.status().failing[0]?.watch, "consul");
 });
 
-test("ConsulSource tells the loss of its agent as one trouble, and when all watches are back", async () => {
+test("ConsulSource logs the loss of its agent once, and once that all watches work again", async () => {
   await using rig = await new SourceRig(answeringAgent()).start();
   const lost = ["registration", "roots", "leaf"];
   for (const key of lost) {
@@ -388,7 +388,7 @@ test("ConsulSource tells the loss of its agent as one trouble, and when all watc
   assert.deepEqual(events.map(({ kind }) => kind), ["unreachable", "recovered"]);
 });
 
-test("ConsulSource does not speak of a last good state where there is none", async () => {
+test("ConsulSource logs no last good state where there is none", async () => {
   await using rig = await new SourceRig(new ScriptedAgent()).start();
   rig.agent.fail("registration", "agent_forbidden");
   rig.agent.fail("roots", "agent_unreachable");
@@ -398,7 +398,7 @@ test("ConsulSource does not speak of a last good state where there is none", asy
   ]);
 });
 
-test("ConsulSource says nothing of what it can serve before it knows whether a state is stored", async () => {
+test("ConsulSource logs no failing watch before it has looked for a stored state", async () => {
   const first = await new SourceRig(answeringAgent()).start();
   const store = new MemoryStateStore({ snapshot: first.last });
   await first[Symbol.asyncDispose]();
@@ -472,7 +472,7 @@ test("ConsulSource runs on flags alone", async () => {
   assert.deepEqual(emptied?.spiffeUris, target?.spiffeUris, "a last resort still has an identity");
 });
 
-test("ConsulSource tells when the agent's leaf is replaced", async () => {
+test("ConsulSource logs that the agent's leaf was replaced", async () => {
   await using rig = await new SourceRig(answeringAgent()).start();
   const kinds = () => rig.source.secrets().events.map(({ kind, name }) => `${kind} ${name}`);
   assert.deepEqual(kinds(), ["loaded leaf", "loaded roots"]);
@@ -481,7 +481,7 @@ test("ConsulSource tells when the agent's leaf is replaced", async () => {
   assert.deepEqual(kinds(), ["loaded leaf", "loaded roots", "rotated leaf"]);
 });
 
-test("ConsulSource warns of a leaf when the time is over in which agents renew it", async () => {
+test("ConsulSource warns of a leaf that the agent has not renewed in time", async () => {
   await using rig = await new SourceRig(answeringAgent()).start();
   const { notBeforeMs = 0, notAfterMs = 0 } = rig.last.credentials ?? {};
   const warned = () => rig.lines.filter(({ message }) => message.includes("expires soon"));

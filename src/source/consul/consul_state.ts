@@ -1,5 +1,5 @@
 /**
- * Everything the agent has told, as far as it has: what a snapshot is assembled from.
+ * The last good answers of the agent, from which a snapshot is assembled.
  *
  * @module
  */
@@ -18,7 +18,7 @@ import type { UpstreamPlan } from "./plan.ts";
 import type { JwtProviders } from "./token_providers.ts";
 import type { Refusal } from "../../snapshot/mod.ts";
 
-/** The last good value of everything asked for; absent: never answered. */
+/** The last good value of every watch; absent: never answered. */
 export interface ConsulState {
   readonly registration: Registration | undefined;
   readonly leaf: Leaf | undefined;
@@ -30,7 +30,7 @@ export interface ConsulState {
   /** `null`: there is no such entry. */
   readonly proxyDefaults: Defaults | null | undefined;
   readonly serviceDefaults: Defaults | null | undefined;
-  /** Those that intentions name. */
+  /** Providers that intentions name. */
   readonly jwtProviders: JwtProviders;
   /** By upstream id; a declared upstream without a plan is pending. */
   readonly plans: ReadonlyMap<string, UpstreamPlan>;
@@ -38,7 +38,7 @@ export interface ConsulState {
   readonly instances: ReadonlyMap<string, readonly Instance[]>;
   /** By upstream id. */
   readonly queries: ReadonlyMap<string, QueryResult>;
-  /** Why {@link instances} or {@link queries} cannot be asked for at present, by the same keys. */
+  /** Why {@link instances} or {@link queries} cannot be watched at present, by the same keys. */
   readonly unheard: ReadonlyMap<string, string>;
   /** Answers that were not taken in the first place; their last good values are above. */
   readonly refused: readonly Refusal[];

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import * as facts from "../../../test/kit/consul/snapshot_facts.ts";
 import type { Registration } from "../../consul/mod.ts";
 import type { CredentialsPlan } from "../../secrets/mod.ts";
-import { NO_PLANS } from "../shell/credential_plans.ts";
+import { NO_PLANS } from "../parts/credential_plans.ts";
 import { planRegistration } from "./plan_registration.ts";
 
 const FILE = { source: "file", cert: "/tls/web.pem", key: "/tls/web.key", ca: "/tls/roots.pem" };
@@ -91,10 +91,10 @@ for (
       certificate: { source: "sds", cluster: "x", name: "web" },
     }, /^postern_tls\.certificate\.cluster names "x", which is no SDS server/],
     ["a bad SDS server", {
-      ...{ certificate: { source: "sds", cluster: "a", name: "web" } },
+      certificate: { source: "sds", cluster: "a", name: "web" },
       sds_clusters: { a: { address: "nowhere" } },
     }, /^postern_tls\.sds_clusters\.a\.address must be/],
-    ["a Workload API that nobody named", { source: "workload" }, /^postern_tls\.socket is missing/],
+    ["a Workload API without a socket", { source: "workload" }, /^postern_tls\.socket is missing/],
     ["rules on top of the mesh's own roots", {
       validation: { source: "consul", sanMatchers: [{ type: "dns", exact: "a" }] },
     }, /^postern_tls\.validation adds rules to the mesh's own roots/],
@@ -110,7 +110,7 @@ for (
   });
 }
 
-test("planRegistration() names bad SDS servers that nobody uses", () => {
+test("planRegistration() names bad SDS servers that are not used", () => {
   const { inbound, refused } = plan({ tls: { sds_clusters: { a: {} } } });
   assert.equal(inbound, null);
   assert.deepEqual(refused.map(({ what }) => what), ["SDS servers"]);
@@ -204,7 +204,7 @@ test("planRegistration() finds the Workload API in the environment", () => {
   assert.deepEqual(sourcesOf(plans.inbound), ["workload certificate", "workload validation"]);
 });
 
-test("planRegistration() tells an SDS server who the proxy is", () => {
+test("planRegistration() sends the proxy's node to an SDS server", () => {
   const { plans } = plan({
     tls: {
       certificate: { source: "sds", cluster: "sds_cluster", name: "web" },

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as facts from "../../../test/kit/consul/snapshot_facts.ts";
 import type { EdgeDeclaration } from "../../consul/mod.ts";
-import { NOTHING_HELD, ownCredentials } from "../shell/own_credentials.ts";
-import { NO_PLANS } from "../shell/credential_plans.ts";
+import { NOTHING_HELD, ownCredentials } from "../parts/own_credentials.ts";
+import { NO_PLANS } from "../parts/credential_plans.ts";
 import { listenerKey, planRegistration } from "./plan_registration.ts";
 import { edgeParts } from "./listener_parts.ts";
 
@@ -33,7 +33,7 @@ test("edgeParts() opens a listener for requests, with its hosts", () => {
   assert.deepEqual([http?.protocol, http?.path.normalize], ["http2", false]);
 });
 
-test("edgeParts() leaves one closed that wants a certificate nobody gives", () => {
+test("edgeParts() leaves an edge closed whose certificate has no source", () => {
   const { parts, plans } = partsOf({ ...EDGE.tls, enabled: true });
   assert.deepEqual(parts, {});
   assert.equal(plans.listeners.get("ingress:8080"), "refused");
@@ -69,7 +69,9 @@ test("edgeParts() waits for the certificate that the entry names", () => {
   assert.deepEqual(wanted, [key]);
   const at = (kind: "warming" | "open") =>
     ownCredentials({
-      ...{ ...before, wanted, trustDomains: [] },
+      ...before,
+      wanted,
+      trustDomains: [],
       held: kind === "warming" ? NOTHING_HELD : {
         ...NOTHING_HELD,
         credentials: {

@@ -42,12 +42,12 @@ export function unfollowedOf(
     /** Its id; `undefined`: the proxy and its service. */
     readonly upstream: string | undefined;
     readonly refused: readonly Refusal[];
-    /** Of the config entries, what is left out. */
+    /** Settings of the config entries that are left out. */
     readonly ignored?: readonly string[];
   },
 ): readonly string[] {
   const { registration } = known;
-  const told = ({ what, reason }: Refusal) => `${what} is refused: ${reason}`;
+  const sentenceOf = ({ what, reason }: Refusal) => `${what} is refused: ${reason}`;
   if (upstream === undefined) {
     const permissive = refusedMutualTls(known, registration?.service ?? "");
     const required = refused.filter(({ reason }) => reason.startsWith("EnvoyExtensions["));
@@ -55,10 +55,10 @@ export function unfollowedOf(
       ...registration?.warnings ?? [],
       ...entryWarnings(known),
       ...ignored,
-      ...[...permissive, ...required].map(told),
+      ...[...permissive, ...required].map(sentenceOf),
     ];
   }
   const declared = registration?.upstreams.find(({ id }) => id === upstream);
   const own = refused.filter(({ what }) => what === `upstream ${upstream}`);
-  return [...declared?.warnings ?? [], ...own.map(told)];
+  return [...declared?.warnings ?? [], ...own.map(sentenceOf)];
 }

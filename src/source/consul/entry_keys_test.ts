@@ -47,10 +47,20 @@ for (
   });
 }
 
-test("unfollowedOf() tells what concerns an upstream from what concerns the service", () => {
+test("unfollowedOf() separates settings of an upstream from those of the service", () => {
   const upstream = (id: string, warnings: readonly string[]): UpstreamDeclaration => ({
-    ...{ id, kind: "service", name: "db", namespace: "", partition: "", peer: "", datacenter: "" },
-    ...{ bind: null, meshGatewayMode: "", protocol: "", outlier: {}, warnings },
+    id,
+    kind: "service",
+    name: "db",
+    namespace: "",
+    partition: "",
+    peer: "",
+    datacenter: "",
+    bind: null,
+    meshGatewayMode: "",
+    protocol: "",
+    outlier: {},
+    warnings,
   });
   const known = {
     mesh: null,

@@ -1,7 +1,7 @@
 /**
- * What service-defaults and proxy-defaults ask of the public listener's requests, as plugins that give it.
- * What nobody gives is named as ignored; where it is required, or limits callers, the listener does not
- * change, and does not open.
+ * Settings of service-defaults and proxy-defaults for the public listener's requests, as plugins that
+ * implement them. A setting without a plugin is reported as ignored; if it is required, or limits callers,
+ * the listener does not change and does not open.
  *
  * @module
  */
@@ -21,13 +21,13 @@ import type { ConsulState } from "./consul_state.ts";
 interface EntryPlugins {
   readonly uses: readonly PluginUse[];
   readonly refused: readonly Refusal[];
-  /** What is left out without harm to the rest, a sentence each. */
+  /** Settings that are left out without harm to the others, a sentence each. */
   readonly ignored: readonly string[];
   /** Why the listener may not change, nor open; `undefined`: it may. */
   readonly blocked: string | undefined;
 }
 
-/** What `rate_limit` takes. */
+/** Limits of `rate_limit`. */
 const MAX_PER_SECOND = 1_000_000;
 const MAX_BURST = 1_000_000;
 const MAX_FILL_S = 86_400;
@@ -40,7 +40,7 @@ export function entryPlugins(
     readonly http: boolean;
     /** The public listener has settings from before. */
     readonly isOpen?: boolean;
-    /** Those that are declared. */
+    /** Declared upstreams. */
     readonly upstreams?: readonly UpstreamPart[];
   },
 ): EntryPlugins {
@@ -54,7 +54,7 @@ export function entryPlugins(
     [`service-defaults ${service}`, serviceDefaults],
   ];
   for (const [entry, defaults] of entries) {
-    // It may be what keeps callers out.
+    // The entry may have an access control.
     if (defaults === undefined) blocking.push(`${entry} has not been read`);
     for (const [index, extension] of (defaults?.extensions ?? []).entries()) {
       if (!isOfSidecars(extension)) continue;
@@ -82,7 +82,7 @@ export function entryPlugins(
     const at = `${entry}: RateLimits.InstanceLevel`;
     if (!http) ignored.push(`${entry}: RateLimits are about requests, not bytes`);
     else if (fault === undefined) {
-      // Who comes too fast is not asked about.
+      // A request over the limit reaches no authorization server.
       uses.unshift({ plugin: "rate_limit", config: configOf(limits), onFailure: "refuse", at });
     } else {
       refused.push({ what: entry, reason: `RateLimits.InstanceLevel${fault}: ${outcome}` });
@@ -133,7 +133,7 @@ function isNegative({ requestsPerSecond, burst }: RequestRate): boolean {
   return requestsPerSecond < 0 || burst < 0;
 }
 
-/** Of the plugin `rate_limit`. */
+/** Configuration of the plugin `rate_limit`. */
 function configOf(limits: InstanceRateLimits): unknown {
   return {
     limits: limitOf(limits),

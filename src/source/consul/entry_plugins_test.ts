@@ -15,11 +15,15 @@ const lua = (required: boolean, given: unknown = {}): EnvoyExtension => ({
   arguments: given,
 });
 const route = (path: Partial<RouteRateLimit>): RouteRateLimit => ({
-  ...{ requestsPerSecond: 1, burst: 0, exact: "", prefix: "", regex: "" },
+  requestsPerSecond: 1,
+  burst: 0,
+  exact: "",
+  prefix: "",
+  regex: "",
   ...path,
 });
 
-function asked(
+function pluginsOf(
   serviceDefaults: Defaults | null | undefined,
   { proxyDefaults = null, http = true }: {
     proxyDefaults?: Defaults | null;
@@ -30,7 +34,7 @@ function asked(
 }
 
 test("entryPlugins() names an extension that has no plugin, and goes on", () => {
-  assert.deepEqual(asked(NONE, { proxyDefaults: { extensions: [lua(false)] } }), {
+  assert.deepEqual(pluginsOf(NONE, { proxyDefaults: { extensions: [lua(false)] } }), {
     uses: [],
     refused: [],
     ignored: ['proxy-defaults global: EnvoyExtensions[0]: "builtin/lua" has no plugin here'],
@@ -39,7 +43,7 @@ test("entryPlugins() names an extension that has no plugin, and goes on", () => 
 });
 
 test("entryPlugins() blocks where an extension is required that has no plugin", () => {
-  const { blocked, refused } = asked({ extensions: [lua(false), lua(true)] });
+  const { blocked, refused } = pluginsOf({ extensions: [lua(false), lua(true)] });
   assert.equal(
     blocked,
     'service-defaults db: EnvoyExtensions[1]: "builtin/lua" has no plugin here',
@@ -47,7 +51,7 @@ test("entryPlugins() blocks where an extension is required that has no plugin", 
   assert.match(refused[0]?.reason ?? "", /and is Required: the public listener does not open$/);
 });
 
-test("entryPlugins() says what becomes of an open listener, now and at the next start", () => {
+test("entryPlugins() reports the effect on an open listener, now and at the next start", () => {
   const { refused } = entryPlugins(
     { proxyDefaults: null, serviceDefaults: { extensions: [lua(true)] } },
     { service: "db", http: true, isOpen: true },
@@ -65,26 +69,27 @@ for (
   ] as const
 ) {
   test(`entryPlugins() ${name}`, () => {
-    const { blocked } = asked({ extensions: [lua(true, given)] });
+    const { blocked } = pluginsOf({ extensions: [lua(true, given)] });
     if (want) assert.match(blocked ?? "", want);
     else assert.equal(blocked, undefined);
   });
 }
 
 test("entryPlugins() blocks until both entries have been read", () => {
-  assert.equal(asked(undefined).blocked, "service-defaults db has not been read");
+  assert.equal(pluginsOf(undefined).blocked, "service-defaults db has not been read");
 });
 
 test("entryPlugins() makes a rate_limit of RateLimits, which takes it", () => {
   const limits = {
-    ...{ requestsPerSecond: 10, burst: 0 },
+    requestsPerSecond: 10,
+    burst: 0,
     routes: [
       route({ exact: "/free", requestsPerSecond: 0 }),
       route({ prefix: "/a", burst: 5_000_000 }),
       route({ regex: "/b[0-9]", requestsPerSecond: 5_000_000 }),
     ],
   };
-  const { uses, blocked } = asked({ ...NONE, rateLimits: limits });
+  const { uses, blocked } = pluginsOf({ ...NONE, rateLimits: limits });
   const [use] = uses;
   assert.deepEqual([use?.plugin, use?.at, blocked], [
     "rate_limit",
@@ -120,20 +125,20 @@ for (
 ) {
   test(`entryPlugins() does not lift a limit that it cannot follow: ${name}`, () => {
     const rateLimits = { requestsPerSecond: 1, burst: 0, routes: [], ...limit };
-    const { uses, blocked } = asked({ ...NONE, rateLimits });
+    const { uses, blocked } = pluginsOf({ ...NONE, rateLimits });
     assert.deepEqual(uses, []);
     assert.match(blocked ?? "", new RegExp(want));
   });
 }
 
-test("entryPlugins() says that a tcp service has no requests to limit", () => {
+test("entryPlugins() reports that a tcp service has no requests to limit", () => {
   const rateLimits = { requestsPerSecond: 1, burst: 0, routes: [] };
-  const { uses, refused, ignored, blocked } = asked({ ...NONE, rateLimits }, { http: false });
+  const { uses, refused, ignored, blocked } = pluginsOf({ ...NONE, rateLimits }, { http: false });
   assert.deepEqual([uses, refused, blocked], [[], [], undefined]);
   assert.match(ignored[0] ?? "", /about requests/);
 });
 
-test("joinPlugins() lets a registration's own plugin stand for the one that an entry asks for", () => {
+test("joinPlugins() replaces the plugin of an entry by the registration's own", () => {
   const use = (plugin: string, at: string) =>
     ({ plugin, config: {}, onFailure: "refuse", at }) as const;
   const entry = [use("rate_limit", "entry"), use("jwt_auth", "entry")];

@@ -24,7 +24,7 @@ function parts(
   };
 }
 
-test("exposedParts() serves one path of the local service, judged by nobody", () => {
+test("exposedParts() serves one path of the local service without intentions", () => {
   const got = parts([HEALTH]);
   assert.deepEqual(got.refused, []);
   const { http, ...part } = got.parts["exposed:21500"] ?? {};
@@ -62,7 +62,7 @@ for (
   });
 }
 
-test("exposedParts() says who alone may call", () => {
+test("exposedParts() limits the callers", () => {
   const [part] = Object.values(parts([{ ...HEALTH, onlyFrom: ["10.0.0.1"] }]).parts);
   assert.deepEqual(part?.onlyFrom, ["10.0.0.1"]);
 });

@@ -1,7 +1,7 @@
 /**
- * `builtin/ext-authz` of a config entry as configuration of the plugin `ext_authz`. As with Consul its
- * keys may be written in any case, those that are not known mean nothing, and whoever asks passes on
- * failure unless the extension is required.
+ * `builtin/ext-authz` of a config entry as configuration of the plugin `ext_authz`. As in Consul, keys
+ * may be written in any case, unknown keys are ignored, and requests pass when the authorization server
+ * fails, unless the extension is required.
  *
  * @module
  */
@@ -23,7 +23,11 @@ const flag = v.optional(v.boolean(), false);
 const count = v.pipe(v.number(), v.integer());
 const Headers = v.nullish(v.array(v.object({ key: text, value: text })));
 const Matchers = v.nullish(v.array(v.object({
-  ...{ contains: text, exact: text, prefix: text, saferegex: text, suffix: text },
+  contains: text,
+  exact: text,
+  prefix: text,
+  saferegex: text,
+  suffix: text,
   ignorecase: flag,
 })));
 const Target = v.object({
@@ -219,8 +223,8 @@ function headersOf(headers: v.InferOutput<typeof Headers>): Readonly<Record<stri
 
 function matchersOf(matchers: v.InferOutput<typeof Matchers>): readonly object[] {
   return (matchers ?? []).map(({ ignorecase: ignoreCase, saferegex: safeRegex, ...texts }) => {
-    const said = Object.entries({ ...texts, safeRegex }).filter(([, value]) => value !== "");
-    const [[kind, value] = ["", ""], ...more] = said;
+    const given = Object.entries({ ...texts, safeRegex }).filter(([, value]) => value !== "");
+    const [[kind, value] = ["", ""], ...more] = given;
     if (kind === "" || more.length > 0) {
       throw new Fault("a header is chosen by one of Contains, Exact, Prefix, SafeRegex and Suffix");
     }

@@ -27,7 +27,7 @@ function converted(config: unknown, required = true): unknown {
   return made.config;
 }
 
-test("convertExtAuthz() takes all that an HTTP service is told, its keys in any case", () => {
+test("convertExtAuthz() takes all settings of an HTTP service, with keys in any case", () => {
   const config = converted({
     StatPrefix: "any",
     ClearRouteCache: true,
@@ -57,7 +57,9 @@ test("convertExtAuthz() takes all that an HTTP service is told, its keys in any 
   const ignoreCase = false;
   assert.deepEqual(config, {
     httpService: {
-      ...{ target: "localhost:9191", timeoutMs: 1_500, pathPrefix: "/check" },
+      target: "localhost:9191",
+      timeoutMs: 1_500,
+      pathPrefix: "/check",
       authorizationRequest: {
         allowedHeaders: [
           { exact: "a", ignoreCase },
@@ -81,7 +83,7 @@ test("convertExtAuthz() takes all that an HTTP service is told, its keys in any 
   });
 });
 
-test("convertExtAuthz() asks an upstream by gRPC, and nobody passes on failure where that is required", () => {
+test("convertExtAuthz() calls an upstream by gRPC, and a required extension denies on failure", () => {
   const config = converted({
     GrpcService: {
       Target: { Service: { Name: "authz", Namespace: "default" } },
@@ -150,13 +152,13 @@ for (
   });
 }
 
-function asked(extensions: readonly ReturnType<typeof extension>[], isHttp = true) {
+function pluginsOf(extensions: readonly ReturnType<typeof extension>[], isHttp = true) {
   const known = { proxyDefaults: null, serviceDefaults: { extensions } };
   return entryPlugins(known, { service: "db", http: isHttp, upstreams: UPSTREAMS });
 }
 
 test("entryPlugins() makes an ext_authz of one, and no second", () => {
-  const { uses, refused, ignored, blocked } = asked([
+  const { uses, refused, ignored, blocked } = pluginsOf([
     extension(http({})),
     extension(http({}), false),
   ]);
@@ -169,17 +171,18 @@ test("entryPlugins() makes an ext_authz of one, and no second", () => {
 });
 
 test("entryPlugins() blocks where one is required that cannot be had", () => {
-  const fault = asked([extension({})]);
+  const fault = pluginsOf([extension({})]);
   assert.match(fault.blocked ?? "", /EnvoyExtensions\[0\]: "builtin\/ext-authz" exactly one of/);
   assert.deepEqual(fault.uses, []);
-  assert.match(asked([extension(http({}))], false).blocked ?? "", /is about requests here/);
+  assert.match(pluginsOf([extension(http({}))], false).blocked ?? "", /is about requests here/);
 });
 
-test("entryPlugins() asks about nobody who comes too fast", () => {
+test("entryPlugins() limits requests before it authorizes them", () => {
   const rateLimits = { requestsPerSecond: 1, burst: 1, routes: [] };
   const serviceDefaults = { extensions: [extension(http({}))], rateLimits };
   const { uses } = entryPlugins({ proxyDefaults: null, serviceDefaults }, {
-    ...{ service: "db", http: true },
+    service: "db",
+    http: true,
   });
   assert.deepEqual(uses.map(({ plugin }) => plugin), ["rate_limit", "ext_authz"]);
 });

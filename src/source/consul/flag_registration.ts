@@ -24,7 +24,7 @@ interface UpstreamFlag {
   readonly port: number;
 }
 
-/** The datacenter is left open: the leaf says it. */
+/** The datacenter is left open: it comes from the leaf. */
 export function registrationOfFlags(flags: RegistrationFlags): Registration {
   const { proxyId, service, serviceAddress, listen } = flags;
   const inbound = serviceAddress ? listen : undefined;

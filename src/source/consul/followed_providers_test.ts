@@ -6,12 +6,18 @@ import type { Intentions, JwtProvider } from "../../consul/mod.ts";
 
 const demanding = (...names: readonly string[]): Intentions =>
   names.map((provider) => ({
-    ...{ rule: provider, action: "allow", precedence: 9 },
+    rule: provider,
+    action: "allow",
+    precedence: 9,
     source: { name: provider, namespace: "default", partition: "default", peer: "" },
     tokens: [{ provider, claims: [] }],
   }));
 const OKTA: JwtProvider = {
-  ...{ kind: "usable", issuer: "a", audiences: [], locations: [], clockSkewSeconds: 30 },
+  kind: "usable",
+  issuer: "a",
+  audiences: [],
+  locations: [],
+  clockSkewSeconds: 30,
   keys: { kind: "text", jwks: "e30=" },
 };
 

@@ -6,7 +6,7 @@
  * @module
  */
 
-/** What is a list, in our own form and in Envoy's; plain keys. */
+/** Keys whose value is a list, in our own form and in Envoy's; plain keys. */
 const LISTS: ReadonlySet<string> = new Set([
   ...["certificates", "sanmatchers", "spkipins", "certificatehashes", "ciphersuites"],
   ...["names", "suffixes", "prefetch", "prefetchsecretnames"],
@@ -16,7 +16,7 @@ const LISTS: ReadonlySet<string> = new Set([
 ]);
 /** Its keys are free names of the user's. */
 const FREE = "metadata";
-/** Deeper than anything means something; what is below stays as it is. */
+/** Deeper than any known key; values below it stay as they are. */
 const DEPTH_LIMIT = 32;
 
 /** The value of `postern_tls` with maps where maps are meant, and lists where lists are. Never throws. */
@@ -52,23 +52,23 @@ function fields(record: Readonly<Record<string, unknown>>, depth: number): unkno
   );
 }
 
-/** By name, or a list of such as say their names themselves. */
+/** Servers by name, or a list of servers with a name each. */
 function servers(value: unknown, depth: number): unknown {
   if (depth > DEPTH_LIMIT) return value;
   const server = (item: unknown) => shaped(item, { isList: false, depth: depth + 1 });
   if (Array.isArray(value)) {
     const [only] = value;
-    return value.length === 1 && isRecord(only) && !saysItsName(only)
+    return value.length === 1 && isRecord(only) && !hasName(only)
       ? servers(only, depth + 1)
       : value.map(server);
   }
   if (!isRecord(value)) return value;
-  if (saysItsName(value)) return [server(value)];
+  if (hasName(value)) return [server(value)];
   // A server may have the name of any field.
   return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, server(item)]));
 }
 
-function saysItsName(value: Readonly<Record<string, unknown>>): boolean {
+function hasName(value: Readonly<Record<string, unknown>>): boolean {
   return typeof value.name === "string";
 }
 

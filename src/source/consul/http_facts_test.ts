@@ -95,14 +95,14 @@ test("what an entry changes in the registration counts with the rest of the entr
   agent.answer("service-defaults", required);
   await rig.settle();
   assert.equal(inbound(rig)?.headBytes, 60_000);
-  // Of two that come at once the later one counts.
+  // The later of two registrations that come together is taken.
   agent.holds("service-defaults", optional).answer("registration", registered(2_000))
     .answer("registration", registered(3_000));
   await rig.settle();
   assert.equal(inbound(rig)?.headBytes, 3_000);
 });
 
-test("a registration counts though nobody says what is in its entries", async () => {
+test("a registration is taken although its entries cannot be read", async () => {
   await using rig = await new SourceRig(agentOf("http")).start();
   rig.agent.askDefaults = () => Promise.reject(new ProxyError("agent_forbidden", "no"));
   rig.agent.answer("registration", facts.registration({ protocol: "http", headBytes: 1_000 }));
@@ -110,7 +110,7 @@ test("a registration counts though nobody says what is in its entries", async ()
   assert.equal(inbound(rig)?.headBytes, 1_000);
 });
 
-test("a registration whose entries are still asked for is not taken after the end", async () => {
+test("a registration whose entries are still being read is not taken after close()", async () => {
   const rig = await new SourceRig(agentOf("http")).start();
   const late = Promise.withResolvers<null>();
   rig.agent.askDefaults = () => late.promise;
@@ -122,7 +122,7 @@ test("a registration whose entries are still asked for is not taken after the en
   assert.equal(rig.agent.started.length, started);
 });
 
-test("a protocol that nobody knows is refused by name, and nothing is taken for HTTP", async () => {
+test("an unknown protocol is refused by name, and not treated as HTTP", async () => {
   await using rig = await new SourceRig(agentOf("http3", chainOf("quic"))).start();
   assert.deepEqual([inbound(rig), db(rig)?.http], [null, null]);
   assert.deepEqual(rig.source.refused.map(({ what }) => what).sort(), [
@@ -155,7 +155,7 @@ test("the mesh entry's rules are followed, and what of them is unknown changes n
   assert.deepEqual(rig.source.refused, []);
 });
 
-test("an upstream speaks what its chain says, with the resolver's time for a request", async () => {
+test("an upstream has its chain's protocol and the resolver's request timeout", async () => {
   await using rig = await new SourceRig(agentOf("tcp", chainOf("grpc", 900))).start();
   assert.deepEqual([db(rig)?.http?.protocol, db(rig)?.http?.requestTimeoutMs], ["grpc", 900]);
   assert.equal(db(rig)?.maxRequests, 1_024);
@@ -164,7 +164,7 @@ test("an upstream speaks what its chain says, with the resolver's time for a req
   assert.equal(db(rig)?.http, null);
 });
 
-test("a protocol for an upstream asks for another chain, and changes nothing before its answer", async () => {
+test("a protocol for an upstream requests another chain, and has no effect before its answer", async () => {
   await using rig = await new SourceRig(agentOf("tcp", chainOf("http"))).start();
   const upstreams = [facts.declaration("db", { protocol: "tcp", maxRequests: 3 })];
   rig.agent.answer("registration", facts.registration({ upstreams }));
@@ -175,7 +175,7 @@ test("a protocol for an upstream asks for another chain, and changes nothing bef
   assert.equal(db(rig)?.http, null);
 });
 
-test("a prepared query speaks what its declaration says", async () => {
+test("a prepared query has its declaration's protocol", async () => {
   const id = "prepared_query:any-db";
   const kind = "prepared_query" as const;
   const upstreams = [facts.declaration("any-db", { id, kind, protocol: "http2" })];
@@ -198,7 +198,10 @@ function routedTo(service: string, asks: Partial<RouteDestination> = {}): Discov
   const first: RouterRoute = {
     match: {
       path: { kind: "prefix", value: "/v2" },
-      ...{ ignoreCase: false, methods: [], headers: [], query: [] },
+      ignoreCase: false,
+      methods: [],
+      headers: [],
+      query: [],
     },
     destination: { ...NOTHING_ASKED, service, ...asks },
     next: other.startNode,
@@ -305,7 +308,7 @@ test("a split has its own changes of headers besides its route's", async () => {
   );
 });
 
-test("a split that asks for what is not known leaves the last chain in force, by name", async () => {
+test("a split with an unknown setting leaves the last chain in force, and is named", async () => {
   const agent = agentOf("tcp", chainOf("http"));
   await using rig = await new SourceRig(agent).start();
   const before = rig.last.chains[DB];
@@ -325,7 +328,7 @@ for (
     [{ retryOn: ["luck"] }, /Destination\.RetryOn: "luck" is not known/],
   ] as [Partial<RouteDestination>, RegExp][]
 ) {
-  test(`a route that asks for ${Object.keys(asks)} leaves the last chain in force, by name`, async () => {
+  test(`a route with ${Object.keys(asks)} leaves the last chain in force, and is named`, async () => {
     const agent = agentOf("tcp", chainOf("http"));
     await using rig = await new SourceRig(agent).start();
     const before = rig.last.chains[DB];

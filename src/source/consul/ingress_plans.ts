@@ -22,7 +22,7 @@ interface IngressServers {
   readonly servers: Readonly<Record<string, SdsServer>>;
   /** Clusters that are no SDS servers to us, and why: an error where a listener names one. */
   readonly unusable: ReadonlyMap<string, readonly Problem[]>;
-  /** Of `postern_tls.sds_clusters`. */
+  /** Problems of `postern_tls.sds_clusters`. */
   readonly problems: readonly Problem[];
   readonly warnings: readonly string[];
 }
@@ -73,7 +73,7 @@ export function readIngressTls(
     "host names; use TLS.SDS, or a Postern configuration file with listenerTls";
   return { kind: "invalid", problems: [{ path: [...path, "Listeners", index, "TLS"], message }] };
 
-  /** It was read as if it were the only listener. */
+  /** The listener was parsed as the only one: its own index goes into the path. */
   function placed(at: ConfigPath, before: ConfigPath): ConfigPath {
     return at[before.length] === "Listeners" ? at.with(before.length + 1, index) : at;
   }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as facts from "../../../test/kit/consul/snapshot_facts.ts";
 import type { Registration, UpstreamDeclaration } from "../../consul/mod.ts";
-import { NO_PLANS } from "../shell/credential_plans.ts";
+import { NO_PLANS } from "../parts/credential_plans.ts";
 import { planRegistration } from "./plan_registration.ts";
 
 const ID = "ingress:8443/db";

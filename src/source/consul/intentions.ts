@@ -1,5 +1,5 @@
 /**
- * The agent's intentions as they hold here, and what is to be said about them.
+ * The agent's intentions as they hold here, and refusals of those that cannot be judged.
  *
  * @module
  */
@@ -17,14 +17,14 @@ export function intentionsFor(registration: Registration, intentions: Intentions
 }
 
 /**
- * What looks like an allowance and is none: permissions on a service that does not speak HTTP, and what
- * nobody can judge on one that does.
+ * Intentions that look like an allowance and are none: permissions on a service that does not speak HTTP,
+ * and permissions of an HTTP service that cannot be judged.
  */
 export function refusedIntentions(
   intentions: Intentions,
   { http, isAwaited = false }: {
     readonly http: boolean;
-    /** What has not been read is on its way: nobody need be told yet. */
+    /** Missing entries are still being read: they are not reported yet. */
     readonly isAwaited?: boolean;
   },
 ): readonly Refusal[] {

@@ -33,7 +33,7 @@ test("refusedIntentions() names those that deny everything, and no others", () =
   assert.match(refused?.reason ?? "", /denies every connection.*: default\/web => [^,]*$/);
 });
 
-test("refusedIntentions() says that tokens are not looked at on a tcp service", () => {
+test("refusedIntentions() reports tokens on a tcp service", () => {
   const asking = { ...rule("allow"), tokens: [{ provider: "okta", claims: [] }] };
   assert.match(refusedIntentions([asking], TCP)[0]?.reason ?? "", /allows its source without one/);
   assert.deepEqual(refusedIntentions([asking], HTTP), []);
@@ -46,7 +46,7 @@ test("refusedIntentions() names a few of many", () => {
   assert.deepEqual(others, []);
 });
 
-test("refusedIntentions() names on a service that speaks HTTP what nobody can judge", () => {
+test("refusedIntentions() names intentions of an HTTP service that cannot be judged", () => {
   const plain = { action: "allow", methods: [], headers: [] } as const;
   const odd = { ...plain, refused: "nobody knows how" };
   const layered = { ...rule("permissions"), permissions: [plain, odd] };

@@ -14,7 +14,7 @@ interface LastResortOptions {
   readonly lastResortMs: number;
 }
 
-/** One pass over all targets; {@link untilMs} is what the next pass must be given. */
+/** A pass over all targets; {@link untilMs} is an argument of the next pass. */
 export class LastResort {
   readonly untilMs = new Map<string, number>();
   /** When (monotonic) the first one ends. */
@@ -32,7 +32,7 @@ export class LastResort {
     const turnedEmpty = previous !== undefined && previous.endpoints.length > 0;
     const lastResort = turnedEmpty ? previous.endpoints : previous?.lastResort ?? [];
     if (lastResort.length === 0 || !this.#keeps(content.key, turnedEmpty)) return content;
-    // A prepared query's identities are those of its instances, and now it has none.
+    // The identities of a prepared query come from its instances, and now it has none.
     const spiffeUris = content.spiffeUris.length > 0
       ? content.spiffeUris
       : previous?.spiffeUris ?? [];

@@ -12,8 +12,8 @@ import {
   protocolOf,
   unjudgedHttp,
   unknownProtocol,
-} from "../shell/http_rules.ts";
-import { isOpen, keyInForce, type OwnCredentials } from "../shell/own_credentials.ts";
+} from "../parts/http_rules.ts";
+import { isOpen, keyInForce, type OwnCredentials } from "../parts/own_credentials.ts";
 import {
   type EdgePart,
   type ExposedPart,
@@ -25,7 +25,7 @@ import {
   type Refusal,
   type Snapshot,
 } from "../../snapshot/mod.ts";
-import type { CredentialPlans } from "../shell/credential_plans.ts";
+import type { CredentialPlans } from "../parts/credential_plans.ts";
 import type { ConsulState } from "./consul_state.ts";
 import { judgeMeshHttp } from "./mesh_entry.ts";
 
@@ -110,7 +110,7 @@ interface InboundContext {
   readonly authorize: InboundPart["authorize"];
   /** Plugins of the registration; `undefined`: they cannot be used. One of them may be a guard. */
   readonly plugins: readonly PluginUse[] | undefined;
-  /** What verifies tokens; `undefined`: nothing does. */
+  /** The plugin that verifies tokens; `undefined`: none. */
   readonly tokens: PluginUse | undefined;
   /** The listener keeps its settings, or stays closed. */
   readonly blocked: boolean;
@@ -153,7 +153,7 @@ export function inboundParts(
   return { [INBOUND_KEY]: part };
 }
 
-/** What the public listener makes of requests, from the registration and the mesh entry. */
+/** HTTP rules of the public listener, from the registration and the mesh entry. */
 function inboundRules(
   { mesh }: ConsulState,
   registration: Registration,

@@ -7,7 +7,7 @@
 
 import type { MeshHttp, MeshTls, MeshTlsDirection } from "../../consul/mod.ts";
 import type { PathRules } from "../../http/mod.ts";
-import { type HttpSettings, INCOMING_PATH } from "../shell/http_rules.ts";
+import { type HttpSettings, INCOMING_PATH } from "../parts/http_rules.ts";
 import { opensslSuite } from "../../secrets/mod.ts";
 import type { TlsDirection, TlsVersion } from "../../snapshot/mod.ts";
 
@@ -63,7 +63,7 @@ function refused(what: string, known: ReadonlyMap<string, unknown>): HttpJudgeme
   };
 }
 
-/** What every direction is without a TLS block. */
+/** Both directions without a TLS block. */
 export const DEFAULT_TLS_DIRECTION: TlsDirection = {
   minVersion: "TLSv1.2",
   maxVersion: "TLSv1.3",

@@ -63,7 +63,7 @@ for (
     [{ underscoresAction: "constructor" }, /HeadersWithUnderscoresAction "constructor" is not/],
   ] as const
 ) {
-  test(`judgeMeshHttp() refuses ${JSON.stringify(block)} and says what to write`, () => {
+  test(`judgeMeshHttp() refuses ${JSON.stringify(block)} and names the valid setting`, () => {
     const judgement = judgeMeshHttp({ ...EMPTY, ...block });
     assert.ok(judgement.kind === "refused");
     assert.match(judgement.reason, reason);

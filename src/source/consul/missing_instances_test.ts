@@ -16,7 +16,7 @@ for (
     [0, 0, DOWN, `nobody is registered as "db" in dc2, as far as is known: ${DOWN}`],
   ] as const
 ) {
-  test(`lackOf() says "${words}"`, () => {
+  test(`lackOf() returns "${words}"`, () => {
     assert.equal(lackOf({ of: '"db" in dc2', registered, usable, failing }), words);
   });
 }

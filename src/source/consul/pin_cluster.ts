@@ -1,5 +1,5 @@
 /**
- * Binds what is asked of Consul to the cluster whose certificate is in force, or was when the state was
+ * Binds requests to Consul to the cluster whose certificate is in force, or was when the state was
  * stored: a changed trust domain is the sure sign of another cluster.
  *
  * @module
@@ -29,7 +29,7 @@ export function pinCluster(
   });
 }
 
-/** Before anything is asked: whoever answers first might be another cluster. */
+/** Called before the first request: the first server that answers might belong to another cluster. */
 export async function pinStoredCluster(
   proxyId: string,
   options: PinOptions & { readonly store: SnapshotStore },

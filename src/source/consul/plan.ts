@@ -1,6 +1,6 @@
 /**
- * What a declared upstream needs: its routes, which targets they end in, and what to ask the agent for
- * each of them; or why it cannot be served. A plan is whole or refused, never half an upstream.
+ * What a declared upstream needs: its routes, the targets they end in, and the watches for each target; or
+ * why it cannot be served. A plan is whole or refused, never half an upstream.
  *
  * @module
  */
@@ -23,7 +23,7 @@ export interface ProxyLocation {
   readonly partition: string;
 }
 
-/** Whose identity a server must prove; the trust domains are added when a snapshot is made. */
+/** The identity that a server must prove; the trust domains are added when a snapshot is made. */
 export interface TargetIdentity {
   readonly partition: string;
   readonly namespace: string;
@@ -55,13 +55,13 @@ export type UpstreamPlan =
   | { readonly kind: "pending" }
   | {
     readonly kind: "targets";
-    /** Of all resolvers, each once. */
+    /** Targets of all resolvers, each once. */
     readonly targets: readonly PlannedTarget[];
     readonly routes: readonly ChainRoute[];
     readonly resolvers: Readonly<Record<string, PlannedResolver>>;
     /** As Consul wrote it. */
     readonly protocol: string;
-    /** Of a whole HTTP exchange; 0: none. */
+    /** Timeout of a whole HTTP exchange; 0: none. */
     readonly requestTimeoutMs: number;
   }
   | { readonly kind: "query"; readonly request: QueryRequest; readonly connectTimeoutMs: number }
@@ -70,12 +70,12 @@ export type UpstreamPlan =
 /** Envoy's and the chain's default. */
 const CONNECT_TIMEOUT_MS = 5_000;
 
-/** Same for upstreams that ask the same, so that one watch serves them all. */
+/** Upstreams with the same request have the same key, so that one watch serves them all. */
 export function healthKey(request: HealthRequest): string {
   return `health ${request.datacenter}/${request.service}?${request.filter}`;
 }
 
-/** Why `declaration` cannot be served whatever its chain says; `undefined`: it can. */
+/** Why `declaration` cannot be served with any chain; `undefined`: it can. */
 export function refuseDeclaration(declaration: UpstreamDeclaration): string | undefined {
   if (declaration.peer !== "") {
     return `its service lives in cluster peer "${declaration.peer}", and peering is not supported yet`;
@@ -97,7 +97,7 @@ export function refuseDeclaration(declaration: UpstreamDeclaration): string | un
   return undefined;
 }
 
-/** The chain to ask for, where `declaration` is a service; `protocol` in place of the declared one. */
+/** The chain request of a declared service; `protocol` replaces the declared one. */
 export function chainRequest(
   declaration: UpstreamDeclaration,
   protocol = declaration.protocol,
@@ -150,10 +150,10 @@ export function planChain(
   }
   const routes: ChainRoute[] = [];
   for (const route of resolved.routes) {
-    const asked = pluginsOfRoute(route);
-    if (asked.kind === "refused") return asked;
+    const converted = pluginsOfRoute(route);
+    if (converted.kind === "refused") return converted;
     const { name, service, match, hash } = route;
-    const { splits, plugins } = asked;
+    const { splits, plugins } = converted;
     routes.push({ name, service, match, splits, hash, plugins });
   }
   return {
@@ -194,7 +194,7 @@ function planTarget(
   };
 }
 
-/** What resolving a chain leaves to whoever dials. */
+/** Why a resolved target cannot be dialled; `undefined`: it can. */
 function refuseTarget(target: ChainTarget): string | undefined {
   const name = `target "${target.id}"`;
   if (target.external) {

@@ -1,5 +1,5 @@
 /**
- * Which listeners and upstreams have credentials of their own, as a registration says. A form that is not
+ * Which listeners and upstreams have credentials of their own, from a registration. A form that is not
  * understood is refused by name, and its listener does not open with other credentials in its place.
  *
  * @module
@@ -23,7 +23,7 @@ import {
   NO_PLANS,
   readPlan,
   withPaths,
-} from "../shell/credential_plans.ts";
+} from "../parts/credential_plans.ts";
 import { INBOUND_KEY, type Refusal, type Snapshot } from "../../snapshot/mod.ts";
 import type { StoredCredentials, StoredState } from "../state/stored_credentials.ts";
 import type { XdsNode } from "../../xds/mod.ts";
@@ -35,12 +35,12 @@ export function listenerKey(upstreamId: string): string {
   return `${upstreamId} listener`;
 }
 
-/** What a refusal calls the credentials of that key. */
+/** Name of the credentials of that key in a refusal. */
 function refusedOf(key: string): string {
   return `credentials of ${key}`;
 }
 
-/** What a registration's `postern_tls` says; of `previous` stays what is new and cannot be used. */
+/** Plans of a registration's `postern_tls`. A plan that is new and cannot be used stays as in `previous`. */
 export function planRegistration(
   registration: CredentialFacts,
   previous: CredentialPlans,
@@ -82,7 +82,10 @@ export function planRegistration(
     },
   ): string | "refused" => {
     const parsed = servers.kind === "invalid" ? servers : readPlan(fromHcl(value), {
-      ...{ kind, path, node, env },
+      kind,
+      path,
+      node,
+      env,
       sdsServers: servers.servers,
     });
     return take(key, parsed);
@@ -126,7 +129,7 @@ export function planRegistration(
   return next;
 }
 
-/** A registration is read once; the same object says the same. */
+/** A registration is read once. */
 const reads = new WeakMap<CredentialFacts, CredentialPlans>();
 
 function isOdd(raw: unknown): boolean {
@@ -142,8 +145,8 @@ function formatProblems(problems: readonly Problem[]): string {
 }
 
 /**
- * One line for each, with the reason. One of an ingress gateway does not count: its config entry is
- * for many teams, and the others' listeners serve.
+ * A line with the reason for each closed listener. Those of an ingress gateway are left out: its config
+ * entry is shared by many teams, and the other listeners serve.
  */
 export function closedByRefusal(
   plans: CredentialPlans,
@@ -160,7 +163,7 @@ export function closedByRefusal(
     .map(({ what, reason }) => `${what} that can be used: ${reason}`);
 }
 
-/** What a registration says about credentials, as it says it; `undefined`: nothing. */
+/** The fields of a registration that concern credentials, unparsed; `undefined`: it has none. */
 export function storedCredentials(registration: Registration): StoredCredentials | undefined {
   const { id, service, tls, ingress } = registration;
   const edges = (ingress?.edges ?? []).map(({ id, tls }) => ({ id, tls }));
@@ -169,7 +172,7 @@ export function storedCredentials(registration: Registration): StoredCredentials
       upstream.tls === undefined && upstream.listenerTls === undefined && !upstream.ingressTls
     );
   if (saysNothing) return undefined;
-  // All of them: the proxy's own `tls` may speak of those that say nothing.
+  // All upstreams: the proxy's own `tls` may have settings for those without any.
   const upstreams = registration.upstreams.map(({ id, name, tls, listenerTls, ingressTls }) => ({
     id,
     name,
@@ -188,8 +191,8 @@ export function storedCredentials(registration: Registration): StoredCredentials
 }
 
 /**
- * What stored facts mean now. Nobody waits for a limited time: until a source has answered, what was
- * stored serves, as long as it is valid.
+ * Plans of stored facts, without timeouts: until a source has answered, the stored secrets serve for as
+ * long as they are valid.
  */
 export function planStored(
   { credentials }: StoredState,

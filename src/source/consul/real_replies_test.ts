@@ -106,7 +106,7 @@ for (
   });
 }
 
-test("ConsulSource carries what has routes that it cannot follow as it is, and says so", async () => {
+test("ConsulSource carries bytes of an upstream whose routes it cannot follow, and reports it", async () => {
   await prepareRegexes();
   const agent = agentWith("agent_service")
     .chain("db", readChain(fixture("chain_rich")))

@@ -1,6 +1,6 @@
 /**
  * Plugins that a registration names (`postern_plugins`). Their files are read when the list changes and
- * when a reload asks; until new ones can be used those of before stay.
+ * on every reload; until new ones can be used the previous ones stay.
  *
  * @module
  */
@@ -18,7 +18,7 @@ import { PLUGINS, pluginUses } from "../plugins/plugin_uses.ts";
 import type { PluginWatch } from "../plugins/plugin_watch.ts";
 import { type PluginCode, PluginReader } from "../plugins/read_plugins.ts";
 
-/** What stands around the public listener's requests. */
+/** Plugins of the public listener. */
 interface UsedPlugins {
   readonly uses: readonly PluginUse[];
   readonly code: PluginCode;
@@ -41,7 +41,7 @@ export class RegisteredPlugins {
   #reading: Promise<void> = Promise.resolve();
   #closed = false;
 
-  /** `onChange`: what is held is another. */
+  /** `onChange`: {@link held} has changed. */
   constructor(onChange: () => void, watch?: PluginWatch) {
     this.#onChange = onChange;
     this.#watch = watch;
@@ -52,7 +52,7 @@ export class RegisteredPlugins {
     return this.#held;
   }
 
-  /** `value`: what a registration says now. */
+  /** `value`: the list of the newest registration, unparsed. */
   follow(value: unknown): void {
     if (this.#written && sameContent(this.#written.value, value)) return;
     this.#written = { value };
@@ -76,14 +76,14 @@ export class RegisteredPlugins {
     const written = this.#written;
     if (!written || written.value === undefined || this.#closed) return;
     const read = await readList(written.value, this.#watch);
-    // It may have become another meanwhile, which is read next.
+    // The list may have changed meanwhile; the new one is read next.
     if (this.#closed || this.#written !== written) return;
     this.#held = { used: read.used ?? this.#held.used, refused: read.refused };
     this.#onChange();
   }
 }
 
-/** What `held` says, or what `previous` has of it; `undefined`: the listener stays closed. */
+/** The plugins of `held`, or else those of `previous`; `undefined`: the listener stays closed. */
 export function pluginsInForce(
   { used }: PluginsHeld,
   previous: Snapshot | undefined,
@@ -99,16 +99,16 @@ export function pluginsInForce(
   return { uses, code: Object.fromEntries(code) };
 }
 
-/** Those that config entries ask for come first; one that the registration lists itself is its own. */
+/** Plugins of config entries come first; the registration's own plugin replaces one of the same name. */
 export function joinPlugins(
-  asked: readonly PluginUse[],
+  ofEntries: readonly PluginUse[],
   listed: readonly PluginUse[],
 ): readonly PluginUse[] {
   const names = new Set(listed.map(({ plugin }) => plugin));
-  return [...asked.filter(({ plugin }) => !names.has(plugin)), ...listed];
+  return [...ofEntries.filter(({ plugin }) => !names.has(plugin)), ...listed];
 }
 
-/** What the listener waits for. */
+/** The part that the listener waits for. */
 export function pluginsLack({ refused }: PluginsHeld): string {
   const reasons = refused.map(({ reason }) => reason).join("; ");
   return reasons ? `plugins that can be used: ${reasons}` : "plugins, whose files are being read";
@@ -128,7 +128,7 @@ async function readList(value: unknown, watch: PluginWatch | undefined): Promise
   return { used: undefined, refused: [{ what: "plugins", reason }] };
 }
 
-/** In HCL a list of one is the one, and a map may be a list of one. What is inside `config` stays. */
+/** HCL writes a list of one as its element, and a map as a list of one. The content of `config` stays. */
 function listOf(value: unknown): unknown {
   const list = Array.isArray(value) ? value : [value];
   return list.map((entry) => {

@@ -80,7 +80,7 @@ for (
   });
 }
 
-test("refresh() reads the file again, and tells whether it can be used", async () => {
+test("refresh() reads the file again, and resolves to whether it can be used", async () => {
   await using it = await rig();
   await it.says([{ use: it.file }]);
   const before = it.plugins.held.used?.uses[0]?.file?.code;

@@ -1,6 +1,6 @@
 /**
- * What the routes of a chain ask of requests, as configuration of the plugins that give it. What none
- * gives is named: a route that loses a part of what it asks for is another route.
+ * Settings of a chain's routes as configuration of the plugins that implement them. A setting without a
+ * plugin is named in a refusal: a route that loses one of its settings is another route.
  *
  * @module
  */
@@ -12,10 +12,10 @@ import { DEFAULT_PATH_RULES, headerFault, normalizePath } from "../../http/mod.t
 
 type PluginsByRoute =
   | ({ readonly kind: "taken" } & Pick<ChainRoute, "plugins" | "splits">)
-  /** `reason` says what of which route cannot be followed. */
+  /** `reason` names the route and the setting that cannot be followed. */
   | { readonly kind: "refused"; readonly reason: string };
 
-/** What Consul lets an entry say. */
+/** The conditions that Consul accepts in an entry. */
 const RETRIED: ReadonlySet<string> = new Set([
   "5xx",
   "gateway-error",
@@ -37,7 +37,7 @@ const MAX_MS = 2 ** 31 - 1;
 export function pluginsOfRoute(route: ResolvedRoute): PluginsByRoute {
   const faults = faultsOf(route);
   if (faults.length > 0) return { kind: "refused", reason: faults.join("; ") };
-  const plugins = route.destination ? askedOf(route.destination, route.match) : {};
+  const plugins = route.destination ? configsOf(route.destination, route.match) : {};
   const splits = route.splits.map(({ weight, resolver, ...changes }) => {
     const split = rulesOf(changes);
     if (Object.keys(split).length === 0) return { weight, resolver };
@@ -47,7 +47,7 @@ export function pluginsOfRoute(route: ResolvedRoute): PluginsByRoute {
   return { kind: "taken", plugins, splits };
 }
 
-function askedOf(
+function configsOf(
   destination: RouteDestination,
   match: RouteMatch | null,
 ): Readonly<Record<string, object>> {
@@ -57,8 +57,8 @@ function askedOf(
     retry: retryOf(destination),
     timeout: timeoutOf(destination),
   };
-  const asked = Object.entries(all).filter(([, config]) => Object.keys(config).length > 0);
-  return Object.fromEntries(asked);
+  const used = Object.entries(all).filter(([, config]) => Object.keys(config).length > 0);
+  return Object.fromEntries(used);
 }
 
 type HeaderChanges = Pick<RouteDestination, "requestHeaders" | "responseHeaders">;
@@ -70,7 +70,7 @@ function rulesOf({ requestHeaders, responseHeaders }: HeaderChanges): object {
   };
 }
 
-/** Of a prefix that, and of everything else all of the path. */
+/** A prefix route rewrites the matched prefix; any other route rewrites the whole path. */
 function rewriteOf({ prefixRewrite: to }: RouteDestination, match: RouteMatch | null): object {
   if (to === "") return {};
   const path = match?.path ?? { kind: "prefix", value: "/" };
@@ -78,12 +78,13 @@ function rewriteOf({ prefixRewrite: to }: RouteDestination, match: RouteMatch | 
   return { prefix: path.value, ...match?.ignoreCase && { ignoreCase: true }, to };
 }
 
-function retryOf(asked: RouteDestination): object {
+function retryOf(destination: RouteDestination): object {
   return {
-    ...asked.retries > 0 && { numRetries: Math.min(asked.retries, MAX_RETRIES) },
-    ...asked.retryOnConnectFailure && { retryOnConnectFailure: true },
-    ...asked.retryOn.length > 0 && { retryOn: asked.retryOn },
-    ...asked.retryOnStatuses.length > 0 && { retryOnStatusCodes: asked.retryOnStatuses },
+    ...destination.retries > 0 && { numRetries: Math.min(destination.retries, MAX_RETRIES) },
+    ...destination.retryOnConnectFailure && { retryOnConnectFailure: true },
+    ...destination.retryOn.length > 0 && { retryOn: destination.retryOn },
+    ...destination.retryOnStatuses.length > 0 &&
+      { retryOnStatusCodes: destination.retryOnStatuses },
   };
 }
 
@@ -99,7 +100,7 @@ function wholeMs(ms: number): number {
   return Math.min(Math.ceil(Math.max(ms, 0)), MAX_MS);
 }
 
-/** What of a route cannot be followed, each with where it is written. */
+/** Settings of a route that cannot be followed, each with its place. */
 function faultsOf(route: ResolvedRoute): readonly string[] {
   const { at, match, destination, splits } = route;
   const faults = [route, ...splits].flatMap(({ at, unknown }) =>

@@ -115,14 +115,25 @@ for (
 
 test("pluginsOfRoute() takes what means nothing, and all that is known", async () => {
   const http = {
-    ...{ PathPrefix: "/a", CaseInsensitive: true, Methods: ["GET"], PathTemplate: "" },
+    PathPrefix: "/a",
+    CaseInsensitive: true,
+    Methods: ["GET"],
+    PathTemplate: "",
     Header: [{ Name: "a", Suffix: "b", Invert: true, Contains: "" }],
     QueryParam: [{ Name: "q", Regex: "[0-9]+" }],
   };
   const destination = {
-    ...{ Service: "db", ServiceSubset: "v1", Namespace: "default", Partition: "default" },
-    ...{ PrefixRewrite: "/b?c=", RequestTimeout: "3s", IdleTimeout: "-1s", NumRetries: 2 },
-    ...{ RetryOnConnectFailure: true, RetryOn: ["reset"], RetryOnStatusCodes: [503] },
+    Service: "db",
+    ServiceSubset: "v1",
+    Namespace: "default",
+    Partition: "default",
+    PrefixRewrite: "/b?c=",
+    RequestTimeout: "3s",
+    IdleTimeout: "-1s",
+    NumRetries: 2,
+    RetryOnConnectFailure: true,
+    RetryOn: ["reset"],
+    RetryOnStatusCodes: [503],
     RequestHeaders: { Add: { a: "%PROTOCOL%" }, Set: { b: "100%%" }, Remove: ["c"], More: {} },
     ResponseHeaders: null,
   };

@@ -13,7 +13,7 @@ import { CA, MemoryStateStore, SourceRig } from "../../../test/kit/consul/snapsh
 import { seededRandom, silentLog } from "../../base/mod.ts";
 import type { Registration } from "../../consul/mod.ts";
 import { type CertificateSecret, SecretStore } from "../../secrets/mod.ts";
-import { NO_PLANS } from "../shell/credential_plans.ts";
+import { NO_PLANS } from "../parts/credential_plans.ts";
 import { planRegistration } from "./plan_registration.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
 import type { StoredState } from "../state/stored_credentials.ts";
@@ -53,7 +53,9 @@ class Run implements AsyncDisposable {
         const { clock, stats } = this.rig;
         const providers = this.providers.factory;
         return new SecretStore({
-          ...{ clock, stats, providers },
+          clock,
+          stats,
+          providers,
           log: silentLog,
           random: seededRandom(1),
         });
@@ -141,8 +143,8 @@ test("ConsulSource follows the credentials of a restored snapshot", async () => 
   assert.ok(rig.last.version > state.snapshot.version);
   assert.equal(rig.source.status().restored, true);
   assert.deepEqual(rig.last.policy, state.snapshot.policy);
-  const said = rig.warnings().filter((line) => line.includes("stored snapshot in use"));
-  assert.equal(said.length, 1, "said once, not for each change");
+  const logged = rig.warnings().filter((line) => line.includes("stored snapshot in use"));
+  assert.equal(logged.length, 1, "said once, not for each change");
 
   // The same registration: nothing is asked for again, and nothing changes.
   const { ownCredentials, certificates, validations } = rig.last;
@@ -154,7 +156,7 @@ test("ConsulSource follows the credentials of a restored snapshot", async () => 
   for (const snapshot of rig.snapshots) assert.deepEqual(shown(snapshot).missing, []);
 });
 
-test("ConsulSource stores what has come since it restored", async () => {
+test("ConsulSource stores secrets that came after a restore", async () => {
   await using run = await Run.alone(await storedState());
   await run.gives("web", certificate("02"));
   await using again = await Run.alone(run.store.saved);
@@ -164,7 +166,7 @@ test("ConsulSource stores what has come since it restored", async () => {
   assert.deepEqual(shown(again.rig.last), { serials: ["02"], roots: ["B"], missing: [] });
 });
 
-test("ConsulSource takes what a changed registration says for the stored one", async () => {
+test("ConsulSource replaces stored credentials by those of a changed registration", async () => {
   await using run = await Run.alone(await storedState());
   await run.back({ ...TLS, certificate: { ...TLS.certificate, name: "web-2" } });
   assert.deepEqual([...run.providers.names].sort(), ["roots", "web", "web-2"]);
@@ -217,7 +219,7 @@ test("ConsulSource uses no stored identity that the Workload API has withdrawn",
   assert.equal(shown(run.rig.last).missing.length, 1);
 });
 
-test("ConsulSource follows nothing where the agent says no", async () => {
+test("ConsulSource follows no stored secret where the agent refuses", async () => {
   const state = await storedState();
   await using run = await Run.start(new ScriptedAgent(), state);
   run.agent.fail("registration", "agent_forbidden");
@@ -225,7 +227,7 @@ test("ConsulSource follows nothing where the agent says no", async () => {
   assert.deepEqual([run.rig.snapshots.length, run.providers.begun], [0, 0]);
 });
 
-test("ConsulSource serves a state of before it said where credentials come from", async () => {
+test("ConsulSource serves a stored state without sources of credentials", async () => {
   const { snapshot } = await storedState();
   await using run = await Run.alone({ snapshot });
   assert.equal(run.providers.begun, 0);
@@ -263,7 +265,7 @@ test("ConsulSource restores credentials when only Consul's servers are away", as
   assert.deepEqual(shown(run.rig.last), { serials: ["02"], roots: ["A"], missing: [] });
 });
 
-test("storedCredentials() says what planRegistration() reads, and no more", () => {
+test("storedCredentials() keeps what planRegistration() reads, and no more", () => {
   assert.equal(storedCredentials(facts.registration()), undefined);
   const file = (name: string) => ({ source: "file", cert: `/${name}.pem`, key: `/${name}.key` });
   const registration = facts.registration({

@@ -62,7 +62,7 @@ function addressed(
 interface InstanceList<T> {
   /** Absent: not answered yet, nothing can be dialled. */
   readonly value: T | undefined;
-  /** Why it cannot be asked for at present. */
+  /** Why it cannot be watched at present. */
   readonly failing: string | undefined;
 }
 
@@ -94,7 +94,7 @@ export function targetOf(
 }
 
 /**
- * Those that fail their checks. A check is up to ten seconds late: an instance may serve again long before
+ * Instances that fail their checks. A check is up to ten seconds late: an instance may serve again long before
  * its check says so, and an agent that restarts sets every check to critical until it ran. Instances in
  * maintenance mode are left alone.
  */
@@ -169,7 +169,7 @@ function urisOf(
   return [...uris].sort();
 }
 
-/** What is known of one list of instances. */
+/** Facts about one list of instances. */
 interface ListedInstances {
   /** Instances of what: `"db" in dc1`. */
   readonly of: string;

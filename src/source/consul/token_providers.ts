@@ -1,6 +1,6 @@
 /**
- * What intentions demand of tokens, and the plugin that verifies them: its configuration from the
- * jwt-provider entries that are named. Whoever names one that cannot be used allows nobody.
+ * Requirements of intentions on tokens, and the plugin that verifies them: its configuration from the
+ * jwt-provider entries that are named. An intention with a provider that cannot be used allows no request.
  *
  * @module
  */
@@ -13,7 +13,7 @@ import type { PluginUse } from "../../snapshot/mod.ts";
 /** By name; `null`: there is no such entry; absent: it was never read. */
 export type JwtProviders = ReadonlyMap<string, JwtProvider | null>;
 
-/** A mesh has few; each may be asked for keys, and each looks at each request. */
+/** A mesh has few; each may fetch keys, and each checks every request. */
 export const MAX_PROVIDERS = 16;
 const MAX_LOCATIONS = 16;
 const MAX_CACHE = 100_000;
@@ -45,13 +45,13 @@ export function providersOf(intentions: Intentions): readonly string[] {
 
 interface TokenPlugins {
   readonly intentions: Intentions;
-  /** `undefined`: there is nobody whose tokens could be verified. */
+  /** `undefined`: there is no provider whose tokens could be verified. */
   readonly use: PluginUse | undefined;
-  /** Which providers nobody knows yet: what their tokens say could be forged on a listener that opens. */
+  /** Providers that are not read yet: claims of their tokens could be forged on a listener that opens. */
   readonly unread: readonly string[];
 }
 
-/** Of a service that carries bytes nobody looks at tokens, and `authorize` demands none. */
+/** On a tcp service no token is read, and `authorize` demands none. */
 export function judgeTokens(
   intentions: Intentions,
   providers: JwtProviders,
@@ -100,13 +100,13 @@ function headerOf(provider: JwtProvider): string {
   return provider.forwarding?.headerName ?? "";
 }
 
-/** Of one whose tokens nobody can verify: nobody but the proxy says what they said. */
+/** A provider without keys: its forwarding header is removed from every request. */
 function withoutKeys(issuer: string, headerName: string): unknown {
   const jwks = btoa('{"keys":[]}');
   return { issuer, jsonWebKeySet: { local: { jwks } }, forwarding: { headerName } };
 }
 
-/** Where none of the providers that would do can be used. */
+/** Refuses a rule when none of its providers can be used. */
 function refusing<T extends { readonly tokens?: readonly TokenNeed[]; readonly refused?: string }>(
   rule: T,
   faults: ReadonlyMap<string, string>,
@@ -120,7 +120,7 @@ function refusing<T extends { readonly tokens?: readonly TokenNeed[]; readonly r
   return { ...rule, refused: `its tokens cannot be verified: ${reason}` };
 }
 
-/** Why nobody could verify its tokens; `undefined`: they can be. */
+/** Why its tokens cannot be verified; `undefined`: they can. */
 function faultOf(provider: JwtProvider | null | undefined): string | undefined {
   if (provider === undefined) return UNREAD;
   if (provider === null) return "there is none";
@@ -132,8 +132,8 @@ function faultOf(provider: JwtProvider | null | undefined): string | undefined {
   const headers = locations.flatMap((location) => "header" in location ? location.header.name : []);
   const fault = forwarding && headerFault(forwarding.headerName);
   if (fault) return `${JSON.stringify(forwarding.headerName)} cannot be forwarded: it ${fault}`;
-  const odd = headers.find((name) => !HEADER_NAME.test(name));
-  if (odd !== undefined) return `${JSON.stringify(odd)} is no header's name`;
+  const invalid = headers.find((name) => !HEADER_NAME.test(name));
+  if (invalid !== undefined) return `${JSON.stringify(invalid)} is no header's name`;
   return keysFault(provider.keys);
 }
 

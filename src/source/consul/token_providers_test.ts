@@ -14,19 +14,31 @@ function rule(said: Partial<Intention>): Intention {
 }
 
 const permission = (...names: readonly string[]): Permission => ({
-  ...{ action: "allow", methods: [], headers: [] },
+  action: "allow",
+  methods: [],
+  headers: [],
   ...(names.length > 0 && { tokens: need(...names) }),
 });
 
 type Usable = Extract<JwtProvider, { kind: "usable" }>;
 const provider = (more: Partial<Usable> = {}): JwtProvider => ({
-  ...{ kind: "usable", issuer: "a", audiences: [], locations: [], clockSkewSeconds: 30 },
+  kind: "usable",
+  issuer: "a",
+  audiences: [],
+  locations: [],
+  clockSkewSeconds: 30,
   keys: { kind: "text", jwks: "e30=" },
   ...more,
 });
 const remote = (more: Partial<Extract<JwtKeys, { kind: "remote" }>> = {}): JwtKeys => ({
-  ...{ kind: "remote", uri: "https://idp/keys", requestTimeoutMs: 0, cacheDurationMs: 0 },
-  ...{ fetchAsynchronously: false, retries: 0, baseIntervalMs: 0, maxIntervalMs: 0 },
+  kind: "remote",
+  uri: "https://idp/keys",
+  requestTimeoutMs: 0,
+  cacheDurationMs: 0,
+  fetchAsynchronously: false,
+  retries: 0,
+  baseIntervalMs: 0,
+  maxIntervalMs: 0,
   ...more,
 });
 const HTTP = { http: true };
@@ -48,7 +60,7 @@ test("judgeTokens() changes nothing where no token is demanded, nor on a tcp ser
   assert.deepEqual(judged, { intentions: demanding, ...none });
 });
 
-test("judgeTokens() lets nobody in by a provider that cannot be used, and by others goes on", () => {
+test("judgeTokens() allows no request by a provider that cannot be used, and keeps the others", () => {
   const rules = [
     rule({ permissions: [permission("gone"), permission("okta", "gone"), permission("okta")] }),
     rule({ action: "allow", tokens: need("gone") }),
@@ -121,7 +133,7 @@ for (
     ],
   ] as const
 ) {
-  test(`judgeTokens() lets nobody say what tokens said of a provider that ${what}`, () => {
+  test(`judgeTokens() removes forged claim headers of a provider that ${what}`, () => {
     const rules = [rule({ action: "allow", tokens: need("okta") })];
     const { intentions, use } = judgeTokens(rules, new Map([["okta", value]]), HTTP);
     assert.notEqual(intentions[0]?.refused, undefined);
@@ -156,8 +168,12 @@ for (
         forwarding: { headerName: "x-b", padForwardPayloadHeader: true },
         cacheSize: 1e9,
         keys: remote({
-          ...{ requestTimeoutMs: 60_000, cacheDurationMs: 0.5, retries: 1e9, baseIntervalMs: 1e12 },
-          ...{ fetchAsynchronously: true, maxIntervalMs: 1 },
+          requestTimeoutMs: 60_000,
+          cacheDurationMs: 0.5,
+          retries: 1e9,
+          baseIntervalMs: 1e12,
+          fetchAsynchronously: true,
+          maxIntervalMs: 1,
         }),
       }),
     ],

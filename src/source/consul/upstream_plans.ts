@@ -41,7 +41,7 @@ export class UpstreamPlans {
     return this.#plans.get(id)?.plan;
   }
 
-  /** Of these upstreams. */
+  /** Plans of these upstreams. */
   *among(ids: readonly string[]): Iterable<Planned> {
     for (const [id, planned] of this.#plans) if (ids.includes(id)) yield planned;
   }
@@ -50,12 +50,12 @@ export class UpstreamPlans {
     this.#chains.set(key, chain);
   }
 
-  /** Nobody asks that any more. */
+  /** The watch of this chain was stopped. */
   forgetChain(key: string): void {
     this.#chains.delete(key);
   }
 
-  /** Its chain has routes or splits that cannot be followed: {@link plainKey} has to be asked, too. */
+  /** Its chain has routes or splits that cannot be followed: {@link plainKey} has to be watched, too. */
   needsPlain({ id }: UpstreamDeclaration): boolean {
     return this.#needPlain.has(id);
   }
@@ -122,7 +122,7 @@ export class UpstreamPlans {
   }
 }
 
-/** One key per question: another question is another watch. */
+/** One key per request: another request is another watch. */
 export function upstreamKey(declaration: UpstreamDeclaration): string {
   if (declaration.kind === "prepared_query") {
     const { name, datacenter, queryIntervalMs } = declaration;
@@ -131,7 +131,7 @@ export function upstreamKey(declaration: UpstreamDeclaration): string {
   return `chain ${JSON.stringify(chainRequest(declaration))}`;
 }
 
-/** Of the chain without routes and splits. */
+/** Watch key of the chain without routes and splits. */
 export function plainKey(declaration: UpstreamDeclaration): string {
   return `chain ${JSON.stringify(chainRequest(declaration, "tcp"))}`;
 }

@@ -10,9 +10,9 @@ import { outlierPolicy } from "../../balance/mod.ts";
 import type { Registration, UpstreamDeclaration } from "../../consul/mod.ts";
 import { type AbsenceTimer, LastResort } from "./last_resort.ts";
 import type { ConsulState } from "./consul_state.ts";
-import type { CredentialPlans } from "../shell/credential_plans.ts";
-import { isOpen, keyInForce, type OwnCredentials } from "../shell/own_credentials.ts";
-import { protocolOf, unjudgedHttp, unknownProtocol } from "../shell/http_rules.ts";
+import type { CredentialPlans } from "../parts/credential_plans.ts";
+import { isOpen, keyInForce, type OwnCredentials } from "../parts/own_credentials.ts";
+import { protocolOf, unjudgedHttp, unknownProtocol } from "../parts/http_rules.ts";
 import {
   type ChainPart,
   type Content,
@@ -46,7 +46,7 @@ interface UpstreamContext {
 export interface UpstreamOptions {
   readonly monotonicMs: number;
   readonly lastResortMs: number;
-  /** Where the upstream's configuration says nothing. */
+  /** For upstreams without a value of their own. */
   readonly idleTimeoutMs: number;
   readonly lifetimeMs: number;
 }
@@ -57,7 +57,7 @@ interface AssembledUpstreams extends Pick<Snapshot, "upstreams" | "chains" | "ta
   readonly closed: number;
   /** Without all of their data. */
   readonly pending: readonly string[];
-  /** Those of {@link pending} that are worth waiting for. */
+  /** The part of {@link pending} that the first snapshot waits for. */
   readonly awaited: readonly string[];
   readonly lastResortUntilMs: ReadonlyMap<string, number>;
   /** When (monotonic) a last resort ends. */
@@ -88,7 +88,7 @@ export function assembleUpstreams(
     const old = previous?.upstreams[id];
     const wanted = context.plans.upstreams.get(id) ?? null;
     const credentials = keyInForce(wanted, old, context.own);
-    // The reason is among the plans' own refusals, or what is waited for.
+    // The reason is in the refusals of the plans, or its secrets are awaited.
     const listener = context.plans.listeners.get(id) ?? null;
     // Callers do not go on in clear where TLS is wanted.
     if (credentials === undefined || listener === "refused" || !isOpen(listener, context.own)) {
@@ -145,7 +145,7 @@ export function assembleUpstreams(
 
 const PENDING: UpstreamPlan = { kind: "pending" };
 
-/** What the plan needs and nobody has answered yet. */
+/** Parts that the plan needs and the agent has not answered yet. */
 function missingFor(id: string, plan: UpstreamPlan, known: ConsulState): readonly string[] {
   switch (plan.kind) {
     case "pending":
@@ -229,7 +229,7 @@ function settled(
   return instances?.length === 0 ? lastResort.ofEmpty(content, previous) : content;
 }
 
-/** Of the plan, or of the chain that stays; what has none has one way, to whoever it ends in. */
+/** From the plan, or from the chain that stays. A plan without routes has one route to all its targets. */
 function chainContent(
   { name, outlier: written }: UpstreamDeclaration,
   from: UpstreamPlan | ChainPart,
@@ -245,7 +245,7 @@ function chainContent(
   return { routes: from.routes, resolvers: Object.fromEntries(resolvers) };
 }
 
-/** As the chain says what is spoken, where there is one. */
+/** The protocol is that of the chain, where there is one. */
 function rulesOf(
   declaration: UpstreamDeclaration,
   plan: UpstreamPlan,
@@ -267,7 +267,7 @@ function rulesOf(
   return unjudgedHttp(protocol ?? "tcp", { headBytes, requestTimeoutMs });
 }
 
-/** What a part takes from the declaration alone. */
+/** Fields of a part that come from the declaration alone. */
 function declared(
   declaration: UpstreamDeclaration,
   options: UpstreamOptions,

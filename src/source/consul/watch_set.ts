@@ -1,12 +1,15 @@
 /**
- * Watches by key: those that are wished for run, others are stopped. Knows which of them fail.
+ * Running watches by key, and which of them fail.
  *
  * @module
  */
 
-import type { Clock, ProxyError } from "../../base/mod.ts";
+import type { Clock, ProxyError, Timer } from "../../base/mod.ts";
 import type { WatchHandle, WatchSink, WatchState } from "../../consul/mod.ts";
 import type { Failing } from "../shell/source.ts";
+
+/** Failing watches are looked at this often: a recovery without a changed value is not reported. */
+const CHECK_MS = 1_000;
 
 /** Starts a watch for a sink. */
 export type Starter<T> = (sink: WatchSink<T>) => WatchHandle;
@@ -27,6 +30,7 @@ interface Running {
 export class WatchSet {
   readonly #options: WatchSetOptions;
   readonly #running = new Map<string, Running>();
+  #checking: Timer | undefined;
 
   constructor(options: WatchSetOptions) {
     this.#options = options;
@@ -58,7 +62,7 @@ export class WatchSet {
     if (running.stopped) running.handle.stop();
   }
 
-  /** What this watch is about is in use: it is worth a connection of its own. */
+  /** The value of this watch is in use: the watch should get a connection of its own. */
   touch(key: string): void {
     this.#running.get(key)?.handle?.touch?.();
   }
@@ -70,13 +74,6 @@ export class WatchSet {
     this.#running.delete(key);
     running.handle?.stop();
     this.#recovered(running);
-  }
-
-  /** Notices watches that are well again without a changed value, which nobody reports. */
-  check(): void {
-    for (const running of this.#running.values()) {
-      if (running.handle?.state.failures === 0) this.#recovered(running);
-    }
   }
 
   /** Why each that fails does, by key. */
@@ -95,6 +92,7 @@ export class WatchSet {
   }
 
   close(): void {
+    this.#checking?.cancel();
     for (const running of this.#running.values()) {
       running.stopped = true;
       running.handle?.stop();
@@ -110,6 +108,7 @@ export class WatchSet {
     running.failing = { watch, code: error.code, message: error.message, sinceMs };
     if (before?.code === error.code) return;
     if (before) this.#options.onRecovered(before);
+    this.#checkLater();
     this.#options.onFailing(running.failing);
   }
 
@@ -118,5 +117,16 @@ export class WatchSet {
     if (!failing) return;
     running.failing = undefined;
     this.#options.onRecovered(failing);
+  }
+
+  /** Notices watches that work again without a changed value. */
+  #checkLater(): void {
+    this.#checking ??= this.#options.clock.after(CHECK_MS, () => {
+      this.#checking = undefined;
+      for (const running of this.#running.values()) {
+        if (running.handle?.state.failures === 0) this.#recovered(running);
+      }
+      if (this.failing.length > 0) this.#checkLater();
+    });
   }
 }

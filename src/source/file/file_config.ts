@@ -1,6 +1,6 @@
 /**
- * The format of `-config FILE`: a whole proxy without Consul, as JSON. Strict: what is not understood is
- * an error that says where it is. All problems are reported at once.
+ * The format of `-config FILE`: a whole proxy without Consul, as JSON. Unknown keys and values are errors
+ * with their place. All problems are reported at once.
  *
  * @example
  * {
@@ -39,12 +39,12 @@ import { type PluginCode, PluginReader } from "../plugins/read_plugins.ts";
 
 export interface FileConfig extends Omit<FileConfigOutput, "credentials" | "sds"> {
   readonly credentials: FileCredentials;
-  /** Of plugins from files; absent: there are none. */
+  /** Code of plugins from files; absent: there is none. */
   readonly pluginCode?: PluginCode;
 }
 export type FileUpstream = FileConfig["upstreams"][number];
 
-/** One problem and where it is. */
+/** A problem and its place. */
 export interface ConfigProblem {
   /** `upstreams[0].bind`, `""`: the whole. */
   readonly path: string;
@@ -59,7 +59,7 @@ export type ParsedConfig =
 /** Longest file that is read. */
 const CONFIG_LIMIT_BYTES = 4 * 1024 * 1024;
 
-/** Nobody reads more at once, and each is looked for in the text. */
+/** Limit of the report; the place of each problem is searched in the text. */
 const PROBLEMS_LIMIT = 100;
 
 /** Reads the text of a configuration file; never throws. Where it may have regexes they were prepared. */
@@ -67,7 +67,7 @@ export function parseFileConfig(
   source: string,
   options: Omit<FileCredentialsOptions, "service">,
 ): ParsedConfig {
-  // An editor's byte order mark says nothing in UTF-8.
+  // A byte order mark has no meaning in UTF-8; some editors write it.
   const json = readJson(source.replace(/^\ufeff/, ""));
   if (json.kind === "invalid") {
     const { reason, place } = json;

@@ -12,7 +12,7 @@ import { intentionContradictions } from "./file_intentions.ts";
 import { httpContradictions } from "./file_http.ts";
 import type { FileConfigOutput } from "./file_config_schema.ts";
 
-/** All at once. */
+/** All contradictions, not only the first. */
 export function contradictions(config: FileConfigOutput): readonly Problem[] {
   const found: Problem[] = [];
   if (!config.inbound && config.upstreams.length === 0) {
@@ -45,7 +45,7 @@ export function contradictions(config: FileConfigOutput): readonly Problem[] {
     });
     const hasIdentity = upstream.identity !== undefined;
     const hasIds = upstream.spiffeIds !== undefined;
-    // The rules of its own credentials may say who must answer instead; what comes by SDS is known later.
+    // Rules of its own credentials may name the server instead; those from SDS are known later.
     if (hasIdentity && hasIds || !hasIdentity && !hasIds && upstream.tls === undefined) {
       at("identity", 'is needed, or "spiffeIds"; one of the two says who must answer');
     }
@@ -53,7 +53,7 @@ export function contradictions(config: FileConfigOutput): readonly Problem[] {
       at("identity", 'needs "trustDomain" at the top of the file');
     }
     for (const id of upstream.spiffeIds ?? []) {
-      // Whose bundle vouches for an id is a matter of those who have credentials of their own.
+      // An upstream with credentials of its own names its own bundle for each id.
       if (upstream.tls !== undefined || config.trustDomain === undefined) continue;
       const parsed = parseServiceId(id);
       if (parsed.kind === "refused") at("spiffeIds", `has "${id}", which ${parsed.reason}`);

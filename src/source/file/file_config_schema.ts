@@ -1,6 +1,5 @@
 /**
- * What a configuration file may say, as one schema whose messages continue a sentence that begins with
- * the path.
+ * The schema of a configuration file. Its messages continue a sentence that begins with the path.
  *
  * @module
  */
@@ -16,7 +15,7 @@ import { name, spiffeId } from "./file_names.ts";
 import { INBOUND_HTTP, PROTOCOL, UPSTREAM_HTTP } from "./file_http.ts";
 import type { AccessLogPart, Content, TlsVersion } from "../../snapshot/mod.ts";
 import type { LogFormat } from "../../http/mod.ts";
-import { formatFault } from "../shell/access_logs.ts";
+import { formatFault } from "../parts/access_logs.ts";
 
 const Identity = object({
   service: name(),
@@ -31,7 +30,7 @@ const EndpointFields = object({
   port: port(1),
   weight: v.optional(count(1, 128), 1),
 });
-// Not a union, which would only say that it is neither.
+// Not a union: its message would only be that the value is neither.
 const Endpoint = v.lazy((input) =>
   typeof input === "object" && input !== null ? EndpointFields : EndpointText
 );
@@ -61,10 +60,10 @@ const Outlier = object({
 const Upstream = object({
   name: name(),
   bind: bindAddress(),
-  /** Of a unix socket: `"0600"`. */
+  /** Mode of a unix socket: `"0600"`. */
   socketMode: v.optional(octalMode()),
   addresses: v.pipe(v.array(Endpoint), v.maxLength(10_000, "has more than 10000 entries")),
-  /** Who must answer: a service of this trust domain, or any of these ids. */
+  /** The identity that the server must prove: a service of this trust domain, or any of these ids. */
   identity: v.optional(Identity),
   spiffeIds: v.optional(v.pipe(v.array(spiffeId()), v.nonEmpty("must not be empty"))),
   sni: v.optional(text()),
@@ -83,7 +82,7 @@ const Upstream = object({
   idleTimeout: v.optional(duration(0)),
   lifetime: v.optional(duration(0)),
   maxConnections: v.optional(count(0, 4_294_967_295), 1_024),
-  /** Of callers, with HTTP; default: as many as come. */
+  /** Client connections with HTTP; default: no limit. */
   maxClientConnections: v.optional(count(0, 4_294_967_295)),
   maxPending: v.optional(count(0, 4_294_967_295), 1_024),
   /** Open at once, of HTTP; default 1024. */
@@ -177,14 +176,14 @@ function usable(): v.CheckAction<LogFormat, v.ErrorMessage<v.CheckIssue<LogForma
 
 export const FILE_CONFIG = object({
   service: name(),
-  /** Of services that intentions and upstreams name; needed where any is named. */
+  /** Trust domain of services in intentions and upstreams; needed where any is named. */
   trustDomain: v.optional(v.pipe(
     v.string("must be a text"),
     v.check((domain) => parseTrustDomain(domain) !== undefined, "is not a trust domain"),
     v.transform((domain) => domain.toLowerCase()),
   )),
   datacenter: v.optional(name(), "dc1"),
-  /** Of everything without `tls` of its own; read by `file_credentials.ts`. */
+  /** For every listener and upstream without `tls` of its own; read by `file_credentials.ts`. */
   credentials: v.optional(v.unknown()),
   /** SDS servers by name. */
   sds: v.optional(v.unknown()),

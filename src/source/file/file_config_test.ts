@@ -313,7 +313,7 @@ for (
   });
 }
 
-test("parseFileConfig() warns where nobody can get in", () => {
+test("parseFileConfig() warns of a listener that no caller can use", () => {
   const tls = { certificate: FILES_ONLY, validation: { source: "none" } };
   const warningsOf = (fields: object) => {
     const config = { ...NO_DOMAIN, inbound: { ...NO_DOMAIN.inbound, tls }, ...fields };
@@ -334,7 +334,7 @@ for (const kind of ["round_robin", "random", "maglev", "least_request", "ring_ha
   });
 }
 
-test("parseFileConfig() says where a problem is", () => {
+test("parseFileConfig() reports the path of a problem", () => {
   const parsed = parseFileConfig('\ufeff{\n  "service": "web",\n  "servce": 1\n}', OPTIONS);
   assert.ok(parsed.kind === "invalid");
   assert.deepEqual(parsed.problems.map(formatProblem), [
@@ -342,7 +342,7 @@ test("parseFileConfig() says where a problem is", () => {
   ]);
 });
 
-test("parseFileConfig() says where JSON breaks", () => {
+test("parseFileConfig() reports line and column of a JSON error", () => {
   const parsed = parseFileConfig('{\n  "service": "web"\n  "x": 1\n}', OPTIONS);
   assert.ok(parsed.kind === "invalid");
   assert.deepEqual(parsed.problems.map(formatProblem), [
@@ -359,10 +359,10 @@ test("parseFileConfig() refuses a key given twice", () => {
   ]);
 });
 
-test("parseFileConfig() tells of a hundred problems, and how many more there are", () => {
+test("parseFileConfig() reports a hundred problems, and the number of others", () => {
   const upstreams = Array.from({ length: 150 }, () => ({ ...DB, bnd: 1 }));
-  const told = problems({ ...BASE, upstreams });
-  assert.equal(told.length, 101);
-  assert.match(told[99] ?? "", /^upstreams\[99\]\.bnd is not known here/);
-  assert.equal(told[100], "the file has 50 more problems");
+  const reported = problems({ ...BASE, upstreams });
+  assert.equal(reported.length, 101);
+  assert.match(reported[99] ?? "", /^upstreams\[99\]\.bnd is not known here/);
+  assert.equal(reported[100], "the file has 50 more problems");
 });

@@ -1,5 +1,5 @@
 /**
- * What a configuration file says about credentials: the proxy's own, those of single listeners and
+ * Credentials in a configuration file: the proxy's own, those of single listeners and
  * upstreams, and the SDS servers they come from.
  *
  * @module
@@ -20,9 +20,9 @@ import {
   type ValidationSpec,
 } from "../../secrets/mod.ts";
 import { type ConfigPath, object, type Problem, problemOf, text } from "../../base/schema.ts";
-import { type CredentialPlans, readPlan, withPaths } from "../shell/credential_plans.ts";
+import { type CredentialPlans, readPlan, withPaths } from "../parts/credential_plans.ts";
 
-/** Credentials of the whole proxy when the file says `certFile`, `keyFile` and `rootsFile`. */
+/** Credentials of the whole proxy when the file has `certFile`, `keyFile` and `rootsFile`. */
 export const MESH_PLAN = "mesh";
 /** Credentials of the whole proxy in any other form. */
 const DEFAULT_PLAN = "default";
@@ -45,12 +45,12 @@ export interface FileCredentialsInput {
 
 export interface FileCredentials {
   readonly plans: CredentialPlans;
-  /** By upstream name: the server name that its credentials ask for. */
+  /** By upstream name: the server name that its credentials require. */
   readonly serverNames: ReadonlyMap<string, string>;
 }
 
 export interface FileCredentialsOptions {
-  /** Of the configuration file: paths in it are meant from there. */
+  /** The configuration file; relative paths begin at its directory. */
   readonly file: string;
   readonly service: string;
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -63,7 +63,7 @@ export function fileUpstreamId(name: string): string {
   return `service:default/default/${name}`;
 }
 
-/** Never throws; what is wrong is added to `problems`. */
+/** Never throws; mistakes are added to `problems`. */
 export function fileCredentials(
   input: FileCredentialsInput,
   problems: Problem[],
@@ -80,7 +80,11 @@ export function fileCredentials(
 
   const parse = (value: unknown, kind: TlsConfigContext["kind"], path: ConfigPath) => {
     const parsed = readPlan(value, {
-      ...{ kind, path, sdsServers, node, env: options.env },
+      kind,
+      path,
+      sdsServers,
+      node,
+      env: options.env,
     });
     if (parsed.kind === "valid") {
       warnings.push(...parsed.warnings);
@@ -175,7 +179,7 @@ function proxyCredentials(
   const isFiles = typeof credentials === "object" && credentials !== null &&
     ["certFile", "keyFile", "rootsFile"].some((key) => key in credentials);
   if (!isFiles) {
-    // Shown and asked for alike: as strict as what is dialled with.
+    // Listeners are as strict as dialled connections: they require a certificate.
     const parsed = parse(credentials, "upstream", path);
     return parsed && {
       key: DEFAULT_PLAN,
@@ -226,7 +230,7 @@ function meshPlan(
   };
 }
 
-/** Anybody with a certificate of the CA would do. What comes by SDS or in a secret file may say more. */
+/** Every certificate of the CA is accepted. A secret from SDS or a secret file may add rules. */
 function namesNobody({ validation }: CredentialsPlan): boolean {
   if (!validation) return true;
   const { secret: { source }, defaults } = validation;

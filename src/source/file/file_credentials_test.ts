@@ -45,7 +45,8 @@ for (
     [
       "the listener's own beside the mesh's",
       {
-        ...{ credentials: MESH, trustDomain: "m" },
+        credentials: MESH,
+        trustDomain: "m",
         inbound: { tls: FILE },
       },
       "inbound",
@@ -103,7 +104,8 @@ test("fileCredentials() fills in from the file's own what a listener leaves out"
 
 test("fileCredentials() leaves to the mesh's files what a listener leaves out", () => {
   const { plans, problems } = read({
-    ...{ credentials: MESH, trustDomain: "m" },
+    credentials: MESH,
+    trustDomain: "m",
     inbound: { tls: { certificate: { source: "file", cert: "own.pem", key: "own.key" } } },
   });
   assert.deepEqual(problems, []);
@@ -155,7 +157,7 @@ for (
   test(`fileCredentials() refuses ${name}`, () => assert.deepEqual(read(input).problems, want));
 }
 
-test("fileCredentials() asks callers for a certificate by what is for everything", () => {
+test("fileCredentials() requires client certificates with credentials of the whole proxy", () => {
   const { plans } = read({ credentials: FILE });
   assert.equal(plans.plans.default?.requireClientCertificate, true);
 });

@@ -1,6 +1,6 @@
 /**
- * What a configuration file says about HTTP, at `inbound` and at each upstream: its schema, what does
- * not go together, and the rules that become of it.
+ * HTTP settings of a configuration file, at `inbound` and at each upstream: the schema, checks for
+ * contradictions, and the conversion to rules.
  *
  * @module
  */
@@ -15,7 +15,7 @@ import {
   INCOMING_PATH,
   UNJUDGED_PATH,
   unjudgedHttp,
-} from "../shell/http_rules.ts";
+} from "../parts/http_rules.ts";
 
 const flag = () => v.optional(v.boolean("must be true or false"));
 
@@ -87,7 +87,7 @@ function settingsOf(http: UpstreamHttp, path: PathRules): HttpSettings {
   };
 }
 
-/** What of `inbound` or an upstream needs another protocol; paths begin at it. */
+/** Settings of `inbound` or an upstream that need another protocol; paths begin at it. */
 export function httpContradictions(
   { protocol, http, maxRequests }: {
     readonly protocol: Protocol;

@@ -41,7 +41,7 @@ const upstreamRules = (upstream: object): HttpRules | null => {
   return fileUpstreamHttp(config);
 };
 
-test("a listener that says nothing carries bytes", () => {
+test("a listener without a protocol carries bytes", () => {
   assert.deepEqual([inboundRules({}), upstreamRules({})], [null, null]);
   assert.deepEqual([inboundRules({ protocol: "tcp" }), upstreamRules({ protocol: "tcp" })], [
     null,
@@ -61,7 +61,7 @@ test("fileInboundHttp() has Consul's defaults, and no time for a request", () =>
   });
 });
 
-test("fileInboundHttp() takes what the file says", () => {
+test("fileInboundHttp() takes the settings of the file", () => {
   const http = {
     requestTimeout: "30s",
     streamIdleTimeout: "0s",
@@ -86,7 +86,7 @@ test("fileInboundHttp() takes what the file says", () => {
   });
 });
 
-test("fileUpstreamHttp() changes no path but where it is told to", () => {
+test("fileUpstreamHttp() changes a path only where it is configured", () => {
   const paths = { escapedSlashes: "reject" };
   const plain = upstreamRules({ protocol: "grpc", http: { requestTimeout: "1s" } });
   assert.deepEqual([plain?.protocol, plain?.path.normalize, plain?.requestTimeoutMs], [

@@ -1,6 +1,6 @@
 /**
- * What a configuration file says about who may call: its schema, spelled like Consul's entries for
- * Kubernetes, what does not go together, and the intentions that become of it.
+ * Intentions of a configuration file: the schema, spelled like Consul's entries for Kubernetes, checks
+ * for contradictions, and the conversion to intentions.
  *
  * @module
  */
@@ -81,7 +81,7 @@ export function mayHaveRegex(text: string): boolean {
   return /regex|\\u/i.test(text);
 }
 
-/** All at once; paths begin at the file. */
+/** All contradictions; paths begin at the top of the file. */
 export function intentionContradictions(
   { intentions, trustDomain, inbound }: {
     readonly intentions: readonly FileIntention[];
@@ -94,7 +94,7 @@ export function intentionContradictions(
   intentions.forEach(({ source, namespace, partition, action, permissions }, index) => {
     const at = (path: readonly (string | number)[], message: string) =>
       found.push({ path: ["intentions", index, ...path], message });
-    // Without one nobody is such a service, and a rule that denies would let everybody in.
+    // Without a trust domain no caller is such a service, and a denying rule would allow every caller.
     if (trustDomain === undefined && !source.startsWith("spiffe://")) {
       at(
         ["source"],
@@ -170,7 +170,7 @@ export function intentionsOf(
   }).sort((a, b) => b.precedence - a.precedence || uriLength(b) - uriLength(a));
 }
 
-/** Of two patterns of URIs the longer one says more. */
+/** The longer of two URI patterns is the more specific one. */
 function uriLength({ source }: Intention): number {
   return source.uri?.length ?? 0;
 }
@@ -197,7 +197,7 @@ function headerMatches(header: FilePermission["http"]["header"][number]): readon
     .map((match) => ({ ...match, name: name.toLowerCase(), invert, ignoreCase }));
 }
 
-/** Those that are there. */
+/** The values that are not `undefined`. */
 function given<const K extends string>(
   values: { readonly [kind in K]?: string | undefined },
 ): readonly { readonly kind: K; readonly value: string }[] {

@@ -1,5 +1,5 @@
 /**
- * A snapshot from a configuration file and what is held of the secrets it names.
+ * A snapshot from a configuration file and the secrets that it names.
  *
  * @module
  */
@@ -13,10 +13,11 @@ import type { FileConfig, FileUpstream } from "./file_config.ts";
 import { fileUpstreamId, MESH_PLAN } from "./file_credentials.ts";
 import { intentionsOf } from "./file_intentions.ts";
 import { fileInboundHttp, fileUpstreamHttp } from "./file_http.ts";
-import { judgePems } from "../shell/judge_credentials.ts";
-import { isOpen, ownCredentials, warmingShown } from "../shell/own_credentials.ts";
+import { judgePems } from "../parts/judge_credentials.ts";
+import { isOpen, ownCredentials, warmingShown } from "../parts/own_credentials.ts";
 import { pluginUses } from "../plugins/plugin_uses.ts";
 import { keepCode } from "../plugins/read_plugins.ts";
+import type { MadeSnapshot } from "../shell/facts_reader.ts";
 import {
   type AccessLogPart,
   type ChainPart,
@@ -35,39 +36,29 @@ import {
   type UpstreamPart,
 } from "../../snapshot/mod.ts";
 
-export interface FileSnapshotOptions {
-  readonly strictSpiffeChain: boolean;
-  /** Where an upstream says nothing. */
-  readonly idleTimeoutMs: number;
-  readonly lifetimeMs: number;
-}
-
-export interface FileSnapshotInput {
+interface FileSnapshotInput {
   readonly held: HeldSecrets;
   readonly nowMs: number;
   /** Its parts keep their versions where their content is the same. */
   readonly previous: Snapshot | undefined;
-  readonly options: FileSnapshotOptions;
+  readonly strictSpiffeChain: boolean;
+  /** For upstreams without a value of their own, as {@link lifetimeMs}. */
+  readonly idleTimeoutMs: number;
+  readonly lifetimeMs: number;
 }
 
-export interface FileSnapshot {
-  readonly snapshot: Snapshot;
-  readonly refused: readonly Refusal[];
-  /** One line for each of the credentials that are waited for. */
-  readonly warming: readonly string[];
-  /** How many upstreams are among them. */
-  readonly warmingUpstreams: number;
-}
-
-/** What of the configuration can be served with the secrets held now. */
-export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): FileSnapshot {
-  const { previous, held, options } = input;
+/** The listeners and upstreams that can be served with the secrets held now. */
+export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): MadeSnapshot {
+  const { previous, held } = input;
   const { plans } = config.credentials;
   const version = (previous?.version ?? 0) + 1;
   const trustDomains = config.trustDomain === undefined ? [] : [config.trustDomain];
   const { [MESH_PLAN]: mesh, ...others } = plans.plans;
   const own = ownCredentials({
-    ...{ held, trustDomains, previous, version },
+    held,
+    trustDomains,
+    previous,
+    version,
     wanted: Object.keys(others),
   });
   const proxy = mesh ? proxyCredentials(config, { ...input, trustDomains }) : NO_PROXY_CREDENTIALS;
@@ -89,7 +80,7 @@ export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): File
       listener: listener === null
         ? null
         : { credentials: listener, handshakeTimeoutMs: upstream.handshakeTimeout },
-      options,
+      ...input,
     });
     upstreams[id] = keepPart<UpstreamPart>(previous?.upstreams[id], content, version);
     const resolver = {
@@ -104,7 +95,7 @@ export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): File
     );
   }
   const { service, datacenter, defaultAction } = config;
-  const { strictSpiffeChain = options.strictSpiffeChain, ...directions } = config.tls;
+  const { strictSpiffeChain = input.strictSpiffeChain, ...directions } = config.tls;
   const snapshot: Snapshot = {
     version,
     service,
@@ -144,17 +135,19 @@ export function fileSnapshot(config: FileConfig, input: FileSnapshotInput): File
     targets,
   };
   return {
-    snapshot: keepSnapshot(previous, snapshot),
+    outcome: { kind: "ready", snapshot: keepSnapshot(previous, snapshot) },
     refused: proxy.refused,
+    pending: [],
     warming: [...proxy.warming, ...warmingShown(own)],
     warmingUpstreams: config.upstreams.length - Object.keys(upstreams).length,
+    dueMs: undefined,
   };
 }
 
 interface ProxyCredentials {
   /** May listeners that go by them open? */
   readonly opens: boolean;
-  /** Absent: those of before stay, if there are any. */
+  /** Absent: the previous credentials stay, if there are any. */
   readonly content?: Content<CredentialsPart>;
   readonly refused: readonly Refusal[];
   readonly warming: readonly string[];
@@ -167,7 +160,7 @@ function proxyCredentials(
   config: FileConfig,
   input: FileSnapshotInput & { readonly trustDomains: readonly string[] },
 ): ProxyCredentials {
-  const { held, previous, nowMs, options, trustDomains } = input;
+  const { held, previous, nowMs, strictSpiffeChain, trustDomains } = input;
   const state = held.credentials[MESH_PLAN];
   const opens = previous?.credentials !== null && previous?.credentials !== undefined;
   if (state?.kind !== "open") {
@@ -176,7 +169,7 @@ function proxyCredentials(
   }
   const certificate = held.certificates[state.certificates[0] ?? ""]?.value;
   const validation = held.validations[state.validation ?? ""]?.value.validation;
-  // After its time it opens, and refuses whoever comes until they are there.
+  // After the timeout the listener opens, and refuses every caller until the credentials are there.
   if (!certificate || validation?.kind !== "ca") return { opens: true, refused: [], warming: [] };
   const verdict = judgePems({
     certPem: certificate.certPem,
@@ -185,7 +178,7 @@ function proxyCredentials(
     trustDomains,
     service: config.service,
     nowMs,
-    strictSpiffeChain: config.tls.strictSpiffeChain ?? options.strictSpiffeChain,
+    strictSpiffeChain: config.tls.strictSpiffeChain ?? strictSpiffeChain,
   });
   if (verdict.kind === "valid") {
     return { opens: true, content: verdict.credentials, refused: [], warming: [] };
@@ -214,11 +207,7 @@ function inboundContent(
 function upstreamContent(
   id: string,
   upstream: FileUpstream,
-  from: {
-    readonly credentials: string | null;
-    readonly listener: UpstreamPart["listener"];
-    readonly options: FileSnapshotOptions;
-  },
+  from: Pick<UpstreamPart, "credentials" | "listener" | "idleTimeoutMs" | "lifetimeMs">,
 ): Content<UpstreamPart> {
   return {
     id,
@@ -233,8 +222,8 @@ function upstreamContent(
     }),
     maxPending: upstream.maxPending,
     maxRequests: upstream.maxRequests ?? 1_024,
-    idleTimeoutMs: upstream.idleTimeout ?? from.options.idleTimeoutMs,
-    lifetimeMs: upstream.lifetime ?? from.options.lifetimeMs,
+    idleTimeoutMs: upstream.idleTimeout ?? from.idleTimeoutMs,
+    lifetimeMs: upstream.lifetime ?? from.lifetimeMs,
     credentials: from.credentials,
     listener: from.listener,
   };

@@ -87,11 +87,11 @@ class Rig {
     return failed ?? (refusal ? new Error(refusal.reason) : this.served);
   }
 
-  /** Lets files be read and time pass until something holds. */
+  /** Reads files and moves the clock until a condition holds. */
   async until(holds: () => unknown): Promise<void> {
     const endMs = performance.now() + 60_000;
     while (!holds()) {
-      assert.ok(performance.now() < endMs, "it does not come to hold");
+      assert.ok(performance.now() < endMs, "the condition does not hold in time");
       // Files take real time: the clock must not run far ahead of them.
       await new Promise((resolve) => setTimeout(resolve, 1));
       this.clock.advance(10);
@@ -201,7 +201,7 @@ const BAD_SECRETS: readonly Break[] = [
   ["a missing key file", (rig) => rm(join(rig.directory, "web.key")), /web\.key: there is no such/],
   ["another key", (rig) => rig.write("web.key", facts.leafOf(CA).keyPem), /key does not belong/],
   [
-    "roots of a stranger",
+    "roots of another CA",
     (rig) => rig.write("roots.pem", facts.authority().rootPem),
     /does not reach a root/,
   ],
@@ -218,7 +218,7 @@ const BAD_SECRETS: readonly Break[] = [
 ];
 
 for (const [name, break_, want] of BAD_SECRETS) {
-  test(`FileSource serves nobody with ${name}, says why, and serves when it is right`, async () => {
+  test(`FileSource opens no listener with ${name}, reports why, and serves once it is repaired`, async () => {
     await using rig = await Rig.create();
     await break_(rig);
     const error = await rig.start();
@@ -247,7 +247,7 @@ for (const [name, break_, want] of BAD_SECRETS) {
   });
 }
 
-test("FileSource says at first what waits for its secrets, upstreams among it", async () => {
+test("FileSource logs with its first snapshot which parts wait for secrets, upstreams included", async () => {
   await using rig = await Rig.create();
   await rm(join(rig.directory, "web.pem"));
   await rig.start();
@@ -256,7 +256,7 @@ test("FileSource says at first what waits for its secrets, upstreams among it", 
   assert.match(String(fields?.warming), /^credentials \(.*web\.pem.*\)$/);
 });
 
-test("FileSource takes files that change, without being told", async () => {
+test("FileSource follows changed secret files without a reload", async () => {
   await using rig = await Rig.create();
   await rig.start();
   const before = rig.served.credentials?.serial;
@@ -290,7 +290,7 @@ test("FileSource changes only what a reload changes", async () => {
   assert.equal(credentials.policy, undefined);
 });
 
-test("FileSource is reloaded when what its files of secrets say is published, or refused", async () => {
+test("FileSource.reload() resolves after changed secret files are published or refused", async () => {
   await using rig = await Rig.create();
   await rig.start();
   const leaf = facts.leafOf(CA);
@@ -308,7 +308,7 @@ test("FileSource is reloaded when what its files of secrets say is published, or
   assert.equal(rig.served.credentials, now);
 });
 
-test("FileSource forgets a refusal once the file is right again", async () => {
+test("FileSource drops a refusal once the file is valid again", async () => {
   await using rig = await Rig.create();
   const first = await rig.start();
   await rig.config({});

@@ -76,7 +76,7 @@ async function join(bun: BunBundler, { entry, read, lent }: {
     throw: false,
     sourcemap: "external",
     metafile: true,
-    // They would run here, while their digest is still unknown.
+    // Macros would run here, while their digest is still unknown.
     macros: false,
     plugins: [{
       name: "read",
@@ -88,7 +88,7 @@ async function join(bun: BunBundler, { entry, read, lent }: {
   if (!success || !output) throw new Error(faultsOf(logs));
   const inputs = Object.entries(metafile?.inputs ?? {});
   return {
-    // The bundler gives a function of these, behind a comment that says so.
+    // The bundler returns a function of these, behind a comment that marks it.
     text: `${(await output.text()).trim()}\n(exports, require, module);`,
     map: await map?.text().then(mapOf) ?? "",
     outside: inputs.flatMap(([path, { imports }]) =>
@@ -100,7 +100,7 @@ async function join(bun: BunBundler, { entry, read, lent }: {
   };
 }
 
-/** With whole paths, and nothing that nobody reads. */
+/** With absolute paths, and only the fields that are read. */
 function mapOf(json: string): string {
   const { sources, sourcesContent, mappings } = JSON.parse(json) as {
     readonly sources: readonly string[];

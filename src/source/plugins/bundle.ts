@@ -1,10 +1,10 @@
 /**
- * A plugin's file, and all that it imports, as one text. It is read here and nowhere else, so that its
- * digest covers exactly what was bundled.
+ * A plugin's file, and all that it imports, as one text. Files are read only here, so that the digest
+ * covers exactly what was bundled.
  *
- * The digest is of the sources, not of the text: that is made by the runtime in the executable, and a pin
- * must not break where this is another version. Of one file it is what `sha256sum FILE` says; of several it
- * is the SHA-256 of the lines that `sha256sum` says of all, sorted by path from the file's directory.
+ * The digest covers the sources, not the text: the runtime in the executable makes the text, and a pin must
+ * not break with another version of it. For one file it is the output of `sha256sum FILE`; for several
+ * files it is the SHA-256 of the output lines of `sha256sum`, sorted by path from the file's directory.
  *
  * @module
  */
@@ -26,25 +26,31 @@ export interface Bundled extends JoinedModules {
 }
 
 const TEXT_LIMIT_BYTES = 4 * 1024 * 1024;
-/** A worker holds it for as long as the plugin may fail; of longer ones it tells no places. */
+/** A worker holds the map for as long as the plugin may fail. Errors have no place without one. */
 const MAP_LIMIT_CHARS = 1024 * 1024;
 const SOURCES_LIMIT_BYTES = 4 * TEXT_LIMIT_BYTES;
 
 const LOADERS: Readonly<Record<string, Loader>> = {
-  ...{ ".ts": "ts", ".mts": "ts", ".cts": "ts", ".tsx": "tsx" },
-  ...{ ".js": "js", ".mjs": "js", ".cjs": "js", ".jsx": "jsx", ".json": "json" },
+  ".ts": "ts",
+  ".mts": "ts",
+  ".cts": "ts",
+  ".tsx": "tsx",
+  ".js": "js",
+  ".mjs": "js",
+  ".cjs": "js",
+  ".jsx": "jsx",
+  ".json": "json",
 };
 
 export interface PluginBundleOptions {
-  /** What comes from the executable; absent: what it lends plugins. */
+  /** Modules that come from the executable; absent: those that it lends to plugins. */
   readonly lent?: readonly string[];
-  /** Told of each file before it is read. */
+  /** Gets the path of each file before it is read. */
   readonly watch?: PluginWatch | undefined;
 }
 
 /**
- * Rejects with what is wrong with the file at that absolute path,
- * in words that may have several lines.
+ * Rejects with the fault of the file at that absolute path, in a text that may have several lines.
  */
 export async function bundle(path: string, options: PluginBundleOptions = {}): Promise<Bundled> {
   const { lent = LIBRARIES, watch } = options;
@@ -54,7 +60,7 @@ export async function bundle(path: string, options: PluginBundleOptions = {}): P
   const read = (of: string) => sources.read(of);
   const { text, map, outside } = await join(path, read, [...lent, ...FOR_AUTHORS]).catch(
     (error) => {
-      // What the bundler makes of it says less.
+      // The error of the bundler has fewer details.
       throw sources.fault ?? error;
     },
   );

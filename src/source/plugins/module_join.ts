@@ -8,7 +8,7 @@
 
 import { dirname, resolve } from "node:path";
 
-/** What a module imports that is not bundled in. */
+/** Imports of a module that are not bundled. */
 export interface OutsideImport {
   readonly name: string;
   /** Path of the module. */
@@ -49,7 +49,7 @@ interface Module {
   readonly pieces: readonly Piece[];
 }
 
-/** What stands before a module's name, its quotation mark, and the name. Types are nothing to load. */
+/** The text before a module's name, its quotation mark, and the name. Imports of types load nothing. */
 const IMPORT =
   /(\b(?:import|export)\b(?!\s+type\b)[^"'`;]*?\bfrom\s*|\bimport\s*\(?\s*)(["'])([^"'\n]+)\2/g;
 

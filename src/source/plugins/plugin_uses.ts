@@ -1,7 +1,6 @@
 /**
  * Lists of plugins as configuration has them: `[{ "use": "header_rules", "config": {} }]`, or with
- * `"use": "./shop_rules.ts", "sha256": "..."`. What a plugin's configuration may be is for the plugin to
- * say, when it is loaded.
+ * `"use": "./shop_rules.ts", "sha256": "..."`. The plugin checks its configuration when it is loaded.
  *
  * @module
  */
@@ -13,7 +12,7 @@ import type { PluginFile, PluginUse } from "../../snapshot/mod.ts";
 const MAX_PLUGINS = 64;
 const OF_A_FILE = 'belongs to a plugin from a file, whose "use" has a slash or ends in .ts or .js';
 
-/** Of a listener. */
+/** Plugins of a listener. */
 export const PLUGINS = v.optional(v.pipe(
   v.array(v.pipe(
     object({
@@ -43,7 +42,7 @@ export const PLUGINS = v.optional(v.pipe(
 ));
 
 type Entry = NonNullable<v.InferOutput<typeof PLUGINS>>[number];
-/** Those from files have `file` once it was read. */
+/** Plugins from files have `file` once it was read. */
 export type PluginList = readonly (Entry & { readonly file?: PluginFile })[] | undefined;
 
 /** Is it a path, and not the name of a plugin inside the executable? */
@@ -51,7 +50,7 @@ export function isFile(use: string): boolean {
   return use.includes("/") || /\.[jt]s$/.test(use);
 }
 
-/** `at`: where the list stands. */
+/** `at`: path of the list in the configuration. */
 export function pluginUses(list: PluginList, at: string): readonly PluginUse[] {
   return (list ?? []).map(({ use, file, config, onFailure }, index) => ({
     plugin: use,

@@ -1,6 +1,6 @@
 /**
- * Looks at the files that plugins were made of, where that is asked for, and tells when some changed. They
- * are asked for their state again and again: that sees every way of saving, on every file system.
+ * Watches the files that plugins were made of, and reports changes. It polls their state, which notices
+ * every way of saving, on every file system.
  *
  * @module
  */
@@ -8,11 +8,11 @@
 import { stat } from "node:fs/promises";
 import type { Clock, Timer } from "../../base/mod.ts";
 
-/** Twice that at most until a change is told: a file that is still being written is let be. */
-const LOOK_MS = 60;
+/** A change is reported after at most twice that: a file that is still being written is not read. */
+const POLL_MS = 60;
 const MAX_FILES = 1_000;
 
-/** What differs once a file has changed; `""`: there is none. */
+/** Differs once a file has changed; `""`: there is no file. */
 export type Stamp = string;
 
 export class PluginWatch {
@@ -20,7 +20,7 @@ export class PluginWatch {
   readonly #stampOf: (path: string) => Promise<Stamp>;
   /** By path: as it was read. */
   readonly #read = new Map<string, Stamp>();
-  /** As the last look found those that have changed. */
+  /** Files that had changed at the last poll. */
   #changed = new Map<string, Stamp>();
   #onChange: (() => void) | undefined;
   #timer: Timer | undefined;
@@ -32,7 +32,7 @@ export class PluginWatch {
 
   start(onChange: () => void): void {
     this.#onChange = onChange;
-    this.#wait();
+    this.#pollLater();
   }
 
   /** Before it is read, so that a change while that goes on is one. */
@@ -46,11 +46,11 @@ export class PluginWatch {
     this.#timer?.cancel();
   }
 
-  #wait(): void {
-    this.#timer = this.#clock.after(LOOK_MS, () => void this.#look());
+  #pollLater(): void {
+    this.#timer = this.#clock.after(POLL_MS, () => void this.#poll());
   }
 
-  async #look(): Promise<void> {
+  async #poll(): Promise<void> {
     const changed = new Map<string, Stamp>();
     await Promise.all(
       [...this.#read].map(async ([path, before]) => {
@@ -62,11 +62,11 @@ export class PluginWatch {
     const isStill = [...changed].every(([path, stamp]) => this.#changed.get(path) === stamp);
     this.#changed = changed;
     if (changed.size > 0 && isStill) {
-      // Whoever reads them says so anew; what nobody reads any more is told once.
+      // A file that is read again is added again; one that is not is reported only once.
       for (const [path, stamp] of changed) this.#read.set(path, stamp);
       this.#onChange();
     }
-    this.#wait();
+    this.#pollLater();
   }
 }
 
@@ -75,6 +75,6 @@ async function stampOfFile(path: string): Promise<Stamp> {
     const { mtimeNs, size, ino } = await stat(path, { bigint: true });
     return `${mtimeNs} ${size} ${ino}`;
   } catch {
-    return ""; // not there, or not to be seen: what reads it says so
+    return ""; // The file is missing or unreadable: reading it reports why.
   }
 }

@@ -8,47 +8,47 @@ import { eventually } from "../../../test/kit/process/process.ts";
 import { systemClock } from "../../base/mod.ts";
 import { PluginWatch } from "./plugin_watch.ts";
 
-test("PluginWatch tells of a change once it is still, and of each only once", async () => {
+test("PluginWatch reports a change once the file is at rest, and only once", async () => {
   const clock = new FakeClock();
   const stamps = new Map([["/a", "1"], ["/b", "1"]]);
   const watch = new PluginWatch(clock, (path) => Promise.resolve(stamps.get(path) ?? ""));
-  let told = 0;
-  watch.start(() => told++);
+  let changes = 0;
+  watch.start(() => changes++);
   for (const path of ["/a", "/b", "/gone"]) await watch.add(path);
   await clock.advance(600);
-  assert.equal(told, 0);
+  assert.equal(changes, 0);
   for (const stamp of ["2", "3", "4"]) {
     stamps.set("/a", stamp);
     await clock.advance(60);
   }
-  assert.equal(told, 0);
+  assert.equal(changes, 0);
   await clock.advance(60);
-  assert.equal(told, 1);
+  assert.equal(changes, 1);
   await clock.advance(600);
-  assert.equal(told, 1);
+  assert.equal(changes, 1);
   stamps.set("/gone", "1").delete("/b");
   await clock.advance(120);
-  assert.equal(told, 2);
+  assert.equal(changes, 2);
   watch.close();
   stamps.clear();
   await clock.advance(600);
-  assert.equal(told, 2);
+  assert.equal(changes, 2);
 });
 
 test("PluginWatch sees a file that is written, and one that takes its place", async () => {
   const directory = await mkdtemp(join(tmpdir(), "postern-watch-"));
   const [file, other] = [join(directory, "a.ts"), join(directory, "b.ts")];
   const watch = new PluginWatch(systemClock);
-  let told = 0;
+  let changes = 0;
   try {
     await writeFile(file, "one");
     await watch.add(file);
-    watch.start(() => told++);
+    watch.start(() => changes++);
     await writeFile(file, "two");
-    await eventually("it is told", () => Promise.resolve(told === 1));
+    await eventually("the change is reported", () => Promise.resolve(changes === 1));
     await writeFile(other, "two");
     await rename(other, file);
-    await eventually("it is told again", () => Promise.resolve(told === 2));
+    await eventually("the second change is reported", () => Promise.resolve(changes === 2));
   } finally {
     watch.close();
     await rm(directory, { recursive: true });

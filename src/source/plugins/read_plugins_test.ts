@@ -27,7 +27,7 @@ type Entry = Parameters<PluginReader["read"]>[0] extends infer List
   : never;
 
 interface Got {
-  /** Of the problem; `undefined`: there is none. */
+  /** Message of the problem; `undefined`: there is none. */
   readonly message: string | undefined;
   readonly path: readonly unknown[];
   load(): Promise<AnyPlugin>;
@@ -176,7 +176,7 @@ test("a syntax error names file, line and the line's text", async () => {
   assert.match(reason, /a: 1,,/);
 });
 
-test("an error tells its place in the author's file, and quotes the line", async () => {
+test("an error has its place in the author's file, and quotes the line", async () => {
   const files = {
     "shop.ts": `// The first line.
 import type { Nobody } from "nowhere";

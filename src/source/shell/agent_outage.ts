@@ -1,5 +1,5 @@
 /**
- * Failures of an agent, for people. An agent that cannot be reached fails every watch at once: it is
+ * Log lines of an agent's outage. An agent that cannot be reached fails every watch at once: it is
  * reported once when that begins, and once when all watches work again.
  *
  * @module
@@ -72,7 +72,7 @@ export function joinOutage(failing: readonly Failing[], called: string): readonl
 /** An outage is one of them; more than these are failures of single watches. */
 const SHOWN = 20;
 
-/** What keeps the source from seeing changes, since when and why, a sentence each: for `/ready`. */
+/** Failures that hide changes from the source, with their start and reason, a sentence each: for `/ready`. */
 export function troublesOf({ failing, servers }: SourceStatus): readonly string[] {
   const sentences = failing.slice(0, SHOWN).map((one) => sentenceOf(one, servers !== undefined));
   const more = failing.length - sentences.length;

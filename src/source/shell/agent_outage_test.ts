@@ -5,14 +5,28 @@ import type { Failing, SourceStatus } from "./source.ts";
 
 const SINCE = Date.UTC(2026, 10, 23, 12);
 const failing = (watch: string, code: Failing["code"], message: string): Failing => ({
-  ...{ watch, code, message, sinceMs: SINCE },
+  watch,
+  code,
+  message,
+  sinceMs: SINCE,
 });
 const servers = (server: string, lastFailure: string): NonNullable<SourceStatus["servers"]> => ({
-  ...{ server, lastFailure, sinceMs: undefined, known: [], moves: 0 },
+  server,
+  lastFailure,
+  sinceMs: undefined,
+  known: [],
+  moves: 0,
 });
 const status = (some: Partial<SourceStatus>): SourceStatus => ({
-  ...{ kind: "consul", waitingFor: [], pending: [], warming: [], failing: [], watches: [] },
-  ...{ restored: false, snapshotVersion: 1, certificate: undefined },
+  kind: "consul",
+  waitingFor: [],
+  pending: [],
+  warming: [],
+  failing: [],
+  watches: [],
+  restored: false,
+  snapshotVersion: 1,
+  certificate: undefined,
   ...some,
 });
 
@@ -35,7 +49,7 @@ for (
       servers: servers("", "10.0.0.1: refused"),
       failing: [failing("consul", "agent_unreachable", "none can be used: 10.0.0.1: refused")],
     }, [`Consul not reached ${AT}: none can be used: 10.0.0.1: refused`]],
-    ["a search that nobody has asked anything yet", {
+    ["a search without a request yet", {
       servers: servers("", "10.0.0.1: refused"),
     }, ["no Consul server is in use: 10.0.0.1: refused"]],
     ["a server in use that was found after a failure", {
@@ -43,16 +57,16 @@ for (
     }, []],
   ] as const
 ) {
-  test(`troublesOf() tells ${what}`, () => assert.deepEqual(troublesOf(status(given)), want));
+  test(`troublesOf() reports ${what}`, () => assert.deepEqual(troublesOf(status(given)), want));
 }
 
-test("troublesOf() tells twenty and counts the rest", () => {
+test("troublesOf() lists twenty failures and counts the rest", () => {
   const many = Array.from({ length: 25 }, (_, at) => failing(`chain ${at}`, "agent_failed", "no"));
-  const told = troublesOf(status({ failing: many }));
-  assert.deepEqual([told.length, told.at(-1)], [21, "and 5 more, see /config_dump"]);
+  const reported = troublesOf(status({ failing: many }));
+  assert.deepEqual([reported.length, reported.at(-1)], [21, "and 5 more, see /config_dump"]);
 });
 
-test("joinOutage() tells of another cluster, whatever else its servers' loss made fail", () => {
+test("joinOutage() prefers another cluster over unreachable watches", () => {
   const all = [
     failing("leaf web", "agent_unreachable", "the connection was reset"),
     failing("roots", "cluster_changed", "it is another"),

@@ -1,6 +1,6 @@
 /**
- * How a snapshot source uses the store of secrets: it says what is wanted, is told when something has
- * changed, and passes on what clients ask for.
+ * A snapshot source's use of the secret store: it follows plans, is notified of changes, and passes on
+ * requests of clients.
  *
  * @module
  */
@@ -13,13 +13,13 @@ import type {
   SecretStore,
   StoredSecrets,
 } from "../../secrets/mod.ts";
-import { NOTHING_HELD } from "./own_credentials.ts";
+import { NOTHING_HELD } from "../parts/own_credentials.ts";
 import type { Refusal } from "../../snapshot/mod.ts";
 
 export interface FetchedCertificate {
   /** Key of the listener's credentials. */
   readonly credentials: string;
-  /** What the client asked for (SNI). */
+  /** The client's SNI. */
   readonly name: string;
   /** Address of the client. */
   readonly remote: string;
@@ -31,20 +31,20 @@ export interface SecretsReport {
   readonly events: readonly SecretEvent[];
 }
 
-/** Made when the first secret is wanted: a proxy without any pays nothing for the store. */
+/** The store is created with the first secret: a proxy without secrets does not pay for it. */
 export class SecretsLink {
   readonly #create: () => SecretStore;
   readonly #onChange: () => void;
   #store: SecretStore | undefined;
   #plans: Readonly<Record<string, CredentialsPlan>> = {};
 
-  /** `onChange`: what is held has changed. */
+  /** `onChange`: {@link held} has changed. */
   constructor(create: () => SecretStore, onChange: () => void) {
     this.#create = create;
     this.#onChange = onChange;
   }
 
-  /** The same object again is nothing new. */
+  /** The same object as before has no effect. */
   follow(plans: Readonly<Record<string, CredentialsPlan>>): void {
     if (plans === this.#plans) return;
     this.#plans = plans;
@@ -77,7 +77,7 @@ export class SecretsLink {
   refusals(): readonly Refusal[] {
     return this.report().statuses.filter(({ fault }) => fault !== "")
       .map(({ name, source, fault }) => ({
-        // Of a secret file whose only secret is taken, whatever its name.
+        // The secret has no name where a secret file's only secret is taken.
         what: ["secret", name, `(${source})`].filter((part) => part !== "").join(" "),
         reason: fault,
       }));

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { credentialsPlan, secretRef } from "../../../test/kit/secrets/secret_peers.ts";
 import { CERTIFICATE, storeWorld, WEB } from "../../../test/kit/secrets/secret_store.ts";
-import { NOTHING_HELD } from "./own_credentials.ts";
+import { NOTHING_HELD } from "../parts/own_credentials.ts";
 import { SecretsLink } from "./secrets_link.ts";
 
 function linked() {
@@ -38,7 +38,7 @@ test("SecretsLink makes no store where no secret is wanted", async () => {
   assert.equal(it.created, 0);
 });
 
-test("SecretsLink follows, tells of changes, and lets go of everything", async () => {
+test("SecretsLink follows plans, reports changes, and releases everything", async () => {
   const it = linked();
   const plans = { web: WEB };
   it.link.follow(plans);
@@ -74,7 +74,7 @@ test("SecretsLink names secrets whose change could not be used, and no others", 
   await it.link.close();
 });
 
-test("SecretsLink looks again when it is told to", async () => {
+test("SecretsLink.refresh() reads secrets again", async () => {
   const it = linked();
   it.link.follow({ web: WEB });
   it.link.refresh();

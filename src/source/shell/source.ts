@@ -18,23 +18,22 @@ export interface SnapshotSource {
    * `onFatal` at most once, when nothing can ever be served and the process should end with the error.
    */
   start(onSnapshot: TakeSnapshot, onFatal?: (error: ProxyError) => void): void;
-  /** What was not taken, and why; also before the first snapshot. */
+  /** Configuration that was not taken, and why; also before the first snapshot. */
   readonly refused: readonly Refusal[];
-  /** What the configuration asks for and is not followed, as sentences. */
+  /** Settings of the configuration that are not followed, as sentences. */
   readonly warnings: readonly string[];
   /** Upstreams that carried traffic lately; their watches go first where connections are scarce. */
   used(upstreamIds: readonly string[]): void;
   status(): SourceStatus;
   /**
-   * A client asked for a name whose certificate is fetched on demand. True: a snapshot with it has been
-   * published.
+   * Fetches the certificate for the name in a client's SNI. True: a snapshot with it has been published.
    */
   fetchCertificate(request: FetchedCertificate): Promise<boolean>;
-  /** What is known of secrets that did not come with the agent's answers, and what happened to them. */
+  /** States and events of secrets. */
   secrets(): SecretsReport;
   /**
-   * What of the configuration is not followed, in sentences: of the upstream of that id, or of the proxy
-   * and its service.
+   * Settings that are not followed, in sentences: of the upstream with that id, or of the proxy and its
+   * service.
    */
   unfollowed(upstream: string | undefined): readonly string[];
   /** Reads files again; a source without files does nothing. Never throws. False: see `refused`. */
@@ -42,7 +41,7 @@ export interface SnapshotSource {
   close(): Promise<void>;
 }
 
-/** What the admin server shows, and readiness looks at. */
+/** For the admin server and readiness. */
 export interface SourceStatus {
   readonly kind: "consul" | "file";
   /** Parts that the first snapshot still lacks; empty once there is one. */
@@ -62,7 +61,7 @@ export interface SourceStatus {
   readonly restored: boolean;
   readonly snapshotVersion: number | undefined;
   readonly certificate: CertificateStatus | undefined;
-  /** What the proxy's configuration says of metrics; absent: nothing. */
+  /** Settings of the proxy's metrics; absent: none. */
   readonly metrics?: MetricsSettings;
 }
 

@@ -1,21 +1,29 @@
 /**
- * What a snapshot source tells people: one line when something changes, never one per retry, and gauges
- * that say how things are.
+ * Log lines and gauges of a snapshot source. A change is logged once, never once per retry.
  *
  * @module
  */
 
 import type { Clock, ErrorCode, Log, Stats } from "../../base/mod.ts";
-import { isOutage } from "./agent_outage.ts";
+import { AgentOutage, isOutage } from "./agent_outage.ts";
 import type { CredentialsPart, Refusal, Snapshot } from "../../snapshot/mod.ts";
 import type { CertificateStatus, Failing } from "./source.ts";
 
-export interface SourceReportOptions {
-  /** Who is asked; `agent` if absent. */
-  readonly called?: string;
+interface SourceReportOptions {
+  /** As {@link FactsReader.called}. */
+  readonly called: string;
   readonly clock: Clock;
   readonly log: Log;
   readonly stats: Stats;
+  /** For the list of events. */
+  readonly onOutage: (kind: "unreachable" | "recovered", detail: string) => void;
+}
+
+export interface FailingNow {
+  /** All watches that fail now. */
+  readonly all: readonly Failing[];
+  /** There is a last good state. */
+  readonly serving: boolean;
 }
 
 /** Failures that concern all watches alike: one line for all of them. */
@@ -25,45 +33,45 @@ const WARMING_SHOWN = 5;
 
 export class SourceReport {
   readonly #options: SourceReportOptions;
+  readonly #outage: AgentOutage;
   readonly #warned = new Set<string>();
   #refused: ReadonlySet<string> = new Set();
   #warnings: ReadonlySet<string> = new Set();
 
   constructor(options: SourceReportOptions) {
     this.#options = options;
+    this.#outage = new AgentOutage({ ...options, onEvent: options.onOutage });
   }
 
-  /** `all` are the failing watches, this one included. `serving`: there is a last good state. */
-  failing(
-    failing: Failing,
-    all: readonly Failing[],
-    { serving }: { readonly serving: boolean },
-  ): void {
-    this.#gauge(failing.code, all);
-    const key = warningKey(failing);
-    if (isOutage(failing) || this.#warned.has(key)) return;
-    this.#warned.add(key);
+  /** `now` includes this one. */
+  failing(failing: Failing, now: FailingNow): void {
     const { watch, code, message } = failing;
-    const fields = { watch, code, error: message };
-    const { called = "agent", log } = this.#options;
-    if (serving) log.warn(`${called} watch failing, last good state stays`, fields);
-    else log.warn(`${called} watch failing, nothing can be served yet`, fields);
-  }
-
-  /** `all` are the watches that still fail. */
-  recovered(failing: Failing, all: readonly Failing[]): void {
-    this.#gauge(failing.code, all);
+    const { called, log } = this.#options;
+    this.#gauge(code, now.all);
     const key = warningKey(failing);
-    if (all.some((other) => warningKey(other) === key) || !this.#warned.delete(key)) return;
-    // It fails for another reason now, which is told by itself.
-    if (all.some(({ watch }) => watch === failing.watch)) return;
-    const { watch, code, sinceMs } = failing;
-    const { called = "agent", clock, log } = this.#options;
-    const after_ms = clock.now() - sinceMs;
-    log.info(`${called} watch recovered`, { watch, code, after_ms });
+    if (!isOutage(failing) && !this.#warned.has(key)) {
+      this.#warned.add(key);
+      const what = now.serving ? "last good state stays" : "nothing can be served yet";
+      log.warn(`${called} watch failing, ${what}`, { watch, code, error: message });
+    }
+    this.#outage.look(now.all, now);
   }
 
-  /** Of the registration and what belongs to it. */
+  /** `now` lacks this one. */
+  recovered(failing: Failing, now: FailingNow): void {
+    const { watch, code, sinceMs } = failing;
+    const { called, clock, log } = this.#options;
+    this.#gauge(code, now.all);
+    const key = warningKey(failing);
+    const isOver = !now.all.some((other) => warningKey(other) === key) && this.#warned.delete(key);
+    // A watch that fails for another reason now has a line of its own.
+    if (isOver && !now.all.some((other) => other.watch === watch)) {
+      log.info(`${called} watch recovered`, { watch, code, after_ms: clock.now() - sinceMs });
+    }
+    this.#outage.look(now.all, now);
+  }
+
+  /** Logs the new ones among all warnings of the registration and its entries. */
   warnings(all: readonly string[]): void {
     const warnings = new Set(all);
     for (const warning of warnings) {
@@ -92,17 +100,18 @@ export class SourceReport {
     { first, restored, warming = [], warmingUpstreams = 0 }: {
       readonly first: boolean;
       readonly restored: boolean;
-      /** What stays closed until its secrets have come, and how many upstreams do. */
+      /** Listeners and upstreams that are closed until their secrets have come. */
       readonly warming?: readonly string[];
+      /** The number of upstreams among them. */
       readonly warmingUpstreams?: number;
     },
   ): void {
-    const { called = "agent", log, stats } = this.#options;
+    const { called, log, stats } = this.#options;
     stats.counter(
       "snapshots_published_total",
       "Configuration snapshots that were given to the data workers",
     ).add(1);
-    this.#restored(restored);
+    this.#gaugeRestored(restored);
     const { credentials } = snapshot;
     if (credentials) {
       stats.gauge(
@@ -127,12 +136,12 @@ export class SourceReport {
 
   /** The agent has answered: the snapshot in use is no longer only the stored one. */
   confirmed(): void {
-    this.#restored(false);
-    const { called = "agent", log } = this.#options;
+    this.#gaugeRestored(false);
+    const { called, log } = this.#options;
     log.info(`${called} is back, its answers replace the stored snapshot`);
   }
 
-  #restored(restored: boolean): void {
+  #gaugeRestored(restored: boolean): void {
     this.#options.stats
       .gauge(
         "snapshot_restored",
@@ -152,7 +161,7 @@ export class SourceReport {
   }
 }
 
-/** What may be shown of credentials. */
+/** The fields of credentials that may be shown. */
 export function certificateStatusOf(credentials: CredentialsPart): CertificateStatus {
   const { uri, serial, notBeforeMs, notAfterMs, rootPems } = credentials;
   return { uri, serial, notBeforeMs, notAfterMs, rootCount: rootPems.length };

@@ -17,7 +17,7 @@ export interface StateFiles {
   write(directory: string, file: string, text: string): Promise<void>;
 }
 
-/** What is used of `node:fs/promises`, so that a test can make it fail. */
+/** The used functions of `node:fs/promises`, so that a test can make them fail. */
 export interface StateFileSystem {
   readonly lstat: typeof lstat;
   readonly mkdir: typeof mkdir;
@@ -80,7 +80,7 @@ async function write(
     }
     await fs.rename(temporary, file);
   } catch (error) {
-    // The first failure is the one to tell; a file that cannot be removed is removed next time.
+    // The first failure is reported; a file that cannot be removed is removed next time.
     await fs.unlink(temporary).catch(() => {});
     throw error;
   }
@@ -93,7 +93,7 @@ async function syncDirectory(fs: StateFileSystem, directory: string): Promise<vo
   await handle.sync();
 }
 
-/** Who can write the directory can replace the file, whatever the file's own mode. */
+/** A user who can write the directory can replace the file, whatever the file's own mode. */
 async function checkDirectory(fs: StateFileSystem, directory: string): Promise<void> {
   const status = await fs.lstat(directory);
   if (!status.isDirectory()) throw refusal(`"${directory}" is not a directory`);

@@ -10,7 +10,7 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { type Clock, type Log, messageOf, type Stats, type Timer } from "../../base/mod.ts";
-import { judgePems } from "../shell/judge_credentials.ts";
+import { judgePems } from "../parts/judge_credentials.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
 import { createStateFiles, type StateFiles } from "./state_files.ts";
 import type { StoredState } from "./stored_credentials.ts";
@@ -33,7 +33,7 @@ export interface FileStoreOptions {
   readonly log: Log;
   readonly stats: Stats;
   readonly strictSpiffeChain?: boolean;
-  /** False: of a configuration file, which says itself what is served; only its secrets are restored. */
+  /** False: the state belongs to a configuration file, and only its secrets are restored. */
   readonly holdsMesh?: boolean;
   /** For tests; default the file system. */
   readonly files?: StateFiles;
@@ -47,7 +47,7 @@ const RETRY_INTERVAL_MS = 30_000;
 export class FileStore implements SnapshotStore {
   readonly #options: FileStoreOptions;
   readonly #files: StateFiles;
-  /** Files that were said to be of no use. */
+  /** Files that were reported as unusable. */
   readonly #useless = new Set<string>();
   #waiting: StoredState | undefined;
   #writing: Promise<void> | undefined;
@@ -80,9 +80,12 @@ export class FileStore implements SnapshotStore {
       if (holdsMesh) this.#judgeMesh(snapshot);
       return state;
     } catch (error) {
-      const told = this.#useless.has(file);
+      const isReported = this.#useless.has(file);
       this.#useless.add(file);
-      log[told ? "debug" : "warn"]("stored snapshot not used", { file, error: messageOf(error) });
+      log[isReported ? "debug" : "warn"]("stored snapshot not used", {
+        file,
+        error: messageOf(error),
+      });
       return undefined;
     }
   }
@@ -163,7 +166,7 @@ export class FileStore implements SnapshotStore {
   }
 }
 
-/** A name that is safe whatever the id holds, and still tells people whose it is. */
+/** A safe name for every id, in which people recognise the proxy. */
 function fileNameOf(proxyId: string): string {
   const digest = createHash("sha256").update(proxyId).digest("hex").slice(0, 12);
   return `${proxyId.replace(/[^A-Za-z0-9_-]/g, "_").slice(0, 100)}-${digest}.json`;

@@ -89,7 +89,7 @@ async function until(
   }
 }
 
-test("FileStore gives back what it stored, to nobody else", async () => {
+test("FileStore returns the state to the same proxy only", async () => {
   await using rig = await Rig.create();
   const snapshot = await aSnapshot();
   const file = await rig.stored(snapshot);

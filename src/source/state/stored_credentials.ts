@@ -1,16 +1,16 @@
 /**
- * Credentials of listeners' and upstreams' own after a restart without the agent: the stored state says
- * where they come from, so that they are followed at once. The agent's registration replaces all of it.
+ * Credentials of single listeners and upstreams after a restart without the agent: the stored state has
+ * their sources, so that they are followed at once. The agent's registration replaces all of it.
  *
  * @module
  */
 
 import type { HeldSecrets, StoredSecrets } from "../../secrets/mod.ts";
 import { keepSnapshot, type Snapshot } from "../../snapshot/mod.ts";
-import type { CredentialFacts, CredentialPlans } from "../shell/credential_plans.ts";
-import { ownCredentials } from "../shell/own_credentials.ts";
+import type { CredentialFacts, CredentialPlans } from "../parts/credential_plans.ts";
+import { ownCredentials } from "../parts/own_credentials.ts";
 
-/** What a restart can go on with. */
+/** State that a restarted proxy serves. */
 export interface StoredState {
   readonly snapshot: Snapshot;
   /** Absent: nothing has credentials of its own. */
@@ -19,16 +19,16 @@ export interface StoredState {
 
 /** May hold passwords, keys and tokens, as the registration does. */
 export interface StoredCredentials {
-  /** What the snapshot's keys of certificates and validations were made with. */
+  /** Salt of the snapshot's keys of certificates and validations. */
   readonly salt: string;
   readonly registration: CredentialFacts;
 }
 
-/** What the stored snapshot holds, for the sources' store. */
+/** Secrets of the stored snapshot, for the secret store. */
 export function storedSecrets({ snapshot, credentials }: StoredState): StoredSecrets {
   const { certificates, validations, ownCredentials: own } = snapshot;
   return {
-    // Without one no key fits.
+    // Without a salt no key matches.
     salt: credentials?.salt ?? "",
     certificates: mapValues(certificates, ({ version: _, source: __, name, ...value }) => ({
       name,
@@ -39,13 +39,13 @@ export function storedSecrets({ snapshot, credentials }: StoredState): StoredSec
   };
 }
 
-/** The stored snapshot with what sources have said since: `snapshot` itself where that is nothing. */
+/** The stored snapshot with newer secrets from their sources: `snapshot` itself if there are none. */
 export function withNews(
   snapshot: Snapshot,
   { plans, held }: { readonly plans: CredentialPlans; readonly held: HeldSecrets },
 ): Snapshot {
   const version = snapshot.version + 1;
-  // Those that nothing is known about stay what they were.
+  // Credentials without news stay as they are.
   const keys = new Set([...Object.keys(snapshot.ownCredentials), ...Object.keys(plans.plans)]);
   const { warming: _, ...own } = ownCredentials({
     held,

@@ -3,7 +3,7 @@
  *
  * The file carries the SHA-256 digest of its content, and nothing in it is believed before the digest
  * was checked: a file that is cut short, damaged or edited by hand is refused whole. The format number
- * says that content with a right digest has the types of this version; it must rise with every change
+ * means that content with a right digest has the types of this version; it must rise with every change
  * of {@link Snapshot} or {@link StoredCredentials}, which the test of the format checks.
  *
  * The digest is no signature. An attacker who can write the directory as this user can make a file with

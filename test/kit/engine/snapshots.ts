@@ -8,7 +8,7 @@ import { DEFAULT_OUTLIER } from "../../../src/balance/mod.ts";
 import type { Address } from "../../../src/base/mod.ts";
 import type { Authority } from "../certs/authority.ts";
 import type { Intention } from "../../../src/policy/mod.ts";
-import { inboundHttp } from "../../../src/source/shell/http_rules.ts";
+import { inboundHttp } from "../../../src/source/parts/http_rules.ts";
 import {
   type ChainPart,
   type CredentialsPart,

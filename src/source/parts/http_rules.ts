@@ -8,12 +8,12 @@
 import { DEFAULT_HTTP_LIMITS, type PathRules } from "../../http/mod.ts";
 import type { HttpRules, Protocol } from "../../snapshot/mod.ts";
 
-/** What is configured; the rest has defaults. */
+/** Configured settings; the others have defaults. */
 export type HttpSettings = {
   readonly [Key in Exclude<keyof HttpRules, "protocol">]?: HttpRules[Key] | undefined;
 };
 
-/** What callers of the service wrote is normalised, since rules are about paths. */
+/** Paths from callers of the service are normalised, since rules are about paths. */
 export const INCOMING_PATH: PathRules = {
   normalize: true,
   mergeSlashes: false,
@@ -21,15 +21,15 @@ export const INCOMING_PATH: PathRules = {
   underscores: "allow",
 };
 
-/** Where nothing is judged: the other side of an upstream normalises. */
+/** For listeners without intentions: the other side of an upstream normalises. */
 export const UNJUDGED_PATH: PathRules = { ...INCOMING_PATH, normalize: false };
 
 /** Envoy's. */
 const STREAM_IDLE_TIMEOUT_MS = 300_000;
 
-/** Of a listener for callers of the service; `null`: its protocol is no HTTP. */
+/** Rules of a listener for callers of the service; `null`: its protocol is not HTTP. */
 export function inboundHttp(protocol: Protocol, settings: HttpSettings = {}): HttpRules | null {
-  // As Consul has it: gRPC services are told nothing of the caller.
+  // As in Consul, gRPC services get no header about the caller.
   const sanitizes = protocol === "grpc" || settings.sanitizeForwardedClientCert;
   return httpOf(protocol, {
     ...settings,
@@ -38,7 +38,7 @@ export function inboundHttp(protocol: Protocol, settings: HttpSettings = {}): Ht
   });
 }
 
-/** Of a listener at which no intention is asked, an upstream's; `null`: its protocol is no HTTP. */
+/** Rules of a listener without intentions, an upstream's; `null`: its protocol is not HTTP. */
 export function unjudgedHttp(protocol: Protocol, settings: HttpSettings = {}): HttpRules | null {
   return httpOf(protocol, { ...settings, sanitizeForwardedClientCert: true });
 }
@@ -56,7 +56,7 @@ function httpOf(protocol: Protocol, settings: HttpSettings): HttpRules | null {
   };
 }
 
-/** Consul takes these in any case; `undefined`: nobody knows it. */
+/** Consul takes these in any case; `undefined`: it is unknown. */
 export function protocolOf(written: string): Protocol | undefined {
   const protocol = written.toLowerCase();
   switch (protocol) {
@@ -70,7 +70,7 @@ export function protocolOf(written: string): Protocol | undefined {
   }
 }
 
-/** Why a protocol that nobody knows is refused, and what to do. */
+/** Why an unknown protocol is refused, and what to do. */
 export function unknownProtocol(written: string): string {
   return `"${written}" is not known, so connections are carried as they are; ` +
     "write tcp, http, http2 or grpc";

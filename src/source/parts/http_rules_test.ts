@@ -41,7 +41,7 @@ test("inboundHttp() takes what is configured", () => {
   assert.deepEqual(inboundHttp("http2", settings), { protocol: "http2", ...settings });
 });
 
-test("unjudgedHttp() leaves paths as they are and takes nobody's word for who calls", () => {
+test("unjudgedHttp() leaves paths as they are and sanitizes the forwarded client certificate", () => {
   assert.equal(unjudgedHttp("tcp"), null);
   const rules = unjudgedHttp("http2");
   assert.deepEqual([rules?.path.normalize, rules?.sanitizeForwardedClientCert], [false, true]);

@@ -176,7 +176,7 @@ for (
   });
 }
 
-test("ownCredentials() says what is waited for", () => {
+test("ownCredentials() names awaited secrets", () => {
   assert.deepEqual(warmingShown(own(held({ inbound: WARMING }))), [
     "secrets of inbound (web, roots)",
   ]);
@@ -193,7 +193,7 @@ test("ownCredentials() carries over what a listener had while new ones are waite
   }
 });
 
-test("ownCredentials() carries nothing over that nobody refers to any more", () => {
+test("ownCredentials() drops parts without a reference", () => {
   const next = own(held({ inbound: OPEN }), {
     previous: own(held({ inbound: OPEN })),
     wanted: [],
@@ -318,7 +318,7 @@ test("assemble() keeps an upstream closed until its first secrets are there", ()
   assert.equal(second?.upstreams[DB]?.credentials, DB);
 });
 
-test("assemble() lets nobody go on in clear where callers are to speak TLS", () => {
+test("assemble() closes a plaintext listener whose callers must use TLS", () => {
   const key = `${DB} listener`;
   const plans = { ...NO_PLANS, plans: { [key]: PLAN }, listeners: new Map([[DB, key]]) };
   const refused = { ...NO_PLANS, listeners: new Map([[DB, "refused" as const]]) };

@@ -16,8 +16,8 @@ import {
   type Snapshot,
 } from "../../snapshot/mod.ts";
 
-/** A format is looked at, not used. */
-const NOBODY = { hostname: "", now: () => 0 };
+/** For formats that are checked and not used. */
+const NO_SOURCE = { hostname: "", now: () => 0 };
 const WHAT = "access log";
 
 export function accessLogPart(
@@ -51,13 +51,13 @@ export function accessLogPart(
   }, version);
 }
 
-/** Why it cannot be used, to follow its name; `undefined`: it can. */
+/** Why it cannot be used, as the end of a sentence that begins with its name; `undefined`: it can. */
 export function formatFault(format: LogFormat): string | undefined {
-  const compiled = compileFormat(format, NOBODY);
+  const compiled = compileFormat(format, NO_SOURCE);
   return compiled.kind === "refused" ? compiled.reason : undefined;
 }
 
-/** A text says why there is none. */
+/** A text is the reason why there is none. */
 function targetOf({ type, path }: AccessLogSettings): AccessLogTarget | string {
   switch (type) {
     case "":

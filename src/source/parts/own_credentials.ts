@@ -1,5 +1,5 @@
 /**
- * What the secrets' store holds as parts of a snapshot. A listener or upstream whose credentials are
+ * The contents of the secret store as parts of a snapshot. A listener or upstream whose credentials are
  * still on their way keeps those it had; one that never had any is named, so that it stays closed.
  *
  * @module
@@ -20,7 +20,7 @@ export interface OwnCredentialsInput {
   readonly held: HeldSecrets;
   /** Keys of credentials that listeners and upstreams refer to. */
   readonly wanted: readonly string[];
-  /** Of the mesh, lower case. */
+  /** Trust domains of the mesh, in lower case. */
   readonly trustDomains: readonly string[];
   readonly previous: Snapshot | undefined;
   readonly version: number;
@@ -79,7 +79,7 @@ export function ownCredentials(input: OwnCredentialsInput): OwnCredentials {
   return { ...parts, warming };
 }
 
-/** May what goes by these credentials open? Those of the proxy itself are there, or nothing is. */
+/** May a listener with these credentials open? No snapshot is made before the proxy's own are there. */
 export function isOpen(
   key: string | null,
   own: Pick<OwnCredentials, "ownCredentials">,
@@ -88,8 +88,8 @@ export function isOpen(
 }
 
 /**
- * What a listener or upstream goes by now: `wanted` as soon as its secrets are there, until then what
- * was in force, like everything that serves. `undefined`: nothing, it stays closed.
+ * The credentials key that a listener or upstream uses now: `wanted` as soon as its secrets are there,
+ * until then the previous one. `undefined`: none, it stays closed.
  */
 export function keyInForce(
   wanted: string | null | "refused",
@@ -100,7 +100,7 @@ export function keyInForce(
   return old && isOpen(old.credentials, own) ? old.credentials : undefined;
 }
 
-/** One line for each of the credentials that are waited for. */
+/** One line for each key whose secrets are awaited. */
 export function warmingShown({ warming }: OwnCredentials): readonly string[] {
   return [...warming].map(([key, names]) => `secrets of ${key} (${names.join(", ")})`);
 }

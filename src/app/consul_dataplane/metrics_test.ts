@@ -42,7 +42,7 @@ async function rig(
   };
   const lines: [string, LogFields | undefined][] = [];
   const write = (text: string, fields?: LogFields) => void lines.push([text, fields]);
-  const log = { ...silentLog, warn: tell, error: tell };
+  const log = { ...silentLog, warn: write, error: write };
   const metrics = new DataplaneMetrics(
     { useCentralConfig: true, scrapePath: "/metrics", mergePort, ...options },
     { view, log, ask },

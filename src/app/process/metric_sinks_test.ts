@@ -45,7 +45,7 @@ function rig({ prometheus = true, env = {} as Record<string, string> } = {}) {
   };
   const lines: [string, LogFields | undefined][] = [];
   const write = (text: string, fields?: LogFields) => void lines.push([text, fields]);
-  const log = { ...silentLog, warn: tell, error: tell };
+  const log = { ...silentLog, warn: write, error: write };
   const sinks = new MetricSinks({ view, stats, log, env, prometheus });
   return { view, state, lines, log, sinks, [Symbol.asyncDispose]: () => sinks.close() };
 }

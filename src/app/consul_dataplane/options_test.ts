@@ -3,25 +3,7 @@ import { DATAPLANE_FLAGS } from "../../consul/mod.ts";
 import { test } from "node:test";
 import { ProxyError } from "../../base/mod.ts";
 import { SETTINGS } from "./flags.ts";
-import { type DataplaneOptions, dataplaneOptions } from "./options.ts";
-import { dataplaneValues, parseDataplane } from "./values.ts";
-
-type Env = Readonly<Record<string, string>>;
-
-interface Given {
-  readonly env?: Env;
-  readonly files?: Readonly<Record<string, string>>;
-}
-
-function read(argv: readonly string[], { env = {}, files = {} }: Given = {}): DataplaneOptions {
-  const readText = (path: string, flag: string) => {
-    const text = files[path];
-    if (text === undefined) throw new ProxyError("config_invalid", `Cannot read ${flag} "${path}"`);
-    return text;
-  };
-  const { flags, forEnvoy } = parseDataplane(argv, env);
-  return dataplaneOptions(dataplaneValues(flags, env, readText), { forEnvoy, readText });
-}
+import { type DataplaneInput, readDataplane } from "../../../test/kit/process/dataplane_options.ts";
 
 const words = (text: string) => text.split(" ").filter((word) => word !== "");
 const LEAST = words("-addresses consul.example -proxy-id web-proxy -proxy-node-name vm-1");
@@ -32,7 +14,7 @@ function at(options: unknown, path: string): unknown {
 }
 
 test("dataplaneOptions() has consul-dataplane's defaults", () => {
-  const { proxy, lifecycle, metrics, ready } = read(LEAST);
+  const { proxy, lifecycle, metrics, ready } = readDataplane(LEAST);
   assert.deepEqual(proxy.serversFlags, {
     names: DATAPLANE_FLAGS,
     servers: "consul.example",
@@ -199,13 +181,13 @@ for (const [name, value, path, want, more = ""] of EFFECTS) {
       ]
     ) {
       if (kind === "switch" && value === "false" && given[0] === `--${name}`) continue;
-      assert.deepEqual(at(read([...rest, ...given], { files }), path), wanted(`-${name}`));
+      assert.deepEqual(at(readDataplane([...rest, ...given], { files }), path), wanted(`-${name}`));
     }
   });
 
   if (env !== undefined) {
     test(`dataplaneOptions() takes ${env}`, () => {
-      const options = read(without, { env: { [env]: value }, files });
+      const options = readDataplane(without, { env: { [env]: value }, files });
       assert.deepEqual(at(options, path), wanted(env));
     });
   }
@@ -221,7 +203,7 @@ for (const [name, value, path, want, more = ""] of EFFECTS) {
         (inner, part) => ({ [part]: inner }),
         inJson,
       );
-      const options = read([...without, "-config-file", "c.json"], {
+      const options = readDataplane([...without, "-config-file", "c.json"], {
         files: { ...files, "c.json": JSON.stringify(json) },
       });
       assert.deepEqual(at(options, path), wanted(`${key} of -config-file`));
@@ -235,35 +217,40 @@ test("dataplaneOptions() prefers the flag to the variable, and the variable to t
   };
   const given = [...LEAST, "-config-file=c.json"];
   const env = { DP_CONSUL_GRPC_PORT: "2" };
-  const port = (argv: readonly string[], env: Env = {}) =>
-    read(argv, { env, files }).proxy.serversFlags?.grpcPort;
+  const port = (argv: readonly string[], env: Readonly<Record<string, string>> = {}) =>
+    readDataplane(argv, { env, files }).proxy.serversFlags?.grpcPort;
   assert.deepEqual(
     [port(given), port(given, env), port([...given, "-grpc-port=3"], env)],
     [1, 2, 3],
   );
-  assert.equal(read([...given, "-log-json=false"], { files }).proxy.logJson, false);
+  assert.equal(readDataplane([...given, "-log-json=false"], { files }).proxy.logJson, false);
   // An empty flag hides its variable but not the file, as with consul-dataplane.
   assert.equal(port([...given, "-grpc-port="], env), 1);
 });
 
 test("dataplaneOptions() warns of a token on the command line", () => {
   const argv = [...LEAST, "-credential-type=static"];
-  const [warning = "", ...others] = read([...argv, "-static-token", "secret"]).proxy.warnings;
+  const [warning = "", ...others] =
+    readDataplane([...argv, "-static-token", "secret"]).proxy.warnings;
   assert.match(warning, /can read -static-token: it is on the command line/);
   assert.ok(!warning.includes("secret"));
   assert.deepEqual(others, []);
-  assert.deepEqual(read(argv, { env: { DP_CREDENTIAL_STATIC_TOKEN: "s" } }).proxy.warnings, []);
+  assert.deepEqual(
+    readDataplane(argv, { env: { DP_CREDENTIAL_STATIC_TOKEN: "s" } }).proxy.warnings,
+    [],
+  );
 });
 
 test("dataplaneOptions() does not warn of a DNS proxy that is off", () => {
-  const warningsOf = (...argv: readonly string[]) => read([...LEAST, ...argv]).proxy.warnings;
+  const warningsOf = (...argv: readonly string[]) =>
+    readDataplane([...LEAST, ...argv]).proxy.warnings;
   assert.deepEqual(warningsOf("-consul-dns-bind-port=-1", "-dump-envoy-config-on-exit=false"), []);
   assert.equal(warningsOf("-xds-bind-port=-1").length, 1);
 });
 
 test("dataplaneOptions() joins -login-meta, its variables and the file", () => {
   const login = { meta: { pod: "file", uid: "file", ns: "file" } };
-  const { proxy } = read([
+  const { proxy } = readDataplane([
     ...LEAST,
     ...words(LOGIN),
     "-login-meta",
@@ -277,7 +264,7 @@ test("dataplaneOptions() joins -login-meta, its variables and the file", () => {
 });
 
 test("dataplaneOptions() uses old names only when no new one is given", () => {
-  const { proxy } = read([...LEAST, "-proxy-service-id=old"], {
+  const { proxy } = readDataplane([...LEAST, "-proxy-service-id=old"], {
     env: { DP_SERVICE_NODE_NAME: "old", DP_SERVICE_NAMESPACE: "old" },
   });
   assert.deepEqual([proxy.mode.kind === "agent" && proxy.mode.id], ["web-proxy"]);
@@ -380,139 +367,13 @@ for (
     ["a control character", `${LEAST.join(" ")} -config-file c.json`, /control character/, {
       files: { "c.json": '{"consul": {"tls": {"serverName": "a\\nb"}}}' },
     }],
-  ] as readonly (readonly [string, string, RegExp, Given?])[]
+  ] as readonly (readonly [string, string, RegExp, DataplaneInput?])[]
 ) {
   test(`dataplaneOptions() refuses ${name}`, () => {
-    assert.throws(() => read(words(argv), given), (error: unknown) => {
+    assert.throws(() => readDataplane(words(argv), given), (error: unknown) => {
       assert.ok(error instanceof ProxyError && ["usage", "config_invalid"].includes(error.code));
       assert.match(error.message, want);
       return true;
     });
   });
 }
-
-test("dataplaneOptions() takes the flags and variables that consul-k8s gives to a sidecar", () => {
-  const argv = words(
-    "-addresses consul-server.consul.svc -envoy-admin-bind-address=127.0.0.1 " +
-      "-consul-dns-bind-addr=127.0.0.1 -xds-bind-addr=127.0.0.1 -grpc-port=8502 " +
-      "-proxy-service-id-path=/consul/connect-inject/proxyid -log-level= -log-json=false " +
-      "-envoy-concurrency=2 -graceful-addr=127.0.0.1 -credential-type=login " +
-      "-login-auth-method=consul-k8s-auth-method " +
-      "-login-bearer-token-path=/var/run/secrets/kubernetes.io/serviceaccount/token " +
-      "-tls-server-name=server.dc1.consul -ca-certs=/consul/connect-inject/consul-ca.pem " +
-      "-envoy-ready-bind-port=21000 -graceful-port=20600 -shutdown-drain-listeners " +
-      "-shutdown-grace-period-seconds=30 -graceful-shutdown-path=/graceful_shutdown " +
-      "-startup-grace-period-seconds=0 -graceful-startup-path=/graceful_startup " +
-      "-telemetry-prom-scrape-path=/metrics -telemetry-prom-merge-port=20100 " +
-      "-telemetry-prom-service-metrics-url=http://127.0.0.1:8080/metrics " +
-      "-telemetry-prom-ca-certs-file=/ca -telemetry-prom-cert-file=/c -telemetry-prom-key-file=/k " +
-      "-consul-dns-bind-port=8600 -- --base-id 7",
-  );
-  const { proxy, lifecycle, ready, metrics } = read(argv, {
-    env: {
-      TMPDIR: "/consul/connect-inject",
-      NODE_NAME: "k8s-1",
-      HOST_IP: "10.0.0.1",
-      DP_SERVICE_NODE_NAME: "k8s-1-virtual",
-      DP_ENVOY_READY_BIND_ADDRESS: "10.1.2.3",
-      POD_NAME: "web-1",
-      POD_NAMESPACE: "default",
-      POD_UID: "u-1",
-      DP_CREDENTIAL_LOGIN_META: "pod=default/web-1",
-      DP_CREDENTIAL_LOGIN_META1: "pod=default/web-1",
-      DP_CREDENTIAL_LOGIN_META2: "pod-uid=u-1",
-    },
-    files: { "/consul/connect-inject/proxyid": "web-1-web-sidecar-proxy" },
-  });
-  assert.deepEqual(proxy.serversFlags, {
-    names: DATAPLANE_FLAGS,
-    servers: "consul-server.consul.svc",
-    node: "k8s-1-virtual",
-    grpcPort: 8_502,
-    httpPort: 8_501,
-    tlsDisabled: false,
-    tlsInsecure: false,
-    serverWatchDisabled: false,
-    tlsServerName: "server.dc1.consul",
-    caPath: "/consul/connect-inject/consul-ca.pem",
-    login: {
-      authMethod: "consul-k8s-auth-method",
-      bearerToken: "",
-      bearerTokenFile: "/var/run/secrets/kubernetes.io/serviceaccount/token",
-      datacenter: "",
-      namespace: "",
-      partition: "",
-      meta: { pod: "default/web-1", "pod-uid": "u-1" },
-    },
-  });
-  assert.equal(proxy.mode.kind === "agent" && proxy.mode.id, "web-1-web-sidecar-proxy");
-  assert.deepEqual([proxy.workers, proxy.logLevel], [2, "info"]);
-  assert.deepEqual(ready, { host: "10.1.2.3", port: 21_000 });
-  assert.deepEqual([lifecycle.port, lifecycle.shutdownGraceMs], [20_600, 30_000]);
-  assert.equal(lifecycle.drainListeners, true);
-  assert.equal(metrics.serviceUrl?.href, "http://127.0.0.1:8080/metrics");
-  assert.deepEqual(metrics.tls, { ca: "/ca", cert: "/c", key: "/k" });
-  assert.deepEqual(proxy.warnings.map((line) => line.replace(/ does nothing.*/, "")), [
-    "-xds-bind-addr",
-    "-consul-dns-bind-addr",
-    "-consul-dns-bind-port",
-    '"--base-id 7" after --',
-  ]);
-});
-
-test("dataplaneOptions() takes the file that consul-ecs writes", () => {
-  const file = {
-    consul: {
-      addresses: "consul.dc1",
-      grpcPort: 8_503,
-      serverWatchDisabled: true,
-      tls: { disabled: false, caCertsPath: "/consul/ca-cert.pem", tlsServerName: "consul.dc1" },
-      credentials: { type: "static", static: { token: "test-token-123" } },
-    },
-    proxy: { nodeName: "arn:aws:ecs:x:1:cluster/c", id: "web-1", namespace: "", partition: "" },
-    xdsServer: { bindAddress: "127.0.0.1" },
-    envoy: { readyBindAddress: "127.0.0.1", readyBindPort: 23_000 },
-    logging: { logLevel: "TRACE" },
-  };
-  const path = "/consul/consul-dataplane.json";
-  const { proxy, ready } = read(["-config-file", path], {
-    files: { [path]: JSON.stringify(file) },
-  });
-  assert.deepEqual(proxy.serversFlags, {
-    names: DATAPLANE_FLAGS,
-    servers: "consul.dc1",
-    node: "arn:aws:ecs:x:1:cluster/c",
-    grpcPort: 8_503,
-    httpPort: 8_501,
-    tlsDisabled: false,
-    tlsInsecure: false,
-    serverWatchDisabled: true,
-    caPath: "/consul/ca-cert.pem",
-    tlsServerName: "consul.dc1",
-    token: "test-token-123",
-  });
-  assert.deepEqual(ready, { host: "127.0.0.1", port: 23_000 });
-  assert.equal(proxy.logLevel, "trace");
-  assert.equal(proxy.warnings.length, 1);
-});
-
-test("dataplaneOptions() takes every kind of value in the file", () => {
-  const { proxy, lifecycle } = read([...LEAST.slice(2), "-config-file", "c.json"], {
-    files: {
-      "c.json": JSON.stringify({
-        consul: {
-          addresses: "exec=/consul/discover",
-          credentials: {
-            type: "login",
-            login: { authMethod: "iam", bearerTokenPath: "/b", meta: { "task/id": "t-1" } },
-          },
-        },
-        envoy: { concurrency: null, gracefulPort: 20_600 },
-        telemetry: { prometheus: { retentionTime: 60_000_000_000 } },
-      }),
-    },
-  });
-  assert.equal(proxy.serversFlags?.login?.meta["task/id"], "t-1");
-  assert.equal(proxy.serversFlags?.tlsServerName, undefined);
-  assert.deepEqual([proxy.workers, lifecycle.port], [1, 20_600]);
-});

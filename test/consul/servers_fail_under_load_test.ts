@@ -4,7 +4,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { startClusterPair, withstands } from "../kit/mesh/cluster_pair.ts";
+import { startClusterPair, withstands } from "../kit/mesh/disturbed_pair.ts";
 import { waitForEcho } from "../kit/wire/echo.ts";
 import { rounds } from "../kit/clock/long.ts";
 import { eventually, pause } from "../kit/process/process.ts";

@@ -7,7 +7,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
-import { startClusterPair, withstands } from "../kit/mesh/cluster_pair.ts";
+import { startClusterPair, withstands } from "../kit/mesh/disturbed_pair.ts";
 import { EchoClient, waitForEcho } from "../kit/wire/echo.ts";
 import { loginsOf } from "../kit/mesh/login.ts";
 import { eventually } from "../kit/process/process.ts";

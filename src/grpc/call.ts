@@ -20,9 +20,15 @@ import {
   type ResponseHead,
 } from "../http/mod.ts";
 import { type BegunBytes, framed, MessageReader } from "./message_reader.ts";
-import { Pace } from "./pace.ts";
-import { type GrpcStatus, grpcStatus } from "./status.ts";
-import type { GrpcCall, GrpcLimits, MessageTypes, Metadata, StreamHandler } from "./types.ts";
+import {
+  type GrpcCall,
+  type GrpcLimits,
+  type GrpcStatus,
+  grpcStatus,
+  type MessageTypes,
+  type Metadata,
+  type StreamHandler,
+} from "./types.ts";
 
 export interface CallContext {
   readonly clock: Clock;
@@ -269,4 +275,42 @@ export class ClientCall<Request, Response> implements GrpcCall<Request>, AnyCall
       this.fail(grpcStatus(GRPC_STATUS.deadlineExceeded, "quiet for long, asked anew"));
     });
   }
+}
+
+const REST_SHARE = 2;
+const REST_LIMIT_MS = 250;
+
+export class Pace {
+  readonly #clock: Clock;
+  readonly #limits: GrpcLimits;
+  #tokens: number;
+  #refilledMs: number;
+  #heldBackSinceMs: number | undefined;
+
+  constructor(clock: Clock, limits: GrpcLimits) {
+    this.#clock = clock;
+    this.#limits = limits;
+    this.#tokens = limits.messageBurst;
+    this.#refilledMs = clock.monotonic();
+  }
+
+  /** A message that began at `begunMs` was handled: how long the next one has to wait. */
+  waitMs(begunMs: number): number | "flood" {
+    const { messageBurst, messagesPerSecond, floodMs } = this.#limits;
+    const nowMs = this.#clock.monotonic();
+    const refill = (nowMs - this.#refilledMs) * messagesPerSecond / 1000;
+    this.#tokens = Math.min(messageBurst, this.#tokens + refill) - 1;
+    this.#refilledMs = nowMs;
+    // Half full again: that was a burst, and it is over.
+    if (this.#tokens > messageBurst / 2) this.#heldBackSinceMs = undefined;
+    const restMs = restAfter(nowMs - begunMs);
+    if (this.#tokens >= 0) return restMs;
+    this.#heldBackSinceMs ??= nowMs;
+    if (nowMs - this.#heldBackSinceMs > floodMs) return "flood";
+    return Math.max(restMs, -this.#tokens * 1000 / messagesPerSecond);
+  }
+}
+
+function restAfter(spentMs: number): number {
+  return spentMs < 1 ? 0 : Math.min(REST_LIMIT_MS, spentMs * REST_SHARE);
 }

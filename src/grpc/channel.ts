@@ -10,12 +10,13 @@ import { GRPC_STATUS } from "../http/mod.ts";
 import type { Dial } from "../net/mod.ts";
 import { type AnyCall, type CallContext, ClientCall } from "./call.ts";
 import { type CallConnection, CallConnections } from "./call_connections.ts";
-import { type GrpcStatus, grpcStatus } from "./status.ts";
 import {
   DEFAULT_GRPC_LIMITS,
   type GrpcCall,
   type GrpcChannel,
   type GrpcChannelOptions,
+  type GrpcStatus,
+  grpcStatus,
   type MessageTypes,
   type StreamHandler,
 } from "./types.ts";

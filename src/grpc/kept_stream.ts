@@ -8,8 +8,7 @@
 
 import type { Clock } from "../base/mod.ts";
 import { GRPC_STATUS } from "../http/mod.ts";
-import type { GrpcStatus } from "./status.ts";
-import type { StreamHandler } from "./types.ts";
+import type { GrpcStatus, StreamHandler } from "./types.ts";
 
 /** A stream as its owner opened it. No event comes after `close`. */
 export interface OpenStream {

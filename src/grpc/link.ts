@@ -8,12 +8,12 @@
 import { GRPC_STATUS, whyEnded } from "../http/mod.ts";
 import { type AnyCall, type CallContext, ClientCall } from "./call.ts";
 import { CallConnections } from "./call_connections.ts";
-import { grpcStatus } from "./status.ts";
 import {
   DEFAULT_GRPC_LIMITS,
   type GrpcCall,
   type GrpcLink,
   type GrpcLinkOptions,
+  grpcStatus,
   type MessageTypes,
   type Metadata,
   type StreamHandler,

@@ -3,8 +3,7 @@ import test from "node:test";
 import { FakeClock, settle } from "../../test/kit/clock/clock.ts";
 import { type MemoryServer, MemoryServers } from "../../test/kit/consul/memory_servers.ts";
 import { dialGrpcLink } from "./link.ts";
-import { formatStatus } from "./status.ts";
-import type { GrpcCall, GrpcLink, MessageTypes } from "./types.ts";
+import { formatStatus, type GrpcCall, type GrpcLink, type MessageTypes } from "./types.ts";
 
 const PATH = "/test.Test/Method";
 const RAW: MessageTypes<Uint8Array, Uint8Array> = {

@@ -6,7 +6,7 @@
  */
 
 import { GRPC_STATUS } from "../http/mod.ts";
-import { type GrpcStatus, grpcStatus } from "./status.ts";
+import { type GrpcStatus, grpcStatus } from "./types.ts";
 
 const PREFIX_BYTES = 5;
 const FIRST_BYTES = 4096;

@@ -8,7 +8,7 @@ export { createGrpcChannel } from "./channel.ts";
 export { KeptStream, type OpenStream, type Reopening, type StreamEnd } from "./kept_stream.ts";
 export { dialGrpcLink } from "./link.ts";
 export { framed } from "./message_reader.ts";
-export { formatStatus, type GrpcStatus, grpcStatus } from "./status.ts";
+export { formatStatus, type GrpcStatus, grpcStatus } from "./types.ts";
 export type {
   GrpcCall,
   GrpcChannel,

@@ -9,7 +9,6 @@
 import { Buffer } from "node:buffer";
 import { messageOf, ProxyError } from "../base/mod.ts";
 import {
-  bitStringOf,
   booleanOf,
   contextTag,
   DerReader,
@@ -19,10 +18,10 @@ import {
   TAG,
   timeOf,
 } from "../wire/mod.ts";
-import { type Certificate, sameBytes } from "./certificate.ts";
+import { type Certificate, checkAlgorithm, readSigned } from "./certificate.ts";
 import { extensionsIn } from "./extensions.ts";
 import { OID } from "./oids.ts";
-import { schemeOf, type SignatureScheme } from "./signature_scheme.ts";
+import type { Signed } from "./signature.ts";
 import { refuseValidation } from "./validation.ts";
 
 export const CRL_LIMIT_BYTES: number = 4 << 20;
@@ -33,11 +32,7 @@ const CRLS_LIMIT = 100;
 /** The certificates of its issuer that a list covers. */
 type CrlScope = "all" | "leaves" | "cas";
 
-export interface Crl {
-  /** The signed part, the scheme and the signature. */
-  readonly tbs: Uint8Array;
-  readonly scheme: SignatureScheme;
-  readonly signature: Uint8Array;
+export interface Crl extends Signed {
   /** DER of the name. */
   readonly issuer: Uint8Array;
   readonly thisUpdateMs: number;
@@ -100,19 +95,10 @@ function readList(der: Uint8Array): Crl {
   const outer = new DerReader(new Uint8Array(der));
   const parts = outer.enter(TAG.sequence, "list");
   outer.end("list");
-  const tbs = parts.read(TAG.sequence, "signed part");
-  const algorithm = parts.read(TAG.sequence, "signature algorithm");
-  const signature = bitStringOf(parts.read(TAG.bitString, "signature"), "signature");
-  parts.end("list");
-  if (signature.unusedBits !== 0) return refuse("signature is not whole bytes");
-
-  const fields = parts.inside(tbs);
+  const { signed, fields, algorithm } = readSigned(parts, "list");
   const version = fields.optional(TAG.integer, "version");
   if (version && smallIntegerOf(version, "version") !== 1) return refuse("it is not version 2");
-  // RFC 5280 5.1.1.2: the unsigned copy must equal the signed one.
-  if (!sameBytes(fields.read(TAG.sequence, "signature algorithm").raw, algorithm.raw)) {
-    return refuse("its signature algorithms differ");
-  }
+  checkAlgorithm(fields, algorithm);
   const issuer = fields.read(TAG.sequence, "issuer").raw;
   const thisUpdateMs = timeOf(fields.any("this update"), "this update");
   const next = fields.optional(TAG.utcTime, "next update") ??
@@ -122,9 +108,7 @@ function readList(der: Uint8Array): Crl {
   fields.end("signed part");
   if (!version && wrapped) return refuse("it has extensions without being version 2");
   return {
-    tbs: tbs.raw,
-    scheme: schemeOf(parts.inside(algorithm)),
-    signature: signature.bytes,
+    ...signed,
     issuer,
     thisUpdateMs,
     nextUpdateMs: next ? timeOf(next, "next update") : Infinity,

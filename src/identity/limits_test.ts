@@ -24,7 +24,7 @@ import { PeerJudge } from "./peer_judge.ts";
 import { createPeerValidator } from "./rules_validator.ts";
 import { parseRoots } from "./pem_material.ts";
 import { PRESENTED_LIMIT_BYTES } from "./chain.ts";
-import { compileSanMatchers, compileStringMatcher } from "./leaf_matchers.ts";
+import { compileSanMatchers, compileStringMatcher } from "./leaf_rules.ts";
 import { keyFault } from "./signature.ts";
 import { parseServiceId, parseSpiffeId, parseTrustDomain } from "./spiffe.ts";
 import { parseSpiffeBundles } from "./spiffe_bundles.ts";

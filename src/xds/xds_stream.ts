@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { Clock, Random, Timer } from "../base/mod.ts";
+import type { BackoffOptions, Clock, Random, Timer } from "../base/mod.ts";
 import {
   type GrpcCall,
   type GrpcChannel,
@@ -17,7 +17,8 @@ import {
 import { GRPC_STATUS } from "../http/mod.ts";
 import { DeltaProtocol } from "./delta.ts";
 import { deltaMessages, type ResourceType, sotwMessages, type XdsClient } from "./messages.ts";
-import type { ProtocolOptions, ResourceHost, XdsProtocol } from "./protocol.ts";
+import type { ProtocolOptions, ResourceHost } from "./held_resources.ts";
+import type { XdsProtocol } from "./protocol.ts";
 import { SotwProtocol } from "./sotw.ts";
 
 export type XdsVariant = "sotw" | "delta";
@@ -30,7 +31,7 @@ interface XdsStreamEvents {
   onEnded(end: StreamEnd): "again" | "stop";
 }
 
-export interface XdsStreamOptions<T> {
+interface XdsStreamOptions<T> {
   readonly channel: GrpcChannel;
   readonly variant: XdsVariant;
   /** Paths of the methods. */
@@ -49,7 +50,7 @@ export interface XdsStreamOptions<T> {
 
 export class XdsStream<T> {
   readonly #options: XdsStreamOptions<T>;
-  readonly #protocol: XdsProtocol<never>;
+  readonly #protocol: Pick<XdsProtocol<T, never, never, never>, "held" | "change" | "closed">;
   readonly #stream: KeptStream<never>;
   #closed = false;
 
@@ -90,8 +91,10 @@ export class XdsStream<T> {
 
   #speaking<Request, Response>(
     types: MessageTypes<Request, Response>,
-    Variant: new (options: ProtocolOptions<T, Request>) => XdsProtocol<Response>,
-  ): { readonly protocol: XdsProtocol<Response>; readonly stream: KeptStream<Response> } {
+    Variant: new (
+      options: ProtocolOptions<T, Request>,
+    ) => XdsProtocol<T, Request, Response, unknown>,
+  ) {
     const { channel, methods, variant, clock, events } = this.#options;
     let call: GrpcCall<Request> | undefined;
     const protocol = new Variant({
@@ -138,24 +141,17 @@ export class XdsStream<T> {
   }
 }
 
-export interface RetryOptions {
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly baseMs: number;
-  readonly maxMs: number;
-}
-
 /**
  * Waits of [0, b), b doubling from `baseMs` to `maxMs` until `reset`. Full jitter keeps many proxies from
  * returning in step; streams that wait at the same time wait together, and return over one connection.
  */
 export class SharedRetry {
-  readonly #options: RetryOptions;
+  readonly #options: BackoffOptions & { readonly clock: Clock };
   readonly #waiting = new Set<() => void>();
   #timer: Timer | undefined;
   #failures = 0;
 
-  constructor(options: RetryOptions) {
+  constructor(options: BackoffOptions & { readonly clock: Clock }) {
     this.#options = options;
   }
 

@@ -28,8 +28,7 @@ import {
   type SecretRef,
   type SecretSource,
 } from "../model/plan.ts";
-import type { SecretType } from "../model/secret.ts";
-import type { SecretSpec } from "../model/spec.ts";
+import type { SecretSpec, SecretType } from "../model/secret.ts";
 import { isLoopback, metadataName, sdsServer } from "./native_server.ts";
 import { serverOf, TIMEOUT_ENTRIES, type TlsReading } from "./sources.ts";
 

@@ -16,7 +16,7 @@ import {
   type SecretRef,
   type ValidationRef,
 } from "../model/plan.ts";
-import type { ValidationSpec } from "../model/spec.ts";
+import type { ValidationSpec } from "../model/secret.ts";
 import { configSource, inlineRef, sdsSecretConfig } from "./config_source.ts";
 import { decides } from "./file_secrets.ts";
 import { CERTIFICATES_LIMIT, type TlsReading } from "./sources.ts";

@@ -38,7 +38,7 @@ import type {
   SecretSpec,
   ValidationSpec,
   WatchedDirectory,
-} from "../model/spec.ts";
+} from "../model/secret.ts";
 import { TIMEOUT_ENTRIES } from "./sources.ts";
 
 export const PAIR_ENTRIES = {

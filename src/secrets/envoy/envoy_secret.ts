@@ -14,7 +14,7 @@ import {
   type SchemaOf,
   text,
 } from "../../base/schema.ts";
-import type { SecretSpec } from "../model/spec.ts";
+import type { SecretSpec } from "../model/secret.ts";
 import { message } from "./message.ts";
 import { type SecretOptions, tlsCertificate } from "./tls_certificate.ts";
 import { validationContext } from "./validation_context.ts";

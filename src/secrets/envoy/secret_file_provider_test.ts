@@ -1,8 +1,7 @@
-/** Envoy's secret files and the files that they name, on a real file system. */
 import assert from "node:assert/strict";
+import test from "node:test";
 import { mkdir, rename, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import test from "node:test";
 import {
   newPair,
   SecretRecord,
@@ -13,8 +12,10 @@ import { fileOptions } from "../../../test/kit/secrets/followed_files.ts";
 import { followNews } from "../../../test/kit/secrets/secret_news.ts";
 import { SteadyClock } from "../../../test/kit/clock/steady_clock.ts";
 import { FileHub } from "../file/file_hub.ts";
-import type { WatchedDirectory } from "../model/spec.ts";
+import type { WatchedDirectory } from "../model/secret.ts";
 import { createSecretFileProvider } from "./secret_file.ts";
+
+/** Envoy's secret files and the files that they name, on a real file system. */
 
 /** Longer than the tests, so that only watches find changes. */
 const POLL_MS = 3_600_000;

@@ -6,7 +6,7 @@
 
 import * as v from "valibot";
 import { checked, defined, flag, type Report, type SchemaOf, text } from "../../base/schema.ts";
-import type { CertificateSpec, DataSource, WatchedDirectory } from "../model/spec.ts";
+import type { CertificateSpec, DataSource, WatchedDirectory } from "../model/secret.ts";
 import { bytes, longText, message } from "./message.ts";
 
 export interface SecretOptions {

@@ -15,10 +15,9 @@ import {
   type Timer,
 } from "../../base/mod.ts";
 import type { ReadSource, SecretFile } from "../load/mod.ts";
-import type { SecretWatch } from "../model/secret_provider.ts";
+import type { SecretWatch } from "../model/plan.ts";
 import { type DirectoryWatches, placesOf, type WatchedName } from "./watches.ts";
-import type { FileSystem } from "./file_system.ts";
-import { type FileSet, readStable } from "./stable_read.ts";
+import { type FileSet, type FileSystem, readStable } from "./file_system.ts";
 
 export interface FollowTarget<T> {
   /** Read together. */

@@ -8,13 +8,20 @@
 import {
   type Clock,
   type Log,
+  ProxyError,
   type Random,
   silentLog,
   systemRandom,
   type Timer,
 } from "../../base/mod.ts";
-import type { SecretFile } from "../load/mod.ts";
-import type { SecretWatch } from "../model/secret_provider.ts";
+import {
+  type Environment,
+  filesOf,
+  type LoadSecret,
+  type SecretFile,
+  withDefaults,
+} from "../load/mod.ts";
+import type { FileEvents, SecretProvider, SecretWatch } from "../model/plan.ts";
 import {
   FileFollower,
   type FollowerContext,
@@ -23,6 +30,7 @@ import {
 } from "./file_follower.ts";
 import { type FileSystem, realFiles } from "./file_system.ts";
 import { DirectoryWatches } from "./watches.ts";
+import type { SecretSpec, ValidationSpec } from "../model/secret.ts";
 
 /** A change that only polling finds is in use ten seconds after it was written. */
 const POLL_MS = 9_000;
@@ -142,5 +150,51 @@ function modeNotes(log: Log): FollowerContext["noteMode"] {
     const fields = { file: path, mode: mode.toString(8).padStart(4, "0") };
     if (mode & OTHERS_READ) log.warn("key file is readable by others", fields);
     else log.info("key file is readable by its group", fields);
+  };
+}
+
+export interface FileProviderOptions {
+  readonly hub: FileHub;
+  readonly load: LoadSecret;
+  readonly env: Environment;
+}
+
+/** Follows the files of `spec`. Events come later, never before this returns. */
+export function followSpec(
+  spec: SecretSpec,
+  { hub, load, env, watch, defaults }: FileProviderOptions & {
+    /** False: read until it is good once. */
+    readonly watch: boolean;
+    readonly defaults: ValidationSpec | undefined;
+  },
+  events: FileEvents,
+): SecretWatch {
+  const whole = withDefaults(spec, defaults);
+  return hub.follow({
+    files: filesOf(whole, env),
+    watch,
+    ...whole.watchedDirectory && { directory: whole.watchedDirectory.path },
+    load: (read) => load(whole, read),
+  }, {
+    onValue: (secret) => events.onSecret(secret, ""),
+    onRejected: (reason) => events.onRejected(reason),
+    onRecovered: () => events.onRecovered(),
+  });
+}
+
+/** Follows references of source kind `spec`. Closes the hub, too. */
+export function createFileProvider(options: FileProviderOptions): SecretProvider {
+  return {
+    watch({ source, defaults }, events) {
+      if (source.kind !== "spec") {
+        throw new ProxyError(
+          "internal",
+          `Cannot follow a secret of source "${source.kind}" in files`,
+        );
+      }
+      const { spec, watch } = source;
+      return followSpec(spec, { ...options, watch, defaults }, events);
+    },
+    close: () => options.hub.close(),
   };
 }

@@ -1,9 +1,8 @@
-/** Many rotations and many secrets, without losses and leaks. */
 import assert from "node:assert/strict";
+import test from "node:test";
 import { readdirSync } from "node:fs";
 import { mkdir, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import test from "node:test";
 import { settle } from "../../../test/kit/clock/clock.ts";
 import { rounds } from "../../../test/kit/clock/long.ts";
 import { fileOptions } from "../../../test/kit/secrets/followed_files.ts";
@@ -18,8 +17,9 @@ import { followNews } from "../../../test/kit/secrets/secret_news.ts";
 import { SteadyClock } from "../../../test/kit/clock/steady_clock.ts";
 import type { Clock } from "../../base/mod.ts";
 import { type FileSystem, realFiles } from "./file_system.ts";
-import { FileHub } from "./file_hub.ts";
-import { createFileProvider } from "./file_provider.ts";
+import { createFileProvider, FileHub } from "./file_hub.ts";
+
+/** Many rotations and many secrets, without losses and leaks. */
 
 /** Every ninth rotation is awaited. */
 const LINKED = rounds("rotations by a link", { few: 108, all: 999 });

@@ -9,8 +9,14 @@
 import type { Clock } from "../../base/mod.ts";
 import { validateCertificatePair } from "../../identity/mod.ts";
 import { formatPem, parsePem } from "../../wire/mod.ts";
-import type { CertificateSecret, Secret } from "../model/secret.ts";
-import type { CertificateSpec, DataSource, SecretSpec, ValidationSpec } from "../model/spec.ts";
+import type {
+  CertificateSecret,
+  CertificateSpec,
+  DataSource,
+  Secret,
+  SecretSpec,
+  ValidationSpec,
+} from "../model/secret.ts";
 import { loadValidation, mergeValidation, systemRootsPath } from "./load_validation.ts";
 import { readPrivateKey, withoutPrivateKeys } from "./private_key.ts";
 import {

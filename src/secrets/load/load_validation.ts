@@ -18,8 +18,12 @@ import {
   sameBytes,
   type Validation,
 } from "../../identity/mod.ts";
-import type { ValidationSecret } from "../model/secret.ts";
-import type { DataSource, SpiffeBundlesSpec, ValidationSpec } from "../model/spec.ts";
+import type {
+  DataSource,
+  SpiffeBundlesSpec,
+  ValidationSecret,
+  ValidationSpec,
+} from "../model/secret.ts";
 import { formatPem, parsePem } from "../../wire/mod.ts";
 import {
   asFault,

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
+import test from "node:test";
 import { Buffer } from "node:buffer";
 import { createHash, X509Certificate } from "node:crypto";
-import test from "node:test";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { startTcp, startTrickle } from "../../../test/kit/wire/grpc_server.ts";
 import { SdsClient } from "../../../test/kit/secrets/sds_client.ts";
@@ -14,7 +14,7 @@ import {
 import { SteadyClock } from "../../../test/kit/clock/steady_clock.ts";
 import { createLog, type LogRecord, systemClock } from "../../base/mod.ts";
 import { NO_RULES, type PeerRules } from "../../identity/mod.ts";
-import type { SecretSpec } from "../model/spec.ts";
+import type { SecretSpec } from "../model/secret.ts";
 
 const authority = createAuthority();
 const leaf = authority.issueLeaf({ service: "web" });

@@ -11,10 +11,8 @@ import type { PlainMessage } from "../../wire/mod.ts";
 import type { OfferedResource, ResourceHost, XdsStream } from "../../xds/mod.ts";
 import { parseSecret, SPEC_NOUNS } from "../envoy/envoy_secret.ts";
 import { filesOf, withDefaults } from "../load/mod.ts";
-import type { SecretRef } from "../model/plan.ts";
-import type { Secret } from "../model/secret.ts";
-import type { FileEvents, SecretEvents, SecretWatch } from "../model/secret_provider.ts";
-import type { SecretSpec } from "../model/spec.ts";
+import type { FileEvents, SecretEvents, SecretRef, SecretWatch } from "../model/plan.ts";
+import type { Secret, SecretSpec } from "../model/secret.ts";
 import type { SdsStats } from "./sds_reports.ts";
 
 /** One name and its followers. */

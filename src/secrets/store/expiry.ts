@@ -15,8 +15,7 @@ import {
   type Timer,
 } from "../../base/mod.ts";
 import type { CertificateSecret } from "../model/secret.ts";
-import { isoTime } from "./journal.ts";
-import { type Named, SecretLabels } from "./labels.ts";
+import { isoTime, type Named, SecretLabels } from "./journal.ts";
 
 /** Timers do not notice when the wall clock is set. */
 const LOOK_AGAIN_MS = 600_000;

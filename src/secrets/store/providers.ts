@@ -8,13 +8,14 @@
 import { type Clock, type Log, messageOf, type Random, type Stats } from "../../base/mod.ts";
 import type { Engine } from "../../net/mod.ts";
 import { createLoader, type Environment } from "../load/mod.ts";
-import type { ExternalSource, SecretRef } from "../model/plan.ts";
 import type {
+  ExternalSource,
   ProviderFactory,
   SecretEvents,
   SecretProvider,
+  SecretRef,
   SecretWatch,
-} from "../model/secret_provider.ts";
+} from "../model/plan.ts";
 import { keyOfProvider } from "./key.ts";
 
 /** Dials servers of secrets, and checks a certificate and key. */
@@ -39,7 +40,7 @@ export function createProviders(deps: ProviderDeps): ProviderFactory {
 async function loadProvider(source: ExternalSource, given: ProviderDeps): Promise<SecretProvider> {
   const { clock, env, engine } = given;
   // Every source may have files of this machine; a hub without followers does nothing.
-  const { createFileProvider, followSpec } = await import("../file/file_provider.ts");
+  const { createFileProvider, followSpec } = await import("../file/file_hub.ts");
   const { FileHub } = await import("../file/file_hub.ts");
   const { readWhole: read } = await import("../file/file_system.ts");
   const load = createLoader({ clock, env, read, tlsFault: (pems) => engine.tlsFault(pems) });

@@ -15,9 +15,8 @@ import {
   type Stats,
   type Timer,
 } from "../../base/mod.ts";
-import type { CredentialsPlan, OnDemandPlan } from "../model/plan.ts";
+import type { CredentialsPlan, OnDemandPlan, ProviderFactory } from "../model/plan.ts";
 import type { HeldSecrets, SecretEvent, SecretStatus } from "../model/secret.ts";
-import type { ProviderFactory } from "../model/secret_provider.ts";
 import { type CertificateAnswer, OnDemand } from "../on_demand/on_demand.ts";
 import { Coalescer } from "./coalescer.ts";
 import { ExpiryWatch } from "./expiry.ts";

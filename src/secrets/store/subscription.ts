@@ -11,9 +11,8 @@
  */
 
 import { isDeepStrictEqual } from "node:util";
-import type { SecretRef } from "../model/plan.ts";
+import type { SecretEvents, SecretProvider, SecretRef, SecretWatch } from "../model/plan.ts";
 import type { HeldSecret, Secret, SecretStatus } from "../model/secret.ts";
-import type { SecretEvents, SecretProvider, SecretWatch } from "../model/secret_provider.ts";
 import type { OnDemandEvents, OnDemandSecret } from "../on_demand/on_demand.ts";
 import type { SecretJournal } from "./journal.ts";
 import { sourceText } from "./key.ts";

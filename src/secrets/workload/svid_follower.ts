@@ -6,9 +6,8 @@
  */
 
 import { type Clock, messageOf, type Timer } from "../../base/mod.ts";
-import type { Secret } from "../model/secret.ts";
-import type { SecretEvents } from "../model/secret_provider.ts";
-import type { SecretSpec } from "../model/spec.ts";
+import type { Secret, SecretSpec } from "../model/secret.ts";
+import type { SecretEvents } from "../model/plan.ts";
 
 /** The part of a message for one reference. */
 export type SvidReading =

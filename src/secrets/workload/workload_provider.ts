@@ -13,9 +13,14 @@ import type { DialEngine } from "../../http/mod.ts";
 import type { FileSystem } from "../file/file_system.ts";
 import { SocketArrivals } from "../file/socket_arrivals.ts";
 import { type LoadSecret, withDefaults } from "../load/mod.ts";
-import { type SecretRef, WITHDRAWAL_GRACE_MS } from "../model/plan.ts";
+import {
+  type SecretEvents,
+  type SecretProvider,
+  type SecretRef,
+  type SecretWatch,
+  WITHDRAWAL_GRACE_MS,
+} from "../model/plan.ts";
 import type { SecretType } from "../model/secret.ts";
-import type { SecretEvents, SecretProvider, SecretWatch } from "../model/secret_provider.ts";
 import { Feed, type FeedFollower } from "./feed.ts";
 import {
   absence,

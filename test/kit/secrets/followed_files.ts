@@ -9,11 +9,11 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type Clock, createLog, type LogRecord } from "../../../src/base/mod.ts";
 import { type FileSystem, readWhole, realFiles } from "../../../src/secrets/file/file_system.ts";
-import { FileHub } from "../../../src/secrets/file/file_hub.ts";
 import {
   createFileProvider,
+  FileHub,
   type FileProviderOptions,
-} from "../../../src/secrets/file/file_provider.ts";
+} from "../../../src/secrets/file/file_hub.ts";
 import { createLoader } from "../../../src/secrets/load/mod.ts";
 import type { CertificateSpec, SecretSpec, SecretWatch } from "../../../src/secrets/mod.ts";
 import { type FakeClock, settle } from "../clock/clock.ts";

@@ -10,11 +10,12 @@ import { runtimeEngine } from "../../../src/net/mod.ts";
 import { tlsFault } from "../../../src/net/tls_fault.ts";
 import { realFiles } from "../../../src/secrets/file/file_system.ts";
 import {
+  type SecretProvider,
   type SecretRef,
   type SecretSource,
+  type SecretWatch,
   WITHDRAWAL_GRACE_MS,
 } from "../../../src/secrets/model/plan.ts";
-import type { SecretProvider, SecretWatch } from "../../../src/secrets/model/secret_provider.ts";
 import type {
   CertificateSecret,
   Secret,

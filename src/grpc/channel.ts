@@ -1,9 +1,4 @@
-/**
- * Calls to one server, dialled when a call needs it and left with the last call. Calling again after a
- * failure is left to the callers.
- *
- * @module
- */
+/** Calls to one server. Calling again after a failure is left to the callers. @module */
 
 import type { Address } from "../base/mod.ts";
 import { GRPC_STATUS } from "../http/mod.ts";
@@ -11,9 +6,7 @@ import type { Dial } from "../net/mod.ts";
 import { type AnyCall, type CallContext, ClientCall } from "./call.ts";
 import { type CallConnection, CallConnections } from "./call_connections.ts";
 import {
-  DEFAULT_GRPC_LIMITS,
   type GrpcCall,
-  type GrpcChannel,
   type GrpcChannelOptions,
   type GrpcStatus,
   grpcStatus,
@@ -21,17 +14,14 @@ import {
   type StreamHandler,
 } from "./types.ts";
 
-export function createGrpcChannel(options: GrpcChannelOptions): GrpcChannel {
-  return new Channel(options);
-}
-
 /** The connection of a call, or its wait for one. */
 interface Route {
   connection?: CallConnection;
   dial?: Dial;
 }
 
-class Channel implements GrpcChannel {
+/** The server is dialled when a call needs it and left with the last call. */
+export class GrpcChannel {
   readonly #connections: CallConnections;
   readonly #context: CallContext;
   readonly #addresses: readonly Address[];
@@ -43,20 +33,14 @@ class Channel implements GrpcChannel {
   #left: CallConnection | undefined;
 
   constructor(options: GrpcChannelOptions) {
-    const { addresses, clock, random } = options;
-    const limits = { ...DEFAULT_GRPC_LIMITS, ...options.limits };
-    this.#addresses = addresses;
+    this.#addresses = options.addresses;
     this.#connections = new CallConnections({
       connection: options,
-      connectMs: limits.connectMs,
       address: () => this.#address(),
       events: { onDialFailed: () => this.#addressIndex++ },
     });
     this.#context = {
-      clock,
-      random,
-      limits,
-      begun: { bytes: 0, limitBytes: limits.begunBytes },
+      ...this.#connections.context,
       onEnded: (call, status) => this.#ended(call, status),
       onAnswered: (call) => {
         const connection = this.#calls.get(call)?.connection;
@@ -65,6 +49,7 @@ class Channel implements GrpcChannel {
     };
   }
 
+  /** `path`: `/package.Service/Method`. Events come later, never before this returns. */
   open<Request, Response>(
     path: string,
     types: MessageTypes<Request, Response>,
@@ -84,6 +69,7 @@ class Channel implements GrpcChannel {
     return call;
   }
 
+  /** Ends every call without an event, and the connections. */
   close(): void {
     for (const call of [...this.#calls.keys()]) call.close();
     this.#connections.drain();

@@ -13,11 +13,10 @@ import {
 import { type Address, systemClock } from "../base/mod.ts";
 import { runtimeEngine } from "../net/mod.ts";
 import type { DialCredentials } from "../http/mod.ts";
-import { createGrpcChannel } from "./channel.ts";
+import { GrpcChannel } from "./channel.ts";
 import {
   formatStatus,
   type GrpcCall,
-  type GrpcChannel,
   type GrpcChannelOptions,
   type GrpcLimits,
   type GrpcStatus,
@@ -38,7 +37,7 @@ function channelTo(
   addresses: Address | readonly Address[],
   options: Partial<GrpcChannelOptions> & { readonly limits?: Partial<GrpcLimits> } = {},
 ): GrpcChannel & Disposable {
-  const channel = createGrpcChannel({
+  const channel = new GrpcChannel({
     engine: runtimeEngine(),
     clock: systemClock,
     random: Math.random,

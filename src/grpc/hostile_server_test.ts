@@ -22,7 +22,7 @@ import {
   u32,
 } from "../../test/kit/wire/http2_wire.ts";
 import { MemoryEngine } from "../../test/kit/engine/memory_engine.ts";
-import { createGrpcChannel } from "./channel.ts";
+import { GrpcChannel } from "./channel.ts";
 import { framed } from "./message_reader.ts";
 import { formatStatus, type GrpcCall, type GrpcLimits } from "./types.ts";
 
@@ -38,7 +38,7 @@ class Rig {
   readonly servers: RawPeer[] = [];
 
   constructor(limits: Partial<GrpcLimits> = {}) {
-    this.channel = createGrpcChannel({
+    this.channel = new GrpcChannel({
       engine: this.engine,
       clock: this.clock,
       random: () => 0,

@@ -40,7 +40,7 @@ interface KeptStreamOptions<T> {
   /** See {@link StreamHandler}. `isFirst`: the first message of its stream. */
   onMessage(message: T, isFirst: boolean): void | Promise<void>;
   /** See {@link StreamHandler}. */
-  onSilent?(): void;
+  readonly onSilent?: () => void;
   /**
    * Decides when the next stream is opened. It may call any method of the stream; a call that opens or stops
    * a stream then decides in place of the result.
@@ -112,11 +112,8 @@ export class KeptStream<T> {
     this.#cancelWait();
     if (this.#stopped) return;
     const { clock } = this.#options;
-    const opened: Opened = {
-      openedMs: clock.monotonic(),
-      answered: false,
-      stream: undefined,
-    };
+    const openedMs = clock.monotonic();
+    const opened: Opened = { openedMs, answered: false, stream: undefined };
     opened.stream = this.#options.open(this.#handlerOf(opened));
     if (!opened.stream) return;
     const before = this.#current;
@@ -129,10 +126,6 @@ export class KeptStream<T> {
 
   #handlerOf(opened: Opened): StreamHandler<T> {
     const { onSilent } = this.#options;
-    const silent = onSilent && (() => {
-      this.#answered(opened);
-      this.#options.onSilent?.();
-    });
     return {
       onMessage: (message) => {
         const isFirst = !opened.answered;
@@ -140,7 +133,12 @@ export class KeptStream<T> {
         return this.#options.onMessage(message, isFirst);
       },
       onEnd: (status) => this.#ended(opened, status),
-      ...(silent && { onSilent: silent }),
+      ...onSilent && {
+        onSilent: () => {
+          this.#answered(opened);
+          onSilent();
+        },
+      },
     };
   }
 

@@ -9,9 +9,7 @@ import { GRPC_STATUS, whyEnded } from "../http/mod.ts";
 import { type AnyCall, type CallContext, ClientCall } from "./call.ts";
 import { CallConnections } from "./call_connections.ts";
 import {
-  DEFAULT_GRPC_LIMITS,
   type GrpcCall,
-  type GrpcLink,
   type GrpcLinkOptions,
   grpcStatus,
   type MessageTypes,
@@ -19,11 +17,8 @@ import {
   type StreamHandler,
 } from "./types.ts";
 
-export function dialGrpcLink(options: GrpcLinkOptions): GrpcLink {
-  return new Link(options);
-}
-
-class Link implements GrpcLink {
+export class GrpcLink {
+  /** The server takes calls; rejects with the reason where it does not. */
   readonly opened: Promise<void>;
   readonly #connections: CallConnections;
   readonly #context: CallContext;
@@ -33,12 +28,10 @@ class Link implements GrpcLink {
   #isLeft = false;
 
   constructor(options: GrpcLinkOptions) {
-    const { clock, random, address, onLost } = options;
-    const limits = { ...DEFAULT_GRPC_LIMITS, ...options.limits };
+    const { address, onLost } = options;
     this.#onLost = onLost;
     this.#connections = new CallConnections({
       connection: options,
-      connectMs: limits.connectMs,
       address: () => address,
       events: {
         onDraining: () => this.#lost("the server takes no more calls"),
@@ -46,10 +39,7 @@ class Link implements GrpcLink {
       },
     });
     this.#context = {
-      clock,
-      random,
-      limits,
-      begun: { bytes: 0, limitBytes: limits.begunBytes },
+      ...this.#connections.context,
       onEnded: (call) => this.#calls.delete(call),
     };
     const { promise, resolve, reject } = Promise.withResolvers<void>();
@@ -61,6 +51,7 @@ class Link implements GrpcLink {
     });
   }
 
+  /** See `GrpcChannel`. A call before `opened`, or after the end, fails. */
   open<Request, Response>(
     path: string,
     types: MessageTypes<Request, Response>,
@@ -77,11 +68,13 @@ class Link implements GrpcLink {
     return call;
   }
 
+  /** No new calls; the connection ends with the last one. */
   drain(): void {
     this.#isLeft = true;
     this.#connections.drain();
   }
 
+  /** Ends every call without an event, and the connection. */
   close(): void {
     for (const call of [...this.#calls]) call.close();
     this.drain();

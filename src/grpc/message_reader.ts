@@ -100,15 +100,13 @@ export class MessageReader {
     const flags = this.#prefix[0];
     this.#length = new DataView(this.#prefix.buffer).getUint32(1);
     if (flags !== 0) {
-      this.#refuse(
-        GRPC_STATUS.internal,
-        flags === 1
-          ? "a message is compressed, which was not offered"
-          : "what comes is not framed as messages of gRPC are",
-      );
+      const fact = flags === 1
+        ? "a message is compressed, which was not offered"
+        : "what comes is not framed as messages of gRPC are";
+      this.fault = grpcStatus(GRPC_STATUS.internal, fact);
     } else if (this.#length > this.#limitBytes) {
       const fact = `a message of ${this.#length} bytes is above the limit of ${this.#limitBytes}`;
-      this.#refuse(GRPC_STATUS.resourceExhausted, fact);
+      this.fault = grpcStatus(GRPC_STATUS.resourceExhausted, fact);
     }
   }
 
@@ -118,7 +116,7 @@ export class MessageReader {
     const begun = this.#begun;
     if (begun.bytes + more - this.#counted > begun.limitBytes) {
       const fact = `messages that have begun hold more than ${begun.limitBytes} bytes`;
-      this.#refuse(GRPC_STATUS.resourceExhausted, fact);
+      this.fault = grpcStatus(GRPC_STATUS.resourceExhausted, fact);
       return false;
     }
     begun.bytes += more - this.#counted;
@@ -127,10 +125,6 @@ export class MessageReader {
     grown.set(this.#message.subarray(0, this.#messageBytes));
     this.#message = grown;
     return true;
-  }
-
-  #refuse(code: number, fact: string): void {
-    this.fault = grpcStatus(code, fact);
   }
 }
 

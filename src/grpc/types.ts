@@ -42,34 +42,6 @@ export interface GrpcCall<T> {
   close(): void;
 }
 
-/** Calls to one server, which is dialled only when a call needs it. */
-export interface GrpcChannel {
-  /** `path`: `/package.Service/Method`. Events come later, never before this returns. */
-  open<Request, Response>(
-    path: string,
-    types: MessageTypes<Request, Response>,
-    handler: StreamHandler<Response>,
-  ): GrpcCall<Request>;
-  /** Ends every call without an event, and the connections. */
-  close(): void;
-}
-
-/** One connection that is never dialled again, for owners who choose among servers themselves. */
-export interface GrpcLink {
-  /** The server takes calls; rejects with the reason where it does not. */
-  readonly opened: Promise<void>;
-  /** See {@link GrpcChannel}. A call before `opened`, or after the end, fails. */
-  open<Request, Response>(
-    path: string,
-    types: MessageTypes<Request, Response>,
-    options: { readonly handler: StreamHandler<Response>; readonly metadata: Metadata },
-  ): GrpcCall<Request>;
-  /** No new calls; the connection ends with the last one. */
-  drain(): void;
-  /** Ends every call without an event, and the connection. */
-  close(): void;
-}
-
 export interface GrpcConnectionOptions {
   readonly engine: DialEngine;
   readonly clock: Clock;

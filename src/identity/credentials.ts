@@ -7,10 +7,9 @@
 
 import { lowerAscii, ProxyError } from "../base/mod.ts";
 import { altNamesOf, commonNameOf } from "./certificate_names.ts";
-import { allowsKeyUsage, allowsPurpose, type Certificate } from "./certificate.ts";
+import { allowsKeyUsage, type Certificate } from "./certificate.ts";
 import { identityOf } from "./chain.ts";
 import { leafFault } from "./leaf_rules.ts";
-import type { Usage } from "./oids.ts";
 import { findPath, validityFault } from "./path.ts";
 import {
   fail,
@@ -25,7 +24,7 @@ import {
 import { keyFault } from "./signature.ts";
 import type { ServiceId } from "./spiffe.ts";
 
-interface PairInput {
+export interface PairInput {
   /** Leaf and intermediates, in any order; other blocks are skipped. */
   readonly certPem: string;
   /** PKCS#8, SEC1 or PKCS#1, not encrypted; other blocks are skipped. */
@@ -44,11 +43,6 @@ interface CheckedPair {
   readonly notAfterMs: number;
 }
 
-export interface CertificatePairInput extends PairInput {
-  /** Purposes that the leaf's extended key usage must allow, if it has one; default none. */
-  readonly usages?: readonly Usage[];
-}
-
 export interface CertificatePair extends CheckedPair {
   readonly keyKind: "ecdsa" | "rsa" | "ed25519";
   /** Alternative names of the leaf, lower case; the common name only if there is no DNS name. */
@@ -57,17 +51,13 @@ export interface CertificatePair extends CheckedPair {
 }
 
 /** Throws `credentials_invalid` that names the fault; the result is valid at `nowMs`. */
-export function validateCertificatePair(input: CertificatePairInput): CertificatePair {
-  const { nowMs, usages = [] } = input;
+export function validateCertificatePair(input: PairInput): CertificatePair {
   const { leaf, pair } = readPair(input, "certificate");
-  const fault = validityFault(leaf, nowMs) ?? keyFault(leaf);
+  const fault = validityFault(leaf, input.nowMs) ?? keyFault(leaf);
   if (fault !== undefined) refuse(`it ${fault}`);
   // Every cipher suite of ours signs with the leaf's key.
   if (allowsKeyUsage(leaf, "digitalSignature") === false) {
     refuse("its key usage lacks digitalSignature");
-  }
-  for (const usage of usages) {
-    if (!allowsPurpose(leaf, usage)) refuse(`its extended key usage lacks ${usage}Auth`);
   }
   return { ...pair, keyKind: keyKindOf(leaf), dnsNames: dnsNamesOf(leaf), uris: leaf.sanUris };
 }

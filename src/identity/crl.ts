@@ -59,15 +59,10 @@ export function parseCrls(pems: readonly string[]): readonly Crl[] {
       if (crls.length >= CRLS_LIMIT) {
         refuseValidation(`there are more than ${CRLS_LIMIT} revocation lists`);
       }
-      crls.push(readCrl(der, crls.length + 1));
+      crls.push(parseCrl(der, crls.length + 1));
     }
   }
   return crls;
-}
-
-/** One list, DER; throws `credentials_invalid`. */
-export function parseCrl(der: Uint8Array): Crl {
-  return readCrl(der, 1);
 }
 
 /** Whether the list has this certificate of its issuer. */
@@ -76,7 +71,8 @@ export function revokes(crl: Crl, certificate: Pick<Certificate, "serial">): boo
   return crl.serials.has(bytes.toString("latin1"));
 }
 
-function readCrl(der: Uint8Array, number: number): Crl {
+/** One list, DER; throws `credentials_invalid` with the list's number. */
+export function parseCrl(der: Uint8Array, number = 1): Crl {
   try {
     return readList(der);
   } catch (cause) {
@@ -197,7 +193,7 @@ function scopeOfDistributionPoint(value: DerReader): CrlScope {
   return leaves ? "leaves" : cas ? "cas" : "all";
 }
 
-/** `readCrl` adds the number of the list. */
+/** `parseCrl` adds the number of the list. */
 function refuse(fact: string): never {
   throw new ProxyError("credentials_invalid", fact);
 }

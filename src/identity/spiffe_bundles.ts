@@ -5,6 +5,7 @@
  * @module
  */
 
+import { Buffer } from "node:buffer";
 import { messageOf, ProxyError } from "../base/mod.ts";
 import { formatPem, readJson } from "../wire/mod.ts";
 import { parseCertificate } from "./certificate.ts";
@@ -73,7 +74,7 @@ function pemOfX5c(x5c: unknown, where: string): string {
   if (!/^[A-Za-z0-9+/]+={0,2}$/.test(encoded) || encoded.length % 4 !== 0) {
     return fail(`${where} is not base64`);
   }
-  const der = Uint8Array.from(atob(encoded), (char) => char.charCodeAt(0));
+  const der = new Uint8Array(Buffer.from(encoded, "base64"));
   try {
     parseCertificate(der);
   } catch (error) {

@@ -19,8 +19,7 @@ import {
   text,
 } from "../../base/schema.ts";
 import { NO_RULES } from "../../identity/mod.ts";
-import { choice, message, number } from "../envoy/message.ts";
-import { dataSource, watchedDirectory } from "../envoy/tls_certificate.ts";
+import { choice, dataSource, message, number, watchedDirectory } from "../envoy/message.ts";
 import {
   INITIAL_FETCH_TIMEOUT_MS,
   type SdsApi,
@@ -29,8 +28,14 @@ import {
   type SecretSource,
 } from "../model/plan.ts";
 import type { SecretSpec, SecretType } from "../model/secret.ts";
-import { isLoopback, metadataName, sdsServer } from "./native_server.ts";
-import { serverOf, TIMEOUT_ENTRIES, type TlsReading } from "./sources.ts";
+import {
+  isLoopback,
+  metadataName,
+  sdsServer,
+  serverOf,
+  TIMEOUT_ENTRIES,
+  type TlsReading,
+} from "./sources.ts";
 
 /** Envoy's current release takes V3 only, which is also the meaning of AUTO here. */
 const API_VERSION: SchemaOf<"v3"> = checked(

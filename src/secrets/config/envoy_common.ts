@@ -8,7 +8,7 @@ import * as v from "valibot";
 import { checked, defined, list, type Report, type SchemaOf, text } from "../../base/schema.ts";
 import type { TlsDirection } from "../../snapshot/mod.ts";
 import { anyOf, message } from "../envoy/message.ts";
-import { tlsCertificate } from "../envoy/tls_certificate.ts";
+import { tlsCertificate } from "../envoy/envoy_secret.ts";
 import { validationContext } from "../envoy/validation_context.ts";
 import {
   DEFAULT_ON_DEMAND_RULES,

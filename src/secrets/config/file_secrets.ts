@@ -21,7 +21,7 @@ import {
 } from "../../base/schema.ts";
 import { NO_RULES, type SanMatcher, type SanType } from "../../identity/mod.ts";
 import { fieldsOf, number } from "../envoy/message.ts";
-import { pairSpec } from "../envoy/tls_certificate.ts";
+import { pairSpec } from "../envoy/envoy_secret.ts";
 import {
   certificateHash,
   MATCHER_ENTRIES,

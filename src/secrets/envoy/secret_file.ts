@@ -11,7 +11,7 @@ import { messageOf, ProxyError } from "../../base/mod.ts";
 import { checked, isRecord, list, parsed, type SchemaOf } from "../../base/schema.ts";
 import { readJson } from "../../wire/mod.ts";
 import { type FileProviderOptions, followSpec } from "../file/file_hub.ts";
-import type { SecretEvents, SecretProvider, SecretRef, SecretWatch } from "../model/plan.ts";
+import type { FileEvents, SecretRef, SecretWatch } from "../model/plan.ts";
 import type { SecretSpec, SecretType } from "../model/secret.ts";
 import { formatProblems, type NamedSpec, secretSchema, SPEC_NOUNS } from "./envoy_secret.ts";
 import { anyOf, message } from "./message.ts";
@@ -118,18 +118,11 @@ const BARE: SchemaOf<Content> = checked(
   (secret) => ({ secret, version: "" }),
 );
 
-/** Follows references of source kind `secret_file`. Closes the hub, too. */
-export function createSecretFileProvider(options: FileProviderOptions): SecretProvider {
-  return {
-    watch: (ref, events) => followSecretFile(ref, options, events),
-    close: () => options.hub.close(),
-  };
-}
-
-function followSecretFile(
+/** Follows a reference of source kind `secret_file`. */
+export function watchSecretFile(
   { source, name, type, defaults }: SecretRef,
   options: FileProviderOptions,
-  events: SecretEvents,
+  events: FileEvents,
 ): SecretWatch {
   if (source.kind !== "secret_file") {
     throw new ProxyError("internal", `Cannot follow a secret of source "${source.kind}" in a file`);

@@ -27,8 +27,15 @@ import {
   type StringMatcher,
 } from "../../identity/mod.ts";
 import type { SpiffeBundlesSpec, ValidationSpec } from "../model/secret.ts";
-import { anyOf, choice, message, number } from "./message.ts";
-import { dataSource, type SecretOptions, watchedDirectory } from "./tls_certificate.ts";
+import {
+  anyOf,
+  choice,
+  dataSource,
+  message,
+  number,
+  type SecretOptions,
+  watchedDirectory,
+} from "./message.ts";
 
 const LIST_LIMIT = 1_000;
 

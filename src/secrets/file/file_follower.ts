@@ -15,7 +15,7 @@ import {
   type Timer,
 } from "../../base/mod.ts";
 import type { ReadSource, SecretFile } from "../load/mod.ts";
-import type { SecretWatch } from "../model/plan.ts";
+import type { FileEvents, SecretWatch } from "../model/plan.ts";
 import { type DirectoryWatches, placesOf, type WatchedName } from "./watches.ts";
 import { type FileSet, type FileSystem, readStable } from "./file_system.ts";
 
@@ -30,11 +30,8 @@ export interface FollowTarget<T> {
   load(read: ReadSource): Promise<T>;
 }
 
-/** See `FileEvents`. */
-export interface FollowEvents<T> {
+export interface FollowEvents<T> extends Pick<FileEvents, "onRejected" | "onRecovered"> {
   onValue(value: T): void;
-  onRejected(reason: string): void;
-  onRecovered(): void;
 }
 
 export interface FollowerContext {

@@ -5,15 +5,7 @@
  * @module
  */
 
-import {
-  type Clock,
-  type Log,
-  ProxyError,
-  type Random,
-  silentLog,
-  systemRandom,
-  type Timer,
-} from "../../base/mod.ts";
+import { type Log, ProxyError, silentLog, systemRandom, type Timer } from "../../base/mod.ts";
 import {
   type Environment,
   filesOf,
@@ -21,14 +13,14 @@ import {
   type SecretFile,
   withDefaults,
 } from "../load/mod.ts";
-import type { FileEvents, SecretProvider, SecretWatch } from "../model/plan.ts";
+import type { FileEvents, SecretRef, SecretWatch } from "../model/plan.ts";
 import {
   FileFollower,
   type FollowerContext,
   type FollowEvents,
   type FollowTarget,
 } from "./file_follower.ts";
-import { type FileSystem, realFiles } from "./file_system.ts";
+import { realFiles } from "./file_system.ts";
 import { DirectoryWatches } from "./watches.ts";
 import type { SecretSpec, ValidationSpec } from "../model/secret.ts";
 
@@ -37,9 +29,7 @@ const POLL_MS = 9_000;
 const READ_LIMIT = 8;
 
 export class FileHub {
-  readonly #clock: Clock;
   readonly #pollMs: number;
-  readonly #watches: DirectoryWatches;
   readonly #followers = new Set<FileFollower<unknown>>();
   readonly #context: FollowerContext;
   #timer: Timer | null = null;
@@ -47,25 +37,19 @@ export class FileHub {
   #closed = false;
 
   constructor(
-    options: {
-      readonly clock: Clock;
-      readonly log?: Log;
-      readonly random?: Random;
-      readonly files?: FileSystem;
+    options: Pick<FollowerContext, "clock"> & Partial<FollowerContext> & {
       /** Default 9 s. */
       readonly pollMs?: number;
     },
   ) {
     const { clock, log = silentLog, random = systemRandom, files = realFiles } = options;
-    this.#clock = clock;
     this.#pollMs = options.pollMs ?? POLL_MS;
-    this.#watches = new DirectoryWatches(files, log);
     this.#context = {
       clock,
       log,
       random,
       files,
-      watches: this.#watches,
+      watches: new DirectoryWatches(files, log),
       noteMode: modeNotes(log),
       bounded: limiter(READ_LIMIT),
     };
@@ -73,7 +57,7 @@ export class FileHub {
 
   /** Directories with a live watch. */
   get watchedDirectories(): number {
-    return this.#watches.live;
+    return this.#context.watches.live;
   }
 
   /** Events come later, never before this returns. */
@@ -101,19 +85,19 @@ export class FileHub {
     const followers = [...this.#followers];
     for (const follower of followers) follower.close();
     this.#followers.clear();
-    this.#watches.close();
+    this.#context.watches.close();
     await Promise.all([this.#polling, ...followers.map((follower) => follower.settled())]);
   }
 
   #planPoll(): void {
     if (this.#closed) return;
-    this.#timer = this.#clock.after(this.#pollMs, () => {
+    this.#timer = this.#context.clock.after(this.#pollMs, () => {
       this.#polling = this.#poll().finally(() => this.#planPoll());
     });
   }
 
   async #poll(): Promise<void> {
-    await this.#watches.verify();
+    await this.#context.watches.verify();
     await Promise.all([...this.#followers].map((follower) => follower.poll()));
   }
 }
@@ -182,19 +166,14 @@ export function followSpec(
   });
 }
 
-/** Follows references of source kind `spec`. Closes the hub, too. */
-export function createFileProvider(options: FileProviderOptions): SecretProvider {
-  return {
-    watch({ source, defaults }, events) {
-      if (source.kind !== "spec") {
-        throw new ProxyError(
-          "internal",
-          `Cannot follow a secret of source "${source.kind}" in files`,
-        );
-      }
-      const { spec, watch } = source;
-      return followSpec(spec, { ...options, watch, defaults }, events);
-    },
-    close: () => options.hub.close(),
-  };
+/** Follows a reference of source kind `spec`. */
+export function watchSpec(
+  { source, defaults }: SecretRef,
+  options: FileProviderOptions,
+  events: FileEvents,
+): SecretWatch {
+  if (source.kind !== "spec") {
+    throw new ProxyError("internal", `Cannot follow a secret of source "${source.kind}" in files`);
+  }
+  return followSpec(source.spec, { ...options, watch: source.watch, defaults }, events);
 }

@@ -11,11 +11,12 @@
  */
 
 import { isDeepStrictEqual } from "node:util";
-import type { SecretEvents, SecretProvider, SecretRef, SecretWatch } from "../model/plan.ts";
+import type { SecretEvents, SecretRef, SecretWatch } from "../model/plan.ts";
 import type { HeldSecret, Secret, SecretStatus } from "../model/secret.ts";
 import type { OnDemandEvents, OnDemandSecret } from "../on_demand/on_demand.ts";
 import type { SecretJournal } from "./journal.ts";
 import { sourceText } from "./key.ts";
+import type { ProviderLease } from "./providers.ts";
 
 export class Subscription implements SecretEvents, OnDemandSecret {
   readonly key: string;
@@ -23,6 +24,8 @@ export class Subscription implements SecretEvents, OnDemandSecret {
   readonly source: string;
   readonly startedMs: number;
   readonly observers = new Set<OnDemandEvents>();
+  /** Plans and on-demand names that follow it. */
+  users = 0;
   /** An operator named it. Little is reported of a secret that a client named until it is there. */
   configured = false;
   held: HeldSecret<Secret> | undefined;
@@ -39,6 +42,7 @@ export class Subscription implements SecretEvents, OnDemandSecret {
   #updatedMs = 0;
   #closed = false;
   #watch: SecretWatch | undefined;
+  readonly #lease: ProviderLease;
   readonly #journal: SecretJournal;
   readonly #onChange: () => void;
 
@@ -46,21 +50,22 @@ export class Subscription implements SecretEvents, OnDemandSecret {
     options: {
       readonly key: string;
       readonly ref: SecretRef;
-      readonly provider: SecretProvider;
+      readonly lease: ProviderLease;
       readonly journal: SecretJournal;
       readonly nowMs: number;
       /** {@link held} or {@link answered} has changed. */
       readonly onChange: () => void;
     },
   ) {
-    const { key, ref, provider, journal, nowMs, onChange } = options;
+    const { key, ref, lease, journal, nowMs, onChange } = options;
     this.key = key;
     this.ref = ref;
     this.source = sourceText(ref.source);
     this.startedMs = nowMs;
     this.#journal = journal;
     this.#onChange = onChange;
-    this.#watch = provider.watch(ref, this);
+    this.#lease = lease;
+    this.#watch = lease.provider.watch(ref, this);
   }
 
   get isThere(): boolean {
@@ -189,6 +194,7 @@ export class Subscription implements SecretEvents, OnDemandSecret {
     this.#closed = true;
     this.#watch?.close();
     this.#journal.ended(this);
+    this.#lease.release();
   }
 
   #hold(value: Secret): void {

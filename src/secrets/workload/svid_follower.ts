@@ -35,11 +35,6 @@ export interface SvidFollowerOptions {
   readonly graceMs: number;
 }
 
-type Found =
-  | { readonly kind: "secret"; readonly secret: Secret; readonly isAnother: boolean }
-  | { readonly kind: "fault"; readonly reason: string; readonly isAnother: boolean }
-  | { readonly kind: "absent"; readonly reason: string };
-
 export class SvidFollower {
   readonly #options: SvidFollowerOptions;
   /** The newest message that is not read yet. */
@@ -98,42 +93,34 @@ export class SvidFollower {
     await Promise.resolve();
     for (let read = this.#next; read; read = this.#next) {
       this.#next = undefined;
-      const epoch = this.#epoch;
-      const found = await this.#find(read);
-      if (this.#epoch !== epoch) continue;
-      this.#take(found);
+      await this.#take(read());
     }
     this.#working = false;
   }
 
-  async #find(read: () => SvidReading): Promise<Found> {
+  async #take(reading: SvidReading): Promise<void> {
     const { name, load } = this.#options;
-    const reading = read();
     if (reading.kind === "absent") {
-      return { kind: "absent", reason: `Cannot use ${name}: ${reading.fact}` };
+      const reason = `Cannot use ${name}: ${reading.fact}`;
+      if (this.#state === "there") this.#keepThen(() => this.#remove(reason));
+      else if (this.#state === "unknown") this.#remove(reason);
+      return;
     }
+    const epoch = this.#epoch;
     const isAnother = reading.kind === "another";
+    let secret: Secret;
     try {
-      return { kind: "secret", secret: await load(reading.spec()), isAnother };
+      secret = await load(reading.spec());
     } catch (error) {
-      return { kind: "fault", reason: `Cannot use ${name}: ${messageOf(error)}`, isAnother };
+      if (this.#epoch !== epoch) return;
+      const reason = `Cannot use ${name}: ${messageOf(error)}`;
+      this.events.onRejected(reason);
+      if (isAnother && this.#state === "there") this.#keepThen(() => this.#remove(reason));
+      return;
     }
-  }
-
-  #take(found: Found): void {
-    const isThere = this.#state === "there";
-    switch (found.kind) {
-      case "secret":
-        if (!found.isAnother || !isThere) return this.#accept(found.secret);
-        return this.#keepThen(() => this.#accept(found.secret));
-      case "fault":
-        this.events.onRejected(found.reason);
-        if (found.isAnother && isThere) this.#keepThen(() => this.#remove(found.reason));
-        return;
-      case "absent":
-        if (isThere) this.#keepThen(() => this.#remove(found.reason));
-        else if (this.#state === "unknown") this.#remove(found.reason);
-    }
+    if (this.#epoch !== epoch) return;
+    if (isAnother && this.#state === "there") this.#keepThen(() => this.#accept(secret));
+    else this.#accept(secret);
   }
 
   #accept(secret: Secret): void {

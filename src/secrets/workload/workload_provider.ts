@@ -8,7 +8,7 @@
  */
 
 import { type Address, type Clock, formatAddress, type Random } from "../../base/mod.ts";
-import { createGrpcChannel, type GrpcChannel, type MessageTypes } from "../../grpc/mod.ts";
+import { GrpcChannel, type MessageTypes } from "../../grpc/mod.ts";
 import type { DialEngine } from "../../http/mod.ts";
 import type { FileSystem } from "../file/file_system.ts";
 import { SocketArrivals } from "../file/socket_arrivals.ts";
@@ -39,7 +39,7 @@ import {
   type SvidMessage,
 } from "./workload_messages.ts";
 
-export interface WorkloadDeps {
+interface WorkloadDeps {
   readonly engine: DialEngine;
   readonly clock: Clock;
   readonly random: Random;
@@ -57,18 +57,14 @@ export const WORKLOAD_METHODS = {
 
 export type WorkloadMethod = keyof typeof WORKLOAD_METHODS;
 
-/** Every reference must be of kind `workload` and this address. */
-export function createWorkloadProvider(address: Address, deps: WorkloadDeps): SecretProvider {
-  return new WorkloadProvider(address, deps);
-}
-
 /** Requests have no fields; the feed decodes responses. */
 const RAW: MessageTypes<Uint8Array, Uint8Array> = {
   encode: (bytes) => bytes,
   decode: (bytes) => bytes,
 };
 
-class WorkloadProvider implements SecretProvider {
+/** Every reference must be of kind `workload` and this address. */
+export class WorkloadProvider implements SecretProvider {
   readonly #where: string;
   readonly #deps: WorkloadDeps;
   readonly #channel: GrpcChannel;
@@ -82,13 +78,10 @@ class WorkloadProvider implements SecretProvider {
   #closed = false;
 
   constructor(address: Address, deps: WorkloadDeps) {
-    const { engine, clock, random, files } = deps;
     this.#where = `the Workload API at ${formatAddress(address)}`;
     this.#deps = deps;
-    this.#channel = createGrpcChannel({
-      engine,
-      clock,
-      random,
+    this.#channel = new GrpcChannel({
+      ...deps,
       addresses: [address],
       tls: null,
       // Required by the agent: a proxy that can be made to fetch URLs does not send it.
@@ -98,9 +91,7 @@ class WorkloadProvider implements SecretProvider {
       limits: { messageBytes: MESSAGE_LIMIT_BYTES },
     });
     this.#arrivals = new SocketArrivals({
-      clock,
-      random,
-      ...files && { files },
+      ...deps,
       addresses: [address],
       onArrival: () => this.#refresh(),
     });
@@ -119,8 +110,7 @@ class WorkloadProvider implements SecretProvider {
         decode,
         ...onUnimplemented && { onUnimplemented },
         arrivals: this.#arrivals,
-        clock,
-        random,
+        ...deps,
         where: this.#where,
       });
     this.#svids = feed("svids", decodeSvids);

@@ -14,11 +14,15 @@ import { FakeClock } from "../clock/clock.ts";
 type News = Partial<SecretEvents>;
 
 /** Follows `ref` as the store does; `news` is called after `watch` has returned. */
-export function followNews(provider: SecretProvider, ref: SecretRef, news: News): Subscription {
+export function followNews(
+  provider: Pick<SecretProvider, "watch">,
+  ref: SecretRef,
+  news: News,
+): Subscription {
   return new Subscription({
     key: ref.name,
     ref,
-    provider,
+    lease: { provider, release() {} },
     journal: new NewsJournal(news),
     nowMs: 0,
     onChange() {},

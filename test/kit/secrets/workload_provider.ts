@@ -22,7 +22,7 @@ import type {
   ValidationSecret,
 } from "../../../src/secrets/model/secret.ts";
 import { createLoader } from "../../../src/secrets/load/mod.ts";
-import { createWorkloadProvider } from "../../../src/secrets/workload/workload_provider.ts";
+import { WorkloadProvider } from "../../../src/secrets/workload/workload_provider.ts";
 import { FakeClock } from "../clock/clock.ts";
 import { counted } from "./followed_files.ts";
 import { followNews } from "./secret_news.ts";
@@ -125,7 +125,7 @@ export async function setUpWorkload(): Promise<WorkloadFixture> {
   const server = await startWorkloadServer();
   const { address } = server;
   const clock = new FakeClock({ startMs: Date.now() });
-  const provider = createWorkloadProvider(address, {
+  const provider = new WorkloadProvider(address, {
     engine: runtimeEngine(),
     clock,
     random: seededRandom(1),

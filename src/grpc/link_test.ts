@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { FakeClock, settle } from "../../test/kit/clock/clock.ts";
 import { type MemoryServer, MemoryServers } from "../../test/kit/consul/memory_servers.ts";
-import { GrpcLink } from "./link.ts";
+import { GrpcLink } from "./channel.ts";
 import { formatStatus, type GrpcCall, type MessageTypes } from "./types.ts";
 
 const PATH = "/test.Test/Method";

@@ -4,9 +4,8 @@
  *
  * @module
  */
-export { GrpcChannel } from "./channel.ts";
+export { GrpcChannel, GrpcLink } from "./channel.ts";
 export { KeptStream, type OpenStream, type Reopening, type StreamEnd } from "./kept_stream.ts";
-export { GrpcLink } from "./link.ts";
 export { framed } from "./message_reader.ts";
 export {
   formatStatus,

@@ -1,7 +1,7 @@
 /**
- * A certificate revocation list as values (RFC 5280 5), without a verdict on its signature. Only whole
- * lists of one issuer are read: a delta, or a list of another issuer's certificates, is refused, because
- * its use as a whole list would accept revoked certificates.
+ * Certificate revocation lists (RFC 5280 5) and their verdict on a path. Only whole lists of one issuer are
+ * read: a delta, or a list of another issuer's certificates, is refused, because its use as a whole list
+ * would accept revoked certificates.
  *
  * @module
  */
@@ -18,11 +18,19 @@ import {
   TAG,
   timeOf,
 } from "../wire/mod.ts";
-import { type Certificate, checkAlgorithm, readSigned } from "./certificate.ts";
+import {
+  allowsKeyUsage,
+  type Certificate,
+  checkAlgorithm,
+  isEmptyName,
+  readSigned,
+  sameBytes,
+} from "./certificate.ts";
 import { extensionsIn } from "./extensions.ts";
 import { OID } from "./oids.ts";
-import type { Signed } from "./signature.ts";
+import { isSignedBy, type Signed } from "./signature.ts";
 import { refuseValidation } from "./validation.ts";
+import { validityFault } from "./path.ts";
 
 export const CRL_LIMIT_BYTES: number = 4 << 20;
 /** All lists of one validation. */
@@ -78,9 +86,8 @@ export function parseCrl(der: Uint8Array, number = 1): Crl {
   } catch (cause) {
     // The DER reader names a certificate in its errors.
     const reason = messageOf(cause).replace(/^Cannot read certificate: /, "");
-    throw new ProxyError("credentials_invalid", `Cannot use revocation list ${number}: ${reason}`, {
-      cause,
-    });
+    const message = `Cannot use revocation list ${number}: ${reason}`;
+    throw new ProxyError("credentials_invalid", message, { cause });
   }
 }
 
@@ -196,4 +203,104 @@ function scopeOfDistributionPoint(value: DerReader): CrlScope {
 /** `parseCrl` adds the number of the list. */
 function refuse(fact: string): never {
   throw new ProxyError("credentials_invalid", fact);
+}
+
+interface RevocationRules {
+  /** Lists apply to the leaf only. */
+  readonly onlyLeaf: boolean;
+  /** Lists past their next update are valid, too. */
+  readonly allowExpired: boolean;
+}
+
+type RevocationVerdict =
+  /** No certificate is revoked, as far as the lists of these times say. */
+  | { readonly kind: "good"; readonly fromMs: number; readonly untilMs: number }
+  | { readonly kind: "refused"; readonly reason: string };
+
+interface KnownCrl {
+  readonly crl: Crl;
+  /** The public key that verified the signature. */
+  signer: Uint8Array | undefined;
+}
+
+/**
+ * With any list, every CA of a path must have a current one, as with OpenSSL: a CA without a list could have
+ * revoked anything.
+ */
+export class Revocation {
+  readonly #known: readonly KnownCrl[];
+  readonly #rules: RevocationRules;
+
+  constructor(crls: readonly Crl[], rules: RevocationRules) {
+    this.#known = crls.map((crl) => ({ crl, signer: undefined }));
+    this.#rules = rules;
+  }
+
+  /**
+   * `path` is leaf first, anchor last, and valid at `nowMs`. A list that was made between `nowMs` and
+   * `presentMs` is valid.
+   */
+  judge(path: readonly Certificate[], nowMs: number, presentMs = nowMs): RevocationVerdict {
+    let [fromMs, untilMs] = [-Infinity, Infinity];
+    if (this.#known.length === 0) return { kind: "good", fromMs, untilMs };
+    // The anchor is the operator's choice, whatever is above it.
+    for (let at = 0; at < (this.#rules.onlyLeaf ? 1 : path.length - 1); at++) {
+      const [certificate, issuer] = [path[at], path[at + 1]];
+      if (!certificate || !issuer) break;
+      const found = this.#listFor({ certificate, issuer, isLeaf: at === 0, nowMs, presentMs });
+      if (typeof found === "string") return { kind: "refused", reason: found };
+      if (revokes(found, certificate)) {
+        const what = at === 0 ? "its certificate" : "the issuer";
+        return { kind: "refused", reason: `${what} with serial ${certificate.serial} is revoked` };
+      }
+      fromMs = Math.max(fromMs, found.thisUpdateMs);
+      untilMs = Math.min(untilMs, found.nextUpdateMs);
+    }
+    return this.#rules.allowExpired
+      ? { kind: "good", fromMs: -Infinity, untilMs: Infinity }
+      : { kind: "good", fromMs, untilMs };
+  }
+
+  /** The newest valid list of `issuer` for such certificates, or the reason why there is none. */
+  #listFor(
+    { certificate, issuer, isLeaf, nowMs, presentMs }: {
+      readonly certificate: Certificate;
+      readonly issuer: Certificate;
+      readonly isLeaf: boolean;
+      readonly nowMs: number;
+      readonly presentMs: number;
+    },
+  ): Crl | string {
+    const name = `the CA with serial ${issuer.serial}`;
+    let newest: Crl | undefined;
+    let fault: string | undefined;
+    for (const known of this.#known) {
+      const { crl } = known;
+      if (crl.scope === (isLeaf ? "cas" : "leaves")) continue;
+      if (!fits(crl.issuer, issuer.subject) || !this.#isFrom(known, issuer)) continue;
+      if (allowsKeyUsage(issuer, "cRLSign") === false) {
+        return `${name} may not sign revocation lists`;
+      }
+      const { thisUpdateMs: notBeforeMs, nextUpdateMs: notAfterMs } = crl;
+      const late = this.#rules.allowExpired
+        ? undefined
+        : validityFault({ notBeforeMs, notAfterMs }, nowMs, presentMs);
+      if (late !== undefined) fault ??= `the revocation list of ${name} ${late}`;
+      else if (!newest || crl.thisUpdateMs > newest.thisUpdateMs) newest = crl;
+    }
+    const whose = isLeaf ? "its certificate" : `the issuer with serial ${certificate.serial}`;
+    return newest ?? fault ?? `there is no revocation list of ${name}, which vouches for ${whose}`;
+  }
+
+  #isFrom(known: KnownCrl, issuer: Certificate): boolean {
+    if (known.signer) return sameBytes(known.signer, issuer.spki);
+    if (!isSignedBy(known.crl, issuer)) return false;
+    known.signer = issuer.spki;
+    return true;
+  }
+}
+
+/** An empty name fits, because a CA of a secondary datacenter has one. The signature decides. */
+function fits(listed: Uint8Array, subject: Uint8Array): boolean {
+  return isEmptyName(subject) || isEmptyName(listed) || sameBytes(listed, subject);
 }

@@ -12,6 +12,8 @@ export {
 } from "./chain.ts";
 export {
   type CertificatePair,
+  parseRoots,
+  spkiOf,
   validateCertificatePair,
   validateCredentials,
 } from "./credentials.ts";
@@ -19,7 +21,6 @@ export type { Extensions } from "./extensions.ts";
 export { leafFault, needsMatchers } from "./leaf_rules.ts";
 export { KEY_USAGE_BIT, type KeyUsage, OID, type Usage } from "./oids.ts";
 export * from "./peer_judge.ts";
-export { parseRoots, spkiOf } from "./pem_material.ts";
 export {
   createPeerValidator,
   type PeerValidator,
@@ -29,7 +30,6 @@ export {
 } from "./rules_validator.ts";
 export * from "./server_names.ts";
 export * from "./spiffe.ts";
-export * from "./spiffe_bundles.ts";
 export {
   NO_RULES,
   type PeerRules,

@@ -22,7 +22,7 @@ import {
   type TrustedPeer,
   type UntrustedPeer,
 } from "./chain.ts";
-import { parseCrls } from "./crl.ts";
+import { parseCrls, Revocation } from "./crl.ts";
 import {
   anyLeafFault,
   compilePins,
@@ -32,8 +32,7 @@ import {
   svidFault,
 } from "./leaf_rules.ts";
 import { findPath } from "./path.ts";
-import { parseRoots, readCertificates } from "./pem_material.ts";
-import { Revocation } from "./revocation.ts";
+import { parseRoots, readCertificates } from "./credentials.ts";
 import { canonicalUri, parseServiceId, parseSpiffeId, parseTrustDomain } from "./spiffe.ts";
 import {
   NO_RULES,

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import { Buffer } from "node:buffer";
 import test from "node:test";
+import { Buffer } from "node:buffer";
 import { createAuthority } from "../../test/kit/certs/certificates.ts";
 import { ProxyError } from "../base/mod.ts";
-import { parseSpiffeBundles } from "./spiffe_bundles.ts";
+import { parseSpiffeBundles } from "./spiffe.ts";
 
 const A = createAuthority();
 const B = createAuthority();

@@ -1,8 +1,4 @@
-/**
- * The wire format of Protocol Buffers: numbers, lengths, and fields with a length.
- *
- * @module
- */
+/** The wire format of Protocol Buffers: numbers, lengths, and fields with a length. @module */
 
 /** Wire types of fields. */
 export const VARINT = 0;

@@ -1,8 +1,4 @@
-/**
- * Discovery requests and responses as plain values, for one type of resource.
- *
- * @module
- */
+/** Discovery requests and responses as plain values, for one type of resource. @module */
 
 import { createHash } from "node:crypto";
 import { messageOf } from "../base/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * TLS versions and cipher suites, in our own form and in Envoy's.
- *
- * @module
- */
+/** TLS versions and cipher suites, in our own form and in Envoy's. @module */
 
 import * as v from "valibot";
 import { checked, defined, list, reader, type SchemaOf, text } from "../../base/schema.ts";

@@ -105,13 +105,6 @@ export function filesOf(spec: SecretSpec, env: Environment = {}): readonly Secre
   return [...files.values()];
 }
 
-interface Pair {
-  /** The name of the pair in errors. */
-  readonly what: string;
-  readonly certPem: string;
-  readonly keyPem: string;
-}
-
 async function loadCertificate(
   spec: CertificateSpec,
   context: LoadContext,
@@ -128,7 +121,8 @@ async function loadCertificate(
   return { type: "certificate", ...pair };
 }
 
-async function readPair(spec: CertificateSpec, context: LoadContext): Promise<Pair> {
+/** The PEM texts of a pair, and its name in errors. */
+async function readPair(spec: CertificateSpec, context: LoadContext) {
   const { chain, key, pkcs12 } = spec;
   const password = spec.password && await readPassword(spec.password, context);
   if (pkcs12) {

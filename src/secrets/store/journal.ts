@@ -1,8 +1,4 @@
-/**
- * The reports about secrets: events, log lines, counters. Never key material.
- *
- * @module
- */
+/** The reports about secrets: events, log lines, counters. Never key material. @module */
 
 import type { Clock, Labels, Log, LogFields, Stats } from "../../base/mod.ts";
 import type { CertificateSecret, HeldSecret, Secret, SecretEvent } from "../model/secret.ts";

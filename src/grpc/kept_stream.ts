@@ -15,7 +15,6 @@ export interface OpenStream {
   close(): void;
 }
 
-/** How a stream ended. */
 export interface StreamEnd {
   readonly status: GrpcStatus;
   /** A message came, or `onSilent` was called. */
@@ -61,7 +60,6 @@ export class KeptStream<T> {
   #current: Opened | undefined;
   /** Delivers until the current one does. */
   #previous: Opened | undefined;
-  /** The wait for the next stream. */
   #wait: { cancel(): void } | undefined;
   #stopped = true;
 

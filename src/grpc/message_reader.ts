@@ -38,7 +38,6 @@ export class MessageReader {
     this.#begun = begun;
   }
 
-  /** A message has begun and is not complete. */
   get isWithin(): boolean {
     return this.#prefixBytes > 0;
   }
@@ -74,7 +73,6 @@ export class MessageReader {
     return whole;
   }
 
-  /** Forgets the partial message. */
   drop(): void {
     this.#forget();
     this.#release();

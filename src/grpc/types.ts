@@ -36,7 +36,6 @@ export interface StreamHandler<T> {
 export interface GrpcCall<T> {
   /** Ignored once the call has ended. */
   send(message: T): void;
-  /** Nothing more will be sent. */
   halfClose(): void;
   /** Gives the call up; no event comes any more. */
   close(): void;
@@ -68,7 +67,6 @@ export interface GrpcLinkOptions extends GrpcConnectionOptions {
 
 /** Limits of the cost that a server can cause. */
 export interface GrpcLimits {
-  /** Size of one message. */
   readonly messageBytes: number;
   /** Bytes of all calls' messages that have begun and are not handled yet. */
   readonly begunBytes: number;

@@ -144,7 +144,6 @@ const KEY_LABELS: ReadonlySet<string> = new Set([
   "RSA PRIVATE KEY",
 ]);
 
-/** DER of a public key's SubjectPublicKeyInfo. */
 export function spkiOf(publicKey: KeyObject): Uint8Array {
   return new Uint8Array(publicKey.export({ type: "spki", format: "der" }));
 }
@@ -179,7 +178,6 @@ export function readCertificates(pem: string, what: string): Certificate[] {
   });
 }
 
-/** The one private key of a PEM text. */
 function readKey(pem: string): KeyObject {
   const [block, second] = parsePem(pem, { what: "private key" })
     .filter(({ label }) => KEY_LABELS.has(label));

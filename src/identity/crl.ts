@@ -41,7 +41,6 @@ const CRLS_LIMIT = 100;
 type CrlScope = "all" | "leaves" | "cas";
 
 export interface Crl extends Signed {
-  /** DER of the name. */
   readonly issuer: Uint8Array;
   readonly thisUpdateMs: number;
   /** `Infinity`: the list has no next update. */
@@ -73,7 +72,6 @@ export function parseCrls(pems: readonly string[]): readonly Crl[] {
   return crls;
 }
 
-/** Whether the list has this certificate of its issuer. */
 export function revokes(crl: Crl, certificate: Pick<Certificate, "serial">): boolean {
   const bytes = Buffer.from(certificate.serial.replaceAll(":", ""), "hex");
   return crl.serials.has(bytes.toString("latin1"));

@@ -40,7 +40,6 @@ const NACK_CODE = 13;
 const DETAIL_LIMIT = 4096;
 const TRUNCATED = "... (truncated)";
 
-/** The faults of one response. */
 export class ResponseFaults {
   readonly #texts: string[] = [];
   #length = 0;
@@ -98,7 +97,6 @@ export class HeldResources<T> {
     return this.#names.size > 0 && [...this.#names].every((name) => this.#versions.has(name));
   }
 
-  /** The versions in use, by name. */
   get versions(): ReadonlyMap<string, string> {
     return this.#versions;
   }
@@ -160,7 +158,6 @@ export class HeldResources<T> {
     return faults;
   }
 
-  /** Ends timers. */
   close(): void {
     for (const timer of this.#expiries.values()) timer.cancel();
     this.#expiries.clear();

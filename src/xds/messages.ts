@@ -3,7 +3,7 @@
 import { createHash } from "node:crypto";
 import { messageOf } from "../base/mod.ts";
 import type { MessageTypes } from "../grpc/mod.ts";
-import { type PlainMessage, Protobuf } from "../wire/mod.ts";
+import { plainBytes, plainList, type PlainMessage, plainText, Protobuf } from "../wire/mod.ts";
 
 /** Gives a resource of the state of the world a time to live. */
 const WRAPPER_TYPE_URL = "type.googleapis.com/envoy.service.discovery.v3.Resource";
@@ -35,7 +35,6 @@ export interface XdsClient {
   readonly version: string;
 }
 
-/** The reason of a NACK. */
 export interface ErrorDetail {
   readonly code: number;
   readonly message: string;
@@ -91,7 +90,6 @@ type XdsContent<T> =
   | { readonly kind: "heartbeat" }
   | { readonly kind: "unreadable"; readonly reason: string };
 
-/** Messages of the state of the world. */
 export function sotwMessages<T>(
   type: ResourceType<T>,
 ): MessageTypes<SotwRequest, SotwResponse<T>> {
@@ -107,12 +105,12 @@ export function sotwMessages<T>(
       }),
     decode(bytes) {
       const plain = XDS_PROTOBUF.decode("DiscoveryResponse", bytes);
-      const version = textOf(plain.version_info);
+      const version = plainText(plain.version_info);
       return {
         version,
-        typeUrl: textOf(plain.type_url),
-        nonce: textOf(plain.nonce),
-        resources: listOf(plain.resources).map((any) => ({ ...unwrapped(type, any), version })),
+        typeUrl: plainText(plain.type_url),
+        nonce: plainText(plain.nonce),
+        resources: plainList(plain.resources).map((any) => ({ ...unwrapped(type, any), version })),
       };
     },
   };
@@ -136,10 +134,10 @@ export function deltaMessages<T>(
       const plain = XDS_PROTOBUF.decode("DeltaDiscoveryResponse", bytes);
       const { removed_resources: removed } = plain;
       return {
-        typeUrl: textOf(plain.type_url),
-        nonce: textOf(plain.nonce),
-        resources: listOf(plain.resources).map((wrapper) => resourceOf(type, wrapper)),
-        removed: Array.isArray(removed) ? removed.map(textOf) : [],
+        typeUrl: plainText(plain.type_url),
+        nonce: plainText(plain.nonce),
+        resources: plainList(plain.resources).map((wrapper) => resourceOf(type, wrapper)),
+        removed: Array.isArray(removed) ? removed.map(plainText) : [],
       };
     },
   };
@@ -147,9 +145,9 @@ export function deltaMessages<T>(
 
 /** A resource of the state of the world, bare or wrapped. */
 function unwrapped<T>(type: ResourceType<T>, any: PlainMessage): XdsResource<T> {
-  if (textOf(any.type_url) !== WRAPPER_TYPE_URL) return { version: "", ...contentOf(type, any) };
+  if (plainText(any.type_url) !== WRAPPER_TYPE_URL) return { version: "", ...contentOf(type, any) };
   try {
-    return resourceOf(type, XDS_PROTOBUF.decode("Resource", bytesOf(any.value)));
+    return resourceOf(type, XDS_PROTOBUF.decode("Resource", plainBytes(any.value)));
   } catch (error) {
     return { name: "", version: "", content: unreadable(messageOf(error)) };
   }
@@ -157,10 +155,10 @@ function unwrapped<T>(type: ResourceType<T>, any: PlainMessage): XdsResource<T> 
 
 /** envoy.service.discovery.v3.Resource. */
 function resourceOf<T>(type: ResourceType<T>, wrapper: PlainMessage): XdsResource<T> {
-  const name = textOf(wrapper.name);
+  const name = plainText(wrapper.name);
   const { ttl, resource } = wrapper;
   const common = {
-    version: textOf(wrapper.version),
+    version: plainText(wrapper.version),
     ...(ttl !== undefined && { ttlMs: durationMs(ttl as PlainMessage) }),
   };
   if (!resource) return { ...common, name, content: { kind: "heartbeat" } };
@@ -176,12 +174,12 @@ function contentOf<T>(
   type: ResourceType<T>,
   any: PlainMessage,
 ): Pick<XdsResource<T>, "name" | "content"> {
-  const typeUrl = textOf(any.type_url);
+  const typeUrl = plainText(any.type_url);
   if (typeUrl !== type.typeUrl) {
     return { name: "", content: unreadable(`it is of type "${typeUrl.slice(0, 200)}"`) };
   }
   try {
-    const bytes = bytesOf(any.value);
+    const bytes = plainBytes(any.value);
     const name = type.nameOf(bytes);
     const digest = createHash("sha256").update(bytes).digest("base64");
     return { name, content: { kind: "resource", digest, read: () => type.read(bytes) } };
@@ -230,18 +228,6 @@ function valueOf(value: unknown): PlainMessage {
     return { struct_value: structOf(value as Readonly<Record<string, unknown>>) };
   }
   return { null_value: 0 };
-}
-
-function textOf(value: unknown): string {
-  return typeof value === "string" ? value : "";
-}
-
-function bytesOf(value: unknown): Uint8Array {
-  return value instanceof Uint8Array ? value : new Uint8Array();
-}
-
-function listOf(value: unknown): readonly PlainMessage[] {
-  return Array.isArray(value) ? value : [];
 }
 
 /** For tables of resource types, whose messages may contain these. */

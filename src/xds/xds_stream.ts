@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { BackoffOptions, Clock, Random, Timer } from "../base/mod.ts";
+import type { BackoffOptions, Clock, Timer } from "../base/mod.ts";
 import {
   type GrpcCall,
   type GrpcChannel,
@@ -16,8 +16,8 @@ import {
 } from "../grpc/mod.ts";
 import { GRPC_STATUS } from "../http/mod.ts";
 import { DeltaProtocol } from "./delta.ts";
-import { deltaMessages, type ResourceType, sotwMessages, type XdsClient } from "./messages.ts";
-import type { ProtocolOptions, ResourceHost } from "./held_resources.ts";
+import { deltaMessages, sotwMessages } from "./messages.ts";
+import type { ProtocolOptions } from "./held_resources.ts";
 import type { XdsProtocol } from "./protocol.ts";
 import { SotwProtocol } from "./sotw.ts";
 
@@ -31,17 +31,11 @@ interface XdsStreamEvents {
   onEnded(end: StreamEnd): "again" | "stop";
 }
 
-interface XdsStreamOptions<T> {
+interface XdsStreamOptions<T> extends Omit<ProtocolOptions<T, never>, "send"> {
   readonly channel: GrpcChannel;
   readonly variant: XdsVariant;
-  /** Paths of the methods. */
   readonly methods: Readonly<Record<XdsVariant, string>>;
-  readonly type: ResourceType<T>;
-  readonly client: XdsClient;
-  readonly host: ResourceHost<T>;
   readonly events: XdsStreamEvents;
-  readonly clock: Clock;
-  readonly random: Random;
   /** For faults of this stream. */
   readonly retry: SharedRetry;
   /** For a lost server: shared by all streams to it. */

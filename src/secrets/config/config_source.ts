@@ -20,14 +20,8 @@ import {
 } from "../../base/schema.ts";
 import { NO_RULES } from "../../identity/mod.ts";
 import { choice, dataSource, message, number, watchedDirectory } from "../envoy/message.ts";
-import {
-  INITIAL_FETCH_TIMEOUT_MS,
-  type SdsApi,
-  type SdsServer,
-  type SecretRef,
-  type SecretSource,
-} from "../model/plan.ts";
-import type { SecretSpec, SecretType } from "../model/secret.ts";
+import { type SdsApi, type SdsServer, type SecretRef, type SecretSource } from "../model/plan.ts";
+import type { SecretType } from "../model/secret.ts";
 import {
   isLoopback,
   metadataName,
@@ -118,16 +112,6 @@ export function sdsSecretConfig(reading: TlsReading, type: SecretType): SchemaOf
     const fact = "which is no static secret, and has no sds_config";
     return report(["name"], `names "${name}", ${fact}`);
   });
-}
-
-/** A secret in the configuration itself is read once, as in Envoy, unless it has a watched directory. */
-export function inlineRef(name: string, spec: SecretSpec): SecretRef {
-  return {
-    type: spec.type,
-    name,
-    source: { kind: "spec", spec, watch: spec.watchedDirectory !== undefined },
-    initialFetchTimeoutMs: INITIAL_FETCH_TIMEOUT_MS,
-  };
 }
 
 export function grpcService(reading: TlsReading): SchemaOf<SdsServer> {

@@ -20,6 +20,7 @@ import { NO_RULES } from "../../identity/mod.ts";
 import { anyOf, choice, message, number } from "../envoy/message.ts";
 import {
   DEFAULT_ON_DEMAND_RULES,
+  INITIAL_FETCH_TIMEOUT_MS,
   type OnDemandPlan,
   type SecretRef,
   type ValidationRef,
@@ -28,8 +29,8 @@ import { CERTIFICATES_LIMIT, type TlsForm, type TlsReading } from "./sources.ts"
 import type { TlsDirection } from "../../snapshot/mod.ts";
 import { tlsCertificate } from "../envoy/envoy_secret.ts";
 import { validationContext } from "../envoy/validation_context.ts";
-import type { ValidationSpec } from "../model/secret.ts";
-import { configSource, inlineRef, sdsSecretConfig } from "./config_source.ts";
+import type { DataSource, SecretSpec, ValidationSpec } from "../model/secret.ts";
+import { configSource, sdsSecretConfig } from "./config_source.ts";
 import { decides } from "./file_secrets.ts";
 import { envoyParameters } from "./tls_parameters.ts";
 
@@ -242,7 +243,7 @@ function commonContext(reading: TlsReading): SchemaOf<CommonContext> {
       reading.warn("tls_certificate_sds_secret_configs are not used beside tls_certificates");
     }
     const given = tlsCertificates.length > 0
-      ? tlsCertificates.map((spec) => inlineRef(nameOf(spec.chain ?? spec.pkcs12), spec))
+      ? tlsCertificates.map((spec) => inlineRef(spec.chain ?? spec.pkcs12, spec))
       : fromSds;
     if (selector && given.length > 0) {
       report(["custom_tls_certificate_selector"], "cannot be beside certificates of other kinds");
@@ -267,7 +268,7 @@ function inlineValidation(
   report: Report,
 ): CommonContext["validation"] {
   if (!spec) return null;
-  if (decides(spec)) return { secret: inlineRef(nameOf(spec.trustedCa), spec) };
+  if (decides(spec)) return { secret: inlineRef(spec.trustedCa, spec) };
   // Matchers and lists without roots would only seem to check something.
   if (spec.rules.matchers.length > 0 || spec.crl || spec.watchedDirectory) {
     report(["validation_context"], "has no trusted_ca, without which its rules check nothing");
@@ -275,8 +276,14 @@ function inlineValidation(
   return "no_rules";
 }
 
-function nameOf(source: { readonly kind: string; readonly path?: string } | undefined): string {
-  return source?.path ?? "inline";
+/** A secret in the configuration itself is read once, as in Envoy, unless it has a watched directory. */
+function inlineRef(source: DataSource | undefined, spec: SecretSpec): SecretRef {
+  return {
+    type: spec.type,
+    name: source?.kind === "file" ? source.path : "inline",
+    source: { kind: "spec", spec, watch: spec.watchedDirectory !== undefined },
+    initialFetchTimeoutMs: INITIAL_FETCH_TIMEOUT_MS,
+  };
 }
 
 const EXTENSIONS = "envoy.extensions.transport_sockets.tls.";

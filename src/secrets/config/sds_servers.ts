@@ -65,14 +65,18 @@ export function parseSdsServers(
 function servers(reading: ServerReading): SchemaOf<Readonly<Record<string, SdsServer>>> {
   const [cluster, native] = [sdsCluster(reading), nativeServer(reading)];
   return reader((value, report) => {
-    const entries = entriesOf(value, report);
-    if (!entries) return undefined;
+    if (!Array.isArray(value) && !isRecord(value)) {
+      return report([], "must be an object with servers by name, or a list");
+    }
+    const entries = Object.entries(value);
     if (entries.length > SERVERS_LIMIT) {
       return report([], `has more than ${SERVERS_LIMIT} entries`);
     }
     const found = new Map<string, SdsServer>();
-    for (const { key: listed, name, entry } of entries) {
-      const at: Report = (path, message) => report([listed, ...path], message);
+    for (const [listed, entry] of entries) {
+      // An entry of a list has its name itself.
+      const name = Array.isArray(value) ? undefined : listed;
+      const at: Report = (path, message) => report([name ?? Number(listed), ...path], message);
       const server = readValue(isCluster(entry) ? cluster : native, entry, at);
       if (!server) continue;
       if (name !== undefined && server.name !== "" && server.name !== name) {
@@ -90,21 +94,6 @@ function servers(reading: ServerReading): SchemaOf<Readonly<Record<string, SdsSe
     }
     return Object.fromEntries(found);
   });
-}
-
-interface Entry {
-  readonly key: string | number;
-  /** `undefined`: the entry has its name itself. */
-  readonly name?: string;
-  readonly entry: unknown;
-}
-
-function entriesOf(value: unknown, report: Report): readonly Entry[] | undefined {
-  if (Array.isArray(value)) return value.map((entry, key) => ({ key, entry }));
-  if (isRecord(value)) {
-    return Object.entries(value).map(([name, entry]) => ({ key: name, name, entry }));
-  }
-  return report([], "must be an object with servers by name, or a list");
 }
 
 const TLS_ENTRIES = {

@@ -120,14 +120,6 @@ export function choice<T>(values: Readonly<Record<string, readonly [number, T]>>
   });
 }
 
-/** A text that keeps its line ends: PEM, JSON. */
-function longText(limit: number): v.GenericSchema<string> {
-  return v.pipe(
-    v.string("must be a text"),
-    v.maxLength(limit, `is longer than ${limit} characters`),
-  );
-}
-
 /** Base64 of either alphabet, or bytes. */
 function bytes(limit: number): SchemaOf<Uint8Array> {
   return reader((value, report) => {
@@ -166,7 +158,11 @@ export function dataSource({ allowFiles }: SecretOptions): SchemaOf<DataSource> 
   const fields = message({
     filename: v.exactOptional(text()),
     inlineBytes: v.exactOptional(bytes(INLINE_LIMIT_BYTES)),
-    inlineString: v.exactOptional(longText(INLINE_LIMIT_BYTES)),
+    // It keeps its line ends: PEM, JSON.
+    inlineString: v.exactOptional(v.pipe(
+      v.string("must be a text"),
+      v.maxLength(INLINE_LIMIT_BYTES, `is longer than ${INLINE_LIMIT_BYTES} characters`),
+    )),
     environmentVariable: v.exactOptional(text()),
   }, {
     oneOf: ["filename", "inlineBytes", "inlineString", "environmentVariable"],

@@ -55,7 +55,6 @@ export class FileHub {
     };
   }
 
-  /** Directories with a live watch. */
   get watchedDirectories(): number {
     return this.#context.watches.live;
   }

@@ -22,7 +22,6 @@ interface Directory {
   identity: string;
   /** The watch broke, as a new one would now: the next poll tries again. */
   broken: boolean;
-  /** Counts the watches made. */
   generation: number;
   /** Pending while the watch is made, so that there are never two. */
   arming: Promise<void> | null;
@@ -32,7 +31,6 @@ export class DirectoryWatches {
   readonly #files: FileSystem;
   readonly #log: Log;
   readonly #directories = new Map<string, Directory>();
-  /** Paths of directories by follower. */
   readonly #paths = new Map<OnHint, ReadonlySet<string>>();
   /** Directories whose failure is logged. */
   readonly #logged = new Set<string>();
@@ -43,7 +41,6 @@ export class DirectoryWatches {
     this.#log = log;
   }
 
-  /** Directories with a live watch. */
   get live(): number {
     let live = 0;
     for (const { watch } of this.#directories.values()) if (watch) live++;

@@ -18,7 +18,7 @@ import {
   unseal,
   type UnsealOptions,
   unsealPrivateKey,
-} from "./encryption.ts";
+} from "./private_key.ts";
 import { asFault, fail } from "./source_bytes.ts";
 
 interface Pkcs12Contents {
@@ -79,7 +79,6 @@ export function readPkcs12(der: Uint8Array, options: Pkcs12Options): Promise<Pkc
   return asFault(options.what, () => readWhole(der, options));
 }
 
-/** One file being read. */
 interface Reading {
   readonly what: string;
   /** For encrypted parts. */

@@ -3,7 +3,7 @@ import test from "node:test";
 import { createCipheriv, createHmac, pbkdf2Sync } from "node:crypto";
 import { derElement, derNumber, derOctets, derOid, derSequence } from "../../wire/der_writer.ts";
 import { DerReader } from "../../wire/mod.ts";
-import { type Sealed, unseal } from "./encryption.ts";
+import { type Sealed, unseal } from "./private_key.ts";
 import { bmpOf, derive, readPkcs12 } from "./pkcs12.ts";
 
 const DATA = derOid("1.2.840.113549.1.7.1");

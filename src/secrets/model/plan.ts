@@ -18,7 +18,6 @@ import type {
   WatchedDirectory,
 } from "./secret.ts";
 
-/** How to reach an SDS server. */
 export interface SdsServer {
   /** Unique, for logs, metrics and `/certs`; Envoy's cluster name, e.g. `sds_cluster`. */
   readonly name: string;
@@ -72,7 +71,6 @@ export type SecretSource =
 /** A source that the store follows. */
 export type ExternalSource = Exclude<SecretSource, { kind: "consul" }>;
 
-/** A reference to one secret. */
 export interface SecretRef {
   readonly type: SecretType;
   /** The secret's name at its source (SDS), or a name for people: the path of a file. */
@@ -122,7 +120,6 @@ export const DEFAULT_ON_DEMAND_RULES: OnDemandRules = {
   waitMs: 8_000,
 };
 
-/** The credentials of one listener or upstream. */
 export interface CredentialsPlan {
   /** The first is the default certificate. Empty: only `onDemand`; for an upstream: no certificate. */
   readonly certificates: readonly SecretRef[];

@@ -52,7 +52,6 @@ export class SecretNames implements ResourceHost<PlainMessage> {
     return this.#entries.values();
   }
 
-  /** Calls `fn` with each follower of these names. */
   each(names: Iterable<string>, fn: (follower: SdsFollower) => void): void {
     for (const name of names) this.#entries.get(name)?.followers.forEach(fn);
   }

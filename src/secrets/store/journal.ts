@@ -18,13 +18,12 @@ const UPDATES = "secret_updates_total";
 const FAILED = "secret_rotation_failed_total";
 const TIMEOUTS = "secret_init_fetch_timeouts_total";
 
-interface JournalOptions {
+export interface JournalOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly stats: Stats;
 }
 
-/** The subject of a report. */
 export interface Reported extends Named {
   /** An operator named it. Little is reported of a secret that a client named until it is there. */
   readonly configured: boolean;

@@ -21,7 +21,7 @@ import {
   WITHDRAWAL_GRACE_MS,
 } from "../model/plan.ts";
 import type { SecretType } from "../model/secret.ts";
-import { Feed, type FeedFollower } from "./feed.ts";
+import { Feed, type FeedFollower, type ReadMessage, SvidFollower } from "./feed.ts";
 import {
   absence,
   bundlesFor,
@@ -30,7 +30,6 @@ import {
   type SvidChoice,
   validationSpecOf,
 } from "./svid.ts";
-import { type ReadMessage, SvidFollower } from "./svid_follower.ts";
 import {
   type BundlesMessage,
   decodeBundles,

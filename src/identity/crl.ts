@@ -22,7 +22,6 @@ import {
   allowsKeyUsage,
   type Certificate,
   checkAlgorithm,
-  isEmptyName,
   readSigned,
   sameBytes,
 } from "./certificate.ts";
@@ -30,7 +29,7 @@ import { extensionsIn } from "./extensions.ts";
 import { OID } from "./oids.ts";
 import { isSignedBy, type Signed } from "./signature.ts";
 import { refuseValidation } from "./validation.ts";
-import { validityFault } from "./path.ts";
+import { namesFit, validityFault } from "./path.ts";
 
 export const CRL_LIMIT_BYTES: number = 4 << 20;
 /** All lists of one validation. */
@@ -275,7 +274,7 @@ export class Revocation {
     for (const known of this.#known) {
       const { crl } = known;
       if (crl.scope === (isLeaf ? "cas" : "leaves")) continue;
-      if (!fits(crl.issuer, issuer.subject) || !this.#isFrom(known, issuer)) continue;
+      if (!namesFit(crl, issuer) || !this.#isFrom(known, issuer)) continue;
       if (allowsKeyUsage(issuer, "cRLSign") === false) {
         return `${name} may not sign revocation lists`;
       }
@@ -296,9 +295,4 @@ export class Revocation {
     known.signer = issuer.spki;
     return true;
   }
-}
-
-/** An empty name fits, because a CA of a secondary datacenter has one. The signature decides. */
-function fits(listed: Uint8Array, subject: Uint8Array): boolean {
-  return isEmptyName(subject) || isEmptyName(listed) || sameBytes(listed, subject);
 }

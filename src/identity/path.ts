@@ -89,8 +89,11 @@ export function findPath(options: PathOptions): CertificatePath {
   return { kind: "none", reason: search.fault ?? none };
 }
 
-/** Whether the names allow that `issuer` issued `child`; an empty name allows it. */
-export function namesFit(child: Certificate, issuer: Certificate): boolean {
+/** Whether the names allow that `issuer` issued a certificate or a list; an empty name allows it. */
+export function namesFit(
+  child: Pick<Certificate, "issuer">,
+  issuer: Pick<Certificate, "subject">,
+): boolean {
   return isEmptyName(child.issuer) || isEmptyName(issuer.subject) ||
     sameBytes(child.issuer, issuer.subject);
 }

@@ -1,8 +1,7 @@
 /**
- * Compiles a {@link Validation} to verdicts on peers. Beside the mesh's rules there are those of operators:
- * any certificate of given anchors or pins, or X509-SVIDs of given trust domains (Envoy's default and
- * SPIFFE validators, envoy reference 1.9). The chain is checked first, then pins, then names: an unknown
- * peer costs no more than its chain.
+ * Compiles a {@link Validation} to verdicts on peers: of the mesh, of given anchors or pins, or X509-SVIDs of
+ * given trust domains (Envoy's default and SPIFFE validators, envoy reference 1.9). The chain is checked first,
+ * then pins, then names: an unknown peer costs no more than its chain.
  *
  * @module
  */

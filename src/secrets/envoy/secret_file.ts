@@ -18,7 +18,7 @@ import { anyOf, message } from "./message.ts";
 
 export const SECRET_FILE_LIMIT_BYTES = 1 << 20;
 
-export interface ParsedSecretFile {
+interface ParsedSecretFile {
   readonly spec: SecretSpec;
   /** `version_info`; "" if there is none. */
   readonly version: string;
@@ -46,7 +46,7 @@ export async function parseSecretFile(
   const schema = isRecord(value) && Object.hasOwn(value, "resources") ? RESPONSE : BARE;
   const result = parsed(schema, value, []);
   if (result.kind === "invalid") return fail(formatProblems(result.problems, "it"));
-  const { secret: { name, spec }, version } = result.output;
+  const { name, spec, version } = result.output;
   if (wantedName !== "" && name !== "" && name !== wantedName) {
     fail(`it has "${name}", and "${wantedName}" is wanted`);
   }
@@ -91,10 +91,7 @@ const SECRET_TYPE = "envoy.extensions.transport_sockets.tls.v3.Secret";
 const SECRET = secretSchema({ allowFiles: true });
 const TYPED = anyOf({ [SECRET_TYPE]: SECRET });
 
-interface Content {
-  readonly secret: NamedSpec;
-  readonly version: string;
-}
+type Content = NamedSpec & Pick<ParsedSecretFile, "version">;
 
 const RESPONSE: SchemaOf<Content> = checked(
   message({
@@ -109,13 +106,13 @@ const RESPONSE: SchemaOf<Content> = checked(
     controlPlane: v.optional(v.unknown()),
   }),
   ({ resources: [secret], versionInfo = "" }, report): Content | undefined =>
-    secret ? { secret, version: versionInfo } : report(["resources"], "must have one secret"),
+    secret ? { ...secret, version: versionInfo } : report(["resources"], "must have one secret"),
 );
 
 /** A secret with its type or without. */
 const BARE: SchemaOf<Content> = checked(
   v.lazy((value) => isRecord(value) && Object.hasOwn(value, "@type") ? TYPED : SECRET),
-  (secret) => ({ secret, version: "" }),
+  (secret) => ({ ...secret, version: "" }),
 );
 
 /** Follows a reference of source kind `secret_file`. */

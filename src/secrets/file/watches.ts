@@ -1,8 +1,7 @@
 /**
  * Watches on the directories in which changes of files show, one each however many secrets are in it. They
  * only make changes visible sooner: the poll finds every change without them (quota, network file system),
- * and tries for the watch again. A watch ends with its directory; a new directory at the same path is
- * noticed.
+ * and makes a lost watch again, also on a new directory at the same path.
  *
  * @module
  */

@@ -1,8 +1,7 @@
 /**
- * PKCS#12 (RFC 7292): chain and key in one encrypted file, as OpenSSL 3, Java and cert-manager write it.
- * Read with our own bounded DER reader: npm's pkijs costs 20 MB when it is imported, does not bound the
- * work that a file demands, and reads no older encryption either. An encryption that we do not read, RC2
- * for one, is refused with the command that writes the file again.
+ * PKCS#12 (RFC 7292): chain and key in one encrypted file, as OpenSSL 3, Java and cert-manager write it. Read
+ * with our own bounded DER reader: npm's pkijs costs 20 MB when it is imported and does not bound the work
+ * that a file demands. An encryption that is not read is refused with the command that writes the file again.
  *
  * @module
  */

@@ -1,11 +1,7 @@
 /**
- * One followed secret: its last good value, which outlives its source's faults, and the events of the
- * source that are changes.
- *
- * A value is a change if its content differs, however it came. A source may skip bytes that it has read
- * before (files by their hash, SDS resources by their digest), but decides nothing by it. From here on
- * identity counts: {@link Subscription.held} is another object exactly when the value is another one. A
- * fault is reported when it begins or changes, and its end once.
+ * One followed secret: its last good value, which outlives its source's faults, and the events of the source
+ * that are changes. A value is a change if its content differs, however it came, and {@link Subscription.held}
+ * is another object exactly then. A fault is reported when it begins or changes, and its end once.
  *
  * @module
  */

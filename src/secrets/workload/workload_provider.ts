@@ -1,8 +1,7 @@
 /**
- * Secrets from a SPIFFE Workload API. Identities come from one stream. Bundles come from a second one,
- * because a process that only verifies peers needs no identity; they come from the first stream if a
- * reference selects an identity, or the agent does not implement the second method. All references share
- * the streams.
+ * Secrets from a SPIFFE Workload API. All references share a stream of identities and one of bundles, because
+ * a process that only verifies peers needs no identity. Bundles come from the first one if a reference selects
+ * an identity, or the agent does not implement the second method.
  *
  * @module
  */

@@ -9,7 +9,7 @@ import {
   type TestPair,
 } from "../../../test/kit/secrets/secret_files.ts";
 import { fileOptions } from "../../../test/kit/secrets/followed_files.ts";
-import { followNews } from "../../../test/kit/secrets/secret_news.ts";
+import { followChanges } from "../../../test/kit/secrets/secret_changes.ts";
 import { SteadyClock } from "../../../test/kit/clock/steady_clock.ts";
 import { FileHub } from "../file/file_hub.ts";
 import type { WatchedDirectory } from "../model/secret.ts";
@@ -29,7 +29,7 @@ function follow(path: string, watchedDirectory?: WatchedDirectory) {
   const provider = {
     watch: (ref: SecretRef, events: SecretEvents) => watchSecretFile(ref, options, events),
   };
-  const watch = followNews(provider, {
+  const watch = followChanges(provider, {
     type: "certificate",
     name: "web",
     source: { kind: "secret_file", path, ...watchedDirectory && { watchedDirectory } },

@@ -22,7 +22,7 @@ import type {
   SecretWatch,
 } from "../../../src/secrets/mod.ts";
 import { type FakeClock, settle } from "../clock/clock.ts";
-import { followNews } from "./secret_news.ts";
+import { followChanges } from "./secret_changes.ts";
 import { newPair, pairSpec, refOf, SecretRecord, type TestPair } from "./secret_files.ts";
 import { SteadyClock } from "../clock/steady_clock.ts";
 
@@ -53,7 +53,7 @@ export function follow(spec: SecretSpec, setup: FollowSetup = {}): Followed {
   const log = createLog({ clock, write, holder: { level: "trace" } });
   const record = new SecretRecord();
   const hub = new FileHub({ clock, log, files, pollMs });
-  const watching = followNews(fileProvider(hub, clock), refOf(spec, watch), record);
+  const watching = followChanges(fileProvider(hub, clock), refOf(spec, watch), record);
   const close = async () => {
     await hub.close();
     if (!setup.clock && clock instanceof SteadyClock) clock[Symbol.dispose]();

@@ -291,4 +291,4 @@ export const XDS_TYPES = {
   Resource: { version: "1 string", resource: "2 Any", name: "3 string", ttl: "6 Duration" },
 } as const;
 
-export const XDS_PROTOBUF: Protobuf = new Protobuf(XDS_TYPES);
+const XDS_PROTOBUF: Protobuf = new Protobuf(XDS_TYPES);

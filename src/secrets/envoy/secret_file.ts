@@ -182,7 +182,7 @@ const ALIAS_LIMIT = 100;
 const DEPTH_LIMIT = 64;
 
 /** Throws `credentials_invalid` with the place; never shows the content. */
-export async function parseYaml(text: string): Promise<unknown> {
+async function parseYaml(text: string): Promise<unknown> {
   const yaml = await import("yaml");
   const lines = new yaml.LineCounter();
   const document = yaml.parseDocument(text, {

@@ -27,7 +27,7 @@ export interface NameEntry {
     | undefined;
 }
 
-export interface NamesOptions extends Pick<SdsFollowerOptions, "load" | "followFiles"> {
+interface NamesOptions extends Pick<SdsFollowerOptions, "load" | "followFiles"> {
   readonly clock: Clock;
   readonly stats: SdsStats;
   /** Names that are to be subscribed and unsubscribed: in one request for one turn of the event loop. */
@@ -152,7 +152,7 @@ export class SecretNames implements ResourceHost<PlainMessage> {
   }
 }
 
-export interface SdsFollowerOptions {
+interface SdsFollowerOptions {
   readonly ref: SecretRef;
   readonly events: SecretEvents;
   /** Decodes and checks; throws `credentials_invalid`. */

@@ -279,7 +279,7 @@ export function isoTime(atMs: number): string {
 
 const NAMES_LIMIT = 1_000;
 /** The labels of secrets beyond the limit. */
-export const OTHER_SECRETS: Labels = { secret: "other", source: "other" };
+const OTHER_SECRETS: Labels = { secret: "other", source: "other" };
 
 export interface Named {
   readonly ref: { readonly name: string };

@@ -10,8 +10,7 @@ import { createPrivateKey, createPublicKey, X509Certificate } from "node:crypto"
 import { ProxyError } from "../../src/base/mod.ts";
 import { tlsFault } from "../../src/net/tls_fault.ts";
 import { loadSecret } from "../../src/secrets/load/mod.ts";
-import type { Secret } from "../../src/secrets/model/secret.ts";
-import type { SecretSpec } from "../../src/secrets/model/spec.ts";
+import type { Secret, SecretSpec } from "../../src/secrets/model/secret.ts";
 import { decodeBundles, decodeSvids } from "../../src/secrets/workload/workload_messages.ts";
 import {
   bundlesFor,

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { derElement, derNumber, derOid, derSequence } from "../wire/der_writer.ts";
 import { contextTag, DerReader, TAG } from "../wire/mod.ts";
 import { OID } from "./oids.ts";
-import { schemeOf } from "./signature_scheme.ts";
+import { schemeOf } from "./signature.ts";
 
 const NULL = derElement(TAG.null);
 const SHA1 = "1.3.14.3.2.26";

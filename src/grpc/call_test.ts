@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../test/kit/clock/clock.ts";
-import { Pace } from "./pace.ts";
+import { Pace } from "./call.ts";
 import { DEFAULT_GRPC_LIMITS } from "./types.ts";
 
 const LIMITS = { ...DEFAULT_GRPC_LIMITS, messageBurst: 4, messagesPerSecond: 10, floodMs: 1_000 };

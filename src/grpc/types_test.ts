@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { formatStatus, grpcStatus } from "./status.ts";
+import { formatStatus, grpcStatus } from "./types.ts";
 
 for (
   const [code, text, wanted] of [

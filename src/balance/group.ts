@@ -6,8 +6,7 @@
  * @module
  */
 
-import type { Balancer, Excluded } from "./contract.ts";
-import type { EndpointRecord } from "./state.ts";
+import type { Balancer, EndpointRecord, Excluded } from "./types.ts";
 
 export class Group {
   #balancer: Balancer;

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Balancer } from "./contract.ts";
+import { type Balancer, EndpointRecord } from "./types.ts";
 import { Group } from "./group.ts";
-import { EndpointRecord } from "./state.ts";
 
 const record = (id: string) =>
   new EndpointRecord(id, { id, host: "10.0.0.1", port: 1, weight: 1 }, false);

@@ -8,8 +8,7 @@
  */
 
 import type { Random } from "../base/mod.ts";
-import type { Balancer, Excluded } from "./contract.ts";
-import type { EndpointRecord } from "./state.ts";
+import type { Balancer, EndpointRecord, Excluded } from "./types.ts";
 import { firstAllowed, WeightedDraw } from "./weighted.ts";
 
 /** More choices cost time for each connection and no longer balance better. */

@@ -8,9 +8,8 @@
  */
 
 import type { Random } from "../base/mod.ts";
-import type { Balancer, Excluded } from "./contract.ts";
+import type { Balancer, EndpointRecord, Excluded } from "./types.ts";
 import { hashText, mix32 } from "./hash.ts";
-import type { EndpointRecord } from "./state.ts";
 import { firstAllowed } from "./weighted.ts";
 
 /** Envoy's default, a prime. */

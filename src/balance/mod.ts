@@ -3,5 +3,4 @@ export { hashText } from "./hash.ts";
 export * from "./health.ts";
 export { DEFAULT_OUTLIER, outlierPolicy } from "./outlier.ts";
 export * from "./pool.ts";
-export type { EndpointState } from "./state.ts";
-export * from "./types.ts";
+export type { Endpoint, EndpointState, LoadBalancing, OutlierPolicy } from "./types.ts";

@@ -6,8 +6,7 @@
  * @module
  */
 
-import type { EndpointRecord } from "./state.ts";
-import type { OutlierPolicy } from "./types.ts";
+import type { EndpointRecord, OutlierPolicy } from "./types.ts";
 
 /** Envoy's defaults, which Consul does not change. */
 export const DEFAULT_OUTLIER: OutlierPolicy = {

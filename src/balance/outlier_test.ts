@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { DEFAULT_OUTLIER, mayEject, outlierPolicy } from "./outlier.ts";
 import { EndpointPool } from "./pool.ts";
-import type { EndpointState } from "./state.ts";
-import type { OutlierPolicy } from "./types.ts";
+import type { EndpointState, OutlierPolicy } from "./types.ts";
 
 for (
   const [name, overrides, want] of [

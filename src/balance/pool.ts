@@ -6,11 +6,23 @@
  */
 
 import { formatAddress, type Random } from "../base/mod.ts";
-import { createBalancer, sameBalancing } from "./balancer.ts";
 import { Group } from "./group.ts";
 import { countFailure, eject, mayEject } from "./outlier.ts";
-import { boundedWeight, EndpointRecord, type EndpointState, keyOf } from "./state.ts";
-import type { Endpoint, LoadBalancing, OutlierPolicy } from "./types.ts";
+import {
+  type Balancer,
+  boundedWeight,
+  type Endpoint,
+  EndpointRecord,
+  type EndpointState,
+  keyOf,
+  type LoadBalancing,
+  type OutlierPolicy,
+} from "./types.ts";
+import { LeastRequest } from "./least_request.ts";
+import { Maglev } from "./maglev.ts";
+import { RandomChoice } from "./random.ts";
+import { RingHash } from "./ring_hash.ts";
+import { RoundRobin } from "./round_robin.ts";
 
 export interface PoolOptions {
   readonly balancing: LoadBalancing;
@@ -237,4 +249,31 @@ function gather(
     members.push(record);
   }
   return { members, changed };
+}
+
+export function createBalancer(balancing: LoadBalancing, random: Random): Balancer {
+  switch (balancing.kind) {
+    case "round_robin":
+      return new RoundRobin(random);
+    case "random":
+      return new RandomChoice(random);
+    case "least_request":
+      return new LeastRequest(random, balancing.choiceCount);
+    case "ring_hash":
+      return new RingHash(random, balancing);
+    case "maglev":
+      return new Maglev(random);
+  }
+}
+
+/** Whether a balancer made for `a` also serves `b`. */
+export function sameBalancing(a: LoadBalancing, b: LoadBalancing): boolean {
+  if (a.kind === "least_request") {
+    return b.kind === "least_request" && a.choiceCount === b.choiceCount;
+  }
+  if (a.kind === "ring_hash") {
+    return b.kind === "ring_hash" && a.minimumSize === b.minimumSize &&
+      a.maximumSize === b.maximumSize;
+  }
+  return a.kind === b.kind;
 }

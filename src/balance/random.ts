@@ -5,8 +5,7 @@
  */
 
 import type { Random } from "../base/mod.ts";
-import type { Balancer, Excluded } from "./contract.ts";
-import type { EndpointRecord } from "./state.ts";
+import type { Balancer, EndpointRecord, Excluded } from "./types.ts";
 import { firstAllowed, WeightedDraw } from "./weighted.ts";
 
 /** Draws that may hit an excluded endpoint before the rest is searched in order. */

@@ -8,8 +8,7 @@
  */
 
 import type { Random } from "../base/mod.ts";
-import type { Balancer, Excluded } from "./contract.ts";
-import type { EndpointRecord } from "./state.ts";
+import type { Balancer, EndpointRecord, Excluded } from "./types.ts";
 import { equalWeights, firstAllowed } from "./weighted.ts";
 
 /** Turns given up to excluded endpoints before the rest is searched in order. */

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { EndpointRecord } from "./state.ts";
+import type { EndpointRecord } from "./types.ts";
 
 /** Draws in proportion to weight: one step where all weights are equal, O(log n) otherwise. */
 export class WeightedDraw {

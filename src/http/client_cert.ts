@@ -16,7 +16,7 @@ import {
 } from "../identity/mod.ts";
 import { formatPem } from "../wire/mod.ts";
 import { addField, fieldOf, type Fields, fieldsOf, removeField, setField } from "./head.ts";
-import { forgetReady, makeReady } from "./ready_values.ts";
+import { forgetReady, makeReady } from "./latin1.ts";
 
 const NAME = "x-forwarded-client-cert";
 /**

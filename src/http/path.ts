@@ -85,8 +85,7 @@ export function normalizePath(path: string, rules: PathRules): string | PathRefu
 
 /** The part before the first `?`. */
 export function pathWithoutQuery(path: string): string {
-  const query = path.indexOf("?");
-  return query < 0 ? path : path.slice(0, query);
+  return path.slice(0, endOfPath(path));
 }
 
 /** Applies the rule for names with `_`. False: the request is refused with 400. */
@@ -228,7 +227,7 @@ function escapedAt(path: string, at: number): number {
 }
 
 /** Value of a hexadecimal digit; -1: not a digit. */
-function hexOf(code: number): number {
+export function hexOf(code: number): number {
   if (code >= 0x30 && code <= 0x39) return code - 0x30;
   const lower = code | 0x20;
   return lower >= 0x61 && lower <= 0x66 ? lower - 0x57 : -1;

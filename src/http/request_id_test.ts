@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Fields } from "./head.ts";
-import { RequestIds } from "./request_id.ts";
+import { RequestIds } from "./forwarded.ts";
 
 test("RequestIds.next() makes unique UUIDs of version 4", () => {
   const ids = new RequestIds();

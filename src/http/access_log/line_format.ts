@@ -6,9 +6,9 @@
  * @module
  */
 
-import { nearest } from "../../base/mod.ts";
+import { Buffer } from "node:buffer";
+import { escapeUnseen, nearest } from "../../base/mod.ts";
 import type { ExchangeRecord } from "./exchange_record.ts";
-import { escaped } from "./log_text.ts";
 import { OPERATORS, type ProcessFacts, type ValueReader } from "./record_values.ts";
 
 export type LogFormat =
@@ -243,4 +243,30 @@ function unknownOperator(name: string): string {
   const close = nearest(name, KNOWN_OPERATORS);
   return `has the operator ${cut(name)}, which is not known here` +
     `${close ? ` (is it ${close}?)` : ""}; known are ${KNOWN_OPERATORS.join(", ")}`;
+}
+
+const NEEDS_CARE = /[^ !#-[\]-~]/;
+/** Characters of heads are octets. */
+const BEYOND_OCTETS = /[\u0100-\uffff]/;
+const ABOVE_ASCII = /[\x80-\xff]/;
+const UTF8 = new TextDecoder("utf-8", { fatal: true });
+
+/** Escaped as in JSON, without the quotes around it. */
+function escaped(text: string): string {
+  return NEEDS_CARE.test(text) ? escapedSlowly(text) : text;
+}
+
+function escapedSlowly(text: string): string {
+  return escapeUnseen(JSON.stringify(asWritten(text)).slice(1, -1));
+}
+
+/** A text that is valid UTF-8 is shown decoded. */
+function asWritten(text: string): string {
+  if (!ABOVE_ASCII.test(text) || BEYOND_OCTETS.test(text)) return text;
+  try {
+    return UTF8.decode(Buffer.from(text, "latin1"));
+  } catch {
+    // Another encoding: each octet by itself.
+    return text;
+  }
 }

@@ -242,25 +242,11 @@ function fingerprint(leaf: Uint8Array | undefined): string | undefined {
   return text;
 }
 
-const GRPC_STATUSES = [
-  "OK",
-  "Canceled",
-  "Unknown",
-  "InvalidArgument",
-  "DeadlineExceeded",
-  "NotFound",
-  "AlreadyExists",
-  "PermissionDenied",
-  "ResourceExhausted",
-  "FailedPrecondition",
-  "Aborted",
-  "OutOfRange",
-  "Unimplemented",
-  "Internal",
-  "Unavailable",
-  "DataLoss",
-  "Unauthenticated",
-];
+/** As in `GRPC_STATUS`, but spelled like Envoy's. */
+const GRPC_STATUSES =
+  ("OK Canceled Unknown InvalidArgument DeadlineExceeded NotFound AlreadyExists " +
+    "PermissionDenied ResourceExhausted FailedPrecondition Aborted OutOfRange Unimplemented Internal " +
+    "Unavailable DataLoss Unauthenticated").split(" ");
 
 /** Reads the trailers, or the head of a response without a body. */
 function grpcNumber({ response, responseTrailers }: ExchangeRecord): number | undefined {

@@ -5,40 +5,8 @@
  * @module
  */
 
-/** Bits by abbreviation; {@link FLAG_WORDS} has the meaning of each. */
-export const FLAG = {
-  UH: 1 << 0,
-  UF: 1 << 1,
-  UO: 1 << 2,
-  NR: 1 << 3,
-  URX: 1 << 4,
-  NC: 1 << 5,
-  DT: 1 << 6,
-  DC: 1 << 7,
-  LH: 1 << 8,
-  UT: 1 << 9,
-  LR: 1 << 10,
-  UR: 1 << 11,
-  UC: 1 << 12,
-  DI: 1 << 13,
-  FI: 1 << 14,
-  RL: 1 << 15,
-  UAEX: 1 << 16,
-  RLSE: 1 << 17,
-  IH: 1 << 18,
-  SI: 1 << 19,
-  DPE: 1 << 20,
-  UPE: 1 << 21,
-  UMSDR: 1 << 22,
-  OM: 1 << 23,
-  DF: 1 << 24,
-  DR: 1 << 25,
-} as const;
-
-export type FlagName = keyof typeof FLAG;
-
-/** Envoy's long names. */
-export const FLAG_WORDS: Readonly<Record<FlagName, string>> = {
+/** Envoy's long names, in the order of the bits. */
+export const FLAG_WORDS = {
   UH: "NoHealthyUpstream",
   UF: "UpstreamConnectionFailure",
   UO: "UpstreamOverflow",
@@ -65,9 +33,17 @@ export const FLAG_WORDS: Readonly<Record<FlagName, string>> = {
   OM: "OverloadManagerTerminated",
   DF: "DnsResolutionFailed",
   DR: "DownstreamRemoteReset",
-};
+} as const;
 
-const NAMES = Object.keys(FLAG) as readonly FlagName[];
+export type FlagName = keyof typeof FLAG_WORDS;
+
+const NAMES = Object.keys(FLAG_WORDS) as readonly FlagName[];
+
+/** Bits by abbreviation; {@link FLAG_WORDS} has the meaning of each. */
+export const FLAG = Object.fromEntries(NAMES.map((name, bit) => [name, 1 << bit])) as Readonly<
+  Record<FlagName, number>
+>;
+
 /** Few sets occur: the text of each is cached. */
 const WORDS = { short: new Map<number, string>(), long: new Map<number, string>() };
 const WORDS_LIMIT = 256;

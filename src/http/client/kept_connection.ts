@@ -11,14 +11,13 @@ import type {
   ClientEvents,
   ClientExchange,
   HttpEnd,
+  HttpLimits,
   ResponseEvents,
 } from "../exchange.ts";
 import { openHttp1Client } from "../h1/client_connection.ts";
-import { openHttp2Client } from "../h2/client.ts";
-import type { KeepAliveOptions } from "../h2/keep_alive.ts";
+import { type KeepAliveOptions, openHttp2Client } from "../h2/client.ts";
 import type { RequestHead } from "../head.ts";
 import type { HeldShare } from "../held_bytes.ts";
-import type { HttpLimits } from "../limits.ts";
 
 export type ClientVersion = "h1" | "h2";
 

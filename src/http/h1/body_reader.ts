@@ -10,7 +10,8 @@ import { Http1HeadReader, PARTIAL, TOO_LARGE } from "./head_reader.ts";
 import { isProtected } from "../field_names.ts";
 import { HeadFields } from "./parse_fields.ts";
 import { FIELD, type Fields } from "../head.ts";
-import type { HttpLimits } from "../limits.ts";
+import type { HttpLimits } from "../exchange.ts";
+import { hexOf } from "../path.ts";
 
 /**
  * Bytes of extensions, of one chunk and of all, beyond two for each byte of the payload. Signatures and the
@@ -117,7 +118,7 @@ export class BodyReader {
     const byte = chunk[at] ?? 0;
     switch (this.#next) {
       case SIZE: {
-        const digit = hexDigit(byte);
+        const digit = hexOf(byte);
         if (digit >= 0) {
           if (++this.#digits > SIZE_DIGITS) {
             return this.#wrong("the size of a chunk is too large", at);
@@ -188,10 +189,4 @@ export class BodyReader {
     this.fault = detail;
     return at;
   }
-}
-
-function hexDigit(byte: number): number {
-  if (byte >= 48 && byte <= 57) return byte - 48;
-  const lower = byte | 32;
-  return lower >= 97 && lower <= 102 ? lower - 87 : -1;
 }

@@ -12,16 +12,16 @@ import type {
   ClientEvents,
   ClientExchange,
   HttpEnd,
+  HttpLimits,
   ResetReason,
   ResponseEvents,
 } from "../exchange.ts";
 import { fieldOf, type Fields, removeField, type RequestHead } from "../head.ts";
 import { heldByThread, HeldShare } from "../held_bytes.ts";
-import type { HttpLimits } from "../limits.ts";
 import { partOf } from "../latin1.ts";
 import { isNoResponse, spokenInBytes } from "../first_bytes.ts";
 import { BodyReader } from "./body_reader.ts";
-import { BodyWriter } from "./body_writer.ts";
+import { BodyWriter } from "./write_message.ts";
 import { Http1ClientExchange, type Http1ClientOwner } from "./client_exchange.ts";
 import { Http1HeadReader, PARTIAL, TOO_LARGE } from "./head_reader.ts";
 import { InputReader } from "./input_reader.ts";

@@ -8,10 +8,9 @@ import type { Stream } from "../../net/mod.ts";
 import type { ClientExchange, ResetReason, ResponseEvents } from "../exchange.ts";
 import { type Fields, type RequestHead, UNKNOWN_LENGTH } from "../head.ts";
 import type { HeldShare } from "../held_bytes.ts";
-import type { BodyWriter } from "./body_writer.ts";
+import { type BodyWriter, writeHead } from "./write_message.ts";
 import type { AnsweredRequest } from "./parse_response.ts";
 import { KEY, missingKey } from "./websocket.ts";
-import { writeHead } from "./write_head.ts";
 
 /** The connection of the exchange. */
 export interface Http1ClientOwner {

@@ -6,9 +6,8 @@
  * @module
  */
 
-import type { Stream, StreamEvents } from "../../net/mod.ts";
+import { ignoredEvents, type Stream, type StreamEvents } from "../../net/mod.ts";
 import type { HeldAccount } from "../held_bytes.ts";
-import { Tunnel } from "./tunnel.ts";
 
 /** The account for waiting bytes. */
 type Count = Pick<HeldAccount, "hold" | "release">;
@@ -196,5 +195,50 @@ export abstract class InputReader implements StreamEvents {
     this.#endHandled = true;
     if (this.tunnelled) this.tunnelled.events.onEnd();
     else this.peerIsDone();
+  }
+}
+
+/** The part of the connection that a tunnel uses. */
+export interface TunnelOwner {
+  readonly stream: Stream;
+  /** Stops and resumes reading. */
+  hold(): void;
+  release(): void;
+}
+
+class Tunnel implements Stream {
+  events: StreamEvents = ignoredEvents;
+  readonly #owner: TunnelOwner;
+
+  constructor(owner: TunnelOwner) {
+    this.#owner = owner;
+  }
+
+  write(chunk: Uint8Array): boolean {
+    return this.#owner.stream.write(chunk);
+  }
+
+  give(chunk: Uint8Array): boolean {
+    return this.#owner.stream.give(chunk);
+  }
+
+  end(): void {
+    this.#owner.stream.end();
+  }
+
+  close(): void {
+    this.#owner.stream.close();
+  }
+
+  reset(): void {
+    this.#owner.stream.reset();
+  }
+
+  pause(): void {
+    this.#owner.hold();
+  }
+
+  resume(): void {
+    this.#owner.release();
   }
 }

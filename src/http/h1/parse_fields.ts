@@ -21,6 +21,7 @@ import {
   TE,
   TRANSFER_ENCODING,
   UPGRADE,
+  withoutBlanks,
 } from "../field_names.ts";
 
 /** Why a head is refused, with the `status` of the response. */
@@ -31,9 +32,11 @@ export interface HeadFault {
   readonly detail: string;
 }
 
-function fault(detail: string, status = 400): HeadFault {
+export function fault(detail: string, status = 400): HeadFault {
   return { status, detail };
 }
+
+export const HEAD_TOO_LARGE: HeadFault = fault("the head is too large", 431);
 
 const NO_LINE_END = fault("a line of the head does not end in CR LF");
 const NO_COLON = fault("a line of the head is no field");
@@ -59,8 +62,6 @@ const NOMINATED = 10;
 const LENGTH = /^[0-9]{1,15}$/;
 /** Parameter of `Keep-Alive` (RFC 2068 19.7.1.1). */
 const TIMEOUT = /(?:^|[,; \t])timeout=([0-9]{1,9})(?![^,; \t])/i;
-const SPACE = 32;
-const TAB = 9;
 const CR = 13;
 const COLON = 58;
 
@@ -220,16 +221,6 @@ export class HeadFields {
   }
 }
 
-/**
- * The text from `from` to `to` without the white space around it (RFC 9110 5.6.1, 5.6.3); each character is
- * looked at once.
- */
-function withoutBlanks(text: string, from: number, to: number): string {
-  while (from < to && isBlank(text.charCodeAt(from))) from++;
-  while (from < to && isBlank(text.charCodeAt(to - 1))) to--;
-  return text.substring(from, to);
-}
-
 /** Whether the name in the line at `at` is spelled like `spelled`. */
 function isNamed(text: string, at: number, spelled: string): boolean {
   const { length } = spelled;
@@ -240,12 +231,8 @@ function isNamed(text: string, at: number, spelled: string): boolean {
   return true;
 }
 
-function isBlank(code: number): boolean {
-  return code === SPACE || code === TAB;
-}
-
 /** Elements of a comma-separated list, in lower case, without the empty ones. */
 export function tokensOf(value: string): string[] {
   const elements = value.toLowerCase().split(",");
-  return elements.map((text) => withoutBlanks(text, 0, text.length)).filter((token) => token);
+  return elements.map((text) => withoutBlanks(text)).filter((token) => token);
 }

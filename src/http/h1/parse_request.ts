@@ -6,12 +6,17 @@
  */
 
 import { type RequestHead, UNKNOWN_LENGTH } from "../head.ts";
-import { ABSENT, type HeadFault, HeadFields, tokensOf } from "./parse_fields.ts";
+import {
+  ABSENT,
+  fault,
+  HEAD_TOO_LARGE,
+  type HeadFault,
+  HeadFields,
+  tokensOf,
+} from "./parse_fields.ts";
 import { isAuthority, isHost, isToken } from "../field_names.ts";
-
-function fault(detail: string, status = 400): HeadFault {
-  return { status, detail };
-}
+import type { HttpLimits } from "../exchange.ts";
+import { Http1HeadReader } from "./head_reader.ts";
 
 const BAD_LINE = fault("the first line is no request line");
 /** A client with such a first line speaks HTTP and can read a response. */
@@ -144,4 +149,16 @@ function protocolOf(upgrade: string): string {
   if (tokens.includes("websocket")) return "websocket";
   const only = tokens.length === 1 ? tokens[0] ?? "" : "";
   return isToken(only) ? only : "";
+}
+
+/** `lines`: the first line and the fields, one line an element. */
+export function readRequest(
+  lines: readonly string[],
+  limits: Pick<HttpLimits, "headBytes" | "fields">,
+): RequestHead | HeadFault {
+  const bytes = new TextEncoder().encode(`${lines.join("\r\n")}\r\n\r\n`);
+  const reader = new Http1HeadReader(limits.headBytes);
+  if (reader.read(bytes, 0) !== bytes.length) return HEAD_TOO_LARGE;
+  const parser = new RequestParser();
+  return parser.parse(reader.text, 0, limits.fields) ?? parser.head ?? HEAD_TOO_LARGE;
 }

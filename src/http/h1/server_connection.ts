@@ -8,21 +8,24 @@
 
 import type { Deadline, Deadlines } from "../../base/mod.ts";
 import type { Stream } from "../../net/mod.ts";
-import type { HttpEnd, ResetReason, ServerConnection, ServerEvents } from "../exchange.ts";
+import type {
+  HttpEnd,
+  HttpLimits,
+  ResetReason,
+  ServerConnection,
+  ServerEvents,
+} from "../exchange.ts";
 import { UNKNOWN_LENGTH } from "../head.ts";
 import { type HeldAccount, heldByThread, HeldShare } from "../held_bytes.ts";
-import type { HttpLimits } from "../limits.ts";
 import { partOf } from "../latin1.ts";
 import { isNoRequest, spokenInBytes } from "../first_bytes.ts";
 import { BodyReader } from "./body_reader.ts";
-import { BodyWriter } from "./body_writer.ts";
+import { BodyWriter, refusal, writeText } from "./write_message.ts";
 import { Http1HeadReader, PARTIAL, TOO_LARGE } from "./head_reader.ts";
 import { InputReader } from "./input_reader.ts";
-import type { HeadFault } from "./parse_fields.ts";
+import { HEAD_TOO_LARGE, type HeadFault } from "./parse_fields.ts";
 import { RequestParser } from "./parse_request.ts";
 import { Http1ServerExchange, type Http1ServerOwner } from "./server_exchange.ts";
-import { refusal } from "./status_line.ts";
-import { writeText } from "./write_head.ts";
 
 export interface Http1ServerOptions {
   readonly limits: HttpLimits;
@@ -55,7 +58,6 @@ const DRAIN_MS = 1000;
  */
 const HALF_ENDED_MS = 1000;
 
-export const HEAD_TOO_LARGE: HeadFault = { status: 431, detail: "the head is too large" };
 /** The same response as Envoy's, though few other protocols understand it. */
 function notHttp(bytes: Uint8Array): HeadFault {
   return { status: 400, detail: `the caller speaks ${spokenInBytes(bytes)} where HTTP is spoken` };

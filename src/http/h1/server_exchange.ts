@@ -6,7 +6,12 @@
  */
 
 import type { Stream } from "../../net/mod.ts";
-import type { MessageEvents, ResetReason, ServerExchange } from "../exchange.ts";
+import {
+  ignoredMessage,
+  type MessageEvents,
+  type ResetReason,
+  type ServerExchange,
+} from "../exchange.ts";
 import {
   fieldOf,
   type Fields,
@@ -15,10 +20,8 @@ import {
   UNKNOWN_LENGTH,
 } from "../head.ts";
 import type { HeldShare } from "../held_bytes.ts";
-import type { BodyWriter, Framing } from "./body_writer.ts";
-import { statusLine } from "./status_line.ts";
+import { type BodyWriter, type Framing, statusLine, writeHead } from "./write_message.ts";
 import { KEY, PROOF, proofOf } from "./websocket.ts";
-import { writeHead } from "./write_head.ts";
 
 /** The connection of the exchange. */
 export interface Http1ServerOwner {
@@ -51,13 +54,6 @@ export interface Http1ServerOwner {
 const NOT_AS_LONG = "the response is not as long as was said";
 const NOT_FINAL = "the response is of a kind that does not end an exchange";
 const NOT_LAWFUL = "the response has a field that cannot be written";
-
-export const ignoredMessage: MessageEvents = {
-  onData: () => {},
-  onEnd: () => {},
-  onDrain: () => {},
-  onReset: () => {},
-};
 
 export class Http1ServerExchange implements ServerExchange {
   readonly request: RequestHead;

@@ -7,10 +7,9 @@
 
 import type { Clock, Deadline, Deadlines } from "../../base/mod.ts";
 import { ignoredEvents, type Stream, type StreamEvents } from "../../net/mod.ts";
-import type { HttpEnd } from "../exchange.ts";
+import type { HttpEnd, HttpLimits } from "../exchange.ts";
 import { type HeldAccount, heldByThread } from "../held_bytes.ts";
-import type { HttpLimits } from "../limits.ts";
-import { ClosedStreams, type CloseKind } from "./closed_streams.ts";
+import { ClosedStreams, type CloseKind, StreamTable } from "./stream_table.ts";
 import { Floods } from "./floods.ts";
 import { DEFAULT_WINDOW_BYTES, FrameType, Http2ErrorCode, MAX_STREAM_ID } from "./frame.ts";
 import { HeadWriter } from "./head_writer.ts";
@@ -19,7 +18,6 @@ import type { Http2Stream, StreamConnection } from "./http2_stream.ts";
 import { Output } from "./output.ts";
 import { PeerSettings, writeSettings } from "./settings.ts";
 import { SharedWindow } from "./shared_window.ts";
-import { StreamTable } from "./stream_table.ts";
 
 export interface Http2Options {
   readonly limits: HttpLimits;

@@ -103,15 +103,9 @@ export class Floods {
     return "";
   }
 
-  idle(): string {
-    return this.reply();
-  }
-
   /** A frame came on a closed stream. */
   late(): string {
-    if (this.#lateFrames <= 0) {
-      return this.reply() === "" ? "" : "frames on closed streams";
-    }
+    if (this.#lateFrames <= 0) return this.reply() && "frames on closed streams";
     this.#lateFrames--;
     return "";
   }

@@ -8,9 +8,8 @@
 import type { Stream } from "../../net/mod.ts";
 import { Http2Connection, type Http2Options } from "./connection.ts";
 import { Flag, FrameType, Http2ErrorCode, MAX_WINDOW_BYTES, reasonOf } from "./frame.ts";
-import { type FrameHandler, FrameReader } from "./frame_reader.ts";
+import { type FrameHandler, FrameReader, HeaderBlock } from "./frame_reader.ts";
 import { type HeadBlockKind, Http2HeadReader } from "./head_reader.ts";
-import { HeaderBlock } from "./header_block.ts";
 import { HpackDecoder } from "./hpack/decoder.ts";
 import type { Http2Stream } from "./http2_stream.ts";
 import { passing } from "./output.ts";
@@ -93,7 +92,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
         return this.protocolError("PUSH_PROMISE");
     }
     // Unknown frames are ignored (RFC 9113 4.1), up to the limit for frames that make no progress.
-    this.count(this.floods.idle());
+    this.count(this.floods.reply());
   }
 
   onBadFrame(fault: "size" | "padding"): void {
@@ -257,7 +256,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     if (id !== 0) return this.protocolError("SETTINGS on a stream");
     if ((flags & Flag.ack) !== 0) {
       if (start !== end) return this.sizeError();
-      if (!this.settingsDeadline) return void this.count(this.floods.idle());
+      if (!this.settingsDeadline) return void this.count(this.floods.reply());
       this.settingsDeadline.cancel();
       this.settingsDeadline = undefined;
       const more = this.limits.streamWindowBytes - this.streamReceiveWindow;

@@ -6,10 +6,9 @@
  * @module
  */
 
-import type { Message, MessageEvents, ResetReason } from "../exchange.ts";
+import type { HttpLimits, Message, MessageEvents, ResetReason } from "../exchange.ts";
 import type { Fields } from "../head.ts";
 import type { HeldAccount, HeldShare } from "../held_bytes.ts";
-import type { HttpLimits } from "../limits.ts";
 import { ChunkQueue } from "./chunk_queue.ts";
 import { codeOf, FrameType, Http2ErrorCode, MAX_FRAME_BYTES } from "./frame.ts";
 import type { HeadWriter } from "./head_writer.ts";

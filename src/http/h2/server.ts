@@ -6,13 +6,14 @@
 
 import type { Deadline } from "../../base/mod.ts";
 import type { Stream } from "../../net/mod.ts";
-import type {
-  HttpEnd,
-  MessageEvents,
-  ResetReason,
-  ServerConnection,
-  ServerEvents,
-  ServerExchange,
+import {
+  type HttpEnd,
+  ignoredMessage,
+  type MessageEvents,
+  type ResetReason,
+  type ServerConnection,
+  type ServerEvents,
+  type ServerExchange,
 } from "../exchange.ts";
 import { spokenInBytes } from "../first_bytes.ts";
 import { type RequestHead, type ResponseHead, UNKNOWN_LENGTH } from "../head.ts";
@@ -38,19 +39,11 @@ export function serveHttp2(stream: Stream, options: ServeHttp2Options): ServerCo
 
 /** Time that a drain waits for requests which the client sent before it received the GOAWAY. */
 const DRAIN_MS = 5_000;
-const STATUS_TEXT = { expectation: 417, tooLarge: 431 } as const;
-
-const ignored: MessageEvents = {
-  onData: () => {},
-  onEnd: () => {},
-  onDrain: () => {},
-  onReset: () => {},
-};
 
 class ServerStream extends Http2Stream implements ServerExchange {
   readonly request: RequestHead;
   readonly endsWithHead: boolean;
-  override events: MessageEvents = ignored;
+  override events: MessageEvents = ignoredMessage;
   #responded = false;
 
   constructor(id: number, host: StreamConnection, request: RequestHead, ends: boolean) {
@@ -191,7 +184,7 @@ class Http2Server extends FrameRules<ServerStream> implements ServerConnection {
       this.resetUnknown(id, Http2ErrorCode.protocol);
       return this.#events.onInvalid(0, fault);
     }
-    const status = tooLarge ? STATUS_TEXT.tooLarge : STATUS_TEXT.expectation;
+    const status = tooLarge ? 431 : 417;
     this.writer.response(id, { status, length: UNKNOWN_LENGTH, fields: [] }, true);
     if (ends) this.closed.add(id, "ended");
     else this.resetUnknown(id, Http2ErrorCode.none);

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { HttpLimits } from "../limits.ts";
+import type { HttpLimits } from "../exchange.ts";
 import {
   DEFAULT_WINDOW_BYTES,
   FrameType,
@@ -12,7 +12,7 @@ import {
   MAX_FRAME_BYTES,
   MAX_WINDOW_BYTES,
 } from "./frame.ts";
-import { DEFAULT_TABLE_BYTES } from "./hpack/static_table.ts";
+import { DEFAULT_TABLE_BYTES } from "./hpack/fields.ts";
 import type { Output } from "./output.ts";
 
 const HEADER_TABLE_SIZE = 1;

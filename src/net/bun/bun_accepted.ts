@@ -8,9 +8,14 @@
 import { messageOf } from "../../base/mod.ts";
 import { discard, peek, type Unwatch, watchArrivals } from "../linux/arrival_watch.ts";
 import { BunConnection } from "./bun_connection.ts";
-import { type BunTlsError, type SocketOwner, STREAM_HANDLER } from "./bun_owner.ts";
+import {
+  type BunSocket,
+  type BunTlsError,
+  type BunTlsOptions,
+  type SocketOwner,
+  STREAM_HANDLER,
+} from "./bun_sockets.ts";
 import { BunPeer } from "./bun_peer.ts";
-import type { BunSocket, BunTlsOptions } from "./bun_types.ts";
 import {
   type AwaitedPreface,
   fatalAlert,
@@ -19,17 +24,18 @@ import {
   type TlsChoice,
   type TlsRefusal,
 } from "../first_message.ts";
-import type {
-  AcceptedConnection,
-  HandshakeOutcome,
-  PeerCheck,
-  PrefaceOutcome,
-  PrefaceReader,
-  ServerTls,
-  ServerTlsChooser,
+import {
+  type AcceptedConnection,
+  type HandshakeOutcome,
+  localOf,
+  type PeerCheck,
+  type PrefaceOutcome,
+  type PrefaceReader,
+  remoteOf,
+  type ServerTls,
+  type ServerTlsChooser,
 } from "../port.ts";
-import { localOf, remoteOf } from "../socket_address.ts";
-import { tlsWords } from "../tls_words.ts";
+import { tlsWords } from "../error_words.ts";
 
 export interface BunServerTls extends ServerTls {
   readonly options: BunTlsOptions;

@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { BunAccepted, type BunServerTls } from "./bun_accepted.ts";
 import type { BunConnection } from "./bun_connection.ts";
-import type { BunTlsError } from "./bun_owner.ts";
-import type { BunSocket } from "./bun_types.ts";
+import type { BunSocket, BunTlsError } from "./bun_sockets.ts";
 import type { ServerTlsChooser } from "../port.ts";
 
 const TLS = { kind: "server", peerCheck: "checked", options: {} } as unknown as BunServerTls;

@@ -6,12 +6,10 @@
 
 import { type Address, formatAddress, messageOf } from "../../base/mod.ts";
 import { BunConnection, keepAlive } from "./bun_connection.ts";
-import type { BunTlsError, SocketOwner } from "./bun_owner.ts";
+import type { BunSocket, BunTlsError, SocketOwner } from "./bun_sockets.ts";
 import { BunPeer, wasCompleted } from "./bun_peer.ts";
-import type { BunSocket } from "./bun_types.ts";
-import { connectWords } from "../connect_words.ts";
+import { connectWords, tlsWords } from "../error_words.ts";
 import type { DialHandler, PeerCheck, PresentedPeer, Ticket } from "../port.ts";
-import { tlsWords } from "../tls_words.ts";
 
 const SERVER_GONE = "the server closed the connection";
 

@@ -12,10 +12,15 @@ import { BunAccepted, type BunServerTls } from "./bun_accepted.ts";
 import { BunDial } from "./bun_dial.ts";
 import { NativeListener } from "./bun_listener.ts";
 import { releaseCodePages } from "../linux/code_pages.ts";
-import { DIAL_HANDLER, STREAM_HANDLER } from "./bun_owner.ts";
-import type { BunRuntime, BunSocketHandler, BunTlsOptions } from "./bun_types.ts";
+import {
+  type BunRuntime,
+  type BunSocketHandler,
+  type BunTlsOptions,
+  DIAL_HANDLER,
+  STREAM_HANDLER,
+} from "./bun_sockets.ts";
 import { clearStaleSocket } from "../listen.ts";
-import { needsRoots } from "../peer_check.ts";
+import { needsRoots, tlsFault } from "../tls_checks.ts";
 import {
   type AcceptedConnection,
   type ClientTls,
@@ -29,7 +34,6 @@ import {
   type PeerCheck,
   type TlsMaterial,
 } from "../port.ts";
-import { tlsFault } from "../tls_fault.ts";
 
 interface BunClientTls extends ClientTls {
   readonly peerCheck: PeerCheck;

@@ -19,17 +19,18 @@ import {
 } from "../first_message.ts";
 import { NodeConnection, onTransportOver } from "./node_connection.ts";
 import { peerOf, suiteRefused } from "./node_peer.ts";
-import type {
-  AcceptedConnection,
-  HandshakeOutcome,
-  PeerCheck,
-  PrefaceOutcome,
-  PrefaceReader,
-  ServerTls,
-  ServerTlsChooser,
+import {
+  type AcceptedConnection,
+  type HandshakeOutcome,
+  localOf,
+  type PeerCheck,
+  type PrefaceOutcome,
+  type PrefaceReader,
+  remoteOf,
+  type ServerTls,
+  type ServerTlsChooser,
 } from "../port.ts";
-import { localOf, remoteOf } from "../socket_address.ts";
-import { tlsWords } from "../tls_words.ts";
+import { tlsWords } from "../error_words.ts";
 
 export interface NodeServerTls extends ServerTls {
   readonly options: object;

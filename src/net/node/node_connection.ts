@@ -9,9 +9,8 @@
 
 import type * as net from "node:net";
 import { messageOf, unpinned } from "../../base/mod.ts";
-import { type Connection, ignoredEvents, type StreamEvents } from "../port.ts";
-import { localOf } from "../socket_address.ts";
-import { alertWords } from "../tls_words.ts";
+import { type Connection, ignoredEvents, localOf, type StreamEvents } from "../port.ts";
+import { alertWords } from "../error_words.ts";
 import { drop, flush, hasJoined, join, type JoinedWrites, type JoiningStream } from "../turn.ts";
 
 /** Unsent bytes at which `write` asks its caller to stop. */

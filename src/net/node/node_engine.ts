@@ -12,7 +12,7 @@ import { clearStaleSocket, listenError, UnixSocketFile } from "../listen.ts";
 import { NodeAccepted, type NodeServerTls } from "./node_accepted.ts";
 import { NodeConnection } from "./node_connection.ts";
 import { peerOf, suiteRefused } from "./node_peer.ts";
-import { needsRoots } from "../peer_check.ts";
+import { needsRoots, tlsFault } from "../tls_checks.ts";
 import {
   type ClientTls,
   DEFAULT_CIPHER_SUITES,
@@ -24,12 +24,10 @@ import {
   type ListenOptions,
   type PeerCheck,
   type PresentedPeer,
+  remoteOf,
   type TlsMaterial,
 } from "../port.ts";
-import { remoteOf } from "../socket_address.ts";
-import { tlsFault } from "../tls_fault.ts";
-import { connectWords } from "../connect_words.ts";
-import { tlsWords } from "../tls_words.ts";
+import { connectWords, tlsWords } from "../error_words.ts";
 
 interface NodeClientTls extends ClientTls {
   readonly options: tls.ConnectionOptions;

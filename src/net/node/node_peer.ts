@@ -6,7 +6,7 @@
  */
 
 import type * as tls from "node:tls";
-import { complaintOf } from "../peer_check.ts";
+import { complaintOf } from "../tls_checks.ts";
 import type { PeerCheck, PresentedPeer } from "../port.ts";
 
 /** Deno offers and takes all suites it knows and ignores the configuration; others are refused here. */

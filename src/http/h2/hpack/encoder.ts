@@ -9,7 +9,7 @@
 
 import { writeLatin1 } from "../../latin1.ts";
 import { huffmanEncode, huffmanLength } from "./huffman.ts";
-import { DEFAULT_TABLE_BYTES, FIELD_OVERHEAD_BYTES, STATIC_FIELDS } from "./static_table.ts";
+import { DEFAULT_TABLE_BYTES, FIELD_OVERHEAD_BYTES, STATIC_FIELDS } from "./fields.ts";
 
 /** Octets that a field takes at most in addition to name and value: three integers below 2^28. */
 export const FIELD_ROOM_BYTES = 16;

@@ -1,6 +1,7 @@
 /**
- * Checks before use whether the runtime's TLS library accepts a certificate and key. Deno's reports most
- * faults only when a handshake fails, so its conditions are checked here first.
+ * Checks of certificates and keys that both engines share: our own before use, and objections to a peer's.
+ * Deno's TLS library reports most faults of ours only when a handshake fails, so its conditions are checked
+ * here first.
  *
  * @module
  */
@@ -9,7 +10,7 @@ import { createPrivateKey, type KeyObject, X509Certificate } from "node:crypto";
 import { createSecureContext } from "node:tls";
 import { messageOf } from "../base/mod.ts";
 import { parsePem } from "../wire/mod.ts";
-import type { TlsMaterial } from "./port.ts";
+import type { PeerCheck, TlsMaterial } from "./port.ts";
 
 /** Curves that both libraries sign with. */
 const CURVES: ReadonlySet<string> = new Set(["prime256v1", "secp384r1", "secp521r1"]);
@@ -67,4 +68,24 @@ function isSupported({ asymmetricKeyType, asymmetricKeyDetails }: KeyObject): bo
 
 function kindOf({ asymmetricKeyType, asymmetricKeyDetails }: KeyObject): string {
   return asymmetricKeyDetails?.namedCurve ?? asymmetricKeyType ?? "unknown";
+}
+
+/** `PresentedPeer.reason`; `verdict` is the library's, `""`: it accepted. */
+export function complaintOf(
+  check: PeerCheck,
+  leaf: Uint8Array | undefined,
+  verdict: string,
+): string {
+  if (check === "ignored") return "";
+  if (leaf === undefined) return "no certificate was presented";
+  return check === "checked" ? verdict : "";
+}
+
+/** More names of authorities than this make every handshake larger, and help no client to choose. */
+const NAMED_ROOTS = 20;
+
+/** Whether the TLS library gets the roots. It names them to clients, and verifies by them if `checked`. */
+export function needsRoots({ peerCheck, rootPems }: TlsMaterial): boolean {
+  if (peerCheck === "checked") return true;
+  return peerCheck === "shown" && rootPems.length > 0 && rootPems.length <= NAMED_ROOTS;
 }

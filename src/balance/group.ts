@@ -6,7 +6,8 @@
  * @module
  */
 
-import type { Balancer, EndpointRecord, Excluded } from "./types.ts";
+import type { EndpointRecord, Excluded } from "./types.ts";
+import type { Balancer } from "./weighted.ts";
 
 export class Group {
   #balancer: Balancer;

@@ -9,7 +9,6 @@ import { formatAddress, type Random } from "../base/mod.ts";
 import { Group } from "./group.ts";
 import { countFailure, eject, mayEject } from "./outlier.ts";
 import {
-  type Balancer,
   boundedWeight,
   type Endpoint,
   EndpointRecord,
@@ -18,10 +17,9 @@ import {
   type LoadBalancing,
   type OutlierPolicy,
 } from "./types.ts";
-import { LeastRequest } from "./least_request.ts";
-import { Maglev } from "./maglev.ts";
-import { RandomChoice } from "./random.ts";
-import { RingHash } from "./ring_hash.ts";
+import type { Balancer } from "./weighted.ts";
+import { LeastRequest, RandomChoice } from "./random.ts";
+import { Maglev, RingHash } from "./consistent_hash.ts";
 import { RoundRobin } from "./round_robin.ts";
 
 export interface PoolOptions {

@@ -11,7 +11,7 @@ const record = (id: string) =>
 class RecordingBalancer extends Balancer {
   readonly updates: string[] = [];
   constructor() {
-    super(Math.random);
+    super(() => 0);
   }
   override update(members: readonly EndpointRecord[], usable: readonly EndpointRecord[]): void {
     this.updates.push(`${usable.length} of ${members.length}`);

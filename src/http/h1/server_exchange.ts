@@ -20,13 +20,12 @@ import {
   UNKNOWN_LENGTH,
 } from "../head.ts";
 import type { HeldShare } from "../held_bytes.ts";
-import { type BodyWriter, type Framing, statusLine, writeHead } from "./write_message.ts";
+import type { Http1Owner } from "./connection.ts";
+import { type Framing, statusLine, writeHead } from "./write_message.ts";
 import { KEY, PROOF, proofOf } from "./websocket.ts";
 
 /** The connection of the exchange. */
-export interface Http1ServerOwner {
-  readonly stream: Stream;
-  readonly writer: BodyWriter;
+export interface Http1ServerOwner extends Http1Owner {
   /** The client takes no more for now. */
   readonly blocked: boolean;
   /**
@@ -34,21 +33,12 @@ export interface Http1ServerOwner {
    * body; `lasts`: its body does not end with the connection.
    */
   begins(ends: boolean, lasts: boolean): boolean;
-  /**
-   * Records the result of a write. False is returned again, and remembered until the stream has drained.
-   */
-  took(all: boolean, size: number, count: HeldShare): boolean;
   ended(): void;
-  /** Ends the exchange and the connection. `detail` is for people. */
-  broken(detail: string): void;
   /**
    * Like `broken`, but the part of the response that was sent still arrives, if the client can detect that
    * the end is missing.
    */
   cut(detail: string): void;
-  hold(): void;
-  release(): void;
-  tunnel(): Stream;
 }
 
 const NOT_AS_LONG = "the response is not as long as was said";

@@ -7,7 +7,7 @@
 
 import { formatAddress, type Random } from "../base/mod.ts";
 import { Group } from "./group.ts";
-import { countFailure, eject, mayEject } from "./outlier.ts";
+import { countFailure, eject, mayEject } from "./health.ts";
 import {
   boundedWeight,
   type Endpoint,

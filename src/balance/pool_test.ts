@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { seededRandom } from "../base/mod.ts";
-import { outlierPolicy } from "./outlier.ts";
+import { outlierPolicy } from "./health.ts";
 import { EndpointPool } from "./pool.ts";
 import type { Endpoint, EndpointState, LoadBalancing } from "./types.ts";
 

@@ -1,8 +1,4 @@
-/**
- * Balancers that draw endpoints at random, in proportion to their weights.
- *
- * @module
- */
+/** Balancers that draw endpoints at random, in proportion to their weights. @module */
 
 import type { EndpointRecord, Excluded } from "./types.ts";
 import { Balancer, firstAllowed, WeightedDraw } from "./weighted.ts";

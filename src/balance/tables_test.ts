@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
 import { seededRandom } from "../base/mod.ts";
-import { outlierPolicy } from "./outlier.ts";
+import { outlierPolicy } from "./health.ts";
 import { EndpointPool } from "./pool.ts";
 import type { EndpointState, LoadBalancing } from "./types.ts";
 

@@ -1,8 +1,4 @@
-/**
- * Types of balancing: endpoints, policies of picks, policies of ejections.
- *
- * @module
- */
+/** Types of balancing: endpoints, policies of picks, policies of ejections. @module */
 
 /** One instance that may be dialled. */
 export interface Endpoint {

@@ -19,25 +19,16 @@ import {
 } from "./head.ts";
 
 /** Fields that control Envoy, or that Envoy sets for the application; a client's own are removed. */
-const CONTROL: ReadonlySet<string> = new Set([
-  "x-envoy-decorator-operation",
-  "x-envoy-expected-rq-timeout-ms",
-  "x-envoy-force-trace",
-  "x-envoy-hedge-on-per-try-timeout",
-  "x-envoy-internal",
-  "x-envoy-ip-tags",
-  "x-envoy-max-retries",
-  "x-envoy-original-path",
-  "x-envoy-original-url",
-  "x-envoy-retriable-header-names",
-  "x-envoy-retriable-status-codes",
-  "x-envoy-retry-grpc-on",
-  "x-envoy-retry-on",
-  "x-envoy-upstream-alt-stat-name",
-  "x-envoy-upstream-rq-per-try-timeout-ms",
-  "x-envoy-upstream-rq-timeout-alt-response",
-  "x-envoy-upstream-rq-timeout-ms",
-]);
+const CONTROL: ReadonlySet<string> = new Set(
+  [
+    "x-envoy-decorator-operation x-envoy-expected-rq-timeout-ms x-envoy-force-trace",
+    "x-envoy-hedge-on-per-try-timeout x-envoy-internal x-envoy-ip-tags x-envoy-max-retries",
+    "x-envoy-original-path x-envoy-original-url x-envoy-retriable-header-names",
+    "x-envoy-retriable-status-codes x-envoy-retry-grpc-on x-envoy-retry-on",
+    "x-envoy-upstream-alt-stat-name x-envoy-upstream-rq-per-try-timeout-ms",
+    "x-envoy-upstream-rq-timeout-alt-response x-envoy-upstream-rq-timeout-ms",
+  ].join(" ").split(" "),
+);
 
 /** All names here begin like this, and so do their aliases. */
 const X = 0x78;

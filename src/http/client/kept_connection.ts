@@ -1,8 +1,4 @@
-/**
- * One HTTP connection to a server, kept between requests.
- *
- * @module
- */
+/** One HTTP connection to a server, kept between requests. @module */
 
 import type { Clock, Deadlines } from "../../base/mod.ts";
 import type { Stream } from "../../net/mod.ts";

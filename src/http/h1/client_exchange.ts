@@ -1,8 +1,4 @@
-/**
- * A request on a client connection, and its writing.
- *
- * @module
- */
+/** A request on a client connection, and its writing. @module */
 
 import type { Stream } from "../../net/mod.ts";
 import type { ClientExchange, ResetReason, ResponseEvents } from "../exchange.ts";

@@ -1,8 +1,4 @@
-/**
- * The client side of HTTP/2.
- *
- * @module
- */
+/** The client side of HTTP/2. @module */
 
 import type { Stream } from "../../net/mod.ts";
 import type {
@@ -22,7 +18,15 @@ import { FrameRules } from "./frame_rules.ts";
 import type { HeadBlockKind } from "./head_reader.ts";
 import { Http2Stream, type StreamConnection } from "./http2_stream.ts";
 import { Http2Tunnel } from "./tunnel.ts";
-import type { Deadline, Deadlines } from "../../base/mod.ts";
+import type { Deadline } from "../../base/mod.ts";
+
+/** Probes of a silent peer while requests are open. */
+export interface KeepAliveOptions {
+  /** Silence after which a PING is sent. */
+  readonly intervalMs: number;
+  /** Silence after the PING that ends the connection. */
+  readonly timeoutMs: number;
+}
 
 export interface Http2ClientOptions extends Http2Options {
   readonly events: ClientEvents;
@@ -92,7 +96,9 @@ class ClientStream extends Http2Stream implements ClientExchange {
 
 class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
   readonly #events: ClientEvents;
-  readonly #keepAlive: KeepAlive | undefined;
+  #probe: Deadline | undefined;
+  /** Something was received since the last check. */
+  #isAlive = false;
   #nextId = 1;
   #heard = false;
   #draining = false;
@@ -109,12 +115,21 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
     this.output.reserve(PREFACE.length);
     this.output.put(PREFACE);
     this.start();
-    const { keepAlive, deadlines } = options;
-    this.#keepAlive = keepAlive && new KeepAlive(keepAlive, {
-      deadlines,
-      isWanted: () => this.active > 0,
-      ask: () => this.ping(),
-      lost: () => this.fail(Http2ErrorCode.none, "no answer to a PING", "timed_out"),
+    if (options.keepAlive) this.#awaitSilence(options.keepAlive);
+  }
+
+  #awaitSilence({ intervalMs, timeoutMs }: KeepAliveOptions): void {
+    const { deadlines } = this.options;
+    const again = () => this.#awaitSilence({ intervalMs, timeoutMs });
+    this.#isAlive = false;
+    this.#probe = deadlines.after(intervalMs, () => {
+      // gRPC servers end a connection that sends PING while no request is open.
+      if (this.#isAlive || this.active === 0) return again();
+      this.ping();
+      this.#probe = deadlines.after(timeoutMs, () => {
+        if (this.#isAlive) return again();
+        this.fail(Http2ErrorCode.none, "no answer to a PING", "timed_out");
+      });
     });
   }
 
@@ -133,7 +148,7 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
   }
 
   override onData(chunk: Uint8Array): void {
-    if (this.#keepAlive) this.#keepAlive.heard = true;
+    this.#isAlive = true;
     // SETTINGS come first, and are short: any other first octet belongs to another protocol.
     if (!this.peer.received && !this.#heard && chunk.length > 0) {
       this.#heard = true;
@@ -234,7 +249,7 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
     if (ends && stream.sendEnded && !stream.over) this.finished(stream);
   }
 
-  protected onGoaway(lastId: number, code: number): void {
+  protected override onGoaway(lastId: number, code: number): void {
     this.#draining = true;
     const refused = this.streams.all().filter(({ id }) => id > lastId);
     for (const stream of refused) {
@@ -246,9 +261,7 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
     if (this.streams.size === 0) this.leave("drained");
   }
 
-  protected onPingAck(): void {}
-
-  protected onSettings(): void {
+  protected override onSettings(): void {
     this.#decide();
     if (!this.over) this.#events.onCapacity();
   }
@@ -260,62 +273,12 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
   }
 
   protected onOver(end: HttpEnd): void {
-    this.#keepAlive?.stop();
+    this.#probe?.cancel();
     this.#decide();
     this.#events.onClose(end);
   }
 
   protected isIdle(id: number): boolean {
     return id >= this.#nextId || id % 2 === 0;
-  }
-}
-
-export interface KeepAliveOptions {
-  /** Silence after which a PING is sent. */
-  readonly intervalMs: number;
-  /** Silence after the PING that ends the connection. */
-  readonly timeoutMs: number;
-}
-
-export class KeepAlive {
-  /** Something was received since the last check. */
-  heard = false;
-  readonly #options: KeepAliveOptions;
-  readonly #deadlines: Deadlines;
-  readonly #isWanted: () => boolean;
-  readonly #ask: () => void;
-  readonly #onLost: () => void;
-  #deadline: Deadline;
-
-  constructor(
-    options: KeepAliveOptions,
-    on: { readonly deadlines: Deadlines; isWanted(): boolean; ask(): void; lost(): void },
-  ) {
-    this.#options = options;
-    this.#deadlines = on.deadlines;
-    this.#isWanted = on.isWanted;
-    this.#ask = on.ask;
-    this.#onLost = on.lost;
-    this.#deadline = this.#wait();
-  }
-
-  stop(): void {
-    this.#deadline.cancel();
-  }
-
-  #wait(): Deadline {
-    this.heard = false;
-    return this.#deadlines.after(this.#options.intervalMs, () => {
-      // gRPC servers end a connection that sends PING while no request is open.
-      if (this.heard || !this.#isWanted()) {
-        this.#deadline = this.#wait();
-        return;
-      }
-      this.#ask();
-      this.#deadline = this.#deadlines.after(this.#options.timeoutMs, () => {
-        if (this.heard) this.#deadline = this.#wait();
-        else this.#onLost();
-      });
-    });
   }
 }

@@ -1,8 +1,4 @@
-/**
- * Numbers of HTTP/2's frames (RFC 9113 6, 7), and their meaning for an exchange.
- *
- * @module
- */
+/** Numbers of HTTP/2's frames (RFC 9113 6, 7), and their meaning for an exchange. @module */
 
 import type { ResetReason } from "../exchange.ts";
 

@@ -39,9 +39,10 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
   protected abstract partOf(stream: S | undefined): HeadBlockKind;
   /** `heads` has the head of a request or response, not trailers. */
   protected abstract onHead(id: number, stream: S | undefined, ends: boolean): void;
-  protected abstract onGoaway(lastId: number, code: number): void;
-  protected abstract onPingAck(): void;
-  protected abstract onSettings(): void;
+  /** A client that opens no more streams may send GOAWAY; its open streams continue. */
+  protected onGoaway(_lastId: number, _code: number): void {}
+  protected onPingAck(): void {}
+  protected onSettings(): void {}
   /** Whether no stream of that number has been opened yet. */
   protected abstract isIdle(id: number): boolean;
 
@@ -121,7 +122,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
       return this.streamError(stream, Http2ErrorCode.streamClosed, "DATA after the end");
     }
     if (!stream.hasHead) {
-      return this.streamError(stream, Http2ErrorCode.protocol, "DATA without a head");
+      return this.#broken(stream, "DATA without a head");
     }
     stream.receiveWindow -= size;
     if (stream.receiveWindow < 0) {
@@ -134,7 +135,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     if (stream.expected >= 0) {
       stream.expected -= bodyBytes;
       if (stream.expected < 0 || (ends && stream.expected > 0)) {
-        return this.streamError(stream, Http2ErrorCode.protocol, "a body of another length");
+        return this.#broken(stream, "a body of another length");
       }
     }
     this.dataTo = stream;
@@ -205,11 +206,11 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
       return this.streamError(stream, Http2ErrorCode.streamClosed, "HEADERS after the end");
     }
     const { fault, tooLarge } = this.heads;
-    if (!ends) return this.streamError(stream, Http2ErrorCode.protocol, "trailers without an end");
-    if (fault !== "") return this.streamError(stream, Http2ErrorCode.protocol, fault);
+    if (!ends) return this.#broken(stream, "trailers without an end");
+    if (fault !== "") return this.#broken(stream, fault);
     if (tooLarge) return this.streamError(stream, Http2ErrorCode.enhanceYourCalm, "large trailers");
     if (stream.expected > 0) {
-      return this.streamError(stream, Http2ErrorCode.protocol, "a body of another length");
+      return this.#broken(stream, "a body of another length");
     }
     stream.receivedEnd(this.heads.trailers());
   }
@@ -230,7 +231,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     const stream = this.streams.get(id);
     if (!stream) return;
     if (size === 0) {
-      return this.streamError(stream, Http2ErrorCode.protocol, "a window update of nothing");
+      return this.#broken(stream, "a window update of nothing");
     }
     if (stream.sendWindow + size > MAX_WINDOW_BYTES) {
       return this.streamError(stream, Http2ErrorCode.flowControl, "a window above the limit");
@@ -309,7 +310,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
   #selfDependency(id: number): void {
     const stream = this.streams.get(id);
     if (stream) {
-      this.streamError(stream, Http2ErrorCode.protocol, "a stream that depends on itself");
+      this.#broken(stream, "a stream that depends on itself");
     } else this.protocolError("a stream that depends on itself");
   }
 
@@ -337,6 +338,10 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
   protected passOver(id: number): void {
     this.closed.add(id, "reset by us");
     this.allowLate(this.streamReceiveWindow);
+  }
+
+  #broken(stream: S, detail: string): void {
+    this.streamError(stream, Http2ErrorCode.protocol, detail);
   }
 
   /** The peer broke a rule that concerns one stream. */

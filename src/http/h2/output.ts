@@ -64,7 +64,7 @@ export class Output {
     return this.#blockedFrames > BLOCKED_FRAMES || this.#blockedBytes > BLOCKED_BYTES;
   }
 
-  /** Makes room for `size` octets, at most {@link Output.roomBytes}. */
+  /** Makes room for `size` octets, at most {@link JOINED_BYTES}. */
   reserve(size: number): void {
     if (this.#run) this.flush();
     if (this.length + size <= this.bytes.length) return;
@@ -79,10 +79,6 @@ export class Output {
     this.#waits = true;
     if (waiting.length === 0) queueMicrotask(endTurn);
     waiting.push(this);
-  }
-
-  get roomBytes(): number {
-    return JOINED_BYTES;
   }
 
   /** Begins a frame; its payload of `size` octets must be written next. */

@@ -1,8 +1,4 @@
-/**
- * The server side of HTTP/2.
- *
- * @module
- */
+/** The server side of HTTP/2. @module */
 
 import type { Deadline } from "../../base/mod.ts";
 import type { Stream } from "../../net/mod.ts";
@@ -145,15 +141,9 @@ class Http2Server extends FrameRules<ServerStream> implements ServerConnection {
     this.#events.onRequest(exchange);
   }
 
-  protected onGoaway(): void {
-    // A client that opens no more streams may send it; open streams continue.
-  }
-
-  protected onPingAck(): void {
+  protected override onPingAck(): void {
     if (this.#drain === "announced") this.#drainFinally();
   }
-
-  protected onSettings(): void {}
 
   protected onFinished(): void {
     if (this.#drain === "final" && this.streams.size === 0) this.leave("drained");

@@ -1,8 +1,4 @@
-/**
- * SETTINGS (RFC 9113 6.5): those that we send to a peer, and those that we receive.
- *
- * @module
- */
+/** SETTINGS (RFC 9113 6.5): those that we send to a peer, and those that we receive. @module */
 
 import type { HttpLimits } from "../exchange.ts";
 import {

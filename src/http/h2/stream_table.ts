@@ -1,8 +1,4 @@
-/**
- * The open streams of a connection, by number, and those closed last.
- *
- * @module
- */
+/** The open streams of a connection, by number, and those closed last. @module */
 
 /** Power of two; at most half of the slots are used. */
 const FEWEST_SLOTS = 16;

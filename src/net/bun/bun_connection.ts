@@ -1,8 +1,4 @@
-/**
- * An open stream on one of Bun's sockets, plain or TLS.
- *
- * @module
- */
+/** An open stream on one of Bun's sockets, plain or TLS. @module */
 
 import { messageOf, unpinned } from "../../base/mod.ts";
 import type { BunSocket, SocketOwner } from "./bun_sockets.ts";

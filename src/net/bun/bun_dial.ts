@@ -1,8 +1,4 @@
-/**
- * Dialled sockets until they are a stream. Each calls its handler exactly once.
- *
- * @module
- */
+/** Dialled sockets until they are a stream. Each calls its handler exactly once. @module */
 
 import { type Address, formatAddress, messageOf } from "../../base/mod.ts";
 import { BunConnection, keepAlive } from "./bun_connection.ts";

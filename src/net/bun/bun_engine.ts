@@ -109,17 +109,19 @@ function commonTls(material: TlsMaterial): BunTlsOptions {
   const { protocols = [] } = material;
   return {
     ...(material.certPem && { cert: material.certPem, key: material.keyPem }),
-    ...(needsRoots(material) ? { ca: roots } : { passphrase: sha256(roots) }),
+    ...(needsRoots(material)
+      ? { ca: roots }
+      : { passphrase: createHash("sha256").update(roots).digest("hex") }),
     ciphers: suites.join(":"),
     minVersion: TLS_VERSION[material.minVersion],
     maxVersion: TLS_VERSION[material.maxVersion],
-    ...(protocols.length > 0 && { ALPNProtocols: wireForm(protocols) }),
+    // Names as in RFC 7301 3.1, without the length of the list.
+    ...(protocols.length > 0 && {
+      ALPNProtocols: Buffer.concat(
+        protocols.flatMap((name) => [Buffer.of(name.length), Buffer.from(name)]),
+      ),
+    }),
   };
-}
-
-/** Protocol names as in RFC 7301 3.1, without the length of the list. */
-function wireForm(protocols: readonly string[]): Uint8Array {
-  return Buffer.concat(protocols.flatMap((name) => [Buffer.of(name.length), Buffer.from(name)]));
 }
 
 async function listenSecure(
@@ -166,32 +168,19 @@ function dial(bun: BunRuntime, options: DialOptions, handler: DialHandler): Dial
   const { options: tlsOptions, peerCheck } = (tls as BunClientTls | undefined) ?? {};
   const dialling = new BunDial({ address, peerCheck, ticket }, handler);
   const { onTicket } = handler;
-  connect(bun, {
-    ...(address.kind === "unix"
-      ? { unix: address.path }
-      : { hostname: address.host, port: address.port }),
-    allowHalfOpen: true,
-    ...(tlsOptions && { tls: tlsOptions }),
-    data: dialling,
-    socket: onTicket
-      ? { ...DIAL_HANDLER, session: (_socket, ticket) => onTicket.call(handler, ticket) }
-      : DIAL_HANDLER,
-  }).catch((error: unknown) => dialling.connectFailed(error));
+  // Bun throws faults of TLS settings at once; a dial reports them later, like every failure.
+  const connect = async () =>
+    await bun.connect({
+      ...(address.kind === "unix"
+        ? { unix: address.path }
+        : { hostname: address.host, port: address.port }),
+      allowHalfOpen: true,
+      ...(tlsOptions && { tls: tlsOptions }),
+      data: dialling,
+      socket: onTicket
+        ? { ...DIAL_HANDLER, session: (_socket, ticket) => onTicket.call(handler, ticket) }
+        : DIAL_HANDLER,
+    });
+  connect().catch((error: unknown) => dialling.connectFailed(error));
   return dialling;
-}
-
-/** Bun throws faults of TLS settings at once; a dial reports them later, like every failure. */
-function connect(
-  bun: BunRuntime,
-  options: Parameters<BunRuntime["connect"]>[0],
-): Promise<unknown> {
-  try {
-    return bun.connect(options);
-  } catch (error) {
-    return Promise.reject(error);
-  }
-}
-
-function sha256(text: string): string {
-  return createHash("sha256").update(text).digest("hex");
 }

@@ -1,8 +1,4 @@
-/**
- * A listening socket of Bun that can let its clients wait.
- *
- * @module
- */
+/** A listening socket of Bun that can let its clients wait. @module */
 
 import type { BindAddress } from "../../base/mod.ts";
 import { type BunListener, type BunRuntime, type BunSocketHandler, served } from "./bun_sockets.ts";

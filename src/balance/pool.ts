@@ -161,26 +161,25 @@ export class EndpointPool {
    * not counted.
    */
   failed(state: EndpointState, nowMs: number, why = ""): boolean {
-    const record = this.#counted(state, nowMs);
-    if (!record) return false;
-    record.lastFailure = why;
-    return countFailure(record, this.#outlier) && this.#eject(record, nowMs);
+    const record = this.#counted(state, nowMs, why);
+    return record !== undefined && countFailure(record, this.#outlier) &&
+      this.#eject(record, nowMs);
   }
 
   /** The endpoint is known to answer nothing: no failures are counted first. `true`: it is ejected. */
   silent(state: EndpointState, nowMs: number, why = ""): boolean {
-    const record = this.#counted(state, nowMs);
-    if (!record) return false;
-    record.lastFailure = why;
-    return this.#eject(record, nowMs);
+    const record = this.#counted(state, nowMs, why);
+    return record !== undefined && this.#eject(record, nowMs);
   }
 
-  /** Whether it is one of ours and not ejected. */
-  #counted(state: EndpointState, nowMs: number): EndpointRecord | undefined {
+  /** Notes the failure of one of ours that is not ejected; undefined: it is not counted. */
+  #counted(state: EndpointState, nowMs: number, why: string): EndpointRecord | undefined {
     const record = this.#records.get(keyOf(state.endpoint));
     if (!record || record !== state) return undefined;
     this.#groupOf(record).usable(nowMs);
-    return record.ejected ? undefined : record;
+    if (record.ejected) return undefined;
+    record.lastFailure = why;
+    return record;
   }
 
   #groupOf({ lastResort }: EndpointRecord): Group {

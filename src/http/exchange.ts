@@ -132,9 +132,7 @@ export interface ServerConnection {
   readonly active: number;
   /** A number for the head that has begun and is not complete, the same until it is; 0: there is none. */
   readonly openHead: number;
-  /**
-   * Takes no new requests: `Connection: close`, GOAWAY in two steps; ends when the last exchange has ended.
-   */
+  /** Takes no new requests (`Connection: close`, GOAWAY in two steps); ends with the last exchange. */
   drain(): void;
   /** Ends at once, in the orderly form of the protocol. */
   close(detail: string): void;

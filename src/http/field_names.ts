@@ -168,9 +168,7 @@ export function isPlainName(name: string): boolean {
   return isToken(name) && (KNOWN.get(name)?.meaning ?? PLAIN) === PLAIN && !isAlias(name);
 }
 
-/**
- * Whether a text may be the value of a field in {@link Fields}: no control character, no padding, latin1.
- */
+/** Whether a text may be a value in {@link Fields}: no control character, no padding, latin1. */
 export function isValue(text: string): boolean {
   const last = text.length - 1;
   for (let i = 0; i <= last; i++) {

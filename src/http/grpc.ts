@@ -99,9 +99,7 @@ export function encodeGrpcMessage(message: string): string {
   return encoded;
 }
 
-/**
- * Decodes `grpc-message`. Escaped octets that are not UTF-8 become U+FFFD; a `%` without two digits stays.
- */
+/** Decodes `grpc-message`. Octets that are not UTF-8 become U+FFFD; a `%` without two digits stays. */
 export function decodeGrpcMessage(encoded: string): string {
   const octets: number[] = [];
   for (let at = 0; at < encoded.length; at++) {

@@ -10,9 +10,7 @@ import { FIELD, type Fields } from "./head.ts";
 
 /** Path and field name rules of a listener; Consul: `mesh` entry, `HTTP.Incoming.RequestNormalization`. */
 export interface PathRules {
-  /**
-   * Resolves dot segments, turns backslashes into slashes, and escapes exactly the characters that need it.
-   */
+  /** Resolves dot segments, turns `\` into `/`, and escapes exactly the characters that need it. */
   readonly normalize: boolean;
   readonly mergeSlashes: boolean;
   /** Treatment of `%2F` and `%5C`; `redirect`: the client is redirected to the unescaped path. */

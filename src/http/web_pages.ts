@@ -32,7 +32,8 @@ export function refuseWebPage(asked: BrowserRequest, own: OwnHosts): string | un
   const host = asked.host?.toLowerCase();
   if (host === undefined || host === "") return "it has no Host header";
   const [, name = "", port = ""] = /^(\[[0-9a-f:.]+\]|[^:[\]]+)(:\d{1,5})?$/.exec(host) ?? [];
-  const bound = bracketed(own.boundHost.toLowerCase());
+  const ownHost = own.boundHost.toLowerCase();
+  const bound = ownHost.includes(":") && !ownHost.startsWith("[") ? `[${ownHost}]` : ownHost;
   const named = LOOPBACK.test(name) || name === bound || own.names?.includes(name) ||
     (ANY_ADDRESS.has(bound) && IP_LITERAL.test(name));
   if (!named) {
@@ -46,7 +47,3 @@ export function refuseWebPage(asked: BrowserRequest, own: OwnHosts): string | un
 }
 
 export const ANOTHER_ORIGIN = "it comes from a web page of another origin";
-
-function bracketed(host: string): string {
-  return host.includes(":") && !host.startsWith("[") ? `[${host}]` : host;
-}

@@ -6,7 +6,7 @@
  * @module
  */
 
-import { createPrivateKey, type KeyObject, X509Certificate } from "node:crypto";
+import { createPrivateKey, X509Certificate } from "node:crypto";
 import { createSecureContext } from "node:tls";
 import { messageOf } from "../base/mod.ts";
 import { parsePem } from "../wire/mod.ts";
@@ -34,7 +34,11 @@ export function tlsFault(
 function checkPair(certPem: string, keyPem: string): void {
   const [leaf] = certificatesIn(certPem, "certificate");
   const key = read("key", () => createPrivateKey(keyPem));
-  if (!isSupported(key)) throw new Error(`the key is of an unsupported kind, ${kindOf(key)}`);
+  const { asymmetricKeyType: type = "unknown", asymmetricKeyDetails } = key;
+  const curve = asymmetricKeyDetails?.namedCurve;
+  const isSupported = type === "rsa" || type === "ed25519" ||
+    type === "ec" && CURVES.has(curve ?? "");
+  if (!isSupported) throw new Error(`the key is of an unsupported kind, ${curve ?? type}`);
   if (!leaf?.checkPrivateKey(key)) throw new Error("the key is not the certificate's");
 }
 
@@ -52,22 +56,6 @@ function read<Value>(what: string, attempt: () => Value): Value {
   } catch (cause) {
     throw new Error(`the ${what} cannot be read: ${messageOf(cause)}`, { cause });
   }
-}
-
-function isSupported({ asymmetricKeyType, asymmetricKeyDetails }: KeyObject): boolean {
-  switch (asymmetricKeyType) {
-    case "rsa":
-    case "ed25519":
-      return true;
-    case "ec":
-      return CURVES.has(asymmetricKeyDetails?.namedCurve ?? "");
-    default:
-      return false;
-  }
-}
-
-function kindOf({ asymmetricKeyType, asymmetricKeyDetails }: KeyObject): string {
-  return asymmetricKeyDetails?.namedCurve ?? asymmetricKeyType ?? "unknown";
 }
 
 /** `PresentedPeer.reason`; `verdict` is the library's, `""`: it accepted. */

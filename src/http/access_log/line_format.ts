@@ -75,48 +75,36 @@ export type CompiledValue =
   | { readonly kind: "compiled"; readonly value: string | ((record: ExchangeRecord) => string) }
   | Extract<CompiledFormat, { kind: "refused" }>;
 
-/**
- * Compiles the value of a field, with operators as in a format; missing values are left out. Never throws.
- */
+/** Compiles the value of a field, with operators; missing values are left out. Never throws. */
 export function compileValue(text: string, around: ProcessFacts): CompiledValue {
   const slots = new Slots(around);
-  try {
-    slots.text(text, "field");
-  } catch (error) {
-    if (error instanceof Unusable) return { kind: "refused", reason: error.message };
-    throw error;
-  }
-  return { kind: "compiled", value: slots.constant ?? slots.line() };
+  const refused = refusalOf(() => slots.text(text, "field"));
+  return refused ?? { kind: "compiled", value: slots.constant ?? slots.line() };
 }
 
 /** Compiles a format. Never throws. */
 export function compileFormat(format: LogFormat, around: ProcessFacts): CompiledFormat {
   const slots = new Slots(around);
+  const refused = refusalOf(() => {
+    if (format.kind === "text") slots.text(bounded(format.text), "text");
+    else slots.json(format.kind === "json" ? objectOf(bounded(format.json)) : DEFAULT_JSON, 0);
+    // Each exchange gets a line of its own, even if the format has no line end.
+    if (format.kind !== "text" || !format.text.endsWith("\n")) slots.word("\n");
+  });
+  return refused ?? { kind: "compiled", line: slots.line() };
+}
+
+function refusalOf(compile: () => void): Extract<CompiledFormat, { kind: "refused" }> | undefined {
   try {
-    switch (format.kind) {
-      case "default":
-        slots.json(DEFAULT_JSON, 0);
-        slots.word("\n");
-        break;
-      case "json":
-        slots.json(objectOf(format.json), 0);
-        slots.word("\n");
-        break;
-      case "text":
-        if (format.text.length > FORMAT_LIMIT_CHARS) throw tooLong();
-        slots.text(format.text, "text");
-        // Each exchange gets a line of its own, even if the format has no line end.
-        if (!format.text.endsWith("\n")) slots.word("\n");
-    }
+    compile();
+    return undefined;
   } catch (error) {
     if (error instanceof Unusable) return { kind: "refused", reason: error.message };
     throw error;
   }
-  return { kind: "compiled", line: slots.line() };
 }
 
 function objectOf(json: string): object {
-  if (json.length > FORMAT_LIMIT_CHARS) throw tooLong();
   let value: unknown;
   try {
     value = JSON.parse(json);
@@ -127,8 +115,9 @@ function objectOf(json: string): object {
   throw new Unusable("is no JSON object");
 }
 
-function tooLong(): Unusable {
-  return new Unusable(`has more than ${FORMAT_LIMIT_CHARS} characters`);
+function bounded(text: string): string {
+  if (text.length <= FORMAT_LIMIT_CHARS) return text;
+  throw new Unusable(`has more than ${FORMAT_LIMIT_CHARS} characters`);
 }
 
 /** Constant words and values in turn. */

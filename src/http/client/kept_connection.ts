@@ -43,10 +43,7 @@ export interface ConnectionOwner<R extends Reached> {
   closed(connection: KeptConnection<R>, end: HttpEnd): void;
 }
 
-/**
- * A request that meets the end of its connection is lost, so that the connection is retired this much
- * earlier.
- */
+/** A request that meets the end of its connection is lost: the connection is retired earlier. */
 const AHEAD_MS = 1_000;
 /** Time for the peer to read the last frames before the socket is reset. */
 const LINGER_MS = 1_000;

@@ -154,10 +154,7 @@ class Http1Server extends Http1Connection<Http1ServerExchange>
     return this.#keep;
   }
 
-  /**
-   * A refused client may have sent bytes that were meant for its tunnel: they must not be read as a
-   * request.
-   */
+  /** A refused client may have sent bytes for its tunnel: they must not be read as a request. */
   #couldBeTunnel(): boolean {
     const request = this.exchange?.request;
     if (request?.method === "CONNECT") return true;

@@ -186,10 +186,7 @@ export class BodyWriter {
     return this.framing === "none" || this.framing === "length" && this.#left === 0;
   }
 
-  /**
-   * False: stop until the stream drains; undefined: the chunk exceeds the declared length, and was not
-   * sent.
-   */
+  /** False: stop until the stream drains; undefined: too long for the declared length, and not sent. */
   send(chunk: Uint8Array): boolean | undefined {
     const { length } = chunk;
     // An empty chunk would end the body.

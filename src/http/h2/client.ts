@@ -34,10 +34,7 @@ export interface Http2ClientOptions extends Http2Options {
   readonly keepAlive?: KeepAliveOptions;
 }
 
-/**
- * Opens an HTTP/2 client on `stream`, which it takes over; with prior knowledge that the peer speaks
- * HTTP/2.
- */
+/** Opens an HTTP/2 client on `stream`, which it takes over; the peer is known to speak HTTP/2. */
 export function openHttp2Client(stream: Stream, options: Http2ClientOptions): ClientConnection {
   return new Http2Client(stream, options);
 }
@@ -102,9 +99,7 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
   #nextId = 1;
   #heard = false;
   #draining = false;
-  /**
-   * The last response with a length exceeded a stream's initial window: the next one probably will, too.
-   */
+  /** The last response exceeded a stream's initial window: the next one probably will, too. */
   #expectsLong = false;
   /** Requests that wait for the server's settings. */
   #waiting: ClientStream[] = [];

@@ -184,10 +184,7 @@ export abstract class Http2Connection<S extends Http2Stream>
     this.#close();
   }
 
-  /**
-   * Queued frames are of no use to a peer that broke a rule, and could be held for as long as the peer
-   * likes.
-   */
+  /** A peer that broke a rule has no use for queued frames, and could have them held for long. */
   #close(): void {
     this.output.close();
     if (this.output.blocked) this.#stream.reset();

@@ -50,7 +50,7 @@ export const MAX_STREAM_ID = 0x7fff_ffff;
 /** The first octets that a client sends (RFC 9113 3.4). */
 export const PREFACE: Uint8Array = new TextEncoder().encode("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
 
-const CODES: Readonly<Record<ResetReason, Http2ErrorCode>> = {
+export const CODES: Readonly<Record<ResetReason, Http2ErrorCode>> = {
   refused: Http2ErrorCode.refusedStream,
   cancelled: Http2ErrorCode.cancel,
   protocol: Http2ErrorCode.protocol,
@@ -59,10 +59,6 @@ const CODES: Readonly<Record<ResetReason, Http2ErrorCode>> = {
   overflow: Http2ErrorCode.enhanceYourCalm,
   internal: Http2ErrorCode.internal,
 };
-
-export function codeOf(reason: ResetReason): Http2ErrorCode {
-  return CODES[reason];
-}
 
 export function reasonOf(code: number): ResetReason {
   switch (code) {

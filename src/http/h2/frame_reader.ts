@@ -132,9 +132,7 @@ export class FrameReader {
     return at;
   }
 
-  /**
-   * Octets needed to know an incomplete frame: its header, and for padded DATA the length of the padding.
-   */
+  /** Octets needed to know an incomplete frame: its header, and the length of DATA's padding. */
   #headerBytes(): number {
     if (this.#partialBytes < FRAME_HEADER_BYTES) return FRAME_HEADER_BYTES;
     const padded = this.#header[3] === FrameType.data &&

@@ -10,7 +10,7 @@ import type { HttpLimits, Message, MessageEvents, ResetReason } from "../exchang
 import type { Fields } from "../head.ts";
 import type { HeldAccount, HeldShare } from "../held_bytes.ts";
 import { ChunkQueue } from "./chunk_queue.ts";
-import { codeOf, FrameType, Http2ErrorCode, MAX_FRAME_BYTES } from "./frame.ts";
+import { CODES, FrameType, Http2ErrorCode, MAX_FRAME_BYTES } from "./frame.ts";
 import type { HeadWriter } from "./head_writer.ts";
 import type { Output } from "./output.ts";
 import { FAST_MS } from "./shared_window.ts";
@@ -46,10 +46,7 @@ export abstract class Http2Stream implements Message {
   id: number;
   /** Monotonic time when it began, in ms. */
   readonly startedMs: number;
-  /**
-   * Counts the bytes that wait here; on the client side it is the share of the exchange that sends the
-   * request.
-   */
+  /** Counts the bytes that wait here; a client's is the share of the exchange that sends the request. */
   readonly held: HeldShare;
   protected readonly host: StreamConnection;
   /** Octets that the peer may still send, and that we may. */
@@ -134,7 +131,7 @@ export abstract class Http2Stream implements Message {
   }
 
   protected resetCode(reason: ResetReason): Http2ErrorCode {
-    if (!this.tunnelled) return codeOf(reason);
+    if (!this.tunnelled) return CODES[reason];
     return reason === "connection" ? Http2ErrorCode.connect : Http2ErrorCode.none;
   }
 

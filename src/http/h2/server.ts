@@ -83,9 +83,7 @@ class ServerStream extends Http2Stream implements ServerExchange {
 class Http2Server extends FrameRules<ServerStream> implements ServerConnection {
   readonly #events: ServerEvents;
   #prefaceBytes = 0;
-  /**
-   * `announced`: GOAWAY was sent, and the client may not have it yet; `final`: the last stream is fixed.
-   */
+  /** `announced`: GOAWAY was sent, the client may not have it yet; `final`: the last stream is fixed. */
   #drain: "no" | "announced" | "final" = "no";
   #drainDeadline: Deadline | undefined;
 

@@ -83,29 +83,23 @@ export type CloseKind =
   /** The peer may not know yet. */
   | "reset by us";
 
-/** Streams kept of each kind. Many may be reset at once, while frames for all of them are under way. */
-const KEPT: Readonly<Record<CloseKind, number>> = {
-  "ended": 64,
-  "reset by peer": 64,
-  "reset by us": 1024,
-};
-
 export class ClosedStreams {
-  readonly #ended = new Recent(KEPT.ended);
-  readonly #byPeer = new Recent(KEPT["reset by peer"]);
-  readonly #byUs = new Recent(KEPT["reset by us"]);
+  /** Many may be reset by us at once, while frames for all of them are under way. */
+  readonly #recent: Readonly<Record<CloseKind, Recent>> = {
+    "reset by us": new Recent(1024),
+    "ended": new Recent(64),
+    "reset by peer": new Recent(64),
+  };
 
   add(id: number, closing: CloseKind): void {
-    if (closing === "ended") this.#ended.add(id);
-    else if (closing === "reset by us") this.#byUs.add(id);
-    else this.#byPeer.add(id);
+    this.#recent[closing].add(id);
   }
 
   /** Undefined: never opened, or forgotten. */
   find(id: number): CloseKind | undefined {
-    if (this.#byUs.has(id)) return "reset by us";
-    if (this.#ended.has(id)) return "ended";
-    return this.#byPeer.has(id) ? "reset by peer" : undefined;
+    if (this.#recent["reset by us"].has(id)) return "reset by us";
+    if (this.#recent.ended.has(id)) return "ended";
+    return this.#recent["reset by peer"].has(id) ? "reset by peer" : undefined;
   }
 }
 

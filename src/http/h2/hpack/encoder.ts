@@ -29,9 +29,7 @@ interface KnownName {
   /** Index of a static field with this name; 0: none. */
   readonly staticIndex: number;
   readonly secret: boolean;
-  /**
-   * Places of its values. Static table: index; dynamic table: -1 minus the number of entries added before.
-   */
+  /** Places of its values. Static table: index; dynamic: -1 minus the number of entries added before. */
   readonly places: Map<string, number>;
   added: number;
   found: number;
@@ -75,10 +73,7 @@ export class HpackEncoder {
     this.#evict(0);
   }
 
-  /**
-   * Writes table size updates that have to begin a block, at most {@link FIELD_ROOM_BYTES}. Returns the
-   * end.
-   */
+  /** Writes table size updates that begin a block, at most {@link FIELD_ROOM_BYTES}. Returns the end. */
   begin(to: Uint8Array, at: number): number {
     if (this.#smallestLimit < 0) return at;
     if (this.#smallestLimit < this.#limitBytes) {

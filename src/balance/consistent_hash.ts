@@ -7,7 +7,6 @@
 
 import type { Random } from "../base/mod.ts";
 import type { EndpointRecord, Excluded } from "./types.ts";
-import { hashText, mix32 } from "./hash.ts";
 import { Balancer, firstAllowed } from "./weighted.ts";
 
 export interface RingSizes {
@@ -67,7 +66,7 @@ function buildRing(members: readonly EndpointRecord[], sizes: RingSizes): Float6
     total += weight;
     least = Math.min(least, weight);
   }
-  const share = pointsPerWeight({ total, least, sizes });
+  const share = pointsPerWeight(total, least, sizes);
   const ring: number[] = [];
   for (let member = 0; member < size; member++) {
     const record = members[member];
@@ -88,13 +87,7 @@ function buildRing(members: readonly EndpointRecord[], sizes: RingSizes): Float6
  * that is above the maximum. Always a power of two: an endpoint that comes or goes rarely changes it, and
  * then the others' points stay.
  */
-function pointsPerWeight(
-  { total, least, sizes }: {
-    readonly total: number;
-    readonly least: number;
-    readonly sizes: RingSizes;
-  },
-): number {
+function pointsPerWeight(total: number, least: number, sizes: RingSizes): number {
   const limit = Math.max(1, Math.min(sizes.maximumSize, POINTS_LIMIT));
   let share = 2 ** Math.ceil(Math.log2(Math.max(sizes.minimumSize / total, 1 / least)));
   while (share * total > limit) share /= 2;
@@ -177,4 +170,61 @@ function buildSlots(members: readonly EndpointRecord[]): Slots {
       if (++taken === SLOTS) return slots;
     }
   }
+}
+
+const encoder = new TextEncoder();
+
+/** 32-bit hash of `text`, in 0..2^32-1. */
+export function hashText(text: string, seed = 0): number {
+  const length = text.length;
+  let hash = seed | 0;
+  let index = 0;
+  for (; index + 4 <= length; index += 4) {
+    const a = text.charCodeAt(index);
+    const b = text.charCodeAt(index + 1);
+    const c = text.charCodeAt(index + 2);
+    const d = text.charCodeAt(index + 3);
+    // Addresses are ASCII, where characters are bytes; other texts are encoded first.
+    if ((a | b | c | d) > 0x7f) return hashBytes(encoder.encode(text), seed);
+    hash = addBlock(hash, a | (b << 8) | (c << 16) | (d << 24));
+  }
+  let tail = 0;
+  for (let shift = 0; index < length; index++, shift += 8) {
+    const unit = text.charCodeAt(index);
+    if (unit > 0x7f) return hashBytes(encoder.encode(text), seed);
+    tail |= unit << shift;
+  }
+  return mix32(hash ^ scramble(tail) ^ length);
+}
+
+/** Spreads every bit of a 32-bit number over all bits; a bijection. Result in 0..2^32-1. */
+export function mix32(value: number): number {
+  let mixed = value | 0;
+  mixed = Math.imul(mixed ^ (mixed >>> 16), 0x85ebca6b);
+  mixed = Math.imul(mixed ^ (mixed >>> 13), 0xc2b2ae35);
+  return (mixed ^ (mixed >>> 16)) >>> 0;
+}
+
+function hashBytes(bytes: Uint8Array, seed: number): number {
+  const length = bytes.length;
+  let hash = seed | 0;
+  let tail = 0;
+  for (let index = 0; index < length; index++) {
+    const shift = (index & 3) * 8;
+    tail |= (bytes[index] ?? 0) << shift;
+    if (shift !== 24) continue;
+    hash = addBlock(hash, tail);
+    tail = 0;
+  }
+  return mix32(hash ^ scramble(tail) ^ length);
+}
+
+function addBlock(hash: number, block: number): number {
+  const mixed = hash ^ scramble(block);
+  return (Math.imul((mixed << 13) | (mixed >>> 19), 5) + 0xe6546b64) | 0;
+}
+
+function scramble(block: number): number {
+  const mixed = Math.imul(block, 0xcc9e2d51);
+  return Math.imul((mixed << 15) | (mixed >>> 17), 0x1b873593);
 }

@@ -1,5 +1,5 @@
 /** Picks endpoints of a target. Pure, given clock and random. @module */
-export { hashText } from "./hash.ts";
+export { hashText } from "./consistent_hash.ts";
 export {
   DEFAULT_OUTLIER,
   type InstanceHealth,

@@ -55,7 +55,7 @@ function removeUntrusted(fields: Fields): void {
         break;
       case "referer":
         referers++;
-        if (!isReferer(fields[i + 1] ?? "")) fields.splice(i, FIELD);
+        if (!REFERER.test(fields[i + 1] ?? "")) fields.splice(i, FIELD);
         break;
       default:
         if (name.charCodeAt(0) === X && (CONTROL.has(name) || isVouchedAlias(name))) {
@@ -71,10 +71,6 @@ function removeUntrusted(fields: Fields): void {
  * slash, and no `//` after the colon, is neither.
  */
 const REFERER = /^(?:[a-z][a-z0-9+.-]*:\/\/[^\s#@/?]+(?:[/?][^\s#]*)?|[^\s#:/]*(?:\/[^\s#]*)?)$/i;
-
-function isReferer(value: string): boolean {
-  return REFERER.test(value);
-}
 
 function hasToken(value: string, token: string): boolean {
   return value === token ||

@@ -187,7 +187,8 @@ function normalizeSegment(path: string, from: number, to: number): string | unde
     // A lone `%` stays, as with Envoy.
     if (escaped < 0) result += "%";
     else {
-      const plain = isUnreserved(escaped) && !wouldEscape(result, escaped);
+      const isUnreserved = KINDS[escaped] === UNRESERVED || escaped === DOT;
+      const plain = isUnreserved && !wouldEscape(result, escaped);
       result += plain ? String.fromCharCode(escaped) : path.slice(i, i + 3);
       i += 2;
     }
@@ -233,10 +234,6 @@ export function hexOf(code: number): number {
 
 function escape(code: number): string {
   return `%${code < 0x10 ? "0" : ""}${code.toString(16).toUpperCase()}`;
-}
-
-function isUnreserved(code: number): boolean {
-  return KINDS[code] === UNRESERVED || code === DOT;
 }
 
 function kindsOf(): Uint8Array {

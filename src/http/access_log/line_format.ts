@@ -186,7 +186,14 @@ class Slots {
 
   #reader([, name = "", given = "", limit]: RegExpMatchArray): ValueReader {
     const row = Object.hasOwn(OPERATORS, name) ? OPERATORS[name] : undefined;
-    if (!row) throw new Unusable(unknownOperator(name));
+    if (!row) {
+      const close = nearest(name, KNOWN_OPERATORS);
+      const hint = close ? ` (is it ${close}?)` : "";
+      const known = KNOWN_OPERATORS.join(", ");
+      throw new Unusable(
+        `has the operator ${cut(name)}, which is not known here${hint}; known are ${known}`,
+      );
+    }
     const read = row(given, this.#around);
     if (typeof read !== "function") {
       throw new Unusable(`has %${name}(${cut(given)})%: ${name} ${read.fault}`);
@@ -228,12 +235,6 @@ function cut(text: string): string {
   return text.slice(0, 40);
 }
 
-function unknownOperator(name: string): string {
-  const close = nearest(name, KNOWN_OPERATORS);
-  return `has the operator ${cut(name)}, which is not known here` +
-    `${close ? ` (is it ${close}?)` : ""}; known are ${KNOWN_OPERATORS.join(", ")}`;
-}
-
 const NEEDS_CARE = /[^ !#-[\]-~]/;
 /** Characters of heads are octets. */
 const BEYOND_OCTETS = /[\u0100-\uffff]/;
@@ -242,10 +243,7 @@ const UTF8 = new TextDecoder("utf-8", { fatal: true });
 
 /** Escaped as in JSON, without the quotes around it. */
 function escaped(text: string): string {
-  return NEEDS_CARE.test(text) ? escapedSlowly(text) : text;
-}
-
-function escapedSlowly(text: string): string {
+  if (!NEEDS_CARE.test(text)) return text;
   return escapeUnseen(JSON.stringify(asWritten(text)).slice(1, -1));
 }
 

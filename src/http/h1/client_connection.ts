@@ -21,7 +21,7 @@ import { HeldShare } from "../held_bytes.ts";
 import { partOf } from "../latin1.ts";
 import { isNoResponse, spokenInBytes } from "../first_bytes.ts";
 import { Http1ClientExchange, type Http1ClientOwner } from "./client_exchange.ts";
-import { PARTIAL, TOO_LARGE } from "./head_reader.ts";
+import { PARTIAL, TOO_LARGE } from "./read_message.ts";
 import { Http1Connection } from "./connection.ts";
 import { PROOF, proofOf } from "./websocket.ts";
 import { answersInstead, ResponseParser } from "./parse_response.ts";

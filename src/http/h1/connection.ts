@@ -9,8 +9,7 @@
 import { ignoredEvents, type Stream, type StreamEvents } from "../../net/mod.ts";
 import type { HttpEnd, HttpLimits, MessageEvents, ResetReason } from "../exchange.ts";
 import { type HeldAccount, heldByThread } from "../held_bytes.ts";
-import { BodyReader } from "./body_reader.ts";
-import { Http1HeadReader } from "./head_reader.ts";
+import { BodyReader, Http1HeadReader } from "./read_message.ts";
 import { BodyWriter } from "./write_message.ts";
 
 /** The account for waiting bytes. */

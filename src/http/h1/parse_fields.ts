@@ -38,22 +38,6 @@ export function fault(detail: string, status = 400): HeadFault {
 
 export const HEAD_TOO_LARGE: HeadFault = fault("the head is too large", 431);
 
-const NO_LINE_END = fault("a line of the head does not end in CR LF");
-const NO_COLON = fault("a line of the head is no field");
-const BAD_NAME = fault("the name of a field is no token");
-const ALIAS = fault("the name of a field could be taken for one that frames the message");
-const BAD_VALUE = fault("the value of a field has a control character");
-const TOO_MANY = fault("too many fields", 431);
-const TWO_HOSTS = fault("more than one host");
-const TWO_LENGTHS = fault("more than one content length");
-const BAD_LENGTH = fault("the content length is no number");
-const TWO_CODINGS = fault("more than one field says the transfer coding");
-const OTHER_CODING = fault("a transfer coding other than chunked", 501);
-const BAD_CONNECTION = fault("the connection field is no list of tokens");
-const LONG_CONNECTION = fault("the connection field names too many fields");
-const PROTECTED_NAMED = fault("the connection field names a field that must stay");
-const BAD_EXPECTATION = fault("an expectation other than 100-continue", 417);
-
 /** The field is missing. */
 export const ABSENT = -1;
 
@@ -111,15 +95,15 @@ export class HeadFields {
     this.upgrade = "";
     this.expectsContinue = this.#trailersWelcome = false;
     this.#nominated = undefined;
-    if (CONTROL.test(text)) return BAD_VALUE;
+    if (CONTROL.test(text)) return fault("the value of a field has a control character");
     let count = 0;
     while (at < text.length) {
       const end = text.indexOf("\n", at) - 1;
-      if (text.charCodeAt(end) !== CR) return NO_LINE_END;
+      if (text.charCodeAt(end) !== CR) return fault("a line of the head does not end in CR LF");
       if (end === at) break;
-      if (count === limit) return TOO_MANY;
-      const fault = this.#line(text, at, end, count++);
-      if (fault) return fault;
+      if (count === limit) return fault("too many fields", 431);
+      const wrong = this.#line(text, at, end, count++);
+      if (wrong) return wrong;
       at = end + 2;
     }
     return this.#nominated ? this.#remove(this.#nominated) : this.#keepTe();
@@ -129,15 +113,17 @@ export class HeadFields {
     let known = this.#names[line];
     if (!known || !isNamed(text, at, known.spelled)) {
       const colon = text.indexOf(":", at);
-      if (colon < 0 || colon > end) return NO_COLON;
+      if (colon < 0 || colon > end) return fault("a line of the head is no field");
       const spelled = text.substring(at, colon);
       known = knownName(spelled);
       // Other names are not cached: they would keep the memory of the whole head.
       if (known) this.#names[line] = known;
       else {
-        if (!isToken(spelled)) return BAD_NAME;
+        if (!isToken(spelled)) return fault("the name of a field is no token");
         const name = spelled.toLowerCase();
-        if (isAlias(name)) return ALIAS;
+        if (isAlias(name)) {
+          return fault("the name of a field could be taken for one that frames the message");
+        }
         known = { spelled, name, meaning: knownName(name)?.meaning ?? PLAIN };
       }
     }
@@ -152,17 +138,19 @@ export class HeadFields {
     this.meant = true;
     switch (meaning) {
       case HOST:
-        if (this.host !== undefined) return TWO_HOSTS;
+        if (this.host !== undefined) return fault("more than one host");
         this.host = value;
         return undefined;
       case CONTENT_LENGTH:
-        if (this.contentLength !== ABSENT) return TWO_LENGTHS;
-        if (!LENGTH.test(value)) return BAD_LENGTH;
+        if (this.contentLength !== ABSENT) return fault("more than one content length");
+        if (!LENGTH.test(value)) return fault("the content length is no number");
         this.contentLength = Number(value);
         return undefined;
       case TRANSFER_ENCODING:
-        if (this.chunked) return TWO_CODINGS;
-        if (value.toLowerCase() !== "chunked") return OTHER_CODING;
+        if (this.chunked) return fault("more than one field says the transfer coding");
+        if (value.toLowerCase() !== "chunked") {
+          return fault("a transfer coding other than chunked", 501);
+        }
         this.chunked = true;
         return undefined;
       case CONNECTION:
@@ -177,7 +165,9 @@ export class HeadFields {
         this.#trailersWelcome ||= tokensOf(value).some((token) => token.startsWith("trailers"));
         return undefined;
       case EXPECT:
-        if (value.toLowerCase() !== "100-continue") return BAD_EXPECTATION;
+        if (value.toLowerCase() !== "100-continue") {
+          return fault("an expectation other than 100-continue", 417);
+        }
         this.expectsContinue = true;
     }
     return undefined;
@@ -194,10 +184,14 @@ export class HeadFields {
       else if (option === "keep-alive") this.keepAlive = true;
       else if (option === "upgrade") this.upgradeNamed = true;
       else {
-        if (isProtected(option) || option.startsWith(":")) return PROTECTED_NAMED;
-        if (!isToken(option)) return BAD_CONNECTION;
+        if (isProtected(option) || option.startsWith(":")) {
+          return fault("the connection field names a field that must stay");
+        }
+        if (!isToken(option)) return fault("the connection field is no list of tokens");
         const nominated = this.#nominated ??= [];
-        if (nominated.push(option) >= NOMINATED) return LONG_CONNECTION;
+        if (nominated.push(option) >= NOMINATED) {
+          return fault("the connection field names too many fields");
+        }
       }
     }
     return undefined;

@@ -14,7 +14,7 @@ import { type HeldAccount, HeldShare } from "../held_bytes.ts";
 import { partOf } from "../latin1.ts";
 import { isNoRequest, spokenInBytes } from "../first_bytes.ts";
 import { refusal, writeText } from "./write_message.ts";
-import { PARTIAL, TOO_LARGE } from "./head_reader.ts";
+import { PARTIAL, TOO_LARGE } from "./read_message.ts";
 import { Http1Connection } from "./connection.ts";
 import { HEAD_TOO_LARGE, type HeadFault } from "./parse_fields.ts";
 import { RequestParser } from "./parse_request.ts";
@@ -50,11 +50,6 @@ const DRAIN_MS = 1000;
  * may have nothing to write for hours. A client that has no response after this time counts as gone.
  */
 const HALF_ENDED_MS = 1000;
-
-/** The same response as Envoy's, though few other protocols understand it. */
-function notHttp(bytes: Uint8Array): HeadFault {
-  return { status: 400, detail: `the caller speaks ${spokenInBytes(bytes)} where HTTP is spoken` };
-}
 
 const BLANK_LINES: HeadFault = { status: 400, detail: "more than one empty line before a request" };
 
@@ -218,7 +213,10 @@ class Http1Server extends Http1Connection<Http1ServerExchange>
     const end = this.heads.read(chunk, at);
     if (end === PARTIAL) {
       const { partial } = this.heads;
-      return isNoRequest(partial) ? this.#refuse(notHttp(partial), chunk.length) : chunk.length;
+      if (!isNoRequest(partial)) return chunk.length;
+      // The same response as Envoy's, though few other protocols understand it.
+      const detail = `the caller speaks ${spokenInBytes(partial)} where HTTP is spoken`;
+      return this.#refuse({ status: 400, detail }, chunk.length);
     }
     if (end === TOO_LARGE) return this.#refuse(HEAD_TOO_LARGE, chunk.length);
     const { text } = this.heads;

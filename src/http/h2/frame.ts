@@ -60,21 +60,16 @@ export const CODES: Readonly<Record<ResetReason, Http2ErrorCode>> = {
   internal: Http2ErrorCode.internal,
 };
 
+const REASONS: Readonly<Record<number, ResetReason>> = {
+  [Http2ErrorCode.none]: "cancelled",
+  [Http2ErrorCode.cancel]: "cancelled",
+  [Http2ErrorCode.refusedStream]: "refused",
+  [Http2ErrorCode.internal]: "internal",
+  [Http2ErrorCode.streamClosed]: "internal",
+  [Http2ErrorCode.connect]: "connection",
+  [Http2ErrorCode.enhanceYourCalm]: "overflow",
+};
+
 export function reasonOf(code: number): ResetReason {
-  switch (code) {
-    case Http2ErrorCode.none:
-    case Http2ErrorCode.cancel:
-      return "cancelled";
-    case Http2ErrorCode.refusedStream:
-      return "refused";
-    case Http2ErrorCode.internal:
-    case Http2ErrorCode.streamClosed:
-      return "internal";
-    case Http2ErrorCode.connect:
-      return "connection";
-    case Http2ErrorCode.enhanceYourCalm:
-      return "overflow";
-    default:
-      return "protocol";
-  }
+  return REASONS[code] ?? "protocol";
 }

@@ -84,7 +84,8 @@ export class Output {
   /** Begins a frame; its payload of `size` octets must be written next. */
   frame(type: number, flags: number, streamId: number, size: number): void {
     this.reserve(FRAME_HEADER_BYTES + size);
-    if (this.blocked && (this.#countsHeads || !isHead(type))) {
+    const isHead = type === FrameType.headers || type === FrameType.continuation;
+    if (this.blocked && (this.#countsHeads || !isHead)) {
       this.#blockedFrames++;
       this.#blockedBytes += FRAME_HEADER_BYTES + size;
     }
@@ -217,10 +218,6 @@ function endTurn(): void {
   const turn = waiting;
   waiting = [];
   for (const output of turn) output.settle();
-}
-
-function isHead(type: number): boolean {
-  return type === FrameType.headers || type === FrameType.continuation;
 }
 
 function writeHeader(

@@ -6,7 +6,7 @@
  */
 
 import { messageOf } from "../../base/mod.ts";
-import { Acceptor, GONE } from "../acceptor.ts";
+import { GONE, TlsAcceptor } from "../tls_acceptor.ts";
 import { tlsWords } from "../error_words.ts";
 import { discard, peek, type Unwatch, watchArrivals } from "../linux/arrival_watch.ts";
 import { localOf, type PeerCheck, remoteOf, type ServerTls } from "../port.ts";
@@ -20,7 +20,8 @@ import {
   STREAM_HANDLER,
 } from "./bun_sockets.ts";
 
-export interface BunServerTls extends ServerTls {
+/** Settings of either side. */
+export interface BunTls {
   readonly options: BunTlsOptions;
   readonly peerCheck: PeerCheck;
 }
@@ -29,7 +30,7 @@ const CANNOT_WAIT =
   "Cannot read the client's first message: this system does not let us wait for it";
 
 /** A listener's new TCP connection. */
-export class BunAccepted extends Acceptor implements SocketOwner {
+export class BunAccepted extends TlsAcceptor implements SocketOwner {
   /** The plain socket; once the handshake began the TLS one, which owns the connection then. */
   #socket: BunSocket;
   readonly #onAwaited: () => void;
@@ -85,7 +86,7 @@ export class BunAccepted extends Acceptor implements SocketOwner {
   }
 
   protected shakeHands(tls: ServerTls): void {
-    const { options, peerCheck } = tls as BunServerTls;
+    const { options, peerCheck } = tls as ServerTls & BunTls;
     this.#peerCheck = peerCheck;
     try {
       const [, secured] = this.#socket.upgradeTLS({

@@ -8,7 +8,7 @@
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
 import { BunConnection, keepAlive } from "./bun_connection.ts";
-import { BunAccepted, type BunServerTls } from "./bun_accepted.ts";
+import { BunAccepted, type BunTls } from "./bun_accepted.ts";
 import { BunDial } from "./bun_dial.ts";
 import { NativeListener } from "./bun_listener.ts";
 import { releaseCodePages } from "../linux/code_pages.ts";
@@ -31,14 +31,9 @@ import {
   type Engine,
   type Listener,
   type ListenOptions,
-  type PeerCheck,
+  type ServerTls,
   type TlsMaterial,
 } from "../port.ts";
-
-interface BunClientTls extends ClientTls {
-  readonly peerCheck: PeerCheck;
-  readonly options: BunTlsOptions;
-}
 
 /** Clients accepted in a row. Bun serves five TLS handshakes in a turn. */
 const PLAIN_ROW = 64;
@@ -74,7 +69,7 @@ function createBunEngine(bun: BunRuntime): Engine {
       if (options?.shared) releaseCodePages();
     },
     collect: () => bun.gc(true),
-    serverTls: (material): BunServerTls => ({
+    serverTls: (material): ServerTls & BunTls => ({
       kind: "server",
       peerCheck: material.peerCheck,
       options: {
@@ -84,7 +79,7 @@ function createBunEngine(bun: BunRuntime): Engine {
       },
     }),
     tlsFault,
-    clientTls: (material, { serverName }): BunClientTls => ({
+    clientTls: (material, { serverName }): ClientTls & BunTls => ({
       kind: "client",
       peerCheck: material.peerCheck,
       options: {
@@ -165,7 +160,7 @@ async function listen(
 
 function dial(bun: BunRuntime, options: DialOptions, handler: DialHandler): Dial {
   const { address, tls, ticket } = options;
-  const { options: tlsOptions, peerCheck } = (tls as BunClientTls | undefined) ?? {};
+  const { options: tlsOptions, peerCheck } = (tls as ClientTls & BunTls | undefined) ?? {};
   const dialling = new BunDial({ address, peerCheck, ticket }, handler);
   const { onTicket } = handler;
   // Bun throws faults of TLS settings at once; a dial reports them later, like every failure.

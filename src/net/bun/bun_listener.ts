@@ -156,7 +156,7 @@ function bind(
         socket,
       })
       : bun.listen({ unix: file?.path ?? address.path, allowHalfOpen: true, socket });
-    lengthenBacklog(native.fd);
+    cLibrary()?.listen(native.fd, BACKLOG);
     file?.publish();
   } catch (error) {
     file?.discard();
@@ -166,20 +166,16 @@ function bind(
   return { native, file };
 }
 
-/** The kernel takes no more than its own limit (`net.core.somaxconn`, 4096 by default). */
+/**
+ * Clients that may wait for an accept. The runtime asks for 512; with a burst of more, or a busy thread, the
+ * kernel would drop clients that believe to be connected. It takes no more than its own limit
+ * (`net.core.somaxconn`, 4096 by default).
+ */
 const BACKLOG = 4_096;
 const IPPROTO_TCP = 6;
 const TCP_DEFER_ACCEPT = 9;
 /** A client silent for longer is accepted all the same, so that its owner can count and judge it. */
 const DEFER_SECONDS = 1;
-
-/**
- * Lets more clients wait for an accept. The runtime asks for 512; with a burst of more, or a busy thread,
- * the kernel would drop clients that believe to be connected.
- */
-function lengthenBacklog(fd: number): void {
-  cLibrary()?.listen(fd, BACKLOG);
-}
 
 /**
  * Has the kernel hand out a connection only once its client has sent something, for listeners that read

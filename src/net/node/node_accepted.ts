@@ -9,13 +9,13 @@ import { Buffer } from "node:buffer";
 import type * as net from "node:net";
 import * as tls from "node:tls";
 import { messageOf } from "../../base/mod.ts";
-import { Acceptor, GONE } from "../acceptor.ts";
+import { GONE, TlsAcceptor } from "../tls_acceptor.ts";
 import { tlsWords } from "../error_words.ts";
 import { localOf, type PeerCheck, remoteOf, type ServerTls } from "../port.ts";
-import { NodeConnection, onTransportOver } from "./node_connection.ts";
-import { peerOf, suiteRefused } from "./node_peer.ts";
+import { NodeConnection, onTransportOver, peerOf, suiteRefused } from "./node_connection.ts";
 
-export interface NodeServerTls extends ServerTls {
+/** Settings of either side. */
+export interface NodeTls {
   readonly options: object;
   readonly suites: readonly string[];
   readonly peerCheck: PeerCheck;
@@ -24,7 +24,7 @@ export interface NodeServerTls extends ServerTls {
 /** Bytes held while a choice is awaited; more wait in the kernel. */
 const EARLY_LIMIT_BYTES = 64 * 1024;
 
-export class NodeAccepted extends Acceptor {
+export class NodeAccepted extends TlsAcceptor {
   readonly #raw: net.Socket;
   /** Bytes from the client that no preface has used. */
   #early: Uint8Array | undefined;
@@ -100,7 +100,7 @@ export class NodeAccepted extends Acceptor {
 
   /** Not through `tls.Server`, which hides its objection to a certificate. */
   protected shakeHands(serverTls: ServerTls): void {
-    const { options, suites, peerCheck } = serverTls as NodeServerTls;
+    const { options, suites, peerCheck } = serverTls as ServerTls & NodeTls;
     const raw = this.#raw;
     if (raw.destroyed) return this.failed(GONE, true);
     if (this.#early) raw.unshift(this.#early);

@@ -89,7 +89,8 @@ export class HpackEncoder {
     const place = known.places.get(value);
     if (place !== undefined) {
       known.found++;
-      return writeInteger(to, at, 0x80, 0x7f, place > 0 ? place : this.#indexOf(place));
+      const index = place > 0 ? place : STATIC_FIELDS.length + this.#added + place + 1;
+      return writeInteger(to, at, 0x80, 0x7f, index);
     }
     if (known.secret) return this.#literal(known, name, value, 0x10, to, at);
     const size = name.length + value.length + FIELD_OVERHEAD_BYTES;
@@ -118,10 +119,6 @@ export class HpackEncoder {
     if (this.#names.size >= NAMES_LIMIT) this.#names = new Map();
     this.#names.set(name, known);
     return known;
-  }
-
-  #indexOf(place: number): number {
-    return STATIC_FIELDS.length + this.#added + place + 1;
   }
 
   #literal(

@@ -41,7 +41,7 @@ const MORE_THAN_LIMIT = `the client's first ${PREFACE_LIMIT_BYTES} bytes do not 
 
 export const GONE = "the connection was closed before the handshake was done";
 
-export abstract class Acceptor implements AcceptedConnection {
+export abstract class TlsAcceptor implements AcceptedConnection {
   readonly remote: string;
   abstract readonly local: string;
   /** Undefined: nothing is under way, or its outcome was reported. */
@@ -55,7 +55,7 @@ export abstract class Acceptor implements AcceptedConnection {
     this.remote = remote;
   }
 
-  /** Begins to read first bytes, up to {@link Acceptor.stopReading}: all of them go to `arrived`. */
+  /** Begins to read first bytes, up to {@link TlsAcceptor.stopReading}: all of them go to `arrived`. */
   protected abstract startReading(): void;
   protected abstract stopReading(): void;
   /** More first bytes are needed, or a choice is awaited: the client may leave meanwhile. */

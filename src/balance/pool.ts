@@ -156,10 +156,7 @@ export class EndpointPool {
     return this.#answers > record.answersBefore && this.failed(state, nowMs, why);
   }
 
-  /**
-   * The endpoint failed, for the reason `why`; `true`: that ejected it. A removed or ejected endpoint is
-   * not counted.
-   */
+  /** It failed; `true`: that ejected it. A removed or ejected endpoint is not counted. */
   failed(state: EndpointState, nowMs: number, why = ""): boolean {
     const record = this.#counted(state, nowMs, why);
     return record !== undefined && countFailure(record, this.#outlier) &&

@@ -32,10 +32,7 @@ const NO_OCTETS = /[^\t -~\x80-\xff]/g;
 /** Facts for {@link headerFault}, which evaluates no operator. */
 const NOWHERE: ProcessFacts = { hostname: "", now: () => 0 };
 
-/**
- * Why a field may not be changed like this, to continue "it"; undefined: it may. `value` absent: the field
- * is removed.
- */
+/** Why a field may not be changed like this (`value` absent: removed), to continue "it". */
 export function headerFault(name: string, value?: string): string | undefined {
   const lower = name.toLowerCase();
   if (lower.startsWith(":") || lower === "host") return "says what is asked for";

@@ -21,10 +21,7 @@ const CONNECTION_PART = 1 / 4;
 const BURST_PART = 1 / 2;
 /** Limit of the window growth that all streams of one connection may borrow. */
 const LENT_PART = 1 / 16;
-/**
- * Above this part of the limit the account is strained: upstreams of every connection are paused at the
- * first byte.
- */
+/** Above this part the account is strained: all upstreams are paused at the first byte. */
 const TIGHT_PART = 1 / 2;
 /** Exchanges are stopped until this part of the exceeded limit is left. */
 const LEFT_PART = 7 / 8;

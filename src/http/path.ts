@@ -97,10 +97,7 @@ export function ruleUnderscores(fields: Fields, rule: PathRules["underscores"]):
   return true;
 }
 
-/**
- * Whether no rule can change this path, which holds for nearly all paths. May be false for a path that no
- * rule changes.
- */
+/** Whether no rule can change this path: true for nearly all; false does not mean a change. */
 function isNormal(path: string, rules: PathRules): boolean {
   let before = 0;
   for (let i = 0; i < path.length; i++) {

@@ -24,10 +24,7 @@ const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
 const IP_LITERAL = /^(?:\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-f:.]+\])$/;
 const ANY_ADDRESS = new Set(["0.0.0.0", "[::]"]);
 
-/**
- * The reason for the refusal, to continue "because"; `undefined`: the request is not from a page of another
- * origin.
- */
+/** The reason to refuse a page of another origin, to continue "because"; `undefined`: it is none. */
 export function refuseWebPage(asked: BrowserRequest, own: OwnHosts): string | undefined {
   const host = asked.host?.toLowerCase();
   if (host === undefined || host === "") return "it has no Host header";

@@ -37,10 +37,7 @@ export const NOT_REACHED = -1;
 
 export class ExchangeRecord {
   readonly downstream: DownstreamFacts;
-  /**
-   * The request as it is sent on, with our changes; its path is the normalised one. `undefined`: it could
-   * not be read.
-   */
+  /** The request as sent on, with our changes and its normalised path. `undefined`: unreadable. */
   readonly request: RequestHead | undefined;
   /** Path as the client sent it; `""`: the same as `request.path`. */
   originalPath = "";

@@ -30,10 +30,7 @@ export interface DialCredentials {
   readonly keyPem: string;
   /** `checked`: the TLS library verifies the chain, too. `shown`: only `judge` decides. */
   readonly peerCheck: "checked" | "shown";
-  /**
-   * Our own verdict on the server's certificates, DER, leaf first, and on its name. Returns the reason of a
-   * refusal.
-   */
+  /** Our own verdict on the server's certificates (DER, leaf first) and name: why it is refused. */
   judge(chain: readonly Uint8Array[]): string | undefined;
 }
 
@@ -61,10 +58,7 @@ export interface ReachedServer extends Reached {
 }
 
 export interface DialFailure {
-  /**
-   * `credentials`: our own cannot be used; `peer`: the server's certificate is refused; `http`: a fault of
-   * HTTP.
-   */
+  /** `credentials`: ours cannot be used; `peer`: the server's is refused; `http`: a fault of HTTP. */
   readonly stage: "credentials" | "connect" | "handshake" | "peer" | "http";
   readonly reason: string;
 }

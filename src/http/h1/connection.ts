@@ -71,10 +71,7 @@ export abstract class Http1Connection<X extends OpenExchange = OpenExchange>
     stream.events = this;
   }
 
-  /**
-   * Handles the bytes at `at`. Returns the end of the handled part, which is after `at` unless the reader
-   * holds.
-   */
+  /** Handles the bytes at `at`. Returns their end, which is after `at` unless the reader holds. */
   protected abstract step(chunk: Uint8Array, at: number): number;
   /** Notifies the exchange that the incoming message is complete. */
   protected abstract reportEnd(): void;

@@ -119,8 +119,7 @@ class Http1Server extends Http1Connection<Http1ServerExchange>
   reset(): void {
     this.end ??= { by: "us", kind: "reset", detail: "" };
     this.reportReset("connection", "the connection was broken off");
-    this.phase = "over";
-    this.stream.reset();
+    this.#breakOff();
   }
 
   // Events of the stream.
@@ -171,8 +170,7 @@ class Http1Server extends Http1Connection<Http1ServerExchange>
   broken(detail: string): void {
     this.exchange = undefined;
     this.end ??= { by: "us", kind: "reset", detail };
-    this.phase = "over";
-    this.stream.reset();
+    this.#breakOff();
   }
 
   cut(detail: string): void {
@@ -288,10 +286,8 @@ class Http1Server extends Http1Connection<Http1ServerExchange>
     this.end ??= { by: "peer", kind: "protocol", detail };
     if (exchange) exchange.events.onReset("protocol", detail);
     else this.#events.onInvalid(status, detail);
-    if (exchange?.responded || this.phase === "discard") {
-      this.phase = "over";
-      this.stream.reset();
-    } else if (this.phase !== "over") {
+    if (exchange?.responded || this.phase === "discard") this.#breakOff();
+    else if (this.phase !== "over") {
       if (status !== 0) writeText(this.stream, refusal(status));
       this.#finish();
     }
@@ -305,8 +301,7 @@ class Http1Server extends Http1Connection<Http1ServerExchange>
         return this.#finish();
       case "body":
         this.reportReset("connection", "the client ended the connection within a request");
-        this.phase = "over";
-        return this.stream.reset();
+        return this.#breakOff();
       case "over":
         return this.#closeStream();
       default:
@@ -320,6 +315,10 @@ class Http1Server extends Http1Connection<Http1ServerExchange>
     if (!this.exchange) return;
     this.end ??= { by: "peer", kind: "closed", detail: "" };
     this.reportReset("connection", "the client ended the connection before it was answered");
+    this.#breakOff();
+  }
+
+  #breakOff(): void {
     this.phase = "over";
     this.stream.reset();
   }

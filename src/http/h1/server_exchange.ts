@@ -34,10 +34,7 @@ export interface Http1ServerOwner extends Http1Owner {
    */
   begins(ends: boolean, lasts: boolean): boolean;
   ended(): void;
-  /**
-   * Like `broken`, but the part of the response that was sent still arrives, if the client can detect that
-   * the end is missing.
-   */
+  /** Like `broken`, but what was sent still arrives, if the client can detect the missing end. */
   cut(detail: string): void;
 }
 

@@ -39,12 +39,6 @@ export function openHttp2Client(stream: Stream, options: Http2ClientOptions): Cl
   return new Http2Client(stream, options);
 }
 
-/** `expectsLong`: the response is probably longer than a stream's first window. */
-interface Begin {
-  readonly ends: boolean;
-  readonly expectsLong: boolean;
-}
-
 /** Limit of informational responses to one request. */
 const INFORMATIONAL = 32;
 
@@ -75,13 +69,13 @@ class ClientStream extends Http2Stream implements ClientExchange {
     return new Http2Tunnel(this);
   }
 
-  /** Sends the head. */
-  begin(id: number, host: StreamConnection, options: Begin): void {
-    const { ends, expectsLong } = options;
+  /** Sends the head. `expectsLong`: the response is probably longer than a stream's first window. */
+  begin(id: number, ends: boolean, expectsLong: boolean): void {
+    const { host } = this;
     this.id = id;
     host.writer.request(id, this.head, ends);
     if (expectsLong) this.widen();
-    if (ends) this.endedWithHead();
+    if (ends) this.sentEnd();
     else this.windowChanged(host.streamSendWindow);
   }
 
@@ -178,7 +172,7 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
     this.#nextId += 2;
     this.streams.add(id, stream);
     this.floods.opened();
-    stream.begin(id, this, { ends, expectsLong: this.#expectsLong });
+    stream.begin(id, ends, this.#expectsLong);
   }
 
   /** The server's settings have come. */

@@ -41,7 +41,7 @@ export abstract class Http2Connection<S extends Http2Stream>
   protected readonly streams: StreamTable<S> = new StreamTable();
   protected readonly closed: ClosedStreams = new ClosedStreams();
   protected readonly peer: PeerSettings = new PeerSettings();
-  protected readonly floods: Floods;
+  readonly floods: Floods;
   /** The highest stream that the peer opened. */
   protected lastPeerId = 0;
   /** Frames on streams above it are ignored. */
@@ -140,10 +140,6 @@ export abstract class Http2Connection<S extends Http2Stream>
     if (more > 0) this.output.frame32(FrameType.windowUpdate, 0, more);
   }
 
-  sentData(): void {
-    this.floods.sentData();
-  }
-
   resetStream(stream: Http2Stream, code: Http2ErrorCode): void {
     stream.forgetSending();
     this.output.frame32(FrameType.rstStream, stream.id, code);
@@ -218,10 +214,7 @@ export abstract class Http2Connection<S extends Http2Stream>
     this.output.put32(code);
   }
 
-  /**
-   * Counts the reset of a client's stream that began at `startedMs`. A server may reset our streams as it
-   * likes.
-   */
+  /** Counts the reset of a client's stream; a server may reset our streams as it likes. */
   protected countReset(startedMs: number): boolean {
     return this.side === "server" && this.count(this.floods.reset(startedMs));
   }

@@ -17,10 +17,7 @@ const LIMITS = {
   latePerReset: 4,
   /** PRIORITY in a second, for each open stream plus one. */
   priorities: 100,
-  /**
-   * WINDOW_UPDATE in a second: a base, an addition for each stream, and one for each frame of DATA that we
-   * sent.
-   */
+  /** WINDOW_UPDATE in a second: a base, more for each stream, and for each frame of DATA sent. */
   windowUpdates: 5,
   windowUpdatesPerStream: 2,
   windowUpdatesPerData: 20,

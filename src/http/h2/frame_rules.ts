@@ -140,7 +140,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     }
     this.dataTo = stream;
     this.#dataEnds = ends;
-    if (padBytes > 0) stream.receivedPadding(padBytes);
+    if (padBytes > 0) stream.giveBack(padBytes);
   }
 
   onDataPiece(chunk: Uint8Array, last: boolean, followsHeader: boolean): void {

@@ -65,7 +65,7 @@ class ServerStream extends Http2Stream implements ServerExchange {
     if (this.over || this.#responded) return;
     this.#responded = true;
     this.host.writer.response(this.id, head, ends);
-    if (ends) this.endedWithHead();
+    if (ends) this.sentEnd();
   }
 
   tunnel({ fields }: ResponseHead): Stream {

@@ -1,7 +1,6 @@
 export * from "./access_log/exchange_record.ts";
 export * from "./access_log/line_format.ts";
 export type { ProcessFacts } from "./access_log/record_values.ts";
-export * from "./access_log/response_flags.ts";
 export * from "./client/client_pool.ts";
 export * from "./client/dial_server.ts";
 export type { ClientVersion, KeptConnection, Reached } from "./client/kept_connection.ts";

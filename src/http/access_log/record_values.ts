@@ -7,8 +7,7 @@
 
 import { createHash } from "node:crypto";
 import { fieldOf, type Fields, UNKNOWN_LENGTH } from "../head.ts";
-import { type ExchangeRecord, NOT_REACHED } from "./exchange_record.ts";
-import { flagsText } from "./response_flags.ts";
+import { type ExchangeRecord, flagsText, NOT_REACHED } from "./exchange_record.ts";
 import { timeFormat } from "./start_time.ts";
 
 export type Value = string | number | undefined;

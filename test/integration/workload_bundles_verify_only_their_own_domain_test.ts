@@ -10,7 +10,7 @@ import type { Authority, IssuedLeaf } from "../kit/certs/authority.ts";
 import { createPeerValidator, parseCertificate, type Validation } from "../../src/identity/mod.ts";
 import { mintCrl } from "../kit/certs/mint_crl.ts";
 import { runtimeEngine } from "../../src/net/mod.ts";
-import { tlsFault } from "../../src/net/tls_fault.ts";
+import { tlsFault } from "../../src/net/tls_checks.ts";
 import { createLoader } from "../../src/secrets/load/mod.ts";
 import { WorkloadProvider } from "../../src/secrets/workload/workload_provider.ts";
 import { createAuthority } from "../kit/certs/certificates.ts";

@@ -7,7 +7,7 @@
 import assert from "node:assert/strict";
 import { seededRandom } from "../../../src/base/mod.ts";
 import { runtimeEngine } from "../../../src/net/mod.ts";
-import { tlsFault } from "../../../src/net/tls_fault.ts";
+import { tlsFault } from "../../../src/net/tls_checks.ts";
 import { realFiles } from "../../../src/secrets/file/file_system.ts";
 import {
   type SecretProvider,

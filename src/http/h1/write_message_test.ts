@@ -3,8 +3,8 @@ import { test } from "node:test";
 import { latin1Text } from "../../../test/kit/wire/http1.ts";
 import { memoryPair } from "../../../test/kit/engine/memory_pair.ts";
 import type { Stream } from "../../net/mod.ts";
-import { forgetReady, makeReady } from "../ready_values.ts";
-import { writeHead } from "./write_head.ts";
+import { forgetReady, makeReady } from "../latin1.ts";
+import { writeHead } from "./write_message.ts";
 
 /** Larger than the initial memory for heads. */
 const LONG = `Cert="${"A".repeat(40_000)}"`;

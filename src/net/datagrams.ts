@@ -1,12 +1,13 @@
 /**
- * One datagram to a unix socket, which no runtime offers: through the C library where the runtime can
- * call it (Bun on Linux). Used to report the state of the process to systemd.
+ * Datagrams: over UDP to one address or host name, and one to a unix socket, which no runtime offers.
  *
  * @module
  */
 
 import { Buffer } from "node:buffer";
-import { cLibrary } from "./c_library.ts";
+import { createSocket } from "node:dgram";
+import { messageOf } from "../base/mod.ts";
+import { cLibrary } from "./linux/c_library.ts";
 
 /** `unsupported`: this runtime or system cannot, whatever the path. */
 export type DatagramResult = "sent" | "failed" | "unsupported";
@@ -45,4 +46,27 @@ function socketAddress(path: string): Uint8Array | undefined {
   if (name.length > PATH_LIMIT) return undefined;
   const family = new Uint8Array(new Uint16Array([AF_UNIX]).buffer);
   return Buffer.concat([family, name]);
+}
+
+export interface UdpSender {
+  /** Never waits; `onSent` of {@link openUdpSender} gets the result. */
+  send(datagram: string): void;
+  close(): void;
+}
+
+/** `onSent`: called for each datagram with the reason why it could not be sent; undefined: it was. */
+export function openUdpSender(
+  { host, port }: { readonly host: string; readonly port: number },
+  onSent: (fault: string | undefined) => void,
+): UdpSender {
+  const socket = createSocket(host.includes(":") ? "udp6" : "udp4");
+  // An open sender does not keep the process alive.
+  socket.unref();
+  socket.on("error", (error) => onSent(messageOf(error)));
+  return {
+    send(datagram) {
+      socket.send(datagram, port, host, (error) => onSent(error ? messageOf(error) : undefined));
+    },
+    close: () => void socket.close(),
+  };
 }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { alertWords, tlsWords } from "./tls_words.ts";
+import { alertWords, tlsWords } from "./error_words.ts";
 
 const BORING = "error:10000000:SSL routines:OPENSSL_internal:";
 

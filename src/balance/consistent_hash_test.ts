@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { hashText, mix32 } from "./hash.ts";
+import { hashText, mix32 } from "./consistent_hash.ts";
 
 for (
   const [text, seed, want] of [

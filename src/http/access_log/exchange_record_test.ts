@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FLAG, FLAG_WORDS, flagsText } from "./response_flags.ts";
+import { FLAG, FLAG_WORDS, flagsText } from "./exchange_record.ts";
 
 for (
   const [flags, short, long] of [

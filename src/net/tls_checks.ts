@@ -1,15 +1,16 @@
 /**
- * Checks before use whether the runtime's TLS library accepts a certificate and key. Deno's reports most
- * faults only when a handshake fails, so its conditions are checked here first.
+ * Checks of certificates and keys that both engines share: our own before use, and objections to a peer's.
+ * Deno's TLS library reports most faults of ours only when a handshake fails, so its conditions are checked
+ * here first.
  *
  * @module
  */
 
-import { createPrivateKey, type KeyObject, X509Certificate } from "node:crypto";
+import { createPrivateKey, X509Certificate } from "node:crypto";
 import { createSecureContext } from "node:tls";
 import { messageOf } from "../base/mod.ts";
 import { parsePem } from "../wire/mod.ts";
-import type { TlsMaterial } from "./port.ts";
+import type { PeerCheck, TlsMaterial } from "./port.ts";
 
 /** Curves that both libraries sign with. */
 const CURVES: ReadonlySet<string> = new Set(["prime256v1", "secp384r1", "secp521r1"]);
@@ -33,7 +34,11 @@ export function tlsFault(
 function checkPair(certPem: string, keyPem: string): void {
   const [leaf] = certificatesIn(certPem, "certificate");
   const key = read("key", () => createPrivateKey(keyPem));
-  if (!isSupported(key)) throw new Error(`the key is of an unsupported kind, ${kindOf(key)}`);
+  const { asymmetricKeyType: type = "unknown", asymmetricKeyDetails } = key;
+  const curve = asymmetricKeyDetails?.namedCurve;
+  const isSupported = type === "rsa" || type === "ed25519" ||
+    type === "ec" && CURVES.has(curve ?? "");
+  if (!isSupported) throw new Error(`the key is of an unsupported kind, ${curve ?? type}`);
   if (!leaf?.checkPrivateKey(key)) throw new Error("the key is not the certificate's");
 }
 
@@ -53,18 +58,22 @@ function read<Value>(what: string, attempt: () => Value): Value {
   }
 }
 
-function isSupported({ asymmetricKeyType, asymmetricKeyDetails }: KeyObject): boolean {
-  switch (asymmetricKeyType) {
-    case "rsa":
-    case "ed25519":
-      return true;
-    case "ec":
-      return CURVES.has(asymmetricKeyDetails?.namedCurve ?? "");
-    default:
-      return false;
-  }
+/** `PresentedPeer.reason`; `verdict` is the library's, `""`: it accepted. */
+export function complaintOf(
+  check: PeerCheck,
+  leaf: Uint8Array | undefined,
+  verdict: string,
+): string {
+  if (check === "ignored") return "";
+  if (leaf === undefined) return "no certificate was presented";
+  return check === "checked" ? verdict : "";
 }
 
-function kindOf({ asymmetricKeyType, asymmetricKeyDetails }: KeyObject): string {
-  return asymmetricKeyDetails?.namedCurve ?? asymmetricKeyType ?? "unknown";
+/** More names of authorities than this make every handshake larger, and help no client to choose. */
+const NAMED_ROOTS = 20;
+
+/** Whether the TLS library gets the roots. It names them to clients, and verifies by them if `checked`. */
+export function needsRoots({ peerCheck, rootPems }: TlsMaterial): boolean {
+  if (peerCheck === "checked") return true;
+  return peerCheck === "shown" && rootPems.length > 0 && rootPems.length <= NAMED_ROOTS;
 }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { complaintOf, needsRoots } from "./peer_check.ts";
+import { complaintOf, needsRoots } from "./tls_checks.ts";
 import type { PeerCheck, TlsMaterial } from "./port.ts";
 
 for (

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { contextTag } from "../../wire/mod.ts";
 import { derElement, derNumber, derOctets, derSequence } from "../../wire/der_writer.ts";
-import { presentedCertificates } from "./session.ts";
+import { presentedCertificates } from "./bun_peer.ts";
 
 const LEAF = derSequence(derNumber(1), derOctets(new Uint8Array(300)));
 const MIDDLE = derSequence(derNumber(2), derOctets(new Uint8Array(700)));

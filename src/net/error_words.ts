@@ -1,10 +1,11 @@
 /**
- * Errors of TLS libraries about a failed handshake or connection, in our words: they name the side and
- * the fault. BoringSSL (Bun), rustls (Deno) and OpenSSL (Node) have texts of their own; an unknown text
- * stays as it is.
+ * Errors of connects, handshakes and connections in our words: they name the side and the fault. BoringSSL
+ * (Bun), rustls (Deno) and OpenSSL (Node) have texts of their own; an unknown text stays as it is.
  *
  * @module
  */
+
+import { messageOf } from "../base/mod.ts";
 
 /** The peer ended the handshake because we showed no certificate. */
 export const WANTS_CERTIFICATE = "the peer asks for a certificate and was shown none";
@@ -90,4 +91,23 @@ export function alertWords(text: string): string {
   const name = (found?.[1] ?? found?.[2])?.toLowerCase().replace(/[_ ]/g, "");
   if (name === undefined) return "";
   return ALERTS[SPELLINGS[name] ?? name] ?? `the peer ended it with the TLS alert ${name}`;
+}
+
+/** Errors of connects, by code; the engines' own texts are `Failed to connect` and a number. */
+const CONNECT_FAULTS: Readonly<Record<string, string>> = {
+  // Bun also reports this for unreachable hosts.
+  ECONNREFUSED: "nothing there takes connections",
+  ENOENT: "there is no such socket",
+  EACCES: "permission denied",
+  ENOTFOUND: "the host name cannot be resolved",
+  EHOSTUNREACH: "there is no way to that host",
+  ENETUNREACH: "there is no way to that network",
+  ETIMEDOUT: "it did not answer",
+  EMFILE: "no file descriptor is left; raise the limit of open files",
+};
+
+export function connectWords(error: unknown): string {
+  const code = (error as { code?: unknown } | null)?.code;
+  const words = typeof code === "string" ? CONNECT_FAULTS[code] : undefined;
+  return words ? `${words} (${code})` : messageOf(error);
 }

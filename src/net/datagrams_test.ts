@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
-import { sendUnixDatagram } from "./unix_datagram.ts";
+import { sendUnixDatagram } from "./datagrams.ts";
 
 interface Symbols {
   socket(family: number, type: number, protocol: number): number;

@@ -1,22 +1,47 @@
 /**
- * Handles the bytes that a connection reads, in order, within the callback that read them. While the
- * connection holds, the rest of the read waits and nothing more is read. It is handled later, never within
- * the call that releases it.
+ * An HTTP/1.1 connection, the part that both sides share. The bytes that it reads are handled in order, within
+ * the callback that read them. While the connection holds, the rest of the read waits and nothing more is
+ * read. It is handled later, never within the call that releases it.
  *
  * @module
  */
 
-import type { Stream, StreamEvents } from "../../net/mod.ts";
-import type { HeldAccount } from "../held_bytes.ts";
-import { Tunnel } from "./tunnel.ts";
+import { ignoredEvents, type Stream, type StreamEvents } from "../../net/mod.ts";
+import type { HttpEnd, HttpLimits, MessageEvents, ResetReason } from "../exchange.ts";
+import { type HeldAccount, heldByThread } from "../held_bytes.ts";
+import { BodyReader, Http1HeadReader } from "./read_message.ts";
+import { BodyWriter } from "./write_message.ts";
 
 /** The account for waiting bytes. */
 type Count = Pick<HeldAccount, "hold" | "release">;
 
-export abstract class InputReader implements StreamEvents {
+/** The connection, as its exchange uses it. */
+export interface Http1Owner
+  extends Pick<Http1Connection, "stream" | "writer" | "took" | "hold" | "release" | "tunnel"> {
+  /** Ends the exchange and the connection. `detail` is for people. */
+  broken(detail: string): void;
+}
+
+/** A request on the connection and its response. */
+interface OpenExchange {
+  readonly events: MessageEvents;
+  /** The connection ended the exchange: its methods have no effect any more. */
+  leave(): unknown;
+}
+
+export abstract class Http1Connection<X extends OpenExchange = OpenExchange>
+  implements StreamEvents {
   readonly stream: Stream;
   protected readonly account: HeldAccount;
-  readonly #limitBytes: number;
+  readonly writer: BodyWriter;
+  protected readonly limits: HttpLimits;
+  protected readonly heads: Http1HeadReader;
+  protected readonly body: BodyReader;
+  protected exchange: X | undefined;
+  protected abstract phase: string;
+  protected draining = false;
+  /** The first reason for which the connection ended. */
+  protected end: HttpEnd | undefined;
   /** The tunnel that the connection has become. */
   protected tunnelled: Tunnel | undefined;
   /** Bytes of the current chunk that are not handled yet. */
@@ -36,21 +61,17 @@ export abstract class InputReader implements StreamEvents {
   #endPending = false;
   readonly #later = () => this.#goOn();
 
-  constructor(stream: Stream, { limitBytes, account }: {
-    readonly limitBytes: number;
-    readonly account: HeldAccount;
-  }) {
+  constructor(stream: Stream, limits: HttpLimits, account: HeldAccount = heldByThread.open("")) {
     this.stream = stream;
     this.account = account;
-    this.#limitBytes = limitBytes;
+    this.limits = limits;
+    this.writer = new BodyWriter(stream);
+    this.heads = new Http1HeadReader(limits.headBytes);
+    this.body = new BodyReader(limits);
     stream.events = this;
   }
 
-  abstract readonly isOver: boolean;
-  /**
-   * Handles the bytes at `at`. Returns the end of the handled part, which is after `at` unless the reader
-   * holds.
-   */
+  /** Handles the bytes at `at`. Returns their end, which is after `at` unless the reader holds. */
   protected abstract step(chunk: Uint8Array, at: number): number;
   /** Notifies the exchange that the incoming message is complete. */
   protected abstract reportEnd(): void;
@@ -60,6 +81,37 @@ export abstract class InputReader implements StreamEvents {
   protected abstract overflow(): void;
   abstract onDrain(): void;
   abstract onClose(reset: boolean, alert: string): void;
+
+  get active(): number {
+    return this.exchange || this.tunnelled ? 1 : 0;
+  }
+
+  get isOver(): boolean {
+    return this.phase === "over";
+  }
+
+  /** The stream is closed: ends the tunnel or the exchange. */
+  protected closed(reset: boolean, alert: string): HttpEnd {
+    const detail = alert || (reset ? "the connection was reset" : "");
+    this.phase = "over";
+    this.sent();
+    this.#hold(undefined);
+    if (this.tunnelled) {
+      const { events } = this.tunnelled;
+      this.tunnelled = undefined;
+      events.onClose(reset || this.end?.kind === "reset", alert);
+    }
+    this.end ??= { by: reset ? "network" : "peer", kind: reset ? "reset" : "closed", detail };
+    this.reportReset("connection", detail || "the connection was closed");
+    return this.end;
+  }
+
+  protected reportReset(reason: ResetReason, detail: string): void {
+    const { exchange } = this;
+    this.exchange = undefined;
+    exchange?.leave();
+    exchange?.events.onReset(reason, detail);
+  }
 
   /** Whether bytes came that have not been handled. */
   protected get hasMore(): boolean {
@@ -98,12 +150,6 @@ export abstract class InputReader implements StreamEvents {
     this.#unsent = 0;
   }
 
-  /** Releases all waiting bytes. */
-  protected over(): void {
-    this.sent();
-    this.#hold(undefined);
-  }
-
   #hold(chunk: Uint8Array | undefined): void {
     const more = (chunk?.length ?? 0) - (this.#held?.length ?? 0);
     this.#held = chunk;
@@ -126,6 +172,7 @@ export abstract class InputReader implements StreamEvents {
   }
 
   tunnel(): Stream {
+    this.exchange = undefined;
     const tunnel = this.tunnelled = new Tunnel(this);
     // An end that came before the tunnel is reported by the tunnel.
     this.hold();
@@ -184,7 +231,7 @@ export abstract class InputReader implements StreamEvents {
     const held = this.#held;
     if (!held) return this.#hold(rest);
     const length = held.length + rest.length;
-    if (length > this.#limitBytes) return this.overflow();
+    if (length > this.limits.bufferedBytes) return this.overflow();
     const both = new Uint8Array(length);
     both.set(held);
     both.set(rest, held.length);
@@ -196,5 +243,46 @@ export abstract class InputReader implements StreamEvents {
     this.#endHandled = true;
     if (this.tunnelled) this.tunnelled.events.onEnd();
     else this.peerIsDone();
+  }
+}
+
+/**
+ * The stream that a connection becomes by an upgrade or CONNECT. Its first bytes may have been read together
+ * with the head. Halves, resets and back-pressure are those of the underlying stream.
+ */
+class Tunnel implements Stream {
+  events: StreamEvents = ignoredEvents;
+  readonly #owner: Pick<Http1Connection, "stream" | "hold" | "release">;
+
+  constructor(owner: Pick<Http1Connection, "stream" | "hold" | "release">) {
+    this.#owner = owner;
+  }
+
+  write(chunk: Uint8Array): boolean {
+    return this.#owner.stream.write(chunk);
+  }
+
+  give(chunk: Uint8Array): boolean {
+    return this.#owner.stream.give(chunk);
+  }
+
+  end(): void {
+    this.#owner.stream.end();
+  }
+
+  close(): void {
+    this.#owner.stream.close();
+  }
+
+  reset(): void {
+    this.#owner.stream.reset();
+  }
+
+  pause(): void {
+    this.#owner.hold();
+  }
+
+  resume(): void {
+    this.#owner.release();
   }
 }

@@ -1,8 +1,4 @@
-/**
- * Consul through a client agent.
- *
- * @module
- */
+/** Consul through a client agent. @module */
 
 import type { Clock, Log, Random, Stats } from "../base/mod.ts";
 import type { DialEngine } from "../http/mod.ts";

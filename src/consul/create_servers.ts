@@ -1,8 +1,4 @@
-/**
- * Consul through its servers, without an agent.
- *
- * @module
- */
+/** Consul through its servers, without an agent. @module */
 
 import { ProxyError } from "../base/mod.ts";
 import type { ConsulDeps } from "./create_agent.ts";

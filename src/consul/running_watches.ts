@@ -1,9 +1,4 @@
-/**
- * The watches and calls that are the same beside an agent and beside servers, and the list of watches that
- * run.
- *
- * @module
- */
+/** Watches and calls that agents and servers share, and the list of watches that run. @module */
 
 import type { Client } from "./http/client.ts";
 import type { Consul, WatchHandle, WatchSink } from "./model/consul.ts";

@@ -1,7 +1,6 @@
 /**
  * A Consul-like agent in memory, behind the same HTTP interface: for `postern dev`, the demo and tests. It
  * answers as a single server of Consul 1.22.7 does, as far as proxies and their operators need it.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * Topics: the parts of the data that a write changes and a read watches. See `store.ts`.
- *
  * @module
  */
 

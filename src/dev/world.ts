@@ -1,8 +1,4 @@
-/**
- * The state of an agent, created empty and with a new CA; created again when the agent forgets all.
- *
- * @module
- */
+/** The state of an agent, created again when the agent forgets all. @module */
 
 import { randomUUID } from "node:crypto";
 import type { Clock, Random } from "../base/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * Carries requests to an agent, whose address stays the same.
- *
- * @module
- */
+/** Carries requests to an agent, whose address stays the same. @module */
 
 import type { Address, Clock } from "../../base/mod.ts";
 import type { DialEngine } from "../../http/mod.ts";

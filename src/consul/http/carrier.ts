@@ -1,9 +1,4 @@
-/**
- * A request to Consul and its reply as they are on the wire, and the two kinds of carriers:
- * connections to one address, and a carrier that knows the address in use.
- *
- * @module
- */
+/** Requests to Consul and their replies on the wire, and what carries them. @module */
 
 import { ProxyError } from "../../base/mod.ts";
 

@@ -1,9 +1,4 @@
-/**
- * Calls to Consul's HTTP API, of an agent or of servers: token, query, JSON, and every failure as a code
- * from the error table.
- *
- * @module
- */
+/** Calls to Consul's HTTP API: token, query, JSON, and failures as codes. @module */
 
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";

@@ -1,9 +1,4 @@
-/**
- * One request and its reply as it comes: bounded in time, from the wait for a connection to the last
- * byte, and in size.
- *
- * @module
- */
+/** One request and its reply as it comes, bounded in time and in size. @module */
 
 import { type Clock, ProxyError, type Timer } from "../../base/mod.ts";
 import {

@@ -1,9 +1,4 @@
-/**
- * Why the agent or a server could not be reached, in words, with what to change: above all where the
- * address is that of another of Consul's ports.
- *
- * @module
- */
+/** Why the agent or a server could not be reached, in words, with what to change. @module */
 
 import type { Address } from "../../base/mod.ts";
 import type { DialFailure, ResetReason } from "../../http/mod.ts";

@@ -1,7 +1,6 @@
 /**
  * The compiled discovery chain of an upstream. Compiled for TCP it has neither routers nor splitters, and
  * begins with a resolver.
- *
  * @module
  */
 

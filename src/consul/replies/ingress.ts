@@ -1,8 +1,4 @@
-/**
- * An ingress gateway's config entry, and the services that Consul lists for a gateway.
- *
- * @module
- */
+/** An ingress gateway's config entry, and the services that Consul lists for a gateway. @module */
 
 import * as v from "valibot";
 import { type HeaderChanges, headerFault, type HeaderText } from "../../http/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * Sentences about configuration keys that Postern does not follow.
- *
- * @module
- */
+/** Sentences about configuration keys that Postern does not follow. @module */
 
 import { nearest } from "../../base/mod.ts";
 import { CONFIG_KEYS, type ConfigKey, KEY_PLACES, type KeyPlace } from "./config_keys.ts";

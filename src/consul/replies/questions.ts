@@ -1,8 +1,4 @@
-/**
- * Reads that can be waited on: their query, their answer, and whether a newer answer lacks something.
- *
- * @module
- */
+/** Reads that can be waited on: their query, their answer, and what it lacks. @module */
 
 import { formatDurationMs } from "../../base/mod.ts";
 import type { Client, ConsulCall, ConsulReply } from "../http/client.ts";

@@ -1,9 +1,4 @@
-/**
- * A stream of one of Consul's servers that is kept open: on another server when everything moves there,
- * and with another token before the old one ends.
- *
- * @module
- */
+/** A server's stream that is kept open over changes of the server and the token. @module */
 
 import { Backoff, type Clock, type Random } from "../../base/mod.ts";
 import {

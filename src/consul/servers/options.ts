@@ -1,8 +1,4 @@
-/**
- * How to reach Consul's servers: flags first, then the variables that every Consul tool takes.
- *
- * @module
- */
+/** How to reach Consul's servers, by flags, or else by Consul's variables. @module */
 
 import { ProxyError } from "../../base/mod.ts";
 import { readTlsFiles, type TlsFiles } from "../http/files.ts";

@@ -1,8 +1,4 @@
-/**
- * Whether a server that was found can be used: it answers, and belongs to our cluster.
- *
- * @module
- */
+/** Whether a server that was found can be used: it answers, and belongs to our cluster. @module */
 
 import { type Clock, type Log, ProxyError } from "../../base/mod.ts";
 import type { GrpcStatus } from "../../grpc/mod.ts";

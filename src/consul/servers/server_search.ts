@@ -1,9 +1,4 @@
-/**
- * The search for a server to use: any of those known at random, looked up again when all have failed, and
- * taken when it answers.
- *
- * @module
- */
+/** The search for a server: any known one at random, or else those looked up. @module */
 
 import {
   Backoff,

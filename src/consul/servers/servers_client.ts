@@ -1,9 +1,4 @@
-/**
- * The HTTP API of Consul's servers: the client, whose requests go to the server in use, and the rules for
- * leaving a server that answers badly.
- *
- * @module
- */
+/** The HTTP API of Consul's servers, and when a server that answers badly is left. @module */
 
 import { type Clock, type Log, messageOf, type Random, type Stats } from "../../base/mod.ts";
 import type { DialEngine } from "../../http/mod.ts";

@@ -1,9 +1,4 @@
-/**
- * The session with the server in use: one connection for all calls and streams, and the search for another
- * server when that one fails.
- *
- * @module
- */
+/** The session with the server in use, and the move to another when it fails. @module */
 
 import {
   type Clock,

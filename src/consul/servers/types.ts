@@ -1,6 +1,5 @@
 /**
  * Types that the parts beside servers share: where servers are, the server in use, and calls to it.
- *
  * @module
  */
 

@@ -1,6 +1,5 @@
 /**
  * A watch's place in the connection budget: a long poll of its own, or its turn with a short one.
- *
  * @module
  */
 

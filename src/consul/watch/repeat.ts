@@ -1,6 +1,5 @@
 /**
  * A question that cannot be waited on, sent at intervals. The last answer stays through failures.
- *
  * @module
  */
 

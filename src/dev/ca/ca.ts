@@ -1,7 +1,6 @@
 /**
  * The agent's certificate authority: roots with rotation and cross-signing, and leaves that are kept,
  * renewed before they expire and issued again after a rotation.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * The services of one agent: what a registration changes in the catalog, the checks that it starts,
  * maintenance, and proxies merged again whenever the central configuration changes.
- *
  * @module
  */
 

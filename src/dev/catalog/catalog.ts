@@ -1,7 +1,6 @@
 /**
  * The catalog: nodes with their services and checks. A write takes an index from the store and wakes the
  * readers of its topics.
- *
  * @module
  */
 

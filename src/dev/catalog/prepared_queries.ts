@@ -1,8 +1,4 @@
-/**
- * Prepared queries: definitions, and their execution in this datacenter.
- *
- * @module
- */
+/** Prepared queries: definitions, and their execution in this datacenter. @module */
 
 import { randomUUID } from "node:crypto";
 import { type Catalog, type Entry, entryJson } from "./catalog.ts";

@@ -1,7 +1,6 @@
 /**
  * Converts the body of a registration into services and checks. A sidecar block becomes a separate service
  * with inherited fields, default checks and a port.
- *
  * @module
  */
 

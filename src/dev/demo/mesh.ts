@@ -1,7 +1,6 @@
 /**
  * The mesh of `postern dev -demo`: `web`, which calls `api` over HTTP. Processes and output are left to the
  * command.
- *
  * @module
  */
 

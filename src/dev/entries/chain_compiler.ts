@@ -1,7 +1,6 @@
 /**
  * Compiles router, splitter, resolver and defaults entries into a discovery chain, the graph that a proxy
  * follows for one upstream. Pure: entries are read through `find`.
- *
  * @module
  */
 

@@ -1,9 +1,4 @@
-/**
- * The targets of a resolver: follows redirects, applies the default subset, orders failover targets, and
- * makes the target objects with SNI, subset filter and mesh gateway mode.
- *
- * @module
- */
+/** The targets of a resolver: redirects, subsets, failover. @module */
 
 import {
   durationMsAt,

@@ -1,7 +1,6 @@
 /**
  * Refuses config entries that no proxy could use: entries that Postern cannot read, chains that do not
  * compile, permissions where no HTTP is spoken. Consul refuses more, with texts of its own.
- *
  * @module
  */
 

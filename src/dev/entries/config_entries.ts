@@ -1,9 +1,4 @@
-/**
- * Config entries: read, written and removed as `/v1/config` does. Their meaning for a proxy or a chain
- * is left to the modules that read them.
- *
- * @module
- */
+/** Config entries: read, written and removed as `/v1/config` does. @module */
 
 import type { Store } from "../store.ts";
 import { type JsonObject, numberAt, stableJson, textAt } from "../json.ts";

@@ -1,9 +1,4 @@
-/**
- * Intentions as `/v1/connect/intentions` shows them, made from the `service-intentions` entries, and the
- * agent's own verdict by them.
- *
- * @module
- */
+/** Intentions made from the `service-intentions` entries, and the verdict by them. @module */
 
 import { type JsonObject, numberAt, objectsAt, textAt, withoutEmpty } from "../json.ts";
 import type { ConfigEntries } from "./config_entries.ts";

@@ -1,9 +1,4 @@
-/**
- * The HTTP API as its endpoints see it: a request with its world, reads that wait for a change, and the
- * headers of replies that can be waited on.
- *
- * @module
- */
+/** The HTTP API as its endpoints see it: calls, reads that wait for a change. @module */
 
 import type { Context, Hono } from "hono";
 import { parseDurationMs } from "../../base/mod.ts";

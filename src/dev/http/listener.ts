@@ -1,9 +1,4 @@
-/**
- * Serves an HTTP handler in the form of `fetch` on one address, over our own codecs. Can be stopped and
- * started again on the same port.
- *
- * @module
- */
+/** Serves an HTTP handler in the form of `fetch` on one address, over our codecs. @module */
 
 import { Buffer } from "node:buffer";
 import { type Clock, Deadlines } from "../../base/mod.ts";

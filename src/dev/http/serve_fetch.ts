@@ -1,7 +1,6 @@
 /**
  * Serves one exchange of our codecs by a handler in the form of `fetch`. The request's signal aborts when its
  * client has gone.
- *
  * @module
  */
 

@@ -1,8 +1,4 @@
-/**
- * `/v1/agent`: local services, their checks and health, and the agent's own facts.
- *
- * @module
- */
+/** `/v1/agent`: local services, their checks and health, and the agent's own facts. @module */
 
 import { createHash } from "node:crypto";
 import type { StatusCode } from "hono/utils/http-status";

@@ -1,8 +1,4 @@
-/**
- * The instances of services: `/v1/health`, `/v1/catalog` and prepared queries (`/v1/query`).
- *
- * @module
- */
+/** The instances of services: `/v1/health`, `/v1/catalog` and `/v1/query`. @module */
 
 import { type Entry, entryJson } from "../catalog/catalog.ts";
 import { catalogServiceJson, meshServiceOf, nodeJson, worstOf } from "../catalog/records.ts";

@@ -1,8 +1,4 @@
-/**
- * Certificates and the agent's own verdict: roots, leaves, the configuration of the CA, authorize.
- *
- * @module
- */
+/** Roots, leaves, the configuration of the CA, and authorize. @module */
 
 import { parseDurationMs } from "../../base/mod.ts";
 import { parseServiceId } from "../../identity/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * Events of the agent and of its leaf and roots, in the form that the secret store has for other secrets.
- *
- * @module
- */
+/** Events of the agent, its leaf and its roots, as the secret store has them. @module */
 
 import type { Clock, Log } from "../../base/mod.ts";
 import type { SecretEvent } from "../../secrets/mod.ts";

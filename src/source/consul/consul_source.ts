@@ -1,9 +1,4 @@
-/**
- * Snapshots from the agent: collects its answers and assembles them. An outage leaves the last good state
- * in place.
- *
- * @module
- */
+/** Snapshots from the agent. An outage leaves the last good state in place. @module */
 
 import { type Consul, type Registration, warningsOf } from "../../consul/mod.ts";
 import { ExpiryWatch, type SecretEvent } from "../../secrets/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * The agent's intentions as they hold here, and refusals of those that cannot be judged.
- *
- * @module
- */
+/** The agent's intentions as they hold here, and those that cannot be judged. @module */
 
 import type { Intentions, Registration } from "../../consul/mod.ts";
 import { withoutTenancy } from "../../policy/mod.ts";

@@ -1,9 +1,4 @@
-/**
- * Parts of the listeners that a registration declares: the public one, paths exposed to callers outside
- * the mesh, and the HTTP listeners of an ingress gateway.
- *
- * @module
- */
+/** Parts of the listeners that a registration declares, but for its upstreams. @module */
 
 import type { ExposedPath, Registration } from "../../consul/mod.ts";
 import {

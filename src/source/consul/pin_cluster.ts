@@ -1,7 +1,6 @@
 /**
  * Binds requests to Consul to the cluster whose certificate is in force, or was when the state was
  * stored: a changed trust domain is the sure sign of another cluster.
- *
  * @module
  */
 

@@ -1,9 +1,4 @@
-/**
- * Target parts from instances: who may be dialled at which address with which weight, and who must
- * answer there.
- *
- * @module
- */
+/** Target parts from instances: addresses, weights and identities. @module */
 
 import { type Endpoint, judgeHealth, type Usability } from "../../balance/mod.ts";
 import type { Instance, QueryResult } from "../../consul/mod.ts";

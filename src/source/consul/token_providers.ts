@@ -1,7 +1,6 @@
 /**
  * Requirements of intentions on tokens, and the plugin that verifies them: its configuration from the
  * jwt-provider entries that are named. An intention with a provider that cannot be used allows no request.
- *
  * @module
  */
 

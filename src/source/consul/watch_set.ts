@@ -1,8 +1,4 @@
-/**
- * Running watches by key, and which of them fail.
- *
- * @module
- */
+/** Running watches by key, and which of them fail. @module */
 
 import type { Clock, ProxyError, Timer } from "../../base/mod.ts";
 import type { WatchHandle, WatchSink, WatchState } from "../../consul/mod.ts";

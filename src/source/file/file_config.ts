@@ -16,7 +16,6 @@
  *   }],
  *   "intentions": [{ "source": "shop", "action": "allow" }]
  * }
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * What no single key of a configuration file can show: what is given twice, and what does not go
  * together.
- *
  * @module
  */
 

@@ -1,8 +1,4 @@
-/**
- * The schema of a configuration file. Its messages continue a sentence that begins with the path.
- *
- * @module
- */
+/** The schema of a configuration file. Messages continue after the path. @module */
 
 import * as v from "valibot";
 import type { Address } from "../../base/mod.ts";

@@ -1,9 +1,4 @@
-/**
- * Credentials in a configuration file: the proxy's own, those of single listeners and
- * upstreams, and the SDS servers they come from.
- *
- * @module
- */
+/** Credentials and SDS servers in a configuration file. @module */
 
 import { dirname } from "node:path";
 import * as v from "valibot";

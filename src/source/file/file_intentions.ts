@@ -1,9 +1,4 @@
-/**
- * Intentions of a configuration file: the schema, spelled like Consul's entries for Kubernetes, checks
- * for contradictions, and the conversion to intentions.
- *
- * @module
- */
+/** Intentions of a configuration file, spelled like Consul's entries for Kubernetes. @module */
 
 import * as v from "valibot";
 import {

@@ -1,8 +1,4 @@
-/**
- * Names of services and callers as a configuration file writes them.
- *
- * @module
- */
+/** Names of services and callers as a configuration file writes them. @module */
 
 import * as v from "valibot";
 import { parseTrustDomainId } from "../../identity/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * A snapshot from a configuration file and the secrets that it names.
- *
- * @module
- */
+/** A snapshot from a configuration file and the secrets that it names. @module */
 
 import { type Endpoint, type OutlierPolicy, outlierPolicy } from "../../balance/mod.ts";
 import type { BindAddress } from "../../base/mod.ts";

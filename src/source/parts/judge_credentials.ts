@@ -1,9 +1,4 @@
-/**
- * The agent's leaf and roots as one credentials value, judged whole before it replaces the last good
- * one.
- *
- * @module
- */
+/** A leaf and roots as one credentials value, judged whole. @module */
 
 import { messageOf } from "../../base/mod.ts";
 import type { Leaf, Roots } from "../../consul/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * Modules joined by Bun's bundler, which is in the executable.
- *
- * @module
- */
+/** Modules joined by Bun's bundler, which is in the executable. @module */
 
 import { relative, resolve } from "node:path";
 import process from "node:process";

@@ -1,7 +1,6 @@
 /**
  * Lists of plugins as configuration has them: `[{ "use": "header_rules", "config": {} }]`, or with
  * `"use": "./shop_rules.ts", "sha256": "..."`. The plugin checks its configuration when it is loaded.
- *
  * @module
  */
 

@@ -1,8 +1,4 @@
-/**
- * The files that lists of plugins name: read, bundled, held against their pins.
- *
- * @module
- */
+/** The files that lists of plugins name: read, bundled, held against their pins. @module */
 
 import { isAbsolute, resolve } from "node:path";
 import { messageOf } from "../../base/mod.ts";

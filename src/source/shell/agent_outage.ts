@@ -1,7 +1,6 @@
 /**
  * Log lines of an agent's outage. An agent that cannot be reached fails every watch at once: it is
  * reported once when that begins, and once when all watches work again.
- *
  * @module
  */
 

@@ -1,9 +1,4 @@
-/**
- * The contract between a source's reader and `SourceShell`. A reader collects facts (answers of an agent,
- * a file) and makes snapshots of them; the shell does the rest.
- *
- * @module
- */
+/** The contract between `SourceShell` and a reader of facts, which makes snapshots. @module */
 
 import type { ProxyError } from "../../base/mod.ts";
 import type { HeldSecrets, SecretEvent, StoredSecrets } from "../../secrets/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * Where snapshots come from: the agent, or a file. The data path knows only this.
- *
- * @module
- */
+/** Where snapshots come from: the agent, or a file. The data path knows only this. @module */
 
 import type { ErrorCode, ProxyError } from "../../base/mod.ts";
 import type { MetricsSettings, ServersStatus, WatchState } from "../../consul/mod.ts";

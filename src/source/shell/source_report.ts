@@ -1,8 +1,4 @@
-/**
- * Log lines and gauges of a snapshot source. A change is logged once, never once per retry.
- *
- * @module
- */
+/** Log lines and gauges of a source. A change is logged once, not once per retry. @module */
 
 import type { Clock, ErrorCode, Log, Stats } from "../../base/mod.ts";
 import { AgentOutage, isOutage } from "./agent_outage.ts";

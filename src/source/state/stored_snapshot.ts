@@ -11,7 +11,6 @@
  * same when every field was checked for its type. The owner and the mode of the file and its directory
  * keep him out (`state_files.ts`); the certificate, its key, the roots, the service and the expiry are
  * judged again on every start (`store.ts`).
- *
  * @module
  */
 

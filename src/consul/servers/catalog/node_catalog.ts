@@ -1,8 +1,4 @@
-/**
- * The services of one node in Consul's catalog, and why a proxy is not among them.
- *
- * @module
- */
+/** The services of one node in Consul's catalog, and why a proxy is not among them. @module */
 
 import * as v from "valibot";
 import { ProxyError } from "../../../base/mod.ts";

@@ -2,7 +2,6 @@
  * The proxy's own registration, merged by a server with the central configuration: the same value that an
  * agent's reply gives. It is waited on by index, which moves with every change on the node, so it is
  * compared by content.
- *
  * @module
  */
 

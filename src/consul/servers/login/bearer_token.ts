@@ -1,9 +1,4 @@
-/**
- * The bearer token of a login: given, or in a file that an orchestrator writes and renews. It is as good as
- * a password, and never shown.
- *
- * @module
- */
+/** The bearer token of a login, given or in a file. It is never shown. @module */
 
 import { Buffer } from "node:buffer";
 import { closeSync, openSync, readSync, statSync } from "node:fs";

@@ -1,9 +1,4 @@
-/**
- * Our verdict on a certificate that a server signed: the key is ours, its only name is the service's, and a
- * root in force vouches for it.
- *
- * @module
- */
+/** Our verdict on a certificate that a server signed. @module */
 
 import { messageOf, ProxyError } from "../../../base/mod.ts";
 import { altNamesOf, parseCertificate, validateCredentials } from "../../../identity/mod.ts";

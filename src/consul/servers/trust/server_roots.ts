@@ -1,8 +1,4 @@
-/**
- * The certificates that mesh peers are checked against, from a server's stream: one stream for all watches.
- *
- * @module
- */
+/** The roots of the mesh from a server's stream: one stream for all watches. @module */
 
 import { type Clock, type Log, ProxyError, type Stats } from "../../../base/mod.ts";
 import type { WatchHandle, WatchSink } from "../../model/consul.ts";

@@ -1,7 +1,6 @@
 /**
  * A new key and the request to have it certified (PKCS#10, RFC 2986). The only name in it is the service's
  * URI: Consul copies every other name into the certificate.
- *
  * @module
  */
 

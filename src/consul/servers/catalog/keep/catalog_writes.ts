@@ -1,9 +1,4 @@
-/**
- * Writes of entries into Consul's catalog. Each call may be repeated: a second one changes nothing, and an
- * existing node is left as it is.
- *
- * @module
- */
+/** Writes of entries into Consul's catalog. Each may be repeated. @module */
 
 import * as v from "valibot";
 import { messageOf, ProxyError } from "../../../../base/mod.ts";

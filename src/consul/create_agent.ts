@@ -3,12 +3,12 @@
 import type { Clock, Log, Random, Stats } from "../base/mod.ts";
 import type { DialEngine } from "../http/mod.ts";
 import { findGateway, findProxy, findSidecar } from "./find_sidecar.ts";
-import { followRegistration } from "./follow_registration.ts";
-import { createAgentCarrier } from "./http/agent_carrier.ts";
+import { RegistrationWatch } from "./follow_registration.ts";
 import { Client } from "./http/client.ts";
 import { ClusterPin, ClusterProof } from "./http/cluster.ts";
 import type { AgentOptions } from "./http/options.ts";
 import { TokenSource } from "./http/token.ts";
+import { createAgentCarrier } from "./http/transport.ts";
 import type { Consul } from "./model/consul.ts";
 import { missingRights } from "./preflight.ts";
 import { keepRegistered } from "./register.ts";
@@ -16,7 +16,6 @@ import { askFailingChecks, askNode } from "./replies/catalog_reads.ts";
 import { judgeCluster, leafQuestion, rootsQuestion } from "./replies/certificates.ts";
 import { askAuthorize, defaultPolicyQuestion } from "./replies/default_policy.ts";
 import { exposedChecksQuestion } from "./replies/exposed_checks.ts";
-import { gatewayServicesQuestion, ingressEntryQuestion } from "./replies/ingress.ts";
 import { registrationQuestion } from "./replies/registration.ts";
 import { RunningWatches } from "./running_watches.ts";
 import { ConnectionBudget } from "./watch/budget.ts";
@@ -85,13 +84,11 @@ export function createAgent(options: AgentOptions, deps: ConsulDeps): Required<C
     ...watches.common,
     called: "agent",
     watchRegistration: (proxyId, sink) =>
-      followRegistration({
+      new RegistrationWatch({
+        client,
+        watches,
         registration: registrationQuestion(client, proxyId),
-        entryOf: (gateway) => ingressEntryQuestion(client, gateway),
-        servicesOf: (gateway) => gatewayServicesQuestion(client, gateway),
         checksOf: (serviceId) => exposedChecksQuestion(client, serviceId),
-        repeat: (question, to) => watches.repeat(question, to),
-        watch: (question, to) => watches.watch(question, to),
       }, sink),
     watchLeaf: (service, sink) => watches.watch(leafQuestion(client, service), sink),
     watchRoots: (sink) => watches.watch(rootsQuestion(client, cluster), sink),

@@ -2,13 +2,12 @@
 
 import { ProxyError } from "../base/mod.ts";
 import type { ConsulDeps } from "./create_agent.ts";
-import { followRegistration } from "./follow_registration.ts";
+import { RegistrationWatch } from "./follow_registration.ts";
 import { ClusterPin } from "./http/cluster.ts";
 import { TokenSource } from "./http/token.ts";
 import type { Consul } from "./model/consul.ts";
 import { missingRights } from "./preflight.ts";
 import { askFailingChecks } from "./replies/catalog_reads.ts";
-import { gatewayServicesQuestion, ingressEntryQuestion } from "./replies/ingress.ts";
 import { RunningWatches } from "./running_watches.ts";
 import { agreedPolicyQuestion } from "./servers/catalog/agreed_policy.ts";
 import { findGateway, findProxy, findSidecar } from "./servers/catalog/find_on_node.ts";
@@ -18,7 +17,7 @@ import { ownRegistrationQuestion } from "./servers/catalog/own_registration.ts";
 import { createLoginCalls } from "./servers/login/login_calls.ts";
 import { LoginToken } from "./servers/login/login_token.ts";
 import { createServersClient } from "./servers/servers_client.ts";
-import { createServersSession } from "./servers/session.ts";
+import { ServersSession } from "./servers/session.ts";
 import { RootsFeed } from "./servers/trust/server_roots.ts";
 import { watchSignedLeaf } from "./servers/trust/signed_leaf.ts";
 import type { ServersOptions } from "./servers/types.ts";
@@ -46,7 +45,7 @@ export function createServers(options: ServersOptions, deps: ConsulDeps): Requir
   const login = options.login && new LoginToken(options.login.authMethod, { clock, random, log });
   const token = login ?? given;
   const cluster = new ClusterPin();
-  const servers = createServersSession(options, { ...deps, token, cluster });
+  const servers = new ServersSession(options, { ...deps, token, cluster });
   const client = createServersClient(options, {
     ...deps,
     servers,
@@ -77,12 +76,10 @@ export function createServers(options: ServersOptions, deps: ConsulDeps): Requir
     ...watches.common,
     called: "consul",
     watchRegistration: (proxyId, sink) =>
-      followRegistration({
+      new RegistrationWatch({
+        client,
+        watches,
         registration: ownRegistrationQuestion(catalog, proxyId),
-        entryOf: (gateway) => ingressEntryQuestion(client, gateway),
-        servicesOf: (gateway) => gatewayServicesQuestion(client, gateway),
-        repeat: (question, to) => watches.repeat(question, to),
-        watch: (question, to) => watches.watch(question, to),
       }, {
         onValue(registration) {
           datacenter ||= registration.datacenter;

@@ -1,11 +1,12 @@
 /** Makes snapshots from Consul or a file, and keeps them on disk. @module */
+
 export * from "./consul/assemble.ts";
 export type { RegistrationSource } from "./consul/consul_facts.ts";
 export * from "./consul/consul_source.ts";
 export type { ConsulState } from "./consul/consul_state.ts";
 export { type RegistrationFlags, registrationOfFlags } from "./consul/flag_registration.ts";
 export * from "./consul/mesh_entry.ts";
-export { pinStoredCluster } from "./consul/pin_cluster.ts";
+export { pinStoredCluster } from "./consul/consul_source.ts";
 export * from "./consul/plan.ts";
 export * from "./file/file_config.ts";
 export * from "./file/file_source.ts";

@@ -20,13 +20,15 @@ import type { Dial } from "../../net/mod.ts";
 import {
   type AnsweringPeer,
   AskAgain,
+  type Carrier,
   givenUp,
   type WireReply,
   type WireRequest,
   type WireTransport,
 } from "./carrier.ts";
 import { PendingRequest, Unsent } from "./pending_request.ts";
-import type { ConsulTls } from "./tls_credentials.ts";
+import { readTlsFiles, type TlsFiles } from "./files.ts";
+import { agentCredentials, type ConsulTls, explainAlert } from "./tls_credentials.ts";
 import { type AskedPlace, brokenWords, dialWords, portWanted } from "./unreachable.ts";
 
 interface TransportOptions {
@@ -197,4 +199,42 @@ function authorityOf(address: Address, isTls: boolean): string {
   const { port } = address;
   const text = formatAddress(address);
   return port === (isTls ? 443 : 80) ? text.slice(0, -`:${port}`.length) : text;
+}
+
+/** Requests to an agent. Fails with `config_invalid` where files cannot be used. */
+export function createAgentCarrier(
+  { address, tls: files }: { readonly address: Address; readonly tls: TlsFiles | null },
+  { engine, clock }: { readonly engine: DialEngine; readonly clock: Clock },
+): Carrier {
+  const tls = files && agentTls(files, { address, clock });
+  const transport = new Transport({ peer: "agent", address, tls, engine, clock });
+  return {
+    peer: "agent",
+    where: transport.where,
+    send: (request) => transport.send(request),
+    dropIdle: () => transport.dropIdle(),
+    reloadFiles() {
+      tls?.reload();
+      transport.renew();
+    },
+    close: () => transport.close(),
+  };
+}
+
+function agentTls(
+  files: TlsFiles,
+  { address, clock }: { readonly address: Address; readonly clock: Clock },
+): ConsulTls & { reload(): void } {
+  const host = address.kind === "tcp" ? address.host : "localhost";
+  const read = () => {
+    const texts = readTlsFiles(files);
+    return { texts, credentials: agentCredentials(texts, { host, clock }) };
+  };
+  let current = read();
+  return {
+    serverName: files.serverName || host,
+    material: () => current.credentials,
+    explain: (reason) => explainAlert(reason, { peer: "agent", texts: current.texts }),
+    reload: () => void (current = read()),
+  };
 }

@@ -1,7 +1,8 @@
 /** Reads that can be waited on: their query, their answer, and what it lacks. @module */
 
 import { formatDurationMs } from "../../base/mod.ts";
-import type { Client, ConsulCall, ConsulReply } from "../http/client.ts";
+import type { ConsulCall } from "../http/carrier.ts";
+import type { Client, ConsulReply } from "../http/client.ts";
 import type { PollAnswer, PollQuestion, PollRequest } from "../watch/blocking_query.ts";
 
 /** `-datacenter` and `-stale` as they apply to a read; `datacenter` wins over the flag. */

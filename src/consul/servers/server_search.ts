@@ -13,6 +13,7 @@ import {
 import { dialGrpcLink, type GrpcLink } from "../../grpc/mod.ts";
 import type { DialEngine } from "../../http/mod.ts";
 import type { ConsulTls } from "../http/tls_credentials.ts";
+import type { CallTarget } from "./followed_stream.ts";
 import { findServers, type Lookup } from "./server_addresses.ts";
 import type { ServerAddresses } from "./types.ts";
 
@@ -27,16 +28,11 @@ interface SearchOptions {
   readonly grpcPort: number;
   readonly tls: ConsulTls | null;
   /** Rejects where the server cannot be used. */
-  readonly probe: (link: GrpcLink, host: string) => Promise<void>;
+  readonly probe: (target: CallTarget) => Promise<void>;
   /** Called once in a search, when every known server has failed, or none is known. */
   readonly onNone: () => void;
   /** A connection that was found takes no calls any more. */
   readonly onLost: (link: GrpcLink, reason: string) => void;
-}
-
-export interface FoundServer {
-  readonly host: string;
-  readonly link: GrpcLink;
 }
 
 /** A fleet that moves at once to the servers that are left has its handshakes done within this. */
@@ -94,15 +90,15 @@ export class ServerSearch {
   }
 
   /** Lasts until there is one; `undefined`: aborted. */
-  async find(signal: AbortSignal): Promise<FoundServer | undefined> {
+  async find(signal: AbortSignal): Promise<CallTarget | undefined> {
     const { clock, random, log } = this.#options;
     const pauses = new Backoff({ baseMs: 1_000, maxMs: 10_000, random });
     let isReported = false;
     while (!signal.aborted) {
       const host = this.#list.pick(clock.monotonic());
       if (host !== undefined) {
-        const link = await this.#connect(host, signal);
-        if (link) return { host, link };
+        const found = await this.#connect(host, signal);
+        if (found) return found;
         continue;
       }
       await this.#lookUp();
@@ -132,7 +128,7 @@ export class ServerSearch {
   }
 
   /** `undefined`: it does not answer, or not well. */
-  async #connect(host: string, signal: AbortSignal): Promise<GrpcLink | undefined> {
+  async #connect(host: string, signal: AbortSignal): Promise<CallTarget | undefined> {
     const { engine, clock, random, tls, grpcPort, probe } = this.#options;
     let lost: string | undefined;
     const link: GrpcLink = dialGrpcLink({
@@ -154,9 +150,10 @@ export class ServerSearch {
     signal.addEventListener("abort", abort, { once: true });
     try {
       await link.opened;
-      await probe(link, host);
+      const target = { server: { host }, link };
+      await probe(target);
       if (lost !== undefined) throw new Error(lost);
-      return link;
+      return target;
     } catch (error) {
       link.close();
       const flags = tls ? "-grpc-port, with TLS" : "-grpc-port, -tls-disabled";

@@ -9,9 +9,8 @@ import { createHash, randomUUID } from "node:crypto";
 import type { Clock, Random, Timer } from "../../base/mod.ts";
 import { formatServiceId } from "../../identity/mod.ts";
 import { formatPem } from "../../wire/mod.ts";
-import type { Store } from "../store.ts";
+import { leafTopic, ROOTS, type Store } from "../store.ts";
 import type { JsonObject } from "../json.ts";
-import { leafTopic, ROOTS } from "../topics.ts";
 import {
   generateKey,
   type Issuer,

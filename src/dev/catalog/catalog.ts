@@ -5,7 +5,14 @@
  */
 
 import { type JsonObject, stableJson } from "../json.ts";
-import { CATALOG, checksTopic, instanceTopic, nodeTopic, serviceTopic } from "../topics.ts";
+import {
+  CATALOG,
+  checksTopic,
+  instanceTopic,
+  nodeTopic,
+  serviceTopic,
+  type Store,
+} from "../store.ts";
 import {
   catalogServiceJson,
   type CheckContent,
@@ -18,7 +25,6 @@ import {
   type ServiceContent,
   type ServiceRecord,
 } from "./records.ts";
-import type { Store } from "../store.ts";
 
 /** An instance of a service, with its node and the checks that count for it. */
 export interface Entry {

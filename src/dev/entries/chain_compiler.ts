@@ -16,7 +16,7 @@ import {
   withoutEmpty,
 } from "../json.ts";
 import { HttpRefusal } from "../refusal.ts";
-import { configTopic } from "../topics.ts";
+import { configTopic } from "../store.ts";
 import { type ChainOverrides, ChainTargets, type FindEntry } from "./chain_targets.ts";
 
 export const NO_OVERRIDES: ChainOverrides = {

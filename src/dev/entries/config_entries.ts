@@ -1,10 +1,9 @@
 /** Config entries: read, written and removed as `/v1/config` does. @module */
 
-import type { Store } from "../store.ts";
+import { CONFIG, configTopic, type Store } from "../store.ts";
 import { type JsonObject, numberAt, stableJson, textAt } from "../json.ts";
 import { HttpRefusal } from "../refusal.ts";
 import { decodeAs, parseBody } from "../shapes.ts";
-import { CONFIG, configTopic } from "../topics.ts";
 import type { FindEntry } from "./chain_targets.ts";
 import { checkEntries, checkEntry } from "./check_entries.ts";
 

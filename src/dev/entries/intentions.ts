@@ -2,7 +2,7 @@
 
 import { type JsonObject, numberAt, objectsAt, textAt, withoutEmpty } from "../json.ts";
 import type { ConfigEntries } from "./config_entries.ts";
-import { configTopic } from "../topics.ts";
+import { configTopic } from "../store.ts";
 
 const KIND = "service-intentions";
 

@@ -16,7 +16,7 @@ import { parseFilter } from "../filter.ts";
 import { type JsonObject, stableJson, textAt } from "../json.ts";
 import { HttpRefusal } from "../refusal.ts";
 import { decodeBody } from "../shapes.ts";
-import { configTopic, instanceTopic } from "../topics.ts";
+import { configTopic, instanceTopic } from "../store.ts";
 
 /** The version of Consul that these answers follow. */
 const VERSION = "1.22.7";

@@ -16,7 +16,7 @@ import { executeQuery } from "../catalog/prepared_queries.ts";
 import { type JsonObject, textsAt } from "../json.ts";
 import { HttpRefusal } from "../refusal.ts";
 import { decodeBody } from "../shapes.ts";
-import { CATALOG, serviceTopic } from "../topics.ts";
+import { CATALOG, serviceTopic } from "../store.ts";
 
 export function addCatalogRoutes(api: Api): void {
   api.get("/v1/health/connect/:name", (call) => health(call, true));

@@ -7,7 +7,7 @@ import { type Api, blockingRead, type Call, indexHeaders, param } from "../http/
 import { objectAt, textAt } from "../json.ts";
 import { HttpRefusal } from "../refusal.ts";
 import { decodeBody } from "../shapes.ts";
-import { CONFIG, configTopic } from "../topics.ts";
+import { CONFIG, configTopic } from "../store.ts";
 
 export function addConfigRoutes(api: Api): void {
   api.put("/v1/config", async (call) => {

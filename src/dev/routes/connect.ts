@@ -7,7 +7,7 @@ import { type Api, blockingRead, type Call, indexHeaders, param } from "../http/
 import { type JsonObject, objectAt, objectsAt, textAt } from "../json.ts";
 import { HttpRefusal } from "../refusal.ts";
 import { decodeBody } from "../shapes.ts";
-import { leafTopic, ROOTS } from "../topics.ts";
+import { leafTopic, ROOTS } from "../store.ts";
 import type { World } from "../world.ts";
 
 export function addConnectRoutes(api: Api): void {

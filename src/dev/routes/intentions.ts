@@ -13,7 +13,7 @@ import { type Api, blockingRead, type Call, indexHeaders, required } from "../ht
 import { type JsonObject, textAt, withoutEmpty } from "../json.ts";
 import { HttpRefusal } from "../refusal.ts";
 import { decodeBody } from "../shapes.ts";
-import { CONFIG, configTopic } from "../topics.ts";
+import { CONFIG, configTopic } from "../store.ts";
 import type { World } from "../world.ts";
 
 export function addIntentionRoutes(api: Api): void {

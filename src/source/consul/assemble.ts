@@ -14,7 +14,7 @@ import { refusedMutualTls } from "./entry_keys.ts";
 import { entryPlugins } from "./entry_plugins.ts";
 import { AbsenceTimer, earliest } from "./last_resort.ts";
 import { accessLogPart } from "../parts/access_logs.ts";
-import { intentionsFor, refusedIntentions } from "./intentions.ts";
+import { intentionsFor, judgeTokens, refusedIntentions } from "./token_providers.ts";
 import type { CredentialsVerdict, JudgeCredentials } from "../parts/judge_credentials.ts";
 import type { ConsulState } from "./consul_state.ts";
 import { DEFAULT_TLS_DIRECTION, judgeMeshTls } from "./mesh_entry.ts";
@@ -39,7 +39,6 @@ import {
   pluginsLack,
 } from "./registered_plugins.ts";
 import { type MadeSnapshot, waiting } from "../shell/facts_reader.ts";
-import { judgeTokens } from "./token_providers.ts";
 import { assembleUpstreams } from "./upstreams.ts";
 
 /** State from one call to the next. */

@@ -5,6 +5,8 @@
  * @module
  */
 
+import { isRecord } from "../../base/schema.ts";
+
 /** Keys whose value is a list, in our own form and in Envoy's; plain keys. */
 const LISTS: ReadonlySet<string> = new Set([
   ...["certificates", "sanmatchers", "spkipins", "certificatehashes", "ciphersuites"],
@@ -69,8 +71,4 @@ function servers(value: unknown, depth: number): unknown {
 
 function hasName(value: Readonly<Record<string, unknown>>): boolean {
   return typeof value.name === "string";
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

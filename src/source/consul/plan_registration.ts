@@ -14,7 +14,7 @@ import {
   type SecretRef,
   type TlsConfigContext,
 } from "../../secrets/mod.ts";
-import { type ConfigPath, formatPath, type Problem } from "../../base/schema.ts";
+import { type ConfigPath, formatPath, isRecord, type Problem } from "../../base/schema.ts";
 import {
   type CredentialFacts,
   type CredentialPlans,
@@ -54,7 +54,7 @@ export function planRegistration(
   const refused: Refusal[] = [];
   const upstreams = new Map<string, string | "refused">();
   const listeners = new Map<string, string | "refused">();
-  const { sds_clusters: clusters, upstreams: forUpstreams, ...listener } = sectionOf(raw);
+  const { sds_clusters: clusters, upstreams: forUpstreams, ...listener } = isRecord(raw) ? raw : {};
   const servers = parseSdsServers(clusters ?? {}, {
     path: ["postern_tls", "sds_clusters"],
     node,
@@ -98,8 +98,9 @@ export function planRegistration(
       "entry says which TLS an ingress gateway's listeners speak";
     refused.push({ what: "credentials of inbound", reason });
   }
-  const inbound = !ingress && Object.keys(listener).length > 0 || isOdd(raw)
-    ? plan("inbound", { value: isOdd(raw) ? raw : listener, kind: "listener", path })
+  const isOdd = raw !== undefined && !isRecord(raw);
+  const inbound = !ingress && Object.keys(listener).length > 0 || isOdd
+    ? plan("inbound", { value: isOdd ? raw : listener, kind: "listener", path })
     : null;
   const planIngress = (of: string, declared: IngressTlsDeclaration | undefined) => {
     const parsed = declared && ingressSds && readIngressTls(declared, ingressSds);
@@ -130,14 +131,6 @@ export function planRegistration(
 
 /** A registration is read once. */
 const reads = new WeakMap<CredentialFacts, CredentialPlans>();
-
-function isOdd(raw: unknown): boolean {
-  return raw !== undefined && (typeof raw !== "object" || raw === null || Array.isArray(raw));
-}
-
-function sectionOf(raw: unknown): Readonly<Record<string, unknown>> {
-  return raw === undefined || isOdd(raw) ? {} : raw as Record<string, unknown>;
-}
 
 function formatProblems(problems: readonly Problem[]): string {
   return problems.map(({ path, message }) => `${formatPath(path)} ${message}`).join("; ");

@@ -32,10 +32,6 @@ export class WatchSet {
     this.#options = options;
   }
 
-  has(key: string): boolean {
-    return this.#running.has(key);
-  }
-
   keys(): readonly string[] {
     return [...this.#running.keys()];
   }

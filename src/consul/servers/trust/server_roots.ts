@@ -5,7 +5,7 @@ import type { WatchHandle, WatchSink } from "../../model/consul.ts";
 import type { ClusterPin } from "../../http/cluster.ts";
 import type { Roots } from "../../model/values.ts";
 import { Delivery, toProxyError } from "../../watch/delivery.ts";
-import { type ServerRoots, WATCH_ROOTS } from "../methods.ts";
+import { WATCH_ROOTS } from "../methods.ts";
 import type { ConsulServers } from "../types.ts";
 
 interface RootsDeps {
@@ -16,29 +16,15 @@ interface RootsDeps {
   readonly stats: Stats;
 }
 
-/** The same value as that of `/v1/connect/ca/roots`; fails with `agent_reply_invalid`. */
-export function readServerRoots({ activeRootId, trustDomain, roots }: ServerRoots): Roots {
-  if (!trustDomain || roots.length === 0) {
-    throw new ProxyError(
-      "agent_reply_invalid",
-      "Cannot use the CA roots: there is none yet; is Connect enabled on the servers?",
-    );
-  }
-  if (roots.some(({ rootCert }) => rootCert === "")) {
-    throw new ProxyError("agent_reply_invalid", "Cannot use the CA roots: one has no certificate");
-  }
-  return {
-    activeId: activeRootId,
-    trustDomain: trustDomain.toLowerCase(),
-    roots: roots.map(({ id, name, rootCert, active }) => ({
-      id,
-      name,
-      active,
-      pem: rootCert,
-      // Only the HTTP API has it.
-      externalTrustDomain: "",
-    })),
-  };
+/** Fails with `agent_reply_invalid` where peers cannot be checked against `roots`. */
+export function checkRoots({ trustDomain, roots }: Roots): void {
+  const fault = !trustDomain || roots.length === 0
+    ? "there is none yet; is Connect enabled on the servers?"
+    : roots.some(({ pem }) => pem === "")
+    ? "one has no certificate"
+    : undefined;
+  if (fault === undefined) return;
+  throw new ProxyError("agent_reply_invalid", `Cannot use the CA roots: ${fault}`);
 }
 
 export class RootsFeed {
@@ -62,9 +48,9 @@ export class RootsFeed {
     const own = { ...sink };
     this.#sinks.add(own);
     this.#stream ??= this.#deps.servers.follow(WATCH_ROOTS, null, {
-      onMessage: (message) => {
+      onMessage: (roots) => {
         try {
-          const roots = readServerRoots(message);
+          checkRoots(roots);
           this.#deps.cluster?.judge(roots.trustDomain, "the Consul server");
           this.#delivery.succeeded(roots);
         } catch (error) {

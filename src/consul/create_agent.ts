@@ -1,7 +1,7 @@
 /** Consul through a client agent. @module */
 
-import type { Clock, Log, Random, Stats } from "../base/mod.ts";
 import type { DialEngine } from "../http/mod.ts";
+import type { CommonDeps } from "./model/deps.ts";
 import { findGateway, findProxy, findSidecar } from "./find_sidecar.ts";
 import { RegistrationWatch } from "./follow_registration.ts";
 import { Client } from "./http/client.ts";
@@ -23,12 +23,8 @@ import { ConsulReach } from "./watch/consul_reach.ts";
 import { countConnections } from "./watch/count_connections.ts";
 import { agentWatchTerms } from "./watch/watch_terms.ts";
 
-export interface ConsulDeps {
+export interface ConsulDeps extends CommonDeps {
   readonly engine: DialEngine;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Log;
-  readonly stats: Stats;
   /** The most connections to the agent, or to servers without TLS. */
   readonly connections: number;
 }
@@ -40,15 +36,13 @@ const START_CONNECTIONS = 12;
 export function createAgent(options: AgentOptions, deps: ConsulDeps): Required<Consul> {
   const { engine, clock, random, log, stats } = deps;
   const budget = new ConnectionBudget({
+    ...deps,
     connections: Math.min(START_CONNECTIONS, deps.connections),
     growth: {
       limit: deps.connections,
       random,
       countOfHost: () => countConnections(options.address),
     },
-    clock,
-    log,
-    stats,
   });
   const token = new TokenSource(options, { clock, log });
   const carrier = createAgentCarrier(options, { engine, clock });
@@ -70,15 +64,8 @@ export function createAgent(options: AgentOptions, deps: ConsulDeps): Required<C
       carrier.dropIdle();
     },
   });
-  const watches = new RunningWatches(client, {
-    clock,
-    random,
-    log,
-    stats,
-    budget,
-    reach,
-    terms: agentWatchTerms(reach),
-  });
+  const terms = agentWatchTerms(reach);
+  const watches = new RunningWatches(client, { ...deps, budget, reach, terms });
 
   return {
     ...watches.common,

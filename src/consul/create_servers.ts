@@ -32,17 +32,15 @@ const PLAIN_CONNECTIONS = 12;
 
 /** Dials at once; fails with `config_invalid` where files cannot be used. */
 export function createServers(options: ServersOptions, deps: ConsulDeps): Required<Consul> {
-  const { clock, random, log, stats, engine } = deps;
+  const { clock, log, stats } = deps;
   const reach = new ConsulReach();
   const budget = new ConnectionBudget({
+    ...deps,
     connections: options.tls ? STREAMS : Math.min(PLAIN_CONNECTIONS, deps.connections),
     modest: !options.tls,
-    clock,
-    log,
-    stats,
   });
   const given = new TokenSource(options, { clock, log });
-  const login = options.login && new LoginToken(options.login.authMethod, { clock, random, log });
+  const login = options.login && new LoginToken(options.login.authMethod, deps);
   const token = login ?? given;
   const cluster = new ClusterPin();
   const servers = new ServersSession(options, { ...deps, token, cluster });
@@ -58,17 +56,10 @@ export function createServers(options: ServersOptions, deps: ConsulDeps): Requir
     login.start(createLoginCalls(options.login, { carrier: client.carrier, stats }));
     servers.onMove(() => login.moved());
   }
-  const watches = new RunningWatches(client, {
-    clock,
-    random,
-    log,
-    stats,
-    budget,
-    reach,
-    terms: serversWatchTerms(reach),
-  });
+  const terms = serversWatchTerms(reach);
+  const watches = new RunningWatches(client, { ...deps, budget, reach, terms });
   const catalog: NodeCatalog = { client, servers, node: options.node };
-  const roots = new RootsFeed({ servers, cluster, clock, log, stats });
+  const roots = new RootsFeed({ ...deps, servers, cluster });
   /** The datacenter of calls and of the certificate; the registration's, where no flag gives one. */
   let { datacenter } = options;
 
@@ -90,10 +81,7 @@ export function createServers(options: ServersOptions, deps: ConsulDeps): Requir
     watchRoots: (sink) => watches.track(roots.watch(sink)),
     watchLeaf: (service, sink) =>
       watches.track(
-        watchSignedLeaf({ service, datacenter }, {
-          sink,
-          deps: { servers, roots, clock, random, log, stats },
-        }),
+        watchSignedLeaf({ service, datacenter }, { sink, deps: { ...deps, servers, roots } }),
       ),
     askFailingChecks: (instance) =>
       watches.call(() =>
@@ -109,13 +97,7 @@ export function createServers(options: ServersOptions, deps: ConsulDeps): Requir
     keepRegistered: (request, signals) =>
       keepRegistered(catalog, request, {
         ...signals,
-        deps: {
-          clock,
-          random,
-          log,
-          engine,
-          watch: (question, sink) => watches.watch(question, sink),
-        },
+        deps: { ...deps, watch: (question, sink) => watches.watch(question, sink) },
       }),
     watchDefaultPolicy: (request, sink) =>
       watches.repeat(agreedPolicyQuestion(client, { ...request, servers, clock, log }), sink),

@@ -4,7 +4,8 @@
  * @module
  */
 
-import { Backoff, type Clock, type Log, messageOf, ProxyError, type Random } from "../base/mod.ts";
+import { Backoff, messageOf, ProxyError } from "../base/mod.ts";
+import type { CommonDeps } from "./model/deps.ts";
 import type { Client } from "./http/client.ts";
 import type { RegisterSignals } from "./model/consul.ts";
 import { wakeableSleep } from "./watch/pauses.ts";
@@ -24,11 +25,7 @@ interface ProxyEntry {
   readonly port: number;
 }
 
-interface Deps {
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Log;
-}
+type Deps = Omit<CommonDeps, "stats">;
 
 type Status = "passing" | "critical";
 

@@ -7,6 +7,7 @@ import { jsonCost, locateJsonError } from "../../wire/mod.ts";
 import { type FlagNames, PROXY_FLAGS } from "../model/flag_names.ts";
 import type { Carrier, ConsulCall, WireReply } from "./carrier.ts";
 import type { ClusterProof } from "./cluster.ts";
+import type { AgentOptions } from "./options.ts";
 import { isUnknownToken, refusalOf } from "./refusals.ts";
 import type { CallToken } from "./token.ts";
 
@@ -30,16 +31,11 @@ export interface ConsulReply {
 }
 
 /** Parts of every request; empty text means nothing. */
-interface ClientOptions {
-  /** Prefix of every path, for an agent behind a reverse proxy: `/consul`. */
-  readonly pathPrefix: string;
-  /** `user:password`. */
-  readonly basicAuth: string;
-  readonly datacenter: string;
-  /** Reads that may be stale are stale, also if the watch does not ask for it. */
-  readonly stale: boolean;
-  readonly namespace: string;
-  readonly partition: string;
+interface ClientOptions extends
+  Pick<
+    AgentOptions,
+    "pathPrefix" | "basicAuth" | "datacenter" | "stale" | "namespace" | "partition"
+  > {
   /** For messages; absent: those of `postern proxy`. */
   readonly names?: FlagNames;
 }

@@ -35,6 +35,7 @@ export interface AgentOptions {
   /** `user:password`. */
   readonly basicAuth: string;
   readonly datacenter: string;
+  /** Reads that may be stale are stale, also if the watch does not ask for it. */
   readonly stale: boolean;
   readonly namespace: string;
   readonly partition: string;

@@ -73,6 +73,12 @@ export interface DefaultsRequest {
   readonly name: string;
 }
 
+export interface DefaultPolicyRequest {
+  readonly service: string;
+  readonly trustDomain: string;
+  readonly datacenter: string;
+}
+
 /** A service of the mesh, by all that names it. */
 export interface ServiceRef {
   readonly service: string;
@@ -110,11 +116,7 @@ export interface Consul {
    * each agent restart and every few minutes.
    */
   watchDefaultPolicy(
-    request: {
-      readonly service: string;
-      readonly trustDomain: string;
-      readonly datacenter: string;
-    },
+    request: DefaultPolicyRequest,
     sink: WatchSink<"allow" | "deny">,
   ): WatchHandle;
   watchChain(request: ChainRequest, sink: WatchSink<DiscoveryChain>): WatchHandle;

@@ -16,6 +16,7 @@
 import * as v from "valibot";
 import type { Log } from "../../base/mod.ts";
 import type { Client } from "../http/client.ts";
+import type { DefaultPolicyRequest } from "../model/consul.ts";
 import type { RepeatQuestion } from "../watch/repeat.ts";
 import { object, readReply, text } from "./schema.ts";
 
@@ -92,12 +93,7 @@ export function defaultOf({ allowed, reason, aclDefault }: AuthorizeVerdict): De
 
 export function defaultPolicyQuestion(
   client: Client,
-  request: {
-    readonly service: string;
-    readonly trustDomain: string;
-    readonly datacenter: string;
-    readonly log: Log;
-  },
+  request: DefaultPolicyRequest & { readonly log: Log },
 ): RepeatQuestion<"allow" | "deny"> {
   const { service, trustDomain, datacenter, log } = request;
   let logged = "";

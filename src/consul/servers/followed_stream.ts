@@ -1,6 +1,6 @@
 /** A server's stream that is kept open over changes of the server and the token. @module */
 
-import { Backoff, type Clock, type Random } from "../../base/mod.ts";
+import { Backoff } from "../../base/mod.ts";
 import {
   type GrpcLink,
   type GrpcStatus,
@@ -10,6 +10,7 @@ import {
   type StreamHandler,
 } from "../../grpc/mod.ts";
 import { GRPC_STATUS } from "../../http/mod.ts";
+import type { CommonDeps } from "../model/deps.ts";
 import { errorOf, isOverload, isUnauthenticated, messagesOf, metadataOf } from "./calls.ts";
 import type { FlagNames } from "../model/flag_names.ts";
 import type { ConsulServers, Method, Server, StreamSink } from "./types.ts";
@@ -21,9 +22,8 @@ export interface CallTarget {
 }
 
 /** What a stream uses of the session. */
-export interface StreamSession extends Pick<ConsulServers, "leave"> {
-  readonly clock: Clock;
-  readonly random: Random;
+export interface StreamSession
+  extends Pick<ConsulServers, "leave">, Pick<CommonDeps, "clock" | "random"> {
   readonly names: FlagNames;
   target(): CallTarget | undefined;
   token(): string;

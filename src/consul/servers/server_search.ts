@@ -1,28 +1,16 @@
 /** The search for a server: any known one at random, or else those looked up. @module */
 
-import {
-  Backoff,
-  type Clock,
-  type Log,
-  messageOf,
-  ProxyError,
-  type Random,
-  sleep,
-  type Stats,
-} from "../../base/mod.ts";
+import { Backoff, messageOf, ProxyError, type Random, sleep } from "../../base/mod.ts";
 import { dialGrpcLink, type GrpcLink } from "../../grpc/mod.ts";
 import type { DialEngine } from "../../http/mod.ts";
+import type { CommonDeps } from "../model/deps.ts";
 import type { ConsulTls } from "../http/tls_credentials.ts";
 import type { CallTarget } from "./followed_stream.ts";
 import { findServers, type Lookup } from "./server_addresses.ts";
 import type { ServerAddresses } from "./types.ts";
 
-interface SearchOptions {
+interface SearchOptions extends CommonDeps {
   readonly engine: DialEngine;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Log;
-  readonly stats: Stats;
   readonly lookup: Lookup;
   readonly places: ServerAddresses;
   readonly grpcPort: number;

@@ -1,16 +1,9 @@
 /** The session with the server in use, and the move to another when it fails. @module */
 
-import {
-  type Clock,
-  type Log,
-  messageOf,
-  ProxyError,
-  type Random,
-  type Stats,
-  type Timer,
-} from "../../base/mod.ts";
+import { type Clock, messageOf, ProxyError, type Random, type Timer } from "../../base/mod.ts";
 import type { GrpcLink } from "../../grpc/mod.ts";
 import type { DialEngine } from "../../http/mod.ts";
+import type { CommonDeps } from "../model/deps.ts";
 import type { ClusterPin } from "../http/cluster.ts";
 import type { CallToken } from "../http/token.ts";
 import type { ServersStatus } from "../model/consul.ts";
@@ -28,12 +21,8 @@ import { ServerSearch } from "./server_search.ts";
 import { createServersTls } from "./servers_tls.ts";
 import type { ConsulServers, Method, Server, ServersOptions, StreamSink } from "./types.ts";
 
-interface SessionDeps {
+interface SessionDeps extends CommonDeps {
   readonly engine: DialEngine;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Log;
-  readonly stats: Stats;
   readonly token: CallToken;
   /** A server of another cluster is never used; absent: any is. */
   readonly cluster?: ClusterPin;

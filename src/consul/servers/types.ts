@@ -5,6 +5,7 @@
 
 import type { ProxyError } from "../../base/mod.ts";
 import type { MessageTypes } from "../../grpc/mod.ts";
+import type { AgentOptions } from "../http/options.ts";
 import type { TlsFiles } from "../http/files.ts";
 import type { FlagNames } from "../model/flag_names.ts";
 
@@ -29,7 +30,8 @@ export interface LoginOptions {
 }
 
 /** Checked; empty text means not given. */
-export interface ServersOptions {
+export interface ServersOptions
+  extends Pick<AgentOptions, "token" | "tokenFile" | "datacenter" | "namespace" | "partition"> {
   readonly places: ServerAddresses;
   readonly grpcPort: number;
   readonly httpPort: number;
@@ -39,15 +41,8 @@ export interface ServersOptions {
   readonly watchServers: boolean;
   /** The node whose catalog entries are ours. */
   readonly node: string;
-  readonly token: string;
-  /** Wins over `token`, and is read again when it changes. */
-  readonly tokenFile: string;
-  /** Wins over both. */
+  /** Wins over a token and its file. */
   readonly login: LoginOptions | null;
-  /** `""`: that of the registration. */
-  readonly datacenter: string;
-  readonly namespace: string;
-  readonly partition: string;
   /** For messages. */
   readonly names: FlagNames;
 }

@@ -13,15 +13,8 @@
  * @module
  */
 
-import {
-  Backoff,
-  type Clock,
-  type ErrorCode,
-  type Log,
-  ProxyError,
-  type Random,
-  type Stats,
-} from "../../base/mod.ts";
+import { Backoff, type ErrorCode, ProxyError } from "../../base/mod.ts";
+import type { CommonDeps } from "../model/deps.ts";
 import { AskAgain } from "../http/carrier.ts";
 import type { WatchHandle, WatchSink, WatchState } from "../model/consul.ts";
 import type { ConnectionBudget } from "./budget.ts";
@@ -91,11 +84,7 @@ export interface PollQuestion<T> {
   poll(request: PollRequest<T>): Promise<PollAnswer<T>>;
 }
 
-export interface LoopDeps {
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Log;
-  readonly stats: Stats;
+export interface LoopDeps extends CommonDeps {
   readonly budget: ConnectionBudget;
   readonly reach: ConsulReach;
   readonly terms: WatchTerms;

@@ -14,7 +14,8 @@
  * @module
  */
 
-import type { Clock, Counter, Gauge, Log, Stats, Timer } from "../../base/mod.ts";
+import type { Counter, Gauge, Timer } from "../../base/mod.ts";
+import type { CommonDeps } from "../model/deps.ts";
 import { BudgetGrowth, type GrowthOptions } from "./budget_growth.ts";
 import {
   ElasticPollSlot,
@@ -36,16 +37,13 @@ const PREFERENCES: readonly PollPriority[] = ["first", "middle", "last"];
 const MODEST_CONNECTIONS = 3;
 const MODEST_PER_UPSTREAM = 2;
 
-interface BudgetOptions {
+interface BudgetOptions extends Omit<CommonDeps, "random"> {
   /** At the start. */
   readonly connections: number;
   /** Absent: it never has more. */
   readonly growth?: GrowthOptions;
   /** At most 3, and 2 for each upstream: whole fleets ask the same few servers. */
   readonly modest?: boolean;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly stats: Stats;
 }
 
 /** `query`: may take a minute, so only one runs at a time. */

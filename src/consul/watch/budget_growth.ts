@@ -6,7 +6,8 @@
  * @module
  */
 
-import type { Clock, Log, Random, Timer } from "../../base/mod.ts";
+import type { Random, Timer } from "../../base/mod.ts";
+import type { CommonDeps } from "../model/deps.ts";
 
 export interface GrowthOptions {
   /** The budget never exceeds it. */
@@ -23,9 +24,7 @@ interface GrowingBudget {
   setLimit(limit: number): void;
 }
 
-interface GrowthDeps {
-  readonly clock: Clock;
-  readonly log: Log;
+interface GrowthDeps extends Pick<CommonDeps, "clock" | "log"> {
   /** Connections at the start, which are never given back. */
   readonly start: number;
   readonly budget: GrowingBudget;

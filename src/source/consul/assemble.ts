@@ -39,7 +39,7 @@ import {
   pluginsLack,
 } from "./registered_plugins.ts";
 import { type MadeSnapshot, waiting } from "../shell/facts_reader.ts";
-import { assembleUpstreams } from "./upstreams.ts";
+import { assembleUpstreams, type UpstreamOptions } from "./upstreams.ts";
 
 /** State from one call to the next. */
 export interface AssembleMemory {
@@ -70,18 +70,14 @@ export const NO_MEMORY: AssembleMemory = {
 /** Credentials that are not valid yet become so without any news. */
 const REJUDGE_MS = 10_000;
 
-export interface AssembleOptions {
+export interface AssembleOptions extends UpstreamOptions {
   readonly proxyId: string;
   readonly authorize: "match" | "both";
   readonly strictSpiffeChain: boolean;
   readonly judge: JudgeCredentials;
   readonly nowMs: number;
-  readonly monotonicMs: number;
   /** How long the first snapshot, or a changed upstream, waits for the data of its upstreams. */
   readonly graceMs: number;
-  readonly lastResortMs: number;
-  readonly idleTimeoutMs: number;
-  readonly lifetimeMs: number;
   /** Which listeners and upstreams have credentials of their own; default none. */
   readonly plans?: CredentialPlans;
   /** The secrets of {@link plans}; default none. */

@@ -28,7 +28,7 @@ import { healthKey, type UpstreamPlan } from "./plan.ts";
 import { queryTargetOf, type TargetContent, targetOf } from "./targets.ts";
 
 /** Envoy's circuit breaker defaults. */
-export const DEFAULT_LIMIT = 1_024;
+const DEFAULT_LIMIT = 1_024;
 
 interface UpstreamContext {
   readonly registration: Registration;

@@ -7,6 +7,7 @@
 
 import { type Clock, type Log, ProxyError } from "../../../base/mod.ts";
 import type { Client } from "../../http/client.ts";
+import type { DefaultPolicyRequest } from "../../model/consul.ts";
 import { defaultPolicyQuestion } from "../../replies/default_policy.ts";
 import type { RepeatQuestion } from "../../watch/repeat.ts";
 import type { ConsulServers } from "../types.ts";
@@ -19,11 +20,8 @@ const REMEMBERED_SERVERS = 16;
 
 export function agreedPolicyQuestion(
   client: Client,
-  request: {
+  request: DefaultPolicyRequest & {
     readonly servers: Pick<ConsulServers, "current">;
-    readonly service: string;
-    readonly trustDomain: string;
-    readonly datacenter: string;
     readonly clock: Clock;
     readonly log: Log;
   },

@@ -7,24 +7,18 @@
 
 import {
   Backoff,
-  type Clock,
   type ErrorCode,
-  type Log,
   messageOf,
   ProxyError,
-  type Random,
   sleep,
   type Timer,
 } from "../../../base/mod.ts";
+import type { CommonDeps } from "../../model/deps.ts";
 import type { LoginStatus } from "../../model/consul.ts";
 import type { CallToken } from "../../http/token.ts";
 import type { Login, LoginCalls } from "./login_calls.ts";
 
-interface LoginTokenDeps {
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Log;
-}
+type LoginTokenDeps = Omit<CommonDeps, "stats">;
 
 interface Held extends Login {
   /** Time of the login, monotonic and by the wall clock. */

@@ -1,6 +1,7 @@
 /** The roots of the mesh from a server's stream: one stream for all watches. @module */
 
-import { type Clock, type Log, ProxyError, type Stats } from "../../../base/mod.ts";
+import { ProxyError } from "../../../base/mod.ts";
+import type { CommonDeps } from "../../model/deps.ts";
 import type { WatchHandle, WatchSink } from "../../model/consul.ts";
 import type { ClusterPin } from "../../http/cluster.ts";
 import type { Roots } from "../../model/values.ts";
@@ -8,12 +9,9 @@ import { Delivery, toProxyError } from "../../watch/delivery.ts";
 import { WATCH_ROOTS } from "../methods.ts";
 import type { ConsulServers } from "../types.ts";
 
-interface RootsDeps {
+interface RootsDeps extends Omit<CommonDeps, "random"> {
   readonly servers: Pick<ConsulServers, "follow">;
   readonly cluster?: Pick<ClusterPin, "judge">;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly stats: Stats;
 }
 
 /** Fails with `agent_reply_invalid` where peers cannot be checked against `roots`. */

@@ -6,14 +6,8 @@
  * @module
  */
 
-import {
-  type Clock,
-  type Log,
-  ProxyError,
-  type Random,
-  type Stats,
-  type Timer,
-} from "../../../base/mod.ts";
+import { ProxyError, type Timer } from "../../../base/mod.ts";
+import type { CommonDeps } from "../../model/deps.ts";
 import { formatServiceId } from "../../../identity/mod.ts";
 import type { WatchHandle, WatchSink, WatchState } from "../../model/consul.ts";
 import type { Leaf, Roots } from "../../model/values.ts";
@@ -41,13 +35,9 @@ const ROTATION_SPREAD_MS = 10_000;
 /** A runtime's timers end at 24 days, and the wall clock may be set meanwhile. */
 const LOOK_AGAIN_MS = 600_000;
 
-interface SignedLeafDeps {
+interface SignedLeafDeps extends CommonDeps {
   readonly servers: Pick<ConsulServers, "call">;
   readonly roots: RootsFeed;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Log;
-  readonly stats: Stats;
 }
 
 interface LeafRequest {

@@ -5,15 +5,9 @@
  * @module
  */
 
-import {
-  Backoff,
-  type Clock,
-  type Log,
-  messageOf,
-  ProxyError,
-  type Random,
-} from "../../../../base/mod.ts";
+import { Backoff, messageOf, ProxyError } from "../../../../base/mod.ts";
 import type { Engine } from "../../../../net/mod.ts";
+import type { CommonDeps } from "../../../model/deps.ts";
 import type {
   RegisterRequest,
   RegisterSignals,
@@ -46,10 +40,7 @@ const PAUSE_LIMIT_MS = 8_000;
 const DEREGISTER_MS = 10_000;
 const DEREGISTER_PAUSE_MS = 500;
 
-interface KeepDeps {
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Log;
+interface KeepDeps extends Omit<CommonDeps, "stats"> {
   readonly engine: Pick<Engine, "dial">;
   watch<T>(question: PollQuestion<T>, sink: WatchSink<T>): WatchHandle;
 }

@@ -125,9 +125,10 @@ class WatchLoop<T> implements WatchHandle {
     this.#question = question;
     this.#deps = options.deps;
     this.#delivery = new Delivery(question, { ...options, signal: this.#stop.signal });
-    this.#slot = question.isCritical
-      ? budget.joinCritical()
-      : budget.join(question.isDropped ? "first" : question.isRare ? "last" : "middle");
+    const { isCritical, isDropped, isRare } = question;
+    this.#slot = budget.join(
+      isCritical ? "critical" : isDropped ? "first" : isRare ? "last" : "middle",
+    );
     // Each watch waits a little less than the maximum, so that watches do not wake in step.
     this.#waitMs = Math.round(terms.waitMs(question) * (0.8 + 0.2 * random()));
     const refillMs = question.isRare ? JOIN_RARE_MS : JOIN_MS;

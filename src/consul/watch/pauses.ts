@@ -31,6 +31,19 @@ export function wakeableSleep(
   });
 }
 
+/** Wakes when one of `signals` aborts that has not yet. */
+export function onAbort(
+  signals: readonly (AbortSignal | undefined)[],
+): (wake: () => void) => () => void {
+  const open = signals.filter((signal) => signal?.aborted === false);
+  return (wake) => {
+    for (const signal of open) signal?.addEventListener("abort", wake);
+    return () => {
+      for (const signal of open) signal?.removeEventListener("abort", wake);
+    };
+  };
+}
+
 interface TokenBucketOptions {
   readonly burst: number;
   /** Interval after which another one is allowed. */

@@ -96,6 +96,16 @@ export function indexHeaders(index: number): Record<string, string> {
   };
 }
 
+/** Replies with what a read gives, once its index is above that of the request. */
+export async function replyWhenNewer<T>(
+  call: Call,
+  read: () => Read<T>,
+  bodyOf: (value: T) => unknown = (value) => value,
+): Promise<Response> {
+  const { value, index } = await blockingRead(call, read);
+  return Response.json(bodyOf(value), { headers: indexHeaders(index) });
+}
+
 /** True when the request has the parameter, with or without a value. */
 export function has(call: Call, name: string): boolean {
   return call.req.query(name) !== undefined;

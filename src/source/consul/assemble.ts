@@ -124,7 +124,11 @@ export function assemble(
   const remembered: AssembleMemory = { ...memory, judged };
 
   const lacking: string[] = [];
-  if (!credentials) lacking.push(...missingCredentials(known));
+  if (!credentials) {
+    if (!known.roots) lacking.push("roots");
+    if (!known.leaf) lacking.push("leaf");
+    if (known.roots && known.leaf) lacking.push("valid credentials");
+  }
   if (!intentions) lacking.push("intentions");
   if (!credentials || !intentions) {
     return { ...waiting(lacking, refused), memory: remembered, dueMs: rejudgeDueMs };
@@ -134,7 +138,8 @@ export function assemble(
   const entries = unread.map((name) => `jwt-provider ${name}`);
   const awaited = entries.filter((entry) => grace.missing(entry));
   refused.push(...refusedIntentions(intentions, { http, isAwaited: awaited.length > 0 }));
-  if (registration.bind.port !== 0) refused.push(...refusedMutualTls(known, registration.service));
+  const hasInbound = registration.bind.port !== 0;
+  if (hasInbound) refused.push(...refusedMutualTls(known, registration.service));
 
   // Unknown is deny, but at the start the answer is worth waiting for a little.
   const defaultAction = known.defaultAction ?? previous?.policy.defaultAction;
@@ -178,17 +183,17 @@ export function assemble(
     upstreams: Object.values(upstreams.upstreams),
   });
   refused.push(...entryResult.refused);
-  const blocked = joined(
-    entryResult.blocked,
+  const blocked = [
+    ...entryResult.blocked,
     ...entries.map((entry) => `${entry} has not been read`),
-  );
+  ].join("; ");
   const inbound = inboundParts(known, registration, {
     previous,
     version,
     own,
     refused,
     plugins: plugins && joinPlugins(entryResult.uses, plugins.uses),
-    blocked: blocked !== undefined,
+    blocked: blocked !== "",
     tokens: judgedTokens ? judgedTokens.use : previous?.inbound[INBOUND_KEY]?.tokens,
     wanted: plans.inbound,
     authorize: options.authorize,
@@ -228,6 +233,7 @@ export function assemble(
     targets: upstreams.targets,
   };
   const published = keepSnapshot(previous, snapshot);
+  const lack = plugins ? blocked : pluginsLack(given);
   return {
     outcome: { kind: "ready", snapshot: published },
     refused,
@@ -236,7 +242,7 @@ export function assemble(
     warming: [
       ...warmingShown(own),
       ...closedByRefusal(plans, registration, published),
-      ...closedInbound(published, registration, plugins ? blocked : pluginsLack(given)),
+      ...(lack !== "" && hasInbound && !published.inbound[INBOUND_KEY] ? [`inbound: ${lack}`] : []),
     ],
     warmingUpstreams: upstreams.closed,
     memory: { ...kept, snapshot: published },
@@ -252,27 +258,6 @@ function unreadEntries({ mesh, proxyDefaults, serviceDefaults }: ConsulState): r
     "service-defaults": serviceDefaults,
   };
   return Object.entries(entries).flatMap(([name, value]) => value === undefined ? name : []);
-}
-
-/** `undefined`: there is no reason. */
-function joined(...reasons: readonly (string | undefined)[]): string | undefined {
-  const some = reasons.filter((reason) => reason !== undefined);
-  return some.length === 0 ? undefined : some.join("; ");
-}
-
-function closedInbound(
-  { inbound }: Snapshot,
-  { bind }: Registration,
-  lack: string | undefined,
-): readonly string[] {
-  return lack === undefined || bind.port === 0 || inbound[INBOUND_KEY] ? [] : [`inbound: ${lack}`];
-}
-
-function missingCredentials(known: ConsulState): string[] {
-  const missing = [];
-  if (!known.roots) missing.push("roots");
-  if (!known.leaf) missing.push("leaf");
-  return missing.length > 0 ? missing : ["valid credentials"];
 }
 
 function judgeOnce(
@@ -294,18 +279,15 @@ function judgeOnce(
   return { leaf, roots, service, verdict };
 }
 
-interface PartContext {
-  readonly previous: Snapshot | undefined;
-  readonly version: number;
-  readonly options: AssembleOptions;
-}
-
 function tlsPart(
   known: ConsulState,
-  context: PartContext & { readonly refused: Refusal[] },
+  { previous, version, options: { strictSpiffeChain }, refused }: {
+    readonly previous: Snapshot | undefined;
+    readonly version: number;
+    readonly options: AssembleOptions;
+    readonly refused: Refusal[];
+  },
 ): TlsPart {
-  const { previous, version, options, refused } = context;
-  const { strictSpiffeChain } = options;
   let incoming = previous?.tls.incoming ?? DEFAULT_TLS_DIRECTION;
   let outgoing = previous?.tls.outgoing ?? DEFAULT_TLS_DIRECTION;
   if (known.mesh !== undefined) {

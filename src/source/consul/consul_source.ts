@@ -99,7 +99,9 @@ class ConsulReader implements FactsReader {
       proxyId: registration.kind === "agent" ? registration.proxyId : registration.registration.id,
       graceMs,
       isAway: ({ code }) => AWAY.has(code),
-      isRefused,
+      // What nothing can be served without.
+      isRefused: ({ watch, code }) =>
+        !AWAY.has(code) && /^(registration|leaf|intentions)\b/.test(watch),
       plan: (stored) => {
         const { registration } = this.#facts.known;
         this.#plans = registration
@@ -210,11 +212,6 @@ class ConsulReader implements FactsReader {
     this.#expiry.close();
     this.#plugins.close();
   }
-}
-
-/** Does the agent refuse something that nothing can be served without? */
-function isRefused({ watch, code }: Failing): boolean {
-  return !AWAY.has(code) && /^(registration|leaf|intentions)\b/.test(watch);
 }
 
 interface PinOptions {

@@ -79,14 +79,9 @@ export function refuseDeclaration(declaration: UpstreamDeclaration): string | un
   if (declaration.peer !== "") {
     return `its service lives in cluster peer "${declaration.peer}", and peering is not supported yet`;
   }
-  for (
-    const [what, value] of [["namespace", declaration.namespace], [
-      "partition",
-      declaration.partition,
-    ]]
-  ) {
-    if (value !== "" && value !== "default") {
-      return `its ${what} is "${value}", and only "default" is supported`;
+  for (const what of ["namespace", "partition"] as const) {
+    if (!["", "default"].includes(declaration[what])) {
+      return `its ${what} is "${declaration[what]}", and only "default" is supported`;
     }
   }
   if (declaration.listsPlugins) {

@@ -63,8 +63,10 @@ export function judgeTokens(
       : `there are more than ${MAX_PROVIDERS} providers`;
     if (fault !== undefined) {
       faults.set(name, fault);
-      const headerName = provider ? headerOf(provider) : "";
-      if (headerName !== "" && !headerFault(headerName)) {
+      const { headerName } = provider?.kind === "usable"
+        ? provider.forwarding ?? {}
+        : provider ?? {};
+      if (headerName && !headerFault(headerName)) {
         configs[name] = withoutKeys(name, headerName);
       }
     } else if (provider?.kind === "usable") configs[name] = configOf(provider);
@@ -87,12 +89,6 @@ export function judgeTokens(
     },
     unread: names.slice(0, MAX_PROVIDERS).filter((name) => !providers.has(name)),
   };
-}
-
-/** `""`: none. */
-function headerOf(provider: JwtProvider): string {
-  if (provider.kind === "refused") return provider.headerName ?? "";
-  return provider.forwarding?.headerName ?? "";
 }
 
 /** A provider without keys: its forwarding header is removed from every request. */
@@ -136,8 +132,10 @@ function keysFault(keys: JwtKeys): string | undefined {
   switch (keys.kind) {
     case "file":
       return keys.filename.startsWith("/") ? undefined : "JSONWebKeySet.Local.Filename is relative";
-    case "text":
-      return isBase64(keys.jwks) ? undefined : "JSONWebKeySet.Local.JWKS is not Base64";
+    case "text": {
+      const isBase64 = keys.jwks.length % 4 === 0 && /^[A-Za-z0-9+/]+={0,2}$/.test(keys.jwks);
+      return isBase64 ? undefined : "JSONWebKeySet.Local.JWKS is not Base64";
+    }
     case "remote": {
       const { cacheDurationMs, requestTimeoutMs, retries, baseIntervalMs, maxIntervalMs } = keys;
       const numbers = [cacheDurationMs, requestTimeoutMs, retries, baseIntervalMs, maxIntervalMs];
@@ -146,10 +144,6 @@ function keysFault(keys: JwtKeys): string | undefined {
       return isUrl ? undefined : "JSONWebKeySet.Remote.URI is neither http nor https";
     }
   }
-}
-
-function isBase64(text: string): boolean {
-  return text.length % 4 === 0 && /^[A-Za-z0-9+/]+={0,2}$/.test(text);
 }
 
 /** As `jwt_auth` has it. */

@@ -1,7 +1,6 @@
 /** The schema of a configuration file. Messages continue after the path. @module */
 
 import * as v from "valibot";
-import type { Address } from "../../base/mod.ts";
 import { parseTrustDomain } from "../../identity/mod.ts";
 import { opensslSuite } from "../../secrets/mod.ts";
 import { address, count, duration, host, object, port, text } from "../../base/schema.ts";
@@ -52,11 +51,18 @@ const Outlier = object({
   maxEjectionPercent: v.optional(count(0, 100)),
 });
 
+const OctalMode = v.pipe(
+  v.string('must be an octal text such as "0600"'),
+  v.regex(/^0?[0-7]{3}$/, 'must be an octal text such as "0600"'),
+  v.transform((mode) => Number.parseInt(mode, 8)),
+);
+
 const Upstream = object({
   name: name(),
-  bind: bindAddress(),
+  // Without a host it listens on this machine only.
+  bind: address({ unix: true, emptyHost: "127.0.0.1" }),
   /** Mode of a unix socket: `"0600"`. */
-  socketMode: v.optional(octalMode()),
+  socketMode: v.optional(OctalMode),
   addresses: v.pipe(v.array(Endpoint), v.maxLength(10_000, "has more than 10000 entries")),
   /** The identity that the server must prove: a service of this trust domain, or any of these ids. */
   identity: v.optional(Identity),
@@ -215,16 +221,3 @@ export const FILE_CONFIG = object({
 
 /** As the schema gives it, credentials still to be read. */
 export type FileConfigOutput = v.InferOutput<typeof FILE_CONFIG>;
-
-function octalMode(): v.GenericSchema<string, number> {
-  return v.pipe(
-    v.string('must be an octal text such as "0600"'),
-    v.regex(/^0?[0-7]{3}$/, 'must be an octal text such as "0600"'),
-    v.transform((mode) => Number.parseInt(mode, 8)),
-  );
-}
-
-/** Where an upstream listens: without a host, on this machine only. */
-function bindAddress(): v.GenericSchema<string, Address> {
-  return address({ unix: true, emptyHost: "127.0.0.1" });
-}

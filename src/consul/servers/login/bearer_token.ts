@@ -23,16 +23,12 @@ export function readBearerToken(
       cause,
     });
   }
-  const fault = bearerFault(token);
-  if (fault) throw new ProxyError("agent_failed", `${cannot} ${fault}`);
-  return token;
-}
-
-/** The fault of a trimmed bearer token, for people; `""`: none that can be seen. */
-function bearerFault(token: string): string {
-  if (token === "") return "is empty";
+  if (token === "") throw new ProxyError("agent_failed", `${cannot} is empty`);
   // deno-lint-ignore no-control-regex -- a bearer token must not have control characters
-  return /[\x00-\x1f\x7f]/.test(token) ? "has characters that no bearer token has" : "";
+  if (/[\x00-\x1f\x7f]/.test(token)) {
+    throw new ProxyError("agent_failed", `${cannot} has characters that no bearer token has`);
+  }
+  return token;
 }
 
 function readFile(path: string): string {

@@ -12,7 +12,7 @@ export * from "./file/file_config.ts";
 export * from "./file/file_source.ts";
 export { bundle, type Bundled } from "./plugins/bundle.ts";
 export { PluginWatch } from "./plugins/plugin_watch.ts";
-export { troublesOf } from "./shell/agent_outage.ts";
+export { troublesOf } from "./shell/source_report.ts";
 export * from "./parts/judge_credentials.ts";
 export type { FetchedCertificate, SecretsReport } from "./shell/secrets_link.ts";
 export * from "./shell/source.ts";

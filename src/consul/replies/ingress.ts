@@ -107,11 +107,8 @@ export interface GatewayServices {
   readonly someHidden: boolean;
 }
 
-interface GatewayService {
+interface GatewayService extends Pick<IngressService, "name" | "namespace" | "partition"> {
   readonly port: number;
-  readonly name: string;
-  readonly namespace: string;
-  readonly partition: string;
 }
 
 interface Warned {

@@ -11,24 +11,14 @@ import type {
   DiscoveryChain,
   HealthRequest,
   QueryRequest,
+  ServiceRef,
   UpstreamDeclaration,
 } from "../../consul/mod.ts";
 import type { ChainRoute } from "../../snapshot/mod.ts";
 import { pluginsOfRoute } from "./route_plugins.ts";
 
 /** Where the proxy itself is: decides what is far away and what a chain is compiled for. */
-export interface ProxyLocation {
-  readonly datacenter: string;
-  readonly partition: string;
-}
-
-/** The identity that a server must prove; the trust domains are added when a snapshot is made. */
-export interface TargetIdentity {
-  readonly partition: string;
-  readonly namespace: string;
-  readonly datacenter: string;
-  readonly service: string;
-}
+export type ProxyLocation = Pick<ServiceRef, "datacenter" | "partition">;
 
 export interface PlannedTarget {
   /** Key of the target part: unique over all upstreams, so that none shares state with another. */
@@ -36,7 +26,8 @@ export interface PlannedTarget {
   readonly sni: string;
   /** As {@link TargetPart.cluster}. */
   readonly cluster: string;
-  readonly identity: TargetIdentity;
+  /** The identity that a server must prove; the trust domains are added when a snapshot is made. */
+  readonly identity: ServiceRef;
   readonly connectTimeoutMs: number;
   readonly onlyPassing: boolean;
   /** In another datacenter or partition: dialled at WAN addresses. */

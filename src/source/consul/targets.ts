@@ -1,10 +1,10 @@
 /** Target parts from instances: addresses, weights and identities. @module */
 
 import { type Endpoint, judgeHealth } from "../../balance/mod.ts";
-import type { Instance, QueryResult } from "../../consul/mod.ts";
+import type { Instance, QueryResult, ServiceRef } from "../../consul/mod.ts";
 import { formatQuerySni, formatServiceId, formatServiceSni } from "../../identity/mod.ts";
 import type { Content, TargetPart } from "../../snapshot/mod.ts";
-import type { PlannedTarget, ProxyLocation, TargetIdentity } from "./plan.ts";
+import type { PlannedTarget, ProxyLocation } from "./plan.ts";
 
 export type TargetContent = Content<TargetPart>;
 
@@ -103,7 +103,7 @@ export function queryTargetOf(
   },
 ): TargetContent {
   const instances = result?.instances ?? [];
-  const identities = instances.map((instance): TargetIdentity => ({
+  const identities = instances.map((instance): ServiceRef => ({
     partition: instance.partition || "default",
     namespace: instance.namespace || "default",
     datacenter: instance.datacenter || (result?.datacenter ?? ""),
@@ -139,7 +139,7 @@ export function queryTargetOf(
 
 /** Every identity in every trust domain in force, sorted, each once. */
 function urisOf(
-  identities: readonly TargetIdentity[],
+  identities: readonly ServiceRef[],
   trustDomains: readonly string[],
 ): readonly string[] {
   const uris = new Set<string>();

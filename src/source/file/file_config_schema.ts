@@ -4,7 +4,7 @@ import * as v from "valibot";
 import { parseTrustDomain } from "../../identity/mod.ts";
 import { opensslSuite } from "../../secrets/mod.ts";
 import { address, count, duration, host, object, port, text } from "../../base/schema.ts";
-import { PLUGINS } from "../plugins/plugin_uses.ts";
+import { PLUGINS } from "../plugins/read_plugins.ts";
 import { INTENTIONS, name, spiffeId } from "./file_intentions.ts";
 import { INBOUND_HTTP, PROTOCOL, UPSTREAM_HTTP } from "./file_http.ts";
 import type { AccessLogPart, Content, TlsVersion } from "../../snapshot/mod.ts";

@@ -9,14 +9,13 @@
 import { ProxyError, type Timer } from "../../../base/mod.ts";
 import type { CommonDeps } from "../../model/deps.ts";
 import { formatServiceId } from "../../../identity/mod.ts";
-import type { WatchHandle, WatchSink, WatchState } from "../../model/consul.ts";
+import type { ServiceRef, WatchHandle, WatchSink, WatchState } from "../../model/consul.ts";
 import type { Leaf, Roots } from "../../model/values.ts";
 import { Delivery, toProxyError } from "../../watch/delivery.ts";
 import { SIGN } from "../methods.ts";
 import type { ConsulServers } from "../types.ts";
-import { judgeSigned } from "./judge_signed.ts";
+import { createSigningRequest, judgeSigned, type SigningRequest } from "./signing_request.ts";
 import type { RootsFeed } from "./server_roots.ts";
-import { createSigningRequest, type SigningRequest } from "./signing_request.ts";
 
 /** A server lets a call wait half a second for its turn, and an election takes seconds. */
 const TIMEOUT_MS = 15_000;
@@ -40,11 +39,8 @@ interface SignedLeafDeps extends CommonDeps {
   readonly roots: RootsFeed;
 }
 
-interface LeafRequest {
-  readonly service: string;
-  /** The datacenter of the proxy's node. */
-  readonly datacenter: string;
-}
+/** `datacenter`: that of the proxy's node. */
+type LeafRequest = Pick<ServiceRef, "service" | "datacenter">;
 
 export function watchSignedLeaf(
   request: LeafRequest,

@@ -83,7 +83,6 @@ export async function keepRegistered(
   if (wasRegistered || isUncertain) await deregister(client, id, deps);
 }
 
-/** A write to the agent. */
 type Write = Pick<ConsulCall, "what" | "path" | "body">;
 
 function registrationOf(

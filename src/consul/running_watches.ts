@@ -29,7 +29,6 @@ type CommonCalls = Pick<
 const ASK_TIMEOUT_MS = 5_000;
 
 export class RunningWatches {
-  /** Aborts at the end. */
   readonly closing: AbortSignal;
   readonly #closing = new AbortController();
   readonly #client: Client;

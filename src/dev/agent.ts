@@ -60,7 +60,6 @@ export class DevAgent implements AsyncDisposable {
     return this.#listener.port;
   }
 
-  /** Open connections. */
   get connections(): number {
     return this.#listener.connections;
   }

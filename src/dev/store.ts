@@ -75,17 +75,14 @@ export function serviceTopic(name: string, mesh: boolean): string {
   return `${mesh ? "mesh" : "service"}:${name.toLowerCase()}`;
 }
 
-/** One instance on one node. */
 export function instanceTopic(node: string, id: string): string {
   return `instance:${node}/${id}`;
 }
 
-/** A node and its services. */
 export function nodeTopic(name: string): string {
   return `node:${name.toLowerCase()}`;
 }
 
-/** The checks on a node. */
 export function checksTopic(name: string): string {
   return `checks:${name.toLowerCase()}`;
 }

@@ -32,7 +32,6 @@ export interface ConsulCall {
   readonly lastDigest?: string;
   /** A 404 is an answer, with `json: null`. */
   readonly absentIsAnswer?: boolean;
-  /** The call itself proves the cluster. */
   readonly provesCluster?: true;
   /** The refusal of an agent without ACLs is an answer, with `json: null`. */
   readonly aclsOffIsAnswer?: boolean;

@@ -50,7 +50,6 @@ export class PendingRequest implements ResponseEvents {
   readonly #reply = Promise.withResolvers<WireReply>();
   readonly #deadline: Timer;
   #bodyDeadline: Timer | undefined;
-  /** The wait for a connection. */
   #wait: Dial | undefined;
   #exchange: ClientExchange | undefined;
   /** Its connection had carried a request before. */
@@ -112,7 +111,6 @@ export class PendingRequest implements ResponseEvents {
     this.#end(() => this.#reply.reject(error));
   }
 
-  /** Fails it as not reachable. */
   cannotReach(fact: string): void {
     this.fail(new ProxyError("agent_unreachable", this.#cannot(fact)));
   }

@@ -29,7 +29,6 @@ interface RefusedServer {
 }
 
 interface CredentialOptions {
-  /** The certificate must have this name. */
   readonly serverName: string;
   /** PEM, one text for each certificate. */
   readonly anchors: readonly string[];

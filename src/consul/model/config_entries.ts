@@ -38,7 +38,6 @@ export interface RouteRateLimit extends RequestRate {
   readonly regex: string;
 }
 
-/** A jwt-provider entry. */
 export type JwtProvider =
   | {
     readonly kind: "usable";

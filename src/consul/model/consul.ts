@@ -89,7 +89,6 @@ export interface ServiceRef {
 
 /** The proxy's own instance in the catalog. */
 export interface InstanceRef {
-  /** The service of the proxy. */
   readonly service: string;
   readonly proxyId: string;
   readonly datacenter: string;

@@ -51,7 +51,6 @@ export interface Registration {
   readonly plugins?: unknown;
   /** Present for an ingress gateway; absent: a sidecar. */
   readonly ingress?: IngressRegistration;
-  /** Absent: none is configured. */
   readonly accessLogs?: AccessLogSettings;
   /** Absent: not configured. */
   readonly metrics?: MetricsSettings;

@@ -118,7 +118,10 @@ function toNode(node: v.InferOutput<typeof NodeJson>): ChainNode {
     return { kind: "splitter", name: node.Name, splits, balancing: toBalancing(node) };
   }
   if (node.Type !== "resolver" || !node.Resolver) {
-    throw replyInvalid("the discovery chain", `a node has the unknown type ${quote(node.Type)}`);
+    throw replyInvalid(
+      "the discovery chain",
+      `a node has the unknown type ${JSON.stringify(node.Type)}`,
+    );
   }
   return {
     kind: "resolver",
@@ -157,7 +160,7 @@ export function chainQuestion(client: Client, chain: ChainRequest): PollQuestion
     resource: "chain",
     lacks: (after, before) => isMissing(partsOf(after), partsOf(before), (name) => name),
     call: {
-      what: `read the discovery chain of ${quote(service)}`,
+      what: `read the discovery chain of ${JSON.stringify(service)}`,
       method: "POST",
       path: `/v1/discovery-chain/${encodeURIComponent(service)}`,
       query: { "compile-dc": datacenter },
@@ -175,8 +178,4 @@ export function chainQuestion(client: Client, chain: ChainRequest): PollQuestion
 
 function partsOf({ nodes, targets }: DiscoveryChain): readonly string[] {
   return [...Object.keys(nodes), ...Object.keys(targets).map((id) => `target ${id}`)];
-}
-
-function quote(name: string): string {
-  return JSON.stringify(name);
 }

@@ -17,7 +17,6 @@ import {
 const EVERY = "*";
 const NO_SERVICES: GatewayServices = { services: [], someHidden: false };
 
-/** An HTTP listener names every service. */
 export function namesEveryService(entry: IngressEntry | null): boolean {
   return entry?.listeners.some(({ protocol, services }) =>
     protocol !== "tcp" && services.some(({ name }) => name === EVERY)

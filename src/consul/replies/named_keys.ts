@@ -20,7 +20,6 @@ export function configKey(place: KeyPlace, path: string): ConfigKey | "block" | 
   return undefined;
 }
 
-/** Why the value of `path` is refused. */
 export function refusalReason(place: KeyPlace, path: string): string {
   const row = configKey(place, path);
   return typeof row === "object" && row.fate.kind !== "followed" ? row.fate.reason : "";

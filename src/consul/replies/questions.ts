@@ -76,7 +76,6 @@ interface AskedCall<T> extends Omit<PollQuestion<T>, "poll"> {
   finish?(value: T): T | Promise<T>;
 }
 
-/** A question that one call answers. */
 export function callQuestion<T>(client: Client, asked: AskedCall<T>): PollQuestion<T> {
   const { call, read, finish, ...question } = asked;
   return {

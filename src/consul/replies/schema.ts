@@ -12,7 +12,6 @@ const MESSAGE_LIMIT = 500;
 
 /** A text; absent and null are `""`. */
 export const text = v.nullish(v.string(), "");
-/** A text that must not be empty. */
 export const someText = v.pipe(v.string(), v.nonEmpty("must not be empty"));
 export const flag = v.nullish(v.boolean(), false);
 export const port = v.nullish(v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(65535)), 0);

@@ -15,13 +15,11 @@ import { errorOf, isOverload, isUnauthenticated, messagesOf, metadataOf } from "
 import type { FlagNames } from "../model/flag_names.ts";
 import type { ConsulServers, Method, Server, StreamSink } from "./types.ts";
 
-/** The target of calls. */
 export interface CallTarget {
   readonly server: Server;
   readonly link: GrpcLink;
 }
 
-/** What a stream uses of the session. */
 export interface StreamSession
   extends Pick<ConsulServers, "leave">, Pick<CommonDeps, "clock" | "random"> {
   readonly names: FlagNames;

@@ -42,7 +42,6 @@ export interface ServersCarrierOptions {
   readonly createTransport: (server: Server) => WireTransport;
 }
 
-/** A server and the connections to it. */
 interface Used {
   readonly server: Server;
   readonly transport: WireTransport;

@@ -53,7 +53,6 @@ export interface Server {
   readonly host: string;
 }
 
-/** A gRPC method with its messages. */
 export interface Method<Request, Response> extends MessageTypes<Request, Response> {
   /** `/package.Service/Method`. */
   readonly path: string;

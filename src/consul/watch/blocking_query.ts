@@ -110,7 +110,6 @@ class WatchLoop<T> implements WatchHandle {
   readonly #backoff: Backoff;
   readonly #delivery: Delivery<T>;
   readonly #cursor: WatchCursor;
-  /** Digest of the last answer that was believed. */
   #digest: string | undefined;
   /** Code of the last failure, until a success. */
   #lastCode: ErrorCode | undefined;

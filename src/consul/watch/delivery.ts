@@ -27,7 +27,6 @@ export class Delivery<T> {
   readonly #name: string;
   readonly #options: DeliveryOptions<T>;
   readonly #failureCounter: Counter;
-  /** The last value delivered. */
   last: { readonly value: T } | undefined;
   /** Number of consecutive failures. */
   failures = 0;

@@ -70,7 +70,6 @@ export class Ca {
     return { ...issuer, chainPem: crossPem };
   }
 
-  /** A number for the next certificate. */
   nextSerial(): number {
     return ++this.#serial;
   }
@@ -116,7 +115,6 @@ export class Ca {
     return this.#leaves.has(service);
   }
 
-  /** Issues the leaf of a service again. */
   issue(service: string): Leaf {
     const { clock, store, random, datacenter, leafTtlMs } = this.#options;
     const { trustDomain } = this;
@@ -231,7 +229,6 @@ export class Ca {
   }
 }
 
-/** The bytes of a certificate's serial number. */
 export function serialBytes(serial: number): Uint8Array {
   const hex = serial.toString(16);
   return new Uint8Array(Buffer.from(hex.length % 2 === 1 ? `0${hex}` : hex, "hex"));

@@ -50,7 +50,6 @@ export class AgentServices {
     });
   }
 
-  /** Registers the service of a decoded body, and its sidecar. */
   register(body: JsonObject): void {
     const all = readRegistrationBody(body, (id) => this.#sidecarPort(id));
     for (const { service, checks } of all) {

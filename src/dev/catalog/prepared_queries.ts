@@ -30,7 +30,6 @@ export class PreparedQueries {
     return id;
   }
 
-  /** By id or by name. */
   get(idOrName: string): JsonObject {
     const found = this.#queries.get(idOrName) ?? this.#named(idOrName);
     if (!found) throw new HttpRefusal(404, "Query not found");

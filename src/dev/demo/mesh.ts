@@ -18,9 +18,7 @@ interface DemoMeshOptions {
 }
 
 interface DemoService {
-  /** The application's port. */
   readonly port: number;
-  /** The sidecar's port. */
   readonly sidecarPort: number;
   /** `Config` of its sidecar's registration; absent: none. */
   readonly proxyConfig?: Readonly<Record<string, unknown>>;

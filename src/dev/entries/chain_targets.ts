@@ -35,7 +35,6 @@ interface TargetParts {
   readonly peer: string;
 }
 
-/** The target of a resolver. */
 interface ResolvedTarget extends TargetParts {
   readonly id: string;
   /** The service-resolver that applies. */
@@ -61,7 +60,6 @@ export class ChainTargets {
     this.#options = options;
   }
 
-  /** Follows the resolver of a service. */
   resolve(service: string, subset: string): ResolvedTarget {
     return this.#follow({ service, subset, datacenter: this.#options.datacenter, peer: "" });
   }

@@ -96,7 +96,6 @@ export function checkEntries(
   }
 }
 
-/** Names of the providers that intentions refer to. */
 function providersIn(intentions: JsonObject): readonly string[] {
   const permissions = objectsAt(intentions, "Sources")
     .flatMap((source) => objectsAt(source, "Permissions"));

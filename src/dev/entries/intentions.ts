@@ -6,7 +6,6 @@ import { configTopic } from "../store.ts";
 
 const KIND = "service-intentions";
 
-/** Topics of a match. */
 export function matchTopics(by: "source" | "destination", name: string): readonly string[] {
   return by === "source" ? [configTopic(KIND)] : [configTopic(KIND, name), configTopic(KIND, "*")];
 }

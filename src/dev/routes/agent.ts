@@ -88,7 +88,6 @@ function topicsOf({ env: { services } }: Call, { id, proxy }: ServiceRecord): re
   ];
 }
 
-/** Topics of the entries that are merged into a proxy. */
 export function mergeTopics(proxy: JsonObject): readonly string[] {
   return [
     configTopic("proxy-defaults", "global"),

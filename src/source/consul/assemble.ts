@@ -80,7 +80,6 @@ export interface AssembleOptions extends UpstreamOptions {
   readonly graceMs: number;
   /** Which listeners and upstreams have credentials of their own; default none. */
   readonly plans?: CredentialPlans;
-  /** The secrets of {@link plans}; default none. */
   readonly held?: HeldSecrets;
   /** Plugins of the public listener; default none. */
   readonly plugins?: PluginsHeld;

@@ -39,7 +39,6 @@ export function entryPlugins(
     readonly http: boolean;
     /** The public listener has settings from before. */
     readonly isOpen?: boolean;
-    /** Declared upstreams. */
     readonly upstreams?: readonly UpstreamPart[];
   },
 ): EntryPlugins {
@@ -132,7 +131,6 @@ function isNegative({ requestsPerSecond, burst }: RequestRate): boolean {
   return requestsPerSecond < 0 || burst < 0;
 }
 
-/** Configuration of the plugin `rate_limit`. */
 function configOf(limits: InstanceRateLimits): unknown {
   return {
     limits: limitOf(limits),

@@ -105,7 +105,6 @@ interface InboundContext {
   readonly authorize: InboundPart["authorize"];
   /** Plugins of the registration; `undefined`: they cannot be used. One of them may be a guard. */
   readonly plugins: readonly PluginUse[] | undefined;
-  /** The plugin that verifies tokens; `undefined`: none. */
   readonly tokens: PluginUse | undefined;
   /** The listener keeps its settings, or stays closed. */
   readonly blocked: boolean;

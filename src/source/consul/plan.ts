@@ -82,7 +82,6 @@ export function refuseDeclaration(declaration: UpstreamDeclaration): string | un
   return undefined;
 }
 
-/** The chain request of a declared service; `protocol` replaces the declared one. */
 export function chainRequest(
   declaration: UpstreamDeclaration,
   protocol = declaration.protocol,
@@ -113,7 +112,6 @@ export function planQuery(
   };
 }
 
-/** Where a service upstream leads, from its chain. */
 export function planChain(
   declaration: UpstreamDeclaration,
   chain: DiscoveryChain,

@@ -34,7 +34,6 @@ export function listenerKey(upstreamId: string): string {
   return `${upstreamId} listener`;
 }
 
-/** Name of the credentials of that key in a refusal. */
 function refusedOf(key: string): string {
   return `credentials of ${key}`;
 }

@@ -40,7 +40,6 @@ export function providersOf(intentions: Intentions): readonly string[] {
 
 interface TokenPlugins {
   readonly intentions: Intentions;
-  /** `undefined`: there is no provider whose tokens could be verified. */
   readonly use: PluginUse | undefined;
   /** Providers that are not read yet: claims of their tokens could be forged on a listener that opens. */
   readonly unread: readonly string[];

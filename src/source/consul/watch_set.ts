@@ -7,7 +7,6 @@ import type { Failing } from "../shell/source.ts";
 /** Failing watches are looked at this often: a recovery without a changed value is not reported. */
 const CHECK_MS = 1_000;
 
-/** Starts a watch for a sink. */
 export type Starter<T> = (sink: WatchSink<T>) => WatchHandle;
 
 interface WatchSetOptions {

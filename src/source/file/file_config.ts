@@ -44,7 +44,6 @@ export interface FileConfig extends Omit<FileConfigOutput, "credentials" | "sds"
 }
 export type FileUpstream = FileConfig["upstreams"][number];
 
-/** A problem and its place. */
 export interface ConfigProblem {
   /** `upstreams[0].bind`, `""`: the whole. */
   readonly path: string;

@@ -61,7 +61,6 @@ const Upstream = object({
   name: name(),
   // Without a host it listens on this machine only.
   bind: address({ unix: true, emptyHost: "127.0.0.1" }),
-  /** Mode of a unix socket: `"0600"`. */
   socketMode: v.optional(OctalMode),
   addresses: v.pipe(v.array(Endpoint), v.maxLength(10_000, "has more than 10000 entries")),
   /** The identity that the server must prove: a service of this trust domain, or any of these ids. */

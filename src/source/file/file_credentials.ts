@@ -146,9 +146,8 @@ export function fileCredentials(
     }
     if (parsed.sni !== undefined) serverNames.set(name, parsed.sni);
   });
-  const isBare = (tls: unknown) => tls === undefined;
-  const needsProxy = (input.inbound && isBare(input.inbound.tls)) ||
-    input.upstreams.some(({ tls }) => isBare(tls));
+  const needsProxy = (input.inbound && input.inbound.tls === undefined) ||
+    input.upstreams.some(({ tls }) => tls === undefined);
   if (input.credentials === undefined && needsProxy) {
     problems.push({
       path: ["credentials"],

@@ -192,7 +192,6 @@ function headerMatches(header: FilePermission["http"]["header"][number]): readon
     .map((match) => ({ ...match, name: name.toLowerCase(), invert, ignoreCase }));
 }
 
-/** The values that are not `undefined`. */
 function given<const K extends string>(
   values: { readonly [kind in K]?: string | undefined },
 ): readonly { readonly kind: K; readonly value: string }[] {
@@ -202,7 +201,6 @@ function given<const K extends string>(
 
 const SPIFFE_ID = /^spiffe:\/\/[a-zA-Z0-9._-]+(\/(?!\.{1,2}(\/|$))[a-zA-Z0-9._~%$&+,:;=@-]+)+$/;
 
-/** A name of the mesh. */
 export function name(options: { readonly wildcard?: boolean } = {}): v.GenericSchema<string> {
   return v.pipe(
     text(),

@@ -41,18 +41,18 @@ const LOADERS: Readonly<Record<string, Loader>> = {
   ".json": "json",
 };
 
-export interface PluginBundleOptions {
-  /** Modules that come from the executable; absent: those that it lends to plugins. */
-  readonly lent?: readonly string[];
-  /** Gets the path of each file before it is read. */
-  readonly watch?: PluginWatch | undefined;
-}
-
 /**
  * Rejects with the fault of the file at that absolute path, in a text that may have several lines.
  */
-export async function bundle(path: string, options: PluginBundleOptions = {}): Promise<Bundled> {
-  const { lent = LIBRARIES, watch } = options;
+export async function bundle(
+  path: string,
+  { lent = LIBRARIES, watch }: {
+    /** Modules that come from the executable; absent: those that it lends to plugins. */
+    readonly lent?: readonly string[];
+    /** Gets the path of each file before it is read. */
+    readonly watch?: PluginWatch | undefined;
+  } = {},
+): Promise<Bundled> {
   const sources = new Sources(watch);
   const join = bunJoin() ?? moduleJoin;
   await sources.look(path);

@@ -23,7 +23,6 @@ export interface StoredCredentials {
   readonly registration: CredentialFacts;
 }
 
-/** Secrets of the stored snapshot, for the secret store. */
 export function storedSecrets({ snapshot, credentials }: StoredState): StoredSecrets {
   const { certificates, validations, ownCredentials: own } = snapshot;
   return {

@@ -72,7 +72,6 @@ class Keeper {
   readonly #health: OwnHealth;
   /** The last status written, by service id. */
   readonly #written = new Map<string, string>();
-  /** All entries have to be written. */
   #isDue = true;
   /** The catalog seems to differ from the written entries. */
   #isSuspect = false;

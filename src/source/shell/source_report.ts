@@ -28,14 +28,14 @@ const WARMING_SHOWN = 5;
 
 export class SourceReport {
   readonly #options: SourceReportOptions;
-  readonly #outage: AgentOutage;
   readonly #warned = new Set<string>();
   #refused: ReadonlySet<string> = new Set();
   #warnings: ReadonlySet<string> = new Set();
+  #outageSinceMs: number | undefined;
+  #outageCode: ErrorCode | undefined;
 
   constructor(options: SourceReportOptions) {
     this.#options = options;
-    this.#outage = new AgentOutage({ ...options, onEvent: options.onOutage });
   }
 
   /** `now` includes this one. */
@@ -49,7 +49,7 @@ export class SourceReport {
       const what = now.serving ? "last good state stays" : "nothing can be served yet";
       log.warn(`${called} watch failing, ${what}`, { watch, code, error: message });
     }
-    this.#outage.look(now.all, now);
+    this.#reportOutage(now);
   }
 
   /** `now` lacks this one. */
@@ -63,7 +63,33 @@ export class SourceReport {
     if (isOver && !now.all.some((other) => other.watch === watch)) {
       log.info(`${called} watch recovered`, { watch, code, after_ms: clock.now() - sinceMs });
     }
-    this.#outage.look(now.all, now);
+    this.#reportOutage(now);
+  }
+
+  /**
+   * An agent that cannot be reached fails every watch at once: it is reported once when that begins, and once
+   * when all watches work again.
+   */
+  #reportOutage({ all, serving }: FailingNow): void {
+    const { called, clock, log, onOutage } = this.#options;
+    const outage = gravest(all);
+    if (outage && outage.code !== this.#outageCode) {
+      this.#outageSinceMs ??= outage.sinceMs;
+      // A foreign cluster that is restarted is the same failure.
+      if (this.#outageCode === "cluster_changed") return;
+      this.#outageCode = outage.code;
+      const fields = { code: outage.code, error: outage.message };
+      const what = serving ? "last good state stays" : "nothing can be served yet";
+      if (outage.code === "cluster_changed") {
+        log.error(`${called} belongs to another cluster, ${what}`, fields);
+      } else log.warn(`${called} not reached, ${what}`, fields);
+      onOutage("unreachable", outage.message);
+    } else if (!outage && this.#outageSinceMs !== undefined) {
+      const after_ms = clock.now() - this.#outageSinceMs;
+      this.#outageSinceMs = this.#outageCode = undefined;
+      log.info(`${called} reached again`, { after_ms });
+      onOutage("recovered", `after ${after_ms} ms`);
+    }
   }
 
   /** Logs the new ones among all warnings of the registration and its entries. */
@@ -170,49 +196,6 @@ function shownOf(warming: readonly string[]): string {
 
 function warningKey({ watch, code }: Failing): string {
   return SHARED.has(code) ? code : `${code} ${watch}`;
-}
-
-interface AgentOutageOptions {
-  /** As {@link Agent.called} has it. */
-  readonly called: string;
-  readonly clock: Clock;
-  readonly log: Log;
-  /** For the list of events. */
-  readonly onEvent: (kind: "unreachable" | "recovered", detail: string) => void;
-}
-
-export class AgentOutage {
-  readonly #options: AgentOutageOptions;
-  #sinceMs: number | undefined;
-  #reported: ErrorCode | undefined;
-
-  constructor(options: AgentOutageOptions) {
-    this.#options = options;
-  }
-
-  /** `failing`: all watches that fail now. `serving`: there is a last good state. */
-  look(failing: readonly Failing[], { serving }: { readonly serving: boolean }): void {
-    const { called, clock, log, onEvent } = this.#options;
-    const outage = gravest(failing);
-    if (outage && outage.code !== this.#reported) {
-      this.#sinceMs ??= outage.sinceMs;
-      // A foreign cluster that is restarted is the same failure.
-      const isNews = this.#reported !== "cluster_changed";
-      if (!isNews) return;
-      this.#reported = outage.code;
-      const fields = { code: outage.code, error: outage.message };
-      const what = serving ? "last good state stays" : "nothing can be served yet";
-      if (outage.code === "cluster_changed") {
-        log.error(`${called} belongs to another cluster, ${what}`, fields);
-      } else log.warn(`${called} not reached, ${what}`, fields);
-      onEvent("unreachable", outage.message);
-    } else if (!outage && this.#sinceMs !== undefined) {
-      const after_ms = clock.now() - this.#sinceMs;
-      this.#sinceMs = this.#reported = undefined;
-      log.info(`${called} reached again`, { after_ms });
-      onEvent("recovered", `after ${after_ms} ms`);
-    }
-  }
 }
 
 function isOutage({ code }: Failing): boolean {

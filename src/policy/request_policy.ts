@@ -141,7 +141,8 @@ function byPermissions(
     decide(request, claims) {
       for (const { covers, verdict, tokens, lacking } of tried) {
         if (!covers(request)) continue;
-        // As in Envoy, permissions after it do not apply to this request.
+        // As in Envoy, the first permission that covers the request decides. Without the token that it
+        // needs, the request is denied, even if a later permission would allow it.
         return lacking && !hasToken(tokens, claims) ? lacking : verdict;
       }
       return otherwise;

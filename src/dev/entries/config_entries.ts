@@ -1,4 +1,4 @@
-/** Config entries: read, written and removed as `/v1/config` does. @module */
+/** Config entries of the agent in memory: read, written and deleted as by `/v1/config`. @module */
 
 import { CONFIG, configTopic, type Store } from "../store.ts";
 import { type JsonObject, numberAt, stableJson, textAt } from "../json.ts";

@@ -23,17 +23,17 @@ export interface DevAgentOptions extends WorldOptions {
 }
 
 export class DevAgent implements AsyncDisposable {
-  readonly #options: DevAgentOptions;
-  readonly #engine: Engine;
+  readonly #newWorld: () => World;
+  readonly #firstPort: number;
   readonly #host: string;
   readonly #listener: ApiListener;
   #world: World;
 
   constructor(options: DevAgentOptions) {
     const { clock, host = "127.0.0.1", log = silentLog, engine = runtimeEngine() } = options;
-    this.#options = options;
-    this.#engine = engine;
     this.#host = host;
+    this.#firstPort = options.port ?? 0;
+    this.#newWorld = () => newWorld(options, engine, { name: "dev", address: host });
     this.#world = this.#newWorld();
     const api = createApi(options.extend);
     this.#listener = new ApiListener({
@@ -66,7 +66,7 @@ export class DevAgent implements AsyncDisposable {
 
   /** Listens; after {@link stop} on the same port. */
   start(): Promise<void> {
-    return this.#listener.start(this.port || (this.#options.port ?? 0));
+    return this.#listener.start(this.port || this.#firstPort);
   }
 
   /** Breaks every connection; data stays. */
@@ -88,10 +88,6 @@ export class DevAgent implements AsyncDisposable {
   [Symbol.asyncDispose](): Promise<void> {
     this.close();
     return Promise.resolve();
-  }
-
-  #newWorld(): World {
-    return newWorld(this.#options, this.#engine, { name: "dev", address: this.#host });
   }
 
   #end({ services, ca }: World): void {

@@ -29,7 +29,7 @@ import {
 import { PendingRequest, Unsent } from "./pending_request.ts";
 import { readTlsFiles, type TlsFiles } from "./files.ts";
 import { agentCredentials, type ConsulTls, explainAlert } from "./tls_credentials.ts";
-import { type AskedPlace, brokenWords, dialWords, portWanted } from "./unreachable.ts";
+import { brokenWords, dialWords, portWanted } from "./unreachable.ts";
 
 interface TransportOptions {
   readonly peer: AnsweringPeer;
@@ -112,10 +112,6 @@ export class Transport implements WireTransport {
     this.#pool.reset("given up");
   }
 
-  get #place(): AskedPlace {
-    return this.#options;
-  }
-
   #sendOnce(wire: WireRequest): Promise<WireReply> {
     if (this.#isClosed || wire.signal?.aborted) return Promise.reject(givenUp());
     const { peer, clock, address, tls, heldBytes = HELD_LIMIT_BYTES } = this.#options;
@@ -124,7 +120,7 @@ export class Transport implements WireTransport {
       where: `the Consul ${peer} at ${this.where}`,
       scheme: tls ? "https" : "http",
       authority: this.#isHttp2 && tls?.serverName || authorityOf(address, tls !== null),
-      brokenWords: (reason, detail) => brokenWords(reason, detail, this.#place),
+      brokenWords: (reason, detail) => brokenWords(reason, detail, this.#options),
       mayBeStale: !this.#isHttp2,
       hold: (bytes) => (this.#heldBytes += bytes) <= heldBytes,
       onEnd: () => this.#running.delete(request),
@@ -132,7 +128,7 @@ export class Transport implements WireTransport {
     this.#running.add(request);
     request.waitFor(this.#pool.reach({
       onDialled: (connection) => request.start(connection),
-      onFailed: (failure) => request.cannotReach(dialWords(failure, this.#place)),
+      onFailed: (failure) => request.cannotReach(dialWords(failure, this.#options)),
     }));
     return request.reply;
   }

@@ -6,7 +6,7 @@ import { SPEAKS_NO_TLS } from "../../net/mod.ts";
 import type { AnsweringPeer } from "./carrier.ts";
 import type { ConsulTls } from "./tls_credentials.ts";
 
-export interface AskedPlace {
+interface AskedPlace {
   readonly address: Address;
   readonly peer: AnsweringPeer;
   readonly tls: Pick<ConsulTls, "explain"> | null;

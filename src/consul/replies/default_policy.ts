@@ -18,7 +18,7 @@ import type { Log } from "../../base/mod.ts";
 import type { Client } from "../http/client.ts";
 import type { DefaultPolicyRequest } from "../model/consul.ts";
 import type { RepeatQuestion } from "../watch/repeat.ts";
-import { object, readReply, text } from "./schema.ts";
+import { readReply, renamed, text } from "./schema.ts";
 
 /** The policy changes with the agent's configuration only, hence with a restart, which is noticed. */
 const INTERVAL_MS = 180_000;
@@ -29,7 +29,10 @@ const BY_POLICY = "Default intention policy";
 /** The reason of an answer by the ACLs, where `default_intention_policy` is not set. */
 const BY_ACLS = "Default behavior configured by ACLs";
 
-const AuthorizeReply = object({ Authorized: v.boolean(), Reason: text });
+const AuthorizeReply = renamed({
+  allowed: ["Authorized", v.boolean()],
+  reason: ["Reason", text],
+});
 
 interface AuthorizeVerdict {
   readonly allowed: boolean;
@@ -39,8 +42,7 @@ interface AuthorizeVerdict {
 }
 
 export function readAuthorize(json: unknown): Omit<AuthorizeVerdict, "aclDefault"> {
-  const reply = readReply(AuthorizeReply, json, "authorization");
-  return { allowed: reply.Authorized, reason: reply.Reason };
+  return readReply(AuthorizeReply, json, "authorization");
 }
 
 export async function askAuthorize(

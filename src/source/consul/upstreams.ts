@@ -163,12 +163,8 @@ function oldContents(
   chain: ChainPart,
   from: { readonly previous: Snapshot | undefined; readonly lastResort: LastResort },
 ): readonly TargetContent[] {
-  const contents: TargetContent[] = [];
-  for (const key of targetKeysOf(chain)) {
-    const target = from.previous?.targets[key];
-    if (target) contents.push(from.lastResort.ofUnanswered(target));
-  }
-  return contents;
+  const targets = [...targetKeysOf(chain)].flatMap((key) => from.previous?.targets[key] ?? []);
+  return targets.map((target) => from.lastResort.ofUnanswered(target));
 }
 
 interface From {

@@ -17,16 +17,13 @@ export type ServerAddresses =
   | { readonly kind: "exec"; readonly command: readonly string[] };
 
 /** How this proxy logs in where its token is not given. */
-export interface LoginOptions {
+export interface LoginOptions extends Pick<AgentOptions, "datacenter" | "namespace" | "partition"> {
   readonly authMethod: string;
   /** Wins over `bearerTokenFile`. */
   readonly bearerToken: string;
   /** Read anew for each login. */
   readonly bearerTokenFile: string;
   readonly meta: Readonly<Record<string, string>>;
-  readonly datacenter: string;
-  readonly namespace: string;
-  readonly partition: string;
 }
 
 /** Checked; empty text means not given. */

@@ -193,7 +193,9 @@ class WatchLoop<T> implements WatchHandle {
       if (this.#stop.signal.aborted) return;
       if (!answer) continue;
       const { value, cursor, digest } = answer;
-      if (this.#cursor.answered({ cursor, lacks: this.#lacks(value) })) {
+      const { last } = this.#delivery;
+      const lacks = last !== undefined && this.#question.lacks?.(value, last.value) === true;
+      if (this.#cursor.answered({ cursor, lacks })) {
         this.#digest = digest;
         return this.#succeeded(value);
       }
@@ -203,6 +205,8 @@ class WatchLoop<T> implements WatchHandle {
 
   #poll(turn: PollTurn): Promise<PollAnswer<T>> {
     const read = this.#cursor.next();
+    const { last } = this.#delivery;
+    const digest = this.#digest;
     const waitMs = turn.mode === "long" ? this.#waitMs : NO_WAIT_MS;
     const timeoutMs = read.cursor === undefined || turn.mode === "short"
       ? READ_TIMEOUT_MS
@@ -210,20 +214,11 @@ class WatchLoop<T> implements WatchHandle {
       : Math.ceil(waitMs * 17 / 16) + LONG_MARGIN_MS;
     return this.#question.poll({
       ...read,
-      ...(this.#delivery.last && { last: this.#last(this.#delivery.last.value) }),
+      ...(last && { last: digest === undefined ? last : { ...last, digest } }),
       waitMs,
       timeoutMs,
       signal: turn.signal,
     });
-  }
-
-  #last(value: T): NonNullable<PollRequest<T>["last"]> {
-    return this.#digest === undefined ? { value } : { value, digest: this.#digest };
-  }
-
-  #lacks(value: T): boolean {
-    const before = this.#delivery.last;
-    return before !== undefined && this.#question.lacks?.(value, before.value) === true;
   }
 
   #succeeded(value: T): void {
@@ -251,7 +246,7 @@ class WatchLoop<T> implements WatchHandle {
     this.#delivery.failed(error, { retry_ms: Math.round(pauseMs) });
     const isShared = terms.isShared(error.code);
     // Another token may have the right, and another server the entry.
-    await this.#sleep(pauseMs, (wake) => isShared ? reach.onRestored(wake) : reach.onMoved(wake));
+    await this.#sleep(pauseMs, (wake) => reach.on(isShared ? "restored" : "moved", wake));
   }
 
   async #sleep(ms: number, onWake?: (wake: () => void) => () => void): Promise<void> {

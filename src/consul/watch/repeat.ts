@@ -61,7 +61,7 @@ async function repeat<T>(question: RepeatQuestion<T>, { delivery, deps, signal }
     // A tenth either way keeps the sidecars of a host apart. While it fails the pause is short anyway.
     const woken = await wakeableSleep(clock, baseMs * (0.9 + 0.2 * random()), {
       signal,
-      ...(askAfterLoss && failures === 0 && { onWake: (wake) => reach.onLost(wake) }),
+      ...(askAfterLoss && failures === 0 && { onWake: (wake) => reach.on("lost", wake) }),
     });
     if (woken) await wakeableSleep(clock, RETRY_MS * (1 + random()), { signal });
   }

@@ -157,15 +157,13 @@ function localNames(host: string): readonly string[] {
 
 type FetchHandler = (request: Request) => Response | Promise<Response>;
 
-interface FetchOptions {
-  readonly fetch: FetchHandler;
-  readonly onError: (message: string) => void;
-}
-
 const MAX_BODY_BYTES = 8 * 1024 * 1024;
 
 /** Takes the exchange over. */
-function serveFetch(exchange: ServerExchange, { fetch, onError }: FetchOptions): void {
+function serveFetch(
+  exchange: ServerExchange,
+  { fetch, onError }: Pick<ApiListenerOptions, "fetch" | "onError">,
+): void {
   const { request, endsWithHead } = exchange;
   const gone = new AbortController();
   const chunks: Uint8Array[] = [];

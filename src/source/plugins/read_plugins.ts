@@ -1,6 +1,7 @@
 /** Lists of plugins in configuration, and the files that they name, read and held against their pins. @module */
 
 import { isAbsolute, resolve } from "node:path";
+import * as v from "valibot";
 import { messageOf } from "../../base/mod.ts";
 import { whyNoImport } from "../../plugin/mod.ts";
 import { type ConfigPath, object, type Problem, text } from "../../base/schema.ts";
@@ -15,7 +16,6 @@ import {
 } from "../../snapshot/mod.ts";
 import type { PluginWatch } from "./plugin_watch.ts";
 import { bundle, type Bundled, sha256 } from "./bundle.ts";
-import * as v from "valibot";
 
 const MAX_PLUGINS = 64;
 const OF_A_FILE = 'belongs to a plugin from a file, whose "use" has a slash or ends in .ts or .js';

@@ -2,6 +2,7 @@
 
 import type { Clock, ErrorCode, Log, Stats } from "../../base/mod.ts";
 import type { CredentialsPart, Refusal, Snapshot } from "../../snapshot/mod.ts";
+import type { MadeSnapshot } from "./facts_reader.ts";
 import type { CertificateStatus, Failing, SourceStatus } from "./source.ts";
 
 interface SourceReportOptions {
@@ -19,6 +20,11 @@ export interface FailingNow {
   readonly all: readonly Failing[];
   /** There is a last good state. */
   readonly serving: boolean;
+}
+
+interface PublishedState extends Pick<MadeSnapshot, "warming" | "warmingUpstreams"> {
+  readonly first: boolean;
+  readonly restored: boolean;
 }
 
 /** Failures that concern all watches alike: one line for all of them. */
@@ -118,14 +124,7 @@ export class SourceReport {
 
   published(
     snapshot: Snapshot,
-    { first, restored, warming = [], warmingUpstreams = 0 }: {
-      readonly first: boolean;
-      readonly restored: boolean;
-      /** Listeners and upstreams that are closed until their secrets have come. */
-      readonly warming?: readonly string[];
-      /** The number of upstreams among them. */
-      readonly warmingUpstreams?: number;
-    },
+    { first, restored, warming, warmingUpstreams }: PublishedState,
   ): void {
     const { called, log, stats } = this.#options;
     stats.counter(

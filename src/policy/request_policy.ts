@@ -40,8 +40,9 @@ export interface SourceJudge {
   /** The intention that decides, or the default. */
   readonly rule: string;
   /**
-   * For each request, also on an open connection, in the form that is sent on: path normalised, with the
-   * fields that the proxy adds. `claims`: those of its tokens; absent: none.
+   * Called for each request, also on a connection that was admitted. `request` is in the form that is
+   * forwarded: its path is normalised, and it has the fields that the proxy adds. `claims`: those of its
+   * tokens; absent: none.
    */
   decide(request: JudgedRequest, claims?: VerifiedClaims): RequestVerdict;
   /** For people: the permissions that {@link decide} evaluates, in its order, the one that decides last. */

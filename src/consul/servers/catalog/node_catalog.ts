@@ -1,4 +1,7 @@
-/** The services of one node in Consul's catalog, and why a proxy is not among them. @module */
+/**
+ * The services of one node in Consul's catalog; where a proxy's entry is missing, the reason.
+ * @module
+ */
 
 import * as v from "valibot";
 import { ProxyError } from "../../../base/mod.ts";

@@ -55,7 +55,6 @@ const FLOORS: Readonly<Record<string, readonly string[]>> = {
     "refusal.ts",
     "shapes.ts",
     "filter.ts",
-    "topics.ts",
     "store.ts",
     "entries",
     "catalog",

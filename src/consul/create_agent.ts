@@ -1,18 +1,14 @@
-/**
- * Consul through a client agent.
- *
- * @module
- */
+/** Consul through a client agent. @module */
 
-import type { Clock, Log, Random, Stats } from "../base/mod.ts";
 import type { DialEngine } from "../http/mod.ts";
+import type { CommonDeps } from "./model/deps.ts";
 import { findGateway, findProxy, findSidecar } from "./find_sidecar.ts";
-import { followRegistration } from "./follow_registration.ts";
-import { createAgentCarrier } from "./http/agent_carrier.ts";
+import { RegistrationWatch } from "./follow_registration.ts";
 import { Client } from "./http/client.ts";
 import { ClusterPin, ClusterProof } from "./http/cluster.ts";
 import type { AgentOptions } from "./http/options.ts";
 import { TokenSource } from "./http/token.ts";
+import { createAgentCarrier } from "./http/transport.ts";
 import type { Consul } from "./model/consul.ts";
 import { missingRights } from "./preflight.ts";
 import { keepRegistered } from "./register.ts";
@@ -20,7 +16,6 @@ import { askFailingChecks, askNode } from "./replies/catalog_reads.ts";
 import { judgeCluster, leafQuestion, rootsQuestion } from "./replies/certificates.ts";
 import { askAuthorize, defaultPolicyQuestion } from "./replies/default_policy.ts";
 import { exposedChecksQuestion } from "./replies/exposed_checks.ts";
-import { gatewayServicesQuestion, ingressEntryQuestion } from "./replies/ingress.ts";
 import { registrationQuestion } from "./replies/registration.ts";
 import { RunningWatches } from "./running_watches.ts";
 import { ConnectionBudget } from "./watch/budget.ts";
@@ -28,12 +23,8 @@ import { ConsulReach } from "./watch/consul_reach.ts";
 import { countConnections } from "./watch/count_connections.ts";
 import { agentWatchTerms } from "./watch/watch_terms.ts";
 
-export interface ConsulDeps {
+export interface ConsulDeps extends CommonDeps {
   readonly engine: DialEngine;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Log;
-  readonly stats: Stats;
   /** The most connections to the agent, or to servers without TLS. */
   readonly connections: number;
 }
@@ -45,15 +36,13 @@ const START_CONNECTIONS = 12;
 export function createAgent(options: AgentOptions, deps: ConsulDeps): Required<Consul> {
   const { engine, clock, random, log, stats } = deps;
   const budget = new ConnectionBudget({
+    ...deps,
     connections: Math.min(START_CONNECTIONS, deps.connections),
     growth: {
       limit: deps.connections,
       random,
       countOfHost: () => countConnections(options.address),
     },
-    clock,
-    log,
-    stats,
   });
   const token = new TokenSource(options, { clock, log });
   const carrier = createAgentCarrier(options, { engine, clock });
@@ -75,27 +64,18 @@ export function createAgent(options: AgentOptions, deps: ConsulDeps): Required<C
       carrier.dropIdle();
     },
   });
-  const watches = new RunningWatches(client, {
-    clock,
-    random,
-    log,
-    stats,
-    budget,
-    reach,
-    terms: agentWatchTerms(reach),
-  });
+  const terms = agentWatchTerms(reach);
+  const watches = new RunningWatches(client, { ...deps, budget, reach, terms });
 
   return {
     ...watches.common,
     called: "agent",
     watchRegistration: (proxyId, sink) =>
-      followRegistration({
+      new RegistrationWatch({
+        client,
+        watches,
         registration: registrationQuestion(client, proxyId),
-        entryOf: (gateway) => ingressEntryQuestion(client, gateway),
-        servicesOf: (gateway) => gatewayServicesQuestion(client, gateway),
         checksOf: (serviceId) => exposedChecksQuestion(client, serviceId),
-        repeat: (question, to) => watches.repeat(question, to),
-        watch: (question, to) => watches.watch(question, to),
       }, sink),
     watchLeaf: (service, sink) => watches.watch(leafQuestion(client, service), sink),
     watchRoots: (sink) => watches.watch(rootsQuestion(client, cluster), sink),

@@ -1,28 +1,22 @@
-/**
- * Consul through its servers, without an agent.
- *
- * @module
- */
+/** Consul through its servers, without an agent. @module */
 
 import { ProxyError } from "../base/mod.ts";
 import type { ConsulDeps } from "./create_agent.ts";
-import { followRegistration } from "./follow_registration.ts";
+import { RegistrationWatch } from "./follow_registration.ts";
 import { ClusterPin } from "./http/cluster.ts";
 import { TokenSource } from "./http/token.ts";
 import type { Consul } from "./model/consul.ts";
 import { missingRights } from "./preflight.ts";
 import { askFailingChecks } from "./replies/catalog_reads.ts";
-import { gatewayServicesQuestion, ingressEntryQuestion } from "./replies/ingress.ts";
 import { RunningWatches } from "./running_watches.ts";
 import { agreedPolicyQuestion } from "./servers/catalog/agreed_policy.ts";
 import { findGateway, findProxy, findSidecar } from "./servers/catalog/find_on_node.ts";
 import { keepRegistered } from "./servers/catalog/keep/keep_registered.ts";
-import type { NodeCatalog } from "./servers/catalog/node_catalog.ts";
-import { ownRegistrationQuestion } from "./servers/catalog/own_registration.ts";
+import { type NodeCatalog, ownRegistrationQuestion } from "./servers/catalog/node_catalog.ts";
 import { createLoginCalls } from "./servers/login/login_calls.ts";
 import { LoginToken } from "./servers/login/login_token.ts";
 import { createServersClient } from "./servers/servers_client.ts";
-import { createServersSession } from "./servers/session.ts";
+import { ServersSession } from "./servers/session.ts";
 import { RootsFeed } from "./servers/trust/server_roots.ts";
 import { watchSignedLeaf } from "./servers/trust/signed_leaf.ts";
 import type { ServersOptions } from "./servers/types.ts";
@@ -37,20 +31,18 @@ const PLAIN_CONNECTIONS = 12;
 
 /** Dials at once; fails with `config_invalid` where files cannot be used. */
 export function createServers(options: ServersOptions, deps: ConsulDeps): Required<Consul> {
-  const { clock, random, log, stats, engine } = deps;
+  const { clock, log, stats } = deps;
   const reach = new ConsulReach();
   const budget = new ConnectionBudget({
+    ...deps,
     connections: options.tls ? STREAMS : Math.min(PLAIN_CONNECTIONS, deps.connections),
     modest: !options.tls,
-    clock,
-    log,
-    stats,
   });
   const given = new TokenSource(options, { clock, log });
-  const login = options.login && new LoginToken(options.login.authMethod, { clock, random, log });
+  const login = options.login && new LoginToken(options.login.authMethod, deps);
   const token = login ?? given;
   const cluster = new ClusterPin();
-  const servers = createServersSession(options, { ...deps, token, cluster });
+  const servers = new ServersSession(options, { ...deps, token, cluster });
   const client = createServersClient(options, {
     ...deps,
     servers,
@@ -63,17 +55,10 @@ export function createServers(options: ServersOptions, deps: ConsulDeps): Requir
     login.start(createLoginCalls(options.login, { carrier: client.carrier, stats }));
     servers.onMove(() => login.moved());
   }
-  const watches = new RunningWatches(client, {
-    clock,
-    random,
-    log,
-    stats,
-    budget,
-    reach,
-    terms: serversWatchTerms(reach),
-  });
+  const terms = serversWatchTerms(reach);
+  const watches = new RunningWatches(client, { ...deps, budget, reach, terms });
   const catalog: NodeCatalog = { client, servers, node: options.node };
-  const roots = new RootsFeed({ servers, cluster, clock, log, stats });
+  const roots = new RootsFeed({ ...deps, servers, cluster });
   /** The datacenter of calls and of the certificate; the registration's, where no flag gives one. */
   let { datacenter } = options;
 
@@ -81,12 +66,10 @@ export function createServers(options: ServersOptions, deps: ConsulDeps): Requir
     ...watches.common,
     called: "consul",
     watchRegistration: (proxyId, sink) =>
-      followRegistration({
+      new RegistrationWatch({
+        client,
+        watches,
         registration: ownRegistrationQuestion(catalog, proxyId),
-        entryOf: (gateway) => ingressEntryQuestion(client, gateway),
-        servicesOf: (gateway) => gatewayServicesQuestion(client, gateway),
-        repeat: (question, to) => watches.repeat(question, to),
-        watch: (question, to) => watches.watch(question, to),
       }, {
         onValue(registration) {
           datacenter ||= registration.datacenter;
@@ -97,10 +80,7 @@ export function createServers(options: ServersOptions, deps: ConsulDeps): Requir
     watchRoots: (sink) => watches.track(roots.watch(sink)),
     watchLeaf: (service, sink) =>
       watches.track(
-        watchSignedLeaf({ service, datacenter }, {
-          sink,
-          deps: { servers, roots, clock, random, log, stats },
-        }),
+        watchSignedLeaf({ service, datacenter }, { sink, deps: { ...deps, servers, roots } }),
       ),
     askFailingChecks: (instance) =>
       watches.call(() =>
@@ -116,13 +96,7 @@ export function createServers(options: ServersOptions, deps: ConsulDeps): Requir
     keepRegistered: (request, signals) =>
       keepRegistered(catalog, request, {
         ...signals,
-        deps: {
-          clock,
-          random,
-          log,
-          engine,
-          watch: (question, sink) => watches.watch(question, sink),
-        },
+        deps: { ...deps, watch: (question, sink) => watches.watch(question, sink) },
       }),
     watchDefaultPolicy: (request, sink) =>
       watches.repeat(agreedPolicyQuestion(client, { ...request, servers, clock, log }), sink),

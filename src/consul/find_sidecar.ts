@@ -1,8 +1,4 @@
-/**
- * Finds the proxies of an agent that `-sidecar-for`, `-proxy-id` and `-gateway` name.
- *
- * @module
- */
+/** Finds the proxies of an agent that `-sidecar-for`, `-proxy-id` and `-gateway` name. @module */
 
 import * as v from "valibot";
 import { ProxyError } from "../base/mod.ts";

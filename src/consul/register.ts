@@ -1,14 +1,15 @@
 /**
  * `-register` beside an agent: keeps a proxy that is not registered otherwise in the agent's catalog while
  * it runs. Its TTL check takes it out of use when the process dies.
- *
  * @module
  */
 
-import { Backoff, type Clock, type Log, messageOf, ProxyError, type Random } from "../base/mod.ts";
+import { Backoff, messageOf, ProxyError, sleep } from "../base/mod.ts";
+import type { CommonDeps } from "./model/deps.ts";
+import type { ConsulCall } from "./http/carrier.ts";
 import type { Client } from "./http/client.ts";
 import type { RegisterSignals } from "./model/consul.ts";
-import { wakeableSleep } from "./watch/pauses.ts";
+import { onAbort, wakeableSleep } from "./watch/pauses.ts";
 
 const TTL = "30s";
 const HEARTBEAT_MS = 10_000;
@@ -25,11 +26,7 @@ interface ProxyEntry {
   readonly port: number;
 }
 
-interface Deps {
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Log;
-}
+type Deps = Omit<CommonDeps, "stats">;
 
 type Status = "passing" | "critical";
 
@@ -58,11 +55,11 @@ export async function keepRegistered(
     const status = statusNow();
     try {
       if (!registered) {
-        await register(client, entry, { status, signal });
+        await put(client, registrationOf(entry, status), signal);
         registered = wasRegistered = true;
         log.info("proxy registered", { id });
       } else {
-        await reportStatus(client, id, { status, signal });
+        await put(client, heartbeatOf(id, status), signal);
       }
       if (status === "critical" && draining?.aborted) onLeft?.();
       backoff.reset();
@@ -81,33 +78,18 @@ export async function keepRegistered(
       });
     }
     if (registered && status !== statusNow()) continue;
-    await wakeableSleep(clock, pauseMs, { signal, onWake: onAnyOf([serving, draining]) });
+    await wakeableSleep(clock, pauseMs, { signal, onWake: onAbort([serving, draining]) });
   }
   if (wasRegistered || isUncertain) await deregister(client, id, deps);
 }
 
-/** Wakes when one of `signals` aborts that has not yet. */
-function onAnyOf(signals: readonly (AbortSignal | undefined)[]) {
-  const open = signals.filter((signal) => signal?.aborted === false);
-  return (wake: () => void) => {
-    for (const signal of open) signal?.addEventListener("abort", wake);
-    return () => {
-      for (const signal of open) signal?.removeEventListener("abort", wake);
-    };
-  };
-}
+type Write = Pick<ConsulCall, "what" | "path" | "body">;
 
-interface Report {
-  readonly status: Status;
-  readonly signal: AbortSignal;
-}
-
-async function register(
-  client: Client,
+function registrationOf(
   { id, name, destination, host, port }: ProxyEntry,
-  { status, signal }: Report,
-): Promise<void> {
-  await put(client, {
+  status: Status,
+): Write {
+  return {
     what: `register the proxy ${JSON.stringify(id)}`,
     path: "/v1/agent/service/register",
     body: {
@@ -120,30 +102,26 @@ async function register(
       Proxy: { DestinationServiceName: destination },
       Check: { CheckID: checkId(id), Name: "proxy heartbeat", TTL, Status: status },
     },
-    signal,
-  });
+  };
 }
 
-/** Writes the status, which is the heartbeat, too: without it the check turns critical by itself. */
-async function reportStatus(client: Client, id: string, report: Report): Promise<void> {
-  const { status, signal } = report;
+/** The status is the heartbeat, too: without it the check turns critical by itself. */
+function heartbeatOf(id: string, status: Status): Write {
   const action = status === "passing" ? "pass" : "fail";
-  await put(client, {
+  return {
     what: `tell that the proxy ${JSON.stringify(id)} is ${status}`,
     path: `/v1/agent/check/${action}/${encodeURIComponent(checkId(id))}`,
-    signal,
-  });
+  };
 }
 
 async function deregister(client: Client, id: string, { clock, log }: Deps): Promise<void> {
-  const { signal } = new AbortController();
+  const write = {
+    what: `deregister the proxy ${JSON.stringify(id)}`,
+    path: `/v1/agent/service/deregister/${encodeURIComponent(id)}`,
+  };
   for (let tried = 1;; tried++) {
     try {
-      await put(client, {
-        what: `deregister the proxy ${JSON.stringify(id)}`,
-        path: `/v1/agent/service/deregister/${encodeURIComponent(id)}`,
-        signal,
-      });
+      await put(client, write);
       log.info("proxy deregistered", { id });
       return;
     } catch (error) {
@@ -155,21 +133,14 @@ async function deregister(client: Client, id: string, { clock, log }: Deps): Pro
         });
         return;
       }
-      await wakeableSleep(clock, DEREGISTER_PAUSE_MS, { signal });
+      await sleep(clock, DEREGISTER_PAUSE_MS);
     }
   }
 }
 
-async function put(
-  client: Client,
-  call: {
-    readonly what: string;
-    readonly path: string;
-    readonly body?: unknown;
-    readonly signal: AbortSignal;
-  },
-): Promise<void> {
-  await client.call({ resource: "register", method: "PUT", timeoutMs: TIMEOUT_MS, ...call });
+async function put(client: Client, write: Write, signal?: AbortSignal): Promise<void> {
+  const call = { resource: "register", method: "PUT", timeoutMs: TIMEOUT_MS, ...write } as const;
+  await client.call({ ...call, ...(signal && { signal }) });
 }
 
 function checkId(id: string): string {

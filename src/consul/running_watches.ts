@@ -1,9 +1,4 @@
-/**
- * The watches and calls that are the same beside an agent and beside servers, and the list of watches that
- * run.
- *
- * @module
- */
+/** Watches and calls that agents and servers share, and the list of watches that run. @module */
 
 import type { Client } from "./http/client.ts";
 import type { Consul, WatchHandle, WatchSink } from "./model/consul.ts";
@@ -34,7 +29,6 @@ type CommonCalls = Pick<
 const ASK_TIMEOUT_MS = 5_000;
 
 export class RunningWatches {
-  /** Aborts at the end. */
   readonly closing: AbortSignal;
   readonly #closing = new AbortController();
   readonly #client: Client;

@@ -1,7 +1,6 @@
 /**
  * A Consul-like agent in memory, behind the same HTTP interface: for `postern dev`, the demo and tests. It
  * answers as a single server of Consul 1.22.7 does, as far as proxies and their operators need it.
- *
  * @module
  */
 
@@ -24,17 +23,17 @@ export interface DevAgentOptions extends WorldOptions {
 }
 
 export class DevAgent implements AsyncDisposable {
-  readonly #options: DevAgentOptions;
-  readonly #engine: Engine;
+  readonly #newWorld: () => World;
+  readonly #firstPort: number;
   readonly #host: string;
   readonly #listener: ApiListener;
   #world: World;
 
   constructor(options: DevAgentOptions) {
     const { clock, host = "127.0.0.1", log = silentLog, engine = runtimeEngine() } = options;
-    this.#options = options;
-    this.#engine = engine;
     this.#host = host;
+    this.#firstPort = options.port ?? 0;
+    this.#newWorld = () => newWorld(options, engine, { name: "dev", address: host });
     this.#world = this.#newWorld();
     const api = createApi(options.extend);
     this.#listener = new ApiListener({
@@ -61,14 +60,13 @@ export class DevAgent implements AsyncDisposable {
     return this.#listener.port;
   }
 
-  /** Open connections. */
   get connections(): number {
     return this.#listener.connections;
   }
 
   /** Listens; after {@link stop} on the same port. */
   start(): Promise<void> {
-    return this.#listener.start(this.port || (this.#options.port ?? 0));
+    return this.#listener.start(this.port || this.#firstPort);
   }
 
   /** Breaks every connection; data stays. */
@@ -90,10 +88,6 @@ export class DevAgent implements AsyncDisposable {
   [Symbol.asyncDispose](): Promise<void> {
     this.close();
     return Promise.resolve();
-  }
-
-  #newWorld(): World {
-    return newWorld(this.#options, this.#engine, { name: "dev", address: this.#host });
   }
 
   #end({ services, ca }: World): void {

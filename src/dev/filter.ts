@@ -1,7 +1,6 @@
 /**
  * The filter language of Consul's list endpoints and of subsets: comparisons, `in`, `contains`, `is empty`
  * and `matches`, joined by `and`, `or`, `not` and parentheses.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * JSON values and their fields. A reader returns the empty value for a field that is absent or has another
  * type: input was checked against its shape before (`shapes.ts`).
- *
  * @module
  */
 

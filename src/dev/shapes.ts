@@ -1,7 +1,6 @@
 /**
  * The shapes of request bodies, and decoding by them as Consul decodes: keys in CamelCase, snake_case or
  * any letter case, unknown keys refused. The result has Consul's own spelling.
- *
  * @module
  */
 

@@ -2,7 +2,6 @@
  * Indexes of the agent's data, and the readers that wait for a change. As in a Raft log, one number rises
  * with every write; each topic (a table, one service, one config entry) keeps the index of the last write
  * that concerned it and wakes only its own readers. The data itself is elsewhere.
- *
  * @module
  */
 
@@ -63,4 +62,37 @@ export class Store {
     this.#index = index;
     for (const topic of this.#indexes.keys()) this.#indexes.set(topic, index);
   }
+}
+
+/** The topic of every write in the catalog, but for checks. */
+export const CATALOG = "catalog";
+/** The topic of every write of a config entry. */
+export const CONFIG = "config";
+export const ROOTS = "ca:roots";
+
+/** The instances of a service: all of them, or (`mesh`) those that take its mesh traffic. */
+export function serviceTopic(name: string, mesh: boolean): string {
+  return `${mesh ? "mesh" : "service"}:${name.toLowerCase()}`;
+}
+
+export function instanceTopic(node: string, id: string): string {
+  return `instance:${node}/${id}`;
+}
+
+export function nodeTopic(name: string): string {
+  return `node:${name.toLowerCase()}`;
+}
+
+export function checksTopic(name: string): string {
+  return `checks:${name.toLowerCase()}`;
+}
+
+/** One kind of config entries, or one entry. Intentions are found in any letter case. */
+export function configTopic(kind: string, name?: string): string {
+  if (name === undefined) return `${CONFIG}:${kind}`;
+  return `${CONFIG}:${kind}/${kind === "service-intentions" ? name.toLowerCase() : name}`;
+}
+
+export function leafTopic(service: string): string {
+  return `ca:leaf:${service}`;
 }

@@ -1,8 +1,4 @@
-/**
- * The state of an agent, created empty and with a new CA; created again when the agent forgets all.
- *
- * @module
- */
+/** The state of an agent, created again when the agent forgets all. @module */
 
 import { randomUUID } from "node:crypto";
 import type { Clock, Random } from "../base/mod.ts";
@@ -10,6 +6,7 @@ import type { Engine } from "../net/mod.ts";
 import { Ca, LEAF_TTL_MS } from "./ca/ca.ts";
 import { AgentServices, type Probes, socketProbes } from "./catalog/agent_services.ts";
 import { Catalog, CatalogNode } from "./catalog/catalog.ts";
+import type { NodeFacts } from "./catalog/records.ts";
 import { Store } from "./store.ts";
 import { ConfigEntries } from "./entries/config_entries.ts";
 import { PreparedQueries } from "./catalog/prepared_queries.ts";
@@ -54,10 +51,7 @@ export interface World {
 }
 
 /** The place of an agent in the catalog. */
-interface AgentNode {
-  readonly name: string;
-  readonly address: string;
-}
+type AgentNode = Pick<NodeFacts, "name" | "address">;
 
 export function newWorld(options: WorldOptions, engine: Engine, agent: AgentNode): World {
   const { clock, random, datacenter = "dc1", acl = OPEN, leafTtlMs = LEAF_TTL_MS } = options;

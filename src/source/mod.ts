@@ -1,17 +1,18 @@
 /** Makes snapshots from Consul or a file, and keeps them on disk. @module */
+
 export * from "./consul/assemble.ts";
 export type { RegistrationSource } from "./consul/consul_facts.ts";
 export * from "./consul/consul_source.ts";
 export type { ConsulState } from "./consul/consul_state.ts";
 export { type RegistrationFlags, registrationOfFlags } from "./consul/flag_registration.ts";
 export * from "./consul/mesh_entry.ts";
-export { pinStoredCluster } from "./consul/pin_cluster.ts";
+export { pinStoredCluster } from "./consul/consul_source.ts";
 export * from "./consul/plan.ts";
 export * from "./file/file_config.ts";
 export * from "./file/file_source.ts";
 export { bundle, type Bundled } from "./plugins/bundle.ts";
 export { PluginWatch } from "./plugins/plugin_watch.ts";
-export { troublesOf } from "./shell/agent_outage.ts";
+export { troublesOf } from "./shell/source_report.ts";
 export * from "./parts/judge_credentials.ts";
 export type { FetchedCertificate, SecretsReport } from "./shell/secrets_link.ts";
 export * from "./shell/source.ts";

@@ -11,10 +11,10 @@ import { createLog, type ProxyError, Stats, systemClock } from "../../src/base/m
 import {
   GET_BOOTSTRAP_PARAMS,
   GET_FEATURES,
-  type ServerRoots,
   WATCH_ROOTS,
 } from "../../src/consul/servers/methods.ts";
-import { createServersSession, type ServersSession } from "../../src/consul/servers/session.ts";
+import type { Roots } from "../../src/consul/mod.ts";
+import { ServersSession } from "../../src/consul/servers/session.ts";
 import { runtimeEngine } from "../../src/net/mod.ts";
 import { createAuthority } from "../kit/certs/certificates.ts";
 import { type Cluster, SERVER_NAME, startCluster } from "../kit/mesh/cluster.ts";
@@ -27,7 +27,7 @@ import { join } from "node:path";
 interface Running extends Disposable {
   readonly session: ServersSession;
   readonly token: ScriptedToken;
-  readonly roots: ServerRoots[];
+  readonly roots: Roots[];
   readonly errors: ProxyError[];
 }
 
@@ -38,7 +38,7 @@ function start(
 ): Running {
   const token = new ScriptedToken();
   token.value = secret;
-  const session = createServersSession({
+  const session = new ServersSession({
     ...OPTIONS,
     places: { kind: "names", names: cluster.members.map(({ host }) => host) },
     grpcPort: cluster.grpcPort,
@@ -51,7 +51,7 @@ function start(
     log: createLog({ clock: systemClock, holder: { level: "error" }, write: () => {} }),
     token,
   });
-  const roots: ServerRoots[] = [];
+  const roots: Roots[] = [];
   const errors: ProxyError[] = [];
   session.follow(WATCH_ROOTS, null, {
     onMessage: (message) => void roots.push(message),

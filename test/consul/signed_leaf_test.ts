@@ -11,7 +11,7 @@ import { X509Certificate } from "node:crypto";
 import test from "node:test";
 import { type ProxyError, silentLog, Stats, systemClock } from "../../src/base/mod.ts";
 import type { Leaf } from "../../src/consul/mod.ts";
-import { createServersSession } from "../../src/consul/servers/session.ts";
+import { ServersSession } from "../../src/consul/servers/session.ts";
 import { RootsFeed } from "../../src/consul/servers/trust/server_roots.ts";
 import { watchSignedLeaf } from "../../src/consul/servers/trust/signed_leaf.ts";
 import { runtimeEngine } from "../../src/net/mod.ts";
@@ -33,7 +33,7 @@ class Proxy implements Disposable {
     const token = new ScriptedToken();
     token.value = secret;
     const deps = { clock: systemClock, random, log: silentLog, stats: new Stats() };
-    const servers = createServersSession({
+    const servers = new ServersSession({
       ...OPTIONS,
       places: { kind: "names", names: cluster.members.map(({ host }) => host) },
       grpcPort: cluster.grpcPort,

@@ -10,26 +10,25 @@ import { prepareRegexes, ProxyError } from "../../src/base/mod.ts";
 import { readAuthorize } from "../../src/consul/replies/default_policy.ts";
 import { readChain } from "../../src/consul/replies/discovery_chain.ts";
 import { readSidecars } from "../../src/consul/find_sidecar.ts";
-import { readInstances } from "../../src/consul/replies/instances.ts";
+import { readInstances, readQueryResult } from "../../src/consul/replies/instances.ts";
 import { readIntentions } from "../../src/consul/replies/intentions.ts";
 import { readIngressEntry } from "../../src/consul/replies/ingress.ts";
 import { withIngressEntry } from "../../src/consul/replies/ingress_listeners.ts";
-import { readDefaults } from "../../src/consul/replies/mesh_and_defaults.ts";
+import { readDefaults, readMesh } from "../../src/consul/replies/mesh_and_defaults.ts";
 import { readJwtProvider } from "../../src/consul/replies/jwt_provider.ts";
-import { readLeaf } from "../../src/consul/replies/certificates.ts";
-import { readMesh } from "../../src/consul/replies/mesh_and_defaults.ts";
+import { readLeaf, readRoots } from "../../src/consul/replies/certificates.ts";
 import { readMissing } from "../../src/consul/preflight.ts";
-import { readQueryResult } from "../../src/consul/replies/instances.ts";
 import { readRegistration } from "../../src/consul/replies/registration.ts";
-import { readRoots } from "../../src/consul/replies/certificates.ts";
 import {
   isWhole,
   type KeptEntries,
   readKept,
   strangerIn,
 } from "../../src/consul/servers/catalog/keep/entries.ts";
-import { readNodeServices } from "../../src/consul/servers/catalog/node_catalog.ts";
-import { readOwnRegistration } from "../../src/consul/servers/catalog/own_registration.ts";
+import {
+  readNodeServices,
+  readOwnRegistration,
+} from "../../src/consul/servers/catalog/node_catalog.ts";
 import { compilePolicy, type Intention } from "../../src/policy/mod.ts";
 import jwtAuth from "../../plugins/jwt_auth/jwt_auth.ts";
 import rateLimit from "../../plugins/rate_limit/rate_limit.ts";

@@ -7,9 +7,8 @@
 
 import assert from "node:assert/strict";
 import { prepareRegexes } from "../../src/base/mod.ts";
-import { formatProblem, parseFileConfig } from "../../src/source/mod.ts";
-import type { StoredState } from "../../src/source/mod.ts";
-import { formatStored, parseStored } from "../../src/source/state/stored_snapshot.ts";
+import { formatProblem, parseFileConfig, type StoredState } from "../../src/source/mod.ts";
+import { formatStored, parseStored } from "../../src/source/state/store.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 
 await prepareRegexes();

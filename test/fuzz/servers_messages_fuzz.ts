@@ -9,7 +9,6 @@ import assert from "node:assert/strict";
 import { canonicalIpText, hasUnseen } from "../../src/base/mod.ts";
 import { SERVERS_PROTOBUF } from "../../src/consul/servers/methods.ts";
 import {
-  GET_BOOTSTRAP_PARAMS,
   GET_FEATURES,
   SERVER_LIMIT,
   SIGN,
@@ -19,7 +18,7 @@ import {
 import type { Method } from "../../src/consul/servers/types.ts";
 import type { FuzzTarget } from "./fuzz.ts";
 
-const METHODS = [GET_FEATURES, GET_BOOTSTRAP_PARAMS, WATCH_ROOTS, SIGN];
+const METHODS = [GET_FEATURES, WATCH_ROOTS, SIGN];
 const PEM = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
 
 /** `undefined`: refused. */
@@ -44,7 +43,6 @@ export const target: FuzzTarget = {
     SERVERS_PROTOBUF.encode("SupportedFeatures", {
       supported_dataplane_features: [{ feature_name: "WATCH_SERVERS", supported: true }],
     }),
-    SERVERS_PROTOBUF.encode("BootstrapParams", { service: "web", datacenter: "dc1" }),
     SERVERS_PROTOBUF.encode("ServerList", {
       servers: [{ id: "a", address: "10.0.0.1", version: "1.22.7" }, { address: "2001:db8::1" }],
     }),

@@ -21,7 +21,7 @@ import { CONFIG_KEYS } from "../../src/consul/mod.ts";
 import { readChain } from "../../src/consul/replies/discovery_chain.ts";
 import { readIntentions } from "../../src/consul/replies/intentions.ts";
 import { readRegistration } from "../../src/consul/replies/registration.ts";
-import { readOwnRegistration } from "../../src/consul/servers/catalog/own_registration.ts";
+import { readOwnRegistration } from "../../src/consul/servers/catalog/node_catalog.ts";
 import { startDevAgent } from "../../src/dev/mod.ts";
 import { mount } from "../../src/kit/mod.ts";
 import { BUILT_IN_NAMES, loadBuiltIn } from "../../src/built_in/mod.ts";

@@ -12,7 +12,7 @@ import { contextTag } from "../../wire/mod.ts";
 import { derElement } from "../../wire/der_writer.ts";
 import { type CertificateOverrides, createAuthority } from "../../../test/kit/certs/authority.ts";
 import { runtimeEngine, tlsWords } from "../../net/mod.ts";
-import { createAgentCarrier } from "./agent_carrier.ts";
+import { createAgentCarrier } from "./transport.ts";
 import { explainAlert } from "./tls_credentials.ts";
 
 const HOUR_MS = 3_600_000;

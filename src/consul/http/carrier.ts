@@ -1,14 +1,41 @@
-/**
- * A request to Consul and its reply as they are on the wire, and the two kinds of carriers:
- * connections to one address, and a carrier that knows the address in use.
- *
- * @module
- */
+/** Requests to Consul and their replies on the wire, and what carries them. @module */
 
 import { ProxyError } from "../../base/mod.ts";
 
 /** The kind of peer, for messages. */
 export type AnsweringPeer = "agent" | "server";
+
+/** A call of the HTTP API. */
+export interface ConsulCall {
+  /** Label of the request counter: `leaf`. */
+  readonly resource: string;
+  /** The purpose, for messages: `read the leaf of "web"`. */
+  readonly what: string;
+  readonly method?: "GET" | "PUT" | "POST";
+  /** Encoded, without query. */
+  readonly path: string;
+  /** Empty values are left out. */
+  readonly query?: Readonly<Record<string, string>>;
+  /** Parameters without a value: `stale`. */
+  readonly flags?: readonly string[];
+  readonly body?: unknown;
+  /** It is a read, whatever its method. */
+  readonly changesNothing?: true;
+  readonly timeoutMs: number;
+  readonly signal?: AbortSignal;
+  /** The right that the call takes, for refusals that do not name it. */
+  readonly needs?: string;
+  /**
+   * Digest of the last reply, `""`: there is none. The same bytes again are not parsed. Given for replies
+   * that are kept and acted on: an agent's cluster is proved again for each reply that differs.
+   */
+  readonly lastDigest?: string;
+  /** A 404 is an answer, with `json: null`. */
+  readonly absentIsAnswer?: boolean;
+  readonly provesCluster?: true;
+  /** The refusal of an agent without ACLs is an answer, with `json: null`. */
+  readonly aclsOffIsAnswer?: boolean;
+}
 
 export interface WireRequest {
   readonly method: string;
@@ -34,25 +61,14 @@ export interface WireReply {
   readonly body: string;
 }
 
-/** Connections to one address. */
-export interface WireTransport {
-  /** For people: `https://127.0.0.1:8501`. */
-  readonly where: string;
-  /** Fails with `agent_unreachable`, `agent_reply_invalid` (too long) or `closed` (aborted). */
-  send(request: WireRequest): Promise<WireReply>;
-  /** New requests get new connections, those of now end with their last request: for changed files. */
-  renew(): void;
-  /** Closes connections that carry nothing. */
-  dropIdle(): void;
-  /** Ends every connection; running requests fail with `closed`. */
-  close(): void;
-}
-
 export interface Carrier {
   readonly peer: AnsweringPeer;
-  /** The address in use, for people. */
+  /** The address in use, for people: `https://127.0.0.1:8501`. */
   readonly where: string;
-  /** Fails as {@link WireTransport.send} does, and a wait with {@link AskAgain}. */
+  /**
+   * Fails with `agent_unreachable`, `agent_reply_invalid` (too long) or `closed` (aborted), and a wait with
+   * {@link AskAgain}.
+   */
   send(request: WireRequest): Promise<WireReply>;
   /** Closes connections that carry nothing. */
   dropIdle(): void;
@@ -60,6 +76,12 @@ export interface Carrier {
   reloadFiles(): void;
   /** Ends every connection; running requests fail with `closed`. */
   close(): void;
+}
+
+/** Connections to one address. */
+export interface WireTransport extends Omit<Carrier, "peer" | "reloadFiles"> {
+  /** New requests get new connections, those of now end with their last request: for changed files. */
+  renew(): void;
 }
 
 /**

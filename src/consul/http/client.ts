@@ -1,54 +1,18 @@
-/**
- * Calls to Consul's HTTP API, of an agent or of servers: token, query, JSON, and every failure as a code
- * from the error table.
- *
- * @module
- */
+/** Calls to Consul's HTTP API: token, query, JSON, and failures as codes. @module */
 
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
 import { type ErrorCode, ProxyError, type Stats } from "../../base/mod.ts";
 import { jsonCost, locateJsonError } from "../../wire/mod.ts";
 import { type FlagNames, PROXY_FLAGS } from "../model/flag_names.ts";
-import type { Carrier, WireReply } from "./carrier.ts";
+import type { Carrier, ConsulCall, WireReply } from "./carrier.ts";
 import type { ClusterProof } from "./cluster.ts";
+import type { AgentOptions } from "./options.ts";
 import { isUnknownToken, refusalOf } from "./refusals.ts";
 import type { CallToken } from "./token.ts";
 
 /** Far more than a sidecar's largest reply; a reply beyond it is refused, not kept. */
 const REPLY_LIMIT_BYTES = 8 << 20;
-
-export interface ConsulCall {
-  /** Label of the request counter: `leaf`. */
-  readonly resource: string;
-  /** The purpose, for messages: `read the leaf of "web"`. */
-  readonly what: string;
-  readonly method?: "GET" | "PUT" | "POST";
-  /** Encoded, without query. */
-  readonly path: string;
-  /** Empty values are left out. */
-  readonly query?: Readonly<Record<string, string>>;
-  /** Parameters without a value: `stale`. */
-  readonly flags?: readonly string[];
-  readonly body?: unknown;
-  /** It is a read, whatever its method. */
-  readonly changesNothing?: true;
-  readonly timeoutMs: number;
-  readonly signal?: AbortSignal;
-  /** The right that the call takes, for refusals that do not name it. */
-  readonly needs?: string;
-  /**
-   * Digest of the last reply, `""`: there is none. The same bytes again are not parsed. Given for replies
-   * that are kept and acted on: an agent's cluster is proved again for each reply that differs.
-   */
-  readonly lastDigest?: string;
-  /** A 404 is an answer, with `json: null`. */
-  readonly absentIsAnswer?: boolean;
-  /** The call itself proves the cluster. */
-  readonly provesCluster?: true;
-  /** The refusal of an agent without ACLs is an answer, with `json: null`. */
-  readonly aclsOffIsAnswer?: boolean;
-}
 
 export interface ConsulReply {
   readonly status: number;
@@ -67,16 +31,11 @@ export interface ConsulReply {
 }
 
 /** Parts of every request; empty text means nothing. */
-interface ClientOptions {
-  /** Prefix of every path, for an agent behind a reverse proxy: `/consul`. */
-  readonly pathPrefix: string;
-  /** `user:password`. */
-  readonly basicAuth: string;
-  readonly datacenter: string;
-  /** Reads that may be stale are stale, also if the watch does not ask for it. */
-  readonly stale: boolean;
-  readonly namespace: string;
-  readonly partition: string;
+interface ClientOptions extends
+  Pick<
+    AgentOptions,
+    "pathPrefix" | "basicAuth" | "datacenter" | "stale" | "namespace" | "partition"
+  > {
   /** For messages; absent: those of `postern proxy`. */
   readonly names?: FlagNames;
 }
@@ -193,7 +152,10 @@ export class Client {
     const { status, headers, body } = wire;
     const isAbsent = (status === 404 && call.absentIsAnswer === true) ||
       (status === 401 && call.aclsOffIsAnswer === true && /ACL support disabled/.test(body));
-    if (status !== 200 && !isAbsent) throw this.#refusal(call, wire, token);
+    if (status !== 200 && !isAbsent) {
+      const { peer, where } = this.carrier;
+      throw refusalOf(wire, call, { peer, where, names: this.names, token });
+    }
     const index = readIndex(headers["x-consul-index"]);
     const silence = headers["x-consul-lastcontact"];
     if (silence !== undefined && /^\d{1,15}$/.test(silence)) {
@@ -211,18 +173,6 @@ export class Client {
       ...(digest === undefined ? {} : { digest, isSame }),
       json: isSame ? undefined : isEmpty ? null : parseReply(call, body),
     };
-  }
-
-  #refusal(call: ConsulCall, wire: WireReply, token: string): ProxyError {
-    const { peer, where } = this.carrier;
-    return refusalOf(wire, {
-      what: call.what,
-      path: call.path,
-      isPost: call.method === "POST",
-      datacenter: call.query?.["dc"] ?? "",
-      needs: call.needs ?? "",
-      token,
-    }, { peer, where, names: this.names });
   }
 
   #count({ resource }: ConsulCall, result: string): void {

@@ -3,7 +3,8 @@ import { test } from "node:test";
 import { ProxyError, Stats } from "../../base/mod.ts";
 import type { CallToken } from "./token.ts";
 import type { WireReply, WireRequest } from "./carrier.ts";
-import { Client, type ConsulCall } from "./client.ts";
+import type { ConsulCall } from "./carrier.ts";
+import { Client } from "./client.ts";
 
 const CALL = { resource: "match", what: "read", path: "/v1/x", timeoutMs: 1_000 } as const;
 

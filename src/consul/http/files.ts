@@ -1,7 +1,6 @@
 /**
  * Files for connections to Consul: the token, CA certificates, the client certificate. They are read and
  * checked whole; an unusable newer version never replaces one that works.
- *
  * @module
  */
 
@@ -28,6 +27,7 @@ export interface TlsFiles {
   readonly caPath: string;
   readonly certFile: string;
   readonly keyFile: string;
+  /** `""`: the host of the address. */
   readonly serverName: string;
   readonly verify: boolean;
   /** For messages; absent: those of `postern proxy`. */
@@ -35,7 +35,7 @@ export interface TlsFiles {
 }
 
 /** The same files, read and checked, as PEM. */
-export interface TlsTexts {
+export interface TlsTexts extends Pick<TlsFiles, "serverName" | "verify"> {
   /** Empty: the system has none. */
   readonly caPems: readonly string[];
   /** Their source, for people: `-ca-file (CONSUL_CACERT) "/etc/consul/ca.pem"`. */
@@ -44,9 +44,6 @@ export interface TlsTexts {
   readonly certName: string;
   readonly certPem: string;
   readonly keyPem: string;
-  /** `""`: the host of the address. */
-  readonly serverName: string;
-  readonly verify: boolean;
   readonly names: FlagNames;
 }
 

@@ -1,7 +1,6 @@
 /**
  * The agent's address and how to reach it, from flags and `CONSUL_*` variables as Consul's own commands
  * read them; flags win. Everything is checked here, so that a bad value stops the start.
- *
  * @module
  */
 
@@ -36,6 +35,7 @@ export interface AgentOptions {
   /** `user:password`. */
   readonly basicAuth: string;
   readonly datacenter: string;
+  /** Reads that may be stale are stale, also if the watch does not ask for it. */
   readonly stale: boolean;
   readonly namespace: string;
   readonly partition: string;
@@ -47,10 +47,7 @@ export type ConsulVariables = Readonly<Record<string, string | undefined>>;
 
 /** Fails with `config_invalid`, naming the flag or variable. */
 export function resolveAgentOptions(flags: AgentFlags, env: ConsulVariables): AgentOptions {
-  const httpAddr = pick(flags.httpAddr, env.CONSUL_HTTP_ADDR) || DEFAULT_ADDRESS;
-  const addressName = flags.httpAddr ? "-http-addr" : "CONSUL_HTTP_ADDR";
-  const wantsTls = readBool(env, "CONSUL_HTTP_SSL", false);
-  const { address, pathPrefix, secure } = parseHttpAddr(httpAddr, { name: addressName, wantsTls });
+  const { address, pathPrefix, secure } = readAddress(flags.httpAddr, env);
   const files = tlsFilesOf(flags, env);
   const tls = secure ? files : null;
   if (tls) readTlsFiles(tls);
@@ -104,10 +101,7 @@ export function checkedToken(
  * -http-addr; absent: the environment's.
  */
 export function agentAddressText(httpAddr: string | undefined, env: ConsulVariables): string {
-  const name = httpAddr ? "-http-addr" : "CONSUL_HTTP_ADDR";
-  const text = httpAddr || env.CONSUL_HTTP_ADDR || DEFAULT_ADDRESS;
-  const wantsTls = readBool(env, "CONSUL_HTTP_SSL", false);
-  const { address, pathPrefix } = parseHttpAddr(text, { name, wantsTls });
+  const { address, pathPrefix } = readAddress(httpAddr, env);
   if (address.kind === "unix") return formatAddress(address);
   const host = address.host === "localhost" ? "127.0.0.1" : address.host;
   return formatAddress({ ...address, host }) + pathPrefix;
@@ -119,11 +113,9 @@ interface ParsedAddress {
   readonly secure: boolean;
 }
 
-function parseHttpAddr(
-  text: string,
-  options: { readonly name: string; readonly wantsTls: boolean },
-): ParsedAddress {
-  const { name, wantsTls } = options;
+function readAddress(httpAddr: string | undefined, env: ConsulVariables): ParsedAddress {
+  const name = httpAddr ? "-http-addr" : "CONSUL_HTTP_ADDR";
+  const text = pick(httpAddr, env.CONSUL_HTTP_ADDR) || DEFAULT_ADDRESS;
   const bad = (fact: string) =>
     invalid(
       // An error must not show a password, which may have any characters.
@@ -140,7 +132,7 @@ function parseHttpAddr(
     throw bad(`the scheme ${JSON.stringify(scheme)} is unknown`);
   }
   // A scheme never disables TLS that the variable demands.
-  const secure = scheme === "https" || wantsTls;
+  const secure = scheme === "https" || readBool(env, "CONSUL_HTTP_SSL", false);
   const slash = rest.indexOf("/");
   const authority = slash < 0 ? rest : rest.slice(0, slash);
   const pathPrefix = slash < 0 ? "" : rest.slice(slash).replace(/\/+$/, "");

@@ -1,9 +1,4 @@
-/**
- * One request and its reply as it comes: bounded in time, from the wait for a connection to the last
- * byte, and in size.
- *
- * @module
- */
+/** One request and its reply as it comes, bounded in time and in size. @module */
 
 import { type Clock, ProxyError, type Timer } from "../../base/mod.ts";
 import {
@@ -55,7 +50,6 @@ export class PendingRequest implements ResponseEvents {
   readonly #reply = Promise.withResolvers<WireReply>();
   readonly #deadline: Timer;
   #bodyDeadline: Timer | undefined;
-  /** The wait for a connection. */
   #wait: Dial | undefined;
   #exchange: ClientExchange | undefined;
   /** Its connection had carried a request before. */
@@ -117,7 +111,6 @@ export class PendingRequest implements ResponseEvents {
     this.#end(() => this.#reply.reject(error));
   }
 
-  /** Fails it as not reachable. */
   cannotReach(fact: string): void {
     this.fail(new ProxyError("agent_unreachable", this.#cannot(fact)));
   }

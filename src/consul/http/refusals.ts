@@ -1,34 +1,22 @@
 /**
  * Refusals of Consul's HTTP API as errors with a code of ours. Consul's own text is kept, because it names
  * the right that is missing; a hint is added where that text does not say what to change.
- *
  * @module
  */
 
 import { ProxyError } from "../../base/mod.ts";
 import type { FlagNames } from "../model/flag_names.ts";
 import { hideSecrets } from "../model/texts.ts";
-import type { AnsweringPeer, WireReply } from "./carrier.ts";
+import type { AnsweringPeer, ConsulCall, WireReply } from "./carrier.ts";
 import { ADDRESS_FLAG } from "./unreachable.ts";
-
-interface RefusedCall {
-  /** `read the leaf of "web"`. */
-  readonly what: string;
-  readonly path: string;
-  readonly isPost: boolean;
-  /** The requested datacenter; `""`: none. */
-  readonly datacenter: string;
-  /** The right that the call takes; `""`: not known. */
-  readonly needs: string;
-  /** May be quoted in the reply. */
-  readonly token: string;
-}
 
 interface RefusingPeer {
   readonly peer: AnsweringPeer;
   /** For people: `https://127.0.0.1:8501`. */
   readonly where: string;
   readonly names: FlagNames;
+  /** The call's, which may be quoted in the reply. */
+  readonly token: string;
 }
 
 const ERROR_TEXT_LIMIT = 500;
@@ -45,10 +33,10 @@ export function isUnknownToken({ status, body }: WireReply): boolean {
 
 export function refusalOf(
   { status, body }: WireReply,
-  call: RefusedCall,
+  call: ConsulCall,
   answering: RefusingPeer,
 ): ProxyError {
-  const text = oneLine(hideSecrets(body, [call.token])) || `status ${status}`;
+  const text = oneLine(hideSecrets(body, [answering.token])) || `status ${status}`;
   const what = `Cannot ${call.what}`;
   const { peer, where } = answering;
   switch (status) {
@@ -81,10 +69,10 @@ export function refusalOf(
 
 function forbiddenHint(
   text: string,
-  { isPost, needs }: RefusedCall,
+  { method, needs }: ConsulCall,
   { peer, names }: RefusingPeer,
 ): string {
-  if (isPost && /Access is restricted/.test(text)) {
+  if (method === "POST" && /Access is restricted/.test(text)) {
     return ` (the ${peer}'s http_config.allow_write_http_from bars POST from this address; ` +
       "this call changes nothing, but Consul takes it for a write: add this host's address there)";
   }
@@ -95,7 +83,7 @@ function forbiddenHint(
 
 function failureHint(
   text: string,
-  { datacenter }: RefusedCall,
+  { query }: ConsulCall,
   { peer, names }: RefusingPeer,
 ): string {
   if (/HTTP request to an HTTPS server/.test(text)) {
@@ -108,6 +96,7 @@ function failureHint(
     return `; set connect { enabled = true } on ${where}`;
   }
   if (/Enterprise feature/.test(text)) return `; leave out ${names.tenancy}`;
+  const datacenter = query?.["dc"];
   if (/No path to datacenter/.test(text) && datacenter) {
     return ` ${JSON.stringify(datacenter)}; is that its name, and is it joined?`;
   }

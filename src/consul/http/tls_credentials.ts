@@ -1,9 +1,4 @@
-/**
- * TLS towards an agent or Consul's servers: credentials from the files that were read, our own verdict on
- * the peer's certificate, and messages that name the files and flags of both sides.
- *
- * @module
- */
+/** TLS towards an agent or servers: credentials, our verdict on the peer, messages. @module */
 
 import { X509Certificate } from "node:crypto";
 import { rootCertificates } from "node:tls";
@@ -34,7 +29,6 @@ interface RefusedServer {
 }
 
 interface CredentialOptions {
-  /** The certificate must have this name. */
   readonly serverName: string;
   /** PEM, one text for each certificate. */
   readonly anchors: readonly string[];

@@ -1,8 +1,4 @@
-/**
- * The token of requests, where it is given by flag, variable or file.
- *
- * @module
- */
+/** The token of requests, where it is given by flag, variable or file. @module */
 
 import { statSync } from "node:fs";
 import { type Clock, type Log, messageOf } from "../../base/mod.ts";

@@ -2,7 +2,6 @@
  * Requests and their whole replies over connections to one address. An agent, or a server without TLS, gets
  * HTTP/1.1, one request a connection. A server over TLS gets HTTP/2 over one connection:
  * all waits of a proxy are on it, and a server that counts connections of an address counts one.
- *
  * @module
  */
 
@@ -21,14 +20,16 @@ import type { Dial } from "../../net/mod.ts";
 import {
   type AnsweringPeer,
   AskAgain,
+  type Carrier,
   givenUp,
   type WireReply,
   type WireRequest,
   type WireTransport,
 } from "./carrier.ts";
 import { PendingRequest, Unsent } from "./pending_request.ts";
-import type { ConsulTls } from "./tls_credentials.ts";
-import { type AskedPlace, brokenWords, dialWords, portWanted } from "./unreachable.ts";
+import { readTlsFiles, type TlsFiles } from "./files.ts";
+import { agentCredentials, type ConsulTls, explainAlert } from "./tls_credentials.ts";
+import { brokenWords, dialWords, portWanted } from "./unreachable.ts";
 
 interface TransportOptions {
   readonly peer: AnsweringPeer;
@@ -111,10 +112,6 @@ export class Transport implements WireTransport {
     this.#pool.reset("given up");
   }
 
-  get #place(): AskedPlace {
-    return this.#options;
-  }
-
   #sendOnce(wire: WireRequest): Promise<WireReply> {
     if (this.#isClosed || wire.signal?.aborted) return Promise.reject(givenUp());
     const { peer, clock, address, tls, heldBytes = HELD_LIMIT_BYTES } = this.#options;
@@ -123,7 +120,7 @@ export class Transport implements WireTransport {
       where: `the Consul ${peer} at ${this.where}`,
       scheme: tls ? "https" : "http",
       authority: this.#isHttp2 && tls?.serverName || authorityOf(address, tls !== null),
-      brokenWords: (reason, detail) => brokenWords(reason, detail, this.#place),
+      brokenWords: (reason, detail) => brokenWords(reason, detail, this.#options),
       mayBeStale: !this.#isHttp2,
       hold: (bytes) => (this.#heldBytes += bytes) <= heldBytes,
       onEnd: () => this.#running.delete(request),
@@ -131,7 +128,7 @@ export class Transport implements WireTransport {
     this.#running.add(request);
     request.waitFor(this.#pool.reach({
       onDialled: (connection) => request.start(connection),
-      onFailed: (failure) => request.cannotReach(dialWords(failure, this.#place)),
+      onFailed: (failure) => request.cannotReach(dialWords(failure, this.#options)),
     }));
     return request.reply;
   }
@@ -198,4 +195,42 @@ function authorityOf(address: Address, isTls: boolean): string {
   const { port } = address;
   const text = formatAddress(address);
   return port === (isTls ? 443 : 80) ? text.slice(0, -`:${port}`.length) : text;
+}
+
+/** Requests to an agent. Fails with `config_invalid` where files cannot be used. */
+export function createAgentCarrier(
+  { address, tls: files }: { readonly address: Address; readonly tls: TlsFiles | null },
+  { engine, clock }: { readonly engine: DialEngine; readonly clock: Clock },
+): Carrier {
+  const tls = files && agentTls(files, { address, clock });
+  const transport = new Transport({ peer: "agent", address, tls, engine, clock });
+  return {
+    peer: "agent",
+    where: transport.where,
+    send: (request) => transport.send(request),
+    dropIdle: () => transport.dropIdle(),
+    reloadFiles() {
+      tls?.reload();
+      transport.renew();
+    },
+    close: () => transport.close(),
+  };
+}
+
+function agentTls(
+  files: TlsFiles,
+  { address, clock }: { readonly address: Address; readonly clock: Clock },
+): ConsulTls & { reload(): void } {
+  const host = address.kind === "tcp" ? address.host : "localhost";
+  const read = () => {
+    const texts = readTlsFiles(files);
+    return { texts, credentials: agentCredentials(texts, { host, clock }) };
+  };
+  let current = read();
+  return {
+    serverName: files.serverName || host,
+    material: () => current.credentials,
+    explain: (reason) => explainAlert(reason, { peer: "agent", texts: current.texts }),
+    reload: () => void (current = read()),
+  };
 }

@@ -1,9 +1,4 @@
-/**
- * Why the agent or a server could not be reached, in words, with what to change: above all where the
- * address is that of another of Consul's ports.
- *
- * @module
- */
+/** Why the agent or a server could not be reached, in words, with what to change. @module */
 
 import type { Address } from "../../base/mod.ts";
 import type { DialFailure, ResetReason } from "../../http/mod.ts";
@@ -11,7 +6,7 @@ import { SPEAKS_NO_TLS } from "../../net/mod.ts";
 import type { AnsweringPeer } from "./carrier.ts";
 import type { ConsulTls } from "./tls_credentials.ts";
 
-export interface AskedPlace {
+interface AskedPlace {
   readonly address: Address;
   readonly peer: AnsweringPeer;
   readonly tls: Pick<ConsulTls, "explain"> | null;

@@ -4,7 +4,7 @@ import { type AddressInfo, createServer } from "node:net";
 import { test } from "node:test";
 import { messageOf, systemClock } from "../../base/mod.ts";
 import { runtimeEngine } from "../../net/mod.ts";
-import { createAgentCarrier } from "./agent_carrier.ts";
+import { createAgentCarrier } from "./transport.ts";
 import type { TlsFiles } from "./files.ts";
 import { brokenWords, dialWords } from "./unreachable.ts";
 

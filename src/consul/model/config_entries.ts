@@ -1,9 +1,4 @@
-/**
- * Config entries that are read by themselves, checked and in our own words: facts that no registration,
- * chain or intention carries.
- *
- * @module
- */
+/** Facts of config entries that no registration, chain or intention carries. @module */
 
 /** The part of a service-defaults or proxy-defaults entry that no registration has. */
 export interface Defaults {
@@ -43,7 +38,6 @@ export interface RouteRateLimit extends RequestRate {
   readonly regex: string;
 }
 
-/** A jwt-provider entry. */
 export type JwtProvider =
   | {
     readonly kind: "usable";

@@ -2,7 +2,6 @@
  * Consul as the rest of Postern sees it, through an agent or through servers: watches that last, and
  * single calls. Everything that a long poll can do wrong (index resets, frozen caches, unproved empty
  * lists, waits that never end) is dealt with behind this interface.
- *
  * @module
  */
 
@@ -74,6 +73,12 @@ export interface DefaultsRequest {
   readonly name: string;
 }
 
+export interface DefaultPolicyRequest {
+  readonly service: string;
+  readonly trustDomain: string;
+  readonly datacenter: string;
+}
+
 /** A service of the mesh, by all that names it. */
 export interface ServiceRef {
   readonly service: string;
@@ -84,7 +89,6 @@ export interface ServiceRef {
 
 /** The proxy's own instance in the catalog. */
 export interface InstanceRef {
-  /** The service of the proxy. */
   readonly service: string;
   readonly proxyId: string;
   readonly datacenter: string;
@@ -111,11 +115,7 @@ export interface Consul {
    * each agent restart and every few minutes.
    */
   watchDefaultPolicy(
-    request: {
-      readonly service: string;
-      readonly trustDomain: string;
-      readonly datacenter: string;
-    },
+    request: DefaultPolicyRequest,
     sink: WatchSink<"allow" | "deny">,
   ): WatchHandle;
   watchChain(request: ChainRequest, sink: WatchSink<DiscoveryChain>): WatchHandle;

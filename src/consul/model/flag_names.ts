@@ -1,9 +1,4 @@
-/**
- * Names of the flags that messages tell people to change: `postern dataplane` has other names for some
- * flags of `postern proxy`.
- *
- * @module
- */
+/** Flags that messages name: `postern dataplane` has other names for some of them. @module */
 
 export interface FlagNames {
   readonly servers: string;

@@ -1,9 +1,4 @@
-/**
- * Texts of others as messages show them: without the secrets that were sent to them, and with no line
- * break of their own.
- *
- * @module
- */
+/** Texts of others as messages show them: one line, without secrets. @module */
 
 import { ProxyError } from "../../base/mod.ts";
 

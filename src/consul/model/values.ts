@@ -1,7 +1,6 @@
 /**
  * Consul's replies, checked and in our own words: every reply becomes one of these values. Field names of
  * Consul's JSON appear only in the schemas of this room.
- *
  * @module
  */
 
@@ -52,7 +51,6 @@ export interface Registration {
   readonly plugins?: unknown;
   /** Present for an ingress gateway; absent: a sidecar. */
   readonly ingress?: IngressRegistration;
-  /** Absent: none is configured. */
   readonly accessLogs?: AccessLogSettings;
   /** Absent: not configured. */
   readonly metrics?: MetricsSettings;

@@ -2,89 +2,72 @@
  * The service's own certificate and key, and the certificates that mesh peers are checked against: every
  * root in force, active or not. A leaf proves nothing about the token: the agent gives a cached one to any
  * caller.
- *
  * @module
  */
 
+import * as v from "valibot";
 import type { Client } from "../http/client.ts";
 import type { ClusterPin } from "../http/cluster.ts";
 import type { Leaf, Roots } from "../model/values.ts";
 import type { PollQuestion } from "../watch/blocking_query.ts";
-import { answerOf, pollCall } from "./questions.ts";
-import { flag, list, moment, object, readReply, replyInvalid, someText, text } from "./schema.ts";
+import { callQuestion } from "./questions.ts";
+import { flag, list, moment, readReply, renamed, replyInvalid, someText, text } from "./schema.ts";
 
 const CLUSTER_TIMEOUT_MS = 10_000;
 
-const LeafReply = object({
-  SerialNumber: text,
-  CertPEM: someText,
-  PrivateKeyPEM: someText,
-  ServiceURI: someText,
-  ValidAfter: moment,
-  ValidBefore: moment,
+const LeafReply = renamed({
+  certPem: ["CertPEM", someText],
+  keyPem: ["PrivateKeyPEM", someText],
+  uri: ["ServiceURI", someText],
+  serial: ["SerialNumber", text],
+  notBeforeMs: ["ValidAfter", moment],
+  notAfterMs: ["ValidBefore", moment],
 });
 
-const RootsReply = object({
-  ActiveRootID: text,
-  TrustDomain: text,
-  Roots: list(object({
-    ID: text,
-    Name: text,
-    RootCert: someText,
-    Active: flag,
-    ExternalTrustDomain: text,
-  })),
+const lowerCase = v.pipe(text, v.toLowerCase());
+
+const RootsReply = renamed({
+  activeId: ["ActiveRootID", text],
+  trustDomain: ["TrustDomain", lowerCase],
+  roots: [
+    "Roots",
+    list(renamed({
+      id: ["ID", text],
+      name: ["Name", text],
+      pem: ["RootCert", someText],
+      active: ["Active", flag],
+      externalTrustDomain: [
+        "ExternalTrustDomain",
+        v.pipe(lowerCase, v.transform((id) => id && `${id}.consul`)),
+      ],
+    })),
+  ],
 });
 
 export function readLeaf(json: unknown): Leaf {
-  const reply = readReply(LeafReply, json, "the leaf");
-  return {
-    certPem: reply.CertPEM,
-    keyPem: reply.PrivateKeyPEM,
-    uri: reply.ServiceURI,
-    serial: reply.SerialNumber,
-    notBeforeMs: reply.ValidAfter,
-    notAfterMs: reply.ValidBefore,
-  };
+  return readReply(LeafReply, json, "the leaf");
 }
 
 export function readRoots(json: unknown): Roots {
-  const reply = readReply(RootsReply, json, "the CA roots");
+  const roots = readReply(RootsReply, json, "the CA roots");
   // A server's reply until its CA is set up; believing it would mean to trust no peer at all.
-  if (!reply.TrustDomain || reply.Roots.length === 0) {
-    throw replyInvalid("the CA roots", "there is none yet; is Connect enabled on the servers?");
-  }
-  return {
-    activeId: reply.ActiveRootID,
-    trustDomain: reply.TrustDomain.toLowerCase(),
-    roots: reply.Roots.map((root) => ({
-      id: root.ID,
-      name: root.Name,
-      pem: root.RootCert,
-      active: root.Active,
-      externalTrustDomain: root.ExternalTrustDomain
-        ? `${root.ExternalTrustDomain.toLowerCase()}.consul`
-        : "",
-    })),
-  };
+  if (roots.trustDomain && roots.roots.length > 0) return roots;
+  throw replyInvalid("the CA roots", "there is none yet; is Connect enabled on the servers?");
 }
 
 export function leafQuestion(client: Client, service: string): PollQuestion<Leaf> {
-  return {
+  return callQuestion(client, {
     name: `leaf ${service}`,
     resource: "leaf",
     isCritical: true,
     isDropped: true,
-    async poll(request) {
-      const reply = await pollCall(client, request, {
-        resource: "leaf",
-        what: `read the leaf of ${JSON.stringify(service)}`,
-        path: `/v1/agent/connect/ca/leaf/${encodeURIComponent(service)}`,
-        isLocal: true,
-      });
-      return answerOf(reply, request, readLeaf);
+    call: {
+      what: `read the leaf of ${JSON.stringify(service)}`,
+      path: `/v1/agent/connect/ca/leaf/${encodeURIComponent(service)}`,
+      isLocal: true,
     },
-  };
+    read: readLeaf,
+  });
 }
 
 /** Roots of another cluster are a failure, so that the last ones stay. */
@@ -92,23 +75,18 @@ export function rootsQuestion(
   client: Client,
   cluster: Pick<ClusterPin, "judge">,
 ): PollQuestion<Roots> {
-  return {
+  return callQuestion(client, {
     name: "roots",
     resource: "roots",
     isCritical: true,
     isDropped: true,
-    async poll(request) {
-      const reply = await pollCall(client, request, {
-        resource: "roots",
-        what: "read the CA roots",
-        path: "/v1/agent/connect/ca/roots",
-        isLocal: true,
-      });
-      const answer = answerOf(reply, request, readRoots);
-      cluster.judge(answer.value.trustDomain, peerOf(client));
-      return answer;
+    call: { what: "read the CA roots", path: "/v1/agent/connect/ca/roots", isLocal: true },
+    read: readRoots,
+    finish(roots) {
+      cluster.judge(roots.trustDomain, peerOf(client));
+      return roots;
     },
-  };
+  });
 }
 
 /** Fails with `cluster_changed` where another cluster answers. */

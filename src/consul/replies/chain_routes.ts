@@ -1,8 +1,4 @@
-/**
- * Routers and splitters of a compiled discovery chain in Consul's JSON.
- *
- * @module
- */
+/** Routers and splitters of a compiled discovery chain in Consul's JSON. @module */
 
 import * as v from "valibot";
 import type {

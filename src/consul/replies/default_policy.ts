@@ -10,15 +10,15 @@
  *
  * `intentions/check` would fail open: it ignores `default_intention_policy`. The authorize call is sent
  * about a namespace that no intention names; no intention changes that answer, so it does not freeze.
- *
  * @module
  */
 
 import * as v from "valibot";
 import type { Log } from "../../base/mod.ts";
 import type { Client } from "../http/client.ts";
+import type { DefaultPolicyRequest } from "../model/consul.ts";
 import type { RepeatQuestion } from "../watch/repeat.ts";
-import { object, readReply, text } from "./schema.ts";
+import { readReply, renamed, text } from "./schema.ts";
 
 /** The policy changes with the agent's configuration only, hence with a restart, which is noticed. */
 const INTERVAL_MS = 180_000;
@@ -29,7 +29,10 @@ const BY_POLICY = "Default intention policy";
 /** The reason of an answer by the ACLs, where `default_intention_policy` is not set. */
 const BY_ACLS = "Default behavior configured by ACLs";
 
-const AuthorizeReply = object({ Authorized: v.boolean(), Reason: text });
+const AuthorizeReply = renamed({
+  allowed: ["Authorized", v.boolean()],
+  reason: ["Reason", text],
+});
 
 interface AuthorizeVerdict {
   readonly allowed: boolean;
@@ -39,8 +42,7 @@ interface AuthorizeVerdict {
 }
 
 export function readAuthorize(json: unknown): Omit<AuthorizeVerdict, "aclDefault"> {
-  const reply = readReply(AuthorizeReply, json, "authorization");
-  return { allowed: reply.Authorized, reason: reply.Reason };
+  return readReply(AuthorizeReply, json, "authorization");
 }
 
 export async function askAuthorize(
@@ -93,12 +95,7 @@ export function defaultOf({ allowed, reason, aclDefault }: AuthorizeVerdict): De
 
 export function defaultPolicyQuestion(
   client: Client,
-  request: {
-    readonly service: string;
-    readonly trustDomain: string;
-    readonly datacenter: string;
-    readonly log: Log;
-  },
+  request: DefaultPolicyRequest & { readonly log: Log },
 ): RepeatQuestion<"allow" | "deny"> {
   const { service, trustDomain, datacenter, log } = request;
   let logged = "";

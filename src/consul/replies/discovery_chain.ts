@@ -1,17 +1,16 @@
 /**
  * The compiled discovery chain of an upstream. Compiled for TCP it has neither routers nor splitters, and
  * begins with a resolver.
- *
  * @module
  */
 
 import * as v from "valibot";
 import { formatDurationMs, prepareRegexes } from "../../base/mod.ts";
-import { type ChainBalancing, type ChainHashPolicy, chainHasRegexes } from "../../chain/mod.ts";
+import { type ChainBalancing, chainHasRegexes } from "../../chain/mod.ts";
 import type { ChainRequest } from "../model/consul.ts";
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import type { Client } from "../http/client.ts";
-import { answerOf, isMissing, pollCall } from "./questions.ts";
+import { callQuestion, isMissing } from "./questions.ts";
 import { RouteJson, SplitJson, toRoute, toSplit } from "./chain_routes.ts";
 import {
   count,
@@ -19,15 +18,20 @@ import {
   flag,
   list,
   map,
+  mode,
   object,
   readReply,
+  renamed,
   replyInvalid,
+  tenancy,
   text,
 } from "./schema.ts";
-import type { ChainNode, ChainTarget, DiscoveryChain } from "../model/values.ts";
+import type { ChainNode, DiscoveryChain } from "../model/values.ts";
 
 /** Consul's default, also in place of a negative value, which Consul does not check. */
 const CONNECT_TIMEOUT_MS = 5_000;
+
+const connectTimeout = v.pipe(duration, v.transform((ms) => ms > 0 ? ms : CONNECT_TIMEOUT_MS));
 
 const NodeJson = object({
   Type: text,
@@ -35,7 +39,7 @@ const NodeJson = object({
   Routes: list(RouteJson),
   Splits: list(SplitJson),
   Resolver: v.nullish(object({
-    ConnectTimeout: duration,
+    ConnectTimeout: connectTimeout,
     RequestTimeout: duration,
     Target: text,
     Failover: v.nullish(object({ Targets: list(v.string()) })),
@@ -44,31 +48,39 @@ const NodeJson = object({
     Policy: text,
     RingHashConfig: v.nullish(object({ MinimumRingSize: count, MaximumRingSize: count })),
     LeastRequestConfig: v.nullish(object({ ChoiceCount: count })),
-    HashPolicies: list(object({
-      Field: text,
-      FieldValue: text,
-      CookieConfig: v.nullish(object({ Session: flag, TTL: duration, Path: text })),
-      SourceIP: flag,
-      Terminal: flag,
+    HashPolicies: list(renamed({
+      field: ["Field", text],
+      name: ["FieldValue", text],
+      sourceIp: ["SourceIP", flag],
+      terminal: ["Terminal", flag],
+      cookie: [
+        "CookieConfig",
+        v.nullish(
+          renamed({ isSession: ["Session", flag], ttlMs: ["TTL", duration], path: ["Path", text] }),
+          null,
+        ),
+      ],
     })),
   })),
 });
 
-const TargetJson = object({
-  ID: text,
-  Name: text,
-  Service: text,
-  ServiceSubset: text,
-  Namespace: text,
-  Partition: text,
-  Datacenter: text,
-  Peer: text,
-  MeshGateway: v.nullish(object({ Mode: text })),
-  PrioritizeByLocality: v.nullish(object({ Mode: text })),
-  Subset: v.nullish(object({ Filter: text, OnlyPassing: flag })),
-  ConnectTimeout: duration,
-  External: flag,
-  SNI: text,
+const TargetJson = renamed({
+  name: ["Name", text],
+  service: ["Service", text],
+  subset: ["ServiceSubset", text],
+  namespace: ["Namespace", tenancy],
+  partition: ["Partition", tenancy],
+  datacenter: ["Datacenter", text],
+  peer: ["Peer", text],
+  meshGatewayMode: ["MeshGateway", mode],
+  localityMode: ["PrioritizeByLocality", mode],
+  endpoints: [
+    "Subset",
+    v.nullish(renamed({ filter: ["Filter", text], onlyPassing: ["OnlyPassing", flag] }), {}),
+  ],
+  connectTimeoutMs: ["ConnectTimeout", connectTimeout],
+  external: ["External", flag],
+  sni: ["SNI", text],
 });
 
 const ChainReply = object({
@@ -86,7 +98,7 @@ export function readChain(json: unknown): DiscoveryChain {
   const { Chain: chain } = readReply(ChainReply, json, "the discovery chain");
   const nodes = Object.entries(chain.Nodes).map(([id, node]) => [id, toNode(node)] as const);
   const targets = Object.entries(chain.Targets)
-    .map(([id, target]) => [id, toTarget(id, target)] as const);
+    .map(([id, { endpoints, ...target }]) => [id, { id, ...target, ...endpoints }] as const);
   return {
     service: chain.ServiceName,
     protocol: chain.Protocol || "tcp",
@@ -106,13 +118,16 @@ function toNode(node: v.InferOutput<typeof NodeJson>): ChainNode {
     return { kind: "splitter", name: node.Name, splits, balancing: toBalancing(node) };
   }
   if (node.Type !== "resolver" || !node.Resolver) {
-    throw replyInvalid("the discovery chain", `a node has the unknown type ${quote(node.Type)}`);
+    throw replyInvalid(
+      "the discovery chain",
+      `a node has the unknown type ${JSON.stringify(node.Type)}`,
+    );
   }
   return {
     kind: "resolver",
     name: node.Name,
     target: node.Resolver.Target,
-    connectTimeoutMs: timeoutMs(node.Resolver.ConnectTimeout),
+    connectTimeoutMs: node.Resolver.ConnectTimeout,
     requestTimeoutMs: Math.max(node.Resolver.RequestTimeout, 0),
     failoverTargets: node.Resolver.Failover?.Targets ?? [],
     balancing: toBalancing(node),
@@ -126,47 +141,8 @@ function toBalancing({ LoadBalancer: balancer }: v.InferOutput<typeof NodeJson>)
     ...(ring?.MinimumRingSize ? { minimumRingSize: ring.MinimumRingSize } : {}),
     ...(ring?.MaximumRingSize ? { maximumRingSize: ring.MaximumRingSize } : {}),
     ...(least?.ChoiceCount ? { choiceCount: least.ChoiceCount } : {}),
-    ...(hashed?.length ? { hashPolicies: hashed.map(toHashPolicy) } : {}),
+    ...(hashed?.length ? { hashPolicies: hashed } : {}),
   };
-}
-
-type HashPolicyJson = NonNullable<
-  NonNullable<v.InferOutput<typeof NodeJson>["LoadBalancer"]>["HashPolicies"]
->[number];
-
-function toHashPolicy(policy: HashPolicyJson): ChainHashPolicy {
-  const { CookieConfig: cookie } = policy;
-  return {
-    field: policy.Field,
-    name: policy.FieldValue,
-    sourceIp: policy.SourceIP,
-    terminal: policy.Terminal,
-    cookie: cookie ? { isSession: cookie.Session, ttlMs: cookie.TTL, path: cookie.Path } : null,
-  };
-}
-
-function toTarget(id: string, target: v.InferOutput<typeof TargetJson>): ChainTarget {
-  return {
-    id,
-    name: target.Name,
-    service: target.Service,
-    subset: target.ServiceSubset,
-    namespace: target.Namespace || "default",
-    partition: target.Partition || "default",
-    datacenter: target.Datacenter,
-    peer: target.Peer,
-    meshGatewayMode: target.MeshGateway?.Mode ?? "",
-    localityMode: target.PrioritizeByLocality?.Mode ?? "",
-    filter: target.Subset?.Filter ?? "",
-    onlyPassing: target.Subset?.OnlyPassing ?? false,
-    connectTimeoutMs: timeoutMs(target.ConnectTimeout),
-    external: target.External,
-    sni: target.SNI,
-  };
-}
-
-function timeoutMs(ms: number): number {
-  return ms > 0 ? ms : CONNECT_TIMEOUT_MS;
 }
 
 export function chainQuestion(client: Client, chain: ChainRequest): PollQuestion<DiscoveryChain> {
@@ -179,32 +155,27 @@ export function chainQuestion(client: Client, chain: ChainRequest): PollQuestion
       : { OverrideConnectTimeout: formatDurationMs(chain.connectTimeoutMs) }),
     ...(chain.meshGatewayMode ? { OverrideMeshGateway: { Mode: chain.meshGatewayMode } } : {}),
   };
-  return {
+  return callQuestion(client, {
     name: `chain ${service}${datacenter ? ` dc=${datacenter}` : ""}`,
     resource: "chain",
     lacks: (after, before) => isMissing(partsOf(after), partsOf(before), (name) => name),
-    async poll(request) {
-      const reply = await pollCall(client, request, {
-        resource: "chain",
-        what: `read the discovery chain of ${quote(service)}`,
-        method: "POST",
-        path: `/v1/discovery-chain/${encodeURIComponent(service)}`,
-        query: { "compile-dc": datacenter },
-        body,
-        changesNothing: true,
-      });
-      const answer = answerOf(reply, request, readChain);
-      // Later readers of the chain must not wait for this.
-      if (chainHasRegexes(answer.value)) await prepareRegexes();
-      return answer;
+    call: {
+      what: `read the discovery chain of ${JSON.stringify(service)}`,
+      method: "POST",
+      path: `/v1/discovery-chain/${encodeURIComponent(service)}`,
+      query: { "compile-dc": datacenter },
+      body,
+      changesNothing: true,
     },
-  };
+    read: readChain,
+    async finish(value) {
+      // Later readers of the chain must not wait for this.
+      if (chainHasRegexes(value)) await prepareRegexes();
+      return value;
+    },
+  });
 }
 
 function partsOf({ nodes, targets }: DiscoveryChain): readonly string[] {
   return [...Object.keys(nodes), ...Object.keys(targets).map((id) => `target ${id}`)];
-}
-
-function quote(name: string): string {
-  return JSON.stringify(name);
 }

@@ -1,8 +1,4 @@
-/**
- * An ingress gateway's config entry, and the services that Consul lists for a gateway.
- *
- * @module
- */
+/** An ingress gateway's config entry, and the services that Consul lists for a gateway. @module */
 
 import * as v from "valibot";
 import { type HeaderChanges, headerFault, type HeaderText } from "../../http/mod.ts";
@@ -10,8 +6,20 @@ import type { Client } from "../http/client.ts";
 import type { IngressTlsDeclaration, Registration, UpstreamDeclaration } from "../model/values.ts";
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import { ProxyConfig } from "./proxy_config.ts";
-import { answerOf, cursorOf, isMissing, pollCall } from "./questions.ts";
-import { count, flag, list, map, object, port, readReply, someText, text } from "./schema.ts";
+import { callQuestion, cursorOf, isMissing, pollCall } from "./questions.ts";
+import {
+  count,
+  flag,
+  list,
+  map,
+  object,
+  port,
+  readReply,
+  renamed,
+  someText,
+  tenancy,
+  text,
+} from "./schema.ts";
 import { outlierOf } from "./upstream.ts";
 
 const TlsJson = v.nullish(object({ Enabled: flag }));
@@ -33,8 +41,8 @@ const EntryJson = object({
     Services: list(object({
       ...LIMITS,
       Name: text,
-      Namespace: text,
-      Partition: text,
+      Namespace: tenancy,
+      Partition: tenancy,
       Hosts: v.nullish(v.unknown()),
       TLS: v.nullish(v.unknown()),
       RequestHeaders: v.nullish(v.unknown()),
@@ -48,7 +56,11 @@ type Listener = Entry["Listeners"][number];
 type Service = Listener["Services"][number];
 
 const ServicesJson = list(object({
-  Service: object({ Name: someText, Namespace: text, Partition: text }),
+  Service: renamed({
+    name: ["Name", someText],
+    namespace: ["Namespace", tenancy],
+    partition: ["Partition", tenancy],
+  }),
   Port: port,
   FromWildcard: flag,
 }));
@@ -95,11 +107,8 @@ export interface GatewayServices {
   readonly someHidden: boolean;
 }
 
-interface GatewayService {
+interface GatewayService extends Pick<IngressService, "name" | "namespace" | "partition"> {
   readonly port: number;
-  readonly name: string;
-  readonly namespace: string;
-  readonly partition: string;
 }
 
 interface Warned {
@@ -164,8 +173,8 @@ function toService(
   const hosts = hostsOf(service.Hosts, { where, warnings });
   return {
     name: service.Name,
-    namespace: service.Namespace || "default",
-    partition: service.Partition || "default",
+    namespace: service.Namespace,
+    partition: service.Partition,
     ...(maxConnections > 0 && { maxConnections }),
     ...(maxPending > 0 && { maxPending }),
     ...(maxRequests > 0 && { maxRequests }),
@@ -218,12 +227,7 @@ function readHeaderChanges(json: unknown, { where, warnings }: Warned): HeaderCh
 export function readGatewayServices(json: unknown, gateway: string): readonly GatewayService[] {
   return readReply(ServicesJson, json, servicesOf(gateway))
     .filter(({ FromWildcard }) => FromWildcard)
-    .map(({ Service: { Name, Namespace, Partition }, Port }): GatewayService => ({
-      port: Port,
-      name: Name,
-      namespace: Namespace || "default",
-      partition: Partition || "default",
-    }))
+    .map(({ Service, Port }): GatewayService => ({ port: Port, ...Service }))
     .sort((a, b) => keyOf(a) < keyOf(b) ? -1 : 1);
 }
 
@@ -247,23 +251,20 @@ export function ingressEntryQuestion(
   client: Client,
   { id, service }: Pick<Registration, "id" | "service">,
 ): PollQuestion<IngressEntry | null> {
-  return {
+  return callQuestion(client, {
     name: `registration ${id}: ingress entry ${service}`,
     resource: "ingress",
     isCritical: true,
     lacks: (after, before) =>
       before !== null && isMissing(backendsOf(after), backendsOf(before), (name) => name),
-    async poll(request) {
-      const reply = await pollCall(client, request, {
-        resource: "ingress",
-        what: `read the ${entryName(service)}`,
-        needs: `service:read on ${JSON.stringify(service)}`,
-        path: `/v1/config/ingress-gateway/${encodeURIComponent(service)}`,
-        absentIsAnswer: true,
-      });
-      return answerOf(reply, request, (json) => readIngressEntry(json, service));
+    call: {
+      what: `read the ${entryName(service)}`,
+      needs: `service:read on ${JSON.stringify(service)}`,
+      path: `/v1/config/ingress-gateway/${encodeURIComponent(service)}`,
+      absentIsAnswer: true,
     },
-  };
+    read: (json) => readIngressEntry(json, service),
+  });
 }
 
 export function gatewayServicesQuestion(

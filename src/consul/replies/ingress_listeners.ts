@@ -2,7 +2,6 @@
  * An ingress gateway's listeners as part of its registration. A TCP listener is an upstream that any caller
  * may use; an HTTP listener leads to several upstreams, by the request's host. The intentions of each
  * service are judged at the service.
- *
  * @module
  */
 
@@ -18,7 +17,6 @@ import {
 const EVERY = "*";
 const NO_SERVICES: GatewayServices = { services: [], someHidden: false };
 
-/** An HTTP listener names every service. */
 export function namesEveryService(entry: IngressEntry | null): boolean {
   return entry?.listeners.some(({ protocol, services }) =>
     protocol !== "tcp" && services.some(({ name }) => name === EVERY)

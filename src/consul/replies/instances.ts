@@ -1,8 +1,4 @@
-/**
- * Instances of a service that can be dialled: of the catalog, by health, and of a prepared query.
- *
- * @module
- */
+/** Instances of a service: by health, and of a prepared query. @module */
 
 import * as v from "valibot";
 import { ProxyError } from "../../base/mod.ts";

@@ -8,7 +8,6 @@
  * Permissions are read strictly: a field that this version does not know may be the very condition that
  * was meant to keep a caller out, so such a permission denies every request that gets to it, and names
  * the field.
- *
  * @module
  */
 
@@ -26,7 +25,7 @@ import {
 import type { Client } from "../http/client.ts";
 import type { Intentions } from "../model/values.ts";
 import type { PollQuestion } from "../watch/blocking_query.ts";
-import { answerOf, isMissing, pollCall } from "./questions.ts";
+import { callQuestion, isMissing } from "./questions.ts";
 import {
   count,
   flag,
@@ -221,23 +220,20 @@ export function intentionsQuestion(
   service: string,
   tenancy: Readonly<Record<string, string>> = {},
 ): PollQuestion<Intentions> {
-  return {
+  return callQuestion(client, {
     name: `intentions ${service}`,
     resource: "intentions",
     isCritical: true,
     // A changed rule is one that went and one that came.
     lacks: (after, before) => isMissing(after, before, (rule) => JSON.stringify(rule)),
-    async poll(request) {
-      const reply = await pollCall(client, request, {
-        resource: "intentions",
-        what: `read the intentions for ${JSON.stringify(service)}`,
-        path: "/v1/connect/intentions/match",
-        query: { by: "destination", name: service, ...tenancy },
-      });
-      const answer = answerOf(reply, request, (json) => readIntentions(json, service));
-      return { ...answer, value: await judgeable(answer.value) };
+    call: {
+      what: `read the intentions for ${JSON.stringify(service)}`,
+      path: "/v1/connect/intentions/match",
+      query: { by: "destination", name: service, ...tenancy },
     },
-  };
+    read: (json) => readIntentions(json, service),
+    finish: judgeable,
+  });
 }
 
 /** Records the faults of permissions in the intentions, so that every reader has the same ones. */

@@ -1,56 +1,84 @@
 /**
  * Config entries that Consul merges into no registration: the mesh entry's blocks about TLS and HTTP, and
  * Envoy extensions and Enterprise limits of service-defaults and proxy-defaults.
- *
  * @module
  */
 
 import * as v from "valibot";
 import { prepareRegexes } from "../../base/mod.ts";
 import type { Client } from "../http/client.ts";
-import type { Defaults, Mesh, MeshHttp, MeshTlsDirection } from "../model/config_entries.ts";
+import type { Defaults, Mesh } from "../model/config_entries.ts";
 import type { DefaultsRequest } from "../model/consul.ts";
 import type { PollQuestion } from "../watch/blocking_query.ts";
 import { namedKeys } from "./named_keys.ts";
 import { entryQuestion } from "./questions.ts";
-import { count, flag, list, object, readReply, text } from "./schema.ts";
+import { count, flag, list, object, readReply, renamed, text } from "./schema.ts";
 
-const DirectionJson = v.nullish(object({
-  TLSMinVersion: text,
-  TLSMaxVersion: text,
-  CipherSuites: list(v.string()),
-}));
+const DirectionJson = v.nullish(
+  renamed({
+    minVersion: ["TLSMinVersion", text],
+    maxVersion: ["TLSMaxVersion", text],
+    cipherSuites: ["CipherSuites", list(v.string())],
+  }),
+  {},
+);
 
-const HttpJson = object({
-  SanitizeXForwardedClientCert: flag,
-  Incoming: v.nullish(object({
-    RequestNormalization: v.nullish(object({
-      InsecureDisablePathNormalization: flag,
-      MergeSlashes: flag,
-      PathWithEscapedSlashesAction: text,
-      HeadersWithUnderscoresAction: text,
-    })),
+const NormalizationJson = v.nullish(
+  renamed({
+    normalizesPaths: [
+      "InsecureDisablePathNormalization",
+      v.pipe(flag, v.transform((isOff) => !isOff)),
+    ],
+    mergesSlashes: ["MergeSlashes", flag],
+    escapedSlashesAction: ["PathWithEscapedSlashesAction", text],
+    underscoresAction: ["HeadersWithUnderscoresAction", text],
+  }),
+  {},
+);
+
+const HttpJson = v.pipe(
+  object({
+    SanitizeXForwardedClientCert: flag,
+    Incoming: v.nullish(object({ RequestNormalization: NormalizationJson }), {}),
+  }),
+  v.transform(({ SanitizeXForwardedClientCert, Incoming }) => ({
+    sanitizesForwardedClientCert: SanitizeXForwardedClientCert,
+    ...Incoming.RequestNormalization,
   })),
-});
+);
 
 const MeshReply = object({
-  TLS: v.nullish(object({ Incoming: DirectionJson, Outgoing: DirectionJson })),
+  TLS: v.nullish(renamed({
+    incoming: ["Incoming", DirectionJson],
+    outgoing: ["Outgoing", DirectionJson],
+  })),
   HTTP: v.nullish(HttpJson),
 });
 
-const RATE = { RequestsPerSecond: count, RequestsMaxBurst: count };
+const RATE = {
+  requestsPerSecond: ["RequestsPerSecond", count],
+  burst: ["RequestsMaxBurst", count],
+} as const;
 
 const DefaultsReply = object({
   MutualTLSMode: text,
-  EnvoyExtensions: list(object({
-    Name: text,
-    Required: flag,
-    Arguments: v.nullish(v.unknown()),
+  EnvoyExtensions: list(renamed({
+    name: ["Name", text],
+    required: ["Required", flag],
+    arguments: ["Arguments", v.nullish(v.unknown(), {})],
   })),
   RateLimits: v.nullish(object({
-    InstanceLevel: v.nullish(object({
+    InstanceLevel: v.nullish(renamed({
       ...RATE,
-      Routes: list(object({ ...RATE, PathExact: text, PathPrefix: text, PathRegex: text })),
+      routes: [
+        "Routes",
+        list(renamed({
+          ...RATE,
+          exact: ["PathExact", text],
+          prefix: ["PathPrefix", text],
+          regex: ["PathRegex", text],
+        })),
+      ],
     })),
   })),
 });
@@ -62,29 +90,8 @@ export function readMesh(json: unknown): Mesh | null {
   const warnings = namedKeys(json, { place: "mesh", where: "The mesh config entry" });
   return {
     ...(warnings.length > 0 && { warnings }),
-    ...(tls && {
-      tls: { incoming: toDirection(tls.Incoming), outgoing: toDirection(tls.Outgoing) },
-    }),
-    ...(http && { http: toHttp(http) }),
-  };
-}
-
-function toDirection(json: v.InferOutput<typeof DirectionJson>): MeshTlsDirection {
-  return {
-    minVersion: json?.TLSMinVersion ?? "",
-    maxVersion: json?.TLSMaxVersion ?? "",
-    cipherSuites: json?.CipherSuites ?? [],
-  };
-}
-
-function toHttp(json: v.InferOutput<typeof HttpJson>): MeshHttp {
-  const rules = json.Incoming?.RequestNormalization;
-  return {
-    sanitizesForwardedClientCert: json.SanitizeXForwardedClientCert,
-    normalizesPaths: rules?.InsecureDisablePathNormalization !== true,
-    mergesSlashes: rules?.MergeSlashes ?? false,
-    escapedSlashesAction: rules?.PathWithEscapedSlashesAction ?? "",
-    underscoresAction: rules?.HeadersWithUnderscoresAction ?? "",
+    ...(tls && { tls }),
+    ...(http && { http }),
   };
 }
 
@@ -93,34 +100,14 @@ export function readDefaults(json: unknown, { kind, name }: DefaultsRequest): De
   if (json === null) return null;
   const where = `the ${kind} entry ${JSON.stringify(name)}`;
   const entry = readReply(DefaultsReply, json, where);
-  const limits = entry.RateLimits?.InstanceLevel;
+  const rateLimits = entry.RateLimits?.InstanceLevel;
   const warnings = namedKeys(json, { place: kind, where: `T${where.slice(1)}` });
   return {
     ...(entry.MutualTLSMode && { mutualTlsMode: entry.MutualTLSMode }),
     ...(warnings.length > 0 && { warnings }),
-    extensions: entry.EnvoyExtensions.map(({ Name, Required, Arguments }) => ({
-      name: Name,
-      required: Required,
-      arguments: Arguments ?? {},
-    })),
-    ...(limits && {
-      rateLimits: {
-        ...rateOf(limits),
-        routes: limits.Routes.map((route) => ({
-          ...rateOf(route),
-          exact: route.PathExact,
-          prefix: route.PathPrefix,
-          regex: route.PathRegex,
-        })),
-      },
-    }),
+    extensions: entry.EnvoyExtensions,
+    ...(rateLimits && { rateLimits }),
   };
-}
-
-function rateOf(
-  json: { readonly RequestsPerSecond: number; readonly RequestsMaxBurst: number },
-): { readonly requestsPerSecond: number; readonly burst: number } {
-  return { requestsPerSecond: json.RequestsPerSecond, burst: json.RequestsMaxBurst };
 }
 
 export function meshQuestion(client: Client): PollQuestion<Mesh | null> {
@@ -144,7 +131,9 @@ export function defaultsQuestion(
     resource: "defaults",
     what: `${kind} entry ${JSON.stringify(name)}`,
     read: (json) => readDefaults(json, request),
-    prepare: ({ rateLimits }) =>
-      rateLimits?.routes.some(({ regex }) => regex !== "") ? prepareRegexes() : undefined,
+    async finish(defaults) {
+      if (defaults?.rateLimits?.routes.some(({ regex }) => regex !== "")) await prepareRegexes();
+      return defaults;
+    },
   });
 }

@@ -1,8 +1,4 @@
-/**
- * Sentences about configuration keys that Postern does not follow.
- *
- * @module
- */
+/** Sentences about configuration keys that Postern does not follow. @module */
 
 import { nearest } from "../../base/mod.ts";
 import { CONFIG_KEYS, type ConfigKey, KEY_PLACES, type KeyPlace } from "./config_keys.ts";
@@ -24,7 +20,6 @@ export function configKey(place: KeyPlace, path: string): ConfigKey | "block" | 
   return undefined;
 }
 
-/** Why the value of `path` is refused. */
 export function refusalReason(place: KeyPlace, path: string): string {
   const row = configKey(place, path);
   return typeof row === "object" && row.fate.kind !== "followed" ? row.fate.reason : "";

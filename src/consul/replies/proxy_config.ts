@@ -3,7 +3,6 @@
  * `max_connections`, central configuration arrives as `MaxConnections`; numbers arrive as text, durations
  * as nanoseconds or Go text. A value that cannot be read is mended and named, never an error: any text may
  * stand in the map.
- *
  * @module
  */
 
@@ -33,7 +32,7 @@ export class ProxyConfig {
   }
 
   text(name: string): string {
-    const { value } = this.#get(name);
+    const value = this.raw(name);
     if (value === undefined || typeof value === "string") return value ?? "";
     if (typeof value === "number") return String(value);
     this.#warn(`has a ${name} that is no text; it is ignored`);
@@ -42,7 +41,7 @@ export class ProxyConfig {
 
   /** A list of texts; a text alone is a list of one. */
   texts(name: string): readonly string[] {
-    const { value } = this.#get(name);
+    const value = this.raw(name);
     if (value === undefined || value === "") return [];
     const list: readonly unknown[] = Array.isArray(value) ? value : [value];
     const texts = list.filter((each) => typeof each === "string");
@@ -52,7 +51,7 @@ export class ProxyConfig {
 
   /** A whole number of at least `minimum`; anything else counts as absent. */
   integer(name: string, minimum: number): number | undefined {
-    const { value } = this.#get(name);
+    const value = this.raw(name);
     if (value === undefined) return undefined;
     const number = typeof value === "string" && /^\s*[+-]?\d+\s*$/.test(value)
       ? Number(value)
@@ -68,7 +67,7 @@ export class ProxyConfig {
 
   /** True or false, also as a text or number; anything else counts as absent. */
   flag(name: string): boolean | undefined {
-    const { value } = this.#get(name);
+    const value = this.raw(name);
     if (value === undefined) return undefined;
     const written = String(value).toLowerCase();
     if (written === "true" || written === "1") return true;
@@ -79,7 +78,7 @@ export class ProxyConfig {
 
   /** Milliseconds of a Go text or of nanoseconds; 0 and below count as absent. */
   durationMs(name: string): number | undefined {
-    const { value } = this.#get(name);
+    const value = this.raw(name);
     if (value === undefined) return undefined;
     const written = typeof value === "string" && /^\s*\d+\s*$/.test(value) ? Number(value) : value;
     const ms = typeof written === "string" || typeof written === "number"
@@ -93,13 +92,8 @@ export class ProxyConfig {
 
   /** A map inside this one; empty where there is none. */
   section(name: string): ProxyConfig {
-    const { value } = this.#get(name);
+    const value = this.raw(name);
     return new ProxyConfig(value, { where: `${this.#where}: ${name}`, warnings: this.#warnings });
-  }
-
-  /** The value as written; undefined where the key is absent. */
-  raw(name: string): unknown {
-    return this.#get(name).value;
   }
 
   /** Warns about the keys that are not followed, and about unknown ones. */
@@ -110,9 +104,9 @@ export class ProxyConfig {
     this.#warnings.push(...namedKeys(written, { place, where: this.#where, zeroCounts: true }));
   }
 
-  #get(name: string): { readonly value: unknown } {
-    const value = this.#values.get(plain(name))?.value;
-    return { value: value === null ? undefined : value };
+  /** The value as written; undefined where the key is absent. */
+  raw(name: string): unknown {
+    return this.#values.get(plain(name))?.value ?? undefined;
   }
 
   #warn(fact: string): void {

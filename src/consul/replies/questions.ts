@@ -1,23 +1,15 @@
-/**
- * Reads that can be waited on: their query, their answer, and whether a newer answer lacks something.
- *
- * @module
- */
+/** Reads that can be waited on: their query, their answer, and what it lacks. @module */
 
 import { formatDurationMs } from "../../base/mod.ts";
-import type { Client, ConsulCall, ConsulReply } from "../http/client.ts";
+import type { ConsulCall } from "../http/carrier.ts";
+import type { Client, ConsulReply } from "../http/client.ts";
 import type { PollAnswer, PollQuestion, PollRequest } from "../watch/blocking_query.ts";
-
-interface ReadQuery {
-  readonly query: Readonly<Record<string, string>>;
-  readonly flags: readonly string[];
-}
 
 /** `-datacenter` and `-stale` as they apply to a read; `datacenter` wins over the flag. */
 export function readQuery(
   client: Client,
   options: { readonly stale: boolean; readonly datacenter?: string },
-): ReadQuery {
+): Required<Pick<ConsulCall, "query" | "flags">> {
   return {
     query: { dc: options.datacenter || client.options.datacenter },
     flags: options.stale && client.options.stale ? ["stale"] : [],
@@ -77,40 +69,41 @@ export function cursorOf(reply: ConsulReply): { readonly cursor?: string } {
   return reply.index === undefined ? {} : { cursor: String(reply.index) };
 }
 
+interface AskedCall<T> extends Omit<PollQuestion<T>, "poll"> {
+  readonly call: Omit<PolledCall, "resource">;
+  read(json: unknown): T;
+  /** Runs on each answer, also on the same as before. */
+  finish?(value: T): T | Promise<T>;
+}
+
+export function callQuestion<T>(client: Client, asked: AskedCall<T>): PollQuestion<T> {
+  const { call, read, finish, ...question } = asked;
+  return {
+    ...question,
+    async poll(request) {
+      const reply = await pollCall(client, request, { resource: question.resource, ...call });
+      const answer = answerOf(reply, request, read);
+      return finish ? { ...answer, value: await finish(answer.value) } : answer;
+    },
+  };
+}
+
 /** A question about a config entry that is watched by itself; `null`: there is no such entry. */
 export function entryQuestion<T>(
   client: Client,
-  entry: {
+  { path, what, ...question }: Omit<AskedCall<T | null>, "call"> & {
     /** `jwt-provider/okta`, encoded. */
     readonly path: string;
-    /** The watch's name, for people. */
-    readonly name: string;
-    readonly resource: string;
     /** After "read the". */
     readonly what: string;
-    readonly read: (json: unknown) => T | null;
-    /** Runs before a value is delivered. */
-    readonly prepare?: (value: T) => Promise<void> | undefined;
   },
 ): PollQuestion<T | null> {
-  const { path, name, resource, what, read, prepare } = entry;
-  return {
-    name,
-    resource,
+  return callQuestion(client, {
     isRare: true,
     lacks: (after, before) => after === null && before !== null,
-    async poll(request) {
-      const reply = await pollCall(client, request, {
-        resource,
-        what: `read the ${what}`,
-        path: `/v1/config/${path}`,
-        absentIsAnswer: true,
-      });
-      const answer = answerOf(reply, request, read);
-      if (answer.value !== null) await prepare?.(answer.value);
-      return answer;
-    },
-  };
+    call: { what: `read the ${what}`, path: `/v1/config/${path}`, absentIsAnswer: true },
+    ...question,
+  });
 }
 
 /** Some item of `before` has no namesake in `after`. */

@@ -2,12 +2,12 @@
  * The proxy's own registration, merged with the central configuration. Beside an agent it is waited on by
  * content hash; the hash also moves without a change (the order of upstreams, the virtual address), so
  * lists are sorted here and compared as values.
- *
  * @module
  */
 
 import * as v from "valibot";
 import { formatDurationMs, ProxyError } from "../../base/mod.ts";
+import { defined } from "../../base/schema.ts";
 import type { Client } from "../http/client.ts";
 import type { Registration } from "../model/values.ts";
 import type { PollQuestion } from "../watch/blocking_query.ts";
@@ -16,12 +16,13 @@ import { ProxyConfig } from "./proxy_config.ts";
 import { answerOf } from "./questions.ts";
 import {
   count,
-  defined,
   flag,
   list,
+  mode,
   object,
   port,
   readReply,
+  renamed,
   replyInvalid,
   text,
 } from "./schema.ts";
@@ -51,23 +52,23 @@ const RegistrationReply = object({
     LocalServiceSocketPath: text,
     Mode: text,
     Config: v.nullish(v.unknown()),
-    MeshGateway: v.nullish(object({ Mode: text })),
+    MeshGateway: mode,
     Expose: v.nullish(object({
       Checks: flag,
-      Paths: list(object({
-        ListenerPort: count,
-        Path: text,
-        LocalPathPort: count,
-        Protocol: text,
+      Paths: list(renamed({
+        listenerPort: ["ListenerPort", count],
+        path: ["Path", text],
+        localPort: ["LocalPathPort", count],
+        protocol: ["Protocol", text],
       })),
     })),
-    AccessLogs: v.nullish(object({
-      Enabled: flag,
-      DisableListenerLogs: flag,
-      Type: text,
-      Path: text,
-      JSONFormat: text,
-      TextFormat: text,
+    AccessLogs: v.nullish(renamed({
+      isEnabled: ["Enabled", flag],
+      disableListenerLogs: ["DisableListenerLogs", flag],
+      type: ["Type", text],
+      path: ["Path", text],
+      jsonFormat: ["JSONFormat", text],
+      textFormat: ["TextFormat", text],
     })),
     Upstreams: list(UpstreamJson),
   })),
@@ -88,7 +89,7 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
 
   const warnings: string[] = [];
   const config = new ProxyConfig(proxy.Config, { where: "The proxy's config", warnings });
-  const meshGatewayMode = proxy.MeshGateway?.Mode ?? "";
+  const meshGatewayMode = proxy.MeshGateway;
   const clusters = isIngress ? extraClusters(config, warnings) : undefined;
   config.nameUnfollowed(isIngress ? "gateway" : "proxy");
   warnings.push(
@@ -116,7 +117,7 @@ export function readRegistration(json: unknown, proxyId: string): Registration {
     handshakeTimeoutMs: config.integer("handshake_timeout_ms", 1) ?? HANDSHAKE_TIMEOUT_MS,
     tls: config.raw("postern_tls"),
     plugins: isIngress ? undefined : config.raw("postern_plugins"),
-    exposed: isIngress ? undefined : exposedOf(proxy),
+    exposed: !isIngress && proxy.Expose?.Paths.length ? proxy.Expose.Paths : undefined,
     exposesChecksOf: !isIngress && proxy.Expose?.Checks
       ? proxy.DestinationServiceID || service
       : undefined,
@@ -150,15 +151,10 @@ function localOf(proxy: ProxyJson): Registration["local"] {
   return { kind: "tcp", host: host || "127.0.0.1", port: LocalServicePort };
 }
 
-function accessLogsOf({ AccessLogs: logs }: ProxyJson): Registration["accessLogs"] {
-  if (!logs?.Enabled) return undefined;
-  return {
-    disableListenerLogs: logs.DisableListenerLogs,
-    type: logs.Type,
-    path: logs.Path,
-    jsonFormat: logs.JSONFormat,
-    textFormat: logs.TextFormat,
-  };
+function accessLogsOf({ AccessLogs }: ProxyJson): Registration["accessLogs"] {
+  if (!AccessLogs?.isEnabled) return undefined;
+  const { isEnabled: _, ...logs } = AccessLogs;
+  return logs;
 }
 
 function metricsOf(config: ProxyConfig): Registration["metrics"] {
@@ -171,17 +167,6 @@ function metricsOf(config: ProxyConfig): Registration["metrics"] {
     tags: config.texts("envoy_stats_tags"),
   };
   return Object.values(metrics).some((value) => value.length > 0) ? metrics : undefined;
-}
-
-function exposedOf({ Expose }: ProxyJson): Registration["exposed"] {
-  const paths = Expose?.Paths ?? [];
-  if (paths.length === 0) return undefined;
-  return paths.map(({ ListenerPort, Path, LocalPathPort, Protocol }) => ({
-    listenerPort: ListenerPort,
-    path: Path,
-    localPort: LocalPathPort,
-    protocol: Protocol,
-  }));
 }
 
 function headBytesOf(config: ProxyConfig): Registration["headBytes"] {

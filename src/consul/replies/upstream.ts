@@ -1,20 +1,20 @@
 /**
  * Declared upstreams of a registration. Central configuration adds entries without a place to listen;
  * those are templates for transparent proxying and are passed over.
- *
  * @module
  */
 
 import * as v from "valibot";
 import type { BindAddress } from "../../base/mod.ts";
+import { defined } from "../../base/schema.ts";
 import type { UpstreamDeclaration } from "../model/values.ts";
 import { ProxyConfig } from "./proxy_config.ts";
-import { defined, object, port, text } from "./schema.ts";
+import { mode, object, port, tenancy, text } from "./schema.ts";
 
 export const UpstreamJson = object({
   DestinationType: text,
-  DestinationPartition: text,
-  DestinationNamespace: text,
+  DestinationPartition: tenancy,
+  DestinationNamespace: tenancy,
   DestinationPeer: text,
   DestinationName: text,
   Datacenter: text,
@@ -23,7 +23,7 @@ export const UpstreamJson = object({
   LocalBindSocketPath: text,
   LocalBindSocketMode: text,
   Config: v.nullish(v.unknown()),
-  MeshGateway: v.nullish(object({ Mode: text })),
+  MeshGateway: mode,
 });
 type UpstreamJson = v.InferOutput<typeof UpstreamJson>;
 
@@ -64,19 +64,17 @@ function toUpstream(
   const where = `Upstream ${JSON.stringify(row.DestinationName)}`;
   const config = new ProxyConfig(row.Config, { where, warnings });
   config.nameUnfollowed("upstream");
-  const namespace = row.DestinationNamespace || "default";
-  const partition = row.DestinationPartition || "default";
   const limits = config.section("limits");
   const declaration = defined({
-    id: idOf(row, { kind, namespace, partition }),
+    id: idOf(row, kind),
     kind,
     name: row.DestinationName,
-    namespace,
-    partition,
+    namespace: row.DestinationNamespace,
+    partition: row.DestinationPartition,
     peer: row.DestinationPeer,
     datacenter: row.Datacenter,
     bind: bindOf(row, { where, warnings }),
-    meshGatewayMode: row.MeshGateway?.Mode || config.section("mesh_gateway").text("mode") ||
+    meshGatewayMode: row.MeshGateway || config.section("mesh_gateway").text("mode") ||
       meshGatewayMode,
     protocol: config.text("protocol") || (kind === "service" ? "" : "tcp"),
     connectTimeoutMs: config.integer("connect_timeout_ms", 0) || undefined,
@@ -96,11 +94,8 @@ function toUpstream(
   return { ...declaration, ...(warnings.length > 0 && { warnings }) };
 }
 
-function idOf(
-  row: UpstreamJson,
-  options: { readonly kind: string; readonly namespace: string; readonly partition: string },
-): string {
-  const { kind, namespace, partition } = options;
+function idOf(row: UpstreamJson, kind: UpstreamDeclaration["kind"]): string {
+  const { DestinationPartition: partition, DestinationNamespace: namespace } = row;
   const name = row.DestinationName;
   const base = kind === "service" ? `service:${partition}/${namespace}/${name}` : `${kind}:${name}`;
   if (row.DestinationPeer) return `${base}?peer=${row.DestinationPeer}`;

@@ -1,9 +1,4 @@
-/**
- * A single gRPC call to one of Consul's servers, and the end of a call or stream as an error with a code
- * of ours.
- *
- * @module
- */
+/** A single gRPC call to one of Consul's servers; its end as an error with a code. @module */
 
 import { type Clock, type ErrorCode, messageOf, ProxyError } from "../../base/mod.ts";
 import {

@@ -1,44 +1,31 @@
-/**
- * A stream of one of Consul's servers that is kept open: on another server when everything moves there,
- * and with another token before the old one ends.
- *
- * @module
- */
+/** A server's stream that is kept open over changes of the server and the token. @module */
 
-import { Backoff, type Clock, type Random } from "../../base/mod.ts";
+import { Backoff } from "../../base/mod.ts";
 import {
   type GrpcLink,
   type GrpcStatus,
   KeptStream,
   type OpenStream,
   type Reopening,
-  type StreamEnd,
   type StreamHandler,
 } from "../../grpc/mod.ts";
 import { GRPC_STATUS } from "../../http/mod.ts";
-import type { FlagNames } from "../model/flag_names.ts";
+import type { CommonDeps } from "../model/deps.ts";
 import { errorOf, isOverload, isUnauthenticated, messagesOf, metadataOf } from "./calls.ts";
-import type { Method, Server, StreamSink } from "./types.ts";
+import type { FlagNames } from "../model/flag_names.ts";
+import type { ConsulServers, Method, Server, StreamSink } from "./types.ts";
 
-/** The target of calls. */
 export interface CallTarget {
   readonly server: Server;
   readonly link: GrpcLink;
 }
 
-/** The parts of the session that a stream uses. */
-export interface StreamSession {
-  readonly clock: Clock;
-  readonly random: Random;
-  /** For messages. */
-  readonly names?: FlagNames;
-  /** Undefined while no server is found, or there is no token yet. */
+export interface StreamSession
+  extends Pick<ConsulServers, "leave">, Pick<CommonDeps, "clock" | "random"> {
+  readonly names: FlagNames;
   target(): CallTarget | undefined;
-  /** The token of calls now; `""`: none. */
   token(): string;
   rejected(token: string): void;
-  leave(server: Server, reason: string): void;
-  /** Counts an end, or `ok` for a stream that delivers. */
   count(resource: string, result: string): void;
 }
 
@@ -65,83 +52,66 @@ interface Opened {
   unreadable: string | undefined;
 }
 
-export class FollowedStream<Request, Response> {
-  readonly #method: Method<Request, Response>;
-  readonly #request: Request;
-  readonly #sink: StreamSink<Response>;
-  readonly #session: StreamSession;
-  readonly #backoff: Backoff;
-  readonly #longBackoff: Backoff;
-  readonly #stream: KeptStream<Response>;
-  #opened: Opened | undefined;
-  #renewals = 0;
-
-  constructor(
-    method: Method<Request, Response>,
-    request: Request,
-    options: { readonly sink: StreamSink<Response>; readonly session: StreamSession },
-  ) {
-    this.#method = method;
-    this.#request = request;
-    this.#sink = options.sink;
-    this.#session = options.session;
-    const { random, clock } = options.session;
-    this.#backoff = new Backoff({ baseMs: 500, maxMs: 10_000, random });
-    this.#longBackoff = new Backoff({ baseMs: 60_000, maxMs: 300_000, random });
-    this.#stream = new KeptStream({
-      clock,
-      open: (handler) => this.#open(handler),
-      onMessage: (message, isFirst) => {
-        if (isFirst) this.#session.count(this.#method.resource, "ok");
-        this.#sink.onMessage(message);
-      },
-      onEnd: (end) => this.#ended(end),
-    });
-    this.#stream.start();
-  }
-
+export interface FollowedStream {
   /** There is another server or token: opens the stream there, or with it, within a moment. */
-  renew(): void {
-    this.#stream.renew(this.#renewals++ === 0 ? 0 : this.#session.random() * MOVE_SPREAD_MS);
-  }
+  renew(): void;
+  stop(): void;
+}
 
-  stop(): void {
-    this.#stream.stop();
-  }
-
-  #open(handler: StreamHandler<Response>): OpenStream | undefined {
-    const target = this.#session.target();
+export function followStream<Request, Response>(
+  method: Method<Request, Response>,
+  request: Request,
+  { sink, session }: {
+    readonly sink: StreamSink<Response>;
+    readonly session: StreamSession;
+  },
+): FollowedStream {
+  const { clock, random, names } = session;
+  const { what, resource } = method;
+  const backoff = new Backoff({ baseMs: 500, maxMs: 10_000, random });
+  const longBackoff = new Backoff({ baseMs: 60_000, maxMs: 300_000, random });
+  let opened: Opened | undefined;
+  let renewals = 0;
+  const open = (handler: StreamHandler<Response>): OpenStream | undefined => {
+    const target = session.target();
     if (!target) return undefined;
     const { server, link } = target;
-    const opened: Opened = { server, token: this.#session.token(), unreadable: undefined };
-    this.#opened = opened;
-    const types = messagesOf(this.#method, (fact) => opened.unreadable = fact);
-    const metadata = metadataOf(opened.token);
-    const call = link.open(this.#method.path, types, { metadata, handler });
-    call.send(this.#request);
+    const now: Opened = { server, token: session.token(), unreadable: undefined };
+    opened = now;
+    const types = messagesOf(method, (fact) => now.unreadable = fact);
+    const call = link.open(method.path, types, { metadata: metadataOf(now.token), handler });
+    call.send(request);
     call.halfClose();
     return call;
-  }
-
-  #ended({ status, answered, isWell, isBrief, livedMs }: StreamEnd): Reopening {
-    const endedWell = isWell && !isBrief;
-    if (endedWell || answered && livedMs >= LASTING_MS) this.#backoff.reset();
-    return endedWell ? this.#session.random() * MOVE_SPREAD_MS : this.#failed(status);
-  }
-
-  #failed(status: GrpcStatus): Reopening {
-    if (!this.#opened) return "on_request";
-    const { server, token, unreadable } = this.#opened;
-    const { what, resource } = this.#method;
-    const { names } = this.#session;
+  };
+  const failed = (status: GrpcStatus): Reopening => {
+    if (!opened) return "on_request";
+    const { server, token, unreadable } = opened;
     const error = errorOf(status, { what, host: server.host, token, unreadable, names });
-    this.#session.count(resource, error.code);
-    const delays = HOPELESS.includes(status.code) ? this.#longBackoff : this.#backoff;
-    const delayMs = delays.next();
-    if (isUnauthenticated(status)) this.#session.rejected(token);
-    const isFault = !OURS.includes(status.code) && this.#backoff.failures % FAILURES === 0;
-    if (isOverload(status) || isFault) this.#session.leave(server, error.message);
-    this.#sink.onError(error);
+    session.count(resource, error.code);
+    const delayMs = (HOPELESS.includes(status.code) ? longBackoff : backoff).next();
+    if (isUnauthenticated(status)) session.rejected(token);
+    const isFault = !OURS.includes(status.code) && backoff.failures % FAILURES === 0;
+    if (isOverload(status) || isFault) session.leave(server, error.message);
+    sink.onError(error);
     return delayMs;
-  }
+  };
+  const stream = new KeptStream<Response>({
+    clock,
+    open,
+    onMessage(message, isFirst) {
+      if (isFirst) session.count(resource, "ok");
+      sink.onMessage(message);
+    },
+    onEnd({ status, answered, isWell, isBrief, livedMs }) {
+      const endedWell = isWell && !isBrief;
+      if (endedWell || answered && livedMs >= LASTING_MS) backoff.reset();
+      return endedWell ? random() * MOVE_SPREAD_MS : failed(status);
+    },
+  });
+  stream.start();
+  return {
+    renew: () => stream.renew(renewals++ === 0 ? 0 : random() * MOVE_SPREAD_MS),
+    stop: () => stream.stop(),
+  };
 }

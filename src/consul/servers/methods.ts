@@ -2,12 +2,12 @@
  * The gRPC methods that Consul's servers offer to data planes, as far as a proxy needs them. Answers are
  * bounded values, and not judged yet; an answer that breaks a rule is refused whole. Field numbers are
  * those of Consul's published `.proto` files.
- *
  * @module
  */
 
 import { canonicalIpText, hasUnseen } from "../../base/mod.ts";
 import { type PlainMessage, Protobuf } from "../../wire/mod.ts";
+import type { Root, Roots } from "../model/values.ts";
 import type { Method } from "./types.ts";
 
 interface Features {
@@ -16,36 +16,11 @@ interface Features {
   readonly signs: boolean;
 }
 
-export interface BootstrapRequest {
+interface BootstrapRequest {
   readonly nodeName: string;
   readonly proxyId: string;
   readonly namespace: string;
   readonly partition: string;
-}
-
-/** Facts about a proxy whose name the token may read. */
-export interface BootstrapParams {
-  /** The service of the proxy. */
-  readonly service: string;
-  readonly namespace: string;
-  readonly partition: string;
-  readonly datacenter: string;
-  readonly nodeName: string;
-}
-
-interface ServerRoot {
-  readonly id: string;
-  readonly name: string;
-  /** PEM. */
-  readonly rootCert: string;
-  readonly active: boolean;
-}
-
-export interface ServerRoots {
-  readonly activeRootId: string;
-  /** `<uuid>.consul`, as written. */
-  readonly trustDomain: string;
-  readonly roots: readonly ServerRoot[];
 }
 
 /** Far more than a cluster has; an answer with more is refused. */
@@ -70,13 +45,6 @@ export const SERVERS_PROTOBUF: Protobuf = new Protobuf({
     partition: "4 string",
     namespace: "5 string",
     proxy_id: "6 string",
-  },
-  BootstrapParams: {
-    service: "2 string",
-    namespace: "3 string",
-    partition: "4 string",
-    datacenter: "5 string",
-    node_name: "8 string",
   },
   // hashicorp.consul.serverdiscovery
   ServersRequest: { wan: "1 bool" },
@@ -112,7 +80,8 @@ export const GET_FEATURES: Method<null, Features> = {
   },
 };
 
-export const GET_BOOTSTRAP_PARAMS: Method<BootstrapRequest, BootstrapParams> = {
+/** The token may read the proxy's name; the parameters themselves are Envoy's. */
+export const GET_BOOTSTRAP_PARAMS: Method<BootstrapRequest, null> = {
   path: "/hashicorp.consul.dataplane.DataplaneService/GetEnvoyBootstrapParams",
   what: "find the proxy's registration",
   resource: "bootstrap_params",
@@ -123,16 +92,7 @@ export const GET_BOOTSTRAP_PARAMS: Method<BootstrapRequest, BootstrapParams> = {
       namespace,
       partition,
     }),
-  decode(bytes) {
-    const params = SERVERS_PROTOBUF.decode("BootstrapParams", bytes);
-    return {
-      service: textOf(params.service, "service"),
-      namespace: textOf(params.namespace, "namespace"),
-      partition: textOf(params.partition, "partition"),
-      datacenter: textOf(params.datacenter, "datacenter"),
-      nodeName: textOf(params.node_name, "node_name"),
-    };
-  },
+  decode: () => null,
 };
 
 /** The addresses of the servers that are ready: IP addresses in canonical form. */
@@ -153,7 +113,8 @@ export const WATCH_SERVERS: Method<null, readonly string[]> = {
   },
 };
 
-export const WATCH_ROOTS: Method<null, ServerRoots> = {
+/** The same value as that of `/v1/connect/ca/roots`, but for external trust domains. */
+export const WATCH_ROOTS: Method<null, Roots> = {
   path: "/hashicorp.consul.connectca.ConnectCAService/WatchRoots",
   what: "follow the roots of the mesh",
   resource: "watch_roots",
@@ -161,8 +122,8 @@ export const WATCH_ROOTS: Method<null, ServerRoots> = {
   decode(bytes) {
     const message = SERVERS_PROTOBUF.decode("RootList", bytes);
     return {
-      activeRootId: textOf(message.active_root_id, "active_root_id"),
-      trustDomain: textOf(message.trust_domain, "trust_domain"),
+      activeId: textOf(message.active_root_id, "active_root_id"),
+      trustDomain: textOf(message.trust_domain, "trust_domain").toLowerCase(),
       roots: listOf(message.roots, "roots", ROOT_LIMIT).map(rootOf),
     };
   },
@@ -177,12 +138,13 @@ export const SIGN: Method<string, string> = {
   decode: (bytes) => textOf(SERVERS_PROTOBUF.decode("Signed", bytes).cert_pem, "cert_pem", true),
 };
 
-function rootOf(root: PlainMessage): ServerRoot {
+function rootOf(root: PlainMessage): Root {
   return {
     id: textOf(root.id, "id"),
     name: textOf(root.name, "name"),
-    rootCert: textOf(root.root_cert, "root_cert", true),
+    pem: textOf(root.root_cert, "root_cert", true),
     active: root.active === true,
+    externalTrustDomain: "",
   };
 }
 

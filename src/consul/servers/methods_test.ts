@@ -73,13 +73,7 @@ const ANSWERS: readonly (readonly [Method<never, unknown>, Uint8Array, unknown])
       field(8, "virt-1"),
       field(9, "{}"),
     ),
-    {
-      service: "web",
-      namespace: "default",
-      partition: "default",
-      datacenter: "dc1",
-      nodeName: "virt-1",
-    },
+    null,
   ],
   [
     WATCH_SERVERS,
@@ -89,15 +83,16 @@ const ANSWERS: readonly (readonly [Method<never, unknown>, Uint8Array, unknown])
   [WATCH_SERVERS, all(), []],
   [
     WATCH_ROOTS,
-    all(field(1, "41:4e"), field(2, "td.consul"), field(3, ROOT)),
+    all(field(1, "41:4e"), field(2, "TD.consul"), field(3, ROOT)),
     {
-      activeRootId: "41:4e",
+      activeId: "41:4e",
       trustDomain: "td.consul",
       roots: [{
         id: "41:4e",
         name: "Consul CA",
-        rootCert: PEM,
+        pem: PEM,
         active: true,
+        externalTrustDomain: "",
       }],
     },
   ],

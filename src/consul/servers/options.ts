@@ -1,11 +1,7 @@
-/**
- * How to reach Consul's servers: flags first, then the variables that every Consul tool takes.
- *
- * @module
- */
+/** How to reach Consul's servers, by flags, or else by Consul's variables. @module */
 
 import { ProxyError } from "../../base/mod.ts";
-import { readTlsFiles, type TlsFiles } from "../http/files.ts";
+import { readTlsFiles } from "../http/files.ts";
 import {
   type AgentFlags,
   checkedToken,
@@ -39,7 +35,9 @@ const PORTS = { plain: { grpc: 8502, http: 8500 }, tls: { grpc: 8503, http: 8501
 export function resolveServersOptions(flags: ServersFlags, env: ConsulVariables): ServersOptions {
   const { names = PROXY_FLAGS } = flags;
   const places = readServerPlaces(flags.servers, names.servers);
-  const tls = flags.tlsDisabled ? null : serversTlsFiles(flags, env, names);
+  const files = tlsFilesOf(flags, env);
+  const verify = flags.tlsInsecure === undefined ? files.verify : !flags.tlsInsecure;
+  const tls = flags.tlsDisabled ? null : { ...files, verify, names };
   if (tls) readTlsFiles(tls);
   const ports = tls ? PORTS.tls : PORTS.plain;
   const login = flags.login ?? null;
@@ -64,10 +62,4 @@ export function resolveServersOptions(flags: ServersFlags, env: ConsulVariables)
     namespace: pick(flags.namespace, env.CONSUL_NAMESPACE),
     partition: pick(flags.partition, env.CONSUL_PARTITION),
   };
-}
-
-function serversTlsFiles(flags: ServersFlags, env: ConsulVariables, names: FlagNames): TlsFiles {
-  const files = tlsFilesOf(flags, env);
-  const { tlsInsecure } = flags;
-  return { ...files, verify: tlsInsecure === undefined ? files.verify : !tlsInsecure, names };
 }

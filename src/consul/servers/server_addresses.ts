@@ -1,9 +1,4 @@
-/**
- * The places of servers: read from the command line, and looked up as IP addresses each time that all known
- * servers have failed.
- *
- * @module
- */
+/** The places of servers, and their lookup when all known servers have failed. @module */
 
 import { execFile } from "node:child_process";
 import { lookup } from "node:dns/promises";

@@ -1,29 +1,17 @@
-/**
- * Whether a server that was found can be used: it answers, and belongs to our cluster.
- *
- * @module
- */
+/** Whether a server that was found can be used: it answers, and belongs to our cluster. @module */
 
-import { type Clock, type Log, ProxyError } from "../../base/mod.ts";
-import type { GrpcStatus } from "../../grpc/mod.ts";
+import { type Log, ProxyError } from "../../base/mod.ts";
 import type { ClusterPin } from "../http/cluster.ts";
-import type { FlagNames } from "../model/flag_names.ts";
-import { callOnce, isUnauthenticated } from "./calls.ts";
 import type { CallTarget } from "./followed_stream.ts";
 import { GET_FEATURES, WATCH_ROOTS } from "./methods.ts";
 import type { Method, Server } from "./types.ts";
 
-const PROBE_MS = 5_000;
-
 interface ServerProbeOptions {
-  readonly clock: Clock;
   readonly log: Log;
-  readonly names: FlagNames;
   /** Absent: any cluster is accepted. */
   readonly cluster: ClusterPin | undefined;
-  readonly signal: AbortSignal;
-  token(): string;
-  rejected(token: string): void;
+  /** `isStream`: the first message is the answer. */
+  call<T>(target: CallTarget, method: Method<null, T>, isStream: boolean): Promise<T>;
 }
 
 export class ServerProbe {
@@ -38,7 +26,7 @@ export class ServerProbe {
   /** Rejects where the server cannot be used. */
   async probe(target: CallTarget): Promise<void> {
     try {
-      await this.#call(target, GET_FEATURES);
+      await this.#options.call(target, GET_FEATURES, false);
     } catch (error) {
       // A server that refuses our token serves, and refuses each call by itself.
       if (!isForbidden(error)) throw error;
@@ -48,38 +36,17 @@ export class ServerProbe {
 
   /** A server whose roots the token may not read is judged over HTTP, where that takes no right. */
   async #proveCluster(target: CallTarget): Promise<void> {
-    const { cluster } = this.#options;
+    const { cluster, call } = this.#options;
     if (!cluster?.isSet) return;
     const { server } = target;
     try {
-      const { trustDomain } = await this.#call(target, WATCH_ROOTS, { isStream: true });
+      const { trustDomain } = await call(target, WATCH_ROOTS, true);
       cluster.judge(trustDomain, `the Consul server ${server.host}`);
       this.#foreign.delete(server.host);
     } catch (error) {
       this.#logForeign(server, error);
       if (!isForbidden(error)) throw error;
     }
-  }
-
-  #call<Response>(
-    { server, link }: CallTarget,
-    method: Method<null, Response>,
-    { isStream = false }: { readonly isStream?: boolean } = {},
-  ): Promise<Response> {
-    const { clock, names, signal } = this.#options;
-    const token = this.#options.token();
-    return callOnce(link, { method, request: null }, {
-      host: server.host,
-      token,
-      timeoutMs: PROBE_MS,
-      clock,
-      signal,
-      names,
-      isStream,
-      onStatus: (status: GrpcStatus) => {
-        if (!isStream && isUnauthenticated(status)) this.#options.rejected(token);
-      },
-    });
   }
 
   /** Once for each, however often it is tried. */

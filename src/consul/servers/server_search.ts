@@ -1,47 +1,26 @@
-/**
- * The search for a server to use: any of those known at random, looked up again when all have failed, and
- * taken when it answers.
- *
- * @module
- */
+/** The search for a server: any known one at random, or else those looked up. @module */
 
-import {
-  Backoff,
-  type Clock,
-  type Log,
-  messageOf,
-  ProxyError,
-  type Random,
-  sleep,
-  type Stats,
-} from "../../base/mod.ts";
+import { Backoff, messageOf, ProxyError, type Random, sleep } from "../../base/mod.ts";
 import { GrpcLink } from "../../grpc/mod.ts";
 import type { DialEngine } from "../../http/mod.ts";
+import type { CommonDeps } from "../model/deps.ts";
 import type { ConsulTls } from "../http/tls_credentials.ts";
+import type { CallTarget } from "./followed_stream.ts";
 import { findServers, type Lookup } from "./server_addresses.ts";
 import type { ServerAddresses } from "./types.ts";
 
-interface SearchOptions {
+interface SearchOptions extends CommonDeps {
   readonly engine: DialEngine;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Log;
-  readonly stats: Stats;
   readonly lookup: Lookup;
   readonly places: ServerAddresses;
   readonly grpcPort: number;
   readonly tls: ConsulTls | null;
   /** Rejects where the server cannot be used. */
-  readonly probe: (link: GrpcLink, host: string) => Promise<void>;
+  readonly probe: (target: CallTarget) => Promise<void>;
   /** Called once in a search, when every known server has failed, or none is known. */
   readonly onNone: () => void;
   /** A connection that was found takes no calls any more. */
   readonly onLost: (link: GrpcLink, reason: string) => void;
-}
-
-export interface FoundServer {
-  readonly host: string;
-  readonly link: GrpcLink;
 }
 
 /** A fleet that moves at once to the servers that are left has its handshakes done within this. */
@@ -99,15 +78,15 @@ export class ServerSearch {
   }
 
   /** Lasts until there is one; `undefined`: aborted. */
-  async find(signal: AbortSignal): Promise<FoundServer | undefined> {
+  async find(signal: AbortSignal): Promise<CallTarget | undefined> {
     const { clock, random, log } = this.#options;
     const pauses = new Backoff({ baseMs: 1_000, maxMs: 10_000, random });
     let isReported = false;
     while (!signal.aborted) {
       const host = this.#list.pick(clock.monotonic());
       if (host !== undefined) {
-        const link = await this.#connect(host, signal);
-        if (link) return { host, link };
+        const found = await this.#connect(host, signal);
+        if (found) return found;
         continue;
       }
       await this.#lookUp();
@@ -137,7 +116,7 @@ export class ServerSearch {
   }
 
   /** `undefined`: it does not answer, or not well. */
-  async #connect(host: string, signal: AbortSignal): Promise<GrpcLink | undefined> {
+  async #connect(host: string, signal: AbortSignal): Promise<CallTarget | undefined> {
     const { engine, clock, random, tls, grpcPort, probe } = this.#options;
     let lost: string | undefined;
     const link: GrpcLink = new GrpcLink({
@@ -159,9 +138,10 @@ export class ServerSearch {
     signal.addEventListener("abort", abort, { once: true });
     try {
       await link.opened;
-      await probe(link, host);
+      const target = { server: { host }, link };
+      await probe(target);
       if (lost !== undefined) throw new Error(lost);
-      return link;
+      return target;
     } catch (error) {
       link.close();
       const flags = tls ? "-grpc-port, with TLS" : "-grpc-port, -tls-disabled";

@@ -2,7 +2,6 @@
  * Carries requests to Consul's servers: all of them to the one in use, and to the next one after a move. A
  * request that its server broke, or that a move ended, is sent again to the next server where that is
  * safe; a wait ends with {@link AskAgain}, because the watch knows where to go on from.
- *
  * @module
  */
 
@@ -16,6 +15,7 @@ import {
   type WireRequest,
   type WireTransport,
 } from "../http/carrier.ts";
+import { wakeableSleep } from "../watch/pauses.ts";
 import type { ConsulServers, Server } from "./types.ts";
 
 /**
@@ -42,7 +42,6 @@ export interface ServersCarrierOptions {
   readonly createTransport: (server: Server) => WireTransport;
 }
 
-/** A server and the connections to it. */
 interface Used {
   readonly server: Server;
   readonly transport: WireTransport;
@@ -52,20 +51,14 @@ export class ServersCarrier implements Carrier {
   readonly peer = "server";
   readonly #options: ServersCarrierOptions;
   readonly #closing = new AbortController();
-  readonly #stopFollowing: readonly (() => void)[];
-  /** Requests without a server. */
-  readonly #waiting = new Set<() => void>();
+  readonly #stopFollowing: () => void;
   /** Ends the waits that run now. */
   #waits = new AbortController();
   #used: Used | undefined;
 
   constructor(options: ServersCarrierOptions) {
     this.#options = options;
-    const { servers } = options;
-    this.#stopFollowing = [
-      servers.onMove(() => this.#moved()),
-      servers.onDown(() => this.#wakeWaiting()),
-    ];
+    this.#stopFollowing = options.servers.onMove(() => this.#drop());
   }
 
   get where(): string {
@@ -112,7 +105,7 @@ export class ServersCarrier implements Carrier {
 
   close(): void {
     this.#closing.abort();
-    for (const stop of this.#stopFollowing) stop();
+    this.#stopFollowing();
     this.#used?.transport.close();
   }
 
@@ -136,15 +129,6 @@ export class ServersCarrier implements Carrier {
       return true;
     }
     return error.code === "closed" && this.#used !== used && !(error instanceof AskAgain);
-  }
-
-  #moved(): void {
-    this.#drop();
-    this.#wakeWaiting();
-  }
-
-  #wakeWaiting(): void {
-    for (const wake of [...this.#waiting]) wake();
   }
 
   #drop(): void {
@@ -171,22 +155,15 @@ export class ServersCarrier implements Carrier {
   }
 
   /** Resolves when there is a server, or when the wait for it is over. */
-  #serverFound(request: WireRequest): Promise<void> {
-    return new Promise((resolve) => {
-      const signal = request.signal
-        ? AbortSignal.any([request.signal, this.#closing.signal])
-        : this.#closing.signal;
-      const end = () => {
-        timer.cancel();
-        signal.removeEventListener("abort", end);
-        this.#waiting.delete(end);
-        resolve();
-      };
-      const waitMs = Math.min(SERVER_WAIT_MS, request.timeoutMs);
-      const timer = this.#options.clock.after(waitMs, end);
-      signal.addEventListener("abort", end);
-      this.#waiting.add(end);
-      if (signal.aborted) end();
+  async #serverFound({ signal, timeoutMs }: WireRequest): Promise<void> {
+    const { servers, clock } = this.#options;
+    const closing = this.#closing.signal;
+    await wakeableSleep(clock, Math.min(SERVER_WAIT_MS, timeoutMs), {
+      signal: signal ? AbortSignal.any([signal, closing]) : closing,
+      onWake(wake) {
+        const stops = [servers.onMove(wake), servers.onDown(wake)];
+        return () => stops.forEach((stop) => stop());
+      },
     });
   }
 }

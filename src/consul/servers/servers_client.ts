@@ -1,12 +1,8 @@
-/**
- * The HTTP API of Consul's servers: the client, whose requests go to the server in use, and the rules for
- * leaving a server that answers badly.
- *
- * @module
- */
+/** The HTTP API of Consul's servers, and when a server that answers badly is left. @module */
 
-import { type Clock, type Log, messageOf, type Random, type Stats } from "../../base/mod.ts";
+import { type Clock, messageOf, type Random } from "../../base/mod.ts";
 import type { DialEngine } from "../../http/mod.ts";
+import type { CommonDeps } from "../model/deps.ts";
 import { Client } from "../http/client.ts";
 import { type ClusterPin, ClusterProof } from "../http/cluster.ts";
 import type { CallToken } from "../http/token.ts";
@@ -17,14 +13,10 @@ import { ServersCarrier, type ServersCarrierOptions } from "./servers_carrier.ts
 import { createServersTls } from "./servers_tls.ts";
 import type { ServersOptions } from "./types.ts";
 
-interface ServersClientDeps {
+interface ServersClientDeps extends CommonDeps {
   readonly servers: ServersCarrierOptions["servers"];
   readonly token: CallToken;
   readonly engine: DialEngine;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Log;
-  readonly stats: Stats;
   /** Learns of moves and of a new token, so that every watch starts again. */
   readonly reach: ConsulReach;
   readonly cluster: ClusterPin;

@@ -1,9 +1,4 @@
-/**
- * TLS towards both ports of Consul's servers: files are read before each connection, and our own verdict on
- * a server's certificate includes its name.
- *
- * @module
- */
+/** TLS towards both ports of Consul's servers. Files are read for each connection. @module */
 
 import { isDeepStrictEqual } from "node:util";
 import { type Clock, type Log, messageOf, ProxyError } from "../../base/mod.ts";

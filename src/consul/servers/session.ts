@@ -1,39 +1,28 @@
-/**
- * The session with the server in use: one connection for all calls and streams, and the search for another
- * server when that one fails.
- *
- * @module
- */
+/** The session with the server in use, and the move to another when it fails. @module */
 
-import {
-  type Clock,
-  type Log,
-  messageOf,
-  ProxyError,
-  type Random,
-  type Stats,
-  type Timer,
-} from "../../base/mod.ts";
+import { type Clock, messageOf, ProxyError, type Random, type Timer } from "../../base/mod.ts";
 import type { GrpcLink } from "../../grpc/mod.ts";
 import type { DialEngine } from "../../http/mod.ts";
+import type { CommonDeps } from "../model/deps.ts";
 import type { ClusterPin } from "../http/cluster.ts";
 import type { CallToken } from "../http/token.ts";
 import type { ServersStatus } from "../model/consul.ts";
 import { callOnce, isUnauthenticated } from "./calls.ts";
-import { type CallTarget, FollowedStream, type StreamSession } from "./followed_stream.ts";
+import {
+  type CallTarget,
+  type FollowedStream,
+  followStream,
+  type StreamSession,
+} from "./followed_stream.ts";
 import { WATCH_SERVERS } from "./methods.ts";
 import { type Lookup, systemLookup } from "./server_addresses.ts";
 import { ServerProbe } from "./server_probe.ts";
-import { type FoundServer, ServerSearch } from "./server_search.ts";
+import { ServerSearch } from "./server_search.ts";
 import { createServersTls } from "./servers_tls.ts";
 import type { ConsulServers, Method, Server, ServersOptions, StreamSink } from "./types.ts";
 
-interface SessionDeps {
+interface SessionDeps extends CommonDeps {
   readonly engine: DialEngine;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Log;
-  readonly stats: Stats;
   readonly token: CallToken;
   /** A server of another cluster is never used; absent: any is. */
   readonly cluster?: ClusterPin;
@@ -41,33 +30,22 @@ interface SessionDeps {
   readonly lookup?: Lookup;
 }
 
-export interface ServersSession extends ConsulServers {
-  readonly status: ServersStatus;
-  /** Every known server has failed, and none was ever in use. */
-  readonly isDown: boolean;
-  /** Calls `fn` when {@link isDown} turns true. Returns how to stop. */
-  onDown(fn: () => void): () => void;
-}
-
 /** A server that served this long has its failures forgotten, or is probed again. */
 const LOOK_MS = 60_000;
+const PROBE_MS = 5_000;
 
 const CONNECTED = [
   "server_connected",
   "1 while a Consul server is in use, 0 while none is",
 ] as const;
 
-/** Dials at once; fails with `config_invalid` where files for TLS cannot be used. */
-export function createServersSession(options: ServersOptions, deps: SessionDeps): ServersSession {
-  return new Session(options, deps);
-}
-
 interface CallTerms {
   readonly timeoutMs: number;
   readonly signal?: AbortSignal;
 }
 
-class Session implements ServersSession, StreamSession {
+/** Dials at once; throws `config_invalid` where files for TLS cannot be used. */
+export class ServersSession implements ConsulServers, StreamSession {
   readonly clock: Clock;
   readonly random: Random;
   readonly names: ServersOptions["names"];
@@ -76,12 +54,13 @@ class Session implements ServersSession, StreamSession {
   readonly #search: ServerSearch;
   readonly #probe: ServerProbe;
   readonly #closing = new AbortController();
-  readonly #streams = new Set<{ renew(): void; stop(): void }>();
+  readonly #streams = new Set<FollowedStream>();
   readonly #onMove = new Set<(server: Server) => void>();
   readonly #onDown = new Set<() => void>();
   readonly #stopToken: () => void;
   #inUse: (CallTarget & { readonly sinceMs: number }) | undefined;
   #look: Timer | undefined;
+  /** Every known server has failed, and none was ever in use. */
   isDown = false;
   #uses = 0;
   #hasWarnedPlain = false;
@@ -96,13 +75,10 @@ class Session implements ServersSession, StreamSession {
     this.#options = options;
     this.#deps = deps;
     this.#probe = new ServerProbe({
-      clock,
       log,
-      names: options.names,
       cluster,
-      signal: this.#closing.signal,
-      token: () => this.token(),
-      rejected: (rejected) => this.rejected(rejected),
+      call: (target, method, isStream) =>
+        this.#callOn(target, { method, request: null }, { timeoutMs: PROBE_MS, isStream }),
     });
     const { places, grpcPort } = options;
     this.#search = new ServerSearch({
@@ -111,7 +87,7 @@ class Session implements ServersSession, StreamSession {
       places,
       grpcPort,
       tls: createServersTls(options, deps),
-      probe: (link, host) => this.#probe.probe({ link, server: { host } }),
+      probe: (target) => this.#probe.probe(target),
       onNone: () => this.#foundNone(),
       onLost: (link, reason) => this.#lost(link, reason),
     });
@@ -149,18 +125,7 @@ class Session implements ServersSession, StreamSession {
     try {
       target = await this.#targetFor(method.what, terms);
       const timeoutMs = untilMs - this.clock.monotonic();
-      const token = this.token();
-      const answer = await callOnce(target.link, { method, request }, {
-        host: target.server.host,
-        token,
-        timeoutMs,
-        clock: this.clock,
-        signal: this.#untilClosed(terms.signal),
-        names: this.names,
-        onStatus: (status) => {
-          if (isUnauthenticated(status)) this.rejected(token);
-        },
-      });
+      const answer = await this.#callOn(target, { method, request }, { ...terms, timeoutMs });
       this.count(method.resource, "ok");
       return answer;
     } catch (error) {
@@ -171,12 +136,33 @@ class Session implements ServersSession, StreamSession {
     }
   }
 
+  #callOn<Request, Response>(
+    { server, link }: CallTarget,
+    call: { readonly method: Method<Request, Response>; readonly request: Request },
+    { isStream = false, ...terms }: CallTerms & { readonly isStream?: boolean },
+  ): Promise<Response> {
+    const { clock, names } = this;
+    const token = this.token();
+    return callOnce(link, call, {
+      ...terms,
+      host: server.host,
+      token,
+      clock,
+      names,
+      isStream,
+      signal: this.#untilClosed(terms.signal),
+      onStatus: (status) => {
+        if (!isStream && isUnauthenticated(status)) this.rejected(token);
+      },
+    });
+  }
+
   follow<Request, Response>(
     method: Method<Request, Response>,
     request: Request,
     sink: StreamSink<Response>,
   ): { stop(): void } {
-    const stream = new FollowedStream(method, request, { sink, session: this });
+    const stream = followStream(method, request, { sink, session: this });
     this.#streams.add(stream);
     return {
       stop: () => {
@@ -191,6 +177,7 @@ class Session implements ServersSession, StreamSession {
     return () => this.#onMove.delete(fn);
   }
 
+  /** Calls `fn` when {@link isDown} turns true. Returns how to stop. */
   onDown(fn: () => void): () => void {
     this.#onDown.add(fn);
     return () => this.#onDown.delete(fn);
@@ -227,6 +214,7 @@ class Session implements ServersSession, StreamSession {
     return this.#deps.token.coming ? undefined : this.#inUse;
   }
 
+  /** The token of calls now; `""`: none. */
   token(): string {
     const token = this.#deps.token.current();
     if (token !== "" && this.#options.tls === null && !this.#hasWarnedPlain) {
@@ -240,6 +228,7 @@ class Session implements ServersSession, StreamSession {
     if (token !== "") this.#deps.token.rejected(token);
   }
 
+  /** Counts the end of a call or stream, or `ok` for a stream that delivers. */
   count(resource: string, result: string): void {
     this.#deps.stats.counter(
       "server_requests_total",
@@ -248,6 +237,7 @@ class Session implements ServersSession, StreamSession {
     ).add(1);
   }
 
+  /** Ends with the session. */
   #untilClosed(signal: AbortSignal | undefined): AbortSignal {
     const { signal: closing } = this.#closing;
     return signal ? AbortSignal.any([signal, closing]) : closing;
@@ -303,10 +293,10 @@ class Session implements ServersSession, StreamSession {
     for (const fn of [...this.#onDown]) fn();
   }
 
-  #use({ host, link }: FoundServer): void {
+  #use(found: CallTarget): void {
+    const { server, link } = found;
     if (this.#closing.signal.aborted) return link.close();
-    const server: Server = { host };
-    const target = this.#inUse = { server, link, sinceMs: this.clock.now() };
+    const target = this.#inUse = { ...found, sinceMs: this.clock.now() };
     this.isDown = false;
     const { stats, log } = this.#deps;
     stats.gauge(...CONNECTED).set(1);
@@ -316,7 +306,7 @@ class Session implements ServersSession, StreamSession {
         "Times that a Consul server was taken into use, after the first",
       ).add(1);
     }
-    log.info("consul server in use", { server: host, known: this.#search.known.length });
+    log.info("consul server in use", { server: server.host, known: this.#search.known.length });
     this.#lookAfter(target);
     this.#renewStreams();
     for (const fn of [...this.#onMove]) fn(server);

@@ -1,11 +1,11 @@
 /**
  * Types that the parts beside servers share: where servers are, the server in use, and calls to it.
- *
  * @module
  */
 
 import type { ProxyError } from "../../base/mod.ts";
 import type { MessageTypes } from "../../grpc/mod.ts";
+import type { AgentOptions } from "../http/options.ts";
 import type { TlsFiles } from "../http/files.ts";
 import type { FlagNames } from "../model/flag_names.ts";
 
@@ -17,20 +17,18 @@ export type ServerAddresses =
   | { readonly kind: "exec"; readonly command: readonly string[] };
 
 /** How this proxy logs in where its token is not given. */
-export interface LoginOptions {
+export interface LoginOptions extends Pick<AgentOptions, "datacenter" | "namespace" | "partition"> {
   readonly authMethod: string;
   /** Wins over `bearerTokenFile`. */
   readonly bearerToken: string;
   /** Read anew for each login. */
   readonly bearerTokenFile: string;
   readonly meta: Readonly<Record<string, string>>;
-  readonly datacenter: string;
-  readonly namespace: string;
-  readonly partition: string;
 }
 
 /** Checked; empty text means not given. */
-export interface ServersOptions {
+export interface ServersOptions
+  extends Pick<AgentOptions, "token" | "tokenFile" | "datacenter" | "namespace" | "partition"> {
   readonly places: ServerAddresses;
   readonly grpcPort: number;
   readonly httpPort: number;
@@ -40,15 +38,8 @@ export interface ServersOptions {
   readonly watchServers: boolean;
   /** The node whose catalog entries are ours. */
   readonly node: string;
-  readonly token: string;
-  /** Wins over `token`, and is read again when it changes. */
-  readonly tokenFile: string;
-  /** Wins over both. */
+  /** Wins over a token and its file. */
   readonly login: LoginOptions | null;
-  /** `""`: that of the registration. */
-  readonly datacenter: string;
-  readonly namespace: string;
-  readonly partition: string;
   /** For messages. */
   readonly names: FlagNames;
 }
@@ -59,7 +50,6 @@ export interface Server {
   readonly host: string;
 }
 
-/** A gRPC method with its messages. */
 export interface Method<Request, Response> extends MessageTypes<Request, Response> {
   /** `/package.Service/Method`. */
   readonly path: string;

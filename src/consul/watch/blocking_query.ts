@@ -10,19 +10,11 @@
  * - a poll that does not return within its wait is given up;
  * - an index that moves all the time is read at a limited rate, so that changes are joined;
  * - 403 and 404 keep the last value and the loop goes on: rights and registrations come back.
- *
  * @module
  */
 
-import {
-  Backoff,
-  type Clock,
-  type ErrorCode,
-  type Log,
-  ProxyError,
-  type Random,
-  type Stats,
-} from "../../base/mod.ts";
+import { Backoff, type ErrorCode, ProxyError } from "../../base/mod.ts";
+import type { CommonDeps } from "../model/deps.ts";
 import { AskAgain } from "../http/carrier.ts";
 import type { WatchHandle, WatchSink, WatchState } from "../model/consul.ts";
 import type { ConnectionBudget } from "./budget.ts";
@@ -92,11 +84,7 @@ export interface PollQuestion<T> {
   poll(request: PollRequest<T>): Promise<PollAnswer<T>>;
 }
 
-export interface LoopDeps {
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Log;
-  readonly stats: Stats;
+export interface LoopDeps extends CommonDeps {
   readonly budget: ConnectionBudget;
   readonly reach: ConsulReach;
   readonly terms: WatchTerms;
@@ -122,7 +110,6 @@ class WatchLoop<T> implements WatchHandle {
   readonly #backoff: Backoff;
   readonly #delivery: Delivery<T>;
   readonly #cursor: WatchCursor;
-  /** Digest of the last answer that was believed. */
   #digest: string | undefined;
   /** Code of the last failure, until a success. */
   #lastCode: ErrorCode | undefined;
@@ -137,9 +124,10 @@ class WatchLoop<T> implements WatchHandle {
     this.#question = question;
     this.#deps = options.deps;
     this.#delivery = new Delivery(question, { ...options, signal: this.#stop.signal });
-    this.#slot = question.isCritical
-      ? budget.joinCritical()
-      : budget.join(question.isDropped ? "first" : question.isRare ? "last" : "middle");
+    const { isCritical, isDropped, isRare } = question;
+    this.#slot = budget.join(
+      isCritical ? "critical" : isDropped ? "first" : isRare ? "last" : "middle",
+    );
     // Each watch waits a little less than the maximum, so that watches do not wake in step.
     this.#waitMs = Math.round(terms.waitMs(question) * (0.8 + 0.2 * random()));
     const refillMs = question.isRare ? JOIN_RARE_MS : JOIN_MS;
@@ -205,7 +193,9 @@ class WatchLoop<T> implements WatchHandle {
       if (this.#stop.signal.aborted) return;
       if (!answer) continue;
       const { value, cursor, digest } = answer;
-      if (this.#cursor.answered({ cursor, lacks: this.#lacks(value) })) {
+      const { last } = this.#delivery;
+      const lacks = last !== undefined && this.#question.lacks?.(value, last.value) === true;
+      if (this.#cursor.answered({ cursor, lacks })) {
         this.#digest = digest;
         return this.#succeeded(value);
       }
@@ -215,6 +205,8 @@ class WatchLoop<T> implements WatchHandle {
 
   #poll(turn: PollTurn): Promise<PollAnswer<T>> {
     const read = this.#cursor.next();
+    const { last } = this.#delivery;
+    const digest = this.#digest;
     const waitMs = turn.mode === "long" ? this.#waitMs : NO_WAIT_MS;
     const timeoutMs = read.cursor === undefined || turn.mode === "short"
       ? READ_TIMEOUT_MS
@@ -222,20 +214,11 @@ class WatchLoop<T> implements WatchHandle {
       : Math.ceil(waitMs * 17 / 16) + LONG_MARGIN_MS;
     return this.#question.poll({
       ...read,
-      ...(this.#delivery.last && { last: this.#last(this.#delivery.last.value) }),
+      ...(last && { last: digest === undefined ? last : { ...last, digest } }),
       waitMs,
       timeoutMs,
       signal: turn.signal,
     });
-  }
-
-  #last(value: T): NonNullable<PollRequest<T>["last"]> {
-    return this.#digest === undefined ? { value } : { value, digest: this.#digest };
-  }
-
-  #lacks(value: T): boolean {
-    const before = this.#delivery.last;
-    return before !== undefined && this.#question.lacks?.(value, before.value) === true;
   }
 
   #succeeded(value: T): void {
@@ -263,7 +246,7 @@ class WatchLoop<T> implements WatchHandle {
     this.#delivery.failed(error, { retry_ms: Math.round(pauseMs) });
     const isShared = terms.isShared(error.code);
     // Another token may have the right, and another server the entry.
-    await this.#sleep(pauseMs, (wake) => isShared ? reach.onRestored(wake) : reach.onMoved(wake));
+    await this.#sleep(pauseMs, (wake) => reach.on(isShared ? "restored" : "moved", wake));
   }
 
   async #sleep(ms: number, onWake?: (wake: () => void) => () => void): Promise<void> {

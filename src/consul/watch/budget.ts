@@ -11,19 +11,13 @@
  * A watch without a long poll takes its turn with a short one, within a second while it is in use. Short
  * polls go out together, because waking up costs more than a poll. When Consul refuses for load, the
  * budget is halved, and grows back by one at a time; `budget_growth.ts` has it grow beyond its start.
- *
  * @module
  */
 
-import type { Clock, Counter, Gauge, Log, Stats, Timer } from "../../base/mod.ts";
+import type { Counter, Gauge, Timer } from "../../base/mod.ts";
+import type { CommonDeps } from "../model/deps.ts";
 import { BudgetGrowth, type GrowthOptions } from "./budget_growth.ts";
-import {
-  ElasticPollSlot,
-  left,
-  type PollPriority,
-  type PollSlot,
-  USED_LATELY_MS,
-} from "./poll_slot.ts";
+import { left, type PollPriority, PollSlot, USED_LATELY_MS } from "./poll_slot.ts";
 
 /** Lanes for short calls and polls; where there are several, short polls leave one free. */
 const LANES = 3;
@@ -31,22 +25,19 @@ const LANES = 3;
 const EASED_MS = 60_000;
 const GROW_MS = 30_000;
 const SWAP_MS = 30_000;
-const PREFERENCES: readonly PollPriority[] = ["first", "middle", "last"];
+const PREFERENCES: readonly PollPriority[] = ["critical", "first", "middle", "last"];
 
 /** Connections for everything but upstreams, and for each upstream, where the budget is modest. */
 const MODEST_CONNECTIONS = 3;
 const MODEST_PER_UPSTREAM = 2;
 
-interface BudgetOptions {
+interface BudgetOptions extends Omit<CommonDeps, "random"> {
   /** At the start. */
   readonly connections: number;
   /** Absent: it never has more. */
   readonly growth?: GrowthOptions;
   /** At most 3, and 2 for each upstream: whole fleets ask the same few servers. */
   readonly modest?: boolean;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly stats: Stats;
 }
 
 /** `query`: may take a minute, so only one runs at a time. */
@@ -61,12 +52,11 @@ interface Waiter {
 
 export class ConnectionBudget {
   readonly #options: BudgetOptions;
-  readonly #slots = new Set<ElasticPollSlot>();
+  readonly #slots = new Set<PollSlot>();
   readonly #waiting = new Set<Waiter>();
   readonly #busy = { short: 0, call: 0, query: 0 };
   readonly #limitGauge: Gauge;
   readonly #refusals: Counter;
-  #critical = 0;
   #limit: number;
   #easedUntilMs = -Infinity;
   #joined = 0;
@@ -105,36 +95,19 @@ export class ConnectionBudget {
 
   /** Connections in use at this moment, without idle kept ones. */
   get inUse(): number {
-    let long = this.#critical;
-    for (const slot of this.#slots) if (slot.holding === "long") long++;
-    return long + this.#busyLanes;
+    const long = [...this.#slots].filter(({ preference, holding }) =>
+      preference === "critical" || holding === "long"
+    );
+    return long.length + this.#busyLanes;
   }
 
-  /** For a watch that always has a connection of its own, whatever the limit. */
-  joinCritical(): PollSlot {
-    const stop = new AbortController();
-    this.#critical++;
-    this.#assign();
-    return {
-      mode: "long",
-      turn: () =>
-        stop.signal.aborted
-          ? Promise.reject(left())
-          : Promise.resolve({ mode: "long", signal: stop.signal, release: () => {} }),
-      touch: () => {},
-      leave: () => {
-        if (stop.signal.aborted) return;
-        stop.abort();
-        this.#critical--;
-        this.#assign();
-      },
-    };
-  }
-
-  /** For a watch that has a long poll while there is one to spare, else takes its turn. */
+  /**
+   * For a watch that has a long poll while there is one to spare, else takes its turn. A critical one always
+   * has a connection of its own, whatever the limit.
+   */
   join(preference: PollPriority = "first"): PollSlot {
     const { clock } = this.#options;
-    const slot = new ElasticPollSlot({
+    const slot = new PollSlot({
       preference,
       clock,
       phase: this.#joined++,
@@ -198,6 +171,16 @@ export class ConnectionBudget {
     for (const slot of [...this.#slots]) slot.leave();
   }
 
+  get #critical(): number {
+    return this.#count("critical");
+  }
+
+  #count(wanted: PollPriority): number {
+    let count = 0;
+    for (const { preference } of this.#slots) if (preference === wanted) count++;
+    return count;
+  }
+
   get #busyLanes(): number {
     return this.#busy.short + this.#busy.call + this.#busy.query;
   }
@@ -211,7 +194,7 @@ export class ConnectionBudget {
   get #allowed(): number {
     if (!this.#options.modest) return this.#limit;
     // Each upstream has a chain, and only chains are in the middle.
-    const upstreams = [...this.#slots].filter(({ preference }) => preference === "middle").length;
+    const upstreams = this.#count("middle");
     return Math.min(this.#limit, MODEST_CONNECTIONS + MODEST_PER_UPSTREAM * upstreams);
   }
 
@@ -224,7 +207,7 @@ export class ConnectionBudget {
 
   /** Gives the long polls to the watches used last; among equals one keeps its poll until {@link #swap}. */
   #assign(): void {
-    const room = Math.max(0, this.#allowed - this.#critical - this.#lanes);
+    const room = Math.max(this.#critical, this.#allowed - this.#lanes);
     const order = [...this.#slots].sort((a, b) =>
       PREFERENCES.indexOf(a.preference) - PREFERENCES.indexOf(b.preference) ||
       Number(b.mode === "long") - Number(a.mode === "long") ||
@@ -244,9 +227,10 @@ export class ConnectionBudget {
 
   /** Moves one long poll from the watch used longest ago to one in use that has none. */
   #swap(): void {
-    let loser: ElasticPollSlot | undefined;
-    let winner: ElasticPollSlot | undefined;
+    let loser: PollSlot | undefined;
+    let winner: PollSlot | undefined;
     for (const slot of this.#slots) {
+      if (slot.preference === "critical") continue;
       if (slot.mode === "long" && (!loser || slot.lastUsedMs < loser.lastUsedMs)) loser = slot;
       if (slot.mode === "short" && (!winner || slot.lastUsedMs > winner.lastUsedMs)) winner = slot;
     }

@@ -3,11 +3,11 @@
  * agent counts the connections of a client address, whichever process has them, and refuses everything
  * beyond 200. So the connections of the whole host are counted: growth ends well before that limit, and a
  * proxy that has grown gives connections back when others need them.
- *
  * @module
  */
 
-import type { Clock, Log, Random, Timer } from "../../base/mod.ts";
+import type { Random, Timer } from "../../base/mod.ts";
+import type { CommonDeps } from "../model/deps.ts";
 
 export interface GrowthOptions {
   /** The budget never exceeds it. */
@@ -24,9 +24,7 @@ interface GrowingBudget {
   setLimit(limit: number): void;
 }
 
-interface GrowthDeps {
-  readonly clock: Clock;
-  readonly log: Log;
+interface GrowthDeps extends Pick<CommonDeps, "clock" | "log"> {
   /** Connections at the start, which are never given back. */
   readonly start: number;
   readonly budget: GrowingBudget;

@@ -41,7 +41,7 @@ function take(seat: PollSlot): { turns: number; ended: number } {
 
 test("ConnectionBudget gives every watch a long poll while there are enough", () => {
   const { budget } = budgetOf(12);
-  const critical = Array.from({ length: 4 }, () => budget.joinCritical());
+  const critical = Array.from({ length: 4 }, () => budget.join("critical"));
   const seats = Array.from({ length: 5 }, () => budget.join());
   assert.ok([...critical, ...seats].every(({ mode }) => mode === "long"));
   assert.equal(budget.join().mode, "short", "lanes for calls stay free");
@@ -60,7 +60,7 @@ for (
 ) {
   test(`a modest ConnectionBudget lets ${chains} chains and ${healths} targets have ${long} of ${connections}`, () => {
     const { budget } = budgetOf(connections, { modest: true });
-    for (let at = 0; at < 2; at++) budget.joinCritical();
+    for (let at = 0; at < 2; at++) budget.join("critical");
     const seats = [["middle", chains], ["first", healths], ["last", rare]] as const;
     const joined = seats.flatMap(([preference, count]) =>
       Array.from({ length: count }, () => budget.join(preference))
@@ -71,7 +71,7 @@ for (
 
 test("a modest ConnectionBudget has one lane, and at most 3 connections plus 2 per upstream", async () => {
   const { budget, clock } = budgetOf(12, { modest: true });
-  for (let at = 0; at < 2; at++) take(budget.joinCritical());
+  for (let at = 0; at < 2; at++) take(budget.join("critical"));
   const seats = ["middle", "first", "first", "last", "last", "last"] as const;
   const counts = seats.map((preference) => take(budget.join(preference)));
   for (let at = 0; at < 400; at++) {
@@ -83,14 +83,14 @@ test("a modest ConnectionBudget has one lane, and at most 3 connections plus 2 p
 
 test("ConnectionBudget gives every critical watch a long poll", async () => {
   const { budget } = budgetOf(1);
-  const seats = Array.from({ length: 6 }, () => budget.joinCritical());
+  const seats = Array.from({ length: 6 }, () => budget.join("critical"));
   const turns = await Promise.all(seats.map((seat) => seat.turn()));
   assert.ok(turns.every(({ mode }) => mode === "long"));
 });
 
 test("ConnectionBudget gives 40 watches equal turns within 6 connections", async () => {
   const { budget, clock } = budgetOf(6);
-  for (let at = 0; at < 4; at++) take(budget.joinCritical());
+  for (let at = 0; at < 4; at++) take(budget.join("critical"));
   const counts = Array.from({ length: 40 }, () => take(budget.join()));
   let most = 0;
   for (let at = 0; at < 600; at++) {
@@ -109,7 +109,7 @@ test("ConnectionBudget gives 40 watches equal turns within 6 connections", async
 
 test("ConnectionBudget gives watches in use more turns", async () => {
   const { budget, clock } = budgetOf(6);
-  for (let at = 0; at < 4; at++) take(budget.joinCritical());
+  for (let at = 0; at < 4; at++) take(budget.join("critical"));
   const seats = Array.from({ length: 20 }, () => budget.join());
   const counts = seats.map(take);
   for (let at = 0; at < 60; at++) {
@@ -124,7 +124,7 @@ test("ConnectionBudget gives watches in use more turns", async () => {
 
 test("ConnectionBudget gives an idle watch a turn as soon as it is used", async () => {
   const { budget, clock } = budgetOf(6);
-  for (let at = 0; at < 4; at++) take(budget.joinCritical());
+  for (let at = 0; at < 4; at++) take(budget.join("critical"));
   const seats = Array.from({ length: 20 }, () => budget.join());
   const counts = seats.map(take);
   await clock.advance(30_000);
@@ -145,7 +145,7 @@ test("ConnectionBudget gives an idle watch a turn as soon as it is used", async 
 
 test("ConnectionBudget moves a long poll from an idle watch to one in use", async () => {
   const { budget, clock } = budgetOf(8);
-  for (let at = 0; at < 4; at++) take(budget.joinCritical());
+  for (let at = 0; at < 4; at++) take(budget.join("critical"));
   const seats = Array.from({ length: 3 }, () => budget.join());
   const counts = seats.map(take);
   assert.deepEqual(seats.map(({ mode }) => mode), ["long", "short", "short"]);

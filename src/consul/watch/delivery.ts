@@ -1,7 +1,6 @@
 /**
  * The state of a watch towards its sink: a value is delivered when its content changes, a failure leaves
  * the last one, and a sink that throws does not end the watch.
- *
  * @module
  */
 
@@ -28,7 +27,6 @@ export class Delivery<T> {
   readonly #name: string;
   readonly #options: DeliveryOptions<T>;
   readonly #failureCounter: Counter;
-  /** The last value delivered. */
   last: { readonly value: T } | undefined;
   /** Number of consecutive failures. */
   failures = 0;

@@ -1,7 +1,6 @@
 /**
  * Pauses of watches: one that ends early when it is woken, and a rate for a watch whose index moves all
  * the time.
- *
  * @module
  */
 
@@ -30,6 +29,19 @@ export function wakeableSleep(
     const forget = options.onWake?.(() => end(true));
     options.signal.addEventListener("abort", onAbort);
   });
+}
+
+/** Wakes when one of `signals` aborts that has not yet. */
+export function onAbort(
+  signals: readonly (AbortSignal | undefined)[],
+): (wake: () => void) => () => void {
+  const open = signals.filter((signal) => signal?.aborted === false);
+  return (wake) => {
+    for (const signal of open) signal?.addEventListener("abort", wake);
+    return () => {
+      for (const signal of open) signal?.removeEventListener("abort", wake);
+    };
+  };
 }
 
 interface TokenBucketOptions {

@@ -1,6 +1,5 @@
 /**
  * A watch's place in the connection budget: a long poll of its own, or its turn with a short one.
- *
  * @module
  */
 
@@ -16,7 +15,7 @@ export const USED_LATELY_MS = 60_000;
 type PollMode = "long" | "short";
 
 /** The order in which watches get a long poll. */
-export type PollPriority = "first" | "middle" | "last";
+export type PollPriority = "critical" | "first" | "middle" | "last";
 
 /** The right to make requests, one after the other, until released. */
 export interface PollTurn {
@@ -24,15 +23,6 @@ export interface PollTurn {
   /** Aborts when the watch stops, or when its long poll goes to another watch. */
   readonly signal: AbortSignal;
   release(): void;
-}
-
-export interface PollSlot {
-  readonly mode: PollMode;
-  /** Fails with `closed` once the slot is left. */
-  turn(): Promise<PollTurn>;
-  /** Marks the watch's data as in use. */
-  touch(): void;
-  leave(): void;
 }
 
 interface SlotDeps {
@@ -48,8 +38,7 @@ interface SlotDeps {
   readonly left: () => void;
 }
 
-/** A slot that has a long poll only while there is one to spare. */
-export class ElasticPollSlot implements PollSlot {
+export class PollSlot {
   readonly #deps: SlotDeps;
   readonly #stop = new AbortController();
   /** Ends the wait for a lane, or the long poll, of the present mode. */
@@ -68,6 +57,7 @@ export class ElasticPollSlot implements PollSlot {
     return this.#deps.preference;
   }
 
+  /** Fails with `closed` once the slot is left. */
   async turn(): Promise<PollTurn> {
     for (;;) {
       if (this.#stop.signal.aborted) throw left();
@@ -84,6 +74,7 @@ export class ElasticPollSlot implements PollSlot {
     }
   }
 
+  /** Marks the watch's data as in use. */
   touch(): void {
     const isNew = !this.#isUsed();
     this.lastUsedMs = this.#deps.clock.monotonic();

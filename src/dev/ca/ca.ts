@@ -1,7 +1,6 @@
 /**
  * The agent's certificate authority: roots with rotation and cross-signing, and leaves that are kept,
  * renewed before they expire and issued again after a rotation.
- *
  * @module
  */
 
@@ -10,9 +9,8 @@ import { createHash, randomUUID } from "node:crypto";
 import type { Clock, Random, Timer } from "../../base/mod.ts";
 import { formatServiceId } from "../../identity/mod.ts";
 import { formatPem } from "../../wire/mod.ts";
-import type { Store } from "../store.ts";
+import { leafTopic, ROOTS, type Store } from "../store.ts";
 import type { JsonObject } from "../json.ts";
-import { leafTopic, ROOTS } from "../topics.ts";
 import {
   generateKey,
   type Issuer,
@@ -72,7 +70,6 @@ export class Ca {
     return { ...issuer, chainPem: crossPem };
   }
 
-  /** A number for the next certificate. */
   nextSerial(): number {
     return ++this.#serial;
   }
@@ -118,7 +115,6 @@ export class Ca {
     return this.#leaves.has(service);
   }
 
-  /** Issues the leaf of a service again. */
   issue(service: string): Leaf {
     const { clock, store, random, datacenter, leafTtlMs } = this.#options;
     const { trustDomain } = this;
@@ -233,7 +229,6 @@ export class Ca {
   }
 }
 
-/** The bytes of a certificate's serial number. */
 export function serialBytes(serial: number): Uint8Array {
   const hex = serial.toString(16);
   return new Uint8Array(Buffer.from(hex.length % 2 === 1 ? `0${hex}` : hex, "hex"));

@@ -1,7 +1,6 @@
 /**
  * Makes X.509 certificates as Consul's built-in CA does: roots and cross-signed roots with a
  * `spiffe://<trust domain>` id, leaves with an empty subject and the id of one service.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * The services of one agent: what a registration changes in the catalog, the checks that it starts,
  * maintenance, and proxies merged again whenever the central configuration changes.
- *
  * @module
  */
 
@@ -51,7 +50,6 @@ export class AgentServices {
     });
   }
 
-  /** Registers the service of a decoded body, and its sidecar. */
   register(body: JsonObject): void {
     const all = readRegistrationBody(body, (id) => this.#sidecarPort(id));
     for (const { service, checks } of all) {

@@ -1,12 +1,18 @@
 /**
  * The catalog: nodes with their services and checks. A write takes an index from the store and wakes the
  * readers of its topics.
- *
  * @module
  */
 
 import { type JsonObject, stableJson } from "../json.ts";
-import { CATALOG, checksTopic, instanceTopic, nodeTopic, serviceTopic } from "../topics.ts";
+import {
+  CATALOG,
+  checksTopic,
+  instanceTopic,
+  nodeTopic,
+  serviceTopic,
+  type Store,
+} from "../store.ts";
 import {
   catalogServiceJson,
   type CheckContent,
@@ -19,7 +25,6 @@ import {
   type ServiceContent,
   type ServiceRecord,
 } from "./records.ts";
-import type { Store } from "../store.ts";
 
 /** An instance of a service, with its node and the checks that count for it. */
 export interface Entry {

@@ -1,8 +1,4 @@
-/**
- * Prepared queries: definitions, and their execution in this datacenter.
- *
- * @module
- */
+/** Prepared queries: definitions, and their execution in this datacenter. @module */
 
 import { randomUUID } from "node:crypto";
 import { type Catalog, type Entry, entryJson } from "./catalog.ts";
@@ -34,7 +30,6 @@ export class PreparedQueries {
     return id;
   }
 
-  /** By id or by name. */
   get(idOrName: string): JsonObject {
     const found = this.#queries.get(idOrName) ?? this.#named(idOrName);
     if (!found) throw new HttpRefusal(404, "Query not found");

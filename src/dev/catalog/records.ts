@@ -1,8 +1,4 @@
-/**
- * Records of nodes, services and checks in the catalog, and their form in the API.
- *
- * @module
- */
+/** Records of nodes, services and checks in the catalog, and their form in the API. @module */
 
 import {
   isObject,

@@ -1,7 +1,6 @@
 /**
  * Converts the body of a registration into services and checks. A sidecar block becomes a separate service
  * with inherited fields, default checks and a port.
- *
  * @module
  */
 
@@ -21,7 +20,6 @@ import {
 import { HttpRefusal } from "../refusal.ts";
 import type { CheckContent, ServiceContent, Status } from "./records.ts";
 
-/** A check and how it is run. */
 export interface CheckTask {
   /** The check before it has run. */
   readonly content: CheckContent;
@@ -206,7 +204,6 @@ function defaultChecks(app: ServiceContent, proxy: ServiceContent): readonly Che
   return readChecks({ Checks: [listening, alias] }, proxy);
 }
 
-/** The facts of a check about its service. */
 export function serviceFacts({ name, definition }: ServiceContent): JsonObject {
   return { ServiceName: name, ServiceTags: textsAt(definition, "Tags") };
 }

@@ -1,6 +1,5 @@
 /**
  * The applications of the demonstration mesh, and requests that show whether they answer.
- *
  * @module
  */
 

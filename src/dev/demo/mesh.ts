@@ -1,7 +1,6 @@
 /**
  * The mesh of `postern dev -demo`: `web`, which calls `api` over HTTP. Processes and output are left to the
  * command.
- *
  * @module
  */
 
@@ -19,9 +18,7 @@ interface DemoMeshOptions {
 }
 
 interface DemoService {
-  /** The application's port. */
   readonly port: number;
-  /** The sidecar's port. */
   readonly sidecarPort: number;
   /** `Config` of its sidecar's registration; absent: none. */
   readonly proxyConfig?: Readonly<Record<string, unknown>>;

@@ -1,7 +1,6 @@
 /**
  * The central configuration of a proxy: proxy-defaults, the service-defaults of its service and, for each
  * upstream, the latter's UpstreamConfig are merged into its registration. A registered value wins.
- *
  * @module
  */
 

@@ -1,7 +1,6 @@
 /**
  * Compiles router, splitter, resolver and defaults entries into a discovery chain, the graph that a proxy
  * follows for one upstream. Pure: entries are read through `find`.
- *
  * @module
  */
 
@@ -17,7 +16,7 @@ import {
   withoutEmpty,
 } from "../json.ts";
 import { HttpRefusal } from "../refusal.ts";
-import { configTopic } from "../topics.ts";
+import { configTopic } from "../store.ts";
 import { type ChainOverrides, ChainTargets, type FindEntry } from "./chain_targets.ts";
 
 export const NO_OVERRIDES: ChainOverrides = {

@@ -1,9 +1,4 @@
-/**
- * The targets of a resolver: follows redirects, applies the default subset, orders failover targets, and
- * makes the target objects with SNI, subset filter and mesh gateway mode.
- *
- * @module
- */
+/** The targets of a resolver: redirects, subsets, failover. @module */
 
 import {
   durationMsAt,
@@ -40,7 +35,6 @@ interface TargetParts {
   readonly peer: string;
 }
 
-/** The target of a resolver. */
 interface ResolvedTarget extends TargetParts {
   readonly id: string;
   /** The service-resolver that applies. */
@@ -66,7 +60,6 @@ export class ChainTargets {
     this.#options = options;
   }
 
-  /** Follows the resolver of a service. */
   resolve(service: string, subset: string): ResolvedTarget {
     return this.#follow({ service, subset, datacenter: this.#options.datacenter, peer: "" });
   }

@@ -1,7 +1,6 @@
 /**
  * Refuses config entries that no proxy could use: entries that Postern cannot read, chains that do not
  * compile, permissions where no HTTP is spoken. Consul refuses more, with texts of its own.
- *
  * @module
  */
 
@@ -97,7 +96,6 @@ export function checkEntries(
   }
 }
 
-/** Names of the providers that intentions refer to. */
 function providersIn(intentions: JsonObject): readonly string[] {
   const permissions = objectsAt(intentions, "Sources")
     .flatMap((source) => objectsAt(source, "Permissions"));

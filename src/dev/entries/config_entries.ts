@@ -1,15 +1,9 @@
-/**
- * Config entries of the agent in memory: reads, writes and deletes them as `/v1/config` does. Their
- * meaning for a proxy or a chain is left to the modules that read them.
- *
- * @module
- */
+/** Config entries of the agent in memory: read, written and deleted as by `/v1/config`. @module */
 
-import type { Store } from "../store.ts";
+import { CONFIG, configTopic, type Store } from "../store.ts";
 import { type JsonObject, numberAt, stableJson, textAt } from "../json.ts";
 import { HttpRefusal } from "../refusal.ts";
 import { decodeAs, parseBody } from "../shapes.ts";
-import { CONFIG, configTopic } from "../topics.ts";
 import type { FindEntry } from "./chain_targets.ts";
 import { checkEntries, checkEntry } from "./check_entries.ts";
 

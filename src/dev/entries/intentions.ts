@@ -1,17 +1,11 @@
-/**
- * Intentions as `/v1/connect/intentions` shows them, made from the `service-intentions` entries, and the
- * agent's own verdict by them.
- *
- * @module
- */
+/** Intentions made from the `service-intentions` entries, and the verdict by them. @module */
 
 import { type JsonObject, numberAt, objectsAt, textAt, withoutEmpty } from "../json.ts";
 import type { ConfigEntries } from "./config_entries.ts";
-import { configTopic } from "../topics.ts";
+import { configTopic } from "../store.ts";
 
 const KIND = "service-intentions";
 
-/** Topics of a match. */
 export function matchTopics(by: "source" | "destination", name: string): readonly string[] {
   return by === "source" ? [configTopic(KIND)] : [configTopic(KIND, name), configTopic(KIND, "*")];
 }

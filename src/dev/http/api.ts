@@ -1,9 +1,4 @@
-/**
- * The HTTP API as its endpoints see it: a request with its world, reads that wait for a change, and the
- * headers of replies that can be waited on.
- *
- * @module
- */
+/** The HTTP API as its endpoints see it: calls, reads that wait for a change. @module */
 
 import type { Context, Hono } from "hono";
 import { parseDurationMs } from "../../base/mod.ts";
@@ -99,6 +94,16 @@ export function indexHeaders(index: number): Record<string, string> {
     "X-Consul-Knownleader": "true",
     "X-Consul-Lastcontact": "0",
   };
+}
+
+/** Replies with what a read gives, once its index is above that of the request. */
+export async function replyWhenNewer<T>(
+  call: Call,
+  read: () => Read<T>,
+  bodyOf: (value: T) => unknown = (value) => value,
+): Promise<Response> {
+  const { value, index } = await blockingRead(call, read);
+  return Response.json(bodyOf(value), { headers: indexHeaders(index) });
 }
 
 /** True when the request has the parameter, with or without a value. */

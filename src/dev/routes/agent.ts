@@ -1,8 +1,4 @@
-/**
- * `/v1/agent`: local services, their checks and health, and the agent's own facts.
- *
- * @module
- */
+/** `/v1/agent`: local services, their checks and health, and the agent's own facts. @module */
 
 import { createHash } from "node:crypto";
 import type { StatusCode } from "hono/utils/http-status";
@@ -20,7 +16,7 @@ import { parseFilter } from "../filter.ts";
 import { type JsonObject, stableJson, textAt } from "../json.ts";
 import { HttpRefusal } from "../refusal.ts";
 import { decodeBody } from "../shapes.ts";
-import { configTopic, instanceTopic } from "../topics.ts";
+import { configTopic, instanceTopic } from "../store.ts";
 
 /** The version of Consul that these answers follow. */
 const VERSION = "1.22.7";
@@ -92,7 +88,6 @@ function topicsOf({ env: { services } }: Call, { id, proxy }: ServiceRecord): re
   ];
 }
 
-/** Topics of the entries that are merged into a proxy. */
 export function mergeTopics(proxy: JsonObject): readonly string[] {
   return [
     configTopic("proxy-defaults", "global"),

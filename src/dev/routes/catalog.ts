@@ -1,8 +1,4 @@
-/**
- * The instances of services: `/v1/health`, `/v1/catalog` and prepared queries (`/v1/query`).
- *
- * @module
- */
+/** The instances of services: `/v1/health`, `/v1/catalog` and `/v1/query`. @module */
 
 import { type Entry, entryJson } from "../catalog/catalog.ts";
 import { catalogServiceJson, meshServiceOf, nodeJson, worstOf } from "../catalog/records.ts";
@@ -14,13 +10,14 @@ import {
   indexHeaders,
   param,
   type Read,
+  replyWhenNewer,
 } from "../http/api.ts";
 import { parseFilter } from "../filter.ts";
 import { executeQuery } from "../catalog/prepared_queries.ts";
 import { type JsonObject, textsAt } from "../json.ts";
 import { HttpRefusal } from "../refusal.ts";
 import { decodeBody } from "../shapes.ts";
-import { CATALOG, serviceTopic } from "../topics.ts";
+import { CATALOG, serviceTopic } from "../store.ts";
 
 export function addCatalogRoutes(api: Api): void {
   api.get("/v1/health/connect/:name", (call) => health(call, true));
@@ -44,20 +41,19 @@ export function addCatalogRoutes(api: Api): void {
   api.get("/v1/query/:name/execute", execute);
 }
 
-async function health(call: Call, mesh: boolean): Promise<Response> {
+function health(call: Call, mesh: boolean): Promise<Response> {
   const filter = parseFilter(call.req.query("filter") ?? "");
-  const { value, index } = await blockingRead(call, () => instances(call, mesh));
   const onlyPassing = has(call, "passing") && call.req.query("passing") !== "false";
   const tags = mesh ? [] : call.req.queries("tag") ?? [];
-  const body = value
-    .filter(({ checks }) => !onlyPassing || worstOf(checks) === "passing")
-    .filter(({ service }) => {
-      const own = textsAt(service.definition, "Tags");
-      return tags.every((tag) => own.includes(tag));
-    })
-    .map(entryJson)
-    .filter(filter);
-  return Response.json(body, { headers: indexHeaders(index) });
+  return replyWhenNewer(call, () => instances(call, mesh), (value) =>
+    value
+      .filter(({ checks }) => !onlyPassing || worstOf(checks) === "passing")
+      .filter(({ service }) => {
+        const own = textsAt(service.definition, "Tags");
+        return tags.every((tag) => own.includes(tag));
+      })
+      .map(entryJson)
+      .filter(filter));
 }
 
 /** Instances of a service, with its index while there are some, else that of the whole catalog. */
@@ -90,10 +86,10 @@ async function listServices(call: Call): Promise<Response> {
   return Response.json(body, { headers: indexHeaders(index) });
 }
 
-async function rows(call: Call, mesh: boolean): Promise<Response> {
+function rows(call: Call, mesh: boolean): Promise<Response> {
   const filter = parseFilter(call.req.query("filter") ?? "");
-  const { value, index } = await blockingRead(call, () => instances(call, mesh));
-  return Response.json(value.map(rowJson).filter(filter), { headers: indexHeaders(index) });
+  const read = () => instances(call, mesh);
+  return replyWhenNewer(call, read, (value) => value.map(rowJson).filter(filter));
 }
 
 /** An instance as a row of the catalog: fields of the node, and those of the service with a prefix. */

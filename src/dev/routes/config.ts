@@ -3,11 +3,18 @@
 import { compileChain, NO_OVERRIDES } from "../entries/chain_compiler.ts";
 import type { ChainOverrides } from "../entries/chain_targets.ts";
 import { checkKind, readEntryBody } from "../entries/config_entries.ts";
-import { type Api, blockingRead, type Call, indexHeaders, param } from "../http/api.ts";
+import {
+  type Api,
+  blockingRead,
+  type Call,
+  indexHeaders,
+  param,
+  replyWhenNewer,
+} from "../http/api.ts";
 import { objectAt, textAt } from "../json.ts";
 import { HttpRefusal } from "../refusal.ts";
 import { decodeBody } from "../shapes.ts";
-import { CONFIG, configTopic } from "../topics.ts";
+import { CONFIG, configTopic } from "../store.ts";
 
 export function addConfigRoutes(api: Api): void {
   api.put("/v1/config", async (call) => {
@@ -43,22 +50,20 @@ async function readEntry(call: Call): Promise<Response> {
   return Response.json(value, { headers });
 }
 
-async function listKind(call: Call): Promise<Response> {
+function listKind(call: Call): Promise<Response> {
   const kind = param(call, "kind");
   checkKind(kind);
-  const { config } = call.env;
-  const { value, index } = await blockingRead(call, () => ({
+  return replyWhenNewer(call, () => ({
     index: tableIndex(call),
     topics: [configTopic(kind)],
-    value: config.list(kind),
+    value: call.env.config.list(kind),
   }));
-  return Response.json(value, { headers: indexHeaders(index) });
 }
 
-async function chain(call: Call, overrides: ChainOverrides): Promise<Response> {
+function chain(call: Call, overrides: ChainOverrides): Promise<Response> {
   const service = param(call, "name");
   const { ca, config, datacenter } = call.env;
-  const { value, index } = await blockingRead(call, () => {
+  return replyWhenNewer(call, () => {
     const { chain: value, topics } = compileChain({
       service,
       datacenter: call.req.query("compile-dc") || datacenter,
@@ -66,9 +71,8 @@ async function chain(call: Call, overrides: ChainOverrides): Promise<Response> {
       overrides,
       find: (kind, name) => config.find(kind, name),
     });
-    return { index: tableIndex(call), topics, value };
+    return { index: tableIndex(call), topics, value: { Chain: value } };
   });
-  return Response.json({ Chain: value }, { headers: indexHeaders(index) });
 }
 
 /** Config entries have the index of their table, whichever is read. */

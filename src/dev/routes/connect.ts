@@ -1,28 +1,28 @@
-/**
- * Certificates and the agent's own verdict: roots, leaves, the configuration of the CA, authorize.
- *
- * @module
- */
+/** Roots, leaves, the configuration of the CA, and authorize. @module */
 
 import { parseDurationMs } from "../../base/mod.ts";
 import { parseServiceId } from "../../identity/mod.ts";
 import { decide } from "../entries/intentions.ts";
-import { type Api, blockingRead, type Call, indexHeaders, param } from "../http/api.ts";
+import {
+  type Api,
+  blockingRead,
+  type Call,
+  param,
+  type Read,
+  replyWhenNewer,
+} from "../http/api.ts";
 import { type JsonObject, objectAt, objectsAt, textAt } from "../json.ts";
 import { HttpRefusal } from "../refusal.ts";
 import { decodeBody } from "../shapes.ts";
-import { leafTopic, ROOTS } from "../topics.ts";
+import { leafTopic, ROOTS } from "../store.ts";
 import type { World } from "../world.ts";
 
 export function addConnectRoutes(api: Api): void {
-  api.get("/v1/agent/connect/ca/roots", async (call) => {
-    const { value, index } = await readRoots(call);
-    return Response.json(value, { headers: indexHeaders(index) });
-  });
+  api.get("/v1/agent/connect/ca/roots", (call) => replyWhenNewer(call, () => readRoots(call)));
   api.get("/v1/connect/ca/roots", async (call) => {
-    const { value, index } = await readRoots(call);
-    if (call.req.query("pem") === "true") return pemReply(value);
-    return Response.json(value, { headers: indexHeaders(index) });
+    const isPem = call.req.query("pem") === "true";
+    if (!isPem) return await replyWhenNewer(call, () => readRoots(call));
+    return pemReply((await blockingRead(call, () => readRoots(call))).value);
   });
   api.get("/v1/agent/connect/ca/leaf/:service", leaf);
   api.get("/v1/connect/ca/configuration", (call) => Response.json(call.env.ca.configurationJson()));
@@ -37,13 +37,8 @@ export function addConnectRoutes(api: Api): void {
   });
 }
 
-function readRoots(call: Call) {
-  const { ca, store } = call.env;
-  return blockingRead(call, () => ({
-    index: store.indexOf(ROOTS) ?? 1,
-    topics: [ROOTS],
-    value: ca.rootsJson(),
-  }));
+function readRoots({ env: { ca, store } }: Call): Read<JsonObject> {
+  return { index: store.indexOf(ROOTS) ?? 1, topics: [ROOTS], value: ca.rootsJson() };
 }
 
 function pemReply(roots: JsonObject): Response {

@@ -1,9 +1,4 @@
-/**
- * One handler for all endpoints: the checks of every request, and Consul's answers to requests for no
- * endpoint.
- *
- * @module
- */
+/** One handler for all endpoints, and Consul's answers to requests for none. @module */
 
 import { Hono } from "hono";
 import { addAgentRoutes } from "./agent.ts";

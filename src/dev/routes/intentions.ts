@@ -9,11 +9,11 @@ import {
   matchTopics,
   putIntention,
 } from "../entries/intentions.ts";
-import { type Api, blockingRead, type Call, indexHeaders, required } from "../http/api.ts";
+import { type Api, type Call, replyWhenNewer, required } from "../http/api.ts";
 import { type JsonObject, textAt, withoutEmpty } from "../json.ts";
 import { HttpRefusal } from "../refusal.ts";
 import { decodeBody } from "../shapes.ts";
-import { CONFIG, configTopic } from "../topics.ts";
+import { CONFIG, configTopic } from "../store.ts";
 import type { World } from "../world.ts";
 
 export function addIntentionRoutes(api: Api): void {
@@ -49,18 +49,17 @@ export function addIntentionRoutes(api: Api): void {
       ID: `${textAt(body, "SourceName")}/${textAt(body, "DestinationName")}`,
     });
   });
-  api.get("/v1/connect/intentions", async (call) => {
+  api.get("/v1/connect/intentions", (call) => {
     const { config, store } = call.env;
-    const { value, index } = await blockingRead(call, () => ({
+    return replyWhenNewer(call, () => ({
       index: store.indexOf(CONFIG) ?? 1,
       topics: [configTopic("service-intentions")],
       value: listIntentions(config),
     }));
-    return Response.json(value, { headers: indexHeaders(index) });
   });
 }
 
-async function match(call: Call): Promise<Response> {
+function match(call: Call): Promise<Response> {
   const by = required(call, "by");
   if (by !== "source" && by !== "destination") {
     throw new HttpRefusal(400, "'by' parameter must be one of 'source' or 'destination'");
@@ -72,7 +71,7 @@ async function match(call: Call): Promise<Response> {
     // A namespace may precede the service.
     service: name.split("/").at(-1) ?? "",
   }));
-  const { value, index } = await blockingRead(call, () => ({
+  return replyWhenNewer(call, () => ({
     index: store.indexOf(CONFIG) ?? 1,
     topics: names.flatMap(({ service }) => matchTopics(by, service)),
     value: Object.fromEntries(names.map(({ name, service }) => {
@@ -80,7 +79,6 @@ async function match(call: Call): Promise<Response> {
       return [name, found.length > 0 ? found : null];
     })),
   }));
-  return Response.json(value, { headers: indexHeaders(index) });
 }
 
 function put({ config }: World, body: JsonObject): void {

@@ -1,8 +1,4 @@
-/**
- * Events of the agent and of its leaf and roots, in the form that the secret store has for other secrets.
- *
- * @module
- */
+/** Events of the agent, its leaf and its roots, as the secret store has them. @module */
 
 import type { Clock, Log } from "../../base/mod.ts";
 import type { SecretEvent } from "../../secrets/mod.ts";
@@ -52,7 +48,9 @@ export class AgentEvents {
       }
     }
     const roots = credentials.rootPems;
-    if (!last || !isSameSet(roots, last.rootPems)) {
+    if (
+      roots.length !== last?.rootPems.length || !roots.every((root) => last.rootPems.includes(root))
+    ) {
       const was = last ? `, was ${last.rootPems.length}` : "";
       this.#event("roots", kind, `${roots.length} roots${was}`);
       if (last) this.#log.info("trust rotated", { secret: "roots", source: SOURCE });
@@ -68,8 +66,4 @@ export class AgentEvents {
     if (this.#events.length >= EVENTS_LIMIT) this.#events.shift();
     this.#events.push({ atMs: this.#clock.now(), kind, name, source: SOURCE, detail });
   }
-}
-
-function isSameSet(some: readonly string[], others: readonly string[]): boolean {
-  return some.length === others.length && some.every((one) => others.includes(one));
 }

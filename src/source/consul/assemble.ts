@@ -2,7 +2,6 @@
  * One whole snapshot from everything known at the moment, or what it still lacks. Pure: time, the last
  * snapshot and what must be remembered between calls are arguments. A part that is new but unusable is
  * refused by name and the old part stays.
- *
  * @module
  */
 
@@ -15,7 +14,7 @@ import { refusedMutualTls } from "./entry_keys.ts";
 import { entryPlugins } from "./entry_plugins.ts";
 import { AbsenceTimer, earliest } from "./last_resort.ts";
 import { accessLogPart } from "../parts/access_logs.ts";
-import { intentionsFor, refusedIntentions } from "./intentions.ts";
+import { intentionsFor, judgeTokens, refusedIntentions } from "./token_providers.ts";
 import type { CredentialsVerdict, JudgeCredentials } from "../parts/judge_credentials.ts";
 import type { ConsulState } from "./consul_state.ts";
 import { DEFAULT_TLS_DIRECTION, judgeMeshTls } from "./mesh_entry.ts";
@@ -40,8 +39,7 @@ import {
   pluginsLack,
 } from "./registered_plugins.ts";
 import { type MadeSnapshot, waiting } from "../shell/facts_reader.ts";
-import { judgeTokens } from "./token_providers.ts";
-import { assembleUpstreams } from "./upstreams.ts";
+import { assembleUpstreams, type UpstreamOptions } from "./upstreams.ts";
 
 /** State from one call to the next. */
 export interface AssembleMemory {
@@ -72,21 +70,16 @@ export const NO_MEMORY: AssembleMemory = {
 /** Credentials that are not valid yet become so without any news. */
 const REJUDGE_MS = 10_000;
 
-export interface AssembleOptions {
+export interface AssembleOptions extends UpstreamOptions {
   readonly proxyId: string;
   readonly authorize: "match" | "both";
   readonly strictSpiffeChain: boolean;
   readonly judge: JudgeCredentials;
   readonly nowMs: number;
-  readonly monotonicMs: number;
   /** How long the first snapshot, or a changed upstream, waits for the data of its upstreams. */
   readonly graceMs: number;
-  readonly lastResortMs: number;
-  readonly idleTimeoutMs: number;
-  readonly lifetimeMs: number;
   /** Which listeners and upstreams have credentials of their own; default none. */
   readonly plans?: CredentialPlans;
-  /** The secrets of {@link plans}; default none. */
   readonly held?: HeldSecrets;
   /** Plugins of the public listener; default none. */
   readonly plugins?: PluginsHeld;
@@ -130,7 +123,11 @@ export function assemble(
   const remembered: AssembleMemory = { ...memory, judged };
 
   const lacking: string[] = [];
-  if (!credentials) lacking.push(...missingCredentials(known));
+  if (!credentials) {
+    if (!known.roots) lacking.push("roots");
+    if (!known.leaf) lacking.push("leaf");
+    if (known.roots && known.leaf) lacking.push("valid credentials");
+  }
   if (!intentions) lacking.push("intentions");
   if (!credentials || !intentions) {
     return { ...waiting(lacking, refused), memory: remembered, dueMs: rejudgeDueMs };
@@ -140,7 +137,8 @@ export function assemble(
   const entries = unread.map((name) => `jwt-provider ${name}`);
   const awaited = entries.filter((entry) => grace.missing(entry));
   refused.push(...refusedIntentions(intentions, { http, isAwaited: awaited.length > 0 }));
-  if (registration.bind.port !== 0) refused.push(...refusedMutualTls(known, registration.service));
+  const hasInbound = registration.bind.port !== 0;
+  if (hasInbound) refused.push(...refusedMutualTls(known, registration.service));
 
   // Unknown is deny, but at the start the answer is worth waiting for a little.
   const defaultAction = known.defaultAction ?? previous?.policy.defaultAction;
@@ -184,17 +182,17 @@ export function assemble(
     upstreams: Object.values(upstreams.upstreams),
   });
   refused.push(...entryResult.refused);
-  const blocked = joined(
-    entryResult.blocked,
+  const blocked = [
+    ...entryResult.blocked,
     ...entries.map((entry) => `${entry} has not been read`),
-  );
+  ].join("; ");
   const inbound = inboundParts(known, registration, {
     previous,
     version,
     own,
     refused,
     plugins: plugins && joinPlugins(entryResult.uses, plugins.uses),
-    blocked: blocked !== undefined,
+    blocked: blocked !== "",
     tokens: judgedTokens ? judgedTokens.use : previous?.inbound[INBOUND_KEY]?.tokens,
     wanted: plans.inbound,
     authorize: options.authorize,
@@ -234,6 +232,7 @@ export function assemble(
     targets: upstreams.targets,
   };
   const published = keepSnapshot(previous, snapshot);
+  const lack = plugins ? blocked : pluginsLack(given);
   return {
     outcome: { kind: "ready", snapshot: published },
     refused,
@@ -242,7 +241,7 @@ export function assemble(
     warming: [
       ...warmingShown(own),
       ...closedByRefusal(plans, registration, published),
-      ...closedInbound(published, registration, plugins ? blocked : pluginsLack(given)),
+      ...(lack !== "" && hasInbound && !published.inbound[INBOUND_KEY] ? [`inbound: ${lack}`] : []),
     ],
     warmingUpstreams: upstreams.closed,
     memory: { ...kept, snapshot: published },
@@ -258,27 +257,6 @@ function unreadEntries({ mesh, proxyDefaults, serviceDefaults }: ConsulState): r
     "service-defaults": serviceDefaults,
   };
   return Object.entries(entries).flatMap(([name, value]) => value === undefined ? name : []);
-}
-
-/** `undefined`: there is no reason. */
-function joined(...reasons: readonly (string | undefined)[]): string | undefined {
-  const some = reasons.filter((reason) => reason !== undefined);
-  return some.length === 0 ? undefined : some.join("; ");
-}
-
-function closedInbound(
-  { inbound }: Snapshot,
-  { bind }: Registration,
-  lack: string | undefined,
-): readonly string[] {
-  return lack === undefined || bind.port === 0 || inbound[INBOUND_KEY] ? [] : [`inbound: ${lack}`];
-}
-
-function missingCredentials(known: ConsulState): string[] {
-  const missing = [];
-  if (!known.roots) missing.push("roots");
-  if (!known.leaf) missing.push("leaf");
-  return missing.length > 0 ? missing : ["valid credentials"];
 }
 
 function judgeOnce(
@@ -300,18 +278,15 @@ function judgeOnce(
   return { leaf, roots, service, verdict };
 }
 
-interface PartContext {
-  readonly previous: Snapshot | undefined;
-  readonly version: number;
-  readonly options: AssembleOptions;
-}
-
 function tlsPart(
   known: ConsulState,
-  context: PartContext & { readonly refused: Refusal[] },
+  { previous, version, options: { strictSpiffeChain }, refused }: {
+    readonly previous: Snapshot | undefined;
+    readonly version: number;
+    readonly options: AssembleOptions;
+    readonly refused: Refusal[];
+  },
 ): TlsPart {
-  const { previous, version, options, refused } = context;
-  const { strictSpiffeChain } = options;
   let incoming = previous?.tls.incoming ?? DEFAULT_TLS_DIRECTION;
   let outgoing = previous?.tls.outgoing ?? DEFAULT_TLS_DIRECTION;
   if (known.mesh !== undefined) {

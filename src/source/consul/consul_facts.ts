@@ -2,23 +2,17 @@
  * The watches of the agent and their last good answers. The registration names the service and its
  * upstreams, roots have the trust domain, chains name targets: each answer may start and stop watches.
  * `assemble()` judges and joins the answers.
- *
  * @module
  */
 
 import { type Clock, ProxyError } from "../../base/mod.ts";
 import type {
   Consul,
-  Defaults,
   DiscoveryChain,
   Instance,
-  Intentions,
   JwtProvider,
-  Leaf,
-  Mesh,
   QueryResult,
   Registration,
-  Roots,
 } from "../../consul/mod.ts";
 import { parseServiceId } from "../../identity/mod.ts";
 import type { ConsulState } from "./consul_state.ts";
@@ -54,15 +48,16 @@ export class ConsulFacts {
   /** The newest one, which may wait for {@link ConsulFacts.#takeMerged}. */
   #newest: Registration | undefined;
   #registrationRefusal: string | undefined;
-  #leaf: Leaf | undefined;
-  #roots: Roots | undefined;
-  #intentions: Intentions | undefined;
-  #defaultAction: "allow" | "deny" | undefined;
-  #mesh: Mesh | null | undefined;
-  #proxyDefaults: Defaults | null | undefined;
-  #serviceDefaults: Defaults | null | undefined;
+  readonly #facts: Facts = {
+    ...NOTHING_OF_SERVICE,
+    roots: undefined,
+    mesh: undefined,
+    proxyDefaults: undefined,
+  };
   readonly #jwtProviders = new Map<string, JwtProvider | null>();
   readonly #plans: UpstreamPlans;
+  /** Keys of the watches that are needed now. */
+  #wanted = new Set<string>();
   /** By watch key. */
   readonly #queries = new Map<string, QueryResult>();
   readonly #instances = new Map<string, readonly Instance[]>();
@@ -118,13 +113,7 @@ export class ConsulFacts {
     }
     return {
       registration,
-      leaf: this.#leaf,
-      roots: this.#roots,
-      intentions: this.#intentions,
-      defaultAction: this.#defaultAction,
-      mesh: this.#mesh,
-      proxyDefaults: this.#proxyDefaults,
-      serviceDefaults: this.#serviceDefaults,
+      ...this.#facts,
       jwtProviders: this.#jwtProviders,
       plans,
       instances: this.#instances,
@@ -147,7 +136,8 @@ export class ConsulFacts {
   #placed(): Registration | undefined {
     const registration = this.#registration;
     if (!registration || registration.datacenter !== "") return registration;
-    const parsed = this.#leaf && parseServiceId(this.#leaf.uri);
+    const { leaf } = this.#facts;
+    const parsed = leaf && parseServiceId(leaf.uri);
     if (parsed?.kind !== "service") return undefined;
     return { ...registration, datacenter: parsed.id.datacenter };
   }
@@ -172,8 +162,8 @@ export class ConsulFacts {
     ]);
     if (this.#newest !== registration) return;
     // The watch of an entry that cannot be read reports why.
-    if (ofService.status === "fulfilled") this.#serviceDefaults = ofService.value;
-    if (ofAll.status === "fulfilled") this.#proxyDefaults = ofAll.value;
+    if (ofService.status === "fulfilled") this.#facts.serviceDefaults = ofService.value;
+    if (ofAll.status === "fulfilled") this.#facts.proxyDefaults = ofAll.value;
     this.#takeRegistration(registration);
     this.#changed();
   }
@@ -196,77 +186,74 @@ export class ConsulFacts {
 
   /** Starts missing watches and stops those that are not needed any more. */
   #sync(): void {
-    const wanted = new Set<string>();
+    this.#wanted = new Set();
     const { agent, registration: source } = this.#options;
-    const { watches } = this;
-    const want: Want = (key, start, take) => {
-      wanted.add(key);
-      watches.ensure(key, start, (value) => {
-        take(value);
-        this.#changed();
-      });
-    };
     if (source.kind === "agent") {
       const { proxyId } = source;
-      want<Registration>(
+      this.#want<Registration>(
         "registration",
         (sink) => agent.watchRegistration(proxyId, sink),
         (value) => void this.#takeMerged(value),
       );
     }
-    want<Roots>("roots", (sink) => agent.watchRoots(sink), (value) => {
-      this.#roots = value;
-    });
-    want<Mesh | null>("mesh entry", (sink) => agent.watchMesh(sink), (value) => {
-      this.#mesh = value;
-    });
-    want<Defaults | null>(
-      "proxy-defaults",
-      (sink) => agent.watchDefaults(OF_ALL, sink),
-      (value) => {
-        this.#proxyDefaults = value;
-      },
-    );
-    this.#wantService(want);
+    this.#wantFact("roots", "roots", (sink) => agent.watchRoots(sink));
+    this.#wantFact("mesh", "mesh entry", (sink) => agent.watchMesh(sink));
+    this.#wantFact("proxyDefaults", "proxy-defaults", (sink) => agent.watchDefaults(OF_ALL, sink));
+    this.#wantService();
     this.#plans.update(this.#placed());
-    this.#wantUpstreams(want);
-    for (const key of watches.keys()) if (!wanted.has(key)) this.#stop(key);
-    // Each watch that was started here keeps this scope for as long as it runs.
-    wanted.clear();
+    this.#wantUpstreams();
+    // A watch whose value is known at once has made this run within itself: its wishes count, too.
+    for (const key of this.watches.keys()) if (!this.#wanted.has(key)) this.#stop(key);
   }
 
-  #wantService(want: Want): void {
+  #want<T>(key: string, start: Starter<T>, take: (value: T) => void): void {
+    this.#wanted.add(key);
+    this.watches.ensure(key, start, (value) => {
+      take(value);
+      this.#changed();
+    });
+  }
+
+  #wantFact<F extends Fact>(
+    fact: F,
+    key: string,
+    start: Starter<Exclude<ConsulState[F], undefined>>,
+  ): void {
+    this.#want(key, start, (value) => {
+      this.#facts[fact] = value;
+    });
+  }
+
+  #wantService(): void {
     const { agent } = this.#options;
     const service = this.#registration?.service;
     if (service === undefined) return;
-    want<Leaf>(`leaf ${service}`, (sink) => agent.watchLeaf(service, sink), (value) => {
-      this.#leaf = value;
-    });
-    want<Intentions>(
+    this.#wantFact("leaf", `leaf ${service}`, (sink) => agent.watchLeaf(service, sink));
+    this.#wantFact(
+      "intentions",
       `intentions ${service}`,
       (sink) => agent.watchIntentions(service, sink),
-      (value) => this.#intentions = value,
     );
     for (const name of this.#jwtProvidersWanted()) {
-      const key = jwtProviderKey(name);
-      want<JwtProvider | null>(key, (sink) => agent.watchJwtProvider(name, sink), (value) => {
-        this.#jwtProviders.set(name, value);
-      });
+      this.#want<JwtProvider | null>(
+        jwtProviderKey(name),
+        (sink) => agent.watchJwtProvider(name, sink),
+        (value) => this.#jwtProviders.set(name, value),
+      );
     }
     const ofService = { kind: "service-defaults", name: service } as const;
-    want<Defaults | null>(
+    this.#wantFact(
+      "serviceDefaults",
       `service-defaults ${service}`,
       (sink) => agent.watchDefaults(ofService, sink),
-      (value) => this.#serviceDefaults = value,
     );
     const datacenter = this.#placed()?.datacenter;
-    const trustDomain = this.#roots?.trustDomain;
+    const trustDomain = this.#facts.roots?.trustDomain;
     if (!datacenter || !trustDomain) return;
-    const request = { service, trustDomain, datacenter };
-    want<"allow" | "deny">(
+    this.#wantFact(
+      "defaultAction",
       `default policy ${service} ${datacenter} ${trustDomain}`,
-      (sink) => agent.watchDefaultPolicy(request, sink),
-      (value) => this.#defaultAction = value,
+      (sink) => agent.watchDefaultPolicy({ service, trustDomain, datacenter }, sink),
     );
   }
 
@@ -274,10 +261,10 @@ export class ConsulFacts {
   #jwtProvidersWanted(): readonly string[] {
     const protocol = protocolOf(this.#registration?.protocol ?? "") ?? "tcp";
     if (protocol === "tcp") return [];
-    return providersOf(this.#intentions ?? []).slice(0, MAX_PROVIDERS);
+    return providersOf(this.#facts.intentions ?? []).slice(0, MAX_PROVIDERS);
   }
 
-  #wantUpstreams(want: Want): void {
+  #wantUpstreams(): void {
     const { agent } = this.#options;
     for (const declaration of this.#placed()?.upstreams ?? []) {
       if (refuseDeclaration(declaration)) continue;
@@ -285,13 +272,15 @@ export class ConsulFacts {
       const plan = this.#plans.of(declaration.id);
       if (plan?.kind === "query") {
         const { request } = plan;
-        want<QueryResult>(key, (sink) => agent.watchQuery(request, sink), (value) => {
-          this.#queries.set(key, value);
-        });
+        this.#want<QueryResult>(
+          key,
+          (sink) => agent.watchQuery(request, sink),
+          (value) => this.#queries.set(key, value),
+        );
         continue;
       }
       const wantChain = (as: string, protocol?: string) =>
-        want<DiscoveryChain>(
+        this.#want<DiscoveryChain>(
           as,
           (sink) => agent.watchChain(chainRequest(declaration, protocol), sink),
           (value) => this.#plans.takeChain(as, value),
@@ -301,9 +290,11 @@ export class ConsulFacts {
       if (plan?.kind !== "targets") continue;
       for (const { health } of plan.targets) {
         const healthAs = healthKey(health);
-        want<readonly Instance[]>(healthAs, (sink) => agent.watchHealth(health, sink), (value) => {
-          this.#instances.set(healthAs, value);
-        });
+        this.#want<readonly Instance[]>(
+          healthAs,
+          (sink) => agent.watchHealth(health, sink),
+          (value) => this.#instances.set(healthAs, value),
+        );
       }
     }
   }
@@ -318,21 +309,28 @@ export class ConsulFacts {
     }
     this.#instances.delete(key);
     const service = this.#registration?.service ?? "";
-    if (key.startsWith("leaf ") && key !== `leaf ${service}`) this.#forgetService();
-  }
-
-  #forgetService(): void {
-    this.#leaf = undefined;
-    this.#intentions = undefined;
-    this.#defaultAction = undefined;
-    this.#serviceDefaults = undefined;
+    const isOther = key.startsWith("leaf ") && key !== `leaf ${service}`;
+    if (isOther) Object.assign(this.#facts, NOTHING_OF_SERVICE);
   }
 }
+
+/** The facts that one watch each delivers as they are. */
+type Fact =
+  | keyof typeof NOTHING_OF_SERVICE
+  | "roots"
+  | "mesh"
+  | "proxyDefaults";
+type Facts = { -readonly [F in Fact]: ConsulState[F] };
+
+const NOTHING_OF_SERVICE = {
+  leaf: undefined,
+  intentions: undefined,
+  defaultAction: undefined,
+  serviceDefaults: undefined,
+};
 
 const OF_ALL = { kind: "proxy-defaults", name: "global" } as const;
 
 function jwtProviderKey(name: string): string {
   return `jwt-provider ${name}`;
 }
-
-type Want = <T>(key: string, start: Starter<T>, take: (value: T) => void) => void;

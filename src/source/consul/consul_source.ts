@@ -1,13 +1,8 @@
-/**
- * Snapshots from the agent: collects its answers and assembles them. An outage leaves the last good state
- * in place.
- *
- * @module
- */
+/** Snapshots from the agent. An outage leaves the last good state in place. @module */
 
 import { type Consul, type Registration, warningsOf } from "../../consul/mod.ts";
 import { ExpiryWatch, type SecretEvent } from "../../secrets/mod.ts";
-import type { Snapshot } from "../../snapshot/mod.ts";
+import type { CredentialsPart, Snapshot } from "../../snapshot/mod.ts";
 import { type CredentialPlans, NO_PLANS } from "../parts/credential_plans.ts";
 import { type JudgeCredentials, judgeCredentials } from "../parts/judge_credentials.ts";
 import type {
@@ -25,9 +20,10 @@ import { AgentEvents } from "./agent_events.ts";
 import { assemble, type Assembled, NO_MEMORY } from "./assemble.ts";
 import { ConsulFacts, type RegistrationSource } from "./consul_facts.ts";
 import { entryWarnings, unfollowedOf } from "./entry_keys.ts";
-import { pinCluster } from "./pin_cluster.ts";
 import { planRegistration, planStored, storedCredentials } from "./plan_registration.ts";
 import { RegisteredPlugins } from "./registered_plugins.ts";
+import { parseServiceId } from "../../identity/mod.ts";
+import type { SnapshotStore } from "../state/store.ts";
 
 export interface ConsulSourceOptions extends SourceOptions {
   readonly agent: Consul;
@@ -103,7 +99,9 @@ class ConsulReader implements FactsReader {
       proxyId: registration.kind === "agent" ? registration.proxyId : registration.registration.id,
       graceMs,
       isAway: ({ code }) => AWAY.has(code),
-      isRefused,
+      // What nothing can be served without.
+      isRefused: ({ watch, code }) =>
+        !AWAY.has(code) && /^(registration|leaf|intentions)\b/.test(watch),
       plan: (stored) => {
         const { registration } = this.#facts.known;
         this.#plans = registration
@@ -216,7 +214,32 @@ class ConsulReader implements FactsReader {
   }
 }
 
-/** Does the agent refuse something that nothing can be served without? */
-function isRefused({ watch, code }: Failing): boolean {
-  return !AWAY.has(code) && /^(registration|leaf|intentions)\b/.test(watch);
+interface PinOptions {
+  readonly agent: Pick<Consul, "pinCluster">;
+  readonly store?: Pick<SnapshotStore, "fileOf">;
+}
+
+/** A changed trust domain is the sure sign of another cluster. */
+function pinCluster(
+  { uri }: Pick<CredentialsPart, "uri">,
+  { agent, store }: PinOptions,
+  proxyId: string,
+): void {
+  const parsed = parseServiceId(uri);
+  if (parsed.kind !== "service") return;
+  const stateFile = store?.fileOf?.(proxyId);
+  agent.pinCluster?.({
+    trustDomain: parsed.id.trustDomain,
+    ...(stateFile === undefined ? {} : { stateFile }),
+  });
+}
+
+/** Called before the first request: the first server that answers might belong to another cluster. */
+export async function pinStoredCluster(
+  proxyId: string,
+  options: PinOptions & { readonly store: SnapshotStore },
+): Promise<void> {
+  const stored = await options.store.load(proxyId);
+  const credentials = stored?.snapshot.credentials;
+  if (credentials) pinCluster(credentials, options, proxyId);
 }

@@ -1,8 +1,4 @@
-/**
- * The last good answers of the agent, from which a snapshot is assembled.
- *
- * @module
- */
+/** The last good answers of the agent, from which a snapshot is assembled. @module */
 
 import type {
   Defaults,

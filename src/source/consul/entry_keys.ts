@@ -1,9 +1,4 @@
-/**
- * Keys of config entries that Postern does not follow, for the log and `postern check`, and what of the
- * configuration concerns one upstream or the service, for `postern explain`.
- *
- * @module
- */
+/** Keys of config entries that Postern does not follow, as sentences. @module */
 
 import { refusalReason } from "../../consul/mod.ts";
 import type { Refusal } from "../../snapshot/mod.ts";

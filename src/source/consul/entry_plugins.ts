@@ -2,7 +2,6 @@
  * Settings of service-defaults and proxy-defaults for the public listener's requests, as plugins that
  * implement them. A setting without a plugin is reported as ignored; if it is required, or limits callers,
  * the listener does not change and does not open.
- *
  * @module
  */
 
@@ -23,8 +22,8 @@ interface EntryPlugins {
   readonly refused: readonly Refusal[];
   /** Settings that are left out without harm to the others, a sentence each. */
   readonly ignored: readonly string[];
-  /** Why the listener may not change, nor open; `undefined`: it may. */
-  readonly blocked: string | undefined;
+  /** Why the listener may not change, nor open; empty: it may. */
+  readonly blocked: readonly string[];
 }
 
 /** Limits of `rate_limit`. */
@@ -40,14 +39,13 @@ export function entryPlugins(
     readonly http: boolean;
     /** The public listener has settings from before. */
     readonly isOpen?: boolean;
-    /** Declared upstreams. */
     readonly upstreams?: readonly UpstreamPart[];
   },
 ): EntryPlugins {
   const uses: PluginUse[] = [];
   const refused: Refusal[] = [];
   const ignored: string[] = [];
-  const blocking: string[] = [];
+  const blocked: string[] = [];
   const outcome = isOpen ? KEEPS : CLOSED;
   const entries: readonly (readonly [string, Defaults | null | undefined])[] = [
     ["proxy-defaults global", proxyDefaults],
@@ -55,7 +53,7 @@ export function entryPlugins(
   ];
   for (const [entry, defaults] of entries) {
     // The entry may have an access control.
-    if (defaults === undefined) blocking.push(`${entry} has not been read`);
+    if (defaults === undefined) blocked.push(`${entry} has not been read`);
     for (const [index, extension] of (defaults?.extensions ?? []).entries()) {
       if (!isOfSidecars(extension)) continue;
       const at = `EnvoyExtensions[${index}]`;
@@ -72,7 +70,7 @@ export function entryPlugins(
         continue;
       }
       refused.push({ what: entry, reason: `${fact}, and is Required: ${outcome}` });
-      blocking.push(`${entry}: ${fact}`);
+      blocked.push(`${entry}: ${fact}`);
     }
   }
   const limits = serviceDefaults?.rateLimits;
@@ -86,10 +84,10 @@ export function entryPlugins(
       uses.unshift({ plugin: "rate_limit", config: configOf(limits), onFailure: "refuse", at });
     } else {
       refused.push({ what: entry, reason: `RateLimits.InstanceLevel${fault}: ${outcome}` });
-      blocking.push(`${at}${fault}`);
+      blocked.push(`${at}${fault}`);
     }
   }
-  return { uses, refused, ignored, blocked: blocking.length > 0 ? blocking.join("; ") : undefined };
+  return { uses, refused, ignored, blocked };
 }
 
 const CLOSED = "the public listener does not open";
@@ -133,7 +131,6 @@ function isNegative({ requestsPerSecond, burst }: RequestRate): boolean {
   return requestsPerSecond < 0 || burst < 0;
 }
 
-/** Configuration of the plugin `rate_limit`. */
 function configOf(limits: InstanceRateLimits): unknown {
   return {
     limits: limitOf(limits),

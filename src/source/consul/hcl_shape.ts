@@ -2,9 +2,10 @@
  * Configuration as it was meant, where HCL's way through Consul changed its shape: there a block and a
  * list of one are the same, so `sanMatchers = [{ ... }]` arrives as a map, `spkiPins = ["..."]` as a
  * text, and what was repeated, or went past Consul's own mending, as a list of one map.
- *
  * @module
  */
+
+import { isRecord } from "../../base/schema.ts";
 
 /** Keys whose value is a list, in our own form and in Envoy's; plain keys. */
 const LISTS: ReadonlySet<string> = new Set([
@@ -70,8 +71,4 @@ function servers(value: unknown, depth: number): unknown {
 
 function hasName(value: Readonly<Record<string, unknown>>): boolean {
   return typeof value.name === "string";
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

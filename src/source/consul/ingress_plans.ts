@@ -1,7 +1,6 @@
 /**
  * TLS of an ingress gateway's listeners: its config entry names the SDS servers, which its registration
  * describes, as `postern_tls.sds_clusters` or among the static clusters that were written for Envoy.
- *
  * @module
  */
 
@@ -14,7 +13,7 @@ import {
   type SdsServer,
 } from "../../secrets/mod.ts";
 import { type XdsNode } from "../../xds/mod.ts";
-import { type ConfigPath, type Problem } from "../../base/schema.ts";
+import { type ConfigPath, isRecord, type Problem } from "../../base/schema.ts";
 
 const CLUSTERS = "envoy_extra_static_clusters_json";
 
@@ -35,8 +34,8 @@ export function ingressServers(
   const servers = new Map<string, SdsServer>();
   const unusable = new Map<string, readonly Problem[]>();
   for (const cluster of clusters) {
-    const name = nameOf(cluster);
-    if (name === "") continue;
+    if (!isRecord(cluster) || typeof cluster.name !== "string" || cluster.name === "") continue;
+    const { name } = cluster;
     const parsed = parseSdsServers({ [name]: cluster }, { path: [CLUSTERS], node });
     if (parsed.kind === "invalid") unusable.set(name, parsed.problems);
     else for (const server of Object.values(parsed.servers)) servers.set(name, server);
@@ -77,11 +76,4 @@ export function readIngressTls(
   function placed(at: ConfigPath, before: ConfigPath): ConfigPath {
     return at[before.length] === "Listeners" ? at.with(before.length + 1, index) : at;
   }
-}
-
-function nameOf(cluster: unknown): string {
-  return typeof cluster === "object" && cluster !== null && "name" in cluster &&
-      typeof cluster.name === "string"
-    ? cluster.name
-    : "";
 }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as facts from "../../../test/kit/consul/snapshot_facts.ts";
 import type { Intention } from "../../policy/mod.ts";
-import { intentionsFor, refusedIntentions } from "./intentions.ts";
+import { intentionsFor, refusedIntentions } from "./token_providers.ts";
 
 function rule(action: Intention["action"], name = "web"): Intention {
   const source = { name, namespace: "default", partition: "default", peer: "" };

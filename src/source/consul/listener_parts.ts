@@ -1,9 +1,4 @@
-/**
- * Parts of the listeners that a registration declares: the public one, paths exposed to callers outside
- * the mesh, and the HTTP listeners of an ingress gateway.
- *
- * @module
- */
+/** Parts of the listeners that a registration declares, but for its upstreams. @module */
 
 import type { ExposedPath, Registration } from "../../consul/mod.ts";
 import {
@@ -110,7 +105,6 @@ interface InboundContext {
   readonly authorize: InboundPart["authorize"];
   /** Plugins of the registration; `undefined`: they cannot be used. One of them may be a guard. */
   readonly plugins: readonly PluginUse[] | undefined;
-  /** The plugin that verifies tokens; `undefined`: none. */
   readonly tokens: PluginUse | undefined;
   /** The listener keeps its settings, or stays closed. */
   readonly blocked: boolean;

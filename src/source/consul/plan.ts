@@ -1,7 +1,6 @@
 /**
  * What a declared upstream needs: its routes, the targets they end in, and the watches for each target; or
  * why it cannot be served. A plan is whole or refused, never half an upstream.
- *
  * @module
  */
 
@@ -12,24 +11,14 @@ import type {
   DiscoveryChain,
   HealthRequest,
   QueryRequest,
+  ServiceRef,
   UpstreamDeclaration,
 } from "../../consul/mod.ts";
 import type { ChainRoute } from "../../snapshot/mod.ts";
 import { pluginsOfRoute } from "./route_plugins.ts";
 
 /** Where the proxy itself is: decides what is far away and what a chain is compiled for. */
-export interface ProxyLocation {
-  readonly datacenter: string;
-  readonly partition: string;
-}
-
-/** The identity that a server must prove; the trust domains are added when a snapshot is made. */
-export interface TargetIdentity {
-  readonly partition: string;
-  readonly namespace: string;
-  readonly datacenter: string;
-  readonly service: string;
-}
+export type ProxyLocation = Pick<ServiceRef, "datacenter" | "partition">;
 
 export interface PlannedTarget {
   /** Key of the target part: unique over all upstreams, so that none shares state with another. */
@@ -37,7 +26,8 @@ export interface PlannedTarget {
   readonly sni: string;
   /** As {@link TargetPart.cluster}. */
   readonly cluster: string;
-  readonly identity: TargetIdentity;
+  /** The identity that a server must prove; the trust domains are added when a snapshot is made. */
+  readonly identity: ServiceRef;
   readonly connectTimeoutMs: number;
   readonly onlyPassing: boolean;
   /** In another datacenter or partition: dialled at WAN addresses. */
@@ -80,14 +70,9 @@ export function refuseDeclaration(declaration: UpstreamDeclaration): string | un
   if (declaration.peer !== "") {
     return `its service lives in cluster peer "${declaration.peer}", and peering is not supported yet`;
   }
-  for (
-    const [what, value] of [["namespace", declaration.namespace], [
-      "partition",
-      declaration.partition,
-    ]]
-  ) {
-    if (value !== "" && value !== "default") {
-      return `its ${what} is "${value}", and only "default" is supported`;
+  for (const what of ["namespace", "partition"] as const) {
+    if (!["", "default"].includes(declaration[what])) {
+      return `its ${what} is "${declaration[what]}", and only "default" is supported`;
     }
   }
   if (declaration.listsPlugins) {
@@ -97,7 +82,6 @@ export function refuseDeclaration(declaration: UpstreamDeclaration): string | un
   return undefined;
 }
 
-/** The chain request of a declared service; `protocol` replaces the declared one. */
 export function chainRequest(
   declaration: UpstreamDeclaration,
   protocol = declaration.protocol,
@@ -128,7 +112,6 @@ export function planQuery(
   };
 }
 
-/** Where a service upstream leads, from its chain. */
 export function planChain(
   declaration: UpstreamDeclaration,
   chain: DiscoveryChain,

@@ -1,7 +1,6 @@
 /**
  * Which listeners and upstreams have credentials of their own, from a registration. A form that is not
  * understood is refused by name, and its listener does not open with other credentials in its place.
- *
  * @module
  */
 
@@ -15,7 +14,7 @@ import {
   type SecretRef,
   type TlsConfigContext,
 } from "../../secrets/mod.ts";
-import { type ConfigPath, formatPath, type Problem } from "../../base/schema.ts";
+import { type ConfigPath, formatPath, isRecord, type Problem } from "../../base/schema.ts";
 import {
   type CredentialFacts,
   type CredentialPlans,
@@ -35,7 +34,6 @@ export function listenerKey(upstreamId: string): string {
   return `${upstreamId} listener`;
 }
 
-/** Name of the credentials of that key in a refusal. */
 function refusedOf(key: string): string {
   return `credentials of ${key}`;
 }
@@ -55,7 +53,7 @@ export function planRegistration(
   const refused: Refusal[] = [];
   const upstreams = new Map<string, string | "refused">();
   const listeners = new Map<string, string | "refused">();
-  const { sds_clusters: clusters, upstreams: forUpstreams, ...listener } = sectionOf(raw);
+  const { sds_clusters: clusters, upstreams: forUpstreams, ...listener } = isRecord(raw) ? raw : {};
   const servers = parseSdsServers(clusters ?? {}, {
     path: ["postern_tls", "sds_clusters"],
     node,
@@ -99,8 +97,9 @@ export function planRegistration(
       "entry says which TLS an ingress gateway's listeners speak";
     refused.push({ what: "credentials of inbound", reason });
   }
-  const inbound = !ingress && Object.keys(listener).length > 0 || isOdd(raw)
-    ? plan("inbound", { value: isOdd(raw) ? raw : listener, kind: "listener", path })
+  const isOdd = raw !== undefined && !isRecord(raw);
+  const inbound = !ingress && Object.keys(listener).length > 0 || isOdd
+    ? plan("inbound", { value: isOdd ? raw : listener, kind: "listener", path })
     : null;
   const planIngress = (of: string, declared: IngressTlsDeclaration | undefined) => {
     const parsed = declared && ingressSds && readIngressTls(declared, ingressSds);
@@ -131,14 +130,6 @@ export function planRegistration(
 
 /** A registration is read once. */
 const reads = new WeakMap<CredentialFacts, CredentialPlans>();
-
-function isOdd(raw: unknown): boolean {
-  return raw !== undefined && (typeof raw !== "object" || raw === null || Array.isArray(raw));
-}
-
-function sectionOf(raw: unknown): Readonly<Record<string, unknown>> {
-  return raw === undefined || isOdd(raw) ? {} : raw as Record<string, unknown>;
-}
 
 function formatProblems(problems: readonly Problem[]): string {
   return problems.map(({ path, message }) => `${formatPath(path)} ${message}`).join("; ");

@@ -1,7 +1,6 @@
 /**
  * Plugins that a registration names (`postern_plugins`). Their files are read when the list changes and
  * on every reload; until new ones can be used the previous ones stay.
- *
  * @module
  */
 
@@ -14,9 +13,8 @@ import {
   sameContent,
   type Snapshot,
 } from "../../snapshot/mod.ts";
-import { PLUGINS, pluginUses } from "../plugins/plugin_uses.ts";
+import { type PluginCode, PluginReader, PLUGINS, pluginUses } from "../plugins/read_plugins.ts";
 import type { PluginWatch } from "../plugins/plugin_watch.ts";
-import { type PluginCode, PluginReader } from "../plugins/read_plugins.ts";
 
 /** Plugins of the public listener. */
 interface UsedPlugins {

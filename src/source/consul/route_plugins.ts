@@ -1,7 +1,6 @@
 /**
  * Settings of a chain's routes as configuration of the plugins that implement them. A setting without a
  * plugin is named in a refusal: a route that loses one of its settings is another route.
- *
  * @module
  */
 
@@ -106,7 +105,8 @@ function faultsOf(route: ResolvedRoute): readonly string[] {
   const faults = [route, ...splits].flatMap(({ at, unknown }) =>
     unknown.map((member) => `${at}${member}: is not known here`)
   );
-  for (const { kind, value } of regexesOf(match)) {
+  const { path, headers = [], query = [] } = match ?? {};
+  for (const { kind, value } of [...path ? [path] : [], ...headers, ...query]) {
     const compiled = kind === "regex" ? compileRegex(value) : undefined;
     if (compiled?.kind === "refused") faults.push(`${at}.Match.HTTP: ${compiled.reason}`);
   }
@@ -121,7 +121,8 @@ function faultsOf(route: ResolvedRoute): readonly string[] {
     for (const what of retryOn.filter((one) => !RETRIED.has(one))) {
       faults.push(`${where}.RetryOn: ${JSON.stringify(what)} is not known`);
     }
-    for (const code of retryOnStatuses.filter((one) => !isStatus(one))) {
+    for (const code of retryOnStatuses) {
+      if (Number.isInteger(code) && code >= 200 && code <= 599) continue;
       faults.push(`${where}.RetryOnStatusCodes: ${code} is no status of a response`);
     }
     faults.push(...headersFaults(where, destination));
@@ -133,10 +134,6 @@ function faultsOf(route: ResolvedRoute): readonly string[] {
 function isNormalPath(text: string): boolean {
   if (!text.startsWith("/") || /[^!-~]|%(?![0-9a-f]{2})/i.test(text)) return false;
   return normalizePath(text, DEFAULT_PATH_RULES) === text;
-}
-
-function isStatus(code: number): boolean {
-  return Number.isInteger(code) && code >= 200 && code <= 599;
 }
 
 function headersFaults(at: string, of: HeaderChanges): readonly string[] {
@@ -158,9 +155,4 @@ function changesFaults(at: string, changes: HeaderTexts | null): readonly string
   for (const [name, value] of Object.entries(set)) look("Set", name, value);
   for (const [name, value] of Object.entries(add)) look("Add", name, value);
   return faults;
-}
-
-function regexesOf(match: RouteMatch | null): readonly { kind: string; value: string }[] {
-  if (!match) return [];
-  return [...match.path ? [match.path] : [], ...match.headers, ...match.query];
 }

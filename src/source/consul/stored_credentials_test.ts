@@ -14,11 +14,10 @@ import { seededRandom, silentLog } from "../../base/mod.ts";
 import type { Registration } from "../../consul/mod.ts";
 import { type CertificateSecret, SecretStore } from "../../secrets/mod.ts";
 import { NO_PLANS } from "../parts/credential_plans.ts";
-import { planRegistration } from "./plan_registration.ts";
+import { planRegistration, storedCredentials } from "./plan_registration.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
 import type { StoredState } from "../state/stored_credentials.ts";
-import { storedCredentials } from "./plan_registration.ts";
-import { formatStored, parseStored } from "../state/stored_snapshot.ts";
+import { formatStored, parseStored } from "../state/store.ts";
 
 const SDS = { source: "sds", cluster: "sds_cluster" };
 const TLS = {

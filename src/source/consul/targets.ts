@@ -1,15 +1,10 @@
-/**
- * Target parts from instances: who may be dialled at which address with which weight, and who must
- * answer there.
- *
- * @module
- */
+/** Target parts from instances: addresses, weights and identities. @module */
 
-import { type Endpoint, judgeHealth, type Usability } from "../../balance/mod.ts";
-import type { Instance, QueryResult } from "../../consul/mod.ts";
+import { type Endpoint, judgeHealth } from "../../balance/mod.ts";
+import type { Instance, QueryResult, ServiceRef } from "../../consul/mod.ts";
 import { formatQuerySni, formatServiceId, formatServiceSni } from "../../identity/mod.ts";
 import type { Content, TargetPart } from "../../snapshot/mod.ts";
-import type { PlannedTarget, ProxyLocation, TargetIdentity } from "./plan.ts";
+import type { PlannedTarget, ProxyLocation } from "./plan.ts";
 
 export type TargetContent = Content<TargetPart>;
 
@@ -18,34 +13,15 @@ interface EndpointOptions {
   readonly isRemote: (instance: Instance) => boolean;
 }
 
-/** Endpoints of `instances` that may be dialled, in an order that does not depend on the reply's. */
+/** Endpoints by whether they may be dialled, in an order that does not depend on the reply's. */
 function endpointsOf(
   instances: readonly Instance[],
   options: EndpointOptions,
-): readonly Endpoint[] {
-  return addressed(instances, options, ({ usable }) => usable);
-}
-
-/** Endpoints of `instances` that checks or weights keep from being dialled. */
-function unusableOf(
-  instances: readonly Instance[],
-  options: EndpointOptions,
-): readonly Endpoint[] {
-  return addressed(instances, options, ({ usable }) => !usable)
-    // Envoy has no weight below 1, either.
-    .map((endpoint) => ({ ...endpoint, weight: 1 }));
-}
-
-function addressed(
-  instances: readonly Instance[],
-  options: EndpointOptions,
-  isWanted: (usability: Usability) => boolean,
-): readonly Endpoint[] {
+): Pick<TargetContent, "endpoints" | "unhealthy"> {
   const endpoints = new Map<string, Endpoint>();
+  const unhealthy = new Map<string, Endpoint>();
   for (const instance of instances) {
-    const usability = judgeHealth(instance, options);
-    if (!isWanted(usability)) continue;
-    const { weight } = usability;
+    const { usable, weight } = judgeHealth(instance, options);
     const remote = options.isRemote(instance);
     const host = remote ? instance.wanHost : instance.host;
     const port = remote ? instance.wanPort : instance.port;
@@ -53,9 +29,13 @@ function addressed(
     if (host === "" || port < 1 || port > 65_535) continue;
     // Node names are unique in a datacenter only.
     const id = `${instance.datacenter}/${instance.node}/${instance.serviceId}`;
-    endpoints.set(id, { id, host, port, weight });
+    // Envoy has no weight below 1, either.
+    if (usable) endpoints.set(id, { id, host, port, weight });
+    else unhealthy.set(id, { id, host, port, weight: 1 });
   }
-  return [...endpoints.values()].sort((a, b) => a.id < b.id ? -1 : a.id > b.id ? 1 : 0);
+  const sorted = (found: typeof endpoints) =>
+    [...found.values()].sort((a, b) => a.id < b.id ? -1 : a.id > b.id ? 1 : 0);
+  return { endpoints: sorted(endpoints), unhealthy: sorted(unhealthy) };
 }
 
 /** A list as far as it is known. */
@@ -74,7 +54,7 @@ export function targetOf(
 ): TargetContent {
   const { service, datacenter, filter } = planned.health;
   const options = { onlyPassing: planned.onlyPassing, isRemote: () => planned.remote };
-  const endpoints = endpointsOf(instances ?? [], options);
+  const { endpoints, unhealthy } = endpointsOf(instances ?? [], options);
   return {
     key: planned.key,
     sni: planned.sni,
@@ -82,8 +62,8 @@ export function targetOf(
     spiffeUris: urisOf([planned.identity], trustDomains),
     connectTimeoutMs: planned.connectTimeoutMs,
     endpoints,
-    unhealthy: unusableOf(instances ?? [], options),
-    lastResort: endpointsOf(failingOf(instances ?? [], options), options),
+    unhealthy,
+    lastResort: endpointsOf(failingOf(instances ?? [], options), options).endpoints,
     lack: lackOf({
       of: `"${service}" in ${datacenter}${filter && ` where ${filter}`}`,
       registered: instances?.length,
@@ -123,7 +103,7 @@ export function queryTargetOf(
   },
 ): TargetContent {
   const instances = result?.instances ?? [];
-  const identities = instances.map((instance): TargetIdentity => ({
+  const identities = instances.map((instance): ServiceRef => ({
     partition: instance.partition || "default",
     namespace: instance.namespace || "default",
     datacenter: instance.datacenter || (result?.datacenter ?? ""),
@@ -134,7 +114,7 @@ export function queryTargetOf(
     onlyPassing: false,
     isRemote: (instance) => (instance.datacenter || result?.datacenter) !== place.datacenter,
   };
-  const endpoints = endpointsOf(instances, options);
+  const { endpoints, unhealthy } = endpointsOf(instances, options);
   const [trustDomain = ""] = trustDomains;
   const cluster = formatQuerySni({ query: query.name, datacenter, trustDomain });
   // A terminating gateway closes connections whose SNI is no service of its own; sidecars take any.
@@ -146,7 +126,7 @@ export function queryTargetOf(
     spiffeUris: urisOf(identities, trustDomains),
     connectTimeoutMs,
     endpoints,
-    unhealthy: unusableOf(instances, options),
+    unhealthy,
     lastResort: [],
     lack: lackOf({
       of: `the prepared query "${query.name}" in ${datacenter}`,
@@ -159,7 +139,7 @@ export function queryTargetOf(
 
 /** Every identity in every trust domain in force, sorted, each once. */
 function urisOf(
-  identities: readonly TargetIdentity[],
+  identities: readonly ServiceRef[],
   trustDomains: readonly string[],
 ): readonly string[] {
   const uris = new Set<string>();

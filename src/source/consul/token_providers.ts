@@ -1,14 +1,9 @@
-/**
- * Requirements of intentions on tokens, and the plugin that verifies them: its configuration from the
- * jwt-provider entries that are named. An intention with a provider that cannot be used allows no request.
- *
- * @module
- */
+/** The agent's intentions as they hold here, and the plugin that verifies the tokens they demand. @module */
 
-import type { Intentions, JwtKeys, JwtProvider } from "../../consul/mod.ts";
+import type { Intentions, JwtKeys, JwtProvider, Registration } from "../../consul/mod.ts";
 import { headerFault } from "../../http/mod.ts";
-import type { TokenNeed } from "../../policy/mod.ts";
-import type { PluginUse } from "../../snapshot/mod.ts";
+import { type TokenNeed, withoutTenancy } from "../../policy/mod.ts";
+import type { PluginUse, Refusal } from "../../snapshot/mod.ts";
 
 /** By name; `null`: there is no such entry; absent: it was never read. */
 export type JwtProviders = ReadonlyMap<string, JwtProvider | null>;
@@ -32,7 +27,7 @@ const DEFAULTS = {
 };
 
 /** The fault of a provider that may be read any moment. */
-export const UNREAD = "it has not been read";
+const UNREAD = "it has not been read";
 
 /** Names of all providers that some intention demands a token of, sorted. */
 export function providersOf(intentions: Intentions): readonly string[] {
@@ -45,7 +40,6 @@ export function providersOf(intentions: Intentions): readonly string[] {
 
 interface TokenPlugins {
   readonly intentions: Intentions;
-  /** `undefined`: there is no provider whose tokens could be verified. */
   readonly use: PluginUse | undefined;
   /** Providers that are not read yet: claims of their tokens could be forged on a listener that opens. */
   readonly unread: readonly string[];
@@ -68,8 +62,10 @@ export function judgeTokens(
       : `there are more than ${MAX_PROVIDERS} providers`;
     if (fault !== undefined) {
       faults.set(name, fault);
-      const headerName = provider ? headerOf(provider) : "";
-      if (headerName !== "" && !headerFault(headerName)) {
+      const { headerName } = provider?.kind === "usable"
+        ? provider.forwarding ?? {}
+        : provider ?? {};
+      if (headerName && !headerFault(headerName)) {
         configs[name] = withoutKeys(name, headerName);
       }
     } else if (provider?.kind === "usable") configs[name] = configOf(provider);
@@ -92,12 +88,6 @@ export function judgeTokens(
     },
     unread: names.slice(0, MAX_PROVIDERS).filter((name) => !providers.has(name)),
   };
-}
-
-/** `""`: none. */
-function headerOf(provider: JwtProvider): string {
-  if (provider.kind === "refused") return provider.headerName ?? "";
-  return provider.forwarding?.headerName ?? "";
 }
 
 /** A provider without keys: its forwarding header is removed from every request. */
@@ -141,8 +131,10 @@ function keysFault(keys: JwtKeys): string | undefined {
   switch (keys.kind) {
     case "file":
       return keys.filename.startsWith("/") ? undefined : "JSONWebKeySet.Local.Filename is relative";
-    case "text":
-      return isBase64(keys.jwks) ? undefined : "JSONWebKeySet.Local.JWKS is not Base64";
+    case "text": {
+      const isBase64 = keys.jwks.length % 4 === 0 && /^[A-Za-z0-9+/]+={0,2}$/.test(keys.jwks);
+      return isBase64 ? undefined : "JSONWebKeySet.Local.JWKS is not Base64";
+    }
     case "remote": {
       const { cacheDurationMs, requestTimeoutMs, retries, baseIntervalMs, maxIntervalMs } = keys;
       const numbers = [cacheDurationMs, requestTimeoutMs, retries, baseIntervalMs, maxIntervalMs];
@@ -151,10 +143,6 @@ function keysFault(keys: JwtKeys): string | undefined {
       return isUrl ? undefined : "JSONWebKeySet.Remote.URI is neither http nor https";
     }
   }
-}
-
-function isBase64(text: string): boolean {
-  return text.length % 4 === 0 && /^[A-Za-z0-9+/]+={0,2}$/.test(text);
 }
 
 /** As `jwt_auth` has it. */
@@ -193,4 +181,62 @@ function keySetOf(keys: JwtKeys): unknown {
 
 function duration(ms: number, absentMs: number): string {
   return `${Math.min(Math.ceil(ms || absentMs), MAX_MS)}ms`;
+}
+
+/** More are only counted: a line is for people. */
+const NAMED = 5;
+
+export function intentionsFor(registration: Registration, intentions: Intentions): Intentions {
+  return registration.hasTenancy ? intentions : withoutTenancy(intentions);
+}
+
+/**
+ * Intentions that look like an allowance and are none: permissions on a service that does not speak HTTP,
+ * and permissions of an HTTP service that cannot be judged.
+ */
+export function refusedIntentions(
+  intentions: Intentions,
+  { http, isAwaited = false }: {
+    readonly http: boolean;
+    /** Missing entries are still being read: they are not reported yet. */
+    readonly isAwaited?: boolean;
+  },
+): readonly Refusal[] {
+  if (http) {
+    const what = "intentions that cannot be judged";
+    const faults = intentions.flatMap(faultsOf)
+      .filter((fault) => !isAwaited || !fault.endsWith(`: ${UNREAD}`));
+    return refusalOf(what, "what they cover is denied", faults);
+  }
+  const named = (wanted: (intention: Intentions[number]) => boolean) =>
+    intentions.filter(wanted).map(({ rule }) => rule);
+  return [
+    ...refusalOf(
+      "intentions with permissions",
+      "permissions are about HTTP requests, which are not looked at on a tcp service: each denies " +
+        "every connection of its source; write Action instead, or say what it speaks",
+      named(({ action }) => action === "permissions"),
+    ),
+    ...refusalOf(
+      "intentions with JWT",
+      "tokens are in HTTP requests, which are not looked at on a tcp service: as in Consul each " +
+        "allows its source without one",
+      named(({ action, tokens }) => action === "allow" && tokens !== undefined),
+    ),
+  ];
+}
+
+function refusalOf(what: string, fact: string, rules: readonly string[]): readonly Refusal[] {
+  if (rules.length === 0) return [];
+  const more = rules.length > NAMED ? ` and ${rules.length - NAMED} more` : "";
+  return [{ what, reason: `${fact}: ${rules.slice(0, NAMED).join(", ")}${more}` }];
+}
+
+function faultsOf({ rule, refused, permissions = [] }: Intentions[number]): readonly string[] {
+  if (refused !== undefined) return [`${rule}: ${refused}`];
+  return permissions.flatMap((permission, index) =>
+    permission.refused === undefined
+      ? []
+      : [`${rule}, permission ${index + 1}: ${permission.refused}`]
+  );
 }

@@ -1,9 +1,4 @@
-/**
- * What is planned for each upstream, from the last chain that the agent gave for it. One that cannot be
- * used leaves the last usable plan in force.
- *
- * @module
- */
+/** Plans of upstreams, from their last chains. An unusable chain leaves the last plan. @module */
 
 import { isRouted } from "../../chain/mod.ts";
 import type { DiscoveryChain, Registration, UpstreamDeclaration } from "../../consul/mod.ts";

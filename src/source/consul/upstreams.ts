@@ -2,7 +2,6 @@
  * Upstream and target parts of a snapshot. An upstream changes over to a new plan only when everything
  * the plan needs has been answered, or has been awaited long enough: a redirect must not pass through a
  * moment without endpoints.
- *
  * @module
  */
 
@@ -29,7 +28,7 @@ import { healthKey, type UpstreamPlan } from "./plan.ts";
 import { queryTargetOf, type TargetContent, targetOf } from "./targets.ts";
 
 /** Envoy's circuit breaker defaults. */
-export const DEFAULT_LIMIT = 1_024;
+const DEFAULT_LIMIT = 1_024;
 
 interface UpstreamContext {
   readonly registration: Registration;
@@ -164,12 +163,8 @@ function oldContents(
   chain: ChainPart,
   from: { readonly previous: Snapshot | undefined; readonly lastResort: LastResort },
 ): readonly TargetContent[] {
-  const contents: TargetContent[] = [];
-  for (const key of targetKeysOf(chain)) {
-    const target = from.previous?.targets[key];
-    if (target) contents.push(from.lastResort.ofUnanswered(target));
-  }
-  return contents;
+  const targets = [...targetKeysOf(chain)].flatMap((key) => from.previous?.targets[key] ?? []);
+  return targets.map((target) => from.lastResort.ofUnanswered(target));
 }
 
 interface From {

@@ -1,8 +1,4 @@
-/**
- * Running watches by key, and which of them fail.
- *
- * @module
- */
+/** Running watches by key, and which of them fail. @module */
 
 import type { Clock, ProxyError, Timer } from "../../base/mod.ts";
 import type { WatchHandle, WatchSink, WatchState } from "../../consul/mod.ts";
@@ -11,7 +7,6 @@ import type { Failing } from "../shell/source.ts";
 /** Failing watches are looked at this often: a recovery without a changed value is not reported. */
 const CHECK_MS = 1_000;
 
-/** Starts a watch for a sink. */
 export type Starter<T> = (sink: WatchSink<T>) => WatchHandle;
 
 interface WatchSetOptions {
@@ -34,10 +29,6 @@ export class WatchSet {
 
   constructor(options: WatchSetOptions) {
     this.#options = options;
-  }
-
-  has(key: string): boolean {
-    return this.#running.has(key);
   }
 
   keys(): readonly string[] {

@@ -1,17 +1,11 @@
-/**
- * The schema of a configuration file. Its messages continue a sentence that begins with the path.
- *
- * @module
- */
+/** The schema of a configuration file. Messages continue after the path. @module */
 
 import * as v from "valibot";
-import type { Address } from "../../base/mod.ts";
 import { parseTrustDomain } from "../../identity/mod.ts";
 import { opensslSuite } from "../../secrets/mod.ts";
 import { address, count, duration, host, object, port, text } from "../../base/schema.ts";
-import { PLUGINS } from "../plugins/plugin_uses.ts";
-import { INTENTIONS } from "./file_intentions.ts";
-import { name, spiffeId } from "./file_names.ts";
+import { PLUGINS } from "../plugins/read_plugins.ts";
+import { INTENTIONS, name, spiffeId } from "./file_intentions.ts";
 import { INBOUND_HTTP, PROTOCOL, UPSTREAM_HTTP } from "./file_http.ts";
 import type { AccessLogPart, Content, TlsVersion } from "../../snapshot/mod.ts";
 import type { LogFormat } from "../../http/mod.ts";
@@ -57,11 +51,17 @@ const Outlier = object({
   maxEjectionPercent: v.optional(count(0, 100)),
 });
 
+const OctalMode = v.pipe(
+  v.string('must be an octal text such as "0600"'),
+  v.regex(/^0?[0-7]{3}$/, 'must be an octal text such as "0600"'),
+  v.transform((mode) => Number.parseInt(mode, 8)),
+);
+
 const Upstream = object({
   name: name(),
-  bind: bindAddress(),
-  /** Mode of a unix socket: `"0600"`. */
-  socketMode: v.optional(octalMode()),
+  // Without a host it listens on this machine only.
+  bind: address({ unix: true, emptyHost: "127.0.0.1" }),
+  socketMode: v.optional(OctalMode),
   addresses: v.pipe(v.array(Endpoint), v.maxLength(10_000, "has more than 10000 entries")),
   /** The identity that the server must prove: a service of this trust domain, or any of these ids. */
   identity: v.optional(Identity),
@@ -220,16 +220,3 @@ export const FILE_CONFIG = object({
 
 /** As the schema gives it, credentials still to be read. */
 export type FileConfigOutput = v.InferOutput<typeof FILE_CONFIG>;
-
-function octalMode(): v.GenericSchema<string, number> {
-  return v.pipe(
-    v.string('must be an octal text such as "0600"'),
-    v.regex(/^0?[0-7]{3}$/, 'must be an octal text such as "0600"'),
-    v.transform((mode) => Number.parseInt(mode, 8)),
-  );
-}
-
-/** Where an upstream listens: without a host, on this machine only. */
-function bindAddress(): v.GenericSchema<string, Address> {
-  return address({ unix: true, emptyHost: "127.0.0.1" });
-}

@@ -1,9 +1,4 @@
-/**
- * Credentials in a configuration file: the proxy's own, those of single listeners and
- * upstreams, and the SDS servers they come from.
- *
- * @module
- */
+/** Credentials and SDS servers in a configuration file. @module */
 
 import { dirname } from "node:path";
 import * as v from "valibot";
@@ -151,9 +146,8 @@ export function fileCredentials(
     }
     if (parsed.sni !== undefined) serverNames.set(name, parsed.sni);
   });
-  const isBare = (tls: unknown) => tls === undefined;
-  const needsProxy = (input.inbound && isBare(input.inbound.tls)) ||
-    input.upstreams.some(({ tls }) => isBare(tls));
+  const needsProxy = (input.inbound && input.inbound.tls === undefined) ||
+    input.upstreams.some(({ tls }) => tls === undefined);
   if (input.credentials === undefined && needsProxy) {
     problems.push({
       path: ["credentials"],

@@ -1,9 +1,4 @@
-/**
- * HTTP settings of a configuration file, at `inbound` and at each upstream: the schema, checks for
- * contradictions, and the conversion to rules.
- *
- * @module
- */
+/** HTTP settings of a configuration file: schema, contradictions, rules. @module */
 
 import * as v from "valibot";
 import type { PathRules } from "../../http/mod.ts";

@@ -1,9 +1,4 @@
-/**
- * Intentions of a configuration file: the schema, spelled like Consul's entries for Kubernetes, checks
- * for contradictions, and the conversion to intentions.
- *
- * @module
- */
+/** Intentions of a configuration file, spelled like Consul's entries for Kubernetes. @module */
 
 import * as v from "valibot";
 import {
@@ -14,7 +9,7 @@ import {
   permissionFault,
 } from "../../policy/mod.ts";
 import { object, type Problem, text } from "../../base/schema.ts";
-import { name, spiffePattern } from "./file_names.ts";
+import { parseTrustDomainId } from "../../identity/mod.ts";
 
 const flag = () => v.optional(v.boolean("must be true or false"), false);
 const path = () => v.optional(v.pipe(text(), v.startsWith("/", 'must begin with "/"')));
@@ -197,10 +192,45 @@ function headerMatches(header: FilePermission["http"]["header"][number]): readon
     .map((match) => ({ ...match, name: name.toLowerCase(), invert, ignoreCase }));
 }
 
-/** The values that are not `undefined`. */
 function given<const K extends string>(
   values: { readonly [kind in K]?: string | undefined },
 ): readonly { readonly kind: K; readonly value: string }[] {
   return (Object.entries(values) as [K, string | undefined][])
     .flatMap(([kind, value]) => value === undefined ? [] : [{ kind, value }]);
+}
+
+const SPIFFE_ID = /^spiffe:\/\/[a-zA-Z0-9._-]+(\/(?!\.{1,2}(\/|$))[a-zA-Z0-9._~%$&+,:;=@-]+)+$/;
+
+export function name(options: { readonly wildcard?: boolean } = {}): v.GenericSchema<string> {
+  return v.pipe(
+    text(),
+    v.check(
+      (value) =>
+        (options.wildcard && value === "*") || (value.length <= 255 && !/[\s/*]/.test(value)),
+      options.wildcard
+        ? 'must be a name without spaces and slashes, or "*"'
+        : "must be a name without spaces, slashes and stars",
+    ),
+  );
+}
+
+/** Any SPIFFE id with a path; Consul's own escape what is no letter (`%20`). */
+export function spiffeId(): v.GenericSchema<string> {
+  return v.pipe(
+    v.string("must be a SPIFFE id"),
+    v.maxLength(2_048, "is longer than 2048 characters"),
+    v.regex(SPIFFE_ID, "is no SPIFFE id"),
+  );
+}
+
+/** A SPIFFE id, or all below one: `spiffe://td/ns/*`. */
+function spiffePattern(): v.GenericSchema<string> {
+  return v.pipe(
+    text(),
+    v.startsWith("spiffe://", "must begin with spiffe://"),
+    v.check((value) => {
+      const id = value.endsWith("/*") ? value.slice(0, -2) : value;
+      return SPIFFE_ID.test(id) || parseTrustDomainId(id) !== undefined;
+    }, "is no SPIFFE id"),
+  );
 }

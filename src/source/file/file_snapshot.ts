@@ -1,13 +1,9 @@
-/**
- * A snapshot from a configuration file and the secrets that it names.
- *
- * @module
- */
+/** A snapshot from a configuration file and the secrets that it names. @module */
 
 import { type Endpoint, type OutlierPolicy, outlierPolicy } from "../../balance/mod.ts";
 import type { BindAddress } from "../../base/mod.ts";
 import { formatServiceId, formatServiceSni, parseServiceId } from "../../identity/mod.ts";
-import { type HeldSecrets } from "../../secrets/mod.ts";
+import type { HeldSecrets } from "../../secrets/mod.ts";
 import { defined } from "../../base/schema.ts";
 import type { FileConfig, FileUpstream } from "./file_config.ts";
 import { fileUpstreamId, MESH_PLAN } from "./file_credentials.ts";
@@ -15,9 +11,9 @@ import { intentionsOf } from "./file_intentions.ts";
 import { fileInboundHttp, fileUpstreamHttp } from "./file_http.ts";
 import { judgePems } from "../parts/judge_credentials.ts";
 import { isOpen, ownCredentials, warmingShown } from "../parts/own_credentials.ts";
-import { pluginUses } from "../plugins/plugin_uses.ts";
-import { keepCode } from "../plugins/read_plugins.ts";
-import type { MadeSnapshot } from "../shell/facts_reader.ts";
+import { keepCode, pluginUses } from "../plugins/read_plugins.ts";
+import type { MadeSnapshot, MakeContext } from "../shell/facts_reader.ts";
+import type { SourceOptions } from "../shell/source_shell.ts";
 import {
   type AccessLogPart,
   type ChainPart,
@@ -36,15 +32,12 @@ import {
   type UpstreamPart,
 } from "../../snapshot/mod.ts";
 
-interface FileSnapshotInput {
+interface FileSnapshotInput
+  extends
+    Pick<MakeContext, "previous">,
+    Required<Pick<SourceOptions, "strictSpiffeChain" | "idleTimeoutMs" | "lifetimeMs">> {
   readonly held: HeldSecrets;
   readonly nowMs: number;
-  /** Its parts keep their versions where their content is the same. */
-  readonly previous: Snapshot | undefined;
-  readonly strictSpiffeChain: boolean;
-  /** For upstreams without a value of their own, as {@link lifetimeMs}. */
-  readonly idleTimeoutMs: number;
-  readonly lifetimeMs: number;
 }
 
 /** The listeners and upstreams that can be served with the secrets held now. */

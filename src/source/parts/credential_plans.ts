@@ -1,9 +1,4 @@
-/**
- * Which listeners and upstreams have credentials of their own, and the reader of a single configuration
- * of credentials.
- *
- * @module
- */
+/** Which listeners and upstreams have credentials of their own. @module */
 
 import { resolve } from "node:path";
 import type {

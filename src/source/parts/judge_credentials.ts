@@ -1,9 +1,4 @@
-/**
- * The agent's leaf and roots as one credentials value, judged whole before it replaces the last good
- * one.
- *
- * @module
- */
+/** A leaf and roots as one credentials value, judged whole. @module */
 
 import { messageOf } from "../../base/mod.ts";
 import type { Leaf, Roots } from "../../consul/mod.ts";
@@ -14,13 +9,9 @@ export type CredentialsVerdict =
   | { readonly kind: "valid"; readonly credentials: Content<CredentialsPart> }
   | { readonly kind: "invalid"; readonly reason: string };
 
-export interface LeafAndRoots {
+export interface LeafAndRoots extends Pick<PemInput, "service" | "nowMs" | "strictSpiffeChain"> {
   readonly leaf: Leaf;
   readonly roots: Roots;
-  /** The service that the leaf must be for. */
-  readonly service: string;
-  readonly nowMs: number;
-  readonly strictSpiffeChain: boolean;
 }
 
 /** Pure; an argument of `assemble()` so that tests can leave the cryptography out. */
@@ -43,6 +34,7 @@ export interface PemInput {
   readonly keyPem: string;
   readonly rootPems: readonly string[];
   readonly trustDomains: readonly string[];
+  /** The service that the leaf must be for. */
   readonly service: string;
   readonly nowMs: number;
   readonly strictSpiffeChain: boolean;

@@ -1,7 +1,6 @@
 /**
  * The contents of the secret store as parts of a snapshot. A listener or upstream whose credentials are
  * still on their way keeps those it had; one that never had any is named, so that it stays closed.
- *
  * @module
  */
 
@@ -16,7 +15,7 @@ import {
   type ValidationPart,
 } from "../../snapshot/mod.ts";
 
-export interface OwnCredentialsInput {
+interface OwnCredentialsInput {
   readonly held: HeldSecrets;
   /** Keys of credentials that listeners and upstreams refer to. */
   readonly wanted: readonly string[];
@@ -32,15 +31,17 @@ export interface OwnCredentials
   readonly warming: ReadonlyMap<string, readonly string[]>;
 }
 
+interface Parts {
+  readonly certificates: Record<string, CertificatePart>;
+  readonly validations: Record<string, ValidationPart>;
+  readonly ownCredentials: Record<string, OwnCredentialsPart>;
+}
+
 export const NOTHING_HELD: HeldSecrets = { certificates: {}, validations: {}, credentials: {} };
 
 export function ownCredentials(input: OwnCredentialsInput): OwnCredentials {
   const { held, wanted, trustDomains, previous, version } = input;
-  const parts = {
-    certificates: {} as Record<string, CertificatePart>,
-    validations: {} as Record<string, ValidationPart>,
-    ownCredentials: {} as Record<string, OwnCredentialsPart>,
-  };
+  const parts: Parts = { certificates: {}, validations: {}, ownCredentials: {} };
   const warming = new Map<string, readonly string[]>();
   for (const key of wanted) {
     const state = held.credentials[key];
@@ -110,11 +111,7 @@ function carryOver(
   { key, own, parts }: {
     readonly key: string;
     readonly own: OwnCredentialsPart;
-    readonly parts: {
-      readonly certificates: Record<string, CertificatePart>;
-      readonly validations: Record<string, ValidationPart>;
-      readonly ownCredentials: Record<string, OwnCredentialsPart>;
-    };
+    readonly parts: Parts;
   },
 ): void {
   parts.ownCredentials[key] = own;

@@ -1,8 +1,4 @@
-/**
- * Modules joined by Bun's bundler, which is in the executable.
- *
- * @module
- */
+/** Modules joined by Bun's bundler, which is in the executable. @module */
 
 import { relative, resolve } from "node:path";
 import process from "node:process";
@@ -60,14 +56,13 @@ const MAX_FAULTS = 10;
 /** `undefined` where this is not Bun. */
 export function bunJoin(): Join | undefined {
   const bun = (globalThis as { Bun?: BunBundler }).Bun;
-  return bun && ((entry, read, lent) => join(bun, { entry, read, lent }));
+  return bun && ((...asked) => join(bun, ...asked));
 }
 
-async function join(bun: BunBundler, { entry, read, lent }: {
-  readonly entry: string;
-  readonly read: ModuleSource;
-  readonly lent: readonly string[];
-}): Promise<JoinedModules> {
+async function join(
+  bun: BunBundler,
+  ...[entry, read, lent]: Parameters<Join>
+): Promise<JoinedModules> {
   const { success, logs, outputs: [output, map], metafile } = await bun.build({
     entrypoints: [entry],
     format: "cjs",

@@ -5,7 +5,6 @@
  * The digest covers the sources, not the text: the runtime in the executable makes the text, and a pin must
  * not break with another version of it. For one file it is the output of `sha256sum FILE`; for several
  * files it is the SHA-256 of the output lines of `sha256sum`, sorted by path from the file's directory.
- *
  * @module
  */
 
@@ -42,18 +41,18 @@ const LOADERS: Readonly<Record<string, Loader>> = {
   ".json": "json",
 };
 
-export interface PluginBundleOptions {
-  /** Modules that come from the executable; absent: those that it lends to plugins. */
-  readonly lent?: readonly string[];
-  /** Gets the path of each file before it is read. */
-  readonly watch?: PluginWatch | undefined;
-}
-
 /**
  * Rejects with the fault of the file at that absolute path, in a text that may have several lines.
  */
-export async function bundle(path: string, options: PluginBundleOptions = {}): Promise<Bundled> {
-  const { lent = LIBRARIES, watch } = options;
+export async function bundle(
+  path: string,
+  { lent = LIBRARIES, watch }: {
+    /** Modules that come from the executable; absent: those that it lends to plugins. */
+    readonly lent?: readonly string[];
+    /** Gets the path of each file before it is read. */
+    readonly watch?: PluginWatch | undefined;
+  } = {},
+): Promise<Bundled> {
   const sources = new Sources(watch);
   const join = bunJoin() ?? moduleJoin;
   await sources.look(path);

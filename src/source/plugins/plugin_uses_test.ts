@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as v from "valibot";
-import { isFile, PLUGINS } from "./plugin_uses.ts";
+import { isFile, PLUGINS } from "./read_plugins.ts";
 
 const PIN = "0a".repeat(32);
 

@@ -1,7 +1,6 @@
 /**
  * Watches the files that plugins were made of, and reports changes. It polls their state, which notices
  * every way of saving, on every file system.
- *
  * @module
  */
 

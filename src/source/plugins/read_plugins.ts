@@ -1,23 +1,73 @@
-/**
- * The files that lists of plugins name: read, bundled, held against their pins.
- *
- * @module
- */
+/** Lists of plugins in configuration, and the files that they name, read and held against their pins. @module */
 
 import { isAbsolute, resolve } from "node:path";
+import * as v from "valibot";
 import { messageOf } from "../../base/mod.ts";
 import { whyNoImport } from "../../plugin/mod.ts";
-import type { ConfigPath, Problem } from "../../base/schema.ts";
+import { type ConfigPath, object, type Problem, text } from "../../base/schema.ts";
 import {
   type Content,
   keepPart,
   type Keyed,
   type PluginCodePart,
+  type PluginFile,
+  type PluginUse,
   type Snapshot,
 } from "../../snapshot/mod.ts";
-import { isFile, type PluginList } from "./plugin_uses.ts";
 import type { PluginWatch } from "./plugin_watch.ts";
 import { bundle, type Bundled, sha256 } from "./bundle.ts";
+
+const MAX_PLUGINS = 64;
+const OF_A_FILE = 'belongs to a plugin from a file, whose "use" has a slash or ends in .ts or .js';
+
+/** Plugins of a listener. Each checks its configuration when it is loaded. */
+export const PLUGINS = v.optional(v.pipe(
+  v.array(v.pipe(
+    object({
+      use: text(),
+      sha256: v.optional(v.pipe(
+        text(),
+        v.toLowerCase(),
+        v.regex(/^[0-9a-f]{64}$/, "must be 64 hexadecimal digits"),
+      )),
+      allow: v.optional(v.array(
+        v.pipe(text(), v.regex(/^node:[a-z0-9_/]+$/, 'must be a module of Node\'s: "node:crypto"')),
+      )),
+      config: v.optional(v.unknown(), {}),
+      onFailure: v.optional(
+        v.picklist(["refuse", "skip"], 'must be "refuse" or "skip"'),
+        "refuse",
+      ),
+    }),
+    v.forward(v.check(({ use, sha256 }) => sha256 === undefined || isFile(use), OF_A_FILE), [
+      "sha256",
+    ]),
+    v.forward(v.check(({ use, allow }) => allow === undefined || isFile(use), OF_A_FILE), [
+      "allow",
+    ]),
+  )),
+  v.maxLength(MAX_PLUGINS, `has more than ${MAX_PLUGINS} entries`),
+));
+
+type Entry = NonNullable<v.InferOutput<typeof PLUGINS>>[number];
+/** Plugins from files have `file` once it was read. */
+export type PluginList = readonly (Entry & { readonly file?: PluginFile })[] | undefined;
+
+/** Is it a path, and not the name of a plugin inside the executable? */
+export function isFile(use: string): boolean {
+  return use.includes("/") || /\.[jt]s$/.test(use);
+}
+
+/** `at`: path of the list in the configuration. */
+export function pluginUses(list: PluginList, at: string): readonly PluginUse[] {
+  return (list ?? []).map(({ use, file, config, onFailure }, index) => ({
+    plugin: use,
+    ...(file && { file }),
+    config,
+    onFailure,
+    at: `${at}[${index}]`,
+  }));
+}
 
 /** By key, as in a snapshot. */
 export type PluginCode = Keyed<Content<PluginCodePart>>;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { joinOutage, troublesOf } from "./agent_outage.ts";
+import { joinOutage, troublesOf } from "./source_report.ts";
 import type { Failing, SourceStatus } from "./source.ts";
 
 const SINCE = Date.UTC(2026, 10, 23, 12);

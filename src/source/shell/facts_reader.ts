@@ -1,9 +1,4 @@
-/**
- * The contract between a source's reader and `SourceShell`. A reader collects facts (answers of an agent,
- * a file) and makes snapshots of them; the shell does the rest.
- *
- * @module
- */
+/** The contract between `SourceShell` and a reader of facts, which makes snapshots. @module */
 
 import type { ProxyError } from "../../base/mod.ts";
 import type { HeldSecrets, SecretEvent, StoredSecrets } from "../../secrets/mod.ts";
@@ -31,9 +26,7 @@ export interface FactsReader {
   outage?(kind: "unreachable" | "recovered", detail: string): void;
   /** `others` with the reader's own events, oldest first. */
   eventsWith?(others: readonly SecretEvent[]): readonly SecretEvent[];
-  /** As {@link SnapshotSource.used}. */
   used?(upstreamIds: readonly string[]): void;
-  /** As {@link SnapshotSource.unfollowed}. */
   unfollowed?(upstream: string | undefined): readonly string[];
   status(): ReaderStatus;
   /** Reads files again. Never rejects. False: they cannot be used, and {@link make} returns why. */
@@ -107,6 +100,5 @@ export interface Restoring {
   readonly isAway: (failing: Failing) => boolean;
   /** The peer refuses what every snapshot needs: the stored snapshot must not be used. */
   readonly isRefused: (failing: Failing) => boolean;
-  /** Credentials plans of a stored state. */
   plan(stored: StoredState): CredentialPlans;
 }

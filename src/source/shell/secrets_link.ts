@@ -1,9 +1,4 @@
-/**
- * A snapshot source's use of the secret store: it follows plans, is notified of changes, and passes on
- * requests of clients.
- *
- * @module
- */
+/** A snapshot source's use of the secret store. @module */
 
 import type {
   CredentialsPlan,

@@ -1,13 +1,9 @@
-/**
- * Where snapshots come from: the agent, or a file. The data path knows only this.
- *
- * @module
- */
+/** Where snapshots come from: the agent, or a file. The data path knows only this. @module */
 
 import type { ErrorCode, ProxyError } from "../../base/mod.ts";
 import type { MetricsSettings, ServersStatus, WatchState } from "../../consul/mod.ts";
 import type { FetchedCertificate, SecretsReport } from "./secrets_link.ts";
-import type { Refusal, Snapshot } from "../../snapshot/mod.ts";
+import type { CredentialsPart, Refusal, Snapshot } from "../../snapshot/mod.ts";
 
 /** Resolves when it is decided. True: the snapshot is in force; a restart may go on with it. */
 export type TakeSnapshot = (snapshot: Snapshot) => Promise<boolean>;
@@ -73,10 +69,7 @@ export interface Failing {
   readonly sinceMs: number;
 }
 
-export interface CertificateStatus {
-  readonly uri: string;
-  readonly serial: string;
-  readonly notBeforeMs: number;
-  readonly notAfterMs: number;
+export interface CertificateStatus
+  extends Pick<CredentialsPart, "uri" | "serial" | "notBeforeMs" | "notAfterMs"> {
   readonly rootCount: number;
 }

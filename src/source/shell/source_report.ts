@@ -1,13 +1,9 @@
-/**
- * Log lines and gauges of a snapshot source. A change is logged once, never once per retry.
- *
- * @module
- */
+/** Log lines and gauges of a source. A change is logged once, not once per retry. @module */
 
 import type { Clock, ErrorCode, Log, Stats } from "../../base/mod.ts";
-import { AgentOutage, isOutage } from "./agent_outage.ts";
 import type { CredentialsPart, Refusal, Snapshot } from "../../snapshot/mod.ts";
-import type { CertificateStatus, Failing } from "./source.ts";
+import type { MadeSnapshot } from "./facts_reader.ts";
+import type { CertificateStatus, Failing, SourceStatus } from "./source.ts";
 
 interface SourceReportOptions {
   /** As {@link FactsReader.called}. */
@@ -26,6 +22,11 @@ export interface FailingNow {
   readonly serving: boolean;
 }
 
+interface PublishedState extends Pick<MadeSnapshot, "warming" | "warmingUpstreams"> {
+  readonly first: boolean;
+  readonly restored: boolean;
+}
+
 /** Failures that concern all watches alike: one line for all of them. */
 const SHARED: ReadonlySet<ErrorCode> = new Set<ErrorCode>(["agent_failed", "agent_overloaded"]);
 
@@ -33,14 +34,14 @@ const WARMING_SHOWN = 5;
 
 export class SourceReport {
   readonly #options: SourceReportOptions;
-  readonly #outage: AgentOutage;
   readonly #warned = new Set<string>();
   #refused: ReadonlySet<string> = new Set();
   #warnings: ReadonlySet<string> = new Set();
+  #outageSinceMs: number | undefined;
+  #outageCode: ErrorCode | undefined;
 
   constructor(options: SourceReportOptions) {
     this.#options = options;
-    this.#outage = new AgentOutage({ ...options, onEvent: options.onOutage });
   }
 
   /** `now` includes this one. */
@@ -54,7 +55,7 @@ export class SourceReport {
       const what = now.serving ? "last good state stays" : "nothing can be served yet";
       log.warn(`${called} watch failing, ${what}`, { watch, code, error: message });
     }
-    this.#outage.look(now.all, now);
+    this.#reportOutage(now);
   }
 
   /** `now` lacks this one. */
@@ -68,7 +69,33 @@ export class SourceReport {
     if (isOver && !now.all.some((other) => other.watch === watch)) {
       log.info(`${called} watch recovered`, { watch, code, after_ms: clock.now() - sinceMs });
     }
-    this.#outage.look(now.all, now);
+    this.#reportOutage(now);
+  }
+
+  /**
+   * An agent that cannot be reached fails every watch at once: it is reported once when that begins, and once
+   * when all watches work again.
+   */
+  #reportOutage({ all, serving }: FailingNow): void {
+    const { called, clock, log, onOutage } = this.#options;
+    const outage = gravest(all);
+    if (outage && outage.code !== this.#outageCode) {
+      this.#outageSinceMs ??= outage.sinceMs;
+      // A foreign cluster that is restarted is the same failure.
+      if (this.#outageCode === "cluster_changed") return;
+      this.#outageCode = outage.code;
+      const fields = { code: outage.code, error: outage.message };
+      const what = serving ? "last good state stays" : "nothing can be served yet";
+      if (outage.code === "cluster_changed") {
+        log.error(`${called} belongs to another cluster, ${what}`, fields);
+      } else log.warn(`${called} not reached, ${what}`, fields);
+      onOutage("unreachable", outage.message);
+    } else if (!outage && this.#outageSinceMs !== undefined) {
+      const after_ms = clock.now() - this.#outageSinceMs;
+      this.#outageSinceMs = this.#outageCode = undefined;
+      log.info(`${called} reached again`, { after_ms });
+      onOutage("recovered", `after ${after_ms} ms`);
+    }
   }
 
   /** Logs the new ones among all warnings of the registration and its entries. */
@@ -97,14 +124,7 @@ export class SourceReport {
 
   published(
     snapshot: Snapshot,
-    { first, restored, warming = [], warmingUpstreams = 0 }: {
-      readonly first: boolean;
-      readonly restored: boolean;
-      /** Listeners and upstreams that are closed until their secrets have come. */
-      readonly warming?: readonly string[];
-      /** The number of upstreams among them. */
-      readonly warmingUpstreams?: number;
-    },
+    { first, restored, warming, warmingUpstreams }: PublishedState,
   ): void {
     const { called, log, stats } = this.#options;
     stats.counter(
@@ -175,4 +195,50 @@ function shownOf(warming: readonly string[]): string {
 
 function warningKey({ watch, code }: Failing): string {
   return SHARED.has(code) ? code : `${code} ${watch}`;
+}
+
+function isOutage({ code }: Failing): boolean {
+  return code === "agent_unreachable" || code === "cluster_changed";
+}
+
+/** Another cluster is a graver failure than an agent that is away. */
+function gravest(failing: readonly Failing[]): Failing | undefined {
+  return failing.find(({ code }) => code === "cluster_changed") ?? failing.find(isOutage);
+}
+
+/** `failing` with one entry in place of all watches that the outage makes fail. */
+export function joinOutage(failing: readonly Failing[], called: string): readonly Failing[] {
+  const lost = failing.filter(isOutage);
+  const outage = gravest(lost);
+  if (!outage || lost.length === 1) return failing;
+  const sinceMs = Math.min(...lost.map((one) => one.sinceMs));
+  return [{ ...outage, watch: called, sinceMs }, ...failing.filter((one) => !isOutage(one))];
+}
+
+/** An outage is one of them; more than these are failures of single watches. */
+const SHOWN = 20;
+
+/** Failures that hide changes from the source, with their start and reason, a sentence each: for `/ready`. */
+export function troublesOf({ failing, servers }: SourceStatus): readonly string[] {
+  const sentences = failing.slice(0, SHOWN).map((one) => sentenceOf(one, servers !== undefined));
+  const more = failing.length - sentences.length;
+  if (more > 0) sentences.push(`and ${more} more, see /config_dump`);
+  // While a server is still searched no watch has failed.
+  if (servers && servers.server === "" && servers.lastFailure && !failing.some(isOutage)) {
+    sentences.unshift(`no Consul server is in use: ${servers.lastFailure}`);
+  }
+  return sentences;
+}
+
+function sentenceOf({ watch, code, message, sinceMs }: Failing, isServers: boolean): string {
+  const since = new Date(sinceMs).toISOString();
+  const who = isServers ? "Consul" : "the agent";
+  switch (code) {
+    case "agent_unreachable":
+      return `${who} not reached since ${since}: ${message}`;
+    case "cluster_changed":
+      return `another cluster answers since ${since}: ${message}`;
+    default:
+      return `${watch} not read since ${since}: ${message}`;
+  }
 }

@@ -1,7 +1,6 @@
 /**
  * The part that all snapshot sources share. It follows secrets, joins bursts of changes, publishes what
  * changed, reports it, stores it, and restores it. A reader of facts makes the snapshots.
- *
  * @module
  */
 
@@ -33,11 +32,10 @@ import {
   type StoredState,
   withNews,
 } from "../state/stored_credentials.ts";
-import { joinOutage } from "./agent_outage.ts";
+import { certificateStatusOf, type FailingNow, joinOutage, SourceReport } from "./source_report.ts";
 import { type FactsReader, type MadeSnapshot, type Restoring, waiting } from "./facts_reader.ts";
 import { type FetchedCertificate, SecretsLink, type SecretsReport } from "./secrets_link.ts";
 import type { Failing, SnapshotSource, SourceStatus, TakeSnapshot } from "./source.ts";
-import { certificateStatusOf, type FailingNow, SourceReport } from "./source_report.ts";
 
 /** Changes that come within this time are made into one snapshot. */
 const COALESCE_MS = 3;

@@ -1,7 +1,6 @@
 /**
  * Reading and writing one private file: only in a directory that others cannot change, only a file that
  * is ours, and a reader never sees half of it.
- *
  * @module
  */
 
@@ -71,7 +70,9 @@ async function write(
   await checkDirectory(fs, directory);
   const temporary = `${file}.tmp`;
   // Left over from a process that was killed; `wx` below would refuse it.
-  await fs.unlink(temporary).catch(ignoreMissing);
+  await fs.unlink(temporary).catch((error) => {
+    if (codeOf(error) !== "ENOENT") throw new Error(messageOf(error), { cause: error });
+  });
   try {
     {
       await using handle = await fs.open(temporary, "wx", 0o600);
@@ -84,11 +85,7 @@ async function write(
     await fs.unlink(temporary).catch(() => {});
     throw error;
   }
-  await syncDirectory(fs, directory);
-}
-
-/** The rename itself must survive a power cut, too. */
-async function syncDirectory(fs: StateFileSystem, directory: string): Promise<void> {
+  // The rename itself must survive a power cut, too.
   await using handle = await fs.open(directory, constants.O_RDONLY);
   await handle.sync();
 }
@@ -110,10 +107,6 @@ function isOurs(uid: number): boolean {
 
 function refusal(fact: string): ProxyError {
   return new ProxyError("snapshot_invalid", `Cannot use the stored snapshot: ${fact}`);
-}
-
-function ignoreMissing(error: unknown): void {
-  if (codeOf(error) !== "ENOENT") throw new Error(messageOf(error), { cause: error });
 }
 
 function codeOf(error: unknown): unknown {

@@ -3,7 +3,6 @@
  * The file holds private keys, and passwords and tokens where the registration does: it belongs to this
  * user alone, or it is neither written nor read. A failure of the disk is logged and counted; it never
  * stops the proxy.
- *
  * @module
  */
 
@@ -14,7 +13,6 @@ import { judgePems } from "../parts/judge_credentials.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
 import { createStateFiles, type StateFiles } from "./state_files.ts";
 import type { StoredState } from "./stored_credentials.ts";
-import { formatStored, parseStored } from "./stored_snapshot.ts";
 
 export interface SnapshotStore {
   /** The stored state of this proxy, if there is one that may be served. Never rejects. */
@@ -168,6 +166,49 @@ export class FileStore implements SnapshotStore {
 
 /** A safe name for every id, in which people recognise the proxy. */
 function fileNameOf(proxyId: string): string {
-  const digest = createHash("sha256").update(proxyId).digest("hex").slice(0, 12);
+  const digest = digestOf(proxyId).slice(0, 12);
   return `${proxyId.replace(/[^A-Za-z0-9_-]/g, "_").slice(0, 100)}-${digest}.json`;
+}
+
+/**
+ * Means that content with a right digest has the types of this version: rises with every change of
+ * {@link Snapshot} or {@link StoredCredentials}, which the test of the format checks. The digest is no
+ * signature: owner and mode keep others from writing the file, and the credentials are judged again on every
+ * start.
+ */
+const FORMAT = 8;
+
+type ParsedStored =
+  | { readonly kind: "valid"; readonly state: StoredState }
+  | { readonly kind: "invalid"; readonly reason: string };
+
+export function formatStored(state: StoredState): string {
+  const content = JSON.stringify(state);
+  return `{"schema":${FORMAT},"sha256":"${digestOf(content)}","state":${content}}\n`;
+}
+
+/** Every format begins with its number. */
+const HEAD = /^\{"schema":(\d{1,9})[,}]/;
+const BEGIN = /^\{"schema":\d+,"sha256":"([0-9a-f]{64})","state":/;
+const END = "}\n";
+
+/** Never throws. The reason quotes nothing of the text, which holds keys. */
+export function parseStored(text: string): ParsedStored {
+  const [, format = "unknown"] = HEAD.exec(text) ?? [];
+  if (format !== String(FORMAT)) {
+    return {
+      kind: "invalid",
+      reason: `another version wrote it: its format is ${format}, and this one reads ${FORMAT}`,
+    };
+  }
+  const [begin = "", digest] = BEGIN.exec(text) ?? [];
+  const content = text.slice(begin.length, -END.length);
+  if (digest === undefined || !text.endsWith(END) || digestOf(content) !== digest) {
+    return { kind: "invalid", reason: "its digest is wrong: it is cut short or was changed" };
+  }
+  return { kind: "valid", state: JSON.parse(content) as StoredState };
+}
+
+function digestOf(content: string): string {
+  return createHash("sha256").update(content).digest("hex");
 }

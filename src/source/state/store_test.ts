@@ -21,7 +21,7 @@ import { answeringAgent, SourceRig } from "../../../test/kit/consul/snapshot_sou
 import { createLog, type LogRecord, Stats } from "../../base/mod.ts";
 import { createStateFiles, FileStore, type StateFileSystem, type StoredState } from "../mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
-import { formatStored, parseStored } from "./stored_snapshot.ts";
+import { formatStored, parseStored } from "./store.ts";
 
 const PROXY_ID = "web-1-sidecar-proxy";
 

@@ -1,7 +1,6 @@
 /**
  * Credentials of single listeners and upstreams after a restart without the agent: the stored state has
  * their sources, so that they are followed at once. The agent's registration replaces all of it.
- *
  * @module
  */
 
@@ -24,7 +23,6 @@ export interface StoredCredentials {
   readonly registration: CredentialFacts;
 }
 
-/** Secrets of the stored snapshot, for the secret store. */
 export function storedSecrets({ snapshot, credentials }: StoredState): StoredSecrets {
   const { certificates, validations, ownCredentials: own } = snapshot;
   return {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
 import type { StoredState } from "./stored_credentials.ts";
-import { formatStored, parseStored } from "./stored_snapshot.ts";
+import { formatStored, parseStored } from "./store.ts";
 
 /** With every member that may be absent. */
 type Whole<T> = T extends object ? { readonly [K in keyof T]-?: Whole<T[K]> } : T;
@@ -318,7 +318,7 @@ test("the format of a stored state rises whenever the types of what is stored ch
   assert.equal(
     `${format} ${shape.slice(0, 16)}`,
     "8 f942aa215acfc036",
-    "what is stored has changed: raise FORMAT in stored_snapshot.ts, and write both here",
+    "what is stored has changed: raise FORMAT in store.ts, and write both here",
   );
 });
 

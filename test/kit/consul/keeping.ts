@@ -14,7 +14,7 @@ import {
 import type { DialHandler, DialOptions } from "../../../src/net/mod.ts";
 import { memoryPair } from "../engine/memory_pair.ts";
 import type { RegisterRequest } from "../../../src/consul/model/consul.ts";
-import type { ConsulCall } from "../../../src/consul/http/client.ts";
+import type { ConsulCall } from "../../../src/consul/http/carrier.ts";
 import { ConsulReach } from "../../../src/consul/watch/consul_reach.ts";
 import { startWatch } from "../../../src/consul/watch/blocking_query.ts";
 import { ConnectionBudget } from "../../../src/consul/watch/budget.ts";

@@ -6,7 +6,8 @@
  */
 
 import { ProxyError } from "../../../src/base/mod.ts";
-import type { Client, ConsulCall, ConsulReply } from "../../../src/consul/http/client.ts";
+import type { ConsulCall } from "../../../src/consul/http/carrier.ts";
+import type { Client, ConsulReply } from "../../../src/consul/http/client.ts";
 
 interface Check {
   readonly CheckID: string;

@@ -6,7 +6,7 @@
  */
 
 import { ProxyError, seededRandom, silentLog, Stats } from "../../../src/base/mod.ts";
-import { createAgentCarrier } from "../../../src/consul/http/agent_carrier.ts";
+import { createAgentCarrier } from "../../../src/consul/http/transport.ts";
 import { Client } from "../../../src/consul/http/client.ts";
 import { ConsulReach } from "../../../src/consul/watch/consul_reach.ts";
 import { TokenSource } from "../../../src/consul/http/token.ts";

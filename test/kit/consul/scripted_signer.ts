@@ -98,13 +98,14 @@ export class ScriptedSigner {
   get #roots(): unknown {
     const number = this.#number;
     return {
-      activeRootId: `root-${number}`,
-      trustDomain: this.authority.trustDomain.toUpperCase(),
+      activeId: `root-${number}`,
+      trustDomain: this.authority.trustDomain,
       roots: this.listed.map((authority, index) => ({
         id: `root-${number - index}`,
         name: "root",
-        rootCert: authority.rootPem,
+        pem: authority.rootPem,
         active: index === 0,
+        externalTrustDomain: "",
       })),
     };
   }

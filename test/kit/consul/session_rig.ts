@@ -16,7 +16,7 @@ import {
 import { ClusterPin } from "../../../src/consul/http/cluster.ts";
 import { PROXY_FLAGS } from "../../../src/consul/model/flag_names.ts";
 import { WATCH_ROOTS } from "../../../src/consul/servers/methods.ts";
-import { createServersSession, type ServersSession } from "../../../src/consul/servers/session.ts";
+import { ServersSession } from "../../../src/consul/servers/session.ts";
 import type { ServersOptions } from "../../../src/consul/servers/types.ts";
 import type { CallToken } from "../../../src/consul/http/token.ts";
 
@@ -86,7 +86,7 @@ export class SessionRig implements Disposable {
 
   start(options: Partial<ServersOptions> = {}): ServersSession {
     const { clock, token, stats } = this;
-    const session = createServersSession({ ...OPTIONS, ...options }, {
+    const session = new ServersSession({ ...OPTIONS, ...options }, {
       engine: this.servers.engine,
       clock,
       token,

@@ -2,12 +2,12 @@
  * The default policy beside servers. A server answers with its own configuration, which Envoy gets from it,
  * too. (The call fills that server's cache with intentions, and those are never read from there.) Each
  * server answers for itself: while the servers that answered lately disagree, nothing is allowed.
- *
  * @module
  */
 
 import { type Clock, type Log, ProxyError } from "../../../base/mod.ts";
 import type { Client } from "../../http/client.ts";
+import type { DefaultPolicyRequest } from "../../model/consul.ts";
 import { defaultPolicyQuestion } from "../../replies/default_policy.ts";
 import type { RepeatQuestion } from "../../watch/repeat.ts";
 import type { ConsulServers } from "../types.ts";
@@ -23,11 +23,8 @@ const REMEMBERED_SERVERS = 16;
 
 export function agreedPolicyQuestion(
   client: Client,
-  request: {
+  request: DefaultPolicyRequest & {
     readonly servers: Pick<ConsulServers, "current">;
-    readonly service: string;
-    readonly trustDomain: string;
-    readonly datacenter: string;
     readonly clock: Clock;
     readonly log: Log;
   },

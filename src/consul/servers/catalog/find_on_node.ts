@@ -1,9 +1,4 @@
-/**
- * Finds the proxies of a node that `-sidecar-for`, `-proxy-id` and `-gateway` name beside servers. Consul
- * compares ids on a node without regard to case.
- *
- * @module
- */
+/** Finds the proxies of a node. Consul compares ids there without regard to case. @module */
 
 import * as v from "valibot";
 import { ProxyError } from "../../../base/mod.ts";

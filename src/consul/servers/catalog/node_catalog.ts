@@ -1,6 +1,5 @@
 /**
  * The services of one node in Consul's catalog; where a proxy's entry is missing, the reason.
- *
  * @module
  */
 
@@ -8,10 +7,13 @@ import * as v from "valibot";
 import { ProxyError } from "../../../base/mod.ts";
 import type { Client, ConsulReply } from "../../http/client.ts";
 import { shown } from "../../model/texts.ts";
-import { readQuery } from "../../replies/questions.ts";
+import { cursorOf, isMissing, pollCall, readQuery } from "../../replies/questions.ts";
 import { list, object, openObject, readReply, text } from "../../replies/schema.ts";
 import { GET_BOOTSTRAP_PARAMS } from "../methods.ts";
 import type { ConsulServers } from "../types.ts";
+import type { Registration } from "../../model/values.ts";
+import { readRegistration } from "../../replies/registration.ts";
+import type { PollQuestion, PollRequest } from "../../watch/blocking_query.ts";
 
 const TIMEOUT_MS = 10_000;
 const ABSENCE_TIMEOUT_MS = 5_000;
@@ -30,7 +32,7 @@ const NodeServicesReply = object({
 /** A row, with the keys of Consul's JSON. */
 export type NodeService = Readonly<Record<string, unknown>> & { readonly ID: string };
 
-export interface NodeServices {
+interface NodeServices {
   /** False: there is no such node, or the token may not see it. */
   readonly isThere: boolean;
   /** Each with the node's datacenter, as in an agent's reply. */
@@ -123,4 +125,58 @@ export async function absenceOf(
     `Cannot read the registration of ${shown(proxyId)}: the token may not see ${nodeName(node)} ` +
       `(it takes ${right})`,
   );
+}
+
+const COMING_MS = 2_000;
+/** Writes of one registration: the node, the application, each with checks, and the proxy. */
+const COMING_WRITES = 5;
+
+/**
+ * The registration of `proxyId` in a `node-services` reply with `merge-central-config`; undefined: there is
+ * none. Fails with `agent_reply_invalid`, `usage` or `unsupported` (no such proxy can be run).
+ */
+export function readOwnRegistration(
+  json: unknown,
+  options: { readonly node: string; readonly proxyId: string },
+): Registration | undefined {
+  const { node, proxyId } = options;
+  const own = readNodeServices(json, node).services.find(({ ID }) => ID === proxyId);
+  return own && readRegistration(own, proxyId);
+}
+
+/** Waits by index, which moves with every change on the node: values are compared by content. */
+export function ownRegistrationQuestion(
+  catalog: NodeCatalog,
+  proxyId: string,
+): PollQuestion<Registration> {
+  const { client, node } = catalog;
+  return {
+    name: `registration ${proxyId}`,
+    resource: "registration",
+    isCritical: true,
+    lacks: (after, before) => isMissing(after.upstreams, before.upstreams, ({ id }) => id),
+    async poll(request) {
+      const ask = (terms: PollRequest<Registration>) =>
+        pollCall(client, terms, {
+          resource: "registration",
+          what: `read the registration of ${JSON.stringify(proxyId)}`,
+          path: nodeServicesPath(node),
+          query: { filter: `ID == ${filterText(proxyId)}` },
+          flags: ["merge-central-config"],
+        });
+      let reply = await ask(request);
+      let value = readOwnRegistration(reply.json, { node, proxyId });
+      // The proxy is often started and registered at about the same time, after other entries of the node.
+      for (let woken = 0; woken < COMING_WRITES && !value && !request.last; woken++) {
+        if (reply.filteredByAcls) break;
+        const { index } = reply;
+        reply = await ask({ ...request, ...cursorOf(reply), waitMs: COMING_MS });
+        value = readOwnRegistration(reply.json, { node, proxyId });
+        if (reply.index === index) break;
+      }
+      // Like an agent's 404: the last value stays true.
+      if (!value) throw await absenceOf(catalog, proxyId, { reply, signal: request.signal });
+      return { value, ...cursorOf(reply) };
+    },
+  };
 }

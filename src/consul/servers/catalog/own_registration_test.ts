@@ -7,7 +7,7 @@ import { eventually, fixture, inTurn } from "../../../../test/kit/consul/scripte
 import { readRegistration } from "../../replies/registration.ts";
 import type { Registration } from "../../model/values.ts";
 import { startWatch } from "../../watch/blocking_query.ts";
-import { ownRegistrationQuestion, readOwnRegistration } from "./own_registration.ts";
+import { ownRegistrationQuestion, readOwnRegistration } from "./node_catalog.ts";
 
 const ID = "web-1-sidecar-proxy";
 const MERGED = fixture("agentless/node_services_merged");

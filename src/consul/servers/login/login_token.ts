@@ -2,30 +2,23 @@
  * The token of a login, while the proxy lives: renewed by another login before it ends, replaced when the
  * servers do not know it any more, and given back at the end. A failed login is tried again whatever the
  * reason: files may appear later, and auth methods and rules may be mended.
- *
  * @module
  */
 
 import {
   Backoff,
-  type Clock,
   type ErrorCode,
-  type Log,
   messageOf,
   ProxyError,
-  type Random,
   sleep,
   type Timer,
 } from "../../../base/mod.ts";
+import type { CommonDeps } from "../../model/deps.ts";
 import type { LoginStatus } from "../../model/consul.ts";
 import type { CallToken } from "../../http/token.ts";
 import type { Login, LoginCalls } from "./login_calls.ts";
 
-interface LoginTokenDeps {
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Log;
-}
+type LoginTokenDeps = Omit<CommonDeps, "stats">;
 
 interface Held extends Login {
   /** Time of the login, monotonic and by the wall clock. */

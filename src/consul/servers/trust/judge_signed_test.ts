@@ -6,8 +6,7 @@ import { readSigningRequest } from "../../../../test/kit/certs/signing_request.t
 import { generateKey } from "../../../../test/kit/certs/mint.ts";
 import { contextTag, DerReader, derText, parsePem, TAG } from "../../../wire/mod.ts";
 import { createAuthority } from "../../../../test/kit/certs/certificates.ts";
-import { judgeSigned } from "./judge_signed.ts";
-import { createSigningRequest } from "./signing_request.ts";
+import { createSigningRequest, judgeSigned } from "./signing_request.ts";
 
 const NOW_MS = Date.UTC(2026, 10, 21);
 const DAY_MS = 24 * 3_600_000;

@@ -1,48 +1,28 @@
-/**
- * The certificates that mesh peers are checked against, from a server's stream: one stream for all watches.
- *
- * @module
- */
+/** The roots of the mesh from a server's stream: one stream for all watches. @module */
 
-import { type Clock, type Log, ProxyError, type Stats } from "../../../base/mod.ts";
+import { ProxyError } from "../../../base/mod.ts";
+import type { CommonDeps } from "../../model/deps.ts";
 import type { WatchHandle, WatchSink } from "../../model/consul.ts";
 import type { ClusterPin } from "../../http/cluster.ts";
 import type { Roots } from "../../model/values.ts";
 import { Delivery, toProxyError } from "../../watch/delivery.ts";
-import { type ServerRoots, WATCH_ROOTS } from "../methods.ts";
+import { WATCH_ROOTS } from "../methods.ts";
 import type { ConsulServers } from "../types.ts";
 
-interface RootsDeps {
+interface RootsDeps extends Omit<CommonDeps, "random"> {
   readonly servers: Pick<ConsulServers, "follow">;
   readonly cluster?: Pick<ClusterPin, "judge">;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly stats: Stats;
 }
 
-/** The same value as that of `/v1/connect/ca/roots`; fails with `agent_reply_invalid`. */
-export function readServerRoots({ activeRootId, trustDomain, roots }: ServerRoots): Roots {
-  if (!trustDomain || roots.length === 0) {
-    throw new ProxyError(
-      "agent_reply_invalid",
-      "Cannot use the CA roots: there is none yet; is Connect enabled on the servers?",
-    );
-  }
-  if (roots.some(({ rootCert }) => rootCert === "")) {
-    throw new ProxyError("agent_reply_invalid", "Cannot use the CA roots: one has no certificate");
-  }
-  return {
-    activeId: activeRootId,
-    trustDomain: trustDomain.toLowerCase(),
-    roots: roots.map(({ id, name, rootCert, active }) => ({
-      id,
-      name,
-      active,
-      pem: rootCert,
-      // Only the HTTP API has it.
-      externalTrustDomain: "",
-    })),
-  };
+/** Fails with `agent_reply_invalid` where peers cannot be checked against `roots`. */
+export function checkRoots({ trustDomain, roots }: Roots): void {
+  const fault = !trustDomain || roots.length === 0
+    ? "there is none yet; is Connect enabled on the servers?"
+    : roots.some(({ pem }) => pem === "")
+    ? "one has no certificate"
+    : undefined;
+  if (fault === undefined) return;
+  throw new ProxyError("agent_reply_invalid", `Cannot use the CA roots: ${fault}`);
 }
 
 export class RootsFeed {
@@ -66,9 +46,9 @@ export class RootsFeed {
     const own = { ...sink };
     this.#sinks.add(own);
     this.#stream ??= this.#deps.servers.follow(WATCH_ROOTS, null, {
-      onMessage: (message) => {
+      onMessage: (roots) => {
         try {
-          const roots = readServerRoots(message);
+          checkRoots(roots);
           this.#deps.cluster?.judge(roots.trustDomain, "the Consul server");
           this.#delivery.succeeded(roots);
         } catch (error) {

@@ -5,9 +5,8 @@ import { parseRoots } from "../../../identity/mod.ts";
 import { FakeClock } from "../../../../test/kit/clock/clock.ts";
 import { fixture } from "../../../../test/kit/consul/scripted_agent.ts";
 import type { Roots } from "../../model/values.ts";
-import type { ServerRoots } from "../methods.ts";
 import type { StreamSink } from "../types.ts";
-import { readServerRoots, RootsFeed } from "./server_roots.ts";
+import { checkRoots, RootsFeed } from "./server_roots.ts";
 
 interface Recorded {
   readonly active_root_id: string;
@@ -21,16 +20,17 @@ interface Recorded {
 }
 
 /** A recorded message as the method decodes it. */
-function recorded(name: string): ServerRoots {
+function recorded(name: string): Roots {
   const message = fixture(`agentless/${name}`) as Recorded;
   return {
-    activeRootId: message.active_root_id,
+    activeId: message.active_root_id,
     trustDomain: message.trust_domain,
     roots: message.roots.map((root) => ({
       id: root.id,
       name: root.name,
       active: root.active ?? false,
-      rootCert: root.root_cert,
+      pem: root.root_cert,
+      externalTrustDomain: "",
     })),
   };
 }
@@ -38,20 +38,15 @@ function recorded(name: string): ServerRoots {
 const FIRST = recorded("grpc_watch_roots");
 const ROTATED = recorded("grpc_watch_roots_rotated");
 
-test("readServerRoots() keeps a rotated root beside the active one", () => {
-  const roots = readServerRoots(ROTATED);
+test("checkRoots() takes a rotated root beside the active one", () => {
+  const roots = ROTATED;
+  checkRoots(roots);
   assert.deepEqual(roots.roots.map(({ id, active }) => [id, active]), [
-    [ROTATED.activeRootId, true],
-    [FIRST.activeRootId, false],
+    [ROTATED.activeId, true],
+    [FIRST.activeId, false],
   ]);
-  assert.equal(roots.activeId, ROTATED.activeRootId);
   // Cross-signed certificates are not roots.
   assert.equal(parseRoots(roots.roots.map(({ pem }) => pem)).length, 2);
-});
-
-test("readServerRoots() has the trust domain in lower case", () => {
-  const trustDomain = FIRST.trustDomain.toUpperCase();
-  assert.equal(readServerRoots({ ...FIRST, trustDomain }).trustDomain, FIRST.trustDomain);
 });
 
 for (
@@ -60,13 +55,13 @@ for (
     ["no trust domain", { ...FIRST, trustDomain: "" }],
     ["a root without a certificate", {
       ...ROTATED,
-      roots: ROTATED.roots.map((root) => root.active ? root : { ...root, rootCert: "" }),
+      roots: ROTATED.roots.map((root) => root.active ? root : { ...root, pem: "" }),
     }],
   ] as const
 ) {
-  test(`readServerRoots() refuses ${what}`, () => {
+  test(`checkRoots() refuses ${what}`, () => {
     assert.throws(
-      () => readServerRoots(message),
+      () => checkRoots(message),
       (error) => error instanceof ProxyError && error.code === "agent_reply_invalid",
     );
   });
@@ -91,7 +86,7 @@ class Followed {
     stats: new Stats(),
   });
 
-  say(message: ServerRoots): void {
+  say(message: Roots): void {
     for (const sink of this.sinks) sink.onMessage(message);
   }
 
@@ -129,7 +124,7 @@ test("invalid roots are reported, and the last valid ones stay", () => {
   followed.say({ ...FIRST, roots: [] });
   assert.deepEqual(followed.errors, ["agent_reply_invalid"]);
   assert.equal(handle.state.failures, 1);
-  assert.equal(followed.feed.current?.activeId, FIRST.activeRootId);
+  assert.equal(followed.feed.current?.activeId, FIRST.activeId);
   followed.say(FIRST);
   assert.equal(handle.state.failures, 0);
   handle.stop();

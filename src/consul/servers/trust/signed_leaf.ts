@@ -3,27 +3,19 @@
  * again between 50 and 65 % of its life (sooner than Consul's agents do), and soon after another root has
  * become the active one. Each request has a new key, so that a stolen key is worth nothing after its
  * certificate. Until the next certificate is good, the last one stays.
- *
  * @module
  */
 
-import {
-  type Clock,
-  type Log,
-  ProxyError,
-  type Random,
-  type Stats,
-  type Timer,
-} from "../../../base/mod.ts";
+import { ProxyError, type Timer } from "../../../base/mod.ts";
+import type { CommonDeps } from "../../model/deps.ts";
 import { formatServiceId } from "../../../identity/mod.ts";
-import type { WatchHandle, WatchSink, WatchState } from "../../model/consul.ts";
+import type { ServiceRef, WatchHandle, WatchSink, WatchState } from "../../model/consul.ts";
 import type { Leaf, Roots } from "../../model/values.ts";
 import { Delivery, toProxyError } from "../../watch/delivery.ts";
 import { SIGN } from "../methods.ts";
 import type { ConsulServers } from "../types.ts";
-import { judgeSigned } from "./judge_signed.ts";
+import { createSigningRequest, judgeSigned, type SigningRequest } from "./signing_request.ts";
 import type { RootsFeed } from "./server_roots.ts";
-import { createSigningRequest, type SigningRequest } from "./signing_request.ts";
 
 /** A server lets a call wait half a second for its turn, and an election takes seconds. */
 const TIMEOUT_MS = 15_000;
@@ -42,20 +34,13 @@ const ROTATION_SPREAD_MS = 10_000;
 /** A runtime's timers end at 24 days, and the wall clock may be set meanwhile. */
 const LOOK_AGAIN_MS = 600_000;
 
-interface SignedLeafDeps {
+interface SignedLeafDeps extends CommonDeps {
   readonly servers: Pick<ConsulServers, "call">;
   readonly roots: RootsFeed;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Log;
-  readonly stats: Stats;
 }
 
-interface LeafRequest {
-  readonly service: string;
-  /** The datacenter of the proxy's node. */
-  readonly datacenter: string;
-}
+/** `datacenter`: that of the proxy's node. */
+type LeafRequest = Pick<ServiceRef, "service" | "datacenter">;
 
 export function watchSignedLeaf(
   request: LeafRequest,

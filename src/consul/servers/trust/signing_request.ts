@@ -1,12 +1,7 @@
-/**
- * A new key and the request to have it certified (PKCS#10, RFC 2986). The only name in it is the service's
- * URI: Consul copies every other name into the certificate.
- *
- * @module
- */
+/** A new key, the request to have it certified (PKCS#10, RFC 2986), and our verdict on the answer. @module */
 
 import { generateKeyPairSync, sign } from "node:crypto";
-import { OID } from "../../../identity/mod.ts";
+import { altNamesOf, OID, parseCertificate, validateCredentials } from "../../../identity/mod.ts";
 import {
   contextTag,
   derBits,
@@ -18,8 +13,11 @@ import {
   derSequence,
   derText,
   formatPem,
+  parsePem,
   TAG,
 } from "../../../wire/mod.ts";
+import { messageOf, ProxyError } from "../../../base/mod.ts";
+import type { Leaf, Roots } from "../../model/values.ts";
 
 export interface SigningRequest {
   readonly csrPem: string;
@@ -30,7 +28,10 @@ export interface SigningRequest {
 /** PKCS#9: extensions for the certificate (RFC 2985 5.4.2). */
 const EXTENSION_REQUEST = "1.2.840.113549.1.9.14";
 
-/** The key is P-256, as Consul's agents have it. `uri` is ASCII. */
+/**
+ * The only name in it is the service's URI: Consul copies every other name into the certificate.
+ * The key is P-256, as Consul's agents have it. `uri` is ASCII.
+ */
 export function createSigningRequest(uri: string): SigningRequest {
   const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   const names = derSequence(derText(contextTag(6, "primitive"), uri));
@@ -61,4 +62,62 @@ export function createSigningRequest(uri: string): SigningRequest {
     csrPem: formatPem("CERTIFICATE REQUEST", request),
     keyPem: privateKey.export({ type: "pkcs8", format: "pem" }).toString(),
   };
+}
+
+interface SignedLeafInput {
+  /** The reply: the leaf first, then the certificates that link it to a root. */
+  readonly certPem: string;
+  /** The request's, PKCS#8. */
+  readonly keyPem: string;
+  /** The request's, in Consul's spelling. */
+  readonly uri: string;
+  readonly roots: Roots;
+  readonly nowMs: number;
+}
+
+/** Fails with `agent_reply_invalid` that names the fault. */
+export function judgeSigned({ certPem, keyPem, uri, roots, nowMs }: SignedLeafInput): Leaf {
+  try {
+    const valid = validateCredentials({
+      certPem,
+      keyPem,
+      nowMs,
+      rootPems: roots.roots.map(({ pem }) => pem),
+      trustDomains: [roots.trustDomain],
+    });
+    if (valid.uri !== uri) throw new Error(`it is for ${valid.uri}`);
+    const [leaf] = parsePem(valid.certPem, { what: "certificate" });
+    const others = leaf && altNamesOf(parseCertificate(leaf.der));
+    if (!others || others.dns.length + others.ips.length + others.emails.length > 0) {
+      throw new Error("it has names that were not asked for");
+    }
+    return {
+      certPem: valid.certPem,
+      keyPem: valid.keyPem,
+      uri,
+      serial: valid.serial,
+      notBeforeMs: valid.notBeforeMs,
+      notAfterMs: valid.notAfterMs,
+    };
+  } catch (error) {
+    throw new ProxyError(
+      "agent_reply_invalid",
+      `Cannot use the certificate that the server signed for ${uri}: ${messageOf(error)}` +
+        clockHint(certPem, nowMs),
+      { cause: error },
+    );
+  }
+}
+
+/** Servers sign for now: a certificate that is not valid now was signed by another clock than ours. */
+function clockHint(certPem: string, nowMs: number): string {
+  try {
+    const isOutside = parsePem(certPem, { what: "certificate" })
+      .map(({ der }) => parseCertificate(der))
+      .some(({ notBeforeMs, notAfterMs }) => nowMs < notBeforeMs || nowMs > notAfterMs);
+    return isOutside ? ` (here it is ${new Date(nowMs).toISOString()}: is this clock right?)` : "";
+  } catch {
+    // The refusal names that it cannot be read.
+    return "";
+  }
 }

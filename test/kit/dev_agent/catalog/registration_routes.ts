@@ -1,7 +1,7 @@
 /** Registrations in the catalog itself, and the services and checks of a node. @module */
 
 import { CatalogNode } from "../../../../src/dev/catalog/catalog.ts";
-import { CATALOG, checksTopic, nodeTopic } from "../../../../src/dev/topics.ts";
+import { CATALOG, checksTopic, nodeTopic } from "../../../../src/dev/store.ts";
 import {
   catalogServiceJson,
   checkJson,

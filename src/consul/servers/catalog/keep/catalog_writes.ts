@@ -1,12 +1,8 @@
-/**
- * Writes of entries into Consul's catalog. Each call may be repeated: a second one changes nothing, and an
- * existing node is left as it is.
- *
- * @module
- */
+/** Writes of entries into Consul's catalog. Each may be repeated. @module */
 
 import * as v from "valibot";
 import { messageOf, ProxyError } from "../../../../base/mod.ts";
+import type { ConsulCall } from "../../../http/carrier.ts";
 import { readQuery } from "../../../replies/questions.ts";
 import { object, readReply, text } from "../../../replies/schema.ts";
 import { filterText, listServices, type NodeCatalog, nodeName } from "../node_catalog.ts";
@@ -16,7 +12,10 @@ export const WRITE_TIMEOUT_MS = 13_000;
 /** An agent keeps the entries of a node that has this check. */
 const AGENT_CHECK = "serfHealth";
 
-type Body = Readonly<Record<string, unknown>>;
+interface Write extends Pick<ConsulCall, "what" | "path" | "needs"> {
+  readonly body: Readonly<Record<string, unknown>>;
+  readonly signal: AbortSignal;
+}
 
 const NodeChecks = v.array(object({ CheckID: text }));
 
@@ -77,44 +76,26 @@ export async function ensureNode(
 
 /** `body` without the node: fields of an existing node are ignored. */
 export async function register(
-  { client, node }: NodeCatalog,
-  options: {
-    readonly body: Body;
-    readonly what: string;
-    readonly needs?: string;
-    readonly signal: AbortSignal;
-  },
+  catalog: NodeCatalog,
+  { body, ...call }: Omit<Write, "path">,
 ): Promise<void> {
-  await client.call({
-    resource: "register",
-    what: options.what,
-    ...(options.needs ? { needs: options.needs } : {}),
-    method: "PUT",
-    path: "/v1/catalog/register",
-    query: readQuery(client, { stale: false }).query,
-    body: { Node: node, SkipNodeUpdate: true, ...options.body },
-    timeoutMs: WRITE_TIMEOUT_MS,
-    signal: options.signal,
-  });
+  const path = "/v1/catalog/register";
+  await put(catalog, { ...call, path, body: { SkipNodeUpdate: true, ...body } });
 }
 
 /** A service with its checks, or one check; not a failure where it is not there. */
 export async function deregister(
-  { client, node }: NodeCatalog,
+  catalog: NodeCatalog,
   { what, signal }: {
     readonly what: { readonly ServiceID: string } | { readonly CheckID: string };
     readonly signal: AbortSignal;
   },
 ): Promise<void> {
   try {
-    await client.call({
-      resource: "register",
+    await put(catalog, {
       what: `deregister ${JSON.stringify(Object.values(what)[0])}`,
-      method: "PUT",
       path: "/v1/catalog/deregister",
-      query: readQuery(client, { stale: false }).query,
-      body: { Node: node, ...what },
-      timeoutMs: WRITE_TIMEOUT_MS,
+      body: what,
       signal,
     });
   } catch (error) {
@@ -123,4 +104,15 @@ export async function deregister(
       throw error;
     }
   }
+}
+
+async function put({ client, node }: NodeCatalog, { body, ...call }: Write): Promise<void> {
+  await client.call({
+    ...call,
+    resource: "register",
+    method: "PUT",
+    query: readQuery(client, { stale: false }).query,
+    body: { Node: node, ...body },
+    timeoutMs: WRITE_TIMEOUT_MS,
+  });
 }

@@ -3,7 +3,6 @@
  * two checks for each. One shows whether the application answers. The other is of type `session`: the
  * servers turn it critical when the session of that name ends, and a session ends when it is not renewed.
  * So a proxy that died disappears from the healthy instances.
- *
  * @module
  */
 
@@ -12,7 +11,7 @@ import * as v from "valibot";
 import type { Address } from "../../../../base/mod.ts";
 import type { RegisterRequest } from "../../../model/consul.ts";
 import { list, object, port, readReply, text } from "../../../replies/schema.ts";
-import type { Registration, UpstreamDeclaration } from "../../../model/values.ts";
+import type { UpstreamDeclaration } from "../../../model/values.ts";
 import type { PollAnswer, PollQuestion, PollRequest } from "../../../watch/blocking_query.ts";
 import { cursorOf, pollCall } from "../../../replies/questions.ts";
 import {
@@ -28,11 +27,6 @@ const TIMEOUT_MS = 10_000;
 
 type Body = Readonly<Record<string, unknown>>;
 
-/** Without a name of its own: the one that a service identity may write. */
-function sidecarName({ service, proxyService }: Registration): string {
-  return proxyService ?? `${service}-sidecar-proxy`;
-}
-
 /** `""`: callers use the node's. */
 export function addressOf({ registration: { bind }, nodeAddress }: RegisterRequest): string {
   return bind.host && !isWildcard(bind.host) ? bind.host : nodeAddress;
@@ -41,14 +35,15 @@ export function addressOf({ registration: { bind }, nodeAddress }: RegisterReque
 /** The two services, the application first: no sidecar is registered before its service. */
 export function servicesOf(request: RegisterRequest): readonly Body[] {
   const { registration, applicationId } = request;
-  const { id, service, bind, local, upstreams } = registration;
+  const { id, service, proxyService, bind, local, upstreams } = registration;
   const address = addressOf(request);
   return [
     { ID: applicationId, Service: service, ...placeOf(local, address) },
     {
       Kind: "connect-proxy",
       ID: id,
-      Service: sidecarName(registration),
+      // Without a name of its own: the one that a service identity may write.
+      Service: proxyService ?? `${service}-sidecar-proxy`,
       Address: address,
       Port: bind.port,
       Proxy: {

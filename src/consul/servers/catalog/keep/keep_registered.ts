@@ -2,19 +2,12 @@
  * `-register` beside servers: keeps an application and its sidecar in the catalog while this process lives,
  * and not much longer. It does for these entries what an agent would do: it checks the application, renews
  * a session that shows that the process lives, and writes entries again that the catalog lost.
- *
  * @module
  */
 
-import {
-  Backoff,
-  type Clock,
-  type Log,
-  messageOf,
-  ProxyError,
-  type Random,
-} from "../../../../base/mod.ts";
+import { Backoff, messageOf, ProxyError } from "../../../../base/mod.ts";
 import type { Engine } from "../../../../net/mod.ts";
+import type { CommonDeps } from "../../../model/deps.ts";
 import type {
   RegisterRequest,
   RegisterSignals,
@@ -47,10 +40,7 @@ const PAUSE_LIMIT_MS = 8_000;
 const DEREGISTER_MS = 10_000;
 const DEREGISTER_PAUSE_MS = 500;
 
-interface KeepDeps {
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly log: Log;
+interface KeepDeps extends Omit<CommonDeps, "stats"> {
   readonly engine: Pick<Engine, "dial">;
   watch<T>(question: PollQuestion<T>, sink: WatchSink<T>): WatchHandle;
 }
@@ -82,7 +72,6 @@ class Keeper {
   readonly #health: OwnHealth;
   /** The last status written, by service id. */
   readonly #written = new Map<string, string>();
-  /** All entries have to be written. */
   #isDue = true;
   /** The catalog seems to differ from the written entries. */
   #isSuspect = false;

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { ProxyError } from "../../../../base/mod.ts";
 import { Keeping, named, REQUEST, WHOLE } from "../../../../../test/kit/consul/keeping.ts";
 import { MemoryCatalog } from "../../../../../test/kit/consul/memory_catalog.ts";
-import type { ConsulCall } from "../../../http/client.ts";
+import type { ConsulCall } from "../../../http/carrier.ts";
 
 test("keepRegistered() registers both services with their checks, and deregisters them at the end", async () => {
   const keeping = new Keeping();

@@ -3,14 +3,13 @@
  * application is healthy when it answers; its sidecar when the application is and it takes connections
  * itself. As with Consul's own checks, HTTP 2xx is passing, 429 a warning, and everything else critical;
  * redirections are not followed.
- *
  * @module
  */
 
 import { type Address, type Clock, formatAddress, type Random } from "../../../../base/mod.ts";
 import { type Dial, type Engine, ignoredEvents } from "../../../../net/mod.ts";
 import type { RegisterRequest } from "../../../model/consul.ts";
-import { wakeableSleep } from "../../../watch/pauses.ts";
+import { onAbort, wakeableSleep } from "../../../watch/pauses.ts";
 
 const INTERVAL_MS = 10_000;
 /** A service that is not healthy is checked sooner: everything may be just starting. */
@@ -57,10 +56,7 @@ export class OwnHealth {
     const { serving, deps: { clock, random } } = this.#options;
     while (!signal.aborted) {
       const baseMs = this.#sidecar.status === "passing" ? INTERVAL_MS : RECHECK_MS;
-      const onWake = (wake: () => void) => {
-        serving?.addEventListener("abort", wake);
-        return () => serving?.removeEventListener("abort", wake);
-      };
+      const onWake = onAbort([serving]);
       await wakeableSleep(clock, baseMs * (0.9 + 0.2 * random()), { signal, onWake });
       if (!signal.aborted) await this.check(signal);
     }

@@ -2,11 +2,12 @@
  * The session that lasts while this process renews it. Checks of type `session` are bound to it by name:
  * the servers turn them critical when it ends, 10 to 20 s after the last renewal, and as long again where
  * the leader changes meanwhile, because the new leader starts the TTL anew.
- *
  * @module
  */
 
 import { type Clock, type Log, ProxyError } from "../../../../base/mod.ts";
+import type { ConsulCall } from "../../../http/carrier.ts";
+import type { ConsulReply } from "../../../http/client.ts";
 import { object, readReply, someText } from "../../../replies/schema.ts";
 import type { NodeCatalog } from "../node_catalog.ts";
 import { WRITE_TIMEOUT_MS } from "./catalog_writes.ts";
@@ -71,18 +72,15 @@ export class SignOfLife {
   }
 
   async #create(signal: AbortSignal): Promise<void> {
-    const { client, node } = this.#catalog;
+    const { node } = this.#catalog;
     // Each session has its own name, so that a check does not fail when an earlier session ends.
     const name = `postern ${this.#options.proxyId} ${crypto.randomUUID()}`;
-    const reply = await client.call({
-      resource: "session",
+    const reply = await this.#put({
       what: `give a sign of life on node ${JSON.stringify(node)}`,
       needs: `session:write on ${JSON.stringify(node)}`,
-      method: "PUT",
       path: "/v1/session/create",
       // Without this the session is bound to serfHealth, which no virtual node has.
       body: { Name: name, Node: node, NodeChecks: [], TTL, LockDelay: "0s" },
-      timeoutMs: WRITE_TIMEOUT_MS,
       signal,
     });
     this.#session = { id: readReply(CreatedReply, reply.json, "the session").ID, name };
@@ -97,14 +95,8 @@ export class SignOfLife {
     this.#session = undefined;
     if (!session) return;
     try {
-      await this.#catalog.client.call({
-        resource: "session",
-        what: "end the sign of life",
-        method: "PUT",
-        path: `/v1/session/destroy/${encodeURIComponent(session.id)}`,
-        timeoutMs: WRITE_TIMEOUT_MS,
-        signal,
-      });
+      const path = `/v1/session/destroy/${encodeURIComponent(session.id)}`;
+      await this.#put({ what: "end the sign of life", path, signal });
     } catch (error) {
       if (!(error instanceof ProxyError)) throw error;
     }
@@ -112,16 +104,18 @@ export class SignOfLife {
 
   /** False: the session has ended. */
   async #renew(id: string, signal: AbortSignal): Promise<boolean> {
-    const reply = await this.#catalog.client.call({
-      resource: "session",
+    const reply = await this.#put({
       what: "renew the sign of life",
-      method: "PUT",
       path: `/v1/session/renew/${encodeURIComponent(id)}`,
-      timeoutMs: WRITE_TIMEOUT_MS,
       signal,
       absentIsAnswer: true,
     });
     return reply.status !== 404;
+  }
+
+  #put(call: Omit<ConsulCall, "resource" | "method" | "timeoutMs">): Promise<ConsulReply> {
+    const timeoutMs = WRITE_TIMEOUT_MS;
+    return this.#catalog.client.call({ ...call, resource: "session", method: "PUT", timeoutMs });
   }
 }
 

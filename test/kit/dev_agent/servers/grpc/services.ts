@@ -6,7 +6,7 @@
  */
 
 import type { Random } from "../../../../../src/base/mod.ts";
-import { ROOTS } from "../../../../../src/dev/topics.ts";
+import { ROOTS } from "../../../../../src/dev/store.ts";
 import { mergeProxy } from "../../../../../src/dev/entries/central_config.ts";
 import {
   isObject,

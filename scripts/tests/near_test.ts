@@ -12,7 +12,7 @@ const TESTS = [
 for (
   const [name, file, want] of [
     ["itself", "test/kit/clock/clock_test.ts", ["test/kit/clock/clock_test.ts"]],
-    ["the one of its name", "src/policy/authorize.ts", ["src/policy/authorize_test.ts"]],
+    ["the one of its name", "src/policy/intention.ts", ["src/policy/authorize_test.ts"]],
     ["the one that imports it", "test/kit/clock/clock.ts", ["test/kit/clock/clock_test.ts"]],
     ["those beside it, where it has none", "src/policy/new.ts", ["src/policy/authorize_test.ts"]],
     ["none of what is no code", "README.md", []],

@@ -9,8 +9,9 @@ import { isBuiltin } from "node:module";
 import process from "node:process";
 import type { PluginCodePart } from "../snapshot/mod.ts";
 import { rememberPlaces } from "./source_positions.ts";
-import { OwnTimers } from "./own_timers.ts";
-import { type AnyPlugin, whyNoPlugin } from "./registry.ts";
+import { type AnyPlugin, whyNoPlugin } from "./definition.ts";
+// Bun cannot re-export it: a text import in mod.ts, beside its types, is a syntax error there.
+import text from "./api.ts" with { type: "text" };
 
 const LOADS: Readonly<Record<string, () => Promise<unknown>>> = {
   valibot: () => import("valibot"),
@@ -112,3 +113,53 @@ export async function runCode(
   for (const [index, url] of (module.urls ?? []).entries()) rememberPlaces(url, map, index);
   return await module.exports;
 }
+
+type Callback = (...given: unknown[]) => unknown;
+type Timer = ReturnType<typeof setTimeout>;
+
+/** A plugin with so many timers leaks them. */
+const MAX_TIMERS = 1_000;
+
+export class OwnTimers {
+  readonly #running = new Set<Timer>();
+
+  /** The global functions that the code calls, by name. */
+  readonly globals: Readonly<Record<string, unknown>> = {
+    setTimeout: (callback: Callback, ms?: number, ...given: unknown[]) => {
+      this.#checkRoom();
+      const timer = setTimeout(() => {
+        this.#running.delete(timer);
+        callback(...given);
+      }, ms);
+      this.#running.add(timer);
+      return timer;
+    },
+    setInterval: (callback: Callback, ms?: number, ...given: unknown[]) => {
+      this.#checkRoom();
+      const timer = setInterval(callback, ms, ...given);
+      this.#running.add(timer);
+      return timer;
+    },
+    clearTimeout: (timer: Timer | undefined) => this.#clear(timer),
+    clearInterval: (timer: Timer | undefined) => this.#clear(timer),
+  };
+
+  #checkRoom(): void {
+    if (this.#running.size >= MAX_TIMERS) throw new RangeError(`more than ${MAX_TIMERS} timers`);
+  }
+
+  #clear(timer: Timer | undefined): void {
+    if (timer !== undefined) this.#running.delete(timer);
+    clearTimeout(timer);
+  }
+
+  /** Stops all timers; returns how many were running. */
+  stop(): number {
+    const count = this.#running.size;
+    for (const timer of this.#running) clearTimeout(timer);
+    this.#running.clear();
+    return count;
+  }
+}
+
+export const CONTRACT_TEXT: string = text;

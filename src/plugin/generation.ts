@@ -30,7 +30,7 @@ import {
 import { DRY_PLUGINS, type DryRun, dryRun } from "./dry_run.ts";
 import type { PluginRequest } from "./messages.ts";
 import type { Layer, RoutePlan } from "./layer_stack.ts";
-import { type AnyPlugin, PHASES } from "./registry.ts";
+import { type AnyPlugin, PHASES } from "./definition.ts";
 import type { LastFailure } from "./plugin_health.ts";
 
 /** A plugin of a generation, as the admin server shows it. */

@@ -13,8 +13,7 @@ import { faultOf } from "./source_positions.ts";
 import { Generation, type PluginView } from "./generation.ts";
 import type { HostDeps } from "./host.ts";
 import type { RoutePlugins } from "./instances.ts";
-import type { AnyPlugin } from "./registry.ts";
-import { configOf } from "./schema.ts";
+import { type AnyPlugin, configOf } from "./definition.ts";
 import { removeHealthStats } from "./plugin_health.ts";
 
 /** `undefined`: there is no plugin of that name. */

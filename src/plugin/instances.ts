@@ -9,8 +9,7 @@ import type { FindRoute, Plugin, Route } from "./api.ts";
 import { stopTimers } from "./code.ts";
 import { faultOf } from "./source_positions.ts";
 import { type HostDeps, PluginHost } from "./host.ts";
-import type { AnyPlugin } from "./registry.ts";
-import { configOf } from "./schema.ts";
+import { type AnyPlugin, configOf } from "./definition.ts";
 import { PluginHealth } from "./plugin_health.ts";
 
 /** A plugin in a listener's list. */

@@ -10,8 +10,13 @@ import { type Deadline, messageOf } from "../base/mod.ts";
 import type { Answer, Change, Endpoint, Exchange, Phase, Plugin, Route } from "./api.ts";
 import { faultOf } from "./source_positions.ts";
 import { brokenBodyOf, isStreamOf, PassingBody } from "./body.ts";
-import { failed, type MessageBody, PluginRequest, PluginResponse } from "./messages.ts";
-import { ResponseOutcome } from "./response_outcome.ts";
+import {
+  failed,
+  type MessageBody,
+  PluginRequest,
+  PluginResponse,
+  ResponseOutcome,
+} from "./messages.ts";
 import type { LayerHealth } from "./plugin_health.ts";
 
 /** The request hook of one plugin, at its position. */

@@ -6,8 +6,13 @@
  * @module
  */
 
-import type { IntentionPolicy } from "./authorize.ts";
-import { covers, type Intention, mayAllow, type Source } from "./intention.ts";
+import {
+  covers,
+  type Intention,
+  type IntentionPolicy,
+  mayAllow,
+  type Source,
+} from "./intention.ts";
 import {
   type CompiledPermission,
   compilePermission,

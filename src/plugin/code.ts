@@ -62,7 +62,7 @@ export async function loadCode(
   allow: readonly string[],
 ): Promise<AnyPlugin> {
   const libraries = await librariesOf(part);
-  const timers = new OwnTimers();
+  const timers = ownTimers();
   const require = (name: string) => {
     const why = whyNoImport(name, allow);
     if (why) throw new TypeError(`it ${why}`);
@@ -120,46 +120,50 @@ type Timer = ReturnType<typeof setTimeout>;
 /** A plugin with so many timers leaks them. */
 const MAX_TIMERS = 1_000;
 
-export class OwnTimers {
-  readonly #running = new Set<Timer>();
-
+interface OwnTimers {
   /** The global functions that the code calls, by name. */
-  readonly globals: Readonly<Record<string, unknown>> = {
-    setTimeout: (callback: Callback, ms?: number, ...given: unknown[]) => {
-      this.#checkRoom();
-      const timer = setTimeout(() => {
-        this.#running.delete(timer);
-        callback(...given);
-      }, ms);
-      this.#running.add(timer);
-      return timer;
-    },
-    setInterval: (callback: Callback, ms?: number, ...given: unknown[]) => {
-      this.#checkRoom();
-      const timer = setInterval(callback, ms, ...given);
-      this.#running.add(timer);
-      return timer;
-    },
-    clearTimeout: (timer: Timer | undefined) => this.#clear(timer),
-    clearInterval: (timer: Timer | undefined) => this.#clear(timer),
-  };
-
-  #checkRoom(): void {
-    if (this.#running.size >= MAX_TIMERS) throw new RangeError(`more than ${MAX_TIMERS} timers`);
-  }
-
-  #clear(timer: Timer | undefined): void {
-    if (timer !== undefined) this.#running.delete(timer);
-    clearTimeout(timer);
-  }
-
+  readonly globals: Readonly<Record<string, unknown>>;
   /** Stops all timers; returns how many were running. */
-  stop(): number {
-    const count = this.#running.size;
-    for (const timer of this.#running) clearTimeout(timer);
-    this.#running.clear();
-    return count;
-  }
+  stop(): number;
 }
 
+/** Timers that end with the plugin's generation, even if the plugin does not stop them. */
+function ownTimers(): OwnTimers {
+  const running = new Set<Timer>();
+  const kept = (timer: Timer): Timer => {
+    running.add(timer);
+    return timer;
+  };
+  const checkRoom = () => {
+    if (running.size >= MAX_TIMERS) throw new RangeError(`more than ${MAX_TIMERS} timers`);
+  };
+  const clear = (timer: Timer | undefined) => {
+    if (timer !== undefined) running.delete(timer);
+    clearTimeout(timer);
+  };
+  const globals = {
+    setTimeout: (callback: Callback, ms?: number, ...given: unknown[]) => {
+      checkRoom();
+      const timer = setTimeout(() => {
+        running.delete(timer);
+        callback(...given);
+      }, ms);
+      return kept(timer);
+    },
+    setInterval: (callback: Callback, ms?: number, ...given: unknown[]) => {
+      checkRoom();
+      return kept(setInterval(callback, ms, ...given));
+    },
+    clearTimeout: clear,
+    clearInterval: clear,
+  };
+  const stop = () => {
+    const count = running.size;
+    for (const timer of running) clear(timer);
+    return count;
+  };
+  return { globals, stop };
+}
+
+/** The contract, as authors get it. */
 export const CONTRACT_TEXT: string = text;

@@ -39,10 +39,9 @@ import { type Columns, Listeners, type ListenersOptions } from "./listen/listene
 import { pluginsOf } from "./listen/listener_plugins.ts";
 import { LiveConnections } from "./core/live_connections.ts";
 import { AccessLogger, type TakeLine } from "./observe/access_logger.ts";
-import { ConnectionLog } from "./observe/connection_log.ts";
+import { connectionLog, FailureSummary } from "./observe/failure_summary.ts";
 import { NO_OBSERVERS } from "./observe/observers.ts";
 import { ProxyCallees } from "./service/proxy_callees.ts";
-import { FailureSummary } from "./observe/failure_summary.ts";
 import {
   type FetchCertificate,
   type PreparedTrustContexts,
@@ -265,10 +264,10 @@ export class DataPath {
     const logger = accessLog && takeLine
       ? new AccessLogger(accessLog, { clock, take: takeLine })
       : undefined;
-    const connectionLog = new ConnectionLog({ log, sums, clock });
+    const lines = connectionLog({ log, sums, clock });
     this.#facts.accessLog = logger;
     this.#facts.observers = {
-      connections: logger ? [connectionLog, logger.connections] : [connectionLog],
+      connections: logger ? [lines, logger.connections] : [lines],
       exchanges: logger ? [logger.exchanges] : [],
     };
   }

@@ -8,7 +8,7 @@
 import { type BindAddress, formatAddress, messageOf } from "../../base/mod.ts";
 import { AcceptGate, type AcceptStrain, type CallerKind, type Listener } from "../../net/mod.ts";
 import type { UpstreamContext } from "../core/context.ts";
-import type { ListenerFacts } from "./listener_facts.ts";
+import type { ListenerFacts } from "./session.ts";
 import type { ListenerView } from "../observe/view.ts";
 
 /** A listener that is bound, is being bound, or could not be. */
@@ -179,6 +179,6 @@ export function viewOf(
     error: bound.error,
     fault: listener?.fault ?? "",
     warnings: listener?.stats.warnings(nowMs) ?? [],
-    connections: listener?.stats.active.value ?? 0,
+    connections: listener?.stats.metrics.active.value ?? 0,
   };
 }

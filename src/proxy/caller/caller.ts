@@ -12,16 +12,15 @@ import type { AcceptedConnection, AcceptStrain, Connection, PresentedPeer } from
 import type { Context } from "../core/context.ts";
 import type { HandshakeOwner } from "../core/handshakes.ts";
 import type { ConnectionRecord } from "../observe/connection_record.ts";
-import { PeerVerdicts } from "../trust/peer_verdicts.ts";
-import type { TrustContext } from "../trust/trust_context.ts";
-import { Session, type SessionCarrier, type SessionListener } from "./session.ts";
+import { PeerVerdicts, type TrustContext } from "../trust/trust_context.ts";
+import { type ListenerFacts, Session, type SessionCarrier } from "./session.ts";
 
 const NO_CERTIFICATE = "no certificate yet";
 
 export class Caller implements HandshakeOwner, SessionCarrier {
   readonly remote: string;
   readonly #context: Context;
-  readonly #listener: SessionListener;
+  readonly #listener: ListenerFacts;
   readonly #socket: AcceptedConnection | Connection;
   readonly #session: Session;
   #deadline: Deadline | undefined;
@@ -30,7 +29,7 @@ export class Caller implements HandshakeOwner, SessionCarrier {
   #presented: PresentedPeer | undefined;
   #peer: TrustedPeer | undefined;
 
-  constructor(listener: SessionListener, socket: AcceptedConnection | Connection) {
+  constructor(listener: ListenerFacts, socket: AcceptedConnection | Connection) {
     this.#context = listener.context;
     this.#listener = listener;
     this.#socket = socket;
@@ -95,7 +94,7 @@ export class Caller implements HandshakeOwner, SessionCarrier {
     const trust = this.#trust;
     const fault = trust ? trust.fault(clock.now()) : NO_CERTIFICATE;
     if (!tls || !trust || fault !== undefined) {
-      if (trust?.material.missing.length) stats.secretsMissing.add(1);
+      if (trust?.material.missing.length) stats.metrics.secretsMissing.add(1);
       return this.end("not_ready", fault ?? NO_CERTIFICATE);
     }
     const timeoutMs = tls.handshakeTimeoutMs;
@@ -124,7 +123,7 @@ export class Caller implements HandshakeOwner, SessionCarrier {
     if (direction === "outbound") record.source = this.#peer.name;
     else {
       record.source = this.#peer.verified ? this.#peer.name : `unverified ${this.#peer.name}`;
-      record.secured(presented, stats);
+      record.secured(presented, stats.metrics);
     }
     this.#session.serve(connection);
   }

@@ -20,11 +20,15 @@ import { PluginRequest } from "../../plugin/mod.ts";
 import { faultsOfTokens } from "../../policy/mod.ts";
 import { authorizeWithAgent, isAllowed } from "../caller/authorize.ts";
 import type { ServedListener } from "../listen/listener.ts";
-import type { HttpListener } from "../service/http_listener.ts";
-import { type StageRefusal, whyNoPlace } from "../service/stages.ts";
-import { reachLocal } from "../upstream/probe_endpoint.ts";
+import { type HttpListener, type StageRefusal, whyNoPlace } from "../service/stages.ts";
+import { reachLocal } from "../upstream/probes.ts";
 import type { RequestPool } from "../upstream/request_pools.ts";
-import { callerOfQuery, clientCertOfQuery } from "./caller_of_query.ts";
+import {
+  callerOfQuery,
+  clientCertOfQuery,
+  type ExplainContext,
+  findListener,
+} from "./query_subjects.ts";
 import { SplitExplainer } from "./explain_splits.ts";
 import type {
   ExplainQuery,
@@ -42,7 +46,6 @@ import {
   sentView,
   unknownOf,
 } from "./explanation_views.ts";
-import { type ExplainContext, findListener } from "./find_listener.ts";
 import { UnsentRequest } from "./unsent_request.ts";
 
 export async function explain(

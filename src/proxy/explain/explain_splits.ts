@@ -7,7 +7,7 @@
 
 import type { EndpointState } from "../../balance/mod.ts";
 import type { RequestHead } from "../../http/mod.ts";
-import type { ExplainContext } from "./find_listener.ts";
+import type { ExplainContext } from "./query_subjects.ts";
 import { trustOf } from "../upstream/endpoint_dial.ts";
 import type { LocalReply, SplitView, TargetView } from "./explanation.ts";
 import { closed, ownAnswer, sentView } from "./explanation_views.ts";
@@ -15,7 +15,7 @@ import { protocolsTo, type RequestPool } from "../upstream/request_pools.ts";
 import type { UpstreamContext } from "../core/context.ts";
 import { whyNoPlace } from "../service/stages.ts";
 import type { Upstream } from "../upstream/upstream.ts";
-import { type ProbeFailure, reachEndpoints } from "../upstream/probe_endpoint.ts";
+import { type ProbeFailure, reachEndpoints } from "../upstream/probes.ts";
 import type { RefusalReason } from "../observe/failure_summary.ts";
 import type { TargetGroup } from "../upstream/target_group.ts";
 

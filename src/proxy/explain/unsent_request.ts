@@ -12,9 +12,13 @@ import { judgeOfPath, judgeOfRequests, type RequestJudge } from "../caller/autho
 import { callerKey } from "../caller/session.ts";
 import type { Context } from "../core/context.ts";
 import { ExchangeValue } from "../service/exchange_value.ts";
-import type { HttpListener } from "../service/http_listener.ts";
-import type { FormOptions } from "../service/request_form.ts";
-import { REQUEST_STAGES, type StagedRequest, type StageRefusal } from "../service/stages.ts";
+import {
+  type FormOptions,
+  type HttpListener,
+  REQUEST_STAGES,
+  type StagedRequest,
+  type StageRefusal,
+} from "../service/stages.ts";
 import { TokenCheck } from "../service/token_check.ts";
 import type { RequestRoute } from "../upstream/request_pools.ts";
 

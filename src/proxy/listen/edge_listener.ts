@@ -9,13 +9,13 @@ import { hostname } from "node:os";
 import type { BindAddress } from "../../base/mod.ts";
 import { compileChanges, type HeaderChanges, HostTable, ownNamesOf } from "../../http/mod.ts";
 import type { EdgePart, HttpRules, Snapshot } from "../../snapshot/mod.ts";
-import type { ListenerFacts } from "../caller/listener_facts.ts";
+import type { ListenerFacts } from "../caller/session.ts";
 import { INBOUND_COLUMN, type SharedLimiter } from "../core/admission.ts";
 import type { ConnectionLimits } from "../core/live_connections.ts";
 import type { RefusalReason } from "../observe/failure_summary.ts";
 import { HttpStats } from "../observe/http_stats.ts";
 import { ExchangeObservers } from "../observe/observers.ts";
-import type { HttpListener } from "../service/http_listener.ts";
+import type { HttpListener } from "../service/stages.ts";
 import { EITHER_VERSION, type RequestRoute } from "../upstream/request_pools.ts";
 import {
   type ConnectionShares,

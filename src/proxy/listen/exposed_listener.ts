@@ -9,11 +9,11 @@
 import { type BindAddress, isLoopbackIp, peerIp } from "../../base/mod.ts";
 import type { ExposedPart, HttpRules, Snapshot } from "../../snapshot/mod.ts";
 import type { ExposedPathRule } from "../caller/authorize.ts";
-import type { FairConnectionLimiter } from "../core/fair_limiters.ts";
+import type { FairConnectionLimiter } from "../core/admission.ts";
 import type { ConnectionLimits } from "../core/live_connections.ts";
 import type { RefusalReason } from "../observe/failure_summary.ts";
 import { ExchangeObservers } from "../observe/observers.ts";
-import type { HttpListener } from "../service/http_listener.ts";
+import type { HttpListener } from "../service/stages.ts";
 import { LocalRoute } from "../upstream/request_pools.ts";
 import {
   type ConnectionShares,

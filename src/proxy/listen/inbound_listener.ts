@@ -11,13 +11,13 @@ import type { HttpRules, InboundPart, Snapshot } from "../../snapshot/mod.ts";
 import type { AuthorizeMode } from "../caller/authorize.ts";
 import { INBOUND_COLUMN, type SharedLimiter } from "../core/admission.ts";
 import type { ConnectionLimits } from "../core/live_connections.ts";
-import { type ClusterStats, LOCAL_CLUSTER } from "../observe/cluster_stats.ts";
+import { type ClusterStats, LOCAL_CLUSTER } from "../observe/listener_stats.ts";
 import type { RefusalReason } from "../observe/failure_summary.ts";
 import { ExchangeObservers } from "../observe/observers.ts";
-import type { HttpListener } from "../service/http_listener.ts";
+import type { HttpListener } from "../service/stages.ts";
 import type { TcpDestination } from "../service/tcp_service.ts";
 import type { AttemptHandler } from "../upstream/attempt.ts";
-import { dialLocal, type LocalEndpoint } from "../upstream/local_dial.ts";
+import { dialLocal, type LocalEndpoint } from "../upstream/endpoint_dial.ts";
 import { EITHER_VERSION, HTTP1_ONLY, LocalRoute } from "../upstream/request_pools.ts";
 import {
   type ConnectionShares,

@@ -9,16 +9,14 @@ import type { Address, BindAddress, Random } from "../../base/mod.ts";
 import type { CallerKind } from "../../net/mod.ts";
 import type { HttpRules, Snapshot } from "../../snapshot/mod.ts";
 import type { AuthorizeMode, ExposedPathRule } from "../caller/authorize.ts";
-import type { ListenerFacts, SessionService } from "../caller/listener_facts.ts";
-import type { Session, SessionListener } from "../caller/session.ts";
-import type { ConnectionLimiter, SharedLimiter } from "../core/admission.ts";
+import type { ListenerFacts, Session, SessionService } from "../caller/session.ts";
+import type { ConnectionLimiter, FairConnectionLimiter, SharedLimiter } from "../core/admission.ts";
 import type { Context } from "../core/context.ts";
-import type { FairConnectionLimiter } from "../core/fair_limiters.ts";
 import type { ConnectionLimits } from "../core/live_connections.ts";
 import type { RefusalReason } from "../observe/failure_summary.ts";
 import { ListenerStats } from "../observe/listener_stats.ts";
 import { ConnectionObservers } from "../observe/observers.ts";
-import type { HttpListener } from "../service/http_listener.ts";
+import type { HttpListener } from "../service/stages.ts";
 import { HttpService } from "../service/http_service.ts";
 import { type TcpDestination, TcpService } from "../service/tcp_service.ts";
 import type { RequestRoute } from "../upstream/request_pools.ts";
@@ -63,7 +61,7 @@ export interface LocalDestination {
   readonly localConnectTimeoutMs: number;
 }
 
-export abstract class ServedListener implements SessionListener {
+export abstract class ServedListener implements ListenerFacts {
   abstract readonly kind: ListenerKind["name"];
   readonly name: string;
   readonly direction: "inbound" | "outbound";

@@ -13,12 +13,12 @@ import { Caller } from "../caller/caller.ts";
 import {
   EXPOSED_COLUMN,
   exposedPlaces,
+  FairConnectionLimiter,
   reservedFor,
   type SharedCounts,
   SharedLimiter,
 } from "../core/admission.ts";
 import type { Context } from "../core/context.ts";
-import { FairConnectionLimiter } from "../core/fair_limiters.ts";
 import type { ConnectionLimits } from "../core/live_connections.ts";
 import type { EndpointView, ListenerView } from "../observe/view.ts";
 import type { RequestRoute } from "../upstream/request_pools.ts";

@@ -9,7 +9,7 @@
 import type { BindAddress } from "../../base/mod.ts";
 import type { CallerKind, Dial } from "../../net/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
-import type { ListenerFacts } from "../caller/listener_facts.ts";
+import type { ListenerFacts } from "../caller/session.ts";
 import { MAX_UPSTREAMS, type SharedLimiter } from "../core/admission.ts";
 import type { Context } from "../core/context.ts";
 import type { ConnectionLimits } from "../core/live_connections.ts";
@@ -17,7 +17,7 @@ import type { RefusalReason } from "../observe/failure_summary.ts";
 import { HttpStats } from "../observe/http_stats.ts";
 import { ListenerStats } from "../observe/listener_stats.ts";
 import { ExchangeObservers } from "../observe/observers.ts";
-import type { HttpListener } from "../service/http_listener.ts";
+import type { HttpListener } from "../service/stages.ts";
 import type { TcpDestination } from "../service/tcp_service.ts";
 import { Attempt, type AttemptHandler, type Connect } from "../upstream/attempt.ts";
 import { EndpointDial, type ProvenEndpoint } from "../upstream/endpoint_dial.ts";

@@ -15,8 +15,7 @@ import {
   type FormatLine,
 } from "../../http/mod.ts";
 import type { AccessLogPart } from "../../snapshot/mod.ts";
-import type { ConnectionRecord } from "./connection_record.ts";
-import type { Ending } from "./ending.ts";
+import type { ConnectionRecord, Ending } from "./connection_record.ts";
 import type { ConnectionObserver, ExchangeObserver } from "./observers.ts";
 
 /** Takes a line, which ends with a line feed. */

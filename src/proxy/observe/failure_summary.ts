@@ -1,6 +1,6 @@
 /**
- * Keeps warnings, and failures that any caller can cause, from flooding the log: the first of a second is
- * logged in full, the others in one line that counts them. Metrics count each.
+ * The log lines of connections. Warnings, and failures that any caller can cause, do not flood the log: the
+ * first of a second is logged in full, the others in one line that counts them. Metrics count each.
  *
  * @module
  */
@@ -12,8 +12,10 @@ import {
   type LogFields,
   networkOf,
   type Severity,
+  severityOf,
 } from "../../base/mod.ts";
-import type { ConnectionRecord } from "./connection_record.ts";
+import { type ConnectionRecord, endedByOf, type Ending } from "./connection_record.ts";
+import type { ConnectionObserver } from "./observers.ts";
 
 /** Failures that any caller can cause, authenticated or not, and full limits. */
 const BY_STRANGERS: ReadonlySet<ErrorCode> = new Set([
@@ -127,4 +129,45 @@ export class FailureSummary {
       ...sum.example,
     });
   }
+}
+
+/** One log line for each connection that ended. */
+export function connectionLog({ log, sums, clock }: {
+  readonly log: Log;
+  readonly sums: FailureSummary;
+  readonly clock: Clock;
+}): ConnectionObserver {
+  const ended = (record: ConnectionRecord, ending: Ending) => {
+    const level = levelOf(record, ending);
+    if (!log.enabled(level)) return;
+    if (ending.kind === "failed" && !sums.isTold(record, ending, level)) return;
+    const { relay } = record;
+    const fields: LogFields = {
+      direction: record.direction,
+      listener: record.listener,
+      source: record.source || record.remote,
+      destination: record.destination,
+      remote: record.remote,
+      endpoint: record.endpoint || undefined,
+      received_bytes: relay?.receivedBytes ?? 0,
+      sent_bytes: relay?.sentBytes ?? 0,
+      duration_ms: Math.round(clock.monotonic() - record.openedMs),
+      ended_by: endedByOf(ending),
+      stage: ending.kind === "completed" ? "relay" : record.stage,
+      code: ending.kind === "failed" ? ending.code : undefined,
+      reason: ending.kind === "failed" && ending.reason !== record.rule && ending.reason
+        ? ending.reason
+        : undefined,
+      rule: record.rule || undefined,
+      resumed: record.resumed || undefined,
+    };
+    log[level](ending.kind === "completed" ? "connection ended" : "connection failed", fields);
+  };
+  return { ended };
+}
+
+/** A connection that carried HTTP and ended in order adds nothing to the lines of its requests. */
+function levelOf({ requests }: ConnectionRecord, ending: Ending): Severity {
+  if (ending.kind === "completed") return requests ? "debug" : "info";
+  return ending.quiet ? "info" : severityOf(ending.code);
 }

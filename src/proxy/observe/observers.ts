@@ -7,8 +7,7 @@
  */
 
 import type { ExchangeRecord } from "../../http/mod.ts";
-import type { ConnectionRecord } from "./connection_record.ts";
-import type { Ending } from "./ending.ts";
+import type { ConnectionRecord, Ending } from "./connection_record.ts";
 
 /** A session of a caller: a connection, or a stream of one. */
 export interface ConnectionObserver {

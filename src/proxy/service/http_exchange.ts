@@ -50,19 +50,17 @@ import {
   type RequestHandle,
   UpstreamRequest,
 } from "../upstream/upstream_request.ts";
-import type { DownstreamInfo } from "./downstream_info.ts";
-import { ExchangeValue } from "./exchange_value.ts";
-import { logFailedRequest, noteInvalid } from "./failed_request.ts";
-import type { HttpListener } from "./http_listener.ts";
-import { PluginLayers, type PluginResponseSink } from "./plugin_layers.ts";
-import { requestView } from "./request_view.ts";
+import { type DownstreamInfo, ExchangeValue } from "./exchange_value.ts";
+import { logFailedRequest, noteInvalid, requestView } from "./failed_request.ts";
 import {
   AFTER_TOKENS,
+  type HttpListener,
   judgeRequest,
   REQUEST_STAGES,
   type StagedRequest,
   type StageRefusal,
 } from "./stages.ts";
+import { PluginLayers, type PluginResponseSink } from "./plugin_layers.ts";
 import { TokenCheck } from "./token_check.ts";
 
 const NO_FIELDS: Fields = [];
@@ -425,10 +423,8 @@ export class HttpExchange implements MessageEvents, PluginResponseSink, StagedRe
 
   view(now: SweepTime): RequestView {
     const { request } = this.#server;
-    return requestView(
-      { request, record: this.record, relay: this.#relay, activeTick: this.#activeTick },
-      now,
-    );
+    const facts = { request, relay: this.#relay, activeTick: this.#activeTick };
+    return requestView(this.record, facts, now);
   }
 
   rejudge(): void {

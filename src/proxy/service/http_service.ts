@@ -18,23 +18,21 @@ import {
   VersionSniffer,
 } from "../../http/mod.ts";
 import type { Stream } from "../../net/mod.ts";
-import { admit } from "../caller/admit.ts";
 import {
+  admit,
   isDeniedAll,
   judgeOfPath,
   judgeOfRequests,
   type RequestJudge,
 } from "../caller/authorize.ts";
-import type { OpenRequests, SweepTime } from "../observe/connection_record.ts";
-import type { SessionService } from "../caller/listener_facts.ts";
-import type { Session } from "../caller/session.ts";
-import type { Ending } from "../observe/ending.ts";
-import { DownstreamInfo } from "./downstream_info.ts";
+import type { Ending, OpenRequests, SweepTime } from "../observe/connection_record.ts";
+import type { Session, SessionService } from "../caller/session.ts";
+import { DownstreamInfo } from "./exchange_value.ts";
 import type { RefusalReason } from "../observe/failure_summary.ts";
 import type { RequestsView } from "../observe/view.ts";
 import { type ExchangeHost, HttpExchange } from "./http_exchange.ts";
 import { logFailedRequest, noteInvalid } from "./failed_request.ts";
-import type { HttpListener } from "./http_listener.ts";
+import type { HttpListener } from "./stages.ts";
 
 /** How long a caller may take to close a connection that it was asked to close. */
 const LEAVE_MS = 10_000;

@@ -26,9 +26,9 @@ import type {
 } from "../../net/mod.ts";
 import { type ClientHello, parsePem } from "../../wire/mod.ts";
 import { RulesJudge } from "./rules_judge.ts";
-import { ServerTlsSettings, versionsOf } from "./server_tls_settings.ts";
-import { Tickets } from "./tickets.ts";
+import { ServerTlsSettings, Tickets } from "./tls_settings.ts";
 import type { PeerRulesInForce, ShownCertificate, TrustMaterial } from "./trust_material.ts";
+import type { Clock } from "../../base/mod.ts";
 
 export interface TrustContextOptions {
   readonly engine: Engine;
@@ -76,9 +76,13 @@ export class TrustContext {
     const { peers, certificates, onDemand } = material;
     this.material = material;
     this.#options = options;
-    this.#judge = peers ? judgeOf(peers, previous && previous.#judge, options.now()) : undefined;
+    const judge = previous && previous.#judge;
+    // The judge stays while the rules are the same.
+    if (judge?.of.id === peers?.id) this.#judge = judge;
+    else this.#judge = peers ? new RulesJudge(peers, judge, options.now()) : undefined;
     this.#peerCheck = peerCheckOf(peers);
-    const servers = new ServerTlsSettings(options.engine, {
+    const servers = new ServerTlsSettings({
+      engine: options.engine,
       rootPems: rootPemsOf(peers),
       peerCheck: this.#peerCheck,
       direction: material.incoming,
@@ -128,7 +132,7 @@ export class TrustContext {
         keyPem: shown?.keyPem ?? "",
         rootPems: rootPemsOf(this.material.peers),
         peerCheck: this.#peerCheck,
-        ...versionsOf(this.material.outgoing),
+        ...this.material.outgoing,
         protocols,
       }, { serverName });
       this.#clients.set(key, client);
@@ -250,15 +254,6 @@ export class TrustContext {
   }
 }
 
-/** Returns `previous` if the rules are the same. */
-function judgeOf(
-  peers: PeerRulesInForce,
-  previous: RulesJudge | undefined,
-  nowMs: number,
-): RulesJudge {
-  return previous?.of.id === peers.id ? previous : new RulesJudge(peers, previous, nowMs);
-}
-
 /** The TLS library verifies only Consul's chains; others have rules that it does not know. */
 function peerCheckOf(peers: PeerRulesInForce | null): PeerCheck {
   if (!peers) return "ignored";
@@ -284,4 +279,29 @@ function urisOf(shown: ShownCertificate | undefined): readonly string[] {
 
 function untrusted(reason: string): ChainVerdict {
   return { kind: "untrusted", code: "identity_invalid", reason };
+}
+
+export class PeerVerdicts {
+  readonly #peer: PresentedPeer;
+  readonly #clock: Clock;
+  /** Time of the handshake, on the wall clock and on the monotonic one. */
+  readonly #shown: { readonly usage: Usage; readonly nowMs: number };
+  readonly #atMs: number;
+
+  constructor(peer: PresentedPeer, usage: Usage, clock: Clock) {
+    this.#peer = peer;
+    this.#clock = clock;
+    this.#shown = { usage, nowMs: clock.now() };
+    this.#atMs = clock.monotonic();
+  }
+
+  judge(trust: TrustContext | undefined): ChainVerdict | undefined {
+    return trust?.verify(this.#peer, this.#shown);
+  }
+
+  /** Verifies the peer of an open connection again. */
+  judgeAgain(trust: TrustContext | undefined): ChainVerdict | undefined {
+    const sinceMs = this.#clock.monotonic() - this.#atMs;
+    return trust?.verify(this.#peer, { ...this.#shown, sinceMs });
+  }
 }

@@ -104,7 +104,7 @@ export class Attempt<Connection> implements Dial {
     const trust = trustOf(this.#group, this.#context);
     const fault = trust ? trust.fault(clock.now()) : "no certificate yet";
     if (!trust || fault !== undefined) {
-      if (trust?.material.missing.length) this.#group.upstream.stats.secretsMissing.add(1);
+      if (trust?.material.missing.length) this.#group.upstream.stats.metrics.secretsMissing.add(1);
       return this.#fail("not_ready", fault ?? "no certificate yet");
     }
     const exclude = this.#tried ?? NONE;

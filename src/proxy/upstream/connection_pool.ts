@@ -21,8 +21,7 @@ import type { SharedLimiter } from "../core/admission.ts";
 import type { UpstreamContext } from "../core/context.ts";
 import type { ConnectionStage } from "../observe/connection_record.ts";
 import type { HttpPoolStats } from "../observe/http_stats.ts";
-import type { EndpointDialHandler, ProvenEndpoint } from "./endpoint_dial.ts";
-import type { LocalEndpoint } from "./local_dial.ts";
+import type { EndpointDialHandler, LocalEndpoint, ProvenEndpoint } from "./endpoint_dial.ts";
 
 /** An endpoint that the stages which prove or dial one have made, and no other code. */
 type DialledEndpoint = ProvenEndpoint | LocalEndpoint;

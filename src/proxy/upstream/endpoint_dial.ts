@@ -4,14 +4,13 @@
  * @module
  */
 
-import { type Deadline, type ErrorCode, formatAddress } from "../../base/mod.ts";
+import { type Address, type Deadline, type ErrorCode, formatAddress } from "../../base/mod.ts";
 import type { ChainVerdict } from "../../identity/mod.ts";
 import type { Connection, Dial, PresentedPeer, Stream } from "../../net/mod.ts";
 import type { ConnectionRecord } from "../observe/connection_record.ts";
 import type { UpstreamContext } from "../core/context.ts";
 import { countRefusal } from "./endpoint_failure.ts";
-import { PeerVerdicts } from "../trust/peer_verdicts.ts";
-import type { TrustContext } from "../trust/trust_context.ts";
+import { PeerVerdicts, type TrustContext } from "../trust/trust_context.ts";
 import { giveBack, type Lease, type TargetGroup } from "./target_group.ts";
 
 /** An end this soon after connecting, with nothing said, is the server's refusal (TLS 1.3). */
@@ -171,7 +170,7 @@ export class EndpointDial implements Dial {
       connection.close();
       return this.#handler.onFailed("endpoint_untrusted", fault);
     }
-    this.#handler.record.secured(presented, this.#group.upstream.stats);
+    this.#handler.record.secured(presented, this.#group.upstream.stats.metrics);
     const { protocol } = presented;
     const of = { connection, lease, presentation, protocol };
     this.#handler.onDialled(new Proven(context, this.#group, of));
@@ -212,4 +211,55 @@ function faultOf(
   const wanted = spiffeUris.join(" or ") ||
     "anybody that was named: there is no identity to ask for";
   return `it is ${verdict.name}, not ${wanted}`;
+}
+
+const LOCAL: unique symbol = Symbol("local");
+
+/** The local application; only {@link dialLocal} makes one. */
+export interface LocalEndpoint {
+  readonly [LOCAL]: true;
+  readonly stream: Stream;
+  /** Local address of the connection. */
+  readonly local: string;
+}
+
+/** Calls the handler once, unless the dial is cancelled before. */
+export function dialLocal(
+  local: Address,
+  handler: EndpointDialHandler<LocalEndpoint>,
+  { context: { engine, deadlines }, timeoutMs }: {
+    readonly context: UpstreamContext;
+    readonly timeoutMs: number;
+  },
+): Dial {
+  const where = formatAddress(local);
+  handler.record.stage = "dial";
+  handler.record.endpoint = where;
+  const deadline = deadlines.after(timeoutMs, () => {
+    dial.cancel();
+    handler.onFailed("local_timed_out", `no connection to ${where} after ${timeoutMs} ms`);
+  });
+  const dial = engine.dial({ address: local }, {
+    onConnected: (connection) => {
+      deadline.cancel();
+      handler.onDialled({
+        [LOCAL]: true,
+        stream: connection,
+        get local() {
+          return connection.local;
+        },
+      });
+    },
+    onFailed: (_stage, reason) => {
+      deadline.cancel();
+      const fact = `Cannot dial the service at ${where}: ${reason}; does it run?`;
+      handler.onFailed("local_refused", fact);
+    },
+  });
+  return {
+    cancel: () => {
+      deadline.cancel();
+      dial.cancel();
+    },
+  };
 }

@@ -7,21 +7,20 @@
 
 import type { EndpointState } from "../../balance/mod.ts";
 import { formatAddress } from "../../base/mod.ts";
+import type { HashPolicy } from "../../chain/mod.ts";
 import type { ChangeFields } from "../../http/mod.ts";
 import type { Dial } from "../../net/mod.ts";
 import type { Endpoint } from "../../plugin/mod.ts";
 import { Attempt, type AttemptHandler } from "./attempt.ts";
 import type { UpstreamContext } from "../core/context.ts";
-import type { ListenerFacts } from "../caller/listener_facts.ts";
-import { EndpointDial, trustOf } from "./endpoint_dial.ts";
-import { FairRequestLimiter } from "../core/fair_limiters.ts";
-import { LOCAL_CLUSTER } from "../observe/cluster_stats.ts";
-import { dialLocal } from "./local_dial.ts";
+import type { ListenerFacts } from "../caller/session.ts";
+import { dialLocal, EndpointDial, trustOf } from "./endpoint_dial.ts";
+import { FairRequestLimiter } from "../core/admission.ts";
+import { LOCAL_CLUSTER } from "../observe/listener_stats.ts";
 import type { HttpRules, InboundPart } from "../../snapshot/mod.ts";
-import { SilenceProbe } from "./silence_probe.ts";
+import { silenceProbe } from "./probes.ts";
 import type { Lease, TargetGroup } from "./target_group.ts";
 import { type HttpPoolStats, HttpStats } from "../observe/http_stats.ts";
-import type { RequestHash } from "./request_hash.ts";
 import { ConnectionPool, type PooledConnection } from "./connection_pool.ts";
 
 /** ALPN protocols, most preferred first. */
@@ -60,7 +59,7 @@ export interface RequestRoute {
    */
   poolFor(route: string, resolver?: string): RequestPool | undefined;
   /** The hash policies of a route; absent: no route has any. */
-  readonly hashFor?: ((route: string) => RequestHash | undefined) | undefined;
+  readonly hashFor?: ((route: string) => readonly HashPolicy[] | undefined) | undefined;
   /** The listener whose plugins run, if it is not the one that accepted the request. */
   readonly plugins?: string;
   readonly changeRequest?: ChangeFields | undefined;
@@ -253,13 +252,13 @@ export class EndpointPools implements RequestPool {
     const context = this.#context;
     const group = this.#group;
     const protocols = protocolsTo(group);
-    const probe = new SilenceProbe(group, { target, state }, {
+    const probe = silenceProbe(group, { target, state }, {
       context,
       protocols,
       onHung: (reason) => this.#pools.get(state)?.reset(reason),
     });
     pool = new ConnectionPool({
-      onSilent: () => probe.start(),
+      onSilent: probe,
       dial: (handler) => {
         const trust = trustOf(group, context);
         if (!trust) {

@@ -15,10 +15,7 @@ import {
   type UpstreamPart,
 } from "../../snapshot/mod.ts";
 import type { SharedLimiter } from "../core/admission.ts";
-import type { ClusterStats } from "../observe/cluster_stats.ts";
-import type { ListenerStats } from "../observe/listener_stats.ts";
-import { DialWindow } from "./dial_window.ts";
-import type { PeerRefusals } from "./peer_refusals.ts";
+import type { ClusterStats, ListenerStats } from "../observe/listener_stats.ts";
 
 /** A target, and the pool of it in this upstream. */
 export interface PooledTarget {
@@ -53,7 +50,8 @@ export interface GroupContext {
   readonly pending: SharedLimiter;
   /** Open HTTP requests. */
   readonly requests: SharedLimiter;
-  readonly refusals: PeerRefusals;
+  /** When a refusal by a server was last logged as a warning. */
+  readonly refusals: { warnedMs: number };
 }
 
 export class TargetGroup {
@@ -198,4 +196,49 @@ function triedIn(target: PooledTarget, tried: ReadonlySet<EndpointState>): numbe
   let count = 0;
   for (const state of tried) if (target.pool.has(state)) count++;
   return count;
+}
+
+/** Enough to keep a thread busy while answers travel, few enough that each is quick. */
+const WINDOW = 128;
+
+export class DialWindow {
+  readonly #size: number;
+  #dialling = 0;
+  readonly #waiting = new Set<() => void>();
+
+  constructor(size: number = WINDOW) {
+    this.#size = size;
+  }
+
+  /**
+   * Calls `start` now or when its turn comes. The caller must call the returned function at least once; it ends
+   * the turn, or the wait for it.
+   */
+  enter(start: () => void): () => void {
+    let state: "waiting" | "dialling" | "left" = "waiting";
+    const begin = () => {
+      state = "dialling";
+      this.#dialling++;
+      start();
+    };
+    if (this.#dialling < this.#size) begin();
+    else this.#waiting.add(begin);
+    return () => {
+      const before = state;
+      state = "left";
+      if (before === "waiting") this.#waiting.delete(begin);
+      else if (before === "dialling") {
+        this.#dialling--;
+        this.#next();
+      }
+    };
+  }
+
+  #next(): void {
+    for (const begin of this.#waiting) {
+      if (this.#dialling >= this.#size) return;
+      this.#waiting.delete(begin);
+      begin();
+    }
+  }
 }

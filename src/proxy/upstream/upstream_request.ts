@@ -6,6 +6,7 @@
  */
 
 import type { ErrorCode } from "../../base/mod.ts";
+import type { HashPolicy } from "../../chain/mod.ts";
 import {
   addField,
   type ClientExchange,
@@ -25,7 +26,7 @@ import type { AttemptHandler } from "./attempt.ts";
 import type { UpstreamContext } from "../core/context.ts";
 import { countFailure } from "./endpoint_failure.ts";
 import { giveBack, type Lease } from "./target_group.ts";
-import type { CookieSink, RequestHash } from "./request_hash.ts";
+import { type CookieSink, hashOfRequest } from "./request_hash.ts";
 import type { RequestPool } from "./request_pools.ts";
 import type { PooledConnection } from "./connection_pool.ts";
 
@@ -118,7 +119,7 @@ export class UpstreamRequest
   /** The request has a place in `pool` and leaves it at its end. */
   constructor(sink: ResponseSink, outgoing: OutgoingRequest, { pool, hash, context }: {
     readonly pool: RequestPool;
-    readonly hash?: RequestHash | undefined;
+    readonly hash?: readonly HashPolicy[] | undefined;
     readonly context: UpstreamContext;
   }) {
     this.#sink = sink;
@@ -126,7 +127,8 @@ export class UpstreamRequest
     this.#pool = pool;
     this.#context = context;
     this.#requestEnded = outgoing.endsWithHead;
-    this.#hash = hash?.of(outgoing.request, outgoing.remote, this);
+    const { request, remote } = outgoing;
+    this.#hash = hash && hashOfRequest(hash, { request, remote, cookies: this });
   }
 
   /** The key with which the place was taken. */

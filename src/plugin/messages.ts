@@ -150,8 +150,10 @@ export interface ResponseListener {
 export class ResponseOutcome implements PromiseLike<PluginResponse>, ResponseListener {
   readonly #outer: ResponseOutcome | undefined;
   readonly #change: ((response: PluginResponse) => void) | undefined;
-  #hasCome = false;
-  #value: PluginResponse | undefined;
+  /** A response arrived, though it may not be changed yet. */
+  hasCome = false;
+  /** `undefined` until the final response is known. */
+  value: PluginResponse | undefined;
   #listener: ResponseListener | undefined;
   #promise: PromiseWithResolvers<PluginResponse> | undefined;
 
@@ -166,43 +168,33 @@ export class ResponseOutcome implements PromiseLike<PluginResponse>, ResponseLis
 
   /** A response is no longer needed. */
   get isOver(): boolean {
-    return this.#hasCome || this.#outer?.isOver === true;
+    return this.hasCome || this.#outer?.isOver === true;
   }
 
   /** The changed response is no longer needed. */
   get isDone(): boolean {
-    return this.#value !== undefined || this.#outer?.isOver === true;
-  }
-
-  /** A response arrived, though it may not be changed yet. */
-  get hasCome(): boolean {
-    return this.#hasCome;
-  }
-
-  /** `undefined` until the final response is known. */
-  get value(): PluginResponse | undefined {
-    return this.#value;
+    return this.value !== undefined || this.#outer?.isOver === true;
   }
 
   /** Only the first response counts. */
   settle(response: PluginResponse): void {
-    if (this.#hasCome) return;
-    this.#hasCome = true;
+    if (this.hasCome) return;
+    this.hasCome = true;
     if (this.#change) this.#change(response);
     else this.become(response);
   }
 
   /** Sets the final response, once. */
   become(response: PluginResponse): void {
-    if (this.#value) return;
-    this.#value = response;
+    if (this.value) return;
+    this.value = response;
     this.#promise?.resolve(response);
     this.#listener?.settle(response);
   }
 
   /** Calls the one listener, now or as soon as the final response is known. */
   listen(listener: ResponseListener): void {
-    if (this.#value) listener.settle(this.#value);
+    if (this.value) listener.settle(this.value);
     else this.#listener = listener;
   }
 
@@ -212,7 +204,7 @@ export class ResponseOutcome implements PromiseLike<PluginResponse>, ResponseLis
   ): Promise<A | B> {
     if (!this.#promise) {
       this.#promise = Promise.withResolvers();
-      if (this.#value) this.#promise.resolve(this.#value);
+      if (this.value) this.#promise.resolve(this.value);
     }
     return this.#promise.promise.then(fulfilled, rejected);
   }

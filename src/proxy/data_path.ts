@@ -297,13 +297,11 @@ export class DataPath {
       worker,
       snapshotVersion: this.#snapshot?.version ?? 0,
       listeners: this.listeners(),
-      connections: options.connections
-        // Each thread counts from 1.
-        ? [...this.#live].map(({ record }) => ({
-          ...record.view(now),
-          id: `${worker}-${record.id}`,
-        }))
-        : [],
+      // Each thread counts from 1.
+      connections: [...options.connections ? this.#live : []].map(({ record }) => ({
+        ...record.view(now),
+        id: `${worker}-${record.id}`,
+      })),
       endpoints: this.#listeners.endpoints(nowMs),
       plugins: this.#generations.views(),
       samples: options.samples === false ? [] : this.#samples(),

@@ -19,7 +19,7 @@ import {
 import type { ConnectionRecord } from "../observe/connection_record.ts";
 import type { Context } from "../core/context.ts";
 import type { Connection, Identity } from "../../plugin/mod.ts";
-import type { Session } from "./session.ts";
+import type { AuthorizeMode, Session } from "./session.ts";
 
 const GRANTED: unique symbol = Symbol("granted");
 
@@ -85,9 +85,6 @@ const NO_SERVICE: Omit<Identity, "uri"> = {
   datacenter: "",
   service: "",
 };
-
-/** Authorization of a caller: by the intentions (`match`), by the agent as well (`both`), or none (`nobody`). */
-export type AuthorizeMode = "match" | "both" | "nobody";
 
 /** The caller that is judged; it ends where it is denied. */
 export interface AuthorizationSubject {

@@ -108,25 +108,16 @@ export class BoundListeners {
       this.#gate.add(listener, bound.callers);
       if (bound.previous) this.#close(bound.previous);
       bound.previous = undefined;
-      log.info("listener started", {
-        listener: bound.name,
-        address: formatAddress(listener.address),
-      });
+      const address = formatAddress(listener.address);
+      log.info("listener started", { listener: bound.name, address });
     } catch (error) {
       bound.error = messageOf(error);
-      stats.counter(
-        LISTEN_FAILURES,
-        "Attempts to bind a listener that failed; it is tried again every second",
-        {
-          listener: bound.name,
-        },
-      ).add(1);
+      const help = "Attempts to bind a listener that failed; it is tried again every second";
+      stats.counter(LISTEN_FAILURES, help, { listener: bound.name }).add(1);
       // Tried every second: the same error is logged once.
       const level = bound.lastError === bound.error ? "debug" : "error";
-      log[level]("listener failed; tried again every second", {
-        listener: bound.name,
-        error: bound.error,
-      });
+      const { name, error: fault } = bound;
+      log[level]("listener failed; tried again every second", { listener: name, error: fault });
     }
   }
 

@@ -26,8 +26,8 @@ export class Caller implements HandshakeOwner, SessionCarrier {
   #deadline: Deadline | undefined;
   #connection: Connection | undefined;
   #verdicts: PeerVerdicts | undefined;
-  #presented: PresentedPeer | undefined;
-  #peer: TrustedPeer | undefined;
+  presented: PresentedPeer | undefined;
+  peer: TrustedPeer | undefined;
 
   constructor(listener: ListenerFacts, socket: AcceptedConnection | Connection) {
     this.#context = listener.context;
@@ -40,14 +40,6 @@ export class Caller implements HandshakeOwner, SessionCarrier {
   /** For the table of handshakes. */
   get record(): ConnectionRecord {
     return this.#session.record;
-  }
-
-  get peer(): TrustedPeer | undefined {
-    return this.#peer;
-  }
-
-  get presented(): PresentedPeer | undefined {
-    return this.#presented;
   }
 
   get ownUris(): readonly string[] {
@@ -115,14 +107,14 @@ export class Caller implements HandshakeOwner, SessionCarrier {
     record.stage = "identity";
     this.#connection = connection;
     this.#session.hold(connection);
-    this.#presented = presented;
+    this.presented = presented;
     this.#verdicts = new PeerVerdicts(presented, "client", this.#context.clock);
     // Judged by the credentials in force now, not by those that the handshake began with.
-    if (!this.#accept(this.#verdicts.judge(this.#trust), this.#session) || !this.#peer) return;
+    if (!this.#accept(this.#verdicts.judge(this.#trust), this.#session) || !this.peer) return;
     record.serverName = presented.serverName;
-    if (direction === "outbound") record.source = this.#peer.name;
+    if (direction === "outbound") record.source = this.peer.name;
     else {
-      record.source = this.#peer.verified ? this.#peer.name : `unverified ${this.#peer.name}`;
+      record.source = this.peer.verified ? this.peer.name : `unverified ${this.peer.name}`;
       record.secured(presented, stats.metrics);
     }
     this.#session.serve(connection);
@@ -146,7 +138,7 @@ export class Caller implements HandshakeOwner, SessionCarrier {
 
   #accept(verdict: ChainVerdict | undefined, session: Session): boolean {
     if (verdict?.kind === "trusted") {
-      this.#peer = verdict;
+      this.peer = verdict;
       return true;
     }
     session.end(verdict?.code ?? "not_ready", verdict?.reason ?? NO_CERTIFICATE);

@@ -19,12 +19,16 @@ import type { ConnectionObserver } from "../observe/observers.ts";
 import type { HttpRules } from "../../snapshot/mod.ts";
 import type { RefusalReason } from "../observe/failure_summary.ts";
 
+/** Authorization of a caller: by the intentions (`match`), by the agent as well (`both`), or none (`nobody`). */
+export type AuthorizeMode = "match" | "both" | "nobody";
+
 /** A listener as its connections see it. All of it may change while they are open. */
 export interface ListenerFacts {
   readonly direction: "inbound" | "outbound";
   readonly name: string;
   /** Name of the service behind it, for logs. */
   readonly destination: string;
+  readonly authorizeMode: AuthorizeMode;
   readonly stats: ListenerStats;
   readonly observers: Required<ConnectionObserver>;
   readonly places: ConnectionLimiter;

@@ -349,9 +349,9 @@ class Explainer {
     readonly request?: UnsentRequest;
     readonly listener?: HttpListener;
   }): Promise<Findings> {
-    const { local: destination, context } = this.#listener;
-    if (!destination) return {};
-    const { local: address, localConnectTimeoutMs: timeoutMs } = destination;
+    const { part, context } = this.#listener;
+    const { local: address, localConnectTimeoutMs: timeoutMs = 0 } = part;
+    if (!address) return {};
     const local: LocalView = {
       address: formatAddress(address),
       sent: sent ? sentView(sent) : null,

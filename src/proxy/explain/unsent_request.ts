@@ -58,8 +58,8 @@ export class UnsentRequest implements StagedRequest {
   #verified: Promise<RequestHead | undefined> | undefined;
 
   constructor({ listener, head, peer, caller }: UnsentRequestOptions) {
-    const { facts, exposed, authorizeMode } = listener;
-    const { context, name, direction } = facts;
+    const { facts, exposed } = listener;
+    const { context, name, direction, authorizeMode } = facts;
     const { clock } = context;
     this.listener = listener;
     this.head = head;

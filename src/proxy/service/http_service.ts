@@ -76,7 +76,7 @@ export class HttpService implements SessionService, ServerEvents, ExchangeHost, 
     // Cannot be found out once the connection is closed.
     if (facts.accessLog || facts.plugins) void session.caller.local;
     admit(session, {
-      mode: this.listener.authorizeMode,
+      mode: this.listener.facts.authorizeMode,
       judged: "requests",
       onAdmitted: () => this.#begin(stream),
     });
@@ -138,7 +138,7 @@ export class HttpService implements SessionService, ServerEvents, ExchangeHost, 
   }
 
   get judge(): RequestJudge {
-    const { authorizeMode, exposed } = this.listener;
+    const { facts: { authorizeMode }, exposed } = this.listener;
     return this.#judge ??= exposed
       ? judgeOfPath(exposed)
       : judgeOfRequests(this.session, authorizeMode);
@@ -151,7 +151,7 @@ export class HttpService implements SessionService, ServerEvents, ExchangeHost, 
   }
 
   sweep(): void {
-    this.#isDenied ??= isDeniedAll(this.session, this.listener.authorizeMode);
+    this.#isDenied ??= isDeniedAll(this.session, this.listener.facts.authorizeMode);
     this.#deniedSweeps = this.#isDenied ? this.#deniedSweeps + 1 : 0;
     const deniedMs = this.#deniedSweeps * this.session.context.live.tickMs;
     if (deniedMs > DENIED_MS) {

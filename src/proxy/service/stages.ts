@@ -20,7 +20,7 @@ import {
 } from "../../http/mod.ts";
 import type { Generation } from "../../plugin/mod.ts";
 import type { TokenNeed, VerifiedClaims } from "../../policy/mod.ts";
-import type { AuthorizeMode, ExposedPathRule, RequestJudge } from "../caller/authorize.ts";
+import type { ExposedPathRule, RequestJudge } from "../caller/authorize.ts";
 import type { Context } from "../core/context.ts";
 import type { RequestPool, RequestRoute } from "../upstream/request_pools.ts";
 import type { HttpRules } from "../../snapshot/mod.ts";
@@ -35,7 +35,6 @@ import type { ExchangeObserver } from "../observe/observers.ts";
  */
 export interface HttpListener {
   readonly facts: ListenerFacts;
-  readonly authorizeMode: AuthorizeMode;
   /** Key of the plugins that verify tokens before a request is judged; absent: none ever do. */
   readonly tokens?: string;
   /** Judges by a path in place of intentions. */

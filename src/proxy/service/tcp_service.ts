@@ -6,10 +6,10 @@
  */
 
 import { type Dial, Relay, type RelayEnd, type Stream } from "../../net/mod.ts";
-import { admit, type AuthorizeMode, isAllowed, type Permit } from "../caller/authorize.ts";
+import { admit, isAllowed, type Permit } from "../caller/authorize.ts";
 import type { AttemptHandler } from "../upstream/attempt.ts";
 import type { ClusterStats } from "../observe/listener_stats.ts";
-import type { Session, SessionService } from "../caller/session.ts";
+import type { AuthorizeMode, Session, SessionService } from "../caller/session.ts";
 import { endingOf } from "../observe/connection_record.ts";
 import type { LocalEndpoint, ProvenEndpoint } from "../upstream/endpoint_dial.ts";
 import { isRefusal, refusalEnding } from "../upstream/endpoint_failure.ts";

@@ -80,12 +80,10 @@ export class ConnectionPool extends ClientPool<PooledEndpoint, PoolFailure> {
   /** Calls the handler with a connection that has room, now or later; it must be used at once. */
   acquire(handler: EndpointDialHandler<PooledConnection>): Dial {
     const connection = this.ready();
-    if (!connection) return this.#wait(handler);
-    handler.onDialled(connection);
-    return NO_DIAL;
-  }
-
-  #wait(handler: EndpointDialHandler<PooledConnection>): Dial {
+    if (connection) {
+      handler.onDialled(connection);
+      return NO_DIAL;
+    }
     return this.reach({
       onDialled: (connection) => handler.onDialled(connection),
       onFailed: ({ code, reason, tried }) => handler.onFailed(code, reason, tried),

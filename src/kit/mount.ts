@@ -26,7 +26,6 @@ import { hold, ok, reset, ScriptedUpstream, status, unreachable } from "./script
 
 const LISTENER = "inbound";
 
-/** Rejects what a proxy refuses: an export that is no plugin, an invalid configuration, a failed `create`. */
 export async function mount(definition: unknown, options: MountOptions = {}): Promise<Mounted> {
   const fault = whyNoPlugin(definition);
   if (fault) throw new TypeError(`the default export ${fault}`);

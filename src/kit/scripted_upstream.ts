@@ -12,7 +12,6 @@ import type { AttemptHandler, PooledConnection, RequestPool } from "../proxy/mod
 import type * as api from "./api.ts";
 import type { Held, Reply, Reset, Step, Unreachable } from "./api.ts";
 
-/** 200, with the body in the given chunks; the length is announced if there is one chunk. */
 export function ok(...body: readonly (string | Uint8Array)[]): Reply {
   return { kind: "reply", status: 200, headers: {}, body };
 }
@@ -25,17 +24,14 @@ export function status(
   return { kind: "reply", status: code, headers, body };
 }
 
-/** The connection breaks after the request was sent. */
 export function reset(): Reset {
   return { kind: "reset" };
 }
 
-/** The connection is refused, so the request is not sent. */
 export function unreachable(): Unreachable {
   return { kind: "unreachable" };
 }
 
-/** No response until the test gives one. */
 export function hold(): Held {
   return new HeldAttempts();
 }
@@ -135,7 +131,6 @@ export class ScriptedUpstream implements RequestPool {
   }
 }
 
-/** The part of a connection that a request uses. */
 type ScriptedConnection = Pick<PooledConnection, "isUsed" | "request"> & {
   readonly reached: { readonly host: string };
 };

@@ -29,10 +29,7 @@ export interface Callee {
   /** The default authority of a request. */
   readonly authority: string;
   /** Calls `onResponse` once, now or later, unless the call is cancelled before. */
-  call(
-    request: CalleeRequest,
-    onResponse: (response: PluginResponse) => void,
-  ): { cancel(): void };
+  call(request: CalleeRequest, onResponse: (response: PluginResponse) => void): { cancel(): void };
   close(): void;
 }
 
@@ -67,7 +64,6 @@ const BLANK = new PluginRequest({
 
 /** The calls of one plugin of a generation. */
 export class PluginCalls {
-  /** The services that the plugin named. */
   readonly names: CalleeName[] = [];
   readonly #callees: Callees | undefined;
   readonly #open: Callee[] = [];

@@ -91,7 +91,6 @@ export async function librariesOf(
   return loaded;
 }
 
-/** A module of Node. */
 export function builtinModule(name: string): unknown {
   return process.getBuiltinModule(nodeModule(name) ?? name);
 }

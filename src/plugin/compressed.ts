@@ -82,7 +82,6 @@ export function compressed(
     });
 
   return new ReadableStream<Uint8Array>({
-    /** Compresses until there is output. */
     async pull(controller) {
       output = controller;
       hasOutput = false;

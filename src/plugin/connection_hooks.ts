@@ -18,7 +18,6 @@ export interface ConnectionLayer {
   readonly health: LayerHealth;
 }
 
-/** Why a connection is refused. */
 export type ConnectionRefusal = Pick<ResponseFailure, "code" | "reason">;
 
 const ANSWER_LIMIT_MS = 5_000;

@@ -22,7 +22,6 @@ export const DRY_PLUGINS: ReadonlySet<string> = new Set([
 export interface DryLayers {
   readonly guards: readonly Layer[];
   plansOf(request: PluginRequest): readonly RoutePlan[];
-  /** Whether the plugin of that name may be run. */
   isDry(name: string): boolean;
 }
 

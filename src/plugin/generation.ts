@@ -205,7 +205,6 @@ export class Generation {
     return this.#instances.map(({ place }) => place.definition.name);
   }
 
-  /** Whether some plugin has an `onConnection` hook. */
   get judgesConnections(): boolean {
     return this.#connectionLayers.length > 0;
   }

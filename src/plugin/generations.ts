@@ -24,7 +24,6 @@ interface GenerationSource extends Pick<Snapshot, "version" | "pluginCode"> {
   readonly callees?: Callees;
 }
 
-/** The configured plugins of a listener. */
 export interface ListenerPlugins {
   readonly uses: readonly PluginUse[];
   /** The listener carries bytes, not requests. */

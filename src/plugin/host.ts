@@ -105,11 +105,7 @@ export class PluginHost implements Host {
     return (text) => regex.test(text);
   }
 
-  reply(
-    status: number,
-    headers: Readonly<Record<string, string>> = {},
-    body = "",
-  ): PluginResponse {
+  reply(status: number, headers: Readonly<Record<string, string>> = {}, body = ""): PluginResponse {
     if (!(Number.isInteger(status) && status >= 200 && status <= 599)) {
       throw new TypeError(`status ${status}: from 200 to 599`);
     }

@@ -12,7 +12,6 @@ import { type HostDeps, PluginHost } from "./host.ts";
 import { type AnyPlugin, configOf } from "./definition.ts";
 import { PluginHealth } from "./plugin_health.ts";
 
-/** A plugin in a listener's list. */
 export interface ListedPlugin {
   readonly definition: AnyPlugin;
   readonly config: unknown;
@@ -137,9 +136,7 @@ export async function closeAll(
       }
       const timers = stopTimers(place.definition);
       if (timers === 0) return;
-      health.failed(`timers were running still, which were stopped: ${timers}`, {
-        hook: "close",
-      });
+      health.failed(`timers were running still, which were stopped: ${timers}`, { hook: "close" });
     }),
   );
 }

@@ -15,10 +15,8 @@ export interface LayerHealth {
   mayBeCalled(): boolean;
   /** The plugin pauses; reading this starts no trial. */
   readonly isBroken: boolean;
-  /** Why the plugin pauses. */
   readonly whyBroken: string;
   failed(reason: string, where?: FailedWhere): void;
-  /** A call succeeded. */
   passed(): void;
   /** Before a hook is called: the start time; `undefined`: this call is not timed. */
   begin(): number | undefined;
@@ -28,7 +26,6 @@ export interface LayerHealth {
   nowMs(): number;
 }
 
-/** The hook and route of a failure, where they are known. */
 export interface FailedWhere {
   readonly hook?: string;
   readonly route?: string | undefined;

@@ -54,7 +54,6 @@ export class OpenedBody {
 /** Bytes buffered ahead of the reader. */
 const WINDOW_BYTES = 64 * 1024;
 
-/** Receives the chunks of a plugin's stream. */
 interface PumpSink {
   /** False: wait until {@link Pump.resume}. */
   send(chunk: Uint8Array): boolean;
@@ -132,11 +131,7 @@ export class Pump {
 }
 
 /** `null`: the stream has another reader; `fail` was called. */
-export function pumpOf(
-  whose: "request" | "response",
-  body: MadeBody,
-  sink: PumpSink,
-): Pump | null {
+export function pumpOf(whose: "request" | "response", body: MadeBody, sink: PumpSink): Pump | null {
   try {
     return new Pump(whose, body, sink);
   } catch (error) {

@@ -351,7 +351,6 @@ export class DataPath {
     await this.#generations.close();
   }
 
-  /** Ends everything at once. */
   close(): void {
     this.#stopAccepting();
     this.#listeners.end();

@@ -52,7 +52,6 @@ export function admit(session: Session, { mode, judged, onAdmitted }: AdmitOptio
     }));
 }
 
-/** Runs the `onConnection` hooks of the listener's plugins, if it has any. */
 export function runConnectionHooks(session: Session, onAdmitted: () => void): void {
   const { record, context: { facts, deadlines } } = session;
   const generation = facts.plugins?.of(record.listener);
@@ -138,7 +137,6 @@ export interface RequestPermit {
   readonly rule: string;
 }
 
-/** Why a request is denied. */
 export interface RequestDenial {
   readonly code: ErrorCode;
   readonly reason: string;
@@ -181,7 +179,6 @@ export function judgeOfRequests(
   };
 }
 
-/** Whether the intentions in force deny every request of the caller. */
 export function isDeniedAll(
   { context, peer }: Pick<AuthorizationSubject, "context" | "peer">,
   mode: AuthorizeMode,

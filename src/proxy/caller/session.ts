@@ -143,7 +143,6 @@ export class Session implements LiveConnection {
     return this.#ended;
   }
 
-  /** The verified peer; `undefined`: a plain connection. */
   get peer(): TrustedPeer | undefined {
     return this.caller.peer;
   }
@@ -287,7 +286,6 @@ class EarlyBytes implements StreamEvents {
     this.#session.end("downstream_reset", "closed early");
   }
 
-  /** Hands everything to the connection's new events and lets it run. */
   release(): void {
     const { events } = this.#connection;
     if (this.#paused) this.#connection.resume();

@@ -65,7 +65,6 @@ export class SharedCounts {
     return sum;
   }
 
-  /** The count of one worker. */
   of(row: number, column: number): number {
     return Atomics.load(this.#cells, row * COLUMNS + column);
   }
@@ -114,7 +113,6 @@ export class SharedLimiter implements ConnectionLimiter {
     this.limit = options.limit;
   }
 
-  /** True: a place is taken, and {@link SharedLimiter.leave} must follow. */
   enter(): boolean {
     // Count first and undo above the limit, so that two workers never both take the last place.
     this.#counts.add(this.#row, this.#column, 1);
@@ -127,7 +125,6 @@ export class SharedLimiter implements ConnectionLimiter {
     this.#counts.add(this.#row, this.#column, -1);
   }
 
-  /** Read before the handshake; {@link SharedLimiter.enter} decides after it. */
   get full(): boolean {
     return this.taken >= this.limit;
   }
@@ -145,7 +142,6 @@ export class SharedLimiter implements ConnectionLimiter {
 /** Callers without a place that are kept, so that a busy caller does not allocate an entry each time. */
 const KEPT_CALLERS = 1_000;
 
-/** The places that each caller has. */
 class TakenPlaces {
   readonly #taken = new Map<string, { places: number }>();
 
@@ -225,7 +221,6 @@ export class FairConnectionLimiter implements ConnectionLimiter {
     return Math.max(1, Math.floor(this.all.limit / 2 / this.#workers));
   }
 
-  /** The address has its full share. */
   hasShare(remote: string): boolean {
     return this.#taken.of(networkOf(remote)) >= this.share;
   }

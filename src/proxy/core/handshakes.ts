@@ -10,7 +10,6 @@
 import { type Clock, type ErrorCode, networkOf } from "../../base/mod.ts";
 import type { ConnectionRecord } from "../observe/connection_record.ts";
 
-/** The owner of a handshake. */
 export interface HandshakeOwner {
   readonly record: ConnectionRecord;
   end(code: ErrorCode, reason: string): void;

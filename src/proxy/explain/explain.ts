@@ -152,9 +152,7 @@ class Explainer {
       unknown.push(`Where the caller is: only ${allowedAddresses} may call.`);
     }
     if (permissions.some(({ text }) => text.includes("x-forwarded-client-cert"))) {
-      unknown.push(
-        "What x-forwarded-client-cert has besides the URIs: the caller's certificate.",
-      );
+      unknown.push("What x-forwarded-client-cert has besides the URIs: the caller's certificate.");
     }
     return unknown;
   }
@@ -207,11 +205,7 @@ class Explainer {
     const { context, authorizeMode } = this.#listener;
     return new Promise((resolve) => {
       authorizeWithAgent(
-        {
-          context,
-          peer: this.#peer,
-          end: (code, reason) => resolve(closed(code, reason)),
-        },
+        { context, peer: this.#peer, end: (code, reason) => resolve(closed(code, reason)) },
         this.#query.connects ? authorizeMode : "nobody",
         () => resolve(null),
       );
@@ -246,7 +240,6 @@ class Explainer {
     return refusal ? findings : await this.#beyondStages(request, findings);
   }
 
-  /** The intention that decided, and its permissions and tokens. */
   #judgement(
     { head, claims, refusal, record, tokenFaults: faults }: UnsentRequest,
     answer: LocalReply | null,

@@ -49,7 +49,6 @@ export interface LocalReply {
   readonly reason: string;
 }
 
-/** A request as it is sent on. */
 export interface SentRequest {
   readonly method: string;
   readonly host: string;

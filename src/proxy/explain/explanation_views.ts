@@ -18,7 +18,6 @@ import {
 } from "./explanation.ts";
 import type { Upstream } from "../upstream/upstream.ts";
 
-/** The connection is closed without a response. */
 export function closed(code: ErrorCode, reason: string): LocalReply {
   return { status: 0, grpcStatus: null, code, reason };
 }
@@ -36,7 +35,6 @@ export function ownAnswer(
   return { status, grpcStatus, code, reason };
 }
 
-/** The response of a plugin. */
 export function dryAnswer(
   request: Pick<RequestHead, "fields">,
   { response: { status, failure, head }, by }: NonNullable<DryRun["answer"]>,

@@ -32,7 +32,6 @@ export const EDGE: ListenerKind = {
   },
 };
 
-/** The destination of requests for a host. */
 interface EdgeRoute {
   readonly upstream: string;
   readonly changes: Pick<RequestRoute, "changeRequest" | "ownNames" | "changeResponse">;

@@ -125,7 +125,6 @@ export class InboundListener extends ServedListener<InboundPart> implements TcpD
     return this.#http = { route, listener };
   }
 
-  /** After its part may have changed. */
   override update(): void {
     const { http } = this.part;
     // Metrics exist before there is something to count.

@@ -21,20 +21,17 @@ import { type TcpDestination, TcpService } from "../service/tcp_service.ts";
 import type { RequestRoute } from "../upstream/request_pools.ts";
 import type { Upstream } from "../upstream/upstream.ts";
 
-/** The environment that listeners are made with. */
 export interface ListenerEnvironment {
   readonly context: Context;
   /** For listeners without limits of their own. */
   readonly limits: ConnectionLimits;
   readonly random: Random;
-  /** Number of this worker. */
   readonly worker: number;
   /** Shared by all exposed paths. */
   readonly exposedPlaces: FairConnectionLimiter;
   limiter(column: number, limit: number): SharedLimiter;
   /** First column of an upstream in the shared counts; `undefined`: it has none. */
   columnOf(upstream: string): number | undefined;
-  /** Route of the requests to a declared upstream. */
   routeTo(upstream: string): RequestRoute | undefined;
 }
 

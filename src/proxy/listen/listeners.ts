@@ -106,11 +106,7 @@ export class Listeners {
     const { maxConnections } = this.#options;
     const kept = reservedFor(Object.keys(snapshot.upstreams).length, maxConnections);
     const exposed = exposedPlaces(Object.keys(snapshot.exposed).length, maxConnections);
-    const shares = {
-      process: maxConnections,
-      inbound: maxConnections - kept - exposed,
-      exposed,
-    };
+    const shares = { process: maxConnections, inbound: maxConnections - kept - exposed, exposed };
     await Promise.all(
       KINDS.flatMap((kind) =>
         kind.declared(snapshot).map((name) => this.#apply(kind, name, { snapshot, shares }))
@@ -203,7 +199,6 @@ export class Listeners {
     this.#options.onFirstUse?.(outbound.name);
   }
 
-  /** Route of the requests to that upstream. */
   routeTo(id: string): RequestRoute | undefined {
     const listener = this.#of(UPSTREAM).get(id)?.listener;
     return listener instanceof OutboundListener ? listener.route : undefined;

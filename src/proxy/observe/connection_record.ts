@@ -53,7 +53,6 @@ export class ConnectionRecord {
   relay: Relay | undefined;
   /** Set once the session carries HTTP. */
   requests: OpenRequests | undefined;
-  /** Its listener speaks HTTP. */
   readonly speaksHttp: boolean;
   /** It was handed to the service of its listener. */
   served = false;

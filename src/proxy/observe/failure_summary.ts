@@ -36,7 +36,6 @@ const LINES_PER_SECOND = { connections: 1_000, requests: 100 } as const;
 const MAX_SOURCES = 1_000;
 const PERIOD_MS = 1_000;
 
-/** A failure to log. */
 type What = "connections" | "requests";
 
 export interface RefusalReason {

@@ -33,7 +33,6 @@ export class GrpcStats {
   #lastPath = "";
   #last = this.#other;
 
-  /** `labels`: of the listener, and the cluster. */
   constructor(stats: Stats, labels: Labels) {
     this.#calls = new SpreadCounters(stats, CALLS, labels);
   }

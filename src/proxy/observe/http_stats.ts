@@ -125,13 +125,11 @@ const FLAGS = Object.entries(FLAG);
 
 export interface StatsOwner {
   readonly direction: "inbound" | "outbound";
-  /** Name of the listener. */
   readonly listener: string;
   /** Whether its requests are gRPC calls, which are counted by method, too. */
   readonly speaksGrpc: () => boolean;
 }
 
-/** Counters of the pooled connections to one cluster. */
 export type HttpPoolStats = MetricHandles<typeof POOL>;
 
 export function httpPoolStats(stats: Stats, labels: Labels): HttpPoolStats {
@@ -267,7 +265,6 @@ export class HttpStats extends ClusterCounters<HttpClusterStats> implements Exch
     (failures.known(key) ?? failures.of(key, { outcome: code, ended_by: endedBy })).add(1);
   }
 
-  /** Removes the metrics of a listener that is gone. */
   forget(): void {
     this.keepClusters(new Set());
     removeMetrics(this.#stats, METRICS, this.#labels);

@@ -70,7 +70,6 @@ interface Ended {
   readonly relay: Pick<Relay, "receivedBytes" | "sentBytes"> | undefined;
 }
 
-/** Counters of one listener's connections. */
 export class ListenerStats extends ClusterCounters<ClusterStats> implements ConnectionObserver {
   readonly metrics: MetricHandles<typeof METRICS>;
   readonly #stats: Stats;
@@ -124,7 +123,6 @@ export class ListenerStats extends ClusterCounters<ClusterStats> implements Conn
     ];
   }
 
-  /** Removes the metrics of a listener that is gone. */
   forget(): void {
     this.keepClusters(new Set());
     removeMetrics(this.#stats, METRICS, this.#labels);
@@ -182,7 +180,6 @@ export class ClusterStats {
   readonly #labels: Labels;
   readonly #metrics: MetricHandles<typeof CLUSTER>;
 
-  /** `labels`: of the listener, and the cluster. */
   constructor(stats: Stats, labels: Labels) {
     this.#stats = stats;
     this.#labels = labels;

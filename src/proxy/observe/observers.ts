@@ -42,7 +42,6 @@ export interface Observers {
 
 export const NO_OBSERVERS: Observers = { connections: [], exchanges: [] };
 
-/** Gives the observers in force. */
 interface Observed {
   readonly facts: { readonly observers: Observers };
 }

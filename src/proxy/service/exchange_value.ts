@@ -94,7 +94,6 @@ export function callerOf(signal: AbortSignal | undefined): string {
 
 export class ExchangeValue implements RecordedExchange {
   readonly connection: Connection;
-  /** The layers of the exchange. */
   stack: Pick<LayerStack, "holder"> | undefined;
   readonly #record: ExchangeRecord;
   readonly #caller: string;

@@ -451,7 +451,6 @@ export class HttpExchange implements MessageEvents, PluginResponseSink, StagedRe
     }
   }
 
-  /** The session is over. */
   abandon(): void {
     this.#takeCounts();
     this.#relay?.stop("reset");

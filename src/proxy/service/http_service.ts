@@ -166,7 +166,6 @@ export class HttpService implements SessionService, ServerEvents, ExchangeHost, 
     for (const exchange of this.#open.all()) exchange.sweep();
   }
 
-  /** No request is open. */
   #sweepIdle(): void {
     const { idleTimeoutMs } = this.listener.facts.limits;
     const idleMs = ++this.#idleSweeps * this.session.context.live.tickMs;

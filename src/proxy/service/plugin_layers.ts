@@ -249,7 +249,6 @@ export class PluginLayers
     this.#body?.hold();
   }
 
-  /** Fails the current attempt. */
   #fail(code: ErrorCode, reason: string, tried = ""): void {
     const failure = this.#failureOf(code, reason, tried);
     this.#abandonAttempt();

@@ -16,7 +16,6 @@ export class ResponseDeadlines {
   readonly #all = new Set<Limit>();
   #isComplete: boolean;
 
-  /** `isComplete`: the request is complete. */
   constructor(deadlines: Deadlines, isComplete: boolean) {
     this.#deadlines = deadlines;
     this.#isComplete = isComplete;

@@ -39,7 +39,6 @@ export interface HttpListener {
   readonly tokens?: string;
   /** Judges by a path in place of intentions. */
   readonly exposed?: ExposedPathRule;
-  /** The route of a request; `undefined`: there is none. */
   routeOf(request: Pick<RequestHead, "authority">): RequestRoute | undefined;
   readonly stats: HttpStats;
   readonly observers: Required<ExchangeObserver>;

@@ -14,7 +14,6 @@ import { endingOf } from "../observe/connection_record.ts";
 import type { LocalEndpoint, ProvenEndpoint } from "../upstream/endpoint_dial.ts";
 import { isRefusal, refusalEnding } from "../upstream/endpoint_failure.ts";
 
-/** The destination of a listener's connections. */
 export interface TcpDestination {
   readonly authorizeMode: AuthorizeMode;
   /** Counters of the local application; absent: connections go to an upstream. */

@@ -46,7 +46,6 @@ export async function reachEndpoints(
   return new Map(await Promise.all(found));
 }
 
-/** Probes the local application. */
 export async function reachLocal(
   local: Address,
   { context, timeoutMs }: { readonly context: UpstreamContext; readonly timeoutMs: number },

@@ -84,7 +84,6 @@ export interface LocalApplication {
   readonly context: UpstreamContext;
 }
 
-/** The pool of the local application. */
 export class LocalPool implements RequestPool {
   readonly cluster = LOCAL_CLUSTER;
   readonly #local: LocalApplication;
@@ -170,12 +169,10 @@ export class LocalRoute {
   }
 }
 
-/** ALPN protocols for the endpoints of a group. */
 export function protocolsTo({ upstream: { part } }: TargetGroup): readonly string[] {
   return part.http?.protocol === "http" ? HTTP1_ONLY : HTTP2_ONLY;
 }
 
-/** The pools of the endpoints of a group. */
 export class EndpointPools implements RequestPool {
   readonly #context: UpstreamContext;
   readonly #group: TargetGroup;
@@ -266,11 +263,7 @@ export class EndpointPools implements RequestPool {
           return NOTHING;
         }
         // A connection is not counted as use of the endpoint; requests are.
-        return new EndpointDial(group, { target, state }, handler, {
-          context,
-          trust,
-          protocols,
-        });
+        return new EndpointDial(group, { target, state }, handler, { context, trust, protocols });
       },
       version: protocols === HTTP1_ONLY ? "h1" : "h2",
       context,

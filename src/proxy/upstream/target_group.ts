@@ -121,7 +121,6 @@ export class TargetGroup {
     };
   }
 
-  /** How endpoints are picked. */
   get balancing(): Resolver["balancing"] {
     return this.#resolver.balancing;
   }

@@ -150,7 +150,6 @@ export class Upstream implements GroupContext {
     return this.#groups.values();
   }
 
-  /** Names of all clusters of the upstream. */
   get clusters(): ReadonlySet<string> {
     const names = new Set<string>();
     for (const group of this.groups) for (const { cluster } of group.targets) names.add(cluster);

@@ -58,7 +58,6 @@ export interface ResponseSink {
   upstreamFailed(code: ErrorCode, reason: string, tried: string): void;
 }
 
-/** A request to send. */
 export interface OutgoingRequest {
   readonly request: RequestHead;
   /** The request has no body. */
@@ -77,9 +76,7 @@ export interface OutgoingRequest {
 export interface RequestHandle {
   /** Part of the body. False: stop until {@link ResponseSink.bodyWanted}. */
   send(chunk: Uint8Array): boolean;
-  /** The body is complete. */
   end(trailers: Fields | undefined): void;
-  /** Stops reading the response for now. */
   pause(): void;
   resume(): void;
   /** Called after an accepted upgrade; the request itself is over then. */

@@ -157,9 +157,12 @@ class Resolving {
 
   #hash(id: string): readonly HashPolicy[] {
     const node = own(this.#chain.nodes, id);
-    const taken = hashPolicies(node?.kind === "router" ? undefined : node?.balancing);
-    if (taken.kind === "refused") throw new Unusable(`${id}: ${taken.reason}`);
-    return taken.policies;
+    const policies = (node?.kind === "router" ? undefined : node?.balancing)?.hashPolicies ?? [];
+    return policies.map((written, index) => {
+      const policy = hashPolicy(written);
+      if (typeof policy !== "string") return policy;
+      throw new Unusable(`${id}: LoadBalancer.HashPolicies[${index}] ${policy}`);
+    });
   }
 
   #splits(id: string): readonly ResolvedSplit[] {
@@ -168,21 +171,20 @@ class Resolving {
     if (node.kind === "router") throw new Unusable(`a route leads to the router "${id}"`);
     if (node.kind === "resolver") {
       this.#resolver(id, node);
-      const nothing = { unknown: [], requestHeaders: null, responseHeaders: null };
-      return [{ weight: WHOLE, resolver: id, at: id, ...nothing }];
+      const none = { requestHeaders: null, responseHeaders: null };
+      return [{ weight: WHOLE, resolver: id, at: id, unknown: [], ...none }];
     }
-    const splits: ResolvedSplit[] = [];
-    for (const [index, split] of node.splits.entries()) {
+    const splits = node.splits.flatMap((split, index): ResolvedSplit[] => {
       const { weight, next, unknown, requestHeaders, responseHeaders } = split;
       const hundredths = Math.round(weight * 100);
-      if (hundredths === 0) continue;
+      if (hundredths === 0) return [];
       const leg = own(this.#chain.nodes, next);
       if (leg?.kind !== "resolver") throw new Unusable(`a split leads to "${next}", no resolver`);
       this.#resolver(next, leg);
       const at = `service-splitter "${node.name}": Splits[${index}]`;
       const changes = { requestHeaders, responseHeaders };
-      splits.push({ weight: hundredths, resolver: next, at, unknown, ...changes });
-    }
+      return [{ weight: hundredths, resolver: next, at, unknown, ...changes }];
+    });
     if (splits.length === 0) throw new Unusable(`no split of "${id}" has a weight`);
     return splits;
   }
@@ -265,25 +267,9 @@ export function loadBalancing(balancing: ChainBalancing): LoadBalancing | undefi
   }
 }
 
-export type HashPolicies =
-  | { readonly kind: "taken"; readonly policies: readonly HashPolicy[] }
-  | { readonly kind: "refused"; readonly reason: string };
-
 /** A cookie's name (RFC 6265 4.1.1), and a path that cannot be taken for another attribute. */
 const COOKIE_NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const COOKIE_PATH = /^[ -:<-~]*$/;
-
-export function hashPolicies(balancing: ChainBalancing | undefined): HashPolicies {
-  const policies: HashPolicy[] = [];
-  for (const [index, written] of (balancing?.hashPolicies ?? []).entries()) {
-    const policy = hashPolicy(written);
-    if (typeof policy === "string") {
-      return { kind: "refused", reason: `LoadBalancer.HashPolicies[${index}] ${policy}` };
-    }
-    policies.push(policy);
-  }
-  return { kind: "taken", policies };
-}
 
 /** A text: why it cannot be followed. Consul checks less, and Envoy then keeps its earlier state. */
 function hashPolicy(written: ChainHashPolicy): HashPolicy | string {

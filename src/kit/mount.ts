@@ -57,9 +57,9 @@ export class Mounted implements api.Mounted {
     this.#options = options;
     this.upstream = new ScriptedUpstream(options.upstream ?? []);
     this.callees = Object.fromEntries(
-      Object.entries(options.callees ?? {}).map((
-        [name, steps],
-      ) => [name, new ScriptedUpstream(steps)]),
+      Object.entries(options.callees ?? {}).map(([name, steps]) => {
+        return [name, new ScriptedUpstream(steps)];
+      }),
     );
     this.#lender = {
       log: createLog({

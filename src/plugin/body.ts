@@ -168,6 +168,11 @@ async function readAll(
     }
     chunks.push(read.value);
   }
+  return joined(chunks, length);
+}
+
+/** `length`: of all chunks together. */
+export function joined(chunks: readonly Uint8Array[], length: number): Uint8Array<ArrayBuffer> {
   const all = new Uint8Array(length);
   let at = 0;
   for (const chunk of chunks) {

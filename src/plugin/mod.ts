@@ -26,7 +26,7 @@ export {
   runCode,
   whyNoImport,
 } from "./code.ts";
-export { BrokenBody, MadeBody, PassingBody, type PassingSource } from "./body.ts";
+export { BrokenBody, joined, MadeBody, PassingBody, type PassingSource } from "./body.ts";
 export type { Callee, CalleeName, CalleeRequest, Callees } from "./callees.ts";
 export { faultOf, placeOf, type SourcePosition } from "./source_positions.ts";
 export type { DryRun } from "./dry_run.ts";

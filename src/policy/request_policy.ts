@@ -96,7 +96,7 @@ function judgeOf(intention: Intention, defaultAction: "allow" | "deny"): SourceJ
   const judge = judgeWithoutTokens(intention, defaultAction);
   const { tokens, rule } = intention;
   if (!tokens || judge.kind === "deny") return judge;
-  const lacking = { ...verdictOf("deny", `${rule}: ${lackOf(tokens)}`), lacks: tokens };
+  const lacking = { ...verdictOf("deny", `${rule}: without ${needText(tokens)}`), lacks: tokens };
   return {
     kind: "per_request",
     rule,
@@ -127,7 +127,7 @@ function byPermissions(
     const verdict: RequestVerdict = { kind: action, rule: named(rule), permission, isUnjudged };
     const lacking: RequestVerdict | undefined = tokens && {
       kind: "deny",
-      rule: named(`${rule}; ${lackOf(tokens)}`),
+      rule: named(`${rule}; without ${needText(tokens)}`),
       permission,
       isUnjudged,
       lacks: tokens,
@@ -164,10 +164,6 @@ function byPermissions(
       });
     },
   };
-}
-
-function lackOf(tokens: readonly TokenNeed[]): string {
-  return `without ${needText(tokens)}`;
 }
 
 function always(kind: "allow" | "deny", rule: string, isUnjudged = false): SourceJudge {

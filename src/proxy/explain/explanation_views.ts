@@ -28,8 +28,7 @@ export function ownAnswer(
   as: ErrorCode | Reply,
   reason: string,
 ): LocalReply {
-  const { status } = typeof as === "string" ? replyOf(as, reason) : as;
-  const code = typeof as === "string" ? as : "";
+  const [code, { status }] = typeof as === "string" ? [as, replyOf(as, reason)] : ["", as];
   // As `http/reply.ts` has it: a gRPC client follows no redirect.
   const grpcStatus = isGrpc(fields) ? grpcStatusOf(status === 307 ? 400 : status) : null;
   return { status, grpcStatus, code, reason };

@@ -32,14 +32,6 @@ const UNKNOWN_CALLER: DownstreamFacts = {
   peer: undefined,
 };
 
-export interface UnsentRequestOptions {
-  readonly listener: HttpListener;
-  readonly head: RequestHead;
-  /** `undefined`: the caller shows no certificate. */
-  readonly peer: TrustedPeer | undefined;
-  readonly caller: FormOptions["caller"];
-}
-
 export class UnsentRequest implements StagedRequest {
   readonly listener: HttpListener;
   readonly head: RequestHead;
@@ -54,10 +46,16 @@ export class UnsentRequest implements StagedRequest {
   refusal: StageRefusal | undefined;
   /** Plugins that have it now. */
   generation: Generation | undefined;
-  #isJudged = false;
+  /** The intentions, or the exposed path, have judged it. */
+  isJudged = false;
   #verified: Promise<RequestHead | undefined> | undefined;
 
-  constructor({ listener, head, peer, caller }: UnsentRequestOptions) {
+  /** `peer`: `undefined`: the caller shows no certificate. */
+  constructor(
+    { listener, head, peer, caller }: Pick<StagedRequest, "listener" | "head" | "caller"> & {
+      readonly peer: TrustedPeer | undefined;
+    },
+  ) {
     const { facts, exposed } = listener;
     const { context, name, direction, authorizeMode } = facts;
     const { clock } = context;
@@ -77,7 +75,7 @@ export class UnsentRequest implements StagedRequest {
       ? judgeOfPath(exposed)
       : judgeOfRequests({ context, peer, record: { rule: "" } }, authorizeMode);
     this.judge = (request, claims) => {
-      this.#isJudged = true;
+      this.isJudged = true;
       return judge(request, claims);
     };
   }
@@ -89,11 +87,6 @@ export class UnsentRequest implements StagedRequest {
   /** Why tokens were not verified, by provider. */
   get tokenFaults(): ReadonlyMap<string, string> | undefined {
     return this.value.get(TOKEN_FAULTS);
-  }
-
-  /** The intentions, or the exposed path, have judged it. */
-  get isJudged(): boolean {
-    return this.#isJudged;
   }
 
   /**

@@ -7,7 +7,6 @@
 import { type DownstreamFacts, type ExchangeRecord, fieldOf, NOT_REACHED } from "../../http/mod.ts";
 import {
   type Connection,
-  type Connection as ConnectionValue,
   EndedExchange,
   type Exchange,
   faultOf,
@@ -22,36 +21,28 @@ import { connectionValue } from "../caller/authorize.ts";
 import type { Session } from "../caller/session.ts";
 
 export class DownstreamInfo implements DownstreamFacts {
+  readonly id: number;
+  readonly remote: string;
+  readonly requestedServerName: string;
+  readonly tlsVersion: string;
+  readonly isSecure: boolean;
   readonly #session: Session;
   #clientCert: string | undefined;
-  #value: ConnectionValue | undefined;
+  #value: Connection | undefined;
 
+  /** The caller is identified. */
   constructor(session: Session) {
+    const { record: { id, remote, serverName }, caller: { presented } } = session;
     this.#session = session;
-  }
-
-  get id(): number {
-    return this.#session.record.id;
-  }
-
-  get remote(): string {
-    return this.#session.record.remote;
+    this.id = id;
+    this.remote = remote;
+    this.requestedServerName = serverName;
+    this.tlsVersion = presented?.version ?? "";
+    this.isSecure = presented !== undefined;
   }
 
   get local(): string {
     return this.#session.caller.local;
-  }
-
-  get requestedServerName(): string {
-    return this.#session.record.serverName;
-  }
-
-  get tlsVersion(): string {
-    return this.#session.caller.presented?.version ?? "";
-  }
-
-  get isSecure(): boolean {
-    return this.#session.caller.presented !== undefined;
   }
 
   get peer(): DownstreamFacts["peer"] {
@@ -69,7 +60,7 @@ export class DownstreamInfo implements DownstreamFacts {
   }
 
   /** The connection as plugins see it. */
-  get value(): ConnectionValue {
+  get value(): Connection {
     return this.#value ??= connectionValue(this.#session);
   }
 
@@ -118,15 +109,12 @@ export class ExchangeValue implements RecordedExchange {
   }
 
   get signal(): AbortSignal {
-    const abort = this.#abort ??= this.#newAbort();
-    if (this.#record.endAt !== NOT_REACHED) abort.abort();
-    return abort.signal;
-  }
-
-  #newAbort(): AbortController {
-    const abort = new AbortController();
-    if (this.#caller !== "") callers.set(abort.signal, this.#caller);
-    return abort;
+    if (!this.#abort) {
+      this.#abort = new AbortController();
+      if (this.#caller !== "") callers.set(this.#abort.signal, this.#caller);
+    }
+    if (this.#record.endAt !== NOT_REACHED) this.#abort.abort();
+    return this.#abort.signal;
   }
 
   get<T>(key: StateKey<T>): T | undefined {

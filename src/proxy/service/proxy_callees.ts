@@ -19,6 +19,7 @@ import {
   type CalleeRequest,
   type Callees,
   failed,
+  joined,
   MadeBody,
   PluginResponse,
 } from "../../plugin/mod.ts";
@@ -69,7 +70,8 @@ export class ProxyCallees {
         const address = addressOf(name.target);
         if (address) return this.#openLocal(address, name);
         const [upstream] = upstreamsOf(name.target, snapshot);
-        return this.#openUpstream(upstream?.name ?? "", upstream?.id ?? "");
+        const { name: authority = "", id = "" } = upstream ?? {};
+        return this.#callee(authority, () => this.#routeTo(id)?.poolFor(DEFAULT_ROUTE));
       },
     };
   }
@@ -93,45 +95,38 @@ export class ProxyCallees {
     return undefined;
   }
 
-  #openUpstream(authority: string, id: string): Callee {
+  /** Without a pool the upstream was removed, and this generation is about to be replaced. */
+  #callee(
+    authority: string,
+    poolOf: () => RequestPool | undefined,
+    close: () => void = () => {},
+  ): Callee {
     const context = this.#context;
     return {
       authority,
-      call: (request, onResponse) => {
+      call(request, onResponse) {
         const call = new OutgoingCall(request, onResponse);
-        // Without a pool the upstream was removed, and this generation is about to be replaced.
-        const pool = this.#routeTo(id)?.poolFor(DEFAULT_ROUTE);
+        const pool = poolOf();
         if (pool) call.start(pool, context);
-        else {onResponse(
-            failed({ ...NO_ENDPOINT, reason: `the upstream ${authority} leads nowhere` }),
-          );}
+        else call.upstreamFailed("no_endpoint", `the upstream ${authority} leads nowhere`, "");
         return call;
       },
-      close: () => {},
+      close,
     };
   }
 
   #openLocal(address: Address, { http2 }: CalleeName): Callee {
-    const context = this.#context;
     const where = formatAddress(address);
     const key = `${http2 ? "h2" : "h1"} ${where}`;
     const shared = this.#local.get(key) ?? { pool: this.#poolFor(address, http2), users: 0 };
     this.#local.set(key, shared);
     shared.users++;
-    const pool: RequestPool = shared.pool;
-    return {
-      authority: address.kind === "tcp" ? where : "localhost",
-      call: (request, onResponse) => {
-        const call = new OutgoingCall(request, onResponse);
-        call.start(pool, context);
-        return call;
-      },
-      close: () => {
-        if (--shared.users > 0) return;
-        this.#local.delete(key);
-        shared.pool.drain();
-      },
-    };
+    const { pool } = shared;
+    return this.#callee(address.kind === "tcp" ? where : "localhost", () => pool, () => {
+      if (--shared.users > 0) return;
+      this.#local.delete(key);
+      pool.drain();
+    });
   }
 
   #poolFor(local: Address, http2: boolean): LocalPool {
@@ -144,7 +139,6 @@ export class ProxyCallees {
 }
 
 const STATS_LABELS = { direction: "outbound", listener: "plugin_calls" };
-const NO_ENDPOINT = { code: "no_endpoint", wasSent: false, endpoint: null } as const;
 const LOOPBACK = /^(?:localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\]):(\d{1,5})$/;
 
 /** An address of this machine; `undefined`: the target is none. */
@@ -158,18 +152,15 @@ function addressOf(target: string): Address | undefined {
 }
 
 /** A call to one of the proxy's own listeners would call itself without end. */
-function whyNoAddress(address: Address, snapshot: Snapshot): string | undefined {
-  const { inbound, upstreams, edges, exposed } = snapshot;
-  for (const part of [inbound, upstreams, edges, exposed].flatMap((parts) => [...values(parts)])) {
-    if (part && isSame(part, address)) return "it is a listener of this proxy";
-  }
-  return undefined;
-}
-
-function values(
-  parts: Readonly<Record<string, { readonly bind: BindAddress | null }>>,
-): (BindAddress | null)[] {
-  return Object.values(parts).map(({ bind }) => bind);
+function whyNoAddress(
+  address: Address,
+  { inbound, upstreams, edges, exposed }: Snapshot,
+): string | undefined {
+  const parts = [inbound, upstreams, edges, exposed].flatMap((all) =>
+    Object.values<{ readonly bind: BindAddress | null }>(all)
+  );
+  const isOwn = parts.some(({ bind }) => bind && isSame(bind, address));
+  return isOwn ? "it is a listener of this proxy" : undefined;
 }
 
 /** A listener on all addresses includes this one. */
@@ -310,16 +301,6 @@ function withGrpcStatus(fields: Fields, trailers: Fields): Fields {
   for (let i = 0; i < trailers.length; i += FIELD) {
     const name = trailers[i] ?? "";
     if (name.startsWith("grpc-")) addField(all, name, trailers[i + 1] ?? "");
-  }
-  return all;
-}
-
-function joined(chunks: readonly Uint8Array[], length: number): Uint8Array<ArrayBuffer> {
-  const all = new Uint8Array(length);
-  let at = 0;
-  for (const chunk of chunks) {
-    all.set(chunk, at);
-    at += chunk.length;
   }
   return all;
 }

@@ -36,6 +36,7 @@ export class MountedRequest implements PluginResponseSink {
   readonly #layers: PluginLayers;
   readonly #clock: FakeClock;
   readonly #answer = Promise.withResolvers<Answer>();
+  readonly answer = this.#answer.promise;
   #head: ResponseHead | undefined;
   readonly #body: Uint8Array[] = [];
   #failure: Answer["failure"] = null;
@@ -75,15 +76,11 @@ export class MountedRequest implements PluginResponseSink {
     if (init.signal?.aborted) this.#leave();
   }
 
-  get answer(): Promise<Answer> {
-    return this.#answer.promise;
-  }
-
   #tick(): void {
     this.#timer = this.#clock.after(TICK_MS, () => {
       const stuck = this.#layers.stuckFor(TICK_MS);
       if (stuck === undefined) this.#tick();
-      else this.#fail("plugin_failed", stuck);
+      else this.fail("plugin_failed", stuck);
     });
   }
 
@@ -140,14 +137,10 @@ export class MountedRequest implements PluginResponseSink {
   }
 
   upstreamFailed(code: ErrorCode, reason: string): void {
-    this.#fail(code, reason);
+    this.fail(code, reason);
   }
 
-  answeredFor(code: ErrorCode, reason: string, fields: Fields): void {
-    this.#fail(code, reason, fields);
-  }
-
-  #fail(code: ErrorCode, reason: string, fields: Fields = []): void {
+  fail(code: ErrorCode, reason: string, fields: Fields = []): void {
     if (this.#isOver) return;
     this.#record.code = code;
     this.#failure = { code, reason };

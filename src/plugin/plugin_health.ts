@@ -65,7 +65,7 @@ const METRICS = {
   ],
 } as const;
 
-export interface PluginHealthOptions {
+interface PluginHealthOptions {
   readonly plugin: string;
   readonly listener: string;
   /** Path of its configuration, for messages. */
@@ -93,8 +93,8 @@ export class PluginHealth implements LayerHealth {
   #warnedMs = -Infinity;
 
   constructor(options: PluginHealthOptions) {
-    const { lender: { stats } } = this.#options = options;
-    const labels = labelsOf(options);
+    const { plugin, listener, lender: { stats } } = this.#options = options;
+    const labels = { plugin, listener };
     this.#failures = stats.counter(...METRICS.failures, labels);
     this.#held = stats.counter(...METRICS.held, labels);
     this.#broken = stats.gauge(...METRICS.broken, labels);
@@ -130,10 +130,8 @@ export class PluginHealth implements LayerHealth {
     if (this.#pauseMs === 0) {
       if (++this.#inARow < FAILURES_IN_A_ROW) return;
       if (!this.#isRetired) this.#broken.set(1);
-      log.error("plugin is not asked any more for a while", {
-        failures: FAILURES_IN_A_ROW,
-        reason,
-      });
+      const failures = FAILURES_IN_A_ROW;
+      log.error("plugin is not asked any more for a while", { failures, reason });
     } else if (!this.#isOnTrial) return;
     this.#isOnTrial = false;
     this.#pauseMs = Math.min(this.#pauseMs * 2 || FIRST_PAUSE_MS, LONGEST_PAUSE_MS);
@@ -179,14 +177,10 @@ export class PluginHealth implements LayerHealth {
   }
 }
 
-function labelsOf({ plugin, listener }: { readonly plugin: string; readonly listener: string }) {
-  return { plugin, listener };
-}
-
 /** Removes the metrics of a plugin that the listener no longer has. */
 export function removeHealthStats(
   stats: Stats,
-  of: { readonly plugin: string; readonly listener: string },
+  labels: { readonly plugin: string; readonly listener: string },
 ): void {
-  for (const [name] of Object.values(METRICS)) stats.remove(name, labelsOf(of));
+  for (const [name] of Object.values(METRICS)) stats.remove(name, labels);
 }

@@ -28,7 +28,7 @@ export interface Permit {
   readonly [GRANTED]: true;
 }
 
-export interface AdmitOptions {
+interface AdmitOptions {
   readonly mode: AuthorizeMode;
   /** Intentions judge the `caller` as a whole, or each of its `requests` later. */
   readonly judged: "caller" | "requests";
@@ -52,7 +52,7 @@ export function admit(session: Session, { mode, judged, onAdmitted }: AdmitOptio
     }));
 }
 
-export function runConnectionHooks(session: Session, onAdmitted: () => void): void {
+function runConnectionHooks(session: Session, onAdmitted: () => void): void {
   const { record, context: { facts, deadlines } } = session;
   const generation = facts.plugins?.of(record.listener);
   if (!generation?.judgesConnections) return onAdmitted();

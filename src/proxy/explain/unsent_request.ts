@@ -114,7 +114,7 @@ export class UnsentRequest implements StagedRequest {
   verifyTokens(generation: Generation): void {
     const { context: { deadlines }, value: exchange } = this;
     this.#verified = new Promise((onKnown) =>
-      new TokenCheck({ generation, exchange, deadlines, onKnown }).start(this.head)
+      new TokenCheck(generation, exchange, { deadlines, onKnown }).start(this.head)
     );
   }
 

@@ -142,7 +142,10 @@ export class TrustContext {
 
   /** URI names of the default certificate. */
   get ownUris(): readonly string[] {
-    return this.#ownUris ??= urisOf(this.material.certificates[0]);
+    if (this.#ownUris) return this.#ownUris;
+    const [shown] = this.material.certificates;
+    const [leaf] = shown ? parsePem(shown.certPem, { what: "our certificate" }) : [];
+    return this.#ownUris = leaf ? altNamesOf(parseCertificate(leaf.der)).uris : [];
   }
 
   /** Why these credentials must not be used now; `undefined`: they may be. */
@@ -201,11 +204,8 @@ export class TrustContext {
       ? rules.judge(shown, at)
       : rules.judgeAgain(shown, { ...at, sureMs: Math.min(wallMs, nowMs + sinceMs) });
     if (verdict.kind === "trusted" && !peer.accepted) {
-      return {
-        kind: "untrusted",
-        code: "chain_untrusted",
-        reason: `the TLS library refused the certificate: ${peer.reason}`,
-      };
+      const reason = `the TLS library refused the certificate: ${peer.reason}`;
+      return { kind: "untrusted", code: "chain_untrusted", reason };
     }
     return verdict;
   }
@@ -245,10 +245,7 @@ export class TrustContext {
     return this.#usable(this.#byName.get(name), protocols);
   }
 
-  #usable(
-    shown: ShownCertificate | undefined,
-    protocols: readonly string[],
-  ): ServerTls | undefined {
+  #usable(shown: ShownCertificate | undefined, protocols: readonly string[]) {
     if (!shown || this.#options.now() > shown.notAfterMs) return undefined;
     return this.#servers.of(shown, protocols);
   }
@@ -270,11 +267,6 @@ function rootPemsOf(peers: PeerRulesInForce | null): readonly string[] {
     case undefined:
       return [];
   }
-}
-
-function urisOf(shown: ShownCertificate | undefined): readonly string[] {
-  const [leaf] = shown ? parsePem(shown.certPem, { what: "our certificate" }) : [];
-  return leaf ? altNamesOf(parseCertificate(leaf.der)).uris : [];
 }
 
 function untrusted(reason: string): ChainVerdict {

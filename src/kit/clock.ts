@@ -47,10 +47,7 @@ export class FakeClock implements Clock {
     return next && next.dueMs - this.#monotonicMs;
   }
 
-  /**
-   * Advances time by `ms` and runs due timers, in order and each at its own time. Before, between and after
-   * them everything that waits only for promises runs, so timers set by such code fire, too.
-   */
+  /** Runs due timers, each at its own time, and all that waits only for promises, whose timers fire as well. */
   async advance(ms: number): Promise<void> {
     const endMs = this.#monotonicMs + ms;
     await settle();

@@ -165,10 +165,7 @@ export class Generation {
     return route && this.#plans.get(route);
   }
 
-  /**
-   * The layers of a request in order, for `explain`, as if none of them changed the request, with their route
-   * configuration. Without a plan: only the guards.
-   */
+  /** The layers of an unchanged request in order, for `explain`. Without a plan: only the guards. */
   layersOf(plan: RoutePlan | undefined): LayerView[] {
     const configs = this.#placeOf(plan)?.configs ?? {};
     return [...this.guards, ...plan?.layers ?? []].flatMap(({ name, phase, routeConfig }) => {
@@ -230,10 +227,7 @@ export class Generation {
     if (--this.#users === 0 && this.#isRetired) void this.close();
   }
 
-  /**
-   * A new generation serves from now on. This one closes after its last exchange, or at the drain limit.
-   * Resolves when it is closed.
-   */
+  /** Closes after the last exchange, or at the drain limit. Resolves when it is closed. */
   retire(): Promise<void> {
     if (this.#isRetired) return this.#closed.promise;
     this.#isRetired = true;

@@ -62,10 +62,7 @@ export class Generations {
     return this.#held.get(listener)?.generation;
   }
 
-  /**
-   * `source` has the number of new generations and the code of plugins from files. Throws a ProxyError that
-   * names listener, plugin and the path in the configuration; new generations are closed then.
-   */
+  /** Throws a ProxyError that names listener, plugin and path; new generations are closed then. */
   async prepare(wanted: PluginsOf, source: GenerationSource): Promise<PreparedGenerations> {
     const all = new Map<string, Held>();
     const fresh: Generation[] = [];

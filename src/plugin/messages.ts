@@ -157,10 +157,7 @@ export class ResponseOutcome implements PromiseLike<PluginResponse>, ResponseLis
   #listener: ResponseListener | undefined;
   #promise: PromiseWithResolvers<PluginResponse> | undefined;
 
-  /**
-   * `outer`: the outcome that this one is made for, which may be settled without it. `change` receives the
-   * response and calls {@link become} with the changed one, now or later.
-   */
+  /** `outer` may be settled without this one. `change` calls {@link become} with the changed response. */
   constructor(outer?: ResponseOutcome, change?: (response: PluginResponse) => void) {
     this.#outer = outer;
     this.#change = change;

@@ -42,10 +42,7 @@ const FIRST_PAUSE_MS = 10_000;
 const LONGEST_PAUSE_MS = 60_000;
 /** A plugin that holds the thread longer stalls all other exchanges. */
 const THREAD_LIMIT_MS = 50;
-/**
- * Reading the clock costs as much as a hook, so one call of so many is timed. The number is odd, since the
- * hooks of an exchange come in pairs.
- */
+/** Reading the clock costs as much as a hook. Odd, since the hooks of an exchange come in pairs. */
 const TIMED_EVERY = 61;
 const WARN_EVERY_MS = 10_000;
 const SHOWN_CHARS = 500;

@@ -37,10 +37,7 @@ export interface Intention {
     readonly partition: string;
     /** Cluster peer the source lives in; `""` is this cluster. */
     readonly peer: string;
-    /**
-     * In place of the names, for sources outside the mesh: a URI, or all below one (`spiffe://td/ns/*`).
-     * From a configuration file only; Consul has none.
-     */
+    /** In place of names, outside the mesh: a URI, or all below one (`spiffe://td/ns/*`). Only in configuration files. */
     readonly uri?: string;
   };
   readonly action: IntentionAction;

@@ -44,10 +44,7 @@ export interface SourceJudge {
   readonly kind: "allow" | "deny" | "per_request";
   /** The intention that decides, or the default. */
   readonly rule: string;
-  /**
-   * For each request, also on an open connection, in the form that is sent on: path normalised, with the
-   * fields that the proxy adds. `claims`: those of its tokens; absent: none.
-   */
+  /** Judges a request in the form that is sent on. `claims`: those of its tokens; absent: none. */
   decide(request: JudgedRequest, claims?: VerifiedClaims): RequestVerdict;
   /** For people: the permissions that {@link decide} evaluates, in its order, the one that decides last. */
   tried(request: JudgedRequest, claims?: VerifiedClaims): readonly TriedPermission[];

@@ -112,10 +112,7 @@ export function authorizeWithAgent(
   );
 }
 
-/**
- * Whether the intentions in force allow the caller, whatever they were when it was accepted. False: denied,
- * and the subject has ended.
- */
+/** Whether the intentions in force allow the caller. False: denied, and the subject has ended. */
 export function isAllowed(subject: AuthorizationSubject, mode: AuthorizeMode): boolean {
   if (mode === "nobody") return true;
   const { policy } = subject.context.facts;

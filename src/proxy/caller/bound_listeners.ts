@@ -67,10 +67,7 @@ export class BoundListeners {
     if (strain !== "none" && listener) this.#gate.strained(listener, strain);
   }
 
-  /**
-   * Replaces `current` with a listener for `bind`. `current` goes on until the new one is bound, unless both
-   * want the same address.
-   */
+  /** A listener for `bind`. `current` goes on until it is bound, unless both want the same address. */
   replace(
     name: string,
     bind: BindAddress,

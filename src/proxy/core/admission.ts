@@ -73,10 +73,8 @@ export class SharedCounts {
   check(row: number, column: number): void {
     const isCell = (at: number, count: number) => Number.isInteger(at) && at >= 0 && at < count;
     if (isCell(row, this.#rows) && isCell(column, COLUMNS)) return;
-    throw new ProxyError(
-      "internal",
-      `Cannot count in row ${row}, column ${column}: there are ${this.#rows} by ${COLUMNS}`,
-    );
+    const cells = `there are ${this.#rows} by ${COLUMNS}`;
+    throw new ProxyError("internal", `Cannot count in row ${row}, column ${column}: ${cells}`);
   }
 
   /** Clears the counts of a worker that died. */
@@ -104,13 +102,17 @@ export class SharedLimiter implements ConnectionLimiter {
 
   constructor(
     counts: SharedCounts,
-    options: { readonly row: number; readonly column: number; readonly limit: number },
+    { row, column, limit }: {
+      readonly row: number;
+      readonly column: number;
+      readonly limit: number;
+    },
   ) {
-    counts.check(options.row, options.column);
+    counts.check(row, column);
     this.#counts = counts;
-    this.#row = options.row;
-    this.#column = options.column;
-    this.limit = options.limit;
+    this.#row = row;
+    this.#column = column;
+    this.limit = limit;
   }
 
   enter(): boolean {

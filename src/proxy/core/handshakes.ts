@@ -15,7 +15,7 @@ export interface HandshakeOwner {
   end(code: ErrorCode, reason: string): void;
 }
 
-export interface HandshakesOptions {
+interface HandshakesOptions {
   readonly clock: Clock;
   /** Handshakes under way in this data path; up to twice as many during the fair time. */
   readonly limit: number;
@@ -62,10 +62,7 @@ export class Handshakes {
     return this.#underWay.size;
   }
 
-  /**
-   * Always makes room, by ending another handshake if needed. True: all others are young as well, so
-   * connections are accepted faster than handshakes finish.
-   */
+  /** Ends another handshake if there is no room. True: connections are accepted faster than handshakes finish. */
   begin(owner: HandshakeOwner): boolean {
     const key = networkOf(owner.record.remote);
     const known = this.#sources.get(key);

@@ -89,10 +89,7 @@ export class UnsentRequest implements StagedRequest {
     return this.value.get(TOKEN_FAULTS);
   }
 
-  /**
-   * Takes it through the stages, to its plugins or up to the pool: which split a request takes, and whether
-   * there is a place, is explained for each split. `onForm`: the request is in the form that is judged.
-   */
+  /** Runs the stages up to the plugins or the pool. `onForm`: the request is in the form that is judged. */
   async run(onForm: (head: RequestHead) => void): Promise<void> {
     for (const { name, run } of REQUEST_STAGES) {
       if (name === "pool") return;

@@ -65,10 +65,7 @@ export class InboundListener extends ServedListener<InboundPart> implements TcpD
     return isOther;
   }
 
-  /**
-   * All inbound listeners count in one column, so a limit of one listener bounds their sum: it is never
-   * exceeded. Several listeners with limits would each need a column.
-   */
+  /** All inbound listeners count in one column, so the limit of one bounds their sum. */
   override setShare({ inbound }: ConnectionShares): void {
     this.places.limit = Math.min(this.part.maxConnections || Infinity, inbound);
   }

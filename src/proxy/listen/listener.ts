@@ -94,10 +94,7 @@ export abstract class ServedListener<Part extends ListenedPart = ListenedPart>
   /** `undefined`: its connections carry bytes. */
   abstract get httpListener(): HttpListener | undefined;
 
-  /**
-   * Takes over its part of a snapshot, if it is still declared. True: open connections must be judged again,
-   * because credentials or rules differ.
-   */
+  /** Takes over its part of a snapshot, if declared. True: open connections must be judged again. */
   abstract take(snapshot: Snapshot): boolean;
 
   /** Its address; `null`: it does not listen in this worker. */

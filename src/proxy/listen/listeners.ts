@@ -5,7 +5,7 @@
  * @module
  */
 
-import { type BindAddress, ProxyError, type Random } from "../../base/mod.ts";
+import { ProxyError, type Random } from "../../base/mod.ts";
 import type { AcceptedConnection, Connection } from "../../net/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
 import { type BoundListener, BoundListeners, isOpenAt, viewOf } from "../caller/bound_listeners.ts";
@@ -125,11 +125,11 @@ export class Listeners {
     listener.setShare(shares);
     const { bind, callers } = listener;
     const isSecure = listener.tls !== null;
-    if (current?.isSecure === isSecure && isWhereItShouldBe(current.bound, bind)) return;
+    const isThere = bind ? isOpenAt(current?.bound, bind) : current?.bound === undefined;
+    if (current?.isSecure === isSecure && isThere) return;
     const bound = bind ? this.#bound.replace(name, bind, current?.bound, callers) : undefined;
     if (!bound && current?.bound) this.#bound.close(current.bound);
-    const opening = { listener, bound, isSecure };
-    opened.set(name, opening);
+    opened.set(name, { listener, bound, isSecure });
     if (bound) await this.#open(listener, bound, isSecure);
   }
 
@@ -185,18 +185,15 @@ export class Listeners {
     const outbound = listener instanceof OutboundListener ? listener : undefined;
     const accept = (socket: AcceptedConnection | Connection) => {
       if (!this.#bound.admits(bound)) return socket.reset();
-      if (outbound?.isNoted === false) this.#note(outbound);
+      if (outbound?.isNoted === false) {
+        outbound.isNoted = true;
+        this.#options.onFirstUse?.(outbound.name);
+      }
       this.#bound.strained(bound, new Caller(listener, socket).accept());
     };
-    await this.#bound.open(
-      bound,
-      () => isSecure ? engine.listenSecure(options, accept) : engine.listen(options, accept),
-    );
-  }
-
-  #note(outbound: OutboundListener): void {
-    outbound.isNoted = true;
-    this.#options.onFirstUse?.(outbound.name);
+    const listen = () =>
+      isSecure ? engine.listenSecure(options, accept) : engine.listen(options, accept);
+    await this.#bound.open(bound, listen);
   }
 
   routeTo(id: string): RequestRoute | undefined {
@@ -270,8 +267,4 @@ export class Listeners {
   *#listeners(): Iterable<ServedListener> {
     for (const { listener } of this.#all()) yield listener;
   }
-}
-
-function isWhereItShouldBe(bound: BoundListener | undefined, bind: BindAddress | null): boolean {
-  return bind ? isOpenAt(bound, bind) : bound === undefined;
 }

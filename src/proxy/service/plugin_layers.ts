@@ -116,10 +116,7 @@ export class PluginLayers
     generation.enter();
   }
 
-  /**
-   * Called every `tickMs`. Returns why the exchange must end, if one plugin has held it for too long;
-   * `undefined`: it may go on.
-   */
+  /** Called every `tickMs`. Why the exchange must end: one plugin has held it for too long; `undefined`: it may go on. */
   stuckFor(tickMs: number): string | undefined {
     if (this.#options.generation.isClosed && this.#needsPlugins) return OVERDUE;
     const holder = this.#isAnswered ? undefined : this.#stack.holder;

@@ -29,10 +29,7 @@ import type { ListenerFacts } from "../caller/session.ts";
 import type { HttpStats } from "../observe/http_stats.ts";
 import type { ExchangeObserver } from "../observe/observers.ts";
 
-/**
- * The common part of the requests of one listener, for its life. Values that change with a snapshot are read
- * when they are needed.
- */
+/** The requests of one listener, for its life. Values that change with a snapshot are read when needed. */
 export interface HttpListener {
   readonly facts: ListenerFacts;
   /** Key of the plugins that verify tokens before a request is judged; absent: none ever do. */

@@ -90,10 +90,7 @@ export class ConnectionPool extends ClientPool<PooledEndpoint, PoolFailure> {
     });
   }
 
-  /**
-   * After every change of credentials: resets connections whose server is no longer trusted; connections
-   * made with other credentials carry no new requests.
-   */
+  /** Resets connections to servers that are no longer trusted, and drains those made with other credentials. */
   rejudge(): void {
     for (const { reached: { endpoint }, client } of this.connections) {
       if (!("fault" in endpoint)) continue;

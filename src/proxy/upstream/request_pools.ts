@@ -31,19 +31,12 @@ const HTTP2_ONLY: readonly string[] = ["h2"];
 export interface RequestPool {
   /** Envoy's cluster name, for the access log. */
   readonly cluster: string;
-  /**
-   * Takes a place for one request, which the same caller leaves once. False: there is none; see
-   * {@link RequestPool.whyFull}. `caller`: its key in the account of memory; `""`: none.
-   */
+  /** Takes a place, which the same caller leaves once. False: none is free. `caller`: key of its account; `""`: none. */
   enter(caller: string): boolean;
   leave(caller: string): void;
   /** Why {@link RequestPool.enter} just returned false. */
   whyFull(): string;
-  /**
-   * Calls the handler with a connection that has room, now or later, and with the lease of its endpoint if one
-   * was picked. The handler uses the connection at once. Endpoints to `avoid` are not picked while there are
-   * others.
-   */
+  /** Gives a connection, which is used at once, and its lease, if any. `avoid` is picked only if there is no other. */
   acquire(
     handler: AttemptHandler<PooledConnection>,
     hash: number | undefined,
@@ -53,10 +46,7 @@ export interface RequestPool {
 
 /** Where the requests of a listener go, and the changes to requests and responses. */
 export interface RequestRoute {
-  /**
-   * Called once for a request, since splits are picked at random. `resolver` is that of the split, if it was
-   * picked before. `undefined`: there is no such route.
-   */
+  /** Called once for a request. `resolver`: of the split that was picked already. `undefined`: there is no such route. */
   poolFor(route: string, resolver?: string): RequestPool | undefined;
   /** The hash policies of a route; absent: no route has any. */
   readonly hashFor?: ((route: string) => readonly HashPolicy[] | undefined) | undefined;

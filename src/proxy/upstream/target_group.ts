@@ -106,10 +106,7 @@ export class TargetGroup {
     return known;
   }
 
-  /**
-   * A handshake with `state` takes long: the endpoint is not picked while others answer, and is not ejected.
-   * The caller calls the returned function at the end of the handshake.
-   */
+  /** A handshake takes long: others are preferred until the caller calls the returned function at its end. */
   takesLong(state: EndpointState): () => void {
     this.#unanswered.set(state, (this.#unanswered.get(state) ?? 0) + 1);
     this.#silent = new Set(this.#unanswered.keys());
@@ -209,10 +206,7 @@ export class DialWindow {
     this.#size = size;
   }
 
-  /**
-   * Calls `start` now or when its turn comes. The caller must call the returned function at least once; it ends
-   * the turn, or the wait for it.
-   */
+  /** Calls `start` when its turn comes. The returned function, called at least once, ends the turn or the wait. */
   enter(start: () => void): () => void {
     let state: "waiting" | "dialling" | "left" = "waiting";
     const begin = () => {

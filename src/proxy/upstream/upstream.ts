@@ -62,10 +62,7 @@ export class RouteTable {
     }));
   }
 
-  /**
-   * The pools for one request: those of `resolver` if the route has a split to it, else of a random split.
-   * `undefined`: there is no such route.
-   */
+  /** The group of `resolver` if the route has a split to it, else of a random split. `undefined`: no such route. */
   groupFor(name: string, resolver?: string): TargetGroup | undefined {
     const route = this.#routes.get(name);
     if (!route) return undefined;

@@ -5,11 +5,10 @@
  * @module
  */
 
-import type { ErrorCode } from "../base/mod.ts";
 import { addField, fieldOf, isGrpc } from "../http/mod.ts";
 import type { Call, RequestChange, Terms } from "./api.ts";
 import { MadeBody, PassingBody } from "./body.ts";
-import { failed, PluginRequest, type PluginResponse } from "./messages.ts";
+import { notSent, PluginRequest, type PluginResponse } from "./messages.ts";
 
 /** A service that a plugin names. */
 export interface CalleeName {
@@ -93,9 +92,9 @@ export class PluginCalls {
     return new Promise((resolve) => {
       const calleeRequest = calleeRequestOf(callee, change, terms);
       const { signal } = terms;
-      if (signal?.aborted || this.#isClosed) return resolve(notCalled("closed", UNWANTED));
+      if (signal?.aborted || this.#isClosed) return resolve(notSent("closed", UNWANTED));
       if (this.#running.size >= MAX_CALLS) {
-        return resolve(notCalled("limit_reached", `${MAX_CALLS} calls are under way`));
+        return resolve(notSent("limit_reached", `${MAX_CALLS} calls are under way`));
       }
       const over = (response: PluginResponse) => {
         this.#running.delete(end);
@@ -104,7 +103,7 @@ export class PluginCalls {
       };
       const end = () => {
         call.cancel();
-        over(notCalled("closed", UNWANTED));
+        over(notSent("closed", UNWANTED));
       };
       this.#running.add(end);
       signal?.addEventListener("abort", end);
@@ -149,8 +148,4 @@ function withTrailers(request: PluginRequest): PluginRequest {
   const fields = head.fields.slice();
   addField(fields, "te", "trailers");
   return new PluginRequest({ ...head, fields }, body);
-}
-
-function notCalled(code: ErrorCode, reason: string): PluginResponse {
-  return failed({ code, reason, wasSent: false, endpoint: null });
 }

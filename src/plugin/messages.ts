@@ -119,9 +119,7 @@ export class PluginResponse implements HttpResponse {
   with(change: ResponseChange): PluginResponse {
     const { head, endpoint } = this;
     const { status = head.status } = change;
-    if (!(Number.isInteger(status) && status >= 200 && status <= 599) && status !== head.status) {
-      throw new TypeError(`status ${status}: from 200 to 599`);
-    }
+    if (status !== head.status) checkStatus(status);
     const body = change.body === undefined ? this.body : bodyOf(change.body);
     const length = body === this.body ? head.length : lengthOf(body);
     const fields = fieldsWith(head.fields, change.headers);
@@ -130,6 +128,11 @@ export class PluginResponse implements HttpResponse {
     const failure = isSame ? this.failure : null;
     return new PluginResponse({ status, length, fields }, body, { endpoint, failure });
   }
+}
+
+export function checkStatus(status: number): void {
+  if (Number.isInteger(status) && status >= 200 && status <= 599) return;
+  throw new TypeError(`status ${status}: from 200 to 599`);
 }
 
 /** A failure whose code is in the error table. */
@@ -141,6 +144,11 @@ export interface ResponseFailure extends Failure {
 export function failed(failure: ResponseFailure): PluginResponse {
   const head = { status: replyOf(failure.code).status, length: 0, fields: [] };
   return new PluginResponse(head, null, { endpoint: failure.endpoint, failure });
+}
+
+/** A failure of a request that no endpoint got. */
+export function notSent(code: ErrorCode, reason: string): PluginResponse {
+  return failed({ code, reason, wasSent: false, endpoint: null });
 }
 
 export interface ResponseListener {

@@ -20,6 +20,7 @@ import { ExchangeObservers } from "../observe/observers.ts";
 import type { HttpListener } from "../service/stages.ts";
 import type { TcpDestination } from "../service/tcp_service.ts";
 import { Attempt, type AttemptHandler, type Connect } from "../upstream/attempt.ts";
+import { NO_DIAL } from "../upstream/connection_pool.ts";
 import { EndpointDial, type ProvenEndpoint } from "../upstream/endpoint_dial.ts";
 import { EITHER_VERSION, EndpointPools, type RequestRoute } from "../upstream/request_pools.ts";
 import { hashOfCaller, type TargetGroup } from "../upstream/target_group.ts";
@@ -222,7 +223,7 @@ export class OutboundListener extends ServedListener<UpstreamPart> implements Tc
     const { group } = this.upstream;
     if (!group) {
       handler.onFailed("no_endpoint", "its chain leads nowhere");
-      return NOTHING;
+      return NO_DIAL;
     }
     const hash = group.needsHash ? hashOfCaller(remote) : undefined;
     const connect: Connect<ProvenEndpoint> = (lease, trust, endpointHandler) =>
@@ -232,5 +233,3 @@ export class OutboundListener extends ServedListener<UpstreamPart> implements Tc
     return attempt;
   }
 }
-
-const NOTHING: Dial = { cancel: () => {} };

@@ -65,22 +65,25 @@ export class FailureSummary {
   /** True: log the failure in full. False: it is counted in the line for its second. */
   isTold(
     record: ConnectionRecord,
-    failure: RefusalReason,
+    { code, reason }: RefusalReason,
     level: Severity,
     what: What = "connections",
   ): boolean {
-    const { code, reason } = failure;
     const key = `${what} ${code} ${record.listener}`;
     let sum = this.#sums.get(key);
     if (!sum) {
       const { direction, listener } = record;
-      const timer = this.#clock.after(PERIOD_MS, () => flush());
+      const timer = this.#clock.after(PERIOD_MS, () => made.flush());
       const flush = () => {
         timer.cancel();
-        this.#logSum(key, { direction, listener, code, level, what });
+        this.#sums.delete(key);
+        const { count, sources: { size: sources }, example } = made;
+        if (count === 0) return;
+        const fields = { direction, listener, code, count, sources, ...example };
+        this.#log[level](`more ${what} failed`, fields);
       };
-      sum = { flush, logged: 0, count: 0, sources: new Set(), example: {} };
-      this.#sums.set(key, sum);
+      const made: Sum = { flush, logged: 0, count: 0, sources: new Set(), example: {} };
+      this.#sums.set(key, sum = made);
     }
     const isSummed = level === "warn" || BY_STRANGERS.has(code);
     if (sum.logged < (isSummed ? 1 : LINES_PER_SECOND[what])) {
@@ -105,28 +108,6 @@ export class FailureSummary {
   /** Logs the pending counts, at the end of the data path. */
   flush(): void {
     for (const { flush } of [...this.#sums.values()]) flush();
-  }
-
-  #logSum(
-    key: string,
-    of: {
-      readonly direction: string;
-      readonly listener: string;
-      readonly code: ErrorCode;
-      readonly level: Severity;
-      readonly what: What;
-    },
-  ): void {
-    const sum = this.#sums.get(key);
-    this.#sums.delete(key);
-    if (!sum || sum.count === 0) return;
-    const { level, what, ...fields } = of;
-    this.#log[level](`more ${what} failed`, {
-      ...fields,
-      count: sum.count,
-      sources: sum.sources.size,
-      ...sum.example,
-    });
   }
 }
 

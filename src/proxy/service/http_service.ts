@@ -229,17 +229,14 @@ export class HttpService implements SessionService, ServerEvents, ExchangeHost, 
   }
 }
 
+const FAILURES = {
+  reset: "downstream_reset",
+  protocol: "request_invalid",
+  flood: "downstream_flooded",
+  timed_out: "idle_timed_out",
+} as const;
+
 function endingOf({ by, kind, detail }: HttpEnd): Ending {
-  switch (kind) {
-    case "closed":
-      return { kind: "completed", by: by === "us" ? "upstream" : "downstream" };
-    case "reset":
-      return { kind: "failed", code: "downstream_reset", reason: detail };
-    case "protocol":
-      return { kind: "failed", code: "request_invalid", reason: detail };
-    case "flood":
-      return { kind: "failed", code: "downstream_flooded", reason: detail };
-    case "timed_out":
-      return { kind: "failed", code: "idle_timed_out", reason: detail };
-  }
+  if (kind !== "closed") return { kind: "failed", code: FAILURES[kind], reason: detail };
+  return { kind: "completed", by: by === "us" ? "upstream" : "downstream" };
 }

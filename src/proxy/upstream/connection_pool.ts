@@ -58,7 +58,7 @@ export interface ConnectionPoolOptions {
 /** How long a request waits for a connection with room. */
 const MAX_WAIT_MS = 30_000;
 const TIMEOUTS: ReadonlySet<ErrorCode> = new Set(["endpoint_timed_out", "local_timed_out"]);
-const NO_DIAL: Dial = { cancel: () => {} };
+export const NO_DIAL: Dial = { cancel: () => {} };
 
 export class ConnectionPool extends ClientPool<PooledEndpoint, PoolFailure> {
   constructor(options: ConnectionPoolOptions) {

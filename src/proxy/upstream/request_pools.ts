@@ -21,7 +21,7 @@ import type { HttpRules, InboundPart } from "../../snapshot/mod.ts";
 import { silenceProbe } from "./probes.ts";
 import type { Lease, TargetGroup } from "./target_group.ts";
 import { type HttpPoolStats, HttpStats } from "../observe/http_stats.ts";
-import { ConnectionPool, type PooledConnection } from "./connection_pool.ts";
+import { ConnectionPool, NO_DIAL, type PooledConnection } from "./connection_pool.ts";
 
 /** ALPN protocols, most preferred first. */
 export const EITHER_VERSION: readonly string[] = ["h2", "http/1.1"];
@@ -64,7 +64,6 @@ const FULL = `the local application is given ${LOCAL_LIMIT} requests at once`;
 const OWN_SHARE = `${FULL}, and the last places are kept for other callers`;
 const NONE: ReadonlySet<EndpointState> = new Set();
 const NOBODY: readonly Endpoint[] = [];
-const NOTHING: Dial = { cancel: () => {} };
 
 /** The local application behind a listener; the snapshot part may change. */
 export interface LocalApplication {
@@ -208,7 +207,7 @@ export class EndpointPools implements RequestPool {
       const connection = lease && this.#pools.get(lease.state)?.ready();
       if (connection) {
         handler.onDialled(connection, lease);
-        return NOTHING;
+        return NO_DIAL;
       }
     }
     const attempt = new Attempt<PooledConnection>(group, handler, {
@@ -250,7 +249,7 @@ export class EndpointPools implements RequestPool {
         const trust = trustOf(group, context);
         if (!trust) {
           handler.onFailed("not_ready", "no certificate yet");
-          return NOTHING;
+          return NO_DIAL;
         }
         // A connection is not counted as use of the endpoint; requests are.
         return new EndpointDial(group, { target, state }, handler, { context, trust, protocols });

@@ -152,13 +152,11 @@ export class TargetGroup {
       const state = (others && target.pool.pick(nowMs, others)) ?? target.pool.pick(nowMs, options);
       if (state) return this.#lease(target, state);
     }
-    for (const target of this.#targets.values()) {
-      const state = target.pool.pickEjected(nowMs, options);
-      if (state) return this.#lease(target, state);
-    }
-    for (const target of this.#targets.values()) {
-      const state = target.pool.pickLastResort(nowMs, options);
-      if (state) return this.#lease(target, state);
+    for (const how of ["pickEjected", "pickLastResort"] as const) {
+      for (const target of this.#targets.values()) {
+        const state = target.pool[how](nowMs, options);
+        if (state) return this.#lease(target, state);
+      }
     }
     return undefined;
   }

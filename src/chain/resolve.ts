@@ -1,8 +1,7 @@
 /**
- * Resolves a discovery chain: routes in order, the splits of each, and the resolvers that these end in,
- * each with its target and failover targets. A chain that cannot be followed as written is refused whole;
- * a chain that loses a part of its meaning is worse than none. Endpoints, SNI and identities of a target
- * are resolved elsewhere.
+ * Resolves a discovery chain: routes in order, their splits, and the resolvers that these end in, with targets,
+ * balancing and hash policies. A chain that cannot be followed as written is refused whole: one that loses a
+ * part of its meaning is worse than none.
  *
  * @module
  */

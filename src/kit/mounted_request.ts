@@ -53,9 +53,8 @@ export class MountedRequest implements PluginResponseSink {
     readonly id: string;
   }) {
     const { generation, upstream, clock, connection, id } = setup;
-    const { body } = init;
     this.#clock = clock;
-    this.#chunks = chunksOf(body);
+    this.#chunks = chunksOf(init.body);
     this.#isSent = this.#chunks.length === 0;
     const request = this.#request = headOf(init, this.#chunks, id);
     this.#record = new ExchangeRecord({ ...NO_FACTS, remote: connection.remoteAddress }, request, {

@@ -69,15 +69,13 @@ export class Generations {
     try {
       for (const [listener, plugins] of wanted) {
         const held = this.#held.get(listener);
-        const isKept = held && sameContent(held.wanted, plugins) &&
-          !held.generation.lacksCallee(source.callees);
-        if (isKept) {
-          all.set(listener, held);
-          continue;
+        const isSame = held && sameContent(held.wanted, plugins);
+        if (isSame && !held.generation.lacksCallee(source.callees)) all.set(listener, held);
+        else {
+          const generation = await this.#make(listener, plugins, source);
+          fresh.push(generation);
+          all.set(listener, { wanted: plugins, generation });
         }
-        const generation = await this.#make(listener, plugins, source);
-        fresh.push(generation);
-        all.set(listener, { wanted: plugins, generation });
       }
       checkNames(all, source);
     } catch (error) {
@@ -93,14 +91,9 @@ export class Generations {
     { version: number, pluginCode, callees }: GenerationSource,
   ): Promise<Generation> {
     const plugins = await Promise.all(uses.map(async (use) => {
-      const { config, onFailure, at } = use;
-      return {
-        definition: await definitionOf(use, { pluginCode, load: this.#load }),
-        config,
-        isBuiltIn: !use.file,
-        onFailure,
-        at,
-      };
+      const { config, onFailure, at, file } = use;
+      const definition = await definitionOf(use, { pluginCode, load: this.#load });
+      return { definition, config, isBuiltIn: !file, onFailure, at };
     }));
     const lender = callees ? { ...this.#lender, callees } : this.#lender;
     return Generation.make({ listener, number, carriesBytes, plugins, routes, lender });

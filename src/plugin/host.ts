@@ -157,9 +157,8 @@ export class PluginHost implements Host {
   spawn(name: string, task: (signal: AbortSignal) => Promise<void>): void {
     if (this.#tasks >= MAX_TASKS) throw new RangeError(`spawn: more than ${MAX_TASKS} tasks`);
     this.#tasks++;
-    const { random } = this.#lender;
-    const pause = new Backoff({ ...TASK_PAUSE, random });
     const { signal } = this;
+    const pause = new Backoff({ ...TASK_PAUSE, random: this.#lender.random });
     const run = async () => {
       while (!signal.aborted) {
         try {

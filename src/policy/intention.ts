@@ -1,7 +1,7 @@
 /**
- * One intention: may this source reach our service. The list from Consul's `intentions/match` for our
- * service stays in Consul's order: precedence first, and the first that covers a source decides
- * (`consul` reference 4.2, 4.3).
+ * Intentions: may this source reach our service. The list from Consul's `intentions/match` stays in its order:
+ * precedence first, and the first that covers a source decides (`consul` reference 4.2, 4.3). Pure and
+ * synchronous, so live connections can be judged again whenever rules change.
  *
  * @module
  */
@@ -65,10 +65,9 @@ export function withoutTenancy(intentions: readonly Intention[]): readonly Inten
 }
 
 /**
- * Whether this intention covers that source. An allowance is for names in its own letter case, as in
- * Consul, a denial for those in any, and where there are permissions, too: see {@link mayAllow}. A source
- * that is no service of the mesh is allowed nothing by rules about services, but a denial of all sources
- * covers it, too.
+ * Whether this intention covers that source. An allowance is for names in its own letter case, as in Consul, a
+ * denial and permissions for those in any: see {@link mayAllow}. A source that is no service of the mesh is
+ * allowed nothing by rules about services, but a denial of all sources covers it, too.
  */
 export function covers(intention: Intention, source: Source): boolean {
   const isAllow = intention.action === "allow";

@@ -1,6 +1,7 @@
 /**
- * Whether a caller may reach what is behind its listener: by the intentions for the identity that it proved,
- * and with `-authorize both` also by the agent. A listener that carries HTTP judges each request.
+ * Admission of a session, before anything is dialled or read for it: the intentions for the identity that its
+ * caller proved, the limits, the agent with `-authorize both`, and plugins. A listener that carries HTTP judges
+ * each request.
  *
  * @module
  */

@@ -1,8 +1,7 @@
 /**
- * Limits handshakes under way, so that unauthenticated callers never take the places of connections that
- * carry traffic. At the limit the oldest handshake ends, since an honest caller would have finished it; if an
- * address has more than its share, the oldest of that address ends. In a burst all are honest: no handshake
- * ends before a fair time, and accepting slows down instead.
+ * Limits handshakes under way, so that unauthenticated callers never take the places of connections. At the
+ * limit the oldest one ends, of an address that has more than its share if there is one. In a burst all are
+ * honest: none ends before a fair time, and accepting slows down instead.
  *
  * @module
  */

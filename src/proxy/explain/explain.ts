@@ -31,22 +31,20 @@ import {
   findListener,
 } from "./query_subjects.ts";
 import { type ExplainedRoute, explainSplits } from "./explain_splits.ts";
-import type {
-  ExplainQuery,
-  ExplainResult,
-  Explanation,
-  LocalReply,
-  LocalView,
-} from "./explanation.ts";
 import {
   closed,
   dryAnswer,
+  type ExplainQuery,
+  type ExplainResult,
+  type Explanation,
   limitsOf,
+  type LocalReply,
+  type LocalView,
   ownAnswer,
   routeView,
   sentView,
   unknownOf,
-} from "./explanation_views.ts";
+} from "./explanation.ts";
 import { UnsentRequest } from "./unsent_request.ts";
 
 export async function explain(

@@ -9,8 +9,14 @@ import type { EndpointState } from "../../balance/mod.ts";
 import type { RequestHead } from "../../http/mod.ts";
 import type { ChainPart, Snapshot } from "../../snapshot/mod.ts";
 import { trustOf } from "../upstream/endpoint_dial.ts";
-import type { LocalReply, SplitView, TargetView } from "./explanation.ts";
-import { closed, ownAnswer, sentView } from "./explanation_views.ts";
+import {
+  closed,
+  type LocalReply,
+  ownAnswer,
+  sentView,
+  type SplitView,
+  type TargetView,
+} from "./explanation.ts";
 import { protocolsTo, type RequestPool } from "../upstream/request_pools.ts";
 import type { UpstreamContext } from "../core/context.ts";
 import { whyNoPlace } from "../service/stages.ts";

@@ -1,5 +1,5 @@
 /**
- * An exchange as plugins see it. Its parts are made when they are first used.
+ * A caller and its exchanges, as the application, the access log and plugins see them.
  *
  * @module
  */

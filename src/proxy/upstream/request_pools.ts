@@ -97,11 +97,10 @@ export class LocalPool implements RequestPool {
   #make(): ConnectionPool {
     const { part, context } = this.#local;
     return new ConnectionPool({
-      dial: (handler) =>
-        dialLocal(part.local, handler, {
-          context,
-          timeoutMs: this.#local.part.localConnectTimeoutMs,
-        }),
+      dial: (handler) => {
+        const { localConnectTimeoutMs: timeoutMs } = this.#local.part;
+        return dialLocal(part.local, handler, { context, timeoutMs });
+      },
       version: part.http?.protocol === "http" ? "h1" : "h2",
       context,
       stats: this.#stats,

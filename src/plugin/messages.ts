@@ -155,6 +155,7 @@ export interface ResponseListener {
   settle(response: PluginResponse): void;
 }
 
+/** A response that arrives once. No promise is made unless a plugin awaits it. */
 export class ResponseOutcome implements PromiseLike<PluginResponse>, ResponseListener {
   readonly #outer: ResponseOutcome | undefined;
   readonly #change: ((response: PluginResponse) => void) | undefined;

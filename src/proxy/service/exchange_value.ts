@@ -20,6 +20,7 @@ import {
 import { connectionValue } from "../caller/authorize.ts";
 import type { Session } from "../caller/session.ts";
 
+/** The caller of the requests of one connection, for the application and the access log. */
 export class DownstreamInfo implements DownstreamFacts {
   readonly id: number;
   readonly remote: string;
@@ -83,6 +84,7 @@ export function callerOf(signal: AbortSignal | undefined): string {
   return signal ? callers.get(signal) ?? "" : "";
 }
 
+/** An exchange as plugins see it. Its parts are made when they are first used. */
 export class ExchangeValue implements RecordedExchange {
   readonly connection: Connection;
   stack: Pick<LayerStack, "holder"> | undefined;

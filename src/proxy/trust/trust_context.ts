@@ -273,6 +273,10 @@ function untrusted(reason: string): ChainVerdict {
   return { kind: "untrusted", code: "identity_invalid", reason };
 }
 
+/**
+ * The certificates that a peer presented, and the time of its handshake. While the connection lives, its
+ * certificates are verified as of the handshake, and against the roots that are trusted now.
+ */
 export class PeerVerdicts {
   readonly #peer: PresentedPeer;
   readonly #clock: Clock;

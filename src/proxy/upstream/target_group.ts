@@ -195,6 +195,10 @@ function triedIn(target: PooledTarget, tried: ReadonlySet<EndpointState>): numbe
 /** Enough to keep a thread busy while answers travel, few enough that each is quick. */
 const WINDOW = 128;
 
+/**
+ * Limits the concurrent dials of one upstream. In a burst of thousands all would share the processor until each
+ * exceeds its connect timeout and the work is lost; in turns the first complete at once and the rest wait.
+ */
 export class DialWindow {
   readonly #size: number;
   #dialling = 0;

@@ -5,6 +5,7 @@
  * @module
  */
 
+import type { Deadline } from "../base/mod.ts";
 import type { RequestHead } from "../http/mod.ts";
 import type { Exchange, HttpResponse } from "./api.ts";
 import type { PluginRequest, PluginResponse } from "./messages.ts";
@@ -63,7 +64,7 @@ export class DryRun implements LayerContext {
     this.sent = head;
   }
 
-  limit() {
+  limit(): Deadline {
     return { cancel() {} };
   }
 

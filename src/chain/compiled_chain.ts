@@ -17,7 +17,6 @@ export interface DiscoveryChain {
 
 export type ChainNode = RouterNode | SplitterNode | ResolverNode;
 
-/** Whether it has a regex. */
 export function chainHasRegexes({ nodes }: DiscoveryChain): boolean {
   return Object.values(nodes).some((node) =>
     node.kind === "router" && node.routes.some(({ match }) => {

@@ -1,19 +1,21 @@
 /**
- * Resolves a discovery chain: routes in order, the splits of each, and the resolvers that these end in,
- * each with its target and failover targets. A chain that cannot be followed as written is refused whole;
- * a chain that loses a part of its meaning is worse than none. Endpoints, SNI and identities of a target
- * are resolved elsewhere.
+ * Resolves a discovery chain: routes in order, their splits, and the resolvers that these end in, with targets,
+ * balancing and hash policies. A chain that cannot be followed as written is refused whole: one that loses a
+ * part of its meaning is worse than none.
  *
  * @module
  */
 
-import { hashPolicies, loadBalancing } from "./balancing.ts";
 import type {
+  ChainBalancing,
+  ChainCookie,
+  ChainHashPolicy,
   ChainSplit,
   ChainTarget,
   DiscoveryChain,
   HashPolicy,
   LoadBalancing,
+  MadeCookie,
   ResolverNode,
   RouteDestination,
   RouteMatch,
@@ -154,9 +156,12 @@ class Resolving {
 
   #hash(id: string): readonly HashPolicy[] {
     const node = own(this.#chain.nodes, id);
-    const taken = hashPolicies(node?.kind === "router" ? undefined : node?.balancing);
-    if (taken.kind === "refused") throw new Unusable(`${id}: ${taken.reason}`);
-    return taken.policies;
+    const policies = (node?.kind === "router" ? undefined : node?.balancing)?.hashPolicies ?? [];
+    return policies.map((written, index) => {
+      const policy = hashPolicy(written);
+      if (typeof policy !== "string") return policy;
+      throw new Unusable(`${id}: LoadBalancer.HashPolicies[${index}] ${policy}`);
+    });
   }
 
   #splits(id: string): readonly ResolvedSplit[] {
@@ -165,21 +170,20 @@ class Resolving {
     if (node.kind === "router") throw new Unusable(`a route leads to the router "${id}"`);
     if (node.kind === "resolver") {
       this.#resolver(id, node);
-      const nothing = { unknown: [], requestHeaders: null, responseHeaders: null };
-      return [{ weight: WHOLE, resolver: id, at: id, ...nothing }];
+      const none = { requestHeaders: null, responseHeaders: null };
+      return [{ weight: WHOLE, resolver: id, at: id, unknown: [], ...none }];
     }
-    const splits: ResolvedSplit[] = [];
-    for (const [index, split] of node.splits.entries()) {
+    const splits = node.splits.flatMap((split, index): ResolvedSplit[] => {
       const { weight, next, unknown, requestHeaders, responseHeaders } = split;
       const hundredths = Math.round(weight * 100);
-      if (hundredths === 0) continue;
+      if (hundredths === 0) return [];
       const leg = own(this.#chain.nodes, next);
       if (leg?.kind !== "resolver") throw new Unusable(`a split leads to "${next}", no resolver`);
       this.#resolver(next, leg);
       const at = `service-splitter "${node.name}": Splits[${index}]`;
       const changes = { requestHeaders, responseHeaders };
-      splits.push({ weight: hundredths, resolver: next, at, unknown, ...changes });
-    }
+      return [{ weight: hundredths, resolver: next, at, unknown, ...changes }];
+    });
     if (splits.length === 0) throw new Unusable(`no split of "${id}" has a weight`);
     return splits;
   }
@@ -230,4 +234,70 @@ function connectTimeoutMs(target: ChainTarget, resolver: ResolverNode): number {
 /** Ids are names that users choose; one like `constructor` must not find what every object has. */
 function own<T>(record: Readonly<Record<string, T>>, key: string): T | undefined {
   return Object.hasOwn(record, key) ? record[key] : undefined;
+}
+
+/** Envoy's default; fewer than two would not be a choice. */
+const CHOICE_COUNT = 2;
+const RING_MINIMUM = 1024;
+const RING_MAXIMUM = 8_388_608;
+
+/** Envoy's defaults for absent members (or 0); `undefined`: an unknown policy. */
+export function loadBalancing(balancing: ChainBalancing): LoadBalancing | undefined {
+  switch (balancing.policy) {
+    case "":
+    case "round_robin":
+      return { kind: "round_robin" };
+    case "random":
+      return { kind: "random" };
+    case "maglev":
+      return { kind: "maglev" };
+    case "least_request":
+      return {
+        kind: "least_request",
+        choiceCount: Math.max(balancing.choiceCount || CHOICE_COUNT, CHOICE_COUNT),
+      };
+    case "ring_hash": {
+      const maximumSize = balancing.maximumRingSize || RING_MAXIMUM;
+      const minimumSize = Math.min(balancing.minimumRingSize || RING_MINIMUM, maximumSize);
+      return { kind: "ring_hash", minimumSize, maximumSize };
+    }
+    default:
+      return undefined;
+  }
+}
+
+/** A cookie's name (RFC 6265 4.1.1), and a path that cannot be taken for another attribute. */
+const COOKIE_NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
+const COOKIE_PATH = /^[ -:<-~]*$/;
+
+/** A text: why it cannot be followed. Consul checks less, and Envoy then keeps its earlier state. */
+function hashPolicy(written: ChainHashPolicy): HashPolicy | string {
+  const { field, name, sourceIp, terminal, cookie } = written;
+  if (sourceIp) return { kind: "source", terminal };
+  switch (field) {
+    case "header":
+      return { kind: "header", name: name.toLowerCase(), terminal };
+    case "query_parameter":
+      return { kind: "query", name, terminal };
+    case "cookie": {
+      const fault = cookieFault(name, cookie);
+      return fault ?? { kind: "cookie", name, made: madeCookie(cookie), terminal };
+    }
+    default:
+      return field === "" ? "names nothing to hash" : `hashes "${field}", which nobody knows`;
+  }
+}
+
+function madeCookie(cookie: ChainCookie | null): MadeCookie | null {
+  if (!cookie || !cookie.isSession && cookie.ttlMs === 0) return null;
+  const { isSession, ttlMs, path } = cookie;
+  return { maxAgeSeconds: isSession ? 0 : Math.floor(ttlMs / 1_000), path };
+}
+
+function cookieFault(name: string, cookie: ChainCookie | null): string | undefined {
+  if (!cookie) return undefined;
+  if (cookie.ttlMs < 0) return "makes a cookie of a negative TTL";
+  if (!madeCookie(cookie)) return undefined;
+  if (!COOKIE_NAME.test(name)) return `makes a cookie of the name ${JSON.stringify(name)}`;
+  return COOKIE_PATH.test(cookie.path) ? undefined : "makes a cookie of a path that it cannot have";
 }

@@ -9,24 +9,16 @@ import type { Clock, Timer } from "../base/mod.ts";
 
 interface Waiting {
   readonly dueMs: number;
-  /** Timers due at the same time run in the order in which they were set. */
-  readonly order: number;
   readonly fn: () => void;
-}
-
-export interface FakeClockOptions {
-  /** Wall clock at the start; default: 2026-11-21T07:30:00Z. */
-  readonly startMs?: number;
 }
 
 export class FakeClock implements Clock {
   #wallOffsetMs: number;
   #monotonicMs = 0;
-  #order = 0;
   readonly #waiting = new Set<Waiting>();
 
-  constructor(options: FakeClockOptions = {}) {
-    this.#wallOffsetMs = options.startMs ?? Date.UTC(2026, 10, 21, 7, 30);
+  constructor({ startMs = Date.UTC(2026, 10, 21, 7, 30) }: { readonly startMs?: number } = {}) {
+    this.#wallOffsetMs = startMs;
   }
 
   now(): number {
@@ -39,7 +31,7 @@ export class FakeClock implements Clock {
 
   after(delayMs: number, fn: () => void): Timer {
     const dueMs = this.#monotonicMs + Math.max(delayMs, 0);
-    const waiting: Waiting = { dueMs, order: this.#order++, fn };
+    const waiting: Waiting = { dueMs, fn };
     this.#waiting.add(waiting);
     return { cancel: () => void this.#waiting.delete(waiting) };
   }
@@ -55,10 +47,7 @@ export class FakeClock implements Clock {
     return next && next.dueMs - this.#monotonicMs;
   }
 
-  /**
-   * Advances time by `ms` and runs due timers, in order and each at its own time. Before, between and after
-   * them everything that waits only for promises runs, so timers set by such code fire, too.
-   */
+  /** Runs due timers, each at its own time, and all that waits only for promises, whose timers fire as well. */
   async advance(ms: number): Promise<void> {
     const endMs = this.#monotonicMs + ms;
     await settle();
@@ -84,12 +73,8 @@ export class FakeClock implements Clock {
 
   #next(): Waiting | undefined {
     let next: Waiting | undefined;
-    for (const waiting of this.#waiting) {
-      if (
-        !next || waiting.dueMs < next.dueMs ||
-        (waiting.dueMs === next.dueMs && waiting.order < next.order)
-      ) next = waiting;
-    }
+    // Timers due at the same time run in the order in which they were set: a set keeps it.
+    for (const waiting of this.#waiting) if (!next || waiting.dueMs < next.dueMs) next = waiting;
     return next;
   }
 

@@ -26,7 +26,6 @@ import { hold, ok, reset, ScriptedUpstream, status, unreachable } from "./script
 
 const LISTENER = "inbound";
 
-/** Rejects what a proxy refuses: an export that is no plugin, an invalid configuration, a failed `create`. */
 export async function mount(definition: unknown, options: MountOptions = {}): Promise<Mounted> {
   const fault = whyNoPlugin(definition);
   if (fault) throw new TypeError(`the default export ${fault}`);
@@ -58,9 +57,9 @@ export class Mounted implements api.Mounted {
     this.#options = options;
     this.upstream = new ScriptedUpstream(options.upstream ?? []);
     this.callees = Object.fromEntries(
-      Object.entries(options.callees ?? {}).map((
-        [name, steps],
-      ) => [name, new ScriptedUpstream(steps)]),
+      Object.entries(options.callees ?? {}).map(([name, steps]) => {
+        return [name, new ScriptedUpstream(steps)];
+      }),
     );
     this.#lender = {
       log: createLog({

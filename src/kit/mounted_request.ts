@@ -36,6 +36,7 @@ export class MountedRequest implements PluginResponseSink {
   readonly #layers: PluginLayers;
   readonly #clock: FakeClock;
   readonly #answer = Promise.withResolvers<Answer>();
+  readonly answer = this.#answer.promise;
   #head: ResponseHead | undefined;
   readonly #body: Uint8Array[] = [];
   #failure: Answer["failure"] = null;
@@ -52,9 +53,8 @@ export class MountedRequest implements PluginResponseSink {
     readonly id: string;
   }) {
     const { generation, upstream, clock, connection, id } = setup;
-    const { body } = init;
     this.#clock = clock;
-    this.#chunks = chunksOf(body);
+    this.#chunks = chunksOf(init.body);
     this.#isSent = this.#chunks.length === 0;
     const request = this.#request = headOf(init, this.#chunks, id);
     this.#record = new ExchangeRecord({ ...NO_FACTS, remote: connection.remoteAddress }, request, {
@@ -75,15 +75,11 @@ export class MountedRequest implements PluginResponseSink {
     if (init.signal?.aborted) this.#leave();
   }
 
-  get answer(): Promise<Answer> {
-    return this.#answer.promise;
-  }
-
   #tick(): void {
     this.#timer = this.#clock.after(TICK_MS, () => {
       const stuck = this.#layers.stuckFor(TICK_MS);
       if (stuck === undefined) this.#tick();
-      else this.#fail("plugin_failed", stuck);
+      else this.fail("plugin_failed", stuck);
     });
   }
 
@@ -140,14 +136,10 @@ export class MountedRequest implements PluginResponseSink {
   }
 
   upstreamFailed(code: ErrorCode, reason: string): void {
-    this.#fail(code, reason);
+    this.fail(code, reason);
   }
 
-  answeredFor(code: ErrorCode, reason: string, fields: Fields): void {
-    this.#fail(code, reason, fields);
-  }
-
-  #fail(code: ErrorCode, reason: string, fields: Fields = []): void {
+  fail(code: ErrorCode, reason: string, fields: Fields = []): void {
     if (this.#isOver) return;
     this.#record.code = code;
     this.#failure = { code, reason };

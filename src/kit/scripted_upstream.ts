@@ -5,14 +5,22 @@
  * @module
  */
 
-import type { ClientExchange, RequestHead, ResponseEvents, ResponseHead } from "../http/mod.ts";
-import { addField, fieldOf, type Fields, fieldsOf, UNKNOWN_LENGTH } from "../http/mod.ts";
+import {
+  addField,
+  type ClientExchange,
+  fieldOf,
+  type Fields,
+  fieldsOf,
+  type RequestHead,
+  type ResponseEvents,
+  UNKNOWN_LENGTH,
+} from "../http/mod.ts";
 import type { Dial } from "../net/mod.ts";
+import { joined as joinedBytes } from "../plugin/mod.ts";
 import type { AttemptHandler, PooledConnection, RequestPool } from "../proxy/mod.ts";
 import type * as api from "./api.ts";
 import type { Held, Reply, Reset, Step, Unreachable } from "./api.ts";
 
-/** 200, with the body in the given chunks; the length is announced if there is one chunk. */
 export function ok(...body: readonly (string | Uint8Array)[]): Reply {
   return { kind: "reply", status: 200, headers: {}, body };
 }
@@ -25,64 +33,47 @@ export function status(
   return { kind: "reply", status: code, headers, body };
 }
 
-/** The connection breaks after the request was sent. */
 export function reset(): Reset {
   return { kind: "reset" };
 }
 
-/** The connection is refused, so the request is not sent. */
 export function unreachable(): Unreachable {
   return { kind: "unreachable" };
 }
 
-/** No response until the test gives one. */
 export function hold(): Held {
-  return new HeldAttempts();
-}
-
-class HeldAttempts implements Held {
-  readonly kind = "hold";
-  #waiting: ((step: Exclude<Step, Held | Unreachable>) => void)[] = [];
-
-  wait(answer: (step: Exclude<Step, Held | Unreachable>) => void): void {
-    this.#waiting.push(answer);
-  }
-
-  answer(step: Exclude<Step, Held | Unreachable>): void {
-    for (const answer of this.#waiting.splice(0)) answer(step);
-  }
+  const waiting: Parameters<Held["wait"]>[0][] = [];
+  return {
+    kind: "hold",
+    wait: (answer) => void waiting.push(answer),
+    answer: (step) => waiting.splice(0).forEach((answer) => answer(step)),
+  };
 }
 
 export class SeenRequest implements api.SeenRequest {
   readonly endpoint: string;
+  readonly method: string;
+  readonly authority: string;
+  readonly path: string;
   readonly chunks: Uint8Array[] = [];
   isComplete = false;
   isGivenUp = false;
-  readonly #head: RequestHead;
+  readonly #fields: Fields;
 
-  constructor(head: RequestHead, endpoint: string) {
-    this.#head = head;
+  constructor({ method, authority, path, fields }: RequestHead, endpoint: string) {
     this.endpoint = endpoint;
-  }
-
-  get method(): string {
-    return this.#head.method;
-  }
-
-  get authority(): string {
-    return this.#head.authority;
-  }
-
-  get path(): string {
-    return this.#head.path;
+    this.method = method;
+    this.authority = authority;
+    this.path = path;
+    this.#fields = fields;
   }
 
   header(name: string): string | undefined {
-    return fieldOf(this.#head.fields, name.toLowerCase());
+    return fieldOf(this.#fields, name.toLowerCase());
   }
 
   headers(name: string): readonly string[] {
-    return fieldsOf(this.#head.fields, name.toLowerCase());
+    return fieldsOf(this.#fields, name.toLowerCase());
   }
 
   get body(): string {
@@ -135,7 +126,6 @@ export class ScriptedUpstream implements RequestPool {
   }
 }
 
-/** The part of a connection that a request uses. */
 type ScriptedConnection = Pick<PooledConnection, "isUsed" | "request"> & {
   readonly reached: { readonly host: string };
 };
@@ -185,8 +175,7 @@ class ScriptedExchange implements ClientExchange {
     const chunks = body.map((part) => bytesOf(part));
     const ends = chunks.length === 0;
     const length = chunks.length > 1 ? UNKNOWN_LENGTH : joined(chunks).length;
-    const head: ResponseHead = { status, fields, length };
-    this.#events.push(() => this.events.onResponse(head, ends));
+    this.#events.push(() => this.events.onResponse({ status, fields, length }, ends));
     if (ends) return;
     for (const chunk of chunks) this.#events.push(() => this.events.onData(chunk));
     this.#events.push(() => this.events.onEnd(undefined));
@@ -231,11 +220,5 @@ export function textOf(chunks: readonly Uint8Array[]): string {
 }
 
 export function joined(chunks: readonly Uint8Array[]): Uint8Array {
-  const all = new Uint8Array(chunks.reduce((length, chunk) => length + chunk.length, 0));
-  let at = 0;
-  for (const chunk of chunks) {
-    all.set(chunk, at);
-    at += chunk.length;
-  }
-  return all;
+  return joinedBytes(chunks, chunks.reduce((length, chunk) => length + chunk.length, 0));
 }

@@ -8,10 +8,7 @@
 import type { ErrorCode } from "../base/mod.ts";
 import type { Body, BodyContent } from "./api.ts";
 
-/**
- * A body that could not be read for a reason outside the plugin: it ended early, or is too long. The plugin
- * that read it did not fail.
- */
+/** A body that ended early or is too long: the plugin that read it did not fail. */
 export class BrokenBody extends Error {
   readonly code: ErrorCode;
 
@@ -168,6 +165,11 @@ async function readAll(
     }
     chunks.push(read.value);
   }
+  return joined(chunks, length);
+}
+
+/** `length`: of all chunks together. */
+export function joined(chunks: readonly Uint8Array[], length: number): Uint8Array<ArrayBuffer> {
   const all = new Uint8Array(length);
   let at = 0;
   for (const chunk of chunks) {

@@ -5,11 +5,10 @@
  * @module
  */
 
-import type { ErrorCode } from "../base/mod.ts";
 import { addField, fieldOf, isGrpc } from "../http/mod.ts";
 import type { Call, RequestChange, Terms } from "./api.ts";
 import { MadeBody, PassingBody } from "./body.ts";
-import { failed, PluginRequest, type PluginResponse } from "./messages.ts";
+import { notSent, PluginRequest, type PluginResponse } from "./messages.ts";
 
 /** A service that a plugin names. */
 export interface CalleeName {
@@ -29,10 +28,7 @@ export interface Callee {
   /** The default authority of a request. */
   readonly authority: string;
   /** Calls `onResponse` once, now or later, unless the call is cancelled before. */
-  call(
-    request: CalleeRequest,
-    onResponse: (response: PluginResponse) => void,
-  ): { cancel(): void };
+  call(request: CalleeRequest, onResponse: (response: PluginResponse) => void): { cancel(): void };
   close(): void;
 }
 
@@ -67,7 +63,6 @@ const BLANK = new PluginRequest({
 
 /** The calls of one plugin of a generation. */
 export class PluginCalls {
-  /** The services that the plugin named. */
   readonly names: CalleeName[] = [];
   readonly #callees: Callees | undefined;
   readonly #open: Callee[] = [];
@@ -97,9 +92,9 @@ export class PluginCalls {
     return new Promise((resolve) => {
       const calleeRequest = calleeRequestOf(callee, change, terms);
       const { signal } = terms;
-      if (signal?.aborted || this.#isClosed) return resolve(notCalled("closed", UNWANTED));
+      if (signal?.aborted || this.#isClosed) return resolve(notSent("closed", UNWANTED));
       if (this.#running.size >= MAX_CALLS) {
-        return resolve(notCalled("limit_reached", `${MAX_CALLS} calls are under way`));
+        return resolve(notSent("limit_reached", `${MAX_CALLS} calls are under way`));
       }
       const over = (response: PluginResponse) => {
         this.#running.delete(end);
@@ -108,7 +103,7 @@ export class PluginCalls {
       };
       const end = () => {
         call.cancel();
-        over(notCalled("closed", UNWANTED));
+        over(notSent("closed", UNWANTED));
       };
       this.#running.add(end);
       signal?.addEventListener("abort", end);
@@ -153,8 +148,4 @@ function withTrailers(request: PluginRequest): PluginRequest {
   const fields = head.fields.slice();
   addField(fields, "te", "trailers");
   return new PluginRequest({ ...head, fields }, body);
-}
-
-function notCalled(code: ErrorCode, reason: string): PluginResponse {
-  return failed({ code, reason, wasSent: false, endpoint: null });
 }

@@ -9,8 +9,9 @@ import { isBuiltin } from "node:module";
 import process from "node:process";
 import type { PluginCodePart } from "../snapshot/mod.ts";
 import { rememberPlaces } from "./source_positions.ts";
-import { OwnTimers } from "./own_timers.ts";
-import { type AnyPlugin, whyNoPlugin } from "./registry.ts";
+import { type AnyPlugin, whyNoPlugin } from "./definition.ts";
+// Bun cannot re-export it: a text import in mod.ts, beside its types, is a syntax error there.
+import text from "./api.ts" with { type: "text" };
 
 const LOADS: Readonly<Record<string, () => Promise<unknown>>> = {
   valibot: () => import("valibot"),
@@ -61,7 +62,7 @@ export async function loadCode(
   allow: readonly string[],
 ): Promise<AnyPlugin> {
   const libraries = await librariesOf(part);
-  const timers = new OwnTimers();
+  const timers = ownTimers();
   const require = (name: string) => {
     const why = whyNoImport(name, allow);
     if (why) throw new TypeError(`it ${why}`);
@@ -90,7 +91,6 @@ export async function librariesOf(
   return loaded;
 }
 
-/** A module of Node. */
 export function builtinModule(name: string): unknown {
   return process.getBuiltinModule(nodeModule(name) ?? name);
 }
@@ -112,3 +112,57 @@ export async function runCode(
   for (const [index, url] of (module.urls ?? []).entries()) rememberPlaces(url, map, index);
   return await module.exports;
 }
+
+type Callback = (...given: unknown[]) => unknown;
+type Timer = ReturnType<typeof setTimeout>;
+
+/** A plugin with so many timers leaks them. */
+const MAX_TIMERS = 1_000;
+
+interface OwnTimers {
+  /** The global functions that the code calls, by name. */
+  readonly globals: Readonly<Record<string, unknown>>;
+  /** Stops all timers; returns how many were running. */
+  stop(): number;
+}
+
+/** Timers that end with the plugin's generation, even if the plugin does not stop them. */
+function ownTimers(): OwnTimers {
+  const running = new Set<Timer>();
+  const kept = (timer: Timer): Timer => {
+    running.add(timer);
+    return timer;
+  };
+  const checkRoom = () => {
+    if (running.size >= MAX_TIMERS) throw new RangeError(`more than ${MAX_TIMERS} timers`);
+  };
+  const clear = (timer: Timer | undefined) => {
+    if (timer !== undefined) running.delete(timer);
+    clearTimeout(timer);
+  };
+  const globals = {
+    setTimeout: (callback: Callback, ms?: number, ...given: unknown[]) => {
+      checkRoom();
+      const timer = setTimeout(() => {
+        running.delete(timer);
+        callback(...given);
+      }, ms);
+      return kept(timer);
+    },
+    setInterval: (callback: Callback, ms?: number, ...given: unknown[]) => {
+      checkRoom();
+      return kept(setInterval(callback, ms, ...given));
+    },
+    clearTimeout: clear,
+    clearInterval: clear,
+  };
+  const stop = () => {
+    const count = running.size;
+    for (const timer of running) clear(timer);
+    return count;
+  };
+  return { globals, stop };
+}
+
+/** The contract, as authors get it. */
+export const CONTRACT_TEXT: string = text;

@@ -48,84 +48,65 @@ export function compressed(
   source: ReadableStream<Uint8Array>,
   coding: Coding,
 ): ReadableStream<Uint8Array> {
-  const compressor = new Compressor(source, coding);
-  return new ReadableStream<Uint8Array>({
-    pull: (controller) => compressor.pull(controller),
-    cancel: (reason) => compressor.cancel(reason),
-  }, { highWaterMark: 0 });
-}
-
-class Compressor {
-  readonly #source: ReadableStreamDefaultReader<Uint8Array>;
-  readonly #coding: Coding;
-  #coder: Gzip | undefined;
-  #output: ReadableStreamDefaultController<Uint8Array> | undefined;
+  const reader = source.getReader();
+  let coder: Gzip | undefined;
+  let output: ReadableStreamDefaultController<Uint8Array> | undefined;
+  let hasOutput = false;
   /** The next read, and whether it is done. */
-  #nextRead: Promise<ReadableStreamReadResult<Uint8Array>> | undefined;
-  #isNextRead = false;
-  #hasOutput = false;
-  #failed: ((error: unknown) => void) | undefined;
+  let nextRead: ReturnType<typeof reader.read> | undefined;
+  let isNextRead = false;
+  let failed: (error: unknown) => void = () => {};
 
-  constructor(source: ReadableStream<Uint8Array>, coding: Coding) {
-    this.#source = source.getReader();
-    this.#coding = coding;
-  }
-
-  /** Compresses until there is output. */
-  async pull(output: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
-    this.#output = output;
-    this.#hasOutput = false;
-    const coder = this.#coder ??= this.#start();
-    try {
-      while (!this.#hasOutput) {
-        const { done, value } = await (this.#nextRead ?? this.#readNext());
-        if (done) {
-          await this.#await((over) => coder.once("end", over).end());
-          coder.destroy();
-          return output.close();
-        }
-        this.#readNext();
-        await this.#await((over) => coder.write(value, over));
-        if (!this.#isNextRead) {
-          await this.#await((over) => coder.flush(CODERS[this.#coding].flush, over));
-        }
-      }
-    } catch (error) {
-      coder.destroy();
-      throw error;
-    }
-  }
-
-  #start(): Gzip {
-    const coder = CODERS[this.#coding].make();
-    coder.on("data", (chunk: Uint8Array) => {
-      this.#hasOutput = true;
-      this.#output?.enqueue(chunk);
+  const start = () => {
+    const made = CODERS[coding].make();
+    made.on("data", (chunk: Uint8Array) => {
+      hasOutput = true;
+      output?.enqueue(chunk);
     });
-    coder.on("error", (error) => this.#failed?.(error));
-    return coder;
-  }
-
-  #readNext(): Promise<ReadableStreamReadResult<Uint8Array>> {
-    this.#isNextRead = false;
-    const isHere = () => {
-      this.#isNextRead = true;
-    };
-    const ahead = this.#nextRead = this.#source.read();
+    made.on("error", (error) => failed(error));
+    return made;
+  };
+  const isHere = () => {
+    isNextRead = true;
+  };
+  const readNext = () => {
+    isNextRead = false;
+    const ahead = nextRead = reader.read();
     ahead.then(isHere, isHere);
     return ahead;
-  }
-
-  #await(run: (over: () => void) => void): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.#failed = reject;
+  };
+  const done = (run: (over: () => void) => void) =>
+    new Promise<void>((resolve, reject) => {
+      failed = reject;
       run(resolve);
     });
-  }
 
-  cancel(reason: unknown): Promise<void> {
-    this.#output = undefined;
-    this.#coder?.destroy();
-    return this.#source.cancel(reason);
-  }
+  return new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      output = controller;
+      hasOutput = false;
+      const current = coder ??= start();
+      try {
+        while (!hasOutput) {
+          const { done: isEnd, value } = await (nextRead ?? readNext());
+          if (isEnd) {
+            await done((over) => current.once("end", over).end());
+            current.destroy();
+            return controller.close();
+          }
+          readNext();
+          await done((over) => current.write(value, over));
+          if (!isNextRead) await done((over) => current.flush(CODERS[coding].flush, over));
+        }
+      } catch (error) {
+        current.destroy();
+        throw error;
+      }
+    },
+    cancel(reason) {
+      output = undefined;
+      coder?.destroy();
+      return reader.cancel(reason);
+    },
+  }, { highWaterMark: 0 });
 }

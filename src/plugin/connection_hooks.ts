@@ -18,32 +18,35 @@ export interface ConnectionLayer {
   readonly health: LayerHealth;
 }
 
-/** Why a connection is refused. */
 export type ConnectionRefusal = Pick<ResponseFailure, "code" | "reason">;
 
 const ANSWER_LIMIT_MS = 5_000;
 
+export interface ConnectionHooksOptions {
+  readonly deadlines: Pick<Deadlines, "after">;
+  /** Called once; `undefined`: no plugin refused. */
+  readonly onKnown: (refusal: ConnectionRefusal | undefined) => void;
+}
+
 export class ConnectionHooks {
   readonly #connection: Connection;
   readonly #layers: readonly ConnectionLayer[];
-  readonly #deadlines: Pick<Deadlines, "after">;
-  readonly #onKnown: (refusal: ConnectionRefusal | undefined) => void;
+  readonly #options: ConnectionHooksOptions;
 
-  constructor(connection: Connection, layers: readonly ConnectionLayer[], { deadlines, onKnown }: {
-    readonly deadlines: Pick<Deadlines, "after">;
-    /** Called once; `undefined`: no plugin refused. */
-    readonly onKnown: (refusal: ConnectionRefusal | undefined) => void;
-  }) {
+  constructor(
+    connection: Connection,
+    layers: readonly ConnectionLayer[],
+    options: ConnectionHooksOptions,
+  ) {
     this.#connection = connection;
     this.#layers = layers;
-    this.#deadlines = deadlines;
-    this.#onKnown = onKnown;
+    this.#options = options;
   }
 
   /** Calls the hook at `index` and those after it. */
   run(index = 0): void {
     const layer = this.#layers[index];
-    if (!layer) return this.#onKnown(undefined);
+    if (!layer) return this.#options.onKnown(undefined);
     const { health } = layer;
     if (!health.mayBeCalled()) return this.#skipOrRefuse(layer, index, health.whyBroken);
     const startedMs = health.begin();
@@ -68,7 +71,7 @@ export class ConnectionHooks {
       then();
     };
     const fail = (reason: string) => once(() => this.#failed(layer, index, reason));
-    const deadline = this.#deadlines.after(
+    const deadline = this.#options.deadlines.after(
       ANSWER_LIMIT_MS,
       () => fail(`onConnection: no answer after ${ANSWER_LIMIT_MS} ms`),
     );
@@ -85,7 +88,7 @@ export class ConnectionHooks {
     }
     layer.health.passed();
     if (!failure) return this.run(index + 1);
-    this.#onKnown({ code: failure.code, reason: `${layer.name}: ${failure.reason}` });
+    this.#options.onKnown({ code: failure.code, reason: `${layer.name}: ${failure.reason}` });
   }
 
   #failed(layer: ConnectionLayer, index: number, reason: string): void {
@@ -95,7 +98,7 @@ export class ConnectionHooks {
 
   #skipOrRefuse(layer: ConnectionLayer, index: number, reason: string): void {
     if (layer.mayBeSkipped) this.run(index + 1);
-    else this.#onKnown({ code: "plugin_failed", reason: `${layer.name}: ${reason}` });
+    else this.#options.onKnown({ code: "plugin_failed", reason: `${layer.name}: ${reason}` });
   }
 }
 

@@ -5,16 +5,11 @@
  * @module
  */
 
+import type { Deadline } from "../base/mod.ts";
 import type { RequestHead } from "../http/mod.ts";
 import type { Exchange, HttpResponse } from "./api.ts";
 import type { PluginRequest, PluginResponse } from "./messages.ts";
-import {
-  type ForwardedRequest,
-  type Layer,
-  type LayerContext,
-  LayerStack,
-  type RoutePlan,
-} from "./layer_stack.ts";
+import { type Layer, type LayerContext, LayerStack, type RoutePlan } from "./layer_stack.ts";
 import type { LayerHealth } from "./plugin_health.ts";
 
 /** Names of the plugins that are run. `retry` and `timeout` do not change a request. */
@@ -28,52 +23,35 @@ export const DRY_PLUGINS: ReadonlySet<string> = new Set([
 export interface DryLayers {
   readonly guards: readonly Layer[];
   plansOf(request: PluginRequest): readonly RoutePlan[];
-  /** Whether the plugin of that name may be run. */
   isDry(name: string): boolean;
 }
 
-/** The result for one split of the route. */
-export interface DryRun {
-  /** All splits of the matched route; empty: no route matches, or a plugin answered before. */
-  readonly plans: readonly RoutePlan[];
-  readonly plan: RoutePlan | undefined;
-  /** The request as it would be sent; `undefined`: it would not be. */
-  readonly sent: RequestHead | undefined;
-  /** The response of a plugin in place of sending, and the plugin's name; `undefined`: none answered. */
-  readonly answer: { readonly response: PluginResponse; readonly by: string } | undefined;
-}
-
-/** `split`: the index of the route's split, from 0. */
-export function dryRun(
-  request: PluginRequest,
-  { layers, exchange, split }: {
-    readonly layers: DryLayers;
-    readonly exchange: Exchange;
-    readonly split: number;
-  },
-): DryRun {
-  const run = new Run(layers, exchange, split);
-  new LayerStack(run).run(request).listen(run);
-  return run;
-}
-
-class Run implements LayerContext, DryRun {
+/** Runs a request on one split of the route; `split`: its index, from 0. */
+export class DryRun implements LayerContext {
   readonly guards: readonly Layer[];
   readonly exchange: Exchange;
   idleTimeoutMs: number | undefined;
+  /** All splits of the matched route; empty: no route matches, or a plugin answered before. */
   plans: readonly RoutePlan[] = [];
   plan: RoutePlan | undefined;
+  /** The request as it would be sent; `undefined`: it would not be. */
   sent: RequestHead | undefined;
-  answer: DryRun["answer"];
+  /** The response of a plugin in place of sending, and the plugin's name; `undefined`: none answered. */
+  answer: { readonly response: PluginResponse; readonly by: string } | undefined;
   readonly #layers: DryLayers;
   readonly #split: number;
   #called = "";
 
-  constructor(layers: DryLayers, exchange: Exchange, split: number) {
+  constructor(request: PluginRequest, { layers, exchange, split }: {
+    readonly layers: DryLayers;
+    readonly exchange: Exchange;
+    readonly split: number;
+  }) {
     this.#layers = layers;
     this.#split = split;
     this.exchange = exchange;
     this.guards = this.#quiet(layers.guards);
+    new LayerStack(this).run(request).listen(this);
   }
 
   planOf(request: PluginRequest): RoutePlan | undefined {
@@ -82,11 +60,11 @@ class Run implements LayerContext, DryRun {
     return plan && { ...plan, layers: this.#quiet(plan.layers) };
   }
 
-  sendOn({ head }: PluginRequest, _to: ForwardedRequest): void {
+  sendOn({ head }: PluginRequest): void {
     this.sent = head;
   }
 
-  limit() {
+  limit(): Deadline {
     return { cancel() {} };
   }
 
@@ -112,10 +90,11 @@ class Run implements LayerContext, DryRun {
 }
 
 function quiet(health: LayerHealth): LayerHealth {
+  const { isBroken, whyBroken } = health;
   return {
-    mayBeCalled: () => !health.isBroken,
-    isBroken: health.isBroken,
-    whyBroken: health.whyBroken,
+    mayBeCalled: () => !isBroken,
+    isBroken,
+    whyBroken,
     failed() {},
     passed() {},
     begin: () => undefined,

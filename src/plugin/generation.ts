@@ -5,7 +5,7 @@
  * @module
  */
 
-import { type Deadlines, messageOf, ProxyError, type Random, type Timer } from "../base/mod.ts";
+import { messageOf, ProxyError, type Random, type Timer } from "../base/mod.ts";
 import { evenChance, pickSplit } from "../chain/mod.ts";
 import type { Connection, Exchange, HttpRequest, Log, Phase, Route } from "./api.ts";
 import { stopTimers } from "./code.ts";
@@ -13,8 +13,8 @@ import { faultOf } from "./source_positions.ts";
 import type { Callees } from "./callees.ts";
 import {
   ConnectionHooks,
+  type ConnectionHooksOptions,
   type ConnectionLayer,
-  type ConnectionRefusal,
 } from "./connection_hooks.ts";
 import {
   closeAll,
@@ -27,10 +27,10 @@ import {
   routePathsOf,
   type RoutePlugins,
 } from "./instances.ts";
-import { DRY_PLUGINS, type DryRun, dryRun } from "./dry_run.ts";
+import { DRY_PLUGINS, DryRun } from "./dry_run.ts";
 import type { PluginRequest } from "./messages.ts";
 import type { Layer, RoutePlan } from "./layer_stack.ts";
-import { type AnyPlugin, PHASES } from "./registry.ts";
+import { PHASES } from "./definition.ts";
 import type { LastFailure } from "./plugin_health.ts";
 
 /** A plugin of a generation, as the admin server shows it. */
@@ -66,6 +66,12 @@ interface RoutePlans {
   readonly chance: Random;
 }
 
+interface MadePlugins {
+  readonly instances: readonly PluginInstance[];
+  readonly paths: ReadonlyMap<Route, readonly RoutePath[]>;
+  readonly routes: RouteLookup;
+}
+
 export class Generation {
   readonly guards: readonly Layer[];
   readonly #options: GenerationOptions;
@@ -77,29 +83,32 @@ export class Generation {
   #began = 0;
   #users = 0;
   #isRetired = false;
-  #isClosed = false;
+  /** The plugins were closed; exchanges may still go on. */
+  isClosed = false;
   #drainTimer: Timer | undefined;
 
-  private constructor(options: GenerationOptions, made: {
-    readonly instances: readonly PluginInstance[];
-    readonly paths: ReadonlyMap<Route, readonly RoutePath[]>;
-    readonly routes: RouteLookup;
-  }) {
-    const { instances, paths } = made;
+  private constructor(options: GenerationOptions, { instances, paths, routes }: MadePlugins) {
     this.#options = options;
     this.#instances = instances;
-    this.guards = layersOf(instances, ({ phase }) => phase === "guard", undefined);
+    // Outermost first.
+    const ordered = PHASES.flatMap((phase) =>
+      instances.filter(({ place }) => place.definition.phase === phase)
+    );
+    const layers = ordered.flatMap(layerOf);
+    this.guards = layers.filter(({ phase }) => phase === "guard");
     this.#plans = new Map([...paths].map(([route, all]) => {
       const plans = all.map(({ weight, resolver, configs }) => ({
         route,
         weight,
         resolver,
-        layers: layersOf(instances, isOnRoute(configs), configs),
+        layers: layers
+          .filter(({ phase, name }) => phase === "guard" ? configs.has(name) : phase !== "route")
+          .map((layer) => ({ ...layer, routeConfig: configs.get(layer.name) })),
       }));
       return [route, { plans, chance: evenChance(options.lender.random) }];
     }));
-    this.#connectionLayers = connectionLayersOf(instances);
-    this.#routes = made.routes;
+    this.#connectionLayers = ordered.flatMap(connectionLayerOf);
+    this.#routes = routes;
   }
 
   /** Throws a ProxyError `plugin_failed` that names plugin and path; created plugins are closed then. */
@@ -134,7 +143,7 @@ export class Generation {
 
   /** Runs a request through the plugins for which {@link isDry} is true, without sending it. */
   dryRun(request: PluginRequest, exchange: Exchange, split: number): DryRun {
-    return dryRun(request, { layers: this, exchange, split });
+    return new DryRun(request, { layers: this, exchange, split });
   }
 
   /** Whether the effect of the plugin on a request can be found without sending it. */
@@ -156,10 +165,7 @@ export class Generation {
     return route && this.#plans.get(route);
   }
 
-  /**
-   * The layers of a request in order, for `explain`, as if none of them changed the request, with their route
-   * configuration. Without a plan: only the guards.
-   */
+  /** The layers of an unchanged request in order, for `explain`. Without a plan: only the guards. */
   layersOf(plan: RoutePlan | undefined): LayerView[] {
     const configs = this.#placeOf(plan)?.configs ?? {};
     return [...this.guards, ...plan?.layers ?? []].flatMap(({ name, phase, routeConfig }) => {
@@ -196,25 +202,20 @@ export class Generation {
     return this.#instances.map(({ place }) => place.definition.name);
   }
 
-  /** Whether some plugin has an `onConnection` hook. */
   get judgesConnections(): boolean {
     return this.#connectionLayers.length > 0;
   }
 
   /** Calls `onKnown` once; `undefined`: the connection may stay. */
-  judgeConnection(connection: Connection, { deadlines, onKnown }: {
-    readonly deadlines: Pick<Deadlines, "after">;
-    readonly onKnown: (refusal: ConnectionRefusal | undefined) => void;
-  }): void {
+  judgeConnection(connection: Connection, { deadlines, onKnown }: ConnectionHooksOptions): void {
     this.enter();
-    const hooks = new ConnectionHooks(connection, this.#connectionLayers, {
+    new ConnectionHooks(connection, this.#connectionLayers, {
       deadlines,
       onKnown: (refusal) => {
         this.leave();
         onKnown(refusal);
       },
-    });
-    hooks.run();
+    }).run();
   }
 
   enter(): void {
@@ -226,15 +227,7 @@ export class Generation {
     if (--this.#users === 0 && this.#isRetired) void this.close();
   }
 
-  /** The plugins were closed; exchanges may still go on. */
-  get isClosed(): boolean {
-    return this.#isClosed;
-  }
-
-  /**
-   * A new generation serves from now on. This one closes after its last exchange, or at the drain limit.
-   * Resolves when it is closed.
-   */
+  /** Closes after the last exchange, or at the drain limit. Resolves when it is closed. */
   retire(): Promise<void> {
     if (this.#isRetired) return this.#closed.promise;
     this.#isRetired = true;
@@ -251,8 +244,8 @@ export class Generation {
 
   /** Closes the plugins at once. Resolves when they are closed, within seconds. */
   close(): Promise<void> {
-    if (this.#isClosed) return this.#closed.promise;
-    this.#isRetired = this.#isClosed = true;
+    if (this.isClosed) return this.#closed.promise;
+    this.#isRetired = this.isClosed = true;
     this.#drainTimer?.cancel();
     void closeAll(this.#instances, this.#options.lender).then(() => this.#closed.resolve());
     return this.#closed.promise;
@@ -274,44 +267,17 @@ export class Generation {
   }
 }
 
-function isOnRoute(configs: ReadonlyMap<string, unknown>) {
-  return ({ phase, name }: AnyPlugin) => phase === "guard" ? configs.has(name) : phase !== "route";
+function layerOf({ place: { definition, onFailure }, plugin, health }: PluginInstance): Layer[] {
+  if (!plugin.onRequest) return [];
+  const { name, phase } = definition;
+  const mayBeSkipped = onFailure === "skip";
+  return [{ name, phase, plugin, routeConfig: undefined, mayBeSkipped, health }];
 }
 
-function layersOf(
-  instances: readonly PluginInstance[],
-  isWanted: (definition: AnyPlugin) => boolean,
-  configs: ReadonlyMap<string, unknown> | undefined,
-): Layer[] {
-  return inOrder(instances).flatMap(({ place: { definition, onFailure }, plugin, health }) => {
-    const { name, phase } = definition;
-    if (!isWanted(definition) || !plugin.onRequest) return [];
-    return {
-      name,
-      phase,
-      plugin,
-      routeConfig: configs?.get(name),
-      mayBeSkipped: onFailure === "skip",
-      health,
-    };
-  });
-}
-
-function connectionLayersOf(instances: readonly PluginInstance[]): ConnectionLayer[] {
-  return inOrder(instances).flatMap(({ place: { definition, onFailure }, plugin, health }) => {
-    if (!plugin.onConnection) return [];
-    return {
-      name: definition.name,
-      onConnection: plugin.onConnection.bind(plugin),
-      mayBeSkipped: onFailure === "skip",
-      health,
-    };
-  });
-}
-
-/** Outermost first. */
-function inOrder(instances: readonly PluginInstance[]): PluginInstance[] {
-  return PHASES.flatMap((phase) =>
-    instances.filter(({ place }) => place.definition.phase === phase)
-  );
+function connectionLayerOf(
+  { place: { definition: { name }, onFailure }, plugin, health }: PluginInstance,
+): ConnectionLayer[] {
+  if (!plugin.onConnection) return [];
+  const onConnection = plugin.onConnection.bind(plugin);
+  return [{ name, onConnection, mayBeSkipped: onFailure === "skip", health }];
 }

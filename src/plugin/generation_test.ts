@@ -5,7 +5,7 @@ import type { Plugin, Schema } from "./api.ts";
 import { Generation } from "./generation.ts";
 import { PluginRequest } from "./messages.ts";
 import type { RoutePlugins } from "./instances.ts";
-import type { AnyPlugin } from "./registry.ts";
+import type { AnyPlugin } from "./definition.ts";
 import { SharedState } from "./shared_state.ts";
 
 const ANYTHING: Schema = {

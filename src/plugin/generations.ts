@@ -13,8 +13,7 @@ import { faultOf } from "./source_positions.ts";
 import { Generation, type PluginView } from "./generation.ts";
 import type { HostDeps } from "./host.ts";
 import type { RoutePlugins } from "./instances.ts";
-import type { AnyPlugin } from "./registry.ts";
-import { configOf } from "./schema.ts";
+import { type AnyPlugin, configOf } from "./definition.ts";
 import { removeHealthStats } from "./plugin_health.ts";
 
 /** `undefined`: there is no plugin of that name. */
@@ -25,7 +24,6 @@ interface GenerationSource extends Pick<Snapshot, "version" | "pluginCode"> {
   readonly callees?: Callees;
 }
 
-/** The configured plugins of a listener. */
 export interface ListenerPlugins {
   readonly uses: readonly PluginUse[];
   /** The listener carries bytes, not requests. */
@@ -64,25 +62,20 @@ export class Generations {
     return this.#held.get(listener)?.generation;
   }
 
-  /**
-   * `source` has the number of new generations and the code of plugins from files. Throws a ProxyError that
-   * names listener, plugin and the path in the configuration; new generations are closed then.
-   */
+  /** Throws a ProxyError that names listener, plugin and path; new generations are closed then. */
   async prepare(wanted: PluginsOf, source: GenerationSource): Promise<PreparedGenerations> {
     const all = new Map<string, Held>();
     const fresh: Generation[] = [];
     try {
       for (const [listener, plugins] of wanted) {
         const held = this.#held.get(listener);
-        const isKept = held && sameContent(held.wanted, plugins) &&
-          !held.generation.lacksCallee(source.callees);
-        if (isKept) {
-          all.set(listener, held);
-          continue;
+        const isSame = held && sameContent(held.wanted, plugins);
+        if (isSame && !held.generation.lacksCallee(source.callees)) all.set(listener, held);
+        else {
+          const generation = await this.#make(listener, plugins, source);
+          fresh.push(generation);
+          all.set(listener, { wanted: plugins, generation });
         }
-        const generation = await this.#make(listener, plugins, source);
-        fresh.push(generation);
-        all.set(listener, { wanted: plugins, generation });
       }
       checkNames(all, source);
     } catch (error) {
@@ -98,14 +91,9 @@ export class Generations {
     { version: number, pluginCode, callees }: GenerationSource,
   ): Promise<Generation> {
     const plugins = await Promise.all(uses.map(async (use) => {
-      const { config, onFailure, at } = use;
-      return {
-        definition: await definitionOf(use, { pluginCode, load: this.#load }),
-        config,
-        isBuiltIn: !use.file,
-        onFailure,
-        at,
-      };
+      const { config, onFailure, at, file } = use;
+      const definition = await definitionOf(use, { pluginCode, load: this.#load });
+      return { definition, config, isBuiltIn: !file, onFailure, at };
     }));
     const lender = callees ? { ...this.#lender, callees } : this.#lender;
     return Generation.make({ listener, number, carriesBytes, plugins, routes, lender });

@@ -125,9 +125,8 @@ function checkedName(name: string): string {
 
 function checkedValue(name: string, value: unknown): string {
   if (typeof value !== "string" || !isValue(value)) {
-    throw new TypeError(
-      `header ${JSON.stringify(name)}: its value has a character that no header has`,
-    );
+    const header = `header ${JSON.stringify(name)}`;
+    throw new TypeError(`${header}: its value has a character that no header has`);
   }
   return value;
 }

@@ -35,7 +35,7 @@ import { faultOf } from "./source_positions.ts";
 import { type Coding, compressed } from "./compressed.ts";
 import { fieldsWith } from "./header_list.ts";
 import { EndedExchange, headerValueOf } from "./header_value.ts";
-import { failed, PluginResponse } from "./messages.ts";
+import { checkStatus, notSent, PluginResponse } from "./messages.ts";
 import type { SharedState } from "./shared_state.ts";
 
 /** Dependencies that the hosts of all plugins share. */
@@ -85,6 +85,10 @@ export class PluginHost implements Host {
     this.calls = new PluginCalls(lender.callees);
   }
 
+  get #environment() {
+    return { hostname: hostname(), now: () => this.#lender.clock.now() };
+  }
+
   get worker(): Host["worker"] {
     return this.#lender.shared.worker;
   }
@@ -105,14 +109,8 @@ export class PluginHost implements Host {
     return (text) => regex.test(text);
   }
 
-  reply(
-    status: number,
-    headers: Readonly<Record<string, string>> = {},
-    body = "",
-  ): PluginResponse {
-    if (!(Number.isInteger(status) && status >= 200 && status <= 599)) {
-      throw new TypeError(`status ${status}: from 200 to 599`);
-    }
+  reply(status: number, headers: Readonly<Record<string, string>> = {}, body = ""): PluginResponse {
+    checkStatus(status);
     const fields = fieldsWith([], { set: headers });
     const made = body === "" ? null : new MadeBody(body);
     const head = { status, fields, length: made?.length ?? 0 };
@@ -120,13 +118,12 @@ export class PluginHost implements Host {
   }
 
   refuse(as: RefusedAs, reason: string): Refusal {
-    const failure = { code: REFUSALS[as], reason, wasSent: false, endpoint: null };
-    return failed(failure) as PluginResponse & Refusal;
+    return notSent(REFUSALS[as], reason) as PluginResponse & Refusal;
   }
 
   accessLog(format: string | object): (ended: ExchangeSummary) => void {
-    const { clock, takeLine } = this.#lender;
-    const compiled = compileFormat(formatOf(format), formatEnvironment(clock));
+    const { takeLine } = this.#lender;
+    const compiled = compileFormat(formatOf(format), this.#environment);
     if (compiled.kind === "refused") throw new TypeError(`the format ${compiled.reason}`);
     return (ended) => takeLine?.(compiled.line(EndedExchange.recordOf(ended)));
   }
@@ -136,8 +133,7 @@ export class PluginHost implements Host {
   }
 
   headerValue(text: string): ReturnType<Host["headerValue"]> {
-    const { clock } = this.#lender;
-    return headerValueOf(text, clock, formatEnvironment(clock));
+    return headerValueOf(text, this.#lender.clock, this.#environment);
   }
 
   shared<T extends object>(key: string, make: () => T): T {
@@ -161,9 +157,8 @@ export class PluginHost implements Host {
   spawn(name: string, task: (signal: AbortSignal) => Promise<void>): void {
     if (this.#tasks >= MAX_TASKS) throw new RangeError(`spawn: more than ${MAX_TASKS} tasks`);
     this.#tasks++;
-    const { random } = this.#lender;
-    const pause = new Backoff({ ...TASK_PAUSE, random });
     const { signal } = this;
+    const pause = new Backoff({ ...TASK_PAUSE, random: this.#lender.random });
     const run = async () => {
       while (!signal.aborted) {
         try {
@@ -187,10 +182,6 @@ export class PluginHost implements Host {
     for (const key of this.#keys) this.#lender.shared.leave(key);
     this.#keys.clear();
   }
-}
-
-function formatEnvironment(clock: ProxyClock) {
-  return { hostname: hostname(), now: () => clock.now() };
 }
 
 function formatOf(format: string | object): LogFormat {

@@ -9,11 +9,9 @@ import type { FindRoute, Plugin, Route } from "./api.ts";
 import { stopTimers } from "./code.ts";
 import { faultOf } from "./source_positions.ts";
 import { type HostDeps, PluginHost } from "./host.ts";
-import type { AnyPlugin } from "./registry.ts";
-import { configOf } from "./schema.ts";
+import { type AnyPlugin, configOf } from "./definition.ts";
 import { PluginHealth } from "./plugin_health.ts";
 
-/** A plugin in a listener's list. */
 export interface ListedPlugin {
   readonly definition: AnyPlugin;
   readonly config: unknown;
@@ -77,8 +75,7 @@ export async function createInstances(
   const instances: PluginInstance[] = [];
   try {
     for (const [index, place] of plugins.entries()) {
-      const instance = await createInstance(place, configs[index], options);
-      instances.push(instance);
+      instances.push(await createInstance(place, configs[index], options));
     }
     return instances;
   } catch (error) {
@@ -117,10 +114,8 @@ async function createInstance(
 
 function whyUnusable(plugin: Plugin, carriesBytes: boolean): string | undefined {
   if (typeof plugin !== "object" || plugin === null) return "gave no plugin back from create()";
-  if (carriesBytes && plugin.onRequest && !plugin.onConnection) {
-    return "looks at requests, and this listener carries bytes";
-  }
-  return undefined;
+  const isOut = carriesBytes && plugin.onRequest && !plugin.onConnection;
+  return isOut ? "looks at requests, and this listener carries bytes" : undefined;
 }
 
 /** Closes the plugins within one time limit. Never rejects. */
@@ -137,10 +132,8 @@ export async function closeAll(
         host.log.warn("close() failed", { reason: faultOf(error) });
       }
       const timers = stopTimers(place.definition);
-      if (timers === 0) return;
-      health.failed(`timers were running still, which were stopped: ${timers}`, {
-        hook: "close",
-      });
+      const reason = `timers were running still, which were stopped: ${timers}`;
+      if (timers > 0) health.failed(reason, { hook: "close" });
     }),
   );
 }

@@ -10,8 +10,14 @@ import { type Deadline, messageOf } from "../base/mod.ts";
 import type { Answer, Change, Endpoint, Exchange, Phase, Plugin, Route } from "./api.ts";
 import { faultOf } from "./source_positions.ts";
 import { brokenBodyOf, isStreamOf, PassingBody } from "./body.ts";
-import { failed, type MessageBody, PluginRequest, PluginResponse } from "./messages.ts";
-import { ResponseOutcome } from "./response_outcome.ts";
+import {
+  failed,
+  type MessageBody,
+  notSent,
+  PluginRequest,
+  PluginResponse,
+  ResponseOutcome,
+} from "./messages.ts";
 import type { LayerHealth } from "./plugin_health.ts";
 
 /** The request hook of one plugin, at its position. */
@@ -86,13 +92,11 @@ export class LayerStack {
     try {
       plan = this.plan ??= this.context.planOf(request);
     } catch (error) {
-      return outcome.settle(
-        failed({ ...NOT_SENT, code: "plugin_failed", reason: messageOf(error) }),
-      );
+      return outcome.settle(notSent("plugin_failed", messageOf(error)));
     }
     if (!plan) {
       const reason = `no route of this listener takes ${request.method} ${request.path}`;
-      return outcome.settle(failed({ ...NOT_SENT, code: "route_not_found", reason }));
+      return outcome.settle(notSent("route_not_found", reason));
     }
     const layer = plan.layers[depth - guards.length];
     if (layer) return new LayerCall(this, layer, depth).run(request, outcome);
@@ -328,12 +332,9 @@ class LayerCall {
   }
 
   #refuse(why: string, to: ResponseTarget): void {
-    const reason = `${this.#layer.name}: ${why}`;
-    to.settle(failed({ ...NOT_SENT, code: "plugin_failed", reason }));
+    to.settle(notSent("plugin_failed", `${this.#layer.name}: ${why}`));
   }
 }
-
-const NOT_SENT = { wasSent: false, endpoint: null } as const;
 
 function isOpen(body: MessageBody | null): boolean {
   return body instanceof PassingBody && body.isOpen;

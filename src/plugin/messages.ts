@@ -119,9 +119,7 @@ export class PluginResponse implements HttpResponse {
   with(change: ResponseChange): PluginResponse {
     const { head, endpoint } = this;
     const { status = head.status } = change;
-    if (!(Number.isInteger(status) && status >= 200 && status <= 599) && status !== head.status) {
-      throw new TypeError(`status ${status}: from 200 to 599`);
-    }
+    if (status !== head.status) checkStatus(status);
     const body = change.body === undefined ? this.body : bodyOf(change.body);
     const length = body === this.body ? head.length : lengthOf(body);
     const fields = fieldsWith(head.fields, change.headers);
@@ -130,6 +128,11 @@ export class PluginResponse implements HttpResponse {
     const failure = isSame ? this.failure : null;
     return new PluginResponse({ status, length, fields }, body, { endpoint, failure });
   }
+}
+
+export function checkStatus(status: number): void {
+  if (Number.isInteger(status) && status >= 200 && status <= 599) return;
+  throw new TypeError(`status ${status}: from 200 to 599`);
 }
 
 /** A failure whose code is in the error table. */
@@ -141,4 +144,74 @@ export interface ResponseFailure extends Failure {
 export function failed(failure: ResponseFailure): PluginResponse {
   const head = { status: replyOf(failure.code).status, length: 0, fields: [] };
   return new PluginResponse(head, null, { endpoint: failure.endpoint, failure });
+}
+
+/** A failure of a request that no endpoint got. */
+export function notSent(code: ErrorCode, reason: string): PluginResponse {
+  return failed({ code, reason, wasSent: false, endpoint: null });
+}
+
+export interface ResponseListener {
+  settle(response: PluginResponse): void;
+}
+
+/** A response that arrives once. No promise is made unless a plugin awaits it. */
+export class ResponseOutcome implements PromiseLike<PluginResponse>, ResponseListener {
+  readonly #outer: ResponseOutcome | undefined;
+  readonly #change: ((response: PluginResponse) => void) | undefined;
+  /** A response arrived, though it may not be changed yet. */
+  hasCome = false;
+  /** `undefined` until the final response is known. */
+  value: PluginResponse | undefined;
+  #listener: ResponseListener | undefined;
+  #promise: PromiseWithResolvers<PluginResponse> | undefined;
+
+  /** `outer` may be settled without this one. `change` calls {@link become} with the changed response. */
+  constructor(outer?: ResponseOutcome, change?: (response: PluginResponse) => void) {
+    this.#outer = outer;
+    this.#change = change;
+  }
+
+  /** A response is no longer needed. */
+  get isOver(): boolean {
+    return this.hasCome || this.#outer?.isOver === true;
+  }
+
+  /** The changed response is no longer needed. */
+  get isDone(): boolean {
+    return this.value !== undefined || this.#outer?.isOver === true;
+  }
+
+  /** Only the first response counts. */
+  settle(response: PluginResponse): void {
+    if (this.hasCome) return;
+    this.hasCome = true;
+    if (this.#change) this.#change(response);
+    else this.become(response);
+  }
+
+  /** Sets the final response, once. */
+  become(response: PluginResponse): void {
+    if (this.value) return;
+    this.value = response;
+    this.#promise?.resolve(response);
+    this.#listener?.settle(response);
+  }
+
+  /** Calls the one listener, now or as soon as the final response is known. */
+  listen(listener: ResponseListener): void {
+    if (this.value) listener.settle(this.value);
+    else this.#listener = listener;
+  }
+
+  then<A = PluginResponse, B = never>(
+    fulfilled?: ((response: PluginResponse) => A | PromiseLike<A>) | null,
+    rejected?: ((reason: unknown) => B | PromiseLike<B>) | null,
+  ): Promise<A | B> {
+    if (!this.#promise) {
+      this.#promise = Promise.withResolvers();
+      if (this.value) this.#promise.resolve(this.value);
+    }
+    return this.#promise.promise.then(fulfilled, rejected);
+  }
 }

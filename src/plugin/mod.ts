@@ -16,11 +16,9 @@ export type {
   Route,
   StateKey,
 } from "./api.ts";
-export { CONTRACT_TEXT } from "./contract_text.ts";
-export { BrokenBody, MadeBody, PassingBody, type PassingSource } from "./body.ts";
-export type { Callee, CalleeName, CalleeRequest, Callees } from "./callees.ts";
 export {
   builtinModule,
+  CONTRACT_TEXT,
   FOR_AUTHORS,
   LIBRARIES,
   librariesOf,
@@ -28,6 +26,8 @@ export {
   runCode,
   whyNoImport,
 } from "./code.ts";
+export { BrokenBody, joined, MadeBody, PassingBody, type PassingSource } from "./body.ts";
+export type { Callee, CalleeName, CalleeRequest, Callees } from "./callees.ts";
 export { faultOf, placeOf, type SourcePosition } from "./source_positions.ts";
 export type { DryRun } from "./dry_run.ts";
 export { Generation, type LayerView, type PluginView } from "./generation.ts";
@@ -43,8 +43,15 @@ export { HeaderList } from "./header_list.ts";
 export { EndedExchange, RECORD, type RecordedExchange } from "./header_value.ts";
 export type { HostDeps } from "./host.ts";
 export type { GenerationOptions, ListedPlugin, RoutePlugins } from "./instances.ts";
-export { type OpenSharedCells, SharedCells } from "./shared_cells.ts";
-export { failed, PluginRequest, PluginResponse, type ResponseFailure } from "./messages.ts";
+export { type OpenSharedCells, SharedCells, SharedState } from "./shared_state.ts";
+export {
+  failed,
+  PluginRequest,
+  PluginResponse,
+  type ResponseFailure,
+  type ResponseListener,
+  ResponseOutcome,
+} from "./messages.ts";
 export {
   type ForwardedRequest,
   type Layer,
@@ -52,8 +59,6 @@ export {
   LayerStack,
   type RoutePlan,
 } from "./layer_stack.ts";
-export { type ResponseListener, ResponseOutcome } from "./response_outcome.ts";
-export { type AnyPlugin, PHASES, whyNoPlugin, whyNoPluginName } from "./registry.ts";
+export { type AnyPlugin, PHASES, whyNoPlugin, whyNoPluginName } from "./definition.ts";
 export { TOKEN_FAULTS, VERIFIED_CLAIMS } from "./verified_claims.ts";
-export { SharedState } from "./shared_state.ts";
 export { OpenedBody, type Pump, pumpOf } from "./streams.ts";

@@ -15,10 +15,8 @@ export interface LayerHealth {
   mayBeCalled(): boolean;
   /** The plugin pauses; reading this starts no trial. */
   readonly isBroken: boolean;
-  /** Why the plugin pauses. */
   readonly whyBroken: string;
   failed(reason: string, where?: FailedWhere): void;
-  /** A call succeeded. */
   passed(): void;
   /** Before a hook is called: the start time; `undefined`: this call is not timed. */
   begin(): number | undefined;
@@ -28,7 +26,6 @@ export interface LayerHealth {
   nowMs(): number;
 }
 
-/** The hook and route of a failure, where they are known. */
 export interface FailedWhere {
   readonly hook?: string;
   readonly route?: string | undefined;
@@ -45,10 +42,7 @@ const FIRST_PAUSE_MS = 10_000;
 const LONGEST_PAUSE_MS = 60_000;
 /** A plugin that holds the thread longer stalls all other exchanges. */
 const THREAD_LIMIT_MS = 50;
-/**
- * Reading the clock costs as much as a hook, so one call of so many is timed. The number is odd, since the
- * hooks of an exchange come in pairs.
- */
+/** Reading the clock costs as much as a hook. Odd, since the hooks of an exchange come in pairs. */
 const TIMED_EVERY = 61;
 const WARN_EVERY_MS = 10_000;
 const SHOWN_CHARS = 500;
@@ -68,7 +62,7 @@ const METRICS = {
   ],
 } as const;
 
-export interface PluginHealthOptions {
+interface PluginHealthOptions {
   readonly plugin: string;
   readonly listener: string;
   /** Path of its configuration, for messages. */
@@ -96,8 +90,8 @@ export class PluginHealth implements LayerHealth {
   #warnedMs = -Infinity;
 
   constructor(options: PluginHealthOptions) {
-    const { lender: { stats } } = this.#options = options;
-    const labels = labelsOf(options);
+    const { plugin, listener, lender: { stats } } = this.#options = options;
+    const labels = { plugin, listener };
     this.#failures = stats.counter(...METRICS.failures, labels);
     this.#held = stats.counter(...METRICS.held, labels);
     this.#broken = stats.gauge(...METRICS.broken, labels);
@@ -133,10 +127,8 @@ export class PluginHealth implements LayerHealth {
     if (this.#pauseMs === 0) {
       if (++this.#inARow < FAILURES_IN_A_ROW) return;
       if (!this.#isRetired) this.#broken.set(1);
-      log.error("plugin is not asked any more for a while", {
-        failures: FAILURES_IN_A_ROW,
-        reason,
-      });
+      const failures = FAILURES_IN_A_ROW;
+      log.error("plugin is not asked any more for a while", { failures, reason });
     } else if (!this.#isOnTrial) return;
     this.#isOnTrial = false;
     this.#pauseMs = Math.min(this.#pauseMs * 2 || FIRST_PAUSE_MS, LONGEST_PAUSE_MS);
@@ -182,14 +174,10 @@ export class PluginHealth implements LayerHealth {
   }
 }
 
-function labelsOf({ plugin, listener }: { readonly plugin: string; readonly listener: string }) {
-  return { plugin, listener };
-}
-
 /** Removes the metrics of a plugin that the listener no longer has. */
 export function removeHealthStats(
   stats: Stats,
-  of: { readonly plugin: string; readonly listener: string },
+  labels: { readonly plugin: string; readonly listener: string },
 ): void {
-  for (const [name] of Object.values(METRICS)) stats.remove(name, labelsOf(of));
+  for (const [name] of Object.values(METRICS)) stats.remove(name, labels);
 }

@@ -19,7 +19,6 @@ export interface SourcePosition {
   /** From 1. */
   readonly line: number;
   readonly column: number;
-  /** The text of that line. */
   readonly text: string;
 }
 

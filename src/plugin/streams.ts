@@ -5,7 +5,7 @@
  */
 
 import type { ErrorCode } from "../base/mod.ts";
-import { BrokenBody, brokenBodyOf, type MadeBody } from "./body.ts";
+import { type BodyOwner, BrokenBody, brokenBodyOf, type MadeBody } from "./body.ts";
 import { faultOf } from "./source_positions.ts";
 
 /** The chunks of a message, as a stream for a plugin. */
@@ -54,54 +54,49 @@ export class OpenedBody {
 /** Bytes buffered ahead of the reader. */
 const WINDOW_BYTES = 64 * 1024;
 
-/** Receives the chunks of a plugin's stream. */
-export interface Sink {
+interface PumpSink {
   /** False: wait until {@link Pump.resume}. */
   send(chunk: Uint8Array): boolean;
   end(): void;
-  /** The stream failed, or yielded a value that is not bytes. */
-  fail(error: unknown): void;
+  fail(code: ErrorCode, reason: string): void;
 }
 
-/** Copies a stream to a sink. */
+/** Copies the body of a plugin to a sink, and records success or failure of the plugin. */
 export class Pump {
+  readonly #whose: "request" | "response";
+  readonly #by: BodyOwner | undefined;
   readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
-  readonly #sink: Sink;
-  #isOver = false;
-  #resume: (() => void) | undefined;
+  readonly #sink: PumpSink;
+  isStarted = false;
+  isOver = false;
   #isPaused = false;
-  #isStarted = false;
+  #resume: (() => void) | undefined;
 
   /** Throws if the stream has another reader. */
-  constructor(stream: ReadableStream<Uint8Array>, sink: Sink) {
-    this.#reader = stream.getReader();
+  constructor(whose: "request" | "response", body: MadeBody, sink: PumpSink) {
+    this.#whose = whose;
+    this.#by = body.by;
     this.#sink = sink;
-  }
-
-  get isStarted(): boolean {
-    return this.#isStarted;
-  }
-
-  get isOver(): boolean {
-    return this.#isOver;
+    this.#reader = body.stream().getReader();
   }
 
   start(): void {
-    this.#isStarted = true;
+    this.isStarted = true;
     this.#copy().catch((error) => {
-      if (this.#isOver) return;
-      this.#isOver = true;
+      if (this.isOver) return;
+      this.isOver = true;
       this.#cancel();
-      this.#sink.fail(error);
+      fail(this.#whose, this.#by, { error, sink: this.#sink });
     });
   }
 
   async #copy(): Promise<void> {
-    while (!this.#isOver) {
+    while (!this.isOver) {
       const { done, value } = await this.#reader.read();
-      if (this.#isOver) return;
+      if (this.isOver) return;
       if (done) {
-        this.#isOver = true;
+        this.isOver = true;
+        this.#by?.health.passed();
         return this.#sink.end();
       }
       if (!(value instanceof Uint8Array)) throw new TypeError("the body's stream gave no bytes");
@@ -123,8 +118,8 @@ export class Pump {
 
   /** The rest is no longer wanted. */
   stop(): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
+    if (this.isOver) return;
+    this.isOver = true;
     this.#cancel();
     this.resume();
   }
@@ -135,32 +130,24 @@ export class Pump {
   }
 }
 
-/**
- * Copies a body to a sink, and records success or failure of its plugin. `null`: the stream has another
- * reader; `fail` was called.
- */
-export function pumpOf(whose: "request" | "response", body: MadeBody, sink: {
-  readonly send: Sink["send"];
-  readonly end: Sink["end"];
-  fail(code: ErrorCode, reason: string): void;
-}): Pump | null {
-  const { by } = body;
-  const fail = (error: unknown) => {
-    // The body that the stream was made from broke.
-    const broken = brokenBodyOf(error);
-    if (broken) return sink.fail(broken.code, broken.message);
-    const fault = `the ${whose}'s body: ${faultOf(error)}`;
-    by?.health.failed(fault);
-    sink.fail("plugin_failed", by ? `${by.name}: ${fault}` : fault);
-  };
-  const end = () => {
-    by?.health.passed();
-    sink.end();
-  };
+/** `null`: the stream has another reader; `fail` was called. */
+export function pumpOf(whose: "request" | "response", body: MadeBody, sink: PumpSink): Pump | null {
   try {
-    return new Pump(body.stream(), { send: sink.send, end, fail });
+    return new Pump(whose, body, sink);
   } catch (error) {
-    fail(error);
+    fail(whose, body.by, { error, sink });
     return null;
   }
+}
+
+function fail(whose: "request" | "response", by: BodyOwner | undefined, { error, sink }: {
+  readonly error: unknown;
+  readonly sink: PumpSink;
+}): void {
+  // The body that the stream was made from broke.
+  const broken = brokenBodyOf(error);
+  if (broken) return sink.fail(broken.code, broken.message);
+  const fault = `the ${whose}'s body: ${faultOf(error)}`;
+  by?.health.failed(fault);
+  sink.fail("plugin_failed", by ? `${by.name}: ${fault}` : fault);
 }

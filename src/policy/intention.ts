@@ -1,7 +1,7 @@
 /**
- * One intention: may this source reach our service. The list from Consul's `intentions/match` for our
- * service stays in Consul's order: precedence first, and the first that covers a source decides
- * (`consul` reference 4.2, 4.3).
+ * Intentions: may this source reach our service. The list from Consul's `intentions/match` stays in its order:
+ * precedence first, and the first that covers a source decides (`consul` reference 4.2, 4.3). Pure and
+ * synchronous, so live connections can be judged again whenever rules change.
  *
  * @module
  */
@@ -37,10 +37,7 @@ export interface Intention {
     readonly partition: string;
     /** Cluster peer the source lives in; `""` is this cluster. */
     readonly peer: string;
-    /**
-     * In place of the names, for sources outside the mesh: a URI, or all below one (`spiffe://td/ns/*`).
-     * From a configuration file only; Consul has none.
-     */
+    /** In place of names, outside the mesh: a URI, or all below one (`spiffe://td/ns/*`). Only in configuration files. */
     readonly uri?: string;
   };
   readonly action: IntentionAction;
@@ -68,10 +65,9 @@ export function withoutTenancy(intentions: readonly Intention[]): readonly Inten
 }
 
 /**
- * Whether this intention covers that source. An allowance is for names in its own letter case, as in
- * Consul, a denial for those in any, and where there are permissions, too: see {@link mayAllow}. A source
- * that is no service of the mesh is allowed nothing by rules about services, but a denial of all sources
- * covers it, too.
+ * Whether this intention covers that source. An allowance is for names in its own letter case, as in Consul, a
+ * denial and permissions for those in any: see {@link mayAllow}. A source that is no service of the mesh is
+ * allowed nothing by rules about services, but a denial of all sources covers it, too.
  */
 export function covers(intention: Intention, source: Source): boolean {
   const isAllow = intention.action === "allow";
@@ -123,4 +119,24 @@ function matchesExactly(pattern: string, value: string): boolean {
 
 function matchesPlainly(pattern: string, value: string): boolean {
   return pattern === "*" || pattern.toLowerCase() === value.toLowerCase();
+}
+
+/** The rules for all sources. Plain data, replaced whole. */
+export interface IntentionPolicy {
+  /** In Consul's order: the first intention that covers the source decides. */
+  readonly intentions: readonly Intention[];
+  /** For sources that no intention covers; unknown is deny. */
+  readonly defaultAction: "allow" | "deny";
+}
+
+/** The outcome and the rule it rests on, for the log line. */
+export type IntentionVerdict =
+  | { readonly kind: "allow"; readonly rule: string }
+  | { readonly kind: "deny"; readonly rule: string };
+
+/** The first covering intention decides; permissions cannot be judged at L4 and deny. */
+export function authorize(source: Source, policy: IntentionPolicy): IntentionVerdict {
+  const intention = policy.intentions.find((candidate) => covers(candidate, source));
+  if (!intention) return { kind: policy.defaultAction, rule: `default ${policy.defaultAction}` };
+  return { kind: intention.action === "allow" ? "allow" : "deny", rule: intention.rule };
 }

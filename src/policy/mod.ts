@@ -1,5 +1,5 @@
 /** Authorization of connections and requests. Pure and synchronous. @module */
-export * from "./authorize.ts";
+export * from "./intention.ts";
 export * from "./intention.ts";
 export {
   compilePermission,

@@ -1,10 +1,7 @@
 /**
- * A permission of an intention: which requests it covers, as data and compiled. Matches are those that
- * Consul has Envoy make (`consul` reference 4.4, seen on Envoy 1.40): all conditions must hold; paths are
- * taken without their query; each value of a repeated field counts for itself.
- *
- * A condition that cannot be judged as intended never allows: such a permission denies every request that
- * its other conditions cover.
+ * A permission of an intention: which requests it covers. Matches are those that Consul has Envoy make (`consul`
+ * reference 4.4, seen on Envoy 1.40): all conditions must hold, each value of a repeated field counts for itself.
+ * A permission with a condition that cannot be judged as intended denies what its other conditions cover.
  *
  * @module
  */

@@ -6,8 +6,13 @@
  * @module
  */
 
-import type { IntentionPolicy } from "./authorize.ts";
-import { covers, type Intention, mayAllow, type Source } from "./intention.ts";
+import {
+  covers,
+  type Intention,
+  type IntentionPolicy,
+  mayAllow,
+  type Source,
+} from "./intention.ts";
 import {
   type CompiledPermission,
   compilePermission,
@@ -92,7 +97,7 @@ function judgeOf(intention: Intention, defaultAction: "allow" | "deny"): SourceJ
   const judge = judgeWithoutTokens(intention, defaultAction);
   const { tokens, rule } = intention;
   if (!tokens || judge.kind === "deny") return judge;
-  const lacking = { ...verdictOf("deny", `${rule}: ${lackOf(tokens)}`), lacks: tokens };
+  const lacking = { ...verdictOf("deny", `${rule}: without ${needText(tokens)}`), lacks: tokens };
   return {
     kind: "per_request",
     rule,
@@ -123,7 +128,7 @@ function byPermissions(
     const verdict: RequestVerdict = { kind: action, rule: named(rule), permission, isUnjudged };
     const lacking: RequestVerdict | undefined = tokens && {
       kind: "deny",
-      rule: named(`${rule}; ${lackOf(tokens)}`),
+      rule: named(`${rule}; without ${needText(tokens)}`),
       permission,
       isUnjudged,
       lacks: tokens,
@@ -161,10 +166,6 @@ function byPermissions(
       });
     },
   };
-}
-
-function lackOf(tokens: readonly TokenNeed[]): string {
-  return `without ${needText(tokens)}`;
 }
 
 function always(kind: "allow" | "deny", rule: string, isUnjudged = false): SourceJudge {

@@ -2,8 +2,13 @@ import assert from "node:assert/strict";
 import { before, test } from "node:test";
 import { prepareRegexes } from "../base/mod.ts";
 import type { ServiceId } from "../identity/mod.ts";
-import { authorize, type IntentionPolicy } from "./authorize.ts";
-import { type Intention, type Source, withoutTenancy } from "./intention.ts";
+import {
+  authorize,
+  type Intention,
+  type IntentionPolicy,
+  type Source,
+  withoutTenancy,
+} from "./intention.ts";
 import type { JudgedRequest, Permission } from "./permission.ts";
 import { compilePolicy, policyNeedsRegexes } from "./request_policy.ts";
 

@@ -39,10 +39,9 @@ import { type Columns, Listeners, type ListenersOptions } from "./listen/listene
 import { pluginsOf } from "./listen/listener_plugins.ts";
 import { LiveConnections } from "./core/live_connections.ts";
 import { AccessLogger, type TakeLine } from "./observe/access_logger.ts";
-import { ConnectionLog } from "./observe/connection_log.ts";
+import { connectionLog, FailureSummary } from "./observe/failure_summary.ts";
 import { NO_OBSERVERS } from "./observe/observers.ts";
 import { ProxyCallees } from "./service/proxy_callees.ts";
-import { FailureSummary } from "./observe/failure_summary.ts";
 import {
   type FetchCertificate,
   type PreparedTrustContexts,
@@ -83,8 +82,6 @@ export class DataPath {
   readonly #options: DataPathOptions;
   readonly #context: Context;
   readonly #facts: Facts;
-  readonly #live: LiveConnections;
-  readonly #held: HeldBytes;
   readonly #heldGauges = {
     bytes: this.stats.gauge(
       "held_bytes",
@@ -125,15 +122,14 @@ export class DataPath {
       drainingInbound: false,
     };
     const heldBytes = options.heldBytes ?? HELD_LIMIT_BYTES;
-    const held = this.#held = new HeldBytes(heldBytes, () => engine.collect());
-    this.#live = new LiveConnections(clock, () => held.turn());
+    const held = new HeldBytes(heldBytes, () => engine.collect());
     this.#context = {
       engine,
       clock: turnClock(clock),
       deadlines: new Deadlines(clock),
       log,
       stats: this.stats,
-      live: this.#live,
+      live: new LiveConnections(clock, () => held.turn()),
       handshakes: new Handshakes({
         clock,
         limit: Math.ceil(handshakeLimit(maxConnections) / workers),
@@ -247,7 +243,7 @@ export class DataPath {
     const goesByOthers = this.#listeners.take(snapshot);
     const judge = judgedOtherwise || goesByOthers || previous?.policy.version !== policy.version;
     this.#listeners.update(judge);
-    if (judge) this.#live.rejudge();
+    if (judge) this.#context.live.rejudge();
     for (const key of Object.keys(previous?.targets ?? {})) {
       if (!snapshot.targets[key]) forgetTarget(this.stats, key);
     }
@@ -257,18 +253,16 @@ export class DataPath {
   /** Observers of every listener: the log of connections, and the access log if there is one. */
   #observe({ accessLog }: Snapshot): void {
     const { takeLine } = this.#options;
-    const current = this.#facts.accessLog;
-    if (current?.part.version === accessLog?.version && this.#facts.observers !== NO_OBSERVERS) {
-      return;
-    }
+    const facts = this.#facts;
+    const isSame = facts.accessLog?.part.version === accessLog?.version;
+    if (isSame && facts.observers !== NO_OBSERVERS) return;
     const { clock, log, sums } = this.#context;
-    const logger = accessLog && takeLine
+    const logger = facts.accessLog = accessLog && takeLine
       ? new AccessLogger(accessLog, { clock, take: takeLine })
       : undefined;
-    const connectionLog = new ConnectionLog({ log, sums, clock });
-    this.#facts.accessLog = logger;
-    this.#facts.observers = {
-      connections: logger ? [connectionLog, logger.connections] : [connectionLog],
+    const lines = connectionLog({ log, sums, clock });
+    facts.observers = {
+      connections: logger ? [lines, logger.connections] : [lines],
       exchanges: logger ? [logger.exchanges] : [],
     };
   }
@@ -293,18 +287,16 @@ export class DataPath {
   view(options: ViewOptions): DataView {
     const { clock, worker } = this.#options;
     const nowMs = clock.monotonic();
-    const now = { ms: nowMs, tick: this.#live.tick, tickMs: this.#live.tickMs };
+    const now = { ms: nowMs, tick: this.#context.live.tick, tickMs: this.#context.live.tickMs };
     return {
       worker,
       snapshotVersion: this.#snapshot?.version ?? 0,
       listeners: this.listeners(),
-      connections: options.connections
-        // Each thread counts from 1.
-        ? [...this.#live].map(({ record }) => ({
-          ...record.view(now),
-          id: `${worker}-${record.id}`,
-        }))
-        : [],
+      // Each thread counts from 1.
+      connections: [...options.connections ? this.#context.live : []].map(({ record }) => ({
+        ...record.view(now),
+        id: `${worker}-${record.id}`,
+      })),
       endpoints: this.#listeners.endpoints(nowMs),
       plugins: this.#generations.views(),
       samples: options.samples === false ? [] : this.#samples(),
@@ -312,7 +304,7 @@ export class DataPath {
   }
 
   #samples(): Sample[] {
-    const { bytes, limitBytes, isStrained } = this.#held;
+    const { bytes, limitBytes, isStrained } = this.#context.held;
     this.#heldGauges.bytes.set(bytes);
     this.#heldGauges.limit.set(limitBytes);
     this.#heldGauges.strained.set(isStrained ? 1 : 0);
@@ -339,26 +331,25 @@ export class DataPath {
   /** Drains the inbound listeners: open and new callers are asked to close their connections. */
   drainInbound(): void {
     this.#facts.drainingInbound = true;
-    this.#live.drain("inbound");
+    this.#context.live.drain("inbound");
   }
 
   /** Stops accepting; resolves when the last connection has ended or after `timeoutMs`. */
   async drain(timeoutMs: number): Promise<void> {
     this.#stopAccepting();
     this.#context.deadlines.after(timeoutMs, () => {
-      this.#live.endAll("drained", `still open after ${timeoutMs} ms of draining`);
+      this.#context.live.endAll("drained", `still open after ${timeoutMs} ms of draining`);
     });
-    this.#live.drain();
-    await this.#live.drained();
+    this.#context.live.drain();
+    await this.#context.live.drained();
     this.#context.sums.flush();
     await this.#generations.close();
   }
 
-  /** Ends everything at once. */
   close(): void {
     this.#stopAccepting();
     this.#listeners.end();
-    this.#live.endAll("closed", "the proxy is stopping");
+    this.#context.live.endAll("closed", "the proxy is stopping");
     this.#context.sums.flush();
     this.abandon();
     void this.#generations.close();

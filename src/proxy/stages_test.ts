@@ -1,8 +1,7 @@
 import { test } from "node:test";
 import { memoryPair } from "../../test/kit/engine/memory_pair.ts";
-import type { ProvenEndpoint } from "./upstream/endpoint_dial.ts";
-import type { Permit } from "./caller/admit.ts";
-import type { LocalEndpoint } from "./upstream/local_dial.ts";
+import type { LocalEndpoint, ProvenEndpoint } from "./upstream/endpoint_dial.ts";
+import type { Permit } from "./caller/authorize.ts";
 
 test("a Permit and an endpoint are only made by their stages: a look-alike does not type-check", () => {
   const [stream] = memoryPair();

@@ -1,6 +1,7 @@
 /**
- * Whether a caller may reach what is behind its listener: by the intentions for the identity that it proved,
- * and with `-authorize both` also by the agent. A listener that carries HTTP judges each request.
+ * Admission of a session, before anything is dialled or read for it: the intentions for the identity that its
+ * caller proved, the limits, the agent with `-authorize both`, and plugins. A listener that carries HTTP judges
+ * each request.
  *
  * @module
  */
@@ -18,9 +19,72 @@ import {
 } from "../../policy/mod.ts";
 import type { ConnectionRecord } from "../observe/connection_record.ts";
 import type { Context } from "../core/context.ts";
+import type { Connection, Identity } from "../../plugin/mod.ts";
+import type { AuthorizeMode, Session } from "./session.ts";
 
-/** Authorization of a caller: by the intentions (`match`), by the agent as well (`both`), or none (`nobody`). */
-export type AuthorizeMode = "match" | "both" | "nobody";
+const GRANTED: unique symbol = Symbol("granted");
+
+/** The proof that a session was admitted; only {@link admit} makes one. */
+export interface Permit {
+  readonly [GRANTED]: true;
+}
+
+interface AdmitOptions {
+  readonly mode: AuthorizeMode;
+  /** Intentions judge the `caller` as a whole, or each of its `requests` later. */
+  readonly judged: "caller" | "requests";
+  /** May be called after the session has ended. */
+  readonly onAdmitted: (permit: Permit) => void;
+}
+
+/** Ends with `onAdmitted`, at once or later, or ends the session. */
+export function admit(session: Session, { mode, judged, onAdmitted }: AdmitOptions): void {
+  if (judged === "caller") {
+    if (mode !== "nobody") session.record.stage = "authorize";
+    if (!isAllowed(session, mode)) return;
+  }
+  // Before anything is waited for: a caller that waits holds a place.
+  if (!session.takePlace()) return;
+  const permit: Permit = { [GRANTED]: true };
+  authorizeWithAgent(session, mode, () =>
+    runConnectionHooks(session, () => {
+      session.observers.admitted(session.record);
+      onAdmitted(permit);
+    }));
+}
+
+function runConnectionHooks(session: Session, onAdmitted: () => void): void {
+  const { record, context: { facts, deadlines } } = session;
+  const generation = facts.plugins?.of(record.listener);
+  if (!generation?.judgesConnections) return onAdmitted();
+  record.stage = "plugins";
+  generation.judgeConnection(connectionValue(session), {
+    deadlines,
+    onKnown: (refusal) => {
+      if (refusal) session.end(refusal.code, refusal.reason);
+      else onAdmitted();
+    },
+  });
+}
+
+/** The caller's connection as plugins see it. */
+export function connectionValue({ record, caller }: Session): Connection {
+  const { listener, direction, remote: remoteAddress } = record;
+  const [ownUri = ""] = caller.ownUris;
+  const { peer } = caller;
+  const source: Identity | null = peer?.verified
+    ? { ...(peer.id ?? NO_SERVICE), uri: peer.uri }
+    : null;
+  return { listener, direction, remoteAddress, ownUri, source };
+}
+
+const NO_SERVICE: Omit<Identity, "uri"> = {
+  trustDomain: "",
+  partition: "",
+  namespace: "",
+  datacenter: "",
+  service: "",
+};
 
 /** The caller that is judged; it ends where it is denied. */
 export interface AuthorizationSubject {
@@ -49,10 +113,7 @@ export function authorizeWithAgent(
   );
 }
 
-/**
- * Whether the intentions in force allow the caller, whatever they were when it was accepted. False: denied,
- * and the subject has ended.
- */
+/** Whether the intentions in force allow the caller. False: denied, and the subject has ended. */
 export function isAllowed(subject: AuthorizationSubject, mode: AuthorizeMode): boolean {
   if (mode === "nobody") return true;
   const { policy } = subject.context.facts;
@@ -74,7 +135,6 @@ export interface RequestPermit {
   readonly rule: string;
 }
 
-/** Why a request is denied. */
 export interface RequestDenial {
   readonly code: ErrorCode;
   readonly reason: string;
@@ -117,7 +177,6 @@ export function judgeOfRequests(
   };
 }
 
-/** Whether the intentions in force deny every request of the caller. */
 export function isDeniedAll(
   { context, peer }: Pick<AuthorizationSubject, "context" | "peer">,
   mode: AuthorizeMode,

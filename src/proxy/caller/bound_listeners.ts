@@ -8,7 +8,7 @@
 import { type BindAddress, formatAddress, messageOf } from "../../base/mod.ts";
 import { AcceptGate, type AcceptStrain, type CallerKind, type Listener } from "../../net/mod.ts";
 import type { UpstreamContext } from "../core/context.ts";
-import type { ListenerFacts } from "./listener_facts.ts";
+import type { ListenerFacts } from "./session.ts";
 import type { ListenerView } from "../observe/view.ts";
 
 /** A listener that is bound, is being bound, or could not be. */
@@ -67,10 +67,7 @@ export class BoundListeners {
     if (strain !== "none" && listener) this.#gate.strained(listener, strain);
   }
 
-  /**
-   * Replaces `current` with a listener for `bind`. `current` goes on until the new one is bound, unless both
-   * want the same address.
-   */
+  /** A listener for `bind`. `current` goes on until it is bound, unless both want the same address. */
   replace(
     name: string,
     bind: BindAddress,
@@ -108,25 +105,16 @@ export class BoundListeners {
       this.#gate.add(listener, bound.callers);
       if (bound.previous) this.#close(bound.previous);
       bound.previous = undefined;
-      log.info("listener started", {
-        listener: bound.name,
-        address: formatAddress(listener.address),
-      });
+      const address = formatAddress(listener.address);
+      log.info("listener started", { listener: bound.name, address });
     } catch (error) {
       bound.error = messageOf(error);
-      stats.counter(
-        LISTEN_FAILURES,
-        "Attempts to bind a listener that failed; it is tried again every second",
-        {
-          listener: bound.name,
-        },
-      ).add(1);
+      const help = "Attempts to bind a listener that failed; it is tried again every second";
+      stats.counter(LISTEN_FAILURES, help, { listener: bound.name }).add(1);
       // Tried every second: the same error is logged once.
       const level = bound.lastError === bound.error ? "debug" : "error";
-      log[level]("listener failed; tried again every second", {
-        listener: bound.name,
-        error: bound.error,
-      });
+      const { name, error: fault } = bound;
+      log[level]("listener failed; tried again every second", { listener: name, error: fault });
     }
   }
 
@@ -179,6 +167,6 @@ export function viewOf(
     error: bound.error,
     fault: listener?.fault ?? "",
     warnings: listener?.stats.warnings(nowMs) ?? [],
-    connections: listener?.stats.active.value ?? 0,
+    connections: listener?.stats.metrics.active.value ?? 0,
   };
 }

@@ -12,25 +12,24 @@ import type { AcceptedConnection, AcceptStrain, Connection, PresentedPeer } from
 import type { Context } from "../core/context.ts";
 import type { HandshakeOwner } from "../core/handshakes.ts";
 import type { ConnectionRecord } from "../observe/connection_record.ts";
-import { PeerVerdicts } from "../trust/peer_verdicts.ts";
-import type { TrustContext } from "../trust/trust_context.ts";
-import { Session, type SessionCarrier, type SessionListener } from "./session.ts";
+import { PeerVerdicts, type TrustContext } from "../trust/trust_context.ts";
+import { type ListenerFacts, Session, type SessionCarrier } from "./session.ts";
 
 const NO_CERTIFICATE = "no certificate yet";
 
 export class Caller implements HandshakeOwner, SessionCarrier {
   readonly remote: string;
   readonly #context: Context;
-  readonly #listener: SessionListener;
+  readonly #listener: ListenerFacts;
   readonly #socket: AcceptedConnection | Connection;
   readonly #session: Session;
   #deadline: Deadline | undefined;
   #connection: Connection | undefined;
   #verdicts: PeerVerdicts | undefined;
-  #presented: PresentedPeer | undefined;
-  #peer: TrustedPeer | undefined;
+  presented: PresentedPeer | undefined;
+  peer: TrustedPeer | undefined;
 
-  constructor(listener: SessionListener, socket: AcceptedConnection | Connection) {
+  constructor(listener: ListenerFacts, socket: AcceptedConnection | Connection) {
     this.#context = listener.context;
     this.#listener = listener;
     this.#socket = socket;
@@ -41,14 +40,6 @@ export class Caller implements HandshakeOwner, SessionCarrier {
   /** For the table of handshakes. */
   get record(): ConnectionRecord {
     return this.#session.record;
-  }
-
-  get peer(): TrustedPeer | undefined {
-    return this.#peer;
-  }
-
-  get presented(): PresentedPeer | undefined {
-    return this.#presented;
   }
 
   get ownUris(): readonly string[] {
@@ -95,7 +86,7 @@ export class Caller implements HandshakeOwner, SessionCarrier {
     const trust = this.#trust;
     const fault = trust ? trust.fault(clock.now()) : NO_CERTIFICATE;
     if (!tls || !trust || fault !== undefined) {
-      if (trust?.material.missing.length) stats.secretsMissing.add(1);
+      if (trust?.material.missing.length) stats.metrics.secretsMissing.add(1);
       return this.end("not_ready", fault ?? NO_CERTIFICATE);
     }
     const timeoutMs = tls.handshakeTimeoutMs;
@@ -116,15 +107,15 @@ export class Caller implements HandshakeOwner, SessionCarrier {
     record.stage = "identity";
     this.#connection = connection;
     this.#session.hold(connection);
-    this.#presented = presented;
+    this.presented = presented;
     this.#verdicts = new PeerVerdicts(presented, "client", this.#context.clock);
     // Judged by the credentials in force now, not by those that the handshake began with.
-    if (!this.#accept(this.#verdicts.judge(this.#trust), this.#session) || !this.#peer) return;
+    if (!this.#accept(this.#verdicts.judge(this.#trust), this.#session) || !this.peer) return;
     record.serverName = presented.serverName;
-    if (direction === "outbound") record.source = this.#peer.name;
+    if (direction === "outbound") record.source = this.peer.name;
     else {
-      record.source = this.#peer.verified ? this.#peer.name : `unverified ${this.#peer.name}`;
-      record.secured(presented, stats);
+      record.source = this.peer.verified ? this.peer.name : `unverified ${this.peer.name}`;
+      record.secured(presented, stats.metrics);
     }
     this.#session.serve(connection);
   }
@@ -147,7 +138,7 @@ export class Caller implements HandshakeOwner, SessionCarrier {
 
   #accept(verdict: ChainVerdict | undefined, session: Session): boolean {
     if (verdict?.kind === "trusted") {
-      this.#peer = verdict;
+      this.peer = verdict;
       return true;
     }
     session.end(verdict?.code ?? "not_ready", verdict?.reason ?? NO_CERTIFICATE);

@@ -9,24 +9,69 @@
 import { type ErrorCode, networkOf, NO_PLACE } from "../../base/mod.ts";
 import type { HeldAccount } from "../../http/mod.ts";
 import type { TrustedPeer } from "../../identity/mod.ts";
-import type { PresentedPeer, Stream } from "../../net/mod.ts";
+import type { PresentedPeer, Stream, StreamEvents } from "../../net/mod.ts";
 import type { ConnectionLimiter } from "../core/admission.ts";
 import type { Context } from "../core/context.ts";
-import { EarlyBytes } from "../core/early_bytes.ts";
 import type { ConnectionLimits, LiveConnection } from "../core/live_connections.ts";
-import { ConnectionRecord } from "../observe/connection_record.ts";
+import { ConnectionRecord, type Ending } from "../observe/connection_record.ts";
 import type { ListenerStats } from "../observe/listener_stats.ts";
-import type { Ending } from "../observe/ending.ts";
 import type { ConnectionObserver } from "../observe/observers.ts";
-import type { ListenerFacts, SessionService } from "./listener_facts.ts";
+import type { HttpRules } from "../../snapshot/mod.ts";
+import type { RefusalReason } from "../observe/failure_summary.ts";
+
+/** Authorization of a caller: by the intentions (`match`), by the agent as well (`both`), or none (`nobody`). */
+export type AuthorizeMode = "match" | "both" | "nobody";
+
+/** A listener as its connections see it. All of it may change while they are open. */
+export interface ListenerFacts {
+  readonly direction: "inbound" | "outbound";
+  readonly name: string;
+  /** Name of the service behind it, for logs. */
+  readonly destination: string;
+  readonly authorizeMode: AuthorizeMode;
+  readonly stats: ListenerStats;
+  readonly observers: Required<ConnectionObserver>;
+  readonly places: ConnectionLimiter;
+  readonly limits: ConnectionLimits;
+  /** TLS that callers must speak; `null`: plain connections, as from the local application. */
+  readonly tls: {
+    readonly credentials: string | null;
+    readonly handshakeTimeoutMs: number;
+  } | null;
+  readonly context: Context;
+  /** `null`: its connections carry bytes. */
+  readonly http: HttpRules | null;
+  /** Why it refuses every connection now; `""`: it does not. */
+  readonly fault: string;
+  /** Why a caller from that address is refused; absent: no address is. */
+  barred?(remote: string): RefusalReason | undefined;
+  /** Why a caller is refused while the limit of this listener or of the process is reached. */
+  whyFull(remote: string): RefusalReason;
+  /** Protocols offered by ALPN, preferred first; empty: none. */
+  readonly protocols: readonly string[];
+  serve(session: Session): SessionService;
+}
+
+/** Serves the bytes of a session: relays them, or reads them as HTTP. */
+export interface SessionService {
+  start(stream: Stream): void;
+  /** After a change of policy or credentials: ends the session, or requests of it, that are not allowed any more. */
+  rejudge(): void;
+  /** Once a second: ends what has taken too long. */
+  sweep(): void;
+  /** Takes no new requests; what is open goes on. */
+  drain(): void;
+  /**
+   * Ends the exchange that has made no progress for the longest time, to free its memory. With `since`,
+   * only one without progress after that. False: none was ended.
+   */
+  stopOldest(reason: string, since: number | undefined): boolean;
+  /** The session is over: releases everything held for it. */
+  leave(): void;
+}
 
 /** How long an end that we decided waits for a peer that does not read. */
 const CLOSE_GRACE_MS = 500;
-
-/** A listener that opens sessions. */
-export interface SessionListener extends ListenerFacts {
-  serve(session: Session): SessionService;
-}
 
 /** The connection that carries a session. */
 export interface SessionCarrier {
@@ -61,7 +106,7 @@ export class Session implements LiveConnection {
   readonly caller: SessionCarrier;
   readonly context: Context;
   readonly record: ConnectionRecord;
-  readonly #listener: SessionListener;
+  readonly #listener: ListenerFacts;
   /** Absent until the handshake is done. */
   #stream: Stream | undefined;
   #early: EarlyBytes | undefined;
@@ -71,7 +116,7 @@ export class Session implements LiveConnection {
   #account: HeldAccount | undefined;
   #ended = false;
 
-  constructor(caller: SessionCarrier, listener: SessionListener) {
+  constructor(caller: SessionCarrier, listener: ListenerFacts) {
     const { context } = listener;
     this.caller = caller;
     this.context = context;
@@ -98,7 +143,6 @@ export class Session implements LiveConnection {
     return this.#ended;
   }
 
-  /** The verified peer; `undefined`: a plain connection. */
   get peer(): TrustedPeer | undefined {
     return this.caller.peer;
   }
@@ -200,5 +244,52 @@ export class Session implements LiveConnection {
     }
     live.delete(this);
     this.#listener.observers.ended(this.record, ending);
+  }
+}
+
+/** Most callers send less and wait for a response; pausing each of them would cost more. */
+const HOLD_BYTES = 64 * 1024;
+
+/**
+ * Keeps the bytes of a connection while the other side is not connected yet: a request or two, after which
+ * the connection is paused. If it breaks meanwhile, its session ends.
+ */
+class EarlyBytes implements StreamEvents {
+  readonly #connection: Stream;
+  readonly #session: Session;
+  readonly #chunks: Uint8Array[] = [];
+  #heldBytes = 0;
+  #paused = false;
+  #ended = false;
+
+  constructor(connection: Stream, session: Session) {
+    this.#connection = connection;
+    this.#session = session;
+    connection.events = this;
+  }
+
+  onData(chunk: Uint8Array): void {
+    this.#chunks.push(chunk);
+    this.#heldBytes += chunk.length;
+    if (this.#paused || this.#heldBytes < HOLD_BYTES) return;
+    this.#paused = true;
+    this.#connection.pause();
+  }
+
+  onEnd(): void {
+    this.#ended = true;
+  }
+
+  onDrain(): void {}
+
+  onClose(): void {
+    this.#session.end("downstream_reset", "closed early");
+  }
+
+  release(): void {
+    const { events } = this.#connection;
+    if (this.#paused) this.#connection.resume();
+    for (const chunk of this.#chunks) events.onData(chunk);
+    if (this.#ended) events.onEnd();
   }
 }

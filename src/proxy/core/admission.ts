@@ -1,11 +1,11 @@
 /**
- * Connection limits. Counts are shared by all workers of the process: each worker has a row in shared memory,
- * and a limit applies to the sum.
+ * Connection limits. Counts are shared by all workers of the process: each worker has a row in shared memory, and
+ * a limit applies to the sum. No single caller can use up all places of a fair limit.
  *
  * @module
  */
 
-import { ProxyError } from "../../base/mod.ts";
+import { networkOf, ProxyError } from "../../base/mod.ts";
 
 /** Columns of the process, of inbound listeners, and of listeners of exposed paths. */
 export const PROCESS_COLUMN = 0;
@@ -65,7 +65,6 @@ export class SharedCounts {
     return sum;
   }
 
-  /** The count of one worker. */
   of(row: number, column: number): number {
     return Atomics.load(this.#cells, row * COLUMNS + column);
   }
@@ -74,10 +73,8 @@ export class SharedCounts {
   check(row: number, column: number): void {
     const isCell = (at: number, count: number) => Number.isInteger(at) && at >= 0 && at < count;
     if (isCell(row, this.#rows) && isCell(column, COLUMNS)) return;
-    throw new ProxyError(
-      "internal",
-      `Cannot count in row ${row}, column ${column}: there are ${this.#rows} by ${COLUMNS}`,
-    );
+    const cells = `there are ${this.#rows} by ${COLUMNS}`;
+    throw new ProxyError("internal", `Cannot count in row ${row}, column ${column}: ${cells}`);
   }
 
   /** Clears the counts of a worker that died. */
@@ -105,16 +102,19 @@ export class SharedLimiter implements ConnectionLimiter {
 
   constructor(
     counts: SharedCounts,
-    options: { readonly row: number; readonly column: number; readonly limit: number },
+    { row, column, limit }: {
+      readonly row: number;
+      readonly column: number;
+      readonly limit: number;
+    },
   ) {
-    counts.check(options.row, options.column);
+    counts.check(row, column);
     this.#counts = counts;
-    this.#row = options.row;
-    this.#column = options.column;
-    this.limit = options.limit;
+    this.#row = row;
+    this.#column = column;
+    this.limit = limit;
   }
 
-  /** True: a place is taken, and {@link SharedLimiter.leave} must follow. */
   enter(): boolean {
     // Count first and undo above the limit, so that two workers never both take the last place.
     this.#counts.add(this.#row, this.#column, 1);
@@ -127,7 +127,6 @@ export class SharedLimiter implements ConnectionLimiter {
     this.#counts.add(this.#row, this.#column, -1);
   }
 
-  /** Read before the handshake; {@link SharedLimiter.enter} decides after it. */
   get full(): boolean {
     return this.taken >= this.limit;
   }
@@ -139,5 +138,103 @@ export class SharedLimiter implements ConnectionLimiter {
   /** Places taken by this worker. */
   get own(): number {
     return this.#counts.of(this.#row, this.#column);
+  }
+}
+
+/** Callers without a place that are kept, so that a busy caller does not allocate an entry each time. */
+const KEPT_CALLERS = 1_000;
+
+class TakenPlaces {
+  readonly #taken = new Map<string, { places: number }>();
+
+  of(caller: string): number {
+    return this.#taken.get(caller)?.places ?? 0;
+  }
+
+  add(caller: string): void {
+    const taken = this.#taken.get(caller);
+    if (taken) taken.places++;
+    else this.#taken.set(caller, { places: 1 });
+  }
+
+  drop(caller: string): void {
+    const taken = this.#taken.get(caller);
+    if (taken && --taken.places === 0 && this.#taken.size > KEPT_CALLERS) {
+      this.#taken.delete(caller);
+    }
+  }
+}
+
+/** A caller takes at most so many times the free places: alone 7/8 of all, fewer beside others. */
+const SHARE_OF_FREE = 7;
+
+/** Places of one worker for requests. A caller without a place gets one while any is free. */
+export class FairRequestLimiter {
+  readonly limit: number;
+  #open = 0;
+  readonly #taken = new TakenPlaces();
+
+  constructor(limit: number) {
+    this.limit = limit;
+  }
+
+  get full(): boolean {
+    return this.#open >= this.limit;
+  }
+
+  /** `caller`: `""` is an unknown caller, which has no share. */
+  enter(caller: string): boolean {
+    const free = this.limit - this.#open;
+    if (free <= 0) return false;
+    if (caller !== "") {
+      if (this.#taken.of(caller) >= SHARE_OF_FREE * free) return false;
+      this.#taken.add(caller);
+    }
+    this.#open++;
+    return true;
+  }
+
+  /** Called once for each place, with the same caller. */
+  leave(caller: string): void {
+    this.#open--;
+    if (caller !== "") this.#taken.drop(caller);
+  }
+}
+
+/** Places for connections of unauthenticated callers; no address takes more than half. */
+export class FairConnectionLimiter implements ConnectionLimiter {
+  readonly all: SharedLimiter;
+  readonly #workers: number;
+  /** Places in this worker, by address. */
+  readonly #taken = new TakenPlaces();
+
+  /** The kernel spreads the callers of one address over `workers`. */
+  constructor(all: SharedLimiter, workers: number) {
+    this.all = all;
+    this.#workers = workers;
+  }
+
+  get full(): boolean {
+    return this.all.full;
+  }
+
+  /** Places that one address has in this worker. */
+  get share(): number {
+    return Math.max(1, Math.floor(this.all.limit / 2 / this.#workers));
+  }
+
+  hasShare(remote: string): boolean {
+    return this.#taken.of(networkOf(remote)) >= this.share;
+  }
+
+  enter(remote: string): boolean {
+    if (this.hasShare(remote) || !this.all.enter()) return false;
+    this.#taken.add(networkOf(remote));
+    return true;
+  }
+
+  leave(remote: string): void {
+    this.all.leave();
+    this.#taken.drop(networkOf(remote));
   }
 }

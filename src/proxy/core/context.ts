@@ -36,7 +36,6 @@ export interface Context {
   readonly clientCerts: ClientCertElements;
   /** Account of the bytes that this thread holds for slow peers. */
   readonly held: HeldBytes;
-  /** Limit on the connections of the whole process. */
   readonly processLimit: SharedLimiter;
   readonly remoteAuthorize: RemoteAuthorize;
   /** Changes with each snapshot. Without trust or policy there is no traffic. */
@@ -58,7 +57,6 @@ export interface Facts {
   policy: PolicyPart | undefined;
   /** The same policy compiled for requests, where a listener judges them; a new object for each change. */
   requestPolicy: RequestPolicy | undefined;
-  /** `undefined`: there is no access log. */
   accessLog: AccessLogger | undefined;
   observers: Observers;
   draining: boolean;

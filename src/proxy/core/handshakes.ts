@@ -1,8 +1,7 @@
 /**
- * Limits handshakes under way, so that unauthenticated callers never take the places of connections that
- * carry traffic. At the limit the oldest handshake ends, since an honest caller would have finished it; if an
- * address has more than its share, the oldest of that address ends. In a burst all are honest: no handshake
- * ends before a fair time, and accepting slows down instead.
+ * Limits handshakes under way, so that unauthenticated callers never take the places of connections. At the
+ * limit the oldest one ends, of an address that has more than its share if there is one. In a burst all are
+ * honest: none ends before a fair time, and accepting slows down instead.
  *
  * @module
  */
@@ -10,13 +9,12 @@
 import { type Clock, type ErrorCode, networkOf } from "../../base/mod.ts";
 import type { ConnectionRecord } from "../observe/connection_record.ts";
 
-/** The owner of a handshake. */
 export interface HandshakeOwner {
   readonly record: ConnectionRecord;
   end(code: ErrorCode, reason: string): void;
 }
 
-export interface HandshakesOptions {
+interface HandshakesOptions {
   readonly clock: Clock;
   /** Handshakes under way in this data path; up to twice as many during the fair time. */
   readonly limit: number;
@@ -63,10 +61,7 @@ export class Handshakes {
     return this.#underWay.size;
   }
 
-  /**
-   * Always makes room, by ending another handshake if needed. True: all others are young as well, so
-   * connections are accepted faster than handshakes finish.
-   */
+  /** Ends another handshake if there is no room. True: connections are accepted faster than handshakes finish. */
   begin(owner: HandshakeOwner): boolean {
     const key = networkOf(owner.record.remote);
     const known = this.#sources.get(key);

@@ -14,7 +14,6 @@ export interface ConnectionLimits {
   readonly lifetimeMs: number;
 }
 
-/** An open connection. */
 export interface LiveConnection extends BagMember {
   readonly record: ConnectionRecord;
   readonly limits: ConnectionLimits;
@@ -79,7 +78,6 @@ export class LiveConnections implements Ticker {
     for (const connection of this.#connections.all()) connection.end(code, reason);
   }
 
-  /** Resolves when no connection is open. */
   async drained(): Promise<void> {
     if (this.#connections.size === 0) return;
     await new Promise<void>((resolve) => {

@@ -20,29 +20,31 @@ import { PluginRequest } from "../../plugin/mod.ts";
 import { faultsOfTokens } from "../../policy/mod.ts";
 import { authorizeWithAgent, isAllowed } from "../caller/authorize.ts";
 import type { ServedListener } from "../listen/listener.ts";
-import type { HttpListener } from "../service/http_listener.ts";
-import { type StageRefusal, whyNoPlace } from "../service/stages.ts";
-import { reachLocal } from "../upstream/probe_endpoint.ts";
+import { type HttpListener, whyNoPlace } from "../service/stages.ts";
+import { reachLocal } from "../upstream/probes.ts";
 import type { RequestPool } from "../upstream/request_pools.ts";
-import { callerOfQuery, clientCertOfQuery } from "./caller_of_query.ts";
-import { SplitExplainer } from "./explain_splits.ts";
-import type {
-  ExplainQuery,
-  ExplainResult,
-  Explanation,
-  LocalReply,
-  LocalView,
-} from "./explanation.ts";
+import type { Upstream } from "../upstream/upstream.ts";
+import {
+  callerOfQuery,
+  clientCertOfQuery,
+  type ExplainContext,
+  findListener,
+} from "./query_subjects.ts";
+import { type ExplainedRoute, explainSplits } from "./explain_splits.ts";
 import {
   closed,
   dryAnswer,
+  type ExplainQuery,
+  type ExplainResult,
+  type Explanation,
   limitsOf,
+  type LocalReply,
+  type LocalView,
   ownAnswer,
   routeView,
   sentView,
   unknownOf,
-} from "./explanation_views.ts";
-import { type ExplainContext, findListener } from "./find_listener.ts";
+} from "./explanation.ts";
 import { UnsentRequest } from "./unsent_request.ts";
 
 export async function explain(
@@ -54,16 +56,14 @@ export async function explain(
   if (!/^\S+$/.test(path)) {
     return invalid(`the path ${JSON.stringify(path)} is empty, or has a space in it`);
   }
-  const fields: (readonly [name: string, value: string])[] = [];
-  for (const header of headers) {
+  const fields = headers.map((header): readonly [name: string, value: string] => {
     const colon = header.indexOf(":");
-    const name = header.slice(0, Math.max(colon, 0)).toLowerCase();
-    const value = header.slice(colon + 1).trim();
+    return [header.slice(0, Math.max(colon, 0)).toLowerCase(), header.slice(colon + 1).trim()];
+  });
+  const wrong = fields.find(([name, value]) => !isToken(name) || !isValue(value));
+  if (wrong) {
     // The value may be a secret.
-    if (!isToken(name) || !isValue(value)) {
-      return invalid(`a header is written "name: value", and one begins ${JSON.stringify(name)}`);
-    }
-    fields.push([name, value]);
+    return invalid(`a header is written "name: value", and one begins ${JSON.stringify(wrong[0])}`);
   }
   const hosts = fields.filter(([name]) => name === "host");
   const withHost = { ...query, host: hosts[0]?.[1] ?? query.host };
@@ -144,16 +144,13 @@ class Explainer {
 
   #unknownOfCaller({ permissions = [] }: Findings): readonly string[] {
     const { allowedAddresses } = this.#listener;
-    const unknown: string[] = [];
-    if (allowedAddresses !== "") {
-      unknown.push(`Where the caller is: only ${allowedAddresses} may call.`);
-    }
-    if (permissions.some(({ text }) => text.includes("x-forwarded-client-cert"))) {
-      unknown.push(
-        "What x-forwarded-client-cert has besides the URIs: the caller's certificate.",
-      );
-    }
-    return unknown;
+    const isByCert = permissions.some(({ text }) => text.includes("x-forwarded-client-cert"));
+    return [
+      ...(allowedAddresses ? [`Where the caller is: only ${allowedAddresses} may call.`] : []),
+      ...(isByCert
+        ? ["What x-forwarded-client-cert has besides the URIs: the caller's certificate."]
+        : []),
+    ];
   }
 
   /** Why the connection ends before a service gets it; `null`: it does not. */
@@ -202,16 +199,10 @@ class Explainer {
   /** Why the agent denies the connection; `null`: it does not, or is not asked. */
   #askAgent(): Promise<LocalReply | null> {
     const { context, authorizeMode } = this.#listener;
+    const mode = this.#query.connects ? authorizeMode : "nobody";
     return new Promise((resolve) => {
-      authorizeWithAgent(
-        {
-          context,
-          peer: this.#peer,
-          end: (code, reason) => resolve(closed(code, reason)),
-        },
-        this.#query.connects ? authorizeMode : "nobody",
-        () => resolve(null),
-      );
+      const end = (code: ErrorCode, reason: string) => resolve(closed(code, reason));
+      authorizeWithAgent({ context, peer: this.#peer, end }, mode, () => resolve(null));
     });
   }
 
@@ -234,7 +225,9 @@ class Explainer {
     let asJudged = sentView(head);
     await request.run((normalized) => asJudged = sentView(normalized));
     const { refusal } = request;
-    const answer = refusal ? refusalView(head, refusal) : null;
+    const answer = refusal
+      ? ownAnswer(head, refusal.location === undefined ? refusal.code : REDIRECT, refusal.reason)
+      : null;
     const findings: Findings = {
       request: asJudged,
       answer,
@@ -243,7 +236,6 @@ class Explainer {
     return refusal ? findings : await this.#beyondStages(request, findings);
   }
 
-  /** The intention that decided, and its permissions and tokens. */
   #judgement(
     { head, claims, refusal, record, tokenFaults: faults }: UnsentRequest,
     answer: LocalReply | null,
@@ -286,23 +278,23 @@ class Explainer {
       const sent = first ? first.sent : head;
       return { ...findings, ...await this.#toLocal(sent, { answered, pool, request, listener }) };
     }
-    const explainer = new SplitExplainer(
-      outbound.context,
-      outbound.upstream,
-      this.#context,
-      this.#query.connects,
+    const splits = await explainSplits(
+      this.#routeOf(outbound, outbound.upstream, name),
+      (resolver) => {
+        const split = Math.max(
+          first?.plans.findIndex((each) => each.resolver === resolver) ?? 0,
+          0,
+        );
+        const dry = split === 0 ? first : run(split);
+        return {
+          request: head,
+          asks: dry?.plan && generation?.splitConfigsOf(dry.plan),
+          pool: route?.poolFor(name, resolver),
+          answer: dry?.answer && dryAnswer(head, dry.answer),
+          sent: dry ? dry.sent : head,
+        };
+      },
     );
-    const splits = await explainer.splits(name, (resolver) => {
-      const split = Math.max(first?.plans.findIndex((each) => each.resolver === resolver) ?? 0, 0);
-      const dry = split === 0 ? first : run(split);
-      return {
-        request: head,
-        asks: dry?.plan && generation?.splitConfigsOf(dry.plan),
-        pool: route?.poolFor(name, resolver),
-        answer: dry?.answer && dryAnswer(head, dry.answer),
-        sent: dry ? dry.sent : head,
-      };
-    });
     const upstream = outbound.name;
     if (splits.length === 0) {
       return { ...findings, upstream, answer: nowhere(`the route ${name} leads nowhere`) };
@@ -321,13 +313,16 @@ class Explainer {
       return refusal ? { answer: refusal, unknown } : { ...judged, unknown, ...local };
     }
     if (!upstream) return { unknown };
-    const { connects } = this.#query;
-    const splits = await new SplitExplainer(context, upstream, this.#context, connects)
-      .splits(DEFAULT_ROUTE);
+    const splits = await explainSplits(this.#routeOf(this.#listener, upstream, DEFAULT_ROUTE));
     const answer = splits.length === 0
       ? closed("no_endpoint", "its chain leads nowhere")
       : sameOf(splits);
     return { unknown, splits, answer, limits: limitsOf(upstream) };
+  }
+
+  #routeOf({ context }: ServedListener, upstream: Upstream, route: string): ExplainedRoute {
+    const { snapshot: { chains } } = this.#context;
+    return { upstream, route, context, chains, connects: this.#query.connects };
   }
 
   #judgeConnection(): Pick<Explanation, "answer" | "rule"> {
@@ -346,9 +341,9 @@ class Explainer {
     readonly request?: UnsentRequest;
     readonly listener?: HttpListener;
   }): Promise<Findings> {
-    const { local: destination, context } = this.#listener;
-    if (!destination) return {};
-    const { local: address, localConnectTimeoutMs: timeoutMs } = destination;
+    const { part, context } = this.#listener;
+    const { local: address, localConnectTimeoutMs: timeoutMs = 0 } = part;
+    if (!address) return {};
     const local: LocalView = {
       address: formatAddress(address),
       sent: sent ? sentView(sent) : null,
@@ -371,10 +366,6 @@ class Explainer {
 }
 
 const NO_IDENTITY = { id: undefined, uri: "" };
-
-function refusalView(head: RequestHead, { code, reason, location }: StageRefusal): LocalReply {
-  return ownAnswer(head, location === undefined ? code : REDIRECT, reason);
-}
 
 /** `null`: some go on, or their answers differ. */
 function sameOf(splits: Explanation["splits"]): LocalReply | null {

@@ -7,15 +7,21 @@
 
 import type { EndpointState } from "../../balance/mod.ts";
 import type { RequestHead } from "../../http/mod.ts";
-import type { ExplainContext } from "./find_listener.ts";
+import type { ChainPart, Snapshot } from "../../snapshot/mod.ts";
 import { trustOf } from "../upstream/endpoint_dial.ts";
-import type { LocalReply, SplitView, TargetView } from "./explanation.ts";
-import { closed, ownAnswer, sentView } from "./explanation_views.ts";
+import {
+  closed,
+  type LocalReply,
+  ownAnswer,
+  sentView,
+  type SplitView,
+  type TargetView,
+} from "./explanation.ts";
 import { protocolsTo, type RequestPool } from "../upstream/request_pools.ts";
 import type { UpstreamContext } from "../core/context.ts";
 import { whyNoPlace } from "../service/stages.ts";
 import type { Upstream } from "../upstream/upstream.ts";
-import { type ProbeFailure, reachEndpoints } from "../upstream/probe_endpoint.ts";
+import { type ProbeFailure, reachEndpoints } from "../upstream/probes.ts";
 import type { RefusalReason } from "../observe/failure_summary.ts";
 import type { TargetGroup } from "../upstream/target_group.ts";
 
@@ -30,103 +36,91 @@ export interface SplitRequest {
   readonly asks: SplitView["plugins"] | undefined;
 }
 
-export class SplitExplainer {
-  readonly #context: UpstreamContext;
-  readonly #upstream: Upstream;
-  readonly #explained: ExplainContext;
-  readonly #connects: boolean;
+/** A route of an upstream. */
+export interface ExplainedRoute {
+  readonly upstream: Upstream;
+  readonly route: string;
+  readonly context: UpstreamContext;
+  readonly chains: Snapshot["chains"];
+  readonly connects: boolean;
+}
 
-  constructor(
-    context: UpstreamContext,
-    upstream: Upstream,
-    explained: ExplainContext,
-    connects: boolean,
-  ) {
-    this.#context = context;
-    this.#upstream = upstream;
-    this.#explained = explained;
-    this.#connects = connects;
-  }
+/** `of`: the request on the split that leads to that resolver; absent: bytes are carried. */
+export async function explainSplits(
+  { upstream, route, context, chains, connects }: ExplainedRoute,
+  of?: (resolver: string) => SplitRequest,
+): Promise<SplitView[]> {
+  const splits = upstream.routes.splitsOf(route);
+  const whole = splits.reduce((sum, { weight }) => sum + weight, 0);
+  return await Promise.all(splits.map(async ({ weight, resolver, group }) => {
+    const on = of?.(resolver);
+    const failed = ({ code, reason }: RefusalReason) =>
+      on ? ownAnswer(on.request, code, reason) : closed(code, reason);
+    const why = on?.answer ? undefined : whyNot(group, on, context);
+    const known = on?.answer ?? (why && failed(why));
+    const reached = connects && !known
+      ? await reachEndpoints(group, context, protocolsTo(group))
+      : NOT_TRIED;
+    const unreached = whyUnreached(group, reached);
+    const head = on?.sent;
+    return {
+      chance: weight / whole,
+      answer: known ?? (unreached ? failed(unreached) : null),
+      balancing: group.balancing,
+      sent: head ? sentView(head) : null,
+      ...(head && { head }),
+      lack: group.isEmpty ? group.lack : "",
+      plugins: on?.asks ?? {},
+      hashedBy: group.needsHash ? hashedBy(chains[upstream.part.chain], route) : [],
+      targets: targetsOf(group, reached, context.clock.monotonic()),
+    };
+  }));
+}
 
-  /** `of`: the request on the split that leads to that resolver; absent: bytes are carried. */
-  async splits(route: string, of?: (resolver: string) => SplitRequest): Promise<SplitView[]> {
-    const splits = this.#upstream.routes.splitsOf(route);
-    const whole = splits.reduce((sum, { weight }) => sum + weight, 0);
-    return await Promise.all(splits.map(async ({ weight, resolver, group }) => {
-      const on = of?.(resolver);
-      const failed = ({ code, reason }: RefusalReason) =>
-        on ? ownAnswer(on.request, code, reason) : closed(code, reason);
-      const why = on?.answer ? undefined : this.#whyNot(group, on);
-      const known = on?.answer ?? (why && failed(why));
-      const reached = this.#connects && !known
-        ? await reachEndpoints(group, this.#context, protocolsTo(group))
-        : NOT_TRIED;
-      const unreached = whyUnreached(group, reached);
-      const answer = known ?? (unreached ? failed(unreached) : null);
-      const head = on?.sent;
-      return {
-        chance: weight / whole,
-        answer,
-        balancing: group.balancing,
-        sent: head ? sentView(head) : null,
-        ...(head && { head }),
-        lack: group.isEmpty ? group.lack : "",
-        plugins: on?.asks ?? {},
-        hashedBy: group.needsHash ? this.#hashedBy(route) : [],
-        targets: this.#targets(group, reached),
-      };
-    }));
+/** The checks of the stage `pool` and of `upstream/attempt.ts`, in their order. */
+function whyNot(
+  group: TargetGroup,
+  on: SplitRequest | undefined,
+  context: UpstreamContext,
+): RefusalReason | undefined {
+  if (on) {
+    const refusal = whyNoPlace(on.pool, "");
+    if (refusal) return refusal;
+    on.pool?.leave("");
   }
+  if (group.upstream.pending.limit === 0) {
+    return { code: "limit_reached", reason: "limits.max_pending_requests is 0" };
+  }
+  const trust = trustOf(group, context);
+  const fault = trust ? trust.fault(context.clock.now()) : "no certificate yet";
+  if (fault !== undefined) return { code: "not_ready", reason: fault };
+  // Ejected endpoints, and those that fail their checks, are tried when no other is left.
+  if (statesOf(group).length > 0) return undefined;
+  return { code: "no_endpoint", reason: `no healthy instance: ${group.lack}` };
+}
 
-  /** The checks of the stage `pool` and of `upstream/attempt.ts`, in their order. */
-  #whyNot(group: TargetGroup, on: SplitRequest | undefined): RefusalReason | undefined {
-    const context = this.#context;
-    const { pending } = this.#upstream;
-    if (on) {
-      const refusal = whyNoPlace(on.pool, "");
-      if (refusal) return refusal;
-      on.pool?.leave("");
-    }
-    if (pending.limit === 0) {
-      return { code: "limit_reached", reason: "limits.max_pending_requests is 0" };
-    }
-    const trust = trustOf(group, context);
-    const fault = trust ? trust.fault(context.clock.now()) : "no certificate yet";
-    if (fault !== undefined) return { code: "not_ready", reason: fault };
-    // Ejected endpoints, and those that fail their checks, are tried when no other is left.
-    if (statesOf(group).length > 0) return undefined;
-    return { code: "no_endpoint", reason: `no healthy instance: ${group.lack}` };
-  }
+function targetsOf(
+  group: TargetGroup,
+  reached: ReadonlyMap<EndpointState, ProbeFailure>,
+  nowMs: number,
+): TargetView[] {
+  return [...group.targets].map(({ part, pool }) => {
+    const { key: target, connectTimeoutMs, lack, spiffeUris } = part;
+    const states = [...pool.states];
+    const endpoints = pool.views(nowMs).map((view, at) => {
+      const state = states[at];
+      const unreachable = state && reached.has(state) ? reached.get(state)?.reason ?? "" : null;
+      return { ...view, unreachable };
+    });
+    return { target, connectTimeoutMs, lack, spiffeUris, endpoints };
+  });
+}
 
-  #targets(group: TargetGroup, reached: ReadonlyMap<EndpointState, ProbeFailure>): TargetView[] {
-    const nowMs = this.#context.clock.monotonic();
-    return [...group.targets].map(
-      ({ part: { key, connectTimeoutMs, lack, spiffeUris }, pool }) => {
-        const states = [...pool.states];
-        return {
-          target: key,
-          connectTimeoutMs,
-          lack,
-          spiffeUris,
-          endpoints: pool.views(nowMs).map((view, at) => {
-            const state = states[at];
-            const unreachable = state && reached.has(state)
-              ? reached.get(state)?.reason ?? ""
-              : null;
-            return { ...view, unreachable };
-          }),
-        };
-      },
-    );
-  }
-
-  #hashedBy(route: string): readonly string[] {
-    const chain = this.#explained.snapshot.chains[this.#upstream.part.chain];
-    const policies = chain?.routes.find(({ name }) => name === route)?.hash ?? [];
-    return policies.map((policy) =>
-      policy.kind === "source" ? "source address" : `${policy.kind} ${policy.name}`
-    );
-  }
+function hashedBy(chain: ChainPart | undefined, route: string): readonly string[] {
+  const policies = chain?.routes.find(({ name }) => name === route)?.hash ?? [];
+  return policies.map((policy) =>
+    policy.kind === "source" ? "source address" : `${policy.kind} ${policy.name}`
+  );
 }
 
 const NOT_TRIED: ReadonlyMap<EndpointState, ProbeFailure> = new Map();

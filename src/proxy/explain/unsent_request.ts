@@ -12,9 +12,13 @@ import { judgeOfPath, judgeOfRequests, type RequestJudge } from "../caller/autho
 import { callerKey } from "../caller/session.ts";
 import type { Context } from "../core/context.ts";
 import { ExchangeValue } from "../service/exchange_value.ts";
-import type { HttpListener } from "../service/http_listener.ts";
-import type { FormOptions } from "../service/request_form.ts";
-import { REQUEST_STAGES, type StagedRequest, type StageRefusal } from "../service/stages.ts";
+import {
+  type FormOptions,
+  type HttpListener,
+  REQUEST_STAGES,
+  type StagedRequest,
+  type StageRefusal,
+} from "../service/stages.ts";
 import { TokenCheck } from "../service/token_check.ts";
 import type { RequestRoute } from "../upstream/request_pools.ts";
 
@@ -27,14 +31,6 @@ const UNKNOWN_CALLER: DownstreamFacts = {
   localUri: "",
   peer: undefined,
 };
-
-export interface UnsentRequestOptions {
-  readonly listener: HttpListener;
-  readonly head: RequestHead;
-  /** `undefined`: the caller shows no certificate. */
-  readonly peer: TrustedPeer | undefined;
-  readonly caller: FormOptions["caller"];
-}
 
 export class UnsentRequest implements StagedRequest {
   readonly listener: HttpListener;
@@ -50,12 +46,18 @@ export class UnsentRequest implements StagedRequest {
   refusal: StageRefusal | undefined;
   /** Plugins that have it now. */
   generation: Generation | undefined;
-  #isJudged = false;
+  /** The intentions, or the exposed path, have judged it. */
+  isJudged = false;
   #verified: Promise<RequestHead | undefined> | undefined;
 
-  constructor({ listener, head, peer, caller }: UnsentRequestOptions) {
-    const { facts, exposed, authorizeMode } = listener;
-    const { context, name, direction } = facts;
+  /** `peer`: `undefined`: the caller shows no certificate. */
+  constructor(
+    { listener, head, peer, caller }: Pick<StagedRequest, "listener" | "head" | "caller"> & {
+      readonly peer: TrustedPeer | undefined;
+    },
+  ) {
+    const { facts, exposed } = listener;
+    const { context, name, direction, authorizeMode } = facts;
     const { clock } = context;
     this.listener = listener;
     this.head = head;
@@ -73,7 +75,7 @@ export class UnsentRequest implements StagedRequest {
       ? judgeOfPath(exposed)
       : judgeOfRequests({ context, peer, record: { rule: "" } }, authorizeMode);
     this.judge = (request, claims) => {
-      this.#isJudged = true;
+      this.isJudged = true;
       return judge(request, claims);
     };
   }
@@ -87,15 +89,7 @@ export class UnsentRequest implements StagedRequest {
     return this.value.get(TOKEN_FAULTS);
   }
 
-  /** The intentions, or the exposed path, have judged it. */
-  get isJudged(): boolean {
-    return this.#isJudged;
-  }
-
-  /**
-   * Takes it through the stages, to its plugins or up to the pool: which split a request takes, and whether
-   * there is a place, is explained for each split. `onForm`: the request is in the form that is judged.
-   */
+  /** Runs the stages up to the plugins or the pool. `onForm`: the request is in the form that is judged. */
   async run(onForm: (head: RequestHead) => void): Promise<void> {
     for (const { name, run } of REQUEST_STAGES) {
       if (name === "pool") return;
@@ -117,7 +111,7 @@ export class UnsentRequest implements StagedRequest {
   verifyTokens(generation: Generation): void {
     const { context: { deadlines }, value: exchange } = this;
     this.#verified = new Promise((onKnown) =>
-      new TokenCheck({ generation, exchange, deadlines, onKnown }).start(this.head)
+      new TokenCheck(generation, exchange, { deadlines, onKnown }).start(this.head)
     );
   }
 

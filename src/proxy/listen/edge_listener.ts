@@ -6,22 +6,19 @@
  */
 
 import { hostname } from "node:os";
-import type { BindAddress } from "../../base/mod.ts";
 import { compileChanges, type HeaderChanges, HostTable, ownNamesOf } from "../../http/mod.ts";
-import type { EdgePart, HttpRules, Snapshot } from "../../snapshot/mod.ts";
-import type { ListenerFacts } from "../caller/listener_facts.ts";
+import type { EdgePart, Snapshot } from "../../snapshot/mod.ts";
+import type { ListenerFacts } from "../caller/session.ts";
 import { INBOUND_COLUMN, type SharedLimiter } from "../core/admission.ts";
 import type { ConnectionLimits } from "../core/live_connections.ts";
-import type { RefusalReason } from "../observe/failure_summary.ts";
 import { HttpStats } from "../observe/http_stats.ts";
 import { ExchangeObservers } from "../observe/observers.ts";
-import type { HttpListener } from "../service/http_listener.ts";
+import type { HttpListener } from "../service/stages.ts";
 import { EITHER_VERSION, type RequestRoute } from "../upstream/request_pools.ts";
 import {
   type ConnectionShares,
   type ListenerEnvironment,
   type ListenerKind,
-  processFull,
   ServedListener,
 } from "./listener.ts";
 
@@ -35,35 +32,33 @@ export const EDGE: ListenerKind = {
   },
 };
 
-/** The destination of requests for a host. */
 interface EdgeRoute {
   readonly upstream: string;
   readonly changes: Pick<RequestRoute, "changeRequest" | "ownNames" | "changeResponse">;
 }
 
-export class EdgeListener extends ServedListener {
+export class EdgeListener extends ServedListener<EdgePart> {
   readonly kind = "edge";
   readonly protocols = EITHER_VERSION;
   readonly places: SharedLimiter;
   readonly limits: ConnectionLimits;
   readonly httpListener: HttpListener;
-  #part: EdgePart;
+  part: EdgePart;
   #hosts: HostTable<EdgeRoute>;
 
   constructor(name: string, part: EdgePart, environment: ListenerEnvironment) {
     super(name, "outbound", environment.context);
     this.places = environment.limiter(INBOUND_COLUMN, 0);
     this.limits = environment.limits;
-    this.#part = part;
+    this.part = part;
     this.#hosts = this.#hostsOf(part);
     const stats = new HttpStats(this.context.stats, {
       direction: this.direction,
       listener: name,
-      speaksGrpc: () => this.#part.http.protocol === "grpc",
+      speaksGrpc: () => this.part.http.protocol === "grpc",
     });
     this.httpListener = {
       facts: this,
-      authorizeMode: "nobody",
       stats,
       observers: new ExchangeObservers(stats, this.context),
       routeOf: ({ authority }) => {
@@ -78,8 +73,8 @@ export class EdgeListener extends ServedListener {
   take({ edges }: Snapshot): boolean {
     const part = edges[this.name];
     if (!part) return false;
-    const before = this.#part;
-    this.#part = part;
+    const before = this.part;
+    this.part = part;
     if (part.version !== before.version) this.#hosts = this.#hostsOf(part);
     return part.listener?.credentials !== before.listener?.credentials;
   }
@@ -88,29 +83,17 @@ export class EdgeListener extends ServedListener {
     this.places.limit = process;
   }
 
-  get bind(): BindAddress {
-    return this.#part.bind;
-  }
-
-  get destination(): string {
+  override get destination(): string {
     return this.name;
   }
 
   get tls(): ListenerFacts["tls"] {
-    return this.#part.listener;
-  }
-
-  get http(): HttpRules {
-    return this.#part.http;
+    return this.part.listener;
   }
 
   get fault(): string {
-    const { listener } = this.#part;
+    const { listener } = this.part;
     return listener ? this.context.facts.trusts.fault(listener.credentials) : "";
-  }
-
-  whyFull(): RefusalReason {
-    return processFull(this.context);
   }
 
   #hostsOf({ hosts, bind: { port } }: EdgePart): HostTable<EdgeRoute> {

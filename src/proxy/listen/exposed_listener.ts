@@ -6,21 +6,19 @@
  * @module
  */
 
-import { type BindAddress, isLoopbackIp, peerIp } from "../../base/mod.ts";
+import { isLoopbackIp, peerIp } from "../../base/mod.ts";
 import type { ExposedPart, HttpRules, Snapshot } from "../../snapshot/mod.ts";
 import type { ExposedPathRule } from "../caller/authorize.ts";
-import type { FairConnectionLimiter } from "../core/fair_limiters.ts";
+import type { FairConnectionLimiter } from "../core/admission.ts";
 import type { ConnectionLimits } from "../core/live_connections.ts";
 import type { RefusalReason } from "../observe/failure_summary.ts";
 import { ExchangeObservers } from "../observe/observers.ts";
-import type { HttpListener } from "../service/http_listener.ts";
+import type { HttpListener } from "../service/stages.ts";
 import { LocalRoute } from "../upstream/request_pools.ts";
 import {
   type ConnectionShares,
   type ListenerEnvironment,
   type ListenerKind,
-  type LocalDestination,
-  processFull,
   ServedListener,
 } from "./listener.ts";
 
@@ -37,7 +35,7 @@ export const EXPOSED: ListenerKind = {
   },
 };
 
-export class ExposedListener extends ServedListener implements ExposedPathRule {
+export class ExposedListener extends ServedListener<ExposedPart> implements ExposedPathRule {
   readonly kind = "exposed";
   readonly tls = null;
   readonly fault = "";
@@ -46,20 +44,19 @@ export class ExposedListener extends ServedListener implements ExposedPathRule {
   readonly limits: ConnectionLimits;
   readonly httpListener: HttpListener;
   readonly #route: LocalRoute;
-  #part: ExposedPart;
+  part: ExposedPart;
   #isDeclared = true;
 
   constructor(name: string, part: ExposedPart, environment: ListenerEnvironment) {
     super(name, "inbound", environment.context);
-    this.#part = part;
+    this.part = part;
     this.places = environment.exposedPlaces;
     const { idleTimeoutMs, lifetimeMs } = environment.limits;
     this.limits = { idleTimeoutMs: Math.min(idleTimeoutMs || Infinity, PATIENCE_MS), lifetimeMs };
-    this.#route = new LocalRoute(this, () => this.#part.http.protocol === "grpc");
+    this.#route = new LocalRoute(this, () => this.part.http.protocol === "grpc");
     const { stats, route } = this.#route;
     this.httpListener = {
       facts: this,
-      authorizeMode: "nobody",
       exposed: this,
       stats,
       observers: new ExchangeObservers(stats, this.context),
@@ -68,16 +65,12 @@ export class ExposedListener extends ServedListener implements ExposedPathRule {
     };
   }
 
-  get part(): ExposedPart {
-    return this.#part;
-  }
-
   get path(): string | undefined {
-    return this.#isDeclared ? this.#part.path : undefined;
+    return this.#isDeclared ? this.part.path : undefined;
   }
 
-  get http(): HttpRules {
-    const { http } = this.#part;
+  override get http(): HttpRules {
+    const { http } = this.part;
     return { ...http, requestTimeoutMs: http.requestTimeoutMs || PATIENCE_MS };
   }
 
@@ -85,7 +78,7 @@ export class ExposedListener extends ServedListener implements ExposedPathRule {
     const part = exposed[this.name];
     const before = [this.path, this.allowedAddresses].join();
     this.#isDeclared = part !== undefined;
-    this.#part = part ?? this.#part;
+    this.part = part ?? this.part;
     return [this.path, this.allowedAddresses].join() !== before;
   }
 
@@ -93,38 +86,22 @@ export class ExposedListener extends ServedListener implements ExposedPathRule {
     this.places.all.limit = exposed;
   }
 
-  get bind(): BindAddress {
-    return this.#part.bind;
-  }
-
-  override get exposed(): ExposedPathRule {
-    return this;
-  }
-
-  override get local(): LocalDestination {
-    return this.#part;
-  }
-
   override get allowedAddresses(): string {
-    const { onlyFrom } = this.#part;
+    const { onlyFrom } = this.part;
     return onlyFrom ? ["loopback", ...onlyFrom].join(" and ") : "";
   }
 
   barred(remote: string): RefusalReason | undefined {
-    const { onlyFrom } = this.#part;
+    const { onlyFrom } = this.part;
     if (!onlyFrom) return undefined;
     const ip = peerIp(remote);
     if (isLoopbackIp(ip) || onlyFrom.includes(ip)) return undefined;
     return { code: "source_denied", reason: `only ${this.allowedAddresses} may call` };
   }
 
-  get destination(): string {
-    return this.context.facts.service;
-  }
-
-  whyFull(remote: string): RefusalReason {
+  override whyFull(remote: string): RefusalReason {
     const { places } = this;
-    if (!places.full && !places.hasShare(remote)) return processFull(this.context);
+    if (!places.full && !places.hasShare(remote)) return super.whyFull(remote);
     const reason = places.full
       ? `${places.all.limit} connections to exposed paths are open`
       : `${places.share} connections to exposed paths are open from its address`;

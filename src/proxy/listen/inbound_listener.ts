@@ -5,26 +5,23 @@
  * @module
  */
 
-import type { BindAddress } from "../../base/mod.ts";
 import type { Dial } from "../../net/mod.ts";
 import type { HttpRules, InboundPart, Snapshot } from "../../snapshot/mod.ts";
-import type { AuthorizeMode } from "../caller/authorize.ts";
+import type { AuthorizeMode } from "../caller/session.ts";
 import { INBOUND_COLUMN, type SharedLimiter } from "../core/admission.ts";
 import type { ConnectionLimits } from "../core/live_connections.ts";
-import { type ClusterStats, LOCAL_CLUSTER } from "../observe/cluster_stats.ts";
+import { type ClusterStats, LOCAL_CLUSTER } from "../observe/listener_stats.ts";
 import type { RefusalReason } from "../observe/failure_summary.ts";
 import { ExchangeObservers } from "../observe/observers.ts";
-import type { HttpListener } from "../service/http_listener.ts";
+import type { HttpListener } from "../service/stages.ts";
 import type { TcpDestination } from "../service/tcp_service.ts";
 import type { AttemptHandler } from "../upstream/attempt.ts";
-import { dialLocal, type LocalEndpoint } from "../upstream/local_dial.ts";
+import { dialLocal, type LocalEndpoint } from "../upstream/endpoint_dial.ts";
 import { EITHER_VERSION, HTTP1_ONLY, LocalRoute } from "../upstream/request_pools.ts";
 import {
   type ConnectionShares,
   type ListenerEnvironment,
   type ListenerKind,
-  type LocalDestination,
-  processFull,
   ServedListener,
 } from "./listener.ts";
 import { tokensOf } from "./listener_plugins.ts";
@@ -44,118 +41,89 @@ interface InboundHttp {
   readonly listener: HttpListener;
 }
 
-export class InboundListener extends ServedListener implements TcpDestination {
+export class InboundListener extends ServedListener<InboundPart> implements TcpDestination {
   readonly kind = "inbound";
   readonly places: SharedLimiter;
   readonly limits: ConnectionLimits;
-  #part: InboundPart;
+  part: InboundPart;
   /** Made if the listener speaks HTTP, so that its metrics exist before the first request. */
   #http: InboundHttp | undefined;
 
   constructor(name: string, part: InboundPart, environment: ListenerEnvironment) {
     super(name, "inbound", environment.context);
-    this.#part = part;
+    this.part = part;
     this.places = environment.limiter(INBOUND_COLUMN, 0);
     this.limits = environment.limits;
     this.update();
   }
 
-  get part(): InboundPart {
-    return this.#part;
-  }
-
   take({ inbound }: Snapshot): boolean {
     const part = inbound[this.name];
     if (!part) return false;
-    const isOther = part.credentials !== this.#part.credentials;
-    this.#part = part;
+    const isOther = part.credentials !== this.part.credentials;
+    this.part = part;
     return isOther;
   }
 
-  /**
-   * All inbound listeners count in one column, so a limit of one listener bounds their sum: it is never
-   * exceeded. Several listeners with limits would each need a column.
-   */
+  /** All inbound listeners count in one column, so the limit of one bounds their sum. */
   override setShare({ inbound }: ConnectionShares): void {
-    this.places.limit = Math.min(this.#part.maxConnections || Infinity, inbound);
-  }
-
-  get bind(): BindAddress {
-    return this.#part.bind;
-  }
-
-  get destination(): string {
-    return this.context.facts.service;
+    this.places.limit = Math.min(this.part.maxConnections || Infinity, inbound);
   }
 
   get tls(): InboundPart {
-    return this.#part;
-  }
-
-  get http(): InboundPart["http"] {
-    return this.#part.http;
+    return this.part;
   }
 
   get fault(): string {
-    return this.context.facts.trusts.fault(this.#part.credentials);
-  }
-
-  override get local(): LocalDestination {
-    return this.#part;
+    return this.context.facts.trusts.fault(this.part.credentials);
   }
 
   override get authorizeMode(): AuthorizeMode {
-    return this.#part.authorize;
+    return this.part.authorize;
   }
 
   get localStats(): ClusterStats | undefined {
-    return this.#part.http ? undefined : this.stats.of(LOCAL_CLUSTER);
+    return this.part.http ? undefined : this.stats.of(LOCAL_CLUSTER);
   }
 
-  whyFull(): RefusalReason {
+  override whyFull(remote: string): RefusalReason {
     const { places, context } = this;
-    if (!places.full) return processFull(context);
-    const reason = this.#part.maxConnections === places.limit
+    if (!places.full) return super.whyFull(remote);
+    const reason = this.part.maxConnections === places.limit
       ? `max_inbound_connections is ${places.limit}`
       : `${places.limit} of ${context.processLimit.limit} connections are inbound; the rest is kept for upstreams`;
     return { code: "overloaded", reason };
   }
 
   get protocols(): readonly string[] {
-    const { http } = this.#part;
-    if (!http) return [];
-    return http.protocol === "http" ? HTTP1_ONLY : EITHER_VERSION;
+    if (!this.http) return [];
+    return this.http.protocol === "http" ? HTTP1_ONLY : EITHER_VERSION;
   }
 
   get httpListener(): HttpListener | undefined {
-    return this.#part.http ? this.#serveHttp(this.#part.http).listener : undefined;
+    return this.http ? this.#serveHttp(this.http).listener : undefined;
   }
 
   #serveHttp(first: HttpRules): InboundHttp {
     if (this.#http) return this.#http;
     // A session outlives a change to TCP, and keeps the rules that it began with.
     let last = first;
-    const rules = () => last = this.#part.http ?? last;
+    const rules = () => last = this.part.http ?? last;
     const route = new LocalRoute(this, () => rules().protocol === "grpc");
     const { stats } = route;
-    const mode = () => this.authorizeMode;
     const listener: HttpListener = {
       facts: this,
       stats,
       observers: new ExchangeObservers(stats, this.context),
       tokens: tokensOf(this.name),
-      get authorizeMode() {
-        return mode();
-      },
       routeOf: () => route.route,
       rules,
     };
     return this.#http = { route, listener };
   }
 
-  /** After its part may have changed. */
   override update(): void {
-    const { http } = this.#part;
+    const { http } = this.part;
     // Metrics exist before there is something to count.
     if (http) this.#serveHttp(http);
     else void this.localStats;
@@ -171,7 +139,7 @@ export class InboundListener extends ServedListener implements TcpDestination {
   }
 
   dial(handler: AttemptHandler<LocalEndpoint>): Dial {
-    const { local, localConnectTimeoutMs: timeoutMs } = this.#part;
+    const { local, localConnectTimeoutMs: timeoutMs } = this.part;
     return dialLocal(local, handler, { context: this.context, timeoutMs });
   }
 }

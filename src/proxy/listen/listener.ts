@@ -8,36 +8,30 @@
 import type { Address, BindAddress, Random } from "../../base/mod.ts";
 import type { CallerKind } from "../../net/mod.ts";
 import type { HttpRules, Snapshot } from "../../snapshot/mod.ts";
-import type { AuthorizeMode, ExposedPathRule } from "../caller/authorize.ts";
-import type { ListenerFacts, SessionService } from "../caller/listener_facts.ts";
-import type { Session, SessionListener } from "../caller/session.ts";
-import type { ConnectionLimiter, SharedLimiter } from "../core/admission.ts";
+import type { AuthorizeMode, ListenerFacts, Session, SessionService } from "../caller/session.ts";
+import type { ConnectionLimiter, FairConnectionLimiter, SharedLimiter } from "../core/admission.ts";
 import type { Context } from "../core/context.ts";
-import type { FairConnectionLimiter } from "../core/fair_limiters.ts";
 import type { ConnectionLimits } from "../core/live_connections.ts";
 import type { RefusalReason } from "../observe/failure_summary.ts";
 import { ListenerStats } from "../observe/listener_stats.ts";
 import { ConnectionObservers } from "../observe/observers.ts";
-import type { HttpListener } from "../service/http_listener.ts";
+import type { HttpListener } from "../service/stages.ts";
 import { HttpService } from "../service/http_service.ts";
 import { type TcpDestination, TcpService } from "../service/tcp_service.ts";
 import type { RequestRoute } from "../upstream/request_pools.ts";
 import type { Upstream } from "../upstream/upstream.ts";
 
-/** The environment that listeners are made with. */
 export interface ListenerEnvironment {
   readonly context: Context;
   /** For listeners without limits of their own. */
   readonly limits: ConnectionLimits;
   readonly random: Random;
-  /** Number of this worker. */
   readonly worker: number;
   /** Shared by all exposed paths. */
   readonly exposedPlaces: FairConnectionLimiter;
   limiter(column: number, limit: number): SharedLimiter;
   /** First column of an upstream in the shared counts; `undefined`: it has none. */
   columnOf(upstream: string): number | undefined;
-  /** Route of the requests to a declared upstream. */
   routeTo(upstream: string): RequestRoute | undefined;
 }
 
@@ -57,19 +51,26 @@ export interface ListenerKind {
   make(name: string, snapshot: Snapshot, environment: ListenerEnvironment): ServedListener;
 }
 
-/** The local application behind a listener. */
-export interface LocalDestination {
-  readonly local: Address;
-  readonly localConnectTimeoutMs: number;
+/** The part of a snapshot that a listener is made from. */
+interface ListenedPart {
+  /** `null`: it does not listen. */
+  readonly bind: BindAddress | null;
+  readonly http: HttpRules | null;
+  /** The local application; absent: it leads to upstreams. */
+  readonly local?: Address;
+  readonly localConnectTimeoutMs?: number;
 }
 
-export abstract class ServedListener implements SessionListener {
+export abstract class ServedListener<Part extends ListenedPart = ListenedPart>
+  implements ListenerFacts {
   abstract readonly kind: ListenerKind["name"];
   readonly name: string;
   readonly direction: "inbound" | "outbound";
   readonly context: Context;
   readonly stats: ListenerStats;
   readonly observers: ConnectionObservers;
+  /** Absent: it leads to the local application, or to several upstreams. */
+  readonly upstream: Upstream | undefined = undefined;
 
   constructor(
     name: string,
@@ -84,48 +85,43 @@ export abstract class ServedListener implements SessionListener {
     this.observers = new ConnectionObservers(stats, context);
   }
 
-  abstract get destination(): string;
+  abstract get part(): Part;
   abstract get places(): ConnectionLimiter;
   abstract get limits(): ConnectionLimits;
   abstract get tls(): ListenerFacts["tls"];
-  abstract get http(): HttpRules | null;
   abstract get fault(): string;
   abstract get protocols(): readonly string[];
-  abstract whyFull(remote: string): RefusalReason;
-  /** Its address; `null`: it does not listen in this worker. */
-  abstract get bind(): BindAddress | null;
   /** `undefined`: its connections carry bytes. */
   abstract get httpListener(): HttpListener | undefined;
 
-  /**
-   * Takes over its part of a snapshot, if it is still declared. True: open connections must be judged again,
-   * because credentials or rules differ.
-   */
+  /** Takes over its part of a snapshot, if declared. True: open connections must be judged again. */
   abstract take(snapshot: Snapshot): boolean;
 
-  /** Mode of authorization of its connections. */
+  /** Its address; `null`: it does not listen in this worker. */
+  get bind(): BindAddress | null {
+    return this.part.bind;
+  }
+
+  get http(): Part["http"] {
+    return this.part.http;
+  }
+
+  get destination(): string {
+    return this.context.facts.service;
+  }
+
   get authorizeMode(): AuthorizeMode {
     return "nobody";
+  }
+
+  whyFull(_remote: string): RefusalReason {
+    const { limit } = this.context.processLimit;
+    return { code: "overloaded", reason: `the process holds ${limit} connections` };
   }
 
   /** Callers that may call it: the local application, or any. */
   get callers(): CallerKind {
     return "strangers";
-  }
-
-  /** Absent: it leads to the local application, or to several upstreams. */
-  get upstream(): Upstream | undefined {
-    return undefined;
-  }
-
-  /** Absent: it leads to upstreams. */
-  get local(): LocalDestination | undefined {
-    return undefined;
-  }
-
-  /** Absent: its requests are judged by intentions, or not at all. */
-  get exposed(): ExposedPathRule | undefined {
-    return undefined;
   }
 
   /** Addresses that may call it, for operators; `""`: any address. */
@@ -165,9 +161,4 @@ export abstract class ServedListener implements SessionListener {
 
   /** Removed and not used any more: its metrics go. */
   forget(): void {}
-}
-
-/** Why all places of the process are taken. */
-export function processFull({ processLimit: { limit } }: Context): RefusalReason {
-  return { code: "overloaded", reason: `the process holds ${limit} connections` };
 }

@@ -5,7 +5,7 @@
  * @module
  */
 
-import { type BindAddress, ProxyError, type Random } from "../../base/mod.ts";
+import { ProxyError, type Random } from "../../base/mod.ts";
 import type { AcceptedConnection, Connection } from "../../net/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
 import { type BoundListener, BoundListeners, isOpenAt, viewOf } from "../caller/bound_listeners.ts";
@@ -13,12 +13,12 @@ import { Caller } from "../caller/caller.ts";
 import {
   EXPOSED_COLUMN,
   exposedPlaces,
+  FairConnectionLimiter,
   reservedFor,
   type SharedCounts,
   SharedLimiter,
 } from "../core/admission.ts";
 import type { Context } from "../core/context.ts";
-import { FairConnectionLimiter } from "../core/fair_limiters.ts";
 import type { ConnectionLimits } from "../core/live_connections.ts";
 import type { EndpointView, ListenerView } from "../observe/view.ts";
 import type { RequestRoute } from "../upstream/request_pools.ts";
@@ -106,11 +106,7 @@ export class Listeners {
     const { maxConnections } = this.#options;
     const kept = reservedFor(Object.keys(snapshot.upstreams).length, maxConnections);
     const exposed = exposedPlaces(Object.keys(snapshot.exposed).length, maxConnections);
-    const shares = {
-      process: maxConnections,
-      inbound: maxConnections - kept - exposed,
-      exposed,
-    };
+    const shares = { process: maxConnections, inbound: maxConnections - kept - exposed, exposed };
     await Promise.all(
       KINDS.flatMap((kind) =>
         kind.declared(snapshot).map((name) => this.#apply(kind, name, { snapshot, shares }))
@@ -129,11 +125,11 @@ export class Listeners {
     listener.setShare(shares);
     const { bind, callers } = listener;
     const isSecure = listener.tls !== null;
-    if (current?.isSecure === isSecure && isWhereItShouldBe(current.bound, bind)) return;
+    const isThere = bind ? isOpenAt(current?.bound, bind) : current?.bound === undefined;
+    if (current?.isSecure === isSecure && isThere) return;
     const bound = bind ? this.#bound.replace(name, bind, current?.bound, callers) : undefined;
     if (!bound && current?.bound) this.#bound.close(current.bound);
-    const opening = { listener, bound, isSecure };
-    opened.set(name, opening);
+    opened.set(name, { listener, bound, isSecure });
     if (bound) await this.#open(listener, bound, isSecure);
   }
 
@@ -189,21 +185,17 @@ export class Listeners {
     const outbound = listener instanceof OutboundListener ? listener : undefined;
     const accept = (socket: AcceptedConnection | Connection) => {
       if (!this.#bound.admits(bound)) return socket.reset();
-      if (outbound?.isNoted === false) this.#note(outbound);
+      if (outbound?.isNoted === false) {
+        outbound.isNoted = true;
+        this.#options.onFirstUse?.(outbound.name);
+      }
       this.#bound.strained(bound, new Caller(listener, socket).accept());
     };
-    await this.#bound.open(
-      bound,
-      () => isSecure ? engine.listenSecure(options, accept) : engine.listen(options, accept),
-    );
+    const listen = () =>
+      isSecure ? engine.listenSecure(options, accept) : engine.listen(options, accept);
+    await this.#bound.open(bound, listen);
   }
 
-  #note(outbound: OutboundListener): void {
-    outbound.isNoted = true;
-    this.#options.onFirstUse?.(outbound.name);
-  }
-
-  /** Route of the requests to that upstream. */
   routeTo(id: string): RequestRoute | undefined {
     const listener = this.#of(UPSTREAM).get(id)?.listener;
     return listener instanceof OutboundListener ? listener.route : undefined;
@@ -275,8 +267,4 @@ export class Listeners {
   *#listeners(): Iterable<ServedListener> {
     for (const { listener } of this.#all()) yield listener;
   }
-}
-
-function isWhereItShouldBe(bound: BoundListener | undefined, bind: BindAddress | null): boolean {
-  return bind ? isOpenAt(bound, bind) : bound === undefined;
 }

@@ -8,8 +8,8 @@
 
 import type { BindAddress } from "../../base/mod.ts";
 import type { CallerKind, Dial } from "../../net/mod.ts";
-import type { Snapshot } from "../../snapshot/mod.ts";
-import type { ListenerFacts } from "../caller/listener_facts.ts";
+import type { Snapshot, UpstreamPart } from "../../snapshot/mod.ts";
+import type { ListenerFacts } from "../caller/session.ts";
 import { MAX_UPSTREAMS, type SharedLimiter } from "../core/admission.ts";
 import type { Context } from "../core/context.ts";
 import type { ConnectionLimits } from "../core/live_connections.ts";
@@ -17,14 +17,15 @@ import type { RefusalReason } from "../observe/failure_summary.ts";
 import { HttpStats } from "../observe/http_stats.ts";
 import { ListenerStats } from "../observe/listener_stats.ts";
 import { ExchangeObservers } from "../observe/observers.ts";
-import type { HttpListener } from "../service/http_listener.ts";
+import type { HttpListener } from "../service/stages.ts";
 import type { TcpDestination } from "../service/tcp_service.ts";
 import { Attempt, type AttemptHandler, type Connect } from "../upstream/attempt.ts";
+import { NO_DIAL } from "../upstream/connection_pool.ts";
 import { EndpointDial, type ProvenEndpoint } from "../upstream/endpoint_dial.ts";
 import { EITHER_VERSION, EndpointPools, type RequestRoute } from "../upstream/request_pools.ts";
 import { hashOfCaller, type TargetGroup } from "../upstream/target_group.ts";
 import { type RouteTable, Upstream } from "../upstream/upstream.ts";
-import { type ListenerKind, processFull, ServedListener } from "./listener.ts";
+import { type ListenerKind, ServedListener } from "./listener.ts";
 
 export const UPSTREAM: ListenerKind = {
   name: "upstream",
@@ -53,46 +54,41 @@ export const UPSTREAM: ListenerKind = {
   },
 };
 
-interface OutboundHttp {
-  readonly stats: HttpStats;
-  readonly listener: HttpListener;
-}
-
-export class OutboundListener extends ServedListener implements TcpDestination {
+export class OutboundListener extends ServedListener<UpstreamPart> implements TcpDestination {
   readonly kind = "upstream";
   /** The control thread knows that it was used lately. */
   isNoted = false;
-  readonly #upstream: Upstream;
+  override readonly upstream: Upstream;
   readonly #worker: number;
   /** Made if the listener speaks HTTP, so that its metrics exist before the first request. */
-  #http: OutboundHttp | undefined;
+  #http: HttpListener | undefined;
   /** Made when the first request comes. */
   readonly #pools = new Map<TargetGroup, EndpointPools>();
   #route: { readonly of: RouteTable; readonly route: RequestRoute } | undefined;
 
   constructor(context: Context, upstream: Upstream, worker: number) {
     super(upstream.part.id, "outbound", context, upstream.stats);
-    this.#upstream = upstream;
+    this.upstream = upstream;
     this.#worker = worker;
     this.update(false);
   }
 
-  override get upstream(): Upstream {
-    return this.#upstream;
+  get part(): UpstreamPart {
+    return this.upstream.part;
   }
 
   take(snapshot: Snapshot): boolean {
     const part = snapshot.upstreams[this.name];
     if (!part) return false;
-    const { credentials, listener } = this.#upstream.part;
-    this.#upstream.update(part, snapshot);
+    const { credentials, listener } = this.part;
+    this.upstream.update(part, snapshot);
     return part.credentials !== credentials ||
       part.listener?.credentials !== listener?.credentials;
   }
 
   /** Workers cannot share a unix socket: the first one serves it. */
-  get bind(): BindAddress | null {
-    const { bind } = this.#upstream.part;
+  override get bind(): BindAddress | null {
+    const { bind } = this.part;
     return bind?.kind === "unix" && this.#worker > 0 ? null : bind;
   }
 
@@ -100,24 +96,24 @@ export class OutboundListener extends ServedListener implements TcpDestination {
     return this.tls ? "strangers" : "own";
   }
 
-  get destination(): string {
-    return this.#upstream.part.name;
+  override get destination(): string {
+    return this.part.name;
   }
 
   /** With HTTP the limit on connections is about those to endpoints, whichever requests they carry. */
   get places(): SharedLimiter {
-    const { part, callers, connections } = this.#upstream;
+    const { part, callers, connections } = this.upstream;
     return part.http ? callers : connections;
   }
 
   override get isUsed(): boolean {
-    const { callers, connections } = this.#upstream;
+    const { callers, connections } = this.upstream;
     return callers.own > 0 || connections.own > 0;
   }
 
   /** A caller in its handshake gets no place; open connections stay. */
   override removed(): void {
-    const { callers, connections } = this.#upstream;
+    const { callers, connections } = this.upstream;
     callers.limit = connections.limit = 0;
     this.end();
   }
@@ -127,65 +123,58 @@ export class OutboundListener extends ServedListener implements TcpDestination {
   }
 
   get limits(): ConnectionLimits {
-    return this.#upstream.part;
+    return this.part;
   }
 
   get tls(): ListenerFacts["tls"] {
-    return this.#upstream.part.listener;
-  }
-
-  get http(): ListenerFacts["http"] {
-    return this.#upstream.part.http;
+    return this.part.listener;
   }
 
   get fault(): string {
-    const { context: { facts: { trusts } } } = this;
-    const { part } = this.#upstream;
+    const { part, context: { facts: { trusts } } } = this;
     return (part.listener && trusts.fault(part.listener.credentials)) ||
       trusts.fault(part.credentials);
   }
 
-  whyFull(): RefusalReason {
-    if (this.context.processLimit.full) return processFull(this.context);
-    const key = this.#upstream.part.http ? "max_client_connections" : "max_connections";
+  override whyFull(remote: string): RefusalReason {
+    if (this.context.processLimit.full) return super.whyFull(remote);
+    const key = this.part.http ? "max_client_connections" : "max_connections";
     return { code: "limit_reached", reason: `limits.${key} is ${this.places.limit}` };
   }
 
   get protocols(): readonly string[] {
-    return this.#upstream.part.http ? EITHER_VERSION : [];
+    return this.part.http ? EITHER_VERSION : [];
   }
 
   get httpListener(): HttpListener | undefined {
-    return this.#upstream.part.http ? this.#serveHttp().listener : undefined;
+    return this.part.http ? this.#serveHttp() : undefined;
   }
 
-  #serveHttp(): OutboundHttp {
+  #serveHttp(): HttpListener {
     if (this.#http) return this.#http;
     const stats = new HttpStats(this.context.stats, {
       direction: this.direction,
       listener: this.name,
-      speaksGrpc: () => this.#upstream.part.http?.protocol === "grpc",
+      speaksGrpc: () => this.part.http?.protocol === "grpc",
     });
-    let last = this.#upstream.part.http;
-    const listener: HttpListener = {
+    let last = this.part.http;
+    return this.#http = {
       facts: this,
-      authorizeMode: "nobody",
       stats,
       observers: new ExchangeObservers(stats, this.context),
       routeOf: () => this.route,
       rules: () => {
         // A session outlives a change to TCP, and keeps the rules that it began with.
-        last = this.#upstream.part.http ?? last;
+        last = this.part.http ?? last;
         if (!last) throw new TypeError(`upstream ${this.name} speaks no HTTP`);
         return last;
       },
     };
-    return this.#http = { stats, listener };
   }
 
   /** Route of requests, whichever listener they came to. */
   get route(): RequestRoute {
-    const of = this.#upstream.routes;
+    const of = this.upstream.routes;
     if (this.#route?.of === of) return this.#route.route;
     const route: RequestRoute = {
       poolFor: (name, resolver) => {
@@ -213,8 +202,8 @@ export class OutboundListener extends ServedListener implements TcpDestination {
   }
 
   override update(judge: boolean): void {
-    if (this.#upstream.part.http) this.#serveHttp().stats.keepClusters(this.#upstream.clusters);
-    const groups = new Set(this.#upstream.groups);
+    if (this.part.http) this.#serveHttp().stats.keepClusters(this.upstream.clusters);
+    const groups = new Set(this.upstream.groups);
     for (const [group, pools] of this.#pools) {
       if (groups.has(group)) {
         pools.update(judge);
@@ -231,10 +220,10 @@ export class OutboundListener extends ServedListener implements TcpDestination {
 
   dial(handler: AttemptHandler<ProvenEndpoint>, remote: string): Dial {
     const { context } = this;
-    const { group } = this.#upstream;
+    const { group } = this.upstream;
     if (!group) {
       handler.onFailed("no_endpoint", "its chain leads nowhere");
-      return NOTHING;
+      return NO_DIAL;
     }
     const hash = group.needsHash ? hashOfCaller(remote) : undefined;
     const connect: Connect<ProvenEndpoint> = (lease, trust, endpointHandler) =>
@@ -244,5 +233,3 @@ export class OutboundListener extends ServedListener implements TcpDestination {
     return attempt;
   }
 }
-
-const NOTHING: Dial = { cancel: () => {} };

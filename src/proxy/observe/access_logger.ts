@@ -15,27 +15,26 @@ import {
   type FormatLine,
 } from "../../http/mod.ts";
 import type { AccessLogPart } from "../../snapshot/mod.ts";
-import type { ConnectionRecord } from "./connection_record.ts";
-import type { Ending } from "./ending.ts";
+import type { ConnectionRecord, Ending } from "./connection_record.ts";
 import type { ConnectionObserver, ExchangeObserver } from "./observers.ts";
 
 /** Takes a line, which ends with a line feed. */
 export type TakeLine = (line: string) => void;
 
-export interface AccessLoggerOptions {
-  readonly clock: Pick<Clock, "now" | "monotonic">;
-  readonly take: TakeLine;
-}
-
 export class AccessLogger {
   readonly part: AccessLogPart;
   readonly #line: FormatLine;
-  readonly #options: AccessLoggerOptions;
+  readonly #clock: Pick<Clock, "now" | "monotonic">;
+  readonly #take: TakeLine;
 
-  constructor(part: AccessLogPart, options: AccessLoggerOptions) {
+  constructor(part: AccessLogPart, { clock, take }: {
+    readonly clock: Pick<Clock, "now" | "monotonic">;
+    readonly take: TakeLine;
+  }) {
     this.part = part;
-    this.#options = options;
-    const process = { hostname: hostname(), now: () => options.clock.now() };
+    this.#clock = clock;
+    this.#take = take;
+    const process = { hostname: hostname(), now: () => clock.now() };
     const compiled = compileFormat(part.format, process);
     // The format was validated when it was read; a line in another form is worth more than none.
     const usable = compiled.kind === "compiled"
@@ -45,7 +44,7 @@ export class AccessLogger {
   }
 
   readonly exchanges: ExchangeObserver = {
-    ended: (record) => this.#options.take(this.#line(record)),
+    ended: (record) => this.#take(this.#line(record)),
   };
 
   readonly connections: ConnectionObserver = {
@@ -60,7 +59,7 @@ export class AccessLogger {
 
   #connection(record: ConnectionRecord, ending: Ending): void {
     const { relay, openedMs } = record;
-    const { clock } = this.#options;
+    const clock = this.#clock;
     const nowMs = clock.monotonic();
     const line = new ExchangeRecord(factsOf(record), undefined, {
       wallMs: Math.round(clock.now() - (nowMs - openedMs)),
@@ -74,7 +73,7 @@ export class AccessLogger {
       (record.direction === "inbound" ? "local_app" : record.destination);
     if (record.upstreamLocal !== "") line.upstream = { local: record.upstreamLocal };
     if (ending.kind === "failed") describe(line, ending.code, ending.reason);
-    this.#options.take(this.#line(line));
+    this.#take(this.#line(line));
   }
 }
 

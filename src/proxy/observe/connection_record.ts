@@ -4,8 +4,8 @@
  * @module
  */
 
-import type { Counter } from "../../base/mod.ts";
-import type { PresentedPeer, Relay } from "../../net/mod.ts";
+import { type Counter, type ErrorCode, type Origin, originOf } from "../../base/mod.ts";
+import type { PresentedPeer, Relay, RelayEnd } from "../../net/mod.ts";
 import type { ConnectionView, RequestsView } from "./view.ts";
 
 /** Stages of the data flow, in their order. */
@@ -53,7 +53,6 @@ export class ConnectionRecord {
   relay: Relay | undefined;
   /** Set once the session carries HTTP. */
   requests: OpenRequests | undefined;
-  /** Its listener speaks HTTP. */
   readonly speaksHttp: boolean;
   /** It was handed to the service of its listener. */
   served = false;
@@ -109,4 +108,31 @@ export class ConnectionRecord {
       http,
     };
   }
+}
+
+/** In order, or with a code from the table. */
+export type Ending =
+  | { readonly kind: "completed"; readonly by: "downstream" | "upstream" }
+  | {
+    readonly kind: "failed";
+    readonly code: ErrorCode;
+    readonly reason: string;
+    /** The proxy ended a connection that was relaying, whichever side the code blames. */
+    readonly by?: "proxy" | undefined;
+    /** The same failure was warned of a short while ago. */
+    readonly quiet?: boolean;
+  };
+
+export function endedByOf(ending: Ending): Origin {
+  return ending.kind === "completed" ? ending.by : ending.by ?? originOf(ending.code);
+}
+
+/** The ending of a connection whose relay is over. */
+export function endingOf(end: RelayEnd): Ending {
+  if (end.kind === "ended") return { kind: "completed", by: end.first };
+  return {
+    kind: "failed",
+    code: end.by === "downstream" ? "downstream_reset" : "endpoint_reset",
+    reason: "",
+  };
 }

@@ -1,6 +1,6 @@
 /**
- * Keeps warnings, and failures that any caller can cause, from flooding the log: the first of a second is
- * logged in full, the others in one line that counts them. Metrics count each.
+ * The log lines of connections. Warnings, and failures that any caller can cause, do not flood the log: the
+ * first of a second is logged in full, the others in one line that counts them. Metrics count each.
  *
  * @module
  */
@@ -12,8 +12,10 @@ import {
   type LogFields,
   networkOf,
   type Severity,
+  severityOf,
 } from "../../base/mod.ts";
-import type { ConnectionRecord } from "./connection_record.ts";
+import { type ConnectionRecord, endedByOf, type Ending } from "./connection_record.ts";
+import type { ConnectionObserver } from "./observers.ts";
 
 /** Failures that any caller can cause, authenticated or not, and full limits. */
 const BY_STRANGERS: ReadonlySet<ErrorCode> = new Set([
@@ -34,7 +36,6 @@ const LINES_PER_SECOND = { connections: 1_000, requests: 100 } as const;
 const MAX_SOURCES = 1_000;
 const PERIOD_MS = 1_000;
 
-/** A failure to log. */
 type What = "connections" | "requests";
 
 export interface RefusalReason {
@@ -64,22 +65,25 @@ export class FailureSummary {
   /** True: log the failure in full. False: it is counted in the line for its second. */
   isTold(
     record: ConnectionRecord,
-    failure: RefusalReason,
+    { code, reason }: RefusalReason,
     level: Severity,
     what: What = "connections",
   ): boolean {
-    const { code, reason } = failure;
     const key = `${what} ${code} ${record.listener}`;
     let sum = this.#sums.get(key);
     if (!sum) {
       const { direction, listener } = record;
-      const timer = this.#clock.after(PERIOD_MS, () => flush());
+      const timer = this.#clock.after(PERIOD_MS, () => made.flush());
       const flush = () => {
         timer.cancel();
-        this.#logSum(key, { direction, listener, code, level, what });
+        this.#sums.delete(key);
+        const { count, sources: { size: sources }, example } = made;
+        if (count === 0) return;
+        const fields = { direction, listener, code, count, sources, ...example };
+        this.#log[level](`more ${what} failed`, fields);
       };
-      sum = { flush, logged: 0, count: 0, sources: new Set(), example: {} };
-      this.#sums.set(key, sum);
+      const made: Sum = { flush, logged: 0, count: 0, sources: new Set(), example: {} };
+      this.#sums.set(key, sum = made);
     }
     const isSummed = level === "warn" || BY_STRANGERS.has(code);
     if (sum.logged < (isSummed ? 1 : LINES_PER_SECOND[what])) {
@@ -105,26 +109,45 @@ export class FailureSummary {
   flush(): void {
     for (const { flush } of [...this.#sums.values()]) flush();
   }
+}
 
-  #logSum(
-    key: string,
-    of: {
-      readonly direction: string;
-      readonly listener: string;
-      readonly code: ErrorCode;
-      readonly level: Severity;
-      readonly what: What;
-    },
-  ): void {
-    const sum = this.#sums.get(key);
-    this.#sums.delete(key);
-    if (!sum || sum.count === 0) return;
-    const { level, what, ...fields } = of;
-    this.#log[level](`more ${what} failed`, {
-      ...fields,
-      count: sum.count,
-      sources: sum.sources.size,
-      ...sum.example,
-    });
-  }
+/** One log line for each connection that ended. */
+export function connectionLog({ log, sums, clock }: {
+  readonly log: Log;
+  readonly sums: FailureSummary;
+  readonly clock: Clock;
+}): ConnectionObserver {
+  const ended = (record: ConnectionRecord, ending: Ending) => {
+    const level = levelOf(record, ending);
+    if (!log.enabled(level)) return;
+    if (ending.kind === "failed" && !sums.isTold(record, ending, level)) return;
+    const { relay } = record;
+    const fields: LogFields = {
+      direction: record.direction,
+      listener: record.listener,
+      source: record.source || record.remote,
+      destination: record.destination,
+      remote: record.remote,
+      endpoint: record.endpoint || undefined,
+      received_bytes: relay?.receivedBytes ?? 0,
+      sent_bytes: relay?.sentBytes ?? 0,
+      duration_ms: Math.round(clock.monotonic() - record.openedMs),
+      ended_by: endedByOf(ending),
+      stage: ending.kind === "completed" ? "relay" : record.stage,
+      code: ending.kind === "failed" ? ending.code : undefined,
+      reason: ending.kind === "failed" && ending.reason !== record.rule && ending.reason
+        ? ending.reason
+        : undefined,
+      rule: record.rule || undefined,
+      resumed: record.resumed || undefined,
+    };
+    log[level](ending.kind === "completed" ? "connection ended" : "connection failed", fields);
+  };
+  return { ended };
+}
+
+/** A connection that carried HTTP and ended in order adds nothing to the lines of its requests. */
+function levelOf({ requests }: ConnectionRecord, ending: Ending): Severity {
+  if (ending.kind === "completed") return requests ? "debug" : "info";
+  return ending.quiet ? "info" : severityOf(ending.code);
 }

@@ -6,6 +6,7 @@
 
 import type { Counter, Labels, Stats } from "../../base/mod.ts";
 import { type ExchangeRecord, GRPC_STATUS, isGrpc, readGrpcStatus } from "../../http/mod.ts";
+import { SpreadCounters } from "./metrics.ts";
 
 const CALLS = [
   "grpc_calls_total",
@@ -24,8 +25,7 @@ interface Method {
 }
 
 export class GrpcStats {
-  readonly #stats: Stats;
-  readonly #labels: Labels;
+  readonly #calls: SpreadCounters;
   readonly #other: Method = { service: "other", method: "other", counters: [] };
   /** By path. */
   readonly #methods = new Map<string, Method>();
@@ -33,10 +33,8 @@ export class GrpcStats {
   #lastPath = "";
   #last = this.#other;
 
-  /** `labels`: of the listener, and the cluster. */
   constructor(stats: Stats, labels: Labels) {
-    this.#stats = stats;
-    this.#labels = labels;
+    this.#calls = new SpreadCounters(stats, CALLS, labels);
   }
 
   /** Counts an exchange that is a call and ended with a status. */
@@ -51,9 +49,9 @@ export class GrpcStats {
       this.#lastPath = request.path;
     }
     const { counters, service, method } = this.#last;
-    const counter = counters[status] ??= this.#stats.counter(
-      ...CALLS,
-      { ...this.#labels, service, method, status: String(status) },
+    const counter = counters[status] ??= this.#calls.of(
+      `${service} ${method} ${status}`,
+      { service, method, status: String(status) },
     );
     counter.add(1);
   }
@@ -68,12 +66,7 @@ export class GrpcStats {
   }
 
   forget(): void {
-    for (const { service, method, counters } of [this.#other, ...this.#methods.values()]) {
-      for (const status of counters.keys()) {
-        const own = { ...this.#labels, service, method, status: String(status) };
-        if (counters[status]) this.#stats.remove(CALLS[0], own);
-      }
-    }
+    this.#calls.forget();
     this.#other.counters.length = 0;
     this.#methods.clear();
     this.#lastPath = "";

@@ -5,60 +5,95 @@
  * @module
  */
 
-import type { Counter, Gauge, Histogram, Labels, Stats } from "../../base/mod.ts";
+import type { Labels, Stats } from "../../base/mod.ts";
 import { type ExchangeRecord, FLAG, NOT_REACHED } from "../../http/mod.ts";
 import { GrpcStats } from "./grpc_stats.ts";
+import {
+  ClusterCounters,
+  type MetricHandles,
+  metricsOf,
+  type MetricTable,
+  removeMetrics,
+  SpreadCounters,
+} from "./metrics.ts";
 import type { ExchangeObserver } from "./observers.ts";
 
-type Row = readonly [name: string, help: string];
-
 const METRICS = {
-  requests: ["http_requests_total", "HTTP requests received; counted when the head is read"],
-  active: ["http_requests_active", "HTTP requests received whose response has not ended"],
-  receivedBytes: ["http_received_bytes_total", "Bytes of request bodies received from callers"],
-  sentBytes: ["http_sent_bytes_total", "Bytes of response bodies sent to callers"],
+  requests: [
+    "counter",
+    "http_requests_total",
+    "HTTP requests received; counted when the head is read",
+  ],
+  active: [
+    "gauge",
+    "http_requests_active",
+    "HTTP requests received whose response has not ended",
+  ],
+  receivedBytes: [
+    "counter",
+    "http_received_bytes_total",
+    "Bytes of request bodies received from callers",
+  ],
+  sentBytes: ["counter", "http_sent_bytes_total", "Bytes of response bodies sent to callers"],
   durations: [
+    "histogram",
     "http_request_duration_ms",
     "Milliseconds from the head of a request to the end of its response",
   ],
-} as const satisfies Record<string, Row>;
+} as const satisfies MetricTable;
 
-/** Metrics of one cluster behind a listener. */
-const BEHIND = {
+/** Metrics of the requests to one cluster behind a listener. */
+const CLUSTER = {
   requests: [
+    "counter",
     "http_upstream_requests_total",
     "HTTP requests sent to instances of the cluster; each retry counts",
   ],
   active: [
+    "gauge",
     "http_upstream_requests_active",
     "HTTP requests sent to the cluster whose response has not ended",
   ],
   times: [
+    "histogram",
     "http_upstream_time_ms",
     "Milliseconds from the end of a request sent to the cluster to the end of its response",
   ],
+} as const satisfies MetricTable;
+
+/** Metrics of the pooled connections to one cluster. */
+const POOL = {
   connectionsOpened: [
+    "counter",
     "http_upstream_connections_total",
     "Connections for HTTP opened to instances of the cluster",
   ],
   connectionsActive: [
+    "gauge",
     "http_upstream_connections_active",
     "Connections for HTTP to instances of the cluster that are open now",
   ],
   connectFailures: [
+    "counter",
     "http_upstream_connect_failures_total",
     "Connections for HTTP that could not be opened, timeouts included",
   ],
   connectTimeouts: [
+    "counter",
     "http_upstream_connect_timeouts_total",
     "Connections for HTTP that were not open within the connect timeout",
   ],
-  pending: ["http_pending_total", "HTTP requests that had to wait for a connection to the cluster"],
+  pending: [
+    "counter",
+    "http_pending_total",
+    "HTTP requests that had to wait for a connection to the cluster",
+  ],
   pendingActive: [
+    "gauge",
     "http_pending_active",
     "HTTP requests that wait for a connection to the cluster now",
   ],
-} as const satisfies Record<string, Row>;
+} as const satisfies MetricTable;
 
 /** Metrics with a label whose values are not known beforehand. */
 const SPREAD = {
@@ -75,15 +110,12 @@ const SPREAD = {
     "http_requests_unjudged_total",
     "HTTP requests denied because a rule asks for what cannot be checked, by rule",
   ],
-} as const satisfies Record<string, Row>;
-
-const SPREAD_BEHIND = {
-  responses: [
+  clusterResponses: [
     "http_upstream_responses_total",
     "HTTP requests sent to the cluster that ended, by the status of the response",
   ],
   retries: ["http_retries_total", "HTTP requests sent to the cluster again after a failed attempt"],
-} as const satisfies Record<string, Row>;
+} as const;
 
 /** Statuses with a counter of their own; an upstream chooses them. Later ones are counted by class. */
 const STATUS_LIMIT = 40;
@@ -93,64 +125,46 @@ const FLAGS = Object.entries(FLAG);
 
 export interface StatsOwner {
   readonly direction: "inbound" | "outbound";
-  /** Name of the listener. */
   readonly listener: string;
   /** Whether its requests are gRPC calls, which are counted by method, too. */
   readonly speaksGrpc: () => boolean;
 }
 
-/** Counters of the pooled connections to one cluster. */
-export class HttpPoolStats {
-  readonly connectionsOpened: Counter;
-  readonly connectionsActive: Gauge;
-  readonly connectFailures: Counter;
-  readonly connectTimeouts: Counter;
-  readonly pending: Counter;
-  readonly pendingActive: Gauge;
+export type HttpPoolStats = MetricHandles<typeof POOL>;
 
-  constructor(stats: Stats, labels: Labels) {
-    this.connectionsOpened = stats.counter(...BEHIND.connectionsOpened, labels);
-    this.connectionsActive = stats.gauge(...BEHIND.connectionsActive, labels);
-    this.connectFailures = stats.counter(...BEHIND.connectFailures, labels);
-    this.connectTimeouts = stats.counter(...BEHIND.connectTimeouts, labels);
-    this.pending = stats.counter(...BEHIND.pending, labels);
-    this.pendingActive = stats.gauge(...BEHIND.pendingActive, labels);
-  }
+export function httpPoolStats(stats: Stats, labels: Labels): HttpPoolStats {
+  return metricsOf(stats, POOL, labels);
 }
 
 /** Counters of the requests that a listener sent to one cluster, and of its pooled connections. */
-export class HttpClusterStats {
+class HttpClusterStats {
   readonly pool: HttpPoolStats;
   readonly #stats: Stats;
   readonly #labels: Labels;
-  readonly #requests: Counter;
-  readonly #active: Gauge;
-  readonly #times: Histogram;
-  readonly #responses: Spread;
-  readonly #retries: Spread;
+  readonly #metrics: MetricHandles<typeof CLUSTER>;
+  readonly #responses: SpreadCounters;
+  readonly #retries: SpreadCounters;
   /** Made for the first gRPC call. */
   #calls: GrpcStats | undefined;
 
   constructor(stats: Stats, labels: Labels) {
     this.#stats = stats;
     this.#labels = labels;
-    this.pool = new HttpPoolStats(stats, labels);
-    this.#requests = stats.counter(...BEHIND.requests, labels);
-    this.#active = stats.gauge(...BEHIND.active, labels);
-    this.#times = stats.histogram(...BEHIND.times, labels);
-    this.#responses = new Spread(stats, SPREAD_BEHIND.responses, labels);
-    this.#retries = new Spread(stats, SPREAD_BEHIND.retries, labels);
+    this.pool = httpPoolStats(stats, labels);
+    this.#metrics = metricsOf(stats, CLUSTER, labels);
+    this.#responses = new SpreadCounters(stats, SPREAD.clusterResponses, labels);
+    this.#retries = new SpreadCounters(stats, SPREAD.retries, labels);
   }
 
   /** A request was sent to an endpoint; {@link left} follows exactly once. */
   reached(): void {
-    this.#requests.add(1);
-    this.#active.add(1);
+    this.#metrics.requests.add(1);
+    this.#metrics.active.add(1);
   }
 
   /** The request was answered, or is sent to another endpoint. */
   left(): void {
-    this.#active.add(-1);
+    this.#metrics.active.add(-1);
   }
 
   /** An exchange ended whose route led to the cluster. */
@@ -158,7 +172,7 @@ export class HttpClusterStats {
     const { status, attempts, endAt } = record;
     if (status !== 0) countStatus(this.#responses, status);
     if (record.upstreamFirstByteAt !== NOT_REACHED) {
-      this.#times.observe(endAt - Math.max(record.requestEndAt, record.startedAt));
+      this.#metrics.times.observe(endAt - Math.max(record.requestEndAt, record.startedAt));
     }
     if (attempts > 1) this.#retries.of(0, {}).add(attempts - 1);
     if (isCall) (this.#calls ??= new GrpcStats(this.#stats, this.#labels)).ended(record);
@@ -166,65 +180,45 @@ export class HttpClusterStats {
 
   forget(): void {
     this.#calls?.forget();
-    for (const [name] of Object.values(BEHIND)) this.#stats.remove(name, this.#labels);
+    removeMetrics(this.#stats, CLUSTER, this.#labels);
+    removeMetrics(this.#stats, POOL, this.#labels);
     this.#responses.forget();
     this.#retries.forget();
   }
 }
 
-export class HttpStats implements ExchangeObserver {
+export class HttpStats extends ClusterCounters<HttpClusterStats> implements ExchangeObserver {
   readonly #stats: Stats;
   readonly #labels: Labels;
   readonly #speaksGrpc: () => boolean;
-  readonly #clusters = new Map<string, HttpClusterStats>();
-  readonly #requests: Counter;
-  readonly #active: Gauge;
-  readonly #receivedBytes: Counter;
-  readonly #sentBytes: Counter;
-  readonly #durations: Histogram;
-  readonly #responses: Spread;
-  readonly #flags: Spread;
-  readonly #failures: Spread;
-  readonly #unjudged: Spread;
+  readonly #metrics: MetricHandles<typeof METRICS>;
+  readonly #responses: SpreadCounters;
+  readonly #flags: SpreadCounters;
+  readonly #failures: SpreadCounters;
+  readonly #unjudged: SpreadCounters;
 
   constructor(stats: Stats, { direction, listener, speaksGrpc }: StatsOwner) {
-    this.#speaksGrpc = speaksGrpc;
-    const labels = this.#labels = { direction, listener };
+    const labels = { direction, listener };
+    super((cluster) => new HttpClusterStats(stats, { ...labels, cluster }));
     this.#stats = stats;
-    this.#requests = stats.counter(...METRICS.requests, labels);
-    this.#active = stats.gauge(...METRICS.active, labels);
-    this.#receivedBytes = stats.counter(...METRICS.receivedBytes, labels);
-    this.#sentBytes = stats.counter(...METRICS.sentBytes, labels);
-    this.#durations = stats.histogram(...METRICS.durations, labels);
-    this.#responses = new Spread(stats, SPREAD.responses, labels);
-    this.#flags = new Spread(stats, SPREAD.flags, labels);
-    this.#failures = new Spread(stats, SPREAD.failures, labels);
-    this.#unjudged = new Spread(stats, SPREAD.unjudged, labels);
+    this.#labels = labels;
+    this.#speaksGrpc = speaksGrpc;
+    this.#metrics = metricsOf(stats, METRICS, labels);
+    this.#responses = new SpreadCounters(stats, SPREAD.responses, labels);
+    this.#flags = new SpreadCounters(stats, SPREAD.flags, labels);
+    this.#failures = new SpreadCounters(stats, SPREAD.failures, labels);
+    this.#unjudged = new SpreadCounters(stats, SPREAD.unjudged, labels);
   }
 
-  /** Counters of the requests that go to that cluster. */
-  of(cluster: string): HttpClusterStats {
-    let stats = this.#clusters.get(cluster);
-    if (!stats) {
-      stats = new HttpClusterStats(this.#stats, { ...this.#labels, cluster });
-      this.#clusters.set(cluster, stats);
-    }
-    return stats;
-  }
-
-  /** Removes the counters of clusters that the listener does not lead to any more, and adds those that are new. */
-  keepClusters(names: ReadonlySet<string>): void {
+  /** Adds the counters of new clusters, so that they exist before there is something to count. */
+  override keepClusters(names: ReadonlySet<string>): void {
     for (const name of names) this.of(name);
-    for (const [name, stats] of this.#clusters) {
-      if (names.has(name)) continue;
-      this.#clusters.delete(name);
-      stats.forget();
-    }
+    super.keepClusters(names);
   }
 
   began(): void {
-    this.#requests.add(1);
-    this.#active.add(1);
+    this.#metrics.requests.add(1);
+    this.#metrics.active.add(1);
   }
 
   reached(record: ExchangeRecord): void {
@@ -238,10 +232,10 @@ export class HttpStats implements ExchangeObserver {
     const { status, flags, code, endAt } = record;
     record.counted?.left();
     record.counted = undefined;
-    this.#active.add(-1);
-    this.#receivedBytes.add(record.receivedBytes);
-    this.#sentBytes.add(record.sentBytes);
-    this.#durations.observe(endAt - record.startedAt);
+    this.#metrics.active.add(-1);
+    this.#metrics.receivedBytes.add(record.receivedBytes);
+    this.#metrics.sentBytes.add(record.sentBytes);
+    this.#metrics.durations.observe(endAt - record.startedAt);
     if (status !== 0) countStatus(this.#responses, status);
     if (record.upstreamCluster !== "") {
       this.of(record.upstreamCluster).ended(record, this.#speaksGrpc());
@@ -271,60 +265,19 @@ export class HttpStats implements ExchangeObserver {
     (failures.known(key) ?? failures.of(key, { outcome: code, ended_by: endedBy })).add(1);
   }
 
-  /** Removes the metrics of a listener that is gone. */
   forget(): void {
     this.keepClusters(new Set());
-    for (const [name] of Object.values(METRICS)) this.#stats.remove(name, this.#labels);
-    for (
-      const spread of [
-        this.#responses,
-        this.#flags,
-        this.#failures,
-        this.#unjudged,
-      ]
-    ) spread.forget();
+    removeMetrics(this.#stats, METRICS, this.#labels);
+    this.#responses.forget();
+    this.#flags.forget();
+    this.#failures.forget();
+    this.#unjudged.forget();
   }
 }
 
-function countStatus(spread: Spread, status: number): void {
+function countStatus(spread: SpreadCounters, status: number): void {
   const known = spread.known(status);
   if (known) return known.add(1);
   const text = spread.size < STATUS_LIMIT ? String(status) : `${Math.floor(status / 100)}xx`;
   spread.of(spread.size < STATUS_LIMIT ? status : text, { status: text }).add(1);
-}
-
-/** Counters of one metric by a label whose values are not known beforehand. */
-class Spread {
-  readonly #stats: Stats;
-  readonly #row: Row;
-  readonly #labels: Labels;
-  readonly #cells = new Map<string | number, { readonly counter: Counter; readonly own: Labels }>();
-
-  constructor(stats: Stats, row: Row, labels: Labels) {
-    this.#stats = stats;
-    this.#row = row;
-    this.#labels = labels;
-  }
-
-  get size(): number {
-    return this.#cells.size;
-  }
-
-  known(key: string | number): Counter | undefined {
-    return this.#cells.get(key)?.counter;
-  }
-
-  of(key: string | number, labels: Labels): Counter {
-    const known = this.known(key);
-    if (known) return known;
-    const own = { ...this.#labels, ...labels };
-    const counter = this.#stats.counter(...this.#row, own);
-    this.#cells.set(key, { counter, own });
-    return counter;
-  }
-
-  forget(): void {
-    for (const { own } of this.#cells.values()) this.#stats.remove(this.#row[0], own);
-    this.#cells.clear();
-  }
 }

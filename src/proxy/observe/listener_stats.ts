@@ -1,50 +1,67 @@
 /**
- * Counters of the connections of one listener, and what its operator is warned of.
+ * Counters of the connections of one listener and of the clusters behind it, and what its operator is warned of.
  *
  * @module
  */
 
-import type { Counter, Labels, Origin, Stats } from "../../base/mod.ts";
+import type { ErrorCode, Labels, Origin, Stats } from "../../base/mod.ts";
 import type { Relay } from "../../net/mod.ts";
-import { ClusterStats } from "./cluster_stats.ts";
-import { endedByOf, type Ending } from "./ending.ts";
+import { endedByOf, type Ending } from "./connection_record.ts";
+import {
+  ClusterCounters,
+  type MetricHandles,
+  metricsOf,
+  type MetricTable,
+  removeMetrics,
+  SpreadCounters,
+} from "./metrics.ts";
 import type { ConnectionObserver } from "./observers.ts";
 
 const STOPPED =
   "ended requests in the last minute: too many bytes waited in memory for a slower side";
-const ENDED_METRIC = "connections_ended_total";
+const ENDED = [
+  "connections_ended_total",
+  "Connections that ended, by outcome and the side that ended them",
+] as const;
 const METRICS = {
-  opened: ["connections_opened_total", "Connections accepted by the listener"],
-  active: ["connections_active", "Connections of the listener that are open now"],
+  opened: ["counter", "connections_opened_total", "Connections accepted by the listener"],
+  active: ["gauge", "connections_active", "Connections of the listener that are open now"],
   receivedBytes: [
+    "counter",
     "received_bytes_total",
     "Bytes received from callers on all connections, those still open included",
   ],
   sentBytes: [
+    "counter",
     "sent_bytes_total",
     "Bytes sent to callers on all connections, those still open included",
   ],
   denied: [
+    "counter",
     "intention_denied_total",
     "Connections and requests that an intention or the default policy denied",
   ],
   resumed: [
+    "counter",
     "tls_resumed_total",
     "TLS handshakes that resumed an earlier session in place of a full handshake",
   ],
   secretsMissing: [
+    "counter",
     "secrets_not_ready_total",
     "Connections refused because a secret of the listener or upstream has not come yet",
   ],
   refused: [
+    "counter",
     "connections_refused_total",
     "Connections refused because a limit on connections was reached",
   ],
   stopped: [
+    "counter",
     "held_bytes_stopped_total",
     "Requests and connections ended because too many bytes were held for their slow side",
   ],
-} as const;
+} as const satisfies MetricTable;
 
 /** How long a warning about refused or stopped connections is shown. */
 const WARNING_MS = 60_000;
@@ -53,62 +70,47 @@ interface Ended {
   readonly relay: Pick<Relay, "receivedBytes" | "sentBytes"> | undefined;
 }
 
-/** Counters of one listener's connections; handles are resolved once. */
-export class ListenerStats implements ConnectionObserver {
-  readonly active: Counter;
-  readonly denied: Counter;
-  readonly #opened: Counter;
-  readonly #receivedBytes: Counter;
-  readonly #sentBytes: Counter;
-  readonly resumed: Counter;
-  readonly secretsMissing: Counter;
-  readonly #stopped: Counter;
+export class ListenerStats extends ClusterCounters<ClusterStats> implements ConnectionObserver {
+  readonly metrics: MetricHandles<typeof METRICS>;
+  readonly #stats: Stats;
+  readonly #labels: Labels;
+  readonly #endings: SpreadCounters;
   /** Monotonic time at which an exchange was last ended to free memory. */
   #stoppedMs = -Infinity;
-  readonly #refused: Counter;
   /** The last connection that was refused because a limit was reached. */
   #full: { readonly reason: string; readonly ms: number } | undefined;
-  readonly #stats: Stats;
-  readonly #labels: { readonly direction: string; readonly listener: string };
-  readonly #clusters = new Map<string, ClusterStats>();
-  readonly #endings = new Map<string, { readonly labels: Labels; readonly counter: Counter }>();
 
   constructor(stats: Stats, direction: "inbound" | "outbound", listener: string) {
+    const labels = { direction, listener };
+    super((cluster) => new ClusterStats(stats, { ...labels, cluster }));
     this.#stats = stats;
-    const labels = this.#labels = { direction, listener };
-    this.#opened = stats.counter(...METRICS.opened, labels);
-    this.active = stats.gauge(...METRICS.active, labels);
-    this.#receivedBytes = stats.counter(...METRICS.receivedBytes, labels);
-    this.#sentBytes = stats.counter(...METRICS.sentBytes, labels);
-    this.denied = stats.counter(...METRICS.denied, labels);
-    this.resumed = stats.counter(...METRICS.resumed, labels);
-    this.secretsMissing = stats.counter(...METRICS.secretsMissing, labels);
-    this.#stopped = stats.counter(...METRICS.stopped, labels);
-    this.#refused = stats.counter(...METRICS.refused, labels);
+    this.#labels = labels;
+    this.metrics = metricsOf(stats, METRICS, labels);
+    this.#endings = new SpreadCounters(stats, ENDED, labels);
   }
 
   began(): void {
-    this.#opened.add(1);
-    this.active.add(1);
+    this.metrics.opened.add(1);
+    this.metrics.active.add(1);
   }
 
   ended({ relay }: Ended, ending: Ending): void {
-    this.active.add(-1);
-    this.#receivedBytes.add(relay?.receivedBytes ?? 0);
-    this.#sentBytes.add(relay?.sentBytes ?? 0);
-    if (ending.kind === "failed" && ending.code === "intention_denied") this.denied.add(1);
+    this.metrics.active.add(-1);
+    this.metrics.receivedBytes.add(relay?.receivedBytes ?? 0);
+    this.metrics.sentBytes.add(relay?.sentBytes ?? 0);
+    if (ending.kind === "failed" && ending.code === "intention_denied") this.metrics.denied.add(1);
     this.#count(ending.kind === "completed" ? "completed" : ending.code, endedByOf(ending));
   }
 
   /** An exchange was ended to free memory. */
   stoppedExchange(nowMs: number): void {
-    this.#stopped.add(1);
+    this.metrics.stopped.add(1);
     this.#stoppedMs = nowMs;
   }
 
   /** A connection was refused because a limit was reached. */
   refusedFull(reason: string, nowMs: number): void {
-    this.#refused.add(1);
+    this.metrics.refused.add(1);
     this.#full = { reason, ms: nowMs };
   }
 
@@ -121,41 +123,87 @@ export class ListenerStats implements ConnectionObserver {
     ];
   }
 
-  /** Counters of the connections that carry bytes to that cluster. */
-  of(cluster: string): ClusterStats {
-    let stats = this.#clusters.get(cluster);
-    if (!stats) {
-      stats = new ClusterStats(this.#stats, { ...this.#labels, cluster });
-      this.#clusters.set(cluster, stats);
-    }
-    return stats;
-  }
-
-  /** Removes the counters of clusters that the listener does not lead to any more. */
-  keepClusters(names: ReadonlySet<string>): void {
-    for (const [name, stats] of this.#clusters) {
-      if (names.has(name)) continue;
-      this.#clusters.delete(name);
-      stats.forget();
-    }
-  }
-
-  /** Removes the metrics of a listener that is gone. */
   forget(): void {
     this.keepClusters(new Set());
-    for (const [name] of Object.values(METRICS)) this.#stats.remove(name, this.#labels);
-    for (const { labels } of this.#endings.values()) this.#stats.remove(ENDED_METRIC, labels);
+    removeMetrics(this.#stats, METRICS, this.#labels);
+    this.#endings.forget();
   }
 
   #count(outcome: string, endedBy: Origin): void {
     const key = `${outcome} ${endedBy}`;
-    let ending = this.#endings.get(key);
-    if (!ending) {
-      const labels = { ...this.#labels, outcome, ended_by: endedBy };
-      const help = "Connections that ended, by outcome and the side that ended them";
-      ending = { labels, counter: this.#stats.counter(ENDED_METRIC, help, labels) };
-      this.#endings.set(key, ending);
-    }
-    ending.counter.add(1);
+    const endings = this.#endings;
+    (endings.known(key) ?? endings.of(key, { outcome, ended_by: endedBy })).add(1);
+  }
+}
+
+/** The local application, as Consul names it to Envoy. */
+export const LOCAL_CLUSTER = "local_app";
+
+const CLUSTER = {
+  opened: [
+    "counter",
+    "upstream_connections_total",
+    "TCP connections opened to instances of the cluster",
+  ],
+  active: [
+    "gauge",
+    "upstream_connections_active",
+    "TCP connections to instances of the cluster that are open now",
+  ],
+  failures: [
+    "counter",
+    "upstream_connect_failures_total",
+    "TCP connections to the cluster that could not be opened, timeouts included",
+  ],
+  timeouts: [
+    "counter",
+    "upstream_connect_timeouts_total",
+    "TCP connections to the cluster that were not open within the connect timeout",
+  ],
+  sentBytes: [
+    "counter",
+    "upstream_sent_bytes_total",
+    "Bytes sent to the cluster; counted when a connection ends",
+  ],
+  receivedBytes: [
+    "counter",
+    "upstream_received_bytes_total",
+    "Bytes received from the cluster; counted when a connection ends",
+  ],
+} as const satisfies MetricTable;
+
+const TIMEOUTS: ReadonlySet<ErrorCode> = new Set(["endpoint_timed_out", "local_timed_out"]);
+
+/** Counters of the connections to one cluster that carry bytes. */
+export class ClusterStats {
+  readonly #stats: Stats;
+  readonly #labels: Labels;
+  readonly #metrics: MetricHandles<typeof CLUSTER>;
+
+  constructor(stats: Stats, labels: Labels) {
+    this.#stats = stats;
+    this.#labels = labels;
+    this.#metrics = metricsOf(stats, CLUSTER, labels);
+  }
+
+  /** A connection is open; {@link ended} follows exactly once. */
+  opened(): void {
+    this.#metrics.opened.add(1);
+    this.#metrics.active.add(1);
+  }
+
+  ended({ receivedBytes, sentBytes }: Pick<Relay, "receivedBytes" | "sentBytes">): void {
+    this.#metrics.active.add(-1);
+    this.#metrics.sentBytes.add(receivedBytes);
+    this.#metrics.receivedBytes.add(sentBytes);
+  }
+
+  failed(code: ErrorCode): void {
+    this.#metrics.failures.add(1);
+    if (TIMEOUTS.has(code)) this.#metrics.timeouts.add(1);
+  }
+
+  forget(): void {
+    removeMetrics(this.#stats, CLUSTER, this.#labels);
   }
 }

@@ -7,8 +7,7 @@
  */
 
 import type { ExchangeRecord } from "../../http/mod.ts";
-import type { ConnectionRecord } from "./connection_record.ts";
-import type { Ending } from "./ending.ts";
+import type { ConnectionRecord, Ending } from "./connection_record.ts";
 
 /** A session of a caller: a connection, or a stream of one. */
 export interface ConnectionObserver {
@@ -43,72 +42,68 @@ export interface Observers {
 
 export const NO_OBSERVERS: Observers = { connections: [], exchanges: [] };
 
-/** Gives the observers in force. */
 interface Observed {
   readonly facts: { readonly observers: Observers };
 }
 
-/** The observers of one listener's connections: its own counters, then those of every listener. */
-export class ConnectionObservers implements Required<ConnectionObserver> {
-  readonly #own: ConnectionObserver;
+/** The observers of one listener: its own counters, then those of every listener. */
+class ListenerObservers<Own> {
+  protected readonly own: Own;
   readonly #observed: Observed;
 
-  constructor(own: ConnectionObserver, observed: Observed) {
-    this.#own = own;
+  constructor(own: Own, observed: Observed) {
+    this.own = own;
     this.#observed = observed;
   }
 
-  began(record: ConnectionRecord): void {
-    this.#own.began?.(record);
-    for (const observer of this.#observed.facts.observers.connections) observer.began?.(record);
-  }
-
-  admitted(record: ConnectionRecord): void {
-    for (const observer of this.#observed.facts.observers.connections) observer.admitted?.(record);
-  }
-
-  reached(record: ConnectionRecord): void {
-    for (const observer of this.#observed.facts.observers.connections) observer.reached?.(record);
-  }
-
-  ended(record: ConnectionRecord, ending: Ending): void {
-    this.#own.ended?.(record, ending);
-    for (const observer of this.#observed.facts.observers.connections) {
-      observer.ended?.(record, ending);
-    }
+  protected get shared(): Observers {
+    return this.#observed.facts.observers;
   }
 }
 
-/** The observers of one listener's exchanges: its own counters, then those of every listener. */
-export class ExchangeObservers implements Required<ExchangeObserver> {
-  readonly #own: ExchangeObserver;
-  readonly #observed: Observed;
-
-  constructor(own: ExchangeObserver, observed: Observed) {
-    this.#own = own;
-    this.#observed = observed;
+export class ConnectionObservers extends ListenerObservers<ConnectionObserver>
+  implements Required<ConnectionObserver> {
+  began(record: ConnectionRecord): void {
+    this.own.began?.(record);
+    for (const observer of this.shared.connections) observer.began?.(record);
   }
 
+  admitted(record: ConnectionRecord): void {
+    for (const observer of this.shared.connections) observer.admitted?.(record);
+  }
+
+  reached(record: ConnectionRecord): void {
+    for (const observer of this.shared.connections) observer.reached?.(record);
+  }
+
+  ended(record: ConnectionRecord, ending: Ending): void {
+    this.own.ended?.(record, ending);
+    for (const observer of this.shared.connections) observer.ended?.(record, ending);
+  }
+}
+
+export class ExchangeObservers extends ListenerObservers<ExchangeObserver>
+  implements Required<ExchangeObserver> {
   began(record: ExchangeRecord): void {
-    this.#own.began?.(record);
-    for (const observer of this.#observed.facts.observers.exchanges) observer.began?.(record);
+    this.own.began?.(record);
+    for (const observer of this.shared.exchanges) observer.began?.(record);
   }
 
   admitted(record: ExchangeRecord): void {
-    for (const observer of this.#observed.facts.observers.exchanges) observer.admitted?.(record);
+    for (const observer of this.shared.exchanges) observer.admitted?.(record);
   }
 
   reached(record: ExchangeRecord): void {
-    this.#own.reached?.(record);
-    for (const observer of this.#observed.facts.observers.exchanges) observer.reached?.(record);
+    this.own.reached?.(record);
+    for (const observer of this.shared.exchanges) observer.reached?.(record);
   }
 
   responded(record: ExchangeRecord): void {
-    for (const observer of this.#observed.facts.observers.exchanges) observer.responded?.(record);
+    for (const observer of this.shared.exchanges) observer.responded?.(record);
   }
 
   ended(record: ExchangeRecord): void {
-    this.#own.ended?.(record);
-    for (const observer of this.#observed.facts.observers.exchanges) observer.ended?.(record);
+    this.own.ended?.(record);
+    for (const observer of this.shared.exchanges) observer.ended?.(record);
   }
 }

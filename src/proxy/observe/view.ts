@@ -9,7 +9,6 @@ import type { Sample } from "../../base/mod.ts";
 import type { PluginView } from "../../plugin/mod.ts";
 import type { Protocol } from "../../snapshot/mod.ts";
 
-/** An open request. */
 export interface RequestView {
   /** The `x-request-id`. */
   readonly id: string;
@@ -60,7 +59,6 @@ export interface ConnectionView {
   /** Bytes from the downstream and to it. */
   readonly receivedBytes: number;
   readonly sentBytes: number;
-  /** Rule that allowed it. */
   readonly rule: string;
   readonly tlsVersion: string;
   readonly resumed: boolean;

@@ -1,10 +1,10 @@
 /**
- * An exchange as plugins see it. Its parts are made when they are first used.
+ * A caller and its exchanges, as the application, the access log and plugins see them.
  *
  * @module
  */
 
-import { type ExchangeRecord, fieldOf, NOT_REACHED } from "../../http/mod.ts";
+import { type DownstreamFacts, type ExchangeRecord, fieldOf, NOT_REACHED } from "../../http/mod.ts";
 import {
   type Connection,
   EndedExchange,
@@ -17,6 +17,62 @@ import {
   type RecordedExchange,
   type StateKey,
 } from "../../plugin/mod.ts";
+import { connectionValue } from "../caller/authorize.ts";
+import type { Session } from "../caller/session.ts";
+
+/** The caller of the requests of one connection, for the application and the access log. */
+export class DownstreamInfo implements DownstreamFacts {
+  readonly id: number;
+  readonly remote: string;
+  readonly requestedServerName: string;
+  readonly tlsVersion: string;
+  readonly isSecure: boolean;
+  readonly #session: Session;
+  #clientCert: string | undefined;
+  #value: Connection | undefined;
+
+  /** The caller is identified. */
+  constructor(session: Session) {
+    const { record: { id, remote, serverName }, caller: { presented } } = session;
+    this.#session = session;
+    this.id = id;
+    this.remote = remote;
+    this.requestedServerName = serverName;
+    this.tlsVersion = presented?.version ?? "";
+    this.isSecure = presented !== undefined;
+  }
+
+  get local(): string {
+    return this.#session.caller.local;
+  }
+
+  get peer(): DownstreamFacts["peer"] {
+    const { peer, presented } = this.#session.caller;
+    return peer && { uri: peer.uri, serial: peer.serial, leaf: presented?.leaf };
+  }
+
+  get localUri(): string {
+    return this.#session.caller.ownUris[0] ?? "";
+  }
+
+  /** The element of `X-Forwarded-Client-Cert`, made once; `""`: the caller showed no certificate. */
+  get clientCert(): string {
+    return this.#clientCert ??= this.#makeClientCert();
+  }
+
+  /** The connection as plugins see it. */
+  get value(): Connection {
+    return this.#value ??= connectionValue(this.#session);
+  }
+
+  #makeClientCert(): string {
+    const { context, caller: { peer, presented, ownUris } } = this.#session;
+    const leaf = presented?.leaf;
+    if (!leaf || !peer?.verified) return "";
+    const chain = () => presented.chain().filter((der) => der !== leaf);
+    return context.clientCerts.of(leaf, { by: ownUris, serial: peer.serial, chain });
+  }
+}
 
 type OnEnd = Parameters<Exchange["onEnd"]>[0];
 
@@ -28,9 +84,9 @@ export function callerOf(signal: AbortSignal | undefined): string {
   return signal ? callers.get(signal) ?? "" : "";
 }
 
+/** An exchange as plugins see it. Its parts are made when they are first used. */
 export class ExchangeValue implements RecordedExchange {
   readonly connection: Connection;
-  /** The layers of the exchange. */
   stack: Pick<LayerStack, "holder"> | undefined;
   readonly #record: ExchangeRecord;
   readonly #caller: string;
@@ -55,15 +111,12 @@ export class ExchangeValue implements RecordedExchange {
   }
 
   get signal(): AbortSignal {
-    const abort = this.#abort ??= this.#newAbort();
-    if (this.#record.endAt !== NOT_REACHED) abort.abort();
-    return abort.signal;
-  }
-
-  #newAbort(): AbortController {
-    const abort = new AbortController();
-    if (this.#caller !== "") callers.set(abort.signal, this.#caller);
-    return abort;
+    if (!this.#abort) {
+      this.#abort = new AbortController();
+      if (this.#caller !== "") callers.set(this.#abort.signal, this.#caller);
+    }
+    if (this.#record.endAt !== NOT_REACHED) this.#abort.abort();
+    return this.#abort.signal;
   }
 
   get<T>(key: StateKey<T>): T | undefined {

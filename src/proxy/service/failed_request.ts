@@ -1,19 +1,29 @@
 /**
- * Requests that failed: the log line for operators, and what the record says of a request that breaks the
- * protocol. The log sums up floods; the access log has each request.
+ * Requests as operators see them: open ones, and the log line of those that failed. The log sums up floods; the
+ * access log has each request.
  *
  * @module
  */
 
 import { severityOf } from "../../base/mod.ts";
-import { type ExchangeRecord, FLAG, type HttpVersion, pathWithoutQuery } from "../../http/mod.ts";
+import {
+  type ExchangeRecord,
+  fieldOf,
+  FLAG,
+  type HttpVersion,
+  pathWithoutQuery,
+  type RequestHead,
+} from "../../http/mod.ts";
 import type { Session } from "../caller/session.ts";
 import type { RefusalReason } from "../observe/failure_summary.ts";
+import type { Relay } from "../../net/mod.ts";
+import type { SweepTime } from "../observe/connection_record.ts";
+import type { RequestView } from "../observe/view.ts";
 
 const SHOWN_CHARS = 500;
 
 /** A caller's text as it is shown: all heads together may have many megabytes. */
-export function shown(text: string): string {
+function shown(text: string): string {
   return text.length > SHOWN_CHARS ? `${text.slice(0, SHOWN_CHARS)}...` : text;
 }
 
@@ -33,7 +43,7 @@ export function logFailedRequest(
   { method, path, rule, upstreamHost, status }: FailedRequest,
 ): void {
   const { code, reason } = failure;
-  if (code === "intention_denied") stats.denied.add(1);
+  if (code === "intention_denied") stats.metrics.denied.add(1);
   const level = severityOf(code);
   if (!log.enabled(level) || !sums.isTold(record, failure, level, "requests")) return;
   log[level]("request failed", {
@@ -77,4 +87,32 @@ export function noteInvalid(
     : "http1.codec_error";
   // With HTTP/2 only the stream ends.
   if (!isHttp2) record.connectionDetails = detail;
+}
+
+/** An open request, as `/connections` shows it. */
+export function requestView(
+  record: ExchangeRecord,
+  { request, relay, activeTick }: {
+    readonly request: RequestHead;
+    /** Set after an upgrade. */
+    readonly relay: Relay | undefined;
+    /** Tick of the last byte of its messages. */
+    readonly activeTick: number;
+  },
+  { ms, tick, tickMs }: SweepTime,
+): RequestView {
+  const { method, authority, path, fields } = request;
+  return {
+    id: shown(fieldOf(fields, "x-request-id") ?? ""),
+    method: shown(method),
+    authority: shown(authority),
+    path: shown(pathWithoutQuery(path)),
+    status: record.status,
+    endpoint: record.upstreamHost,
+    rule: record.rule,
+    ageMs: Math.round(ms - record.startedAt),
+    idleMs: (tick - (relay?.activeTick ?? activeTick)) * tickMs,
+    receivedBytes: record.receivedBytes + (relay?.receivedBytes ?? 0),
+    sentBytes: record.sentBytes + (relay?.sentBytes ?? 0),
+  };
 }

@@ -50,19 +50,17 @@ import {
   type RequestHandle,
   UpstreamRequest,
 } from "../upstream/upstream_request.ts";
-import type { DownstreamInfo } from "./downstream_info.ts";
-import { ExchangeValue } from "./exchange_value.ts";
-import { logFailedRequest, noteInvalid } from "./failed_request.ts";
-import type { HttpListener } from "./http_listener.ts";
-import { PluginLayers, type PluginResponseSink } from "./plugin_layers.ts";
-import { requestView } from "./request_view.ts";
+import { type DownstreamInfo, ExchangeValue } from "./exchange_value.ts";
+import { logFailedRequest, noteInvalid, requestView } from "./failed_request.ts";
 import {
   AFTER_TOKENS,
+  type HttpListener,
   judgeRequest,
   REQUEST_STAGES,
   type StagedRequest,
   type StageRefusal,
 } from "./stages.ts";
+import { PluginLayers, type PluginResponseSink } from "./plugin_layers.ts";
 import { TokenCheck } from "./token_check.ts";
 
 const NO_FIELDS: Fields = [];
@@ -153,13 +151,10 @@ export class HttpExchange implements MessageEvents, PluginResponseSink, StagedRe
       const result = REQUEST_STAGES[at]?.run(this);
       if (result === "handed_over") return;
       if (result) return this.#refuse(result);
-      if (at === AFTER_TOKENS) this.#admitted();
+      if (at !== AFTER_TOKENS) continue;
+      this.#isAdmitted = true;
+      this.listener.observers.admitted(this.record);
     }
-  }
-
-  #admitted(): void {
-    this.#isAdmitted = true;
-    this.listener.observers.admitted(this.record);
   }
 
   #refuse({ code, reason, location, lacks }: StageRefusal): void {
@@ -176,11 +171,9 @@ export class HttpExchange implements MessageEvents, PluginResponseSink, StagedRe
     const { head } = this;
     // The body waits until it is known where it goes.
     if (!this.#requestEnded) this.#server.pause();
-    const exchange = this.#newValue();
-    this.#tokens = new TokenCheck({
-      generation,
-      exchange,
-      deadlines: this.context.deadlines,
+    const { deadlines } = this.context;
+    this.#tokens = new TokenCheck(generation, this.#newValue(), {
+      deadlines,
       onKnown: (known) => {
         if (!known) return this.fail("plugin_failed", "its tokens could not be verified");
         // Without the verified tokens, and with the claims that the application gets.
@@ -194,8 +187,8 @@ export class HttpExchange implements MessageEvents, PluginResponseSink, StagedRe
   runPlugins(generation: Generation, route: RequestRoute): void {
     const { context } = this;
     const exchange = this.#newValue();
-    const request = this.#outgoing();
-    const layers = new PluginLayers(this, request, { generation, route, context, exchange });
+    const options = { generation, route, context, exchange };
+    const layers = new PluginLayers(this, this.#outgoing(), options);
     this.#upstream = this.#layers = layers;
     layers.start();
     if (this.#requestEnded) this.#awaitResponse();
@@ -344,10 +337,6 @@ export class HttpExchange implements MessageEvents, PluginResponseSink, StagedRe
     this.record.details = "direct_response";
   }
 
-  answeredFor(code: ErrorCode, reason: string, fields: Fields): void {
-    this.fail(code, reason, fields);
-  }
-
   /** From here on bytes are relayed in both directions, as on a connection that carries bytes. */
   #tunnel(head: ResponseHead): void {
     const upstream = this.#upstream?.tunnel();
@@ -409,26 +398,22 @@ export class HttpExchange implements MessageEvents, PluginResponseSink, StagedRe
     this.#responded = true;
     const change = this.route?.changeResponse;
     this.listener.observers.responded(record);
-    record.response = sendReply(
-      this.#server,
-      reply,
-      change ? { ...options, change: (fields) => change(fields, record) } : options,
-    );
+    const own = change
+      ? { ...options, change: (fields: Fields) => change(fields, record) }
+      : options;
+    record.response = sendReply(this.#server, reply, own);
     this.#end(record.code === undefined ? undefined : originOf(record.code));
   }
 
   #log(code: ErrorCode, reason: string): void {
-    const { method, path } = this.head;
-    const { rule, upstreamHost } = this.record;
+    const { head: { method, path }, record: { rule, upstreamHost } } = this;
     logFailedRequest(this.#host.session, { code, reason }, { method, path, rule, upstreamHost });
   }
 
   view(now: SweepTime): RequestView {
     const { request } = this.#server;
-    return requestView(
-      { request, record: this.record, relay: this.#relay, activeTick: this.#activeTick },
-      now,
-    );
+    const facts = { request, relay: this.#relay, activeTick: this.#activeTick };
+    return requestView(this.record, facts, now);
   }
 
   rejudge(): void {
@@ -455,7 +440,6 @@ export class HttpExchange implements MessageEvents, PluginResponseSink, StagedRe
     }
   }
 
-  /** The session is over. */
   abandon(): void {
     this.#takeCounts();
     this.#relay?.stop("reset");

@@ -19,23 +19,21 @@ import {
   VersionSniffer,
 } from "../../http/mod.ts";
 import type { Stream } from "../../net/mod.ts";
-import { admit } from "../caller/admit.ts";
 import {
+  admit,
   isDeniedAll,
   judgeOfPath,
   judgeOfRequests,
   type RequestJudge,
 } from "../caller/authorize.ts";
-import type { OpenRequests, SweepTime } from "../observe/connection_record.ts";
-import type { SessionService } from "../caller/listener_facts.ts";
-import type { Session } from "../caller/session.ts";
-import type { Ending } from "../observe/ending.ts";
-import { DownstreamInfo } from "./downstream_info.ts";
+import type { Ending, OpenRequests, SweepTime } from "../observe/connection_record.ts";
+import type { Session, SessionService } from "../caller/session.ts";
+import { DownstreamInfo } from "./exchange_value.ts";
 import type { RefusalReason } from "../observe/failure_summary.ts";
 import type { RequestsView } from "../observe/view.ts";
 import { type ExchangeHost, HttpExchange } from "./http_exchange.ts";
 import { logFailedRequest, noteInvalid } from "./failed_request.ts";
-import type { HttpListener } from "./http_listener.ts";
+import type { HttpListener } from "./stages.ts";
 
 /** How long a caller may take to close a connection that it was asked to close. */
 const LEAVE_MS = 10_000;
@@ -79,7 +77,7 @@ export class HttpService implements SessionService, ServerEvents, ExchangeHost, 
     // Cannot be found out once the connection is closed.
     if (facts.accessLog || facts.plugins) void session.caller.local;
     admit(session, {
-      mode: this.listener.authorizeMode,
+      mode: this.listener.facts.authorizeMode,
       judged: "requests",
       onAdmitted: () => this.#begin(stream),
     });
@@ -141,7 +139,7 @@ export class HttpService implements SessionService, ServerEvents, ExchangeHost, 
   }
 
   get judge(): RequestJudge {
-    const { authorizeMode, exposed } = this.listener;
+    const { facts: { authorizeMode }, exposed } = this.listener;
     return this.#judge ??= exposed
       ? judgeOfPath(exposed)
       : judgeOfRequests(this.session, authorizeMode);
@@ -154,7 +152,7 @@ export class HttpService implements SessionService, ServerEvents, ExchangeHost, 
   }
 
   sweep(): void {
-    this.#isDenied ??= isDeniedAll(this.session, this.listener.authorizeMode);
+    this.#isDenied ??= isDeniedAll(this.session, this.listener.facts.authorizeMode);
     this.#deniedSweeps = this.#isDenied ? this.#deniedSweeps + 1 : 0;
     const deniedMs = this.#deniedSweeps * this.session.context.live.tickMs;
     if (deniedMs > DENIED_MS) {
@@ -169,7 +167,6 @@ export class HttpService implements SessionService, ServerEvents, ExchangeHost, 
     for (const exchange of this.#open.all()) exchange.sweep();
   }
 
-  /** No request is open. */
   #sweepIdle(): void {
     const { idleTimeoutMs } = this.listener.facts.limits;
     const idleMs = ++this.#idleSweeps * this.session.context.live.tickMs;
@@ -233,17 +230,14 @@ export class HttpService implements SessionService, ServerEvents, ExchangeHost, 
   }
 }
 
+const FAILURES = {
+  reset: "downstream_reset",
+  protocol: "request_invalid",
+  flood: "downstream_flooded",
+  timed_out: "idle_timed_out",
+} as const;
+
 function endingOf({ by, kind, detail }: HttpEnd): Ending {
-  switch (kind) {
-    case "closed":
-      return { kind: "completed", by: by === "us" ? "upstream" : "downstream" };
-    case "reset":
-      return { kind: "failed", code: "downstream_reset", reason: detail };
-    case "protocol":
-      return { kind: "failed", code: "request_invalid", reason: detail };
-    case "flood":
-      return { kind: "failed", code: "downstream_flooded", reason: detail };
-    case "timed_out":
-      return { kind: "failed", code: "idle_timed_out", reason: detail };
-  }
+  if (kind !== "closed") return { kind: "failed", code: FAILURES[kind], reason: detail };
+  return { kind: "completed", by: by === "us" ? "upstream" : "downstream" };
 }

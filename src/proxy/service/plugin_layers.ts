@@ -49,14 +49,21 @@ export interface PluginResponseSink extends ResponseSink {
   goesTo(cluster: string): void;
   /** The next response comes from a plugin, not from an endpoint. */
   answersItself(): void;
-  /** A plugin refused, or the upstream failed. `fields` are added to the reply. */
-  answeredFor(code: ErrorCode, reason: string, fields: Fields): void;
+  /** A plugin refused, or the upstream failed. `fields` are added to the reply; absent: none. */
+  fail(code: ErrorCode, reason: string, fields?: Fields): void;
 }
 
 /** How long a plugin may hold an exchange while it waits for work of its own. */
 const HOOK_LIMIT_MS = 10_000;
 
 const OVERDUE = "its plugins were closed: others have taken their place long ago";
+
+export interface PluginLayersOptions {
+  readonly generation: Generation;
+  readonly route: RequestRoute;
+  readonly context: UpstreamContext;
+  readonly exchange: ExchangeValue;
+}
 
 export class PluginLayers
   implements RequestHandle, ResponseSink, LayerContext, PassingSource, ResponseListener {
@@ -65,11 +72,9 @@ export class PluginLayers
   idleTimeoutMs: number | undefined;
   readonly #caller: PluginResponseSink;
   readonly #request: OutgoingRequest;
-  readonly #generation: Generation;
-  readonly #route: RequestRoute;
+  readonly #options: PluginLayersOptions;
   /** Chosen once for all attempts. */
   #pool: RequestPool | undefined;
-  readonly #context: UpstreamContext;
   readonly #stack: LayerStack;
   /** The body of the request; absent: it has none. */
   readonly #body: RequestBody | undefined;
@@ -96,19 +101,12 @@ export class PluginLayers
   constructor(
     caller: PluginResponseSink,
     outgoing: OutgoingRequest,
-    { generation, route, context, exchange }: {
-      readonly generation: Generation;
-      readonly route: RequestRoute;
-      readonly context: UpstreamContext;
-      readonly exchange: ExchangeValue;
-    },
+    options: PluginLayersOptions,
   ) {
+    const { generation, exchange } = this.#options = options;
     this.exchange = exchange;
     this.#caller = caller;
     this.#request = outgoing;
-    this.#generation = generation;
-    this.#route = route;
-    this.#context = context;
     this.#requestComplete = outgoing.endsWithHead;
     const body = this.#body = outgoing.endsWithHead
       ? undefined
@@ -118,12 +116,9 @@ export class PluginLayers
     generation.enter();
   }
 
-  /**
-   * Called every `tickMs`. Returns why the exchange must end, if one plugin has held it for too long;
-   * `undefined`: it may go on.
-   */
+  /** Called every `tickMs`. Why the exchange must end: one plugin has held it for too long; `undefined`: it may go on. */
   stuckFor(tickMs: number): string | undefined {
-    if (this.#generation.isClosed && this.#needsPlugins) return OVERDUE;
+    if (this.#options.generation.isClosed && this.#needsPlugins) return OVERDUE;
     const holder = this.#isAnswered ? undefined : this.#stack.holder;
     if (!holder) return this.#holding = undefined;
     // Time spent waiting for the caller or an endpoint does not count.
@@ -150,24 +145,23 @@ export class PluginLayers
   // Called by the layers.
 
   get guards(): readonly Layer[] {
-    return this.#generation.guards;
+    return this.#options.generation.guards;
   }
 
   planOf(request: PluginRequest): RoutePlan | undefined {
-    const plan = this.#generation.planOf(request);
+    const plan = this.#options.generation.planOf(request);
     if (!plan) return undefined;
-    this.#pool = this.#route.poolFor(plan.route.name, plan.resolver);
+    this.#pool = this.#options.route.poolFor(plan.route.name, plan.resolver);
     if (this.#pool) this.#caller.goesTo(this.#pool.cluster);
     return plan;
   }
 
   limit(outcome: ResponseOutcome, timeoutMs: number): Deadline {
-    const { deadlines } = this.#context;
+    const { context: { deadlines } } = this.#options;
     this.#limits ??= new ResponseDeadlines(deadlines, this.#requestComplete);
     return this.#limits.add(timeoutMs, () => {
       if (outcome.isOver) return;
-      const reason = `not answered within ${timeoutMs} ms`;
-      const failure = this.#failureOf("response_timed_out", reason);
+      const failure = this.#failureOf("response_timed_out", `not answered within ${timeoutMs} ms`);
       this.#attempt?.timedOut();
       this.#abandonAttempt();
       outcome.settle(failed(failure));
@@ -186,6 +180,7 @@ export class PluginLayers
       if (!pump) return;
       this.#requestPump = pump;
     } else this.#body?.sentOn();
+    const { route, context } = this.#options;
     const { name } = sending.plan.route;
     const pool = this.#pool;
     if (!pool) return this.#fail("route_not_found", `the route ${name} leads nowhere`);
@@ -194,20 +189,10 @@ export class PluginLayers
       return this.#fail("limit_reached", pool.whyFull());
     }
     const { avoid } = sending;
-    const outgoing: OutgoingRequest = {
-      request: head,
-      endsWithHead: body === null,
-      remote,
-      avoid,
-      held,
-    };
-    const hash = this.#route.hashFor?.(name);
-    const upstream = this.#attempt = new UpstreamRequest(this, outgoing, {
-      pool,
-      hash,
-      context: this.#context,
-    });
-    upstream.start();
+    const outgoing = { request: head, endsWithHead: body === null, remote, avoid, held };
+    const hash = route.hashFor?.(name);
+    this.#attempt = new UpstreamRequest(this, outgoing, { pool, hash, context });
+    this.#attempt.start();
   }
 
   #whyUnsendable(body: PassingBody | MadeBody | null): string | undefined {
@@ -249,7 +234,6 @@ export class PluginLayers
     this.#body?.hold();
   }
 
-  /** Fails the current attempt. */
   #fail(code: ErrorCode, reason: string, tried = ""): void {
     const failure = this.#failureOf(code, reason, tried);
     this.#abandonAttempt();
@@ -271,13 +255,13 @@ export class PluginLayers
     this.#body?.sentOn();
     if (failure) {
       this.#abandonAttempt();
-      return this.#caller.answeredFor(failure.code, failure.reason, head.fields);
+      return this.#caller.fail(failure.code, failure.reason, head.fields);
     }
     if (body instanceof PassingBody && (body !== this.#responsePassing || body.isOpen)) {
       this.#abandonAttempt();
       const reason =
         "the response's body was opened, or is another's, and handed back all the same";
-      return this.#caller.answeredFor("plugin_failed", reason, []);
+      return this.#caller.fail("plugin_failed", reason);
     }
     if (response.endpoint === null) this.#caller.answersItself();
     const ends = body === null || this.#request.request.method === "HEAD";
@@ -370,12 +354,12 @@ export class PluginLayers
     this.#responseOpened?.fail("downstream_reset", "the exchange is over");
     this.#releaseRead();
     this.#tunnel?.reset();
-    this.#generation.leave();
+    this.#options.generation.leave();
   }
 
   /** Called once the record of the exchange is complete. */
   endExchange(): void {
-    this.exchange.over(this.#generation.log);
+    this.exchange.over(this.#options.generation.log);
   }
 
   // Called by the upstream request.
@@ -407,13 +391,9 @@ export class PluginLayers
     const upstream = this.#attempt;
     const sending = this.#sending;
     if (!upstream || !sending) return;
-    this.#responsePassing = ends ? undefined : new PassingBody(this, head.length);
+    const body = this.#responsePassing = ends ? undefined : new PassingBody(this, head.length);
     const endpoint = this.#connection ? { address: this.#connection.reached.host } : null;
-    const response = new PluginResponse(head, this.#responsePassing ?? null, {
-      endpoint,
-      failure: null,
-    });
-    sending.outcome.settle(response);
+    sending.outcome.settle(new PluginResponse(head, body ?? null, { endpoint, failure: null }));
     if (this.#isAnswered || this.#attempt !== upstream || this.#responseOpened) return;
     // A plugin holds the response.
     if (opensTunnel(this.#request.request, head.status)) {

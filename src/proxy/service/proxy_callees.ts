@@ -1,18 +1,36 @@
 /**
- * The services that plugins may call: upstreams of this proxy, through the same pools as requests, and
- * listeners on this machine, in plaintext.
+ * The services that plugins may call: upstreams of this proxy, through the same pools as requests, and listeners
+ * on this machine, in plaintext. A call sends a whole body, and returns the whole response or a failure.
  *
  * @module
  */
 
-import { type Address, type BindAddress, formatAddress } from "../../base/mod.ts";
+import {
+  type Address,
+  type BindAddress,
+  type ErrorCode,
+  formatAddress,
+  type Timer,
+} from "../../base/mod.ts";
 import { DEFAULT_ROUTE } from "../../chain/mod.ts";
-import { type Callee, type CalleeName, type Callees, failed } from "../../plugin/mod.ts";
+import {
+  type Callee,
+  type CalleeName,
+  type CalleeRequest,
+  type Callees,
+  failed,
+  joined,
+  MadeBody,
+  PluginResponse,
+} from "../../plugin/mod.ts";
 import type { Snapshot, UpstreamPart } from "../../snapshot/mod.ts";
 import type { UpstreamContext } from "../core/context.ts";
-import { HttpPoolStats } from "../observe/http_stats.ts";
-import { OutgoingCall } from "./outgoing_call.ts";
+import { type HttpPoolStats, httpPoolStats } from "../observe/http_stats.ts";
 import { LocalPool, type RequestPool, type RequestRoute } from "../upstream/request_pools.ts";
+import { addField, FIELD, type Fields, type ResponseHead } from "../../http/mod.ts";
+import { callerOf } from "./exchange_value.ts";
+import { type ResponseSink, UpstreamRequest } from "../upstream/upstream_request.ts";
+import type { PooledConnection } from "../upstream/connection_pool.ts";
 
 /** Connect timeout for services on this machine. */
 const CONNECT_TIMEOUT_MS = 5_000;
@@ -52,7 +70,8 @@ export class ProxyCallees {
         const address = addressOf(name.target);
         if (address) return this.#openLocal(address, name);
         const [upstream] = upstreamsOf(name.target, snapshot);
-        return this.#openUpstream(upstream?.name ?? "", upstream?.id ?? "");
+        const { name: authority = "", id = "" } = upstream ?? {};
+        return this.#callee(authority, () => this.#routeTo(id)?.poolFor(DEFAULT_ROUTE));
       },
     };
   }
@@ -76,58 +95,50 @@ export class ProxyCallees {
     return undefined;
   }
 
-  #openUpstream(authority: string, id: string): Callee {
+  /** Without a pool the upstream was removed, and this generation is about to be replaced. */
+  #callee(
+    authority: string,
+    poolOf: () => RequestPool | undefined,
+    close: () => void = () => {},
+  ): Callee {
     const context = this.#context;
     return {
       authority,
-      call: (request, onResponse) => {
+      call(request, onResponse) {
         const call = new OutgoingCall(request, onResponse);
-        // Without a pool the upstream was removed, and this generation is about to be replaced.
-        const pool = this.#routeTo(id)?.poolFor(DEFAULT_ROUTE);
+        const pool = poolOf();
         if (pool) call.start(pool, context);
-        else {onResponse(
-            failed({ ...NO_ENDPOINT, reason: `the upstream ${authority} leads nowhere` }),
-          );}
+        else call.upstreamFailed("no_endpoint", `the upstream ${authority} leads nowhere`, "");
         return call;
       },
-      close: () => {},
+      close,
     };
   }
 
   #openLocal(address: Address, { http2 }: CalleeName): Callee {
-    const context = this.#context;
     const where = formatAddress(address);
     const key = `${http2 ? "h2" : "h1"} ${where}`;
     const shared = this.#local.get(key) ?? { pool: this.#poolFor(address, http2), users: 0 };
     this.#local.set(key, shared);
     shared.users++;
-    const pool: RequestPool = shared.pool;
-    return {
-      authority: address.kind === "tcp" ? where : "localhost",
-      call: (request, onResponse) => {
-        const call = new OutgoingCall(request, onResponse);
-        call.start(pool, context);
-        return call;
-      },
-      close: () => {
-        if (--shared.users > 0) return;
-        this.#local.delete(key);
-        shared.pool.drain();
-      },
-    };
+    const { pool } = shared;
+    return this.#callee(address.kind === "tcp" ? where : "localhost", () => pool, () => {
+      if (--shared.users > 0) return;
+      this.#local.delete(key);
+      pool.drain();
+    });
   }
 
   #poolFor(local: Address, http2: boolean): LocalPool {
     const http = { protocol: http2 ? "http2" : "http" } as const;
     const part = { local, http, localConnectTimeoutMs: CONNECT_TIMEOUT_MS };
     const context = this.#context;
-    this.#stats ??= new HttpPoolStats(context.stats, STATS_LABELS);
+    this.#stats ??= httpPoolStats(context.stats, STATS_LABELS);
     return new LocalPool({ part, context }, this.#stats);
   }
 }
 
 const STATS_LABELS = { direction: "outbound", listener: "plugin_calls" };
-const NO_ENDPOINT = { code: "no_endpoint", wasSent: false, endpoint: null } as const;
 const LOOPBACK = /^(?:localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\]):(\d{1,5})$/;
 
 /** An address of this machine; `undefined`: the target is none. */
@@ -141,18 +152,15 @@ function addressOf(target: string): Address | undefined {
 }
 
 /** A call to one of the proxy's own listeners would call itself without end. */
-function whyNoAddress(address: Address, snapshot: Snapshot): string | undefined {
-  const { inbound, upstreams, edges, exposed } = snapshot;
-  for (const part of [inbound, upstreams, edges, exposed].flatMap((parts) => [...values(parts)])) {
-    if (part && isSame(part, address)) return "it is a listener of this proxy";
-  }
-  return undefined;
-}
-
-function values(
-  parts: Readonly<Record<string, { readonly bind: BindAddress | null }>>,
-): (BindAddress | null)[] {
-  return Object.values(parts).map(({ bind }) => bind);
+function whyNoAddress(
+  address: Address,
+  { inbound, upstreams, edges, exposed }: Snapshot,
+): string | undefined {
+  const parts = [inbound, upstreams, edges, exposed].flatMap((all) =>
+    Object.values<{ readonly bind: BindAddress | null }>(all)
+  );
+  const isOwn = parts.some(({ bind }) => bind && isSame(bind, address));
+  return isOwn ? "it is a listener of this proxy" : undefined;
 }
 
 /** A listener on all addresses includes this one. */
@@ -169,4 +177,130 @@ function isSame(bind: BindAddress, address: Address): boolean {
 function upstreamsOf(target: string, { upstreams }: Snapshot): readonly UpstreamPart[] {
   const exact = upstreams[target];
   return exact ? [exact] : Object.values(upstreams).filter(({ name }) => name === target);
+}
+
+/** Bytes of a body that are sent at a time. */
+const PIECE_BYTES = 65_536;
+
+export class OutgoingCall implements ResponseSink {
+  readonly #request: CalleeRequest;
+  readonly #onResponse: (response: PluginResponse) => void;
+  #upstream: UpstreamRequest | undefined;
+  #timer: Timer | undefined;
+  #connection: PooledConnection | undefined;
+  #head: ResponseHead | undefined;
+  readonly #chunks: Uint8Array[] = [];
+  #length = 0;
+  #sentBytes = 0;
+  #isOver = false;
+
+  /** `onResponse` is called once, unless the call is cancelled before. */
+  constructor(request: CalleeRequest, onResponse: (response: PluginResponse) => void) {
+    this.#request = request;
+    this.#onResponse = onResponse;
+  }
+
+  start(pool: RequestPool, context: UpstreamContext): void {
+    const caller = callerOf(this.#request.signal);
+    if (!pool.enter(caller)) return this.upstreamFailed("limit_reached", pool.whyFull(), "");
+    const { request: { head }, timeoutMs } = this.#request;
+    // A timer of its own: shared deadlines are late by as much as a response may take.
+    this.#timer = context.clock.after(timeoutMs, () => {
+      this.#upstream?.timedOut();
+      this.#fail("response_timed_out", `not answered within ${timeoutMs} ms`);
+    });
+    // Load balancing does not depend on the address of the caller.
+    const outgoing = { request: head, endsWithHead: this.#body === undefined, remote: "", caller };
+    const upstream = this.#upstream = new UpstreamRequest(this, outgoing, { pool, context });
+    upstream.start();
+  }
+
+  get #body(): Uint8Array | undefined {
+    const { body } = this.#request.request;
+    return body instanceof MadeBody && body.length !== 0 ? body.whole : undefined;
+  }
+
+  cancel(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#timer?.cancel();
+    this.#upstream?.leave(true);
+  }
+
+  #fail(code: ErrorCode, reason: string, tried = ""): void {
+    if (this.#isOver) return;
+    this.cancel();
+    const address = this.#connection?.reached.host ?? tried;
+    const endpoint = address === "" ? null : { address };
+    this.#onResponse(failed({ code, reason, wasSent: this.#connection !== undefined, endpoint }));
+  }
+
+  #answer(head: ResponseHead, trailers: Fields): void {
+    this.#isOver = true;
+    this.#timer?.cancel();
+    this.#upstream?.leave(false);
+    const { status } = head;
+    const fields = withGrpcStatus(head.fields, trailers);
+    const body = this.#length === 0 ? null : new MadeBody(joined(this.#chunks, this.#length));
+    const endpoint = this.#connection ? { address: this.#connection.reached.host } : null;
+    const made = { status, fields, length: this.#length };
+    this.#onResponse(new PluginResponse(made, body, { endpoint, failure: null }));
+  }
+
+  reached(connection: PooledConnection): void {
+    this.#connection = connection;
+  }
+
+  bodyWanted(): void {
+    const body = this.#body;
+    const upstream = this.#upstream;
+    if (!body || !upstream || this.#sentBytes === body.length) return;
+    let hasRoom = true;
+    while (hasRoom && this.#sentBytes < body.length && !this.#isOver) {
+      // Sent chunks change hands while others may use the body, so each piece is a copy.
+      const piece = body.slice(this.#sentBytes, this.#sentBytes + PIECE_BYTES);
+      this.#sentBytes += piece.length;
+      hasRoom = upstream.send(piece);
+    }
+    if (this.#sentBytes === body.length) upstream.end(undefined);
+  }
+
+  bodyHeld(): void {
+    this.#connection = undefined;
+    this.#sentBytes = 0;
+  }
+
+  informed(): void {}
+
+  responded(head: ResponseHead, ends: boolean): void {
+    this.#head = head;
+    if (ends) this.#answer(head, []);
+  }
+
+  responseData(chunk: Uint8Array): void {
+    const { limitBytes } = this.#request;
+    if (limitBytes === undefined) return;
+    this.#length += chunk.length;
+    this.#chunks.push(chunk);
+    if (this.#length <= limitBytes) return;
+    this.#fail("response_invalid", `its body is longer than ${limitBytes} bytes`);
+  }
+
+  responseEnd(trailers: Fields = []): void {
+    if (this.#head) this.#answer(this.#head, trailers);
+  }
+
+  upstreamFailed(code: ErrorCode, reason: string, tried: string): void {
+    this.#fail(code, reason, tried);
+  }
+}
+
+/** A gRPC status is valid in headers as well; other trailers are dropped. */
+function withGrpcStatus(fields: Fields, trailers: Fields): Fields {
+  const all = fields.slice();
+  for (let i = 0; i < trailers.length; i += FIELD) {
+    const name = trailers[i] ?? "";
+    if (name.startsWith("grpc-")) addField(all, name, trailers[i + 1] ?? "");
+  }
+  return all;
 }

@@ -6,7 +6,7 @@
  */
 
 import type { Fields, HeldShare } from "../../http/mod.ts";
-import { OpenedBody, type PassingSource } from "../../plugin/mod.ts";
+import { joined, OpenedBody, type PassingSource } from "../../plugin/mod.ts";
 import type { RequestHandle, ResponseSink } from "../upstream/upstream_request.ts";
 
 export class RequestBody implements PassingSource {
@@ -50,13 +50,7 @@ export class RequestBody implements PassingSource {
 
   kept(): Uint8Array<ArrayBuffer> | undefined {
     if (!this.#ended || !this.#isWhole) return undefined;
-    const all = new Uint8Array(this.#keptBytes);
-    let at = 0;
-    for (const chunk of this.#kept) {
-      all.set(chunk, at);
-      at += chunk.length;
-    }
-    return all;
+    return joined(this.#kept, this.#keptBytes);
   }
 
   open(): ReadableStream<Uint8Array> {

@@ -16,7 +16,6 @@ export class ResponseDeadlines {
   readonly #all = new Set<Limit>();
   #isComplete: boolean;
 
-  /** `isComplete`: the request is complete. */
   constructor(deadlines: Deadlines, isComplete: boolean) {
     this.#deadlines = deadlines;
     this.#isComplete = isComplete;
@@ -25,20 +24,19 @@ export class ResponseDeadlines {
   /** Calls `expired` once, unless cancelled. */
   add(timeoutMs: number, expired: () => void): Deadline {
     let deadline: Deadline | undefined;
-    const limit: Limit = {
-      begin: () => {
-        deadline = this.#deadlines.after(timeoutMs, () => {
-          this.#all.delete(limit);
-          expired();
-        });
-      },
-      cancel: () => {
-        this.#all.delete(limit);
-        deadline?.cancel();
-      },
+    const cancel = () => {
+      this.#all.delete(limit);
+      deadline?.cancel();
     };
+    const begin = () => {
+      deadline = this.#deadlines.after(timeoutMs, () => {
+        cancel();
+        expired();
+      });
+    };
+    const limit: Limit = { begin, cancel };
     this.#all.add(limit);
-    if (this.#isComplete) limit.begin();
+    if (this.#isComplete) begin();
     return limit;
   }
 

@@ -8,14 +8,48 @@
 
 import { DEFAULT_ROUTE } from "../../chain/mod.ts";
 import type { ErrorCode } from "../../base/mod.ts";
-import type { ExchangeRecord, RequestHead } from "../../http/mod.ts";
+import {
+  addField,
+  type ExchangeRecord,
+  forwardClientCert,
+  forwardRequest,
+  normalizePath,
+  type RequestHead,
+  type RequestIds,
+  ruleUnderscores,
+} from "../../http/mod.ts";
 import type { Generation } from "../../plugin/mod.ts";
 import type { TokenNeed, VerifiedClaims } from "../../policy/mod.ts";
-import type { RequestJudge } from "../caller/authorize.ts";
+import type { ExposedPathRule, RequestJudge } from "../caller/authorize.ts";
 import type { Context } from "../core/context.ts";
 import type { RequestPool, RequestRoute } from "../upstream/request_pools.ts";
-import type { HttpListener } from "./http_listener.ts";
-import { type FormOptions, takeForm } from "./request_form.ts";
+import type { HttpRules } from "../../snapshot/mod.ts";
+import type { DownstreamInfo } from "./exchange_value.ts";
+import type { ListenerFacts } from "../caller/session.ts";
+import type { HttpStats } from "../observe/http_stats.ts";
+import type { ExchangeObserver } from "../observe/observers.ts";
+
+/** The requests of one listener, for its life. Values that change with a snapshot are read when needed. */
+export interface HttpListener {
+  readonly facts: ListenerFacts;
+  /** Key of the plugins that verify tokens before a request is judged; absent: none ever do. */
+  readonly tokens?: string;
+  /** Judges by a path in place of intentions. */
+  readonly exposed?: ExposedPathRule;
+  routeOf(request: Pick<RequestHead, "authority">): RequestRoute | undefined;
+  readonly stats: HttpStats;
+  readonly observers: Required<ExchangeObserver>;
+  /** The rules in force. */
+  rules(): HttpRules;
+}
+
+export interface FormOptions {
+  readonly rules: Pick<HttpRules, "path" | "requestTimeoutMs" | "sanitizeForwardedClientCert">;
+  readonly caller: Pick<DownstreamInfo, "isSecure" | "clientCert">;
+  readonly ids: RequestIds;
+  /** The application gets the caller's identity in `X-Forwarded-Client-Cert`. */
+  readonly isInbound: boolean;
+}
 
 /** A request as the stages see it. */
 export interface StagedRequest {
@@ -67,19 +101,50 @@ export const REQUEST_STAGES: readonly RequestStage[] = [
 /** Index of the stage that follows verified tokens. */
 export const AFTER_TOKENS: number = REQUEST_STAGES.findIndex(({ name }) => name === "judge");
 
+const EXPECTED_MS = "x-envoy-expected-rq-timeout-ms";
+const PATH: StageRefusal = { code: "request_invalid", reason: "its path is refused" };
+const UNDERSCORE: StageRefusal = {
+  code: "request_invalid",
+  reason: "the name of a field has an underscore",
+};
+
 function normalize({ head, listener, caller, context, record }: StagedRequest): StageResult {
   const { path } = head;
-  const fault = takeForm(head, {
+  const refusal = takeForm(head, {
     rules: listener.rules(),
     caller,
     ids: context.requestIds,
     isInbound: listener.facts.direction === "inbound",
   });
   if (head.path !== path) record.originalPath = path;
-  if (!fault) return undefined;
-  if ("reason" in fault) return { code: "request_invalid", reason: fault.reason };
-  const { location } = fault;
-  return { code: "request_invalid", reason: `the path is redirected to ${location}`, location };
+  return refusal;
+}
+
+/**
+ * Normalizes a request in place into the one form that is judged, matched and sent on, so that the application
+ * reads it as the rule that allowed it did.
+ */
+export function takeForm(
+  request: RequestHead,
+  { rules, caller, ids, isInbound }: FormOptions,
+): StageRefusal | undefined {
+  const path = normalizePath(request.path, rules.path);
+  if (typeof path !== "string") {
+    if (path.status === 400) return PATH;
+    const { location } = path;
+    return { code: "request_invalid", reason: `the path is redirected to ${location}`, location };
+  }
+  request.path = path;
+  const { fields } = request;
+  if (!ruleUnderscores(fields, rules.path.underscores)) return UNDERSCORE;
+  forwardRequest(request, caller.isSecure);
+  ids.ensure(fields);
+  // Lets the application stop when the caller no longer waits.
+  if (rules.requestTimeoutMs > 0) addField(fields, EXPECTED_MS, String(rules.requestTimeoutMs));
+  // An identity that a local application claims proves nothing.
+  const isForwarded = isInbound && !rules.sanitizeForwardedClientCert;
+  forwardClientCert(fields, isForwarded ? caller.clientCert : "");
+  return undefined;
 }
 
 function verifyTokens(request: StagedRequest): StageResult {

@@ -6,18 +6,14 @@
  */
 
 import { type Dial, Relay, type RelayEnd, type Stream } from "../../net/mod.ts";
-import { admit, type Permit } from "../caller/admit.ts";
+import { admit, isAllowed, type Permit } from "../caller/authorize.ts";
 import type { AttemptHandler } from "../upstream/attempt.ts";
-import { type AuthorizeMode, isAllowed } from "../caller/authorize.ts";
-import type { ClusterStats } from "../observe/cluster_stats.ts";
-import type { SessionService } from "../caller/listener_facts.ts";
-import type { Session } from "../caller/session.ts";
-import { endingOf } from "../observe/ending.ts";
-import type { ProvenEndpoint } from "../upstream/endpoint_dial.ts";
-import type { LocalEndpoint } from "../upstream/local_dial.ts";
-import { isRefusal } from "../upstream/peer_refusals.ts";
+import type { ClusterStats } from "../observe/listener_stats.ts";
+import type { AuthorizeMode, Session, SessionService } from "../caller/session.ts";
+import { endingOf } from "../observe/connection_record.ts";
+import type { LocalEndpoint, ProvenEndpoint } from "../upstream/endpoint_dial.ts";
+import { isRefusal, refusalEnding } from "../upstream/endpoint_failure.ts";
 
-/** The destination of a listener's connections. */
 export interface TcpDestination {
   readonly authorizeMode: AuthorizeMode;
   /** Counters of the local application; absent: connections go to an upstream. */
@@ -91,7 +87,7 @@ export class TcpService implements SessionService {
     proven?.ended(end.kind === "reset" ? end.by : end.first, relay?.sentBytes ?? 0);
     this.#session.leave(
       proven && relay && isRefusal(relay, end)
-        ? proven.group.upstream.refusals.ending(end, clock.monotonic())
+        ? refusalEnding(end, proven.group.upstream.refusals, clock.monotonic())
         : endingOf(end),
     );
   }

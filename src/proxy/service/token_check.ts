@@ -27,27 +27,29 @@ const PLAN: RoutePlan = {
   layers: [],
 };
 
-export interface TokenCheckOptions {
-  readonly generation: Generation;
-  readonly exchange: ExchangeValue;
+interface TokenCheckOptions {
   readonly deadlines: Pick<Deadlines, "after">;
   /** Receives the request as it is judged and sent on; `undefined`: the check failed. */
   readonly onKnown: (request: RequestHead | undefined) => void;
 }
 
 export class TokenCheck implements LayerContext {
-  readonly guards: readonly Layer[];
   readonly exchange: ExchangeValue;
   idleTimeoutMs: number | undefined;
+  readonly #generation: Generation;
   readonly #options: TokenCheckOptions;
   #deadline: Deadline | undefined;
   #isOver = false;
 
-  constructor(options: TokenCheckOptions) {
+  constructor(generation: Generation, exchange: ExchangeValue, options: TokenCheckOptions) {
+    this.#generation = generation;
+    this.exchange = exchange;
     this.#options = options;
-    this.exchange = options.exchange;
-    this.guards = options.generation.guards;
-    options.generation.enter();
+    generation.enter();
+  }
+
+  get guards(): readonly Layer[] {
+    return this.#generation.guards;
   }
 
   /** May call `onKnown` at once. */
@@ -74,7 +76,7 @@ export class TokenCheck implements LayerContext {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#deadline?.cancel();
-    this.#options.generation.leave();
+    this.#generation.leave();
   }
 
   #end(request: RequestHead | undefined): void {

@@ -38,9 +38,7 @@ function rig(onRequest: OnRequest) {
     leave: () => users.count--,
   } as unknown as Generation;
   const known: (string | undefined)[] = [];
-  const check = new TokenCheck({
-    generation,
-    exchange: {} as ExchangeValue,
+  const check = new TokenCheck(generation, {} as ExchangeValue, {
     deadlines: new Deadlines(clock),
     onKnown: (request) => known.push(request?.path),
   });

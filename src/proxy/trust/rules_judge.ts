@@ -81,7 +81,12 @@ export class RulesJudge {
     if (this.#retired.length === 0 || (verdict.kind === "trusted" && verdict.verified)) {
       return verdict;
     }
-    const again = this.#judgeEarlier.judge(peer.leaf, peer.chain, at);
+    const { of: rules } = this;
+    this.#earlier ??= new PeerJudge({
+      validator: createPeerValidator(rules.validation, { ...rules, retired: this.#retired }),
+      generation: rules.generation,
+    });
+    const again = this.#earlier.judge(peer.leaf, peer.chain, at);
     if (again.kind !== "trusted") return verdict;
     const anchors = this.#retired.filter(({ rootId, certificate: { notAfterMs } }) =>
       rootId === again.rootId && at.nowMs <= notAfterMs && notAfterMs < sureMs
@@ -89,14 +94,5 @@ export class RulesJudge {
     if (anchors.length === 0) return verdict;
     for (const anchor of anchors) anchor.inUse = true;
     return again;
-  }
-
-  get #judgeEarlier(): PeerJudge {
-    const { of: rules } = this;
-    this.#earlier ??= new PeerJudge({
-      validator: createPeerValidator(rules.validation, { ...rules, retired: this.#retired }),
-      generation: rules.generation,
-    });
-    return this.#earlier;
   }
 }

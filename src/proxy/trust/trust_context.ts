@@ -26,9 +26,9 @@ import type {
 } from "../../net/mod.ts";
 import { type ClientHello, parsePem } from "../../wire/mod.ts";
 import { RulesJudge } from "./rules_judge.ts";
-import { ServerTlsSettings, versionsOf } from "./server_tls_settings.ts";
-import { Tickets } from "./tickets.ts";
+import { ServerTlsSettings, Tickets } from "./tls_settings.ts";
 import type { PeerRulesInForce, ShownCertificate, TrustMaterial } from "./trust_material.ts";
+import type { Clock } from "../../base/mod.ts";
 
 export interface TrustContextOptions {
   readonly engine: Engine;
@@ -76,9 +76,13 @@ export class TrustContext {
     const { peers, certificates, onDemand } = material;
     this.material = material;
     this.#options = options;
-    this.#judge = peers ? judgeOf(peers, previous && previous.#judge, options.now()) : undefined;
+    const judge = previous && previous.#judge;
+    // The judge stays while the rules are the same.
+    if (judge?.of.id === peers?.id) this.#judge = judge;
+    else this.#judge = peers ? new RulesJudge(peers, judge, options.now()) : undefined;
     this.#peerCheck = peerCheckOf(peers);
-    const servers = new ServerTlsSettings(options.engine, {
+    const servers = new ServerTlsSettings({
+      engine: options.engine,
       rootPems: rootPemsOf(peers),
       peerCheck: this.#peerCheck,
       direction: material.incoming,
@@ -128,7 +132,7 @@ export class TrustContext {
         keyPem: shown?.keyPem ?? "",
         rootPems: rootPemsOf(this.material.peers),
         peerCheck: this.#peerCheck,
-        ...versionsOf(this.material.outgoing),
+        ...this.material.outgoing,
         protocols,
       }, { serverName });
       this.#clients.set(key, client);
@@ -138,7 +142,10 @@ export class TrustContext {
 
   /** URI names of the default certificate. */
   get ownUris(): readonly string[] {
-    return this.#ownUris ??= urisOf(this.material.certificates[0]);
+    if (this.#ownUris) return this.#ownUris;
+    const [shown] = this.material.certificates;
+    const [leaf] = shown ? parsePem(shown.certPem, { what: "our certificate" }) : [];
+    return this.#ownUris = leaf ? altNamesOf(parseCertificate(leaf.der)).uris : [];
   }
 
   /** Why these credentials must not be used now; `undefined`: they may be. */
@@ -197,11 +204,8 @@ export class TrustContext {
       ? rules.judge(shown, at)
       : rules.judgeAgain(shown, { ...at, sureMs: Math.min(wallMs, nowMs + sinceMs) });
     if (verdict.kind === "trusted" && !peer.accepted) {
-      return {
-        kind: "untrusted",
-        code: "chain_untrusted",
-        reason: `the TLS library refused the certificate: ${peer.reason}`,
-      };
+      const reason = `the TLS library refused the certificate: ${peer.reason}`;
+      return { kind: "untrusted", code: "chain_untrusted", reason };
     }
     return verdict;
   }
@@ -241,22 +245,10 @@ export class TrustContext {
     return this.#usable(this.#byName.get(name), protocols);
   }
 
-  #usable(
-    shown: ShownCertificate | undefined,
-    protocols: readonly string[],
-  ): ServerTls | undefined {
+  #usable(shown: ShownCertificate | undefined, protocols: readonly string[]) {
     if (!shown || this.#options.now() > shown.notAfterMs) return undefined;
     return this.#servers.of(shown, protocols);
   }
-}
-
-/** Returns `previous` if the rules are the same. */
-function judgeOf(
-  peers: PeerRulesInForce,
-  previous: RulesJudge | undefined,
-  nowMs: number,
-): RulesJudge {
-  return previous?.of.id === peers.id ? previous : new RulesJudge(peers, previous, nowMs);
 }
 
 /** The TLS library verifies only Consul's chains; others have rules that it does not know. */
@@ -277,11 +269,35 @@ function rootPemsOf(peers: PeerRulesInForce | null): readonly string[] {
   }
 }
 
-function urisOf(shown: ShownCertificate | undefined): readonly string[] {
-  const [leaf] = shown ? parsePem(shown.certPem, { what: "our certificate" }) : [];
-  return leaf ? altNamesOf(parseCertificate(leaf.der)).uris : [];
-}
-
 function untrusted(reason: string): ChainVerdict {
   return { kind: "untrusted", code: "identity_invalid", reason };
+}
+
+/**
+ * The certificates that a peer presented, and the time of its handshake. While the connection lives, its
+ * certificates are verified as of the handshake, and against the roots that are trusted now.
+ */
+export class PeerVerdicts {
+  readonly #peer: PresentedPeer;
+  readonly #clock: Clock;
+  /** Time of the handshake, on the wall clock and on the monotonic one. */
+  readonly #shown: { readonly usage: Usage; readonly nowMs: number };
+  readonly #atMs: number;
+
+  constructor(peer: PresentedPeer, usage: Usage, clock: Clock) {
+    this.#peer = peer;
+    this.#clock = clock;
+    this.#shown = { usage, nowMs: clock.now() };
+    this.#atMs = clock.monotonic();
+  }
+
+  judge(trust: TrustContext | undefined): ChainVerdict | undefined {
+    return trust?.verify(this.#peer, this.#shown);
+  }
+
+  /** Verifies the peer of an open connection again. */
+  judgeAgain(trust: TrustContext | undefined): ChainVerdict | undefined {
+    const sinceMs = this.#clock.monotonic() - this.#atMs;
+    return trust?.verify(this.#peer, { ...this.#shown, sinceMs });
+  }
 }

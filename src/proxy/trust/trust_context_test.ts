@@ -23,6 +23,8 @@ import {
   WEB,
   world,
 } from "../../../test/kit/engine/trusts.ts";
+import { FakeClock } from "../../../test/kit/clock/clock.ts";
+import { PeerVerdicts, type TrustContext } from "./trust_context.ts";
 
 for (
   const [name, place, peer, usage, want] of [
@@ -312,4 +314,18 @@ test("Trust.client() makes settings once for each name, without a certificate if
 
 test("Trust.fault() says that the certificate of the mesh expired", () => {
   assert.match(own().fault(NOW_MS + 86_400_000) ?? "", /expired/);
+});
+
+test("Presentation is verified for the time of the handshake, and later gives its age", async () => {
+  const clock = new FakeClock({ startMs: 1_000_000 });
+  await clock.advance(500);
+  const calls: unknown[] = [];
+  const trust = { verify: (_peer: unknown, at: unknown) => void calls.push(at) };
+  const presentation = new PeerVerdicts(presented(undefined), "client", clock);
+  await clock.advance(3_000);
+  clock.jump(-60_000);
+  presentation.judge(trust as unknown as TrustContext);
+  presentation.judgeAgain(trust as unknown as TrustContext);
+  const at = { usage: "client", nowMs: 1_000_500 };
+  assert.deepEqual(calls, [at, { ...at, sinceMs: 3_000 }]);
 });

@@ -86,19 +86,13 @@ export class TrustContexts {
       return new TrustContext(material, {
         engine,
         now,
-        want: (name, remote) =>
-          key === null
-            ? Promise.resolve(false)
-            : fetchCertificate({ credentials: key, name, remote }),
+        want: async (name, remote) =>
+          key !== null && await fetchCertificate({ credentials: key, name, remote }),
         current: () => this.of(key),
       }, previous);
     } catch (error) {
-      const whose = key ?? "the mesh";
-      throw new ProxyError(
-        "snapshot_invalid",
-        `Cannot use the credentials of ${whose}: ${messageOf(error)}`,
-        { cause: error },
-      );
+      const reason = `Cannot use the credentials of ${key ?? "the mesh"}: ${messageOf(error)}`;
+      throw new ProxyError("snapshot_invalid", reason, { cause: error });
     }
   }
 }

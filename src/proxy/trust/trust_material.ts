@@ -6,7 +6,6 @@
 
 import type { OnDemandRules, Validation } from "../../identity/mod.ts";
 import {
-  type CredentialsPart,
   MESH_KEY,
   type OwnCredentialsPart,
   type Snapshot,
@@ -98,10 +97,6 @@ function meshOnly(snapshot: Snapshot): OwnCredentialsPart | undefined {
   };
 }
 
-function meshValidation({ rootPems, trustDomains }: CredentialsPart): Validation {
-  return { kind: "mesh", rootPems, trustDomains };
-}
-
 function shownCertificate(
   { credentials, certificates }: Snapshot,
   key: string,
@@ -117,15 +112,16 @@ function peerRules(
   { credentials, validations, tls: { strictSpiffeChain } }: Snapshot,
   { validation: key, trustDomains }: OwnCredentialsPart,
 ): PeerRulesInForce | undefined {
-  const part = key === MESH_KEY
-    ? credentials && { version: credentials.version, validation: meshValidation(credentials) }
-    : validations[key ?? ""];
+  const part = key === MESH_KEY ? credentials : validations[key ?? ""];
   if (!part) return undefined;
+  const validation: Validation = "validation" in part
+    ? part.validation
+    : { kind: "mesh", rootPems: part.rootPems, trustDomains: part.trustDomains };
   const strict = strictSpiffeChain ? "strict" : "";
   return {
     id: `${key}@${part.version}${strict} ${trustDomains.join(",")}`,
     generation: part.version,
-    validation: part.validation,
+    validation,
     serviceTrustDomains: trustDomains,
     strictSpiffeChain,
   };

@@ -37,13 +37,21 @@ export type Connect<Connection> = (
   handler: EndpointDialHandler<Connection>,
 ) => Dial;
 
+interface AttemptOptions<Connection> {
+  readonly context: UpstreamContext;
+  /** Used if the group balances by hash. */
+  readonly hash: number | undefined;
+  /** Endpoints not picked while there are others. */
+  readonly avoid?: ReadonlySet<EndpointState> | undefined;
+  /** An endpoint that was picked already; the attempt releases its lease. */
+  readonly first?: Lease | undefined;
+  readonly connect: Connect<Connection>;
+}
+
 export class Attempt<Connection> implements Dial {
-  readonly #context: UpstreamContext;
   readonly #group: TargetGroup;
   readonly #handler: AttemptHandler<Connection>;
-  readonly #connect: Connect<Connection>;
-  readonly #hash: number | undefined;
-  readonly #avoid: ReadonlySet<EndpointState> | undefined;
+  readonly #options: AttemptOptions<Connection>;
   #tried: Set<EndpointState> | undefined;
   #pending = false;
   #leaveWindow: (() => void) | undefined;
@@ -54,28 +62,15 @@ export class Attempt<Connection> implements Dial {
   #lastTried = "";
   #over = false;
 
-  /**
-   * `hash` is used if the group balances by hash. `avoid`: endpoints not picked while there are others.
-   * `first`: an endpoint that was picked already; the attempt releases its lease.
-   */
   constructor(
     group: TargetGroup,
     handler: AttemptHandler<Connection>,
-    { context, hash, avoid, first, connect }: {
-      readonly context: UpstreamContext;
-      readonly hash: number | undefined;
-      readonly avoid?: ReadonlySet<EndpointState> | undefined;
-      readonly first?: Lease | undefined;
-      readonly connect: Connect<Connection>;
-    },
+    options: AttemptOptions<Connection>,
   ) {
-    this.#context = context;
     this.#group = group;
     this.#handler = handler;
-    this.#hash = hash;
-    this.#avoid = avoid;
-    this.#lease = first;
-    this.#connect = connect;
+    this.#options = options;
+    this.#lease = options.first;
   }
 
   /** Attempts that wait to dial have a limit of their own. */
@@ -86,7 +81,7 @@ export class Attempt<Connection> implements Dial {
     if (!this.#pending) {
       return this.#fail("limit_reached", `limits.max_pending_requests is ${pending.limit}`);
     }
-    const wait = this.#deadline = this.#context.deadlines.after(MAX_WAIT_MS, () => {
+    const wait = this.#deadline = this.#options.context.deadlines.after(MAX_WAIT_MS, () => {
       const reason = `not dialled for ${MAX_WAIT_MS} ms: too many are before it`;
       this.#fail("endpoint_timed_out", reason);
     });
@@ -99,23 +94,24 @@ export class Attempt<Connection> implements Dial {
   }
 
   #pick(): void {
-    const { clock } = this.#context;
+    const { context, hash, avoid } = this.#options;
     this.#handler.record.stage = "endpoint";
-    const trust = trustOf(this.#group, this.#context);
-    const fault = trust ? trust.fault(clock.now()) : "no certificate yet";
+    const trust = trustOf(this.#group, context);
+    const fault = trust ? trust.fault(context.clock.now()) : "no certificate yet";
     if (!trust || fault !== undefined) {
-      if (trust?.material.missing.length) this.#group.upstream.stats.secretsMissing.add(1);
+      if (trust?.material.missing.length) this.#group.upstream.stats.metrics.secretsMissing.add(1);
       return this.#fail("not_ready", fault ?? "no certificate yet");
     }
     const exclude = this.#tried ?? NONE;
-    const lease = this.#lease ?? (exclude.size < MAX_TRIES
-      ? this.#group.pick(clock.monotonic(), {
-        hash: this.#hash,
-        exclude,
-        avoid: this.#avoid,
-        perTarget: TRIES_PER_TARGET,
-      })
-      : undefined);
+    const lease = this.#lease ??
+      (exclude.size < MAX_TRIES
+        ? this.#group.pick(context.clock.monotonic(), {
+          hash: hash,
+          exclude,
+          avoid: avoid,
+          perTarget: TRIES_PER_TARGET,
+        })
+        : undefined);
     if (lease) return this.#goTo(this.#lease = lease, trust);
     const { code, reason } = this.#lastFailure ??
       { code: "no_endpoint" as const, reason: `no healthy instance: ${this.#group.lack}` };
@@ -123,7 +119,7 @@ export class Attempt<Connection> implements Dial {
   }
 
   #goTo(lease: Lease, trust: TrustContext): void {
-    const dial = this.#connect(lease, trust, {
+    const dial = this.#options.connect(lease, trust, {
       record: this.#handler.record,
       onDialled: (connection) => {
         this.#dial = undefined;
@@ -150,7 +146,7 @@ export class Attempt<Connection> implements Dial {
     const { name } = this.#group.upstream.part;
     lease.target.stats?.failed(code);
     this.#lastFailure = reportDialFailure(lease, { code, reason }, {
-      context: this.#context,
+      context: this.#options.context,
       name,
     });
     this.#pick();

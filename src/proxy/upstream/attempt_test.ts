@@ -7,7 +7,7 @@ import { type MemoryPath, startMemoryPath } from "../../../test/kit/engine/memor
 import { caValidation, upstreamsBy, withOwn } from "../../../test/kit/secrets/own_credentials.ts";
 import { snapshotOf, type SnapshotOptions, targetOf } from "../../../test/kit/engine/snapshots.ts";
 import type { TargetPart } from "../../snapshot/mod.ts";
-import { TICKET_LIFE_MS } from "../trust/tickets.ts";
+import { TICKET_LIFE_MS } from "../trust/tls_settings.ts";
 
 const CA = createAuthority();
 const DB = CA.issueLeaf({ service: "db" });

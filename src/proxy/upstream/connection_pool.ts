@@ -21,8 +21,7 @@ import type { SharedLimiter } from "../core/admission.ts";
 import type { UpstreamContext } from "../core/context.ts";
 import type { ConnectionStage } from "../observe/connection_record.ts";
 import type { HttpPoolStats } from "../observe/http_stats.ts";
-import type { EndpointDialHandler, ProvenEndpoint } from "./endpoint_dial.ts";
-import type { LocalEndpoint } from "./local_dial.ts";
+import type { EndpointDialHandler, LocalEndpoint, ProvenEndpoint } from "./endpoint_dial.ts";
 
 /** An endpoint that the stages which prove or dial one have made, and no other code. */
 type DialledEndpoint = ProvenEndpoint | LocalEndpoint;
@@ -59,7 +58,7 @@ export interface ConnectionPoolOptions {
 /** How long a request waits for a connection with room. */
 const MAX_WAIT_MS = 30_000;
 const TIMEOUTS: ReadonlySet<ErrorCode> = new Set(["endpoint_timed_out", "local_timed_out"]);
-const NO_DIAL: Dial = { cancel: () => {} };
+export const NO_DIAL: Dial = { cancel: () => {} };
 
 export class ConnectionPool extends ClientPool<PooledEndpoint, PoolFailure> {
   constructor(options: ConnectionPoolOptions) {
@@ -81,22 +80,17 @@ export class ConnectionPool extends ClientPool<PooledEndpoint, PoolFailure> {
   /** Calls the handler with a connection that has room, now or later; it must be used at once. */
   acquire(handler: EndpointDialHandler<PooledConnection>): Dial {
     const connection = this.ready();
-    if (!connection) return this.#wait(handler);
-    handler.onDialled(connection);
-    return NO_DIAL;
-  }
-
-  #wait(handler: EndpointDialHandler<PooledConnection>): Dial {
+    if (connection) {
+      handler.onDialled(connection);
+      return NO_DIAL;
+    }
     return this.reach({
       onDialled: (connection) => handler.onDialled(connection),
       onFailed: ({ code, reason, tried }) => handler.onFailed(code, reason, tried),
     });
   }
 
-  /**
-   * After every change of credentials: resets connections whose server is no longer trusted; connections
-   * made with other credentials carry no new requests.
-   */
+  /** Resets connections to servers that are no longer trusted, and drains those made with other credentials. */
   rejudge(): void {
     for (const { reached: { endpoint }, client } of this.connections) {
       if (!("fault" in endpoint)) continue;

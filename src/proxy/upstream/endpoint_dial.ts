@@ -1,17 +1,17 @@
 /**
- * Dials one endpoint and verifies its identity. Every connection to a mesh endpoint is made here.
+ * Dials one endpoint and verifies its identity, or the local application, which proves none because the
+ * registration says what listens there. Every connection to a mesh endpoint is made here.
  *
  * @module
  */
 
-import { type Deadline, type ErrorCode, formatAddress } from "../../base/mod.ts";
+import { type Address, type Deadline, type ErrorCode, formatAddress } from "../../base/mod.ts";
 import type { ChainVerdict } from "../../identity/mod.ts";
 import type { Connection, Dial, PresentedPeer, Stream } from "../../net/mod.ts";
 import type { ConnectionRecord } from "../observe/connection_record.ts";
 import type { UpstreamContext } from "../core/context.ts";
 import { countRefusal } from "./endpoint_failure.ts";
-import { PeerVerdicts } from "../trust/peer_verdicts.ts";
-import type { TrustContext } from "../trust/trust_context.ts";
+import { PeerVerdicts, type TrustContext } from "../trust/trust_context.ts";
 import { giveBack, type Lease, type TargetGroup } from "./target_group.ts";
 
 /** An end this soon after connecting, with nothing said, is the server's refusal (TLS 1.3). */
@@ -19,59 +19,60 @@ const REFUSAL_WINDOW_MS = 1_000;
 /** After this, other endpoints are preferred to one whose handshake is not answered. */
 const LONG_MS = 1_000;
 
+interface Proof {
+  readonly context: UpstreamContext;
+  readonly group: TargetGroup;
+  readonly connection: Connection;
+  readonly lease: Lease;
+  readonly verdicts: PeerVerdicts;
+  /** The ALPN protocol; `""`: none was negotiated. */
+  readonly protocol: string;
+}
+
 class Proven {
   readonly stream: Stream;
   readonly group: TargetGroup;
-  /** The ALPN protocol; `""`: none was negotiated. */
   readonly protocol: string;
   /** The lease of the endpoint; released once. */
   readonly lease: Lease;
-  readonly #connection: Connection;
-  readonly #context: UpstreamContext;
-  readonly #presentation: PeerVerdicts;
+  readonly #proof: Proof;
   readonly #trust: TrustContext | undefined;
   readonly #provenMs: number;
 
-  constructor(context: UpstreamContext, group: TargetGroup, of: {
-    readonly connection: Connection;
-    readonly lease: Lease;
-    readonly presentation: PeerVerdicts;
-    readonly protocol: string;
-  }) {
-    this.#context = context;
+  constructor(proof: Proof) {
+    const { context, group, connection, lease, protocol } = this.#proof = proof;
     this.group = group;
-    this.#connection = of.connection;
-    this.stream = of.connection;
-    this.lease = of.lease;
-    this.protocol = of.protocol;
-    this.#presentation = of.presentation;
+    this.stream = connection;
+    this.lease = lease;
+    this.protocol = protocol;
     this.#trust = trustOf(group, context);
     this.#provenMs = context.clock.monotonic();
   }
 
   /** Local address of the connection. */
   get local(): string {
-    return this.#connection.local;
+    return this.#proof.connection.local;
   }
 
   /** Why the server is no longer trusted; `undefined`: it is trusted. */
   fault(): string | undefined {
-    const trust = trustOf(this.group, this.#context);
-    return faultOf(this.lease, trust, this.#presentation.judgeAgain(trust));
+    const trust = trustOf(this.group, this.#proof.context);
+    return faultOf(this.lease, trust, this.#proof.verdicts.judgeAgain(trust));
   }
 
   /** Whether the connection was made with the credentials now in force. */
   get isOfNow(): boolean {
-    return trustOf(this.group, this.#context) === this.#trust;
+    return trustOf(this.group, this.#proof.context) === this.#trust;
   }
 
   /** In TLS 1.3 a client is connected before the server has judged it, so an early end counts as a failure. */
   ended(by: "downstream" | "upstream", sentBytes: number): void {
     const { target, state } = this.lease;
-    const sinceMs = this.#context.clock.monotonic() - this.#provenMs;
+    const sinceMs = this.#proof.context.clock.monotonic() - this.#provenMs;
     const isSoon = sinceMs < REFUSAL_WINDOW_MS;
-    if (by === "upstream" && sentBytes === 0 && isSoon) countRefusal(this.lease, this.#context);
-    // A caller that leaves before the server has sent anything proves nothing about the server.
+    if (by === "upstream" && sentBytes === 0 && isSoon) {
+      countRefusal(this.lease, this.#proof.context);
+    } // A caller that leaves before the server has sent anything proves nothing about the server.
     else if (sentBytes > 0 || !isSoon) target.pool.succeeded(state);
   }
 
@@ -117,13 +118,9 @@ export class EndpointDial implements Dial {
     this.#group = group;
     this.#lease = lease;
     this.#handler = handler;
-    this.#start(options.trust, options.protocols);
-  }
-
-  #start(trust: TrustContext, protocols: readonly string[]): void {
-    const { engine, deadlines, clock } = this.#context;
-    const { record } = this.#handler;
-    const { target, state: { endpoint: { host, port } } } = this.#lease;
+    const { trust, protocols, context: { engine, deadlines, clock } } = options;
+    const { record } = handler;
+    const { target, state: { endpoint: { host, port } } } = lease;
     const { sni, connectTimeoutMs, key } = target.part;
     const address = { kind: "tcp", host, port } as const;
     const ticketKey = `${key} ${host}:${port} ${protocols}`;
@@ -164,17 +161,17 @@ export class EndpointDial implements Dial {
   #identify(connection: Connection, presented: PresentedPeer): void {
     const context = this.#context;
     const lease = this.#lease;
-    const presentation = new PeerVerdicts(presented, "server", context.clock);
+    const verdicts = new PeerVerdicts(presented, "server", context.clock);
     const trust = trustOf(this.#group, context);
-    const fault = faultOf(lease, trust, presentation.judge(trust));
+    const fault = faultOf(lease, trust, verdicts.judge(trust));
     if (fault !== undefined) {
       connection.close();
       return this.#handler.onFailed("endpoint_untrusted", fault);
     }
-    this.#handler.record.secured(presented, this.#group.upstream.stats);
+    this.#handler.record.secured(presented, this.#group.upstream.stats.metrics);
     const { protocol } = presented;
-    const of = { connection, lease, presentation, protocol };
-    this.#handler.onDialled(new Proven(context, this.#group, of));
+    const proof = { context, group: this.#group, connection, lease, verdicts, protocol };
+    this.#handler.onDialled(new Proven(proof));
   }
 
   #over(): void {
@@ -212,4 +209,55 @@ function faultOf(
   const wanted = spiffeUris.join(" or ") ||
     "anybody that was named: there is no identity to ask for";
   return `it is ${verdict.name}, not ${wanted}`;
+}
+
+const LOCAL: unique symbol = Symbol("local");
+
+/** The local application; only {@link dialLocal} makes one. */
+export interface LocalEndpoint {
+  readonly [LOCAL]: true;
+  readonly stream: Stream;
+  /** Local address of the connection. */
+  readonly local: string;
+}
+
+/** Calls the handler once, unless the dial is cancelled before. */
+export function dialLocal(
+  local: Address,
+  handler: EndpointDialHandler<LocalEndpoint>,
+  { context: { engine, deadlines }, timeoutMs }: {
+    readonly context: UpstreamContext;
+    readonly timeoutMs: number;
+  },
+): Dial {
+  const where = formatAddress(local);
+  handler.record.stage = "dial";
+  handler.record.endpoint = where;
+  const deadline = deadlines.after(timeoutMs, () => {
+    dial.cancel();
+    handler.onFailed("local_timed_out", `no connection to ${where} after ${timeoutMs} ms`);
+  });
+  const dial = engine.dial({ address: local }, {
+    onConnected: (connection) => {
+      deadline.cancel();
+      handler.onDialled({
+        [LOCAL]: true,
+        stream: connection,
+        get local() {
+          return connection.local;
+        },
+      });
+    },
+    onFailed: (_stage, reason) => {
+      deadline.cancel();
+      const fact = `Cannot dial the service at ${where}: ${reason}; does it run?`;
+      handler.onFailed("local_refused", fact);
+    },
+  });
+  return {
+    cancel: () => {
+      deadline.cancel();
+      dial.cancel();
+    },
+  };
 }

@@ -1,5 +1,6 @@
 /**
  * Records the failure of an endpoint: for passive health, in metrics, and in the log if it is ejected.
+ * Recognizes servers that refuse us by ending a connection without sending anything.
  *
  * @module
  */
@@ -8,6 +9,8 @@ import { ERROR_CODES, formatAddress, type Stats } from "../../base/mod.ts";
 import type { UpstreamContext } from "../core/context.ts";
 import type { RefusalReason } from "../observe/failure_summary.ts";
 import type { Lease } from "./target_group.ts";
+import type { Relay, RelayEnd } from "../../net/mod.ts";
+import type { Ending } from "../observe/connection_record.ts";
 
 const FAILURES = "endpoint_failures_total";
 const EJECTIONS = "endpoint_ejections_total";
@@ -79,4 +82,37 @@ function reportEjection(lease: Lease, why: string, { log, stats, clock }: Upstre
 
 export function addressOf({ state: { endpoint } }: Lease): string {
   return formatAddress({ kind: "tcp", ...endpoint });
+}
+
+/** An end within so many ticks of the start, or of the caller's first byte, is a response to it. */
+const AT_ONCE_TICKS = 1;
+/** Minimum pause between warnings about one upstream. */
+const WARN_EVERY_MS = 60_000;
+
+/**
+ * Whether the server refused us. In TLS 1.3 a client is connected before the server has judged it, and Envoy
+ * judges only at the first byte: a denial looks like a close. A server that sent bytes did not refuse, nor one
+ * that ended after the caller did, or later on: an application may close an idle connection.
+ */
+export function isRefusal(relay: Relay, end: RelayEnd): boolean {
+  if (relay.sentBytes > 0) return false;
+  if (end.kind === "reset" && end.by === "upstream" && end.alert !== "") return true;
+  // A caller may end its own half much later.
+  const { endTick = 0, firstTick } = relay;
+  return end.first === "upstream" && endTick - firstTick <= AT_ONCE_TICKS;
+}
+
+/** The ending of a refused connection. `refusals`: those by the servers of one upstream. */
+export function refusalEnding(
+  end: RelayEnd,
+  refusals: { warnedMs: number },
+  nowMs: number,
+): Ending {
+  const quiet = nowMs - refusals.warnedMs < WARN_EVERY_MS;
+  if (!quiet) refusals.warnedMs = nowMs;
+  const alert = end.kind === "reset" ? end.alert : "";
+  const reason = "the peer ended it after the handshake and sent nothing: " +
+    (alert || "an intention denies us, it does not trust our certificate, its application is " +
+        "down, or it has no place for us; its own log says which");
+  return { kind: "failed", code: "refused_by_peer", reason, quiet };
 }

@@ -16,39 +16,36 @@ export interface CookieSink {
   takeCookie(cookie: string): void;
 }
 
-export class RequestHash {
-  readonly #policies: readonly HashPolicy[];
-
-  constructor(policies: readonly HashPolicy[]) {
-    this.#policies = policies;
-  }
-
-  /** `remote`: the caller's address and port. `undefined`: no policy found a value. */
-  of(request: RequestHead, remote: string, taker: CookieSink): number | undefined {
-    const input = { request, remote, taker };
-    let hash: number | undefined;
-    for (const policy of this.#policies) {
-      const found = hashBy(policy, input);
-      // Rotated before the next is mixed in, so that two equal values do not cancel each other out.
-      if (found !== undefined) hash = ((((hash ?? 0) << 1) | ((hash ?? 0) >>> 31)) ^ found) >>> 0;
-      if (policy.terminal && hash !== undefined) break;
-    }
-    return hash;
-  }
-}
-
-interface AskedFor {
+interface HashInput {
   readonly request: RequestHead;
+  /** The caller's address and port. */
   readonly remote: string;
-  readonly taker: CookieSink;
+  readonly cookies: CookieSink;
 }
 
-function hashBy(policy: HashPolicy, { request, remote, taker }: AskedFor): number | undefined {
+/** `undefined`: no policy found a value. */
+export function hashOfRequest(
+  policies: readonly HashPolicy[],
+  input: HashInput,
+): number | undefined {
+  let hash: number | undefined;
+  for (const policy of policies) {
+    const found = hashBy(policy, input);
+    // Rotated before the next is mixed in, so that two equal values do not cancel each other out.
+    if (found !== undefined) hash = ((((hash ?? 0) << 1) | ((hash ?? 0) >>> 31)) ^ found) >>> 0;
+    if (policy.terminal && hash !== undefined) break;
+  }
+  return hash;
+}
+
+function hashBy(policy: HashPolicy, { request, remote, cookies }: HashInput): number | undefined {
   switch (policy.kind) {
     case "header":
       return hashOfHeader(request, policy.name);
-    case "query":
-      return hashIfThere(queryValue(request.path, policy.name));
+    case "query": {
+      const value = queryValue(request.path, policy.name);
+      return value === undefined ? undefined : hashText(value);
+    }
     case "source":
       return hashOfSource(request.fields, remote);
     case "cookie": {
@@ -57,17 +54,13 @@ function hashBy(policy: HashPolicy, { request, remote, taker }: AskedFor): numbe
       if (!policy.made) return undefined;
       const made = madeValue(request.fields, remote);
       const { maxAgeSeconds, path } = policy.made;
-      taker.takeCookie(
+      cookies.takeCookie(
         `${policy.name}="${made}"${maxAgeSeconds > 0 ? `; Max-Age=${maxAgeSeconds}` : ""}` +
           `${path === "" ? "" : `; Path=${path}`}; HttpOnly`,
       );
       return hashText(made);
     }
   }
-}
-
-function hashIfThere(value: string | undefined): number | undefined {
-  return value === undefined ? undefined : hashText(value);
 }
 
 /** The hash of all values of a field, in any order. An empty value counts. */
@@ -149,11 +142,8 @@ function hashOfSource(fields: Fields, remote: string): number | undefined {
  */
 function madeValue(fields: Fields, remote: string): string {
   const of = remote.includes(":") ? remote : fieldOf(fields, "x-request-id") ?? "";
+  const hex = (hash: number) => hash.toString(16).padStart(8, "0");
   return hex(hashText(of)) + hex(hashText(of, MADE_SEED));
 }
 
 const MADE_SEED = 0x5bd1e995;
-
-function hex(hash: number): string {
-  return hash.toString(16).padStart(8, "0");
-}

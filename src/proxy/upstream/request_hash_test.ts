@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { HashPolicy, MadeCookie } from "../../chain/mod.ts";
 import { addField, type RequestHead } from "../../http/mod.ts";
-import { RequestHash } from "./request_hash.ts";
+import { hashOfRequest } from "./request_hash.ts";
 
 interface Ask {
   readonly path?: string;
@@ -26,8 +26,10 @@ function ask(policies: readonly HashPolicy[], { path = "/", host = "db", ...rest
   };
   for (const [name, value] of rest.fields ?? []) addField(request.fields, name, value);
   const cookies: string[] = [];
-  const hash = new RequestHash(policies).of(request, rest.remote ?? "127.0.0.1:40312", {
-    takeCookie: (cookie) => void cookies.push(cookie),
+  const hash = hashOfRequest(policies, {
+    request,
+    remote: rest.remote ?? "127.0.0.1:40312",
+    cookies: { takeCookie: (cookie) => void cookies.push(cookie) },
   });
   return { hash, cookies };
 }

@@ -7,22 +7,21 @@
 
 import type { EndpointState } from "../../balance/mod.ts";
 import { formatAddress } from "../../base/mod.ts";
+import type { HashPolicy } from "../../chain/mod.ts";
 import type { ChangeFields } from "../../http/mod.ts";
 import type { Dial } from "../../net/mod.ts";
 import type { Endpoint } from "../../plugin/mod.ts";
 import { Attempt, type AttemptHandler } from "./attempt.ts";
 import type { UpstreamContext } from "../core/context.ts";
-import type { ListenerFacts } from "../caller/listener_facts.ts";
-import { EndpointDial, trustOf } from "./endpoint_dial.ts";
-import { FairRequestLimiter } from "../core/fair_limiters.ts";
-import { LOCAL_CLUSTER } from "../observe/cluster_stats.ts";
-import { dialLocal } from "./local_dial.ts";
+import type { ListenerFacts } from "../caller/session.ts";
+import { dialLocal, EndpointDial, trustOf } from "./endpoint_dial.ts";
+import { FairRequestLimiter } from "../core/admission.ts";
+import { LOCAL_CLUSTER } from "../observe/listener_stats.ts";
 import type { HttpRules, InboundPart } from "../../snapshot/mod.ts";
-import { SilenceProbe } from "./silence_probe.ts";
+import { silenceProbe } from "./probes.ts";
 import type { Lease, TargetGroup } from "./target_group.ts";
 import { type HttpPoolStats, HttpStats } from "../observe/http_stats.ts";
-import type { RequestHash } from "./request_hash.ts";
-import { ConnectionPool, type PooledConnection } from "./connection_pool.ts";
+import { ConnectionPool, NO_DIAL, type PooledConnection } from "./connection_pool.ts";
 
 /** ALPN protocols, most preferred first. */
 export const EITHER_VERSION: readonly string[] = ["h2", "http/1.1"];
@@ -32,19 +31,12 @@ const HTTP2_ONLY: readonly string[] = ["h2"];
 export interface RequestPool {
   /** Envoy's cluster name, for the access log. */
   readonly cluster: string;
-  /**
-   * Takes a place for one request, which the same caller leaves once. False: there is none; see
-   * {@link RequestPool.whyFull}. `caller`: its key in the account of memory; `""`: none.
-   */
+  /** Takes a place, which the same caller leaves once. False: none is free. `caller`: key of its account; `""`: none. */
   enter(caller: string): boolean;
   leave(caller: string): void;
   /** Why {@link RequestPool.enter} just returned false. */
   whyFull(): string;
-  /**
-   * Calls the handler with a connection that has room, now or later, and with the lease of its endpoint if one
-   * was picked. The handler uses the connection at once. Endpoints to `avoid` are not picked while there are
-   * others.
-   */
+  /** Gives a connection, which is used at once, and its lease, if any. `avoid` is picked only if there is no other. */
   acquire(
     handler: AttemptHandler<PooledConnection>,
     hash: number | undefined,
@@ -54,13 +46,10 @@ export interface RequestPool {
 
 /** Where the requests of a listener go, and the changes to requests and responses. */
 export interface RequestRoute {
-  /**
-   * Called once for a request, since splits are picked at random. `resolver` is that of the split, if it was
-   * picked before. `undefined`: there is no such route.
-   */
+  /** Called once for a request. `resolver`: of the split that was picked already. `undefined`: there is no such route. */
   poolFor(route: string, resolver?: string): RequestPool | undefined;
   /** The hash policies of a route; absent: no route has any. */
-  readonly hashFor?: ((route: string) => RequestHash | undefined) | undefined;
+  readonly hashFor?: ((route: string) => readonly HashPolicy[] | undefined) | undefined;
   /** The listener whose plugins run, if it is not the one that accepted the request. */
   readonly plugins?: string;
   readonly changeRequest?: ChangeFields | undefined;
@@ -75,7 +64,6 @@ const FULL = `the local application is given ${LOCAL_LIMIT} requests at once`;
 const OWN_SHARE = `${FULL}, and the last places are kept for other callers`;
 const NONE: ReadonlySet<EndpointState> = new Set();
 const NOBODY: readonly Endpoint[] = [];
-const NOTHING: Dial = { cancel: () => {} };
 
 /** The local application behind a listener; the snapshot part may change. */
 export interface LocalApplication {
@@ -85,7 +73,6 @@ export interface LocalApplication {
   readonly context: UpstreamContext;
 }
 
-/** The pool of the local application. */
 export class LocalPool implements RequestPool {
   readonly cluster = LOCAL_CLUSTER;
   readonly #local: LocalApplication;
@@ -110,11 +97,10 @@ export class LocalPool implements RequestPool {
   #make(): ConnectionPool {
     const { part, context } = this.#local;
     return new ConnectionPool({
-      dial: (handler) =>
-        dialLocal(part.local, handler, {
-          context,
-          timeoutMs: this.#local.part.localConnectTimeoutMs,
-        }),
+      dial: (handler) => {
+        const { localConnectTimeoutMs: timeoutMs } = this.#local.part;
+        return dialLocal(part.local, handler, { context, timeoutMs });
+      },
       version: part.http?.protocol === "http" ? "h1" : "h2",
       context,
       stats: this.#stats,
@@ -171,12 +157,10 @@ export class LocalRoute {
   }
 }
 
-/** ALPN protocols for the endpoints of a group. */
 export function protocolsTo({ upstream: { part } }: TargetGroup): readonly string[] {
   return part.http?.protocol === "http" ? HTTP1_ONLY : HTTP2_ONLY;
 }
 
-/** The pools of the endpoints of a group. */
 export class EndpointPools implements RequestPool {
   readonly #context: UpstreamContext;
   readonly #group: TargetGroup;
@@ -222,7 +206,7 @@ export class EndpointPools implements RequestPool {
       const connection = lease && this.#pools.get(lease.state)?.ready();
       if (connection) {
         handler.onDialled(connection, lease);
-        return NOTHING;
+        return NO_DIAL;
       }
     }
     const attempt = new Attempt<PooledConnection>(group, handler, {
@@ -253,25 +237,21 @@ export class EndpointPools implements RequestPool {
     const context = this.#context;
     const group = this.#group;
     const protocols = protocolsTo(group);
-    const probe = new SilenceProbe(group, { target, state }, {
+    const probe = silenceProbe(group, { target, state }, {
       context,
       protocols,
       onHung: (reason) => this.#pools.get(state)?.reset(reason),
     });
     pool = new ConnectionPool({
-      onSilent: () => probe.start(),
+      onSilent: probe,
       dial: (handler) => {
         const trust = trustOf(group, context);
         if (!trust) {
           handler.onFailed("not_ready", "no certificate yet");
-          return NOTHING;
+          return NO_DIAL;
         }
         // A connection is not counted as use of the endpoint; requests are.
-        return new EndpointDial(group, { target, state }, handler, {
-          context,
-          trust,
-          protocols,
-        });
+        return new EndpointDial(group, { target, state }, handler, { context, trust, protocols });
       },
       version: protocols === HTTP1_ONLY ? "h1" : "h2",
       context,

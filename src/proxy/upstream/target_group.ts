@@ -15,10 +15,7 @@ import {
   type UpstreamPart,
 } from "../../snapshot/mod.ts";
 import type { SharedLimiter } from "../core/admission.ts";
-import type { ClusterStats } from "../observe/cluster_stats.ts";
-import type { ListenerStats } from "../observe/listener_stats.ts";
-import { DialWindow } from "./dial_window.ts";
-import type { PeerRefusals } from "./peer_refusals.ts";
+import type { ClusterStats, ListenerStats } from "../observe/listener_stats.ts";
 
 /** A target, and the pool of it in this upstream. */
 export interface PooledTarget {
@@ -53,7 +50,8 @@ export interface GroupContext {
   readonly pending: SharedLimiter;
   /** Open HTTP requests. */
   readonly requests: SharedLimiter;
-  readonly refusals: PeerRefusals;
+  /** When a refusal by a server was last logged as a warning. */
+  readonly refusals: { warnedMs: number };
 }
 
 export class TargetGroup {
@@ -108,10 +106,7 @@ export class TargetGroup {
     return known;
   }
 
-  /**
-   * A handshake with `state` takes long: the endpoint is not picked while others answer, and is not ejected.
-   * The caller calls the returned function at the end of the handshake.
-   */
+  /** A handshake takes long: others are preferred until the caller calls the returned function at its end. */
   takesLong(state: EndpointState): () => void {
     this.#unanswered.set(state, (this.#unanswered.get(state) ?? 0) + 1);
     this.#silent = new Set(this.#unanswered.keys());
@@ -123,7 +118,6 @@ export class TargetGroup {
     };
   }
 
-  /** How endpoints are picked. */
   get balancing(): Resolver["balancing"] {
     return this.#resolver.balancing;
   }
@@ -158,13 +152,11 @@ export class TargetGroup {
       const state = (others && target.pool.pick(nowMs, others)) ?? target.pool.pick(nowMs, options);
       if (state) return this.#lease(target, state);
     }
-    for (const target of this.#targets.values()) {
-      const state = target.pool.pickEjected(nowMs, options);
-      if (state) return this.#lease(target, state);
-    }
-    for (const target of this.#targets.values()) {
-      const state = target.pool.pickLastResort(nowMs, options);
-      if (state) return this.#lease(target, state);
+    for (const how of ["pickEjected", "pickLastResort"] as const) {
+      for (const target of this.#targets.values()) {
+        const state = target.pool[how](nowMs, options);
+        if (state) return this.#lease(target, state);
+      }
     }
     return undefined;
   }
@@ -198,4 +190,50 @@ function triedIn(target: PooledTarget, tried: ReadonlySet<EndpointState>): numbe
   let count = 0;
   for (const state of tried) if (target.pool.has(state)) count++;
   return count;
+}
+
+/** Enough to keep a thread busy while answers travel, few enough that each is quick. */
+const WINDOW = 128;
+
+/**
+ * Limits the concurrent dials of one upstream. In a burst of thousands all would share the processor until each
+ * exceeds its connect timeout and the work is lost; in turns the first complete at once and the rest wait.
+ */
+export class DialWindow {
+  readonly #size: number;
+  #dialling = 0;
+  readonly #waiting = new Set<() => void>();
+
+  constructor(size: number = WINDOW) {
+    this.#size = size;
+  }
+
+  /** Calls `start` when its turn comes. The returned function, called at least once, ends the turn or the wait. */
+  enter(start: () => void): () => void {
+    let state: "waiting" | "dialling" | "left" = "waiting";
+    const begin = () => {
+      state = "dialling";
+      this.#dialling++;
+      start();
+    };
+    if (this.#dialling < this.#size) begin();
+    else this.#waiting.add(begin);
+    return () => {
+      const before = state;
+      state = "left";
+      if (before === "waiting") this.#waiting.delete(begin);
+      else if (before === "dialling") {
+        this.#dialling--;
+        this.#next();
+      }
+    };
+  }
+
+  #next(): void {
+    for (const begin of this.#waiting) {
+      if (this.#dialling >= this.#size) return;
+      this.#waiting.delete(begin);
+      begin();
+    }
+  }
 }

@@ -7,7 +7,7 @@
 
 import { DEFAULT_OUTLIER } from "../../balance/mod.ts";
 import type { Random } from "../../base/mod.ts";
-import { DEFAULT_ROUTE, evenChance, pickSplit } from "../../chain/mod.ts";
+import { DEFAULT_ROUTE, evenChance, type HashPolicy, pickSplit } from "../../chain/mod.ts";
 import {
   type ChainPart,
   type ChainRoute,
@@ -17,8 +17,6 @@ import {
 } from "../../snapshot/mod.ts";
 import type { SharedLimiter } from "../core/admission.ts";
 import type { ListenerStats } from "../observe/listener_stats.ts";
-import { RequestHash } from "./request_hash.ts";
-import { PeerRefusals } from "./peer_refusals.ts";
 import { type GroupContext, TargetGroup } from "./target_group.ts";
 
 /** Without targets, until the chain is known. */
@@ -36,57 +34,52 @@ export interface GroupSplit {
 }
 const NO_SPLITS: readonly GroupSplit[] = [];
 
+interface TableRoute {
+  readonly splits: readonly GroupSplit[];
+  /** One for each route, so that its weights hold regardless of other routes. */
+  readonly chance: Random;
+  readonly hash: readonly HashPolicy[];
+}
+
 /** The routes of one version of a chain; a request keeps the version that it started with. */
 export class RouteTable {
-  readonly #splits = new Map<string, readonly GroupSplit[]>();
-  /** One for each route, so that its weights hold regardless of other routes. */
-  readonly #chances = new Map<string, Random>();
-  readonly #hashes = new Map<string, RequestHash>();
+  /** Some route has hash policies. */
+  readonly hashes: boolean;
+  readonly #routes: ReadonlyMap<string, TableRoute>;
 
   constructor(
     routes: readonly ChainRoute[],
     groups: ReadonlyMap<string, TargetGroup>,
     random: Random,
   ) {
-    for (const { name, splits, hash } of routes) {
-      if (hash.length > 0) this.#hashes.set(name, new RequestHash(hash));
-      this.#chances.set(name, evenChance(random));
-      this.#splits.set(
-        name,
-        splits.flatMap(({ weight, resolver }) => {
-          const group = groups.get(resolver);
-          return group ? [{ weight, resolver, group }] : [];
-        }),
-      );
-    }
+    this.hashes = routes.some(({ hash }) => hash.length > 0);
+    this.#routes = new Map(routes.map(({ name, splits, hash }) => {
+      const led = splits.flatMap(({ weight, resolver }) => {
+        const group = groups.get(resolver);
+        return group ? [{ weight, resolver, group }] : [];
+      });
+      return [name, { splits: led, chance: evenChance(random), hash }];
+    }));
   }
 
-  /**
-   * The pools for one request: those of `resolver` if the route has a split to it, else of a random split.
-   * `undefined`: there is no such route.
-   */
-  groupFor(route: string, resolver?: string): TargetGroup | undefined {
-    const splits = this.splitsOf(route);
-    const chance = this.#chances.get(route);
-    if (!chance) return undefined;
+  /** The group of `resolver` if the route has a split to it, else of a random split. `undefined`: no such route. */
+  groupFor(name: string, resolver?: string): TargetGroup | undefined {
+    const route = this.#routes.get(name);
+    if (!route) return undefined;
     const chosen = resolver === undefined
       ? undefined
-      : splits.find((split) => split.resolver === resolver);
-    return (chosen ?? pickSplit(splits, chance))?.group;
+      : route.splits.find((split) => split.resolver === resolver);
+    return (chosen ?? pickSplit(route.splits, route.chance))?.group;
   }
 
   splitsOf(route: string): readonly GroupSplit[] {
-    return this.#splits.get(route) ?? NO_SPLITS;
+    return this.#routes.get(route)?.splits ?? NO_SPLITS;
   }
 
-  /** Some route has hash policies. */
-  get hashes(): boolean {
-    return this.#hashes.size > 0;
-  }
-
-  /** The hash of requests on the route; `undefined`: the route has no policies. */
-  hashFor(route: string): RequestHash | undefined {
-    return this.#hashes.get(route);
+  /** The hash policies of the route; `undefined`: it has none. */
+  hashFor(route: string): readonly HashPolicy[] | undefined {
+    const hash = this.#routes.get(route)?.hash;
+    return hash?.length ? hash : undefined;
   }
 }
 
@@ -95,23 +88,21 @@ export class Upstream implements GroupContext {
   readonly stats: ListenerStats;
   readonly connections: SharedLimiter;
   readonly pending: SharedLimiter;
-  /** Open HTTP requests, and connected HTTP callers. */
   readonly requests: SharedLimiter;
+  /** Connected HTTP callers. */
   readonly callers: SharedLimiter;
-  readonly refusals = new PeerRefusals();
+  readonly refusals = { warnedMs: -Infinity };
   readonly #random: Random;
   #chainVersion = NaN;
   #groups: ReadonlyMap<string, TargetGroup> = new Map();
   #routes: RouteTable;
 
-  constructor(part: UpstreamPart, options: {
-    readonly stats: ListenerStats;
-    readonly connections: SharedLimiter;
-    readonly pending: SharedLimiter;
-    readonly requests: SharedLimiter;
-    readonly callers: SharedLimiter;
-    readonly random: Random;
-  }) {
+  constructor(
+    part: UpstreamPart,
+    options: Pick<Upstream, "stats" | "connections" | "pending" | "requests" | "callers"> & {
+      readonly random: Random;
+    },
+  ) {
     this.part = part;
     this.stats = options.stats;
     this.connections = options.connections;
@@ -156,7 +147,6 @@ export class Upstream implements GroupContext {
     return this.#groups.values();
   }
 
-  /** Names of all clusters of the upstream. */
   get clusters(): ReadonlySet<string> {
     const names = new Set<string>();
     for (const group of this.groups) for (const { cluster } of group.targets) names.add(cluster);

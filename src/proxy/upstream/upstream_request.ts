@@ -6,6 +6,7 @@
  */
 
 import type { ErrorCode } from "../../base/mod.ts";
+import type { HashPolicy } from "../../chain/mod.ts";
 import {
   addField,
   type ClientExchange,
@@ -25,7 +26,7 @@ import type { AttemptHandler } from "./attempt.ts";
 import type { UpstreamContext } from "../core/context.ts";
 import { countFailure } from "./endpoint_failure.ts";
 import { giveBack, type Lease } from "./target_group.ts";
-import type { CookieSink, RequestHash } from "./request_hash.ts";
+import { type CookieSink, hashOfRequest } from "./request_hash.ts";
 import type { RequestPool } from "./request_pools.ts";
 import type { PooledConnection } from "./connection_pool.ts";
 
@@ -57,7 +58,6 @@ export interface ResponseSink {
   upstreamFailed(code: ErrorCode, reason: string, tried: string): void;
 }
 
-/** A request to send. */
 export interface OutgoingRequest {
   readonly request: RequestHead;
   /** The request has no body. */
@@ -76,9 +76,7 @@ export interface OutgoingRequest {
 export interface RequestHandle {
   /** Part of the body. False: stop until {@link ResponseSink.bodyWanted}. */
   send(chunk: Uint8Array): boolean;
-  /** The body is complete. */
   end(trailers: Fields | undefined): void;
-  /** Stops reading the response for now. */
   pause(): void;
   resume(): void;
   /** Called after an accepted upgrade; the request itself is over then. */
@@ -118,7 +116,7 @@ export class UpstreamRequest
   /** The request has a place in `pool` and leaves it at its end. */
   constructor(sink: ResponseSink, outgoing: OutgoingRequest, { pool, hash, context }: {
     readonly pool: RequestPool;
-    readonly hash?: RequestHash | undefined;
+    readonly hash?: readonly HashPolicy[] | undefined;
     readonly context: UpstreamContext;
   }) {
     this.#sink = sink;
@@ -126,7 +124,8 @@ export class UpstreamRequest
     this.#pool = pool;
     this.#context = context;
     this.#requestEnded = outgoing.endsWithHead;
-    this.#hash = hash?.of(outgoing.request, outgoing.remote, this);
+    const { request, remote } = outgoing;
+    this.#hash = hash && hashOfRequest(hash, { request, remote, cookies: this });
   }
 
   /** The key with which the place was taken. */

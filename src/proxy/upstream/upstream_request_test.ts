@@ -9,7 +9,6 @@ import type {
 } from "../../http/mod.ts";
 import type { AttemptHandler } from "./attempt.ts";
 import type { Context } from "../core/context.ts";
-import { RequestHash } from "./request_hash.ts";
 import type { RequestPool } from "./request_pools.ts";
 import { UpstreamRequest } from "./upstream_request.ts";
 import type { PooledConnection, PooledEndpoint } from "./connection_pool.ts";
@@ -125,7 +124,7 @@ test("UpstreamRequest keeps its hash over retries, and adds the cookie once, to 
     upstreamFailed() {},
   };
   const made = { maxAgeSeconds: 0, path: "" };
-  const hash = new RequestHash([{ kind: "cookie", name: "c", made, terminal: false }]);
+  const hash = [{ kind: "cookie", name: "c", made, terminal: false } as const];
   const options = { request: { ...HEAD, fields: [] }, endsWithHead: true, remote: "10.0.0.1:1" };
   new UpstreamRequest(sink, options, { pool, hash, context: {} as Context }).start();
   events?.onReset("refused", "");

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { DialWindow } from "./dial_window.ts";
+import { DialWindow } from "./target_group.ts";
 
 test("DialWindow.enter() starts as many as fit, and the others in order as places become free", () => {
   const window = new DialWindow(2);

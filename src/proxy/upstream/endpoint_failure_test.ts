@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { settle } from "../../../test/kit/clock/clock.ts";
 import { memoryPair } from "../../../test/kit/engine/memory_pair.ts";
 import { Relay, type RelayEnd } from "../../net/mod.ts";
-import { isRefusal, PeerRefusals } from "./peer_refusals.ts";
+import { isRefusal, refusalEnding } from "./endpoint_failure.ts";
 
 /** Whether a connection with the events of `script`, in order, counts as refused. */
 async function refused(script: readonly string[]): Promise<boolean> {
@@ -61,11 +61,11 @@ test("isRefusal() is true for an alert, even after the caller ended its half", (
   assert.equal(isRefusal(relay, { ...end, alert: "" }), false);
 });
 
-test("Refusals logs the meaning of the peer's alert, and warns again after a minute", () => {
-  const refusals = new PeerRefusals();
+test("refusalEnding() has the meaning of the peer's alert, and warns again after a minute", () => {
+  const refusals = { warnedMs: -Infinity };
   const end = { kind: "reset", by: "upstream", first: "upstream", alert: "it minds" } as const;
   const quiet = [0, 59_999, 60_000].map((nowMs) => {
-    const ending = refusals.ending(end, nowMs);
+    const ending = refusalEnding(end, refusals, nowMs);
     assert.equal(ending.kind === "failed" && /nothing: it minds$/.test(ending.reason), true);
     return ending.kind === "failed" && ending.quiet;
   });

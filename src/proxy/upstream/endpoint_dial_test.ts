@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { MemoryEngine } from "../../../test/kit/engine/memory_engine.ts";
 import type { Context } from "../core/context.ts";
 import { ConnectionRecord } from "../observe/connection_record.ts";
-import { dialLocal } from "./local_dial.ts";
+import { dialLocal } from "./endpoint_dial.ts";
 
 function setUp() {
   const engine = new MemoryEngine();

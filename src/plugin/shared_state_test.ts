@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { SharedCells } from "./shared_cells.ts";
-import { SharedState } from "./shared_state.ts";
+import { SharedCells, SharedState } from "./shared_state.ts";
 
 test("SharedCells.lend() lends the same cells for the same key", () => {
   const cells = new SharedCells();

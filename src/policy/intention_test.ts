@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ServiceId } from "../identity/mod.ts";
-import { authorize } from "./authorize.ts";
-import { type Intention, type IntentionAction, withoutTenancy } from "./intention.ts";
+import { authorize, type Intention, type IntentionAction, withoutTenancy } from "./intention.ts";
 
 const WEB: ServiceId = {
   trustDomain: "td.consul",

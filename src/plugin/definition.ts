@@ -1,10 +1,11 @@
 /**
- * Checks whether the export of a module is a plugin.
+ * Checks whether the export of a module is a plugin, and validates configurations with the schemas of plugins
+ * (Standard Schema 1).
  *
  * @module
  */
 
-import type { PluginDefinition } from "./api.ts";
+import type { PluginDefinition, Schema } from "./api.ts";
 
 /** A plugin with any configuration, which its schema describes. */
 // deno-lint-ignore no-explicit-any
@@ -41,4 +42,30 @@ function isSchema(value: unknown): boolean {
     (value as { "~standard"?: { version?: unknown; validate?: unknown } } | undefined)
       ?.["~standard"];
   return standard?.version === 1 && typeof standard.validate === "function";
+}
+
+interface Issue {
+  readonly message: string;
+  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
+}
+
+/** The parsed configuration. Throws with up to ten faults, each with its path below `at`. */
+export async function configOf(schema: Schema, value: unknown, at: string): Promise<unknown> {
+  const result = await schema["~standard"].validate(value) as
+    | { readonly value: unknown; readonly issues?: undefined }
+    | { readonly issues: readonly Issue[] };
+  if (!result.issues) return result.value;
+  const faults = result.issues.slice(0, MAX_ISSUES).map(({ message, path }) => {
+    const keys = (path ?? []).map((part) => typeof part === "object" ? part.key : part);
+    return `${at}${keys.map(pathPart).join("")}: ${message}`;
+  });
+  throw new TypeError(faults.join("; "));
+}
+
+const MAX_ISSUES = 10;
+
+function pathPart(key: PropertyKey): string {
+  if (typeof key === "number") return `[${key}]`;
+  const text = String(key);
+  return /^[A-Za-z_][\w-]*$/.test(text) ? `.${text}` : `[${JSON.stringify(text)}]`;
 }

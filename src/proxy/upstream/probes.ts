@@ -1,6 +1,6 @@
 /**
- * Probes which endpoints of a group accept a connection now: connects as a request would, and closes without
- * sending anything. Passive health does not count probes.
+ * Probes of endpoints, which send nothing: whether they accept a connection now, for an operator, and whether
+ * one that does not answer hangs.
  *
  * @module
  */
@@ -9,10 +9,10 @@ import type { EndpointState } from "../../balance/mod.ts";
 import type { Address, ErrorCode } from "../../base/mod.ts";
 import type { Dial } from "../../net/mod.ts";
 import type { UpstreamContext } from "../core/context.ts";
-import { EndpointDial, type EndpointDialHandler, trustOf } from "./endpoint_dial.ts";
-import { dialLocal } from "./local_dial.ts";
+import { dialLocal, EndpointDial, type EndpointDialHandler, trustOf } from "./endpoint_dial.ts";
 import type { RefusalReason } from "../observe/failure_summary.ts";
-import type { TargetGroup } from "./target_group.ts";
+import type { Lease, TargetGroup } from "./target_group.ts";
+import { addressOf, countSilence } from "./endpoint_failure.ts";
 
 /** Endpoints that one probe connects to. */
 const MOST = 16;
@@ -46,7 +46,6 @@ export async function reachEndpoints(
   return new Map(await Promise.all(found));
 }
 
-/** Probes the local application. */
 export async function reachLocal(
   local: Address,
   { context, timeoutMs }: { readonly context: UpstreamContext; readonly timeoutMs: number },
@@ -54,7 +53,7 @@ export async function reachLocal(
   return await connected(
     context,
     (handler) => dialLocal(local, handler, { context, timeoutMs }),
-    "local_timed_out",
+    { late: "local_timed_out" },
   );
 }
 
@@ -65,16 +64,19 @@ interface Closed {
 function connected(
   { deadlines }: UpstreamContext,
   dial: (handler: EndpointDialHandler<Closed>) => Dial,
-  late: ErrorCode = "endpoint_timed_out",
+  { limitMs = LIMIT_MS, late = "endpoint_timed_out" }: {
+    readonly limitMs?: number;
+    readonly late?: ErrorCode;
+  } = {},
 ): Promise<ProbeFailure> {
   return new Promise((resolve) => {
-    const over = (reached: ProbeFailure) => {
+    const over = (failure: ProbeFailure) => {
       deadline.cancel();
-      resolve(reached);
+      resolve(failure);
     };
-    const deadline = deadlines.after(LIMIT_MS, () => {
+    const deadline = deadlines.after(limitMs, () => {
       dialled.cancel();
-      over({ code: late, reason: `no connection after ${LIMIT_MS} ms` });
+      over({ code: late, reason: `no connection after ${limitMs} ms` });
     });
     const dialled = dial({
       record: { stage: "target", endpoint: "", secured() {} },
@@ -96,4 +98,48 @@ function plainDial(
     onConnected: (stream) => handler.onDialled({ stream }),
     onFailed: (_stage, reason) => handler.onFailed("endpoint_refused", reason),
   });
+}
+
+/** How long the handshake of an endpoint may take that does not answer requests. */
+const ANSWER_MS = 3_000;
+/** Minimum interval of its probes while it answers them. */
+const AGAIN_MS = 30_000;
+
+/**
+ * The function that probes an endpoint which does not answer, unless it did so lately. A hanging process keeps
+ * its connections, since the kernel goes on acknowledging. So the endpoint gets a separate handshake, which
+ * carries nothing. A slow application passes it at once, because its sidecar answers. The lease only identifies
+ * the endpoint; a probe is not counted as use of it.
+ */
+export function silenceProbe(
+  group: TargetGroup,
+  lease: Lease,
+  { context, protocols, onHung }: {
+    readonly context: UpstreamContext;
+    readonly protocols: readonly string[];
+    /** The endpoint hangs and was ejected, and there are others. */
+    readonly onHung: (reason: string) => void;
+  },
+): () => void {
+  const { clock, log } = context;
+  let nextMs = -Infinity;
+  return async () => {
+    const nowMs = clock.monotonic();
+    const trust = trustOf(group, context);
+    // Requests avoid an ejected endpoint already.
+    if (nowMs < nextMs || !trust || lease.state.ejected) return;
+    nextMs = nowMs + AGAIN_MS;
+    log.debug("endpoint is silent", { endpoint: addressOf(lease) });
+    const failure = await connected(
+      context,
+      (handler) => new EndpointDial(group, lease, handler, { context, trust, protocols }),
+      { limitMs: ANSWER_MS },
+    );
+    // Any answer shows that the endpoint lives; the next dial detects a closed port.
+    if (failure?.code !== "endpoint_timed_out") return;
+    const reason = `it hangs: requests and a handshake were not answered for ${ANSWER_MS} ms`;
+    const isEjected = countSilence(lease, reason, context);
+    // The only endpoint may continue later, and then answers its requests.
+    if (isEjected && lease.target.pool.usableCount(clock.monotonic()) > 0) onHung(reason);
+  };
 }

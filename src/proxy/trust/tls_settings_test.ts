@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { TICKET_LIFE_MS, Tickets } from "./tickets.ts";
+import { TICKET_LIFE_MS, Tickets } from "./tls_settings.ts";
 
 const TICKET = new Uint8Array([1]);
 

@@ -1,5 +1,6 @@
 /**
- * The listener that a request to be explained would reach.
+ * The listener that a request to be explained would reach, and the caller that it names, as if that had proved
+ * its identity.
  *
  * @module
  */
@@ -7,6 +8,8 @@
 import { type Snapshot, upstreamLabel, upstreamsNamed } from "../../snapshot/mod.ts";
 import type { ExplainQuery } from "./explanation.ts";
 import type { ServedListener } from "../listen/listener.ts";
+import { namedCallerElement } from "../../http/mod.ts";
+import { formatServiceId, parseServiceId, type TrustedPeer } from "../../identity/mod.ts";
 
 /** The state that a question is answered from. */
 export interface ExplainContext {
@@ -56,4 +59,47 @@ function found(
   if (listener) return { listener };
   const there = known.length === 0 ? "there is none" : `there is: ${known.join(" ")}`;
   return { kind: "unknown", reason: `there is no ${what}${name && ` "${name}"`}; ${there}` };
+}
+
+/** `undefined`: it shows no certificate. A name alone is a service of our own datacenter. */
+export function callerOfQuery(
+  source: string,
+  { listener, snapshot }: {
+    readonly listener: Pick<ServedListener, "tls">;
+    readonly snapshot: Snapshot;
+  },
+): TrustedPeer | undefined {
+  if (source === "") return undefined;
+  const credentials = listener.tls?.credentials ?? null;
+  const own = credentials === null ? null : snapshot.ownCredentials[credentials] ?? null;
+  const [trustDomain = ""] = (own ?? snapshot.credentials)?.trustDomains ?? [];
+  const uri = source.includes("://") ? source : formatServiceId({
+    trustDomain,
+    partition: "default",
+    namespace: "default",
+    datacenter: snapshot.datacenter,
+    service: source,
+  });
+  const parsed = parseServiceId(uri);
+  return {
+    kind: "trusted",
+    id: parsed.kind === "service" ? parsed.id : undefined,
+    uri,
+    name: uri,
+    verified: true,
+    serial: "",
+    rootId: "",
+    notBeforeMs: 0,
+    notAfterMs: Infinity,
+  };
+}
+
+/** The `X-Forwarded-Client-Cert` that the application would get, as far as it is known. */
+export function clientCertOfQuery(
+  caller: TrustedPeer | undefined,
+  listener: Pick<ServedListener, "tls" | "context">,
+): string {
+  const { tls, context: { facts: { trusts } } } = listener;
+  if (!caller || !tls) return "";
+  return namedCallerElement({ by: trusts.of(tls.credentials)?.ownUris ?? [], uri: caller.uri });
 }

@@ -1,4 +1,3 @@
-/** `explain()` for a caller that is given only by its name. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
@@ -11,6 +10,50 @@ import {
   withInbound,
 } from "../../../test/kit/engine/snapshots.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
+
+const ID = "service:default/default/db";
+const BASE = snapshotOf({
+  ca: createAuthority(),
+  service: "web",
+  local: { kind: "tcp", host: "127.0.0.1", port: 8_080 },
+  upstreams: [{ name: "db", bind: { kind: "tcp", host: "127.0.0.1", port: 9_191 } }],
+});
+
+/** The same service in three datacenters. */
+function threeUpstreams(): Snapshot {
+  const { [ID]: near } = BASE.upstreams;
+  assert.ok(near);
+  const far = ["dc2", "dc3"].map((dc) => ({ ...near, id: `${ID}?dc=${dc}`, bind: null }));
+  const upstreams = Object.fromEntries([near, ...far].map((part) => [part.id, part]));
+  return { ...BASE, upstreams };
+}
+
+for (
+  const [name, want] of [
+    ["db", ID],
+    ["db?dc=dc2", `${ID}?dc=dc2`],
+    [`${ID}?dc=dc3`, `${ID}?dc=dc3`],
+    ["127.0.0.1:9191", ID],
+    ["db:80", `several upstreams have the name "db:80": ${ID} ${ID}?dc=dc2`],
+    ["cache", 'there is no upstream "cache"; there is: db db?dc=dc2 db?dc=dc3'],
+  ] as const
+) {
+  test(`findListener() of ${name} among upstreams of one service`, async () => {
+    await using started = await startMemoryPath(threeUpstreams());
+    const explained = await started.path.explain({
+      to: { kind: "upstream", name },
+      source: "",
+      method: "GET",
+      host: undefined,
+      path: "/",
+      headers: [],
+      connects: false,
+    });
+    assert.ok(explained);
+    const got = explained.kind === "answer" ? explained.explanation.listener : explained.reason;
+    assert.equal(got, want);
+  });
+}
 
 const local = { kind: "tcp", host: "127.0.0.1", port: 8080 } as const;
 const MESH = snapshotOf({ ca: createAuthority(), service: "db", local });

@@ -1,13 +1,9 @@
-/**
- * The process as the admin server reads it. The admin server holds no state of its own.
- *
- * @module
- */
+/** The process as the admin server reads it. The admin server holds no state of its own. @module */
 
 import type { Clock, LogLevel, Sample } from "../base/mod.ts";
+import type { Consul } from "../consul/mod.ts";
 import type { DataView, ExplainQuery, ExplainResult } from "../proxy/mod.ts";
 import type { SecretsReport, SourceStatus } from "../source/mod.ts";
-import type { MeshQuestions } from "./explain/mesh_questions.ts";
 import type { Refusal, Snapshot } from "../snapshot/mod.ts";
 
 /** Never changes while the process runs. */
@@ -46,6 +42,9 @@ export type CatalogState =
   }
   /** The catalog has no entry for such a proxy. */
   | { readonly kind: "unsupported"; readonly reason: string };
+
+/** Facts that only Consul has. */
+export type MeshQuestions = Pick<Consul, "askInCatalog" | "askIntentions">;
 
 /** The outcome of a reload. */
 export type Reloaded =

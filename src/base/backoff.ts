@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { Random } from "./random.ts";
+import type { Random } from "./clock.ts";
 
 export interface BackoffOptions {
   readonly baseMs: number;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Backoff } from "./backoff.ts";
-import { seededRandom } from "./random.ts";
+import { seededRandom } from "./clock.ts";
 
 function waits(chance: number, count: number): number[] {
   const backoff = new Backoff({ baseMs: 100, maxMs: 1_000, random: () => chance });

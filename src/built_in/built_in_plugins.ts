@@ -1,8 +1,4 @@
-/**
- * The plugins inside the executable. Each is loaded when the first listener uses it.
- *
- * @module
- */
+/** The plugins inside the executable. Each is loaded when the first listener uses it. @module */
 
 import { ProxyError } from "../base/mod.ts";
 import { type AnyPlugin, type Phase, PHASES, whyNoPlugin } from "../plugin/mod.ts";

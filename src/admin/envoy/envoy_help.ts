@@ -1,8 +1,4 @@
-/**
- * The meaning of each of Envoy's statistics here, for `# HELP`. Pure.
- *
- * @module
- */
+/** The meaning of each of Envoy's statistics here, for `# HELP`. Pure. @module */
 
 /** Texts by the name for Prometheus without `envoy_`. */
 export const ENVOY_HELP: Readonly<Record<string, string>> = {

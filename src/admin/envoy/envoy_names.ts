@@ -1,8 +1,4 @@
-/**
- * The table from Postern's metrics to Envoy's statistics. `envoy_stats.ts` applies it.
- *
- * @module
- */
+/** The table from Postern's metrics to Envoy's statistics. `envoy_stats.ts` applies it. @module */
 
 import type { Labels } from "../../base/mod.ts";
 

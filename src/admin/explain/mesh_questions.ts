@@ -6,16 +6,15 @@
  */
 
 import { messageOf, replyOf } from "../../base/mod.ts";
-import type { Consul, ServiceRef } from "../../consul/mod.ts";
+import type { ServiceRef } from "../../consul/mod.ts";
 import { DEFAULT_PATH_RULES, namedCallerElement, REDIRECT, RequestIds } from "../../http/mod.ts";
 import { parseServiceId, type ServiceId } from "../../identity/mod.ts";
 import { authorize, compilePolicy, type Source } from "../../policy/mod.ts";
 import { type SplitView, takeForm, type TargetView } from "../../proxy/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
-import type { CalleeVerdict } from "./explanation_view.ts";
+import type { MeshQuestions } from "../view.ts";
+import type { CalleeVerdict } from "./verdict.ts";
 import type { AskCallee } from "./merge_explained.ts";
-
-export type MeshQuestions = Pick<Consul, "askInCatalog" | "askIntentions">;
 
 const UNKNOWN = { verdict: "unknown", path: null, permissions: [] } as const;
 

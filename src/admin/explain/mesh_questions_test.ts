@@ -5,7 +5,8 @@ import { explainedBy } from "../../../test/kit/admin/admin_view.ts";
 import { intention, snapshotOf } from "../../../test/kit/engine/snapshots.ts";
 import { ProxyError } from "../../base/mod.ts";
 import type { SplitView, TargetView } from "../../proxy/mod.ts";
-import { calleeAsker, type MeshQuestions, sourceNote } from "./mesh_questions.ts";
+import type { MeshQuestions } from "../view.ts";
+import { calleeAsker, sourceNote } from "./mesh_questions.ts";
 
 const local = { kind: "tcp", host: "127.0.0.1", port: 8080 } as const;
 const SNAPSHOT = snapshotOf({ ca: createAuthority(), service: "web", local });

@@ -7,8 +7,10 @@
  */
 
 import { ANOTHER_ORIGIN, refuseWebPage } from "../../http/mod.ts";
+import { readFileSync } from "node:fs";
+import { hostname } from "node:os";
 
-export interface GuardedRequest {
+interface GuardedRequest {
   readonly method: string;
   readonly host: string | undefined;
   readonly origin: string | undefined;
@@ -44,4 +46,52 @@ export function refuseRequest(request: GuardedRequest, rules: GuardRules): strin
   if (LOOPBACK_PEER.test(peer)) return undefined;
   return "it would change something, and does not come from this machine's loopback address; ask " +
     "127.0.0.1 or ::1 from there, or start the proxy with -admin-token-file";
+}
+
+interface NameFiles {
+  readonly hostname: string;
+  /** `/etc/hosts`. */
+  readonly hosts: string;
+  /** `/etc/resolv.conf`. */
+  readonly resolv: string;
+}
+
+/** Lower case, without the dot at the end. */
+export function machineNames(files: NameFiles = systemFiles()): readonly string[] {
+  const host = files.hostname.toLowerCase().replace(/\.$/, "");
+  if (!/^[a-z0-9_.-]+$/.test(host) || host.startsWith("localhost")) return [];
+  const names = new Set([host]);
+  const [short = ""] = host.split(".");
+  if (!/^\d+$/.test(short)) names.add(short);
+  for (const [, ...aliases] of wordsOf(files.hosts)) {
+    if (aliases.some((alias) => names.has(alias))) {
+      for (const alias of aliases) names.add(alias);
+    }
+  }
+  if (host === short) {
+    for (const [key, ...domains] of wordsOf(files.resolv)) {
+      if (key !== "search" && key !== "domain") continue;
+      for (const domain of domains) names.add(`${short}.${domain.replace(/\.$/, "")}`);
+    }
+  }
+  return [...names];
+}
+
+function wordsOf(text: string): readonly (readonly string[])[] {
+  return text.toLowerCase().split("\n").map((line) =>
+    line.replace(/[#;].*/, "").split(/\s+/).filter((word) => word !== "")
+  );
+}
+
+function systemFiles(): NameFiles {
+  return { hostname: hostname(), hosts: read("/etc/hosts"), resolv: read("/etc/resolv.conf") };
+}
+
+function read(path: string): string {
+  try {
+    return readFileSync(path, "utf8").slice(0, 100_000);
+  } catch {
+    // A missing file only gives fewer names.
+    return "";
+  }
 }

@@ -1,6 +1,5 @@
 /**
- * HTTP servers beside the data path: bounded in headers, time and connections. No request has a body
- * that is read.
+ * HTTP servers beside the data path: bounded in headers, time and connections. No body is read.
  *
  * @module
  */
@@ -13,7 +12,6 @@ import {
 } from "node:http";
 import { createServer as createSecureServer } from "node:https";
 import { type Clock, formatAddress, type Log, messageOf } from "../../base/mod.ts";
-import { AdminConnectionLimit } from "./connection_limit.ts";
 
 export interface Listening {
   readonly address: { readonly kind: "tcp"; readonly host: string; readonly port: number };
@@ -32,7 +30,7 @@ export interface ServedRequest {
   readonly isAuthorized: boolean;
 }
 
-export interface ServedAnswer {
+interface ServedAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
@@ -45,7 +43,7 @@ export interface SmallServerTls {
   readonly keyPem: string;
 }
 
-export interface HttpServerOptions {
+interface HttpServerOptions {
   readonly host: string;
   readonly port: number;
   /** In the log: `admin server`. */
@@ -154,5 +152,74 @@ export function reasonOf(error: unknown): string {
       return "no permission for that port";
     default:
       return messageOf(error);
+  }
+}
+
+type Socket = IncomingMessage["socket"];
+
+const PLACES = 64;
+const FOR_PROBES = 2;
+/** The client of a request that lasts so long does not read the answer: its connection counts as idle. */
+const SLOW_MS = 10_000;
+
+export class AdminConnectionLimit {
+  readonly #clock: Pick<Clock, "monotonic">;
+  /** Longest idle first. */
+  readonly #idle = new Set<Socket>();
+  /** Longest busy first. */
+  readonly #busy = new Map<Socket, { requests: number; readonly sinceMs: number }>();
+
+  constructor(clock: Pick<Clock, "monotonic">) {
+    this.#clock = clock;
+  }
+
+  /** Call for each connection. */
+  enter(socket: Socket): void {
+    if (this.#idle.size + this.#busy.size >= PLACES && !this.#makeRoom()) {
+      socket.destroy();
+      return;
+    }
+    this.#idle.add(socket);
+    socket.once("close", () => this.#leave(socket));
+  }
+
+  /** Call for each request. False: there is no place for it. */
+  serve(socket: Socket, answer: ServerResponse, isProbe: boolean): boolean {
+    const busy = this.#busy.get(socket);
+    if (busy) busy.requests++;
+    else {
+      if (!isProbe && this.#busy.size >= PLACES - FOR_PROBES) return false;
+      this.#idle.delete(socket);
+      this.#busy.set(socket, { requests: 1, sinceMs: this.#clock.monotonic() });
+    }
+    answer.once("close", () => this.#answered(socket));
+    return true;
+  }
+
+  #answered(socket: Socket): void {
+    const busy = this.#busy.get(socket);
+    if (!busy || --busy.requests > 0) return;
+    this.#busy.delete(socket);
+    if (!socket.destroyed) this.#idle.add(socket);
+  }
+
+  #makeRoom(): boolean {
+    for (const socket of this.#idle) return this.#end(socket);
+    const nowMs = this.#clock.monotonic();
+    for (const [socket, { sinceMs }] of this.#busy) {
+      return nowMs - sinceMs >= SLOW_MS && this.#end(socket);
+    }
+    return false;
+  }
+
+  #end(socket: Socket): true {
+    this.#leave(socket);
+    socket.destroy();
+    return true;
+  }
+
+  #leave(socket: Socket): void {
+    this.#idle.delete(socket);
+    this.#busy.delete(socket);
   }
 }

@@ -17,7 +17,7 @@ import {
   type ServedRequest,
   startHttpServer,
 } from "./http_server.ts";
-import { machineNames } from "./machine_names.ts";
+import { machineNames } from "./guard.ts";
 
 export type AdminBind =
   | { readonly kind: "default" }

@@ -13,7 +13,7 @@ import {
   type SmallServerTls,
   startHttpServer,
 } from "./http_server.ts";
-import { machineNames } from "./machine_names.ts";
+import { machineNames } from "./guard.ts";
 
 export interface SmallAnswer {
   readonly status: number;

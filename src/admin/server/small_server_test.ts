@@ -5,7 +5,7 @@ import { connect } from "node:net";
 import { test } from "node:test";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { silentLog, systemClock } from "../../base/mod.ts";
-import { machineNames } from "./machine_names.ts";
+import { machineNames } from "./guard.ts";
 import { type SmallAnswer, type SmallServerOptions, startSmallServer } from "./small_server.ts";
 
 const CA = createAuthority();

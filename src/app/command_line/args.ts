@@ -11,15 +11,14 @@ import { type DataplaneWords, parseDataplane } from "../consul_dataplane/values.
 import type { PluginTask } from "../commands/plugin/run_plugin.ts";
 import type { DevOptions } from "../commands/run_dev.ts";
 import type { ExplainOptions } from "../commands/run_explain.ts";
-import type { FlagGroup } from "../flags/flag_table.ts";
-import { EXPLAIN_ARGUMENTS, readExplain } from "./args_explain.ts";
 import {
+  type FlagGroup,
   type FlagValues,
   parseFlags,
   quote,
   refuseControlCharacters,
 } from "../flags/parse_flags.ts";
-import { parsePluginTask } from "./args_plugin.ts";
+import { EXPLAIN_ARGUMENTS, parsePluginTask, readExplain } from "./args_plugin.ts";
 import { type ProxyOptions, readProxyOptions } from "../flags/proxy_options.ts";
 import { PROXY_FLAGS } from "../flags/proxy_flags.ts";
 import { DEV_FLAGS, EXPLAIN_FLAGS, WAIT_READY_FLAGS } from "./command_flags.ts";

@@ -1,8 +1,4 @@
-/**
- * Runs one command line and gives its exit code.
- *
- * @module
- */
+/** Runs one command line and gives its exit code. @module */
 
 import { readFileSync } from "node:fs";
 import { basename } from "node:path";

@@ -1,14 +1,9 @@
-/**
- * Help for each command, from the same tables that the flags are read with.
- *
- * @module
- */
+/** Help for each command, from the same tables that the flags are read with. @module */
 
 import { DATAPLANE_FLAGS } from "../consul_dataplane/flags.ts";
 import type { HelpTopic } from "./args.ts";
-import type { FlagGroup, FlagSpec } from "../flags/flag_table.ts";
+import type { FlagGroup, FlagSpec } from "../flags/parse_flags.ts";
 import { PROXY_FLAGS } from "../flags/proxy_flags.ts";
-
 import { DEV_FLAGS, EXPLAIN_FLAGS, PLUGIN_DEV_FLAGS, WAIT_READY_FLAGS } from "./command_flags.ts";
 
 const WIDTH = 100;

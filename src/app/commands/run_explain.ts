@@ -1,8 +1,4 @@
-/**
- * `postern explain`: has a running proxy explain what it would do with a request.
- *
- * @module
- */
+/** `postern explain`: has a running proxy explain what it would do with a request. @module */
 
 import process from "node:process";
 import { type AskAdmin, askAdmin, EXIT_CODE_HEADER } from "../../admin/mod.ts";

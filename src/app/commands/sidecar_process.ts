@@ -1,8 +1,4 @@
-/**
- * Sidecars that a command starts and ends: this program, in processes of their own.
- *
- * @module
- */
+/** Sidecars that a command starts and ends: this program, in processes of their own. @module */
 
 import { type ChildProcess, spawn } from "node:child_process";
 import process from "node:process";

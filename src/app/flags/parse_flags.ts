@@ -1,12 +1,11 @@
 /**
- * Flags as Go programs take them: `-x` and `--x` are the same, `-x=v` and `-x v` too; a switch takes a
- * value only with `=`; `--` ends the flags. The table of a command says which flags there are.
+ * Tables of flags, and flags as Go programs take them: `-x` and `--x` are the same, `-x=v` and `-x v` too; a
+ * switch takes a value only with `=`; `--` ends the flags.
  *
  * @module
  */
 
 import { nearest, ProxyError } from "../../base/mod.ts";
-import type { FlagGroup, FlagSpec } from "./flag_table.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
 
@@ -182,4 +181,54 @@ function unknownFlag(
   const shown = quote(name).slice(1, -1);
   const hint = near === undefined ? `see "${options.command} -help"` : `did you mean -${near}?`;
   return new ProxyError("usage", `Cannot take the flag -${shown}: there is none; ${hint}`);
+}
+
+export interface FlagSpec {
+  readonly name: string;
+  /** `switch`: on or off. `list`: may be repeated; for the other kinds the last value counts. */
+  readonly kind: "text" | "switch" | "list";
+  /** Name of the value in help: `ADDRESS`. */
+  readonly value?: string;
+  /** Environment variable that gives the value where the flag is not given. */
+  readonly env?: string;
+  /** Keys in a configuration file, with dots: `consul.tls.disabled`. The first one is shown in errors. */
+  readonly keys: readonly string[];
+  /** Type of the value in the file; absent: a boolean for a switch, a string for other kinds. */
+  readonly inFile?: "number" | "duration" | "map";
+  /** Shown by help; the readers of values use it, too. */
+  readonly byDefault?: string;
+  readonly help: string;
+}
+
+export interface FlagGroup {
+  readonly title: string;
+  readonly flags: readonly FlagSpec[];
+}
+
+const NAME = /^-(\S+)(?: ([^\s[{(]\S*))?( \.\.\.)?(?=\s)/;
+const PARTS =
+  /^(?: \[\$(\w+)\])?(?: \{([\w.|]+)(?: (number|duration|map))?\})?(?: \(default: ([^)]+)\))?/;
+
+export function readFlagTable(table: string): readonly FlagGroup[] {
+  return table.trim().split(/\n(?=\S)/).map((group) => {
+    const [title = "", ...flags] = group.split(/\n {2}(?=-)/);
+    return { title, flags: flags.map(readRow) };
+  });
+}
+
+function readRow(row: string): FlagSpec {
+  const [head = "", name = "", value, repeated] = NAME.exec(row) ?? [];
+  const rest = row.slice(head.length).replace(/\s+/g, " ");
+  const [parts = "", env, keys, inFile, byDefault] = PARTS.exec(rest) ?? [];
+  const kind = repeated ? "list" : value === undefined ? "switch" : "text";
+  return {
+    name,
+    kind,
+    ...(value !== undefined && { value }),
+    ...(env !== undefined && { env }),
+    keys: keys?.split("|") ?? [],
+    ...(inFile !== undefined && { inFile: inFile as FlagSpec["inFile"] & string }),
+    ...(byDefault !== undefined && { byDefault }),
+    help: rest.slice(parts.length).trim(),
+  };
 }

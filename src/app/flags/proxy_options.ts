@@ -9,14 +9,15 @@ import { type Address, canonicalIpText, type LogLevel, ProxyError } from "../../
 import type { AgentFlags, ServersFlags } from "../../consul/mod.ts";
 import type { FlagValues } from "./parse_flags.ts";
 import { readServersFlags } from "./servers_flags.ts";
-import { parseUpstreams, type UpstreamArgument } from "./upstream_flag.ts";
 import {
   badValue,
+  parseUpstreams,
   readChoice,
   readDurationMs,
   readInteger,
   readLogLevel,
   readTcpAddress,
+  type UpstreamArgument,
 } from "./read_values.ts";
 
 type TcpAddress = Extract<Address, { kind: "tcp" }>;

@@ -1,8 +1,4 @@
-/**
- * The flags of a proxy that has no agent beside it, only Consul's servers.
- *
- * @module
- */
+/** The flags of a proxy that has no agent beside it, only Consul's servers. @module */
 
 import { ProxyError } from "../../base/mod.ts";
 import type { AgentFlags, ServersFlags } from "../../consul/mod.ts";

@@ -1,8 +1,4 @@
-/**
- * The last message of a command that cannot go on, and its exit code.
- *
- * @module
- */
+/** The last message of a command that cannot go on, and its exit code. @module */
 
 import { formatJson, messageOf, printable, ProxyError } from "../../base/mod.ts";
 

@@ -24,14 +24,12 @@ import {
 import { descriptorLimit, runtimeEngine } from "../../net/mod.ts";
 import { agentAddressText } from "../../consul/mod.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
-import { boundedAuthorize } from "./bounded_authorize.ts";
-import { createCatalogLook } from "./catalog_look.ts";
+import { boundedAuthorize, createCatalogLook } from "./consul_questions.ts";
 import { fittingConnections, tooFewFiles } from "./descriptors.ts";
 import { findRival, shownMode, whoseAdmin } from "./find_admin.ts";
 import { exitCodeOf, lastWords } from "../log/last_words.ts";
 import { ACCESS_RING_BYTES, createAccessLines } from "../log/access_lines.ts";
-import { accessTargetOf } from "../log/access_target.ts";
-import { AccessWriter } from "../log/access_writer.ts";
+import { accessTargetOf, AccessWriter } from "../log/access_writer.ts";
 import { createLogOutput, createLogWriter } from "../log/log_output.ts";
 import { LogRings } from "../log/log_rings.ts";
 import { Notifier } from "./notify.ts";
@@ -42,7 +40,7 @@ import { MetricSinks } from "./metric_sinks.ts";
 import { onSignals } from "./signals.ts";
 import { createControl } from "./control.ts";
 import { versionInfo, versionLine } from "./version.ts";
-import { createWorkerPlane } from "../workers/worker_plane.ts";
+import { createWorkerPlane } from "../workers/data_worker.ts";
 
 /** Added to the "nice" value that the process was started with. */
 const NICE_STEP = 5;

@@ -1,8 +1,4 @@
-/**
- * Version, commit and engine of this program.
- *
- * @module
- */
+/** Version, commit and engine of this program. @module */
 
 import process from "node:process";
 import project from "../../../deno.json" with { type: "json" };

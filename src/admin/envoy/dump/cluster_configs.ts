@@ -1,16 +1,24 @@
-/** Clusters and their endpoints as Envoy's `/config_dump` has them. @module */
+/**
+ * `configs` of `/config_dump`: the state in force in Envoy's format, for Consul's tools and for scripts that
+ * read Envoy's dump. State that Envoy has no message for is in the rest of the page.
+ *
+ * @module
+ */
 
 import { DEFAULT_OUTLIER, type LoadBalancing, type OutlierPolicy } from "../../../balance/mod.ts";
 import { INBOUND_KEY, type Snapshot, type UpstreamPart } from "../../../snapshot/mod.ts";
-import { type EnvoyClusterView, hostsOf, type TargetCluster } from "../clusters.ts";
-import { addressJson, durationJson, type Json } from "../json.ts";
+import { clustersOf, type EnvoyClusterView, hostsOf, type TargetCluster } from "../clusters.ts";
+import { addressJson, durationJson, type Json } from "../listeners.ts";
+import { secretsConfigDump } from "../../secrets/secrets_dump.ts";
+import type { AdminView } from "../../view.ts";
+import { listenerConfigs, namedRoutes } from "./listener_configs.ts";
 
 const API = "type.googleapis.com/envoy";
 /** Envoy's default of every limit of a cluster. */
 const DEFAULT_LIMIT = 1_024;
 const DEFAULT_RING = { minimumSize: 1_024, maximumSize: 8_388_608 };
 
-export function clusterConfig(cluster: EnvoyClusterView, snapshot: Snapshot): Json {
+function clusterConfig(cluster: EnvoyClusterView, snapshot: Snapshot): Json {
   const type = { "@type": `${API}.config.cluster.v3.Cluster`, name: cluster.name };
   switch (cluster.kind) {
     case "local": {
@@ -121,7 +129,7 @@ function ringOf(
 }
 
 /** `undefined`: it has no endpoints of its own. */
-export function endpointConfig(cluster: EnvoyClusterView): Json | undefined {
+function endpointConfig(cluster: EnvoyClusterView): Json | undefined {
   if (cluster.kind === "aggregate") return undefined;
   const endpoints = hostsOf(cluster).map(({ address, weight, isUnhealthy }) => ({
     endpoint: { address: addressJson(address) },
@@ -132,5 +140,68 @@ export function endpointConfig(cluster: EnvoyClusterView): Json | undefined {
     "@type": `${API}.config.endpoint.v3.ClusterLoadAssignment`,
     cluster_name: cluster.name,
     endpoints: [{ locality: {}, lb_endpoints: endpoints }],
+  };
+}
+
+const ADMIN = "type.googleapis.com/envoy.admin.v3";
+
+/** Dumps in Envoy's order, which scripts rely on. */
+export function envoyConfigs(
+  view: AdminView,
+  { withEndpoints }: { readonly withEndpoints: boolean },
+): readonly Json[] {
+  const snapshot = view.snapshot();
+  return [
+    bootstrap(view, snapshot),
+    {
+      "@type": `${ADMIN}.ClustersConfigDump`,
+      dynamic_active_clusters: clustersOf(snapshot).flatMap((cluster) =>
+        snapshot
+          ? [{ version_info: String(snapshot.version), cluster: clusterConfig(cluster, snapshot) }]
+          : []
+      ),
+    },
+    ...(withEndpoints
+      ? [{
+        "@type": `${ADMIN}.EndpointsConfigDump`,
+        dynamic_endpoint_configs: clustersOf(snapshot).map(endpointConfig)
+          .filter((config) => config !== undefined)
+          .map((config) => ({ endpoint_config: config })),
+      }]
+      : []),
+    {
+      "@type": `${ADMIN}.ListenersConfigDump`,
+      dynamic_listeners: (snapshot ? listenerConfigs(snapshot, snapshot.datacenter) : []).map(
+        ({ name, version, config }) => ({
+          name,
+          active_state: { version_info: String(version), listener: config },
+        }),
+      ),
+    },
+    { "@type": `${ADMIN}.ScopedRoutesConfigDump` },
+    {
+      "@type": `${ADMIN}.RoutesConfigDump`,
+      dynamic_route_configs: (snapshot ? namedRoutes(snapshot) : []).map(({ version, config }) => ({
+        version_info: String(version),
+        route_config: config,
+      })),
+    },
+    secretsConfigDump(view),
+  ];
+}
+
+function bootstrap(view: AdminView, snapshot: Snapshot | undefined): Json {
+  const interval = view.source()?.metrics?.flushInterval ?? "";
+  return {
+    "@type": `${ADMIN}.BootstrapConfigDump`,
+    bootstrap: {
+      node: {
+        id: snapshot?.proxyId ?? "",
+        cluster: snapshot?.service ?? "",
+        metadata: { namespace: "default", partition: "default" },
+        user_agent_name: "postern",
+      },
+      ...(interval !== "" && { stats_flush_interval: interval }),
+    },
   };
 }

@@ -13,8 +13,14 @@ import {
   type UpstreamPart,
 } from "../../../snapshot/mod.ts";
 import { LOCAL_APP } from "../clusters.ts";
-import { addressJson, durationJson, type Json } from "../json.ts";
-import { exposedPathName, listenerName, PUBLIC_LISTENER } from "../listeners.ts";
+import {
+  addressJson,
+  durationJson,
+  exposedPathName,
+  type Json,
+  listenerName,
+  PUBLIC_LISTENER,
+} from "../listeners.ts";
 import { rbacRules } from "./intentions.ts";
 import { chainRoutes, edgeRoutes, onlyCluster, routeConfig } from "./route_configs.ts";
 

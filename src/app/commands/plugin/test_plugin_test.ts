@@ -5,8 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { FakeClock } from "../../../../test/kit/clock/clock.ts";
 import { settle } from "../../../kit/mod.ts";
-import { TEST_LIMIT_MS, type TestOutcome, Tests } from "./test_module.ts";
-import { testPlugins } from "./test_plugin.ts";
+import { TEST_LIMIT_MS, type TestOutcome, testPlugins, Tests } from "./test_plugin.ts";
 
 const PLUGIN = `import * as v from "valibot";
 interface Unused {}

@@ -1,6 +1,6 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { machineNames } from "./machine_names.ts";
+import { machineNames } from "./guard.ts";
 
 for (
   const [name, files, want] of [

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { formatText } from "../../base/mod.ts";
-import { LogDrain } from "./log_drain.ts";
+import { LogDrain } from "./log_output.ts";
 import { LogRings } from "./log_rings.ts";
 
 const TIME = Date.UTC(2026, 10, 21, 7, 30);

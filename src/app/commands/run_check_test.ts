@@ -7,7 +7,7 @@ import {
   snapshotOf,
   withInbound,
 } from "../../../test/kit/engine/snapshots.ts";
-import { describeListeners } from "./describe_listeners.ts";
+import { describeListeners } from "./run_check.ts";
 
 const MESH = snapshotOf({
   ca: createAuthority(),

@@ -3,7 +3,7 @@ import { request } from "node:http";
 import { test } from "node:test";
 import { FakeClock, settle } from "../../../test/kit/clock/clock.ts";
 import { type LogFields, silentLog } from "../../base/mod.ts";
-import { lifecycleAnswer, startLifecycle, startReady } from "./lifecycle.ts";
+import { lifecycleAnswer, startLifecycle, startReady } from "./run_dataplane.ts";
 
 const OPTIONS = {
   host: "127.0.0.1",

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ProxyError } from "../../base/mod.ts";
-import { type CatalogLookParts, createCatalogLook } from "./catalog_look.ts";
+import { boundedAuthorize, type CatalogLookParts, createCatalogLook } from "./consul_questions.ts";
+import type { Consul } from "../../consul/mod.ts";
 
 const SNAPSHOT = { service: "web", datacenter: "dc1" };
 
@@ -68,4 +69,28 @@ test("createCatalogLook() shares one read among concurrent calls", async () => {
   assert.deepEqual(reads, [{ ...SNAPSHOT, proxyId: "web-1-sidecar-proxy" }]);
   answers[1]?.resolve([]);
   assert.deepEqual(await look(), { kind: "known", failing: [] });
+});
+
+const REQUEST = { target: "web", uri: "spiffe://x/ns/default/dc/dc1/svc/a", serial: "01" };
+
+test("boundedAuthorize() rejects the 257th pending call at once, and goes on when one has ended", async () => {
+  const answers: (() => void)[] = [];
+  const agent = {
+    authorize: () =>
+      new Promise((resolve) => answers.push(() => resolve({ allowed: true, reason: "" }))),
+  } as unknown as Consul;
+  const authorize = boundedAuthorize(agent);
+  const pending = Array.from({ length: 256 }, () => authorize(REQUEST));
+  await assert.rejects(authorize(REQUEST), { code: "authorize_failed" });
+  assert.equal(answers.length, 256);
+  answers[0]?.();
+  await pending[0];
+  const more = authorize(REQUEST);
+  for (const answer of answers) answer();
+  assert.deepEqual(await more, { allowed: true, reason: "" });
+  await Promise.all(pending);
+});
+
+test("boundedAuthorize() rejects without an agent", async () => {
+  await assert.rejects(boundedAuthorize(undefined)(REQUEST), { code: "authorize_failed" });
 });

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import * as commands from "../command_line/command_flags.ts";
 import { ENVOY_FLAGS } from "../command_line/args_envoy.ts";
 import { DATAPLANE_FLAGS } from "../consul_dataplane/flags.ts";
-import { readFlagTable } from "./flag_table.ts";
+import { readFlagTable } from "./parse_flags.ts";
 import { PROXY_FLAGS } from "./proxy_flags.ts";
 
 for (

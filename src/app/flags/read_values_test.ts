@@ -1,6 +1,6 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { parseUpstream, parseUpstreams } from "./upstream_flag.ts";
+import { parseUpstream, parseUpstreams } from "./read_values.ts";
 
 const DB = { name: "db", type: "service", host: "127.0.0.1", port: 9191 };
 

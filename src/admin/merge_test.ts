@@ -1,7 +1,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { warmingShown } from "../source/parts/own_credentials.ts";
-import { withWarming } from "./warming.ts";
+import { withWarming } from "./merge.ts";
 
 const BOUND = {
   name: "inbound",

@@ -11,7 +11,7 @@ import { HELLO, startWorkerRig } from "../../../test/kit/engine/worker_rig.ts";
 import { LogRings } from "../log/log_rings.ts";
 import { Channel, type Port } from "./channel.ts";
 import type { MainCalls, WorkerCalls } from "./protocol.ts";
-import { createWorkerPlane } from "./worker_plane.ts";
+import { createWorkerPlane } from "./data_worker.ts";
 
 test("createWorkerPlane() serves from every worker and replaces one that dies", async () => {
   await using rig = await startWorkerRig();

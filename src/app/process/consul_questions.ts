@@ -1,14 +1,11 @@
-/**
- * Reads from Consul's catalog whether callers would choose this proxy, for `/ready?catalog`.
- *
- * @module
- */
+/** Questions to Consul while the proxy serves: the verdict over a connection, and the catalog. @module */
 
 import type { CatalogState } from "../../admin/mod.ts";
-import { messageOf } from "../../base/mod.ts";
+import { messageOf, ProxyError } from "../../base/mod.ts";
 import type { Consul } from "../../consul/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
 import type { SourceStatus } from "../../source/mod.ts";
+import type { RemoteAuthorize } from "../../proxy/mod.ts";
 
 export interface CatalogLookParts {
   /** Absent with `-config`. */
@@ -49,4 +46,27 @@ async function look(parts: CatalogLookParts | undefined): Promise<CatalogState> 
 
 function unsupported(reason: string): CatalogState {
   return { kind: "unsupported", reason };
+}
+
+const AUTHORIZE_TIMEOUT_MS = 2_000;
+const MAX_AUTHORIZE_CALLS = 256;
+
+/** Beyond the most calls at once, a call fails at once, which denies the connection. */
+export function boundedAuthorize(agent: Consul | undefined): RemoteAuthorize {
+  let running = 0;
+  return async (request) => {
+    if (!agent) throw new ProxyError("authorize_failed", "there is no agent");
+    if (running >= MAX_AUTHORIZE_CALLS) {
+      throw new ProxyError(
+        "authorize_failed",
+        `${running} connections wait for the agent's verdict`,
+      );
+    }
+    running++;
+    try {
+      return await agent.authorize(request, { timeoutMs: AUTHORIZE_TIMEOUT_MS });
+    } finally {
+      running--;
+    }
+  };
 }

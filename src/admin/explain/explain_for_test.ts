@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Refusal } from "../../snapshot/mod.ts";
 import { explainText } from "./explain_text.ts";
-import { explainRefused, refusedText, refusedUpstream } from "./refused_upstreams.ts";
+import { explainRefused, refusedText, refusedUpstream } from "./explain_for.ts";
 import { exitCodeOf } from "./verdict.ts";
 
 function refusal(id: string, name: string, port?: number): Refusal {

@@ -1,14 +1,15 @@
 /** The command lines of `postern explain` and `postern plugin`. @module */
 
-import { ProxyError } from "../../base/mod.ts";
-import type { PluginTask } from "../commands/plugin/run_plugin.ts";
-import { PLUGIN_DEV_FLAGS } from "./command_flags.ts";
 import {
   type FlagValues,
   parseFlags,
   quote,
   refuseControlCharacters,
+  usage,
 } from "../flags/parse_flags.ts";
+import { ProxyError } from "../../base/mod.ts";
+import type { PluginTask } from "../commands/plugin/run_plugin.ts";
+import { PLUGIN_DEV_FLAGS } from "./command_flags.ts";
 import type { ExplainOptions } from "../commands/run_explain.ts";
 import type { WhichProxy } from "../process/find_admin.ts";
 
@@ -41,7 +42,7 @@ export function parsePluginTask(
     const what = kind === "" ? "plugin" : `plugin ${quote(kind).slice(1, -1)}`;
     const known = Object.keys(WORDS).join(", ");
     const hint = `want one of ${known}; see "postern plugin -help"`;
-    throw new ProxyError("usage", `Cannot run "${what}": ${hint}`);
+    throw usage(`Cannot run "${what}": ${hint}`);
   }
   for (const word of words) refuseControlCharacters("the argument", word);
   return taskOf(kind as PluginTask["kind"], words, given);
@@ -68,7 +69,7 @@ function taskOf(kind: PluginTask["kind"], words: readonly string[], flags: FlagV
   }
   const want = `postern plugin ${kind} ${WORDS[kind]}`.trimEnd();
   const got = words.length === 0 ? "nothing follows it" : `${quote(words.join(" "))} follows it`;
-  throw new ProxyError("usage", `Cannot run "plugin ${kind}": ${got}; want "${want}"`);
+  throw usage(`Cannot run "plugin ${kind}": ${got}; want "${want}"`);
 }
 
 function readJson(flags: FlagValues, name: string): unknown {
@@ -76,7 +77,7 @@ function readJson(flags: FlagValues, name: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    throw new ProxyError("usage", `Cannot read -${name}: ${quote(text)} is no JSON`);
+    throw usage(`Cannot read -${name}: ${quote(text)} is no JSON`);
   }
 }
 
@@ -98,8 +99,7 @@ export function readExplain(flags: FlagValues, proxy: WhichProxy): ExplainOption
   const given = EXPLAIN_ARGUMENTS.flatMap((name) => flags.text(name) ?? []);
   const isInbound = flags.on("inbound");
   if (!isInbound && flags.given("source")) {
-    throw new ProxyError(
-      "usage",
+    throw usage(
       "Cannot use -source without -inbound: towards an upstream the caller is this proxy",
     );
   }
@@ -133,8 +133,7 @@ function pathOf(rest = "/"): string {
 }
 
 function unreadable(why: string): ProxyError {
-  return new ProxyError(
-    "usage",
+  return usage(
     `Cannot explain: ${why}; want http://UPSTREAM/PATH, an upstream's id, or -inbound and /PATH`,
   );
 }

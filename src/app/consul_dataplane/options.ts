@@ -4,8 +4,8 @@
  * @module
  */
 
+import { quote, usage } from "../flags/parse_flags.ts";
 import { hostFault, messageOf, ProxyError } from "../../base/mod.ts";
-import { quote } from "../flags/parse_flags.ts";
 import { badValue, readInteger, readLogLevel, textOrDefault } from "../flags/read_values.ts";
 import { type ProxyOptions, SETTLE_MS } from "../flags/proxy_options.ts";
 import { DEFAULT_CONNECTIONS } from "../flags/proxy_flags.ts";
@@ -162,8 +162,7 @@ function readMetrics(values: DataplaneValues): MetricsOptions {
     values.text("telemetry-prom-ca-certs-file");
   const given = [ca, cert, key].filter((path) => path !== undefined);
   if (given.length > 0 && (ca === undefined || cert === undefined || key === undefined)) {
-    throw new ProxyError(
-      "usage",
+    throw usage(
       "Cannot serve metrics with TLS: give all of -telemetry-prom-ca-certs-path, " +
         "-telemetry-prom-cert-file and -telemetry-prom-key-file, or none",
     );

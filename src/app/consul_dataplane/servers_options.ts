@@ -4,6 +4,7 @@
  * @module
  */
 
+import { usage } from "../flags/parse_flags.ts";
 import { canonicalIpText, ProxyError } from "../../base/mod.ts";
 import { DATAPLANE_FLAGS, type ServersFlags } from "../../consul/mod.ts";
 import { badValue, readInteger } from "../flags/read_values.ts";
@@ -163,5 +164,5 @@ function readLogin(values: DataplaneValues): NonNullable<ServersFlags["login"]> 
 
 /** `fact`: consul-dataplane's message. */
 function missing(fact: string, flag: string): ProxyError {
-  return new ProxyError("usage", `Cannot start: ${fact}; give ${flag}`);
+  return usage(`Cannot start: ${fact}; give ${flag}`);
 }

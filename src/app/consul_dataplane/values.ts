@@ -5,15 +5,16 @@
  * @module
  */
 
-import { readFileSync, statSync } from "node:fs";
-import { messageOf, nearest, ProxyError } from "../../base/mod.ts";
 import {
   type FlagSpec,
   type FlagValues,
   parseFlags,
   quote,
   refuseControlCharacters,
+  usage,
 } from "../flags/parse_flags.ts";
+import { readFileSync, statSync } from "node:fs";
+import { messageOf, nearest, ProxyError } from "../../base/mod.ts";
 import { DATAPLANE_FLAGS, SETTINGS } from "./flags.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
@@ -47,7 +48,7 @@ export function dataplaneValues(
   const file = flags.text("config-file");
   if (file === undefined) return new DataplaneValues(flags, env, new Map());
   if (!file.endsWith(".json")) {
-    throw new ProxyError("usage", `Cannot use -config-file ${quote(file)}: want a .json file`);
+    throw usage(`Cannot use -config-file ${quote(file)}: want a .json file`);
   }
   return new DataplaneValues(flags, env, readConfigFile(readText(file, "-config-file"), file));
 }
@@ -96,10 +97,7 @@ export class DataplaneValues {
     const text = this.text(name) ?? this.byDefault(name) ?? "false";
     if (TRUE.test(text)) return true;
     if (FALSE.test(text)) return false;
-    throw new ProxyError(
-      "usage",
-      `Cannot read ${this.origin(name)} ${quote(text)}: want true or false`,
-    );
+    throw usage(`Cannot read ${this.origin(name)} ${quote(text)}: want true or false`);
   }
 
   /** `-login-meta`, added to the entries of variables and the file. */
@@ -115,7 +113,7 @@ export class DataplaneValues {
       refuseControlCharacters(origin, pair);
       const at = pair.indexOf("=");
       if (at > 0) return [pair.slice(0, at), pair.slice(at + 1)];
-      throw new ProxyError("usage", `Cannot read ${origin} ${quote(pair)}: want KEY=VALUE`);
+      throw usage(`Cannot read ${origin} ${quote(pair)}: want KEY=VALUE`);
     }));
   }
 

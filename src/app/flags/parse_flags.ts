@@ -112,15 +112,12 @@ export function parseFlags(
     if (spec.kind === "switch") {
       value ??= "true";
       if (readSwitch(value) === undefined) {
-        throw new ProxyError("usage", `Cannot read -${name}=${quote(value)}: want true or false`);
+        throw usage(`Cannot read -${name}=${quote(value)}: want true or false`);
       }
     } else if (value === undefined) {
       value = argv[++index];
       if (value === undefined) {
-        throw new ProxyError(
-          "usage",
-          `Cannot read -${name}: it needs a value, ${spec.value ?? ""}`,
-        );
+        throw usage(`Cannot read -${name}: it needs a value, ${spec.value ?? ""}`);
       }
     }
     refuseControlCharacters(`-${name}`, value);
@@ -145,7 +142,7 @@ export function quote(value: string): string {
 export function refuseControlCharacters(origin: string, value: string): void {
   // deno-lint-ignore no-control-regex -- the pattern looks for them
   if (!/[\x00-\x1f\x7f]/.test(value)) return;
-  throw new ProxyError("usage", `Cannot read ${origin}: its value holds a control character`);
+  throw usage(`Cannot read ${origin}: its value holds a control character`);
 }
 
 function readSwitch(value: string): boolean | undefined {
@@ -162,8 +159,7 @@ function notAFlag(
     ? "-config FILE"
     : names.includes(word) && `-${word}`;
   const hint = meant ? `did you mean ${meant}?` : `see "${options.command} -help"`;
-  return new ProxyError(
-    "usage",
+  return usage(
     `Cannot take the argument ${quote(word)}: ${options.command} takes only flags; ${hint}`,
   );
 }
@@ -175,12 +171,12 @@ function unknownFlag(
 ): ProxyError {
   const instead = options.replaced?.(name);
   if (instead !== undefined) {
-    return new ProxyError("usage", `Cannot take the flag -${name}: ${instead}`);
+    return usage(`Cannot take the flag -${name}: ${instead}`);
   }
   const near = nearest(name, names);
   const shown = quote(name).slice(1, -1);
   const hint = near === undefined ? `see "${options.command} -help"` : `did you mean -${near}?`;
-  return new ProxyError("usage", `Cannot take the flag -${shown}: there is none; ${hint}`);
+  return usage(`Cannot take the flag -${shown}: there is none; ${hint}`);
 }
 
 export interface FlagSpec {
@@ -231,4 +227,9 @@ function readRow(row: string): FlagSpec {
     ...(byDefault !== undefined && { byDefault }),
     help: rest.slice(parts.length).trim(),
   };
+}
+
+/** The refusal of a command line. */
+export function usage(message: string): ProxyError {
+  return new ProxyError("usage", message);
 }

@@ -5,9 +5,9 @@
  * @module
  */
 
-import { type Address, canonicalIpText, type LogLevel, ProxyError } from "../../base/mod.ts";
+import { type FlagValues, usage } from "./parse_flags.ts";
+import { type Address, canonicalIpText, type LogLevel } from "../../base/mod.ts";
 import type { AgentFlags, ServersFlags } from "../../consul/mod.ts";
-import type { FlagValues } from "./parse_flags.ts";
 import { readServersFlags } from "./servers_flags.ts";
 import {
   badValue,
@@ -108,8 +108,7 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
   const drainTimeoutMs = readDurationMs(flags, "drain-timeout");
   if (mode.kind === "config") {
     if (authorize === "both") {
-      throw new ProxyError(
-        "usage",
+      throw usage(
         "Cannot use -authorize both with -config: there is no agent to ask; use -authorize match",
       );
     }
@@ -174,8 +173,7 @@ function readMode(flags: FlagValues, warnings: string[]): ProxyMode {
       flags.given(name)
     );
     if (against !== undefined) {
-      throw new ProxyError(
-        "usage",
+      throw usage(
         `Cannot use -config with -${against}: the file says it all; leave one of them out`,
       );
     }
@@ -191,8 +189,7 @@ function readMode(flags: FlagValues, warnings: string[]): ProxyMode {
   if (id === undefined) return readFlagsMode(flags, warnings);
   const chosen = flags.origin(proxyId === undefined ? "sidecar-for" : "proxy-id");
   if (flags.on("register")) {
-    throw new ProxyError(
-      "usage",
+    throw usage(
       `Cannot use -register with ${chosen}: that proxy is registered already; leave -register out`,
     );
   }
@@ -212,11 +209,10 @@ function readGatewayMode(flags: FlagValues, warnings: string[]): ProxyMode {
     throw badValue(flags, "gateway", "only ingress gateways are there yet; want ingress");
   }
   if (flags.given("sidecar-for")) {
-    throw new ProxyError("usage", "Cannot use -sidecar-for with -gateway: leave one of them out");
+    throw usage("Cannot use -sidecar-for with -gateway: leave one of them out");
   }
   if (flags.on("register")) {
-    throw new ProxyError(
-      "usage",
+    throw usage(
       "Cannot use -register with -gateway: register a service of kind ingress-gateway with the " +
         "agent, and leave -register out",
     );
@@ -233,8 +229,7 @@ function readGatewayMode(flags: FlagValues, warnings: string[]): ProxyMode {
 function readFlagsMode(flags: FlagValues, warnings: string[]): FlagsMode {
   const service = flags.text("service");
   if (service === undefined) {
-    throw new ProxyError(
-      "usage",
+    throw usage(
       "Cannot start: nothing says what to stand for; give -sidecar-for, -proxy-id, -config or " +
         "-service",
     );
@@ -242,8 +237,7 @@ function readFlagsMode(flags: FlagValues, warnings: string[]): FlagsMode {
   const serviceAddress = readServiceAddress(flags);
   const listen = readTcpAddress(flags, "listen", { emptyHost: "0.0.0.0", atLeastPort: 1 });
   if (listen && !serviceAddress) {
-    throw new ProxyError(
-      "usage",
+    throw usage(
       "Cannot use -listen without -service-addr: nobody would get the connections; give both",
     );
   }
@@ -253,8 +247,7 @@ function readFlagsMode(flags: FlagValues, warnings: string[]): FlagsMode {
   const register = flags.on("register");
   const suffix = flags.text("register-id");
   if (register && !listen) {
-    throw new ProxyError(
-      "usage",
+    throw usage(
       "Cannot use -register without -listen: the catalog entry needs an address; give -listen",
     );
   }
@@ -266,8 +259,7 @@ function readFlagsMode(flags: FlagValues, warnings: string[]): FlagsMode {
   }
   const upstreams = parseUpstreams(flags.list("upstream"));
   if (!listen && upstreams.length === 0) {
-    throw new ProxyError(
-      "usage",
+    throw usage(
       `Cannot start for service "${service}": there is no listener; give -upstream, or -listen ` +
         "with -service-addr",
     );

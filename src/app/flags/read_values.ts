@@ -5,6 +5,7 @@
  * @module
  */
 
+import { type FlagValues, quote, usage } from "./parse_flags.ts";
 import {
   type Address,
   hostFault,
@@ -13,17 +14,13 @@ import {
   parseDurationMs,
   ProxyError,
 } from "../../base/mod.ts";
-import { type FlagValues, quote } from "./parse_flags.ts";
 
 /** Values, their origin, and their defaults. */
 type Values = Pick<FlagValues, "text" | "origin" | "byDefault">;
 
 /** A failure to read flag `name`. */
 export function badValue(flags: Values, name: string, reason: string): ProxyError {
-  return new ProxyError(
-    "usage",
-    `Cannot read ${flags.origin(name)} ${quote(flags.text(name) ?? "")}: ${reason}`,
-  );
+  return usage(`Cannot read ${flags.origin(name)} ${quote(flags.text(name) ?? "")}: ${reason}`);
 }
 
 /** The value, or else the default of the flag's table, or else `""`. */
@@ -165,5 +162,5 @@ export function parseUpstreams(texts: readonly string[]): readonly UpstreamArgum
 }
 
 function bad(text: string, reason: string): ProxyError {
-  return new ProxyError("usage", `Cannot read -upstream ${quote(text)}: ${reason}`);
+  return usage(`Cannot read -upstream ${quote(text)}: ${reason}`);
 }

@@ -1,8 +1,7 @@
 /** The flags of a proxy that has no agent beside it, only Consul's servers. @module */
 
-import { ProxyError } from "../../base/mod.ts";
+import { type FlagValues, quote, usage } from "./parse_flags.ts";
 import type { AgentFlags, ServersFlags } from "../../consul/mod.ts";
-import { type FlagValues, quote } from "./parse_flags.ts";
 import { PROXY_FLAGS } from "./proxy_flags.ts";
 import { badValue, parsePort } from "./read_values.ts";
 
@@ -19,16 +18,12 @@ export function readServersFlags(
   if (servers === undefined) {
     const alone = SERVERS_ONLY.find((name) => flags.given(name));
     if (alone === undefined) return undefined;
-    throw new ProxyError(
-      "usage",
-      `Cannot use -${alone} without -servers: it is about Consul's servers; give both`,
-    );
+    throw usage(`Cannot use -${alone} without -servers: it is about Consul's servers; give both`);
   }
   refuseAgentsOwn(flags, warnings);
   const node = flags.text("node");
   if (node === undefined) {
-    throw new ProxyError(
-      "usage",
+    throw usage(
       "Cannot use -servers without -node: servers keep registrations by node; give the name of " +
         "the one that the proxy is registered on",
     );
@@ -51,14 +46,10 @@ export function readServersFlags(
 function refuseAgentsOwn(flags: FlagValues, warnings: string[]): void {
   for (const name of ["config", "http-addr"]) {
     if (!flags.given(name)) continue;
-    throw new ProxyError(
-      "usage",
-      `Cannot use -servers with -${name}: give the one that the proxy is to ask`,
-    );
+    throw usage(`Cannot use -servers with -${name}: give the one that the proxy is to ask`);
   }
   if (flags.text("authorize")?.toLowerCase() === "both") {
-    throw new ProxyError(
-      "usage",
+    throw usage(
       "Cannot use -authorize both with -servers: only an agent answers that call for one proxy; " +
         "use -authorize match",
     );
@@ -76,18 +67,14 @@ function readLogin(flags: FlagValues, warnings: string[]): Pick<ServersFlags, "l
   if (authMethod === undefined) {
     const alone = SERVERS_ONLY.find((name) => name.startsWith("login-") && flags.given(name));
     if (alone === undefined) return {};
-    throw new ProxyError(
-      "usage",
+    throw usage(
       `Cannot use -${alone} without -login-auth-method: give the auth method to log in with`,
     );
   }
   const bearerToken = flags.text("login-bearer-token");
   const bearerTokenFile = flags.text("login-bearer-token-file");
   if (bearerToken === undefined && bearerTokenFile === undefined) {
-    throw new ProxyError(
-      "usage",
-      "Cannot log in: nothing says with what; give -login-bearer-token-file",
-    );
+    throw usage("Cannot log in: nothing says with what; give -login-bearer-token-file");
   }
   for (const name of ["token", "token-file"]) {
     if (flags.text(name) !== undefined) {
@@ -112,7 +99,7 @@ function readMeta(flags: FlagValues): Readonly<Record<string, string>> {
     flags.list("login-meta").map((text) => {
       const at = text.indexOf("=");
       if (at < 1) {
-        throw new ProxyError("usage", `Cannot read -login-meta ${quote(text)}: want KEY=VALUE`);
+        throw usage(`Cannot read -login-meta ${quote(text)}: want KEY=VALUE`);
       }
       return [text.slice(0, at), text.slice(at + 1)];
     }),

@@ -5,9 +5,10 @@
  * @module
  */
 
+import { usage } from "../../flags/parse_flags.ts";
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { messageOf, ProxyError } from "../../../base/mod.ts";
+import { messageOf } from "../../../base/mod.ts";
 import { whyNoPluginName } from "../../../plugin/mod.ts";
 import { LANGUAGE, LANGUAGE_LIBS, typeFiles, TYPES_OF } from "./type_files.ts";
 
@@ -19,7 +20,7 @@ export async function newPlugin(
 ): Promise<number> {
   const fault = whyNoPluginName(name);
   if (fault) {
-    throw new ProxyError("usage", `Cannot call a plugin ${JSON.stringify(name)}: ${fault}`);
+    throw usage(`Cannot call a plugin ${JSON.stringify(name)}: ${fault}`);
   }
   const types = Object.entries(await typeFiles()).filter(([path]) => !path.startsWith(LANGUAGE))
     .map(([path, text]) => [join(TYPES_DIRECTORY, path), text] as const);
@@ -27,7 +28,7 @@ export async function newPlugin(
   const cannot = (error: unknown) => {
     const { code } = error as { readonly code?: string };
     const fact = code === "EEXIST" ? "there is one already" : messageOf(error);
-    return new ProxyError("usage", `Cannot write the directory ${directory}: ${fact}`);
+    return usage(`Cannot write the directory ${directory}: ${fact}`);
   };
   // Not recursive: mkdir fails when the directory exists.
   await mkdir(directory).catch((error) => {

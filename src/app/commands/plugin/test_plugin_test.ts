@@ -104,7 +104,10 @@ test("testPlugins() rejects a path without tests", async () => {
   await assert.rejects(testPlugins(["nowhere.ts"], () => {}), /nowhere\.ts: there is no such file/);
   const here = import.meta.dirname ?? "";
   const beside = join(here, "type_files.ts");
-  await assert.rejects(testPlugins([beside], () => {}), /there is no type_files_test\.ts beside it/);
+  await assert.rejects(
+    testPlugins([beside], () => {}),
+    /there is no type_files_test\.ts beside it/,
+  );
   await assert.rejects(testPlugins([join(here, "..", "..")], () => {}), /ends in _test\.ts/);
 });
 

@@ -113,9 +113,7 @@ export function parseCommand(argv: readonly string[], env: Env): Command {
 function parseConnect(argv: readonly string[], env: Env): Command {
   const [word = "", ...rest] = argv;
   if (word === "proxy") return parseProxy("proxy", rest, env);
-  if (word === "envoy") {
-    return parseEnvoy(rest, env);
-  }
+  if (word === "envoy") return parseEnvoy(rest, env);
   throw usage(
     `Cannot run "connect ${quote(word).slice(1, -1)}": want "postern connect proxy" (the same as ` +
       '"postern proxy") or "postern connect envoy"',

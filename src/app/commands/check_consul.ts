@@ -96,27 +96,21 @@ function cannot(reason: string): string {
   return `Cannot ask Consul about this proxy: ${reason}`;
 }
 
-function summary(
+/** The number of things that the snapshot has. */
+export function summary(
   { service, upstreams, edges, policy, credentials }: Snapshot,
   refused: readonly Refusal[],
 ): string {
-  const until = credentials
-    ? [`certificate until ${new Date(credentials.notAfterMs).toISOString()}`]
-    : [];
   const gateway = Object.keys(edges).length;
+  const lacking = refused.filter(({ upstream }) => upstream).length;
+  const total = `${Object.keys(upstreams).length + lacking} upstreams`;
   return [
     `service ${service}`,
-    ...(gateway > 0 ? [`${gateway} HTTP listeners`] : []),
-    upstreamsText(Object.keys(upstreams), refused),
+    gateway > 0 && `${gateway} HTTP listeners`,
+    lacking === 0 ? total : `${total}, ${lacking} of them refused`,
     `${policy.intentions.length} intentions`,
-    ...until,
-  ].join(", ");
-}
-
-function upstreamsText(served: readonly string[], refused: readonly Refusal[]): string {
-  const { length } = refused.filter(({ upstream }) => upstream);
-  if (length === 0) return `${served.length} upstreams`;
-  return `${served.length + length} upstreams, ${length} of them refused`;
+    credentials && `certificate until ${new Date(credentials.notAfterMs).toISOString()}`,
+  ].filter(Boolean).join(", ");
 }
 
 function refusalText({ what, reason, upstream }: Refusal): string {

@@ -29,7 +29,7 @@ import { FileSource } from "../../source/mod.ts";
 import type { HttpRules, Snapshot } from "../../snapshot/mod.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
 import { createSecretStore } from "../process/control.ts";
-import { checkConsul } from "./check_consul.ts";
+import { checkConsul, summary } from "./check_consul.ts";
 import { compilePermission, policyNeedsRegexes } from "../../policy/mod.ts";
 
 /** Time for secrets to come; a later answer is reported as a fault. */
@@ -116,23 +116,11 @@ async function check(options: ProxyOptions): Promise<readonly string[]> {
       ...new Set(secrets.map(describe)),
       ...askedAs(secrets),
       ...(snapshot ? await describeListeners(snapshot) : []),
-      `${mode.file} is valid: ${snapshot ? summary(snapshot) : "nothing is configured"}`,
+      `${mode.file} is valid: ${snapshot ? summary(snapshot, []) : "nothing is configured"}`,
     ];
   } finally {
     await source.close();
   }
-}
-
-function summary({ service, upstreams, policy, credentials }: Snapshot): string {
-  const parts = [
-    `service ${service}`,
-    `${Object.keys(upstreams).length} upstreams`,
-    `${policy.intentions.length} intentions`,
-  ];
-  if (credentials) {
-    parts.push(`certificate until ${new Date(credentials.notAfterMs).toISOString()}`);
-  }
-  return parts.join(", ");
 }
 
 /** The state of every secret when all have answered, or the time is over. */

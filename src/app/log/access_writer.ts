@@ -16,7 +16,7 @@ import {
 } from "../../base/mod.ts";
 import type { AccessLogTarget, Snapshot } from "../../snapshot/mod.ts";
 import { type LogRing, type LogRings, NEWLINE } from "./log_rings.ts";
-import { constants, type FileHandle, open } from "node:fs/promises";
+import { constants, open } from "node:fs/promises";
 import { openStandardStream, PIPE_BYTES, STDERR, STDOUT } from "../../net/mod.ts";
 
 interface AccessWriterOptions {
@@ -231,31 +231,25 @@ const FLAGS = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | cons
 async function openTarget(target: AccessLogTarget): Promise<OpenTarget> {
   switch (target.kind) {
     case "stdout":
-      return standardTarget(STDOUT);
-    case "stderr":
-      return standardTarget(STDERR);
-    case "file":
-      return fileTarget(await open(target.path, FLAGS, MODE));
+    case "stderr": {
+      const writeNow = openStandardStream(target.kind === "stdout" ? STDOUT : STDERR);
+      return {
+        pieceBytes: PIPE_BYTES,
+        // A pipe takes such a piece whole, so that lines of other writers do not split it.
+        // deno-lint-ignore require-await -- an error becomes a rejection
+        write: async (bytes) => writeNow(bytes),
+        close: () => Promise.resolve(),
+      };
+    }
+    case "file": {
+      const file = await open(target.path, FLAGS, MODE);
+      return {
+        pieceBytes: FILE_PIECE_BYTES,
+        write: async (bytes) => (await file.write(bytes)).bytesWritten,
+        close: () => file.close(),
+      };
+    }
   }
-}
-
-function standardTarget(fd: typeof STDOUT | typeof STDERR): OpenTarget {
-  const writeNow = openStandardStream(fd);
-  return {
-    pieceBytes: PIPE_BYTES,
-    // A pipe takes such a piece whole, so that lines of other writers do not split it.
-    // deno-lint-ignore require-await -- an error becomes a rejection
-    write: async (bytes) => writeNow(bytes),
-    close: () => Promise.resolve(),
-  };
-}
-
-function fileTarget(file: FileHandle): OpenTarget {
-  return {
-    pieceBytes: FILE_PIECE_BYTES,
-    write: async (bytes) => (await file.write(bytes)).bytesWritten,
-    close: () => file.close(),
-  };
 }
 
 type LinesOf = Pick<Snapshot, "accessLog" | "inbound" | "upstreams" | "edges">;

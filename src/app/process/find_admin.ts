@@ -115,12 +115,7 @@ async function findAdmin(
   if (near && known && isMeant(wanted, known) && sharesAgent(wanted, known) !== false) {
     return { kind: "found", admin: near };
   }
-  const addresses = ADMIN_PORTS.map((port) => ({ host: HOST, port }));
-  const infos = await Promise.all(addresses.map((address) => infoOf(address, ask)));
-  const answered = infos.flatMap((info, at) => {
-    const admin = addresses[at];
-    return info && admin ? [{ info, admin, at: `${HOST}:${admin.port}` }] : [];
-  });
+  const answered = await answering(ask);
   const meant = answered.filter(({ info }) => isMeant(wanted, info));
   const sure = meant.filter(({ info }) => sharesAgent(wanted, info) === true);
   const matches = sure.length > 0
@@ -171,21 +166,22 @@ export async function findRival(
   { ask, own }: { readonly ask: AskAdmin; readonly own?: AdminAddress | undefined },
 ): Promise<string | undefined> {
   const wanted: WantedProxy = { flag: "proxy-id", value: proxyId };
-  const isOwn = ({ host, port }: AdminAddress) => own?.host === host && own.port === port;
-  const addresses = ADMIN_PORTS.map((port) => ({ host: HOST, port })).filter((at) => !isOwn(at));
-  const found = await Promise.all(addresses.map(async (address) => {
-    const info = await infoOf(address, ask);
-    return info && isMeant(wanted, info)
-      ? [`${processOf(info)}admin server ${HOST}:${address.port}`]
-      : [];
-  }));
-  const rivals = found.flat();
-  return rivals.length === 0
+  const rivals = (await answering(ask, own)).filter(({ info }) => isMeant(wanted, info))
+    .map(({ info, at }) => `${processOf(info)}admin server ${at}`).join("; ");
+  return rivals === ""
     ? undefined
-    : `another Postern of ${proxyId} runs on this machine (${
-      rivals.join("; ")
-    }) and may have the ` +
-      "same ports";
+    : `another Postern of ${proxyId} runs on this machine (${rivals}) and may have the same ports`;
+}
+
+/** The admin servers of proxies on this machine, without `own`. */
+async function answering(ask: AskAdmin, own?: AdminAddress) {
+  const ports = ADMIN_PORTS.filter((port) => own?.host !== HOST || own.port !== port);
+  const all = await Promise.all(ports.map(async (port) => {
+    const admin = { host: HOST, port };
+    const info = await infoOf(admin, ask);
+    return info ? [{ info, admin, at: `${HOST}:${port}` }] : [];
+  }));
+  return all.flat();
 }
 
 /** Describes the proxy whose admin server has this address; undefined: none answers. */

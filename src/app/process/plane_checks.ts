@@ -24,97 +24,70 @@ const RETRY_MS = 1_000;
 /** A rival is looked for once in this many tries. */
 const RIVAL_TRIES = 10;
 
-export class BindRetry {
-  readonly #options: BindRetryOptions;
-  #timer: Timer | undefined;
-  #failedTries = 0;
-  #rival = "";
-
-  constructor(options: BindRetryOptions) {
-    this.#options = options;
-    options.signal.addEventListener("abort", () => this.#timer?.cancel(), { once: true });
-  }
-
+export interface BindRetry {
   /** Describes the proxy that has the ports; `""`: none is known, or all are bound. */
-  get rival(): string {
-    return this.#rival;
-  }
-
+  rival(): string;
   /** Called after each applied snapshot. Never rejects. */
-  async look(): Promise<void> {
-    const { plane, log, onTried } = this.#options;
+  look(): Promise<void>;
+}
+
+export function createBindRetry(options: BindRetryOptions): BindRetry {
+  const { clock, log, plane, signal, onTried, findRival } = options;
+  let timer: Timer | undefined;
+  let failedTries = 0;
+  let rival = "";
+  signal.addEventListener("abort", () => timer?.cancel(), { once: true });
+  /** A rival is logged once. */
+  const lookForRival = async () => {
+    if (failedTries++ % RIVAL_TRIES !== 0) return;
+    const found = await findRival() ?? "";
+    if (found !== rival && found !== "") {
+      log.warn("listeners wait for another proxy", { reason: found });
+    }
+    rival = found;
+  };
+  const look = async () => {
     try {
       const bound = await plane.retryFailed();
-      if (bound) [this.#failedTries, this.#rival] = [0, ""];
+      if (bound) [failedTries, rival] = [0, ""];
       await onTried();
       if (bound) return;
-      await this.#lookForRival();
+      await lookForRival();
     } catch (error) {
       log.error("listeners not looked at", { error: messageOf(error) });
     }
-    this.#again();
-  }
-
-  /** A rival is logged once. */
-  async #lookForRival(): Promise<void> {
-    const { log, findRival } = this.#options;
-    if (this.#failedTries++ % RIVAL_TRIES !== 0) return;
-    const found = await findRival() ?? "";
-    if (found !== this.#rival && found !== "") {
-      log.warn("listeners wait for another proxy", { reason: found });
-    }
-    this.#rival = found;
-  }
-
-  /** All snapshots that come meanwhile share one timer. */
-  #again(): void {
-    const { clock, signal } = this.#options;
-    if (signal.aborted || this.#timer) return;
-    this.#timer = clock.after(RETRY_MS, () => {
-      this.#timer = undefined;
-      if (!signal.aborted) void this.look();
+    // All snapshots that come meanwhile share one timer.
+    if (signal.aborted || timer) return;
+    timer = clock.after(RETRY_MS, () => {
+      timer = undefined;
+      if (!signal.aborted) void look();
     });
-  }
+  };
+  return { rival: () => rival, look };
 }
 
 const BEAT_MS = 5_000;
 /** Workers that have not all answered for this long are not healthy. */
 const SILENCE_MS = 20_000;
 
-interface HeartbeatOptions {
+/** Says whether all data paths answer. `paths`: the number of those that must. */
+export function startHeartbeat({ clock, plane, paths, onUsed, signal }: {
   readonly clock: Clock;
   readonly plane: Pick<DataPlane, "used">;
-  /** Number of data paths that must answer. */
   readonly paths: number;
   readonly onUsed: (upstreamIds: readonly string[]) => void;
   readonly signal: AbortSignal;
-}
-
-export class Heartbeat {
-  readonly #options: HeartbeatOptions;
-  #lastMs: number;
-
-  constructor(options: HeartbeatOptions) {
-    this.#options = options;
-    this.#lastMs = options.clock.monotonic();
-    this.#schedule();
-  }
-
-  get healthy(): boolean {
-    return this.#options.clock.monotonic() - this.#lastMs < SILENCE_MS;
-  }
-
-  #schedule(): void {
-    const { clock, signal } = this.#options;
-    if (signal.aborted) return;
-    clock.after(BEAT_MS, () => this.#beat().finally(() => this.#schedule()));
-  }
-
-  async #beat(): Promise<void> {
-    const { plane, paths, clock, onUsed } = this.#options;
+}): () => boolean {
+  let lastMs = clock.monotonic();
+  const beat = async () => {
     const answers = await plane.used();
-    if (answers.length === paths) this.#lastMs = clock.monotonic();
+    if (answers.length === paths) lastMs = clock.monotonic();
     const used = new Set(answers.flat());
     if (used.size > 0) onUsed([...used]);
-  }
+  };
+  const schedule = () => {
+    if (!signal.aborted) clock.after(BEAT_MS, () => beat().finally(schedule));
+  };
+  schedule();
+  return () => clock.monotonic() - lastMs < SILENCE_MS;
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { silentLog } from "../../base/mod.ts";
 import { FakeClock } from "../../../test/kit/clock/clock.ts";
-import { BindRetry, Heartbeat } from "./plane_checks.ts";
+import { createBindRetry, startHeartbeat } from "./plane_checks.ts";
 import { test } from "node:test";
 
 function rig(answers: readonly (boolean | Error)[], rival?: string) {
@@ -10,7 +10,7 @@ function rig(answers: readonly (boolean | Error)[], rival?: string) {
   const stopping = new AbortController();
   let tried = 0;
   let reported = 0;
-  const retry = new BindRetry({
+  const retry = createBindRetry({
     clock,
     log: { ...silentLog, warn: (_message, fields) => void warned.push(fields) },
     signal: stopping.signal,
@@ -64,17 +64,17 @@ test("look() logs a rival once, and drops it when all are bound", async () => {
   const { clock, retry, warned } = rig([...Array(25).fill(false), true], "another Postern");
   await retry.look();
   for (let tries = 1; tries < 25; tries++) await clock.advance(1_000);
-  assert.equal(retry.rival, "another Postern");
+  assert.equal(retry.rival(), "another Postern");
   assert.deepEqual(warned, [{ reason: "another Postern" }]);
   await clock.advance(1_000);
-  assert.equal(retry.rival, "");
+  assert.equal(retry.rival(), "");
 });
 
 function heartbeatRig(paths: number) {
   const clock = new FakeClock();
   const world = { answers: [] as readonly (readonly string[])[] };
   const used: string[][] = [];
-  const heartbeat = new Heartbeat({
+  const heartbeat = startHeartbeat({
     clock,
     paths,
     signal: new AbortController().signal,
@@ -88,15 +88,15 @@ test("Heartbeat is not healthy 20 s after a data path stopped answering", async 
   const { clock, world, heartbeat } = heartbeatRig(2);
   world.answers = [[], []];
   await clock.advance(60_000);
-  assert.equal(heartbeat.healthy, true);
+  assert.equal(heartbeat(), true);
   world.answers = [[]];
   await clock.advance(15_000);
-  assert.equal(heartbeat.healthy, true);
+  assert.equal(heartbeat(), true);
   await clock.advance(5_000);
-  assert.equal(heartbeat.healthy, false);
+  assert.equal(heartbeat(), false);
   world.answers = [[], []];
   await clock.advance(5_000);
-  assert.equal(heartbeat.healthy, true);
+  assert.equal(heartbeat(), true);
 });
 
 test("Heartbeat reports each upstream in use once for all data paths", async () => {

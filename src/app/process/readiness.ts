@@ -9,6 +9,7 @@ import { type Health, mergeListeners, withWarming } from "../../admin/mod.ts";
 import type { ListenerView } from "../../proxy/mod.ts";
 import type { Snapshot } from "../../snapshot/mod.ts";
 import { type Clock, type Log, messageOf, type Timer } from "../../base/mod.ts";
+import type { ProxyOptions } from "../flags/proxy_options.ts";
 import type { DataPlane } from "../workers/plane.ts";
 
 /** Facts of the main thread. */
@@ -37,8 +38,7 @@ interface ListenersSeen {
   readonly everUp: ReadonlySet<string>;
   /** The proxy was ready at any time. */
   readonly wasReady: boolean;
-  /** `all`: every listener that was ever up must be; `any`: one is enough. */
-  readonly wanted: "any" | "all";
+  readonly wanted: ProxyOptions["ready"];
 }
 
 /** Most different troubles listed, and listeners named for each; `/listeners` has them all. */
@@ -156,8 +156,7 @@ class Troubles {
 export interface ReadinessOptions {
   readonly clock: Clock;
   readonly log: Log;
-  /** `all`: every listener that was ever up must be; `any`: one is enough. */
-  readonly wanted: "any" | "all";
+  readonly wanted: ProxyOptions["ready"];
   facts(): ReadinessFacts;
   /** `undefined` until the plane exists. */
   plane(): Pick<DataPlane, "listeners" | "stuck"> | undefined;
@@ -201,8 +200,9 @@ export class Readiness {
     const [paths = [], stuck = []] = await Promise.all([plane?.listeners(), plane?.stuck()]);
     // Without an answer in time, the last state holds.
     if (paths.length > 0) {
+      // A failure without a reason is a listener that is being bound.
       const listeners = mergeListeners(
-        paths.map((open) => open.filter((one) => !isBeingBound(one))),
+        paths.map((open) => open.filter(({ state, error }) => state !== "failed" || error !== "")),
       );
       this.#seen = new Map(listeners.map((listener) => [listener.name, listener]));
     }
@@ -223,8 +223,4 @@ export class Readiness {
     }
     return health;
   }
-}
-
-function isBeingBound({ state, error }: ListenerView): boolean {
-  return state === "failed" && error === "";
 }

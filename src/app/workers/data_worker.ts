@@ -12,12 +12,12 @@ import { diffSnapshots, type Snapshot } from "../../snapshot/mod.ts";
 import { Channel, type Port } from "./channel.ts";
 import type { MainCalls, WorkerCalls } from "./protocol.ts";
 import type { DataPlane, PlaneOptions } from "./plane.ts";
+import type { ProxyOptions } from "../flags/proxy_options.ts";
 import { Rollout, type RolloutMember } from "./rollout.ts";
 
-interface WorkerPlaneOptions extends PlaneOptions {
-  readonly workers: number;
-  readonly logJson: boolean;
-  readonly logLevel: LogLevel;
+type Settings = "workers" | "logJson" | "logLevel";
+
+interface WorkerPlaneOptions extends PlaneOptions, Pick<ProxyOptions, Settings> {
   readonly logMemory: SharedArrayBuffer;
   readonly accessMemory: SharedArrayBuffer;
   /** Called when a worker has put lines into its rings. */

@@ -16,21 +16,17 @@ import type {
   RemoteAuthorize,
   ViewOptions,
 } from "../../proxy/mod.ts";
+import type { ProxyOptions } from "../flags/proxy_options.ts";
 import type { SnapshotUpdate } from "../../snapshot/mod.ts";
 
-/** Settings that never change while a worker lives. */
-interface WorkerSettings {
-  readonly worker: number;
-  readonly workers: number;
-  readonly maxConnections: number;
-  readonly idleTimeoutMs: number;
-  readonly lifetimeMs: number;
-  readonly logJson: boolean;
-  readonly logLevel: LogLevel;
-}
+type Settings = Pick<
+  ProxyOptions,
+  "workers" | "maxConnections" | "idleTimeoutMs" | "lifetimeMs" | "logJson" | "logLevel"
+>;
 
 export interface WorkerStart {
-  readonly settings: WorkerSettings;
+  /** Never change while a worker lives. */
+  readonly settings: Settings & { readonly worker: number };
   /** The main thread's monotonic time, which becomes the worker's. */
   readonly nowMs: number;
   readonly counts: SharedArrayBuffer;

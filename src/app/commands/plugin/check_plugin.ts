@@ -10,7 +10,7 @@ import { resolve } from "node:path";
 import { messageOf } from "../../../base/mod.ts";
 import { faultOf, loadCode, whyNoImport } from "../../../plugin/mod.ts";
 import { bundle, type Bundled } from "../../../source/mod.ts";
-import { isTestFile, shown, testsBeside, type Write } from "./plugin_files.ts";
+import { isTestFile, nodeName, shown, testsBeside, type Write } from "./plugin_files.ts";
 import process from "node:process";
 import type { CompilerHost, Diagnostic, SourceFile } from "typescript";
 import { COMPILER_OPTIONS } from "./new_plugin.ts";
@@ -45,14 +45,11 @@ export async function checkPlugins(paths: readonly string[], write: Write): Prom
   return 0;
 }
 
-interface Checked {
-  readonly faults: readonly string[];
-  /** `""` when there are faults. */
-  readonly about: string;
-}
-
-/** `isReported`: a failure to bundle is among the faults of types already. */
-async function checkContract(path: string, isReported: boolean): Promise<Checked> {
+/**
+ * The faults, or what is said about the plugin without any. `isReported`: a failure to bundle is among the
+ * faults of types already.
+ */
+async function checkContract(path: string, isReported: boolean) {
   let code: Bundled;
   try {
     code = await bundle(path);
@@ -74,10 +71,6 @@ async function checkContract(path: string, isReported: boolean): Promise<Checked
   } catch (error) {
     return { faults: [`${shown(path)}: ${faultOf(error)}`], about: "" };
   }
-}
-
-function nodeName(name: string): string {
-  return name.startsWith("node:") ? name : `node:${name}`;
 }
 
 function aboutText(path: string, { name, phase, allow, code }: {

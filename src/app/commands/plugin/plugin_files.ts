@@ -20,6 +20,11 @@ export function shown(path: string): string {
   return near.startsWith("..") ? path : near;
 }
 
+/** The name of a module of Node, with its prefix. */
+export function nodeName(name: string): string {
+  return name.startsWith("node:") ? name : `node:${name}`;
+}
+
 export function isTestFile(path: string): boolean {
   return TEST_FILE.test(path);
 }

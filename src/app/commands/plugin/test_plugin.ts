@@ -17,7 +17,7 @@ import {
   whyNoImport,
 } from "../../../plugin/mod.ts";
 import { bundle } from "../../../source/mod.ts";
-import { shown, testFilesOf, type Write } from "./plugin_files.ts";
+import { nodeName, shown, testFilesOf, type Write } from "./plugin_files.ts";
 
 const KIT = "postern/kit";
 const TEST_MODULE = "node:test";
@@ -81,10 +81,6 @@ async function testFile(
       mounts = [];
     },
   });
-}
-
-function nodeName(name: string): string {
-  return name.startsWith("node:") ? name : `node:${name}`;
 }
 
 function stray(fail: (error: unknown) => void): () => void {

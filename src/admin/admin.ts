@@ -21,7 +21,7 @@ import { hide, lines, shownJson, shownText } from "./redact.ts";
 import { certsShown } from "./secrets/certs.ts";
 import { eventLine, eventsShown } from "./secrets/secrets_dump.ts";
 import { type GuardRules, refuseRequest } from "./server/guard.ts";
-import type { SmallAnswer } from "./server/small_server.ts";
+import type { SmallAnswer } from "./server/http_server.ts";
 import { readWanted, statsPages } from "./stats.ts";
 import { lackingOf } from "./upstream_troubles.ts";
 import type { AdminView } from "./view.ts";

@@ -5,7 +5,7 @@
  */
 
 import { BUCKETS_MS, type Clock, cumulative, formatPrometheus, type Sample } from "../base/mod.ts";
-import { envoyHelp } from "./envoy/envoy_help.ts";
+import { envoyHelp } from "./envoy/envoy_names.ts";
 import { configuredLabels, envoyFacts, sourceLabels } from "./envoy/envoy_facts.ts";
 import { envoyStats, segment } from "./envoy/envoy_stats.ts";
 import type { MergedView } from "./merge.ts";

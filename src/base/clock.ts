@@ -1,5 +1,5 @@
 /**
- * Time and randomness as arguments. Nothing else in `src` reads the clock or sets a timer.
+ * Time and randomness as arguments, and delays between retries. Nothing else in `src` sets a timer.
  *
  * @module
  */
@@ -91,4 +91,36 @@ export function seededRandom(seed: number): Random {
     mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
   };
+}
+
+export interface BackoffOptions {
+  readonly baseMs: number;
+  readonly maxMs: number;
+  readonly random: Random;
+}
+
+export class Backoff {
+  readonly #options: BackoffOptions;
+  #failures = 0;
+
+  constructor(options: BackoffOptions) {
+    this.#options = options;
+  }
+
+  /** Failures in a row so far. */
+  get failures(): number {
+    return this.#failures;
+  }
+
+  /** Counts a failure and returns the delay before the next try, in milliseconds. */
+  next(): number {
+    const { baseMs, maxMs, random } = this.#options;
+    const ceiling = Math.min(maxMs, baseMs * 2 ** Math.min(this.#failures, 30));
+    this.#failures++;
+    return ceiling / 2 + random() * (ceiling / 2);
+  }
+
+  reset(): void {
+    this.#failures = 0;
+  }
 }

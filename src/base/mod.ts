@@ -3,7 +3,6 @@
  *
  * @module
  */
-export * from "./backoff.ts";
 export { Bag, type BagMember, NO_PLACE } from "./bag.ts";
 export * from "./clock.ts";
 export * from "./deadlines.ts";
@@ -13,7 +12,6 @@ export * from "./host.ts";
 export * from "./issue_words.ts";
 export * from "./log.ts";
 export * from "./nearest.ts";
-export * from "./printable.ts";
 export * from "./stats.ts";
 export * from "./text_match.ts";
 export * from "./unpinned.ts";

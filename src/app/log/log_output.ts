@@ -14,6 +14,9 @@ import {
   type LevelHolder,
   type Log,
   type LogRecord,
+  messageOf,
+  printable,
+  ProxyError,
   type Timer,
 } from "../../base/mod.ts";
 import { openStandardStream, PIPE_BYTES, STDERR, type WriteNow } from "../../net/mod.ts";
@@ -201,4 +204,28 @@ export class LogDrain {
       return "written";
     }
   }
+}
+
+const USAGE_CODES = new Set(["usage", "config_invalid", "unsupported"]);
+
+/** True when `-log-json` is among the words, also when other words are wrong. */
+export function wantsJson(argv: readonly string[]): boolean {
+  const last = argv.findLast((word) => /^--?log-json(=|$)/.test(word)) ?? "=false";
+  return !/=(?:0|f|false)$/i.test(last);
+}
+
+/** The message for standard error: a log line in JSON, or text. */
+export function lastWords(
+  error: unknown,
+  options: { readonly json: boolean; readonly nowMs: number },
+): string {
+  const message = messageOf(error);
+  if (!options.json) return `postern: ${printable(message)}`;
+  const fields = error instanceof ProxyError ? { code: error.code } : {};
+  return formatJson({ timeMs: options.nowMs, level: "error", message, fields });
+}
+
+/** 2: usage or configuration, nothing was started; 1: everything else. */
+export function exitCodeOf(error: unknown): number {
+  return error instanceof ProxyError && USAGE_CODES.has(error.code) ? 2 : 1;
 }

@@ -9,8 +9,7 @@ import { eventually } from "../../../test/kit/process/process.ts";
 import { snapshotOf, upstreamOf } from "../../../test/kit/engine/snapshots.ts";
 import { HELLO, startWorkerRig } from "../../../test/kit/engine/worker_rig.ts";
 import { LogRings } from "../log/log_rings.ts";
-import { Channel, type Port } from "./channel.ts";
-import type { MainCalls, WorkerCalls } from "./protocol.ts";
+import { Channel, type MainCalls, type Port, type WorkerCalls } from "./channel.ts";
 import { createWorkerPlane } from "./data_worker.ts";
 
 test("createWorkerPlane() serves from every worker and replaces one that dies", async () => {

@@ -8,7 +8,7 @@
 import { type Clock, type Log, type LogLevel, type Stats, systemRandom } from "../../base/mod.ts";
 import type { Engine } from "../../net/mod.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
-import type { AccessLines } from "../log/access_lines.ts";
+import type { AccessLines } from "../log/log_rings.ts";
 import {
   type Columns,
   DataPath,

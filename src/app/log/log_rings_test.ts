@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../../test/kit/clock/clock.ts";
-import { createAccessLines } from "./access_lines.ts";
-import { LogRings } from "./log_rings.ts";
+import { createAccessLines, LogRings } from "./log_rings.ts";
 
 function rig(bytes = 1 << 16) {
   const clock = new FakeClock();

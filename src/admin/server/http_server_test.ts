@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { silentLog, systemClock } from "../../base/mod.ts";
 import { machineNames } from "./guard.ts";
-import { type SmallAnswer, type SmallServerOptions, startSmallServer } from "./small_server.ts";
+import { type SmallAnswer, type SmallServerOptions, startSmallServer } from "./http_server.ts";
 
 const CA = createAuthority();
 const OWN = CA.issueLeaf({ service: "web" });

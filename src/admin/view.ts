@@ -9,9 +9,11 @@ import type { Refusal, Snapshot } from "../snapshot/mod.ts";
 /** Never changes while the process runs. */
 export interface ServerInfo {
   readonly version: string;
+  /** Abbreviated; `source` when running from source. */
   readonly commit: string;
   /** `bun 1.4.5`. */
   readonly engine: string;
+  /** `linux x64`. */
   readonly platform: string;
   readonly pid: number;
   readonly workers: number;

@@ -81,6 +81,11 @@ export function addressJson(address: Address | BindAddress): Json {
   return { socket_address: { address: address.host, port_value: address.port } };
 }
 
+/** A named extension with its configuration; `type` as below `type.googleapis.com/envoy`. */
+export function typedJson(name: string, type: string, config: Json = {}): Json {
+  return { name, typed_config: { "@type": `type.googleapis.com/envoy.${type}`, ...config } };
+}
+
 /** A time span as protobuf's JSON has it: `2.500s`. */
 export function durationJson(ms: number): string {
   const whole = Math.floor(ms / 1_000);

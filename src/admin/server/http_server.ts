@@ -66,18 +66,14 @@ const LIMITS = {
   connectionsCheckingInterval: 2_000,
 } as const;
 
-const REFUSED = { "content-type": "text/plain; charset=utf-8", connection: "close" };
-const TOO_MANY: ServedAnswer = {
-  status: 503,
-  headers: REFUSED,
-  body: "Cannot answer now: too many requests are being answered\n",
-};
+const TOO_MANY = refusal(503, "Cannot answer now: too many requests are being answered\n");
 /** A method or target that no web server has. */
-const MALFORMED: ServedAnswer = {
-  status: 400,
-  headers: REFUSED,
-  body: "Cannot answer this request: it is malformed\n",
-};
+const MALFORMED = refusal(400, "Cannot answer this request: it is malformed\n");
+
+function refusal(status: number, body: string): ServedAnswer {
+  const headers = { "content-type": "text/plain; charset=utf-8", connection: "close" };
+  return { status, headers, body };
+}
 
 /** Fails with the system's error, see {@link codeOf} and {@link reasonOf}. */
 export async function startHttpServer(options: HttpServerOptions, log: Log): Promise<Listening> {
@@ -234,21 +230,15 @@ export interface SmallAnswer {
   readonly type?: string;
 }
 
-export interface SmallServerOptions {
-  readonly host: string;
-  readonly port: number;
-  /** In the log: `lifecycle server`. */
-  readonly name: string;
+export interface SmallServerOptions
+  extends Pick<HttpServerOptions, "host" | "port" | "name" | "clock" | "tls"> {
   /** The flag that gave its address, for errors: `-graceful-port`. */
   readonly flag: string;
-  readonly clock: Clock;
   /**
    * All answers may be read by everyone on the network, as metrics may. Beyond loopback any host name is
    * accepted then: collectors use names of a machine that the machine itself does not know.
    */
   readonly isPublic?: boolean;
-  /** Absent: plain text. */
-  readonly tls?: SmallServerTls;
   /** `target`: path and query. `undefined`: nothing is there. */
   answer(method: string, target: string): Promise<SmallAnswer | undefined>;
 }

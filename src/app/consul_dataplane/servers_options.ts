@@ -7,6 +7,7 @@
 import { usage } from "../flags/parse_flags.ts";
 import { canonicalIpText, ProxyError } from "../../base/mod.ts";
 import { DATAPLANE_FLAGS, type ServersFlags } from "../../consul/mod.ts";
+import { defined } from "../../base/schema.ts";
 import { badValue, readInteger } from "../flags/read_values.ts";
 import type { DataplaneValues } from "./values.ts";
 
@@ -40,14 +41,14 @@ export function readServers(
   const proxyId = readProxyId(named, readText);
   const tlsDisabled = values.on("tls-disabled");
   const serverName = values.text("tls-server-name") ?? (isName(servers) ? servers : undefined);
-  const texts = {
+  const texts = defined({
     caPath: values.text("ca-certs"),
     clientCert: values.text("tls-cert"),
     clientKey: values.text("tls-key"),
     tlsServerName: serverName,
     namespace: named("namespace"),
     partition: named("partition"),
-  };
+  });
   return {
     serversFlags: {
       servers,
@@ -59,7 +60,7 @@ export function readServers(
       tlsDisabled,
       tlsInsecure: values.on("tls-insecure-skip-verify"),
       serverWatchDisabled: values.on("server-watch-disabled"),
-      ...Object.fromEntries(Object.entries(texts).filter(([, text]) => text !== undefined)),
+      ...texts,
       ...readCredentials(values, warnings),
       names: DATAPLANE_FLAGS,
     },

@@ -15,6 +15,7 @@ import {
 } from "../flags/parse_flags.ts";
 import { readFileSync, statSync } from "node:fs";
 import { messageOf, nearest, ProxyError } from "../../base/mod.ts";
+import { readPairs } from "../flags/read_values.ts";
 import { DATAPLANE_FLAGS, SETTINGS } from "./flags.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
@@ -109,12 +110,8 @@ export class DataplaneValues {
       ...variables.map((name) => this.#env[name] ?? "").filter((value) => value !== ""),
       ...this.#flags.list("login-meta"),
     ];
-    return Object.fromEntries(pairs.map((pair) => {
-      refuseControlCharacters(origin, pair);
-      const at = pair.indexOf("=");
-      if (at > 0) return [pair.slice(0, at), pair.slice(at + 1)];
-      throw usage(`Cannot read ${origin} ${quote(pair)}: want KEY=VALUE`);
-    }));
+    for (const pair of pairs) refuseControlCharacters(origin, pair);
+    return readPairs(pairs, origin);
   }
 
   /** The name of a value's origin: flag, variable, or key of the file. */

@@ -6,6 +6,7 @@
  */
 
 import { type FlagValues, usage } from "./parse_flags.ts";
+import { defined } from "../../base/schema.ts";
 import { type Address, canonicalIpText, type LogLevel } from "../../base/mod.ts";
 import type { AgentFlags, ServersFlags } from "../../consul/mod.ts";
 import { readServersFlags } from "./servers_flags.ts";
@@ -103,8 +104,6 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
   const warnings: string[] = [];
   const mode = readMode(flags, warnings);
   const authorize = readChoice(flags, "authorize", ["match", "both"]);
-  const stateDir = flags.text("state-dir");
-  const adminTokenFile = flags.text("admin-token-file");
   const drainTimeoutMs = readDurationMs(flags, "drain-timeout");
   if (mode.kind === "config") {
     if (authorize === "both") {
@@ -124,10 +123,10 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
   }
   const agentFlags = readAgentFlags(flags);
   const serversFlags = readServersFlags(flags, agentFlags, warnings);
-  return {
+  return defined({
     mode,
     agentFlags,
-    ...(serversFlags && { serversFlags }),
+    serversFlags,
     agentConnections: readInteger(flags, "agent-connections", {
       // Registration, leaf, roots and intentions have a poll each; one more takes turns.
       atLeast: 5,
@@ -136,9 +135,9 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
     preparedQueryIntervalMs: readDurationMs(flags, "prepared-query-interval", { atLeastMs: 1_000 }),
     authorize,
     strictSpiffeChain: flags.on("strict-spiffe-chain"),
-    ...(stateDir !== undefined && { stateDir }),
+    stateDir: flags.text("state-dir"),
     adminBind: readAdminBind(flags),
-    ...(adminTokenFile !== undefined && { adminTokenFile }),
+    adminTokenFile: flags.text("admin-token-file"),
     ready: readChoice(flags, "ready", ["any", "all"]),
     drainTimeoutMs,
     stopTimeoutMs: drainTimeoutMs,
@@ -151,7 +150,7 @@ export function readProxyOptions(flags: FlagValues): ProxyOptions {
     logJson: flags.on("log-json"),
     watchPlugins: flags.on("watch-plugins"),
     warnings,
-  };
+  });
 }
 
 /** A shorter drain shortens the default of the settle time. */
@@ -316,8 +315,8 @@ function readAdminBind(flags: FlagValues): AdminBindOption {
 }
 
 function readAgentFlags(flags: FlagValues): AgentFlags {
-  const given = (name: string) => flags.given(name) ? flags.list(name).at(-1) : undefined;
-  const texts = {
+  const given = (name: string) => flags.list(name).at(-1);
+  const texts: AgentFlags = defined({
     httpAddr: given("http-addr"),
     token: given("token"),
     tokenFile: given("token-file"),
@@ -329,11 +328,8 @@ function readAgentFlags(flags: FlagValues): AgentFlags {
     datacenter: given("datacenter"),
     namespace: given("namespace"),
     partition: given("partition"),
-  };
-  return {
-    ...Object.fromEntries(Object.entries(texts).filter(([, value]) => value !== undefined)),
-    ...(flags.given("stale") && { stale: flags.on("stale") }),
-  };
+  });
+  return flags.given("stale") ? { ...texts, stale: flags.on("stale") } : texts;
 }
 
 function dashed(names: readonly string[]): string {

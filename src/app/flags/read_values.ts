@@ -72,6 +72,18 @@ export function readLogLevel(flags: Values): LogLevel {
   return found;
 }
 
+/** `KEY=VALUE` each; `origin`: the flag, for errors. */
+export function readPairs(
+  texts: readonly string[],
+  origin: string,
+): Readonly<Record<string, string>> {
+  return Object.fromEntries(texts.map((text) => {
+    const at = text.indexOf("=");
+    if (at > 0) return [text.slice(0, at), text.slice(at + 1)];
+    throw usage(`Cannot read ${origin} ${quote(text)}: want KEY=VALUE`);
+  }));
+}
+
 /** `host:port`, `[::1]:port`; without host `emptyHost` (`undefined`: there must be one). */
 export function readTcpAddress(
   flags: Values,

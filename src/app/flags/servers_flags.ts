@@ -1,9 +1,10 @@
 /** The flags of a proxy that has no agent beside it, only Consul's servers. @module */
 
-import { type FlagValues, quote, usage } from "./parse_flags.ts";
+import { type FlagValues, usage } from "./parse_flags.ts";
 import type { AgentFlags, ServersFlags } from "../../consul/mod.ts";
+import { defined } from "../../base/schema.ts";
 import { PROXY_FLAGS } from "./proxy_flags.ts";
-import { badValue, parsePort } from "./read_values.ts";
+import { badValue, parsePort, readPairs } from "./read_values.ts";
 
 const SERVERS_ONLY = PROXY_FLAGS.map(({ flags }) => flags.map(({ name }) => name))
   .filter((names) => names.includes("servers")).flat().filter((name) => name !== "servers");
@@ -28,19 +29,17 @@ export function readServersFlags(
         "the one that the proxy is registered on",
     );
   }
-  const grpcPort = readPort(flags, "grpc-port");
-  const httpPort = readPort(flags, "http-port");
   const { httpAddr: _agent, stale: _always, ...shared } = agentFlags;
-  return {
+  return defined({
     ...shared,
     servers,
     node,
-    ...(grpcPort !== undefined && { grpcPort }),
-    ...(httpPort !== undefined && { httpPort }),
+    grpcPort: readPort(flags, "grpc-port"),
+    httpPort: readPort(flags, "http-port"),
     tlsDisabled: flags.on("tls-disabled"),
     serverWatchDisabled: flags.on("server-watch-disabled"),
-    ...readLogin(flags, warnings),
-  };
+    login: readLogin(flags, warnings),
+  });
 }
 
 function refuseAgentsOwn(flags: FlagValues, warnings: string[]): void {
@@ -62,11 +61,11 @@ function refuseAgentsOwn(flags: FlagValues, warnings: string[]): void {
   }
 }
 
-function readLogin(flags: FlagValues, warnings: string[]): Pick<ServersFlags, "login"> {
+function readLogin(flags: FlagValues, warnings: string[]): ServersFlags["login"] | undefined {
   const authMethod = flags.text("login-auth-method");
   if (authMethod === undefined) {
     const alone = SERVERS_ONLY.find((name) => name.startsWith("login-") && flags.given(name));
-    if (alone === undefined) return {};
+    if (alone === undefined) return undefined;
     throw usage(
       `Cannot use -${alone} without -login-auth-method: give the auth method to log in with`,
     );
@@ -82,28 +81,14 @@ function readLogin(flags: FlagValues, warnings: string[]): Pick<ServersFlags, "l
     }
   }
   return {
-    login: {
-      authMethod,
-      bearerToken: bearerToken ?? "",
-      bearerTokenFile: bearerTokenFile ?? "",
-      meta: readMeta(flags),
-      datacenter: flags.text("login-datacenter") ?? "",
-      namespace: flags.text("login-namespace") ?? "",
-      partition: flags.text("login-partition") ?? "",
-    },
+    authMethod,
+    bearerToken: bearerToken ?? "",
+    bearerTokenFile: bearerTokenFile ?? "",
+    meta: readPairs(flags.list("login-meta"), "-login-meta"),
+    datacenter: flags.text("login-datacenter") ?? "",
+    namespace: flags.text("login-namespace") ?? "",
+    partition: flags.text("login-partition") ?? "",
   };
-}
-
-function readMeta(flags: FlagValues): Readonly<Record<string, string>> {
-  return Object.fromEntries(
-    flags.list("login-meta").map((text) => {
-      const at = text.indexOf("=");
-      if (at < 1) {
-        throw usage(`Cannot read -login-meta ${quote(text)}: want KEY=VALUE`);
-      }
-      return [text.slice(0, at), text.slice(at + 1)];
-    }),
-  );
 }
 
 function readPort(flags: FlagValues, name: string): number | undefined {

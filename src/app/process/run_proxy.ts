@@ -92,25 +92,14 @@ export async function runProxy(options: ProxyOptions, standIn?: StandInOptions):
 
   let ownAdmin: AdminAddress | undefined;
   const proxy = new ProxyProcess({
+    ...options,
     clock,
     log,
-    ready: options.ready,
-    drainTimeoutMs: options.drainTimeoutMs,
-    stopTimeoutMs: options.stopTimeoutMs,
-    settleMs: options.settleMs,
     ...(standIn?.grace && { grace: standIn.grace }),
     notifier: new Notifier({ env: process.env, pid: process.pid, clock, log }),
     paths: Math.max(options.workers, 1),
     findControl: (hooks) =>
-      createControl(options, {
-        clock,
-        random: systemRandom,
-        log,
-        stats,
-        env,
-        engine,
-        ...hooks,
-      }),
+      createControl(options, { clock, random: systemRandom, log, stats, env, engine, ...hooks }),
     createPlane({ agent, source }, fetchCertificate) {
       const { workers, idleTimeoutMs, lifetimeMs, logJson } = options;
       const plane = {

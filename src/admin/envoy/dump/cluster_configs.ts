@@ -8,7 +8,7 @@
 import { DEFAULT_OUTLIER, type LoadBalancing, type OutlierPolicy } from "../../../balance/mod.ts";
 import { INBOUND_KEY, type Snapshot, type UpstreamPart } from "../../../snapshot/mod.ts";
 import { clustersOf, type EnvoyClusterView, hostsOf, type TargetCluster } from "../clusters.ts";
-import { addressJson, durationJson, type Json } from "../listeners.ts";
+import { addressJson, durationJson, type Json, typedJson } from "../listeners.ts";
 import { secretsConfigDump } from "../../secrets/secrets_dump.ts";
 import type { AdminView } from "../../view.ts";
 import { listenerConfigs, namedRoutes } from "./listener_configs.ts";
@@ -36,13 +36,11 @@ function clusterConfig(cluster: EnvoyClusterView, snapshot: Snapshot): Json {
     case "aggregate":
       return {
         ...type,
-        cluster_type: {
-          name: "envoy.clusters.aggregate",
-          typed_config: {
-            "@type": `${API}.extensions.clusters.aggregate.v3.ClusterConfig`,
-            clusters: cluster.children,
-          },
-        },
+        cluster_type: typedJson(
+          "envoy.clusters.aggregate",
+          "extensions.clusters.aggregate.v3.ClusterConfig",
+          { clusters: cluster.children },
+        ),
         lb_policy: "CLUSTER_PROVIDED",
       };
     case "target":
@@ -58,22 +56,18 @@ function targetConfig({ name, upstream, resolver, target }: TargetCluster): Json
     ...balancingOf(resolver.balancing),
     circuit_breakers: limitsOf(upstream),
     outlier_detection: outlierOf(resolver.outlier),
-    transport_socket: {
-      name: "tls",
-      typed_config: {
-        "@type": `${API}.extensions.transport_sockets.tls.v3.UpstreamTlsContext`,
-        common_tls_context: {
-          tls_params: {},
-          validation_context: {
-            match_typed_subject_alt_names: target.spiffeUris.map((uri) => ({
-              san_type: "URI",
-              matcher: { exact: uri },
-            })),
-          },
+    transport_socket: typedJson("tls", "extensions.transport_sockets.tls.v3.UpstreamTlsContext", {
+      common_tls_context: {
+        tls_params: {},
+        validation_context: {
+          match_typed_subject_alt_names: target.spiffeUris.map((uri) => ({
+            san_type: "URI",
+            matcher: { exact: uri },
+          })),
         },
-        sni: target.sni,
       },
-    },
+      sni: target.sni,
+    }),
     common_lb_config: { healthy_panic_threshold: {} },
     alt_stat_name: name,
   };
@@ -113,19 +107,16 @@ function balancingOf(balancing: LoadBalancing): Json {
         lb_policy: "LEAST_REQUEST",
         least_request_lb_config: { choice_count: balancing.choiceCount },
       };
-    case "ring_hash":
-      return { lb_policy: "RING_HASH", ...ringOf(balancing) };
+    case "ring_hash": {
+      const { minimumSize: least, maximumSize: most } = balancing;
+      const sizes = {
+        ...(least !== DEFAULT_RING.minimumSize && { minimum_ring_size: String(least) }),
+        ...(most !== DEFAULT_RING.maximumSize && { maximum_ring_size: String(most) }),
+      };
+      const ring = Object.keys(sizes).length > 0 && { ring_hash_lb_config: sizes };
+      return { lb_policy: "RING_HASH", ...ring };
+    }
   }
-}
-
-function ringOf(
-  { minimumSize, maximumSize }: Extract<LoadBalancing, { kind: "ring_hash" }>,
-): Json {
-  const sizes = {
-    ...(minimumSize !== DEFAULT_RING.minimumSize && { minimum_ring_size: String(minimumSize) }),
-    ...(maximumSize !== DEFAULT_RING.maximumSize && { maximum_ring_size: String(maximumSize) }),
-  };
-  return Object.keys(sizes).length === 0 ? {} : { ring_hash_lb_config: sizes };
 }
 
 /** `undefined`: it has no endpoints of its own. */

@@ -45,7 +45,6 @@ export async function metricsText(view: AdminView): Promise<string> {
  * admin server subtract the earlier value; Prometheus on its own address and StatsD see no change.
  */
 export class CounterReset {
-  /** Values at the last reset. */
   #before = new Map<string, number>();
 
   reset(samples: readonly Sample[]): void {

@@ -44,7 +44,6 @@ export async function lineFilter(text: string, clock: Clock): Promise<LineFilter
   }
 }
 
-/** The statistics to show. */
 export interface WantedStats {
   readonly filter: LineFilter;
   readonly kind: Sample["kind"] | "all";

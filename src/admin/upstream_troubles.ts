@@ -11,7 +11,6 @@ import { type Snapshot, upstreamLabel, type UpstreamPart } from "../snapshot/mod
 import type { AdminView } from "./view.ts";
 
 export interface UpstreamTrouble {
-  /** The upstream's id. */
   readonly id: string;
   /** A sentence for operators. */
   readonly text: string;

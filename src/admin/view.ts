@@ -48,7 +48,6 @@ export type CatalogState =
 /** Facts that only Consul has. */
 export type MeshQuestions = Pick<Consul, "askInCatalog" | "askIntentions">;
 
-/** The outcome of a reload. */
 export type Reloaded =
   | { readonly kind: "reloaded"; readonly snapshotVersion: number }
   | { readonly kind: "refused"; readonly reason: string };

@@ -4,7 +4,6 @@
  * @module
  */
 
-/** A timer that can be cancelled. */
 export interface Timer {
   cancel(): void;
 }
@@ -18,7 +17,6 @@ export interface Clock {
   after(delayMs: number, fn: () => void): Timer;
 }
 
-/** The clock of this machine. */
 export const systemClock: Clock = {
   now: () => Date.now(),
   monotonic: () => performance.now(),
@@ -79,7 +77,6 @@ export function sleep(
 /** A number in [0, 1). Not for secrets. */
 export type Random = () => number;
 
-/** The runtime's generator. */
 export const systemRandom: Random = (): number => Math.random();
 
 /** A repeatable generator (mulberry32) for tests and load balancer tables. */

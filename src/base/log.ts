@@ -14,12 +14,9 @@ export type LogLevel = (typeof LOG_LEVELS)[number];
 /** Values are written as JSON; `undefined` ones are left out. */
 export type LogFields = Readonly<Record<string, unknown>>;
 
-export interface Log {
-  trace(message: string, fields?: LogFields): void;
-  debug(message: string, fields?: LogFields): void;
-  info(message: string, fields?: LogFields): void;
-  warn(message: string, fields?: LogFields): void;
-  error(message: string, fields?: LogFields): void;
+type WriteLine = (message: string, fields?: LogFields) => void;
+
+export interface Log extends Readonly<Record<LogLevel, WriteLine>> {
   /** Whether a line of this level is written: check before building costly fields. */
   enabled(level: LogLevel): boolean;
   /** A log that adds `fields` to every line and shares this one's level. */
@@ -64,7 +61,6 @@ export function createLog(options: LogOptions, base: LogFields = {}): Log {
   };
 }
 
-/** A log that writes nothing. */
 export const silentLog: Log = {
   trace: () => {},
   debug: () => {},

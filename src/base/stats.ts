@@ -183,7 +183,6 @@ class HistogramCell implements Histogram {
     this.#sumMicros += Math.round(taken * MICROS);
   }
 
-  /** The sum in ms. */
   get value(): number {
     return this.#sumMicros / MICROS;
   }

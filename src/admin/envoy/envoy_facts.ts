@@ -13,7 +13,6 @@ import { clustersOf } from "./clusters.ts";
 import type { MergedView } from "../merge.ts";
 import type { AdminView } from "../view.ts";
 
-/** A certificate or CA in use. */
 export interface UsedSecret {
   readonly name: string;
   readonly source: string;

@@ -28,7 +28,6 @@ export interface EnvoyName {
   readonly sample: string;
   readonly scope: Scope;
   readonly stat: string;
-  /** Only samples with these labels. */
   readonly labels?: Labels;
   /**
    * The label `status` becomes a part of the name: the class (`_2xx`), or also each (`_200`). Envoy has

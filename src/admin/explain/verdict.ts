@@ -92,7 +92,6 @@ export function exitCodeOf(
   return verdict === "allow" ? 0 : 1;
 }
 
-/** Most commands that are listed. */
 const MOST = 5;
 
 /** A command for each split that goes on to one service of the mesh. */

@@ -25,7 +25,6 @@ import {
 
 type CertsPage = Readonly<Record<string, unknown>>;
 
-/** A PEM text of a part of the snapshot. */
 interface Bundle {
   readonly part: object;
   /** Name in messages. */
@@ -210,7 +209,6 @@ interface CredentialsUser {
   readonly kind: "listener" | "upstream";
   /** The listener's name as in `/listeners`; an upstream's id is also the name of its listener. */
   readonly id: string;
-  /** Display name. */
   readonly name: string;
   /** Key into `ownCredentials`; `null`: the proxy's own. */
   readonly credentials: string | null;

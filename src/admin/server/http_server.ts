@@ -141,17 +141,14 @@ export function codeOf(error: unknown): string {
   return error instanceof Error && "code" in error ? String(error.code) : "";
 }
 
+const REASONS = new Map([
+  ["EADDRINUSE", "the address is in use"],
+  ["EADDRNOTAVAIL", "this machine does not have that address"],
+  ["EACCES", "no permission for that port"],
+]);
+
 export function reasonOf(error: unknown): string {
-  switch (codeOf(error)) {
-    case "EADDRINUSE":
-      return "the address is in use";
-    case "EADDRNOTAVAIL":
-      return "this machine does not have that address";
-    case "EACCES":
-      return "no permission for that port";
-    default:
-      return messageOf(error);
-  }
+  return REASONS.get(codeOf(error)) ?? messageOf(error);
 }
 
 type Socket = IncomingMessage["socket"];
@@ -172,7 +169,6 @@ export class AdminConnectionLimit {
     this.#clock = clock;
   }
 
-  /** Call for each connection. */
   enter(socket: Socket): void {
     if (this.#idle.size + this.#busy.size >= PLACES && !this.#makeRoom()) {
       socket.destroy();

@@ -68,7 +68,6 @@ export type Command =
 /** Commands that have help of their own, and two that do not. */
 const COMMANDS = [...HELP_TOPICS.filter((topic) => topic !== ""), "help", "connect"];
 
-/** Parses the words after the program's name; throws `usage`. */
 export function parseCommand(argv: readonly string[], env: Env): Command {
   const [word = "", ...rest] = argv;
   switch (word) {

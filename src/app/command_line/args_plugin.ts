@@ -13,7 +13,6 @@ import { PLUGIN_DEV_FLAGS } from "./command_flags.ts";
 import type { ExplainOptions } from "../commands/run_explain.ts";
 import type { WhichProxy } from "../process/find_admin.ts";
 
-/** Arguments of each task. */
 const WORDS: Readonly<Record<PluginTask["kind"], string>> = {
   list: "",
   types: "",
@@ -81,7 +80,6 @@ function readJson(flags: FlagValues, name: string): unknown {
   }
 }
 
-/** Names of the arguments without a flag. */
 export const EXPLAIN_ARGUMENTS = ["METHOD", "URL"] as const;
 
 /** The scheme is optional and changes nothing: the upstream has its protocol. */

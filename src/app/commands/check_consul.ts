@@ -10,6 +10,8 @@ import process from "node:process";
 import {
   type Clock,
   createLog,
+  type LogLevel,
+  type LogRecord,
   ProxyError,
   sleep,
   Stats,
@@ -34,16 +36,10 @@ interface ConsulReport {
 /** Throws where no snapshot could be served. */
 export async function checkConsul(options: ProxyOptions): Promise<ConsulReport> {
   const stop = new AbortController();
-  const log = createLog({ clock: systemClock, write() {}, holder: { level: "error" } });
   // A state that was stored earlier is not what the agent says now.
   const { stateDir: _stateDir, ...withoutState } = options;
   const control = await createControl({ ...withoutState, watchPlugins: false }, {
-    clock: systemClock,
-    random: systemRandom,
-    log,
-    stats: new Stats(),
-    env: process.env,
-    engine: runtimeEngine(),
+    ...checkDeps("error", () => {}),
     signal: stop.signal,
     onWaiting: (reason) => Promise.reject(new ProxyError("agent_unreachable", cannot(reason()))),
   });
@@ -65,6 +61,18 @@ export async function checkConsul(options: ProxyOptions): Promise<ConsulReport> 
     await agent?.leave?.();
     agent?.close();
   }
+}
+
+/** The surroundings of a source whose proxy does not run; `write` takes log lines from `level` on. */
+export function checkDeps(level: LogLevel, write: (record: LogRecord) => void) {
+  return {
+    clock: systemClock,
+    random: systemRandom,
+    log: createLog({ clock: systemClock, write, holder: { level } }),
+    stats: new Stats(),
+    env: process.env,
+    engine: runtimeEngine(),
+  };
 }
 
 /** The first snapshot; rejects with the reason why there is none. */

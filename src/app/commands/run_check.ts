@@ -8,7 +8,6 @@
 
 import process from "node:process";
 import {
-  createLog,
   formatAddress,
   formatSpanMs,
   type LogRecord,
@@ -16,12 +15,9 @@ import {
   printable,
   ProxyError,
   sleep,
-  Stats,
   systemClock,
-  systemRandom,
 } from "../../base/mod.ts";
 import { resolveAgentOptions, resolveServersOptions } from "../../consul/mod.ts";
-import { runtimeEngine } from "../../net/mod.ts";
 import { loadBuiltIn } from "../../built_in/mod.ts";
 import { whyNotUsable } from "../../plugin/mod.ts";
 import type { SecretStatus } from "../../secrets/mod.ts";
@@ -29,7 +25,7 @@ import { FileSource } from "../../source/mod.ts";
 import type { HttpRules, Snapshot } from "../../snapshot/mod.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
 import { createSecretStore } from "../process/control.ts";
-import { checkConsul, summary } from "./check_consul.ts";
+import { checkConsul, checkDeps, summary } from "./check_consul.ts";
 import { compilePermission, policyNeedsRegexes } from "../../policy/mod.ts";
 
 /** Time for secrets to come; a later answer is reported as a fault. */
@@ -72,20 +68,8 @@ async function check(options: ProxyOptions): Promise<readonly string[]> {
       `flags and environment are valid; the agent (${where}) was not asked`,
     ];
   }
-  const engine = runtimeEngine();
   const noted: LogRecord[] = [];
-  const deps = {
-    clock: systemClock,
-    random: systemRandom,
-    log: createLog({
-      clock: systemClock,
-      write: (record) => void noted.push(record),
-      holder: { level: "warn" },
-    }),
-    stats: new Stats(),
-    env: process.env,
-    engine,
-  };
+  const deps = checkDeps("warn", (record) => void noted.push(record));
   const source = new FileSource({
     ...deps,
     file: mode.file,

@@ -110,7 +110,6 @@ function readLifecycle(values: DataplaneValues): LifecycleOptions {
   return options;
 }
 
-/** Milliseconds. */
 function readSeconds(values: DataplaneValues, name: string): number {
   return readInteger(values, name, { atLeast: 0, atMost: DAY_S }) * 1_000;
 }

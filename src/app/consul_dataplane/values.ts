@@ -25,7 +25,6 @@ const TRUE = /^(?:1|t|true)$/i;
 const FALSE = /^(?:0|f|false)$/i;
 const KEYS = new Map(SETTINGS.map(({ name, keys }) => [name, keys[0] ?? ""]));
 
-/** The words after `postern dataplane`. */
 export interface DataplaneWords {
   readonly flags: FlagValues;
   /** Words after `--`, for Envoy. */

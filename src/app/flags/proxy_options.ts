@@ -37,7 +37,6 @@ interface FlagsMode {
   readonly service: string;
   /** The local application; absent: nothing inbound. */
   readonly serviceAddress?: Address;
-  /** The public listener. */
   readonly listen?: TcpAddress;
   /** Sorted by name. */
   readonly upstreams: readonly UpstreamArgument[];

@@ -15,10 +15,8 @@ import {
   ProxyError,
 } from "../../base/mod.ts";
 
-/** Values, their origin, and their defaults. */
 type Values = Pick<FlagValues, "text" | "origin" | "byDefault">;
 
-/** A failure to read flag `name`. */
 export function badValue(flags: Values, name: string, reason: string): ProxyError {
   return usage(`Cannot read ${flags.origin(name)} ${quote(flags.text(name) ?? "")}: ${reason}`);
 }

@@ -209,7 +209,6 @@ function forget(ring: LogRing): void {
 }
 
 interface OpenTarget {
-  /** Most bytes for one write. */
   readonly pieceBytes: number;
   /**
    * Resolves with the number of bytes taken. Rejects with the error of the system call and its `code`:

@@ -26,9 +26,7 @@ interface LogOutputOptions {
   readonly clock: Clock;
   readonly json: boolean;
   readonly holder: LevelHolder;
-  /** This thread's ring. */
   readonly ring: LogRing;
-  /** Wakes the writer of the rings. */
   readonly wake: () => void;
 }
 

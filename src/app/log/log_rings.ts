@@ -36,7 +36,6 @@ export class LogRings {
     this.each = Array.from({ length: count }, (_, index) => new LogRing(memory, index, size));
   }
 
-  /** The main thread's ring. */
   get own(): LogRing {
     return this.of(this.each.length - 1);
   }
@@ -158,7 +157,6 @@ export interface AccessLines {
 export function createAccessLines({ clock, ring, wake }: {
   readonly clock: Clock;
   readonly ring: LogRing;
-  /** Wakes the writer of the rings. */
   readonly wake: () => void;
 }): AccessLines {
   const encoder = new TextEncoder();

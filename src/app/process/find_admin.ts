@@ -31,18 +31,8 @@ export type WhichProxy =
 
 type FoundAdmin =
   | { readonly kind: "found"; readonly admin: AdminAddress }
-  | {
-    readonly kind: "several";
-    readonly wanted: WantedProxy;
-    /** Address and owner of each, for messages. */
-    readonly matches: readonly string[];
-  }
-  | {
-    readonly kind: "missing";
-    readonly wanted: WantedProxy;
-    /** Owners of the admin servers that answered, for messages. */
-    readonly others: readonly string[];
-  };
+  /** `why` continues a message that begins "the proxy". */
+  | { readonly kind: "missing"; readonly why: string };
 
 const ASK_TIMEOUT_MS = 2_000;
 const HOST = "127.0.0.1";
@@ -90,22 +80,6 @@ export function findProxy(
   return Promise.resolve({ kind: "found", admin: which.admin });
 }
 
-/** Continues a message that begins "the proxy". */
-export function whyNotFound(found: Exclude<FoundAdmin, { readonly kind: "found" }>): string {
-  const { flag, value, agent } = found.wanted;
-  const by = agent ? ` and agent ${agent.address} (${agent.said})` : "";
-  if (found.kind === "several") {
-    return `of -${flag} ${value}${by}: several are: ${found.matches.join("; ")}. Give -http-addr ` +
-      "with the agent of the one that is meant, or its admin server as -admin; -admin-bind gives a " +
-      "proxy one of its own";
-  }
-  const { others } = found;
-  const list = others.length === 0 ? "there are none" : `there is ${others.join(", ")}`;
-  return `of -${flag} ${value}${by}: none of the admin servers on ports ${ADMIN_PORTS.at(0)} to ` +
-    `${ADMIN_PORTS.at(-1)} of 127.0.0.1 is its own; ${list}. Start it, or give its -admin-bind, ` +
-    "where it has one, as -admin";
-}
-
 /** `near`: the address to try first. */
 async function findAdmin(
   wanted: WantedProxy,
@@ -123,16 +97,25 @@ async function findAdmin(
     : meant.filter(({ info }) => sharesAgent(wanted, info) === undefined);
   const [first, second] = matches;
   if (first && !second) return { kind: "found", admin: first.admin };
+  const by = wanted.agent ? ` and agent ${wanted.agent.address} (${wanted.agent.said})` : "";
+  const named = `of -${wanted.flag} ${wanted.value}${by}`;
   if (first) {
     const each = matches.map(({ info, at }) => `${at} (${detailsOf(info).join(", ")})`);
-    return { kind: "several", wanted, matches: each };
+    const why =
+      `${named}: several are: ${each.join("; ")}. Give -http-addr with the agent of the ` +
+      "one that is meant, or its admin server as -admin; -admin-bind gives a proxy one of its own";
+    return { kind: "missing", why };
   }
   const others = answered.map(({ info, at }) => {
     const { agent } = info.postern.options;
     const of = wanted.agent && agent ? ` (agent ${agent})` : "";
     return `${nameOf(info)} at ${at}${of}`;
   });
-  return { kind: "missing", wanted, others };
+  const list = others.length === 0 ? "there are none" : `there is ${others.join(", ")}`;
+  const why = `${named}: none of the admin servers on ports ${ADMIN_PORTS.at(0)} to ` +
+    `${ADMIN_PORTS.at(-1)} of 127.0.0.1 is its own; ${list}. Start it, or give its -admin-bind, ` +
+    "where it has one, as -admin";
+  return { kind: "missing", why };
 }
 
 /** `undefined`: no agent is wanted, or the proxy does not name its agent. */

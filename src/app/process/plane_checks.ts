@@ -12,7 +12,6 @@ interface BindRetryOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly plane: Pick<DataPlane, "retryFailed">;
-  /** Ends the tries. */
   readonly signal: AbortSignal;
   /** Called after each try. */
   readonly onTried: () => Promise<void>;

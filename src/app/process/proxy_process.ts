@@ -188,7 +188,6 @@ export class ProxyProcess {
     });
   }
 
-  /** Resolves when serving has begun. */
   async #serve(control: ProxyControl): Promise<Serving> {
     const { clock, log, notifier, paths } = this.#options;
     const { source } = control;

@@ -12,7 +12,6 @@ import { type Clock, type Log, messageOf, type Timer } from "../../base/mod.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
 import type { DataPlane } from "../workers/plane.ts";
 
-/** Facts of the main thread. */
 export interface ReadinessFacts {
   readonly draining: boolean;
   readonly snapshot: Snapshot | undefined;
@@ -162,7 +161,6 @@ export interface ReadinessOptions {
   plane(): Pick<DataPlane, "listeners" | "stuck"> | undefined;
   /** Called when readiness changes, except by draining. */
   onChange(reasons: readonly string[]): void;
-  /** Ends the periodic look. */
   readonly signal: AbortSignal;
 }
 

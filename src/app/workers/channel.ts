@@ -146,9 +146,7 @@ export interface WorkerStart {
   /** The main thread's monotonic time, which becomes the worker's. */
   readonly nowMs: number;
   readonly counts: SharedArrayBuffer;
-  /** Rings for log lines. */
   readonly logMemory: SharedArrayBuffer;
-  /** Rings for lines of the access log. */
   readonly accessMemory: SharedArrayBuffer;
 }
 

@@ -53,11 +53,9 @@ class DataWorker implements RolloutMember {
   /** Resolves when the first thread runs, or was given up. */
   readonly #first = Promise.withResolvers<void>();
   #thread: Worker | undefined;
-  /** Present while the thread runs. */
   #channel: WorkerChannel | undefined;
   #listeners: Promise<readonly ListenerView[] | undefined> | undefined;
   #beat: Promise<void> | undefined;
-  /** Time of the beat that has not been answered. */
   #beatMs: number | undefined;
   #restart: Timer | undefined;
   #restartMs = RESTART_MS / 2;
@@ -267,6 +265,14 @@ export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
       onStarted: () => rollout.look(),
     }));
   const rollout = new Rollout({ clock, log, stats, counts, members: workers });
+  /** Answers of all workers that come in time. */
+  const answers = async <T>(
+    ask: (worker: DataWorker) => Promise<T | undefined>,
+    withinMs?: number,
+  ): Promise<readonly T[]> => {
+    const all = await Promise.all(workers.map((worker) => soon(ask(worker), withinMs)));
+    return all.filter((answer) => answer !== undefined);
+  };
 
   return {
     rollout,
@@ -274,24 +280,10 @@ export function createWorkerPlane(options: WorkerPlaneOptions): DataPlane {
       const bound = await Promise.all(workers.map((worker) => worker.ask("retryFailed")));
       return bound.every((all) => all === true);
     },
-    async listeners() {
-      const answers = await Promise.all(workers.map((worker) => soon(worker.listeners())));
-      return answers.filter((answer) => answer !== undefined);
-    },
-    async views(wanted) {
-      const views = await Promise.all(workers.map((worker) => soon(worker.ask("view", wanted))));
-      return views.filter((view) => view !== undefined);
-    },
-    async used() {
-      const all = await Promise.all(workers.map((worker) => soon(worker.ask("used"))));
-      return all.filter((used) => used !== undefined);
-    },
-    async explain(question) {
-      const all = await Promise.all(
-        workers.map((worker) => soon(worker.ask("explain", question), EXPLAIN_TIMEOUT_MS)),
-      );
-      return all.filter((explained) => explained !== undefined);
-    },
+    listeners: () => answers((worker) => worker.listeners()),
+    views: (wanted) => answers((worker) => worker.ask("view", wanted)),
+    used: () => answers((worker) => worker.ask("used")),
+    explain: (question) => answers((worker) => worker.ask("explain", question), EXPLAIN_TIMEOUT_MS),
     async stuck() {
       await Promise.all(workers.map((worker) => soon(worker.beat(), worker.untilStuckMs)));
       return workers.flatMap(({ untilStuckMs }, worker) =>

@@ -24,9 +24,7 @@ export interface RolloutMember {
   readonly published: Snapshot | undefined;
   /** False: the data path is gone or not there yet. Rejects with the reason of a refusal. */
   prepare(snapshot: Snapshot): Promise<boolean>;
-  /** Publishes the snapshot prepared last. */
   publish(snapshot: Snapshot, columns: Columns): Promise<void>;
-  /** Drops the snapshot prepared last. */
   abandon(): void;
   /** Called for a data path that serves another snapshot than the others. */
   giveUp(reason: string): void;
@@ -58,7 +56,6 @@ export class Rollout {
   #decided = 0;
   #decision = Promise.withResolvers<void>();
   #isLooking = false;
-  /** Number of calls of {@link look}. */
   #looks = 0;
   #closed = false;
 

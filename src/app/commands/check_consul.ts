@@ -22,7 +22,7 @@ import { runtimeEngine } from "../../net/mod.ts";
 import { localAddressOf, type Refusal, type Snapshot } from "../../snapshot/mod.ts";
 import type { SnapshotSource } from "../../source/mod.ts";
 import type { ProxyOptions } from "../flags/proxy_options.ts";
-import { createControl } from "../process/control.ts";
+import { type ControlDeps, createControl } from "../process/control.ts";
 
 /** A proxy waits as long before it serves without parts that Consul has not answered. */
 const ANSWERS_WAIT_MS = 10_000;
@@ -64,7 +64,10 @@ export async function checkConsul(options: ProxyOptions): Promise<ConsulReport> 
 }
 
 /** The surroundings of a source whose proxy does not run; `write` takes log lines from `level` on. */
-export function checkDeps(level: LogLevel, write: (record: LogRecord) => void) {
+export function checkDeps(
+  level: LogLevel,
+  write: (record: LogRecord) => void,
+): Omit<ControlDeps, "signal" | "onWaiting"> {
   return {
     clock: systemClock,
     random: systemRandom,

@@ -39,7 +39,7 @@ import { findProxy, usualIdOf } from "./find_proxy.ts";
 import type { Engine } from "../../net/mod.ts";
 import { VERSION } from "./version.ts";
 
-interface ControlDeps {
+export interface ControlDeps {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;

@@ -7,7 +7,7 @@
 
 import { writeFile } from "node:fs/promises";
 import { startConsul } from "../test/kit/mesh/consul.ts";
-import { QuestionSender, startPathApp } from "../test/kit/mesh/l7_asker.ts";
+import { QuestionSender, startPathApp } from "../test/kit/mesh/l7_requests.ts";
 import {
   answerText,
   DESTINATION,

@@ -7,8 +7,8 @@
 import type { Claims } from "../../src/plugin/verified_claims.ts";
 
 /**
- * Whether the claim is that text, or a list that contains it. Only strings in the token equal a text, and
- * nested lists do not count.
+ * Whether the claim at `path` is the string `value`, or an array that contains it. Values are not converted
+ * (the number 1 is not "1"), and nested arrays are not searched.
  */
 export function hasClaim(claims: Claims, path: readonly string[], value: string): boolean {
   let at: unknown = claims;

@@ -1,7 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { SeenRequest } from "../../src/kit/mod.ts";
-import { type Ask, bearer, mountJwtAuth, providerOf } from "../../test/kit/plugins/jwt_auth.ts";
+import {
+  bearer,
+  mountJwtAuth,
+  providerOf,
+  type TokenRequest,
+} from "../../test/kit/plugins/jwt_auth.ts";
 import { ISSUER, makeIssuer } from "../../test/kit/certs/tokens.ts";
 
 const one = await makeIssuer("one");
@@ -59,7 +64,7 @@ for (
       200,
       ["/"],
     ],
-  ] as readonly (readonly [string, Ask, number, (readonly string[])?])[]
+  ] as readonly (readonly [string, TokenRequest, number, (readonly string[])?])[]
 ) {
   test(`jwt_auth answers ${status} with a token in ${what}`, async () => {
     const { status: got, sent } = await plain.ask(ask);
@@ -92,7 +97,7 @@ for (
     }, [
       "/",
     ]],
-  ] as readonly (readonly [string, Ask, readonly string[]])[]
+  ] as readonly (readonly [string, TokenRequest, readonly string[]])[]
 ) {
   test(`jwt_auth ${what}`, async () => {
     const { sent } = await everywhere.ask(ask);
@@ -167,7 +172,7 @@ for (
     ["all", { ...bearer(good), ...corp }, 200],
     ["all", bearer(good), 401, "Jwt is missing"],
     ["all", { ...bearer(bad), ...corp }, 401, "Jwt verification fails"],
-  ] as readonly (readonly [string, Ask["headers"] & object, number, string?])[]
+  ] as readonly (readonly [string, TokenRequest["headers"] & object, number, string?])[]
 ) {
   test(`jwt_auth with ${how} of two answers ${status} to ${Object.keys(headers)} (${reason})`, async () => {
     const needs = [{ provider: "okta" }, { provider: "corp" }];

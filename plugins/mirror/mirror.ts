@@ -96,7 +96,7 @@ class Mirror {
       const { failure } = await this.#call(copy, { timeoutMs });
       this.#copies.add(1, { result: failure ? "failed" : "answered" });
     } catch {
-      // The body was incomplete when the response began, or longer than the limit.
+      // Not copied: the body was incomplete when the response began, or longer than the limit.
       this.#copies.add(1, { result: "body" });
     } finally {
       this.#underWay--;

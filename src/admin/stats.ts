@@ -162,7 +162,7 @@ function valueText({ value, counts }: Measured): string {
   return counts ? `count=${cumulative(counts).at(-1)} sum_ms=${value}` : String(value);
 }
 
-/** A histogram's buckets count up to their bounds, as in Prometheus. */
+/** A histogram's buckets are cumulative, as in Prometheus. */
 function valueJson({ kind, value, counts }: Measured): Readonly<Record<string, unknown>> {
   if (!counts) return { kind, value };
   const upTo = cumulative(counts);

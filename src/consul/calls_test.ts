@@ -22,7 +22,7 @@ function failsWith(code: string, pattern: RegExp): (error: unknown) => boolean {
 test("findSidecar() finds the sidecar of a service id in any case", async () => {
   await using client = await AgentClient.start(inTurn({ json: fixture("agent_services") }));
   assert.equal(await client.agent.findSidecar("Web-1"), "web-1-sidecar-proxy");
-  assert.equal(client.script.asked[0]?.query.get("filter"), 'Kind == "connect-proxy"');
+  assert.equal(client.script.requests[0]?.query.get("filter"), 'Kind == "connect-proxy"');
 });
 
 test("findSidecar() says that no sidecar is registered, and how to fix it", async () => {
@@ -41,7 +41,7 @@ test("findSidecar() names the right that is missing where the token may not see 
     client.agent.findSidecar("web"),
     failsWith("agent_forbidden", /'service:read' on "web-sidecar-proxy"/),
   );
-  assert.equal(client.script.asked[1]?.path, "/v1/agent/service/web-sidecar-proxy");
+  assert.equal(client.script.requests[1]?.path, "/v1/agent/service/web-sidecar-proxy");
 });
 
 test("findSidecar() lists the sidecars where a service has several", async () => {
@@ -125,7 +125,7 @@ test("an unknown datacenter is named in the error", async () => {
 test("findProxy() returns the id of a proxy that can be run", async () => {
   await using client = await AgentClient.start(inTurn({ json: fixture("agent_service_merged") }));
   assert.equal(await client.agent.findProxy("web-1-sidecar-proxy"), "web-1-sidecar-proxy");
-  assert.equal(client.script.asked[0]?.path, "/v1/agent/service/web-1-sidecar-proxy");
+  assert.equal(client.script.requests[0]?.path, "/v1/agent/service/web-1-sidecar-proxy");
 });
 
 for (
@@ -179,7 +179,7 @@ test("missingRights() names each missing right, its resource and its purpose", a
     },
     { right: "node:read", on: "any node", neededFor: "the instances of every upstream" },
   ]);
-  const [asked] = client.script.asked;
+  const [asked] = client.script.requests;
   assert.equal(asked?.path, "/v1/internal/acl/authorize");
   const rights = (JSON.parse(asked?.body ?? "") as Record<string, string>[])
     .map((right) => `${right["Resource"]}:${right["Access"]} ${right["Segment"]}`);
@@ -226,7 +226,7 @@ test("authorize() sends the serial and returns the reason", async () => {
   const answer = await client.agent.authorize(request, { timeoutMs: 100 });
   assert.equal(answer.allowed, false);
   assert.match(answer.reason, /Matched L4 intention/);
-  assert.deepEqual(JSON.parse(client.script.asked[0]?.body ?? ""), {
+  assert.deepEqual(JSON.parse(client.script.requests[0]?.body ?? ""), {
     Target: "db",
     ClientCertURI: request.uri,
     ClientCertSerial: "0a",
@@ -257,7 +257,7 @@ test("authorize() times out while it waits for a connection", async () => {
   await client.asked(1);
   await client.clock.advance(100);
   await assert.rejects(second, ProxyError);
-  assert.equal(client.script.asked.length, 1);
+  assert.equal(client.script.requests.length, 1);
   client.agent.close();
   await assert.rejects(first, ProxyError);
 });
@@ -268,11 +268,11 @@ test("watchQuery() executes at its interval, keeps the last answer through a fai
   const seen = new Seen<QueryResult>();
   client.agent.watchQuery({ name: "geo-db", datacenter: "dc2", intervalMs: 10_000 }, seen);
   await eventually(() => seen.values.length === 1, "the first answer");
-  const [first] = client.script.asked;
+  const [first] = client.script.requests;
   assert.equal(first?.path, "/v1/query/geo-db/execute");
   assert.deepEqual([first?.query.get("connect"), first?.query.get("dc")], ["true", "dc2"]);
   await client.clock.advance(8_900);
-  assert.equal(client.script.asked.length, 1);
+  assert.equal(client.script.requests.length, 1);
   answer = "hang";
   await client.clock.advance(2_200);
   await client.asked(2);
@@ -314,7 +314,8 @@ test("watchDefaultPolicy() reads again every few minutes and soon after an agent
     limitMs: 4_000,
   });
   assert.deepEqual(seen.values, ["allow", "deny"]);
-  const count = () => client.script.asked.filter(({ path }) => path.includes("authorize")).length;
+  const count = () =>
+    client.script.requests.filter(({ path }) => path.includes("authorize")).length;
   const before = count();
   await client.passUntil(() => count() > before, { what: "once more", limitMs: 200_000 });
   assert.equal(seen.values.length, 2, "an equal answer is not delivered");
@@ -327,7 +328,7 @@ test("watchMesh() waits for an entry that does not exist yet", async () => {
   const seen = new Seen();
   client.agent.watchMesh(seen);
   await client.quiet();
-  assert.equal(client.script.asked[1]?.query.get("index"), "9");
+  assert.equal(client.script.requests[1]?.query.get("index"), "9");
   assert.equal(seen.values[0], null);
   assert.ok(seen.values[1]);
   assert.deepEqual(seen.errors, []);
@@ -344,7 +345,7 @@ test("watchDefaults() delivers extensions and rate limits, and null for an absen
   const seen = new Seen();
   client.agent.watchDefaults({ kind: "service-defaults", name: "web" }, seen);
   await eventually(() => seen.values.length === 3, "three answers");
-  assert.equal(client.script.asked[0]?.path, "/v1/config/service-defaults/web");
+  assert.equal(client.script.requests[0]?.path, "/v1/config/service-defaults/web");
   const routes = [{ requestsPerSecond: 2, burst: 0, exact: "", prefix: "", regex: "/a.*" }];
   assert.deepEqual(seen.values, [
     {
@@ -371,7 +372,7 @@ test("-datacenter and -stale are sent with the calls that Consul's own commands 
   client.agent.watchLeaf("web", new Seen());
   await client.asked(3);
   const of = (path: string) =>
-    client.script.asked.find((asked) => asked.path.endsWith(path))?.query;
+    client.script.requests.find((asked) => asked.path.endsWith(path))?.query;
   assert.deepEqual([of("/a")?.get("dc"), of("/a")?.has("stale")], ["dc9", true]);
   assert.deepEqual([of("/b")?.get("dc"), of("/b")?.get("filter")], ["dc2", 'a == "b&c"']);
   assert.deepEqual([of("/web")?.get("dc"), of("/web")?.has("stale")], ["dc9", false]);
@@ -402,7 +403,7 @@ test("a changed token file is used without a restart, and a bad one is ignored",
     });
     const sent = async () => {
       await client.agent.findSidecar("web-1");
-      return client.script.asked.at(-1)?.headers["x-consul-token"];
+      return client.script.requests.at(-1)?.headers["x-consul-token"];
     };
     assert.equal(await sent(), "first");
     write("other");

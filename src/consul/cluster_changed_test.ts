@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { ProxyError, Stats } from "../base/mod.ts";
 import { AgentClient, Seen } from "../../test/kit/consul/agent_client.ts";
 import {
-  type Asked,
+  type AgentRequest,
   eventually,
   fixture,
   type Reaction,
@@ -26,7 +26,7 @@ class World {
   denies = true;
   asked = 0;
 
-  readonly answer = ({ method, path, query }: Asked): Reaction => {
+  readonly answer = ({ method, path, query }: AgentRequest): Reaction => {
     if (path === ASKS_CLUSTER) this.asked++;
     if (this.isFailing) return { status: 500, text: "No cluster leader" };
     const { index } = this;
@@ -216,7 +216,7 @@ test("a 404 from another cluster is cluster_changed, and nothing is written to i
   await assert.rejects(it.client.agent.findSidecar("web-1"), (error) => {
     return error instanceof ProxyError && error.code === "cluster_changed";
   });
-  assert.ok(it.client.script.asked.every(({ method }) => method !== "PUT"));
+  assert.ok(it.client.script.requests.every(({ method }) => method !== "PUT"));
 });
 
 test("a proxy without a pinned cluster sends no proof requests", async () => {

@@ -14,7 +14,10 @@ import type { Registration } from "./model/values.ts";
 import { object, readReply, text } from "./replies/schema.ts";
 
 const TIMEOUT_MS = 10_000;
-/** Only a rule for the prefix "" covers a name that no node has. */
+/**
+ * A name that no node has, to ask for the right to read every node: it is covered by a rule for the prefix
+ * "", not by one for single nodes.
+ */
 const ANY_NODE = "postern-probe";
 
 interface Need {

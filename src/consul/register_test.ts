@@ -26,11 +26,11 @@ test("keepRegistered() registers, sends heartbeats, registers again after a 404,
     forgotten = false;
     return { status: 404, text: 'Unknown check ID "web-proxy-x1-ttl"' };
   });
-  const paths = () => client.script.asked.map(({ path }) => path.replace("/v1/agent/", ""));
+  const paths = () => client.script.requests.map(({ path }) => path.replace("/v1/agent/", ""));
   const stop = new AbortController();
   const done = client.agent.keepRegistered(PROXY, { signal: stop.signal });
   await client.asked(1);
-  assert.deepEqual(JSON.parse(client.script.asked[0]?.body ?? ""), {
+  assert.deepEqual(JSON.parse(client.script.requests[0]?.body ?? ""), {
     Kind: "connect-proxy",
     ID: "web-proxy-x1",
     Name: "web-proxy",
@@ -55,7 +55,7 @@ test("keepRegistered() registers, sends heartbeats, registers again after a 404,
 
 test("keepRegistered() reports readiness and drain at once", async () => {
   await using client = await AgentClient.start(() => ({ text: "" }));
-  const paths = () => client.script.asked.map(({ path }) => path.replace("/v1/agent/", ""));
+  const paths = () => client.script.requests.map(({ path }) => path.replace("/v1/agent/", ""));
   const [stop, serving, draining] = [
     new AbortController(),
     new AbortController(),
@@ -69,7 +69,9 @@ test("keepRegistered() reports readiness and drain at once", async () => {
     onLeft: () => left++,
   });
   await client.asked(1);
-  const { Check } = JSON.parse(client.script.asked[0]?.body ?? "") as { Check: { Status: string } };
+  const { Check } = JSON.parse(client.script.requests[0]?.body ?? "") as {
+    Check: { Status: string };
+  };
   assert.equal(Check.Status, "critical");
   await client.clock.advance(0);
   serving.abort();
@@ -113,5 +115,5 @@ test("keepRegistered() gives up deregistering after three tries", async () => {
   void done.then(() => ended = true);
   stop.abort();
   await client.passUntil(() => ended, { what: "the end", limitMs: 3_000 });
-  assert.equal(client.script.asked.length, 4);
+  assert.equal(client.script.requests.length, 4);
 });

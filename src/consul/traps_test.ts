@@ -10,8 +10,8 @@ import { seededRandom, silentLog, Stats } from "../base/mod.ts";
 import { AgentClient, Seen } from "../../test/kit/consul/agent_client.ts";
 import { FakeClock } from "../../test/kit/clock/clock.ts";
 import {
+  type AgentRequest,
   type Answer,
-  type Asked,
   eventually,
   fixture,
   fixtureText,
@@ -27,7 +27,7 @@ const API = { service: "api", datacenter: "", filter: "" };
 const INSTANCES: Answer = { index: 5, json: fixture("health_connect") };
 
 /** Answers every read of a sidecar once, and never answers waits. */
-function wholeAgent(asked: Asked): Reaction {
+function wholeAgent(asked: AgentRequest): Reaction {
   if (asked.query.has("index") || asked.query.has("hash")) return "hang";
   const { path } = asked;
   if (path.startsWith("/v1/agent/service/")) return { hash: "a", json: fixture("agent_service") };
@@ -70,7 +70,7 @@ test("trap 1: the authorize call is about a source that no rule can name", async
   const request = { service: "web", trustDomain: "x.consul", datacenter: "dc1" };
   client.agent.watchDefaultPolicy(request, seen);
   await eventually(() => seen.values.length > 0, "the default");
-  const body = JSON.parse(client.script.asked[0]?.body ?? "") as Record<string, string>;
+  const body = JSON.parse(client.script.requests[0]?.body ?? "") as Record<string, string>;
   assert.equal(body["Target"], "web");
   assert.equal(body["ClientCertURI"], "spiffe://x.consul/ns/postern-probe/dc/dc1/svc/x");
   assert.deepEqual(seen.values, ["allow"]);
@@ -90,8 +90,8 @@ test("trap 2: no read has the parameter cached, and every wait has an index or a
   const sinks = watchAll(client);
   await eventually(() => sinks.every(({ values }) => values.length === 1), "every first answer");
   await eventually(() => client.script.waiting === 7, "every long poll");
-  for (const { query } of client.script.asked) assert.equal(query.has("cached"), false);
-  const waits = client.script.asked.filter(({ query }) => query.has("wait"));
+  for (const { query } of client.script.requests) assert.equal(query.has("cached"), false);
+  const waits = client.script.requests.filter(({ query }) => query.has("wait"));
   assert.equal(waits.length, 7);
   assert.ok(waits.every(({ query }) => query.has("index") || query.has("hash")));
 });
@@ -100,7 +100,7 @@ test("trap 3: intentions/check is never called", async () => {
   await using client = await AgentClient.start(wholeAgent);
   const sinks = watchAll(client);
   await eventually(() => sinks.every(({ values }) => values.length === 1), "every first answer");
-  assert.ok(client.script.asked.every(({ path }) => !path.includes("/check")));
+  assert.ok(client.script.requests.every(({ path }) => !path.includes("/check")));
 });
 
 test("trap 4: service:write is reported as missing although the agent returned a leaf", async () => {
@@ -128,7 +128,7 @@ test("trap 5: an empty list from a long poll is read again without index", async
   const seen = new Seen<readonly Instance[]>();
   client.agent.watchHealth(API, seen);
   await client.quiet();
-  const indexes = client.script.asked.map(({ query }) => query.get("index"));
+  const indexes = client.script.requests.map(({ query }) => query.get("index"));
   assert.deepEqual(indexes, [null, "5", null, "7"]);
   assert.equal(seen.values.length, 1, "the empty list is not delivered");
   assert.equal(seen.last?.length, 4);
@@ -158,7 +158,7 @@ test("trap 6: the namespace and partition default are never sent", async () => {
   await using client = await AgentClient.start(wholeAgent, { agent });
   const sinks = watchAll(client);
   await eventually(() => sinks.every(({ values }) => values.length === 1), "every first answer");
-  for (const { query, headers } of client.script.asked) {
+  for (const { query, headers } of client.script.requests) {
     assert.ok(!query.has("ns") && !query.has("partition"));
     assert.equal(headers["x-consul-namespace"], undefined);
   }
@@ -169,7 +169,7 @@ test("trap 6: any other namespace and partition is sent", async () => {
   await using client = await AgentClient.start(wholeAgent, { agent });
   client.agent.watchLeaf("web", new Seen());
   await client.asked(1);
-  const query = client.script.asked[0]?.query;
+  const query = client.script.requests[0]?.query;
   assert.deepEqual([query?.get("ns"), query?.get("partition")], ["team", "east"]);
 });
 
@@ -220,11 +220,11 @@ test("trap 11: after a broken connection every watch reads without index", async
   client.agent.watchIntentions("web", first);
   client.agent.watchIntentions("web", second);
   await eventually(() => client.script.waiting === 2, "two long polls");
-  const before = client.script.asked.length;
+  const before = client.script.requests.length;
   client.script.breakAll();
-  const again = () => client.script.asked.length >= before + 4 && client.script.waiting === 2;
+  const again = () => client.script.requests.length >= before + 4 && client.script.waiting === 2;
   await client.passUntil(again, { what: "both ask again" });
-  const later = client.script.asked.slice(before).map(({ query }) => query.get("index"));
+  const later = client.script.requests.slice(before).map(({ query }) => query.get("index"));
   assert.deepEqual(later.sort(), ["900", "900", null, null]);
 });
 
@@ -267,7 +267,7 @@ test("trap 13: an emptied list that a read without index confirms is delivered",
   client.agent.watchHealth(API, seen);
   await client.quiet();
   assert.deepEqual(seen.values.map((list) => list.length), [4, 0]);
-  const indexes = client.script.asked.map(({ query }) => query.get("index"));
+  const indexes = client.script.requests.map(({ query }) => query.get("index"));
   assert.deepEqual(indexes, [null, "5", null, "7", "8"], "the list is confirmed once");
 });
 
@@ -293,7 +293,7 @@ for (const protocol of [undefined, "tcp", "http"]) {
     };
     client.agent.watchChain(request, new Seen());
     await client.asked(1);
-    const [asked] = client.script.asked;
+    const [asked] = client.script.requests;
     assert.deepEqual([asked?.method, asked?.path], ["POST", "/v1/discovery-chain/api"]);
     assert.equal(asked?.query.get("compile-dc"), "dc2");
     assert.deepEqual(JSON.parse(asked?.body ?? ""), {
@@ -309,7 +309,7 @@ test("only waits that the agent drops with the connection are longer than a minu
   const sinks = watchAll(client);
   await eventually(() => sinks.every(({ values }) => values.length === 1), "every first answer");
   await eventually(() => client.script.waiting === 7, "every long poll");
-  const long = client.script.asked
+  const long = client.script.requests
     .filter(({ query }) => Number(query.get("wait")?.replace("ms", "") ?? 0) > 60_000)
     .map(({ path }) => path.replace(/\/[^/]*$/, "")).sort();
   assert.deepEqual(long, [

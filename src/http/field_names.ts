@@ -54,7 +54,7 @@ const COMMON = [
   "x-request-id x-xss-protection",
 ].join(" ").split(" ");
 
-/** By spelling: lower case, and the usual capitalisation. */
+/** Known names, keyed as they are spelled on the wire: `content-type` and `Content-Type`. */
 const KNOWN = new Map<string, KnownName>();
 for (const name of [...COMMON, ...Object.keys(MEANINGS)]) {
   const proper = name.replace(/(?<![a-z0-9])[a-z]/g, (letter) => letter.toUpperCase());

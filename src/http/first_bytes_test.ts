@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { settle } from "../../test/kit/clock/clock.ts";
-import { asking } from "../../test/kit/wire/http2_asking.ts";
-import { askRaw, serveRaw } from "../../test/kit/wire/http1.ts";
+import { http2ClientRig } from "../../test/kit/wire/http2_client_rig.ts";
+import { http1ClientRig, serveRaw } from "../../test/kit/wire/http1.ts";
 import { isNoRequest, isNoResponse, spokenInBytes } from "./first_bytes.ts";
 
 const octets = (text: string) => Uint8Array.from(text, (character) => character.charCodeAt(0));
@@ -38,8 +38,8 @@ for (const [greeting, spoken] of [...OTHERS, [SETTINGS, "HTTP/2"] as const]) {
 
   test(`an HTTP/1.1 client breaks at once with a server that answers ${shown}`, async () => {
     for (const bytewise of [false, true]) {
-      const { server, ask, ends } = askRaw();
-      const reply = ask();
+      const { server, request, ends } = http1ClientRig();
+      const reply = request();
       await server.send(greeting, { bytewise });
       assert.equal(reply.state, "reset protocol");
       assert.equal(server.over, "reset");
@@ -53,12 +53,12 @@ for (const [greeting, spoken] of [...OTHERS, ["HTTP/1.1 400 Bad", "HTTP/1.1"] as
   // Bytes that look like a frame are judged with the whole frame header.
   if (greeting.startsWith("\0")) continue;
   test(`an HTTP/2 client breaks at once with a server that answers ${JSON.stringify(greeting)}`, async () => {
-    const { peer, ask, ends } = await asking(null);
-    const { told } = ask();
+    const { peer, request, ends } = await http2ClientRig(null);
+    const { recorded } = request();
     await peer.send(octets(greeting));
     const detail = `answers ${spoken} where Protocol says http2`;
     assert.deepEqual(ends, [{ by: "peer", kind: "protocol", detail }]);
-    assert.deepEqual(told.reset, { reason: "protocol", detail });
+    assert.deepEqual(recorded.reset, { reason: "protocol", detail });
   });
 }
 

@@ -19,14 +19,14 @@ const LARGE_PART = 1 / 8;
 const CONNECTION_PART = 1 / 4;
 /** Above this part an exchange is ended at once. A single burst below it is not a sign of a slow side. */
 const BURST_PART = 1 / 2;
-/** Limit of the window growth that all streams of one connection may borrow. */
+/** Part of the limit that the streams of one connection may together borrow for larger windows. */
 const LENT_PART = 1 / 16;
 /**
  * Above this part of the limit the account is strained: upstreams of every connection are paused at the
  * first byte.
  */
 const TIGHT_PART = 1 / 2;
-/** Exchanges are stopped until this part of the exceeded limit is left. */
+/** Exchanges are stopped until no more than this part of the exceeded limit is held. */
 const LEFT_PART = 7 / 8;
 /** Below this part windows may grow. */
 const CALM_PART = 1 / 8;

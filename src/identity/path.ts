@@ -96,7 +96,10 @@ export function namesFit(child: Certificate, issuer: Certificate): boolean {
     sameBytes(child.issuer, issuer.subject);
 }
 
-/** The certificates of `others` that are signed by a root or by a CA among them, valid or not. */
+/**
+ * The certificates of `others` whose signatures lead to a root, directly or through CAs in `others`, valid
+ * or expired.
+ */
 function vouchedFor(search: Search, others: readonly Certificate[]): readonly Certificate[] {
   const vouched: Certificate[] = [];
   for (const isLikely of [isHinted, namesFit]) {

@@ -107,7 +107,7 @@ export interface HttpResponse {
   readonly body: Body | null;
   /** The endpoint that answered; `null`: the proxy or a plugin did. */
   readonly endpoint: Endpoint | null;
-  /** Why there is no response from an endpoint or a plugin; `null`: there is one. */
+  /** Why the proxy made this response itself; `null`: it came from an endpoint or a plugin. */
   readonly failure: Failure | null;
   with(change: ResponseChange): HttpResponse;
 }

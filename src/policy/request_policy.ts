@@ -40,8 +40,9 @@ export interface SourceJudge {
   /** The intention that decides, or the default. */
   readonly rule: string;
   /**
-   * For each request, also on an open connection, in the form that is sent on: path normalised, with the
-   * fields that the proxy adds. `claims`: those of its tokens; absent: none.
+   * Called for each request, also on a connection that was admitted. `request` is in the form that is
+   * forwarded: its path is normalised, and it has the fields that the proxy adds. `claims`: those of its
+   * tokens; absent: none.
    */
   decide(request: JudgedRequest, claims?: VerifiedClaims): RequestVerdict;
   /** For people: the permissions that {@link decide} evaluates, in its order, the one that decides last. */
@@ -141,7 +142,8 @@ function byPermissions(
     decide(request, claims) {
       for (const { covers, verdict, tokens, lacking } of tried) {
         if (!covers(request)) continue;
-        // As in Envoy, permissions after it do not apply to this request.
+        // As in Envoy, the first permission that covers the request decides. Without the token that it
+        // needs, the request is denied, even if a later permission would allow it.
         return lacking && !hasToken(tokens, claims) ? lacking : verdict;
       }
       return otherwise;

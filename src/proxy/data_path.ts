@@ -319,7 +319,7 @@ export class DataPath {
     return this.stats.samples();
   }
 
-  /** Explains a request; `undefined`: there is no snapshot yet. */
+  /** What would happen to a request, without sending it; `undefined`: there is no snapshot yet. */
   async explain(question: ExplainQuery): Promise<ExplainResult | undefined> {
     const snapshot = this.#snapshot;
     if (!snapshot) return undefined;

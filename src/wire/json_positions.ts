@@ -51,8 +51,9 @@ export function readJson(text: string): JsonPositions {
 }
 
 /**
- * The length of the text's beginning that is JSON; its whole length, unless it is nested too deep. For
- * texts with keys: the engines' own messages quote the text around an error.
+ * Offset of the first JSON error, or of a value that is nested too deep; without one, the length of the
+ * text. Replaces the engines' messages for texts that may contain private keys, because those messages
+ * quote the text around an error.
  */
 export function locateJsonError(text: string): number {
   const scanner = new Scanner(text);

@@ -2,7 +2,7 @@ import test from "node:test";
 import { startConsul } from "../kit/mesh/consul.ts";
 import { waitForEcho } from "../kit/wire/echo.ts";
 import { Load } from "../kit/wire/load.ts";
-import { expectFollowed, startPair, waitForPassing } from "../kit/mesh/mesh_pair.ts";
+import { expectFollowed, startMeshPair, waitForPassing } from "../kit/mesh/mesh_pair.ts";
 import { pause } from "../kit/process/process.ts";
 
 // Registered as most are, with Consul's default checks: an agent that comes back holds all of them
@@ -12,7 +12,7 @@ const AFTER_MS = 12_000;
 test("an agent that is away for 60 s is not missed, and is followed again afterwards", async () => {
   await using server = await startConsul({ acl: true });
   await using agent = await startConsul({ clientOf: server });
-  await using pair = await startPair(agent, { defaultChecks: true });
+  await using pair = await startMeshPair(agent, { defaultChecks: true });
   await waitForPassing(agent, "db");
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream, { pauseMs: 25 });
@@ -28,7 +28,7 @@ test("an agent that is away for 60 s is not missed, and is followed again afterw
 test("an agent that comes back having forgotten everything is no reason to stop", async () => {
   await using server = await startConsul({ acl: true });
   await using agent = await startConsul({ clientOf: server });
-  await using pair = await startPair(agent, { defaultChecks: true });
+  await using pair = await startMeshPair(agent, { defaultChecks: true });
   await waitForPassing(agent, "db");
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream);
@@ -48,7 +48,7 @@ test("an agent that comes back having forgotten everything is no reason to stop"
 test("another agent at the same address is taken for the one before it", async () => {
   await using server = await startConsul({ acl: true });
   await using agent = await startConsul({ clientOf: server });
-  await using pair = await startPair(agent, { defaultChecks: true });
+  await using pair = await startMeshPair(agent, { defaultChecks: true });
   await waitForPassing(agent, "db");
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream);
@@ -63,7 +63,7 @@ test("another agent at the same address is taken for the one before it", async (
 test("servers that are away for a while are not missed", async () => {
   await using server = await startConsul({ acl: true });
   await using agent = await startConsul({ clientOf: server });
-  await using pair = await startPair(agent, { defaultChecks: true });
+  await using pair = await startMeshPair(agent, { defaultChecks: true });
   await waitForPassing(agent, "db");
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream);

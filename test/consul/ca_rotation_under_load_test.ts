@@ -3,14 +3,14 @@ import assert from "node:assert/strict";
 import { startConsul } from "../kit/mesh/consul.ts";
 import { EchoClient, waitForEcho } from "../kit/wire/echo.ts";
 import { Load } from "../kit/wire/load.ts";
-import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { startMeshPair } from "../kit/mesh/mesh_pair.ts";
 import { eventually, pause } from "../kit/process/process.ts";
 import { presentedSerial } from "../kit/wire/tls_probe.ts";
 
 test("a new root and the leaves it signs come into use without an error", async () => {
   await using server = await startConsul({ acl: true });
   await using agent = await startConsul({ clientOf: server });
-  await using pair = await startPair(agent);
+  await using pair = await startMeshPair(agent);
   await waitForEcho(pair.upstream);
   const listeners = {
     db: { place: pair.public, as: "web" },

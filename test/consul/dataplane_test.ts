@@ -15,7 +15,7 @@ import { test } from "node:test";
 import { SERVER_NAME, startCluster } from "../kit/mesh/cluster.ts";
 import { EchoClient, type Place, waitForEcho } from "../kit/wire/echo.ts";
 import { loginsOf } from "../kit/mesh/login.ts";
-import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { startMeshPair } from "../kit/mesh/mesh_pair.ts";
 import { freePorts, loopbackHost } from "../kit/process/ports.ts";
 import { type Postern, posternCommand, ready, startPostern } from "../kit/process/postern.ts";
 import { eventually, runToEnd } from "../kit/process/process.ts";
@@ -77,7 +77,7 @@ test("it runs a sidecar as consul-k8s starts it, is measured, goes on for its gr
   await logins.bearer();
   try {
     let asked: Promise<{ status: number; body: string }> | undefined;
-    await using pair = await startPair(cluster, {
+    await using pair = await startMeshPair(cluster, {
       webConfig: { envoy_prometheus_bind_addr: `${host}:${scrape}` },
       web: async (_cluster, id) => {
         const started = await dataplane(id, [

@@ -2,14 +2,14 @@ import test from "node:test";
 import { startConsul } from "../kit/mesh/consul.ts";
 import { waitForEcho } from "../kit/wire/echo.ts";
 import { Load } from "../kit/wire/load.ts";
-import { startPair, waitForPassing } from "../kit/mesh/mesh_pair.ts";
+import { startMeshPair, waitForPassing } from "../kit/mesh/mesh_pair.ts";
 import { eventually, pause } from "../kit/process/process.ts";
 import { plainSerial, presentedSerial, readLeaf } from "../kit/wire/tls_probe.ts";
 
 test("a restarted agent issues new leaves; no connection fails", async () => {
   await using server = await startConsul({ acl: true });
   await using agent = await startConsul({ clientOf: server });
-  await using pair = await startPair(agent, { defaultChecks: true });
+  await using pair = await startMeshPair(agent, { defaultChecks: true });
   await waitForPassing(agent, "db");
   await waitForEcho(pair.upstream);
   const dbListener = pair.public;

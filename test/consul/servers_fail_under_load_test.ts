@@ -4,13 +4,13 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { startClusterPair, withstands } from "../kit/mesh/cluster_pair.ts";
+import { startDisturbedPair, withstands } from "../kit/mesh/disturbed_pair.ts";
 import { waitForEcho } from "../kit/wire/echo.ts";
 import { rounds } from "../kit/clock/long.ts";
 import { eventually, pause } from "../kit/process/process.ts";
 
 test("servers fail under load in several ways", async (t) => {
-  await using on = await startClusterPair();
+  await using on = await startDisturbedPair();
   const { cluster, pair } = on;
 
   await t.test("the leader is killed", async () => {
@@ -65,7 +65,7 @@ test("servers fail under load in several ways", async (t) => {
 
 test("data that a server lost with its disk is not taken for deleted", async () => {
   // Without tokens only the answers' content shows it, and without intentions every caller is let in.
-  await using on = await startClusterPair({
+  await using on = await startDisturbedPair({
     cluster: { acl: false, defaultIntentionPolicy: "allow" },
   });
   const { cluster, pair } = on;

@@ -3,14 +3,14 @@ import assert from "node:assert/strict";
 import { startConsul } from "../kit/mesh/consul.ts";
 import { waitForEcho } from "../kit/wire/echo.ts";
 import { Load } from "../kit/wire/load.ts";
-import { startPair, waitForPassing } from "../kit/mesh/mesh_pair.ts";
+import { startMeshPair, waitForPassing } from "../kit/mesh/mesh_pair.ts";
 import { pause } from "../kit/process/process.ts";
 
 test("two sidecars with service-identity tokens relay bytes under default deny", async () => {
   await using server = await startConsul({ acl: true });
   await using agent = await startConsul({ clientOf: server });
   // Consul's own checks, as a plain registration has them: 10 s apart, critical until the first.
-  await using pair = await startPair(agent, { defaultChecks: true });
+  await using pair = await startMeshPair(agent, { defaultChecks: true });
   await waitForEcho(pair.upstream, { timeoutMs: 40_000 });
   await waitForPassing(agent, "db");
 

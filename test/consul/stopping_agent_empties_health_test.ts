@@ -2,14 +2,14 @@ import test from "node:test";
 import { startConsul } from "../kit/mesh/consul.ts";
 import { waitForEcho } from "../kit/wire/echo.ts";
 import { Load } from "../kit/wire/load.ts";
-import { startPair, waitForPassing } from "../kit/mesh/mesh_pair.ts";
+import { startMeshPair, waitForPassing } from "../kit/mesh/mesh_pair.ts";
 import { eventually, pause } from "../kit/process/process.ts";
 
 test("db's agent leaving empties health for web, whose new connections still arrive", async () => {
   await using server = await startConsul({ acl: true });
   await using dbAgent = await startConsul({ clientOf: server });
   await using webAgent = await startConsul({ clientOf: server });
-  await using pair = await startPair(dbAgent, { webAgent, defaultChecks: true });
+  await using pair = await startMeshPair(dbAgent, { webAgent, defaultChecks: true });
   await waitForPassing(dbAgent, "db");
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream);

@@ -2,13 +2,13 @@ import test from "node:test";
 import assert from "node:assert/strict";
 import { startConsul } from "../kit/mesh/consul.ts";
 import { EchoClient, waitForEcho } from "../kit/wire/echo.ts";
-import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { startMeshPair } from "../kit/mesh/mesh_pair.ts";
 import { deadline } from "../kit/process/process.ts";
 
 test("an agent that demands client certificates, named by flags", async () => {
   await using server = await startConsul({ acl: true, tls: true });
   const { address, caFile, certFile, keyFile } = server.tls;
-  await using pair = await startPair(server, {
+  await using pair = await startMeshPair(server, {
     both: {
       args: [
         ...["-http-addr", address, "-ca-file", caFile],
@@ -27,7 +27,7 @@ test("an agent that demands client certificates, named by flags", async () => {
 test("an agent that demands client certificates, named by environment", async () => {
   await using server = await startConsul({ acl: true, tls: true });
   const { address, caFile, certFile, keyFile } = server.tls;
-  await using pair = await startPair(server, {
+  await using pair = await startMeshPair(server, {
     both: {
       env: {
         CONSUL_HTTP_ADDR: address.replace("https://", ""),

@@ -9,7 +9,7 @@ import { fieldOf } from "../../src/http/mod.ts";
 import { startConsul } from "../kit/mesh/consul.ts";
 import { answerOf, startRawOrigin } from "../kit/wire/http_raw.ts";
 import { startHttp2Server } from "../kit/wire/http2_server.ts";
-import { QuestionSender } from "../kit/mesh/l7_asker.ts";
+import { QuestionSender } from "../kit/mesh/l7_requests.ts";
 import { eventually } from "../kit/process/process.ts";
 import { envoySidecar } from "../kit/mesh/sidecars.ts";
 import { makeIssuer, rawToken } from "../kit/certs/tokens.ts";

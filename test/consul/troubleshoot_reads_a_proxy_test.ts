@@ -12,8 +12,8 @@ import { createAuthority } from "../kit/certs/certificates.ts";
 import { startConsul } from "../kit/mesh/consul.ts";
 import type { Place } from "../kit/wire/echo.ts";
 import { startEnvoyTls } from "../kit/peers/envoy_tls.ts";
-import { createFileMesh } from "../kit/mesh/file_mesh.ts";
-import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { createFileSidecar } from "../kit/mesh/file_sidecar.ts";
+import { startMeshPair } from "../kit/mesh/mesh_pair.ts";
 import { startPostern } from "../kit/process/postern.ts";
 import { eventually } from "../kit/process/process.ts";
 
@@ -26,7 +26,7 @@ function troubleshoot(admin: string, ...args: readonly string[]): Promise<string
 
 test("consul troubleshoot finds an upstream, its cluster and its healthy endpoints", async () => {
   await using server = await startConsul({ acl: true });
-  await using pair = await startPair(server);
+  await using pair = await startMeshPair(server);
   const admin = await pair.web.adminAddress();
   assert.match(await troubleshoot(admin, "upstreams"), /explicit upstreams only\) \(1\)\s+db\s/);
   const proxy = (name: string) => troubleshoot(admin, "proxy", "-upstream-envoy-id", name);
@@ -69,7 +69,7 @@ async function expectSame(expired: keyof typeof EXPIRED): Promise<void> {
       validation_context: { trusted_ca: { inline_string: authority.rootPem } },
     },
   });
-  await using mesh = await createFileMesh();
+  await using mesh = await createFileSidecar();
   await using peer = await startEnvoyTls({
     inbound: { target: mesh.inbound, tls: { ...context(peers), require_client_certificate: true } },
   });

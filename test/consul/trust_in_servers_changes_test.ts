@@ -7,7 +7,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
-import { startClusterPair, withstands } from "../kit/mesh/cluster_pair.ts";
+import { startDisturbedPair, withstands } from "../kit/mesh/disturbed_pair.ts";
 import { EchoClient, waitForEcho } from "../kit/wire/echo.ts";
 import { loginsOf } from "../kit/mesh/login.ts";
 import { eventually } from "../kit/process/process.ts";
@@ -22,7 +22,7 @@ test("traffic survives a deleted token, a rotation of roots and an expired token
   own.defer(() => rm(directory, { recursive: true, force: true }));
   let logins: ReturnType<typeof loginsOf> | undefined;
   const on = own.use(
-    await startClusterPair({
+    await startDisturbedPair({
       async db(cluster, serviceId) {
         logins = loginsOf(cluster, { directory, ttl: LIFE });
         await logins.create();

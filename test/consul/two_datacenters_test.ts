@@ -2,7 +2,7 @@ import test from "node:test";
 import { startConsul } from "../kit/mesh/consul.ts";
 import { type Place, waitForEcho } from "../kit/wire/echo.ts";
 import { Load } from "../kit/wire/load.ts";
-import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { startMeshPair } from "../kit/mesh/mesh_pair.ts";
 import { eventually, pause } from "../kit/process/process.ts";
 import { presentedSerial } from "../kit/wire/tls_probe.ts";
 
@@ -19,7 +19,7 @@ for (
     await using dc2 = await startConsul({ secondaryOf: dc1 });
     const webAgent = webIn === "dc1" ? dc1 : dc2;
     const dbAgent = dbIn === "dc1" ? dc1 : dc2;
-    await using pair = await startPair(dbAgent, {
+    await using pair = await startMeshPair(dbAgent, {
       webAgent,
       webUpstream: { datacenter: dbIn },
     });

@@ -4,8 +4,8 @@
  * @module
  */
 
-import { PLAN } from "../kit/wire/asked_plans.ts";
-import type { Ask } from "../kit/wire/mixed_ask.ts";
+import { PLAN } from "../kit/wire/response_plans.ts";
+import type { WrittenRequest } from "../kit/wire/send_request.ts";
 import type { MeshWorld } from "../kit/mesh/mixed_mesh.ts";
 
 /** How the caller asks. */
@@ -17,7 +17,7 @@ export interface Case {
   readonly to: string;
   /** `1.1` if absent. */
   readonly wire?: Wire;
-  readonly ask?: Partial<Ask>;
+  readonly ask?: Partial<WrittenRequest>;
   /**
    * The answer between two Envoys, in the form of `gistOf`: a status, the gRPC status, the instance that
    * answered, the number of tries that the applications saw where it is not one.
@@ -45,11 +45,11 @@ export interface Area extends Pick<MeshWorld, "entries">, Partial<Pick<MeshWorld
 }
 
 /** A request by its path and fields, as tables have it. */
-export function get(path: string, ...fields: readonly string[]): Partial<Ask> {
+export function get(path: string, ...fields: readonly string[]): Partial<WrittenRequest> {
   return { path, fields };
 }
 
 /** One whose tries are answered so: see {@link PLAN}. */
-export function planned(plan: string, more: Partial<Ask> = {}): Partial<Ask> {
+export function planned(plan: string, more: Partial<WrittenRequest> = {}): Partial<WrittenRequest> {
   return { ...more, fields: [...more.fields ?? [], `${PLAN}: ${plan}`] };
 }

@@ -5,9 +5,14 @@
  */
 
 import { createHash } from "node:crypto";
-import { FROM, REQUEST_ID } from "../kit/wire/asked_app.ts";
+import { FROM, REQUEST_ID } from "../kit/wire/planned_app.ts";
 import type { Place } from "../kit/wire/echo.ts";
-import { type Ask, askHttp1, askHttp2, type Got } from "../kit/wire/mixed_ask.ts";
+import {
+  type ReceivedResponse,
+  sendHttp1,
+  sendHttp2,
+  type WrittenRequest,
+} from "../kit/wire/send_request.ts";
 import { type MixedMesh, PROXIES, type Proxy } from "../kit/mesh/mixed_mesh.ts";
 import { eventually } from "../kit/process/process.ts";
 import type { Area, Case } from "./case.ts";
@@ -15,7 +20,7 @@ import { type Explainers, Predictions, type Went, whyUnasked } from "./explained
 
 export type Pair = readonly [from: Proxy, to: Proxy];
 
-const SEND = { "1.1": askHttp1, "2": askHttp2 };
+const SEND = { "1.1": sendHttp1, "2": sendHttp2 };
 const BASELINE: Pair = ["envoy", "envoy"];
 const SAME: Pair = ["postern", "postern"];
 export const MIXED: readonly Pair[] = PROXIES.flatMap((from) =>
@@ -27,7 +32,7 @@ const SAMPLE = 3;
 const SLACK_MS = 8_000;
 const SHARE_TOLERANCE = 0.15;
 const AT_A_TIME = 8;
-const NOTHING: Ask = {
+const NOTHING: WrittenRequest = {
   method: "GET",
   path: "/",
   fields: [],
@@ -252,7 +257,7 @@ function timingOf(tookMs: number, waitsMs: number): string {
   return tookMs < waitsMs + SLACK_MS ? "waited" : "late";
 }
 
-function wentAs(got: Got, tries: readonly string[]): Went {
+function wentAs(got: ReceivedResponse, tries: readonly string[]): Went {
   const grpc = valueIn(got, "grpc-status");
   return {
     status: /^\d{3}$/.test(got.first) ? Number(got.first) : 0,
@@ -262,13 +267,13 @@ function wentAs(got: Got, tries: readonly string[]): Went {
   };
 }
 
-function valueIn({ fields, trailers }: Got, name: string): string | undefined {
+function valueIn({ fields, trailers }: ReceivedResponse, name: string): string | undefined {
   return [...fields, ...trailers].find((line) => line.startsWith(`${name}: `))
     ?.slice(name.length + 2);
 }
 
 /** `200`, `200 other`, `200 grpc 14`, `200 cut`. */
-function gistOf(got: Got): string {
+function gistOf(got: ReceivedResponse): string {
   const { first, ending } = got;
   const valueOf = (name: string) => valueIn(got, name);
   const grpc = valueOf("grpc-status");
@@ -280,7 +285,7 @@ function gistOf(got: Got): string {
   ].join(" ");
 }
 
-function shownAnswer({ first, ending, body, fields, informational }: Got): string[] {
+function shownAnswer({ first, ending, body, fields, informational }: ReceivedResponse): string[] {
   return [
     ...informational.map((line) => `< ${line}`),
     `< ${first} ${ending} ${shownBody(body)}`,

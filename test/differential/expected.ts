@@ -42,7 +42,7 @@ export const EXPECTED: readonly Expected[] = [
     seen: /^paths, redirected: an underscore .*: [-+] /,
   },
   {
-    doc: "the text where an application refuses a stream",
+    doc: "the body of the 503 when an application refuses an HTTP/2 stream",
     seen: /^retries: gRPC refused: .*: [-+] < grpc-message: .* remote (refused stream )?reset$/,
   },
   { doc: "gRPC called over HTTP/1.1", seen: /^gRPC: \S+ over HTTP\/1\.1 .*: [-+] / },
@@ -51,7 +51,7 @@ export const EXPECTED: readonly Expected[] = [
     seen: /^limits: three at once \(scarce, .*: [-+] 200 scarce \| 503/,
   },
   {
-    doc: "an instance that takes no connection",
+    doc: "an instance to which no connection can be made",
     seen:
       /^targets: any \((failover-dead|patched), .*: [-+] 200|^targets: any \(failover-dead, .*: - 503$/,
   },
@@ -68,7 +68,7 @@ export const EXPECTED: readonly Expected[] = [
   { doc: "HTTP/1.0", seen: /^wires: HTTP\/1\.[02] .*: [-+] / },
   { doc: "two fields `Host`", seen: /^wires: two hosts .*: [-+] / },
   {
-    doc: "a field's value that goes on in the next line",
+    doc: "a folded field value (`obs-fold`, RFC 9112 5.2)",
     seen: /^wires: a line that goes on .*: [-+] /,
   },
   {
@@ -78,7 +78,7 @@ export const EXPECTED: readonly Expected[] = [
   { doc: "`OPTIONS *`", seen: /^wires: OPTIONS \* .*: [-+] / },
   { doc: "`Expect` of anything but `100-continue`", seen: /^wires: expect something .*: [-+] / },
   { doc: "upgrades other than WebSocket", seen: /^wires: an upgrade to something .*: [-+] / },
-  { doc: "`x_forwarded_for` and its like", seen: /: - > x_forwarded_for: / },
+  { doc: "`x_forwarded_for`, and other names of trusted fields", seen: /: - > x_forwarded_for: / },
   {
     doc: "a head that is too large, over HTTP/2",
     seen: /^wires: a head that is too large .*: [-+] /,

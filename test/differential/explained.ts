@@ -6,7 +6,7 @@
  */
 
 import { grpcStatusOf } from "../../src/http/mod.ts";
-import type { Ask } from "../kit/wire/mixed_ask.ts";
+import type { WrittenRequest } from "../kit/wire/send_request.ts";
 import { LIMITED } from "../kit/mesh/mixed_mesh.ts";
 import type { Postern } from "../kit/process/postern.ts";
 
@@ -88,7 +88,9 @@ const QUESTION_LIMIT_CHARS = 12_000;
 const NO_REQUEST = "Cannot explain: ";
 
 /** Why the request cannot be put to `explain`; `undefined`: it can. */
-export function whyUnasked({ version = "HTTP/1.1", path, fields }: Ask): string | undefined {
+export function whyUnasked(
+  { version = "HTTP/1.1", path, fields }: WrittenRequest,
+): string | undefined {
   if (!/^HTTP\/1\.[01]$/.test(version)) return "explain knows no other version of HTTP";
   const chars = [path, ...fields].reduce((sum, { length }) => sum + length, 0);
   return chars > QUESTION_LIMIT_CHARS ? "the admin server takes no such question" : undefined;
@@ -104,7 +106,10 @@ export class Predictions {
   }
 
   /** To be made before the request is sent. */
-  static async of({ caller, callee, calleeOf }: Explainers, ask: Ask): Promise<Predictions> {
+  static async of(
+    { caller, callee, calleeOf }: Explainers,
+    ask: WrittenRequest,
+  ): Promise<Predictions> {
     if (!caller) return new Predictions([], callee && await endsBy(callee, ask));
     const ends = await endsBy(caller, ask, calleeOf);
     return new Predictions(ends, undefined);
@@ -126,7 +131,7 @@ export class Predictions {
 
 async function endsBy(
   explainer: Explainer,
-  ask: Ask,
+  ask: WrittenRequest,
   calleeOf?: (service: string) => Explainer | undefined,
 ): Promise<readonly End[]> {
   const by = "listener" in explainer.query || "source" in explainer.query ? "callee" : "caller";
@@ -178,7 +183,7 @@ function isProxied(service = ""): boolean {
  */
 async function endsBehind(
   callee: Explainer,
-  ask: Ask,
+  ask: WrittenRequest,
   { sent, isDenied }: { readonly sent: Sent | null; readonly isDenied: boolean },
 ): Promise<readonly End[]> {
   const ends = await endsBy(callee, { ...ask, ...sent });
@@ -195,7 +200,7 @@ async function endsBehind(
 
 async function explained(
   { sidecar, query }: Explainer,
-  ask: Ask,
+  ask: WrittenRequest,
 ): Promise<Shown | OwnAnswer> {
   const { method, path, fields, body, streamed, upgrade } = ask;
   const length = streamed

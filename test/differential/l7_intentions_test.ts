@@ -7,7 +7,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { startConsul } from "../kit/mesh/consul.ts";
-import { asWritten, QuestionSender, startPathApp, wentAs } from "../kit/mesh/l7_asker.ts";
+import { asWritten, QuestionSender, startPathApp, wentAs } from "../kit/mesh/l7_requests.ts";
 import {
   type Answer,
   answerText,

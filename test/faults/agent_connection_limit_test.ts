@@ -2,13 +2,13 @@ import test from "node:test";
 import { connect, type Socket } from "node:net";
 import { startConsul } from "../kit/mesh/consul.ts";
 import { waitForEcho } from "../kit/wire/echo.ts";
-import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { startMeshPair } from "../kit/mesh/mesh_pair.ts";
 import { startPostern } from "../kit/process/postern.ts";
 import { eventually } from "../kit/process/process.ts";
 
 test("a proxy waits for an agent whose connections others have used up", async () => {
   await using server = await startConsul();
-  await using pair = await startPair(server);
+  await using pair = await startMeshPair(server);
   await waitForEcho(pair.upstream);
   await pair.web.stop();
 

@@ -4,12 +4,12 @@ import { connect, type Socket } from "node:net";
 import { startConsul } from "../kit/mesh/consul.ts";
 import { processorMs } from "../kit/process/memory.ts";
 import { waitForEcho } from "../kit/wire/echo.ts";
-import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { startMeshPair } from "../kit/mesh/mesh_pair.ts";
 import { eventually, pause } from "../kit/process/process.ts";
 
 test("without file descriptors left it waits, without spinning, and goes on afterwards", async () => {
   await using server = await startConsul();
-  await using pair = await startPair(server, {
+  await using pair = await startMeshPair(server, {
     both: { under: ["prlimit", "--nofile=120:120"] },
   });
   await waitForEcho(pair.upstream);

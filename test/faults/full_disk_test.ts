@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startConsul } from "../kit/mesh/consul.ts";
 import { waitForEcho } from "../kit/wire/echo.ts";
-import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { startMeshPair } from "../kit/mesh/mesh_pair.ts";
 import { eventually, runToEnd } from "../kit/process/process.ts";
 
 test("a full disk under the state directory is reported and harms no connection", async () => {
@@ -26,7 +26,7 @@ test("a full disk under the state directory is reported and harms no connection"
   try {
     await fill(join(directory, "ballast"));
     await using server = await startConsul();
-    await using pair = await startPair(server, { both: { args: ["-state-dir", directory] } });
+    await using pair = await startMeshPair(server, { both: { args: ["-state-dir", directory] } });
     await waitForEcho(pair.upstream);
     await pair.web.process.waitFor(/ENOSPC|no space/i, { timeoutMs: 60_000 });
 

@@ -9,14 +9,14 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { HttpLoad } from "../kit/wire/http_load.ts";
 import { startCountingOrigin } from "../kit/wire/http_origin.ts";
-import { startHttpPair } from "../kit/mesh/http_pair.ts";
+import { startFilePair } from "../kit/mesh/file_pair.ts";
 import { eventually } from "../kit/process/process.ts";
 
 for (const protocol of ["http", "http2"] as const) {
   test(`${protocol}: a hung instance of two is ejected, and only the requests sent to it fail`, async () => {
     await using first = await startCountingOrigin({ protocol });
     await using second = await startCountingOrigin({ protocol, counts: first.counts });
-    await using pair = await startHttpPair({ protocol, apps: [first, second] });
+    await using pair = await startFilePair({ protocol, apps: [first, second] });
     await using load = new HttpLoad(pair.upstream, first.counts, { keptAlive: 3, shortLived: 2 });
     await load.past(200);
     pair.dbs[0]?.kill("SIGSTOP");

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { connect, type Socket } from "node:net";
 import { startConsul } from "../kit/mesh/consul.ts";
 import { startServer } from "../kit/wire/echo.ts";
-import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { startMeshPair } from "../kit/mesh/mesh_pair.ts";
 import { residentBytes } from "../kit/process/memory.ts";
 import { eventually, pause } from "../kit/process/process.ts";
 
@@ -48,7 +48,7 @@ async function expectBounded(roles: Roles): Promise<void> {
     arrived++;
     note(roles.app(socket));
   }, { host: server.host });
-  await using pair = await startPair(server, { app });
+  await using pair = await startMeshPair(server, { app });
   const { web, db } = pair;
   await pause(1_000);
   const before = [await residentBytes(web.pid), await residentBytes(db.pid)];

@@ -9,7 +9,7 @@ import assert from "node:assert/strict";
 import { connect, type Socket } from "node:net";
 import { test } from "node:test";
 import { startServer } from "../kit/wire/echo.ts";
-import { startHttpPair } from "../kit/mesh/http_pair.ts";
+import { startFilePair } from "../kit/mesh/file_pair.ts";
 import { answerOf, startRawOrigin } from "../kit/wire/http_raw.ts";
 import { residentBytes } from "../kit/process/memory.ts";
 import { eventually, pause } from "../kit/process/process.ts";
@@ -28,7 +28,7 @@ for (const framing of ["length", "chunked"] as const) {
       httpService: { target: `${silent.host}:${silent.port}`, timeoutMs: 8_000 },
       withRequestBody: { maxRequestBytes: BODY.length },
     };
-    await using pair = await startHttpPair({
+    await using pair = await startFilePair({
       protocol: "http",
       apps: [{ host: "127.0.0.1", port: app.port }],
       upstream: { plugins: [{ use: "ext_authz", config }] },

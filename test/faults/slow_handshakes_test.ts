@@ -4,7 +4,7 @@ import { connect, type Socket } from "node:net";
 import { startConsul } from "../kit/mesh/consul.ts";
 import { waitForEcho } from "../kit/wire/echo.ts";
 import { Load } from "../kit/wire/load.ts";
-import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { startMeshPair } from "../kit/mesh/mesh_pair.ts";
 import { residentBytes } from "../kit/process/memory.ts";
 import { eventually, pause } from "../kit/process/process.ts";
 
@@ -14,7 +14,7 @@ const HALF_HELLO = Uint8Array.from([0x16, 0x03, 0x01, 0x02, 0x00, 0x01, 0x00, 0x
 
 test("1,000 callers that never finish the handshake are dropped; others do not notice", async () => {
   await using server = await startConsul();
-  await using pair = await startPair(server);
+  await using pair = await startMeshPair(server);
   await waitForEcho(pair.upstream);
   const { db } = pair;
   const before = await residentBytes(db.pid);

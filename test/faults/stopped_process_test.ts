@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { startConsul } from "../kit/mesh/consul.ts";
 import { EchoClient, pattern, waitForEcho } from "../kit/wire/echo.ts";
-import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { startMeshPair } from "../kit/mesh/mesh_pair.ts";
 import { eventually, pause } from "../kit/process/process.ts";
 
 const STOPPED_MS = 4_000;
@@ -11,7 +11,7 @@ const STOPPED_MS = 4_000;
 for (const side of ["web", "db"] as const) {
   test(`${side}'s sidecar is stopped and goes on: open connections lose no byte`, async () => {
     await using server = await startConsul();
-    await using pair = await startPair(server);
+    await using pair = await startMeshPair(server);
     await waitForEcho(pair.upstream);
     const clients = await Promise.all(
       Array.from({ length: 10 }, () => EchoClient.open(pair.upstream)),
@@ -33,7 +33,7 @@ for (const side of ["web", "db"] as const) {
 
 test("a new connection while db's sidecar is stopped is given up, not kept for ever", async () => {
   await using server = await startConsul();
-  await using pair = await startPair(server, {
+  await using pair = await startMeshPair(server, {
     webUpstream: { config: { connect_timeout_ms: 1_000 } },
   });
   await waitForEcho(pair.upstream);

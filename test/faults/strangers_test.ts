@@ -8,7 +8,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { EchoClient, pattern, type Place } from "../kit/wire/echo.ts";
-import { createFileMesh } from "../kit/mesh/file_mesh.ts";
+import { createFileSidecar } from "../kit/mesh/file_sidecar.ts";
 import { Load, type LoadResult } from "../kit/wire/load.ts";
 import { openFiles } from "../kit/process/memory.ts";
 import { eventually, pause } from "../kit/process/process.ts";
@@ -72,7 +72,7 @@ for (
   const { name, args, under = [], strangers, longLived, newCalls } of STORIES.filter(survives)
 ) {
   test(`${name} harm no served caller`, async () => {
-    await using mesh = await createFileMesh();
+    await using mesh = await createFileSidecar();
     await using postern = runPostern([...mesh.args, ...args], { under });
     await postern.waitReady();
     await using load = new Load(mesh.upstream, { longLived, shortLived: newCalls ? 4 : 0 });

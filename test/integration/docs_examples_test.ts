@@ -505,7 +505,7 @@ async function metricsOf(plugin: string): Promise<string> {
   const directory = join(ROOT, "plugins", plugin);
   const files = (await readdir(directory)).filter((name) => /(?<!_test)\.ts$/.test(name));
   const texts = await Promise.all(files.map((name) => readFile(join(directory, name), "utf8")));
-  const made = texts.join("\n").matchAll(/stats\.(counter|gauge)\(\s*"(\w+)"/g);
+  const made = texts.join("\n").matchAll(/\b(counter|gauge)\(\s*"(\w+)"/g);
   return [...made]
     .map(([, kind, name]) => `"plugin_${plugin}_${name}${kind === "counter" ? "_total" : ""}"`)
     .join("\n");

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { DEFAULT_OUTLIER } from "../../src/balance/mod.ts";
-import { startPlannedApp } from "../kit/wire/asked_app.ts";
-import { GRPC_MESSAGE } from "../kit/wire/asked_plans.ts";
-import { askHttp2 } from "../kit/wire/mixed_ask.ts";
+import { startPlannedApp } from "../kit/wire/planned_app.ts";
+import { GRPC_MESSAGE } from "../kit/wire/response_plans.ts";
+import { sendHttp2 } from "../kit/wire/send_request.ts";
 import { startPathPair } from "../kit/engine/path_pair.ts";
 import { httpRules } from "../kit/engine/snapshots.ts";
 
@@ -28,7 +28,7 @@ for (
     const place = { host: "127.0.0.1", port: pair.port };
     for (let asked = 0; asked < 3; asked++) {
       // An ejected endpoint gets requests where there is no other.
-      const { ending } = await askHttp2(place, {
+      const { ending } = await sendHttp2(place, {
         ...ASK,
         path,
         streamed: false,

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { startPlannedApp } from "../kit/wire/asked_app.ts";
-import { GRPC_MESSAGE, PLAN } from "../kit/wire/asked_plans.ts";
-import { askHttp2 } from "../kit/wire/mixed_ask.ts";
+import { startPlannedApp } from "../kit/wire/planned_app.ts";
+import { GRPC_MESSAGE, PLAN } from "../kit/wire/response_plans.ts";
+import { sendHttp2 } from "../kit/wire/send_request.ts";
 import type { TestPath } from "../kit/engine/data_path.ts";
 import { startPathPair } from "../kit/engine/path_pair.ts";
 import { eventually } from "../kit/process/process.ts";
@@ -29,7 +29,7 @@ test("gRPC calls are counted by method and status at both ends, where the protoc
     upstream: { http: httpRules("grpc") },
   });
   const calls = async (plan: string) => {
-    const asked = await askHttp2({ host: "127.0.0.1", port: pair.port }, {
+    const asked = await sendHttp2({ host: "127.0.0.1", port: pair.port }, {
       method: "POST",
       path: "/shop.Orders/Place",
       body: GRPC_MESSAGE,

@@ -2,14 +2,14 @@ import test from "node:test";
 import { startConsul } from "../kit/mesh/consul.ts";
 import { expectRefused, waitForEcho, waitForRefusal } from "../kit/wire/echo.ts";
 import { Load } from "../kit/wire/load.ts";
-import { type MeshPair, saysRefused, startPair } from "../kit/mesh/mesh_pair.ts";
+import { type MeshPair, saysRefused, startMeshPair } from "../kit/mesh/mesh_pair.ts";
 import { builtInSidecar } from "../kit/mesh/sidecars.ts";
 import { pause } from "../kit/process/process.ts";
 
 test("the built-in proxy calls Postern and is denied by intention", async () => {
   await using server = await startConsul({ acl: true });
   await using agent = await startConsul({ clientOf: server });
-  await using pair = await startPair(agent, { web: builtInSidecar });
+  await using pair = await startMeshPair(agent, { web: builtInSidecar });
   await expectRelaying(pair);
   await server.intention("web", "db", "deny");
   await waitForRefusal(pair.upstream);
@@ -20,7 +20,7 @@ test("the built-in proxy calls Postern and is denied by intention", async () => 
 test("Postern calls the built-in proxy", async () => {
   await using server = await startConsul({ acl: true });
   await using agent = await startConsul({ clientOf: server });
-  await using pair = await startPair(agent, { db: builtInSidecar });
+  await using pair = await startMeshPair(agent, { db: builtInSidecar });
   await expectRelaying(pair);
 });
 
@@ -30,7 +30,7 @@ test("Postern sees the denial of the built-in proxy", async () => {
   await using server = await startConsul({ acl: true });
   await using agent = await startConsul({ clientOf: server });
   await server.intention("web", "db", "deny");
-  await using pair = await startPair(agent, {
+  await using pair = await startMeshPair(agent, {
     db: builtInSidecar,
     noIntention: true,
   });

@@ -4,7 +4,7 @@ import { peer } from "../../scripts/peers.ts";
 import { startConsul } from "../kit/mesh/consul.ts";
 import { type Database, startMariadb, startPostgres, startRedis } from "./databases.ts";
 import type { Place } from "../kit/wire/echo.ts";
-import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { startMeshPair } from "../kit/mesh/mesh_pair.ts";
 import { eventually, runToEnd } from "../kit/process/process.ts";
 
 test("PostgreSQL under pgbench, kept connections and one per transaction", async () => {
@@ -63,7 +63,7 @@ async function withPair(
 ): Promise<void> {
   await using server = await startConsul({ acl: true });
   await using database = await startDatabase(server.host);
-  await using pair = await startPair(server, { app: database });
+  await using pair = await startMeshPair(server, { app: database });
   await eventually("the endpoint is known", async () => {
     const { body } = await pair.web.admin("/clusters");
     return body.includes(String(pair.public.port));

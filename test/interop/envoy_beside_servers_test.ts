@@ -7,7 +7,7 @@ import test from "node:test";
 import { startCluster } from "../kit/mesh/cluster.ts";
 import { waitForEcho, waitForRefusal } from "../kit/wire/echo.ts";
 import { Load } from "../kit/wire/load.ts";
-import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { startMeshPair } from "../kit/mesh/mesh_pair.ts";
 import { envoyBesideServers } from "../kit/mesh/sidecars.ts";
 
 for (
@@ -18,7 +18,7 @@ for (
 ) {
   test(`${title} beside servers, and is denied and allowed by intention`, async () => {
     await using cluster = await startCluster({ acl: true, tls: true });
-    await using pair = await startPair(cluster, { web, db });
+    await using pair = await startMeshPair(cluster, { web, db });
     await waitForEcho(pair.upstream);
     await using load = new Load(pair.upstream);
     pair.expectFlawless(await load.stop({ atLeast: 300 }), { atLeast: 300 });

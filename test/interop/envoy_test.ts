@@ -2,7 +2,7 @@ import test from "node:test";
 import { startConsul } from "../kit/mesh/consul.ts";
 import { waitForEcho, waitForRefusal } from "../kit/wire/echo.ts";
 import { Load } from "../kit/wire/load.ts";
-import { saysRefused, startPair } from "../kit/mesh/mesh_pair.ts";
+import { saysRefused, startMeshPair } from "../kit/mesh/mesh_pair.ts";
 import { envoySidecar } from "../kit/mesh/sidecars.ts";
 import { eventually, pause } from "../kit/process/process.ts";
 import { presentedSerial } from "../kit/wire/tls_probe.ts";
@@ -16,7 +16,7 @@ for (
   test(`${title}, before and after a CA rotation, and is denied by intention`, async () => {
     await using server = await startConsul({ acl: true });
     await using agent = await startConsul({ clientOf: server });
-    await using pair = await startPair(agent, { web, db });
+    await using pair = await startMeshPair(agent, { web, db });
     await waitForEcho(pair.upstream);
     await using load = new Load(pair.upstream);
     await pause(3_000);

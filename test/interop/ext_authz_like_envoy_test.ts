@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { PlainMessage } from "../../src/wire/mod.ts";
 import type { Place } from "../kit/wire/echo.ts";
-import { startEnvoyAsker } from "../kit/peers/envoy_ext_authz.ts";
+import { startEnvoyClient } from "../kit/peers/envoy_ext_authz.ts";
 import { type CheckedRequest, httpOf, startAuthz } from "../kit/peers/ext_authz.ts";
 import {
   answerOf,
@@ -86,7 +86,7 @@ async function both(authz: Place & { readonly isGrpc: boolean }, { filter, confi
       upstream: { http: httpRules("http"), plugins: [use] },
     }),
   );
-  const envoy = stack.use(await startEnvoyAsker({ filter, app, authz }));
+  const envoy = stack.use(await startEnvoyClient({ filter, app, authz }));
   const postern = { host: "127.0.0.1", port: pair.port };
   return {
     ask: async (request: string) => ({

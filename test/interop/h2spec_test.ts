@@ -1,7 +1,7 @@
 import test from "node:test";
 import { connect } from "node:tls";
 import { startHttp2Server } from "../kit/wire/http2_server.ts";
-import { startHttpPair } from "../kit/mesh/http_pair.ts";
+import { startFilePair } from "../kit/mesh/file_pair.ts";
 import { startPipe } from "../kit/process/pipe.ts";
 import { passesH2spec } from "./h2spec.ts";
 
@@ -13,7 +13,7 @@ test("serveHttp2() passes every case of h2spec in strict mode", async () => {
 test("both listeners of a pair pass every case of h2spec", async (t) => {
   await using app = await startHttp2Server();
   const apps = [{ host: "127.0.0.1", port: app.port }];
-  await using pair = await startHttpPair({ protocol: "http2", apps });
+  await using pair = await startFilePair({ protocol: "http2", apps });
   await t.test("an upstream's", () => passesH2spec(pair.upstream));
   await t.test("the public one", async () => {
     const [inbound] = pair.publics;

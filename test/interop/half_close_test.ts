@@ -7,7 +7,7 @@ import { createHash } from "node:crypto";
 import { peer } from "../../scripts/peers.ts";
 import { startConsul } from "../kit/mesh/consul.ts";
 import { pattern } from "../kit/wire/echo.ts";
-import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { startMeshPair } from "../kit/mesh/mesh_pair.ts";
 import { freePort } from "../kit/process/ports.ts";
 import { eventually, Process, runToEnd } from "../kit/process/process.ts";
 
@@ -27,7 +27,7 @@ test("a request that ends before its answer begins is answered whole", async () 
       // Reads to the end, then prints the digest and the bytes again.
       `SYSTEM:f=$(mktemp); cat > $f; sha256sum < $f; cat $f; rm $f`,
     ]);
-    await using pair = await startPair(server, {
+    await using pair = await startMeshPair(server, {
       app: { host: server.host, port },
     });
     const call = () =>
@@ -61,7 +61,7 @@ test("an answer that ends before the request does lets the request go on", async
       ...["-t", "60", `TCP-LISTEN:${port},bind=${server.host},reuseaddr,fork`],
       `SYSTEM:echo early; exec 1>&-; cat >> ${kept}`,
     ]);
-    await using pair = await startPair(server, {
+    await using pair = await startMeshPair(server, {
       app: { host: server.host, port },
     });
     await eventually("the late bytes arrive", async () => {

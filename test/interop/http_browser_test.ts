@@ -16,7 +16,7 @@ import test from "node:test";
 import { peer } from "../../scripts/peers.ts";
 import { parseCertificate } from "../../src/identity/mod.ts";
 import { createAuthority } from "../kit/certs/certificates.ts";
-import { startHttpPair } from "../kit/mesh/http_pair.ts";
+import { startFilePair } from "../kit/mesh/file_pair.ts";
 import {
   answerOf,
   type RawAnswer,
@@ -123,7 +123,7 @@ for (const version of ["http/1.1", "h2"] as const) {
     const site = new Site();
     const origin = own.use(await startRawOrigin(site.answer));
     const { upstream: { host, port }, web } = own.use(
-      await startHttpPair({
+      await startFilePair({
         protocol: "http",
         apps: [origin],
         upstream: isTls

@@ -14,7 +14,7 @@ import test from "node:test";
 import { peer } from "../../scripts/peers.ts";
 import { assertExactlyOnce, HttpLoad } from "../kit/wire/http_load.ts";
 import { startCountingOrigin } from "../kit/wire/http_origin.ts";
-import { startHttpPair } from "../kit/mesh/http_pair.ts";
+import { startFilePair } from "../kit/mesh/file_pair.ts";
 import { answerOf, RawClient, startRawOrigin, statusOf, valuesOf } from "../kit/wire/http_raw.ts";
 import { runToEnd } from "../kit/process/process.ts";
 
@@ -27,7 +27,7 @@ for (const protocol of ["http", "http2"] as const) {
     await using own = new AsyncDisposableStack();
     own.defer(() => rm(directory, { recursive: true, force: true }));
     const origin = own.use(await startCountingOrigin({ protocol }));
-    const { upstream } = own.use(await startHttpPair({ protocol, apps: [origin] }));
+    const { upstream } = own.use(await startFilePair({ protocol, apps: [origin] }));
     const url = `http://${upstream.host}:${upstream.port}/a/b?c=d`;
     const big = join(directory, "big");
     await writeFile(big, randomBytes(BIG_BYTES));
@@ -93,7 +93,7 @@ test("a response keeps its body headers, with or without a body", async (t) => {
     "/twice": "HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nContent-Length: 0\r\n\r\n",
   };
   await using origin = await startRawOrigin(({ head }) => answers[head.split(" ")[1] ?? ""] ?? "");
-  await using pair = await startHttpPair({ protocol: "http", apps: [origin] });
+  await using pair = await startFilePair({ protocol: "http", apps: [origin] });
   const ask = async (path: string, method = "GET") => {
     await using client = await RawClient.open(pair.upstream);
     client.send(`${method} ${path} HTTP/1.1\r\nHost: db\r\n\r\n`);
@@ -124,7 +124,7 @@ test("a response keeps its body headers, with or without a body", async (t) => {
 
 test("the application gets the caller's identity and the forwarding headers", async () => {
   await using origin = await startRawOrigin();
-  await using pair = await startHttpPair({ protocol: "http", apps: [origin] });
+  await using pair = await startFilePair({ protocol: "http", apps: [origin] });
   await RawClient.ask(
     pair.upstream,
     "GET /a/../b//c?d HTTP/1.1\r\nHost: db:80\r\nX-Forwarded-For: 10.1.1.1\r\n" +

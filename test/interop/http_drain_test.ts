@@ -11,7 +11,7 @@ import test from "node:test";
 import { peer } from "../../scripts/peers.ts";
 import { assertExactlyOnce, HttpLoad } from "../kit/wire/http_load.ts";
 import { startCountingOrigin } from "../kit/wire/http_origin.ts";
-import { startHttpPair } from "../kit/mesh/http_pair.ts";
+import { startFilePair } from "../kit/mesh/file_pair.ts";
 import { answerOf, startRawOrigin } from "../kit/wire/http_raw.ts";
 import { startPipe } from "../kit/process/pipe.ts";
 import { eventually, Process } from "../kit/process/process.ts";
@@ -24,8 +24,8 @@ const CURL_REQUESTS = 1_500;
 for (const protocol of ["http", "http2"] as const) {
   test(`${protocol}: clients of a sidecar that is stopped under load lose no request`, async () => {
     await using origin = await startCountingOrigin({ protocol });
-    await using old = await startHttpPair({ protocol, apps: [origin] });
-    await using next = await startHttpPair({ protocol, apps: [origin] });
+    await using old = await startFilePair({ protocol, apps: [origin] });
+    await using next = await startFilePair({ protocol, apps: [origin] });
     let place = old.upstream;
     await using front = await startPipe(() =>
       connect({ ...place, allowHalfOpen: true, noDelay: true })
@@ -67,7 +67,7 @@ test("an HTTP/2 client gets two GOAWAY frames and its response", async () => {
     asked.resolve(socket);
     return undefined;
   });
-  await using pair = await startHttpPair({ protocol: "http", apps: [origin] });
+  await using pair = await startFilePair({ protocol: "http", apps: [origin] });
   const { host, port } = pair.upstream;
   await using nghttp = new Process(peer("nghttp"), ["-v", `http://${host}:${port}/`]);
   const socket = await asked.promise;

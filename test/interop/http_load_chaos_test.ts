@@ -14,7 +14,7 @@ import {
   RequestCounts,
   startCountingOrigin,
 } from "../kit/wire/http_origin.ts";
-import { ALLOW_WEB, type HttpPair, startHttpPair } from "../kit/mesh/http_pair.ts";
+import { ALLOW_WEB, type FilePair, startFilePair } from "../kit/mesh/file_pair.ts";
 import { answerOf, RawClient, startRawOrigin, statusOf } from "../kit/wire/http_raw.ts";
 import { eventually } from "../kit/process/process.ts";
 
@@ -24,7 +24,7 @@ const ENOUGH = 300;
 const BROKEN_OFF = /: Connection ended in a response: "HTTP\/1\.1 200 |: in a response of 200: /;
 
 interface Scene extends AsyncDisposable {
-  readonly pair: HttpPair;
+  readonly pair: FilePair;
   readonly load: HttpLoad;
   readonly origins: readonly CountingOrigin[];
   /** Lets so many requests pass. */
@@ -42,7 +42,7 @@ async function scene(
     origins.push(own.use(await startCountingOrigin({ protocol, counts })));
   }
   const { args = [] } = options;
-  const pair = own.use(await startHttpPair({ protocol, apps: origins, args }));
+  const pair = own.use(await startFilePair({ protocol, apps: origins, args }));
   const load = own.use(new HttpLoad(pair.upstream, counts, CLIENTS));
   const stack = own.move();
   return {
@@ -136,7 +136,7 @@ test("an application that ends its kept connections at will loses no request wit
     }
     return answerOf(body);
   });
-  await using pair = await startHttpPair({ protocol: "http", apps: [origin] });
+  await using pair = await startFilePair({ protocol: "http", apps: [origin] });
   await using load = new HttpLoad(pair.upstream, counts, { keptAlive: 4, maxBodyBytes: 0 });
   assertExactlyOnce(await load.stop({ atLeast: ENOUGH }), { atLeast: ENOUGH });
 });
@@ -146,7 +146,7 @@ test("a response that breaks off in its body breaks off for the client, too", as
     socket.write("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf", () => socket.destroy());
     return undefined;
   });
-  await using pair = await startHttpPair({ protocol: "http", apps: [origin] });
+  await using pair = await startFilePair({ protocol: "http", apps: [origin] });
   const ask = async (place: Place) => {
     await using client = await RawClient.open(place);
     client.send("GET / HTTP/1.1\r\nHost: db\r\n\r\n");

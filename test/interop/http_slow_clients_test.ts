@@ -11,7 +11,7 @@ import test from "node:test";
 import { peer } from "../../scripts/peers.ts";
 import { assertExactlyOnce, HttpLoad } from "../kit/wire/http_load.ts";
 import { startCountingOrigin } from "../kit/wire/http_origin.ts";
-import { startHttpPair } from "../kit/mesh/http_pair.ts";
+import { startFilePair } from "../kit/mesh/file_pair.ts";
 import type { Postern } from "../kit/process/postern.ts";
 import { Process } from "../kit/process/process.ts";
 
@@ -31,7 +31,7 @@ const ATTACKS = [
 
 test("slow clients hold little memory, and no other client waits for them", async (t) => {
   await using origin = await startCountingOrigin();
-  await using pair = await startHttpPair({ protocol: "http", apps: [origin] });
+  await using pair = await startFilePair({ protocol: "http", apps: [origin] });
   const { host, port } = pair.upstream;
   const load = () => new HttpLoad(pair.upstream, origin.counts, { http2: 1 });
   // Memory that the first requests bring in stays, whichever client sent them.

@@ -8,7 +8,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { FRAME, type RawField, RawHttp2Client } from "../kit/wire/http2_raw.ts";
-import { type HttpPair, startHttpPair } from "../kit/mesh/http_pair.ts";
+import { type FilePair, startFilePair } from "../kit/mesh/file_pair.ts";
 import {
   answerOf,
   RawClient,
@@ -147,14 +147,14 @@ function path(value: string): readonly RawField[] {
 }
 
 interface Judge {
-  readonly pair: HttpPair;
+  readonly pair: FilePair;
   readonly origin: RawOrigin;
   /** The requests of the last row that reached the application. */
   reached(): Promise<readonly string[]>;
 }
 
 /** A request of its own that comes after whatever a row left under way. */
-async function judge(pair: HttpPair, origin: RawOrigin): Promise<Judge> {
+async function judge(pair: FilePair, origin: RawOrigin): Promise<Judge> {
   let seen = 0;
   let turn = 0;
   await Promise.resolve();
@@ -185,7 +185,7 @@ function assertReached(reached: readonly string[], wanted: Wanted): void {
 
 test("nothing of an ambiguous HTTP/1.1 request reaches the application", async (t) => {
   await using origin = await startRawOrigin(() => answerOf("ok"));
-  await using pair = await startHttpPair({ protocol: "http", apps: [origin] });
+  await using pair = await startFilePair({ protocol: "http", apps: [origin] });
   const { reached } = await judge(pair, origin);
   for (const [name, bytes, wanted = "refused"] of ROWS) {
     await t.test(name, async () => {
@@ -204,7 +204,7 @@ test("nothing of an ambiguous HTTP/1.1 request reaches the application", async (
 
 test("nothing of a malformed HTTP/2 request reaches the application as HTTP/1.1", async (t) => {
   await using origin = await startRawOrigin(() => answerOf("ok"));
-  await using pair = await startHttpPair({ protocol: "http", apps: [origin] });
+  await using pair = await startFilePair({ protocol: "http", apps: [origin] });
   const { reached } = await judge(pair, origin);
   for (const [name, fields, wanted = "refused"] of FRAMES) {
     await t.test(name, async () => {

@@ -8,7 +8,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { pattern, type Place } from "../kit/wire/echo.ts";
-import { ALLOW_WEB, type HttpPair, startHttpPair } from "../kit/mesh/http_pair.ts";
+import { ALLOW_WEB, type FilePair, startFilePair } from "../kit/mesh/file_pair.ts";
 import { RawClient, startRawOrigin, statusOf } from "../kit/wire/http_raw.ts";
 import {
   CLOSED_BY_ECHO,
@@ -41,15 +41,15 @@ interface Scene extends AsyncDisposable {
   /** Where a caller asks for a WebSocket. */
   readonly place: Place;
   /** The pair that its sidecar belongs to, and the one whose application echoes. */
-  readonly first: HttpPair;
-  readonly last: HttpPair;
+  readonly first: FilePair;
+  readonly last: FilePair;
 }
 
 /** One pair that speaks HTTP/1.1 to an echo. */
 async function direct(args: readonly string[] = []): Promise<Scene> {
   await using own = new AsyncDisposableStack();
   const echo = own.use(await startWebSocketEcho());
-  const pair = own.use(await startHttpPair({ protocol: "http", apps: [echo], args }));
+  const pair = own.use(await startFilePair({ protocol: "http", apps: [echo], args }));
   return sceneOf(own, pair, pair);
 }
 
@@ -61,10 +61,10 @@ async function translated(args: readonly string[] = []): Promise<Scene> {
   await using own = new AsyncDisposableStack();
   const { last } = own.use(await direct(args));
   const apps = [last.upstream];
-  return sceneOf(own, own.use(await startHttpPair({ protocol: "http2", apps, args })), last);
+  return sceneOf(own, own.use(await startFilePair({ protocol: "http2", apps, args })), last);
 }
 
-function sceneOf(own: AsyncDisposableStack, first: HttpPair, last: HttpPair): Scene {
+function sceneOf(own: AsyncDisposableStack, first: FilePair, last: FilePair): Scene {
   const stack = own.move();
   const place = first.upstream;
   return { place, first, last, [Symbol.asyncDispose]: () => stack.disposeAsync() };
@@ -123,7 +123,7 @@ for (const [way, start, open] of [WAYS[0], WAYS[3]]) {
 
 test("an upgrade that the application does not make is an ordinary answer", async () => {
   await using origin = await startRawOrigin();
-  await using pair = await startHttpPair({ protocol: "http", apps: [origin] });
+  await using pair = await startFilePair({ protocol: "http", apps: [origin] });
   await using client = await RawClient.open(pair.upstream);
   for (let times = 0; times < 2; times++) {
     client.send(

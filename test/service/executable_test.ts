@@ -10,7 +10,7 @@ import test, { after, before } from "node:test";
 import { fileURLToPath } from "node:url";
 import { peer } from "../../scripts/peers.ts";
 import { firstHeeded } from "../../scripts/runtime_variables.ts";
-import { createFileMesh } from "../kit/mesh/file_mesh.ts";
+import { createFileSidecar } from "../kit/mesh/file_sidecar.ts";
 import { waitForEcho } from "../kit/wire/echo.ts";
 import { eventually, Process, runToEnd } from "../kit/process/process.ts";
 
@@ -102,7 +102,7 @@ test("the executable reads no file of the directory it is started in", async () 
 });
 
 test("the executable carries traffic in its workers", async () => {
-  await using mesh = await createFileMesh();
+  await using mesh = await createFileSidecar();
   await using proxy = new Process(postern, [...mesh.args, "-workers", "2"]);
   try {
     await eventually("it is ready", async () => await mesh.readyStatus() === 200);

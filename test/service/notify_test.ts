@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import test from "node:test";
 import { peer } from "../../scripts/peers.ts";
-import { createFileMesh } from "../kit/mesh/file_mesh.ts";
+import { createFileSidecar } from "../kit/mesh/file_sidecar.ts";
 import { startPostern } from "../kit/process/postern.ts";
 import { Process } from "../kit/process/process.ts";
 
@@ -31,7 +31,7 @@ while True:
 
 for (const kind of ["a path", "an abstract name"]) {
   test(`systemd is notified that the proxy is ready, lives, reloads and stops, at ${kind}`, async () => {
-    await using mesh = await createFileMesh();
+    await using mesh = await createFileSidecar();
     const path = kind === "a path"
       ? join(mesh.directory, "notify")
       : `@postern-test-${process.pid}`;

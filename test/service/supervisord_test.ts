@@ -5,7 +5,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "node:test";
 import { parseCommand } from "../../src/app/command_line/args.ts";
-import { createFileMesh, type FileMesh } from "../kit/mesh/file_mesh.ts";
+import { createFileSidecar, type FileSidecar } from "../kit/mesh/file_sidecar.ts";
 import { peer } from "../../scripts/peers.ts";
 import { EchoClient, waitForEcho, waitForRefusal } from "../kit/wire/echo.ts";
 import { posternCommand } from "../kit/process/postern.ts";
@@ -23,7 +23,7 @@ const HELLO = new TextEncoder().encode("hello");
  * The shipped file with another command and log, and the sections that a supervisord of its own needs.
  */
 async function startSupervisord(
-  mesh: FileMesh,
+  mesh: FileSidecar,
   ...flags: readonly string[]
 ): Promise<Process> {
   const command = [...posternCommand(), ...mesh.args, ...flags].join(" ");
@@ -60,23 +60,23 @@ ${programOf(FAILING, '/bin/sh -c "exit 1"')}
   return new Process(peer("supervisord"), ["-c", config], { name: "supervisord" });
 }
 
-function control(mesh: FileMesh, ...words: readonly string[]): Promise<string> {
+function control(mesh: FileSidecar, ...words: readonly string[]): Promise<string> {
   const program = peer("supervisord").replace(/supervisord$/, "supervisorctl");
   const config = join(mesh.directory, "supervisord.conf");
   return runToEnd(program, ["-c", config, ...words], { timeoutMs: 90_000 });
 }
 
-async function pidOf(mesh: FileMesh): Promise<number> {
+async function pidOf(mesh: FileSidecar): Promise<number> {
   return Number((await control(mesh, "pid", PROGRAM)).trim());
 }
 
-async function waitReady(mesh: FileMesh): Promise<void> {
+async function waitReady(mesh: FileSidecar): Promise<void> {
   await eventually("the proxy is ready", async () => await mesh.readyStatus() === 200, {
     timeoutMs: 60_000,
   });
 }
 
-async function withLog<T>(mesh: FileMesh, story: () => Promise<T>): Promise<T> {
+async function withLog<T>(mesh: FileSidecar, story: () => Promise<T>): Promise<T> {
   try {
     return await story();
   } catch (error) {
@@ -87,7 +87,7 @@ async function withLog<T>(mesh: FileMesh, story: () => Promise<T>): Promise<T> {
 }
 
 test("supervisord starts the proxy, and restarts one that was killed", async () => {
-  await using mesh = await createFileMesh();
+  await using mesh = await createFileSidecar();
   await using _supervisord = await startSupervisord(mesh);
   await withLog(mesh, async () => {
     await waitReady(mesh);
@@ -108,7 +108,7 @@ test("supervisord starts the proxy, and restarts one that was killed", async () 
 test("supervisord's stop lets an open connection finish, and the proxy ends with 0", async () => {
   // When it has nothing to wait for, it does not wait for its deadline either.
   await promptly("it is stopped", 5_000, async () => {
-    await using mesh = await createFileMesh();
+    await using mesh = await createFileSidecar();
     await using supervisord = await startSupervisord(mesh);
     return await withLog(mesh, async () => {
       await waitReady(mesh);
@@ -140,7 +140,7 @@ test("supervisord's stop ends a connection that never does, before it would kill
     "by default it would be killed",
   );
   // Seconds before that, as a machine may stop for two.
-  await using mesh = await createFileMesh();
+  await using mesh = await createFileSidecar();
   await using supervisord = await startSupervisord(mesh, "-drain-timeout", "3s");
   await withLog(mesh, async () => {
     await waitReady(mesh);
@@ -155,7 +155,7 @@ test("supervisord's stop ends a connection that never does, before it would kill
 });
 
 test("supervisord restarts a failed process, and not one with a usage error", async () => {
-  await using mesh = await createFileMesh();
+  await using mesh = await createFileSidecar();
   await using supervisord = await startSupervisord(mesh, "-no-such-flag");
   await withLog(mesh, async () => {
     await supervisord.waitFor(/exited: postern-web \(exit status 2; expected\)/, {

@@ -5,12 +5,12 @@ import test from "node:test";
 import { EchoClient, expectRefused, waitForEcho, waitForRefusal } from "../kit/wire/echo.ts";
 import { Load } from "../kit/wire/load.ts";
 import type { Agents } from "../kit/mesh/mesh.ts";
-import { type MeshPair, startPair } from "../kit/mesh/mesh_pair.ts";
+import { type MeshPair, startMeshPair } from "../kit/mesh/mesh_pair.ts";
 
 export function authorizeBoth(agents: Agents): void {
   test("-authorize both asks the agent for each connection, and fails closed without it", async () => {
     await using mesh = await agents.start({ acl: true, clientAgent: true });
-    await using pair = await startPair(mesh, { both: { args: ["-authorize", "both"] } });
+    await using pair = await startMeshPair(mesh, { both: { args: ["-authorize", "both"] } });
     await waitForEcho(pair.upstream);
     const explained = async () => (await pair.db.admin("/explain?source=web&format=text")).body;
     assert.match(await explained(), /\nrule +.* => .*, and the agent agrees\n/);

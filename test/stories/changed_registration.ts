@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { EchoClient, expectRefused, waitForEcho } from "../kit/wire/echo.ts";
 import type { Agents, Mesh } from "../kit/mesh/mesh.ts";
-import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { startMeshPair } from "../kit/mesh/mesh_pair.ts";
 import { eventually } from "../kit/process/process.ts";
 
 const HELLO = new TextEncoder().encode("hello");
@@ -78,7 +78,7 @@ export function changedRegistration(agents: Agents): void {
 
   test("a registration that goes away keeps the last good state and is reported", async () => {
     await using mesh = await start();
-    await using pair = await startPair(mesh);
+    await using pair = await startMeshPair(mesh);
     await waitForEcho(pair.upstream);
     const open = await EchoClient.open(pair.upstream);
     await open.exchange(HELLO);

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { QuestionSender, startPathApp } from "../kit/mesh/l7_asker.ts";
+import { QuestionSender, startPathApp } from "../kit/mesh/l7_requests.ts";
 import type { Agents } from "../kit/mesh/mesh.ts";
 import { eventually } from "../kit/process/process.ts";
 

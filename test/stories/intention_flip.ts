@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { EchoClient, waitForEcho, waitForRefusal } from "../kit/wire/echo.ts";
 import type { Agents, Mesh } from "../kit/mesh/mesh.ts";
-import { type MeshPair, startPair } from "../kit/mesh/mesh_pair.ts";
+import { type MeshPair, startMeshPair } from "../kit/mesh/mesh_pair.ts";
 import { deadline, eventually } from "../kit/process/process.ts";
 import { assertMostlyWithin } from "../kit/clock/promptly.ts";
 
@@ -15,7 +15,7 @@ const ROUNDS = 10;
 export function intentionFlip(agents: Agents): void {
   test("a denied connection that is open closes within a second, each time", async () => {
     await using mesh = await agents.start({ acl: true, clientAgent: true });
-    await using pair = await startPair(mesh);
+    await using pair = await startMeshPair(mesh);
     await waitForEcho(pair.upstream);
     const closedMs: number[] = [];
     const openedMs: number[] = [];
@@ -40,21 +40,21 @@ export function intentionFlip(agents: Agents): void {
 
   test("a removed intention leaves the default, deny, to open connections", async () => {
     await using mesh = await agents.start({ acl: true });
-    await using pair = await startPair(mesh);
+    await using pair = await startMeshPair(mesh);
     await closedBy(pair, () => mesh.intention("web", "db", undefined));
     await waitForRefusal(pair.upstream);
   });
 
   test("a new intention ends connections that only the default policy allowed", async () => {
     await using mesh = await agents.start({ defaultIntentionPolicy: "allow" });
-    await using pair = await startPair(mesh, { noIntention: true });
+    await using pair = await startMeshPair(mesh, { noIntention: true });
     await closedBy(pair, () => mesh.intention("*", "db", "deny"));
     await waitForRefusal(pair.upstream);
   });
 
   test("a change that still allows leaves open connections alone", async () => {
     await using mesh = await agents.start({ acl: true });
-    await using pair = await startPair(mesh);
+    await using pair = await startMeshPair(mesh);
     const open = await openThrough(pair);
     await mesh.intention("*", "db", "deny");
     await mesh.intention("other", "db", "deny");

@@ -11,7 +11,7 @@ import test from "node:test";
 import { waitForEcho } from "../kit/wire/echo.ts";
 import { Load } from "../kit/wire/load.ts";
 import type { Agents } from "../kit/mesh/mesh.ts";
-import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { startMeshPair } from "../kit/mesh/mesh_pair.ts";
 import { type Postern, ready } from "../kit/process/postern.ts";
 import { eventually } from "../kit/process/process.ts";
 import { type AgentLeaf, probeTls, readLeaf } from "../kit/wire/tls_probe.ts";
@@ -30,7 +30,7 @@ export function otherCluster(agents: Agents): void {
     try {
       await using mesh = await agents.start({ defaultIntentionPolicy: "allow" });
       const both = { args: ["-state-dir", directory, "-settle-time", "0"] };
-      await using pair = await startPair(mesh, { both, noIntention: true });
+      await using pair = await startMeshPair(mesh, { both, noIntention: true });
       const at = pair.public;
       await mesh.intention("stranger", "db", "deny");
       const stranger = await readLeaf(mesh, "stranger");

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { RawClient, statusOf } from "../kit/wire/http_raw.ts";
-import { startPathApp } from "../kit/mesh/l7_asker.ts";
+import { startPathApp } from "../kit/mesh/l7_requests.ts";
 import type { Agents } from "../kit/mesh/mesh.ts";
 import { eventually } from "../kit/process/process.ts";
 

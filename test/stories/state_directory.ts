@@ -8,7 +8,7 @@ import test from "node:test";
 import { expectRefused, waitForEcho, waitForRefusal } from "../kit/wire/echo.ts";
 import { answerOf, startRawOrigin } from "../kit/wire/http_raw.ts";
 import type { Agents } from "../kit/mesh/mesh.ts";
-import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { startMeshPair } from "../kit/mesh/mesh_pair.ts";
 import { ready } from "../kit/process/postern.ts";
 import { eventually } from "../kit/process/process.ts";
 
@@ -24,7 +24,7 @@ export function stateDirectory(agents: Agents): void {
       await using mesh = await agents.start({ acl: true });
       const token = await mesh.serviceToken("db");
       const run = { args, token };
-      await using pair = await startPair(mesh, { both: { args }, db: { token } });
+      await using pair = await startMeshPair(mesh, { both: { args }, db: { token } });
       await waitForEcho(pair.upstream);
       const files = await eventually("both wrote their state", async () => {
         // A file that is being written has another name until it is whole.

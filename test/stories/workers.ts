@@ -5,7 +5,7 @@ import test from "node:test";
 import { EchoClient, waitForEcho } from "../kit/wire/echo.ts";
 import { Load } from "../kit/wire/load.ts";
 import type { Agents } from "../kit/mesh/mesh.ts";
-import { startPair } from "../kit/mesh/mesh_pair.ts";
+import { startMeshPair } from "../kit/mesh/mesh_pair.ts";
 import { deadline, eventually } from "../kit/process/process.ts";
 
 const HELLO = new TextEncoder().encode("hello");
@@ -15,7 +15,7 @@ export function workers(agents: Agents): void {
   for (const [count, expected] of [["0", ["0"]], ["2", ["0", "1"]]] as const) {
     test(`-workers ${count} relays, follows intentions, and shows and ends every connection`, async () => {
       await using mesh = await agents.start({ acl: true });
-      await using pair = await startPair(mesh, { both: { args: ["-workers", count] } });
+      await using pair = await startMeshPair(mesh, { both: { args: ["-workers", count] } });
       const { web, db } = pair;
       await waitForEcho(pair.upstream);
       await using load = new Load(pair.upstream, { longLived: 12, shortLived: 4 });

@@ -142,7 +142,7 @@ export class LogRing {
   }
 }
 
-/** Bytes that wait for a stalled writer: a tenth of a second of 15,000 lines a second. */
+/** Bytes that wait for a stalled writer: 1,500 lines of 700 bytes, 0.1 s at 15,000 lines/s. */
 export const ACCESS_RING_BYTES = 1 << 20;
 /** Lines are joined for this time, or up to this many characters. */
 const JOIN_MS = 20;

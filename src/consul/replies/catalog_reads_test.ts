@@ -54,7 +54,7 @@ for (
   test(`askFailingChecks() of an instance that ${name}`, async () => {
     await using client = await AgentClient.start(inTurn({ json: local }, { json: rows }));
     assert.deepEqual(await client.agent.askFailingChecks(INSTANCE), want);
-    const [, asked] = client.script.asked;
+    const [, asked] = client.script.requests;
     assert.equal(asked?.path, "/v1/health/connect/web");
     assert.equal(asked.query.get("filter"), `Service.ID == "${ID}"`);
     for (const cachedOrOld of ["cached", "stale", "index"]) {

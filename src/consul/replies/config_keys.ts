@@ -23,13 +23,13 @@ export const KEY_PLACES = [
 export type KeyPlace = (typeof KEY_PLACES)[number];
 
 type KeyFate =
-  /** It works as in Consul's documentation, except for values that are refused by name. */
+  /** It works as in Consul's documentation, except for values that are rejected, which the log names. */
   | { readonly kind: "followed"; readonly note?: string }
   /** No behaviour of a proxy depends on it. */
   | { readonly kind: "moot"; readonly reason: string }
   /** Without effect; named once in the log, and by `postern check`. */
   | { readonly kind: "ignored"; readonly reason: string }
-  /** A value that is not the default is refused by name. */
+  /** A value that is not the default is rejected, and the log names it. */
   | { readonly kind: "refused"; readonly reason: string };
 
 export interface ConfigKey {
@@ -227,7 +227,8 @@ const PLACES: Readonly<Record<KeyPlace, Rows>> = {
       ...MERGED_NOTES,
       "FailoverPolicy.Mode": "as part of the discovery chain",
       "FailoverPolicy.Regions": "as part of the discovery chain",
-      "PrioritizeByLocality.Mode": "a chain that has it is refused by name (Enterprise)",
+      "PrioritizeByLocality.Mode":
+        "a chain that has it is rejected, and the log names it (Enterprise)",
     },
     moot: { ...ENTRY_KEYS, ...MERGED_TRANSPARENT },
     refused: { MutualTLSMode: PERMISSIVE },
@@ -243,7 +244,7 @@ const PLACES: Readonly<Record<KeyPlace, Rows>> = {
     notes: {
       ...MERGED_NOTES,
       BalanceInboundConnections: "merged into the proxy's config, where it is named as ignored",
-      ExternalSNI: "an upstream that ends in such a service is refused by name",
+      ExternalSNI: "an upstream that ends in such a service is rejected, and the log names it",
     },
     moot: { ...ENTRY_KEYS, ...MERGED_TRANSPARENT },
     ignored: {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { AgentClient, Seen } from "../../../test/kit/consul/agent_client.ts";
 import {
-  type Asked,
+  type AgentRequest,
   eventually,
   fixture,
   type Reaction,
@@ -323,7 +323,7 @@ class Scripted {
   names: readonly string[] | undefined;
   namesIndex = 20;
 
-  readonly answer = ({ path, query }: Asked): Reaction => {
+  readonly answer = ({ path, query }: AgentRequest): Reaction => {
     if (path.startsWith("/v1/agent/service/")) {
       if (query.get("hash") === this.hash) return "hang";
       return { json: this.registration, hash: this.hash };

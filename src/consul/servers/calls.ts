@@ -27,7 +27,7 @@ export interface CallOptions {
   readonly signal?: AbortSignal | undefined;
   /** The first message of a stream is the answer; the rest is not wanted. */
   readonly isStream?: boolean;
-  /** For messages. */
+  /** Names of flags in messages. */
   readonly names?: FlagNames;
   /** Called before the promise is rejected. */
   readonly onStatus?: (status: GrpcStatus) => void;

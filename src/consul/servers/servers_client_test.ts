@@ -5,7 +5,7 @@ import { seededRandom, silentLog, Stats } from "../../base/mod.ts";
 import { Seen } from "../../../test/kit/consul/agent_client.ts";
 import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import {
-  type Asked,
+  type AgentRequest,
   eventually,
   type Handler,
   type Reaction,
@@ -114,12 +114,12 @@ class Rig implements AsyncDisposable {
 const RULE = { SourceName: "web", DestinationName: "db", Action: "allow", Precedence: 9 };
 
 /** Answers reads at once, and never answers waits. */
-function calm({ query }: Asked): Reaction {
+function calm({ query }: AgentRequest): Reaction {
   return query.has("index") ? "hang" : { index: 44, json: { db: [RULE] } };
 }
 
 /** `read first` or `wait 44 first`: a request with its token. */
-function wordsOf({ query, headers }: Asked): string {
+function wordsOf({ query, headers }: AgentRequest): string {
   const what = query.has("index") ? `wait ${query.get("index")}` : "read";
   return `${what}${query.has("stale") ? " stale" : ""} ${headers["x-consul-token"]}`;
 }
@@ -128,7 +128,7 @@ test("reads go to the leader, and waits are stale", async () => {
   await using rig = await Rig.start(calm);
   rig.watches.common.watchIntentions("db", new Seen<Intentions>());
   await eventually(() => rig.script.waiting === 1, "a wait");
-  assert.deepEqual(rig.script.asked.map(wordsOf), ["read first", "wait 44 stale first"]);
+  assert.deepEqual(rig.script.requests.map(wordsOf), ["read first", "wait 44 stale first"]);
 });
 
 test("a missing instance is confirmed by one read from the leader", async () => {
@@ -146,7 +146,7 @@ test("a missing instance is confirmed by one read from the leader", async () => 
   await eventually(() => seen.values.length === 1, "the instance");
   await rig.clock.advance(20_000);
   await eventually(() => seen.values.length === 2 && rig.script.waiting === 1, "that it went");
-  assert.deepEqual(rig.script.asked.map(wordsOf), [
+  assert.deepEqual(rig.script.requests.map(wordsOf), [
     "read first",
     "wait 44 stale first",
     "read first",
@@ -160,8 +160,14 @@ test("a wait is sent again with a new token", async () => {
   rig.watches.common.watchIntentions("db", seen);
   await eventually(() => rig.script.waiting === 1, "a wait");
   rig.replaceToken("second");
-  await eventually(() => rig.script.asked.length === 4 && rig.script.waiting === 1, "another wait");
-  assert.deepEqual(rig.script.asked.slice(2).map(wordsOf), ["read second", "wait 44 stale second"]);
+  await eventually(
+    () => rig.script.requests.length === 4 && rig.script.waiting === 1,
+    "another wait",
+  );
+  assert.deepEqual(rig.script.requests.slice(2).map(wordsOf), [
+    "read second",
+    "wait 44 stale second",
+  ]);
   assert.equal(seen.values.length, 1);
   assert.deepEqual(seen.codes, []);
 });
@@ -172,7 +178,10 @@ test("a wait is sent again to another server", async () => {
   rig.watches.common.watchIntentions("db", seen);
   await eventually(() => rig.script.waiting === 1, "a wait");
   rig.move();
-  await eventually(() => rig.script.asked.length === 4 && rig.script.waiting === 1, "another wait");
+  await eventually(
+    () => rig.script.requests.length === 4 && rig.script.waiting === 1,
+    "another wait",
+  );
   assert.deepEqual(seen.codes, []);
   assert.deepEqual(rig.left, [], "a move does not blame the old server");
 });

@@ -29,7 +29,9 @@ test("startWatch() reads without index, then waits by the last index", async () 
   const seen = new Seen<Intentions>();
   client.agent.watchIntentions("web", seen);
   await client.quiet();
-  const queries = client.script.asked.map(({ query }) => [query.get("index"), query.get("wait")]);
+  const queries = client.script.requests.map((
+    { query },
+  ) => [query.get("index"), query.get("wait")]);
   assert.deepEqual(queries.map(([index]) => index), [null, "7", "9"]);
   assert.equal(queries[0]?.[1], null);
   assert.match(queries[1]?.[1] ?? "", /^(4[89]|5\d|60)\d{3}ms$/, "a little less than a minute");
@@ -41,7 +43,7 @@ test("startWatch() reads index 0 as 1", async () => {
   await using client = await AgentClient.start(inTurn({ index: 0, json: rules() }));
   client.agent.watchIntentions("web", new Seen());
   await client.quiet();
-  assert.equal(client.script.asked[1]?.query.get("index"), "1");
+  assert.equal(client.script.requests[1]?.query.get("index"), "1");
 });
 
 test("startWatch() reads without index after the index went back", async () => {
@@ -53,7 +55,7 @@ test("startWatch() reads without index after the index went back", async () => {
   const seen = new Seen<Intentions>();
   client.agent.watchIntentions("web", seen);
   await client.quiet();
-  const indexes = client.script.asked.map(({ query }) => query.get("index"));
+  const indexes = client.script.requests.map(({ query }) => query.get("index"));
   assert.deepEqual(indexes, [null, "70", null, "6"]);
   assert.deepEqual(sources(seen.last), ["c"]);
 });
@@ -77,13 +79,13 @@ test("startWatch() gives up a poll that outlives its wait, and forgets the index
   const seen = new Seen<Intentions>();
   client.agent.watchIntentions("web", seen);
   await client.quiet();
-  const waitMs = Number(client.script.asked[1]?.query.get("wait")?.replace("ms", ""));
+  const waitMs = Number(client.script.requests[1]?.query.get("wait")?.replace("ms", ""));
   await client.clock.advance(waitMs * 17 / 16 + 9_000);
   assert.deepEqual(seen.codes, [], "not before the agent may take that long");
   await client.clock.advance(2_000);
   assert.deepEqual(seen.codes, ["agent_unreachable"]);
-  await client.passUntil(() => client.script.asked.length >= 3, { what: "asks again" });
-  assert.equal(client.script.asked[2]?.query.get("index"), null);
+  await client.passUntil(() => client.script.requests.length >= 3, { what: "asks again" });
+  assert.equal(client.script.requests[2]?.query.get("index"), null);
 });
 
 test("startWatch() keeps the last value through 500s and backs off", async () => {
@@ -176,10 +178,10 @@ for (
     watch(client.agent, new Seen());
     await client.asked(11);
     await new Promise((resolve) => setTimeout(resolve, 30));
-    assert.equal(client.script.asked.length, 11, "a burst of ten more, then a pause");
+    assert.equal(client.script.requests.length, 11, "a burst of ten more, then a pause");
     for (let more = 1; more <= 4; more++) {
       await client.clock.advance(everyMs - 20);
-      assert.equal(client.script.asked.length, 10 + more, "not sooner");
+      assert.equal(client.script.requests.length, 10 + more, "not sooner");
       await client.clock.advance(20);
       await client.asked(11 + more);
       await settle();

@@ -284,11 +284,11 @@ test("createAgent() watches 40 upstreams within 6 connections", async () => {
   }
   await eventually(() => seen.every(({ values }) => values.length === 1), "every first answer");
   const asked = (at: number) =>
-    script.asked.filter(({ path }) => path === `/v1/health/connect/s${at}`).length;
+    script.requests.filter(({ path }) => path === `/v1/health/connect/s${at}`).length;
   const all = () => seen.every((_, at) => asked(at) >= 2);
   await client.passUntil(all, { what: "every second turn", limitMs: 30_000 });
   assert.ok(script.mostOpen <= 6, `${script.mostOpen} connections`);
-  const second = script.asked.filter(({ path }) => path === "/v1/health/connect/s39")[1];
+  const second = script.requests.filter(({ path }) => path === "/v1/health/connect/s39")[1];
   assert.deepEqual([second?.query.get("index"), second?.query.get("wait")], ["3", "1ms"]);
 });
 

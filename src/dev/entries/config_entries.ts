@@ -1,6 +1,6 @@
 /**
- * Config entries: read, written and removed as `/v1/config` does. Their meaning for a proxy or a chain
- * is left to the modules that read them.
+ * Config entries of the agent in memory: reads, writes and deletes them as `/v1/config` does. Their
+ * meaning for a proxy or a chain is left to the modules that read them.
  *
  * @module
  */

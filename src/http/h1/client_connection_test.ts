@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { settle } from "../../../test/kit/clock/clock.ts";
 import {
-  type Asked,
-  askRaw,
   fieldTexts,
+  type Http1ClientRig,
+  http1ClientRig,
   latin1Bytes,
   type Reply,
   requestHead,
@@ -17,9 +17,9 @@ import { openHttp1Client } from "./client_connection.ts";
 const OK = "HTTP/1.1 200 OK\r\n";
 
 test("openHttp1Client() resets a server that responds without reading the request", async () => {
-  const { server, ask, ends } = askRaw();
+  const { server, request, ends } = http1ClientRig();
   server.connection.pause();
-  const { exchange } = ask({ method: "POST", length: 200_000 }, { ends: false });
+  const { exchange } = request({ method: "POST", length: 200_000 }, { ends: false });
   exchange.send(new Uint8Array(200_000));
   exchange.end();
   await server.send(`${OK}Connection: close\r\nContent-Length: 0\r\n\r\n`);
@@ -28,12 +28,14 @@ test("openHttp1Client() resets a server that responds without reading the reques
 });
 
 test("openHttp1Client() sends one request after another on a connection", async () => {
-  const asked = askRaw();
-  const { server, client, ask, ends } = asked;
-  const capacityTold = () => asked.capacityTold;
+  const asked = http1ClientRig();
+  const { server, client, request, ends } = asked;
+  const capacityTold = () => asked.capacityCalls;
   for (let round = 1; round <= 3; round++) {
     assert.equal(client.capacity, 1);
-    const reply = ask({ method: "POST", length: 3, fields: ["x-a", "1", "X-A"] }, { ends: false });
+    const reply = request({ method: "POST", length: 3, fields: ["x-a", "1", "X-A"] }, {
+      ends: false,
+    });
     assert.equal(client.capacity, 0);
     reply.exchange.send(latin1Bytes("abc"));
     reply.exchange.end();
@@ -97,8 +99,8 @@ for (
   ] as const
 ) {
   test(`openHttp1Client() writes ${name}`, async () => {
-    const { server, ask } = askRaw();
-    const { exchange } = ask(head as Partial<RequestHead>, { ends: !body });
+    const { server, request } = http1ClientRig();
+    const { exchange } = request(head as Partial<RequestHead>, { ends: !body });
     for (const chunk of body ?? []) exchange.send(latin1Bytes(chunk));
     if (body) exchange.end(["x", "y", "X"]);
     await settle();
@@ -125,8 +127,8 @@ for (
   ] as const
 ) {
   test(`openHttp1Client() does not send a request with ${name}`, async () => {
-    const { server, client, ask, ends } = askRaw();
-    const reply = ask(head as Partial<RequestHead>, { ends: body === undefined });
+    const { server, client, request, ends } = http1ClientRig();
+    const reply = request(head as Partial<RequestHead>, { ends: body === undefined });
     assert.equal(reply.state, "open");
     if (body !== undefined) {
       reply.exchange.send(latin1Bytes(body));
@@ -209,8 +211,8 @@ for (
 ) {
   test(`openHttp1Client() reads ${name}`, async () => {
     for (const bytewise of [false, true]) {
-      const { server, client, ask, ends } = askRaw();
-      const reply = ask({ method });
+      const { server, client, request, ends } = http1ClientRig();
+      const reply = request({ method });
       await server.send(raw.replace("(end)", ""), { bytewise });
       if (raw.endsWith("(end)")) {
         assert.equal(reply.state, "open");
@@ -240,12 +242,12 @@ for (
   ] as const
 ) {
   test(`openHttp1Client() takes ${keptMs} ms from "Keep-Alive: ${value}"`, async () => {
-    const { server, client, ask } = askRaw();
-    ask();
+    const { server, client, request } = http1ClientRig();
+    request();
     await server.send(`${OK}Keep-Alive: ${value}\r\nContent-Length: 0\r\n\r\n`);
     assert.equal(client.keptMs, keptMs);
     // Only the last response counts.
-    ask();
+    request();
     await server.send(`${OK}Content-Length: 0\r\n\r\n`);
     assert.equal(client.keptMs, Infinity);
   });
@@ -280,8 +282,8 @@ for (
   ] as const
 ) {
   test(`openHttp1Client() reports a server that leaves ${name}`, async () => {
-    const { server, client, ask, ends } = askRaw();
-    const reply = ask();
+    const { server, client, request, ends } = http1ClientRig();
+    const reply = request();
     await server.send(before);
     if (leave === "end") server.connection.close();
     else server.connection.reset();
@@ -292,24 +294,24 @@ for (
 }
 
 test("openHttp1Client() calls onCapacity() when an idle connection is lost", async () => {
-  const lose: readonly ((asked: Asked) => void)[] = [
+  const lose: readonly ((asked: Http1ClientRig) => void)[] = [
     ({ server }) => server.connection.end(),
     ({ server }) => server.connection.reset(),
     ({ client }) => client.drain(),
     ({ client }) => client.reset("old"),
   ];
   for (const how of lose) {
-    const asked = askRaw();
+    const asked = http1ClientRig();
     how(asked);
     await settle();
-    assert.deepEqual([asked.client.capacity, asked.capacityTold, asked.ends.length], [0, 1, 1]);
+    assert.deepEqual([asked.client.capacity, asked.capacityCalls, asked.ends.length], [0, 1, 1]);
     assert.equal(asked.stream.closed, true);
   }
 });
 
 test("ClientConnection.drain() waits for the response", async () => {
-  const { server, client, ask, ends } = askRaw();
-  const reply = ask();
+  const { server, client, request, ends } = http1ClientRig();
+  const reply = request();
   client.drain();
   await server.send(`${OK}Content-Length: 2\r\n\r\nok`);
   assert.deepEqual([reply.state, client.capacity, server.over], ["complete", 0, "end"]);
@@ -317,22 +319,22 @@ test("ClientConnection.drain() waits for the response", async () => {
 });
 
 test("ClientConnection.reset() is reported to the exchange, ClientExchange.reset() is not", async () => {
-  const owner = askRaw();
-  const reported = owner.ask();
+  const owner = http1ClientRig();
+  const reported = owner.request();
   owner.client.reset("rotated");
   await settle();
   assert.deepEqual([reported.state, owner.server.over], ["reset connection", "reset"]);
   assert.deepEqual(owner.ends, [{ by: "us", kind: "reset", detail: "rotated" }]);
-  const own = askRaw();
-  const unreported = own.ask();
+  const own = http1ClientRig();
+  const unreported = own.request();
   unreported.exchange.reset("timed_out");
   await own.server.send(`${OK}Content-Length: 0\r\n\r\n`);
   assert.deepEqual([unreported.state, own.server.over, own.client.capacity], ["open", "reset", 0]);
 });
 
 test("openHttp1Client() never reuses a connection whose request was not sent completely", async () => {
-  const { server, client, ask, ends } = askRaw();
-  const reply = ask({ method: "POST", length: 10 }, { ends: false });
+  const { server, client, request, ends } = http1ClientRig();
+  const reply = request({ method: "POST", length: 10 }, { ends: false });
   reply.exchange.send(latin1Bytes("abc"));
   await server.send(`${OK}Content-Length: 2\r\n\r\nok`);
   assert.deepEqual([reply.state, client.capacity], ["complete", 0]);
@@ -341,8 +343,8 @@ test("openHttp1Client() never reuses a connection whose request was not sent com
 });
 
 test("openHttp1Client() stops the server while its exchange is paused, and the sender while the server does not read", async () => {
-  const { server, client, ask, stream } = askRaw({ capacityBytes: 40 });
-  const reply: Reply = ask({ method: "POST", length: 50 }, { ends: false });
+  const { server, client, request, stream } = http1ClientRig({ capacityBytes: 40 });
+  const reply: Reply = request({ method: "POST", length: 50 }, { ends: false });
   server.connection.pause();
   assert.equal(reply.exchange.send(latin1Bytes("a".repeat(50))), false);
   reply.exchange.end();
@@ -360,8 +362,8 @@ test("openHttp1Client() stops the server while its exchange is paused, and the s
 
 test("openHttp1Client() delays onEnd() and reuse after a response whose bytes paused it", async () => {
   for (const extra of ["", "X"]) {
-    const { server, client, ask } = askRaw();
-    const reply = ask();
+    const { server, client, request } = http1ClientRig();
+    const reply = request();
     const { events } = reply.exchange;
     const { onData } = events;
     events.onData = (chunk) => {
@@ -399,10 +401,10 @@ test("openHttp1Client() limits bytes that an engine delivers while paused", () =
 });
 
 test("openHttp1Client() takes a new request within onEnd()", async () => {
-  const { server, client, ask } = askRaw();
-  const reply = ask();
+  const { server, client, request } = http1ClientRig();
+  const reply = request();
   let second: Reply | undefined;
-  reply.exchange.events.onEnd = () => void (second = ask({ path: "/2" }));
+  reply.exchange.events.onEnd = () => void (second = request({ path: "/2" }));
   await server.send(`${OK}Content-Length: 2\r\n\r\nok`);
   assert.match(server.take(), /GET \/2 HTTP/);
   assert.equal(client.capacity, 0);
@@ -411,7 +413,7 @@ test("openHttp1Client() takes a new request within onEnd()", async () => {
 });
 
 test("openHttp1Client() throws for a second open request", () => {
-  const { ask } = askRaw();
-  ask();
-  assert.throws(() => ask(), /busy/);
+  const { request } = http1ClientRig();
+  request();
+  assert.throws(() => request(), /busy/);
 });

@@ -19,7 +19,7 @@ const NOTHING = new Uint8Array();
 
 export class Http1HeadReader {
   readonly #limitBytes: number;
-  /** The last complete head: its lines with their ends, including the empty one. */
+  /** The last complete head: start line and fields, each with its CRLF, and the empty line at the end. */
   text = "";
   #bytes: Uint8Array | undefined;
   #length = 0;

@@ -5,7 +5,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { answer, askRaw, serveRaw } from "../../../test/kit/wire/http1.ts";
+import { answer, http1ClientRig, serveRaw } from "../../../test/kit/wire/http1.ts";
 
 const GET = "GET / HTTP/1.1\r\nHost: db\r\n";
 const POST = "POST / HTTP/1.1\r\nHost: db\r\n";
@@ -218,8 +218,8 @@ for (const [name, raw] of BODIES) {
   });
   test(`openHttp1Client() ends the connection on ${name}`, async () => {
     for (const bytewise of [false, true]) {
-      const { server, client, ask, ends } = askRaw({ limits: LIMITS });
-      const reply = ask();
+      const { server, client, request, ends } = http1ClientRig({ limits: LIMITS });
+      const reply = request();
       await server.send(`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${raw}`, {
         bytewise,
       });
@@ -293,8 +293,8 @@ const RESPONSES: readonly (readonly [string, string])[] = [
 for (const [name, raw] of RESPONSES) {
   test(`openHttp1Client() ends the connection on ${name}`, async () => {
     for (const bytewise of [false, true]) {
-      const { server, client, ask, ends } = askRaw({ limits: LIMITS });
-      const reply = ask();
+      const { server, client, request, ends } = http1ClientRig({ limits: LIMITS });
+      const reply = request();
       await server.send(raw, { bytewise });
       assert.equal(reply.state, "reset protocol");
       assert.deepEqual([client.capacity, server.over], [0, "reset"]);
@@ -304,8 +304,8 @@ for (const [name, raw] of RESPONSES) {
 }
 
 test("openHttp1Client() reports overflow for a response whose head is too large", async () => {
-  const { server, ask } = askRaw({ limits: LIMITS });
-  const reply = ask();
+  const { server, request } = http1ClientRig({ limits: LIMITS });
+  const reply = request();
   await server.send(`${OK}A: ${"b".repeat(1_000)}\r\n\r\n`);
   assert.deepEqual([reply.state, server.over], ["reset overflow", "reset"]);
 });
@@ -324,8 +324,8 @@ const EXTRA: readonly (readonly [string, string, string])[] = [
 for (const [name, method, raw] of EXTRA) {
   test(`openHttp1Client() never reuses a connection after ${name}`, async () => {
     for (const bytewise of [false, true]) {
-      const { server, client, ask, ends } = askRaw({ limits: LIMITS });
-      const reply = ask({ method });
+      const { server, client, request, ends } = http1ClientRig({ limits: LIMITS });
+      const reply = request({ method });
       await server.send(raw, { bytewise });
       assert.equal(reply.state, "complete");
       assert.equal(client.capacity, 0);
@@ -336,8 +336,8 @@ for (const [name, method, raw] of EXTRA) {
 }
 
 test("openHttp1Client() ends the connection on a response without a request", async () => {
-  const asked = askRaw();
+  const asked = http1ClientRig();
   await asked.server.send("HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n");
-  assert.deepEqual([asked.client.capacity, asked.capacityTold], [0, 1]);
+  assert.deepEqual([asked.client.capacity, asked.capacityCalls], [0, 1]);
   assert.deepEqual(asked.ends.map(({ kind }) => kind), ["protocol"]);
 });

@@ -1,7 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { settle } from "../../../test/kit/clock/clock.ts";
-import { answer, askRaw, latin1Bytes, latin1Text, serveRaw } from "../../../test/kit/wire/http1.ts";
+import {
+  answer,
+  http1ClientRig,
+  latin1Bytes,
+  latin1Text,
+  serveRaw,
+} from "../../../test/kit/wire/http1.ts";
 import { proofOf } from "./websocket.ts";
 import { Relay } from "../../net/mod.ts";
 import type { Stream } from "../../net/mod.ts";
@@ -129,7 +135,7 @@ test("serveHttp1() does not read bytes for a refused tunnel as a request", async
 
 test("a client's tunnel begins with the bytes after the head", async () => {
   for (
-    const [head, said, request] of [
+    const [head, said, expected] of [
       [
         { upgrade: "echo", path: "/chat" },
         SWITCHING,
@@ -142,13 +148,13 @@ test("a client's tunnel begins with the bytes after the head", async () => {
       ],
     ] as const
   ) {
-    const { server, client, ask, ends } = askRaw();
+    const { server, client, request, ends } = http1ClientRig();
     let recorded: string[] = [];
-    const reply = ask(head, {
+    const reply = request(head, {
       onTunnel: (exchange) => void (recorded = record(exchange.tunnel())),
     });
     await settle();
-    assert.equal(server.take(), request);
+    assert.equal(server.take(), expected);
     await server.send(`${said}early`);
     assert.deepEqual([recorded, client.active, client.capacity], [["early"], 1, 0]);
     assert.equal(reply.state, "open");
@@ -164,8 +170,8 @@ test("a client's tunnel begins with the bytes after the head", async () => {
 });
 
 test("openHttp1Client() reads the refusal of a tunnel as a response", async () => {
-  const { server, client, ask } = askRaw();
-  const reply = ask({ upgrade: "echo" });
+  const { server, client, request } = http1ClientRig();
+  const reply = request({ upgrade: "echo" });
   await server.send("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno");
   assert.deepEqual([reply.status, reply.body, reply.state, client.capacity], [
     403,
@@ -176,12 +182,12 @@ test("openHttp1Client() reads the refusal of a tunnel as a response", async () =
 });
 
 test("openHttp1Client() resets a tunnel that is not taken, or that changes to another protocol", async () => {
-  const { server, ask } = askRaw();
-  const reply = ask({ upgrade: "echo" });
+  const { server, request } = http1ClientRig();
+  const reply = request({ upgrade: "echo" });
   await server.send(SWITCHING);
   assert.deepEqual([reply.state, server.over], ["reset connection", "reset"]);
-  const other = askRaw();
-  const changed = other.ask({ upgrade: "websocket" });
+  const other = http1ClientRig();
+  const changed = other.request({ upgrade: "websocket" });
   await other.server.send(SWITCHING);
   assert.equal(changed.state, "reset protocol");
 });
@@ -209,13 +215,15 @@ test("serveHttp1() adds a WebSocket proof only if the response has none", async 
 
 test("openHttp1Client() adds a missing WebSocket key, and verifies its proof", async () => {
   const head = { upgrade: "websocket", fields: ["sec-websocket-key", KEY, "Sec-WebSocket-Key"] };
-  const withKey = askRaw();
-  withKey.ask(head);
+  const withKey = http1ClientRig();
+  withKey.request(head);
   await settle();
   assert.equal(withKey.server.take().match(/sec-websocket-key: .*/gi)?.length, 1);
   for (const isRight of [true, false]) {
-    const { server, ask } = askRaw();
-    const reply = ask({ upgrade: "websocket" }, { onTunnel: (exchange) => void exchange.tunnel() });
+    const { server, request } = http1ClientRig();
+    const reply = request({ upgrade: "websocket" }, {
+      onTunnel: (exchange) => void exchange.tunnel(),
+    });
     await settle();
     const key = /sec-websocket-key: (.*)/.exec(server.take())?.[1] ?? assert.fail();
     assert.equal(atob(key).length, 16);
@@ -234,11 +242,11 @@ test("openHttp1Client() adds a missing WebSocket key, and verifies its proof", a
 
 test("a Relay joins two tunnels as it joins two streams", async () => {
   const downstream = serveRaw();
-  const upstream = askRaw();
+  const upstream = http1ClientRig();
   await downstream.client.send(`${UPGRADE}early`);
   const { exchange } = downstream.seen[0] ?? assert.fail();
   const over: string[] = [];
-  upstream.ask({ upgrade: "echo" }, {
+  upstream.request({ upgrade: "echo" }, {
     onTunnel(asked) {
       const up = asked.tunnel();
       const down = exchange.tunnel({ status: 101, length: 0, fields: [] });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { served } from "../../../test/kit/wire/http2_served.ts";
+import { http2ServerRig } from "../../../test/kit/wire/http2_server_rig.ts";
 import {
   frame,
   GET,
@@ -146,20 +146,20 @@ for (
   ] as readonly (readonly [string, readonly Uint8Array[], number, string, string])[]
 ) {
   test(`${name} ends the connection`, async () => {
-    const { peer, ends, server, requests } = await served();
+    const { peer, ends, server, requests } = await http2ServerRig();
     await peer.send(...frames);
     const goaway = peer.take().at(-1);
     assert.match(goaway ?? "", new RegExp(`^GOAWAY 0 last=\\d+ code=${code}$`));
     assert.deepEqual(ends, [{ by: "peer", kind, detail }]);
     assert.equal(server.active, 0);
     assert.equal(peer.closed, "closed");
-    for (const { told } of requests) assert.ok(told.reset);
+    for (const { recorded } of requests) assert.ok(recorded.reset);
   });
 }
 
 test("empty frames with content between them are allowed", async () => {
   const empty = frame("DATA", 0, 1, []);
-  const { peer, ends } = await served();
+  const { peer, ends } = await http2ServerRig();
   await peer.send(headers(1, POST, 0), empty, frame("DATA", 0, 1, [1]), empty);
   await peer.send(headers(3, GET), empty);
   assert.deepEqual(ends, []);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { settle } from "../../../test/kit/clock/clock.ts";
-import { asking } from "../../../test/kit/wire/http2_asking.ts";
+import { http2ClientRig } from "../../../test/kit/wire/http2_client_rig.ts";
 import { bytes } from "../../../test/kit/wire/http2_pair.ts";
 import {
   END_STREAM,
@@ -18,8 +18,8 @@ const HEAD_WORDS = ":method=GET :scheme=http :authority=db.example :path=/";
 const goaway = (last: number, code = 0) => frame("GOAWAY", 0, 0, [...u32(last), ...u32(code)]);
 
 test("a request's head is written with the pseudo-fields of HTTP/2, without fields of HTTP/1.1", async () => {
-  const { ask, peer } = await asking();
-  ask({
+  const { request, peer } = await http2ClientRig();
+  request({
     method: "PUT",
     scheme: "https",
     path: "/a?b",
@@ -33,8 +33,8 @@ test("a request's head is written with the pseudo-fields of HTTP/2, without fiel
       ...["te", "trailers", "TE"],
     ],
   }, false);
-  ask({ method: "POST" });
-  ask({ scheme: "" });
+  request({ method: "POST" });
+  request({ scheme: "" });
   await settle();
   assert.deepEqual(peer.take(), [
     "HEADERS 1 :method=PUT :scheme=https :authority=db.example :path=/a?b content-length=3 " +
@@ -45,19 +45,19 @@ test("a request's head is written with the pseudo-fields of HTTP/2, without fiel
 });
 
 test("a head larger than a frame continues in CONTINUATION", async () => {
-  const { ask, peer } = await asking();
-  ask({ fields: ["x-long", "x".repeat(40_000), "x-long"] });
+  const { request, peer } = await http2ClientRig();
+  request({ fields: ["x-long", "x".repeat(40_000), "x-long"] });
   await settle();
   assert.deepEqual(peer.take(), ["HEADERS 1 end more", "CONTINUATION 1", "CONTINUATION 1"]);
 });
 
 test("a request after a response longer than the window begins with a larger window", async () => {
-  const { ask, peer } = await asking();
+  const { request, peer } = await http2ClientRig();
   const answer = (id: number, length: number) =>
     peer.send(headers(id, [...OK, ["content-length", String(length)]], 0));
-  ask();
+  request();
   await answer(1, 65_537);
-  ask();
+  request();
   await settle();
   const wide = `WINDOW_UPDATE 3 ${3 * 65_536}`;
   assert.deepEqual(peer.take(), [
@@ -66,17 +66,17 @@ test("a request after a response longer than the window begins with a larger win
     wide,
   ]);
   await answer(3, 65_536);
-  ask();
+  request();
   await settle();
   assert.deepEqual(peer.take(), [`HEADERS 5 end ${HEAD_WORDS}`]);
 });
 
 test("requests of one connection grow their windows by no more than its share", async () => {
-  const { ask, peer } = await asking();
-  ask();
+  const { request, peer } = await http2ClientRig();
+  request();
   await peer.send(headers(1, [...OK, ["content-length", "1000000"]], 0));
   peer.take();
-  for (let count = 0; count < 40; count++) ask();
+  for (let count = 0; count < 40; count++) request();
   await settle();
   const updates = peer.take().filter((words) => words.startsWith("WINDOW_UPDATE"));
   // A connection may borrow a sixteenth of the thread's 64 MiB.
@@ -143,34 +143,36 @@ for (
   ] as readonly (readonly [string, Partial<RequestHead>, readonly Uint8Array[], string])[]
 ) {
   test(`a response ${name} breaks its exchange and no other`, async () => {
-    const { ask, peer, ends } = await asking();
-    const broken = ask(head);
-    const other = ask();
+    const { request, peer, ends } = await http2ClientRig();
+    const broken = request(head);
+    const other = request();
     await peer.send(...frames, headers(3, OK));
-    assert.deepEqual(broken.told.reset, { reason: "protocol", detail });
-    assert.equal(other.told.response?.status, 200);
+    assert.deepEqual(broken.recorded.reset, { reason: "protocol", detail });
+    assert.equal(other.recorded.response?.status, 200);
     assert.equal(peer.take().at(-1), "RST_STREAM 1 1");
     assert.deepEqual(ends, []);
   });
 }
 
 test("a response keeps fields that have a meaning in requests only", async () => {
-  const { ask, peer } = await asking();
-  const { told } = ask();
+  const { request, peer } = await http2ClientRig();
+  const { recorded } = request();
   await peer.send(headers(1, [...OK, ["host", "a"], ["expect", "b"]]));
-  assert.deepEqual(told.response?.fields, ["host", "a", "host", "expect", "b", "expect"]);
+  assert.deepEqual(recorded.response?.fields, ["host", "a", "host", "expect", "b", "expect"]);
 });
 
 test("a response without a body reports its declared length", async () => {
-  const { ask, peer } = await asking();
-  const [head, same, none] = [ask({ method: "HEAD" }), ask(), ask()];
+  const { request, peer } = await http2ClientRig();
+  const [head, same, none] = [request({ method: "HEAD" }), request(), request()];
   await peer.send(
     headers(1, [...OK, ["content-length", "10"]]),
     headers(3, [[":status", "304"], ["content-length", "10"]]),
     headers(5, OK),
   );
   assert.deepEqual(
-    [head, same, none].map(({ told }) => [told.response?.length, told.ended, told.reset]),
+    [head, same, none].map((
+      { recorded },
+    ) => [recorded.response?.length, recorded.ended, recorded.reset]),
     [[10, true, undefined], [10, true, undefined], [-1, true, undefined]],
   );
 });
@@ -190,19 +192,19 @@ for (
   ] as const
 ) {
   test(`RST_STREAM with code ${code} is reported as ${reason}`, async () => {
-    const { ask, peer, client } = await asking();
-    const { told } = ask();
+    const { request, peer, client } = await http2ClientRig();
+    const { recorded } = request();
     await peer.send(frame("RST_STREAM", 0, 1, u32(code)));
-    assert.equal(told.reset?.reason, reason);
+    assert.equal(recorded.reset?.reason, reason);
     assert.equal(client.active, 0);
   });
 }
 
 test("RST_STREAM after a complete response does not break the exchange", async () => {
-  const { ask, peer, client } = await asking();
-  const { told, exchange } = ask({ length: -1 }, false);
+  const { request, peer, client } = await http2ClientRig();
+  const { recorded, exchange } = request({ length: -1 }, false);
   await peer.send(headers(1, OK), frame("RST_STREAM", 0, 1, u32(0)));
-  assert.deepEqual([told.ended, told.reset, client.active], [true, undefined, 0]);
+  assert.deepEqual([recorded.ended, recorded.reset, client.active], [true, undefined, 0]);
   peer.take();
   assert.equal(exchange.send(bytes("more")), true);
   exchange.end();
@@ -211,12 +213,12 @@ test("RST_STREAM after a complete response does not break the exchange", async (
 });
 
 test("capacity follows the server's limit, and onCapacity() reports growth and the end", async () => {
-  const { ask, peer, client, capacities } = await asking([[3, 2]]);
+  const { request, peer, client, capacities } = await http2ClientRig([[3, 2]]);
   assert.deepEqual([client.capacity, capacities], [2, [2]]);
-  const first = ask();
-  ask();
+  const first = request();
+  request();
   assert.equal(client.capacity, 0);
-  assert.throws(() => ask());
+  assert.throws(() => request());
   first.exchange.reset("cancelled");
   assert.deepEqual(capacities, [2, 1]);
   await peer.send(settings([3, 5]));
@@ -226,46 +228,50 @@ test("capacity follows the server's limit, and onCapacity() reports growth and t
 });
 
 test("capacity is 100 until the server's SETTINGS come", async () => {
-  assert.equal((await asking(null)).client.capacity, 100);
-  assert.equal((await asking([])).client.capacity > 100, true);
+  assert.equal((await http2ClientRig(null)).client.capacity, 100);
+  assert.equal((await http2ClientRig([])).client.capacity > 100, true);
 });
 
 test("a GOAWAY refuses requests above its last stream, and the others finish", async () => {
-  const { ask, peer, client, ends } = await asking();
-  const [one, two] = [ask(), ask()];
+  const { request, peer, client, ends } = await http2ClientRig();
+  const [one, two] = [request(), request()];
   await peer.send(goaway(0x7fff_ffff));
-  assert.deepEqual([client.capacity, one.told.reset, two.told.reset], [0, undefined, undefined]);
+  assert.deepEqual([client.capacity, one.recorded.reset, two.recorded.reset], [
+    0,
+    undefined,
+    undefined,
+  ]);
   await peer.send(goaway(1));
-  assert.deepEqual([one.told.reset, two.told.reset?.reason], [undefined, "refused"]);
+  assert.deepEqual([one.recorded.reset, two.recorded.reset?.reason], [undefined, "refused"]);
   assert.deepEqual([client.active, ends], [1, []]);
   await peer.send(headers(1, OK));
-  assert.deepEqual([one.told.ended, client.active], [true, 0]);
+  assert.deepEqual([one.recorded.ended, client.active], [true, 0]);
   assert.deepEqual(ends, [{ by: "us", kind: "closed", detail: "drained" }]);
 });
 
 test("drain() closes the connection after open requests have ended", async () => {
-  const { ask, peer, client, ends, capacities } = await asking();
-  const { told } = ask();
+  const { request, peer, client, ends, capacities } = await http2ClientRig();
+  const { recorded } = request();
   client.drain();
   assert.equal(capacities.at(-1), 0);
   await peer.send(headers(1, OK));
-  assert.deepEqual([told.ended, ends.length, peer.closed], [true, 1, "closed"]);
+  assert.deepEqual([recorded.ended, ends.length, peer.closed], [true, 1, "closed"]);
 });
 
 test("reset() reports its reason to the exchanges and the owner", async () => {
-  const { ask, client, ends } = await asking();
-  const { told } = ask();
+  const { request, client, ends } = await http2ClientRig();
+  const { recorded } = request();
   client.reset("a rotated identity");
-  assert.deepEqual(told.reset, { reason: "connection", detail: "a rotated identity" });
+  assert.deepEqual(recorded.reset, { reason: "connection", detail: "a rotated identity" });
   assert.deepEqual(ends, [{ by: "us", kind: "reset", detail: "a rotated identity" }]);
   assert.equal(client.capacity, 0);
 });
 
 test("a broken connection breaks its exchanges, except complete responses", async () => {
-  const { ask, peer, ends } = await asking();
-  const half = ask({ length: -1 }, false);
-  const open = ask();
-  const held = ask();
+  const { request, peer, ends } = await http2ClientRig();
+  const half = request({ length: -1 }, false);
+  const open = request();
+  const held = request();
   held.exchange.pause();
   await peer.send(
     headers(1, OK),
@@ -274,11 +280,11 @@ test("a broken connection breaks its exchanges, except complete responses", asyn
   );
   peer.leave();
   await settle();
-  assert.deepEqual(half.told.reset, undefined);
-  assert.equal(open.told.reset?.reason, "connection");
-  assert.deepEqual([held.told.reset, held.told.text], [undefined, ""]);
+  assert.deepEqual(half.recorded.reset, undefined);
+  assert.equal(open.recorded.reset?.reason, "connection");
+  assert.deepEqual([held.recorded.reset, held.recorded.text], [undefined, ""]);
   held.exchange.resume();
-  assert.deepEqual([held.told.text, held.told.ended], ["kept", true]);
+  assert.deepEqual([held.recorded.text, held.recorded.ended], ["kept", true]);
   assert.deepEqual(ends.map(({ by }) => by), ["network"]);
 });
 
@@ -289,8 +295,8 @@ test("an extended CONNECT waits for SETTINGS, and fails if the server does not s
       [[], ["SETTINGS 0 ack"], "internal"],
     ] as const
   ) {
-    const { ask, peer, client } = await asking(null);
-    const { told, exchange } = ask({ upgrade: "websocket" });
+    const { request, peer, client } = await http2ClientRig(null);
+    const { recorded, exchange } = request({ upgrade: "websocket" });
     exchange.send(bytes("early"));
     await settle();
     assert.deepEqual([peer.take(), client.active], [[], 1]);
@@ -298,25 +304,28 @@ test("an extended CONNECT waits for SETTINGS, and fails if the server does not s
     const came = peer.take();
     if (words[1]) assert.match(came[1] ?? "", words[1]);
     assert.deepEqual([came[0], came[2]], ["SETTINGS 0 ack", words[1] && "DATA 1 5"]);
-    assert.equal(told.reset?.reason, reset);
+    assert.equal(recorded.reset?.reason, reset);
   }
 });
 
 test("a waiting extended CONNECT can be reset, and breaks with its connection", async () => {
-  const { ask, peer, client } = await asking(null);
-  const [given, left] = [ask({ upgrade: "websocket" }), ask({ upgrade: "websocket" })];
+  const { request, peer, client } = await http2ClientRig(null);
+  const [given, left] = [request({ upgrade: "websocket" }), request({ upgrade: "websocket" })];
   given.exchange.reset("cancelled");
   client.reset("");
   await peer.send(settings([8, 1]));
-  assert.deepEqual([given.told.reset, left.told.reset?.reason], [undefined, "connection"]);
+  assert.deepEqual([given.recorded.reset, left.recorded.reset?.reason], [undefined, "connection"]);
   assert.deepEqual([peer.take(), client.active], [[], 0]);
 });
 
 test("a keep-alive sends PING to a silent server with open requests, and ends the connection without an answer", async () => {
-  const { ask, peer, clock, ends } = await asking([], { intervalMs: 1_000, timeoutMs: 500 });
+  const { request, peer, clock, ends } = await http2ClientRig([], {
+    intervalMs: 1_000,
+    timeoutMs: 500,
+  });
   await clock.advance(2_300);
   assert.deepEqual(peer.take(), [], "no request is open");
-  ask();
+  request();
   await clock.advance(0);
   peer.take();
   await clock.advance(1_000);
@@ -340,25 +349,28 @@ for (
 ) {
   test(`a server that sends ${name} loses the connection`, async () => {
     const early = name.startsWith("frames before");
-    const { ask, peer, ends } = await asking(early ? null : []);
-    const { told } = ask();
+    const { request, peer, ends } = await http2ClientRig(early ? null : []);
+    const { recorded } = request();
     await peer.send(...frames);
     assert.equal(peer.take().at(-1), `GOAWAY 0 last=0 code=${code}`);
     assert.equal(ends[0]?.kind, "protocol");
-    assert.equal(told.ended || ["connection", "protocol"].includes(told.reset?.reason ?? ""), true);
+    assert.equal(
+      recorded.ended || ["connection", "protocol"].includes(recorded.reset?.reason ?? ""),
+      true,
+    );
   });
 }
 
 test("more than 32 informational responses break the exchange", async () => {
-  const { ask, peer } = await asking();
-  const { told } = ask();
+  const { request, peer } = await http2ClientRig();
+  const { recorded } = request();
   await peer.send(...Array.from({ length: 33 }, () => headers(1, [[":status", "103"]], 0)));
-  assert.deepEqual([told.informational.length, told.reset?.reason], [32, "overflow"]);
+  assert.deepEqual([recorded.informational.length, recorded.reset?.reason], [32, "overflow"]);
 });
 
 test("responses to requests that were reset long ago are ignored", async () => {
-  const { ask, peer, ends } = await asking();
-  const asked = Array.from({ length: 1_100 }, () => ask());
+  const { request, peer, ends } = await http2ClientRig();
+  const asked = Array.from({ length: 1_100 }, () => request());
   for (const { exchange } of asked) exchange.reset("cancelled");
   await peer.send(headers(1, OK, 0), headers(2_199, OK, 0), frame("DATA", 0, 2_199, [1]));
   assert.deepEqual(ends, []);

@@ -11,26 +11,26 @@ import { addField, fieldOf, type Fields, UNKNOWN_LENGTH } from "../head.ts";
 
 test("a request and its response arrive with heads, bodies and trailers", async () => {
   const pair = http2Pair({
-    onRequest(exchange, told) {
-      told.then = () => {
-        if (!told.ended) return;
+    onRequest(exchange, recorded) {
+      recorded.then = () => {
+        if (!recorded.ended) return;
         const fields: Fields = [];
         addField(fields, "content-type", "application/grpc");
         exchange.inform({ status: 103, length: UNKNOWN_LENGTH, fields: ["link", "</a>", "link"] });
         exchange.respond({ status: 200, length: UNKNOWN_LENGTH, fields }, false);
-        exchange.send(bytes(`got ${told.text}`));
+        exchange.send(bytes(`got ${recorded.text}`));
         exchange.end(["grpc-status", "0", "grpc-status"]);
       };
     },
   });
-  const told = new ExchangeRecorder();
+  const recorded = new ExchangeRecorder();
   const fields: Fields = [];
   addField(fields, "te", "trailers");
   addField(fields, "cookie", "a=1; b=2");
   const exchange = pair.client.request(
     requestHead({ method: "POST", path: "/items?id=1", length: UNKNOWN_LENGTH, fields }),
     false,
-    told,
+    recorded,
   );
   exchange.send(bytes("hello "));
   exchange.send(bytes("world"));
@@ -40,14 +40,14 @@ test("a request and its response arrive with heads, bodies and trailers", async 
   assert.deepEqual(request?.exchange.request, {
     ...requestHead({ method: "POST", path: "/items?id=1", length: UNKNOWN_LENGTH, fields }),
   });
-  assert.equal(request?.told.text, "hello world");
-  assert.deepEqual(told.informational.map(({ status }) => status), [103]);
-  assert.equal(told.response?.status, 200);
-  assert.equal(fieldOf(told.response?.fields ?? [], "content-type"), "application/grpc");
-  assert.equal(told.text, "got hello world");
-  assert.deepEqual(told.trailers, ["grpc-status", "0", "grpc-status"]);
+  assert.equal(request?.recorded.text, "hello world");
+  assert.deepEqual(recorded.informational.map(({ status }) => status), [103]);
+  assert.equal(recorded.response?.status, 200);
+  assert.equal(fieldOf(recorded.response?.fields ?? [], "content-type"), "application/grpc");
+  assert.equal(recorded.text, "got hello world");
+  assert.deepEqual(recorded.trailers, ["grpc-status", "0", "grpc-status"]);
   assert.deepEqual([pair.client.active, pair.server.active], [0, 0]);
-  assert.deepEqual([told.reset, request?.told.reset], [undefined, undefined]);
+  assert.deepEqual([recorded.reset, request?.recorded.reset], [undefined, undefined]);
 });
 
 test("a paused exchange holds no more than its window, and does not stop others", async () => {
@@ -81,12 +81,12 @@ test("a paused exchange holds no more than its window, and does not stop others"
     quick.send(new Uint8Array(10_000));
     await settle();
   }
-  assert.equal(pair.requests[1]?.told.bytes, 500_000);
-  const told = pair.requests[0]?.told;
-  assert.equal(told?.bytes, 0);
+  assert.equal(pair.requests[1]?.recorded.bytes, 500_000);
+  const recorded = pair.requests[0]?.recorded;
+  assert.equal(recorded?.bytes, 0);
   pair.requests[0]?.exchange.resume();
   slow.end();
   for (let i = 0; i < 50; i++) await settle();
-  assert.equal(told?.bytes, taken + 10_000);
-  assert.equal(told?.ended, true);
+  assert.equal(recorded?.bytes, taken + 10_000);
+  assert.equal(recorded?.ended, true);
 });

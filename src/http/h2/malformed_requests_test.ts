@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { served } from "../../../test/kit/wire/http2_served.ts";
+import { http2ServerRig } from "../../../test/kit/wire/http2_server_rig.ts";
 import {
   block,
   END_HEADERS,
@@ -150,7 +150,7 @@ for (
   ] as readonly (readonly [string, Pairs, string])[]
 ) {
   test(`a request ${name} resets its stream and no other`, async () => {
-    const { peer, requests, invalid } = await served();
+    const { peer, requests, invalid } = await http2ServerRig();
     await peer.send(headers(1, fields), headers(3, GET));
     assert.deepEqual(peer.take(), ["RST_STREAM 1 1"]);
     assert.deepEqual(invalid, [`0 ${fault}`]);
@@ -159,7 +159,7 @@ for (
 }
 
 test("the fields of a request become its head", async () => {
-  const { peer, requests } = await served();
+  const { peer, requests } = await http2ServerRig();
   await peer.send(headers(1, [
     ...without(":authority"),
     ["host", "Db.Example:80"],
@@ -232,7 +232,7 @@ for (
   ] as readonly (readonly [string, readonly Uint8Array[], readonly string[]])[]
 ) {
   test(`a request ${name} is refused by a response, and the connection continues`, async () => {
-    const { peer, requests, invalid } = await served();
+    const { peer, requests, invalid } = await http2ServerRig();
     await peer.send(...frames, headers(3, GET));
     assert.deepEqual(peer.take(), answers);
     assert.equal(invalid.length, 1);

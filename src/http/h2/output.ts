@@ -161,7 +161,7 @@ export class Output {
     return true;
   }
 
-  /** Whether the run ends at this position and can be extended. */
+  /** Makes the run one of the whole buffer if it ends at this position; false: it does not. */
   #reaches(buffer: ArrayBufferLike, at: number): boolean {
     const run = this.#run;
     if (!run || run.byteOffset + this.#runEnd !== at || run.buffer !== buffer) return false;

@@ -61,15 +61,15 @@ async function relay(change: (chunk: Uint8Array) => Uint8Array = (chunk) => chun
     ...common,
     events: {
       onRequest(exchange: ServerExchange) {
-        const told = new ExchangeRecorder();
-        exchange.events = told;
+        const recorded = new ExchangeRecorder();
+        exchange.events = recorded;
         const onward = client.request(
           requestHead({ length: UNKNOWN_LENGTH }),
           false,
           new ExchangeRecorder(),
         );
-        told.onData = (chunk) => void onward.send(change(chunk));
-        told.onEnd = (trailers) => onward.end(trailers);
+        recorded.onData = (chunk) => void onward.send(change(chunk));
+        recorded.onEnd = (trailers) => onward.end(trailers);
       },
       onInvalid: () => {},
       onClose: () => {},

@@ -67,13 +67,15 @@ test("the runtime's HTTP/2 server and our client exchange fields and large bodie
   try {
     for (let round = 0; round < 30; round++) {
       const sent = fields(round);
-      const told = new ExchangeRecorder();
-      const over = new Promise<void>((resolve) => told.then = () => told.ended && resolve());
+      const recorded = new ExchangeRecorder();
+      const over = new Promise<void>((resolve) =>
+        recorded.then = () => recorded.ended && resolve()
+      );
       const list = Object.entries(sent).flatMap(([name, value]) => [name, value, name]);
       const asked = client.request(
         requestHead({ method: "POST", length: -1, fields: list }),
         false,
-        told,
+        recorded,
       );
       const size = round % 10 === 0 ? SIZE : 10;
       for (let left = size; left > 0; left -= 10_000) {
@@ -81,10 +83,10 @@ test("the runtime's HTTP/2 server and our client exchange fields and large bodie
       }
       asked.end();
       await over;
-      assert.equal(told.bytes, size);
+      assert.equal(recorded.bytes, size);
       for (const [name, value] of Object.entries(sent)) {
         if (/^x-(?!latin)/.test(name)) {
-          assert.equal(fieldOf(told.response?.fields ?? [], name), value, name);
+          assert.equal(fieldOf(recorded.response?.fields ?? [], name), value, name);
         }
       }
     }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { FakeClock, settle } from "../../../test/kit/clock/clock.ts";
 import { bytes } from "../../../test/kit/wire/http2_pair.ts";
-import { served } from "../../../test/kit/wire/http2_served.ts";
+import { http2ServerRig } from "../../../test/kit/wire/http2_server_rig.ts";
 import {
   block,
   END_HEADERS,
@@ -34,21 +34,21 @@ const FULL = frame("DATA", 0, 1, new Uint8Array(16_384));
 
 test("DATA above the window of a paused exchange resets its stream", async () => {
   const held = new HeldBytes(1 << 24);
-  const { peer, requests } = await served({}, held);
+  const { peer, requests } = await http2ServerRig({}, held);
   await peer.send(headers(1, POST, 0));
   requests[0]?.exchange.pause();
   await peer.send(...repeat(4, () => FULL));
-  assert.deepEqual([peer.take(), requests[0]?.told.bytes, held.bytes], [[], 0, 65_536]);
+  assert.deepEqual([peer.take(), requests[0]?.recorded.bytes, held.bytes], [[], 0, 65_536]);
   await peer.send(ONE_BYTE);
   assert.deepEqual(peer.take(), ["RST_STREAM 1 3"]);
-  assert.deepEqual(requests[0]?.told.reset?.reason, "protocol");
+  assert.deepEqual(requests[0]?.recorded.reset?.reason, "protocol");
   assert.equal(held.bytes, 0);
 });
 
 test("the connection window opens late while much is held, and held bytes are given back", async () => {
   // A connection with more than an eighth of it is large.
   const held = new HeldBytes(8 * 120_000);
-  const { peer, requests } = await served({ connectionWindowBytes: 131_072 }, held, 65_537);
+  const { peer, requests } = await http2ServerRig({ connectionWindowBytes: 131_072 }, held, 65_537);
   const id = (i: number) => 2 * i + 1;
   const body = (i: number) => repeat(4, () => frame("DATA", 0, id(i), new Uint8Array(16_384)));
   await peer.send(...repeat(5, (i) => headers(id(i), POST, 0)));
@@ -58,7 +58,7 @@ test("the connection window opens late while much is held, and held bytes are gi
   await peer.send(...body(2));
   assert.deepEqual([peer.take(), held.bytes], [[], 196_608]);
   requests[1]?.exchange.resume();
-  assert.equal(requests[1]?.told.bytes, 65_536);
+  assert.equal(requests[1]?.recorded.bytes, 65_536);
   await settle();
   assert.deepEqual(peer.take(), ["WINDOW_UPDATE 0 65536", "WINDOW_UPDATE 3 65536"]);
   requests[2]?.exchange.resume();
@@ -69,7 +69,7 @@ test("the connection window opens late while much is held, and held bytes are gi
 });
 
 test("DATA above the connection window ends the connection", async () => {
-  const { peer, requests, ends } = await served({}, new HeldBytes(0));
+  const { peer, requests, ends } = await http2ServerRig({}, new HeldBytes(0));
   const count = (1 << 20) / 65_536;
   await peer.send(...repeat(count + 1, (i) => headers(2 * i + 1, POST, 0)));
   for (const { exchange } of requests) exchange.pause();
@@ -83,7 +83,7 @@ test("DATA above the connection window ends the connection", async () => {
 });
 
 test("a body that differs from its declared length resets its stream", async () => {
-  const { peer, requests } = await served();
+  const { peer, requests } = await http2ServerRig();
   const said = (id: number) => headers(id, [...POST, ["content-length", "2"]], 0);
   await peer.send(
     said(1),
@@ -98,7 +98,7 @@ test("a body that differs from its declared length resets its stream", async () 
     frame("DATA", END_STREAM, 7, [2]),
   );
   assert.deepEqual(peer.take(), ["RST_STREAM 1 1", "RST_STREAM 3 1", "RST_STREAM 5 1"]);
-  assert.deepEqual(requests.map(({ told }) => told.reset?.reason ?? told.ended), [
+  assert.deepEqual(requests.map(({ recorded }) => recorded.reset?.reason ?? recorded.ended), [
     "protocol",
     "protocol",
     "protocol",
@@ -107,7 +107,7 @@ test("a body that differs from its declared length resets its stream", async () 
 });
 
 test("trailers come with the end, and forbidden ones reset the stream", async () => {
-  const { peer, requests } = await served();
+  const { peer, requests } = await http2ServerRig();
   const body = (id: number) => [headers(id, POST, 0), frame("DATA", 0, id, [1])];
   await peer.send(
     ...body(1),
@@ -121,7 +121,7 @@ test("trailers come with the end, and forbidden ones reset the stream", async ()
     ...body(9),
     headers(9, [["x-forwarded-for", "10.0.0.1"]]),
   );
-  assert.deepEqual(requests[0]?.told.trailers, ["grpc-status", "0", "grpc-status"]);
+  assert.deepEqual(requests[0]?.recorded.trailers, ["grpc-status", "0", "grpc-status"]);
   assert.deepEqual(peer.take(), [
     "RST_STREAM 3 1",
     "RST_STREAM 5 1",
@@ -131,12 +131,12 @@ test("trailers come with the end, and forbidden ones reset the stream", async ()
 });
 
 test("padding is given back to the window, and is not part of the body", async () => {
-  const { peer, requests } = await served();
+  const { peer, requests } = await http2ServerRig();
   await peer.send(
     frame("HEADERS", PADDED | END_HEADERS, 1, [3, ...block(POST), 0, 0, 0]),
     frame("DATA", PADDED | END_STREAM, 1, [2, 0x68, 0x69, 0, 0]),
   );
-  assert.deepEqual([requests[0]?.told.text, requests[0]?.told.ended], ["hi", true]);
+  assert.deepEqual([requests[0]?.recorded.text, requests[0]?.recorded.ended], ["hi", true]);
   for (let i = 0; i < 33; i++) {
     await peer.send(
       headers(2 * i + 3, POST, 0),
@@ -147,7 +147,7 @@ test("padding is given back to the window, and is not part of the body", async (
 });
 
 test("streams above the limit are refused until another one ends", async () => {
-  const { peer, requests } = await served({ concurrentStreams: 2 });
+  const { peer, requests } = await http2ServerRig({ concurrentStreams: 2 });
   await peer.send(headers(1, GET), headers(3, GET), headers(5, GET));
   assert.deepEqual([peer.take(), requests.length], [["RST_STREAM 5 7"], 2]);
   requests[0]?.exchange.respond({ status: 204, length: -1, fields: [] }, true);
@@ -156,7 +156,7 @@ test("streams above the limit are refused until another one ends", async () => {
 });
 
 test("a response waits for the client's window, and its trailers wait for the response", async () => {
-  const { peer, requests } = await served({ bufferedBytes: 100 });
+  const { peer, requests } = await http2ServerRig({ bufferedBytes: 100 });
   await peer.send(settings([4, 10]), headers(1, GET), headers(3, GET));
   peer.take();
   const [one, two] = requests;
@@ -175,7 +175,7 @@ test("a response waits for the client's window, and its trailers wait for the re
     "DATA 3 3 end",
   ]);
   await peer.send(frame("WINDOW_UPDATE", 0, 1, u32(60)));
-  assert.deepEqual([peer.take(), one?.told.drained], [["DATA 1 60"], 1]);
+  assert.deepEqual([peer.take(), one?.recorded.drained], [["DATA 1 60"], 1]);
   await peer.send(settings([4, 30]));
   assert.deepEqual(peer.take(), ["SETTINGS 0 ack", "DATA 1 20"]);
   await peer.send(frame("WINDOW_UPDATE", 0, 1, u32(1000)));
@@ -183,7 +183,7 @@ test("a response waits for the client's window, and its trailers wait for the re
 });
 
 test("drain() sends two GOAWAY, serves late requests, and ends with the last response", async () => {
-  const { peer, server, requests, ends } = await served();
+  const { peer, server, requests, ends } = await http2ServerRig();
   await peer.send(headers(1, GET));
   server.drain();
   server.drain();
@@ -206,7 +206,7 @@ test("drain() sends two GOAWAY, serves late requests, and ends with the last res
 });
 
 test("drain() sends the final GOAWAY to a client that does not answer its PING", async () => {
-  const { peer, server, clock, requests, ends } = await served();
+  const { peer, server, clock, requests, ends } = await http2ServerRig();
   await peer.send(headers(1, GET));
   server.drain();
   await clock.advance(5_200);
@@ -244,7 +244,7 @@ for (
   ] as const
 ) {
   test(`reset("${name}") sends code ${code}`, async () => {
-    const { peer, requests, server } = await served();
+    const { peer, requests, server } = await http2ServerRig();
     await peer.send(headers(1, GET), headers(3, POST, 0));
     requests[0]?.exchange.reset(reason);
     requests[1]?.exchange.respond({ status: 200, length: 0, fields: [] }, true);
@@ -264,7 +264,7 @@ for (
 }
 
 test("a client that reads nothing is ended as a flood", async () => {
-  const { peer, requests, ends } = await served();
+  const { peer, requests, ends } = await http2ServerRig();
   peer.stop();
   // The response fills the connection's buffer, so that every answer to a PING would wait for good.
   await peer.send(
@@ -283,7 +283,7 @@ test("a client that reads nothing is ended as a flood", async () => {
 
 test("send() returns false at once while much is held for the caller, and onDrain() follows", async () => {
   const held = new HeldBytes(8 * 3_000);
-  const { peer, requests } = await served({}, held);
+  const { peer, requests } = await http2ServerRig({}, held);
   await peer.send(settings([4, 0]), headers(1, GET), headers(3, GET));
   for (const { exchange } of requests) {
     exchange.respond({ status: 200, length: -1, fields: [] }, false);
@@ -295,11 +295,11 @@ test("send() returns false at once while much is held for the caller, and onDrai
   requests[0]?.exchange.reset("internal");
   assert.equal(held.bytes, 4_000);
   await peer.send(frame("WINDOW_UPDATE", 0, 3, u32(1 << 20)));
-  assert.deepEqual([requests[1]?.told.drained, held.bytes], [1, 0]);
+  assert.deepEqual([requests[1]?.recorded.drained, held.bytes], [1, 0]);
 });
 
 test("DATA of reset streams is given back to the connection window", async () => {
-  const { peer, requests, clock } = await served();
+  const { peer, requests, clock } = await http2ServerRig();
   let given = 0;
   const count = () => {
     for (const words of peer.take()) {
@@ -324,7 +324,7 @@ test("DATA of reset streams is given back to the connection window", async () =>
 });
 
 test("respond() has an effect once, and inform() only before it", async () => {
-  const { peer, requests } = await served();
+  const { peer, requests } = await http2ServerRig();
   await peer.send(headers(1, GET));
   const exchange = requests[0]?.exchange;
   exchange?.inform({ status: 103, length: -1, fields: [] });
@@ -341,22 +341,24 @@ test("respond() has an effect once, and inform() only before it", async () => {
 });
 
 test("delivered bytes are given back to the window when a paused exchange resumes", async () => {
-  const { peer, requests, clock } = await served({ streamWindowBytes: 262_144 });
+  const { peer, requests, clock } = await http2ServerRig({ streamWindowBytes: 262_144 });
   await peer.send(headers(1, POST, 0));
   const [request] = requests;
-  if (request) request.told.then = () => request.told.bytes >= 131_072 && request.exchange.pause();
+  if (request) {
+    request.recorded.then = () => request.recorded.bytes >= 131_072 && request.exchange.pause();
+  }
   clock.advanceNow(100);
   await peer.send(...repeat(12, () => FULL));
-  assert.deepEqual([request?.told.bytes, peer.take()], [131_072, []]);
+  assert.deepEqual([request?.recorded.bytes, peer.take()], [131_072, []]);
   request?.exchange.pause();
-  if (request) request.told.then = () => {};
+  if (request) request.recorded.then = () => {};
   request?.exchange.resume();
   await settle();
-  assert.deepEqual([request?.told.bytes, peer.take()], [196_608, ["WINDOW_UPDATE 1 196608"]]);
+  assert.deepEqual([request?.recorded.bytes, peer.take()], [196_608, ["WINDOW_UPDATE 1 196608"]]);
 });
 
 test("a slow client stops the sender, and no byte is lost", async () => {
-  const { peer, requests } = await served({ bufferedBytes: 50_000 });
+  const { peer, requests } = await http2ServerRig({ bufferedBytes: 50_000 });
   await peer.send(
     settings([4, 1 << 24]),
     frame("WINDOW_UPDATE", 0, 0, u32(1 << 24)),
@@ -375,7 +377,7 @@ test("a slow client stops the sender, and no byte is lost", async () => {
   assert.ok(sent < 300_000, String(sent));
   peer.goOn();
   for (let i = 0; i < 50; i++) await settle();
-  assert.equal(request?.told.drained, 1);
+  assert.equal(request?.recorded.drained, 1);
   request?.exchange.end();
   for (let i = 0; i < 5; i++) await settle();
   const sizes = peer.take().filter((words) => words.startsWith("DATA 1 "))
@@ -385,7 +387,7 @@ test("a slow client stops the sender, and no byte is lost", async () => {
 
 test("a stream window grows while its body is read fast, but not while much is held", async () => {
   const held = new HeldBytes(1 << 24);
-  const { peer } = await served({}, held);
+  const { peer } = await http2ServerRig({}, held);
   await peer.send(headers(1, POST, 0), ...repeat(2, () => FULL));
   assert.deepEqual(peer.take(), [`WINDOW_UPDATE 1 ${32_768 + 3 * 65_536}`]);
   await peer.send(...repeat(8, () => FULL));
@@ -407,7 +409,7 @@ test("a stream window grows while its body is read fast, but not while much is h
 });
 
 test("a declared length above the window grows it with the first byte", async () => {
-  const { peer } = await served();
+  const { peer } = await http2ServerRig();
   const long: Pairs = [...POST, ["content-length", "1000000"]];
   await peer.send(headers(1, long, 0), frame("DATA", 0, 1, new Uint8Array(1_000)));
   assert.deepEqual(peer.take(), [`WINDOW_UPDATE 1 ${1_000 + 3 * 65_536}`]);
@@ -417,7 +419,7 @@ test("a declared length above the window grows it with the first byte", async ()
 });
 
 test("1xx other than 100 are dropped while the client does not read", async () => {
-  const { peer, requests } = await served();
+  const { peer, requests } = await http2ServerRig();
   await peer.send(headers(1, POST, 0));
   const [{ exchange } = assert.fail("no request")] = requests;
   peer.stop();

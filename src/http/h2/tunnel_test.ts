@@ -133,15 +133,19 @@ test("a tunnel stops a writer that is faster than its reader", async () => {
 
 test("bytes before the response to CONNECT wait for the tunnel, and are dropped by a refusal", async () => {
   const pair = http2Pair();
-  const told = new ExchangeRecorder();
-  const exchange = pair.client.request(requestHead(CONNECT), true, told);
+  const recorded = new ExchangeRecorder();
+  const exchange = pair.client.request(requestHead(CONNECT), true, recorded);
   exchange.send(bytes("early"));
   await settle();
   const [request] = pair.requests;
-  assert.deepEqual([request?.exchange.endsWithHead, request?.told.text], [true, ""]);
+  assert.deepEqual([request?.exchange.endsWithHead, request?.recorded.text], [true, ""]);
   request?.exchange.respond({ status: 403, length: 0, fields: [] }, true);
   await settle();
-  assert.deepEqual([told.response?.status, told.ended, told.reset], [403, true, undefined]);
+  assert.deepEqual([recorded.response?.status, recorded.ended, recorded.reset], [
+    403,
+    true,
+    undefined,
+  ]);
   assert.deepEqual([pair.client.active, pair.server.active], [0, 0]);
-  assert.equal(request?.told.text, "");
+  assert.equal(request?.recorded.text, "");
 });

@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { settle } from "../../../test/kit/clock/clock.ts";
-import { asking } from "../../../test/kit/wire/http2_asking.ts";
-import { served } from "../../../test/kit/wire/http2_served.ts";
+import { http2ClientRig } from "../../../test/kit/wire/http2_client_rig.ts";
+import { http2ServerRig } from "../../../test/kit/wire/http2_server_rig.ts";
 import {
   ACK,
   frame,
@@ -36,9 +36,9 @@ const id = (i: number) => 2 * i + 1;
 
 /** A client that has a response to each of its requests. */
 async function answered(): Promise<Attacked> {
-  const { peer, ends, ask, client } = await asking([[3, 4_000]]);
+  const { peer, ends, request, client } = await http2ClientRig([[3, 4_000]]);
   for (let i = 0; i < CLOSED; i++) {
-    ask();
+    request();
     await peer.send(headers(id(i), OK));
   }
   assert.equal(client.active, 0);
@@ -48,9 +48,9 @@ async function answered(): Promise<Attacked> {
 
 test("a client tolerates RST_STREAM after each complete response", async () => {
   // nginx does this when it responds before it has read the request (RFC 9113 8.1).
-  const { peer, ends, ask, client } = await asking([[3, 4_000]]);
+  const { peer, ends, request, client } = await http2ClientRig([[3, 4_000]]);
   for (let i = 0; i < 5 * BATCH; i++) {
-    ask();
+    request();
     await peer.send(headers(id(i), OK), frame("RST_STREAM", 0, id(i), u32(0)));
   }
   assert.deepEqual([ends, client.active], [[], 0]);
@@ -58,7 +58,7 @@ test("a client tolerates RST_STREAM after each complete response", async () => {
 
 /** A server that has answered all requests. */
 async function answering(): Promise<Attacked> {
-  const { peer, ends, requests, server } = await served();
+  const { peer, ends, requests, server } = await http2ServerRig();
   for (let i = 0; i < CLOSED; i++) {
     await peer.send(headers(id(i), GET));
     requests[i]?.exchange.respond({ status: 200, length: 0, fields: [] }, true);
@@ -105,7 +105,7 @@ for (const [side, open] of [["client", answered], ["server", answering]] as cons
 }
 
 test("a server ends a client that keeps sending requests and reads no response", async () => {
-  const { peer, ends, requests } = await served();
+  const { peer, ends, requests } = await http2ServerRig();
   peer.stop();
   let asked = 0;
   await floodOf(ends, async () => {
@@ -124,8 +124,8 @@ test("a server ends a client that keeps sending requests and reads no response",
 });
 
 test("a client allows DATA on a reset stream up to its window, and no more", async () => {
-  const { peer, ends, ask } = await asking();
-  const { exchange } = ask({}, false);
+  const { peer, ends, request } = await http2ClientRig();
+  const { exchange } = request({}, false);
   await peer.send(headers(1, OK, 0));
   exchange.reset("cancelled");
   const full = frame("DATA", 0, 1, new Uint8Array(16_384));
@@ -139,8 +139,8 @@ test("a client allows DATA on a reset stream up to its window, and no more", asy
 });
 
 test("a client that resets many requests ignores their late responses", async () => {
-  const { peer, ends, ask } = await asking([[3, 4_000]]);
-  const asked = repeat(3_000, () => ask({}, false));
+  const { peer, ends, request } = await http2ClientRig([[3, 4_000]]);
+  const asked = repeat(3_000, () => request({}, false));
   await settle();
   for (const { exchange } of asked) exchange.reset("cancelled");
   await peer.send(...repeat(3_000, (i) => headers(id(i), OK)));

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { settle } from "../../../test/kit/clock/clock.ts";
-import { askThrough, callAs } from "../../../test/kit/engine/memory_caller.ts";
+import { callAs, sendThrough } from "../../../test/kit/engine/memory_caller.ts";
 import { startMemoryPath } from "../../../test/kit/engine/memory_path.ts";
 import {
   httpRules,
@@ -37,7 +37,7 @@ for (
   test(`an application of ${protocol} that sends ${JSON.stringify(says)} fails the request`, async () => {
     await using path = await start(protocol);
     const caller = callAs("web", path, CA);
-    const app = await askThrough(caller, "GET / HTTP/1.1\r\nHost: db\r\n\r\n", path);
+    const app = await sendThrough(caller, "GET / HTTP/1.1\r\nHost: db\r\n\r\n", path);
     app.send(says);
     await settle();
     assert.match(caller.received, /^HTTP\/1.1 502 /);

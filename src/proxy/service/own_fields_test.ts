@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { settle } from "../../../test/kit/clock/clock.ts";
-import { askThrough, callAs } from "../../../test/kit/engine/memory_caller.ts";
+import { callAs, sendThrough } from "../../../test/kit/engine/memory_caller.ts";
 import { startMemoryPath } from "../../../test/kit/engine/memory_path.ts";
 import {
   httpRules,
@@ -49,7 +49,7 @@ async function read(
   );
   const caller = callAs("web", path, CA);
   const head = ["POST / HTTP/1.1", "Host: db", "Transfer-Encoding: chunked", ...fields];
-  const app = await askThrough(caller, `${head.join("\r\n")}\r\n\r\n1\r\na\r\n`, path);
+  const app = await sendThrough(caller, `${head.join("\r\n")}\r\n\r\n1\r\na\r\n`, path);
   caller.send(`0\r\n${trailers.map((line) => `${line}\r\n`).join("")}\r\n`);
   await settle();
   const lines = app.received.split("\r\n");

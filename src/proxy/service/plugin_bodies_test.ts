@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { settle } from "../../../test/kit/clock/clock.ts";
-import { askThrough, callAs } from "../../../test/kit/engine/memory_caller.ts";
+import { callAs, sendThrough } from "../../../test/kit/engine/memory_caller.ts";
 import { startMemoryPath } from "../../../test/kit/engine/memory_path.ts";
 import {
   httpRules,
@@ -60,7 +60,7 @@ test("a reset by the endpoint while a plugin reads is not a failure of the plugi
     const response = await next();
     return response.with({ body: await response.body?.bytes(100) ?? null });
   });
-  const app = await askThrough(it.caller, GET, it.path);
+  const app = await sendThrough(it.caller, GET, it.path);
   app.send(`${HEAD}half`);
   app.connection.reset();
   await settle();
@@ -79,7 +79,7 @@ test("a reset by the endpoint while a plugin streams is not a failure of the plu
       },
     })
   );
-  const app = await askThrough(it.caller, GET, it.path);
+  const app = await sendThrough(it.caller, GET, it.path);
   app.send(`${HEAD}half`);
   await settle();
   app.connection.reset();
@@ -97,7 +97,7 @@ test("a response that a plugin opened and did not read to the end is reset", asy
     await reader?.read();
     return response.with({ body: "enough" });
   });
-  const app = await askThrough(it.caller, GET, it.path);
+  const app = await sendThrough(it.caller, GET, it.path);
   app.send(`${HEAD}half`);
   await settle();
   assert.match(it.caller.received, /enough$/);
@@ -121,7 +121,7 @@ test("waiting for slow callers does not count as time of a plugin", async () => 
   assert.deepEqual(callers.map(({ received }) => received).join(""), "");
   assert.equal(it.failures(), 0);
   // Other requests are served meanwhile.
-  const app = await askThrough(it.caller, GET, it.path);
+  const app = await sendThrough(it.caller, GET, it.path);
   app.send(`${HEAD}123456789`);
   await settle();
   assert.match(it.caller.received, /^HTTP\/1.1 200 [^]*123456789$/);
@@ -135,7 +135,7 @@ test("waiting for a slow endpoint does not count as time of a plugin", async () 
     const response = await next();
     return response.with({ body: await response.body?.bytes(100) ?? null });
   });
-  const app = await askThrough(it.caller, GET, it.path);
+  const app = await sendThrough(it.caller, GET, it.path);
   app.send(HEAD);
   for (let second = 0; second < 30; second++) await it.path.clock.advance(1_000);
   app.send("123456789");
@@ -176,7 +176,7 @@ test("a body above the limit of a plugin is refused with 413 or 502, without a f
   await settle();
   assert.match(it.caller.received, /^HTTP\/1.1 413 /);
   const other = callAs("web", it.path, CA);
-  const app = await askThrough(other, GET, it.path);
+  const app = await sendThrough(other, GET, it.path);
   app.send(`${HEAD}123456789`);
   await settle();
   assert.match(other.received, /^HTTP\/1.1 502 /);
@@ -211,7 +211,7 @@ test("bodies that a plugin holds only refuse requests of the caller that sent mo
   // A caller with few held bytes still waits, and other requests are served.
   assert.equal(modest.received, "");
   const other = callAs("pay", it.path, CA);
-  const app = await askThrough(other, `${POST}${"x".repeat(100)}`, it.path);
+  const app = await sendThrough(other, `${POST}${"x".repeat(100)}`, it.path);
   assert.match(app.received, /x{100}$/);
   app.send(`${HEAD}123456789`);
   await settle();
@@ -254,7 +254,7 @@ test("a plugin that streams can pass on more bytes than the account", async () =
   const size = 2 * limitBytes;
   const chunk = "x".repeat(32_768);
   const head = `POST / HTTP/1.1\r\nHost: db\r\nContent-Length: ${size}\r\n\r\n`;
-  const app = await askThrough(it.caller, head, it.path);
+  const app = await sendThrough(it.caller, head, it.path);
   for (let sent = 0; sent < size; sent += chunk.length) {
     it.caller.send(chunk);
     await settle();

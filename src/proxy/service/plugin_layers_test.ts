@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { settle } from "../../../test/kit/clock/clock.ts";
-import { askThrough, callAs } from "../../../test/kit/engine/memory_caller.ts";
+import { callAs, sendThrough } from "../../../test/kit/engine/memory_caller.ts";
 import { type MemoryPath, startMemoryPath } from "../../../test/kit/engine/memory_path.ts";
 import {
   httpRules,
@@ -488,7 +488,7 @@ test("the access log shows a response of an endpoint as via_upstream, even with 
     takeLine: (line) => void lines.push(line.trim()),
   });
   const caller = call(path);
-  await askThrough(caller, GET, path).then((app) => app.send(OK));
+  await sendThrough(caller, GET, path).then((app) => app.send(OK));
   await settle();
   assert.match(taken(caller), /^HTTP\/1.1 200 .*mine$/s);
   assert.deepEqual(lines, ["via_upstream"]);

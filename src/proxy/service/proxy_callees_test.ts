@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { settle } from "../../../test/kit/clock/clock.ts";
 import { presented } from "../../../test/kit/engine/fake_tls_engine.ts";
-import { askThrough, callAs } from "../../../test/kit/engine/memory_caller.ts";
+import { callAs, sendThrough } from "../../../test/kit/engine/memory_caller.ts";
 import { type MemoryPath, startMemoryPath } from "../../../test/kit/engine/memory_path.ts";
 import {
   declared,
@@ -144,7 +144,7 @@ test("a call to a local port or socket is plaintext", async () => {
   ) {
     await using path = await start(snapshotWith({ target }));
     const caller = callAs("web", path, CA);
-    const authz = await askThrough(caller, GET, path);
+    const authz = await sendThrough(caller, GET, path);
     assert.equal(path.engine.lastDial.options.tls, undefined);
     assert.ok(authz.received.toLowerCase().includes(`host: ${host}\r\n`), authz.received);
     caller.connection.reset();
@@ -157,7 +157,7 @@ test("a call to a local port or socket is plaintext", async () => {
 test("a call without a response ends at its timeout, with its connection", async () => {
   await using path = await start(snapshotWith({ target: "127.0.0.1:9191" }));
   const caller = callAs("web", path, CA);
-  const authz = await askThrough(caller, GET, path);
+  const authz = await sendThrough(caller, GET, path);
   await path.clock.advance(200);
   assert.match(caller.received, /^HTTP\/1\.1 403 [^]*response_timed_out$/);
   assert.notEqual(authz.over, "no");

@@ -25,7 +25,10 @@ export class RequestBody implements PassingSource {
   #ended = false;
   #trailers: Fields | undefined;
 
-  /** `held`: the account of kept bytes; while it is tight, bodies are not kept. */
+  /**
+   * `held`: this connection's share of the memory for held bytes. No body is kept for retries while that
+   * memory is nearly used up; `undefined`: it is not limited.
+   */
   constructor(caller: Pick<ResponseSink, "bodyWanted" | "bodyHeld">, held: HeldShare | undefined) {
     this.#caller = caller;
     this.#held = held;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { settle } from "../../../test/kit/clock/clock.ts";
-import { askThrough, callAs } from "../../../test/kit/engine/memory_caller.ts";
+import { callAs, sendThrough } from "../../../test/kit/engine/memory_caller.ts";
 import { startMemoryPath } from "../../../test/kit/engine/memory_path.ts";
 import {
   httpRules,
@@ -27,7 +27,7 @@ const TIMED_OUT = /^HTTP\/1\.1 504 .*\r\n\r\nupstream request timeout$/s;
 async function start() {
   const path = await startMemoryPath(SNAPSHOT);
   const caller = callAs("web", path, CA);
-  const ask = (text: string) => askThrough(caller, text, path);
+  const ask = (text: string) => sendThrough(caller, text, path);
   return { path, caller, ask };
 }
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { settle } from "../../../test/kit/clock/clock.ts";
-import { askThrough, callAs } from "../../../test/kit/engine/memory_caller.ts";
+import { callAs, sendThrough } from "../../../test/kit/engine/memory_caller.ts";
 import { startMemoryPath } from "../../../test/kit/engine/memory_path.ts";
 import {
   httpRules,
@@ -32,7 +32,7 @@ async function start(config: unknown) {
   }];
   const path = await startMemoryPath(withInbound(SNAPSHOT, { http: httpRules("http"), plugins }));
   const caller = callAs("web", path, CA);
-  const ask = (text: string) => askThrough(caller, text, path);
+  const ask = (text: string) => sendThrough(caller, text, path);
   return { path, caller, ask };
 }
 

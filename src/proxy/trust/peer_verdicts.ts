@@ -1,6 +1,6 @@
 /**
- * The certificates that a peer presented, and the time of its handshake. Certificates are verified for that
- * time as long as the connection lives; the trusted roots are the current ones.
+ * The certificates that a peer presented, and the time of its handshake. While the connection lives, its
+ * certificates are verified as of the handshake, and against the roots that are trusted now.
  *
  * @module
  */

@@ -4,7 +4,7 @@ import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import {
   caValidation,
   certificatePart,
-  type OwnPlace,
+  type OwnOptions,
   withOwn,
 } from "../../../test/kit/secrets/own_credentials.ts";
 import { snapshotOf } from "../../../test/kit/engine/snapshots.ts";
@@ -19,7 +19,7 @@ const FILES = withOwn(MESH, "inbound", {
   validation: caValidation([CA]),
   own: { trustDomains: ["a.consul"] },
 });
-const of = (place: OwnPlace) => {
+const of = (place: OwnOptions) => {
   const material = trustMaterial(withOwn(MESH, "inbound", place), "inbound");
   assert.ok(material);
   return material;

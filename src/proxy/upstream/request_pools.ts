@@ -229,7 +229,7 @@ export class EndpointPools implements RequestPool {
       context: this.#context,
       hash,
       avoid,
-      // Picking again would take the turn of the next endpoint, and skip this one for good.
+      // A second pick would advance the balancer: of two endpoints, one would be skipped every time.
       first: lease,
       connect: (lease, _trust, endpointDialler) => this.#to(lease).acquire(endpointDialler),
     });

@@ -38,7 +38,7 @@ const IDEMPOTENT: ReadonlySet<string> = new Set([
   "PUT",
   "DELETE",
 ]);
-/** How often a request is sent again because its kept connection had just ended. */
+/** How many times at most a request is sent again because its kept connection had just ended. */
 const MAX_AGAIN = 2;
 
 /** Receives the events of a request; none follows `upstreamFailed` or the end of the response. */

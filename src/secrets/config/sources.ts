@@ -147,7 +147,7 @@ function parseUnix(text: string, fail: (fact: string) => never): Address {
   try {
     decoded = decodeURIComponent(path);
   } catch {
-    // A "%" without two hex digits, or bytes that are no UTF-8.
+    // A "%" without two hex digits, or bytes that are not UTF-8.
     return fail("the path is badly escaped");
   }
   if (path.endsWith("/") || !isSocketPath(decoded)) {

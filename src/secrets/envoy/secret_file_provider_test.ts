@@ -10,7 +10,7 @@ import {
   type TestPair,
 } from "../../../test/kit/secrets/secret_files.ts";
 import { fileOptions } from "../../../test/kit/secrets/followed_files.ts";
-import { followNews } from "../../../test/kit/secrets/secret_news.ts";
+import { followChanges } from "../../../test/kit/secrets/secret_changes.ts";
 import { SteadyClock } from "../../../test/kit/clock/steady_clock.ts";
 import { FileHub } from "../file/file_hub.ts";
 import type { WatchedDirectory } from "../model/spec.ts";
@@ -24,7 +24,7 @@ function follow(path: string, watchedDirectory?: WatchedDirectory) {
   const clock = new SteadyClock();
   const hub = new FileHub({ clock, pollMs: POLL_MS });
   const provider = createSecretFileProvider(fileOptions(hub, clock));
-  const watch = followNews(provider, {
+  const watch = followChanges(provider, {
     type: "certificate",
     name: "web",
     source: { kind: "secret_file", path, ...watchedDirectory && { watchedDirectory } },

@@ -14,7 +14,7 @@ import {
   SecretRecord,
   temporaryDirectory,
 } from "../../../test/kit/secrets/secret_files.ts";
-import { followNews } from "../../../test/kit/secrets/secret_news.ts";
+import { followChanges } from "../../../test/kit/secrets/secret_changes.ts";
 import { SteadyClock } from "../../../test/kit/clock/steady_clock.ts";
 import type { Clock } from "../../base/mod.ts";
 import { type FileSystem, realFiles } from "./file_system.ts";
@@ -50,7 +50,7 @@ test("many rotations by a link leave no descriptors or watches behind", async ()
   const record = new SecretRecord();
   const current = join(directory.path, "current");
   const spec = pairSpec(join(current, "web.pem"), join(current, "web.key"));
-  followNews(createProvider(hub, clock), refOf(spec), record);
+  followChanges(createProvider(hub, clock), refOf(spec), record);
   await record.holds(pairs[0]);
   const descriptors = () => readdirSync("/proc/self/fd").length;
   const before = descriptors();
@@ -79,7 +79,7 @@ test("the last pair of rotations in place is used", async () => {
   const hub = new FileHub({ clock, pollMs: 3_600_000 });
   const record = new SecretRecord();
   const spec = pairSpec(join(directory.path, "web.pem"), join(directory.path, "web.key"));
-  followNews(createProvider(hub, clock), refOf(spec), record);
+  followChanges(createProvider(hub, clock), refOf(spec), record);
   for (let round = 0; round < IN_PLACE; round++) {
     const pair = newPair();
     await writeFile(join(directory.path, "web.key"), pair.keyPem);
@@ -121,7 +121,7 @@ test("many secrets of one directory share a watch and one round of reading", asy
     await writeFile(chain, pairs[0].certPem);
     await writeFile(key, pairs[0].keyPem);
     const record = new SecretRecord();
-    followNews(provider, refOf(pairSpec(chain, key)), record);
+    followChanges(provider, refOf(pairSpec(chain, key)), record);
     records.push(record);
   }
   await Promise.all(records.map((record) => record.holds(pairs[0], 120_000)));

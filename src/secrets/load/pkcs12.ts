@@ -211,7 +211,7 @@ async function readBags(contents: Uint8Array, reading: Reading, depth: number): 
         await readBags(value.read(TAG.sequence, "bags").raw, reading, depth + 1);
         break;
       default:
-        // CRLs and secrets of other kinds are no part of a certificate with its key.
+        // CRL bags and secret bags are ignored: they are no part of a certificate with its key.
         break;
     }
   }

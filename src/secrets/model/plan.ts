@@ -91,7 +91,7 @@ export const WITHDRAWAL_GRACE_MS = 2_000;
 /** A validation and the configuration's own part of it (`combined_validation_context`). */
 export interface ValidationRef {
   readonly secret: SecretRef;
-  /** Merged with the secret: its single values win, lists join, booleans are or-ed. */
+  /** Merged with the secret: the secret's single values win, lists are joined, booleans are or-ed. */
   readonly defaults?: ValidationSpec;
 }
 

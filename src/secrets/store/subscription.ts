@@ -115,7 +115,8 @@ export class Subscription implements SecretEvents, OnDemandSecret {
     this.#unreachable = "";
     this.#rejected = reason;
     this.#journal.rejected(this, reason);
-    // Valid files may still come, but a server has sent its current secret.
+    // The next write may repair a rejected file, so callers wait on. What a server sends is its current
+    // secret: they get the fault now.
     const { kind } = this.ref.source;
     if (kind !== "spec" && kind !== "secret_file") this.#answer();
   }

@@ -1,7 +1,7 @@
 /** The events of a source that are reported as changes. */
 import assert from "node:assert/strict";
 import test from "node:test";
-import { followNews } from "../../../test/kit/secrets/secret_news.ts";
+import { followChanges } from "../../../test/kit/secrets/secret_changes.ts";
 import { certificateSecret, secretRef } from "../../../test/kit/secrets/secret_peers.ts";
 import { WORKLOAD } from "../../../test/kit/secrets/secret_store.ts";
 import type { SecretRef } from "../model/plan.ts";
@@ -17,7 +17,7 @@ function follow(ref: SecretRef = secretRef("web")) {
     },
     close: () => Promise.resolve(),
   };
-  const subscription = followNews(provider, ref, {
+  const subscription = followChanges(provider, ref, {
     onSecret: (secret) => void reported.push(secret.type === "certificate" ? secret.serial : ""),
     onRejected: (reason) => void reported.push(reason),
     onRecovered: () => void reported.push("recovered"),

@@ -38,7 +38,7 @@ export interface WorkloadDeps {
   readonly engine: DialEngine;
   readonly clock: Clock;
   readonly random: Random;
-  /** Loads secrets, and the configuration's part of a validation, such as its own CRL file. */
+  /** Loads secrets, and what a validation has from the configuration, such as a CRL file. */
   readonly load: LoadSecret;
   /** For the arrival of the agent's socket; default: the machine's. */
   readonly files?: FileSystem;

@@ -19,7 +19,7 @@ function linked() {
     get created() {
       return created;
     },
-    get told() {
+    get notified() {
       return changes;
     },
   };
@@ -47,7 +47,7 @@ test("SecretsLink follows plans, reports changes, and releases everything", asyn
   assert.equal(it.link.held.credentials.web?.kind, "warming");
   it.providers.of("web").events.onSecret(CERTIFICATE, "1");
   await it.clock.advance(1_000);
-  assert.ok(it.told > 0);
+  assert.ok(it.notified > 0);
   assert.equal(it.link.held.credentials.web?.kind, "open");
   it.link.follow({});
   assert.deepEqual(it.providers.names, []);

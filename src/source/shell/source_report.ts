@@ -64,7 +64,7 @@ export class SourceReport {
     this.#gauge(code, now.all);
     const key = warningKey(failing);
     const isOver = !now.all.some((other) => warningKey(other) === key) && this.#warned.delete(key);
-    // A watch that fails for another reason now has a line of its own.
+    // A watch that now fails for another reason has not recovered; that reason has a line of its own.
     if (isOver && !now.all.some((other) => other.watch === watch)) {
       log.info(`${called} watch recovered`, { watch, code, after_ms: clock.now() - sinceMs });
     }

@@ -1,14 +1,14 @@
 /** Requests and responses of every form, between an application and another: what passes two proxies. */
 
-import { GRPC_MESSAGE } from "../../kit/wire/asked_plans.ts";
-import type { Ask } from "../../kit/wire/mixed_ask.ts";
+import { GRPC_MESSAGE } from "../../kit/wire/response_plans.ts";
+import type { WrittenRequest } from "../../kit/wire/send_request.ts";
 import type { Area, Case, Wire } from "../case.ts";
 
 /** The protocol of the caller, and of the service. */
 const HTTP = [["1.1", "http"], ["2", "http2"], ["1.1", "http2"], ["2", "http"]] as const;
 const BY_1_1 = [["1.1", "http"]] as const;
 type Wires = readonly (readonly [Wire, string])[];
-type Row = readonly [name: string, want: string, ask: Partial<Ask>, wires?: Wires];
+type Row = readonly [name: string, want: string, ask: Partial<WrittenRequest>, wires?: Wires];
 
 const BODY = "0123456789".repeat(100_000);
 const STEERING = [
@@ -128,7 +128,7 @@ const ROWS: readonly Row[] = [
   ["WebSocket", "101", { path: "/ws", upgrade: true }, BY_1_1],
 ];
 
-export function rpc(path: string, fields: readonly string[] = []): Partial<Ask> {
+export function rpc(path: string, fields: readonly string[] = []): Partial<WrittenRequest> {
   const own = ["content-type: application/grpc", "te: trailers", "grpc-timeout: 30S"];
   return { method: "POST", path, fields: [...own, ...fields], body: GRPC_MESSAGE, streamed: true };
 }

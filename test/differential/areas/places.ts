@@ -3,13 +3,13 @@
  * not exist.
  */
 
-import type { Ask } from "../../kit/wire/mixed_ask.ts";
+import type { WrittenRequest } from "../../kit/wire/send_request.ts";
 import { EXPOSED, type MixedMesh, NOWHERE, PROXIES } from "../../kit/mesh/mixed_mesh.ts";
 import type { Area, Wire } from "../case.ts";
 import { explainersOf, type Round } from "../compare.ts";
 import { FORWARDED, rpc } from "./messages.ts";
 
-const EXPOSURES: readonly (readonly [want: string, ask: Partial<Ask>])[] = [
+const EXPOSURES: readonly (readonly [want: string, ask: Partial<WrittenRequest>])[] = [
   ["200", { path: EXPOSED, fields: FORWARDED }],
   ["200", { path: `${EXPOSED}?a=b` }],
   ["404", { path: `${EXPOSED}/more` }],
@@ -37,7 +37,7 @@ export function exposures(mesh: MixedMesh): readonly Round[] {
   );
 }
 
-const ASKS: readonly (readonly [wire: Wire, ask: Partial<Ask>, want: string])[] = [
+const ASKS: readonly (readonly [wire: Wire, ask: Partial<WrittenRequest>, want: string])[] = [
   ["1.1", {}, "503"],
   ["2", {}, "503"],
   ["2", rpc("/unary"), "200 grpc 14"],

@@ -1,15 +1,15 @@
 /** The responses that a route retries, how often, and those it leaves alone. */
 
 import { type Area, type Case, planned } from "../case.ts";
-import type { Ask } from "../../kit/wire/mixed_ask.ts";
+import type { WrittenRequest } from "../../kit/wire/send_request.ts";
 import type { Json } from "../../kit/mesh/mixed_mesh.ts";
 import { rpc } from "./messages.ts";
 
 /** `[plan of the tries, answer, the rest of the request]`. */
-type Try = readonly [plan: string, want: string, ask?: Partial<Ask>];
+type Try = readonly [plan: string, want: string, ask?: Partial<WrittenRequest>];
 type Row = readonly [name: string, destination: Json, tries: readonly Try[]];
 
-const POST: Partial<Ask> = { method: "POST", body: "abc" };
+const POST: Partial<WrittenRequest> = { method: "POST", body: "abc" };
 const LIMITED = "429;x-envoy-ratelimited=true";
 
 /** Sent to an instance without a proxy, so that a broken connection is one. */

@@ -1,19 +1,19 @@
 /** Which route of a service-router takes a request: every kind of match, and their order. */
 
 import { type Area, type Case, get } from "../case.ts";
-import type { Ask } from "../../kit/wire/mixed_ask.ts";
+import type { WrittenRequest } from "../../kit/wire/send_request.ts";
 import type { Json } from "../../kit/mesh/mixed_mesh.ts";
 
 /** Requests that it takes, and some that it leaves to the last route. */
 type Row = readonly [
   name: string,
   match: Json,
-  taken: readonly Partial<Ask>[],
-  left: readonly Partial<Ask>[],
+  taken: readonly Partial<WrittenRequest>[],
+  left: readonly Partial<WrittenRequest>[],
 ];
 
 const paths = (...all: readonly string[]) => all.map((path) => get(path));
-const put = (path: string): Partial<Ask> => ({ path, method: "PUT" });
+const put = (path: string): Partial<WrittenRequest> => ({ path, method: "PUT" });
 
 /** Each kind of match of a header, on a path of its own. */
 function header(
@@ -188,7 +188,7 @@ const ROWS: readonly Row[] = [
 ];
 
 /** Where several match, the first is taken, whatever its kind. */
-const ORDER: readonly (readonly [match: Json, service: string, ask?: Partial<Ask>])[] = [
+const ORDER: readonly (readonly [match: Json, service: string, ask?: Partial<WrittenRequest>])[] = [
   [{ PathExact: "/a/b/c" }, "here", get("/a/b/c")],
   [{ PathPrefix: "/a/b/" }, "other", get("/a/b/d")],
   [{ PathRegex: "/a/.*" }, "here", get("/a/c")],
@@ -202,7 +202,7 @@ const HERE = { here: "200", other: "200 other" } as const;
 
 const rows = ROWS.flatMap(([name, , taken, left]) =>
   [["200 other", taken], ["200", left]].flatMap(([want, asks]) =>
-    (asks as readonly Partial<Ask>[]).map((ask): Case => ({
+    (asks as readonly Partial<WrittenRequest>[]).map((ask): Case => ({
       name: `${name}: ${ask.method ?? "GET"} ${ask.path} ${(ask.fields ?? []).join("; ")}`,
       to: "matches",
       ask,

@@ -1,6 +1,6 @@
 /** How long a request may take, by the setting that limits it, and the answer after that. */
 
-import { LATE_MS } from "../../kit/wire/asked_plans.ts";
+import { LATE_MS } from "../../kit/wire/response_plans.ts";
 import { type Area, type Case, planned } from "../case.ts";
 import type { Json } from "../../kit/mesh/mixed_mesh.ts";
 import { rpc } from "./messages.ts";

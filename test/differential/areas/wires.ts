@@ -1,9 +1,9 @@
 /** Requests as bytes of HTTP/1.1: odd ones, and invalid ones. */
 
-import type { Ask } from "../../kit/wire/mixed_ask.ts";
+import type { WrittenRequest } from "../../kit/wire/send_request.ts";
 import type { Area, Case, Wire } from "../case.ts";
 
-type Row = readonly [name: string, want: string, ask: Partial<Ask>, wire?: Wire];
+type Row = readonly [name: string, want: string, ask: Partial<WrittenRequest>, wire?: Wire];
 
 const ROWS: readonly Row[] = [
   ["an absolute target", "200", { path: "http://app.test/a?b" }],

@@ -3,7 +3,7 @@ import { readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "node:test";
 import { EchoClient, waitForEcho } from "../../kit/wire/echo.ts";
-import { createFileMesh } from "../../kit/mesh/file_mesh.ts";
+import { createFileSidecar } from "../../kit/mesh/file_sidecar.ts";
 import { answerOf, RawClient, startRawOrigin, statusOf } from "../../kit/wire/http_raw.ts";
 import { runPostern } from "../../kit/process/postern.ts";
 import { eventually } from "../../kit/process/process.ts";
@@ -11,7 +11,7 @@ import { eventually } from "../../kit/process/process.ts";
 const HELLO = new TextEncoder().encode("hello");
 
 test("each connection is a line of the access log, whose file may be moved away and changed", async () => {
-  await using mesh = await createFileMesh();
+  await using mesh = await createFileSidecar();
   const file = join(mesh.directory, "web.json");
   const path = join(mesh.directory, "access.log");
   const config = JSON.parse(await readFile(file, "utf8"));
@@ -57,7 +57,7 @@ test("each connection is a line of the access log, whose file may be moved away 
 });
 
 test("lines of a plugin are on standard output without an access log", async () => {
-  await using mesh = await createFileMesh();
+  await using mesh = await createFileSidecar();
   await using origin = await startRawOrigin(() => answerOf("ok"));
   const file = join(mesh.directory, "web.json");
   const config = JSON.parse(await readFile(file, "utf8"));

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { request } from "node:http";
 import { DevMesh } from "../../kit/mesh/dev_mesh.ts";
 import { EchoClient, waitForEcho } from "../../kit/wire/echo.ts";
-import { startPair } from "../../kit/mesh/mesh_pair.ts";
+import { startMeshPair } from "../../kit/mesh/mesh_pair.ts";
 import type { Postern } from "../../kit/process/postern.ts";
 import { eventually } from "../../kit/process/process.ts";
 
@@ -11,7 +11,7 @@ const HELLO = new TextEncoder().encode("hello");
 
 test("the admin server shows connections, counters, certificates, and no key", async () => {
   await using mesh = await DevMesh.start();
-  await using pair = await startPair(mesh);
+  await using pair = await startMeshPair(mesh);
   await waitForEcho(pair.upstream);
   const open = await EchoClient.open(pair.upstream);
   await open.exchange(HELLO);
@@ -76,7 +76,7 @@ test("the admin server shows connections, counters, certificates, and no key", a
 
 test("requests of other web pages and under other names are refused", async () => {
   await using mesh = await DevMesh.start();
-  await using pair = await startPair(mesh);
+  await using pair = await startMeshPair(mesh);
   const address = await pair.db.adminAddress();
   const ask = (headers: Readonly<Record<string, string>>, method = "GET", path = "/ready") =>
     new Promise<number>((resolve, reject) => {
@@ -98,7 +98,7 @@ test("requests of other web pages and under other names are refused", async () =
 
 test("the log level changes at run time, in the workers, too", async () => {
   await using mesh = await DevMesh.start();
-  await using pair = await startPair(mesh);
+  await using pair = await startMeshPair(mesh);
   assert.equal((await pair.db.admin("/logging?level=WARN", "POST")).status, 200);
   await waitForEcho(pair.upstream);
   await nothingOpen(pair.db);

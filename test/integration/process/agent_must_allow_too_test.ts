@@ -2,7 +2,7 @@ import test from "node:test";
 import assert from "node:assert/strict";
 import { DevMesh } from "../../kit/mesh/dev_mesh.ts";
 import { expectRefused, waitForEcho, waitForRefusal } from "../../kit/wire/echo.ts";
-import { startPair } from "../../kit/mesh/mesh_pair.ts";
+import { startMeshPair } from "../../kit/mesh/mesh_pair.ts";
 import { authorizeBoth } from "../../stories/authorize_both.ts";
 
 authorizeBoth(DevMesh);
@@ -11,7 +11,7 @@ const AUTHORIZE = /POST \/v1\/agent\/connect\/authorize/;
 
 test("-authorize both takes a clear yes from the agent, and nothing else", async () => {
   await using mesh = await DevMesh.start();
-  await using pair = await startPair(mesh, { db: { args: ["-authorize", "both"] } });
+  await using pair = await startMeshPair(mesh, { db: { args: ["-authorize", "both"] } });
   await waitForEcho(pair.upstream);
   const says = (body: string) => {
     mesh.agent.mend();

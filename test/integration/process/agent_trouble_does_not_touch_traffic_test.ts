@@ -4,7 +4,7 @@ import { DevMesh } from "../../kit/mesh/dev_mesh.ts";
 import type { Fault } from "../../kit/dev_agent/faults.ts";
 import { EchoClient, waitForEcho } from "../../kit/wire/echo.ts";
 import { Load } from "../../kit/wire/load.ts";
-import { expectFollowed, startPair } from "../../kit/mesh/mesh_pair.ts";
+import { expectFollowed, startMeshPair } from "../../kit/mesh/mesh_pair.ts";
 import type { Postern } from "../../kit/process/postern.ts";
 import { eventually } from "../../kit/process/process.ts";
 
@@ -62,7 +62,7 @@ const FAULTS: readonly (readonly [
 
 test("an agent that answers nonsense does not touch the traffic, and is followed afterwards", async () => {
   await using mesh = await DevMesh.start();
-  await using pair = await startPair(mesh);
+  await using pair = await startMeshPair(mesh);
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream);
   for (const [on, fault] of FAULTS) mesh.agent.breakNext(on, fault, Infinity);
@@ -82,7 +82,7 @@ test("an agent that answers nonsense does not touch the traffic, and is followed
 
 test("an agent that hangs does not touch the traffic", async () => {
   await using mesh = await DevMesh.start();
-  await using pair = await startPair(mesh);
+  await using pair = await startMeshPair(mesh);
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream);
   mesh.agent.breakNext(/./, { kind: "hang" }, Infinity);
@@ -99,7 +99,7 @@ test("an agent that hangs does not touch the traffic", async () => {
 
 test("an agent that is away, and comes back, does not touch the traffic", async () => {
   await using mesh = await DevMesh.start();
-  await using pair = await startPair(mesh);
+  await using pair = await startMeshPair(mesh);
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream);
   await mesh.agent.stop();
@@ -121,7 +121,7 @@ test("an agent that is away, and comes back, does not touch the traffic", async 
 
 test("an agent that counts from a lower index is followed", async () => {
   await using mesh = await DevMesh.start();
-  await using pair = await startPair(mesh);
+  await using pair = await startMeshPair(mesh);
   for (let turn = 0; turn < 30; turn++) await mesh.intention("other", "db", "deny");
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream);
@@ -135,7 +135,7 @@ test("an agent that counts from a lower index is followed", async () => {
 
 test("an agent that forgot the registrations does not touch the traffic", async () => {
   await using mesh = await DevMesh.start();
-  await using pair = await startPair(mesh);
+  await using pair = await startMeshPair(mesh);
   await waitForEcho(pair.upstream);
   const open = await EchoClient.open(pair.upstream);
   await open.exchange(HELLO);

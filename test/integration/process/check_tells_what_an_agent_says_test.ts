@@ -6,14 +6,14 @@ import test from "node:test";
 import { formatAddress } from "../../../src/base/mod.ts";
 import { createAuthority } from "../../kit/certs/certificates.ts";
 import { runPostern } from "../../kit/process/postern.ts";
-import { createFileMesh } from "../../kit/mesh/file_mesh.ts";
+import { createFileSidecar } from "../../kit/mesh/file_sidecar.ts";
 import { startWorkloadServer, svidOf } from "../../kit/secrets/workload_server.ts";
 
 const WEB = "spiffe://example.org/web";
 const USER = `uid ${process.getuid?.()}, gid ${process.getgid?.()}`;
 
 test("check shows the Workload API's identities, its caller and the ids on offer", async () => {
-  await using mesh = await createFileMesh();
+  await using mesh = await createFileSidecar();
   const file = join(mesh.directory, "web.json");
   const config = JSON.parse(await readFile(file, "utf8"));
   const ca = createAuthority({ trustDomain: "example.org" });

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { chmod, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { runPostern } from "../../kit/process/postern.ts";
-import { createFileMesh } from "../../kit/mesh/file_mesh.ts";
+import { createFileSidecar } from "../../kit/mesh/file_sidecar.ts";
 import { EchoClient, expectRefused, waitForEcho, waitForRefusal } from "../../kit/wire/echo.ts";
 import { freePort } from "../../kit/process/ports.ts";
 import { eventually } from "../../kit/process/process.ts";
@@ -11,7 +11,7 @@ import { eventually } from "../../kit/process/process.ts";
 const HELLO = new TextEncoder().encode("hello");
 
 test("a file carries both ways, takes a good change on SIGHUP and refuses a bad one", async () => {
-  await using mesh = await createFileMesh();
+  await using mesh = await createFileSidecar();
   const file = join(mesh.directory, "web.json");
   await using web = runPostern(mesh.args);
   await web.waitReady();
@@ -59,7 +59,7 @@ test("a file carries both ways, takes a good change on SIGHUP and refuses a bad 
 });
 
 test("check reports the faults of a file and starts nothing", async () => {
-  await using mesh = await createFileMesh();
+  await using mesh = await createFileSidecar();
   const file = join(mesh.directory, "web.json");
   await using good = runPostern(["check", file]);
   good.expectEnd();
@@ -98,7 +98,7 @@ test("check fails where the proxy's agent is unreachable", async () => {
 });
 
 test("check reports the proxy's warnings", async () => {
-  await using mesh = await createFileMesh();
+  await using mesh = await createFileSidecar();
   const file = join(mesh.directory, "web.json");
   const config = JSON.parse(await readFile(file, "utf8"));
   const [certificate, key] = ["web.pem", "web.key"];
@@ -119,7 +119,7 @@ test("check reports the proxy's warnings", async () => {
 });
 
 test("check names a file once, however many listeners use it", async () => {
-  await using mesh = await createFileMesh();
+  await using mesh = await createFileSidecar();
   const file = join(mesh.directory, "web.json");
   const config = JSON.parse(await readFile(file, "utf8"));
   const credentials = { source: "file", cert: "web.pem", key: "web.key", ca: "roots.pem" };
@@ -142,7 +142,7 @@ test("check names a file once, however many listeners use it", async () => {
 });
 
 test("wait-ready ends with 0 when the proxy is ready, and with 1 when its time is over", async () => {
-  await using mesh = await createFileMesh();
+  await using mesh = await createFileSidecar();
   const admin = `${mesh.admin.host}:${mesh.admin.port}`;
   await using late = runPostern(["wait-ready", "-admin", admin, "-timeout", "300ms"]);
   late.expectEnd();

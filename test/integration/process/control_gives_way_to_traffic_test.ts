@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { getPriority } from "node:os";
 import { test } from "node:test";
-import { createFileMesh } from "../../kit/mesh/file_mesh.ts";
+import { createFileSidecar } from "../../kit/mesh/file_sidecar.ts";
 import { runPostern } from "../../kit/process/postern.ts";
 import { eventually } from "../../kit/process/process.ts";
 
@@ -10,7 +10,7 @@ import { eventually } from "../../kit/process/process.ts";
 const LAST = 19;
 
 test("the control thread has lower priority than traffic threads once ready", async () => {
-  await using mesh = await createFileMesh();
+  await using mesh = await createFileSidecar();
   await using web = runPostern(mesh.args);
   await web.waitReady();
   const { pid } = web.process;

@@ -2,14 +2,14 @@ import test from "node:test";
 import assert from "node:assert/strict";
 import { DevMesh } from "../../kit/mesh/dev_mesh.ts";
 import { waitForEcho } from "../../kit/wire/echo.ts";
-import { startPair } from "../../kit/mesh/mesh_pair.ts";
+import { startMeshPair } from "../../kit/mesh/mesh_pair.ts";
 import { OWN_ENGINE, ready } from "../../kit/process/postern.ts";
 import { freePort } from "../../kit/process/ports.ts";
 import { flagsAlone } from "../../stories/flags_alone.ts";
 
 test("proxy -sidecar-for runs both sides of a pair", async () => {
   await using mesh = await DevMesh.start();
-  await using pair = await startPair(mesh);
+  await using pair = await startMeshPair(mesh);
   await waitForEcho(pair.upstream);
   // The test runs on the engine that its title names.
   const { POSTERN_BIN, POSTERN_ENGINE = OWN_ENGINE } = process.env;

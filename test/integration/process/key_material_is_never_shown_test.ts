@@ -7,7 +7,7 @@ import { PATHS } from "../../../src/admin/home.ts";
 import { createAuthority } from "../../kit/certs/certificates.ts";
 import { runPostern } from "../../kit/process/postern.ts";
 import { EchoClient, waitForEcho } from "../../kit/wire/echo.ts";
-import { createFileMesh } from "../../kit/mesh/file_mesh.ts";
+import { createFileSidecar } from "../../kit/mesh/file_sidecar.ts";
 import { keyPieces, piecesIn } from "../../kit/certs/key_pieces.ts";
 import { freePort } from "../../kit/process/ports.ts";
 import { eventually } from "../../kit/process/process.ts";
@@ -40,7 +40,7 @@ async function everythingOf(web: { adminAddress(): Promise<string> }): Promise<s
 }
 
 test("keys from files, the configuration and the environment appear nowhere", async () => {
-  await using mesh = await createFileMesh();
+  await using mesh = await createFileSidecar();
   const file = join(mesh.directory, "web.json");
   const config = JSON.parse(await readFile(file, "utf8"));
   const authority = createAuthority();

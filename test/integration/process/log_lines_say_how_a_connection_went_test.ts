@@ -2,11 +2,11 @@ import test from "node:test";
 import assert from "node:assert/strict";
 import { DevMesh } from "../../kit/mesh/dev_mesh.ts";
 import { expectRefused, waitForEcho, waitForRefusal } from "../../kit/wire/echo.ts";
-import { startPair } from "../../kit/mesh/mesh_pair.ts";
+import { startMeshPair } from "../../kit/mesh/mesh_pair.ts";
 
 test("-log-json writes one object per line, with every field of a connection's end", async () => {
   await using mesh = await DevMesh.start();
-  await using pair = await startPair(mesh, { db: { args: ["-log-json"] } });
+  await using pair = await startMeshPair(mesh, { db: { args: ["-log-json"] } });
   await waitForEcho(pair.upstream);
   await mesh.intention("web", "db", "deny");
   await waitForRefusal(pair.upstream);

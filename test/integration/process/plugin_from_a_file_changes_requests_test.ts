@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "node:test";
-import { createFileMesh, type FileMesh } from "../../kit/mesh/file_mesh.ts";
+import { createFileSidecar, type FileSidecar } from "../../kit/mesh/file_sidecar.ts";
 import { answerOf, RawClient, startRawOrigin } from "../../kit/wire/http_raw.ts";
 import { type Postern, runPostern } from "../../kit/process/postern.ts";
 import { eventually } from "../../kit/process/process.ts";
@@ -28,7 +28,7 @@ export default {
 const markOf = (word: string) => `export const mark = (shop: string) => \`\${shop} ${word}\`;\n`;
 
 async function configure(
-  mesh: FileMesh,
+  mesh: FileSidecar,
   inbound: Readonly<Record<string, unknown>>,
 ): Promise<void> {
   const file = join(mesh.directory, "web.json");
@@ -38,7 +38,7 @@ async function configure(
   await writeFile(file, JSON.stringify(config, null, 2));
 }
 
-async function write(mesh: FileMesh, mark: string): Promise<void> {
+async function write(mesh: FileSidecar, mark: string): Promise<void> {
   await mkdir(join(mesh.directory, "rules"), { recursive: true });
   await writeFile(join(mesh.directory, "shop_rules.ts"), PLUGIN);
   await writeFile(join(mesh.directory, "rules", "mark.ts"), mark);
@@ -53,7 +53,7 @@ async function refusal(postern: Postern): Promise<string> {
 }
 
 test("a plugin of two files changes a header, is loaded anew, and a bad one leaves the good one", async () => {
-  await using mesh = await createFileMesh();
+  await using mesh = await createFileSidecar();
   await using origin = await startRawOrigin(({ head }) =>
     answerOf(/^x-shop: (.*)$/mi.exec(head)?.[1]?.trim() ?? "unmarked")
   );
@@ -92,7 +92,7 @@ test("a plugin of two files changes a header, is loaded anew, and a bad one leav
 });
 
 test("-watch-plugins loads a saved file within 300 ms, and an error names its line", async () => {
-  await using mesh = await createFileMesh();
+  await using mesh = await createFileSidecar();
   await using origin = await startRawOrigin(({ head }) =>
     answerOf(/^x-shop: (.*)$/mi.exec(head)?.[1]?.trim() ?? "unmarked")
   );
@@ -139,7 +139,7 @@ test("-watch-plugins loads a saved file within 300 ms, and an error names its li
 });
 
 test("a wrong pin and a module that may not be imported start nothing", async () => {
-  await using mesh = await createFileMesh();
+  await using mesh = await createFileSidecar();
   await write(mesh, 'import "node:fs";\nexport const mark = String;\n');
   const check = ["check", join(mesh.directory, "web.json")];
   const use = { use: "./shop_rules.ts", config: { shop: "tea" } };

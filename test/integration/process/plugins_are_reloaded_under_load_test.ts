@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { createFileMesh } from "../../kit/mesh/file_mesh.ts";
+import { createFileSidecar } from "../../kit/mesh/file_sidecar.ts";
 import {
   answerOf,
   RawClient,
@@ -27,7 +27,7 @@ interface Shown {
 }
 
 test("plugins are reloaded again and again under load, all or nothing, and no request fails", async () => {
-  await using mesh = await createFileMesh();
+  await using mesh = await createFileSidecar();
   await using origin = await startRawOrigin(() => answerOf("ok"));
   const file = join(mesh.directory, "web.json");
   const config = JSON.parse(await readFile(file, "utf8"));

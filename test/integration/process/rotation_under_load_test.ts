@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { DevMesh } from "../../kit/mesh/dev_mesh.ts";
 import { EchoClient, waitForEcho } from "../../kit/wire/echo.ts";
 import { Load } from "../../kit/wire/load.ts";
-import { type MeshPair, startPair } from "../../kit/mesh/mesh_pair.ts";
+import { type MeshPair, startMeshPair } from "../../kit/mesh/mesh_pair.ts";
 import type { Postern } from "../../kit/process/postern.ts";
 import { deadline, eventually } from "../../kit/process/process.ts";
 import { promptly } from "../../kit/clock/promptly.ts";
@@ -34,7 +34,7 @@ async function rotate(mesh: DevMesh, pair: MeshPair): Promise<void> {
 
 test("leaves that are issued anew under load cost no connection", async () => {
   await using mesh = await DevMesh.start();
-  await using pair = await startPair(mesh);
+  await using pair = await startMeshPair(mesh);
   await waitForEcho(pair.upstream);
   const open = await EchoClient.open(pair.upstream);
   await open.exchange(HELLO);
@@ -55,7 +55,7 @@ test("leaves that are issued anew under load cost no connection", async () => {
 
 test("a CA that is rotated under load costs no connection, until its root is removed", async () => {
   await using mesh = await DevMesh.start();
-  await using pair = await startPair(mesh);
+  await using pair = await startMeshPair(mesh);
   await waitForEcho(pair.upstream);
   const open = await EchoClient.open(pair.upstream);
   await open.exchange(HELLO);

@@ -2,13 +2,13 @@ import { test } from "node:test";
 import { DevCluster } from "../../kit/mesh/dev_cluster.ts";
 import { waitForEcho } from "../../kit/wire/echo.ts";
 import { Load } from "../../kit/wire/load.ts";
-import { expectFollowed, startPair } from "../../kit/mesh/mesh_pair.ts";
+import { expectFollowed, startMeshPair } from "../../kit/mesh/mesh_pair.ts";
 import { eventually } from "../../kit/process/process.ts";
 
 test("a pair without an agent serves while servers are killed, come back empty and have no leader", async () => {
   await using mesh = await DevCluster.start({ acl: true });
   const { servers } = mesh;
-  await using pair = await startPair(mesh);
+  await using pair = await startMeshPair(mesh);
   await waitForEcho(pair.upstream);
   await using load = new Load(pair.upstream, { pauseMs: 25 });
   const led = () => eventually("a server leads", () => Promise.resolve(servers.leader));

@@ -1,6 +1,6 @@
 import test from "node:test";
 import assert from "node:assert/strict";
-import { createFileMesh, type FileMesh } from "../../kit/mesh/file_mesh.ts";
+import { createFileSidecar, type FileSidecar } from "../../kit/mesh/file_sidecar.ts";
 import { EchoClient, waitForEcho, waitForRefusal } from "../../kit/wire/echo.ts";
 import { type Postern, runPostern } from "../../kit/process/postern.ts";
 import { freePort } from "../../kit/process/ports.ts";
@@ -11,7 +11,7 @@ const SOON = { timeoutMs: 20_000 };
 const HELLO = new TextEncoder().encode("hello");
 
 interface Running extends AsyncDisposable {
-  readonly mesh: FileMesh;
+  readonly mesh: FileSidecar;
   readonly postern: Postern;
   readonly open: EchoClient;
 }
@@ -19,7 +19,7 @@ interface Running extends AsyncDisposable {
 /** A proxy with one connection through it. */
 async function running(...args: readonly string[]): Promise<Running> {
   await using own = new AsyncDisposableStack();
-  const mesh = own.use(await createFileMesh());
+  const mesh = own.use(await createFileSidecar());
   const postern = own.use(runPostern([...mesh.args, ...args]));
   await postern.waitReady();
   await waitForEcho(mesh.upstream);

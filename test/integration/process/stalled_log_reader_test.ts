@@ -4,7 +4,7 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { EchoClient, pattern, type Place } from "../../kit/wire/echo.ts";
-import { createFileMesh, type FileMesh } from "../../kit/mesh/file_mesh.ts";
+import { createFileSidecar, type FileSidecar } from "../../kit/mesh/file_sidecar.ts";
 import { OWN_ENGINE, type Postern, startPostern } from "../../kit/process/postern.ts";
 import { eventually, runToEnd } from "../../kit/process/process.ts";
 
@@ -16,7 +16,7 @@ const ROUNDS = 60;
 
 for (const workers of [1, 0]) {
   test(`a log reader that stalls costs lines, no request (-workers ${workers})`, async (t) => {
-    await using mesh = await createFileMesh();
+    await using mesh = await createFileSidecar();
     using log = await StalledLog.create(mesh);
     await using postern = log.start(mesh, ["-workers", String(workers)]);
     await postern.waitReady();
@@ -59,7 +59,7 @@ for (const workers of [1, 0]) {
 }
 
 test("the last lines are written where the output is read", async () => {
-  await using mesh = await createFileMesh();
+  await using mesh = await createFileSidecar();
   using log = await StalledLog.create(mesh);
   await using postern = log.start(mesh, []);
   await postern.waitReady();
@@ -78,13 +78,13 @@ class StalledLog implements Disposable {
     this.#fd = openSync(path, constants.O_RDWR | constants.O_NONBLOCK);
   }
 
-  static async create({ directory }: FileMesh): Promise<StalledLog> {
+  static async create({ directory }: FileSidecar): Promise<StalledLog> {
     const path = join(directory, "log");
     await runToEnd("mkfifo", [path], { timeoutMs: 5_000 });
     return new StalledLog(path);
   }
 
-  start(mesh: FileMesh, args: readonly string[]): Postern {
+  start(mesh: FileSidecar, args: readonly string[]): Postern {
     return startPostern([...mesh.args, ...args], {
       engine: OWN_ENGINE,
       under: ["sh", "-c", `exec "$@" 2> "${this.#path}"`, "sh"],

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { createFileMesh } from "../../kit/mesh/file_mesh.ts";
+import { createFileSidecar } from "../../kit/mesh/file_sidecar.ts";
 import {
   answerOf,
   RawClient,
@@ -17,7 +17,7 @@ test("tokens of a trusted issuer let callers in, and others do not", async () =>
   const issuer = await makeIssuer("one");
   const stranger = await makeIssuer("one");
   await using keys = await startKeyServer(keySetOf(issuer));
-  await using mesh = await createFileMesh();
+  await using mesh = await createFileSidecar();
   const heads: string[] = [];
   const origin = await startRawOrigin(({ head }) => {
     heads.push(head);

@@ -94,7 +94,7 @@ export class AgentClient {
 
   /** Waits, on the real clock, until the agent got `count` requests in all. */
   asked(count: number): Promise<void> {
-    return eventually(() => this.script.asked.length >= count, `${count} requests`);
+    return eventually(() => this.script.requests.length >= count, `${count} requests`);
   }
 
   /** Waits until a long poll is open and everything else was answered. */

@@ -12,7 +12,7 @@ import type { AddressInfo } from "node:net";
 import { type AgentOptions, resolveAgentOptions } from "../../../src/consul/mod.ts";
 
 /** One request as it came in. */
-export interface Asked {
+export interface AgentRequest {
   readonly method: string;
   /** The path without query. */
   readonly path: string;
@@ -41,18 +41,18 @@ export interface Answer {
 
 /** `hang`: never answered; `drop`: the connection is closed without a word. */
 export type Reaction = Answer | "hang" | "drop";
-export type Handler = (asked: Asked) => Reaction;
+export type Handler = (asked: AgentRequest) => Reaction;
 
 export class ScriptedAgent {
-  readonly asked: Asked[] = [];
+  readonly requests: AgentRequest[] = [];
   /** Connections that are open now, and the most that ever were. */
   open = 0;
   mostOpen = 0;
   /** Requests without an answer whose connections are open. */
-  readonly unanswered: Set<Asked> = new Set();
+  readonly unanswered: Set<AgentRequest> = new Set();
   handler: Handler;
   readonly #server: http.Server;
-  readonly #hanging = new Map<http.ServerResponse, Asked>();
+  readonly #hanging = new Map<http.ServerResponse, AgentRequest>();
 
   private constructor(handler: Handler) {
     this.handler = handler;
@@ -112,19 +112,19 @@ export class ScriptedAgent {
     request.on("error", () => {}); // The test has broken the connection.
     request.on("end", () => {
       const url = new URL(request.url ?? "/", "http://agent");
-      const asked: Asked = {
+      const asked: AgentRequest = {
         method: request.method ?? "",
         path: url.pathname,
         query: url.searchParams,
         headers: request.headers,
         body: new TextDecoder().decode(Buffer.concat(chunks)),
       };
-      this.asked.push(asked);
+      this.requests.push(asked);
       this.#react(asked, response);
     });
   }
 
-  #react(asked: Asked, response: http.ServerResponse): void {
+  #react(asked: AgentRequest, response: http.ServerResponse): void {
     const reaction = this.handler(asked);
     if (reaction === "drop") return void response.socket?.destroy();
     if (reaction === "hang") {

@@ -116,7 +116,7 @@ export class FollowedLeaf {
   /** `code: text`. */
   readonly errors: string[] = [];
   readonly handle: WatchHandle;
-  onTold: () => void = () => {};
+  onDelivery: () => void = () => {};
 
   constructor(signer: ScriptedSigner, random: () => number = () => 0.5) {
     const { clock } = signer;
@@ -125,11 +125,11 @@ export class FollowedLeaf {
       sink: {
         onValue: (leaf) => {
           this.leaves.push(leaf);
-          this.onTold();
+          this.onDelivery();
         },
         onError: ({ code, message }) => {
           this.errors.push(`${code}: ${message}`);
-          this.onTold();
+          this.onDelivery();
         },
       },
       deps: { ...deps, random, roots: new RootsFeed(deps) },

@@ -17,7 +17,7 @@ export function callAs(service: string, { path, engine }: MemoryPath, ca: Author
 }
 
 /** Sends what makes the path dial the application; the application's end. */
-export async function askThrough(caller: End, text: string, { engine }: MemoryPath): Promise<End> {
+export async function sendThrough(caller: End, text: string, { engine }: MemoryPath): Promise<End> {
   caller.send(text);
   await settle();
   const app = engine.lastDial.connect();

@@ -14,7 +14,7 @@ import type { Snapshot } from "../../../src/snapshot/mod.ts";
 import type { ClientHello } from "../../../src/wire/mod.ts";
 import { createAuthority } from "../certs/certificates.ts";
 import { FakeTlsEngine, type MadeServer } from "./fake_tls_engine.ts";
-import { caValidation, type OwnPlace, withOwn } from "../secrets/own_credentials.ts";
+import { caValidation, type OwnOptions, withOwn } from "../secrets/own_credentials.ts";
 import { type MeshSnapshot, snapshotOf } from "./snapshots.ts";
 
 export const CA: Authority = createAuthority();
@@ -70,7 +70,7 @@ export function trustOf(
 }
 
 /** The trust of the mesh's listener with its own credentials. */
-export function own(place: OwnPlace = {}): TrustContext {
+export function own(place: OwnOptions = {}): TrustContext {
   return trustOf(withOwn(MESH, KEY, place));
 }
 

@@ -82,7 +82,7 @@ export async function startWorkerRig(
     remoteAuthorize: () => Promise.resolve({ allowed: false, reason: "no intentions" }),
     fetchCertificate: () => Promise.resolve(false),
     createWorker: () => {
-      const url = new URL("./mortal_worker.ts", import.meta.url);
+      const url = new URL("./failing_worker.ts", import.meta.url);
       const worker = new Worker(url, { type: "module" });
       workers.push(worker);
       return worker;
@@ -117,7 +117,7 @@ export async function startWorkerRig(
   const whole = { ...snapshot, targets: { [target.key]: { ...target, endpoints: [endpoint] } } };
   await plane.rollout.apply(whole);
   assert.equal(await plane.retryFailed(), true);
-  const channel = new BroadcastChannel("postern-mortal-worker");
+  const channel = new BroadcastChannel("postern-failing-worker");
   const clients: EchoClient[] = [];
   const upstream = { host, port: outbound };
   const stack = own.move();

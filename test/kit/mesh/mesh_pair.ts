@@ -18,7 +18,7 @@ type StartSidecar<M extends Mesh = Mesh> = (
   options: RunOptions,
 ) => Promise<AsyncDisposable>;
 
-export interface PairOptions<M extends Mesh> {
+export interface MeshPairOptions<M extends Mesh> {
   /** Options of web's sidecar, or the function that starts it. */
   readonly web?: RunOptions | StartSidecar<M>;
   readonly db?: RunOptions | StartSidecar<M>;
@@ -59,9 +59,9 @@ export interface MeshPair extends PairParts, AsyncDisposable {
 }
 
 /** Registers both, allows web to call db, starts both sidecars and waits until they are ready. */
-export async function startPair<M extends Mesh>(
+export async function startMeshPair<M extends Mesh>(
   agent: M,
-  options: PairOptions<M> = {},
+  options: MeshPairOptions<M> = {},
 ): Promise<MeshPair> {
   const { webAgent = agent, defaultChecks = false } = options;
   await using own = new AsyncDisposableStack();

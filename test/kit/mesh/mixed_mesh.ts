@@ -12,7 +12,7 @@ import {
   type Seen,
   type SeenMessage,
   startPlannedApp,
-} from "../wire/asked_app.ts";
+} from "../wire/planned_app.ts";
 import { type Consul, startConsul } from "./consul.ts";
 import type { Place } from "../wire/echo.ts";
 import type { Postern } from "../process/postern.ts";

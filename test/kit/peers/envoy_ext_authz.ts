@@ -20,7 +20,7 @@ const TYPE = "type.googleapis.com/envoy.extensions";
 interface EnvoyAsker extends Place, AsyncDisposable {}
 
 /** `filter`: fields of Envoy's `ExtAuthz` besides the version; its services name the cluster `authz`. */
-export async function startEnvoyAsker({ filter, app, authz }: {
+export async function startEnvoyClient({ filter, app, authz }: {
   readonly filter: Json;
   readonly app: Place;
   readonly authz: Place & { readonly isGrpc: boolean };

@@ -10,12 +10,12 @@ import { mount, type Mounted, type SeenRequest } from "../../../src/kit/mod.ts";
 import type { Plugin } from "../../../src/plugin/api.ts";
 import { ISSUER, type Issuer } from "../certs/tokens.ts";
 
-export interface Ask {
+export interface TokenRequest {
   readonly path?: string;
   readonly headers?: Readonly<Record<string, string | readonly string[]>>;
 }
 
-export interface Asked {
+export interface TokenOutcome {
   readonly status: number;
   /** Why it was not let in. */
   readonly reason: string | undefined;
@@ -29,11 +29,11 @@ export interface Asked {
 
 interface MountedJwtAuth extends AsyncDisposable {
   readonly plugin: Mounted;
-  ask(request: Ask): Promise<Asked>;
+  ask(request: TokenRequest): Promise<TokenOutcome>;
 }
 
 export async function mountJwtAuth(config: unknown): Promise<MountedJwtAuth> {
-  let claims: Asked["claims"];
+  let claims: TokenOutcome["claims"];
   const definition = {
     ...jwtAuth,
     async create(...given: Parameters<typeof jwtAuth.create>): Promise<Plugin> {

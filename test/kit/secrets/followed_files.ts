@@ -17,7 +17,7 @@ import {
 import { createLoader } from "../../../src/secrets/load/mod.ts";
 import type { CertificateSpec, SecretSpec, SecretWatch } from "../../../src/secrets/mod.ts";
 import { type FakeClock, settle } from "../clock/clock.ts";
-import { followNews } from "./secret_news.ts";
+import { followChanges } from "./secret_changes.ts";
 import { newPair, pairSpec, refOf, SecretRecord, type TestPair } from "./secret_files.ts";
 import { SteadyClock } from "../clock/steady_clock.ts";
 
@@ -49,7 +49,7 @@ export function follow(spec: SecretSpec, setup: FollowSetup = {}): Followed {
   const record = new SecretRecord();
   const hub = new FileHub({ clock, log, files, pollMs });
   const provider = createFileProvider(fileOptions(hub, clock));
-  const watching = followNews(provider, refOf(spec, watch), record);
+  const watching = followChanges(provider, refOf(spec, watch), record);
   const close = async () => {
     await hub.close();
     if (!setup.clock && clock instanceof SteadyClock) clock[Symbol.dispose]();

@@ -69,7 +69,7 @@ function ownPart(overrides: Partial<OwnCredentialsPart> = {}): OwnCredentialsPar
   };
 }
 
-export interface OwnPlace {
+export interface OwnOptions {
   readonly certificates?: Readonly<Record<string, CertificatePart>>;
   /** Absent: the mesh's; `null`: no validation. */
   readonly validation?: Validation | null;
@@ -77,7 +77,7 @@ export interface OwnPlace {
 }
 
 /** `snapshot` with credentials of that key, which nothing refers to yet. */
-export function withOwn<T extends Snapshot>(snapshot: T, key: string, place: OwnPlace = {}): T {
+export function withOwn<T extends Snapshot>(snapshot: T, key: string, place: OwnOptions = {}): T {
   const { certificates = {}, validation } = place;
   const names = Object.keys(certificates);
   const part = ownPart({

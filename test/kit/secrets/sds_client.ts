@@ -25,7 +25,7 @@ import type {
 import { createLoader } from "../../../src/secrets/load/mod.ts";
 import { createSdsProvider, type SdsDeps } from "../../../src/secrets/sds/sds_provider.ts";
 import type { Subscription } from "../../../src/secrets/store/subscription.ts";
-import { followNews } from "./secret_news.ts";
+import { followChanges } from "./secret_changes.ts";
 
 export type SdsEvent =
   | { readonly kind: "secret"; readonly secret: Secret; readonly version: string }
@@ -111,7 +111,7 @@ export class SdsClient implements AsyncDisposable {
 
   watch(name: string, type?: SecretRef["type"]): WatchRecorder {
     const recorder = new WatchRecorder();
-    recorder.watch = followNews(this.provider, this.ref(name, type), {
+    recorder.watch = followChanges(this.provider, this.ref(name, type), {
       onSecret: (secret, version) => recorder.add({ kind: "secret", secret, version }),
       onRejected: (reason) => recorder.add({ kind: "rejected", reason }),
       onRecovered: () => recorder.add({ kind: "recovered" }),

@@ -24,7 +24,7 @@ import { createLoader } from "../../../src/secrets/load/mod.ts";
 import { createWorkloadProvider } from "../../../src/secrets/workload/workload_provider.ts";
 import { FakeClock } from "../clock/clock.ts";
 import { counted } from "./followed_files.ts";
-import { followNews } from "./secret_news.ts";
+import { followChanges } from "./secret_changes.ts";
 import { startWorkloadServer, type WorkloadServer } from "./workload_server.ts";
 
 export type SecretEvent =
@@ -46,7 +46,7 @@ export class Followed {
       this.#events.push(event);
       this.#wake();
     };
-    this.watch = followNews(provider, ref, {
+    this.watch = followChanges(provider, ref, {
       onSecret: (secret) => add({ kind: "secret", secret }),
       onRejected: (reason) => add({ kind: "rejected", reason }),
       onRecovered: () => add({ kind: "recovered" }),

@@ -170,39 +170,39 @@ export interface Reply {
   drains: number;
 }
 
-export interface Asked {
+export interface Http1ClientRig {
   readonly server: RawEnd;
   readonly client: ClientConnection;
   readonly stream: MemoryConnection;
   readonly ends: HttpEnd[];
-  capacityTold: number;
-  ask(head?: Partial<RequestHead>, options?: AskOptions): Reply;
+  capacityCalls: number;
+  request(head?: Partial<RequestHead>, options?: RigRequestOptions): Reply;
 }
 
-interface AskOptions {
+interface RigRequestOptions {
   readonly ends?: boolean;
   readonly onTunnel?: (exchange: ClientExchange) => void;
 }
 
-export function askRaw(
+export function http1ClientRig(
   options: { readonly limits?: Partial<HttpLimits>; readonly capacityBytes?: number } = {},
-): Asked {
+): Http1ClientRig {
   const [stream, theirs] = memoryPair({ capacityBytes: options.capacityBytes ?? 65_536 });
   const ends: HttpEnd[] = [];
   const client = openHttp1Client(stream, {
     limits: { ...DEFAULT_HTTP_LIMITS, ...options.limits },
     events: {
-      onCapacity: () => void asked.capacityTold++,
+      onCapacity: () => void asked.capacityCalls++,
       onClose: (end) => void ends.push(end),
     },
   });
-  const asked: Asked = {
+  const asked: Http1ClientRig = {
     server: new RawEnd(theirs),
     client,
     stream,
     ends,
-    capacityTold: 0,
-    ask: (head = {}, { ends = true, onTunnel } = {}) => {
+    capacityCalls: 0,
+    request: (head = {}, { ends = true, onTunnel } = {}) => {
       const reply = {
         informational: [] as string[],
         status: 0,

@@ -76,7 +76,7 @@ export interface Http2Pair {
   readonly ends: readonly [MemoryConnection, MemoryConnection];
   readonly clock: FakeClock;
   /** Requests in the order they came. */
-  readonly requests: { readonly exchange: ServerExchange; readonly told: ExchangeRecorder }[];
+  readonly requests: { readonly exchange: ServerExchange; readonly recorded: ExchangeRecorder }[];
   readonly invalid: (readonly [status: number, detail: string])[];
   readonly clientEnds: HttpEnd[];
   readonly serverEnds: HttpEnd[];
@@ -87,7 +87,7 @@ interface Http2PairOptions {
   readonly limits?: Partial<HttpLimits>;
   readonly clientLimits?: Partial<HttpLimits>;
   /** Called with each request; does nothing unless given. */
-  readonly onRequest?: (exchange: ServerExchange, told: ExchangeRecorder) => void;
+  readonly onRequest?: (exchange: ServerExchange, recorded: ExchangeRecorder) => void;
   readonly capacityBytes?: number;
 }
 
@@ -106,10 +106,10 @@ export function http2Pair(options: Http2PairOptions = {}): Http2Pair {
     deadlines,
     events: {
       onRequest(exchange) {
-        const told = new ExchangeRecorder();
-        exchange.events = told;
-        requests.push({ exchange, told });
-        options.onRequest?.(exchange, told);
+        const recorded = new ExchangeRecorder();
+        exchange.events = recorded;
+        requests.push({ exchange, recorded });
+        options.onRequest?.(exchange, recorded);
       },
       onInvalid: (status, detail) => void invalid.push([status, detail]),
       onClose: (end) => void serverEnds.push(end),

@@ -12,7 +12,10 @@ import { defaultPolicyQuestion } from "../../replies/default_policy.ts";
 import type { RepeatQuestion } from "../../watch/repeat.ts";
 import type { ConsulServers } from "../types.ts";
 
-/** Unlike an agent, a server may be replaced without a lost connection. */
+/**
+ * Shorter than beside an agent: the server that answers may change without a lost connection, and each
+ * server has its own configuration.
+ */
 const INTERVAL_MS = 60_000;
 /** How long the last answer of a server counts that is not in use any more. */
 const REMEMBERED_MS = 900_000;

@@ -49,7 +49,7 @@ for (
   test(`agreedPolicyQuestion() with ${name}: ${want}`, async () => {
     await using asking = await startAsking(reaction);
     assert.equal(await asking.ask(A), want);
-    const body = JSON.parse(asking.rig.script.asked[0]?.body ?? "");
+    const body = JSON.parse(asking.rig.script.requests[0]?.body ?? "");
     assert.equal(body.Target, "web");
     assert.equal(body.ClientCertURI, "spiffe://td.consul/ns/postern-probe/dc/dc1/svc/x");
   });

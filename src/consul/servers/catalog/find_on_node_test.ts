@@ -40,7 +40,7 @@ test("anyCase() escapes every character with a meaning in a pattern", () => {
 test("findSidecar() finds the sidecar of a service id in any case", async () => {
   await using rig = await CatalogRig.start(inTurn(list(sidecar("web-1-sidecar-proxy"))));
   assert.equal(await findSidecar(rig.catalog, "Web-1"), "web-1-sidecar-proxy");
-  const [asked] = rig.script.asked;
+  const [asked] = rig.script.requests;
   assert.equal(
     asked?.query.get("filter"),
     'Kind == "connect-proxy" and Proxy.DestinationServiceID matches "(?i)^Web\\\\x{2d}1$"',
@@ -77,7 +77,7 @@ for (
     const forbidden = failsWith("agent_forbidden", /node:read on "virt-1"/);
     await assert.rejects(findSidecar(rig.catalog, "web"), forbidden);
     await assert.rejects(findProxy(rig.catalog, "web"), forbidden);
-    assert.equal(rig.script.asked.length, 2);
+    assert.equal(rig.script.requests.length, 2);
     const hint = /^No ingress gateway is registered on .*, or give a token .*node:read on "virt-1"/;
     await assert.rejects(findGateway(rig.catalog, ""), failsWith("agent_not_found", hint));
   });
@@ -114,7 +114,7 @@ test("findGateway() finds the gateway of a name", async () => {
     findGateway(rig.catalog, "in"),
     failsWith("agent_not_found", /^No ingress gateway called in is .*-gateway there$/),
   );
-  assert.deepEqual(rig.script.asked.map(({ query }) => query.get("filter")), [
+  assert.deepEqual(rig.script.requests.map(({ query }) => query.get("filter")), [
     'Kind == "ingress-gateway" and Service matches "(?i)^IN$"',
     'Kind == "ingress-gateway"',
     'Kind == "ingress-gateway" and Service matches "(?i)^in$"',

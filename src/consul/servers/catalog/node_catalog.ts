@@ -1,5 +1,5 @@
 /**
- * The services of one node in Consul's catalog, and why a proxy is not among them.
+ * The services of one node in Consul's catalog; where a proxy's entry is missing, the reason.
  *
  * @module
  */

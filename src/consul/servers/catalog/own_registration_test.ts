@@ -74,9 +74,9 @@ test("ownRegistrationQuestion() waits by index for the merged entry of its own i
     sink: seen,
     deps: rig.deps,
   });
-  await eventually(() => rig.script.asked.length === 2, "a long poll");
+  await eventually(() => rig.script.requests.length === 2, "a long poll");
   watch.stop();
-  const [first, second] = rig.script.asked;
+  const [first, second] = rig.script.requests;
   assert.equal(first?.path, "/v1/catalog/node-services/virt-1");
   assert.equal(first.query.get("merge-central-config"), "");
   assert.equal(first.query.get("filter"), `ID == "${ID}"`);
@@ -98,8 +98,8 @@ test("ownRegistrationQuestion() keeps the last value when the entry is gone, and
   assert.deepEqual([seen.codes, seen.values.length], [["agent_not_found"], 1]);
   assert.deepEqual(rig.called, [], "the list is complete, so no other call is needed");
   await rig.clock.advance(2_000);
-  await eventually(() => rig.script.asked.length === 3, "another try");
-  assert.equal(rig.script.asked[2]?.query.has("index"), false);
+  await eventually(() => rig.script.requests.length === 3, "another try");
+  assert.equal(rig.script.requests[2]?.query.has("index"), false);
   watch.stop();
 });
 
@@ -112,7 +112,7 @@ test("ownRegistrationQuestion() waits a moment for an absent entry", async () =>
   });
   await eventually(() => seen.values.length === 1, "the entry");
   watch.stop();
-  const { query } = rig.script.asked[1] ?? assert.fail();
+  const { query } = rig.script.requests[1] ?? assert.fail();
   assert.deepEqual([query.get("index"), query.get("wait")], ["30", "2000ms"]);
   assert.deepEqual(seen.codes, []);
 });
@@ -139,7 +139,7 @@ test("ownRegistrationQuestion() fails after a moment where no entry appears", as
   });
   await eventually(() => seen.errors.length === 1, "the loss");
   watch.stop();
-  assert.deepEqual([seen.codes, rig.script.asked.length], [["agent_not_found"], 2]);
+  assert.deepEqual([seen.codes, rig.script.requests.length], [["agent_not_found"], 2]);
 });
 
 for (

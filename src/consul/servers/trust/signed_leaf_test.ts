@@ -280,7 +280,7 @@ for (const [event, fails] of [["a leaf", false], ["an error", true]] as const) {
     const signer = new ScriptedSigner();
     if (fails) signer.before = () => Promise.reject(new ProxyError("agent_unreachable", "no"));
     const followed = new FollowedLeaf(signer);
-    followed.onTold = () => followed.handle.stop();
+    followed.onDelivery = () => followed.handle.stop();
     await signer.clock.advance(0);
     assert.equal(followed.leaves.length + followed.errors.length, 1);
     assert.deepEqual([signer.clock.pending, signer.streams], [0, 0]);

@@ -157,7 +157,10 @@ const ChecksJson = list(object({
   Definition: v.nullish(object({ SessionName: text })),
 }));
 
-/** `services` as in a node's list without central configuration, `checks` as in its health. */
+/**
+ * `services`: of `/v1/catalog/node-services/NODE` without `merge-central-config`; `checks`: of
+ * `/v1/health/node/NODE`.
+ */
 export function readKept(services: unknown, checks: unknown): KeptEntries {
   return {
     services: new Map(readServices(services).map((service) => [service.ID, service])),

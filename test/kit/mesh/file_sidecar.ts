@@ -13,7 +13,7 @@ import { createAuthority } from "../certs/certificates.ts";
 import { type Place, startEcho, type TestServer } from "../wire/echo.ts";
 import { freePorts, loopbackHost } from "../process/ports.ts";
 
-export interface FileMesh extends AsyncDisposable {
+export interface FileSidecar extends AsyncDisposable {
   readonly directory: string;
   /** The arguments of `postern` on the command line. */
   readonly args: readonly string[];
@@ -26,8 +26,8 @@ export interface FileMesh extends AsyncDisposable {
   readyStatus(): Promise<number>;
 }
 
-export async function createFileMesh(): Promise<FileMesh> {
-  const directory = await mkdtemp(join(tmpdir(), "postern-file-mesh-"));
+export async function createFileSidecar(): Promise<FileSidecar> {
+  const directory = await mkdtemp(join(tmpdir(), "postern-file-sidecar-"));
   const host = loopbackHost();
   const [inbound = 0, upstream = 0, admin = 0] = await freePorts(host, 3);
   const echo: TestServer = await startEcho({ host });

@@ -18,7 +18,7 @@ import { eventually } from "../process/process.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 
-interface HttpPairOptions {
+interface FilePairOptions {
   readonly protocol: "http" | "http2" | "grpc";
   /** The application of each instance of db. */
   readonly apps: readonly Place[];
@@ -31,7 +31,7 @@ interface HttpPairOptions {
   readonly upstream?: Json;
 }
 
-export interface HttpPair extends AsyncDisposable {
+export interface FilePair extends AsyncDisposable {
   readonly web: Postern;
   /** db's sidecars, in the order of the applications. */
   readonly dbs: readonly Postern[];
@@ -53,8 +53,8 @@ export interface HttpPair extends AsyncDisposable {
 
 export const ALLOW_WEB: readonly Json[] = [{ source: "web", action: "allow" }];
 
-export async function startHttpPair(options: HttpPairOptions): Promise<HttpPair> {
-  const directory = await mkdtemp(join(tmpdir(), "postern-http-pair-"));
+export async function startFilePair(options: FilePairOptions): Promise<FilePair> {
+  const directory = await mkdtemp(join(tmpdir(), "postern-file-pair-"));
   await using own = new AsyncDisposableStack();
   own.defer(() => rm(directory, { recursive: true, force: true }));
   const host = loopbackHost();

@@ -11,24 +11,28 @@ import { type Reported, SecretJournal } from "../../../src/secrets/store/journal
 import { Subscription } from "../../../src/secrets/store/subscription.ts";
 import { FakeClock } from "../clock/clock.ts";
 
-type News = Partial<SecretEvents>;
+type SecretChanges = Partial<SecretEvents>;
 
 /** Follows `ref` as the store does; `news` is called after `watch` has returned. */
-export function followNews(provider: SecretProvider, ref: SecretRef, news: News): Subscription {
+export function followChanges(
+  provider: SecretProvider,
+  ref: SecretRef,
+  news: SecretChanges,
+): Subscription {
   return new Subscription({
     key: ref.name,
     ref,
     provider,
-    journal: new NewsJournal(news),
+    journal: new ChangesJournal(news),
     nowMs: 0,
     onChange() {},
   });
 }
 
-class NewsJournal extends SecretJournal {
-  readonly #news: News;
+class ChangesJournal extends SecretJournal {
+  readonly #news: SecretChanges;
 
-  constructor(news: News) {
+  constructor(news: SecretChanges) {
     super({ clock: new FakeClock(), log: silentLog, stats: new Stats() });
     this.#news = news;
   }

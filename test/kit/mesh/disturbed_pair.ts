@@ -14,14 +14,14 @@ import { assertExactlyOnce, HttpLoad } from "../wire/http_load.ts";
 import { startCountingOrigin } from "../wire/http_origin.ts";
 import { RawClient, statusOf } from "../wire/http_raw.ts";
 import { Load } from "../wire/load.ts";
-import { type MeshPair, type PairOptions, startPair } from "./mesh_pair.ts";
+import { type MeshPair, type MeshPairOptions, startMeshPair } from "./mesh_pair.ts";
 import { deadline, eventually, pause } from "../process/process.ts";
 import { type AgentLeaf, type ProbeOptions, probeTls, readLeaf } from "../wire/tls_probe.ts";
 
 /** Longer than an election takes, and a proxy to find another server, on a busy machine. */
 const CONTROL_TIMEOUT_MS = 20_000;
 
-interface ClusterPair extends AsyncDisposable {
+interface DisturbedPair extends AsyncDisposable {
   readonly cluster: Cluster;
   /** web calls db. */
   readonly pair: MeshPair;
@@ -35,16 +35,16 @@ interface ClusterPair extends AsyncDisposable {
 }
 
 /** Three servers with ACLs and TLS, and web that calls db and shop. */
-export async function startClusterPair(
-  options: PairOptions<Cluster> & { readonly cluster?: ClusterOptions } = {},
-): Promise<ClusterPair> {
+export async function startDisturbedPair(
+  options: MeshPairOptions<Cluster> & { readonly cluster?: ClusterOptions } = {},
+): Promise<DisturbedPair> {
   await using own = new AsyncDisposableStack();
   const cluster = own.use(
     await startCluster({ servers: 3, acl: true, tls: true, ...options.cluster }),
   );
   await cluster.intention("guest", "db", "allow");
   await cluster.intention("stranger", "db", "deny");
-  const pair = own.use(await startPair(cluster, options));
+  const pair = own.use(await startMeshPair(cluster, options));
   await waitForEcho(pair.upstream);
   const calls = await callShop(cluster, { pair, own });
   const stranger = await readLeaf(cluster, "stranger");
@@ -95,7 +95,7 @@ interface Event {
  * that an intention written afterwards is obeyed. Prints the times.
  */
 export async function withstands(
-  on: ClusterPair,
+  on: DisturbedPair,
   { what, at = on.pair.public }: Event,
   happen: () => Promise<void>,
 ): Promise<void> {

@@ -20,23 +20,23 @@ import { FakeClock, settle } from "../clock/clock.ts";
 import { ExchangeRecorder, requestHead } from "./http2_pair.ts";
 import { frame, RawPeer, settings } from "./http2_wire.ts";
 
-export interface Asking {
+export interface Http2ClientRig {
   readonly peer: RawPeer;
   readonly client: ClientConnection;
   readonly clock: FakeClock;
   readonly ends: HttpEnd[];
   readonly capacities: number[];
-  ask(
+  request(
     head?: Partial<RequestHead>,
     ends?: boolean,
-  ): { told: ExchangeRecorder; exchange: ClientExchange };
+  ): { recorded: ExchangeRecorder; exchange: ClientExchange };
 }
 
 /** A client, and its server that sent `said` in its settings; null: it sent none yet. */
-export async function asking(
+export async function http2ClientRig(
   said: readonly (readonly [number, number])[] | null = [],
   keepAlive?: KeepAliveOptions,
-): Promise<Asking> {
+): Promise<Http2ClientRig> {
   const [ours, theirs] = memoryPair();
   const peer = new RawPeer(theirs, { server: true });
   const clock = new FakeClock();
@@ -64,9 +64,9 @@ export async function asking(
     clock,
     ends,
     capacities,
-    ask(head = {}, end = true) {
-      const told = new ExchangeRecorder();
-      return { told, exchange: client.request(requestHead(head), end, told) };
+    request(head = {}, end = true) {
+      const recorded = new ExchangeRecorder();
+      return { recorded, exchange: client.request(requestHead(head), end, recorded) };
     },
   };
 }

@@ -14,7 +14,7 @@ import { startHttp2Server } from "../wire/http2_server.ts";
 import { frame, FrameWords, headers, join, PREFACE, settings } from "../wire/http2_wire.ts";
 import type { Went } from "../../differential/explained.ts";
 import type { Answer, Question } from "./l7_intentions.ts";
-import type { Ask } from "../wire/mixed_ask.ts";
+import type { WrittenRequest } from "../wire/send_request.ts";
 import { readLeaf } from "../wire/tls_probe.ts";
 
 const ANSWER_TIMEOUT_MS = 20_000;
@@ -110,7 +110,7 @@ function http2Bytes({ method, path, fields, body }: Question, isGrpc: boolean): 
 }
 
 /** The same for `explain`, which knows one notation of a request. */
-export function asWritten(question: Question, protocol: L7Protocol): Ask {
+export function asWritten(question: Question, protocol: L7Protocol): WrittenRequest {
   const { method, path, fields, body } = question;
   const own = [
     ...protocol !== "http" || fields.some((field) => /^connection:/i.test(field))

@@ -20,25 +20,25 @@ import { FakeClock } from "../clock/clock.ts";
 import { ExchangeRecorder } from "./http2_pair.ts";
 import { frame, PREFACE, RawPeer, settings } from "./http2_wire.ts";
 
-export interface Served {
+export interface Http2ServerRig {
   readonly peer: RawPeer;
   readonly server: ServerConnection;
   readonly clock: FakeClock;
-  readonly requests: { readonly exchange: ServerExchange; readonly told: ExchangeRecorder }[];
+  readonly requests: { readonly exchange: ServerExchange; readonly recorded: ExchangeRecorder }[];
   readonly invalid: string[];
   readonly ends: HttpEnd[];
 }
 
 /** A server that answers nothing by itself, with a client that has shaken hands. */
-export async function served(
+export async function http2ServerRig(
   limits: Partial<HttpLimits> = {},
   held: HeldBytes = new HeldBytes(1 << 24),
   windowBytes = 983_041,
-): Promise<Served> {
+): Promise<Http2ServerRig> {
   const [ours, theirs] = memoryPair();
   const peer = new RawPeer(ours);
   const clock = new FakeClock();
-  const requests: Served["requests"] = [];
+  const requests: Http2ServerRig["requests"] = [];
   const invalid: string[] = [];
   const ends: HttpEnd[] = [];
   const server = serveHttp2(theirs, {
@@ -48,9 +48,9 @@ export async function served(
     account: held.open("peer"),
     events: {
       onRequest(exchange) {
-        const told = new ExchangeRecorder();
-        exchange.events = told;
-        requests.push({ exchange, told });
+        const recorded = new ExchangeRecorder();
+        exchange.events = recorded;
+        requests.push({ exchange, recorded });
       },
       onInvalid: (status, detail) => void invalid.push(`${status} ${detail}`),
       onClose: (end) => void ends.push(end),

@@ -1,14 +1,14 @@
 /**
- * The data worker, with a way to die: on a message, its thread throws an error that is not caught. And
- * with a way to be stuck: on `stick`, its thread says so in the first word and waits for the second.
+ * The data worker with two faults for tests: on a message, its thread throws an error that nothing catches;
+ * on `stick`, its thread stores 1 in the first word and waits for the second.
  *
  * @module
  */
 
 import "../../../src/app/workers/worker.ts";
 
-/** On this channel the test names the worker that is to end; see {@link MORTAL_CHANNEL}. */
-const MORTAL_CHANNEL = "postern-mortal-worker";
+/** On this channel the test names the worker that is to end. */
+const FAILING_CHANNEL = "postern-failing-worker";
 
 interface WorkerMessage {
   readonly words?: Int32Array;
@@ -33,7 +33,7 @@ scope.onmessage = (event) => {
   return serve(event);
 };
 
-new BroadcastChannel(MORTAL_CHANNEL).onmessage = ({ data }: MessageEvent) => {
+new BroadcastChannel(FAILING_CHANNEL).onmessage = ({ data }: MessageEvent) => {
   if (data === worker) {
     // Out of the channel's own handler, so that nothing of it can catch this.
     setTimeout(() => {

@@ -9,7 +9,7 @@ import { Buffer } from "node:buffer";
 import * as http2 from "node:http2";
 import type { AddressInfo, Socket } from "node:net";
 import type { Place, ServerOptions } from "./echo.ts";
-import { PLAN, type Plan, planOf } from "./asked_plans.ts";
+import { PLAN, type Plan, planOf } from "./response_plans.ts";
 import { answerOf, type RawMessage, startRawOrigin } from "./http_raw.ts";
 
 /** A message as one side had it; fields as `name: value` in their order, names in lower case. */

@@ -6,12 +6,12 @@
 
 import { Buffer } from "node:buffer";
 import * as http2 from "node:http2";
-import { linesOf, type Message, messageOf } from "./asked_app.ts";
+import { linesOf, type Message, messageOf } from "./planned_app.ts";
 import type { Place } from "./echo.ts";
 import { RawClient, statusOf } from "./http_raw.ts";
 import { deadline } from "../process/process.ts";
 
-export interface Ask {
+export interface WrittenRequest {
   readonly method: string;
   readonly path: string;
   readonly fields: readonly string[];
@@ -26,14 +26,14 @@ export interface Ask {
 }
 
 /** The response; `ending`: `complete`, or how it broke. */
-export interface Got extends Message {
+export interface ReceivedResponse extends Message {
   readonly informational: readonly string[];
   readonly ending: string;
 }
 
 const TIMEOUT_MS = 20_000;
 
-export async function askHttp1(place: Place, ask: Ask): Promise<Got> {
+export async function sendHttp1(place: Place, ask: WrittenRequest): Promise<ReceivedResponse> {
   await using client = await RawClient.open(place);
   const { method, path, fields, body, streamed, trailers, upgrade } = ask;
   const { version = "HTTP/1.1", host = "app.test" } = ask;
@@ -95,7 +95,7 @@ export async function askHttp1(place: Place, ask: Ask): Promise<Got> {
   }
 }
 
-export async function askHttp2(place: Place, ask: Ask): Promise<Got> {
+export async function sendHttp2(place: Place, ask: WrittenRequest): Promise<ReceivedResponse> {
   const session = http2.connect(`http://${place.host}:${place.port}`);
   try {
     const got = await deadline(askOn(session, ask), TIMEOUT_MS);
@@ -106,7 +106,7 @@ export async function askHttp2(place: Place, ask: Ask): Promise<Got> {
   }
 }
 
-function askOn(session: http2.ClientHttp2Session, ask: Ask): Promise<Got> {
+function askOn(session: http2.ClientHttp2Session, ask: WrittenRequest): Promise<ReceivedResponse> {
   const { method, path, fields, body, streamed, trailers } = ask;
   return new Promise((resolve) => {
     const informational: string[] = [];

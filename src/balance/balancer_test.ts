@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { sameBalancing } from "./balancer.ts";
+import { sameBalancing } from "./pool.ts";
 import type { LoadBalancing } from "./types.ts";
 
 const KINDS: readonly LoadBalancing[] = [

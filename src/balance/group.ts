@@ -6,8 +6,8 @@
  * @module
  */
 
-import type { Balancer, Excluded } from "./contract.ts";
-import type { EndpointRecord } from "./state.ts";
+import type { EndpointRecord, Excluded } from "./types.ts";
+import type { Balancer } from "./weighted.ts";
 
 export class Group {
   #balancer: Balancer;

@@ -1,16 +1,19 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Balancer } from "./contract.ts";
+import { EndpointRecord } from "./types.ts";
+import { Balancer } from "./weighted.ts";
 import { Group } from "./group.ts";
-import { EndpointRecord } from "./state.ts";
 
 const record = (id: string) =>
   new EndpointRecord(id, { id, host: "10.0.0.1", port: 1, weight: 1 }, false);
 
 /** Records the numbers of usable endpoints and of members in each update. */
-class RecordingBalancer implements Balancer {
+class RecordingBalancer extends Balancer {
   readonly updates: string[] = [];
-  update(members: readonly EndpointRecord[], usable: readonly EndpointRecord[]): void {
+  constructor() {
+    super(() => 0);
+  }
+  override update(members: readonly EndpointRecord[], usable: readonly EndpointRecord[]): void {
     this.updates.push(`${usable.length} of ${members.length}`);
   }
   pick(): undefined {}

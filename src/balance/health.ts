@@ -1,9 +1,71 @@
 /**
- * Health and weight of an instance, from its checks and weights: whether and how often it is dialled
- * (consul reference 3.8).
+ * Health of endpoints. By its checks and weights: whether and how often an instance is dialled (consul reference
+ * 3.8). Passive: an endpoint that fails several times in a row is ejected for a while, longer each time it
+ * happens again. One difference from Envoy: a single endpoint may be ejected however small the target is.
  *
  * @module
  */
+
+import type { EndpointRecord, OutlierPolicy } from "./types.ts";
+
+/** Envoy's defaults, which Consul does not change. */
+export const DEFAULT_OUTLIER: OutlierPolicy = {
+  maxFailures: 5,
+  enforcingPercent: 100,
+  intervalMs: 10_000,
+  baseEjectionMs: 30_000,
+  maxEjectionMs: 300_000,
+  maxEjectionPercent: 10,
+};
+
+/**
+ * The defaults with an upstream's `passive_health_check` over them. As Consul does, 0 means "not set"
+ * for `maxFailures` and `intervalMs`; elsewhere it is a value: `enforcingPercent` 0 ejects never.
+ */
+export function outlierPolicy(overrides: Partial<OutlierPolicy>): OutlierPolicy {
+  const policy = { ...DEFAULT_OUTLIER, ...overrides };
+  return {
+    ...policy,
+    maxFailures: policy.maxFailures || DEFAULT_OUTLIER.maxFailures,
+    intervalMs: policy.intervalMs || DEFAULT_OUTLIER.intervalMs,
+    // Envoy: the ceiling is never below one ejection.
+    maxEjectionMs: Math.max(policy.maxEjectionMs, policy.baseEjectionMs),
+  };
+}
+
+/** Counts one failure; true: an ejection is due, and the count starts again. */
+export function countFailure(record: EndpointRecord, policy: OutlierPolicy): boolean {
+  record.failures++;
+  if (policy.maxFailures < 1 || record.failures < policy.maxFailures) return false;
+  record.failures = 0;
+  return true;
+}
+
+/**
+ * Whether one more endpoint may be ejected. At most the policy's share of `size`; one always, unless the
+ * share is 0, which ejects none.
+ */
+export function mayEject(ejected: number, size: number, policy: OutlierPolicy): boolean {
+  const { maxEjectionPercent } = policy;
+  if (maxEjectionPercent <= 0) return false;
+  return ejected === 0 || 100 * (ejected + 1) <= maxEjectionPercent * size;
+}
+
+/**
+ * Ejects for the base time times its recent ejections, within the maximum. One ejection is forgotten
+ * for every interval that passed since the last one ended.
+ */
+export function eject(record: EndpointRecord, nowMs: number, policy: OutlierPolicy): void {
+  const { baseEjectionMs, maxEjectionMs, intervalMs } = policy;
+  const healthyMs = Math.max(0, nowMs - record.ejectedUntilMs);
+  const forgotten = intervalMs > 0 ? Math.floor(healthyMs / intervalMs) : record.timesEjected;
+  record.timesEjected = Math.max(0, record.timesEjected - forgotten);
+  // Further beyond the maximum it would only take longer to be forgotten.
+  if (record.timesEjected * baseEjectionMs < maxEjectionMs + baseEjectionMs) record.timesEjected++;
+  record.ejected = true;
+  record.ejectedUntilMs = nowMs +
+    Math.min(record.timesEjected * baseEjectionMs, Math.max(maxEjectionMs, baseEjectionMs));
+}
 
 export interface InstanceHealth {
   /** The worst status of its checks; maintenance mode is a critical check. */

@@ -1,7 +1,11 @@
 /** Picks endpoints of a target. Pure, given clock and random. @module */
-export { hashText } from "./hash.ts";
-export * from "./health.ts";
-export { DEFAULT_OUTLIER, outlierPolicy } from "./outlier.ts";
+export { hashText } from "./consistent_hash.ts";
+export {
+  DEFAULT_OUTLIER,
+  type InstanceHealth,
+  judgeHealth,
+  outlierPolicy,
+  type Usability,
+} from "./health.ts";
 export * from "./pool.ts";
-export type { EndpointState } from "./state.ts";
-export * from "./types.ts";
+export type { Endpoint, EndpointState, LoadBalancing, OutlierPolicy } from "./types.ts";

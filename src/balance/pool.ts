@@ -6,11 +6,21 @@
  */
 
 import { formatAddress, type Random } from "../base/mod.ts";
-import { createBalancer, sameBalancing } from "./balancer.ts";
 import { Group } from "./group.ts";
-import { countFailure, eject, mayEject } from "./outlier.ts";
-import { boundedWeight, EndpointRecord, type EndpointState, keyOf } from "./state.ts";
-import type { Endpoint, LoadBalancing, OutlierPolicy } from "./types.ts";
+import { countFailure, eject, mayEject } from "./health.ts";
+import {
+  boundedWeight,
+  type Endpoint,
+  EndpointRecord,
+  type EndpointState,
+  keyOf,
+  type LoadBalancing,
+  type OutlierPolicy,
+} from "./types.ts";
+import type { Balancer } from "./weighted.ts";
+import { LeastRequest, RandomChoice } from "./random.ts";
+import { Maglev, RingHash } from "./consistent_hash.ts";
+import { RoundRobin } from "./round_robin.ts";
 
 export interface PoolOptions {
   readonly balancing: LoadBalancing;
@@ -146,31 +156,27 @@ export class EndpointPool {
     return this.#answers > record.answersBefore && this.failed(state, nowMs, why);
   }
 
-  /**
-   * The endpoint failed, for the reason `why`; `true`: that ejected it. A removed or ejected endpoint is
-   * not counted.
-   */
+  /** It failed; `true`: that ejected it. A removed or ejected endpoint is not counted. */
   failed(state: EndpointState, nowMs: number, why = ""): boolean {
-    const record = this.#counted(state, nowMs);
-    if (!record) return false;
-    record.lastFailure = why;
-    return countFailure(record, this.#outlier) && this.#eject(record, nowMs);
+    const record = this.#counted(state, nowMs, why);
+    return record !== undefined && countFailure(record, this.#outlier) &&
+      this.#eject(record, nowMs);
   }
 
   /** The endpoint is known to answer nothing: no failures are counted first. `true`: it is ejected. */
   silent(state: EndpointState, nowMs: number, why = ""): boolean {
-    const record = this.#counted(state, nowMs);
-    if (!record) return false;
-    record.lastFailure = why;
-    return this.#eject(record, nowMs);
+    const record = this.#counted(state, nowMs, why);
+    return record !== undefined && this.#eject(record, nowMs);
   }
 
-  /** Whether it is one of ours and not ejected. */
-  #counted(state: EndpointState, nowMs: number): EndpointRecord | undefined {
+  /** Notes the failure of one of ours that is not ejected; undefined: it is not counted. */
+  #counted(state: EndpointState, nowMs: number, why: string): EndpointRecord | undefined {
     const record = this.#records.get(keyOf(state.endpoint));
     if (!record || record !== state) return undefined;
     this.#groupOf(record).usable(nowMs);
-    return record.ejected ? undefined : record;
+    if (record.ejected) return undefined;
+    record.lastFailure = why;
+    return record;
   }
 
   #groupOf({ lastResort }: EndpointRecord): Group {
@@ -237,4 +243,31 @@ function gather(
     members.push(record);
   }
   return { members, changed };
+}
+
+export function createBalancer(balancing: LoadBalancing, random: Random): Balancer {
+  switch (balancing.kind) {
+    case "round_robin":
+      return new RoundRobin(random);
+    case "random":
+      return new RandomChoice(random);
+    case "least_request":
+      return new LeastRequest(random, balancing.choiceCount);
+    case "ring_hash":
+      return new RingHash(random, balancing);
+    case "maglev":
+      return new Maglev(random);
+  }
+}
+
+/** Whether a balancer made for `a` also serves `b`. */
+export function sameBalancing(a: LoadBalancing, b: LoadBalancing): boolean {
+  if (a.kind === "least_request") {
+    return b.kind === "least_request" && a.choiceCount === b.choiceCount;
+  }
+  if (a.kind === "ring_hash") {
+    return b.kind === "ring_hash" && a.minimumSize === b.minimumSize &&
+      a.maximumSize === b.maximumSize;
+  }
+  return a.kind === b.kind;
 }

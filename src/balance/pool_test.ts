@@ -1,10 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { seededRandom } from "../base/mod.ts";
-import { outlierPolicy } from "./outlier.ts";
+import { outlierPolicy } from "./health.ts";
 import { EndpointPool } from "./pool.ts";
-import type { EndpointState } from "./state.ts";
-import type { Endpoint, LoadBalancing } from "./types.ts";
+import type { Endpoint, EndpointState, LoadBalancing } from "./types.ts";
 
 const A: Endpoint = { id: "n1/a", host: "10.0.0.1", port: 1, weight: 1 };
 const B: Endpoint = { id: "n2/b", host: "10.0.0.2", port: 1, weight: 1 };

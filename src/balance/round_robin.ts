@@ -8,42 +8,39 @@
  */
 
 import type { Random } from "../base/mod.ts";
-import type { Balancer, Excluded } from "./contract.ts";
-import type { EndpointRecord } from "./state.ts";
-import { equalWeights, firstAllowed } from "./weighted.ts";
+import type { EndpointRecord, Excluded } from "./types.ts";
+import { Balancer, equalWeights, firstAllowed } from "./weighted.ts";
 
 /** Turns given up to excluded endpoints before the rest is searched in order. */
 const TURNS = 4;
 
-export class RoundRobin implements Balancer {
-  readonly #random: Random;
-  #usable: readonly EndpointRecord[] = [];
+export class RoundRobin extends Balancer {
   #schedule: Schedule | undefined;
   #next: number;
 
   constructor(random: Random) {
-    this.#random = random;
+    super(random);
     this.#next = Math.floor(random() * 2 ** 30);
   }
 
-  update(_members: readonly EndpointRecord[], usable: readonly EndpointRecord[]): void {
-    this.#usable = usable;
-    this.#schedule = equalWeights(usable) ? undefined : new Schedule(usable, this.#random);
+  override update(members: readonly EndpointRecord[], usable: readonly EndpointRecord[]): void {
+    super.update(members, usable);
+    this.#schedule = equalWeights(usable) ? undefined : new Schedule(usable, this.random);
   }
 
   pick(_hash: number | undefined, excluded: Excluded): EndpointRecord | undefined {
-    const usable = this.#usable;
+    const usable = this.usable;
     if (usable.length === 0) return undefined;
     for (let turns = 0; turns < TURNS; turns++) {
       const record = usable[this.#turn()];
       if (record && !excluded?.has(record)) return record;
     }
-    return firstAllowed(usable, excluded, Math.floor(this.#random() * usable.length));
+    return firstAllowed(usable, excluded, Math.floor(this.random() * usable.length));
   }
 
   #turn(): number {
     if (this.#schedule) return this.#schedule.next();
-    const size = this.#usable.length;
+    const size = this.usable.length;
     const index = this.#next % size;
     this.#next = index + 1;
     return index;

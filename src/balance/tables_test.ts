@@ -2,10 +2,9 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
 import { seededRandom } from "../base/mod.ts";
-import { outlierPolicy } from "./outlier.ts";
+import { outlierPolicy } from "./health.ts";
 import { EndpointPool } from "./pool.ts";
-import type { EndpointState } from "./state.ts";
-import type { LoadBalancing } from "./types.ts";
+import type { EndpointState, LoadBalancing } from "./types.ts";
 
 const ring = (minimumSize: number, maximumSize: number) =>
   ({ kind: "ring_hash", minimumSize, maximumSize }) as const;

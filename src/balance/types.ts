@@ -1,8 +1,4 @@
-/**
- * Types of balancing: endpoints, policies of picks, policies of ejections.
- *
- * @module
- */
+/** Types of balancing: endpoints, policies of picks, policies of ejections. @module */
 
 /** One instance that may be dialled. */
 export interface Endpoint {
@@ -29,3 +25,56 @@ export interface OutlierPolicy {
   /** At most this share of a target's endpoints; one may always be ejected. */
   readonly maxEjectionPercent: number;
 }
+
+/** An endpoint and its health. Changed only by its pool; compared by identity. */
+export interface EndpointState {
+  readonly endpoint: Endpoint;
+  /** Leases out now. */
+  readonly active: number;
+  /** Failures in a row. */
+  readonly failures: number;
+  readonly ejected: boolean;
+  /** End of the last ejection, on the pool's clock; 0: there was none. */
+  readonly ejectedUntilMs: number;
+  /** An endpoint of last resort. */
+  readonly lastResort: boolean;
+}
+
+/** {@link EndpointState} as the pool sees it. */
+export class EndpointRecord implements EndpointState {
+  readonly key: string;
+  endpoint: Endpoint;
+  /** 1..128 whatever the endpoint says. */
+  weight: number;
+  lastResort: boolean;
+  active = 0;
+  failures = 0;
+  /** The last failure; it stays when the endpoint answers. */
+  lastFailure = "";
+  ejected = false;
+  ejectedUntilMs = 0;
+  /** The pool's number of answers when this endpoint began to refuse; -1: it does not. */
+  answersBefore = -1;
+  /** Recent ejections; the next one lasts longer by each. */
+  timesEjected = 0;
+
+  constructor(key: string, endpoint: Endpoint, lastResort: boolean) {
+    this.key = key;
+    this.endpoint = endpoint;
+    this.weight = boundedWeight(endpoint.weight);
+    this.lastResort = lastResort;
+  }
+}
+
+/** An endpoint that keeps id, host and port stays the same one. */
+export function keyOf(endpoint: Endpoint): string {
+  return `${endpoint.host} ${endpoint.port} ${endpoint.id}`;
+}
+
+/** Tables loop over weights, so a wrong one must not get there. */
+export function boundedWeight(weight: number): number {
+  // Written so that NaN weighs 1, too.
+  return Math.min(Math.max(Math.floor(weight), 1) || 1, 128);
+}
+
+export type Excluded = ReadonlySet<unknown> | undefined;

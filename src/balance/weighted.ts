@@ -1,10 +1,34 @@
 /**
- * Drawing one of many by weight, and the plain search that ends every balancer's attempts.
+ * What balancers share: the endpoints, drawing one of many by weight, and the plain search that ends every
+ * balancer's attempts.
  *
  * @module
  */
 
-import type { EndpointRecord } from "./state.ts";
+import type { Random } from "../base/mod.ts";
+import type { EndpointRecord, Excluded } from "./types.ts";
+
+export abstract class Balancer {
+  protected readonly random: Random;
+  protected members: readonly EndpointRecord[] = [];
+  protected usable: readonly EndpointRecord[] = [];
+
+  constructor(random: Random) {
+    this.random = random;
+  }
+
+  /**
+   * `members` are all endpoints and `usable` those not ejected. Both are replaced, never edited: the
+   * same array means the same content, so tables made from `members` outlive ejections.
+   */
+  update(members: readonly EndpointRecord[], usable: readonly EndpointRecord[]): void {
+    this.members = members;
+    this.usable = usable;
+  }
+
+  /** A usable endpoint outside `excluded`; `undefined`: there is none. */
+  abstract pick(hash: number | undefined, excluded: Excluded): EndpointRecord | undefined;
+}
 
 /** Draws in proportion to weight: one step where all weights are equal, O(log n) otherwise. */
 export class WeightedDraw {
@@ -49,7 +73,7 @@ export function equalWeights(records: readonly EndpointRecord[]): boolean {
 /** The first record outside `excluded`, searched from `start` and wrapping at the end. */
 export function firstAllowed(
   records: readonly EndpointRecord[],
-  excluded: ReadonlySet<unknown> | undefined,
+  excluded: Excluded,
   start: number,
 ): EndpointRecord | undefined {
   const size = records.length;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { EndpointRecord } from "./state.ts";
+import { EndpointRecord } from "./types.ts";
 import { equalWeights, firstAllowed, WeightedDraw } from "./weighted.ts";
 
 const records = (...weights: number[]) =>

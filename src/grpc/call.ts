@@ -20,15 +20,25 @@ import {
   type ResponseHead,
 } from "../http/mod.ts";
 import { type BegunBytes, framed, MessageReader } from "./message_reader.ts";
-import { Pace } from "./pace.ts";
-import { type GrpcStatus, grpcStatus } from "./status.ts";
-import type { GrpcCall, GrpcLimits, MessageTypes, Metadata, StreamHandler } from "./types.ts";
+import {
+  type GrpcCall,
+  type GrpcLimits,
+  type GrpcStatus,
+  grpcStatus,
+  type MessageTypes,
+  type Metadata,
+  type StreamHandler,
+} from "./types.ts";
 
-export interface CallContext {
+/** The part of {@link CallContext} that all calls of a connection share. */
+export interface SharedContext {
   readonly clock: Clock;
   readonly random: Random;
   readonly limits: GrpcLimits;
   readonly begun: BegunBytes;
+}
+
+export interface CallContext extends SharedContext {
   /** A message came. */
   readonly onAnswered?: (call: AnyCall) => void;
   /** Called before the handler's `onEnd`; `null`: closed by its owner. */
@@ -36,18 +46,10 @@ export interface CallContext {
 }
 
 /** A call for its connection. */
-export interface AnyCall {
-  readonly path: string;
-  /** Sent with this call alone. */
-  readonly metadata: Metadata;
-  readonly ended: boolean;
-  /** `request` sends the head. */
-  start(request: (events: ResponseEvents) => ClientExchange): void;
-  /** Ends it with an event. */
-  fail(status: GrpcStatus): void;
-  /** Ends it without one. */
-  close(): void;
-}
+export type AnyCall = Pick<
+  ClientCall<never, never>,
+  "path" | "metadata" | "ended" | "start" | "fail" | "close"
+>;
 
 /** Status codes for a stream that broke ("Errors" of gRPC over HTTP/2). */
 const CODES: Readonly<Record<ResetReason, number>> = {
@@ -60,8 +62,9 @@ const CODES: Readonly<Record<ResetReason, number>> = {
   internal: GRPC_STATUS.internal,
 };
 
-export class ClientCall<Request, Response> implements GrpcCall<Request>, AnyCall, ResponseEvents {
+export class ClientCall<Request, Response> implements GrpcCall<Request>, ResponseEvents {
   readonly path: string;
+  /** Sent with this call alone. */
   readonly metadata: Metadata;
   readonly #types: MessageTypes<Request, Response>;
   readonly #handler: StreamHandler<Response>;
@@ -102,7 +105,7 @@ export class ClientCall<Request, Response> implements GrpcCall<Request>, AnyCall
         this.#handler.onSilent?.();
       })
       : clock.after(limits.connectMs + limits.firstMessageMs, () => {
-        this.fail(grpcStatus(GRPC_STATUS.deadlineExceeded, "no whole message came in time"));
+        this.#failWith(GRPC_STATUS.deadlineExceeded, "no whole message came in time");
       });
   }
 
@@ -110,6 +113,7 @@ export class ClientCall<Request, Response> implements GrpcCall<Request>, AnyCall
     return this.#ended;
   }
 
+  /** `request` sends the head. */
   start(request: (events: ResponseEvents) => ClientExchange): void {
     this.#exchange = request(this);
     this.#write();
@@ -120,9 +124,9 @@ export class ClientCall<Request, Response> implements GrpcCall<Request>, AnyCall
     const bytes = framed(this.#types.encode(message));
     this.#unsentBytes += bytes.length;
     if (this.#unsentBytes > this.#context.limits.unsentBytes) {
-      const fact = "the server does not read our requests";
-      const status = grpcStatus(GRPC_STATUS.resourceExhausted, fact);
-      return queueMicrotask(() => this.fail(status));
+      return queueMicrotask(() => {
+        this.#failWith(GRPC_STATUS.resourceExhausted, "the server does not read our requests");
+      });
     }
     this.#unsent.push(bytes);
     this.#write();
@@ -133,10 +137,12 @@ export class ClientCall<Request, Response> implements GrpcCall<Request>, AnyCall
     this.#write();
   }
 
+  /** Ends it without an event. */
   close(): void {
     if (this.#end()) this.#context.onEnded(this, null);
   }
 
+  /** Ends it with an event. */
   fail(status: GrpcStatus): void {
     if (!this.#end()) return;
     this.#context.onEnded(this, status);
@@ -159,7 +165,7 @@ export class ClientCall<Request, Response> implements GrpcCall<Request>, AnyCall
   onEnd(trailers: Fields = []): void {
     const cut = this.#reader.isWithin && !readGrpcStatus(trailers);
     if (!cut) return this.#statusIn(trailers);
-    this.fail(grpcStatus(GRPC_STATUS.internal, "the server ended the call within a message"));
+    this.#failWith(GRPC_STATUS.internal, "the server ended the call within a message");
   }
 
   onDrain(): void {
@@ -168,29 +174,26 @@ export class ClientCall<Request, Response> implements GrpcCall<Request>, AnyCall
   }
 
   onReset(reason: ResetReason, detail: string): void {
-    this.fail(grpcStatus(CODES[reason], detail));
+    this.#failWith(CODES[reason], detail);
   }
 
   /** A response without messages: trailers only, or no gRPC at all. */
   #noMessages(httpStatus: number, fields: Fields): void {
     if (httpStatus !== 200 && readGrpcStatus(fields) === undefined) {
       const fact = `the server answers with HTTP status ${httpStatus}, not with gRPC`;
-      return this.fail(grpcStatus(grpcStatusOf(httpStatus), fact));
+      return this.#failWith(grpcStatusOf(httpStatus), fact);
     }
     if (isGrpc(fields)) return this.#statusIn(fields);
-    const type = fieldOf(fields, "content-type");
-    const fact = `the server answers with ${type ?? "no content type"}, not with gRPC`;
-    this.fail(grpcStatus(GRPC_STATUS.unknown, fact));
+    const type = fieldOf(fields, "content-type") ?? "no content type";
+    this.#failWith(GRPC_STATUS.unknown, `the server answers with ${type}, not with gRPC`);
   }
 
   #statusIn(fields: Fields): void {
     const code = readGrpcStatus(fields);
-    const message = fieldOf(fields, "grpc-message") ?? "";
-    this.fail(
-      code === undefined
-        ? grpcStatus(GRPC_STATUS.unknown, "the server ended the call without a status")
-        : grpcStatus(code, decodeGrpcMessage(message)),
-    );
+    if (code === undefined) {
+      return this.#failWith(GRPC_STATUS.unknown, "the server ended the call without a status");
+    }
+    this.#failWith(code, decodeGrpcMessage(fieldOf(fields, "grpc-message") ?? ""));
   }
 
   #end(): boolean {
@@ -232,41 +235,78 @@ export class ClientCall<Request, Response> implements GrpcCall<Request>, AnyCall
     const { clock, onAnswered } = this.#context;
     const begunMs = clock.monotonic();
     try {
-      const message = this.#decode(bytes);
-      if (message === undefined) return;
+      let message: Response;
+      try {
+        message = this.#types.decode(bytes);
+      } catch (error) {
+        const fact = `a message cannot be decoded: ${messageOf(error)}`;
+        return this.#failWith(GRPC_STATUS.internal, fact);
+      }
       onAnswered?.(this);
       const handled = this.#handler.onMessage(message);
       if (handled) await handled;
     } catch (error) {
-      return this.fail(grpcStatus(GRPC_STATUS.internal, messageOf(error)));
+      return this.#failWith(GRPC_STATUS.internal, messageOf(error));
     }
     if (this.#ended) return;
     this.#awaitNext();
     const waitMs = this.#pace.waitMs(begunMs);
     if (waitMs === "flood") {
       const fact = "the server sends messages without a break";
-      return this.fail(grpcStatus(GRPC_STATUS.resourceExhausted, fact));
+      return this.#failWith(GRPC_STATUS.resourceExhausted, fact);
     }
     // The loop gets a turn between messages, so that a burst of them does not starve traffic.
     if (waitMs > 0) this.#pause = clock.after(waitMs, () => this.#readNext());
     else setImmediate(() => this.#readNext());
   }
 
-  #decode(bytes: Uint8Array): Response | undefined {
-    try {
-      return this.#types.decode(bytes);
-    } catch (error) {
-      const fact = `a message cannot be decoded: ${messageOf(error)}`;
-      this.fail(grpcStatus(GRPC_STATUS.internal, fact));
-      return undefined;
-    }
+  #failWith(code: number, fact: string): void {
+    this.fail(grpcStatus(code, fact));
   }
 
   #awaitNext(): void {
     const { clock, random, limits } = this.#context;
     this.#deadline?.cancel();
     this.#deadline = clock.after(limits.quietMs * (1 + random() / 2), () => {
-      this.fail(grpcStatus(GRPC_STATUS.deadlineExceeded, "quiet for long, asked anew"));
+      this.#failWith(GRPC_STATUS.deadlineExceeded, "quiet for long, asked anew");
     });
   }
+}
+
+const REST_SHARE = 2;
+const REST_LIMIT_MS = 250;
+
+export class Pace {
+  readonly #clock: Clock;
+  readonly #limits: GrpcLimits;
+  #tokens: number;
+  #refilledMs: number;
+  #heldBackSinceMs: number | undefined;
+
+  constructor(clock: Clock, limits: GrpcLimits) {
+    this.#clock = clock;
+    this.#limits = limits;
+    this.#tokens = limits.messageBurst;
+    this.#refilledMs = clock.monotonic();
+  }
+
+  /** A message that began at `begunMs` was handled: how long the next one has to wait. */
+  waitMs(begunMs: number): number | "flood" {
+    const { messageBurst, messagesPerSecond, floodMs } = this.#limits;
+    const nowMs = this.#clock.monotonic();
+    const refill = (nowMs - this.#refilledMs) * messagesPerSecond / 1000;
+    this.#tokens = Math.min(messageBurst, this.#tokens + refill) - 1;
+    this.#refilledMs = nowMs;
+    // Half full again: that was a burst, and it is over.
+    if (this.#tokens > messageBurst / 2) this.#heldBackSinceMs = undefined;
+    const restMs = restAfter(nowMs - begunMs);
+    if (this.#tokens >= 0) return restMs;
+    this.#heldBackSinceMs ??= nowMs;
+    if (nowMs - this.#heldBackSinceMs > floodMs) return "flood";
+    return Math.max(restMs, -this.#tokens * 1000 / messagesPerSecond);
+  }
+}
+
+function restAfter(spentMs: number): number {
+  return spentMs < 1 ? 0 : Math.min(REST_LIMIT_MS, spentMs * REST_SHARE);
 }

@@ -21,14 +21,13 @@ import {
   type ReachedServer,
   UNKNOWN_LENGTH,
 } from "../http/mod.ts";
-import type { AnyCall } from "./call.ts";
-import type { GrpcConnectionOptions, Metadata } from "./types.ts";
+import type { AnyCall, SharedContext } from "./call.ts";
+import { DEFAULT_GRPC_LIMITS, type GrpcConnectionOptions, type Metadata } from "./types.ts";
 
 export type CallConnection = KeptConnection<ReachedServer>;
 
 interface CallConnectionsOptions {
   readonly connection: GrpcConnectionOptions;
-  readonly connectMs: number;
   /** The address of the next connection. */
   readonly address: () => Address;
   readonly events: PoolEvents<ReachedServer, DialFailure>;
@@ -41,12 +40,14 @@ const HTTP_LIMITS: HttpLimits = {
 };
 
 export class CallConnections extends ClientPool<ReachedServer, DialFailure> {
-  readonly #options: CallConnectionsOptions;
+  readonly context: SharedContext;
+  readonly #tls: GrpcConnectionOptions["tls"];
   readonly #fields: Fields;
 
   constructor(options: CallConnectionsOptions) {
-    const { connection, connectMs, address, events } = options;
-    const { engine, clock, tls, keepAliveMs, keepAliveTimeoutMs } = connection;
+    const { connection, address, events } = options;
+    const { engine, clock, random, tls, keepAliveMs, keepAliveTimeoutMs } = connection;
+    const limits = { ...DEFAULT_GRPC_LIMITS, ...connection.limits };
     super({
       clock,
       deadlines: new Deadlines(clock),
@@ -55,23 +56,26 @@ export class CallConnections extends ClientPool<ReachedServer, DialFailure> {
       limits: HTTP_LIMITS,
       keepAlive: { intervalMs: keepAliveMs, timeoutMs: keepAliveTimeoutMs },
       awaitsSettings: true,
-      connectMs,
+      connectMs: limits.connectMs,
       events,
       dial: (handler) =>
         dialServer({ engine, address: address(), tls, protocols: ["h2"] }, handler),
       failureOf,
     });
-    this.#options = options;
+    this.context = { clock, random, limits, begun: { bytes: 0, limitBytes: limits.begunBytes } };
+    this.#tls = tls;
     this.#fields = fieldsOf(connection.metadata);
   }
 
   /** Only while the connection has room. */
   start(call: AnyCall, connection: CallConnection): void {
-    const { tls } = this.#options.connection;
+    const tls = this.#tls;
+    const { address } = connection.reached;
     const head = {
       method: "POST",
       scheme: tls ? "https" : "http",
-      authority: tls?.serverName ?? authorityOf(connection.reached.address),
+      authority: tls?.serverName ??
+        (address.kind === "unix" ? "localhost" : formatAddress(address)),
       path: call.path,
       upgrade: "",
       length: UNKNOWN_LENGTH,
@@ -82,10 +86,6 @@ export class CallConnections extends ClientPool<ReachedServer, DialFailure> {
     } as const;
     call.start((events) => connection.request(head, { ends: false }, events));
   }
-}
-
-function authorityOf(address: Address): string {
-  return address.kind === "unix" ? "localhost" : formatAddress(address);
 }
 
 function fieldsOf(metadata: Metadata): Fields {

@@ -1,28 +1,20 @@
-/**
- * Calls to one server, dialled when a call needs it and left with the last call. Calling again after a
- * failure is left to the callers.
- *
- * @module
- */
+/** Calls to one server, and calls over one connection. Calling again after a failure is left to the callers. @module */
 
 import type { Address } from "../base/mod.ts";
-import { GRPC_STATUS } from "../http/mod.ts";
+import { GRPC_STATUS, whyEnded } from "../http/mod.ts";
 import type { Dial } from "../net/mod.ts";
 import { type AnyCall, type CallContext, ClientCall } from "./call.ts";
 import { type CallConnection, CallConnections } from "./call_connections.ts";
-import { type GrpcStatus, grpcStatus } from "./status.ts";
 import {
-  DEFAULT_GRPC_LIMITS,
   type GrpcCall,
-  type GrpcChannel,
   type GrpcChannelOptions,
+  type GrpcLinkOptions,
+  type GrpcStatus,
+  grpcStatus,
   type MessageTypes,
+  type Metadata,
   type StreamHandler,
 } from "./types.ts";
-
-export function createGrpcChannel(options: GrpcChannelOptions): GrpcChannel {
-  return new Channel(options);
-}
 
 /** The connection of a call, or its wait for one. */
 interface Route {
@@ -30,7 +22,8 @@ interface Route {
   dial?: Dial;
 }
 
-class Channel implements GrpcChannel {
+/** The server is dialled when a call needs it and left with the last call. */
+export class GrpcChannel {
   readonly #connections: CallConnections;
   readonly #context: CallContext;
   readonly #addresses: readonly Address[];
@@ -42,20 +35,14 @@ class Channel implements GrpcChannel {
   #left: CallConnection | undefined;
 
   constructor(options: GrpcChannelOptions) {
-    const { addresses, clock, random } = options;
-    const limits = { ...DEFAULT_GRPC_LIMITS, ...options.limits };
-    this.#addresses = addresses;
+    this.#addresses = options.addresses;
     this.#connections = new CallConnections({
       connection: options,
-      connectMs: limits.connectMs,
       address: () => this.#address(),
       events: { onDialFailed: () => this.#addressIndex++ },
     });
     this.#context = {
-      clock,
-      random,
-      limits,
-      begun: { bytes: 0, limitBytes: limits.begunBytes },
+      ...this.#connections.context,
       onEnded: (call, status) => this.#ended(call, status),
       onAnswered: (call) => {
         const connection = this.#calls.get(call)?.connection;
@@ -64,6 +51,7 @@ class Channel implements GrpcChannel {
     };
   }
 
+  /** `path`: `/package.Service/Method`. Events come later, never before this returns. */
   open<Request, Response>(
     path: string,
     types: MessageTypes<Request, Response>,
@@ -83,6 +71,7 @@ class Channel implements GrpcChannel {
     return call;
   }
 
+  /** Ends every call without an event, and the connections. */
   close(): void {
     for (const call of [...this.#calls.keys()]) call.close();
     this.#connections.drain();
@@ -120,3 +109,77 @@ const DEFECTS: readonly number[] = [
   GRPC_STATUS.resourceExhausted,
   GRPC_STATUS.internal,
 ];
+
+/**
+ * Calls over one connection that is dialled at once and never again, for owners who choose among servers
+ * themselves and must know at once when one is lost.
+ */
+export class GrpcLink {
+  /** The server takes calls; rejects with the reason where it does not. */
+  readonly opened: Promise<void>;
+  readonly #connections: CallConnections;
+  readonly #context: CallContext;
+  readonly #calls = new Set<AnyCall>();
+  readonly #onLost: (reason: string) => void;
+  /** Its owner knows that it takes no calls any more. */
+  #isLeft = false;
+
+  constructor(options: GrpcLinkOptions) {
+    const { address, onLost } = options;
+    this.#onLost = onLost;
+    this.#connections = new CallConnections({
+      connection: options,
+      address: () => address,
+      events: {
+        onDraining: () => this.#lost("the server takes no more calls"),
+        onClosed: (_connection, end) => this.#lost(whyEnded(end)),
+      },
+    });
+    this.#context = {
+      ...this.#connections.context,
+      onEnded: (call) => this.#calls.delete(call),
+    };
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    this.opened = promise;
+    promise.catch(() => {});
+    this.#connections.reach({
+      onDialled: () => resolve(),
+      onFailed: ({ reason }) => reject(new Error(reason)),
+    });
+  }
+
+  /** See `GrpcChannel`. A call before `opened`, or after the end, fails. */
+  open<Request, Response>(
+    path: string,
+    types: MessageTypes<Request, Response>,
+    options: { readonly handler: StreamHandler<Response>; readonly metadata: Metadata },
+  ): GrpcCall<Request> {
+    const call = new ClientCall(path, types, { ...options, context: this.#context });
+    this.#calls.add(call);
+    const connection = this.#isLeft ? undefined : this.#connections.ready();
+    if (connection) this.#connections.start(call, connection);
+    else {
+      const status = grpcStatus(GRPC_STATUS.unavailable, "the connection takes no calls");
+      queueMicrotask(() => call.fail(status));
+    }
+    return call;
+  }
+
+  /** No new calls; the connection ends with the last one. */
+  drain(): void {
+    this.#isLeft = true;
+    this.#connections.drain();
+  }
+
+  /** Ends every call without an event, and the connection. */
+  close(): void {
+    for (const call of [...this.#calls]) call.close();
+    this.drain();
+  }
+
+  #lost(reason: string): void {
+    if (this.#isLeft) return;
+    this.#isLeft = true;
+    this.#onLost(reason);
+  }
+}

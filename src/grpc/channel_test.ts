@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { Buffer } from "node:buffer";
 import test from "node:test";
+import { Buffer } from "node:buffer";
 import { createAuthority } from "../../test/kit/certs/certificates.ts";
 import { FakeClock } from "../../test/kit/clock/clock.ts";
 import {
@@ -13,14 +13,14 @@ import {
 import { type Address, systemClock } from "../base/mod.ts";
 import { runtimeEngine } from "../net/mod.ts";
 import type { DialCredentials } from "../http/mod.ts";
-import { createGrpcChannel } from "./channel.ts";
-import { formatStatus, type GrpcStatus } from "./status.ts";
-import type {
-  GrpcCall,
-  GrpcChannel,
-  GrpcChannelOptions,
-  GrpcLimits,
-  MessageTypes,
+import { GrpcChannel } from "./channel.ts";
+import {
+  formatStatus,
+  type GrpcCall,
+  type GrpcChannelOptions,
+  type GrpcLimits,
+  type GrpcStatus,
+  type MessageTypes,
 } from "./types.ts";
 
 const TEXT: MessageTypes<string, string> = {
@@ -37,7 +37,7 @@ function channelTo(
   addresses: Address | readonly Address[],
   options: Partial<GrpcChannelOptions> & { readonly limits?: Partial<GrpcLimits> } = {},
 ): GrpcChannel & Disposable {
-  const channel = createGrpcChannel({
+  const channel = new GrpcChannel({
     engine: runtimeEngine(),
     clock: systemClock,
     random: Math.random,

@@ -6,8 +6,8 @@
  */
 
 import assert from "node:assert/strict";
-import { Buffer } from "node:buffer";
 import test from "node:test";
+import { Buffer } from "node:buffer";
 import { FakeClock, settle } from "../../test/kit/clock/clock.ts";
 import {
   block,
@@ -22,10 +22,9 @@ import {
   u32,
 } from "../../test/kit/wire/http2_wire.ts";
 import { MemoryEngine } from "../../test/kit/engine/memory_engine.ts";
-import { createGrpcChannel } from "./channel.ts";
+import { GrpcChannel } from "./channel.ts";
 import { framed } from "./message_reader.ts";
-import { formatStatus } from "./status.ts";
-import type { GrpcCall, GrpcLimits } from "./types.ts";
+import { formatStatus, type GrpcCall, type GrpcLimits } from "./types.ts";
 
 const CONCURRENT_STREAMS = 3;
 const INITIAL_WINDOW = 4;
@@ -39,7 +38,7 @@ class Rig {
   readonly servers: RawPeer[] = [];
 
   constructor(limits: Partial<GrpcLimits> = {}) {
-    this.channel = createGrpcChannel({
+    this.channel = new GrpcChannel({
       engine: this.engine,
       clock: this.clock,
       random: () => 0,

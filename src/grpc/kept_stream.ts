@@ -8,15 +8,13 @@
 
 import type { Clock } from "../base/mod.ts";
 import { GRPC_STATUS } from "../http/mod.ts";
-import type { GrpcStatus } from "./status.ts";
-import type { StreamHandler } from "./types.ts";
+import type { GrpcStatus, StreamHandler } from "./types.ts";
 
 /** A stream as its owner opened it. No event comes after `close`. */
 export interface OpenStream {
   close(): void;
 }
 
-/** How a stream ended. */
 export interface StreamEnd {
   readonly status: GrpcStatus;
   /** A message came, or `onSilent` was called. */
@@ -41,7 +39,7 @@ interface KeptStreamOptions<T> {
   /** See {@link StreamHandler}. `isFirst`: the first message of its stream. */
   onMessage(message: T, isFirst: boolean): void | Promise<void>;
   /** See {@link StreamHandler}. */
-  onSilent?(): void;
+  readonly onSilent?: () => void;
   /**
    * Decides when the next stream is opened. It may call any method of the stream; a call that opens or stops
    * a stream then decides in place of the result.
@@ -62,7 +60,6 @@ export class KeptStream<T> {
   #current: Opened | undefined;
   /** Delivers until the current one does. */
   #previous: Opened | undefined;
-  /** The wait for the next stream. */
   #wait: { cancel(): void } | undefined;
   #stopped = true;
 
@@ -113,11 +110,8 @@ export class KeptStream<T> {
     this.#cancelWait();
     if (this.#stopped) return;
     const { clock } = this.#options;
-    const opened: Opened = {
-      openedMs: clock.monotonic(),
-      answered: false,
-      stream: undefined,
-    };
+    const openedMs = clock.monotonic();
+    const opened: Opened = { openedMs, answered: false, stream: undefined };
     opened.stream = this.#options.open(this.#handlerOf(opened));
     if (!opened.stream) return;
     const before = this.#current;
@@ -130,10 +124,6 @@ export class KeptStream<T> {
 
   #handlerOf(opened: Opened): StreamHandler<T> {
     const { onSilent } = this.#options;
-    const silent = onSilent && (() => {
-      this.#answered(opened);
-      this.#options.onSilent?.();
-    });
     return {
       onMessage: (message) => {
         const isFirst = !opened.answered;
@@ -141,7 +131,12 @@ export class KeptStream<T> {
         return this.#options.onMessage(message, isFirst);
       },
       onEnd: (status) => this.#ended(opened, status),
-      ...(silent && { onSilent: silent }),
+      ...onSilent && {
+        onSilent: () => {
+          this.#answered(opened);
+          onSilent();
+        },
+      },
     };
   }
 

@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../test/kit/clock/clock.ts";
 import { KeptStream, type Reopening, type StreamEnd } from "./kept_stream.ts";
-import { grpcStatus } from "./status.ts";
-import type { StreamHandler } from "./types.ts";
+import { grpcStatus, type StreamHandler } from "./types.ts";
 
 interface ScriptedStream {
   readonly handler: StreamHandler<string>;

@@ -2,9 +2,8 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { FakeClock, settle } from "../../test/kit/clock/clock.ts";
 import { type MemoryServer, MemoryServers } from "../../test/kit/consul/memory_servers.ts";
-import { dialGrpcLink } from "./link.ts";
-import { formatStatus } from "./status.ts";
-import type { GrpcCall, GrpcLink, MessageTypes } from "./types.ts";
+import { GrpcLink } from "./channel.ts";
+import { formatStatus, type GrpcCall, type MessageTypes } from "./types.ts";
 
 const PATH = "/test.Test/Method";
 const RAW: MessageTypes<Uint8Array, Uint8Array> = {
@@ -22,7 +21,7 @@ class Rig implements Disposable {
     const servers = new MemoryServers(this.clock);
     this.server = servers.add("10.0.0.1");
     this.server.answer(PATH, (call) => call.sendBytes(Uint8Array.of(call.token.length)));
-    this.link = dialGrpcLink({
+    this.link = new GrpcLink({
       engine: servers.engine,
       clock: this.clock,
       random: Math.random,

@@ -6,7 +6,7 @@
  */
 
 import { GRPC_STATUS } from "../http/mod.ts";
-import { type GrpcStatus, grpcStatus } from "./status.ts";
+import { type GrpcStatus, grpcStatus } from "./types.ts";
 
 const PREFIX_BYTES = 5;
 const FIRST_BYTES = 4096;
@@ -38,7 +38,6 @@ export class MessageReader {
     this.#begun = begun;
   }
 
-  /** A message has begun and is not complete. */
   get isWithin(): boolean {
     return this.#prefixBytes > 0;
   }
@@ -74,7 +73,6 @@ export class MessageReader {
     return whole;
   }
 
-  /** Forgets the partial message. */
   drop(): void {
     this.#forget();
     this.#release();
@@ -100,15 +98,13 @@ export class MessageReader {
     const flags = this.#prefix[0];
     this.#length = new DataView(this.#prefix.buffer).getUint32(1);
     if (flags !== 0) {
-      this.#refuse(
-        GRPC_STATUS.internal,
-        flags === 1
-          ? "a message is compressed, which was not offered"
-          : "what comes is not framed as messages of gRPC are",
-      );
+      const fact = flags === 1
+        ? "a message is compressed, which was not offered"
+        : "what comes is not framed as messages of gRPC are";
+      this.fault = grpcStatus(GRPC_STATUS.internal, fact);
     } else if (this.#length > this.#limitBytes) {
       const fact = `a message of ${this.#length} bytes is above the limit of ${this.#limitBytes}`;
-      this.#refuse(GRPC_STATUS.resourceExhausted, fact);
+      this.fault = grpcStatus(GRPC_STATUS.resourceExhausted, fact);
     }
   }
 
@@ -118,7 +114,7 @@ export class MessageReader {
     const begun = this.#begun;
     if (begun.bytes + more - this.#counted > begun.limitBytes) {
       const fact = `messages that have begun hold more than ${begun.limitBytes} bytes`;
-      this.#refuse(GRPC_STATUS.resourceExhausted, fact);
+      this.fault = grpcStatus(GRPC_STATUS.resourceExhausted, fact);
       return false;
     }
     begun.bytes += more - this.#counted;
@@ -127,10 +123,6 @@ export class MessageReader {
     grown.set(this.#message.subarray(0, this.#messageBytes));
     this.#message = grown;
     return true;
-  }
-
-  #refuse(code: number, fact: string): void {
-    this.fault = grpcStatus(code, fact);
   }
 }
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { type BegunBytes, framed, MessageReader } from "./message_reader.ts";
-import { formatStatus } from "./status.ts";
+import { formatStatus } from "./types.ts";
 
 const LIMIT_BYTES = 20_000;
 

@@ -4,19 +4,18 @@
  *
  * @module
  */
-export { createGrpcChannel } from "./channel.ts";
+export { GrpcChannel, GrpcLink } from "./channel.ts";
 export { KeptStream, type OpenStream, type Reopening, type StreamEnd } from "./kept_stream.ts";
-export { dialGrpcLink } from "./link.ts";
 export { framed } from "./message_reader.ts";
-export { formatStatus, type GrpcStatus, grpcStatus } from "./status.ts";
-export type {
-  GrpcCall,
-  GrpcChannel,
-  GrpcChannelOptions,
-  GrpcLimits,
-  GrpcLink,
-  GrpcLinkOptions,
-  MessageTypes,
-  Metadata,
-  StreamHandler,
+export {
+  formatStatus,
+  type GrpcCall,
+  type GrpcChannelOptions,
+  type GrpcLimits,
+  type GrpcLinkOptions,
+  type GrpcStatus,
+  grpcStatus,
+  type MessageTypes,
+  type Metadata,
+  type StreamHandler,
 } from "./types.ts";

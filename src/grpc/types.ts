@@ -1,13 +1,12 @@
 /**
  * The interface of the gRPC client: calls that stream messages, in order and no faster than the handler
- * takes them.
+ * takes them, and how they ended.
  *
  * @module
  */
 
 import type { Address, Clock, Random } from "../base/mod.ts";
-import type { DialEngine, DialTls } from "../http/mod.ts";
-import type { GrpcStatus } from "./status.ts";
+import { type DialEngine, type DialTls, GRPC_STATUS } from "../http/mod.ts";
 
 /** Names are in lower case, and have no meaning in HTTP/2 or gRPC. */
 export type Metadata = Readonly<Record<string, string>>;
@@ -37,37 +36,8 @@ export interface StreamHandler<T> {
 export interface GrpcCall<T> {
   /** Ignored once the call has ended. */
   send(message: T): void;
-  /** Nothing more will be sent. */
   halfClose(): void;
   /** Gives the call up; no event comes any more. */
-  close(): void;
-}
-
-/** Calls to one server, which is dialled only when a call needs it. */
-export interface GrpcChannel {
-  /** `path`: `/package.Service/Method`. Events come later, never before this returns. */
-  open<Request, Response>(
-    path: string,
-    types: MessageTypes<Request, Response>,
-    handler: StreamHandler<Response>,
-  ): GrpcCall<Request>;
-  /** Ends every call without an event, and the connections. */
-  close(): void;
-}
-
-/** One connection that is never dialled again, for owners who choose among servers themselves. */
-export interface GrpcLink {
-  /** The server takes calls; rejects with the reason where it does not. */
-  readonly opened: Promise<void>;
-  /** See {@link GrpcChannel}. A call before `opened`, or after the end, fails. */
-  open<Request, Response>(
-    path: string,
-    types: MessageTypes<Request, Response>,
-    options: { readonly handler: StreamHandler<Response>; readonly metadata: Metadata },
-  ): GrpcCall<Request>;
-  /** No new calls; the connection ends with the last one. */
-  drain(): void;
-  /** Ends every call without an event, and the connection. */
   close(): void;
 }
 
@@ -97,7 +67,6 @@ export interface GrpcLinkOptions extends GrpcConnectionOptions {
 
 /** Limits of the cost that a server can cause. */
 export interface GrpcLimits {
-  /** Size of one message. */
   readonly messageBytes: number;
   /** Bytes of all calls' messages that have begun and are not handled yet. */
   readonly begunBytes: number;
@@ -130,3 +99,46 @@ export const DEFAULT_GRPC_LIMITS: GrpcLimits = {
   messagesPerSecond: 100,
   floodMs: 60_000,
 };
+
+export interface GrpcStatus {
+  /** 0 to 16; any other code of a server counts as UNKNOWN. */
+  readonly code: number;
+  /** The server's text or ours: bounded, one line, for people. */
+  readonly details: string;
+}
+
+const NAMES = [
+  "OK",
+  "CANCELLED",
+  "UNKNOWN",
+  "INVALID_ARGUMENT",
+  "DEADLINE_EXCEEDED",
+  "NOT_FOUND",
+  "ALREADY_EXISTS",
+  "PERMISSION_DENIED",
+  "RESOURCE_EXHAUSTED",
+  "FAILED_PRECONDITION",
+  "ABORTED",
+  "OUT_OF_RANGE",
+  "UNIMPLEMENTED",
+  "INTERNAL",
+  "UNAVAILABLE",
+  "DATA_LOSS",
+  "UNAUTHENTICATED",
+] as const;
+
+/** Longest text of a server in a log line. */
+const DETAILS_LIMIT = 500;
+
+/** A status whose text, which a server may have written, is fit for a log line. */
+export function grpcStatus(code: number, text: string): GrpcStatus {
+  // deno-lint-ignore no-control-regex -- a server must not forge lines
+  const line = text.slice(0, DETAILS_LIMIT).replace(/[\x00-\x1f\x7f-\x9f\u2028\u2029]/g, " ");
+  return { code: NAMES[code] === undefined ? GRPC_STATUS.unknown : code, details: line.trim() };
+}
+
+/** `UNAVAILABLE: connection dropped`. */
+export function formatStatus({ code, details }: GrpcStatus): string {
+  const name = NAMES[code] ?? "UNKNOWN";
+  return details === "" || details === name ? name : `${name}: ${details}`;
+}

@@ -16,12 +16,10 @@ import {
 } from "../identity/mod.ts";
 import { formatPem } from "../wire/mod.ts";
 import { addField, fieldOf, type Fields, fieldsOf, removeField, setField } from "./head.ts";
-import { forgetReady, makeReady } from "./ready_values.ts";
+import { forgetReady, makeReady } from "./latin1.ts";
 
 const NAME = "x-forwarded-client-cert";
-/**
- * Consul's leaf and two intermediates have 3,000 bytes; further certificates of a peer are not passed on.
- */
+/** Consul's leaf and two intermediates have 3,000 bytes; a longer chain is not passed on. */
 const CHAIN_LIMIT_BYTES = 16 * 1024;
 
 export interface VerifiedCaller {

@@ -41,6 +41,14 @@ export interface MessageEvents {
   onReset(reason: ResetReason, detail: string): void;
 }
 
+/** Events of a message without a receiver. */
+export const ignoredMessage: MessageEvents = {
+  onData: () => {},
+  onEnd: () => {},
+  onDrain: () => {},
+  onReset: () => {},
+};
+
 /** Callbacks of the client side. */
 export interface ResponseEvents extends MessageEvents {
   /** A 1xx other than 101: any number of them come before the response. */
@@ -124,9 +132,7 @@ export interface ServerConnection {
   readonly active: number;
   /** A number for the head that has begun and is not complete, the same until it is; 0: there is none. */
   readonly openHead: number;
-  /**
-   * Takes no new requests: `Connection: close`, GOAWAY in two steps; ends when the last exchange has ended.
-   */
+  /** Takes no new requests (`Connection: close`, GOAWAY in two steps); ends with the last exchange. */
   drain(): void;
   /** Ends at once, in the orderly form of the protocol. */
   close(detail: string): void;
@@ -166,3 +172,26 @@ export interface ClientConnection {
   /** Breaks it at once; its exchanges are notified. */
   reset(detail: string): void;
 }
+
+export interface HttpLimits {
+  /** Bytes of the head of a request or response, first line included; also the limit for trailers. */
+  readonly headBytes: number;
+  /** Fields of a head. */
+  readonly fields: number;
+  /** Bytes of one exchange that wait for a slower side; a sender that exceeds it is paused. */
+  readonly bufferedBytes: number;
+  /** Streams open at once on one HTTP/2 connection to our server. */
+  readonly concurrentStreams: number;
+  /** HTTP/2 flow control: the initial windows that we give a peer for one stream and for a connection. */
+  readonly streamWindowBytes: number;
+  readonly connectionWindowBytes: number;
+}
+
+export const DEFAULT_HTTP_LIMITS: HttpLimits = {
+  headBytes: 60 * 1024,
+  fields: 100,
+  bufferedBytes: 256 * 1024,
+  concurrentStreams: 1024,
+  streamWindowBytes: 64 * 1024,
+  connectionWindowBytes: 1024 * 1024,
+};

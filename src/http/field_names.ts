@@ -168,9 +168,7 @@ export function isPlainName(name: string): boolean {
   return isToken(name) && (KNOWN.get(name)?.meaning ?? PLAIN) === PLAIN && !isAlias(name);
 }
 
-/**
- * Whether a text may be the value of a field in {@link Fields}: no control character, no padding, latin1.
- */
+/** Whether a text may be a value in {@link Fields}: no control character, no padding, latin1. */
 export function isValue(text: string): boolean {
   const last = text.length - 1;
   for (let i = 0; i <= last; i++) {
@@ -180,5 +178,15 @@ export function isValue(text: string): boolean {
   return last < 0 || !isBlank(text.charCodeAt(0)) && !isBlank(text.charCodeAt(last));
 }
 
+/**
+ * The text from `from` to `to` without the white space around it (RFC 9110 5.6.1, 5.6.3); each character is
+ * looked at once. An octet of UTF-8 is not white space (`trim()` removes 0xA0).
+ */
+export function withoutBlanks(text: string, from = 0, to = text.length): string {
+  while (from < to && isBlank(text.charCodeAt(from))) from++;
+  while (from < to && isBlank(text.charCodeAt(to - 1))) to--;
+  return text.substring(from, to);
+}
+
 const TAB = 9;
-const isBlank = (code: number) => code === TAB || code === 0x20;
+export const isBlank = (code: number | undefined): boolean => code === TAB || code === 0x20;

@@ -38,25 +38,20 @@ export function isGrpc(fields: Fields): boolean {
   return next === "+" || next === ";";
 }
 
+const GRPC_STATUSES: Readonly<Record<number, number>> = {
+  400: GRPC_STATUS.internal,
+  401: GRPC_STATUS.unauthenticated,
+  403: GRPC_STATUS.permissionDenied,
+  404: GRPC_STATUS.unimplemented,
+  429: GRPC_STATUS.unavailable,
+  502: GRPC_STATUS.unavailable,
+  503: GRPC_STATUS.unavailable,
+  504: GRPC_STATUS.unavailable,
+};
+
 /** The gRPC status that a gRPC client gets where another client gets `httpStatus`. */
 export function grpcStatusOf(httpStatus: number): number {
-  switch (httpStatus) {
-    case 400:
-      return GRPC_STATUS.internal;
-    case 401:
-      return GRPC_STATUS.unauthenticated;
-    case 403:
-      return GRPC_STATUS.permissionDenied;
-    case 404:
-      return GRPC_STATUS.unimplemented;
-    case 429:
-    case 502:
-    case 503:
-    case 504:
-      return GRPC_STATUS.unavailable;
-    default:
-      return GRPC_STATUS.unknown;
-  }
+  return GRPC_STATUSES[httpStatus] ?? GRPC_STATUS.unknown;
 }
 
 // deno-fmt-ignore -- one line shows the order
@@ -99,9 +94,7 @@ export function encodeGrpcMessage(message: string): string {
   return encoded;
 }
 
-/**
- * Decodes `grpc-message`. Escaped octets that are not UTF-8 become U+FFFD; a `%` without two digits stays.
- */
+/** Decodes `grpc-message`. Octets that are not UTF-8 become U+FFFD; a `%` without two digits stays. */
 export function decodeGrpcMessage(encoded: string): string {
   const octets: number[] = [];
   for (let at = 0; at < encoded.length; at++) {

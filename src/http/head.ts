@@ -53,9 +53,7 @@ export interface RequestHead {
 
 export interface ResponseHead {
   status: number;
-  /**
-   * Bytes of the body, or {@link UNKNOWN_LENGTH}; for a response to HEAD and a 304: the declared length.
-   */
+  /** Bytes of the body, or {@link UNKNOWN_LENGTH}; the declared length for HEAD and for a 304. */
   length: number;
   fields: Fields;
 }

@@ -8,9 +8,9 @@
 
 import { Buffer } from "node:buffer";
 import type { ExchangeRecord } from "./access_log/exchange_record.ts";
-import { compileValue } from "./access_log/line_format.ts";
+import { type CompiledValue, compileValue } from "./access_log/line_format.ts";
 import type { ProcessFacts } from "./access_log/record_values.ts";
-import { isAlias, isToken, knownName, PLAIN } from "./field_names.ts";
+import { isPlainName, isToken, withoutBlanks } from "./field_names.ts";
 import { addField, type Fields, removeAliases, removeField, setField } from "./head.ts";
 
 /** Plain data, sent between threads; {@link headerFault} has accepted all of it. */
@@ -32,16 +32,12 @@ const NO_OCTETS = /[^\t -~\x80-\xff]/g;
 /** Facts for {@link headerFault}, which evaluates no operator. */
 const NOWHERE: ProcessFacts = { hostname: "", now: () => 0 };
 
-/**
- * Why a field may not be changed like this, to continue "it"; undefined: it may. `value` absent: the field
- * is removed.
- */
+/** Why a field may not be changed like this (`value` absent: removed), to continue "it". */
 export function headerFault(name: string, value?: string): string | undefined {
   const lower = name.toLowerCase();
   if (lower.startsWith(":") || lower === "host") return "says what is asked for";
   if (!isToken(lower)) return "is no name of a field";
-  const isPlain = (knownName(lower)?.meaning ?? PLAIN) === PLAIN;
-  if (!isPlain || isAlias(lower)) return "is of one connection, or says where a message ends";
+  if (!isPlainName(lower)) return "is of one connection, or says where a message ends";
   if (value === undefined) return undefined;
   const compiled = compileFieldValue(value, NOWHERE);
   return compiled.kind === "refused" ? compiled.reason : undefined;
@@ -72,15 +68,11 @@ export function compileChanges(changes: HeaderChanges, around: ProcessFacts): Ch
   };
 }
 
-interface CompiledText {
+/** `valueOf`: `""` is no value, and the field stays as it is. */
+function compileText([name, text]: HeaderText, around: ProcessFacts): {
   readonly name: string;
-  readonly valueOf: HeaderValueOf;
-}
-
-/** `""`: there is no value, and the field stays as it is. */
-export type HeaderValueOf = (record: ExchangeRecord) => string;
-
-function compileText([name, text]: HeaderText, around: ProcessFacts): CompiledText {
+  readonly valueOf: (record: ExchangeRecord) => string;
+} {
   const compiled = compileFieldValue(text, around);
   // Configuration is validated when it is read; a value that is refused here changes nothing.
   if (compiled.kind === "refused") return { name, valueOf: () => "" };
@@ -92,11 +84,7 @@ function compileText([name, text]: HeaderText, around: ProcessFacts): CompiledTe
 export function compileFieldValue(
   text: string,
   around: ProcessFacts,
-): { readonly kind: "compiled"; readonly value: string | HeaderValueOf } | {
-  readonly kind: "refused";
-  /** To continue "it". */
-  readonly reason: string;
-} {
+): CompiledValue {
   if (text.length > VALUE_LIMIT_CHARS) {
     return { kind: "refused", reason: `has more than ${VALUE_LIMIT_CHARS} characters` };
   }
@@ -109,25 +97,10 @@ export function compileFieldValue(
   if (typeof value === "string") return { kind: "compiled", value };
   return {
     kind: "compiled",
-    value: (record) => {
-      // The value may come from a stranger: a forged field would stay if it could make the new value
-      // invalid.
-      return bare(value(record).slice(0, VALUE_LIMIT_CHARS).replace(NO_OCTETS, "_"));
-    },
+    // The value may come from a stranger: a forged field would stay if it could make the new value invalid.
+    value: (record) =>
+      withoutBlanks(value(record).slice(0, VALUE_LIMIT_CHARS).replace(NO_OCTETS, "_")),
   };
-}
-
-/** Removes the white space around a text. An octet of UTF-8 is not white space (`trim()` removes 0xA0). */
-function bare(text: string): string {
-  let from = 0;
-  let to = text.length;
-  while (from < to && isSpace(text.charCodeAt(from))) from++;
-  while (to > from && isSpace(text.charCodeAt(to - 1))) to--;
-  return text.slice(from, to);
-}
-
-function isSpace(code: number): boolean {
-  return code === 0x20 || code === 0x09;
 }
 
 /** The form in {@link Fields}: each octet of UTF-8 is a character, no white space around it. */

@@ -21,10 +21,7 @@ const CONNECTION_PART = 1 / 4;
 const BURST_PART = 1 / 2;
 /** Part of the limit that the streams of one connection may together borrow for larger windows. */
 const LENT_PART = 1 / 16;
-/**
- * Above this part of the limit the account is strained: upstreams of every connection are paused at the
- * first byte.
- */
+/** Above this part the account is strained: all upstreams are paused at the first byte. */
 const TIGHT_PART = 1 / 2;
 /** Exchanges are stopped until no more than this part of the exceeded limit is held. */
 const LEFT_PART = 7 / 8;

@@ -12,9 +12,7 @@ export class HostTable<T> {
   readonly #portSuffix: string;
   #any: T | undefined;
 
-  /**
-   * A name without a port also matches itself with `port`, the listener's. The first of equal names wins.
-   */
+  /** A name without a port also matches itself with the listener's `port`. The first of equals wins. */
   constructor(hosts: Iterable<readonly [name: string, value: T]>, port: number) {
     this.#portSuffix = `:${port}`;
     const suffixes: [text: string, value: T][] = [];

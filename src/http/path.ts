@@ -10,9 +10,7 @@ import { FIELD, type Fields } from "./head.ts";
 
 /** Path and field name rules of a listener; Consul: `mesh` entry, `HTTP.Incoming.RequestNormalization`. */
 export interface PathRules {
-  /**
-   * Resolves dot segments, turns backslashes into slashes, and escapes exactly the characters that need it.
-   */
+  /** Resolves dot segments, turns `\` into `/`, and escapes exactly the characters that need it. */
   readonly normalize: boolean;
   readonly mergeSlashes: boolean;
   /** Treatment of `%2F` and `%5C`; `redirect`: the client is redirected to the unescaped path. */
@@ -85,8 +83,7 @@ export function normalizePath(path: string, rules: PathRules): string | PathRefu
 
 /** The part before the first `?`. */
 export function pathWithoutQuery(path: string): string {
-  const query = path.indexOf("?");
-  return query < 0 ? path : path.slice(0, query);
+  return path.slice(0, endOfPath(path));
 }
 
 /** Applies the rule for names with `_`. False: the request is refused with 400. */
@@ -100,10 +97,7 @@ export function ruleUnderscores(fields: Fields, rule: PathRules["underscores"]):
   return true;
 }
 
-/**
- * Whether no rule can change this path, which holds for nearly all paths. May be false for a path that no
- * rule changes.
- */
+/** Whether no rule can change this path: true for nearly all; false does not mean a change. */
 function isNormal(path: string, rules: PathRules): boolean {
   let before = 0;
   for (let i = 0; i < path.length; i++) {
@@ -190,7 +184,8 @@ function normalizeSegment(path: string, from: number, to: number): string | unde
     // A lone `%` stays, as with Envoy.
     if (escaped < 0) result += "%";
     else {
-      const plain = isUnreserved(escaped) && !wouldEscape(result, escaped);
+      const isUnreserved = KINDS[escaped] === UNRESERVED || escaped === DOT;
+      const plain = isUnreserved && !wouldEscape(result, escaped);
       result += plain ? String.fromCharCode(escaped) : path.slice(i, i + 3);
       i += 2;
     }
@@ -228,7 +223,7 @@ function escapedAt(path: string, at: number): number {
 }
 
 /** Value of a hexadecimal digit; -1: not a digit. */
-function hexOf(code: number): number {
+export function hexOf(code: number): number {
   if (code >= 0x30 && code <= 0x39) return code - 0x30;
   const lower = code | 0x20;
   return lower >= 0x61 && lower <= 0x66 ? lower - 0x57 : -1;
@@ -236,10 +231,6 @@ function hexOf(code: number): number {
 
 function escape(code: number): string {
   return `%${code < 0x10 ? "0" : ""}${code.toString(16).toUpperCase()}`;
-}
-
-function isUnreserved(code: number): boolean {
-  return KINDS[code] === UNRESERVED || code === DOT;
 }
 
 function kindsOf(): Uint8Array {

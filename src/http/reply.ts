@@ -1,8 +1,4 @@
-/**
- * Sends the response of a failed request. gRPC clients get a gRPC status.
- *
- * @module
- */
+/** Sends the response of a failed request. gRPC clients get a gRPC status. @module */
 
 import type { Reply } from "../base/mod.ts";
 import type { ServerExchange } from "./exchange.ts";
@@ -43,9 +39,23 @@ export function sendReply(
   options: ReplyOptions = {},
 ): ResponseHead {
   const { request } = exchange;
-  const { head, body } = isGrpc(request.fields)
-    ? grpcReply(reply, options)
-    : plainReply(reply, options);
+  const fields: Fields = [];
+  let head: ResponseHead;
+  let body = NOTHING;
+  if (isGrpc(request.fields)) {
+    // A gRPC client follows no redirect: it gets the status of an invalid request.
+    const status = grpcStatusOf(reply.status === 307 ? 400 : reply.status);
+    fields.push(...trailersOnly(status, reply.text));
+    head = { status: 200, length: UNKNOWN_LENGTH, fields };
+    addOptions(fields, reply, { ...options, location: "" });
+  } else {
+    if (reply.text !== "") {
+      body = encoder.encode(reply.text);
+      addField(fields, "content-type", "text/plain");
+    }
+    head = { status: reply.status, length: body.length, fields };
+    addOptions(fields, reply, options);
+  }
   const ends = body.length === 0 || request.method === "HEAD";
   exchange.respond(head, ends);
   if (!ends) {
@@ -55,29 +65,8 @@ export function sendReply(
   return head;
 }
 
-interface WholeReply {
-  readonly head: ResponseHead;
-  readonly body: Uint8Array;
-}
-
-const NOTHING = new Uint8Array(0);
+const NOTHING: Uint8Array = new Uint8Array(0);
 const encoder = new TextEncoder();
-
-function plainReply(reply: Reply, options: ReplyOptions): WholeReply {
-  const body = reply.text === "" ? NOTHING : encoder.encode(reply.text);
-  const fields: Fields = [];
-  if (body.length > 0) addField(fields, "content-type", "text/plain");
-  addOptions(fields, reply, options);
-  return { head: { status: reply.status, length: body.length, fields }, body };
-}
-
-/** A gRPC client follows no redirect: it gets the status of an invalid request. */
-function grpcReply(reply: Reply, options: ReplyOptions): WholeReply {
-  const status = grpcStatusOf(reply.status === 307 ? 400 : reply.status);
-  const fields = trailersOnly(status, reply.text);
-  addOptions(fields, reply, { ...options, location: "" });
-  return { head: { status: 200, length: UNKNOWN_LENGTH, fields }, body: NOTHING };
-}
 
 function addOptions(fields: Fields, reply: Reply, options: ReplyOptions): void {
   const { location = "", deniedBy, fields: added } = options;

@@ -24,15 +24,13 @@ const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
 const IP_LITERAL = /^(?:\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-f:.]+\])$/;
 const ANY_ADDRESS = new Set(["0.0.0.0", "[::]"]);
 
-/**
- * The reason for the refusal, to continue "because"; `undefined`: the request is not from a page of another
- * origin.
- */
+/** The reason to refuse a page of another origin, to continue "because"; `undefined`: it is none. */
 export function refuseWebPage(asked: BrowserRequest, own: OwnHosts): string | undefined {
   const host = asked.host?.toLowerCase();
   if (host === undefined || host === "") return "it has no Host header";
   const [, name = "", port = ""] = /^(\[[0-9a-f:.]+\]|[^:[\]]+)(:\d{1,5})?$/.exec(host) ?? [];
-  const bound = bracketed(own.boundHost.toLowerCase());
+  const ownHost = own.boundHost.toLowerCase();
+  const bound = ownHost.includes(":") && !ownHost.startsWith("[") ? `[${ownHost}]` : ownHost;
   const named = LOOPBACK.test(name) || name === bound || own.names?.includes(name) ||
     (ANY_ADDRESS.has(bound) && IP_LITERAL.test(name));
   if (!named) {
@@ -46,7 +44,3 @@ export function refuseWebPage(asked: BrowserRequest, own: OwnHosts): string | un
 }
 
 export const ANOTHER_ORIGIN = "it comes from a web page of another origin";
-
-function bracketed(host: string): string {
-  return host.includes(":") && !host.startsWith("[") ? `[${host}]` : host;
-}

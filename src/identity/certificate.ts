@@ -13,30 +13,19 @@ import {
   type DerElement,
   DerReader,
   integerOf,
-  oidOf,
   smallIntegerOf,
   TAG,
   timeOf,
 } from "../wire/mod.ts";
 import { type Extensions, fail, readExtensions } from "./extensions.ts";
 import { KEY_USAGE_BIT, type KeyUsage, OID, PURPOSE, type Usage } from "./oids.ts";
-import { schemeOf, type SignatureScheme } from "./signature_scheme.ts";
+import { keyKindOf, type PublicKeyKind, schemeOf, type Signed } from "./signature.ts";
 
 /** A Consul certificate has 500 to 1,500 bytes. */
 export const CERTIFICATE_LIMIT_BYTES = 16 * 1024;
 
-type PublicKeyKind =
-  | { readonly kind: "ec"; readonly curve: string }
-  | { readonly kind: "rsa"; readonly bits: number; readonly exponentBits: number }
-  | { readonly kind: "ed25519" }
-  | { readonly kind: "unsupported"; readonly oid: string };
-
-export interface Certificate extends Extensions {
+export interface Certificate extends Extensions, Signed {
   readonly raw: Uint8Array;
-  /** The signed part. */
-  readonly tbs: Uint8Array;
-  readonly scheme: SignatureScheme;
-  readonly signature: Uint8Array;
   /** As Consul writes it: lower-case hex of the bytes, joined by colons (`0e`, `1f:03`). */
   readonly serial: string;
   /** DER of the names; {@link isEmptyName} finds one without attributes. */
@@ -57,23 +46,14 @@ export function parseCertificate(der: Uint8Array): Certificate {
   const outer = new DerReader(new Uint8Array(der));
   const whole = outer.read(TAG.sequence, "certificate");
   outer.end("certificate");
-  const parts = outer.inside(whole);
-  const tbs = parts.read(TAG.sequence, "signed part");
-  const algorithm = parts.read(TAG.sequence, "signature algorithm");
-  const signature = bitStringOf(parts.read(TAG.bitString, "signature"), "signature");
-  parts.end("certificate");
-  if (signature.unusedBits !== 0) return fail("signature is not whole bytes");
-
-  const fields = parts.inside(tbs);
+  const { signed, fields, algorithm } = readSigned(outer.inside(whole), "certificate");
   const version = fields.enter(contextTag(0, "constructed"), "version");
   if (smallIntegerOf(version.read(TAG.integer, "version"), "version") !== 2) {
     return fail("it is not version 3");
   }
   version.end("version");
   const serial = serialOf(fields.read(TAG.integer, "serial number"));
-  const inner = fields.read(TAG.sequence, "signature algorithm");
-  // RFC 5280 4.1.1.2: the unsigned copy must equal the signed one.
-  if (!sameBytes(inner.raw, algorithm.raw)) return fail("its signature algorithms differ");
+  checkAlgorithm(fields, algorithm);
   const issuer = fields.read(TAG.sequence, "issuer").raw;
   const validity = fields.enter(TAG.sequence, "validity");
   const notBeforeMs = timeOf(validity.any("start of validity"), "start of validity");
@@ -86,9 +66,7 @@ export function parseCertificate(der: Uint8Array): Certificate {
   fields.end("signed part");
   return {
     raw: whole.raw,
-    tbs: tbs.raw,
-    scheme: schemeOf(parts.inside(algorithm)),
-    signature: signature.bytes,
+    ...signed,
     serial,
     issuer,
     subject,
@@ -98,6 +76,27 @@ export function parseCertificate(der: Uint8Array): Certificate {
     key,
     ...readExtensions(wrapped && fields.inside(wrapped)),
   };
+}
+
+/** The signature of a certificate or a revocation list, and the fields of its signed part. */
+export function readSigned(
+  parts: DerReader,
+  what: string,
+): { readonly signed: Signed; readonly fields: DerReader; readonly algorithm: Uint8Array } {
+  const tbs = parts.read(TAG.sequence, "signed part");
+  const algorithm = parts.read(TAG.sequence, "signature algorithm");
+  const signature = bitStringOf(parts.read(TAG.bitString, "signature"), "signature");
+  parts.end(what);
+  if (signature.unusedBits !== 0) return fail("signature is not whole bytes");
+  const scheme = schemeOf(parts.inside(algorithm));
+  const signed: Signed = { tbs: tbs.raw, scheme, signature: signature.bytes };
+  return { signed, fields: parts.inside(tbs), algorithm: algorithm.raw };
+}
+
+/** The unsigned copy must equal the signed one (RFC 5280 4.1.1.2, 5.1.1.2). */
+export function checkAlgorithm(fields: DerReader, unsigned: Uint8Array): void {
+  const { raw } = fields.read(TAG.sequence, "signature algorithm");
+  if (!sameBytes(raw, unsigned)) fail("its signature algorithms differ");
 }
 
 /** A name without attributes, such as that of a secondary datacenter's intermediate. */
@@ -134,41 +133,4 @@ function serialOf(element: DerElement): string {
 
 function colonHex(bytes: Uint8Array): string {
   return Buffer.from(bytes).toString("hex").match(/../g)?.join(":") ?? "";
-}
-
-function keyKindOf(info: DerReader): PublicKeyKind {
-  const algorithm = info.enter(TAG.sequence, "public key algorithm");
-  const oid = oidOf(algorithm.read(TAG.oid, "public key algorithm"), "public key algorithm");
-  const parameters = algorithm.done ? undefined : algorithm.any("public key parameters");
-  algorithm.end("public key algorithm");
-  const bits = bitStringOf(info.read(TAG.bitString, "public key"), "public key");
-  info.end("public key");
-  switch (oid) {
-    case OID.ecPublicKey:
-      // Explicit curve parameters are refused: a forger can choose them (CVE-2020-0601).
-      return parameters?.tag === TAG.oid
-        ? { kind: "ec", curve: oidOf(parameters, "curve") }
-        : { kind: "unsupported", oid };
-    case OID.rsaEncryption: {
-      const whole = new DerReader(bits.bytes);
-      const numbers = whole.enter(TAG.sequence, "RSA key");
-      const modulus = integerOf(numbers.read(TAG.integer, "RSA modulus"), "RSA modulus", 2049);
-      const exponent = integerOf(numbers.read(TAG.integer, "RSA exponent"), "RSA exponent", 64);
-      numbers.end("RSA key");
-      whole.end("RSA key");
-      return { kind: "rsa", bits: bitLength(modulus), exponentBits: bitLength(exponent) };
-    }
-    case OID.ed25519:
-      return { kind: "ed25519" };
-    default:
-      return { kind: "unsupported", oid };
-  }
-}
-
-/** The bits of a big-endian integer; 0 for a negative one. */
-function bitLength(bytes: Uint8Array): number {
-  if ((bytes[0] ?? 0) >= 0x80) return 0;
-  const first = bytes.findIndex((byte) => byte !== 0);
-  if (first < 0) return 0;
-  return (bytes.length - first) * 8 - Math.clz32(bytes[first] ?? 0) + 24;
 }

@@ -69,7 +69,7 @@ export function commonNameOf(certificate: Pick<Certificate, "subject">): string 
 }
 
 /** The attributes of a name in DER, by their sets. Throws for invalid DER. */
-export function attributesOf(
+function attributesOf(
   name: Uint8Array,
 ): readonly (readonly { readonly oid: string; readonly value: DerElement }[])[] {
   const sets = [];

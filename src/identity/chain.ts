@@ -1,15 +1,13 @@
 /**
- * Our own verdict on a presented chain: the peer's identity, and the root in force that vouches for it.
- * The TLS library has proven that the peer holds the leaf's key; everything else is decided here.
+ * A presented chain within its bounds, its identity in the mesh, and the verdict on it. The TLS library has
+ * proven that the peer holds the leaf's key; everything else is decided in this room.
  *
  * @module
  */
 
 import { messageOf, ProxyError } from "../base/mod.ts";
-import { type Certificate, fingerprintOf, parseCertificate } from "./certificate.ts";
-import { leafFault } from "./leaf_rules.ts";
+import { type Certificate, parseCertificate } from "./certificate.ts";
 import type { Usage } from "./oids.ts";
-import { findPath } from "./path.ts";
 import { formatServiceId, parseServiceId, type ServiceId } from "./spiffe.ts";
 
 /** Certificates besides the leaf that are used; Consul sends at most 2. */
@@ -30,14 +28,6 @@ export interface PeerToJudge {
    */
   readonly presentMs?: number;
   readonly usage: Usage;
-}
-
-export interface ChainOptions extends PeerToJudge {
-  readonly roots: readonly Certificate[];
-  /** Lower case. */
-  readonly trustDomains: readonly string[];
-  /** CA certificates must name one of the trust domains, too. */
-  readonly strictSpiffeChain: boolean;
 }
 
 export interface TrustedPeer {
@@ -72,39 +62,6 @@ export interface UntrustedPeer {
 }
 
 export type ChainVerdict = TrustedPeer | UntrustedPeer;
-
-/** Never throws, whatever the peer sent. */
-export function judgeChain(options: ChainOptions): ChainVerdict {
-  const { presented, roots, nowMs, presentMs = nowMs, usage, trustDomains } = options;
-  const leaf = readLeaf(options);
-  if ("kind" in leaf) return leaf;
-  const fault = leafFault(leaf, options);
-  if (fault !== undefined) return refuseLeaf(fault);
-  const identity = identityOf(leaf, trustDomains);
-  if (identity.kind === "refused") return refuseLeaf(identity.reason);
-  const path = findPath({
-    leaf,
-    presented: parsePresented(presented),
-    roots,
-    nowMs,
-    presentMs,
-    usage,
-    ...options.strictSpiffeChain && { spiffeTrustDomains: trustDomains },
-  });
-  if (path.kind === "none") return refuseChain(path.reason + moreThanCounts(presented));
-  const root = path.certificates[path.certificates.length - 1];
-  if (!root) return refuseChain("the path is empty");
-  return {
-    kind: "trusted",
-    ...identity.peer,
-    name: identity.peer.uri,
-    verified: true,
-    serial: leaf.serial,
-    notBeforeMs: Math.max(...path.certificates.map((certificate) => certificate.notBeforeMs)),
-    notAfterMs: Math.min(...path.certificates.map((certificate) => certificate.notAfterMs)),
-    rootId: fingerprintOf(root),
-  };
-}
 
 type LeafIdentity =
   | {

@@ -1,16 +1,17 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { RECORDED_MS, recordedLeaf, recordedRoots } from "../../test/kit/consul/recorded.ts";
-import { type ChainOptions, type ChainVerdict, judgeChain } from "./chain.ts";
+import type { ChainVerdict } from "./chain.ts";
+import { judgeMeshPeer, type MeshPeer } from "../../test/kit/certs/judge_mesh_peer.ts";
 
 const { trustDomain } = recordedRoots("roots");
 const OLD_ROOT = recordedRoots("roots").roots;
 const BOTH_ROOTS = recordedRoots("roots_rotated").roots;
 const NEW_ROOT = BOTH_ROOTS.filter((root) => !OLD_ROOT.some((old) => old.serial === root.serial));
 
-function judge(name: string, changes: Partial<ChainOptions> = {}): ChainVerdict {
+function judge(name: string, changes: Partial<MeshPeer> = {}): ChainVerdict {
   const { leaf, presented } = recordedLeaf(name);
-  return judgeChain({
+  return judgeMeshPeer({
     leaf,
     presented,
     roots: OLD_ROOT,
@@ -45,7 +46,7 @@ for (
   for (const usage of ["client", "server"] as const) {
     for (const strictSpiffeChain of [false, true]) {
       const strict = strictSpiffeChain ? ", strict" : "";
-      test(`judgeChain() trusts the leaf ${name} (${usage}${strict})`, () => {
+      test(`a mesh validator trusts the leaf ${name} (${usage}${strict})`, () => {
         const verdict = judge(leaf, { roots, usage, strictSpiffeChain });
         assert.ok(verdict.kind === "trusted", JSON.stringify(verdict));
         assert.equal(verdict.uri, recordedLeaf(leaf).uri);
@@ -55,26 +56,26 @@ for (
   }
 }
 
-test("judgeChain() accepts the presented certificates in any order", () => {
+test("a mesh validator accepts the presented certificates in any order", () => {
   const { presented } = recordedLeaf("leaf_secondary_rotated");
   const verdict = judge("leaf_secondary_rotated", { presented: [...presented].reverse() });
   assert.equal(verdict.kind, "trusted");
 });
 
-test("judgeChain() accepts the leaf and the root among the presented certificates", () => {
+test("a mesh validator accepts the leaf and the root among the presented certificates", () => {
   const { leaf, presented } = recordedLeaf("leaf_rotated");
   const roots = OLD_ROOT.map((root) => root.raw);
   const verdict = judge("leaf_rotated", { presented: [leaf, ...roots, ...presented, leaf] });
   assert.equal(verdict.kind, "trusted");
 });
 
-test("judgeChain() names the root as Consul does", () => {
+test("a mesh validator names the root as Consul does", () => {
   const verdict = judge("leaf");
   assert.ok(verdict.kind === "trusted");
   assert.deepEqual([verdict.rootId], recordedRoots("roots").ids);
 });
 
-test("judgeChain() returns the earliest expiry of the path's certificates", () => {
+test("a mesh validator returns the earliest expiry of the path's certificates", () => {
   const verdict = judge("leaf_rsa", { roots: recordedRoots("roots_rsa").roots });
   assert.ok(verdict.kind === "trusted");
   assert.equal(verdict.notAfterMs, Date.parse("2026-11-21T04:23:50Z"));
@@ -117,7 +118,7 @@ for (
     ],
   ] as const
 ) {
-  test(`judgeChain() refuses ${name}`, () => {
+  test(`a mesh validator refuses ${name}`, () => {
     const verdict = judge(leaf, changes);
     assert.ok(verdict.kind === "untrusted", JSON.stringify(verdict));
     assert.equal(verdict.code, code);
@@ -125,7 +126,7 @@ for (
 }
 
 for (const at of ["2026-11-24T03:19:13Z", "2026-11-21T03:19:13Z"]) {
-  test(`judgeChain() counts ${at}, an end of the validity, in`, () => {
+  test(`a mesh validator counts ${at}, an end of the validity, in`, () => {
     assert.equal(judge("leaf", { nowMs: Date.parse(at) }).kind, "trusted");
   });
 }

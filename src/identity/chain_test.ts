@@ -8,7 +8,8 @@ import {
   type IssuedLeaf,
 } from "../../test/kit/certs/authority.ts";
 import { parseCertificate } from "./certificate.ts";
-import { type ChainOptions, type ChainVerdict, judgeChain } from "./chain.ts";
+import type { ChainVerdict } from "./chain.ts";
+import { judgeMeshPeer, type MeshPeer } from "../../test/kit/certs/judge_mesh_peer.ts";
 import { generateKey, type KeyPair, mintCertificate } from "../../test/kit/certs/mint.ts";
 
 const NOW_MS = Date.UTC(2026, 10, 21, 12);
@@ -25,8 +26,8 @@ function leafWith(overrides: CertificateOverrides = {}, authority: Authority = C
   return authority.issueLeaf({ service: "web", key: KEY, overrides });
 }
 
-function judge(issued: IssuedLeaf, changes: Partial<ChainOptions> = {}): ChainVerdict {
-  return judgeChain({
+function judge(issued: IssuedLeaf, changes: Partial<MeshPeer> = {}): ChainVerdict {
+  return judgeMeshPeer({
     leaf: issued.certDer,
     presented: issued.chainDer,
     roots: [parseCertificate(CA.rootDer)],
@@ -44,14 +45,14 @@ function assertRefused(verdict: ChainVerdict, code: string, reason: RegExp): voi
   assert.match(verdict.reason, reason);
 }
 
-test("judgeChain() trusts a plain leaf", () => {
+test("a mesh validator trusts a plain leaf", () => {
   const verdict = judge(leafWith());
   assert.ok(verdict.kind === "trusted", JSON.stringify(verdict));
   assert.equal(verdict.uri, URI);
   assert.equal(verdict.id?.service, "web");
 });
 
-test("judgeChain() trusts a leaf that is older than its root", () => {
+test("a mesh validator trusts a leaf that is older than its root", () => {
   const root = parseCertificate(CA.rootDer);
   assert.ok(parseCertificate(leafWith().certDer).notBeforeMs < root.notBeforeMs);
   assert.equal(judge(leafWith()).kind, "trusted");
@@ -79,12 +80,12 @@ for (
     ["with NUL in its URI", { uris: [`${URI}\u0000.evil`] }, /printable/],
   ] as const satisfies readonly (readonly [string, CertificateOverrides, RegExp])[]
 ) {
-  test(`judgeChain() refuses a leaf ${name}`, () => {
+  test(`a mesh validator refuses a leaf ${name}`, () => {
     assertRefused(judge(leafWith(overrides)), "identity_invalid", reason);
   });
 }
 
-test("judgeChain() refuses a leaf without extended key usage", () => {
+test("a mesh validator refuses a leaf without extended key usage", () => {
   const { publicKey } = KEY;
   const certDer = mintCertificate({
     publicKey,
@@ -97,21 +98,21 @@ test("judgeChain() refuses a leaf without extended key usage", () => {
   assertRefused(judge({ ...leafWith(), certDer }), "identity_invalid", /lacks clientAuth/);
 });
 
-test("judgeChain() checks the extended key usage by direction", () => {
+test("a mesh validator checks the extended key usage by direction", () => {
   const leaf = leafWith({ extendedKeyUsage: ["clientAuth"] });
   assert.equal(judge(leaf, { usage: "client" }).kind, "trusted");
   assertRefused(judge(leaf, { usage: "server" }), "identity_invalid", /lacks serverAuth/);
 });
 
-test("judgeChain() accepts a DNS name beside the one URI", () => {
+test("a mesh validator accepts a DNS name beside the one URI", () => {
   assert.equal(judge(leafWith({ dnsNames: ["web.example"] })).kind, "trusted");
 });
 
-test("judgeChain() refuses a leaf signed with SHA-1", () => {
+test("a mesh validator refuses a leaf signed with SHA-1", () => {
   assertRefused(judge(leafWith({ hash: "sha1" })), "chain_untrusted", /has signed it/);
 });
 
-test("judgeChain() refuses a leaf of another CA with the same name and key id", () => {
+test("a mesh validator refuses a leaf of another CA with the same name and key id", () => {
   const rootName = "pri-same";
   const ours = createAuthority({ nowMs: NOW_MS, name: rootName });
   const theirs = createAuthority({ nowMs: NOW_MS, name: rootName });
@@ -124,17 +125,17 @@ test("judgeChain() refuses a leaf of another CA with the same name and key id", 
   assertRefused(verdict, "chain_untrusted", /has signed it/);
 });
 
-test("judgeChain() refuses a self-signed leaf", () => {
+test("a mesh validator refuses a self-signed leaf", () => {
   const overrides = { signer: KEY.privateKey, issuer: "", subject: "" };
   assertRefused(judge(leafWith(overrides)), "chain_untrusted", /has signed it/);
 });
 
-test("judgeChain() refuses names that differ although the signature is right", () => {
+test("a mesh validator refuses names that differ although the signature is right", () => {
   const verdict = judge(leafWith({ issuer: "another issuer" }));
   assertRefused(verdict, "chain_untrusted", /has signed it/);
 });
 
-test("judgeChain() links by signature if names and key ids are missing or wrong", () => {
+test("a mesh validator links by signature if names and key ids are missing or wrong", () => {
   const intermediate = CA.intermediate();
   const certDer = mintCertificate({
     publicKey: KEY.publicKey,
@@ -149,7 +150,7 @@ test("judgeChain() links by signature if names and key ids are missing or wrong"
   assert.equal(judge(leafWith(wrongHint, intermediate)).kind, "trusted");
 });
 
-test("judgeChain() ignores an empty name on either side", () => {
+test("a mesh validator ignores an empty name on either side", () => {
   assert.equal(judge(leafWith({ issuer: "" })).kind, "trusted");
   assert.equal(judge(leafWith({ issuer: "an issuer" }, CA.intermediate())).kind, "trusted");
 });
@@ -165,19 +166,19 @@ for (
     ["is for e-mail", { extendedKeyUsage: ["1.3.6.1.5.5.7.3.4"] }, /not for TLS clients/],
   ] as const satisfies readonly (readonly [string, CertificateOverrides, RegExp])[]
 ) {
-  test(`judgeChain() refuses a chain whose intermediate ${name}`, () => {
+  test(`a mesh validator refuses a chain whose intermediate ${name}`, () => {
     const issued = leafWith({}, CA.intermediate({ overrides }));
     assertRefused(judge(issued), "chain_untrusted", reason);
   });
 
-  test(`judgeChain() refuses a chain whose root ${name}`, () => {
+  test(`a mesh validator refuses a chain whose root ${name}`, () => {
     const ca = createAuthority({ nowMs: NOW_MS, overrides });
     const verdict = judge(leafWith({}, ca), { roots: [parseCertificate(ca.rootDer)] });
     assertRefused(verdict, "chain_untrusted", reason);
   });
 }
 
-test("judgeChain() refuses an issuer without basic constraints", () => {
+test("a mesh validator refuses an issuer without basic constraints", () => {
   const root = mintCertificate({
     publicKey: CA.key.publicKey,
     signer: CA.key.privateKey,
@@ -188,14 +189,14 @@ test("judgeChain() refuses an issuer without basic constraints", () => {
   assert.equal(verdict.kind, "untrusted");
 });
 
-test("judgeChain() counts CA certificates against the path length", () => {
+test("a mesh validator counts CA certificates against the path length", () => {
   const below = (pathLength: number) =>
     leafWith({}, CA.intermediate({ overrides: { ca: { pathLength } } }).intermediate());
   assert.equal(judge(below(1)).kind, "trusted");
   assertRefused(judge(below(0)), "chain_untrusted", /allows only 0/);
 });
 
-test("judgeChain() refuses a leaf that signs another leaf", () => {
+test("a mesh validator refuses a leaf that signs another leaf", () => {
   const middle = leafWith();
   const other = generateKey();
   const certDer = CA.issueLeaf({
@@ -207,7 +208,7 @@ test("judgeChain() refuses a leaf that signs another leaf", () => {
   assert.equal(verdict.kind, "untrusted");
 });
 
-test("judgeChain() prefers a root in force to a cross-signed certificate that expires sooner", () => {
+test("a mesh validator prefers a root in force to a cross-signed certificate that expires sooner", () => {
   const next = createAuthority({ nowMs: NOW_MS });
   const issued = leafWith(
     { notAfterMs: NOW_MS + 900 * HOUR_MS },
@@ -222,14 +223,14 @@ test("judgeChain() prefers a root in force to a cross-signed certificate that ex
   assert.ok(old.notAfterMs < verdict.notAfterMs);
 });
 
-test("judgeChain() tries another path when the likely one is broken", () => {
+test("a mesh validator tries another path when the likely one is broken", () => {
   const next = createAuthority({ nowMs: NOW_MS });
   const expired = CA.crossSign(next, { notAfterMs: NOW_MS - 1000 });
   const issued = leafWith({}, next.withChain([expired, CA.crossSign(next)]));
   assert.equal(judge(issued).kind, "trusted");
 });
 
-test("judgeChain() checks the CA's own SPIFFE id only with strictSpiffeChain", () => {
+test("a mesh validator checks the CA's own SPIFFE id only with strictSpiffeChain", () => {
   const bare = createAuthority({ nowMs: NOW_MS, overrides: { uris: [] } });
   const other = createAuthority({ nowMs: NOW_MS, overrides: { uris: ["spiffe://other.consul"] } });
   const uris = [`spiffe://${TRUST_DOMAIN}`, "spiffe://other.consul"];
@@ -244,14 +245,14 @@ test("judgeChain() checks the CA's own SPIFFE id only with strictSpiffeChain", (
 });
 
 for (const keyKind of ["ec-p384", "ec-p521", "rsa-2048", "ed25519"] as const) {
-  test(`judgeChain() trusts a leaf under a ${keyKind} root`, () => {
+  test(`a mesh validator trusts a leaf under a ${keyKind} root`, () => {
     const ca = createAuthority({ nowMs: NOW_MS, keyKind });
     const verdict = judge(leafWith({}, ca), { roots: [parseCertificate(ca.rootDer)] });
     assert.equal(verdict.kind, "trusted", JSON.stringify(verdict));
   });
 }
 
-test("judgeChain() refuses garbage, whatever its length", () => {
+test("a mesh validator refuses garbage, whatever its length", () => {
   const issued = leafWith();
   const { certDer } = issued;
   const cases = [
@@ -266,18 +267,18 @@ test("judgeChain() refuses garbage, whatever its length", () => {
   }
 });
 
-test("judgeChain() ignores garbage beside a good chain", () => {
+test("a mesh validator ignores garbage beside a good chain", () => {
   const issued = leafWith({}, CA.intermediate());
   const presented = [Uint8Array.of(1, 2, 3), ...issued.chainDer, new Uint8Array(500)];
   assert.equal(judge(issued, { presented }).kind, "trusted");
 });
 
-test("judgeChain() refuses more bytes than 64 KiB at once", () => {
+test("a mesh validator refuses more bytes than 64 KiB at once", () => {
   const presented = Array.from({ length: 100 }, () => new Uint8Array(10_000));
   assertRefused(judge(leafWith(), { presented }), "chain_untrusted", /more than 65536 bytes/);
 });
 
-test("judgeChain() reads only the first ten presented certificates", () => {
+test("a mesh validator reads only the first ten presented certificates", () => {
   const issued = leafWith({}, CA.intermediate());
   const strangers = Array.from({ length: 10 }, () => leafWith().certDer);
   assert.equal(
@@ -296,7 +297,7 @@ function leafUnder(intermediates: number): IssuedLeaf {
   return leafWith({}, authority);
 }
 
-test("judgeChain() trusts a chain of eight certificates, leaf and root included", () => {
+test("a mesh validator trusts a chain of eight certificates, leaf and root included", () => {
   assert.equal(judge(leafUnder(6)).kind, "trusted");
 });
 
@@ -307,12 +308,12 @@ for (
     [20, /only the first 10 of 20/],
   ] as const
 ) {
-  test(`judgeChain() refuses a chain with ${intermediates} intermediates`, () => {
+  test(`a mesh validator refuses a chain with ${intermediates} intermediates`, () => {
     assertRefused(judge(leafUnder(intermediates)), "chain_untrusted", reason);
   });
 }
 
-test("judgeChain() tries 32 roots, and no more", () => {
+test("a mesh validator tries 32 roots, and no more", () => {
   const authorities = Array.from({ length: 33 }, () => createAuthority({ nowMs: NOW_MS }));
   const roots = authorities.map(({ rootDer }) => parseCertificate(rootDer));
   const [known, late] = authorities.slice(31).map((authority) =>
@@ -323,7 +324,7 @@ test("judgeChain() tries 32 roots, and no more", () => {
   assertRefused(late, "chain_untrusted", /no path to a root within 32 signature checks/);
 });
 
-test("judgeChain() keeps signature checks for the leaf, whatever else is presented", () => {
+test("a mesh validator keeps signature checks for the leaf, whatever else is presented", () => {
   const authorities = Array.from({ length: 8 }, () => createAuthority({ nowMs: NOW_MS }));
   const roots = authorities.map(({ rootDer }) => parseCertificate(rootDer));
   // Ten certificates that every root could have signed by their names, and none did.
@@ -332,7 +333,7 @@ test("judgeChain() keeps signature checks for the leaf, whatever else is present
   assert.equal(judge(leaf, { roots, presented }).kind, "trusted");
 });
 
-test("judgeChain() ends on certificates that sign each other", () => {
+test("a mesh validator ends on certificates that sign each other", () => {
   const keys = Array.from({ length: 10 }, () => generateKey());
   const presented = keys.map((key, index) => nameless(key, keys[(index + 1) % keys.length] ?? key));
   const twice = [...presented.slice(0, 5), ...presented.slice(0, 5)];
@@ -344,7 +345,7 @@ test("judgeChain() ends on certificates that sign each other", () => {
   }
 });
 
-test("judgeChain() bounds the signature checks of a chain built to be slow", () => {
+test("a mesh validator bounds the signature checks of a chain built to be slow", () => {
   // Without names and key ids, in the worst order, so that every pair must be tried.
   const keys = Array.from({ length: 10 }, () => generateKey());
   const presented = keys.map((key, index) => nameless(key, keys[index + 1] ?? CA.key)).reverse();
@@ -353,7 +354,7 @@ test("judgeChain() bounds the signature checks of a chain built to be slow", () 
   assertRefused(verdict, "chain_untrusted", /within 32 signature checks/);
 });
 
-test("judgeChain() computes only with keys that a root vouches for", () => {
+test("a mesh validator computes only with keys that a root vouches for", () => {
   // Keys that take a hundred times as long as a root's.
   const keys = Array.from({ length: 10 }, () => generateKey("ec-p521"));
   const [first = KEY] = keys;

@@ -1,31 +1,23 @@
 /**
- * Certificates with their keys, checked before they replace the last good ones, so that the TLS library
- * takes them: any pair, and the mesh's own, which peers with the same roots must accept.
+ * Certificates with their keys in PEM, checked before they replace the last good ones, so that the TLS library
+ * takes them: any pair, and the mesh's own, which peers with the same roots must accept. Faults are
+ * `credentials_invalid`, without key material.
  *
  * @module
  */
 
-import { lowerAscii, ProxyError } from "../base/mod.ts";
+import { lowerAscii, messageOf, ProxyError } from "../base/mod.ts";
 import { altNamesOf, commonNameOf } from "./certificate_names.ts";
-import { allowsKeyUsage, allowsPurpose, type Certificate } from "./certificate.ts";
-import { identityOf } from "./chain.ts";
+import { allowsKeyUsage, type Certificate, parseCertificate, sameBytes } from "./certificate.ts";
+import { identityOf, PRESENTED_LIMIT } from "./chain.ts";
 import { leafFault } from "./leaf_rules.ts";
-import type { Usage } from "./oids.ts";
-import { findPath, validityFault } from "./path.ts";
-import {
-  fail,
-  inIssuingOrder,
-  parseRoots,
-  pemOf,
-  pickLeaf,
-  pkcs8Of,
-  readCertificates,
-  readKey,
-} from "./pem_material.ts";
-import { keyFault } from "./signature.ts";
+import { findPath, namesFit, validityFault } from "./path.ts";
+import { isSignedBy, keyFault } from "./signature.ts";
 import type { ServiceId } from "./spiffe.ts";
+import { createPrivateKey, createPublicKey, type KeyObject } from "node:crypto";
+import { formatPem, parsePem } from "../wire/mod.ts";
 
-interface PairInput {
+export interface PairInput {
   /** Leaf and intermediates, in any order; other blocks are skipped. */
   readonly certPem: string;
   /** PKCS#8, SEC1 or PKCS#1, not encrypted; other blocks are skipped. */
@@ -44,11 +36,6 @@ interface CheckedPair {
   readonly notAfterMs: number;
 }
 
-export interface CertificatePairInput extends PairInput {
-  /** Purposes that the leaf's extended key usage must allow, if it has one; default none. */
-  readonly usages?: readonly Usage[];
-}
-
 export interface CertificatePair extends CheckedPair {
   readonly keyKind: "ecdsa" | "rsa" | "ed25519";
   /** Alternative names of the leaf, lower case; the common name only if there is no DNS name. */
@@ -57,17 +44,13 @@ export interface CertificatePair extends CheckedPair {
 }
 
 /** Throws `credentials_invalid` that names the fault; the result is valid at `nowMs`. */
-export function validateCertificatePair(input: CertificatePairInput): CertificatePair {
-  const { nowMs, usages = [] } = input;
+export function validateCertificatePair(input: PairInput): CertificatePair {
   const { leaf, pair } = readPair(input, "certificate");
-  const fault = validityFault(leaf, nowMs) ?? keyFault(leaf);
+  const fault = validityFault(leaf, input.nowMs) ?? keyFault(leaf);
   if (fault !== undefined) refuse(`it ${fault}`);
   // Every cipher suite of ours signs with the leaf's key.
   if (allowsKeyUsage(leaf, "digitalSignature") === false) {
     refuse("its key usage lacks digitalSignature");
-  }
-  for (const usage of usages) {
-    if (!allowsPurpose(leaf, usage)) refuse(`its extended key usage lacks ${usage}Auth`);
   }
   return { ...pair, keyKind: keyKindOf(leaf), dnsNames: dnsNamesOf(leaf), uris: leaf.sanUris };
 }
@@ -121,7 +104,7 @@ function readPair({ certPem, keyPem }: PairInput, what: string) {
   const { serial, notBeforeMs, notAfterMs } = leaf;
   const pair: CheckedPair = {
     certPem: [leaf, ...inIssuingOrder(leaf, others)].map(pemOf).join(""),
-    keyPem: pkcs8Of(key),
+    keyPem: key.export({ type: "pkcs8", format: "pem" }).toString(),
     serial,
     notBeforeMs,
     notAfterMs,
@@ -151,4 +134,102 @@ function dnsNamesOf(leaf: Certificate): readonly string[] {
 
 function refuse(fact: string): never {
   throw new ProxyError("credentials_invalid", `Cannot use the certificate: ${fact}`);
+}
+
+/** Roots of a mesh. A store of public roots has more and gives its own limit. */
+const ROOT_LIMIT = 100;
+const KEY_LABELS: ReadonlySet<string> = new Set([
+  "PRIVATE KEY",
+  "EC PRIVATE KEY",
+  "RSA PRIVATE KEY",
+]);
+
+export function spkiOf(publicKey: KeyObject): Uint8Array {
+  return new Uint8Array(publicKey.export({ type: "spki", format: "der" }));
+}
+
+/** Every certificate in `rootPems` once; throws `credentials_invalid` for an unreadable one. */
+export function parseRoots(
+  rootPems: readonly string[],
+  options: { readonly what?: string; readonly limit?: number } = {},
+): readonly Certificate[] {
+  const { what = "root certificate", limit = ROOT_LIMIT } = options;
+  const roots: Certificate[] = [];
+  for (const pem of rootPems) {
+    for (const root of readCertificates(pem, what)) {
+      if (!roots.some((known) => sameBytes(known.raw, root.raw))) roots.push(root);
+      if (roots.length > limit) fail(`there are more than ${limit} roots`);
+    }
+  }
+  return roots;
+}
+
+/** The certificates of a PEM text; at least one. */
+export function readCertificates(pem: string, what: string): Certificate[] {
+  const blocks = parsePem(pem, { what }).filter((block) => block.label === "CERTIFICATE");
+  if (blocks.length === 0) fail(`${what} PEM has no CERTIFICATE block`);
+  return blocks.map(({ der }) => {
+    try {
+      return parseCertificate(der);
+    } catch (cause) {
+      const message = `Cannot use ${what}: ${messageOf(cause)}`;
+      throw new ProxyError("credentials_invalid", message, { cause });
+    }
+  });
+}
+
+function readKey(pem: string): KeyObject {
+  const [block, second] = parsePem(pem, { what: "private key" })
+    .filter(({ label }) => KEY_LABELS.has(label));
+  if (!block) return fail("private key PEM has no PRIVATE KEY block");
+  if (second) return fail("private key PEM has more than one PRIVATE KEY block");
+  try {
+    return createPrivateKey(formatPem(block.label, block.der));
+  } catch (cause) {
+    // The runtime's message is not repeated: nothing promises that it has no key material.
+    const message =
+      `Cannot use credentials: "${block.label}" is not a private key that can be read`;
+    throw new ProxyError("credentials_invalid", message, { cause });
+  }
+}
+
+/** The certificate of the key: the first one, unless a file has another order. */
+function pickLeaf(
+  certificates: readonly Certificate[],
+  key: KeyObject,
+): { readonly leaf: Certificate; readonly others: readonly Certificate[] } {
+  const spki = spkiOf(createPublicKey(key));
+  const leaf = certificates.find((certificate) => sameBytes(certificate.spki, spki));
+  if (!leaf) return fail("the private key does not belong to the leaf certificate");
+  const others = certificates.filter((certificate) => !sameBytes(certificate.raw, leaf.raw));
+  if (others.length > PRESENTED_LIMIT) {
+    return fail(`${others.length} certificates follow the leaf, more than ${PRESENTED_LIMIT}`);
+  }
+  return { leaf, others };
+}
+
+/**
+ * TLS libraries send certificates in the given order, and some peers require that each certifies the one
+ * before (RFC 5246 7.4.2). Consul's list is not in that order after a rotation in a secondary datacenter.
+ * Certificates without a link come last.
+ */
+function inIssuingOrder(leaf: Certificate, others: readonly Certificate[]): Certificate[] {
+  const rest = [...others];
+  const ordered: Certificate[] = [];
+  for (let current = leaf;;) {
+    const at = rest.findIndex((issuer) => namesFit(current, issuer) && isSignedBy(current, issuer));
+    const [next] = at < 0 ? [] : rest.splice(at, 1);
+    if (!next) break;
+    ordered.push(next);
+    current = next;
+  }
+  return [...ordered, ...rest];
+}
+
+function pemOf(certificate: Certificate): string {
+  return formatPem("CERTIFICATE", certificate.raw);
+}
+
+function fail(fact: string): never {
+  throw new ProxyError("credentials_invalid", `Cannot use credentials: ${fact}`);
 }

@@ -1,7 +1,7 @@
 /**
- * A certificate revocation list as values (RFC 5280 5), without a verdict on its signature. Only whole
- * lists of one issuer are read: a delta, or a list of another issuer's certificates, is refused, because
- * its use as a whole list would accept revoked certificates.
+ * Certificate revocation lists (RFC 5280 5) and their verdict on a path. Only whole lists of one issuer are
+ * read: a delta, or a list of another issuer's certificates, is refused, because its use as a whole list
+ * would accept revoked certificates.
  *
  * @module
  */
@@ -9,7 +9,6 @@
 import { Buffer } from "node:buffer";
 import { messageOf, ProxyError } from "../base/mod.ts";
 import {
-  bitStringOf,
   booleanOf,
   contextTag,
   DerReader,
@@ -19,11 +18,18 @@ import {
   TAG,
   timeOf,
 } from "../wire/mod.ts";
-import { type Certificate, sameBytes } from "./certificate.ts";
+import {
+  allowsKeyUsage,
+  type Certificate,
+  checkAlgorithm,
+  readSigned,
+  sameBytes,
+} from "./certificate.ts";
 import { extensionsIn } from "./extensions.ts";
 import { OID } from "./oids.ts";
-import { schemeOf, type SignatureScheme } from "./signature_scheme.ts";
+import { isSignedBy, type Signed } from "./signature.ts";
 import { refuseValidation } from "./validation.ts";
+import { namesFit, validityFault } from "./path.ts";
 
 export const CRL_LIMIT_BYTES: number = 4 << 20;
 /** All lists of one validation. */
@@ -33,12 +39,7 @@ const CRLS_LIMIT = 100;
 /** The certificates of its issuer that a list covers. */
 type CrlScope = "all" | "leaves" | "cas";
 
-export interface Crl {
-  /** The signed part, the scheme and the signature. */
-  readonly tbs: Uint8Array;
-  readonly scheme: SignatureScheme;
-  readonly signature: Uint8Array;
-  /** DER of the name. */
+export interface Crl extends Signed {
   readonly issuer: Uint8Array;
   readonly thisUpdateMs: number;
   /** `Infinity`: the list has no next update. */
@@ -64,32 +65,26 @@ export function parseCrls(pems: readonly string[]): readonly Crl[] {
       if (crls.length >= CRLS_LIMIT) {
         refuseValidation(`there are more than ${CRLS_LIMIT} revocation lists`);
       }
-      crls.push(readCrl(der, crls.length + 1));
+      crls.push(parseCrl(der, crls.length + 1));
     }
   }
   return crls;
 }
 
-/** One list, DER; throws `credentials_invalid`. */
-export function parseCrl(der: Uint8Array): Crl {
-  return readCrl(der, 1);
-}
-
-/** Whether the list has this certificate of its issuer. */
 export function revokes(crl: Crl, certificate: Pick<Certificate, "serial">): boolean {
   const bytes = Buffer.from(certificate.serial.replaceAll(":", ""), "hex");
   return crl.serials.has(bytes.toString("latin1"));
 }
 
-function readCrl(der: Uint8Array, number: number): Crl {
+/** One list, DER; throws `credentials_invalid` with the list's number. */
+export function parseCrl(der: Uint8Array, number = 1): Crl {
   try {
     return readList(der);
   } catch (cause) {
     // The DER reader names a certificate in its errors.
     const reason = messageOf(cause).replace(/^Cannot read certificate: /, "");
-    throw new ProxyError("credentials_invalid", `Cannot use revocation list ${number}: ${reason}`, {
-      cause,
-    });
+    const message = `Cannot use revocation list ${number}: ${reason}`;
+    throw new ProxyError("credentials_invalid", message, { cause });
   }
 }
 
@@ -100,19 +95,10 @@ function readList(der: Uint8Array): Crl {
   const outer = new DerReader(new Uint8Array(der));
   const parts = outer.enter(TAG.sequence, "list");
   outer.end("list");
-  const tbs = parts.read(TAG.sequence, "signed part");
-  const algorithm = parts.read(TAG.sequence, "signature algorithm");
-  const signature = bitStringOf(parts.read(TAG.bitString, "signature"), "signature");
-  parts.end("list");
-  if (signature.unusedBits !== 0) return refuse("signature is not whole bytes");
-
-  const fields = parts.inside(tbs);
+  const { signed, fields, algorithm } = readSigned(parts, "list");
   const version = fields.optional(TAG.integer, "version");
   if (version && smallIntegerOf(version, "version") !== 1) return refuse("it is not version 2");
-  // RFC 5280 5.1.1.2: the unsigned copy must equal the signed one.
-  if (!sameBytes(fields.read(TAG.sequence, "signature algorithm").raw, algorithm.raw)) {
-    return refuse("its signature algorithms differ");
-  }
+  checkAlgorithm(fields, algorithm);
   const issuer = fields.read(TAG.sequence, "issuer").raw;
   const thisUpdateMs = timeOf(fields.any("this update"), "this update");
   const next = fields.optional(TAG.utcTime, "next update") ??
@@ -122,9 +108,7 @@ function readList(der: Uint8Array): Crl {
   fields.end("signed part");
   if (!version && wrapped) return refuse("it has extensions without being version 2");
   return {
-    tbs: tbs.raw,
-    scheme: schemeOf(parts.inside(algorithm)),
-    signature: signature.bytes,
+    ...signed,
     issuer,
     thisUpdateMs,
     nextUpdateMs: next ? timeOf(next, "next update") : Infinity,
@@ -213,7 +197,102 @@ function scopeOfDistributionPoint(value: DerReader): CrlScope {
   return leaves ? "leaves" : cas ? "cas" : "all";
 }
 
-/** `readCrl` adds the number of the list. */
+/** `parseCrl` adds the number of the list. */
 function refuse(fact: string): never {
   throw new ProxyError("credentials_invalid", fact);
+}
+
+interface RevocationRules {
+  /** Lists apply to the leaf only. */
+  readonly onlyLeaf: boolean;
+  /** Lists past their next update are valid, too. */
+  readonly allowExpired: boolean;
+}
+
+type RevocationVerdict =
+  /** No certificate is revoked, as far as the lists of these times say. */
+  | { readonly kind: "good"; readonly fromMs: number; readonly untilMs: number }
+  | { readonly kind: "refused"; readonly reason: string };
+
+interface KnownCrl {
+  readonly crl: Crl;
+  /** The public key that verified the signature. */
+  signer: Uint8Array | undefined;
+}
+
+/**
+ * With any list, every CA of a path must have a current one, as with OpenSSL: a CA without a list could have
+ * revoked anything.
+ */
+export class Revocation {
+  readonly #known: readonly KnownCrl[];
+  readonly #rules: RevocationRules;
+
+  constructor(crls: readonly Crl[], rules: RevocationRules) {
+    this.#known = crls.map((crl) => ({ crl, signer: undefined }));
+    this.#rules = rules;
+  }
+
+  /**
+   * `path` is leaf first, anchor last, and valid at `nowMs`. A list that was made between `nowMs` and
+   * `presentMs` is valid.
+   */
+  judge(path: readonly Certificate[], nowMs: number, presentMs = nowMs): RevocationVerdict {
+    let [fromMs, untilMs] = [-Infinity, Infinity];
+    if (this.#known.length === 0) return { kind: "good", fromMs, untilMs };
+    // The anchor is the operator's choice, whatever is above it.
+    for (let at = 0; at < (this.#rules.onlyLeaf ? 1 : path.length - 1); at++) {
+      const [certificate, issuer] = [path[at], path[at + 1]];
+      if (!certificate || !issuer) break;
+      const found = this.#listFor({ certificate, issuer, isLeaf: at === 0, nowMs, presentMs });
+      if (typeof found === "string") return { kind: "refused", reason: found };
+      if (revokes(found, certificate)) {
+        const what = at === 0 ? "its certificate" : "the issuer";
+        return { kind: "refused", reason: `${what} with serial ${certificate.serial} is revoked` };
+      }
+      fromMs = Math.max(fromMs, found.thisUpdateMs);
+      untilMs = Math.min(untilMs, found.nextUpdateMs);
+    }
+    return this.#rules.allowExpired
+      ? { kind: "good", fromMs: -Infinity, untilMs: Infinity }
+      : { kind: "good", fromMs, untilMs };
+  }
+
+  /** The newest valid list of `issuer` for such certificates, or the reason why there is none. */
+  #listFor(
+    { certificate, issuer, isLeaf, nowMs, presentMs }: {
+      readonly certificate: Certificate;
+      readonly issuer: Certificate;
+      readonly isLeaf: boolean;
+      readonly nowMs: number;
+      readonly presentMs: number;
+    },
+  ): Crl | string {
+    const name = `the CA with serial ${issuer.serial}`;
+    let newest: Crl | undefined;
+    let fault: string | undefined;
+    for (const known of this.#known) {
+      const { crl } = known;
+      if (crl.scope === (isLeaf ? "cas" : "leaves")) continue;
+      if (!namesFit(crl, issuer) || !this.#isFrom(known, issuer)) continue;
+      if (allowsKeyUsage(issuer, "cRLSign") === false) {
+        return `${name} may not sign revocation lists`;
+      }
+      const { thisUpdateMs: notBeforeMs, nextUpdateMs: notAfterMs } = crl;
+      const late = this.#rules.allowExpired
+        ? undefined
+        : validityFault({ notBeforeMs, notAfterMs }, nowMs, presentMs);
+      if (late !== undefined) fault ??= `the revocation list of ${name} ${late}`;
+      else if (!newest || crl.thisUpdateMs > newest.thisUpdateMs) newest = crl;
+    }
+    const whose = isLeaf ? "its certificate" : `the issuer with serial ${certificate.serial}`;
+    return newest ?? fault ?? `there is no revocation list of ${name}, which vouches for ${whose}`;
+  }
+
+  #isFrom(known: KnownCrl, issuer: Certificate): boolean {
+    if (known.signer) return sameBytes(known.signer, issuer.spki);
+    if (!isSignedBy(known.crl, issuer)) return false;
+    known.signer = issuer.spki;
+    return true;
+  }
 }

@@ -1,8 +1,4 @@
-/**
- * The object identifiers of X.509 that this room uses.
- *
- * @module
- */
+/** The object identifiers of X.509 that this room uses. @module */
 
 export const OID = {
   // Extensions (RFC 5280 4.2).

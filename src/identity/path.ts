@@ -1,8 +1,7 @@
 /**
  * Finds a path from a leaf to a root. Certificates come in any order and may lack names (a secondary
- * datacenter), so signatures link them; key ids and names only decide what is tried first or never. Every
- * loop is bounded, because the peer chooses what it presents. A presented key is used only if a root
- * vouches for it, because there are costly keys.
+ * datacenter), so signatures link them. Every loop is bounded, because the peer chooses what it presents, and
+ * a presented key is used only if a root vouches for it, because there are costly keys.
  *
  * @module
  */
@@ -90,8 +89,11 @@ export function findPath(options: PathOptions): CertificatePath {
   return { kind: "none", reason: search.fault ?? none };
 }
 
-/** Whether the names allow that `issuer` issued `child`; an empty name allows it. */
-export function namesFit(child: Certificate, issuer: Certificate): boolean {
+/** Whether the names allow that `issuer` issued a certificate or a list; an empty name allows it. */
+export function namesFit(
+  child: Pick<Certificate, "issuer">,
+  issuer: Pick<Certificate, "subject">,
+): boolean {
   return isEmptyName(child.issuer) || isEmptyName(issuer.subject) ||
     sameBytes(child.issuer, issuer.subject);
 }

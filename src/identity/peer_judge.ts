@@ -1,8 +1,7 @@
 /**
  * Caches verdicts on peers under one set of rules: a known peer costs one comparison of its leaf with the
- * proven one. A found path to a root holds, whatever else the peer presents next time. Untrusted and
- * unverified peers are remembered by a digest of all that they presented.
- * When the rules change, the judge is replaced, and its cache with it.
+ * proven one. A found path to a root holds, whatever else the peer presents next time. Other peers are
+ * remembered by a digest of all that they presented. With the rules, the judge is replaced, and its cache.
  *
  * @module
  */
@@ -113,10 +112,8 @@ function remember<K, T>(
   map.delete(entry.key);
   map.set(entry.key, entry.value);
   if (map.size <= entry.limit) return;
-  for (const oldest of map.keys()) {
-    map.delete(oldest);
-    return;
-  }
+  const [oldest] = map.keys();
+  if (oldest !== undefined) map.delete(oldest);
 }
 
 /** The end of the signature. Two leaves hardly share it; if they do, they evict each other. */

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAuthority } from "../../test/kit/certs/certificates.ts";
-import { fingerprintOf, parseCertificate } from "./certificate.ts";
-import { retiredAnchors, retiredOf } from "./retired_anchors.ts";
+import { fingerprintOf } from "./certificate.ts";
+import { retiredAnchors } from "./rules_validator.ts";
 import { NO_RULES, type Validation } from "./validation.ts";
 
 const NOW_MS = Date.UTC(2026, 10, 21, 12);
@@ -51,12 +51,3 @@ for (
     }
   });
 }
-
-test("retiredOf() returns the anchors of one trust domain", () => {
-  const retired = retiredAnchors(spiffe({ a: [OLD] }), spiffe({}), NOW_MS);
-  assert.deepEqual(retiredOf("a", retired).map(({ raw }) => raw), [
-    retired[0]?.certificate.raw ?? parseCertificate(new Uint8Array()),
-  ]);
-  assert.deepEqual(retiredOf("b", retired), []);
-  assert.deepEqual(retiredOf("a"), []);
-});

@@ -6,10 +6,9 @@ import type { Authority, CertificateOverrides } from "../../test/kit/certs/autho
 import { parseCertificate } from "./certificate.ts";
 import type { ChainVerdict } from "./chain.ts";
 import { type CrlOptions, mintCrlPem } from "../../test/kit/certs/mint_crl.ts";
-import { parseCrls } from "./crl.ts";
+import { parseCrls, Revocation } from "./crl.ts";
 import { generateKey } from "../../test/kit/certs/mint.ts";
 import { createPeerValidator } from "./rules_validator.ts";
-import { Revocation } from "./revocation.ts";
 import { NO_RULES, type PeerRules } from "./validation.ts";
 
 const NOW_MS = Date.UTC(2026, 10, 21, 12);

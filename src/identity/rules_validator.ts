@@ -1,10 +1,7 @@
 /**
- * Compiles a {@link Validation} to verdicts on peers. Beside the mesh's rules there are those of
- * operators: any certificate of given anchors or pins, or X509-SVIDs of given trust domains (Envoy's
- * default and SPIFFE validators, envoy reference 1.9).
- *
- * The chain is checked first, then pins, then names: an unknown peer costs no more than its chain. Paths
- * longer than 8 certificates are refused whatever `maxDepth` is.
+ * Compiles a {@link Validation} to verdicts on peers: of the mesh, of given anchors or pins, or X509-SVIDs of
+ * given trust domains (Envoy's default and SPIFFE validators, envoy reference 1.9). The chain is checked first,
+ * then pins, then names: an unknown peer costs no more than its chain.
  *
  * @module
  */
@@ -14,7 +11,7 @@ import { altNamesOf, shownNames } from "./certificate_names.ts";
 import { type Certificate, fingerprintOf, sameBytes } from "./certificate.ts";
 import {
   type ChainVerdict,
-  judgeChain,
+  identityOf,
   moreThanCounts,
   parsePresented,
   type PeerToJudge,
@@ -24,17 +21,24 @@ import {
   type TrustedPeer,
   type UntrustedPeer,
 } from "./chain.ts";
-import { parseCrls } from "./crl.ts";
-import { compilePins, compileSanMatchers, type LeafTest } from "./leaf_matchers.ts";
-import { anyLeafFault, svidFault } from "./leaf_rules.ts";
+import { parseCrls, Revocation } from "./crl.ts";
+import {
+  anyLeafFault,
+  compilePins,
+  compileSanMatchers,
+  leafFault,
+  type LeafTest,
+  svidFault,
+} from "./leaf_rules.ts";
 import { findPath } from "./path.ts";
-import { parseRoots } from "./pem_material.ts";
-import { type RetiredAnchor, retiredOf } from "./retired_anchors.ts";
-import { Revocation } from "./revocation.ts";
+import { parseRoots, readCertificates } from "./credentials.ts";
 import { canonicalUri, parseServiceId, parseSpiffeId, parseTrustDomain } from "./spiffe.ts";
-import { type PeerRules, refuseValidation as fail, type Validation } from "./validation.ts";
-
-type RulesValidation = Exclude<Validation, { readonly kind: "mesh" }>;
+import {
+  NO_RULES,
+  type PeerRules,
+  refuseValidation as fail,
+  type Validation,
+} from "./validation.ts";
 
 /** A store of public roots has about 150. */
 const ANCHOR_LIMIT = 1000;
@@ -44,11 +48,8 @@ const DEPTH_LIMIT = 100;
 const FOREVER_MS = 8_640_000_000_000_000;
 
 /** A chain that holds between these times. */
-interface HeldChain {
+interface HeldChain extends Pick<TrustedPeer, "notBeforeMs" | "notAfterMs" | "rootId"> {
   readonly kind: "held";
-  readonly notBeforeMs: number;
-  readonly notAfterMs: number;
-  readonly rootId: string;
 }
 
 export interface PeerValidator {
@@ -75,39 +76,30 @@ export function createPeerValidator(
   validation: Validation,
   options: PeerValidatorOptions,
 ): PeerValidator {
-  if (validation.kind !== "mesh") return new RulesValidator(validation, options);
-  const { strictSpiffeChain } = options;
-  const { trustDomains } = validation;
-  const roots = [...parseRoots(validation.rootPems), ...retiredOf("", options.retired)];
-  return {
-    namesPeers: false,
-    judge: (peer) => judgeChain({ ...peer, roots, trustDomains, strictSpiffeChain }),
-  };
+  return new RulesValidator(validation, options);
 }
 
 class RulesValidator implements PeerValidator {
   readonly namesPeers: boolean;
-  readonly #kind: RulesValidation["kind"];
+  readonly #kind: Validation["kind"];
   readonly #rules: PeerRules;
-  readonly #options: PeerValidatorOptions;
-  /** The anchors of `ca` rules. */
-  readonly #roots: readonly Certificate[];
-  /** The anchors of `spiffe` rules, by trust domain. */
-  readonly #bundles: ReadonlyMap<string, readonly Certificate[]>;
+  readonly #strictSpiffeChain: boolean;
+  readonly #serviceTrustDomains: readonly string[];
+  readonly #anchors: Anchors;
   readonly #revocation: Revocation;
   readonly #isPinned: LeafTest | undefined;
   readonly #isNamed: LeafTest;
 
-  constructor(validation: RulesValidation, options: PeerValidatorOptions) {
-    const { kind, rules } = validation;
+  constructor(validation: Validation, options: PeerValidatorOptions) {
+    const { kind } = validation;
+    const rules = kind === "mesh" ? NO_RULES : validation.rules;
     this.#kind = kind;
     this.#rules = rules;
-    this.#options = options;
-    const { retired } = options;
-    this.#roots = kind === "ca"
-      ? [...parseRoots(validation.rootPems, { limit: ANCHOR_LIMIT }), ...retiredOf("", retired)]
-      : [];
-    this.#bundles = kind === "spiffe" ? parseBundles(validation.bundles, retired) : new Map();
+    this.#strictSpiffeChain = options.strictSpiffeChain;
+    this.#serviceTrustDomains = kind === "mesh"
+      ? validation.trustDomains
+      : options.serviceTrustDomains;
+    this.#anchors = parseAnchors(validation, options.retired);
     // Only a URI is a SPIFFE id: rules for other names belong to another validator.
     const matchers = rules.matchers.filter(({ type }) => kind === "ca" || type === "uri");
     this.#isNamed = compileSanMatchers(matchers);
@@ -121,7 +113,7 @@ class RulesValidator implements PeerValidator {
     if (!Number.isInteger(maxDepth) || maxDepth < 0 || maxDepth > DEPTH_LIMIT) {
       fail(`the depth is ${maxDepth}, not 0 to ${DEPTH_LIMIT}`);
     }
-    if (kind === "ca" && this.#roots.length === 0 && !rules.acceptUntrusted) {
+    if (kind === "ca" && !this.#anchors.get("")?.length && !rules.acceptUntrusted) {
       if (matchers.length > 0) {
         fail("names are matched, but there is no trusted CA: anybody could have made them up");
       }
@@ -144,7 +136,7 @@ class RulesValidator implements PeerValidator {
   #judge(peer: PeerToJudge): ChainVerdict {
     const leaf = readLeaf(peer);
     if ("kind" in leaf) return leaf;
-    const held = this.#kind === "ca" ? this.#judgeAny(leaf, peer) : this.#judgeSvid(leaf, peer);
+    const held = this.#judgeChain(leaf, peer);
     if (held.kind === "untrusted" && !this.#rules.acceptUntrusted) return held;
     if (this.#isPinned && !this.#isPinned(leaf)) {
       return refuseChain("its certificate is none of those that are pinned");
@@ -154,10 +146,6 @@ class RulesValidator implements PeerValidator {
         `none of its alternative names is one that is accepted (${shownNames(altNamesOf(leaf))})`,
       );
     }
-    return this.#trusted(leaf, held);
-  }
-
-  #trusted(leaf: Certificate, held: HeldChain | UntrustedPeer): TrustedPeer {
     const verified = held.kind === "held";
     const claims = leaf.sanUris.map((uri) => this.#claimOf(uri, verified));
     const { id, uri } = claims.length === 1 && claims[0] || { id: undefined, uri: "" };
@@ -179,12 +167,32 @@ class RulesValidator implements PeerValidator {
     const uri = canonicalUri(spelled);
     const parsed = parseServiceId(uri);
     const isService = verified && parsed.kind === "service" &&
-      this.#options.serviceTrustDomains.includes(parsed.id.trustDomain);
+      this.#serviceTrustDomains.includes(parsed.id.trustDomain);
     return { id: isService ? parsed.id : undefined, uri };
   }
 
+  #judgeChain(leaf: Certificate, peer: PeerToJudge): HeldChain | UntrustedPeer {
+    switch (this.#kind) {
+      case "mesh":
+        return this.#judgeMesh(leaf, peer);
+      case "ca":
+        return this.#judgeAny(leaf, peer);
+      case "spiffe":
+        return this.#judgeSvid(leaf, peer);
+    }
+  }
+
+  #judgeMesh(leaf: Certificate, peer: PeerToJudge): HeldChain | UntrustedPeer {
+    const fault = leafFault(leaf, peer);
+    if (fault !== undefined) return refuseLeaf(fault);
+    const trustDomains = this.#serviceTrustDomains;
+    const identity = identityOf(leaf, trustDomains);
+    if (identity.kind === "refused") return refuseLeaf(identity.reason);
+    return this.#findPath(leaf, peer, { roots: this.#anchors.get(""), trustDomains });
+  }
+
   #judgeAny(leaf: Certificate, peer: PeerToJudge): HeldChain | UntrustedPeer {
-    const roots = this.#roots;
+    const roots = this.#anchors.get("") ?? [];
     const { allowExpired } = this.#rules;
     // Without a CA the pins vouch.
     const isAnchor = roots.length === 0
@@ -207,19 +215,20 @@ class RulesValidator implements PeerValidator {
     }
     const id = parseSpiffeId(uri);
     if (id.kind === "refused") return refuseLeaf(`its SPIFFE id ${id.reason}`);
-    const roots = this.#bundles.get(id.trustDomain);
+    const roots = this.#anchors.get(id.trustDomain);
     if (!roots) {
       return refuseLeaf(`its trust domain is ${id.trustDomain}, of which there is no bundle`);
     }
-    return this.#findPath(leaf, peer, { roots, trustDomain: id.trustDomain });
+    return this.#findPath(leaf, peer, { roots, trustDomains: [id.trustDomain] });
   }
 
+  /** `trustDomains`: with `strictSpiffeChain`, CA certificates must name one of them. */
   #findPath(
     leaf: Certificate,
     peer: PeerToJudge,
-    { roots, trustDomain }: {
-      readonly roots: readonly Certificate[];
-      readonly trustDomain?: string;
+    { roots = [], trustDomains }: {
+      readonly roots: readonly Certificate[] | undefined;
+      readonly trustDomains?: readonly string[];
     },
   ): HeldChain | UntrustedPeer {
     const { nowMs, presentMs = nowMs, usage, presented } = peer;
@@ -235,8 +244,7 @@ class RulesValidator implements PeerValidator {
       usage,
       allowExpired,
       maxDepth,
-      ...trustDomain !== undefined && this.#options.strictSpiffeChain &&
-        { spiffeTrustDomains: [trustDomain] },
+      ...trustDomains && this.#strictSpiffeChain && { spiffeTrustDomains: trustDomains },
       pathFault: (certificates) => {
         const revocation = this.#revocation.judge(certificates, nowMs, presentMs);
         if (revocation.kind === "refused") return revocation.reason;
@@ -267,21 +275,60 @@ interface Span {
 
 const EVER: Span = { fromMs: -Infinity, untilMs: Infinity };
 
-function parseBundles(
-  bundles: Readonly<Record<string, readonly string[]>>,
-  retired: readonly RetiredAnchor[] | undefined,
-): ReadonlyMap<string, readonly Certificate[]> {
-  const entries = Object.entries(bundles);
-  if (entries.length === 0) fail("there is no trust bundle");
-  if (entries.length > TRUST_DOMAIN_LIMIT) {
+/** Anchors by trust domain; under rules without trust domains those of "". */
+type Anchors = ReadonlyMap<string, readonly Certificate[]>;
+
+function parseAnchors(validation: Validation, retired: readonly RetiredAnchor[] = []): Anchors {
+  const { kind } = validation;
+  const bundles = Object.entries(bundlesOf(validation));
+  if (bundles.length === 0) fail("there is no trust bundle");
+  if (bundles.length > TRUST_DOMAIN_LIMIT) {
     fail(`there are bundles of more than ${TRUST_DOMAIN_LIMIT} trust domains`);
   }
-  return new Map(entries.map(([trustDomain, pems]) => {
-    if (parseTrustDomain(trustDomain) !== trustDomain) {
+  return new Map(bundles.map(([trustDomain, pems]) => {
+    const isSpiffe = kind === "spiffe";
+    if (isSpiffe && parseTrustDomain(trustDomain) !== trustDomain) {
       fail(`${JSON.stringify(trustDomain)} is not the name of a trust domain`);
     }
-    const what = `certificate of the bundle of ${trustDomain}`;
-    const roots = parseRoots(pems, { what, limit: ANCHOR_LIMIT });
-    return [trustDomain, [...roots, ...retiredOf(trustDomain, retired)]];
+    const roots = parseRoots(pems, {
+      ...isSpiffe && { what: `certificate of the bundle of ${trustDomain}` },
+      ...kind !== "mesh" && { limit: ANCHOR_LIMIT },
+    });
+    const expired = retired.filter((anchor) => anchor.trustDomain === trustDomain);
+    return [trustDomain, [...roots, ...expired.map(({ certificate }) => certificate)]];
   }));
+}
+
+/**
+ * An anchor that left the rules after it had expired. It was not revoked, so connections that it vouched
+ * for while it was valid need not end.
+ */
+export interface RetiredAnchor {
+  readonly certificate: Certificate;
+  /** See {@link TrustedPeer}. */
+  readonly rootId: string;
+  /** The trust domain of its bundle under `spiffe` rules; else "". */
+  readonly trustDomain: string;
+}
+
+/** Anchors of `before` that are not in `now` and had expired at `nowMs`, the wall clock. */
+export function retiredAnchors(
+  before: Validation,
+  now: Validation,
+  nowMs: number,
+): readonly RetiredAnchor[] {
+  // Rules of another kind are no later version of the old ones.
+  if (before.kind !== now.kind) return [];
+  const left = bundlesOf(now);
+  return Object.entries(bundlesOf(before)).flatMap(([trustDomain, pems]) => {
+    const still = new Set(Object.hasOwn(left, trustDomain) ? left[trustDomain] : []);
+    return pems.filter((pem) => !still.has(pem))
+      .flatMap((pem) => readCertificates(pem, "root certificate"))
+      .filter(({ notAfterMs }) => notAfterMs < nowMs)
+      .map((certificate) => ({ certificate, rootId: fingerprintOf(certificate), trustDomain }));
+  });
+}
+
+function bundlesOf(validation: Validation): Readonly<Record<string, readonly string[]>> {
+  return validation.kind === "spiffe" ? validation.bundles : { "": validation.rootPems };
 }

@@ -370,7 +370,7 @@ test("namesPeers is true for rules with names or pins", () => {
   assert.equal(createPeerValidator(mesh, OPTIONS).namesPeers, false);
 });
 
-test("a mesh validator has the verdicts of judgeChain(), whatever serviceTrustDomains is", () => {
+test("a mesh validator trusts the services of its own domains, whatever serviceTrustDomains is", () => {
   const mesh = { kind: "mesh", rootPems: [CA.rootPem], trustDomains: [TRUST_DOMAIN] } as const;
   const validator = createPeerValidator(mesh, { ...OPTIONS, serviceTrustDomains: [] });
   const peer = { presented: [], nowMs: NOW_MS, usage: "client" } as const;

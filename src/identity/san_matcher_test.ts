@@ -8,7 +8,7 @@ import { altNamesOf, commonNameOf } from "./certificate_names.ts";
 import type { CertificateOverrides } from "../../test/kit/certs/authority.ts";
 import { type Certificate, parseCertificate } from "./certificate.ts";
 import { generateKey } from "../../test/kit/certs/mint.ts";
-import { compileSanMatchers, dnsNameCovers } from "./leaf_matchers.ts";
+import { compileSanMatchers, dnsNameCovers } from "./leaf_rules.ts";
 import type { SanMatcher, SanType, StringMatcher } from "./validation.ts";
 
 await prepareRegexes();

@@ -11,7 +11,7 @@ import type { ChainVerdict } from "./chain.ts";
 import { generateKey } from "../../test/kit/certs/mint.ts";
 import { mintCrlPem } from "../../test/kit/certs/mint_crl.ts";
 import { OID } from "./oids.ts";
-import { createPeerValidator } from "./rules_validator.ts";
+import { createPeerValidator, type RetiredAnchor } from "./rules_validator.ts";
 import { parseSpiffeId } from "./spiffe.ts";
 import { NO_RULES, type PeerRules, type SanMatcher } from "./validation.ts";
 
@@ -33,6 +33,7 @@ interface Case {
   readonly bundles?: Readonly<Record<string, readonly string[]>>;
   readonly strict?: boolean;
   readonly services?: readonly string[];
+  readonly retired?: readonly RetiredAnchor[];
 }
 
 function judge(options: Case): ChainVerdict {
@@ -44,6 +45,7 @@ function judge(options: Case): ChainVerdict {
     {
       serviceTrustDomains: options.services ?? ["ours.example"],
       strictSpiffeChain: options.strict ?? false,
+      retired: options.retired ?? [],
     },
   );
   const { certDer, chainDer } = issued;
@@ -260,3 +262,18 @@ test("parseCertificate() reads whether key usage is critical", () => {
   const der = OURS.issueLeaf({ service: "web", key: KEY }).certDer;
   assert.equal(parseCertificate(der).keyUsageCritical, true);
 });
+
+for (
+  const [trustDomain, kind] of [["ours.example", "trusted"], [
+    "theirs.example",
+    "untrusted",
+  ]] as const
+) {
+  test(`a retired anchor of ${trustDomain} leaves a peer of ours.example ${kind}`, () => {
+    const certificate = parseCertificate(OURS.rootDer);
+    const retired = [{ certificate, rootId: "", trustDomain }];
+    const bundles = { "ours.example": [], "theirs.example": [] };
+    assert.equal(judge({ bundles, retired }).kind, kind);
+    assert.equal(judge({ bundles }).kind, "untrusted");
+  });
+}

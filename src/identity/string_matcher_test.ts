@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { cpuMs } from "../../test/kit/process/cpu_time.ts";
 import { prepareRegexes, ProxyError, REGEX_LIMIT_CHARS } from "../base/mod.ts";
-import { compileStringMatcher, needsMatchers } from "./leaf_matchers.ts";
+import { compileStringMatcher, needsMatchers } from "./leaf_rules.ts";
 import { NO_RULES, type StringMatcher } from "./validation.ts";
 
 const REGEX = { kind: "regex", regex: "a" } as const;

@@ -3,8 +3,7 @@ import { closeSync, openSync } from "node:fs";
 import process from "node:process";
 import { test } from "node:test";
 import { FakeClock } from "../../test/kit/clock/clock.ts";
-import { AcceptGate, type PausedCallers, RESERVE } from "./accept_gate.ts";
-import { fdHeadroom } from "./linux/descriptors.ts";
+import { AcceptGate, fdHeadroom, type PausedCallers, RESERVE } from "./accept_gate.ts";
 import type { Listener } from "./port.ts";
 
 class FakeListener implements Listener {

@@ -1,8 +1,4 @@
-/**
- * Binding an address: errors in words, and files of unix sockets. Used by both engines.
- *
- * @module
- */
+/** Binding an address: errors in words, and files of unix sockets. Used by both engines. @module */
 
 import { Buffer } from "node:buffer";
 import { chmodSync, linkSync, lstatSync, mkdtempSync, rmSync, unlinkSync } from "node:fs";

@@ -7,7 +7,7 @@
  * @module
  */
 
-import type { Address, BindAddress } from "../base/mod.ts";
+import { type Address, type BindAddress, formatAddress } from "../base/mod.ts";
 import { CLIENT_HELLO_LIMIT_BYTES, type ClientHello } from "../wire/mod.ts";
 
 /** Callbacks of a stream's owner. Replaced as the stream moves from stage to stage. */
@@ -276,3 +276,25 @@ export const ignoredEvents: StreamEvents = {
   onDrain: () => {},
   onClose: () => {},
 };
+
+/** Both runtimes' names for them; a unix socket and a closed one have no address. */
+interface Ends {
+  readonly remoteAddress?: string | undefined;
+  readonly remotePort?: number | undefined;
+  readonly localAddress?: string | undefined;
+  readonly localPort?: number | undefined;
+}
+
+/** `127.0.0.1:40312`, or `unix`. On Bun each read of an address or port is a system call. */
+export function remoteOf(socket: Ends): string {
+  return wordsOf(socket.remoteAddress, socket.remotePort);
+}
+
+/** The same for our own end. */
+export function localOf(socket: Ends): string {
+  return wordsOf(socket.localAddress, socket.localPort);
+}
+
+function wordsOf(host: string | undefined, port = 0): string {
+  return host ? formatAddress({ kind: "tcp", host, port }) : "unix";
+}

@@ -6,8 +6,6 @@ export type { ParsedTls, TlsConfigContext } from "./config/sources.ts";
 export { opensslSuite } from "./config/tls_parameters.ts";
 export * from "./model/plan.ts";
 export * from "./model/secret.ts";
-export * from "./model/secret_provider.ts";
-export * from "./model/spec.ts";
 export { ExpiryWatch } from "./store/expiry.ts";
 export { keySalt } from "./store/key.ts";
 export { createProviders, type SecretsEngine } from "./store/providers.ts";

@@ -67,14 +67,12 @@ export class DerReader {
     return { tag, raw: bytes.subarray(start, end), body: bytes.subarray(bodyAt, end) };
   }
 
-  /** The next element, which must have `tag`. */
   read(tag: number, what: string): DerElement {
     if (this.done) return fail(`${what} is missing`);
     if (this.#bytes[this.#at] !== tag) return fail(`${what} has an unexpected type`);
     return this.any(what);
   }
 
-  /** The next element if it has `tag`. */
   optional(tag: number, what: string): DerElement | undefined {
     return this.#bytes[this.#at] === tag ? this.any(what) : undefined;
   }

@@ -1,8 +1,4 @@
-/**
- * A writer of DER for certificates and certificate requests.
- *
- * @module
- */
+/** A writer of DER for certificates and certificate requests. @module */
 
 import { TAG } from "./der.ts";
 

@@ -2,7 +2,6 @@
 export * from "./der.ts";
 export * from "./pem.ts";
 export * from "./client_hello.ts";
-export * from "./json_positions.ts";
 export * from "./parse_json.ts";
 export * from "./protobuf.ts";
 export * from "./der_writer.ts";

@@ -5,6 +5,7 @@
  * @module
  */
 
+import { Buffer } from "node:buffer";
 import { ProxyError } from "../base/mod.ts";
 
 export interface PemBlock {
@@ -52,7 +53,7 @@ export function parsePem(text: string, options: PemOptions): PemBlock[] {
 
 /** One block, lines of 64, with a final newline. */
 export function formatPem(label: string, der: Uint8Array): string {
-  const lines = base64Of(der).match(/.{1,64}/g) ?? [];
+  const lines = Buffer.from(der).toString("base64").match(/.{1,64}/g) ?? [];
   return [`-----BEGIN ${label}-----`, ...lines, `-----END ${label}-----`, ""].join("\n");
 }
 
@@ -73,19 +74,9 @@ function decodeBody(
     fail(what, `PEM block "${label}" is encrypted; give it without a passphrase`);
   }
   const packed = body.replace(/[ \t\r\n]+/g, "");
-  const padding = packed.endsWith("==") ? 2 : packed.endsWith("=") ? 1 : 0;
   const shaped = packed.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(packed);
   if (!shaped || packed.length === 0) fail(what, `PEM block "${label}" is not base64`);
-  const binary = atob(packed);
-  const der = new Uint8Array(packed.length / 4 * 3 - padding);
-  for (let index = 0; index < der.length; index++) der[index] = binary.charCodeAt(index);
-  return der;
-}
-
-function base64Of(bytes: Uint8Array): string {
-  let binary = "";
-  for (const byte of bytes) binary += String.fromCharCode(byte);
-  return btoa(binary);
+  return new Uint8Array(Buffer.from(packed, "base64"));
 }
 
 function fail(what: string, fact: string): never {

@@ -15,6 +15,19 @@ import {
 /** A message as plain data. An absent field has its default: 0, false, nothing. */
 export type PlainMessage = Readonly<Record<string, unknown>>;
 
+/** A field of this type; its default for an absent one. */
+export function plainText(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}
+
+export function plainBytes(value: unknown): Uint8Array {
+  return value instanceof Uint8Array ? value : new Uint8Array();
+}
+
+export function plainList(value: unknown): readonly PlainMessage[] {
+  return Array.isArray(value) ? value : [];
+}
+
 /**
  * Messages by name, each with its fields by name: number and type, as in `.proto` files. The type may
  * follow `repeated`, `map` (with texts as keys), or `oneof`, of which a message has one at most. A type is
@@ -45,9 +58,7 @@ interface Field {
   readonly number: number;
   readonly rule: "single" | typeof RULES[number];
   readonly type: Scalar | "enum" | "message";
-  /** Names of an enum's values. */
   readonly values: readonly string[];
-  /** Name of a message type. */
   readonly message: string;
 }
 

@@ -1,10 +1,5 @@
-/**
- * The wire format of Protocol Buffers: numbers, lengths, and fields with a length.
- *
- * @module
- */
+/** The wire format of Protocol Buffers: numbers, lengths, and fields with a length. @module */
 
-/** Wire types of fields. */
 export const VARINT = 0;
 export const FIXED64 = 1;
 export const LENGTH_DELIMITED = 2;
@@ -86,7 +81,6 @@ export class ProtobufReader {
   }
 }
 
-/** Writes fields one after the other. */
 export class ProtobufWriter {
   bytes: Uint8Array = new Uint8Array(256);
   length = 0;

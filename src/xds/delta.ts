@@ -1,39 +1,22 @@
 /**
  * The incremental variant: requests and responses carry changes only, and a new stream begins with the
- * versions that are held. Pure: messages in, messages out.
+ * versions that are held.
  *
  * @module
  */
 
-import { HeldResources, unsubscribedFault } from "./held_resources.ts";
-import type { DeltaRequest, DeltaResponse } from "./messages.ts";
-import {
-  Acknowledgements,
-  type ProtocolOptions,
-  type ResponseFaults,
-  type XdsProtocol,
-} from "./protocol.ts";
+import { type ResponseFaults, unsubscribedFault } from "./held_resources.ts";
+import type { DeltaRequest, DeltaResponse, ErrorDetail } from "./messages.ts";
+import { XdsProtocol } from "./protocol.ts";
 
 interface Stream {
   /** Names that were unsubscribed on this stream; the server may not know yet. */
   readonly dropped: Set<string>;
 }
 
-export class DeltaProtocol<T> implements XdsProtocol<DeltaResponse<T>> {
-  readonly #options: ProtocolOptions<T, DeltaRequest>;
-  readonly #acknowledgements: Acknowledgements;
-  readonly held: HeldResources<T>;
-  #stream: Stream | undefined;
-  #tail: Promise<void> = Promise.resolve();
-
-  constructor(options: ProtocolOptions<T, DeltaRequest>) {
-    this.#options = options;
-    this.#acknowledgements = new Acknowledgements(options.clock, options.random);
-    this.held = new HeldResources(options);
-  }
-
-  change(subscribe: readonly string[], unsubscribe: readonly string[]): void {
-    const stream = this.#stream;
+export class DeltaProtocol<T> extends XdsProtocol<T, DeltaRequest, DeltaResponse<T>, Stream> {
+  override change(subscribe: readonly string[], unsubscribe: readonly string[]): void {
+    const stream = this.stream;
     const { added, gone } = this.held.change(subscribe, unsubscribe);
     for (const name of gone) stream?.dropped.add(name);
     for (const name of added) stream?.dropped.delete(name);
@@ -45,55 +28,45 @@ export class DeltaProtocol<T> implements XdsProtocol<DeltaResponse<T>> {
     });
   }
 
-  opened(): void {
-    this.#stream = { dropped: new Set() };
+  override opened(): void {
+    this.stream = { dropped: new Set() };
     this.#send({
-      client: this.#options.client,
+      client: this.options.client,
       subscribe: [...this.held.names],
       initialVersions: new Map(this.held.versions),
     });
   }
 
-  closed(): void {
-    this.#stream = undefined;
-    this.#acknowledgements.drop();
-  }
-
-  message(response: DeltaResponse<T>): Promise<void> {
-    const stream = this.#stream;
-    if (!stream) return Promise.resolve();
-    return this.#tail = this.#tail.then(() => this.#take(stream, response));
-  }
-
-  async #take(stream: Stream, response: DeltaResponse<T>): Promise<void> {
-    if (this.#stream !== stream) return;
+  protected override async judge(
+    stream: Stream,
+    response: DeltaResponse<T>,
+  ): Promise<ResponseFaults> {
     // Unlike in the state of the world, every response has its own answer, delayed or not.
-    this.#acknowledgements.flush();
-    const faults = await this.#judge(stream, response);
-    if (this.#stream !== stream) return;
-    const { nonce } = response;
-    if (faults.any) {
-      this.#acknowledgements.nack(() => this.#send({ nonce, error: faults.detail() }));
-    } else this.#acknowledgements.ack(() => this.#send({ nonce }));
-  }
-
-  async #judge(stream: Stream, response: DeltaResponse<T>): Promise<ResponseFaults> {
+    this.acknowledgements.flush();
     const { only } = this.held;
     const isEmpty = response.resources.length === 0 && response.removed.length === 0;
     return await this.held.take(response, {
       fault: isEmpty && only !== undefined
-        ? `Missing ${this.#options.type.service} resources for ${only}`
+        ? `Missing ${this.options.type.service} resources for ${only}`
         : undefined,
-      isCurrent: () => this.#stream === stream,
+      isCurrent: () => this.stream === stream,
       isKnown: ({ name, version }) => this.held.versions.get(name) === version,
       unexpected: (resource) =>
         stream.dropped.has(resource.name) ? undefined : unsubscribedFault(resource),
     });
   }
 
+  protected override answer(
+    _stream: Stream,
+    { nonce }: DeltaResponse<T>,
+    error?: ErrorDetail,
+  ): void {
+    this.acknowledgements.answer(error, () => this.#send({ nonce, ...(error && { error }) }));
+  }
+
   /** The nonce is empty in requests that answer no response. */
   #send(parts: Partial<DeltaRequest>): void {
-    this.#options.send({
+    this.options.send({
       subscribe: [],
       unsubscribe: [],
       initialVersions: NO_VERSIONS,

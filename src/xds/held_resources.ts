@@ -5,14 +5,63 @@
  * @module
  */
 
-import type { Timer } from "../base/mod.ts";
-import type { XdsResource } from "./messages.ts";
-import {
-  type HeldState,
-  type OfferedResource,
-  type ProtocolOptions,
-  ResponseFaults,
-} from "./protocol.ts";
+import type { Clock, Random, Timer } from "../base/mod.ts";
+import type { ErrorDetail, ResourceType, XdsClient, XdsResource } from "./messages.ts";
+
+/** A subscribed resource that can be read. */
+export interface OfferedResource<T> {
+  readonly name: string;
+  readonly version: string;
+  readonly digest: string;
+  readonly read: () => T;
+}
+
+/** Uses the resources. Called only while a message is handled, or by a timer (TTL). */
+export interface ResourceHost<T> {
+  /** Puts a resource into use; the returned reason refuses it. Never rejects. */
+  accept(offered: OfferedResource<T>): Promise<string | undefined>;
+  /** A response cannot be used for this name, for a reason that `accept` did not return. */
+  rejected(name: string, reason: string): void;
+  /** The server says that there is no such resource, or its time to live has run out. */
+  removed(name: string): void;
+}
+
+export interface ProtocolOptions<T, Request> {
+  readonly type: ResourceType<T>;
+  readonly client: XdsClient;
+  readonly send: (request: Request) => void;
+  readonly host: ResourceHost<T>;
+  readonly clock: Clock;
+  readonly random: Random;
+}
+
+/** gRPC's INTERNAL, as Envoy sends it. */
+const NACK_CODE = 13;
+const DETAIL_LIMIT = 4096;
+const TRUNCATED = "... (truncated)";
+
+export class ResponseFaults {
+  readonly #texts: string[] = [];
+  #length = 0;
+
+  get any(): boolean {
+    return this.#texts.length > 0;
+  }
+
+  add(text: string): void {
+    // One more text than fits shows that there were more.
+    if (this.#length <= DETAIL_LIMIT) this.#texts.push(text);
+    this.#length += text.length + 2;
+  }
+
+  detail(): ErrorDetail {
+    const text = this.#texts.join("; ");
+    const message = text.length <= DETAIL_LIMIT
+      ? text
+      : text.slice(0, DETAIL_LIMIT - TRUNCATED.length) + TRUNCATED;
+    return { code: NACK_CODE, message };
+  }
+}
 
 /** The differences between the variants of the protocol. */
 interface ResponseRules<T> {
@@ -29,7 +78,7 @@ interface ResponseRules<T> {
 /** A day: a server's time to live may be longer than a clock's longest timer. */
 const LONGEST_TIMER_MS = 86_400_000;
 
-export class HeldResources<T> implements HeldState {
+export class HeldResources<T> {
   readonly #options: ProtocolOptions<T, never>;
   readonly #names = new Set<string>();
   readonly #versions = new Map<string, string>();
@@ -43,11 +92,11 @@ export class HeldResources<T> implements HeldState {
     return this.#names;
   }
 
+  /** A version of every name is in use, so a server with no change need not answer a new stream. */
   get isComplete(): boolean {
     return this.#names.size > 0 && [...this.#names].every((name) => this.#versions.has(name));
   }
 
-  /** The versions in use, by name. */
   get versions(): ReadonlyMap<string, string> {
     return this.#versions;
   }

@@ -1,90 +1,66 @@
 /**
- * The common part of both variants of the protocol: their interfaces, and when a response is acknowledged.
+ * The common part of both variants of the protocol: one subscription over a sequence of streams, and when a
+ * response is acknowledged. Pure: messages in, messages out.
  *
  * @module
  */
 
 import { Backoff, type Clock, type Random, type Timer } from "../base/mod.ts";
-import type { ErrorDetail, ResourceType, XdsClient } from "./messages.ts";
+import { HeldResources, type ProtocolOptions, type ResponseFaults } from "./held_resources.ts";
+import type { ErrorDetail } from "./messages.ts";
 
-/** A subscribed resource that can be read. */
-export interface OfferedResource<T> {
-  readonly name: string;
-  readonly version: string;
-  readonly digest: string;
-  readonly read: () => T;
-}
+/** Its names and versions outlive each stream; `Stream` is the state of an open one. */
+export abstract class XdsProtocol<T, Request, Response, Stream> {
+  readonly held: HeldResources<T>;
+  protected readonly options: ProtocolOptions<T, Request>;
+  protected readonly acknowledgements: Acknowledgements;
+  protected stream: Stream | undefined;
+  #tail: Promise<void> = Promise.resolve();
 
-/** Uses the resources. Called only while a message is handled, or by a timer (TTL). */
-export interface ResourceHost<T> {
-  /** Puts a resource into use; the returned reason refuses it. Never rejects. */
-  accept(offered: OfferedResource<T>): Promise<string | undefined>;
-  /** A response cannot be used for this name, for a reason that `accept` did not return. */
-  rejected(name: string, reason: string): void;
-  /** The server says that there is no such resource, or its time to live has run out. */
-  removed(name: string): void;
-}
+  constructor(options: ProtocolOptions<T, Request>) {
+    this.options = options;
+    this.acknowledgements = new Acknowledgements(options.clock, options.random);
+    this.held = new HeldResources(options);
+  }
 
-/** One subscription over a sequence of streams: its names and versions outlive each stream. */
-export interface XdsProtocol<Response> {
-  readonly held: HeldState;
   /**
    * Sends a request on the open stream, if there is one. The caller ends the stream instead when no name
    * is left.
    */
-  change(subscribe: readonly string[], unsubscribe: readonly string[]): void;
+  abstract change(subscribe: readonly string[], unsubscribe: readonly string[]): void;
+
   /** A stream is open: sends the first request. */
-  opened(): void;
+  abstract opened(): void;
+
   /** The stream is gone; messages of it that are still being handled send nothing. */
-  closed(): void;
+  closed(): void {
+    this.stream = undefined;
+    this.acknowledgements.drop();
+  }
+
   /** Resolves when the response has been handled; later ones wait. */
-  message(response: Response): Promise<void>;
-}
-
-/** The state that outlives a stream. */
-export interface HeldState {
-  readonly names: ReadonlySet<string>;
-  /** A version of every name is in use, so a server with no change need not answer a new stream. */
-  readonly isComplete: boolean;
-  /** Ends timers. */
-  close(): void;
-}
-
-export interface ProtocolOptions<T, Request> {
-  readonly type: ResourceType<T>;
-  readonly client: XdsClient;
-  readonly send: (request: Request) => void;
-  readonly host: ResourceHost<T>;
-  readonly clock: Clock;
-  readonly random: Random;
-}
-
-/** gRPC's INTERNAL, as Envoy sends it. */
-const NACK_CODE = 13;
-const DETAIL_LIMIT = 4096;
-const TRUNCATED = "... (truncated)";
-
-/** The faults of one response. */
-export class ResponseFaults {
-  readonly #texts: string[] = [];
-  #length = 0;
-
-  get any(): boolean {
-    return this.#texts.length > 0;
+  message(response: Response): Promise<void> {
+    const { stream } = this;
+    if (!stream) return Promise.resolve();
+    this.arrived(stream);
+    return this.#tail = this.#tail.then(() => this.#take(stream, response));
   }
 
-  add(text: string): void {
-    // One more text than fits shows that there were more.
-    if (this.#length <= DETAIL_LIMIT) this.#texts.push(text);
-    this.#length += text.length + 2;
-  }
+  /** A response has arrived; earlier ones may still be handled. */
+  protected arrived(_stream: Stream): void {}
 
-  detail(): ErrorDetail {
-    const text = this.#texts.join("; ");
-    const message = text.length <= DETAIL_LIMIT
-      ? text
-      : text.slice(0, DETAIL_LIMIT - TRUNCATED.length) + TRUNCATED;
-    return { code: NACK_CODE, message };
+  /** Puts the resources of a response into use. */
+  protected abstract judge(stream: Stream, response: Response): Promise<ResponseFaults>;
+
+  /** Acknowledges a response, with the reason of a NACK. */
+  protected abstract answer(stream: Stream, response: Response, error?: ErrorDetail): void;
+
+  async #take(stream: Stream, response: Response): Promise<void> {
+    if (this.stream !== stream) return;
+    const faults = await this.judge(stream, response);
+    if (this.stream !== stream) return;
+    if (faults.any) this.answer(stream, response, faults.detail());
+    else this.answer(stream, response);
   }
 }
 
@@ -92,7 +68,7 @@ export class ResponseFaults {
  * Sends ACKs and NACKs. The first NACK goes out at once; the next ones are delayed more and more, because
  * some servers offer the same response again at once and for ever.
  */
-export class Acknowledgements {
+class Acknowledgements {
   readonly #clock: Clock;
   readonly #backoff: Backoff;
   #timer: Timer | undefined;
@@ -103,14 +79,13 @@ export class Acknowledgements {
     this.#backoff = new Backoff({ baseMs: 200, maxMs: 10_000, random });
   }
 
-  ack(send: () => void): void {
+  /** `error`: the answer is a NACK. */
+  answer(error: ErrorDetail | undefined, send: () => void): void {
     this.drop();
-    this.#backoff.reset();
-    send();
-  }
-
-  nack(send: () => void): void {
-    this.drop();
+    if (!error) {
+      this.#backoff.reset();
+      return send();
+    }
     const isFirst = this.#backoff.failures === 0;
     const delayMs = this.#backoff.next();
     if (isFirst) return send();

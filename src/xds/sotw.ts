@@ -1,18 +1,13 @@
 /**
  * The state of the world: every request lists all names, and every response is answered with its version,
- * or with the last good version and an error. Pure: messages in, messages out.
+ * or with the last good version and an error.
  *
  * @module
  */
 
-import { HeldResources, unsubscribedFault } from "./held_resources.ts";
+import { type ResponseFaults, unsubscribedFault } from "./held_resources.ts";
 import type { ErrorDetail, SotwRequest, SotwResponse, XdsResource } from "./messages.ts";
-import {
-  Acknowledgements,
-  type ProtocolOptions,
-  type ResponseFaults,
-  type XdsProtocol,
-} from "./protocol.ts";
+import { XdsProtocol } from "./protocol.ts";
 
 interface Stream {
   /** The last response's; "" before the first. */
@@ -26,22 +21,11 @@ interface Stream {
   readonly again: Set<string>;
 }
 
-export class SotwProtocol<T> implements XdsProtocol<SotwResponse<T>> {
-  readonly #options: ProtocolOptions<T, SotwRequest>;
-  readonly #acknowledgements: Acknowledgements;
-  readonly held: HeldResources<T>;
+export class SotwProtocol<T> extends XdsProtocol<T, SotwRequest, SotwResponse<T>, Stream> {
   #version = "";
-  #stream: Stream | undefined;
-  #tail: Promise<void> = Promise.resolve();
 
-  constructor(options: ProtocolOptions<T, SotwRequest>) {
-    this.#options = options;
-    this.#acknowledgements = new Acknowledgements(options.clock, options.random);
-    this.held = new HeldResources(options);
-  }
-
-  change(subscribe: readonly string[], unsubscribe: readonly string[]): void {
-    const stream = this.#stream;
+  override change(subscribe: readonly string[], unsubscribe: readonly string[]): void {
+    const stream = this.stream;
     const before = this.held.names.size;
     const { added, gone } = this.held.change(subscribe, unsubscribe);
     for (const name of gone) {
@@ -54,42 +38,27 @@ export class SotwProtocol<T> implements XdsProtocol<SotwResponse<T>> {
     if (added.length === 0 && gone.length === 0) return;
     // A pending answer will list the names that are subscribed then.
     if (!stream || stream.busy > 0 || this.held.names.size === 0) return;
-    if (before > 0 && this.#acknowledgements.flush()) return;
+    if (before > 0 && this.acknowledgements.flush()) return;
     this.#request(stream);
   }
 
-  opened(): void {
-    this.#stream = { nonce: "", sentClient: false, busy: 0, dropped: new Set(), again: new Set() };
+  override opened(): void {
+    this.stream = { nonce: "", sentClient: false, busy: 0, dropped: new Set(), again: new Set() };
     // A server may stay silent to a client that names its current version: not with names new to it.
     for (const name of this.held.names) if (!this.held.versions.has(name)) this.#version = "";
-    this.#request(this.#stream);
+    this.#request(this.stream);
   }
 
-  closed(): void {
-    this.#stream = undefined;
-    this.#acknowledgements.drop();
-  }
-
-  message(response: SotwResponse<T>): Promise<void> {
-    const stream = this.#stream;
-    if (!stream) return Promise.resolve();
+  protected override arrived(stream: Stream): void {
     stream.busy++;
-    this.#acknowledgements.drop();
-    return this.#tail = this.#tail.then(() => this.#take(stream, response));
+    this.acknowledgements.drop();
   }
 
-  async #take(stream: Stream, response: SotwResponse<T>): Promise<void> {
-    if (this.#stream !== stream) return;
-    const faults = await this.#judge(stream, response);
-    if (this.#stream !== stream) return;
+  protected override answer(stream: Stream, response: SotwResponse<T>, error?: ErrorDetail): void {
     stream.busy--;
     stream.nonce = response.nonce;
-    if (faults.any) {
-      this.#acknowledgements.nack(() => this.#answer(stream, faults.detail()));
-    } else {
-      this.#version = response.version;
-      this.#acknowledgements.ack(() => this.#answer(stream));
-    }
+    if (!error) this.#version = response.version;
+    this.acknowledgements.answer(error, () => this.#answer(stream, error));
   }
 
   /**
@@ -107,11 +76,14 @@ export class SotwProtocol<T> implements XdsProtocol<SotwResponse<T>> {
     if (isGap) this.#request(stream);
   }
 
-  async #judge(stream: Stream, response: SotwResponse<T>): Promise<ResponseFaults> {
+  protected override async judge(
+    stream: Stream,
+    response: SotwResponse<T>,
+  ): Promise<ResponseFaults> {
     const served = new Set(response.resources.map(({ name }) => name));
     return await this.held.take(response, {
       fault: this.#fault(response.resources.length),
-      isCurrent: () => this.#stream === stream,
+      isCurrent: () => this.stream === stream,
       // A response has one version for all its resources.
       isKnown: ({ name }) => this.held.versions.has(name),
       unexpected: (resource) =>
@@ -123,14 +95,14 @@ export class SotwProtocol<T> implements XdsProtocol<SotwResponse<T>> {
   #fault(resources: number): string | undefined {
     const { only } = this.held;
     if (only === undefined || resources === 1) return undefined;
-    const { service, noun } = this.#options.type;
+    const { service, noun } = this.options.type;
     return resources === 0
       ? `Missing ${service} resources for ${only}`
       : `Unexpected ${service} ${noun}s length: ${resources}`;
   }
 
   #unexpected(resource: XdsResource<T>, served: ReadonlySet<string>): string {
-    const { host, type: { service, noun } } = this.#options;
+    const { host, type: { service, noun } } = this.options;
     const { name } = resource;
     const { only } = this.held;
     if (name !== "" && only !== undefined) {
@@ -149,7 +121,7 @@ export class SotwProtocol<T> implements XdsProtocol<SotwResponse<T>> {
   #request(stream: Stream, error?: ErrorDetail, without?: ReadonlySet<string>): void {
     // A request without names would subscribe to everything.
     if (this.held.names.size === 0) return;
-    const { client, send } = this.#options;
+    const { client, send } = this.options;
     send({
       version: this.#version,
       names: [...this.held.names].filter((name) => !without?.has(name)),

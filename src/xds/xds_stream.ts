@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { Clock, Random, Timer } from "../base/mod.ts";
+import type { BackoffOptions, Clock, Timer } from "../base/mod.ts";
 import {
   type GrpcCall,
   type GrpcChannel,
@@ -16,8 +16,9 @@ import {
 } from "../grpc/mod.ts";
 import { GRPC_STATUS } from "../http/mod.ts";
 import { DeltaProtocol } from "./delta.ts";
-import { deltaMessages, type ResourceType, sotwMessages, type XdsClient } from "./messages.ts";
-import type { ProtocolOptions, ResourceHost, XdsProtocol } from "./protocol.ts";
+import { deltaMessages, sotwMessages } from "./messages.ts";
+import type { ProtocolOptions } from "./held_resources.ts";
+import type { XdsProtocol } from "./protocol.ts";
 import { SotwProtocol } from "./sotw.ts";
 
 export type XdsVariant = "sotw" | "delta";
@@ -30,17 +31,11 @@ interface XdsStreamEvents {
   onEnded(end: StreamEnd): "again" | "stop";
 }
 
-export interface XdsStreamOptions<T> {
+interface XdsStreamOptions<T> extends Omit<ProtocolOptions<T, never>, "send"> {
   readonly channel: GrpcChannel;
   readonly variant: XdsVariant;
-  /** Paths of the methods. */
   readonly methods: Readonly<Record<XdsVariant, string>>;
-  readonly type: ResourceType<T>;
-  readonly client: XdsClient;
-  readonly host: ResourceHost<T>;
   readonly events: XdsStreamEvents;
-  readonly clock: Clock;
-  readonly random: Random;
   /** For faults of this stream. */
   readonly retry: SharedRetry;
   /** For a lost server: shared by all streams to it. */
@@ -49,7 +44,7 @@ export interface XdsStreamOptions<T> {
 
 export class XdsStream<T> {
   readonly #options: XdsStreamOptions<T>;
-  readonly #protocol: XdsProtocol<never>;
+  readonly #protocol: Pick<XdsProtocol<T, never, never, never>, "held" | "change" | "closed">;
   readonly #stream: KeptStream<never>;
   #closed = false;
 
@@ -90,8 +85,10 @@ export class XdsStream<T> {
 
   #speaking<Request, Response>(
     types: MessageTypes<Request, Response>,
-    Variant: new (options: ProtocolOptions<T, Request>) => XdsProtocol<Response>,
-  ): { readonly protocol: XdsProtocol<Response>; readonly stream: KeptStream<Response> } {
+    Variant: new (
+      options: ProtocolOptions<T, Request>,
+    ) => XdsProtocol<T, Request, Response, unknown>,
+  ) {
     const { channel, methods, variant, clock, events } = this.#options;
     let call: GrpcCall<Request> | undefined;
     const protocol = new Variant({
@@ -138,24 +135,17 @@ export class XdsStream<T> {
   }
 }
 
-export interface RetryOptions {
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly baseMs: number;
-  readonly maxMs: number;
-}
-
 /**
  * Waits of [0, b), b doubling from `baseMs` to `maxMs` until `reset`. Full jitter keeps many proxies from
  * returning in step; streams that wait at the same time wait together, and return over one connection.
  */
 export class SharedRetry {
-  readonly #options: RetryOptions;
+  readonly #options: BackoffOptions & { readonly clock: Clock };
   readonly #waiting = new Set<() => void>();
   #timer: Timer | undefined;
   #failures = 0;
 
-  constructor(options: RetryOptions) {
+  constructor(options: BackoffOptions & { readonly clock: Clock }) {
     this.#options = options;
   }
 

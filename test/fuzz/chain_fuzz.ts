@@ -6,7 +6,8 @@
  */
 
 import assert from "node:assert/strict";
-import { type ChainVerdict, judgeChain } from "../../src/identity/mod.ts";
+import type { ChainVerdict } from "../../src/identity/mod.ts";
+import { judgeMeshPeer } from "../kit/certs/judge_mesh_peer.ts";
 import { sameBytes } from "../../src/identity/certificate.ts";
 import { RECORDED_MS, recordedLeaf, recordedRoots } from "../kit/consul/recorded.ts";
 import type { FuzzTarget } from "./fuzz.ts";
@@ -18,7 +19,7 @@ const { roots } = recordedRoots("roots_rsa");
 const { trustDomain } = recordedRoots("roots");
 
 function judge(leaf: Uint8Array, presented: readonly Uint8Array[]): ChainVerdict {
-  return judgeChain({
+  return judgeMeshPeer({
     leaf,
     presented,
     roots,

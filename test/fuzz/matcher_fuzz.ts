@@ -7,7 +7,7 @@
 
 import assert from "node:assert/strict";
 import { prepareRegexes } from "../../src/base/mod.ts";
-import { compileStringMatcher } from "../../src/identity/leaf_matchers.ts";
+import { compileStringMatcher } from "../../src/identity/leaf_rules.ts";
 import { type FuzzTarget, refuses } from "./fuzz.ts";
 
 await prepareRegexes();

@@ -4,7 +4,7 @@
  */
 
 import assert from "node:assert/strict";
-import { presentedCertificates } from "../../src/net/bun/session.ts";
+import { presentedCertificates } from "../../src/net/bun/bun_peer.ts";
 import { contextTag } from "../../src/wire/mod.ts";
 import { derElement, derNumber, derOctets, derSequence } from "../../src/wire/der_writer.ts";
 import type { FuzzTarget } from "./fuzz.ts";

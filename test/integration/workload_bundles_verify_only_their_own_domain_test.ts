@@ -10,9 +10,9 @@ import type { Authority, IssuedLeaf } from "../kit/certs/authority.ts";
 import { createPeerValidator, parseCertificate, type Validation } from "../../src/identity/mod.ts";
 import { mintCrl } from "../kit/certs/mint_crl.ts";
 import { runtimeEngine } from "../../src/net/mod.ts";
-import { tlsFault } from "../../src/net/tls_fault.ts";
+import { tlsFault } from "../../src/net/tls_checks.ts";
 import { createLoader } from "../../src/secrets/load/mod.ts";
-import { createWorkloadProvider } from "../../src/secrets/workload/workload_provider.ts";
+import { WorkloadProvider } from "../../src/secrets/workload/workload_provider.ts";
 import { createAuthority } from "../kit/certs/certificates.ts";
 import { FakeClock } from "../kit/clock/clock.ts";
 import { startWorkloadServer, svidOf } from "../kit/secrets/workload_server.ts";
@@ -43,7 +43,7 @@ for (
     await using server = await startWorkloadServer();
     const { address } = server;
     const clock = new FakeClock({ startMs: Date.now() });
-    const provider = createWorkloadProvider(address, {
+    const provider = new WorkloadProvider(address, {
       engine: runtimeEngine(),
       clock,
       random: systemRandom,

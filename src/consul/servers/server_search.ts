@@ -15,7 +15,7 @@ import {
   sleep,
   type Stats,
 } from "../../base/mod.ts";
-import { dialGrpcLink, type GrpcLink } from "../../grpc/mod.ts";
+import { GrpcLink } from "../../grpc/mod.ts";
 import type { DialEngine } from "../../http/mod.ts";
 import type { ConsulTls } from "../http/tls_credentials.ts";
 import { findServers, type Lookup } from "./server_addresses.ts";
@@ -140,7 +140,7 @@ export class ServerSearch {
   async #connect(host: string, signal: AbortSignal): Promise<GrpcLink | undefined> {
     const { engine, clock, random, tls, grpcPort, probe } = this.#options;
     let lost: string | undefined;
-    const link: GrpcLink = dialGrpcLink({
+    const link: GrpcLink = new GrpcLink({
       engine,
       clock,
       random,

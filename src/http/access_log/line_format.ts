@@ -6,9 +6,9 @@
  * @module
  */
 
-import { nearest } from "../../base/mod.ts";
+import { Buffer } from "node:buffer";
+import { escapeUnseen, nearest } from "../../base/mod.ts";
 import type { ExchangeRecord } from "./exchange_record.ts";
-import { escaped } from "./log_text.ts";
 import { OPERATORS, type ProcessFacts, type ValueReader } from "./record_values.ts";
 
 export type LogFormat =
@@ -75,48 +75,36 @@ export type CompiledValue =
   | { readonly kind: "compiled"; readonly value: string | ((record: ExchangeRecord) => string) }
   | Extract<CompiledFormat, { kind: "refused" }>;
 
-/**
- * Compiles the value of a field, with operators as in a format; missing values are left out. Never throws.
- */
+/** Compiles the value of a field, with operators; missing values are left out. Never throws. */
 export function compileValue(text: string, around: ProcessFacts): CompiledValue {
   const slots = new Slots(around);
-  try {
-    slots.text(text, "field");
-  } catch (error) {
-    if (error instanceof Unusable) return { kind: "refused", reason: error.message };
-    throw error;
-  }
-  return { kind: "compiled", value: slots.constant ?? slots.line() };
+  const refused = refusalOf(() => slots.text(text, "field"));
+  return refused ?? { kind: "compiled", value: slots.constant ?? slots.line() };
 }
 
 /** Compiles a format. Never throws. */
 export function compileFormat(format: LogFormat, around: ProcessFacts): CompiledFormat {
   const slots = new Slots(around);
+  const refused = refusalOf(() => {
+    if (format.kind === "text") slots.text(bounded(format.text), "text");
+    else slots.json(format.kind === "json" ? objectOf(bounded(format.json)) : DEFAULT_JSON, 0);
+    // Each exchange gets a line of its own, even if the format has no line end.
+    if (format.kind !== "text" || !format.text.endsWith("\n")) slots.word("\n");
+  });
+  return refused ?? { kind: "compiled", line: slots.line() };
+}
+
+function refusalOf(compile: () => void): Extract<CompiledFormat, { kind: "refused" }> | undefined {
   try {
-    switch (format.kind) {
-      case "default":
-        slots.json(DEFAULT_JSON, 0);
-        slots.word("\n");
-        break;
-      case "json":
-        slots.json(objectOf(format.json), 0);
-        slots.word("\n");
-        break;
-      case "text":
-        if (format.text.length > FORMAT_LIMIT_CHARS) throw tooLong();
-        slots.text(format.text, "text");
-        // Each exchange gets a line of its own, even if the format has no line end.
-        if (!format.text.endsWith("\n")) slots.word("\n");
-    }
+    compile();
+    return undefined;
   } catch (error) {
     if (error instanceof Unusable) return { kind: "refused", reason: error.message };
     throw error;
   }
-  return { kind: "compiled", line: slots.line() };
 }
 
 function objectOf(json: string): object {
-  if (json.length > FORMAT_LIMIT_CHARS) throw tooLong();
   let value: unknown;
   try {
     value = JSON.parse(json);
@@ -127,8 +115,9 @@ function objectOf(json: string): object {
   throw new Unusable("is no JSON object");
 }
 
-function tooLong(): Unusable {
-  return new Unusable(`has more than ${FORMAT_LIMIT_CHARS} characters`);
+function bounded(text: string): string {
+  if (text.length <= FORMAT_LIMIT_CHARS) return text;
+  throw new Unusable(`has more than ${FORMAT_LIMIT_CHARS} characters`);
 }
 
 /** Constant words and values in turn. */
@@ -197,7 +186,14 @@ class Slots {
 
   #reader([, name = "", given = "", limit]: RegExpMatchArray): ValueReader {
     const row = Object.hasOwn(OPERATORS, name) ? OPERATORS[name] : undefined;
-    if (!row) throw new Unusable(unknownOperator(name));
+    if (!row) {
+      const close = nearest(name, KNOWN_OPERATORS);
+      const hint = close ? ` (is it ${close}?)` : "";
+      const known = KNOWN_OPERATORS.join(", ");
+      throw new Unusable(
+        `has the operator ${cut(name)}, which is not known here${hint}; known are ${known}`,
+      );
+    }
     const read = row(given, this.#around);
     if (typeof read !== "function") {
       throw new Unusable(`has %${name}(${cut(given)})%: ${name} ${read.fault}`);
@@ -239,8 +235,25 @@ function cut(text: string): string {
   return text.slice(0, 40);
 }
 
-function unknownOperator(name: string): string {
-  const close = nearest(name, KNOWN_OPERATORS);
-  return `has the operator ${cut(name)}, which is not known here` +
-    `${close ? ` (is it ${close}?)` : ""}; known are ${KNOWN_OPERATORS.join(", ")}`;
+const NEEDS_CARE = /[^ !#-[\]-~]/;
+/** Characters of heads are octets. */
+const BEYOND_OCTETS = /[\u0100-\uffff]/;
+const ABOVE_ASCII = /[\x80-\xff]/;
+const UTF8 = new TextDecoder("utf-8", { fatal: true });
+
+/** Escaped as in JSON, without the quotes around it. */
+function escaped(text: string): string {
+  if (!NEEDS_CARE.test(text)) return text;
+  return escapeUnseen(JSON.stringify(asWritten(text)).slice(1, -1));
+}
+
+/** A text that is valid UTF-8 is shown decoded. */
+function asWritten(text: string): string {
+  if (!ABOVE_ASCII.test(text) || BEYOND_OCTETS.test(text)) return text;
+  try {
+    return UTF8.decode(Buffer.from(text, "latin1"));
+  } catch {
+    // Another encoding: each octet by itself.
+    return text;
+  }
 }

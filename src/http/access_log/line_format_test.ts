@@ -6,8 +6,7 @@ import {
   requestHead,
   START_MS,
 } from "../../../test/kit/wire/exchange_records.ts";
-import { FLAG } from "./response_flags.ts";
-import { ExchangeRecord } from "./exchange_record.ts";
+import { ExchangeRecord, FLAG } from "./exchange_record.ts";
 import { compileFormat, DEFAULT_TEXT, KNOWN_OPERATORS, type LogFormat } from "./line_format.ts";
 
 const AROUND = { hostname: "host-1", now: () => START_MS + 500 };

@@ -7,8 +7,7 @@
 
 import { createHash } from "node:crypto";
 import { fieldOf, type Fields, UNKNOWN_LENGTH } from "../head.ts";
-import { type ExchangeRecord, NOT_REACHED } from "./exchange_record.ts";
-import { flagsText } from "./response_flags.ts";
+import { type ExchangeRecord, flagsText, NOT_REACHED } from "./exchange_record.ts";
 import { timeFormat } from "./start_time.ts";
 
 export type Value = string | number | undefined;
@@ -53,26 +52,14 @@ export const OPERATORS: Readonly<Record<string, Row>> = {
   ),
   COMMON_DURATION: commonDuration,
   UPSTREAM_HOST: plain(({ upstreamHost }) => upstreamHost),
-  UPSTREAM_REMOTE_ADDRESS: plain(({ upstreamHost }) => upstreamHost),
-  UPSTREAM_REMOTE_ADDRESS_WITHOUT_PORT: plain(({ upstreamHost }) => hostOf(upstreamHost)),
-  UPSTREAM_REMOTE_PORT: plain(({ upstreamHost }) => portOf(upstreamHost)),
+  ...address("UPSTREAM_REMOTE", ({ upstreamHost }) => upstreamHost),
+  ...address("UPSTREAM_LOCAL", ({ upstream }) => upstream?.local),
+  ...address("DOWNSTREAM_REMOTE", ({ downstream }) => downstream.remote),
+  ...address("DOWNSTREAM_DIRECT_REMOTE", ({ downstream }) => downstream.remote),
+  ...address("DOWNSTREAM_LOCAL", ({ downstream }) => downstream.local),
   UPSTREAM_CLUSTER: plain(({ upstreamCluster }) => upstreamCluster),
-  UPSTREAM_LOCAL_ADDRESS: plain(({ upstream }) => upstream?.local),
-  UPSTREAM_LOCAL_ADDRESS_WITHOUT_PORT: plain(({ upstream }) => hostOf(upstream?.local)),
-  UPSTREAM_LOCAL_PORT: plain(({ upstream }) => portOf(upstream?.local)),
   UPSTREAM_REQUEST_ATTEMPT_COUNT: plain(({ attempts }) => attempts),
   UPSTREAM_TRANSPORT_FAILURE_REASON: plain(({ upstreamFailure }) => upstreamFailure),
-  DOWNSTREAM_REMOTE_ADDRESS: plain(({ downstream }) => downstream.remote),
-  DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT: plain(({ downstream }) => hostOf(downstream.remote)),
-  DOWNSTREAM_REMOTE_PORT: plain(({ downstream }) => portOf(downstream.remote)),
-  DOWNSTREAM_DIRECT_REMOTE_ADDRESS: plain(({ downstream }) => downstream.remote),
-  DOWNSTREAM_DIRECT_REMOTE_ADDRESS_WITHOUT_PORT: plain(({ downstream }) =>
-    hostOf(downstream.remote)
-  ),
-  DOWNSTREAM_DIRECT_REMOTE_PORT: plain(({ downstream }) => portOf(downstream.remote)),
-  DOWNSTREAM_LOCAL_ADDRESS: plain(({ downstream }) => downstream.local),
-  DOWNSTREAM_LOCAL_ADDRESS_WITHOUT_PORT: plain(({ downstream }) => hostOf(downstream.local)),
-  DOWNSTREAM_LOCAL_PORT: plain(({ downstream }) => portOf(downstream.local)),
   DOWNSTREAM_PEER_URI_SAN: plain(({ downstream }) => downstream.peer?.uri),
   DOWNSTREAM_PEER_SERIAL: plain(({ downstream }) => downstream.peer?.serial.replaceAll(":", "")),
   DOWNSTREAM_PEER_FINGERPRINT_256: plain(({ downstream }) => fingerprint(downstream.peer?.leaf)),
@@ -218,15 +205,25 @@ function commonDuration(given: string): ReturnType<Row> {
   };
 }
 
-function hostOf(address: string | undefined): string | undefined {
-  const colon = address?.lastIndexOf(":") ?? -1;
-  return colon < 0 ? address : address?.slice(0, colon).replace(/^\[|\]$/g, "");
-}
-
-function portOf(address: string | undefined): number | undefined {
-  const colon = address?.lastIndexOf(":") ?? -1;
-  const port = colon < 0 ? NaN : Number(address?.slice(colon + 1));
-  return Number.isInteger(port) ? port : undefined;
+/** The three operators of one address. */
+function address(
+  name: string,
+  read: (record: ExchangeRecord) => string | undefined,
+): Readonly<Record<string, Row>> {
+  return {
+    [`${name}_ADDRESS`]: plain(read),
+    [`${name}_ADDRESS_WITHOUT_PORT`]: plain((record) => {
+      const whole = read(record);
+      const colon = whole?.lastIndexOf(":") ?? -1;
+      return colon < 0 ? whole : whole?.slice(0, colon).replace(/^\[|\]$/g, "");
+    }),
+    [`${name}_PORT`]: plain((record) => {
+      const whole = read(record);
+      const colon = whole?.lastIndexOf(":") ?? -1;
+      const port = colon < 0 ? NaN : Number(whole?.slice(colon + 1));
+      return Number.isInteger(port) ? port : undefined;
+    }),
+  };
 }
 
 /** All exchanges of a connection share the certificate, and its fingerprint is cached. */
@@ -242,25 +239,11 @@ function fingerprint(leaf: Uint8Array | undefined): string | undefined {
   return text;
 }
 
-const GRPC_STATUSES = [
-  "OK",
-  "Canceled",
-  "Unknown",
-  "InvalidArgument",
-  "DeadlineExceeded",
-  "NotFound",
-  "AlreadyExists",
-  "PermissionDenied",
-  "ResourceExhausted",
-  "FailedPrecondition",
-  "Aborted",
-  "OutOfRange",
-  "Unimplemented",
-  "Internal",
-  "Unavailable",
-  "DataLoss",
-  "Unauthenticated",
-];
+/** As in `GRPC_STATUS`, but spelled like Envoy's. */
+const GRPC_STATUSES =
+  ("OK Canceled Unknown InvalidArgument DeadlineExceeded NotFound AlreadyExists " +
+    "PermissionDenied ResourceExhausted FailedPrecondition Aborted OutOfRange Unimplemented Internal " +
+    "Unavailable DataLoss Unauthenticated").split(" ");
 
 /** Reads the trailers, or the head of a response without a body. */
 function grpcNumber({ response, responseTrailers }: ExchangeRecord): number | undefined {

@@ -8,21 +8,9 @@
 /** Formats a wall clock time in ms. */
 export type TimeText = (ms: number) => string;
 
-const DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
-const MONTHS = [
-  "January",
-  "February",
-  "March",
-  "April",
-  "May",
-  "June",
-  "July",
-  "August",
-  "September",
-  "October",
-  "November",
-  "December",
-];
+const DAYS = "Sunday Monday Tuesday Wednesday Thursday Friday Saturday".split(" ");
+const MONTHS = ("January February March April May June July August September October November " +
+  "December").split(" ");
 const DAY_MS = 86_400_000;
 /** A token is `%`, a digit before `f`, and a letter. */
 const TOKEN = /%(?:([1-9])f|([a-zA-Z%]))/g;

@@ -110,9 +110,7 @@ export class ClientPool<R extends Reached, F> implements ConnectionOwner<R> {
   readonly #openings = new Set<Opening<R>>();
   /** Open connections that take no new requests. */
   readonly #draining = new Set<KeptConnection<R>>();
-  /**
-   * Connections with room for a request; the last used one is taken first, so that the others become idle.
-   */
+  /** Connections with room; the last used one is taken first, so that the others become idle. */
   readonly #ready: KeptConnection<R>[] = [];
   readonly #waiting = new Set<Waiting<R, F>>();
   #idleCheck: { cancel(): void } | undefined;
@@ -152,12 +150,9 @@ export class ClientPool<R extends Reached, F> implements ConnectionOwner<R> {
       return NO_DIAL;
     }
     const { failureOf, timers, waitMs, waitingLimit = Infinity, events } = this.#options;
-    if (this.#over) {
-      handler.onFailed(failureOf({ kind: "closed" }));
-      return NO_DIAL;
-    }
-    if (this.#waiting.size >= waitingLimit) {
-      handler.onFailed(failureOf({ kind: "too_many_wait", limit: waitingLimit }));
+    if (this.#over || this.#waiting.size >= waitingLimit) {
+      const fault = { kind: "too_many_wait", limit: waitingLimit } as const;
+      handler.onFailed(failureOf(this.#over ? { kind: "closed" } : fault));
       return NO_DIAL;
     }
     const deadline = waitMs === undefined
@@ -223,7 +218,10 @@ export class ClientPool<R extends Reached, F> implements ConnectionOwner<R> {
     const at = connection.isListed ? this.#ready.indexOf(connection) : -1;
     if (at >= 0) this.#ready.splice(at, 1);
     leave();
-    if (this.#all.size === 0) this.#checkIdleNoMore();
+    if (this.#all.size === 0) {
+      this.#idleCheck?.cancel();
+      this.#idleCheck = undefined;
+    }
     this.#options.events?.onClosed?.(connection, end);
     this.#dialMore();
   }
@@ -270,9 +268,7 @@ export class ClientPool<R extends Reached, F> implements ConnectionOwner<R> {
     waiting.handler.onFailed(failureOf({ kind: "waited_long", waitedMs, connection }));
   }
 
-  /**
-   * Fails the share of waiting requests that this dial was made for; the others wait for the other dials.
-   */
+  /** Fails the waiting requests that this dial was made for; the others wait for the other dials. */
   #failed(failure: F): void {
     const share = Math.ceil(this.#waiting.size / (this.#openings.size + 1));
     for (const waiting of [...this.#waiting].slice(0, share)) {
@@ -367,11 +363,6 @@ export class ClientPool<R extends Reached, F> implements ConnectionOwner<R> {
       this.#idleCheck = this.#checkIdleLater();
       for (const { client, idleMs } of this.connections) if (idleMs >= IDLE_MS) client.drain();
     });
-  }
-
-  #checkIdleNoMore(): void {
-    this.#idleCheck?.cancel();
-    this.#idleCheck = undefined;
   }
 
   #look(): void {

@@ -30,10 +30,7 @@ export interface DialCredentials {
   readonly keyPem: string;
   /** `checked`: the TLS library verifies the chain, too. `shown`: only `judge` decides. */
   readonly peerCheck: "checked" | "shown";
-  /**
-   * Our own verdict on the server's certificates, DER, leaf first, and on its name. Returns the reason of a
-   * refusal.
-   */
+  /** Our own verdict on the server's certificates (DER, leaf first) and name: why it is refused. */
   judge(chain: readonly Uint8Array[]): string | undefined;
 }
 
@@ -61,10 +58,7 @@ export interface ReachedServer extends Reached {
 }
 
 export interface DialFailure {
-  /**
-   * `credentials`: our own cannot be used; `peer`: the server's certificate is refused; `http`: a fault of
-   * HTTP.
-   */
+  /** `credentials`: ours cannot be used; `peer`: the server's is refused; `http`: a fault of HTTP. */
   readonly stage: "credentials" | "connect" | "handshake" | "peer" | "http";
   readonly reason: string;
 }
@@ -80,7 +74,7 @@ export function dialServer(
   const start = async () => {
     try {
       const credentials = await tls.material();
-      if (!isCancelled) dial = dialWith(options, { ...tls, credentials }, handler);
+      if (!isCancelled) dial = dialWith(options, credentials, handler);
     } catch (error) {
       if (!isCancelled) handler.onFailed({ stage: "credentials", reason: messageOf(error) });
     }
@@ -94,21 +88,17 @@ export function dialServer(
   };
 }
 
-interface Tls {
-  readonly serverName: string;
-  readonly credentials: DialCredentials;
-}
-
 function dialWith(
-  { engine, address, protocols }: DialServerOptions,
-  tls: Tls | undefined,
+  options: DialServerOptions,
+  credentials: DialCredentials | undefined,
   handler: ReachHandler<ReachedServer, DialFailure>,
 ): Dial {
+  const { engine, address } = options;
   return engine.dial(
-    { address, ...(tls && { tls: clientTlsOf(tls, engine, protocols) }) },
+    { address, ...(credentials && { tls: clientTlsOf(options, credentials) }) },
     {
       onConnected(connection, peer) {
-        const refused = tls && whyRefused(peer, tls.credentials);
+        const refused = credentials && whyRefused(peer, credentials);
         if (refused === undefined) {
           return handler.onDialled({ stream: connection, protocol: peer?.protocol ?? "", address });
         }
@@ -121,11 +111,10 @@ function dialWith(
 }
 
 function clientTlsOf(
-  { serverName, credentials }: Tls,
-  engine: DialEngine,
-  protocols: readonly string[],
+  { engine, tls, protocols }: DialServerOptions,
+  { rootPems, certPem, keyPem, peerCheck }: DialCredentials,
 ): ClientTls {
-  const { rootPems, certPem, keyPem, peerCheck } = credentials;
+  const { serverName = "" } = tls ?? {};
   if (peerCheck === "checked" && rootPems.length === 0) {
     throw new ProxyError("credentials_invalid", "Cannot check the server: it has no anchors");
   }

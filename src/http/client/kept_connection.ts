@@ -1,8 +1,4 @@
-/**
- * One HTTP connection to a server, kept between requests.
- *
- * @module
- */
+/** One HTTP connection to a server, kept between requests. @module */
 
 import type { Clock, Deadlines } from "../../base/mod.ts";
 import type { Stream } from "../../net/mod.ts";
@@ -11,14 +7,13 @@ import type {
   ClientEvents,
   ClientExchange,
   HttpEnd,
+  HttpLimits,
   ResponseEvents,
 } from "../exchange.ts";
 import { openHttp1Client } from "../h1/client_connection.ts";
-import { openHttp2Client } from "../h2/client.ts";
-import type { KeepAliveOptions } from "../h2/keep_alive.ts";
+import { type KeepAliveOptions, openHttp2Client } from "../h2/client.ts";
 import type { RequestHead } from "../head.ts";
 import type { HeldShare } from "../held_bytes.ts";
-import type { HttpLimits } from "../limits.ts";
 
 export type ClientVersion = "h1" | "h2";
 
@@ -48,10 +43,7 @@ export interface ConnectionOwner<R extends Reached> {
   closed(connection: KeptConnection<R>, end: HttpEnd): void;
 }
 
-/**
- * A request that meets the end of its connection is lost, so that the connection is retired this much
- * earlier.
- */
+/** A request that meets the end of its connection is lost: the connection is retired earlier. */
 const AHEAD_MS = 1_000;
 /** Time for the peer to read the last frames before the socket is reset. */
 const LINGER_MS = 1_000;

@@ -12,19 +12,17 @@ import type {
   ClientEvents,
   ClientExchange,
   HttpEnd,
+  HttpLimits,
   ResetReason,
   ResponseEvents,
 } from "../exchange.ts";
 import { fieldOf, type Fields, removeField, type RequestHead } from "../head.ts";
-import { heldByThread, HeldShare } from "../held_bytes.ts";
-import type { HttpLimits } from "../limits.ts";
+import { HeldShare } from "../held_bytes.ts";
 import { partOf } from "../latin1.ts";
 import { isNoResponse, spokenInBytes } from "../first_bytes.ts";
-import { BodyReader } from "./body_reader.ts";
-import { BodyWriter } from "./body_writer.ts";
 import { Http1ClientExchange, type Http1ClientOwner } from "./client_exchange.ts";
-import { Http1HeadReader, PARTIAL, TOO_LARGE } from "./head_reader.ts";
-import { InputReader } from "./input_reader.ts";
+import { PARTIAL, TOO_LARGE } from "./read_message.ts";
+import { Http1Connection } from "./connection.ts";
 import { PROOF, proofOf } from "./websocket.ts";
 import { answersInstead, ResponseParser } from "./parse_response.ts";
 
@@ -49,42 +47,24 @@ type Phase =
   | "tunnel"
   | "over";
 
-class Http1Client extends InputReader implements ClientConnection, Http1ClientOwner {
-  readonly writer: BodyWriter;
-  readonly #limits: HttpLimits;
+class Http1Client extends Http1Connection<Http1ClientExchange>
+  implements ClientConnection, Http1ClientOwner {
   readonly #events: ClientEvents;
-  readonly #heads: Http1HeadReader;
   readonly #parser = new ResponseParser();
-  readonly #body: BodyReader;
-  #phase: Phase = "idle";
-  #exchange: Http1ClientExchange | undefined;
+  protected phase: Phase = "idle";
   #informational = 0;
-  #draining = false;
-  #end: HttpEnd | undefined;
 
   constructor(stream: Stream, { limits, events }: Http1ClientOptions) {
-    super(stream, { limitBytes: limits.bufferedBytes, account: heldByThread.open("") });
-    this.writer = new BodyWriter(stream);
-    this.#limits = limits;
+    super(stream, limits);
     this.#events = events;
-    this.#heads = new Http1HeadReader(limits.headBytes);
-    this.#body = new BodyReader(limits);
   }
 
   get capacity(): number {
-    return this.#phase === "idle" && !this.#draining && !this.blocked ? 1 : 0;
-  }
-
-  get active(): number {
-    return this.#exchange || this.tunnelled ? 1 : 0;
+    return this.phase === "idle" && !this.draining && !this.blocked ? 1 : 0;
   }
 
   get keptMs(): number {
     return this.#parser.keptSeconds * 1000 || Infinity;
-  }
-
-  get isOver(): boolean {
-    return this.#phase === "over";
   }
 
   request(
@@ -95,20 +75,20 @@ class Http1Client extends InputReader implements ClientConnection, Http1ClientOw
   ): ClientExchange {
     if (this.capacity === 0) throw new Error("Cannot send a request: the connection is busy");
     const exchange = new Http1ClientExchange(this, { head, events, held });
-    this.#exchange = exchange;
-    this.#phase = "head";
+    this.exchange = exchange;
+    this.phase = "head";
     this.#informational = 0;
     exchange.ask(ends);
     return exchange;
   }
 
   drain(): void {
-    this.#draining = true;
-    if (this.#phase === "idle") this.#close("us");
+    this.draining = true;
+    if (this.phase === "idle") this.#close("us");
   }
 
   reset(detail: string): void {
-    if (this.#phase === "over") return this.stream.reset();
+    if (this.phase === "over") return this.stream.reset();
     this.#break({ by: "us", kind: "reset", detail }, "connection");
   }
 
@@ -117,30 +97,21 @@ class Http1Client extends InputReader implements ClientConnection, Http1ClientOw
   onDrain(): void {
     this.sent();
     if (this.tunnelled) this.tunnelled.events.onDrain();
-    else if (this.#exchange) this.#exchange.events.onDrain();
-    else if (this.#phase === "idle") this.#events.onCapacity();
+    else if (this.exchange) this.exchange.events.onDrain();
+    else if (this.phase === "idle") this.#events.onCapacity();
   }
 
   onClose(reset: boolean, alert: string): void {
-    const detail = alert || (reset ? "the connection was reset" : "");
     const hadCapacity = this.capacity > 0;
-    this.#phase = "over";
-    this.over();
-    if (this.tunnelled) {
-      const { events } = this.tunnelled;
-      this.tunnelled = undefined;
-      events.onClose(reset || this.#end?.kind === "reset", alert);
-    }
-    this.#end ??= { by: reset ? "network" : "peer", kind: reset ? "reset" : "closed", detail };
-    this.#reportReset("connection", detail || "the connection was closed");
+    const end = this.closed(reset, alert);
     if (hadCapacity) this.#events.onCapacity();
-    this.#events.onClose(this.#end);
+    this.#events.onClose(end);
   }
 
   // Methods for the exchange.
 
   broken(detail: string): void {
-    this.#exchange = undefined;
+    this.exchange = undefined;
     this.#break({ by: "us", kind: "reset", detail }, "cancelled");
   }
 
@@ -148,15 +119,10 @@ class Http1Client extends InputReader implements ClientConnection, Http1ClientOw
     queueMicrotask(() => this.#break({ by: "us", kind: "reset", detail }, "internal"));
   }
 
-  override tunnel(): Stream {
-    this.#exchange = undefined;
-    return super.tunnel();
-  }
-
   // Reading.
 
   protected step(chunk: Uint8Array, at: number): number {
-    switch (this.#phase) {
+    switch (this.phase) {
       case "head":
         return this.#readHead(chunk, at);
       case "body":
@@ -176,11 +142,11 @@ class Http1Client extends InputReader implements ClientConnection, Http1ClientOw
   }
 
   #readHead(chunk: Uint8Array, at: number): number {
-    const exchange = this.#exchange;
+    const exchange = this.exchange;
     if (!exchange) return chunk.length;
-    const end = this.#heads.read(chunk, at);
+    const end = this.heads.read(chunk, at);
     if (end === PARTIAL) {
-      const { partial } = this.#heads;
+      const { partial } = this.heads;
       if (isNoResponse(partial)) this.#wrong(answersInstead(spokenInBytes(partial)));
       return chunk.length;
     }
@@ -190,7 +156,7 @@ class Http1Client extends InputReader implements ClientConnection, Http1ClientOw
       return chunk.length;
     }
     const parser = this.#parser;
-    const fault = parser.parse(this.#heads.text, this.#limits.fields, exchange.asked);
+    const fault = parser.parse(this.heads.text, this.limits.fields, exchange.asked);
     if (fault !== undefined) {
       this.#wrong(fault);
       return chunk.length;
@@ -211,26 +177,26 @@ class Http1Client extends InputReader implements ClientConnection, Http1ClientOw
           this.#wrong("the server did not open a WebSocket");
           break;
         }
-        this.#phase = "tunnel";
+        this.phase = "tunnel";
         exchange.events.onResponse(head, false);
         if (!this.tunnelled) this.reset("nobody took the tunnel");
         break;
       case "chunked":
-        this.#body.startChunked();
-        this.#phase = "body";
+        this.body.startChunked();
+        this.phase = "body";
         exchange.events.onResponse(head, false);
         break;
       default:
-        this.#body.startLength(body === "length" ? head.length : Infinity);
-        this.#phase = "body";
+        this.body.startLength(body === "length" ? head.length : Infinity);
+        this.phase = "body";
         exchange.events.onResponse(head, false);
     }
     return end;
   }
 
   #readBody(chunk: Uint8Array, at: number): number {
-    const body = this.#body;
-    const exchange = this.#exchange;
+    const body = this.body;
+    const exchange = this.exchange;
     const end = body.read(chunk, at);
     if (body.fault) {
       this.#wrong(body.fault);
@@ -239,32 +205,32 @@ class Http1Client extends InputReader implements ClientConnection, Http1ClientOw
     const { from, to, complete } = body;
     if (to > from) exchange?.events.onData(partOf(chunk, from, to));
     this.inHand = chunk.length - end;
-    if (complete && this.#exchange === exchange) this.endMessage();
+    if (complete && this.exchange === exchange) this.endMessage();
     return end;
   }
 
   /** The response is complete. `withHead`: it has no body. */
   #complete(withHead = false): void {
-    const exchange = this.#exchange;
+    const exchange = this.exchange;
     if (!exchange) return;
     const { head, persistent } = this.#parser;
     const more = this.hasMore;
-    this.#exchange = undefined;
+    this.exchange = undefined;
     const requestIsComplete = exchange.leave();
     this.release();
-    const keep = persistent && requestIsComplete && !more && !this.peerEnded && !this.#draining;
-    this.#phase = keep ? "idle" : "over";
+    const keep = persistent && requestIsComplete && !more && !this.peerEnded && !this.draining;
+    this.phase = keep ? "idle" : "over";
     if (more) {
-      this.#end ??= { by: "peer", kind: "protocol", detail: "more came than the response" };
+      this.end ??= { by: "peer", kind: "protocol", detail: "more came than the response" };
     }
     if (!keep) {
-      this.#end ??= { by: persistent ? "us" : "peer", kind: "closed", detail: "" };
+      this.end ??= { by: persistent ? "us" : "peer", kind: "closed", detail: "" };
       // The server must see that the request is incomplete.
       if (requestIsComplete) this.#closeStream();
       else this.stream.reset();
     }
     if (withHead) exchange.events.onResponse(head, true);
-    else exchange.events.onEnd(this.#body.trailers);
+    else exchange.events.onEnd(this.body.trailers);
     if (this.capacity > 0) this.#events.onCapacity();
   }
 
@@ -273,7 +239,7 @@ class Http1Client extends InputReader implements ClientConnection, Http1ClientOw
   }
 
   protected peerIsDone(): void {
-    const phase = this.#phase;
+    const phase = this.phase;
     if (phase === "idle") return this.#close("peer");
     if (phase === "body" && this.#parser.body === "until_close") return this.#complete();
     const where = phase === "head" ? "before" : "within";
@@ -283,8 +249,8 @@ class Http1Client extends InputReader implements ClientConnection, Http1ClientOw
 
   /** Ends the idle connection in order. */
   #close(by: "peer" | "us"): void {
-    this.#end ??= { by, kind: "closed", detail: "" };
-    this.#phase = "over";
+    this.end ??= { by, kind: "closed", detail: "" };
+    this.phase = "over";
     this.#closeStream();
     this.#events.onCapacity();
   }
@@ -296,22 +262,15 @@ class Http1Client extends InputReader implements ClientConnection, Http1ClientOw
   }
 
   #break(end: HttpEnd, reason: ResetReason): void {
-    if (this.#phase === "over") return;
-    const wasIdle = this.#phase === "idle";
-    this.#end ??= end;
-    this.#phase = "over";
+    if (this.phase === "over") return;
+    const wasIdle = this.phase === "idle";
+    this.end ??= end;
+    this.phase = "over";
     this.forget();
     // The stream may report its close at once, with a reason that is not the cause.
-    this.#reportReset(reason, end.detail);
+    this.reportReset(reason, end.detail);
     this.stream.reset();
     if (wasIdle) this.#events.onCapacity();
-  }
-
-  #reportReset(reason: ResetReason, detail: string): void {
-    const exchange = this.#exchange;
-    this.#exchange = undefined;
-    exchange?.leave();
-    exchange?.events.onReset(reason, detail);
   }
 }
 

@@ -11,7 +11,7 @@ import {
 } from "../../../test/kit/wire/http1.ts";
 import { SinkStream } from "../../../test/kit/wire/http1_requests.ts";
 import type { RequestHead } from "../head.ts";
-import { DEFAULT_HTTP_LIMITS } from "../limits.ts";
+import { DEFAULT_HTTP_LIMITS } from "../exchange.ts";
 import { openHttp1Client } from "./client_connection.ts";
 
 const OK = "HTTP/1.1 200 OK\r\n";

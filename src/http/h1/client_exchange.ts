@@ -1,33 +1,18 @@
-/**
- * A request on a client connection, and its writing.
- *
- * @module
- */
+/** A request on a client connection, and its writing. @module */
 
 import type { Stream } from "../../net/mod.ts";
 import type { ClientExchange, ResetReason, ResponseEvents } from "../exchange.ts";
 import { type Fields, type RequestHead, UNKNOWN_LENGTH } from "../head.ts";
 import type { HeldShare } from "../held_bytes.ts";
-import type { BodyWriter } from "./body_writer.ts";
+import { writeHead } from "./write_message.ts";
+import type { Http1Owner } from "./connection.ts";
 import type { AnsweredRequest } from "./parse_response.ts";
 import { KEY, missingKey } from "./websocket.ts";
-import { writeHead } from "./write_head.ts";
 
 /** The connection of the exchange. */
-export interface Http1ClientOwner {
-  readonly stream: Stream;
-  readonly writer: BodyWriter;
-  /**
-   * Records the result of a write. False is returned again, and remembered until the stream has drained.
-   */
-  took(all: boolean, size: number, count: HeldShare): boolean;
-  /** Ends the exchange and the connection. `detail` is for people. */
-  broken(detail: string): void;
+export interface Http1ClientOwner extends Http1Owner {
   /** Like `broken`, when nothing was written; takes effect in a later microtask. */
   unwritable(detail: string): void;
-  hold(): void;
-  release(): void;
-  tunnel(): Stream;
 }
 
 const NOT_AS_LONG = "the request is not as long as was said";

@@ -21,6 +21,7 @@ import {
   TE,
   TRANSFER_ENCODING,
   UPGRADE,
+  withoutBlanks,
 } from "../field_names.ts";
 
 /** Why a head is refused, with the `status` of the response. */
@@ -31,25 +32,11 @@ export interface HeadFault {
   readonly detail: string;
 }
 
-function fault(detail: string, status = 400): HeadFault {
+export function fault(detail: string, status = 400): HeadFault {
   return { status, detail };
 }
 
-const NO_LINE_END = fault("a line of the head does not end in CR LF");
-const NO_COLON = fault("a line of the head is no field");
-const BAD_NAME = fault("the name of a field is no token");
-const ALIAS = fault("the name of a field could be taken for one that frames the message");
-const BAD_VALUE = fault("the value of a field has a control character");
-const TOO_MANY = fault("too many fields", 431);
-const TWO_HOSTS = fault("more than one host");
-const TWO_LENGTHS = fault("more than one content length");
-const BAD_LENGTH = fault("the content length is no number");
-const TWO_CODINGS = fault("more than one field says the transfer coding");
-const OTHER_CODING = fault("a transfer coding other than chunked", 501);
-const BAD_CONNECTION = fault("the connection field is no list of tokens");
-const LONG_CONNECTION = fault("the connection field names too many fields");
-const PROTECTED_NAMED = fault("the connection field names a field that must stay");
-const BAD_EXPECTATION = fault("an expectation other than 100-continue", 417);
+export const HEAD_TOO_LARGE: HeadFault = fault("the head is too large", 431);
 
 /** The field is missing. */
 export const ABSENT = -1;
@@ -59,8 +46,6 @@ const NOMINATED = 10;
 const LENGTH = /^[0-9]{1,15}$/;
 /** Parameter of `Keep-Alive` (RFC 2068 19.7.1.1). */
 const TIMEOUT = /(?:^|[,; \t])timeout=([0-9]{1,9})(?![^,; \t])/i;
-const SPACE = 32;
-const TAB = 9;
 const CR = 13;
 const COLON = 58;
 
@@ -110,15 +95,15 @@ export class HeadFields {
     this.upgrade = "";
     this.expectsContinue = this.#trailersWelcome = false;
     this.#nominated = undefined;
-    if (CONTROL.test(text)) return BAD_VALUE;
+    if (CONTROL.test(text)) return fault("the value of a field has a control character");
     let count = 0;
     while (at < text.length) {
       const end = text.indexOf("\n", at) - 1;
-      if (text.charCodeAt(end) !== CR) return NO_LINE_END;
+      if (text.charCodeAt(end) !== CR) return fault("a line of the head does not end in CR LF");
       if (end === at) break;
-      if (count === limit) return TOO_MANY;
-      const fault = this.#line(text, at, end, count++);
-      if (fault) return fault;
+      if (count === limit) return fault("too many fields", 431);
+      const wrong = this.#line(text, at, end, count++);
+      if (wrong) return wrong;
       at = end + 2;
     }
     return this.#nominated ? this.#remove(this.#nominated) : this.#keepTe();
@@ -128,15 +113,17 @@ export class HeadFields {
     let known = this.#names[line];
     if (!known || !isNamed(text, at, known.spelled)) {
       const colon = text.indexOf(":", at);
-      if (colon < 0 || colon > end) return NO_COLON;
+      if (colon < 0 || colon > end) return fault("a line of the head is no field");
       const spelled = text.substring(at, colon);
       known = knownName(spelled);
       // Other names are not cached: they would keep the memory of the whole head.
       if (known) this.#names[line] = known;
       else {
-        if (!isToken(spelled)) return BAD_NAME;
+        if (!isToken(spelled)) return fault("the name of a field is no token");
         const name = spelled.toLowerCase();
-        if (isAlias(name)) return ALIAS;
+        if (isAlias(name)) {
+          return fault("the name of a field could be taken for one that frames the message");
+        }
         known = { spelled, name, meaning: knownName(name)?.meaning ?? PLAIN };
       }
     }
@@ -151,17 +138,19 @@ export class HeadFields {
     this.meant = true;
     switch (meaning) {
       case HOST:
-        if (this.host !== undefined) return TWO_HOSTS;
+        if (this.host !== undefined) return fault("more than one host");
         this.host = value;
         return undefined;
       case CONTENT_LENGTH:
-        if (this.contentLength !== ABSENT) return TWO_LENGTHS;
-        if (!LENGTH.test(value)) return BAD_LENGTH;
+        if (this.contentLength !== ABSENT) return fault("more than one content length");
+        if (!LENGTH.test(value)) return fault("the content length is no number");
         this.contentLength = Number(value);
         return undefined;
       case TRANSFER_ENCODING:
-        if (this.chunked) return TWO_CODINGS;
-        if (value.toLowerCase() !== "chunked") return OTHER_CODING;
+        if (this.chunked) return fault("more than one field says the transfer coding");
+        if (value.toLowerCase() !== "chunked") {
+          return fault("a transfer coding other than chunked", 501);
+        }
         this.chunked = true;
         return undefined;
       case CONNECTION:
@@ -176,7 +165,9 @@ export class HeadFields {
         this.#trailersWelcome ||= tokensOf(value).some((token) => token.startsWith("trailers"));
         return undefined;
       case EXPECT:
-        if (value.toLowerCase() !== "100-continue") return BAD_EXPECTATION;
+        if (value.toLowerCase() !== "100-continue") {
+          return fault("an expectation other than 100-continue", 417);
+        }
         this.expectsContinue = true;
     }
     return undefined;
@@ -193,10 +184,14 @@ export class HeadFields {
       else if (option === "keep-alive") this.keepAlive = true;
       else if (option === "upgrade") this.upgradeNamed = true;
       else {
-        if (isProtected(option) || option.startsWith(":")) return PROTECTED_NAMED;
-        if (!isToken(option)) return BAD_CONNECTION;
+        if (isProtected(option) || option.startsWith(":")) {
+          return fault("the connection field names a field that must stay");
+        }
+        if (!isToken(option)) return fault("the connection field is no list of tokens");
         const nominated = this.#nominated ??= [];
-        if (nominated.push(option) >= NOMINATED) return LONG_CONNECTION;
+        if (nominated.push(option) >= NOMINATED) {
+          return fault("the connection field names too many fields");
+        }
       }
     }
     return undefined;
@@ -220,16 +215,6 @@ export class HeadFields {
   }
 }
 
-/**
- * The text from `from` to `to` without the white space around it (RFC 9110 5.6.1, 5.6.3); each character is
- * looked at once.
- */
-function withoutBlanks(text: string, from: number, to: number): string {
-  while (from < to && isBlank(text.charCodeAt(from))) from++;
-  while (from < to && isBlank(text.charCodeAt(to - 1))) to--;
-  return text.substring(from, to);
-}
-
 /** Whether the name in the line at `at` is spelled like `spelled`. */
 function isNamed(text: string, at: number, spelled: string): boolean {
   const { length } = spelled;
@@ -240,12 +225,8 @@ function isNamed(text: string, at: number, spelled: string): boolean {
   return true;
 }
 
-function isBlank(code: number): boolean {
-  return code === SPACE || code === TAB;
-}
-
 /** Elements of a comma-separated list, in lower case, without the empty ones. */
 export function tokensOf(value: string): string[] {
   const elements = value.toLowerCase().split(",");
-  return elements.map((text) => withoutBlanks(text, 0, text.length)).filter((token) => token);
+  return elements.map((text) => withoutBlanks(text)).filter((token) => token);
 }

@@ -6,27 +6,23 @@
  */
 
 import { type RequestHead, UNKNOWN_LENGTH } from "../head.ts";
-import { ABSENT, type HeadFault, HeadFields, tokensOf } from "./parse_fields.ts";
+import {
+  ABSENT,
+  fault,
+  HEAD_TOO_LARGE,
+  type HeadFault,
+  HeadFields,
+  tokensOf,
+} from "./parse_fields.ts";
 import { isAuthority, isHost, isToken } from "../field_names.ts";
-
-function fault(detail: string, status = 400): HeadFault {
-  return { status, detail };
-}
+import type { HttpLimits } from "../exchange.ts";
+import { Http1HeadReader } from "./read_message.ts";
 
 const BAD_LINE = fault("the first line is no request line");
 /** A client with such a first line speaks HTTP and can read a response. */
 const NAMES_HTTP = /HTTP\//i;
-const NOT_HTTP = fault("what came is not HTTP", 0);
-const BAD_METHOD = fault("the method is no token");
-const OTHER_VERSION = fault("a version of HTTP other than 1.0 and 1.1", 505);
 const BAD_TARGET = fault("the target is none of the four forms");
 const BAD_AUTHORITY = fault("the authority is no host with a port");
-const BAD_HOST = fault("the host is none");
-const NO_HOST = fault("no host");
-const LENGTH_AND_CHUNKED = fault("both a content length and a transfer coding");
-const CODING_IN_1_0 = fault("a transfer coding in HTTP/1.0");
-const BODY_OF_CONNECT = fault("CONNECT with a body");
-const BODY_OF_UPGRADE = fault("an upgrade with a transfer coding");
 
 const WITH_PORT = /:[0-9]{1,5}$/;
 /** Visible characters except `#`: a fragment is the client's own (`envoy.md` 2.8). */
@@ -54,11 +50,13 @@ export class RequestParser {
       return BAD_LINE;
     }
     const method = text.substring(at, first);
-    if (!isToken(method)) return BAD_METHOD;
+    if (!isToken(method)) return fault("the method is no token");
     const version = text.substring(second + 1, lineEnd);
     if (version !== "HTTP/1.1" && version !== "HTTP/1.0") {
-      if (!NAMES_HTTP.test(version)) return NOT_HTTP;
-      return VERSION.test(version) ? OTHER_VERSION : BAD_LINE;
+      if (!NAMES_HTTP.test(version)) return fault("what came is not HTTP", 0);
+      return VERSION.test(version)
+        ? fault("a version of HTTP other than 1.0 and 1.1", 505)
+        : BAD_LINE;
     }
     const target = text.substring(first + 1, second);
     if (!TARGET.test(target)) return BAD_TARGET;
@@ -75,10 +73,12 @@ export class RequestParser {
   ): HeadFault | undefined {
     const { host, contentLength, chunked, close, keepAlive, fields } = this.#fields;
     const is11 = version === "HTTP/1.1";
-    if (host === undefined && is11) return NO_HOST;
-    if (host && !isHost(host)) return BAD_HOST;
-    if (chunked && contentLength !== ABSENT) return LENGTH_AND_CHUNKED;
-    if (chunked && !is11) return CODING_IN_1_0;
+    if (host === undefined && is11) return fault("no host");
+    if (host && !isHost(host)) return fault("the host is none");
+    if (chunked && contentLength !== ABSENT) {
+      return fault("both a content length and a transfer coding");
+    }
+    if (chunked && !is11) return fault("a transfer coding in HTTP/1.0");
     const head: RequestHead = {
       method,
       scheme: "",
@@ -98,7 +98,7 @@ export class RequestParser {
     // HTTP/1.0 has neither upgrades nor expectations.
     if (is11 && this.#fields.upgradeNamed && method !== "CONNECT") {
       head.upgrade = protocolOf(this.#fields.upgrade);
-      if (head.upgrade && chunked) return BODY_OF_UPGRADE;
+      if (head.upgrade && chunked) return fault("an upgrade with a transfer coding");
       // The server may ignore the upgrade, and a body would come before the change (RFC 9110 7.8).
       if (this.hasBody) head.upgrade = "";
     }
@@ -110,7 +110,7 @@ export class RequestParser {
   }
 
   #connect(head: RequestHead): HeadFault | undefined {
-    if (head.length !== 0) return BODY_OF_CONNECT;
+    if (head.length !== 0) return fault("CONNECT with a body");
     if (!isAuthority(head.path) || !WITH_PORT.test(head.path)) return BAD_AUTHORITY;
     head.authority = head.path;
     head.path = "";
@@ -144,4 +144,16 @@ function protocolOf(upgrade: string): string {
   if (tokens.includes("websocket")) return "websocket";
   const only = tokens.length === 1 ? tokens[0] ?? "" : "";
   return isToken(only) ? only : "";
+}
+
+/** `lines`: the first line and the fields, one line an element. */
+export function readRequest(
+  lines: readonly string[],
+  limits: Pick<HttpLimits, "headBytes" | "fields">,
+): RequestHead | HeadFault {
+  const bytes = new TextEncoder().encode(`${lines.join("\r\n")}\r\n\r\n`);
+  const reader = new Http1HeadReader(limits.headBytes);
+  if (reader.read(bytes, 0) !== bytes.length) return HEAD_TOO_LARGE;
+  const parser = new RequestParser();
+  return parser.parse(reader.text, 0, limits.fields) ?? parser.head ?? HEAD_TOO_LARGE;
 }

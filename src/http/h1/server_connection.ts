@@ -8,21 +8,17 @@
 
 import type { Deadline, Deadlines } from "../../base/mod.ts";
 import type { Stream } from "../../net/mod.ts";
-import type { HttpEnd, ResetReason, ServerConnection, ServerEvents } from "../exchange.ts";
+import type { HttpLimits, ServerConnection, ServerEvents } from "../exchange.ts";
 import { UNKNOWN_LENGTH } from "../head.ts";
-import { type HeldAccount, heldByThread, HeldShare } from "../held_bytes.ts";
-import type { HttpLimits } from "../limits.ts";
+import { type HeldAccount, HeldShare } from "../held_bytes.ts";
 import { partOf } from "../latin1.ts";
 import { isNoRequest, spokenInBytes } from "../first_bytes.ts";
-import { BodyReader } from "./body_reader.ts";
-import { BodyWriter } from "./body_writer.ts";
-import { Http1HeadReader, PARTIAL, TOO_LARGE } from "./head_reader.ts";
-import { InputReader } from "./input_reader.ts";
-import type { HeadFault } from "./parse_fields.ts";
+import { refusal, writeText } from "./write_message.ts";
+import { PARTIAL, TOO_LARGE } from "./read_message.ts";
+import { Http1Connection } from "./connection.ts";
+import { HEAD_TOO_LARGE, type HeadFault } from "./parse_fields.ts";
 import { RequestParser } from "./parse_request.ts";
 import { Http1ServerExchange, type Http1ServerOwner } from "./server_exchange.ts";
-import { refusal } from "./status_line.ts";
-import { writeText } from "./write_head.ts";
 
 export interface Http1ServerOptions {
   readonly limits: HttpLimits;
@@ -55,12 +51,6 @@ const DRAIN_MS = 1000;
  */
 const HALF_ENDED_MS = 1000;
 
-export const HEAD_TOO_LARGE: HeadFault = { status: 431, detail: "the head is too large" };
-/** The same response as Envoy's, though few other protocols understand it. */
-function notHttp(bytes: Uint8Array): HeadFault {
-  return { status: 400, detail: `the caller speaks ${spokenInBytes(bytes)} where HTTP is spoken` };
-}
-
 const BLANK_LINES: HeadFault = { status: 400, detail: "more than one empty line before a request" };
 
 type Phase =
@@ -76,55 +66,37 @@ type Phase =
   /** Everything is sent; incoming bytes are ignored. */
   | "over";
 
-class Http1Server extends InputReader implements ServerConnection, Http1ServerOwner {
-  readonly writer: BodyWriter;
-  readonly #limits: HttpLimits;
+class Http1Server extends Http1Connection<Http1ServerExchange>
+  implements ServerConnection, Http1ServerOwner {
   readonly #events: ServerEvents;
   readonly #deadlines: Deadlines;
-  readonly #heads: Http1HeadReader;
   readonly #parser = new RequestParser();
-  readonly #body: BodyReader;
-  #phase: Phase = "head";
-  #exchange: Http1ServerExchange | undefined;
+  protected phase: Phase = "head";
   /** The connection serves another request after this response. */
   #keep = false;
-  #draining = false;
   /** An empty line came before the request. */
   #blank = false;
   #deadline: Deadline | undefined;
-  #end: HttpEnd | undefined;
 
   constructor(stream: Stream, options: Http1ServerOptions) {
-    const { limits, events, deadlines, account = heldByThread.open("") } = options;
-    super(stream, { limitBytes: limits.bufferedBytes, account });
-    this.writer = new BodyWriter(stream);
-    this.#limits = limits;
+    const { limits, events, deadlines, account } = options;
+    super(stream, limits, account);
     this.#events = events;
     this.#deadlines = deadlines;
-    this.#heads = new Http1HeadReader(limits.headBytes);
-    this.#body = new BodyReader(limits);
-  }
-
-  get active(): number {
-    return this.#exchange || this.tunnelled ? 1 : 0;
   }
 
   get openHead(): number {
-    return this.#phase === "head" && this.#heads.begun ? this.#heads.collected : 0;
-  }
-
-  get isOver(): boolean {
-    return this.#phase === "over";
+    return this.phase === "head" && this.heads.begun ? this.heads.collected : 0;
   }
 
   drain(): void {
-    if (this.#draining) return;
-    this.#draining = true;
+    if (this.draining) return;
+    this.draining = true;
     if (this.#isIdle) this.#leaveSoon();
   }
 
   get #isIdle(): boolean {
-    return this.#phase === "head" && !this.#heads.begun && !this.hasMore;
+    return this.phase === "head" && !this.heads.begun && !this.hasMore;
   }
 
   /** A request may be under way, and not every client sends it again: it is answered as the last one. */
@@ -136,19 +108,18 @@ class Http1Server extends InputReader implements ServerConnection, Http1ServerOw
   }
 
   close(detail: string): void {
-    this.#end ??= { by: "us", kind: "closed", detail };
+    this.end ??= { by: "us", kind: "closed", detail };
     // A body that ends with the connection would look complete.
-    if (this.#exchange?.responded) return this.reset();
-    this.#reportReset(detail);
-    this.#phase = "over";
+    if (this.exchange?.responded) return this.reset();
+    this.reportReset("connection", detail);
+    this.phase = "over";
     this.#closeStream();
   }
 
   reset(): void {
-    this.#end ??= { by: "us", kind: "reset", detail: "" };
-    this.#reportReset("the connection was broken off");
-    this.#phase = "over";
-    this.stream.reset();
+    this.end ??= { by: "us", kind: "reset", detail: "" };
+    this.reportReset("connection", "the connection was broken off");
+    this.#breakOff();
   }
 
   // Events of the stream.
@@ -156,85 +127,66 @@ class Http1Server extends InputReader implements ServerConnection, Http1ServerOw
   onDrain(): void {
     this.sent();
     if (this.tunnelled) return this.tunnelled.events.onDrain();
-    if (this.#phase === "drain") this.#next();
-    else this.#exchange?.events.onDrain();
+    if (this.phase === "drain") this.#next();
+    else this.exchange?.events.onDrain();
   }
 
   onClose(reset: boolean, alert: string): void {
     this.#deadline?.cancel();
-    this.over();
-    const detail = alert || (reset ? "the connection was reset" : "");
-    this.#phase = "over";
-    if (this.tunnelled) {
-      const { events } = this.tunnelled;
-      this.tunnelled = undefined;
-      events.onClose(reset || this.#end?.kind === "reset", alert);
-    }
-    this.#end ??= { by: reset ? "network" : "peer", kind: reset ? "reset" : "closed", detail };
-    this.#reportReset(detail || "the connection was closed");
-    this.#events.onClose(this.#end);
+    this.#events.onClose(this.closed(reset, alert));
   }
 
   // Methods for the exchange.
 
   begins(ends: boolean, lasts: boolean): boolean {
-    const { complete, left } = this.#body;
+    const { complete, left } = this.body;
     // The part of an unwanted body that was read already costs nothing. A client that waits for a 100 and
     // gets the response instead may continue with the body or with its next request: both look the same.
-    const early = !complete && (ends && left > this.inHand || !this.#exchange?.continued);
-    this.#keep = this.#parser.persistent && lasts && !early && !this.#draining &&
+    const early = !complete && (ends && left > this.inHand || !this.exchange?.continued);
+    this.#keep = this.#parser.persistent && lasts && !early && !this.draining &&
       !this.#couldBeTunnel();
     return this.#keep;
   }
 
-  /**
-   * A refused client may have sent bytes that were meant for its tunnel: they must not be read as a
-   * request.
-   */
+  /** A refused client may have sent bytes for its tunnel: they must not be read as a request. */
   #couldBeTunnel(): boolean {
-    const request = this.#exchange?.request;
+    const request = this.exchange?.request;
     if (request?.method === "CONNECT") return true;
     return request?.upgrade !== "" && this.hasMore;
   }
 
   ended(): void {
-    this.#exchange = undefined;
-    if (this.#phase === "body" && this.#keep) {
-      this.#phase = "discard";
+    this.exchange = undefined;
+    if (this.phase === "body" && this.#keep) {
+      this.phase = "discard";
       this.#linger();
       this.release();
     } else {
-      this.#phase = "drain";
+      this.phase = "drain";
       if (!this.blocked) this.#next();
     }
   }
 
   broken(detail: string): void {
-    this.#exchange = undefined;
-    this.#end ??= { by: "us", kind: "reset", detail };
-    this.#phase = "over";
-    this.stream.reset();
+    this.exchange = undefined;
+    this.end ??= { by: "us", kind: "reset", detail };
+    this.#breakOff();
   }
 
   cut(detail: string): void {
     // A body that ends with the connection would look complete, and a blocked stream would wait for the client.
-    const isOpenEnded = !this.#exchange?.responded || this.writer.framing === "until_close";
+    const isOpenEnded = !this.exchange?.responded || this.writer.framing === "until_close";
     if (isOpenEnded || this.blocked) return this.broken(detail);
-    this.#exchange = undefined;
-    this.#end ??= { by: "us", kind: "reset", detail };
-    this.#phase = "over";
+    this.exchange = undefined;
+    this.end ??= { by: "us", kind: "reset", detail };
+    this.phase = "over";
     this.stream.close();
-  }
-
-  override tunnel(): Stream {
-    this.#exchange = undefined;
-    return super.tunnel();
   }
 
   // Reading.
 
   protected step(chunk: Uint8Array, at: number): number {
-    switch (this.#phase) {
+    switch (this.phase) {
       case "head":
         return this.#readHead(chunk, at);
       case "body":
@@ -247,22 +199,25 @@ class Http1Server extends InputReader implements ServerConnection, Http1ServerOw
   }
 
   protected reportEnd(): void {
-    this.#exchange?.events.onEnd(this.#body.trailers);
+    this.exchange?.events.onEnd(this.body.trailers);
   }
 
   protected overflow(): void {
-    this.#reportReset("more came than was asked for", "overflow");
+    this.reportReset("overflow", "more came than was asked for");
     this.reset();
   }
 
   #readHead(chunk: Uint8Array, at: number): number {
-    const end = this.#heads.read(chunk, at);
+    const end = this.heads.read(chunk, at);
     if (end === PARTIAL) {
-      const { partial } = this.#heads;
-      return isNoRequest(partial) ? this.#refuse(notHttp(partial), chunk.length) : chunk.length;
+      const { partial } = this.heads;
+      if (!isNoRequest(partial)) return chunk.length;
+      // The same response as Envoy's, though few other protocols understand it.
+      const detail = `the caller speaks ${spokenInBytes(partial)} where HTTP is spoken`;
+      return this.#refuse({ status: 400, detail }, chunk.length);
     }
     if (end === TOO_LARGE) return this.#refuse(HEAD_TOO_LARGE, chunk.length);
-    const { text } = this.#heads;
+    const { text } = this.heads;
     // Some clients send an extra empty line after a body (RFC 9112 2.2).
     const skipped = text.startsWith("\r\n") ? 2 : 0;
     if (skipped > 0) {
@@ -271,45 +226,45 @@ class Http1Server extends InputReader implements ServerConnection, Http1ServerOw
       if (text.length === skipped) return end;
     }
     this.#blank = false;
-    const fault = this.#parser.parse(text, skipped, this.#limits.fields);
+    const fault = this.#parser.parse(text, skipped, this.limits.fields);
     if (fault) return this.#refuse(fault, chunk.length);
     const { head, hasBody, asksToKeep } = this.#parser;
     if (!head) return end;
-    if (!hasBody) this.#body.startLength(0);
-    else if (head.length === UNKNOWN_LENGTH) this.#body.startChunked();
-    else this.#body.startLength(head.length);
-    this.#phase = hasBody ? "body" : "answer";
+    if (!hasBody) this.body.startLength(0);
+    else if (head.length === UNKNOWN_LENGTH) this.body.startChunked();
+    else this.body.startLength(head.length);
+    this.phase = hasBody ? "body" : "answer";
     this.inHand = chunk.length - end;
     const exchange = new Http1ServerExchange(this, head, {
       endsWithHead: !hasBody,
       asksToKeep,
       held: new HeldShare(this.account),
     });
-    this.#exchange = exchange;
+    this.exchange = exchange;
     this.#events.onRequest(exchange);
     return end;
   }
 
   #readBody(chunk: Uint8Array, at: number): number {
-    const body = this.#body;
+    const body = this.body;
     const end = body.read(chunk, at);
     const { from, to } = body;
     this.inHand = chunk.length - end;
     if (body.fault) return this.#refuse({ status: 400, detail: body.fault }, chunk.length);
-    const exchange = this.#exchange;
+    const exchange = this.exchange;
     const { complete } = body;
     if (complete) {
-      if (this.#phase === "discard") this.#discarded();
-      else this.#phase = "answer";
+      if (this.phase === "discard") this.#discarded();
+      else this.phase = "answer";
     }
     if (to > from) exchange?.events.onData(partOf(chunk, from, to));
-    if (complete && exchange && this.#exchange === exchange) this.endMessage();
+    if (complete && exchange && this.exchange === exchange) this.endMessage();
     return end;
   }
 
   #discarded(): void {
     this.#deadline?.cancel();
-    this.#phase = "drain";
+    this.phase = "drain";
     if (!this.blocked) this.#next();
   }
 
@@ -317,24 +272,22 @@ class Http1Server extends InputReader implements ServerConnection, Http1ServerOw
   #next(): void {
     const isLast = this.peerEnded && !this.hasMore;
     if (!this.#keep || isLast) return this.#finish();
-    this.#phase = "head";
+    this.phase = "head";
     // The response announced that the connection stays, before the drain began.
-    if (this.#draining) this.#leaveSoon();
+    if (this.draining) this.#leaveSoon();
     this.release();
   }
 
   #refuse(fault: HeadFault, at: number): number {
     const { status, detail } = fault;
-    const exchange = this.#exchange;
-    this.#exchange = undefined;
+    const exchange = this.exchange;
+    this.exchange = undefined;
     exchange?.leave();
-    this.#end ??= { by: "peer", kind: "protocol", detail };
+    this.end ??= { by: "peer", kind: "protocol", detail };
     if (exchange) exchange.events.onReset("protocol", detail);
     else this.#events.onInvalid(status, detail);
-    if (exchange?.responded || this.#phase === "discard") {
-      this.#phase = "over";
-      this.stream.reset();
-    } else if (this.#phase !== "over") {
+    if (exchange?.responded || this.phase === "discard") this.#breakOff();
+    else if (this.phase !== "over") {
       if (status !== 0) writeText(this.stream, refusal(status));
       this.#finish();
     }
@@ -342,14 +295,13 @@ class Http1Server extends InputReader implements ServerConnection, Http1ServerOw
   }
 
   protected peerIsDone(): void {
-    switch (this.#phase) {
+    switch (this.phase) {
       case "head":
       case "discard":
         return this.#finish();
       case "body":
-        this.#reportReset("the client ended the connection within a request");
-        this.#phase = "over";
-        return this.stream.reset();
+        this.reportReset("connection", "the client ended the connection within a request");
+        return this.#breakOff();
       case "over":
         return this.#closeStream();
       default:
@@ -360,17 +312,21 @@ class Http1Server extends InputReader implements ServerConnection, Http1ServerOw
   }
 
   #takeForGone(): void {
-    if (!this.#exchange) return;
-    this.#end ??= { by: "peer", kind: "closed", detail: "" };
-    this.#reportReset("the client ended the connection before it was answered");
-    this.#phase = "over";
+    if (!this.exchange) return;
+    this.end ??= { by: "peer", kind: "closed", detail: "" };
+    this.reportReset("connection", "the client ended the connection before it was answered");
+    this.#breakOff();
+  }
+
+  #breakOff(): void {
+    this.phase = "over";
     this.stream.reset();
   }
 
   /** Ends the connection in order, when all that was written has left. */
   #finish(): void {
-    this.#end ??= { by: this.peerEnded ? "peer" : "us", kind: "closed", detail: "" };
-    this.#phase = "over";
+    this.end ??= { by: this.peerEnded ? "peer" : "us", kind: "closed", detail: "" };
+    this.phase = "over";
     this.forget();
     if (this.peerEnded) return this.#closeStream();
     this.stream.end();
@@ -388,12 +344,5 @@ class Http1Server extends InputReader implements ServerConnection, Http1ServerOw
     this.#deadline?.cancel();
     this.#deadline = this.#deadlines.after(UNREAD_MS, () => this.stream.reset());
     this.stream.close();
-  }
-
-  #reportReset(detail: string, reason: ResetReason = "connection"): void {
-    const exchange = this.#exchange;
-    this.#exchange = undefined;
-    exchange?.leave();
-    exchange?.events.onReset(reason, detail);
   }
 }

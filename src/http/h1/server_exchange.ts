@@ -6,7 +6,12 @@
  */
 
 import type { Stream } from "../../net/mod.ts";
-import type { MessageEvents, ResetReason, ServerExchange } from "../exchange.ts";
+import {
+  ignoredMessage,
+  type MessageEvents,
+  type ResetReason,
+  type ServerExchange,
+} from "../exchange.ts";
 import {
   fieldOf,
   type Fields,
@@ -15,15 +20,12 @@ import {
   UNKNOWN_LENGTH,
 } from "../head.ts";
 import type { HeldShare } from "../held_bytes.ts";
-import type { BodyWriter, Framing } from "./body_writer.ts";
-import { statusLine } from "./status_line.ts";
+import type { Http1Owner } from "./connection.ts";
+import { type Framing, statusLine, writeHead } from "./write_message.ts";
 import { KEY, PROOF, proofOf } from "./websocket.ts";
-import { writeHead } from "./write_head.ts";
 
 /** The connection of the exchange. */
-export interface Http1ServerOwner {
-  readonly stream: Stream;
-  readonly writer: BodyWriter;
+export interface Http1ServerOwner extends Http1Owner {
   /** The client takes no more for now. */
   readonly blocked: boolean;
   /**
@@ -31,33 +33,14 @@ export interface Http1ServerOwner {
    * body; `lasts`: its body does not end with the connection.
    */
   begins(ends: boolean, lasts: boolean): boolean;
-  /**
-   * Records the result of a write. False is returned again, and remembered until the stream has drained.
-   */
-  took(all: boolean, size: number, count: HeldShare): boolean;
   ended(): void;
-  /** Ends the exchange and the connection. `detail` is for people. */
-  broken(detail: string): void;
-  /**
-   * Like `broken`, but the part of the response that was sent still arrives, if the client can detect that
-   * the end is missing.
-   */
+  /** Like `broken`, but what was sent still arrives, if the client can detect the missing end. */
   cut(detail: string): void;
-  hold(): void;
-  release(): void;
-  tunnel(): Stream;
 }
 
 const NOT_AS_LONG = "the response is not as long as was said";
 const NOT_FINAL = "the response is of a kind that does not end an exchange";
 const NOT_LAWFUL = "the response has a field that cannot be written";
-
-export const ignoredMessage: MessageEvents = {
-  onData: () => {},
-  onEnd: () => {},
-  onDrain: () => {},
-  onReset: () => {},
-};
 
 export class Http1ServerExchange implements ServerExchange {
   readonly request: RequestHead;

@@ -1,8 +1,4 @@
-/**
- * The client side of HTTP/2.
- *
- * @module
- */
+/** The client side of HTTP/2. @module */
 
 import type { Stream } from "../../net/mod.ts";
 import type {
@@ -21,8 +17,16 @@ import { Http2ErrorCode, MAX_STREAM_ID, PREFACE } from "./frame.ts";
 import { FrameRules } from "./frame_rules.ts";
 import type { HeadBlockKind } from "./head_reader.ts";
 import { Http2Stream, type StreamConnection } from "./http2_stream.ts";
-import { KeepAlive, type KeepAliveOptions } from "./keep_alive.ts";
 import { Http2Tunnel } from "./tunnel.ts";
+import type { Deadline } from "../../base/mod.ts";
+
+/** Probes of a silent peer while requests are open. */
+export interface KeepAliveOptions {
+  /** Silence after which a PING is sent. */
+  readonly intervalMs: number;
+  /** Silence after the PING that ends the connection. */
+  readonly timeoutMs: number;
+}
 
 export interface Http2ClientOptions extends Http2Options {
   readonly events: ClientEvents;
@@ -30,18 +34,9 @@ export interface Http2ClientOptions extends Http2Options {
   readonly keepAlive?: KeepAliveOptions;
 }
 
-/**
- * Opens an HTTP/2 client on `stream`, which it takes over; with prior knowledge that the peer speaks
- * HTTP/2.
- */
+/** Opens an HTTP/2 client on `stream`, which it takes over; the peer is known to speak HTTP/2. */
 export function openHttp2Client(stream: Stream, options: Http2ClientOptions): ClientConnection {
   return new Http2Client(stream, options);
-}
-
-/** `expectsLong`: the response is probably longer than a stream's first window. */
-interface Begin {
-  readonly ends: boolean;
-  readonly expectsLong: boolean;
 }
 
 /** Limit of informational responses to one request. */
@@ -74,13 +69,13 @@ class ClientStream extends Http2Stream implements ClientExchange {
     return new Http2Tunnel(this);
   }
 
-  /** Sends the head. */
-  begin(id: number, host: StreamConnection, options: Begin): void {
-    const { ends, expectsLong } = options;
+  /** Sends the head. `expectsLong`: the response is probably longer than a stream's first window. */
+  begin(id: number, ends: boolean, expectsLong: boolean): void {
+    const { host } = this;
     this.id = id;
     host.writer.request(id, this.head, ends);
     if (expectsLong) this.widen();
-    if (ends) this.endedWithHead();
+    if (ends) this.sentEnd();
     else this.windowChanged(host.streamSendWindow);
   }
 
@@ -92,13 +87,13 @@ class ClientStream extends Http2Stream implements ClientExchange {
 
 class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
   readonly #events: ClientEvents;
-  readonly #keepAlive: KeepAlive | undefined;
+  #probe: Deadline | undefined;
+  /** Something was received since the last check. */
+  #isAlive = false;
   #nextId = 1;
   #heard = false;
   #draining = false;
-  /**
-   * The last response with a length exceeded a stream's initial window: the next one probably will, too.
-   */
+  /** The last response exceeded a stream's initial window: the next one probably will, too. */
   #expectsLong = false;
   /** Requests that wait for the server's settings. */
   #waiting: ClientStream[] = [];
@@ -109,12 +104,21 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
     this.output.reserve(PREFACE.length);
     this.output.put(PREFACE);
     this.start();
-    const { keepAlive, deadlines } = options;
-    this.#keepAlive = keepAlive && new KeepAlive(keepAlive, {
-      deadlines,
-      isWanted: () => this.active > 0,
-      ask: () => this.ping(),
-      lost: () => this.fail(Http2ErrorCode.none, "no answer to a PING", "timed_out"),
+    if (options.keepAlive) this.#awaitSilence(options.keepAlive);
+  }
+
+  #awaitSilence({ intervalMs, timeoutMs }: KeepAliveOptions): void {
+    const { deadlines } = this.options;
+    const again = () => this.#awaitSilence({ intervalMs, timeoutMs });
+    this.#isAlive = false;
+    this.#probe = deadlines.after(intervalMs, () => {
+      // gRPC servers end a connection that sends PING while no request is open.
+      if (this.#isAlive || this.active === 0) return again();
+      this.ping();
+      this.#probe = deadlines.after(timeoutMs, () => {
+        if (this.#isAlive) return again();
+        this.fail(Http2ErrorCode.none, "no answer to a PING", "timed_out");
+      });
     });
   }
 
@@ -133,7 +137,7 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
   }
 
   override onData(chunk: Uint8Array): void {
-    if (this.#keepAlive) this.#keepAlive.heard = true;
+    this.#isAlive = true;
     // SETTINGS come first, and are short: any other first octet belongs to another protocol.
     if (!this.peer.received && !this.#heard && chunk.length > 0) {
       this.#heard = true;
@@ -168,7 +172,7 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
     this.#nextId += 2;
     this.streams.add(id, stream);
     this.floods.opened();
-    stream.begin(id, this, { ends, expectsLong: this.#expectsLong });
+    stream.begin(id, ends, this.#expectsLong);
   }
 
   /** The server's settings have come. */
@@ -234,7 +238,7 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
     if (ends && stream.sendEnded && !stream.over) this.finished(stream);
   }
 
-  protected onGoaway(lastId: number, code: number): void {
+  protected override onGoaway(lastId: number, code: number): void {
     this.#draining = true;
     const refused = this.streams.all().filter(({ id }) => id > lastId);
     for (const stream of refused) {
@@ -246,9 +250,7 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
     if (this.streams.size === 0) this.leave("drained");
   }
 
-  protected onPingAck(): void {}
-
-  protected onSettings(): void {
+  protected override onSettings(): void {
     this.#decide();
     if (!this.over) this.#events.onCapacity();
   }
@@ -260,7 +262,7 @@ class Http2Client extends FrameRules<ClientStream> implements ClientConnection {
   }
 
   protected onOver(end: HttpEnd): void {
-    this.#keepAlive?.stop();
+    this.#probe?.cancel();
     this.#decide();
     this.#events.onClose(end);
   }

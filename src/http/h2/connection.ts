@@ -7,10 +7,9 @@
 
 import type { Clock, Deadline, Deadlines } from "../../base/mod.ts";
 import { ignoredEvents, type Stream, type StreamEvents } from "../../net/mod.ts";
-import type { HttpEnd } from "../exchange.ts";
+import type { HttpEnd, HttpLimits } from "../exchange.ts";
 import { type HeldAccount, heldByThread } from "../held_bytes.ts";
-import type { HttpLimits } from "../limits.ts";
-import { ClosedStreams, type CloseKind } from "./closed_streams.ts";
+import { ClosedStreams, type CloseKind, StreamTable } from "./stream_table.ts";
 import { Floods } from "./floods.ts";
 import { DEFAULT_WINDOW_BYTES, FrameType, Http2ErrorCode, MAX_STREAM_ID } from "./frame.ts";
 import { HeadWriter } from "./head_writer.ts";
@@ -19,7 +18,6 @@ import type { Http2Stream, StreamConnection } from "./http2_stream.ts";
 import { Output } from "./output.ts";
 import { PeerSettings, writeSettings } from "./settings.ts";
 import { SharedWindow } from "./shared_window.ts";
-import { StreamTable } from "./stream_table.ts";
 
 export interface Http2Options {
   readonly limits: HttpLimits;
@@ -43,7 +41,7 @@ export abstract class Http2Connection<S extends Http2Stream>
   protected readonly streams: StreamTable<S> = new StreamTable();
   protected readonly closed: ClosedStreams = new ClosedStreams();
   protected readonly peer: PeerSettings = new PeerSettings();
-  protected readonly floods: Floods;
+  readonly floods: Floods;
   /** The highest stream that the peer opened. */
   protected lastPeerId = 0;
   /** Frames on streams above it are ignored. */
@@ -142,10 +140,6 @@ export abstract class Http2Connection<S extends Http2Stream>
     if (more > 0) this.output.frame32(FrameType.windowUpdate, 0, more);
   }
 
-  sentData(): void {
-    this.floods.sentData();
-  }
-
   resetStream(stream: Http2Stream, code: Http2ErrorCode): void {
     stream.forgetSending();
     this.output.frame32(FrameType.rstStream, stream.id, code);
@@ -186,10 +180,7 @@ export abstract class Http2Connection<S extends Http2Stream>
     this.#close();
   }
 
-  /**
-   * Queued frames are of no use to a peer that broke a rule, and could be held for as long as the peer
-   * likes.
-   */
+  /** A peer that broke a rule has no use for queued frames, and could have them held for long. */
   #close(): void {
     this.output.close();
     if (this.output.blocked) this.#stream.reset();
@@ -223,10 +214,7 @@ export abstract class Http2Connection<S extends Http2Stream>
     this.output.put32(code);
   }
 
-  /**
-   * Counts the reset of a client's stream that began at `startedMs`. A server may reset our streams as it
-   * likes.
-   */
+  /** Counts the reset of a client's stream; a server may reset our streams as it likes. */
   protected countReset(startedMs: number): boolean {
     return this.side === "server" && this.count(this.floods.reset(startedMs));
   }

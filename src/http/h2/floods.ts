@@ -17,10 +17,7 @@ const LIMITS = {
   latePerReset: 4,
   /** PRIORITY in a second, for each open stream plus one. */
   priorities: 100,
-  /**
-   * WINDOW_UPDATE in a second: a base, an addition for each stream, and one for each frame of DATA that we
-   * sent.
-   */
+  /** WINDOW_UPDATE in a second: a base, more for each stream, and for each frame of DATA sent. */
   windowUpdates: 5,
   windowUpdatesPerStream: 2,
   windowUpdatesPerData: 20,
@@ -40,12 +37,9 @@ const SECOND_MS = 1_000;
 export class Floods {
   readonly #clock: Clock;
   #empty = 0;
-  #replies = 0;
-  #repliesSinceMs: number;
-  #priorities = 0;
-  #prioritiesSinceMs: number;
-  #windowUpdates = 0;
-  #windowUpdatesSinceMs: number;
+  readonly #replies: Rate;
+  readonly #priorities: Rate;
+  readonly #windowUpdates: Rate;
   #dataFrames = 0;
   #streams = 0;
   #earlyResets = 0;
@@ -58,7 +52,9 @@ export class Floods {
   constructor(clock: Clock) {
     this.#clock = clock;
     this.#nowMs = this.#tokensAtMs = clock.monotonic();
-    this.#repliesSinceMs = this.#prioritiesSinceMs = this.#windowUpdatesSinceMs = this.#nowMs;
+    this.#replies = new Rate(this.#nowMs);
+    this.#priorities = new Rate(this.#nowMs);
+    this.#windowUpdates = new Rate(this.#nowMs);
   }
 
   beginRead(nowMs: number): void {
@@ -96,22 +92,12 @@ export class Floods {
   }
 
   reply(): string {
-    if (++this.#replies <= LIMITS.replies) return "";
-    if (this.#nowMs - this.#repliesSinceMs < SECOND_MS) return "PING and SETTINGS";
-    this.#repliesSinceMs = this.#nowMs;
-    this.#replies = 0;
-    return "";
-  }
-
-  idle(): string {
-    return this.reply();
+    return this.#replies.exceeds(LIMITS.replies, this.#nowMs) ? "PING and SETTINGS" : "";
   }
 
   /** A frame came on a closed stream. */
   late(): string {
-    if (this.#lateFrames <= 0) {
-      return this.reply() === "" ? "" : "frames on closed streams";
-    }
+    if (this.#lateFrames <= 0) return this.reply() && "frames on closed streams";
     this.#lateFrames--;
     return "";
   }
@@ -123,21 +109,14 @@ export class Floods {
   }
 
   priority(streams: number): string {
-    if (++this.#priorities <= LIMITS.priorities * (1 + streams)) return "";
-    if (this.#nowMs - this.#prioritiesSinceMs < SECOND_MS) return "PRIORITY";
-    this.#prioritiesSinceMs = this.#nowMs;
-    this.#priorities = 0;
-    return "";
+    const limit = LIMITS.priorities * (1 + streams);
+    return this.#priorities.exceeds(limit, this.#nowMs) ? "PRIORITY" : "";
   }
 
   windowUpdate(streams: number): string {
     const limit = LIMITS.windowUpdates + LIMITS.windowUpdatesPerStream * streams +
       LIMITS.windowUpdatesPerData * this.#dataFrames;
-    if (++this.#windowUpdates <= limit) return "";
-    if (this.#nowMs - this.#windowUpdatesSinceMs < SECOND_MS) return "WINDOW_UPDATE";
-    this.#windowUpdatesSinceMs = this.#nowMs;
-    this.#windowUpdates = 0;
-    return "";
+    return this.#windowUpdates.exceeds(limit, this.#nowMs) ? "WINDOW_UPDATE" : "";
   }
 
   /** A stream was reset that began at `startedMs`. */
@@ -150,5 +129,23 @@ export class Floods {
     if (nowMs - startedMs >= LIMITS.earlyMs) return "";
     const least = Math.max(this.#streams, LIMITS.earlyStreams);
     return ++this.#earlyResets * 2 >= least ? "streams that are reset at once" : "";
+  }
+}
+
+/** Counts events in a second; the second is looked at when the limit is reached. */
+class Rate {
+  #count = 0;
+  #sinceMs: number;
+
+  constructor(nowMs: number) {
+    this.#sinceMs = nowMs;
+  }
+
+  exceeds(limit: number, nowMs: number): boolean {
+    if (++this.#count <= limit) return false;
+    if (nowMs - this.#sinceMs < SECOND_MS) return true;
+    this.#sinceMs = nowMs;
+    this.#count = 0;
+    return false;
   }
 }

@@ -1,8 +1,4 @@
-/**
- * Numbers of HTTP/2's frames (RFC 9113 6, 7), and their meaning for an exchange.
- *
- * @module
- */
+/** Numbers of HTTP/2's frames (RFC 9113 6, 7), and their meaning for an exchange. @module */
 
 import type { ResetReason } from "../exchange.ts";
 
@@ -54,7 +50,7 @@ export const MAX_STREAM_ID = 0x7fff_ffff;
 /** The first octets that a client sends (RFC 9113 3.4). */
 export const PREFACE: Uint8Array = new TextEncoder().encode("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
 
-const CODES: Readonly<Record<ResetReason, Http2ErrorCode>> = {
+export const CODES: Readonly<Record<ResetReason, Http2ErrorCode>> = {
   refused: Http2ErrorCode.refusedStream,
   cancelled: Http2ErrorCode.cancel,
   protocol: Http2ErrorCode.protocol,
@@ -64,25 +60,16 @@ const CODES: Readonly<Record<ResetReason, Http2ErrorCode>> = {
   internal: Http2ErrorCode.internal,
 };
 
-export function codeOf(reason: ResetReason): Http2ErrorCode {
-  return CODES[reason];
-}
+const REASONS: Readonly<Record<number, ResetReason>> = {
+  [Http2ErrorCode.none]: "cancelled",
+  [Http2ErrorCode.cancel]: "cancelled",
+  [Http2ErrorCode.refusedStream]: "refused",
+  [Http2ErrorCode.internal]: "internal",
+  [Http2ErrorCode.streamClosed]: "internal",
+  [Http2ErrorCode.connect]: "connection",
+  [Http2ErrorCode.enhanceYourCalm]: "overflow",
+};
 
 export function reasonOf(code: number): ResetReason {
-  switch (code) {
-    case Http2ErrorCode.none:
-    case Http2ErrorCode.cancel:
-      return "cancelled";
-    case Http2ErrorCode.refusedStream:
-      return "refused";
-    case Http2ErrorCode.internal:
-    case Http2ErrorCode.streamClosed:
-      return "internal";
-    case Http2ErrorCode.connect:
-      return "connection";
-    case Http2ErrorCode.enhanceYourCalm:
-      return "overflow";
-    default:
-      return "protocol";
-  }
+  return REASONS[code] ?? "protocol";
 }

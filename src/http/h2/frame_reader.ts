@@ -132,9 +132,7 @@ export class FrameReader {
     return at;
   }
 
-  /**
-   * Octets needed to know an incomplete frame: its header, and for padded DATA the length of the padding.
-   */
+  /** Octets needed to know an incomplete frame: its header, and the length of DATA's padding. */
   #headerBytes(): number {
     if (this.#partialBytes < FRAME_HEADER_BYTES) return FRAME_HEADER_BYTES;
     const padded = this.#header[3] === FrameType.data &&
@@ -196,4 +194,55 @@ function sizeAt(bytes: Uint8Array, at: number): number {
 function idAt(bytes: Uint8Array, at: number): number {
   return (((bytes[at + 5] as number) & 0x7f) << 24) | ((bytes[at + 6] as number) << 16) |
     ((bytes[at + 7] as number) << 8) | (bytes[at + 8] as number);
+}
+
+/** CONTINUATION frames allowed after HEADERS; a block at the limit of bytes needs fewer. */
+const CONTINUATIONS = 16;
+
+export class HeaderBlock {
+  /** Stream of the incomplete block; 0: none. No other frame may come before its end. */
+  streamId = 0;
+  /** Its HEADERS had END_STREAM. */
+  ends = false;
+  bytes: Uint8Array = new Uint8Array();
+  length = 0;
+  #continuations = 0;
+  readonly #limitBytes: number;
+
+  /** A block twice as large as its decoded form may be would be refused in any case. */
+  constructor(headBytes: number) {
+    this.#limitBytes = headBytes * 2;
+  }
+
+  begin(streamId: number, ends: boolean, part: Uint8Array): void {
+    this.streamId = streamId;
+    this.ends = ends;
+    this.length = this.#continuations = 0;
+    this.#add(part);
+  }
+
+  /** False: the block is too large, or has too many frames. */
+  add(part: Uint8Array): boolean {
+    const over = ++this.#continuations > CONTINUATIONS ||
+      this.length + part.length > this.#limitBytes;
+    if (!over) this.#add(part);
+    return !over;
+  }
+
+  /** Ends the block, which was complete and has been read. */
+  clear(): void {
+    this.streamId = 0;
+    this.bytes = new Uint8Array();
+  }
+
+  #add(part: Uint8Array): void {
+    const length = this.length + part.length;
+    if (length > this.bytes.length) {
+      const larger = new Uint8Array(Math.max(length, this.bytes.length * 2));
+      larger.set(this.bytes.subarray(0, this.length));
+      this.bytes = larger;
+    }
+    this.bytes.set(part, this.length);
+    this.length = length;
+  }
 }

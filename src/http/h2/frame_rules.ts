@@ -8,9 +8,8 @@
 import type { Stream } from "../../net/mod.ts";
 import { Http2Connection, type Http2Options } from "./connection.ts";
 import { Flag, FrameType, Http2ErrorCode, MAX_WINDOW_BYTES, reasonOf } from "./frame.ts";
-import { type FrameHandler, FrameReader } from "./frame_reader.ts";
+import { type FrameHandler, FrameReader, HeaderBlock } from "./frame_reader.ts";
 import { type HeadBlockKind, Http2HeadReader } from "./head_reader.ts";
-import { HeaderBlock } from "./header_block.ts";
 import { HpackDecoder } from "./hpack/decoder.ts";
 import type { Http2Stream } from "./http2_stream.ts";
 import { passing } from "./output.ts";
@@ -40,9 +39,10 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
   protected abstract partOf(stream: S | undefined): HeadBlockKind;
   /** `heads` has the head of a request or response, not trailers. */
   protected abstract onHead(id: number, stream: S | undefined, ends: boolean): void;
-  protected abstract onGoaway(lastId: number, code: number): void;
-  protected abstract onPingAck(): void;
-  protected abstract onSettings(): void;
+  /** A client that opens no more streams may send GOAWAY; its open streams continue. */
+  protected onGoaway(_lastId: number, _code: number): void {}
+  protected onPingAck(): void {}
+  protected onSettings(): void {}
   /** Whether no stream of that number has been opened yet. */
   protected abstract isIdle(id: number): boolean;
 
@@ -93,7 +93,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
         return this.protocolError("PUSH_PROMISE");
     }
     // Unknown frames are ignored (RFC 9113 4.1), up to the limit for frames that make no progress.
-    this.count(this.floods.idle());
+    this.count(this.floods.reply());
   }
 
   onBadFrame(fault: "size" | "padding"): void {
@@ -122,7 +122,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
       return this.streamError(stream, Http2ErrorCode.streamClosed, "DATA after the end");
     }
     if (!stream.hasHead) {
-      return this.streamError(stream, Http2ErrorCode.protocol, "DATA without a head");
+      return this.#broken(stream, "DATA without a head");
     }
     stream.receiveWindow -= size;
     if (stream.receiveWindow < 0) {
@@ -135,12 +135,12 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     if (stream.expected >= 0) {
       stream.expected -= bodyBytes;
       if (stream.expected < 0 || (ends && stream.expected > 0)) {
-        return this.streamError(stream, Http2ErrorCode.protocol, "a body of another length");
+        return this.#broken(stream, "a body of another length");
       }
     }
     this.dataTo = stream;
     this.#dataEnds = ends;
-    if (padBytes > 0) stream.receivedPadding(padBytes);
+    if (padBytes > 0) stream.giveBack(padBytes);
   }
 
   onDataPiece(chunk: Uint8Array, last: boolean, followsHeader: boolean): void {
@@ -206,11 +206,11 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
       return this.streamError(stream, Http2ErrorCode.streamClosed, "HEADERS after the end");
     }
     const { fault, tooLarge } = this.heads;
-    if (!ends) return this.streamError(stream, Http2ErrorCode.protocol, "trailers without an end");
-    if (fault !== "") return this.streamError(stream, Http2ErrorCode.protocol, fault);
+    if (!ends) return this.#broken(stream, "trailers without an end");
+    if (fault !== "") return this.#broken(stream, fault);
     if (tooLarge) return this.streamError(stream, Http2ErrorCode.enhanceYourCalm, "large trailers");
     if (stream.expected > 0) {
-      return this.streamError(stream, Http2ErrorCode.protocol, "a body of another length");
+      return this.#broken(stream, "a body of another length");
     }
     stream.receivedEnd(this.heads.trailers());
   }
@@ -231,7 +231,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     const stream = this.streams.get(id);
     if (!stream) return;
     if (size === 0) {
-      return this.streamError(stream, Http2ErrorCode.protocol, "a window update of nothing");
+      return this.#broken(stream, "a window update of nothing");
     }
     if (stream.sendWindow + size > MAX_WINDOW_BYTES) {
       return this.streamError(stream, Http2ErrorCode.flowControl, "a window above the limit");
@@ -257,7 +257,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
     if (id !== 0) return this.protocolError("SETTINGS on a stream");
     if ((flags & Flag.ack) !== 0) {
       if (start !== end) return this.sizeError();
-      if (!this.settingsDeadline) return void this.count(this.floods.idle());
+      if (!this.settingsDeadline) return void this.count(this.floods.reply());
       this.settingsDeadline.cancel();
       this.settingsDeadline = undefined;
       const more = this.limits.streamWindowBytes - this.streamReceiveWindow;
@@ -310,7 +310,7 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
   #selfDependency(id: number): void {
     const stream = this.streams.get(id);
     if (stream) {
-      this.streamError(stream, Http2ErrorCode.protocol, "a stream that depends on itself");
+      this.#broken(stream, "a stream that depends on itself");
     } else this.protocolError("a stream that depends on itself");
   }
 
@@ -338,6 +338,10 @@ export abstract class FrameRules<S extends Http2Stream> extends Http2Connection<
   protected passOver(id: number): void {
     this.closed.add(id, "reset by us");
     this.allowLate(this.streamReceiveWindow);
+  }
+
+  #broken(stream: S, detail: string): void {
+    this.streamError(stream, Http2ErrorCode.protocol, detail);
   }
 
   /** The peer broke a rule that concerns one stream. */

@@ -12,11 +12,16 @@ import {
   type ResponseHead,
   UNKNOWN_LENGTH,
 } from "../head.ts";
-import { isAuthority, isProtected } from "../field_names.ts";
-import type { HttpLimits } from "../limits.ts";
+import { isAuthority, isProtected, isToken } from "../field_names.ts";
+import type { HttpLimits } from "../exchange.ts";
 import type { FieldSink } from "./hpack/decoder.ts";
-import { consistsOf, FieldKind, type FieldName, octets, TOKEN_OCTETS } from "./hpack/field_name.ts";
-import { FIELD_OVERHEAD_BYTES } from "./hpack/static_table.ts";
+import {
+  consistsOf,
+  FIELD_OVERHEAD_BYTES,
+  FieldKind,
+  type FieldName,
+  octets,
+} from "./hpack/fields.ts";
 
 /** Visible characters except `#`: a fragment is never sent. `path.ts` judges octets above 0x7F. */
 const PATH_OCTETS = octets('!"$-~\\x80-\\xff');
@@ -158,7 +163,7 @@ export class Http2HeadReader implements FieldSink {
     if (this.#part !== fits) return this.#malformed("a pseudo-field that does not belong there");
     switch (kind) {
       case FieldKind.method:
-        if (!consistsOf(value, TOKEN_OCTETS)) return this.#malformed("no valid method");
+        if (value !== "" && !isToken(value)) return this.#malformed("no valid method");
         this.#method = value;
         break;
       case FieldKind.scheme:
@@ -175,7 +180,7 @@ export class Http2HeadReader implements FieldSink {
       case FieldKind.protocol:
         this.#protocol = value.toLowerCase();
         // HTTP/2 inside a tunnel would bypass the authorization of its requests.
-        if (value === "" || !consistsOf(value, TOKEN_OCTETS) || this.#protocol === "h2c") {
+        if (!isToken(value) || this.#protocol === "h2c") {
           return this.#malformed("no valid protocol");
         }
         break;

@@ -6,12 +6,12 @@
  * @module
  */
 
-import type { Message, MessageEvents, ResetReason } from "../exchange.ts";
+import type { HttpLimits, Message, MessageEvents, ResetReason } from "../exchange.ts";
 import type { Fields } from "../head.ts";
 import type { HeldAccount, HeldShare } from "../held_bytes.ts";
-import type { HttpLimits } from "../limits.ts";
 import { ChunkQueue } from "./chunk_queue.ts";
-import { codeOf, FrameType, Http2ErrorCode, MAX_FRAME_BYTES } from "./frame.ts";
+import type { Floods } from "./floods.ts";
+import { CODES, FrameType, Http2ErrorCode, MAX_FRAME_BYTES } from "./frame.ts";
 import type { HeadWriter } from "./head_writer.ts";
 import type { Output } from "./output.ts";
 import { FAST_MS } from "./shared_window.ts";
@@ -37,8 +37,7 @@ export interface StreamConnection {
   resetStream(stream: Http2Stream, code: Http2ErrorCode): void;
   /** Both messages are complete. */
   finished(stream: Http2Stream): void;
-  /** Counts a sent frame of DATA. */
-  sentData(): void;
+  readonly floods: Pick<Floods, "sentData">;
 }
 
 export abstract class Http2Stream implements Message {
@@ -47,10 +46,7 @@ export abstract class Http2Stream implements Message {
   id: number;
   /** Monotonic time when it began, in ms. */
   readonly startedMs: number;
-  /**
-   * Counts the bytes that wait here; on the client side it is the share of the exchange that sends the
-   * request.
-   */
+  /** Counts the bytes that wait here; a client's is the share of the exchange that sends the request. */
   readonly held: HeldShare;
   protected readonly host: StreamConnection;
   /** Octets that the peer may still send, and that we may. */
@@ -99,12 +95,8 @@ export abstract class Http2Stream implements Message {
     this.sendWindow = host.streamSendWindow;
   }
 
-  send(chunk: Uint8Array): boolean {
-    return this.push(chunk, true);
-  }
-
-  /** Like `send`; not `owned`: the chunk still belongs to the caller. */
-  push(chunk: Uint8Array, owned: boolean): boolean {
+  /** Not `owned`: the chunk still belongs to the caller. */
+  send(chunk: Uint8Array, owned = true): boolean {
     if (this.over || this.#ending || this.sendEnded) return true;
     let queue = this.#queue;
     let from = 0;
@@ -135,7 +127,7 @@ export abstract class Http2Stream implements Message {
   }
 
   protected resetCode(reason: ResetReason): Http2ErrorCode {
-    if (!this.tunnelled) return codeOf(reason);
+    if (!this.tunnelled) return CODES[reason];
     return reason === "connection" ? Http2ErrorCode.connect : Http2ErrorCode.none;
   }
 
@@ -147,7 +139,7 @@ export abstract class Http2Stream implements Message {
     if (!this.#paused) return;
     this.#paused = false;
     this.#deliver();
-    this.#giveBack(0);
+    this.giveBack(0);
   }
 
   /** The declared length of the body; -1: unknown. */
@@ -171,7 +163,7 @@ export abstract class Http2Stream implements Message {
     if (!this.#paused && !this.#delivering && !this.#waits) {
       this.host.giveBack(length);
       this.events.onData(chunk);
-      this.#giveBack(length);
+      this.giveBack(length);
       return;
     }
     this.#waiting ??= new ChunkQueue();
@@ -192,11 +184,6 @@ export abstract class Http2Stream implements Message {
   get #opensLate(): boolean {
     const { account } = this.held;
     return account === this.host.account && account.isLarge;
-  }
-
-  /** Padding came, which uses the window and is not delivered. */
-  receivedPadding(size: number): void {
-    this.#giveBack(size);
   }
 
   /** The message is complete. */
@@ -243,7 +230,7 @@ export abstract class Http2Stream implements Message {
     const ends = last && this.#ending && !this.#endTrailers;
     this.#sendFrame(chunk, ends, true);
     if (last && this.#ending) {
-      if (ends) this.#sentEnd();
+      if (ends) this.sentEnd();
       else this.#sendEnd();
       return false;
     }
@@ -265,11 +252,6 @@ export abstract class Http2Stream implements Message {
     return this.receiveEnded && this.sendEnded;
   }
 
-  /** Our message ended with its head. */
-  protected endedWithHead(): void {
-    this.#sentEnd();
-  }
-
   #sendNow(chunk: Uint8Array, owned: boolean): number {
     const { host } = this;
     let at = 0;
@@ -287,17 +269,18 @@ export abstract class Http2Stream implements Message {
     this.sendWindow -= chunk.length;
     this.host.sendWindow -= chunk.length;
     this.host.output.data(this.id, chunk, ends, owned);
-    this.host.sentData();
+    this.host.floods.sentData();
   }
 
   #sendEnd(): void {
     const { host } = this;
     if (this.#endTrailers) host.writer.trailers(this.id, this.#endTrailers);
     else host.output.endData(this.id);
-    this.#sentEnd();
+    this.sentEnd();
   }
 
-  #sentEnd(): void {
+  /** Our message is complete. */
+  protected sentEnd(): void {
     this.sendEnded = true;
     if (this.receiveEnded && !this.over) this.host.finished(this);
     this.onSent?.();
@@ -339,7 +322,8 @@ export abstract class Http2Stream implements Message {
     this.#waiting.clear();
   }
 
-  #giveBack(size: number): void {
+  /** Octets were delivered, or are padding, which uses the window and is not delivered. */
+  giveBack(size: number): void {
     this.#handedOn += size;
     if (this.#paused || this.receiveEnded || this.over) return;
     if (this.#handedOn * 2 < this.#windowBytes && !this.#isLong) return;

@@ -64,7 +64,7 @@ export class Output {
     return this.#blockedFrames > BLOCKED_FRAMES || this.#blockedBytes > BLOCKED_BYTES;
   }
 
-  /** Makes room for `size` octets, at most {@link Output.roomBytes}. */
+  /** Makes room for `size` octets, at most {@link JOINED_BYTES}. */
   reserve(size: number): void {
     if (this.#run) this.flush();
     if (this.length + size <= this.bytes.length) return;
@@ -81,14 +81,11 @@ export class Output {
     waiting.push(this);
   }
 
-  get roomBytes(): number {
-    return JOINED_BYTES;
-  }
-
   /** Begins a frame; its payload of `size` octets must be written next. */
   frame(type: number, flags: number, streamId: number, size: number): void {
     this.reserve(FRAME_HEADER_BYTES + size);
-    if (this.blocked && (this.#countsHeads || !isHead(type))) {
+    const isHead = type === FrameType.headers || type === FrameType.continuation;
+    if (this.blocked && (this.#countsHeads || !isHead)) {
       this.#blockedFrames++;
       this.#blockedBytes += FRAME_HEADER_BYTES + size;
     }
@@ -221,10 +218,6 @@ function endTurn(): void {
   const turn = waiting;
   waiting = [];
   for (const output of turn) output.settle();
-}
-
-function isHead(type: number): boolean {
-  return type === FrameType.headers || type === FrameType.continuation;
 }
 
 function writeHeader(

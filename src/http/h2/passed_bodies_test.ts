@@ -15,9 +15,8 @@ import {
 } from "../../../test/kit/wire/http2_wire.ts";
 import { Deadlines } from "../../base/mod.ts";
 import { ignoredEvents, type Stream, type StreamEvents } from "../../net/mod.ts";
-import type { ServerExchange } from "../exchange.ts";
+import { DEFAULT_HTTP_LIMITS, type ServerExchange } from "../exchange.ts";
 import { UNKNOWN_LENGTH } from "../head.ts";
-import { DEFAULT_HTTP_LIMITS } from "../limits.ts";
 import { openHttp2Client } from "./client.ts";
 import { serveHttp2 } from "./server.ts";
 

@@ -6,7 +6,7 @@ import { startHttp2Server } from "../../../test/kit/wire/http2_server.ts";
 import { Deadlines, systemClock } from "../../base/mod.ts";
 import { type Connection, runtimeEngine } from "../../net/mod.ts";
 import { fieldOf } from "../head.ts";
-import { DEFAULT_HTTP_LIMITS } from "../limits.ts";
+import { DEFAULT_HTTP_LIMITS } from "../exchange.ts";
 import { openHttp2Client } from "./client.ts";
 
 /** Fields of many shapes, some repeated, so that both tables and Huffman codes are used. */

@@ -1,18 +1,15 @@
-/**
- * The server side of HTTP/2.
- *
- * @module
- */
+/** The server side of HTTP/2. @module */
 
 import type { Deadline } from "../../base/mod.ts";
 import type { Stream } from "../../net/mod.ts";
-import type {
-  HttpEnd,
-  MessageEvents,
-  ResetReason,
-  ServerConnection,
-  ServerEvents,
-  ServerExchange,
+import {
+  type HttpEnd,
+  ignoredMessage,
+  type MessageEvents,
+  type ResetReason,
+  type ServerConnection,
+  type ServerEvents,
+  type ServerExchange,
 } from "../exchange.ts";
 import { spokenInBytes } from "../first_bytes.ts";
 import { type RequestHead, type ResponseHead, UNKNOWN_LENGTH } from "../head.ts";
@@ -38,19 +35,11 @@ export function serveHttp2(stream: Stream, options: ServeHttp2Options): ServerCo
 
 /** Time that a drain waits for requests which the client sent before it received the GOAWAY. */
 const DRAIN_MS = 5_000;
-const STATUS_TEXT = { expectation: 417, tooLarge: 431 } as const;
-
-const ignored: MessageEvents = {
-  onData: () => {},
-  onEnd: () => {},
-  onDrain: () => {},
-  onReset: () => {},
-};
 
 class ServerStream extends Http2Stream implements ServerExchange {
   readonly request: RequestHead;
   readonly endsWithHead: boolean;
-  override events: MessageEvents = ignored;
+  override events: MessageEvents = ignoredMessage;
   #responded = false;
 
   constructor(id: number, host: StreamConnection, request: RequestHead, ends: boolean) {
@@ -76,7 +65,7 @@ class ServerStream extends Http2Stream implements ServerExchange {
     if (this.over || this.#responded) return;
     this.#responded = true;
     this.host.writer.response(this.id, head, ends);
-    if (ends) this.endedWithHead();
+    if (ends) this.sentEnd();
   }
 
   tunnel({ fields }: ResponseHead): Stream {
@@ -94,9 +83,7 @@ class ServerStream extends Http2Stream implements ServerExchange {
 class Http2Server extends FrameRules<ServerStream> implements ServerConnection {
   readonly #events: ServerEvents;
   #prefaceBytes = 0;
-  /**
-   * `announced`: GOAWAY was sent, and the client may not have it yet; `final`: the last stream is fixed.
-   */
+  /** `announced`: GOAWAY was sent, the client may not have it yet; `final`: the last stream is fixed. */
   #drain: "no" | "announced" | "final" = "no";
   #drainDeadline: Deadline | undefined;
 
@@ -152,15 +139,9 @@ class Http2Server extends FrameRules<ServerStream> implements ServerConnection {
     this.#events.onRequest(exchange);
   }
 
-  protected onGoaway(): void {
-    // A client that opens no more streams may send it; open streams continue.
-  }
-
-  protected onPingAck(): void {
+  protected override onPingAck(): void {
     if (this.#drain === "announced") this.#drainFinally();
   }
-
-  protected onSettings(): void {}
 
   protected onFinished(): void {
     if (this.#drain === "final" && this.streams.size === 0) this.leave("drained");
@@ -191,7 +172,7 @@ class Http2Server extends FrameRules<ServerStream> implements ServerConnection {
       this.resetUnknown(id, Http2ErrorCode.protocol);
       return this.#events.onInvalid(0, fault);
     }
-    const status = tooLarge ? STATUS_TEXT.tooLarge : STATUS_TEXT.expectation;
+    const status = tooLarge ? 431 : 417;
     this.writer.response(id, { status, length: UNKNOWN_LENGTH, fields: [] }, true);
     if (ends) this.closed.add(id, "ended");
     else this.resetUnknown(id, Http2ErrorCode.none);

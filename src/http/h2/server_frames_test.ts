@@ -21,9 +21,8 @@ import {
 } from "../../../test/kit/wire/http2_wire.ts";
 import { Deadlines } from "../../base/mod.ts";
 import { memoryPair } from "../../../test/kit/engine/memory_pair.ts";
-import type { HttpEnd } from "../exchange.ts";
+import { DEFAULT_HTTP_LIMITS, type HttpEnd } from "../exchange.ts";
 import { HeldBytes } from "../held_bytes.ts";
-import { DEFAULT_HTTP_LIMITS } from "../limits.ts";
 import { serveHttp2 } from "./server.ts";
 
 const ONE_BYTE = frame("DATA", 0, 1, [0x61]);

@@ -1,10 +1,6 @@
-/**
- * SETTINGS (RFC 9113 6.5): those that we send to a peer, and those that we receive.
- *
- * @module
- */
+/** SETTINGS (RFC 9113 6.5): those that we send to a peer, and those that we receive. @module */
 
-import type { HttpLimits } from "../limits.ts";
+import type { HttpLimits } from "../exchange.ts";
 import {
   DEFAULT_WINDOW_BYTES,
   FrameType,
@@ -12,7 +8,7 @@ import {
   MAX_FRAME_BYTES,
   MAX_WINDOW_BYTES,
 } from "./frame.ts";
-import { DEFAULT_TABLE_BYTES } from "./hpack/static_table.ts";
+import { DEFAULT_TABLE_BYTES } from "./hpack/fields.ts";
 import type { Output } from "./output.ts";
 
 const HEADER_TABLE_SIZE = 1;
@@ -27,6 +23,11 @@ const ENABLE_CONNECT_PROTOCOL = 8;
 const ENTRY_BYTES = 6;
 /** Far more than there are settings (CVE-2020-11080). */
 const ENTRIES_LIMIT = 32;
+
+interface SettingsFault {
+  readonly code: Http2ErrorCode;
+  readonly detail: string;
+}
 
 /** The settings of the peer; the protocol's defaults until they come. */
 export class PeerSettings {
@@ -45,13 +46,11 @@ export class PeerSettings {
     start: number,
     end: number,
     byServer: boolean,
-  ): { readonly code: Http2ErrorCode; readonly detail: string } | undefined {
+  ): SettingsFault | undefined {
     const size = end - start;
-    if (size % ENTRY_BYTES !== 0) {
-      return { code: Http2ErrorCode.frameSize, detail: "broken settings" };
-    }
+    if (size % ENTRY_BYTES !== 0) return fault(Http2ErrorCode.frameSize, "broken settings");
     if (size > ENTRIES_LIMIT * ENTRY_BYTES) {
-      return { code: Http2ErrorCode.enhanceYourCalm, detail: "too many settings" };
+      return fault(Http2ErrorCode.enhanceYourCalm, "too many settings");
     }
     if (!this.received) this.concurrentStreams = Infinity;
     this.received = true;
@@ -70,10 +69,7 @@ export class PeerSettings {
           break;
         case INITIAL_WINDOW_SIZE:
           if (value > MAX_WINDOW_BYTES) {
-            return {
-              code: Http2ErrorCode.flowControl,
-              detail: "an initial window above the limit",
-            };
+            return fault(Http2ErrorCode.flowControl, "an initial window above the limit");
           }
           this.windowBytes = value;
           break;
@@ -93,8 +89,12 @@ export class PeerSettings {
   }
 }
 
-function invalid(name: string): { code: Http2ErrorCode; detail: string } {
-  return { code: Http2ErrorCode.protocol, detail: `no valid value of ${name}` };
+function invalid(name: string): SettingsFault {
+  return fault(Http2ErrorCode.protocol, `no valid value of ${name}`);
+}
+
+function fault(code: Http2ErrorCode, detail: string): SettingsFault {
+  return { code, detail };
 }
 
 /** Writes our first frame, and the window of the connection. */

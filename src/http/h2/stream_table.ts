@@ -1,9 +1,4 @@
-/**
- * The open streams of a connection, by number. A `Map` whose members come and go for as long as a
- * connection lives keeps removed ones in memory: see `base/bag.ts`.
- *
- * @module
- */
+/** The open streams of a connection, by number, and those closed last. @module */
 
 /** Power of two; at most half of the slots are used. */
 const FEWEST_SLOTS = 16;
@@ -78,5 +73,52 @@ export class StreamTable<S extends { readonly id: number }> {
   /** Open streams, in the order of their numbers. */
   all(): S[] {
     return this.#slots.filter((stream) => stream !== undefined).sort((a, b) => a.id - b.id);
+  }
+}
+
+export type CloseKind =
+  /** Both sides had sent their end. */
+  | "ended"
+  | "reset by peer"
+  /** The peer may not know yet. */
+  | "reset by us";
+
+export class ClosedStreams {
+  /** Many may be reset by us at once, while frames for all of them are under way. */
+  readonly #recent: Readonly<Record<CloseKind, Recent>> = {
+    "reset by us": new Recent(1024),
+    "ended": new Recent(64),
+    "reset by peer": new Recent(64),
+  };
+
+  add(id: number, closing: CloseKind): void {
+    this.#recent[closing].add(id);
+  }
+
+  /** Undefined: never opened, or forgotten. */
+  find(id: number): CloseKind | undefined {
+    if (this.#recent["reset by us"].has(id)) return "reset by us";
+    if (this.#recent.ended.has(id)) return "ended";
+    return this.#recent["reset by peer"].has(id) ? "reset by peer" : undefined;
+  }
+}
+
+/** The last `limit` numbers. */
+class Recent {
+  readonly #numbers: number[] = [];
+  readonly #limit: number;
+  #next = 0;
+
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  add(number: number): void {
+    this.#numbers[this.#next] = number;
+    this.#next = (this.#next + 1) % this.#limit;
+  }
+
+  has(number: number): boolean {
+    return this.#numbers.includes(number);
   }
 }

@@ -38,11 +38,11 @@ export class Http2Tunnel implements Stream, ResponseEvents {
   }
 
   write(chunk: Uint8Array): boolean {
-    return this.#stream.push(chunk, false);
+    return this.#stream.send(chunk, false);
   }
 
   give(chunk: Uint8Array): boolean {
-    return this.#stream.push(chunk, true);
+    return this.#stream.send(chunk);
   }
 
   end(): void {

@@ -1,12 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { BunAccepted, type BunServerTls } from "./bun_accepted.ts";
+import { BunAccepted, type BunTls } from "./bun_accepted.ts";
 import type { BunConnection } from "./bun_connection.ts";
-import type { BunTlsError } from "./bun_owner.ts";
-import type { BunSocket } from "./bun_types.ts";
-import type { ServerTlsChooser } from "../port.ts";
+import type { BunSocket, BunTlsError } from "./bun_sockets.ts";
+import type { ServerTls, ServerTlsChooser } from "../port.ts";
 
-const TLS = { kind: "server", peerCheck: "checked", options: {} } as unknown as BunServerTls;
+const TLS = { kind: "server", peerCheck: "checked", options: {} } as unknown as ServerTls & BunTls;
 const GONE = "gone: the connection was closed before the handshake was done";
 
 /** A socket whose descriptor cannot be watched. `close` and `reset` close it at once, as in Bun. */
@@ -53,7 +52,7 @@ function setUp({ upgrade = "succeeds" }: { readonly upgrade?: "succeeds" | "thro
     raw as unknown as BunSocket,
     () => calls.push("a chooser decides"),
   );
-  const secure = (tls: BunServerTls | ServerTlsChooser = TLS) =>
+  const secure = (tls: ServerTls & BunTls | ServerTlsChooser = TLS) =>
     accepted.secure(tls, (outcome) => {
       if (outcome.kind === "failed") {
         calls.push(`${outcome.gone ? "gone" : "failed"}: ${outcome.reason}`);

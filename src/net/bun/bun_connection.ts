@@ -1,15 +1,9 @@
-/**
- * An open stream on one of Bun's sockets, plain or TLS.
- *
- * @module
- */
+/** An open stream on one of Bun's sockets, plain or TLS. @module */
 
 import { messageOf, unpinned } from "../../base/mod.ts";
-import type { BunSocket } from "./bun_types.ts";
-import type { SocketOwner } from "./bun_owner.ts";
-import { type Connection, ignoredEvents, type StreamEvents } from "../port.ts";
-import { localOf, remoteOf } from "../socket_address.ts";
-import { alertWords } from "../tls_words.ts";
+import type { BunSocket, SocketOwner } from "./bun_sockets.ts";
+import { type Connection, ignoredEvents, localOf, remoteOf, type StreamEvents } from "../port.ts";
+import { alertWords } from "../error_words.ts";
 import { drop, flush, hasJoined, join, type JoinedWrites, type JoiningStream } from "../turn.ts";
 
 export class BunConnection implements Connection, SocketOwner, JoiningStream {

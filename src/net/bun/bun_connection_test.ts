@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { logEvents, testEachEvent } from "../../../test/kit/engine/event_table.ts";
 import { BunConnection, keepAlive } from "./bun_connection.ts";
-import type { BunSocket } from "./bun_types.ts";
+import type { BunSocket } from "./bun_sockets.ts";
 
 /** A socket that takes as much as there is room for, and closes at once. */
 class FakeSocket {

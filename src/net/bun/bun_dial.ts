@@ -1,40 +1,27 @@
-/**
- * Dialled sockets until they are a stream. Each calls its handler exactly once.
- *
- * @module
- */
+/** Dialled sockets until they are a stream. Each calls its handler exactly once. @module */
 
-import { type Address, formatAddress, messageOf } from "../../base/mod.ts";
+import { formatAddress, messageOf } from "../../base/mod.ts";
 import { BunConnection, keepAlive } from "./bun_connection.ts";
-import type { BunTlsError, SocketOwner } from "./bun_owner.ts";
+import type { BunSocket, BunTlsError, SocketOwner } from "./bun_sockets.ts";
 import { BunPeer, wasCompleted } from "./bun_peer.ts";
-import type { BunSocket } from "./bun_types.ts";
-import { connectWords } from "../connect_words.ts";
-import type { DialHandler, PeerCheck, PresentedPeer, Ticket } from "../port.ts";
-import { tlsWords } from "../tls_words.ts";
+import { connectWords, tlsWords } from "../error_words.ts";
+import type { DialHandler, DialOptions, PeerCheck, PresentedPeer } from "../port.ts";
 
 const SERVER_GONE = "the server closed the connection";
 
+interface BunDialOptions extends Omit<DialOptions, "tls"> {
+  /** Absent: plain. */
+  readonly peerCheck: PeerCheck | undefined;
+}
+
 /** A dial under way. */
 export class BunDial implements SocketOwner {
-  readonly #address: Address;
-  readonly #peerCheck: PeerCheck | undefined;
-  readonly #ticket: Ticket | undefined;
+  readonly #options: BunDialOptions;
   #handler: DialHandler | undefined;
   #socket: BunSocket | undefined;
 
-  constructor(
-    options: {
-      readonly address: Address;
-      /** Absent: plain. */
-      readonly peerCheck: PeerCheck | undefined;
-      readonly ticket?: Ticket | undefined;
-    },
-    handler: DialHandler,
-  ) {
-    this.#address = options.address;
-    this.#peerCheck = options.peerCheck;
-    this.#ticket = options.ticket;
+  constructor(options: BunDialOptions, handler: DialHandler) {
+    this.#options = options;
     this.#handler = handler;
   }
 
@@ -46,15 +33,16 @@ export class BunDial implements SocketOwner {
   opened(socket: BunSocket): void {
     this.#socket = socket;
     if (!this.#handler) return socket.terminate();
-    if (this.#address.kind === "tcp") keepAlive(socket, this.#address.host);
-    if (!this.#peerCheck) return this.#connected(socket, undefined);
-    if (this.#ticket) socket.setSession(this.#ticket);
+    const { address, peerCheck, ticket } = this.#options;
+    if (address.kind === "tcp") keepAlive(socket, address.host);
+    if (!peerCheck) return this.#connected(socket, undefined);
+    if (ticket) socket.setSession(ticket);
   }
 
   handshaken(socket: BunSocket, success: boolean, error: BunTlsError | null): void {
     if (!wasCompleted(success, error)) return this.#failed("handshake", tlsWords(messageOf(error)));
     // Bun calls it a success if the host name fits, with any signer: its objection is in the error only.
-    const peer = new BunPeer(socket, this.#peerCheck ?? "checked", error);
+    const peer = new BunPeer(socket, this.#options.peerCheck ?? "checked", error);
     if (peer.leaf === undefined) return this.#failed("handshake", peer.reason || messageOf(error));
     this.#connected(socket, peer);
   }
@@ -83,7 +71,7 @@ export class BunDial implements SocketOwner {
     const handler = this.#handler;
     if (!handler) return;
     this.#handler = undefined;
-    handler.onConnected(new BunConnection(socket, formatAddress(this.#address)), peer);
+    handler.onConnected(new BunConnection(socket, formatAddress(this.#options.address)), peer);
   }
 
   #failed(stage: "connect" | "handshake", reason: string): void {

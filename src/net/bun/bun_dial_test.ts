@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { BunConnection } from "./bun_connection.ts";
 import { BunDial } from "./bun_dial.ts";
-import type { BunTlsError } from "./bun_owner.ts";
-import type { BunSocket } from "./bun_types.ts";
+import type { BunSocket, BunTlsError } from "./bun_sockets.ts";
 import type { PeerCheck } from "../port.ts";
 
 const TCP = { kind: "tcp", host: "192.0.2.1", port: 1 } as const;

@@ -8,14 +8,19 @@
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
 import { BunConnection, keepAlive } from "./bun_connection.ts";
-import { BunAccepted, type BunServerTls } from "./bun_accepted.ts";
+import { BunAccepted, type BunTls } from "./bun_accepted.ts";
 import { BunDial } from "./bun_dial.ts";
 import { NativeListener } from "./bun_listener.ts";
 import { releaseCodePages } from "../linux/code_pages.ts";
-import { DIAL_HANDLER, STREAM_HANDLER } from "./bun_owner.ts";
-import type { BunRuntime, BunSocketHandler, BunTlsOptions } from "./bun_types.ts";
+import {
+  type BunRuntime,
+  type BunSocketHandler,
+  type BunTlsOptions,
+  DIAL_HANDLER,
+  STREAM_HANDLER,
+} from "./bun_sockets.ts";
 import { clearStaleSocket } from "../listen.ts";
-import { needsRoots } from "../peer_check.ts";
+import { needsRoots, tlsFault } from "../tls_checks.ts";
 import {
   type AcceptedConnection,
   type ClientTls,
@@ -26,15 +31,9 @@ import {
   type Engine,
   type Listener,
   type ListenOptions,
-  type PeerCheck,
+  type ServerTls,
   type TlsMaterial,
 } from "../port.ts";
-import { tlsFault } from "../tls_fault.ts";
-
-interface BunClientTls extends ClientTls {
-  readonly peerCheck: PeerCheck;
-  readonly options: BunTlsOptions;
-}
 
 /** Clients accepted in a row. Bun serves five TLS handshakes in a turn. */
 const PLAIN_ROW = 64;
@@ -70,7 +69,7 @@ function createBunEngine(bun: BunRuntime): Engine {
       if (options?.shared) releaseCodePages();
     },
     collect: () => bun.gc(true),
-    serverTls: (material): BunServerTls => ({
+    serverTls: (material): ServerTls & BunTls => ({
       kind: "server",
       peerCheck: material.peerCheck,
       options: {
@@ -80,7 +79,7 @@ function createBunEngine(bun: BunRuntime): Engine {
       },
     }),
     tlsFault,
-    clientTls: (material, { serverName }): BunClientTls => ({
+    clientTls: (material, { serverName }): ClientTls & BunTls => ({
       kind: "client",
       peerCheck: material.peerCheck,
       options: {
@@ -105,17 +104,19 @@ function commonTls(material: TlsMaterial): BunTlsOptions {
   const { protocols = [] } = material;
   return {
     ...(material.certPem && { cert: material.certPem, key: material.keyPem }),
-    ...(needsRoots(material) ? { ca: roots } : { passphrase: sha256(roots) }),
+    ...(needsRoots(material)
+      ? { ca: roots }
+      : { passphrase: createHash("sha256").update(roots).digest("hex") }),
     ciphers: suites.join(":"),
     minVersion: TLS_VERSION[material.minVersion],
     maxVersion: TLS_VERSION[material.maxVersion],
-    ...(protocols.length > 0 && { ALPNProtocols: wireForm(protocols) }),
+    // Names as in RFC 7301 3.1, without the length of the list.
+    ...(protocols.length > 0 && {
+      ALPNProtocols: Buffer.concat(
+        protocols.flatMap((name) => [Buffer.of(name.length), Buffer.from(name)]),
+      ),
+    }),
   };
-}
-
-/** Protocol names as in RFC 7301 3.1, without the length of the list. */
-function wireForm(protocols: readonly string[]): Uint8Array {
-  return Buffer.concat(protocols.flatMap((name) => [Buffer.of(name.length), Buffer.from(name)]));
 }
 
 async function listenSecure(
@@ -159,35 +160,22 @@ async function listen(
 
 function dial(bun: BunRuntime, options: DialOptions, handler: DialHandler): Dial {
   const { address, tls, ticket } = options;
-  const { options: tlsOptions, peerCheck } = (tls as BunClientTls | undefined) ?? {};
+  const { options: tlsOptions, peerCheck } = (tls as ClientTls & BunTls | undefined) ?? {};
   const dialling = new BunDial({ address, peerCheck, ticket }, handler);
   const { onTicket } = handler;
-  connect(bun, {
-    ...(address.kind === "unix"
-      ? { unix: address.path }
-      : { hostname: address.host, port: address.port }),
-    allowHalfOpen: true,
-    ...(tlsOptions && { tls: tlsOptions }),
-    data: dialling,
-    socket: onTicket
-      ? { ...DIAL_HANDLER, session: (_socket, ticket) => onTicket.call(handler, ticket) }
-      : DIAL_HANDLER,
-  }).catch((error: unknown) => dialling.connectFailed(error));
+  // Bun throws faults of TLS settings at once; a dial reports them later, like every failure.
+  const connect = async () =>
+    await bun.connect({
+      ...(address.kind === "unix"
+        ? { unix: address.path }
+        : { hostname: address.host, port: address.port }),
+      allowHalfOpen: true,
+      ...(tlsOptions && { tls: tlsOptions }),
+      data: dialling,
+      socket: onTicket
+        ? { ...DIAL_HANDLER, session: (_socket, ticket) => onTicket.call(handler, ticket) }
+        : DIAL_HANDLER,
+    });
+  connect().catch((error: unknown) => dialling.connectFailed(error));
   return dialling;
-}
-
-/** Bun throws faults of TLS settings at once; a dial reports them later, like every failure. */
-function connect(
-  bun: BunRuntime,
-  options: Parameters<BunRuntime["connect"]>[0],
-): Promise<unknown> {
-  try {
-    return bun.connect(options);
-  } catch (error) {
-    return Promise.reject(error);
-  }
-}
-
-function sha256(text: string): string {
-  return createHash("sha256").update(text).digest("hex");
 }

@@ -1,16 +1,11 @@
-/**
- * A listening socket of Bun that can let its clients wait.
- *
- * @module
- */
+/** A listening socket of Bun that can let its clients wait. @module */
 
 import type { BindAddress } from "../../base/mod.ts";
-import { served } from "./bun_owner.ts";
-import type { BunListener, BunRuntime, BunSocketHandler } from "./bun_types.ts";
+import { type BunListener, type BunRuntime, type BunSocketHandler, served } from "./bun_sockets.ts";
 import { findWatch, park, report, unpark, type Watch } from "../linux/epoll_watch.ts";
-import { deferAccept, lengthenBacklog } from "../linux/listening.ts";
 import { listenError, UnixSocketFile } from "../listen.ts";
 import type { Listener, ListenOptions } from "../port.ts";
+import { cLibrary } from "../linux/c_library.ts";
 
 export class NativeListener implements Listener {
   readonly address: BindAddress;
@@ -161,7 +156,7 @@ function bind(
         socket,
       })
       : bun.listen({ unix: file?.path ?? address.path, allowHalfOpen: true, socket });
-    lengthenBacklog(native.fd);
+    cLibrary()?.listen(native.fd, BACKLOG);
     file?.publish();
   } catch (error) {
     file?.discard();
@@ -169,4 +164,24 @@ function bind(
     throw listenError(address, error);
   }
   return { native, file };
+}
+
+/**
+ * Clients that may wait for an accept. The runtime asks for 512; with a burst of more, or a busy thread, the
+ * kernel would drop clients that believe to be connected. It takes no more than its own limit
+ * (`net.core.somaxconn`, 4096 by default).
+ */
+const BACKLOG = 4_096;
+const IPPROTO_TCP = 6;
+const TCP_DEFER_ACCEPT = 9;
+/** A client silent for longer is accepted all the same, so that its owner can count and judge it. */
+const DEFER_SECONDS = 1;
+
+/**
+ * Has the kernel hand out a connection only once its client has sent something, for listeners that read
+ * the first message before anything else: it is there then, without a wait.
+ */
+function deferAccept(fd: number): void {
+  const value = new Uint8Array(new Int32Array([DEFER_SECONDS]).buffer);
+  cLibrary()?.setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, value, value.length);
 }

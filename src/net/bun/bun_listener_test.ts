@@ -7,8 +7,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { systemClock } from "../../base/mod.ts";
 import { NativeListener } from "./bun_listener.ts";
-import { served } from "./bun_owner.ts";
-import type { BunRuntime, BunSocket, BunSocketHandler } from "./bun_types.ts";
+import { type BunRuntime, type BunSocket, type BunSocketHandler, served } from "./bun_sockets.ts";
 import { cLibrary } from "../linux/c_library.ts";
 
 test("NativeListener leaves no file of a unix socket that cannot be bound", () => {

@@ -1,38 +1,23 @@
-/**
- * The certificate and parameters that a peer presented on one of Bun's sockets.
- *
- * @module
- */
+/** The certificate and parameters that a peer presented on one of Bun's sockets. @module */
 
 import { messageOf } from "../../base/mod.ts";
-import type { BunTlsError } from "./bun_owner.ts";
-import type { BunSocket } from "./bun_types.ts";
-import { complaintOf } from "../peer_check.ts";
+import type { BunSocket, BunTlsError } from "./bun_sockets.ts";
+import { complaintOf } from "../tls_checks.ts";
 import type { PeerCheck, PresentedPeer } from "../port.ts";
-import { presentedCertificates } from "./session.ts";
 
 /** Bun checks a host name that mesh certificates lack; any other complaint is about the chain. */
 const HOST_NAME_ERROR = "ERR_TLS_CERT_ALTNAME_INVALID";
 
 /** Verdicts on certificates: Node's names of OpenSSL's verify errors. */
-const VERDICTS: ReadonlySet<string> = new Set([
-  HOST_NAME_ERROR,
-  "UNABLE_TO_GET_ISSUER_CERT",
-  "UNABLE_TO_GET_ISSUER_CERT_LOCALLY",
-  "UNABLE_TO_VERIFY_LEAF_SIGNATURE",
-  "UNABLE_TO_DECODE_ISSUER_PUBLIC_KEY",
-  "DEPTH_ZERO_SELF_SIGNED_CERT",
-  "SELF_SIGNED_CERT_IN_CHAIN",
-  "CERT_SIGNATURE_FAILURE",
-  "CERT_NOT_YET_VALID",
-  "CERT_HAS_EXPIRED",
-  "CERT_CHAIN_TOO_LONG",
-  "CERT_UNTRUSTED",
-  "CERT_REJECTED",
-  "INVALID_CA",
-  "INVALID_PURPOSE",
-  "PATH_LENGTH_EXCEEDED",
-]);
+const VERDICTS: ReadonlySet<string> = new Set(
+  [
+    HOST_NAME_ERROR,
+    "UNABLE_TO_GET_ISSUER_CERT UNABLE_TO_GET_ISSUER_CERT_LOCALLY UNABLE_TO_VERIFY_LEAF_SIGNATURE",
+    "UNABLE_TO_DECODE_ISSUER_PUBLIC_KEY DEPTH_ZERO_SELF_SIGNED_CERT SELF_SIGNED_CERT_IN_CHAIN",
+    "CERT_SIGNATURE_FAILURE CERT_NOT_YET_VALID CERT_HAS_EXPIRED CERT_CHAIN_TOO_LONG",
+    "CERT_UNTRUSTED CERT_REJECTED INVALID_CA INVALID_PURPOSE PATH_LENGTH_EXCEEDED",
+  ].join(" ").split(" "),
+);
 
 /**
  * Whether the handshake of a dialled connection was completed, with any peer. Bun reports a rejected
@@ -80,4 +65,59 @@ export class BunPeer implements PresentedPeer {
   get resumed(): boolean {
     return this.#socket.isSessionReused();
   }
+}
+
+const SEQUENCE = 0x30;
+const PEER_CHAIN = 0xb3;
+/** More than any sane chain; certificates beyond it are ignored. */
+const MAX_CERTIFICATES = 32;
+
+/** DER of the intermediates as presented, without the leaf; empty: there are none. */
+export function presentedCertificates(session: Uint8Array): Uint8Array[] {
+  const outer = element(session, 0);
+  if (!outer || outer.tag !== SEQUENCE) return [];
+  for (let at = outer.start; at < outer.end;) {
+    const field = element(session, at);
+    if (!field) return [];
+    if (field.tag === PEER_CHAIN) return certificates(session, field.start, field.end);
+    at = field.end;
+  }
+  return [];
+}
+
+function certificates(session: Uint8Array, start: number, end: number): Uint8Array[] {
+  const found: Uint8Array[] = [];
+  for (let at = start; at < end && found.length < MAX_CERTIFICATES;) {
+    const certificate = element(session, at);
+    if (!certificate || certificate.tag !== SEQUENCE || certificate.end > end) return found;
+    found.push(session.subarray(at, certificate.end));
+    at = certificate.end;
+  }
+  return found;
+}
+
+interface Element {
+  readonly tag: number;
+  readonly start: number;
+  readonly end: number;
+}
+
+/** One DER element with a single-byte tag; undefined: it does not fit. */
+function element(bytes: Uint8Array, at: number): Element | undefined {
+  const tag = bytes[at];
+  const first = bytes[at + 1];
+  if (tag === undefined || first === undefined) return undefined;
+  let start = at + 2;
+  let length = first;
+  if (first >= 0x80) {
+    const count = first & 0x7f;
+    if (count === 0 || count > 3) return undefined;
+    length = 0;
+    for (let index = 0; index < count; index++) {
+      const byte = bytes[start++];
+      if (byte === undefined) return undefined;
+      length = length * 256 + byte;
+    }
+  }
+  return start + length <= bytes.length ? { tag, start, end: start + length } : undefined;
 }

@@ -10,7 +10,7 @@
 import { type Clock, systemClock, type Timer } from "../../base/mod.ts";
 import { PREFACE_LIMIT_BYTES } from "../port.ts";
 import { type CLibrary, cLibrary } from "./c_library.ts";
-import { EVENT_BYTES, packEvent, unpackEvents } from "./epoll_event.ts";
+import { EVENT_BYTES, packEvent, unpackEvents } from "./epoll_watch.ts";
 
 const MSG_PEEK = 0x02;
 const MSG_DONTWAIT = 0x40;

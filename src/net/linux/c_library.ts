@@ -7,37 +7,15 @@
 
 import process from "node:process";
 
-interface ForeignFunctions {
-  dlopen(
-    path: string,
-    symbols: Readonly<Record<string, { readonly args: readonly CType[]; readonly returns: CType }>>,
-  ): { readonly symbols: unknown };
-}
-
 type CType = "i32" | "u32" | "i64" | "usize" | "ptr";
 
-export interface CLibrary {
-  close(fd: number): number;
-  dup3(from: number, to: number, flags: number): number;
-  epoll_create1(flags: number): number;
-  epoll_ctl(epoll: number, operation: number, fd: number, event: Uint8Array): number;
-  epoll_wait(epoll: number, events: Uint8Array, limit: number, timeoutMs: number): number;
-  fcntl(fd: number, command: number, least: number): number;
-  listen(fd: number, backlog: number): number;
-  madvise(address: number, length: number, advice: number): number;
-  poll(fds: Uint8Array, count: number, timeoutMs: number): number;
-  recv(fd: number, buffer: Uint8Array, size: number, flags: number): number;
-  send(fd: number, data: Uint8Array, length: number, flags: number): number | bigint;
-  sendto(
-    fd: number,
-    data: Uint8Array,
-    length: number,
-    flags: number,
-    address: Uint8Array,
-    addressLength: number,
-  ): number | bigint;
-  setsockopt(fd: number, level: number, option: number, value: Uint8Array, size: number): number;
-  socket(family: number, type: number, protocol: number): number;
+interface Signature {
+  readonly args: readonly CType[];
+  readonly returns: CType;
+}
+
+interface ForeignFunctions {
+  dlopen(path: string, symbols: Readonly<Record<string, Signature>>): { readonly symbols: unknown };
 }
 
 /** All functions at once: opening the library is the cost, a further function is free. */
@@ -56,7 +34,18 @@ const SIGNATURES = {
   sendto: { args: ["i32", "ptr", "usize", "i32", "ptr", "u32"], returns: "i64" },
   setsockopt: { args: ["i32", "i32", "i32", "ptr", "u32"], returns: "i32" },
   socket: { args: ["i32", "i32", "i32"], returns: "i32" },
-} as const satisfies Record<keyof CLibrary, unknown>;
+} as const satisfies Readonly<Record<string, Signature>>;
+
+/** Their types: a pointer is to bytes, a 64-bit result may be a bigint. */
+export type CLibrary = {
+  readonly [Name in keyof typeof SIGNATURES]: (
+    ...args: Arguments<(typeof SIGNATURES)[Name]["args"]>
+  ) => (typeof SIGNATURES)[Name]["returns"] extends "i64" ? number | bigint : number;
+};
+
+type Arguments<Types extends readonly CType[]> = {
+  [Index in keyof Types]: Types[Index] extends "ptr" ? Uint8Array : number;
+};
 
 let library: CLibrary | null | undefined;
 

@@ -13,7 +13,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
-import type { BunRuntime, BunSocket } from "../bun/bun_types.ts";
+import type { BunRuntime, BunSocket } from "../bun/bun_sockets.ts";
 import { openStandardStream, PIPE_BYTES } from "./standard_stream.ts";
 
 const LINE = new TextEncoder().encode("line\n");

@@ -9,29 +9,13 @@ import { Buffer } from "node:buffer";
 import type * as net from "node:net";
 import * as tls from "node:tls";
 import { messageOf } from "../../base/mod.ts";
-import {
-  type AwaitedPreface,
-  fatalAlert,
-  helloPreface,
-  readingOf,
-  type TlsChoice,
-  type TlsRefusal,
-} from "../first_message.ts";
-import { NodeConnection, onTransportOver } from "./node_connection.ts";
-import { peerOf, suiteRefused } from "./node_peer.ts";
-import type {
-  AcceptedConnection,
-  HandshakeOutcome,
-  PeerCheck,
-  PrefaceOutcome,
-  PrefaceReader,
-  ServerTls,
-  ServerTlsChooser,
-} from "../port.ts";
-import { localOf, remoteOf } from "../socket_address.ts";
-import { tlsWords } from "../tls_words.ts";
+import { GONE, TlsAcceptor } from "../tls_acceptor.ts";
+import { tlsWords } from "../error_words.ts";
+import { localOf, type PeerCheck, remoteOf, type ServerTls } from "../port.ts";
+import { NodeConnection, onTransportOver, peerOf, suiteRefused } from "./node_connection.ts";
 
-export interface NodeServerTls extends ServerTls {
+/** Settings of either side. */
+export interface NodeTls {
   readonly options: object;
   readonly suites: readonly string[];
   readonly peerCheck: PeerCheck;
@@ -39,22 +23,17 @@ export interface NodeServerTls extends ServerTls {
 
 /** Bytes held while a choice is awaited; more wait in the kernel. */
 const EARLY_LIMIT_BYTES = 64 * 1024;
-const GONE = "the connection was closed before the handshake was done";
 
-export class NodeAccepted implements AcceptedConnection {
-  readonly remote: string;
+export class NodeAccepted extends TlsAcceptor {
   readonly #raw: net.Socket;
-  #handler: ((outcome: HandshakeOutcome) => void) | undefined;
-  /** Its first bytes are not read yet. */
-  #awaited: AwaitedPreface | undefined;
   /** Bytes from the client that no preface has used. */
   #early: Uint8Array | undefined;
   /** Removes the listeners of the wait for first bytes and a choice. */
   #stop: (() => void) | undefined;
 
   constructor(raw: net.Socket) {
+    super(remoteOf(raw));
     this.#raw = raw;
-    this.remote = remoteOf(raw);
     // An error before or during the handshake is reported once, by the close that follows.
     raw.on("error", () => {});
   }
@@ -63,59 +42,16 @@ export class NodeAccepted implements AcceptedConnection {
     return localOf(this.#raw);
   }
 
-  preface(read: PrefaceReader, handler: (outcome: PrefaceOutcome) => void): void {
+  /** Watches for the end of the client, too. */
+  protected startReading(): void {
     const raw = this.#raw;
-    this.#handler = (outcome) => {
-      if (outcome.kind === "failed") handler(outcome);
-    };
-    this.#await({
-      read,
-      done: (refusal) => {
-        this.#stopWaiting();
-        if (refusal) {
-          this.#failed(refusal.reason, false);
-          raw.resetAndDestroy();
-          return;
-        }
-        raw.pause();
-        this.#handler = undefined;
-        handler({ kind: "read" });
-      },
-    });
-  }
-
-  secure(tls: ServerTls | ServerTlsChooser, handler: (outcome: HandshakeOutcome) => void): void {
-    this.#handler = handler;
-    if (tls.kind === "chooser") {
-      return this.#await(helloPreface(tls, (choice) => {
-        if (choice instanceof Promise) choice.then((late) => this.#chosen(late));
-        else this.#chosen(choice);
-      }));
-    }
-    if (this.#raw.destroyed) return this.#failed(GONE, true);
-    this.#shakeHands(tls as NodeServerTls);
-  }
-
-  reset(): void {
-    this.#handler = undefined;
-    this.#raw.resetAndDestroy();
-  }
-
-  /** Reads first bytes until {@link #stopWaiting}; watches for the end of the client, too. */
-  #await(preface: AwaitedPreface): void {
-    const raw = this.#raw;
-    if (raw.destroyed) return this.#failed(GONE, true);
-    this.#awaited = preface;
-    const left = () => {
-      this.#stopWaiting();
-      this.#failed(GONE, true);
-      raw.destroy();
-    };
+    if (raw.destroyed) return this.failed(GONE, true);
+    const left = () => this.left();
     const arrived = (chunk: Uint8Array) => {
-      this.#early = this.#early ? Buffer.concat([this.#early, chunk]) : chunk;
-      if (this.#awaited) this.#read(this.#awaited);
+      const early = this.#early = this.#early ? Buffer.concat([this.#early, chunk]) : chunk;
+      if (this.isAwaiting) this.arrived(early);
       // A client need not send more before the choice, but may.
-      else if (this.#early.length > EARLY_LIMIT_BYTES) raw.pause();
+      else if (early.length > EARLY_LIMIT_BYTES) raw.pause();
     };
     this.#stop = () => {
       raw.off("data", arrived);
@@ -126,74 +62,67 @@ export class NodeAccepted implements AcceptedConnection {
     raw.on("end", left);
     raw.on("close", left);
     // After an earlier preface: bytes that it left, and a paused socket.
-    if (this.#early) this.#read(preface);
+    if (this.#early) this.arrived(this.#early);
     if (this.#stop !== undefined && raw.isPaused()) raw.resume();
   }
 
-  #read({ read, done }: AwaitedPreface): void {
-    const bytes = this.#early;
-    if (!bytes) return;
-    const reading = readingOf(read, bytes);
-    if (reading === "more") return;
-    this.#awaited = undefined;
-    if ("fault" in reading) {
-      return done({ kind: "refused", reason: reading.fault, alert: "decode_error" });
-    }
-    this.#early = reading.used < bytes.length ? bytes.subarray(reading.used) : undefined;
-    done(undefined);
-  }
-
-  #chosen(choice: TlsChoice): void {
-    if (!this.#handler) return;
-    if (choice.kind === "refused") return this.#refuse(choice);
-    this.#stopWaiting();
-    this.#raw.pause();
-    this.#shakeHands(choice.tls as NodeServerTls);
-  }
-
-  #refuse({ reason, alert }: TlsRefusal): void {
-    const raw = this.#raw;
-    this.#stopWaiting();
-    // Later bytes are not waited for: unread ones would turn the end into a reset.
-    raw.end(fatalAlert(alert), () => raw.destroy());
-    this.#failed(reason, false);
-  }
-
-  #stopWaiting(): void {
-    this.#awaited = undefined;
+  protected stopReading(): void {
     this.#stop?.();
     this.#stop = undefined;
   }
 
+  /** The listeners stay while a choice is awaited. */
+  protected watch(): void {}
+
+  protected take(size: number): boolean {
+    const early = this.#early;
+    this.#early = early && size < early.length ? early.subarray(size) : undefined;
+    return true;
+  }
+
+  protected handOver(): void {
+    this.#raw.pause();
+  }
+
+  protected left(): void {
+    this.failed(GONE, true);
+    this.#raw.destroy();
+  }
+
+  protected terminate(): void {
+    this.#raw.resetAndDestroy();
+  }
+
+  /** Later bytes are not waited for: unread ones would turn the end into a reset. */
+  protected endWith(bytes: Uint8Array): void {
+    this.#raw.end(bytes, () => this.#raw.destroy());
+  }
+
   /** Not through `tls.Server`, which hides its objection to a certificate. */
-  #shakeHands({ options, suites, peerCheck }: NodeServerTls): void {
+  protected shakeHands(serverTls: ServerTls): void {
+    const { options, suites, peerCheck } = serverTls as ServerTls & NodeTls;
     const raw = this.#raw;
+    if (raw.destroyed) return this.failed(GONE, true);
     if (this.#early) raw.unshift(this.#early);
     this.#early = undefined;
     const socket = new tls.TLSSocket(raw, options);
-    socket.on("error", (error: Error) => this.#failed(tlsWords(messageOf(error)), false));
-    socket.on("close", () => this.#failed(GONE, true));
+    socket.on("error", (error: Error) => this.failed(tlsWords(messageOf(error)), false));
+    socket.on("close", () => this.failed(GONE, true));
     onTransportOver(socket, () => void raw.destroy());
     socket.on("secure", () => {
-      if (!this.#handler) return void socket.destroy();
+      const { handler } = this;
+      if (!handler) return void socket.destroy();
       const peer = peerOf(socket, peerCheck, verifyErrorOf(socket));
       const refused = peerCheck === "checked" ? tlsWords(peer.reason) : "";
       const refusal = refused || suiteRefused(socket, suites);
       if (refusal !== "") {
-        this.#failed(refusal, false);
+        this.failed(refusal, false);
         return void socket.destroy();
       }
-      const settled = this.#handler;
-      this.#handler = undefined;
+      this.handler = undefined;
       const connection = new NodeConnection(socket, { remote: this.remote, raw });
-      settled({ kind: "secured", connection, peer });
+      handler({ kind: "secured", connection, peer });
     });
-  }
-
-  #failed(reason: string, gone: boolean): void {
-    const handler = this.#handler;
-    this.#handler = undefined;
-    handler?.({ kind: "failed", reason, gone });
   }
 }
 

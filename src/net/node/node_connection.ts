@@ -9,10 +9,18 @@
 
 import type * as net from "node:net";
 import { messageOf, unpinned } from "../../base/mod.ts";
-import { type Connection, ignoredEvents, type StreamEvents } from "../port.ts";
-import { localOf } from "../socket_address.ts";
-import { alertWords } from "../tls_words.ts";
+import {
+  type Connection,
+  ignoredEvents,
+  localOf,
+  type PeerCheck,
+  type PresentedPeer,
+  type StreamEvents,
+} from "../port.ts";
+import { alertWords } from "../error_words.ts";
 import { drop, flush, hasJoined, join, type JoinedWrites, type JoiningStream } from "../turn.ts";
+import type * as tls from "node:tls";
+import { complaintOf } from "../tls_checks.ts";
 
 /** Unsent bytes at which `write` asks its caller to stop. */
 const HIGH_WATER_BYTES = 256 * 1024;
@@ -201,4 +209,45 @@ export function onTransportOver(socket: net.Socket, broke: () => void): void {
 
 function handleOf(socket: net.Socket): Handle | undefined {
   return (socket as { readonly _handle?: Handle | null })._handle ?? undefined;
+}
+
+/** Deno offers and takes all suites it knows and ignores the configuration; others are refused here. */
+export function suiteRefused(socket: tls.TLSSocket, suites: readonly string[]): string {
+  if (suites.length === 0 || socket.getProtocol() === "TLSv1.3") return "";
+  const { name } = socket.getCipher();
+  return suites.includes(name) ? "" : `the cipher suite ${name} is not among those configured`;
+}
+
+interface PeerCertificate {
+  readonly raw?: Uint8Array;
+  readonly issuerCertificate?: PeerCertificate;
+}
+
+/** `verdict`: the library's objection, `""`: none. */
+export function peerOf(
+  socket: tls.TLSSocket,
+  check: PeerCheck,
+  verdict: string,
+): PresentedPeer {
+  const shown = socket.getPeerCertificate(true) as PeerCertificate;
+  const reason = complaintOf(check, shown.raw, verdict);
+  return {
+    accepted: reason === "",
+    reason,
+    leaf: shown.raw,
+    chain() {
+      const chain: Uint8Array[] = [];
+      let last = shown;
+      // A self-signed certificate is its own issuer; 32 is more than any sane chain.
+      while (last.issuerCertificate && last.issuerCertificate !== last && chain.length < 32) {
+        last = last.issuerCertificate;
+        if (last.raw) chain.push(last.raw);
+      }
+      return chain;
+    },
+    version: socket.getProtocol() ?? "",
+    protocol: socket.alpnProtocol || "",
+    serverName: (socket as { readonly servername?: string | false }).servername || "",
+    resumed: socket.isSessionReused?.() ?? false,
+  };
 }

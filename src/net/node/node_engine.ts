@@ -9,10 +9,9 @@ import * as net from "node:net";
 import * as tls from "node:tls";
 import { formatAddress, messageOf } from "../../base/mod.ts";
 import { clearStaleSocket, listenError, UnixSocketFile } from "../listen.ts";
-import { NodeAccepted, type NodeServerTls } from "./node_accepted.ts";
-import { NodeConnection } from "./node_connection.ts";
-import { peerOf, suiteRefused } from "./node_peer.ts";
-import { needsRoots } from "../peer_check.ts";
+import { NodeAccepted, type NodeTls } from "./node_accepted.ts";
+import { NodeConnection, peerOf, suiteRefused } from "./node_connection.ts";
+import { needsRoots, tlsFault } from "../tls_checks.ts";
 import {
   type ClientTls,
   DEFAULT_CIPHER_SUITES,
@@ -22,20 +21,12 @@ import {
   type Engine,
   type Listener,
   type ListenOptions,
-  type PeerCheck,
   type PresentedPeer,
+  remoteOf,
+  type ServerTls,
   type TlsMaterial,
 } from "../port.ts";
-import { remoteOf } from "../socket_address.ts";
-import { tlsFault } from "../tls_fault.ts";
-import { connectWords } from "../connect_words.ts";
-import { tlsWords } from "../tls_words.ts";
-
-interface NodeClientTls extends ClientTls {
-  readonly options: tls.ConnectionOptions;
-  readonly suites: readonly string[];
-  readonly peerCheck: PeerCheck;
-}
+import { connectWords, tlsWords } from "../error_words.ts";
 
 /** The engine for any runtime with Node's networking modules. */
 export function nodeEngine(): Engine {
@@ -52,7 +43,7 @@ export function nodeEngine(): Engine {
     // The runtime's heap returns memory by itself.
     trim() {},
     collect() {},
-    serverTls: (material): NodeServerTls => ({
+    serverTls: (material): ServerTls & NodeTls => ({
       kind: "server",
       options: {
         isServer: true,
@@ -65,7 +56,7 @@ export function nodeEngine(): Engine {
       suites: material.cipherSuites,
     }),
     tlsFault,
-    clientTls: (material, { serverName }): NodeClientTls => ({
+    clientTls: (material, { serverName }): ClientTls & NodeTls => ({
       kind: "client",
       options: {
         ...commonTls(material),
@@ -177,7 +168,7 @@ function dial({ address, tls: context, ticket: _ticket }: DialOptions, handler: 
     let secured: tls.TLSSocket;
     try {
       secured = tls.connect({
-        ...(context as NodeClientTls).options,
+        ...(context as ClientTls & NodeTls).options,
         socket: raw,
         allowHalfOpen: true,
       } as tls.ConnectionOptions);
@@ -188,7 +179,7 @@ function dial({ address, tls: context, ticket: _ticket }: DialOptions, handler: 
     socket = secured;
     watch(secured);
     secured.once("secureConnect", () => {
-      const { suites, peerCheck } = context as NodeClientTls;
+      const { suites, peerCheck } = context as ClientTls & NodeTls;
       const { authorized, authorizationError } = secured;
       const complaint = messageOf(authorizationError || "the TLS library gave no verdict");
       const refusal = suiteRefused(secured, suites);

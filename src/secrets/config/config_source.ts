@@ -19,19 +19,17 @@ import {
   text,
 } from "../../base/schema.ts";
 import { NO_RULES } from "../../identity/mod.ts";
-import { choice, message, number } from "../envoy/message.ts";
-import { dataSource, watchedDirectory } from "../envoy/tls_certificate.ts";
-import {
-  INITIAL_FETCH_TIMEOUT_MS,
-  type SdsApi,
-  type SdsServer,
-  type SecretRef,
-  type SecretSource,
-} from "../model/plan.ts";
+import { choice, dataSource, message, number, watchedDirectory } from "../envoy/message.ts";
+import { type SdsApi, type SdsServer, type SecretRef, type SecretSource } from "../model/plan.ts";
 import type { SecretType } from "../model/secret.ts";
-import type { SecretSpec } from "../model/spec.ts";
-import { isLoopback, metadataName, sdsServer } from "./native_server.ts";
-import { serverOf, TIMEOUT_ENTRIES, type TlsReading } from "./sources.ts";
+import {
+  isLoopback,
+  metadataName,
+  sdsServer,
+  serverOf,
+  TIMEOUT_ENTRIES,
+  type TlsReading,
+} from "./sources.ts";
 
 /** Envoy's current release takes V3 only, which is also the meaning of AUTO here. */
 const API_VERSION: SchemaOf<"v3"> = checked(
@@ -114,16 +112,6 @@ export function sdsSecretConfig(reading: TlsReading, type: SecretType): SchemaOf
     const fact = "which is no static secret, and has no sds_config";
     return report(["name"], `names "${name}", ${fact}`);
   });
-}
-
-/** A secret in the configuration itself is read once, as in Envoy, unless it has a watched directory. */
-export function inlineRef(name: string, spec: SecretSpec): SecretRef {
-  return {
-    type: spec.type,
-    name,
-    source: { kind: "spec", spec, watch: spec.watchedDirectory !== undefined },
-    initialFetchTimeoutMs: INITIAL_FETCH_TIMEOUT_MS,
-  };
 }
 
 export function grpcService(reading: TlsReading): SchemaOf<SdsServer> {

@@ -21,7 +21,7 @@ import {
 } from "../../base/schema.ts";
 import { NO_RULES, type SanMatcher, type SanType } from "../../identity/mod.ts";
 import { fieldsOf, number } from "../envoy/message.ts";
-import { pairSpec } from "../envoy/tls_certificate.ts";
+import { pairSpec } from "../envoy/envoy_secret.ts";
 import {
   certificateHash,
   MATCHER_ENTRIES,
@@ -38,7 +38,7 @@ import type {
   SecretSpec,
   ValidationSpec,
   WatchedDirectory,
-} from "../model/spec.ts";
+} from "../model/secret.ts";
 import { TIMEOUT_ENTRIES } from "./sources.ts";
 
 export const PAIR_ENTRIES = {
@@ -62,7 +62,6 @@ const SECRET_FILE_ENTRIES = {
 
 export const FILE_CERTIFICATE_ENTRIES = { ...PAIR_ENTRIES, ...SECRET_FILE_ENTRIES };
 
-/** Whether any field describes a certificate. */
 export function hasPair(found: object): boolean {
   return Object.keys(found).some((field) => Object.hasOwn(PAIR_ENTRIES, field));
 }
@@ -132,8 +131,6 @@ function specRef(name: string, spec: SecretSpec, initialFetchTimeoutMs: number):
   return { type: spec.type, name, source, initialFetchTimeoutMs };
 }
 
-export function fileSource(path: string): DataSource;
-export function fileSource(path: string | undefined): DataSource | undefined;
 export function fileSource(path: string | undefined): DataSource | undefined {
   return path === undefined ? undefined : { kind: "file", path };
 }
@@ -217,7 +214,6 @@ export function withRules(secret: SecretRef, found: RuleFields): ValidationRef {
   return hasRules ? { secret, defaults } : { secret };
 }
 
-/** Rules without roots. */
 function rulesSpec(found: RuleFields): ValidationSpec {
   return {
     type: "validation",

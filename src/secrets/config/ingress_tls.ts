@@ -7,10 +7,11 @@
 
 import * as v from "valibot";
 import {
+  checked,
   type ConfigPath,
   formatPath,
+  parsed,
   type Problem,
-  problemOf,
   type Report,
 } from "../../base/schema.ts";
 import type { TlsDirection } from "../../snapshot/mod.ts";
@@ -39,44 +40,36 @@ type IngressTls =
   }
   | { readonly kind: "invalid"; readonly problems: readonly Problem[] };
 
-const TEXT = v.nullish(v.string("must be a text"), "");
-const SDS = v.nullish(v.object({ ClusterName: TEXT, CertResource: TEXT }, "must be an object"));
+const NO_OBJECT = "must be an object";
+const NAME = v.string("must be a text");
+const TEXT = v.nullish(NAME, "");
+const SDS = v.nullish(v.object({ ClusterName: TEXT, CertResource: TEXT }, NO_OBJECT));
 const TLS = v.nullish(v.object({
   SDS,
   TLSMinVersion: TEXT,
   TLSMaxVersion: TEXT,
-  CipherSuites: v.nullish(v.array(v.string("must be a text"), "must be a list"), []),
-}, "must be an object"));
+  CipherSuites: listOf(NAME),
+}, NO_OBJECT));
+const SERVICE = v.object({
+  Name: NAME,
+  Hosts: listOf(NAME),
+  TLS: v.nullish(v.object({ SDS }, NO_OBJECT)),
+}, NO_OBJECT);
+const LISTENER = v.object({
+  Port: v.number("must be a number"),
+  TLS,
+  Services: listOf(SERVICE),
+}, NO_OBJECT);
 
 /** Other fields of the agent's entry are ignored. */
-const ENTRY = v.object({
-  TLS,
-  Listeners: v.nullish(
-    v.array(
-      v.object({
-        Port: v.number("must be a number"),
-        TLS,
-        Services: v.nullish(
-          v.array(
-            v.object({
-              Name: v.string("must be a text"),
-              Hosts: v.nullish(v.array(v.string("must be a text"), "must be a list"), []),
-              TLS: v.nullish(v.object({ SDS }, "must be an object")),
-            }, "must be an object"),
-            "must be a list",
-          ),
-          [],
-        ),
-      }, "must be an object"),
-      "must be a list",
-    ),
-    [],
-  ),
-}, "must be an object");
+const ENTRY = v.object({ TLS, Listeners: listOf(LISTENER) }, NO_OBJECT);
 
-type Entry = v.InferOutput<typeof ENTRY>;
-type Listener = NonNullable<Entry["Listeners"]>[number];
-type Tls = Entry["TLS"];
+function listOf<T extends v.GenericSchema>(item: T) {
+  return v.nullish(v.array(item, "must be a list"), []);
+}
+
+type Listener = v.InferOutput<typeof LISTENER>;
+type Tls = Listener["TLS"];
 
 interface Reading {
   readonly gateway: Tls;
@@ -87,23 +80,16 @@ interface Reading {
 
 /** Never throws; all problems are reported at once. */
 export function ingressTlsPlan(entry: unknown, context: IngressContext): IngressTls {
-  const problems: Problem[] = [];
   const warnings: string[] = [];
-  const report: Report = (path, message) => {
-    problems.push({ path: [...context.path, ...path], message });
-    return undefined;
-  };
-  const result = v.safeParse(ENTRY, entry);
-  if (!result.success) {
-    for (const { path, message } of result.issues.map(problemOf)) report(path, message);
-    return { kind: "invalid", problems };
-  }
-  const { TLS: gateway, Listeners } = result.output;
-  const reading = { gateway, context, report, warn: (text: string) => void warnings.push(text) };
-  const plans = Listeners.map((listener, index) =>
-    listenerPlan(listener, ["Listeners", index], reading)
-  );
-  return problems.length > 0 ? { kind: "invalid", problems } : { kind: "valid", plans, warnings };
+  const warn = (text: string) => void warnings.push(text);
+  const schema = checked(ENTRY, ({ TLS: gateway, Listeners }, report) => {
+    const reading = { gateway, context, report, warn };
+    return Listeners.map((listener, index) =>
+      listenerPlan(listener, ["Listeners", index], reading)
+    );
+  });
+  const result = parsed(schema, entry, context.path);
+  return result.kind === "valid" ? { kind: "valid", plans: result.output, warnings } : result;
 }
 
 function listenerPlan(
@@ -185,27 +171,26 @@ function parametersOf(
   path: ConfigPath,
   { gateway, report, warn }: Reading,
 ): TlsDirection | undefined {
-  const least = listener?.TLSMinVersion || gateway?.TLSMinVersion || "";
-  const most = listener?.TLSMaxVersion || gateway?.TLSMaxVersion || "";
+  const versionOf = (field: "TLSMinVersion" | "TLSMaxVersion") => {
+    const text = listener?.[field] || gateway?.[field] || "";
+    const version = Object.hasOwn(VERSIONS, text) ? VERSIONS[text] : undefined;
+    if (!version) report([...path, field], `is "${text}", which is not known`);
+    return { text, version };
+  };
+  const [least, most] = [versionOf("TLSMinVersion"), versionOf("TLSMaxVersion")];
   const suites = listener?.CipherSuites.length
     ? listener.CipherSuites
     : gateway?.CipherSuites ?? [];
-  if (!least && !most && suites.length === 0) return undefined;
-  const known = (text: string, field: string, automatic: "TLSv1.2" | "TLSv1.3") => {
-    const version = Object.hasOwn(VERSIONS, text) ? VERSIONS[text] : undefined;
-    if (!version) report([...path, field], `is "${text}", which is not known`);
-    return version === "automatic" || !version ? automatic : version;
-  };
-  const min = known(least, "TLSMinVersion", "TLSv1.2");
-  const maxVersion = known(most, "TLSMaxVersion", "TLSv1.3");
-  if (min === "too_old") warn(`TLSMinVersion ${least} was raised to TLS 1.2`);
-  const minVersion = min === "too_old" ? "TLSv1.2" : min;
-  if (maxVersion === "too_old") {
+  if (!least.text && !most.text && suites.length === 0) return undefined;
+  if (least.version === "too_old") warn(`TLSMinVersion ${least.text} was raised to TLS 1.2`);
+  if (most.version === "too_old") {
     return report(
       [...path, "TLSMaxVersion"],
       "is below TLS 1.2, which is the least that is spoken",
     );
   }
+  const minVersion = least.version === "TLSv1.3" ? "TLSv1.3" : "TLSv1.2";
+  const maxVersion = most.version === "TLSv1.2" ? "TLSv1.2" : "TLSv1.3";
   if (minVersion > maxVersion) report([...path, "TLSMinVersion"], "is above TLSMaxVersion");
   const cipherSuites = suites.flatMap((suite, index) => {
     const name = opensslSuite(suite);

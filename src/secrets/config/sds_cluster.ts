@@ -24,8 +24,7 @@ import {
 import { choice, message, number } from "../envoy/message.ts";
 import type { SdsServer, SecretRef } from "../model/plan.ts";
 import { envoyForm } from "./envoy_form.ts";
-import { hostOf, isLoopback, sdsServer } from "./native_server.ts";
-import type { ServerReading, TlsReading } from "./sources.ts";
+import { hostOf, isLoopback, sdsServer, type ServerReading, type TlsReading } from "./sources.ts";
 
 const MARKS = ["load_assignment", "loadAssignment", "transport_socket", "transportSocket", "hosts"];
 

@@ -9,21 +9,33 @@
  * @module
  */
 
+import * as v from "valibot";
 import {
+  address,
+  checked,
   type ConfigPath,
+  defined,
+  duration,
+  flag,
   isRecord,
+  list,
+  type OutputOf,
   parsed,
   type Problem,
   reader,
   readValue,
   type Report,
   type SchemaOf,
+  text,
 } from "../../base/schema.ts";
 import type { XdsNode } from "../../xds/mod.ts";
 import type { SdsServer } from "../model/plan.ts";
-import { nativeServer } from "./native_server.ts";
 import { isCluster, sdsCluster } from "./sds_cluster.ts";
-import type { ServerReading } from "./sources.ts";
+import { hostOf, isLoopback, metadataName, sdsServer, type ServerReading } from "./sources.ts";
+import type { Address } from "../../base/mod.ts";
+import { NO_RULES } from "../../identity/mod.ts";
+import { fieldsOf } from "../envoy/message.ts";
+import { fileCertificate, fileSource, hasPair, PAIR_ENTRIES } from "./file_secrets.ts";
 
 export type ParsedSdsServers =
   | {
@@ -53,14 +65,18 @@ export function parseSdsServers(
 function servers(reading: ServerReading): SchemaOf<Readonly<Record<string, SdsServer>>> {
   const [cluster, native] = [sdsCluster(reading), nativeServer(reading)];
   return reader((value, report) => {
-    const entries = entriesOf(value, report);
-    if (!entries) return undefined;
+    if (!Array.isArray(value) && !isRecord(value)) {
+      return report([], "must be an object with servers by name, or a list");
+    }
+    const entries = Object.entries(value);
     if (entries.length > SERVERS_LIMIT) {
       return report([], `has more than ${SERVERS_LIMIT} entries`);
     }
     const found = new Map<string, SdsServer>();
-    for (const { key: listed, name, entry } of entries) {
-      const at: Report = (path, message) => report([listed, ...path], message);
+    for (const [listed, entry] of entries) {
+      // An entry of a list has its name itself.
+      const name = Array.isArray(value) ? undefined : listed;
+      const at: Report = (path, message) => report([name ?? Number(listed), ...path], message);
       const server = readValue(isCluster(entry) ? cluster : native, entry, at);
       if (!server) continue;
       if (name !== undefined && server.name !== "" && server.name !== name) {
@@ -80,17 +96,126 @@ function servers(reading: ServerReading): SchemaOf<Readonly<Record<string, SdsSe
   });
 }
 
-interface Entry {
-  readonly key: string | number;
-  /** `undefined`: the entry has its name itself. */
-  readonly name?: string;
-  readonly entry: unknown;
+const TLS_ENTRIES = {
+  serverName: v.exactOptional(text()),
+  ca: v.exactOptional(text()),
+  systemRoots: v.optional(flag(), false),
+  ...PAIR_ENTRIES,
+};
+
+/** A `Struct` may be any JSON object. */
+const STRUCT = v.custom<Readonly<Record<string, unknown>>>(isRecord, "must be an object");
+
+const NODE = fieldsOf({
+  id: v.exactOptional(text()),
+  cluster: v.exactOptional(text()),
+  metadata: v.exactOptional(STRUCT),
+  locality: v.exactOptional(checked(
+    fieldsOf({
+      region: v.exactOptional(text()),
+      zone: v.exactOptional(text()),
+      subZone: v.exactOptional(text()),
+    }),
+    (found) => ({ region: "", zone: "", subZone: "", ...found }),
+  )),
+});
+
+const FIELDS = fieldsOf({
+  name: v.exactOptional(text()),
+  address: v.exactOptional(addresses()),
+  addresses: v.exactOptional(addresses()),
+  tls: v.exactOptional(fieldsOf(TLS_ENTRIES)),
+  plaintext: v.optional(flag(), false),
+  metadata: v.optional(metadata(), {}),
+  keepAlive: v.exactOptional(duration(1_000)),
+  keepAliveTimeout: v.exactOptional(duration(100)),
+  backoff: v.exactOptional(fieldsOf({
+    base: v.exactOptional(duration(1)),
+    max: v.exactOptional(duration(1)),
+  })),
+  node: v.optional(NODE, {}),
+});
+
+function nativeServer(reading: ServerReading): SchemaOf<SdsServer> {
+  return checked(FIELDS, (found, report): SdsServer | undefined => {
+    const { name = "", plaintext, metadata, backoff } = found;
+    if (found.address && found.addresses) report(["addresses"], "cannot be beside address");
+    const addresses = found.address ?? found.addresses;
+    if (!addresses) return report(["address"], "is missing");
+    const at: Report = (path, message) => report(["tls", ...path], message);
+    const tls = found.tls ? tlsOf(found.tls, addresses, at) : null;
+    if (tls && plaintext) report(["plaintext"], "cannot be true beside tls");
+    if (!found.tls && !addresses.every(isLoopback) && !plaintext) {
+      report(
+        ["tls"],
+        "is missing: secrets would cross the network in clear; if that is meant, say plaintext: true",
+      );
+    }
+    const backoffBaseMs = backoff?.base ?? 500;
+    const backoffMaxMs = backoff?.max ?? Math.max(30_000, backoffBaseMs);
+    if (backoffMaxMs < backoffBaseMs) report(["backoff", "max"], "is below base");
+    return tls === undefined ? undefined : sdsServer({
+      name,
+      addresses,
+      tls,
+      metadata,
+      backoffBaseMs,
+      backoffMaxMs,
+      ...defined({ keepAliveMs: found.keepAlive, keepAliveTimeoutMs: found.keepAliveTimeout }),
+    }, { ...reading.node, ...found.node });
+  });
 }
 
-function entriesOf(value: unknown, report: Report): readonly Entry[] | undefined {
-  if (Array.isArray(value)) return value.map((entry, key) => ({ key, entry }));
-  if (isRecord(value)) {
-    return Object.entries(value).map(([name, entry]) => ({ key: name, name, entry }));
+/** `undefined`: a problem was reported. */
+function tlsOf(
+  found: OutputOf<typeof TLS_ENTRIES>,
+  addresses: readonly Address[],
+  report: Report,
+): SdsServer["tls"] | undefined {
+  const { ca, systemRoots, serverName = hostOf(addresses), ...pair } = found;
+  if (serverName === undefined) {
+    return report(["serverName"], "is missing, and a unix socket's path names nobody");
   }
-  return report([], "must be an object with servers by name, or a list");
+  if (ca === undefined && !systemRoots) {
+    return report(["ca"], "is missing; for the system's roots, say systemRoots: true");
+  }
+  const trustedCa = fileSource(ca);
+  const certificate = hasPair(pair) ? fileCertificate(pair, report) : undefined;
+  return {
+    serverName,
+    validation: {
+      type: "validation",
+      ...defined({ trustedCa }),
+      systemRoots,
+      rules: NO_RULES,
+    },
+    ...defined({ certificate }),
+  };
+}
+
+/** One address, or a list of them. */
+function addresses(): SchemaOf<readonly Address[]> {
+  const one = address({ unix: true });
+  const many = checked(list(one, 100), (found, report) => {
+    return found.length > 0 ? found : report([], "must not be empty");
+  });
+  const single = checked(one, (found) => [found]);
+  return v.lazy((value) => Array.isArray(value) ? many : single);
+}
+
+function metadata(): SchemaOf<Readonly<Record<string, string>>> {
+  const name = metadataName();
+  return reader((value, report) => {
+    if (!isRecord(value)) return report([], "must be an object");
+    const found = new Map<string, string>();
+    for (const [key, entry] of Object.entries(value)) {
+      const lower = readValue(name, key, (_, message) => report([key], message));
+      if (lower === undefined) continue;
+      if (typeof entry !== "string" || !/^[\x20-\x7e]{1,8192}$/.test(entry)) {
+        report([key], "must be a text of plain characters");
+      } else if (found.has(lower)) report([key], "is given twice");
+      else found.set(lower, entry);
+    }
+    return Object.fromEntries(found);
+  });
 }

@@ -6,7 +6,7 @@
  */
 
 import * as v from "valibot";
-import { type Address, messageOf, ProxyError } from "../../base/mod.ts";
+import type { Address } from "../../base/mod.ts";
 import {
   type ConfigPath,
   defined,
@@ -14,7 +14,9 @@ import {
   isSocketPath,
   type OutputOf,
   type Problem,
+  reader,
   type Report,
+  type SchemaOf,
   text,
 } from "../../base/schema.ts";
 import type { XdsNode } from "../../xds/mod.ts";
@@ -62,7 +64,7 @@ export const WORKLOAD_ENTRIES = {
 };
 
 /** Makes the secret of parsed fields; reports why there is none. */
-type RefOf<T extends v.ObjectEntries> = (
+export type RefOf<T extends v.ObjectEntries> = (
   found: OutputOf<T>,
   report: Report,
 ) => SecretRef | undefined;
@@ -98,6 +100,49 @@ export function serverOf(
   return report(path, `names "${cluster}", which is no SDS server; ${fact}`);
 }
 
+/** A header name of HTTP/2. gRPC's own names are reserved, and `-bin` marks base64. */
+export function metadataName(): SchemaOf<string> {
+  return reader((value, report) => {
+    const lower = typeof value === "string" && value.length <= 255 ? value.toLowerCase() : "";
+    if (!/^[a-z0-9_.-]+$/.test(lower)) return report([], "must be a header's name");
+    if (/^grpc-|-bin$|^(?:te|host|content-type|user-agent|connection)$/.test(lower)) {
+      return report([], "is a header that cannot be set");
+    }
+    return lower;
+  });
+}
+
+/** A server with defaults for absent fields. */
+export function sdsServer(
+  given: Pick<SdsServer, "name" | "addresses"> & Partial<SdsServer>,
+  node: XdsNode,
+): SdsServer {
+  return {
+    tls: null,
+    metadata: {},
+    keepAliveMs: 30_000,
+    keepAliveTimeoutMs: 5_000,
+    backoffBaseMs: 500,
+    backoffMaxMs: 30_000,
+    node,
+    ...given,
+  };
+}
+
+/** The host, if all addresses have the same one. */
+export function hostOf(addresses: readonly Address[]): string | undefined {
+  const hosts = new Set(addresses.map((address) => address.kind === "tcp" ? address.host : ""));
+  const [host] = hosts;
+  return hosts.size === 1 && host ? host : undefined;
+}
+
+/** Whether bytes to an address stay on this machine, so that keys may be sent in clear. */
+export function isLoopback(address: Address): boolean {
+  if (address.kind === "unix") return true;
+  const host = address.host.toLowerCase();
+  return host === "localhost" || host === "::1" || /^127(?:\.\d{1,3}){3}$/.test(host);
+}
+
 /** The variable that a workload may have (SPIFFE Workload Endpoint 4). */
 const SOCKET_VARIABLE = "SPIFFE_ENDPOINT_SOCKET";
 
@@ -107,11 +152,10 @@ export function workloadRef(type: SecretType, { env }: TlsReading): RefOf<typeof
     const socket = found.socket ?? env[SOCKET_VARIABLE];
     const missing = found.socket === undefined ? `is missing, and ${SOCKET_VARIABLE} ` : "";
     if (!socket) return report(["socket"], `${missing}is not set in the environment`);
-    let address: Address;
-    try {
-      address = parseEndpointSocket(socket);
-    } catch (error) {
-      return report(["socket"], `${missing}is of no use: ${messageOf(error)}`);
+    const address = parseEndpointSocket(socket);
+    if (typeof address === "string") {
+      const use = `Cannot use ${JSON.stringify(socket.slice(0, 200))} as a Workload API socket`;
+      return report(["socket"], `${missing}is of no use: ${use}: ${address}`);
     }
     return {
       type,
@@ -125,49 +169,45 @@ export function workloadRef(type: SecretType, { env }: TlsReading): RefOf<typeof
 const IPV4 = v.pipe(v.string(), v.ipv4());
 const IPV6 = v.pipe(v.string(), v.ipv6());
 
-/** `unix:///run/agent.sock` or `tcp://127.0.0.1:8081`; throws `config_invalid` for anything else. */
-export function parseEndpointSocket(text: string): Address {
-  const fail = (fact: string): never => {
-    const shown = JSON.stringify(text.slice(0, 200));
-    throw new ProxyError("config_invalid", `Cannot use ${shown} as a Workload API socket: ${fact}`);
-  };
-  if (text.startsWith("unix:")) return parseUnix(text, fail);
-  if (text.startsWith("tcp:")) return parseTcp(text, fail);
-  return fail("it begins with neither unix:// nor tcp://");
+/** The address of `unix:///run/agent.sock` or `tcp://127.0.0.1:8081`, or why a text is neither. */
+export function parseEndpointSocket(text: string): Address | string {
+  if (text.startsWith("unix:")) return parseUnix(text);
+  if (text.startsWith("tcp:")) return parseTcp(text);
+  return "it begins with neither unix:// nor tcp://";
 }
 
-function parseUnix(text: string, fail: (fact: string) => never): Address {
-  if (!text.startsWith("unix://")) return fail("write unix:///run/agent.sock");
+function parseUnix(text: string): Address | string {
+  if (!text.startsWith("unix://")) return "write unix:///run/agent.sock";
   const path = text.slice("unix://".length);
   if (!path.startsWith("/")) {
-    return fail("it names a host or a relative path: write unix:///run/agent.sock");
+    return "it names a host or a relative path: write unix:///run/agent.sock";
   }
-  if (/[?#]/.test(path)) return fail("a unix socket has a path and nothing else");
+  if (/[?#]/.test(path)) return "a unix socket has a path and nothing else";
   let decoded: string;
   try {
     decoded = decodeURIComponent(path);
   } catch {
     // A "%" without two hex digits, or bytes that are not UTF-8.
-    return fail("the path is badly escaped");
+    return "the path is badly escaped";
   }
   if (path.endsWith("/") || !isSocketPath(decoded)) {
-    return fail("the path is not one of a socket, or longer than 107 bytes");
+    return "the path is not one of a socket, or longer than 107 bytes";
   }
   return { kind: "unix", path: decoded };
 }
 
-function parseTcp(text: string, fail: (fact: string) => never): Address {
+function parseTcp(text: string): Address | string {
   const match = /^tcp:\/\/(?:\[([0-9A-Fa-f:.]+)\]|([^\s[\]:/?#@]+)):(\d{1,5})(.*)$/s.exec(text);
-  if (!match) return fail("write tcp://127.0.0.1:8081, with an IP address and a port");
+  if (!match) return "write tcp://127.0.0.1:8081, with an IP address and a port";
   const [, ipv6, name, digits = "", rest] = match;
-  if (rest) return fail("nothing may follow the port");
+  if (rest) return "nothing may follow the port";
   const host = ipv6 ?? name ?? "";
   // A name could lead to another host later, which hands out identities of its own.
   if (!v.is(ipv6 === undefined ? IPV4 : IPV6, host)) {
-    return fail(`${JSON.stringify(host)} is not an IP address`);
+    return `${JSON.stringify(host)} is not an IP address`;
   }
   const port = Number(digits);
-  if (port < 1 || port > 65_535) return fail("the port must be from 1 to 65535");
+  if (port < 1 || port > 65_535) return "the port must be from 1 to 65535";
   return { kind: "tcp", host, port };
 }
 

@@ -50,6 +50,7 @@ import {
   CERTIFICATES_LIMIT,
   consulRef,
   type ParsedTls,
+  type RefOf,
   SDS_ENTRIES,
   SDS_SECRET_ENTRIES,
   sdsRef,
@@ -172,8 +173,6 @@ function certificate(reading: TlsReading): SchemaOf<SecretRef | null> {
 
 /** `null`: none, explicitly. */
 function validation(reading: TlsReading): SchemaOf<ValidationRef | null> {
-  const sds = sdsRef("validation", reading);
-  const workload = workloadRef("validation", reading);
   return bySource<ValidationRef | null>({
     consul: checked(
       fieldsOf(RULE_ENTRIES),
@@ -181,14 +180,17 @@ function validation(reading: TlsReading): SchemaOf<ValidationRef | null> {
     ),
     none: checked(fieldsOf({}), () => null),
     file: checked(fieldsOf(FILE_VALIDATION_ENTRIES), fileValidationRef),
-    sds: checked(fieldsOf({ ...SDS_SECRET_ENTRIES, ...RULE_ENTRIES }), (found, report) => {
-      const secret = sds(found, report);
-      return secret && withRules(secret, found);
-    }),
-    workload: checked(fieldsOf({ ...WORKLOAD_ENTRIES, ...RULE_ENTRIES }), (found, report) => {
-      const secret = workload(found, report);
-      return secret && withRules(secret, found);
-    }),
+    sds: ruled(SDS_SECRET_ENTRIES, sdsRef("validation", reading)),
+    workload: ruled(WORKLOAD_ENTRIES, workloadRef("validation", reading)),
+  });
+}
+
+/** Roots of a source with rules beside them. */
+function ruled<T extends v.ObjectEntries>(entries: T, refOf: RefOf<T>): SchemaOf<ValidationRef> {
+  const fields = fieldsOf({ ...entries, ...RULE_ENTRIES });
+  return checked(fields, (found, report) => {
+    const secret = refOf(found as OutputOf<T>, report);
+    return secret && withRules(secret, found as OutputOf<typeof RULE_ENTRIES>);
   });
 }
 

@@ -1,8 +1,4 @@
-/**
- * TLS versions and cipher suites, in our own form and in Envoy's.
- *
- * @module
- */
+/** TLS versions and cipher suites, in our own form and in Envoy's. @module */
 
 import * as v from "valibot";
 import { checked, defined, list, reader, type SchemaOf, text } from "../../base/schema.ts";
@@ -71,22 +67,19 @@ function suite(): SchemaOf<string> {
   });
 }
 
-function envoyVersion(): SchemaOf<TlsVersion | "too_old" | "auto"> {
-  return choice<TlsVersion | "too_old" | "auto">({
-    TLS_AUTO: [0, "auto"],
-    TLSv1_0: [1, "too_old"],
-    TLSv1_1: [2, "too_old"],
-    TLSv1_2: [3, "TLSv1.2"],
-    TLSv1_3: [4, "TLSv1.3"],
-  });
-}
+const ENVOY_VERSION = choice<TlsVersion | "too_old" | "auto">({
+  TLS_AUTO: [0, "auto"],
+  TLSv1_0: [1, "too_old"],
+  TLSv1_1: [2, "too_old"],
+  TLSv1_2: [3, "TLSv1.2"],
+  TLSv1_3: [4, "TLSv1.3"],
+});
 
-/** Envoy's `TlsParameters`. */
 export function envoyParameters(reading: TlsReading): SchemaOf<{ tls: TlsDirection | undefined }> {
   const refused = "cannot be honoured: the TLS library's own choice is used";
   const fields = message({
-    tlsMinimumProtocolVersion: v.optional(envoyVersion(), "TLS_AUTO"),
-    tlsMaximumProtocolVersion: v.optional(envoyVersion(), "TLS_AUTO"),
+    tlsMinimumProtocolVersion: v.optional(ENVOY_VERSION, "TLS_AUTO"),
+    tlsMaximumProtocolVersion: v.optional(ENVOY_VERSION, "TLS_AUTO"),
     cipherSuites: list(text(), 100),
   }, {
     refused: { ecdhCurves: refused, signatureAlgorithms: refused, compliancePolicies: refused },

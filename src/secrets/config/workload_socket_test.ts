@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { ProxyError } from "../../base/mod.ts";
 import { parseEndpointSocket } from "./sources.ts";
 
 for (
@@ -50,10 +49,6 @@ for (
   ] as const
 ) {
   test(`parseEndpointSocket() refuses ${JSON.stringify(text.slice(0, 40))}`, () => {
-    assert.throws(() => parseEndpointSocket(text), (error) => {
-      assert.ok(error instanceof ProxyError && error.code === "config_invalid");
-      assert.match(error.message, why);
-      return true;
-    });
+    assert.match(String(parseEndpointSocket(text)), why);
   });
 }

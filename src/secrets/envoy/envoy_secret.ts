@@ -1,22 +1,19 @@
-/**
- * Envoy's `Secret`, in proto3's JSON: a certificate or a validation context.
- *
- * @module
- */
+/** Envoy's `Secret`, in proto3's JSON: a `TlsCertificate` or a validation context. @module */
 
 import * as v from "valibot";
 import { ProxyError } from "../../base/mod.ts";
 import {
   checked,
+  defined,
   formatPath,
   parsed,
   type Problem,
+  type Report,
   type SchemaOf,
   text,
 } from "../../base/schema.ts";
-import type { SecretSpec } from "../model/spec.ts";
-import { message } from "./message.ts";
-import { type SecretOptions, tlsCertificate } from "./tls_certificate.ts";
+import type { CertificateSpec, SecretSpec } from "../model/secret.ts";
+import { dataSource, message, type SecretOptions, watchedDirectory } from "./message.ts";
 import { validationContext } from "./validation_context.ts";
 
 export interface NamedSpec {
@@ -75,4 +72,46 @@ export function secretSchema(options: SecretOptions): SchemaOf<NamedSpec> {
     const spec = tlsCertificate ?? validationContext;
     return spec && { name, spec };
   });
+}
+
+export function tlsCertificate(options: SecretOptions): SchemaOf<CertificateSpec> {
+  const source = v.exactOptional(dataSource(options));
+  const fields = message({
+    certificateChain: source,
+    privateKey: source,
+    password: source,
+    pkcs12: source,
+    ocspStaple: source,
+    watchedDirectory: v.exactOptional(watchedDirectory(options)),
+  }, {
+    refused: {
+      privateKeyProvider: "cannot be honoured: give the key as private_key",
+      signedCertificateTimestamp: "cannot be honoured: no timestamps are sent",
+    },
+  });
+  return checked(fields, ({ certificateChain: chain, privateKey: key, ...rest }, report) => {
+    const names = {
+      chain: "certificate_chain",
+      key: "private_key",
+      or: "pkcs12, with key and chain",
+    };
+    return pairSpec({ ...rest, ...defined({ chain, key }) }, names, report);
+  });
+}
+
+/** Chain and key, or PKCS#12; `names` are those of the form. */
+export function pairSpec(
+  pair: Omit<CertificateSpec, "type">,
+  names: { readonly chain: string; readonly key: string; readonly or: string },
+  report: Report,
+): CertificateSpec {
+  const { chain, key, pkcs12 } = pair;
+  if (pkcs12) {
+    if (chain) report([names.chain], "cannot be beside pkcs12, which has one");
+    if (key) report([names.key], "cannot be beside pkcs12, which has one");
+  } else {
+    if (!chain) report([names.chain], `is missing; or ${names.or}`);
+    if (!key) report([names.key], "is missing");
+  }
+  return { type: "certificate", ...pair };
 }

@@ -1,13 +1,16 @@
 /**
  * Schemas for Envoy's messages in proto3's JSON: a field name is snake_case or lowerCamelCase, `null`
- * means absent, and a problem has the path as it was written.
+ * means absent, and a problem has the path as it was written. Also Envoy's `DataSource`.
  *
  * @module
  */
 
 import { Buffer } from "node:buffer";
 import * as v from "valibot";
+import type { DataSource, WatchedDirectory } from "../model/secret.ts";
 import {
+  checked,
+  flag,
   isRecord,
   notKnown,
   object,
@@ -17,6 +20,7 @@ import {
   type Report,
   type SchemaOf,
   tagged,
+  text,
 } from "../../base/schema.ts";
 
 interface MessageOptions {
@@ -116,16 +120,8 @@ export function choice<T>(values: Readonly<Record<string, readonly [number, T]>>
   });
 }
 
-/** A text that keeps its line ends: PEM, JSON. */
-export function longText(limit: number): v.GenericSchema<string> {
-  return v.pipe(
-    v.string("must be a text"),
-    v.maxLength(limit, `is longer than ${limit} characters`),
-  );
-}
-
 /** Base64 of either alphabet, or bytes. */
-export function bytes(limit: number): SchemaOf<Uint8Array> {
+function bytes(limit: number): SchemaOf<Uint8Array> {
   return reader((value, report) => {
     if (value instanceof Uint8Array) {
       return value.length > limit ? report([], `is longer than ${limit} bytes`) : value;
@@ -147,5 +143,54 @@ export function anyOf<T>(types: Readonly<Record<string, SchemaOf<T>>>): SchemaOf
   return tagged("@type", types, {
     nameOf: (type) => type.slice(type.lastIndexOf("/") + 1),
     wanted: `must be ${wanted}`,
+  });
+}
+
+export interface SecretOptions {
+  /** Whether files and environment variables of this machine may be named: not by a server. */
+  readonly allowFiles: boolean;
+}
+
+/** More than the largest bundle of roots in use. */
+const INLINE_LIMIT_BYTES = 4 * 1024 * 1024;
+
+export function dataSource({ allowFiles }: SecretOptions): SchemaOf<DataSource> {
+  const fields = message({
+    filename: v.exactOptional(text()),
+    inlineBytes: v.exactOptional(bytes(INLINE_LIMIT_BYTES)),
+    // It keeps its line ends: PEM, JSON.
+    inlineString: v.exactOptional(v.pipe(
+      v.string("must be a text"),
+      v.maxLength(INLINE_LIMIT_BYTES, `is longer than ${INLINE_LIMIT_BYTES} characters`),
+    )),
+    environmentVariable: v.exactOptional(text()),
+  }, {
+    oneOf: ["filename", "inlineBytes", "inlineString", "environmentVariable"],
+    refused: {
+      watchedDirectory:
+        "cannot be honoured here; a file's own directory is always watched, and the " +
+        "secret may have a watched_directory",
+    },
+  });
+  return checked(fields, (found, report): DataSource | undefined => {
+    const { filename, inlineBytes, inlineString, environmentVariable: variable = "" } = found;
+    if (inlineBytes !== undefined) return { kind: "inline", bytes: inlineBytes };
+    if (inlineString !== undefined) {
+      return { kind: "inline", bytes: new TextEncoder().encode(inlineString) };
+    }
+    if (!allowFiles) {
+      return report([], "must be inline: a server's secret may not name files or variables here");
+    }
+    return filename === undefined
+      ? { kind: "environment", variable }
+      : { kind: "file", path: filename };
+  });
+}
+
+export function watchedDirectory({ allowFiles }: SecretOptions): SchemaOf<WatchedDirectory> {
+  const fields = message({ path: text(), watchModify: v.optional(flag(), false) });
+  return checked(fields, (directory, report) => {
+    if (allowFiles) return directory;
+    return report([], "cannot be honoured: a server's secret may not name directories here");
   });
 }

@@ -10,18 +10,15 @@ import * as v from "valibot";
 import { messageOf, ProxyError } from "../../base/mod.ts";
 import { checked, isRecord, list, parsed, type SchemaOf } from "../../base/schema.ts";
 import { readJson } from "../../wire/mod.ts";
-import { type FileProviderOptions, followSpec } from "../file/file_provider.ts";
-import type { SecretRef } from "../model/plan.ts";
-import type { SecretType } from "../model/secret.ts";
-import type { SecretEvents, SecretProvider, SecretWatch } from "../model/secret_provider.ts";
-import type { SecretSpec } from "../model/spec.ts";
+import { type FileProviderOptions, followSpec } from "../file/file_hub.ts";
+import type { FileEvents, SecretRef, SecretWatch } from "../model/plan.ts";
+import type { SecretSpec, SecretType } from "../model/secret.ts";
 import { formatProblems, type NamedSpec, secretSchema, SPEC_NOUNS } from "./envoy_secret.ts";
 import { anyOf, message } from "./message.ts";
-import { parseYaml } from "./yaml.ts";
 
 export const SECRET_FILE_LIMIT_BYTES = 1 << 20;
 
-export interface ParsedSecretFile {
+interface ParsedSecretFile {
   readonly spec: SecretSpec;
   /** `version_info`; "" if there is none. */
   readonly version: string;
@@ -49,7 +46,7 @@ export async function parseSecretFile(
   const schema = isRecord(value) && Object.hasOwn(value, "resources") ? RESPONSE : BARE;
   const result = parsed(schema, value, []);
   if (result.kind === "invalid") return fail(formatProblems(result.problems, "it"));
-  const { secret: { name, spec }, version } = result.output;
+  const { name, spec, version } = result.output;
   if (wantedName !== "" && name !== "" && name !== wantedName) {
     fail(`it has "${name}", and "${wantedName}" is wanted`);
   }
@@ -94,10 +91,7 @@ const SECRET_TYPE = "envoy.extensions.transport_sockets.tls.v3.Secret";
 const SECRET = secretSchema({ allowFiles: true });
 const TYPED = anyOf({ [SECRET_TYPE]: SECRET });
 
-interface Content {
-  readonly secret: NamedSpec;
-  readonly version: string;
-}
+type Content = NamedSpec & Pick<ParsedSecretFile, "version">;
 
 const RESPONSE: SchemaOf<Content> = checked(
   message({
@@ -112,27 +106,20 @@ const RESPONSE: SchemaOf<Content> = checked(
     controlPlane: v.optional(v.unknown()),
   }),
   ({ resources: [secret], versionInfo = "" }, report): Content | undefined =>
-    secret ? { secret, version: versionInfo } : report(["resources"], "must have one secret"),
+    secret ? { ...secret, version: versionInfo } : report(["resources"], "must have one secret"),
 );
 
 /** A secret with its type or without. */
 const BARE: SchemaOf<Content> = checked(
   v.lazy((value) => isRecord(value) && Object.hasOwn(value, "@type") ? TYPED : SECRET),
-  (secret) => ({ secret, version: "" }),
+  (secret) => ({ ...secret, version: "" }),
 );
 
-/** Follows references of source kind `secret_file`. Closes the hub, too. */
-export function createSecretFileProvider(options: FileProviderOptions): SecretProvider {
-  return {
-    watch: (ref, events) => followSecretFile(ref, options, events),
-    close: () => options.hub.close(),
-  };
-}
-
-function followSecretFile(
+/** Follows a reference of source kind `secret_file`. */
+export function watchSecretFile(
   { source, name, type, defaults }: SecretRef,
   options: FileProviderOptions,
-  events: SecretEvents,
+  events: FileEvents,
 ): SecretWatch {
   if (source.kind !== "secret_file") {
     throw new ProxyError("internal", `Cannot follow a secret of source "${source.kind}" in a file`);
@@ -188,3 +175,79 @@ function followSecretFile(
     },
   };
 }
+
+/** References to anchors; and for each anchor, one per containing anchor. */
+const ALIAS_LIMIT = 100;
+/** Ancestors of a node, pairs of a map included: some 30 levels. The walk costs the square of it. */
+const DEPTH_LIMIT = 64;
+
+/** Throws `credentials_invalid` with the place; never shows the content. */
+async function parseYaml(text: string): Promise<unknown> {
+  const yaml = await import("yaml");
+  const lines = new yaml.LineCounter();
+  const document = yaml.parseDocument(text, {
+    version: "1.2",
+    schema: "core",
+    strict: true,
+    merge: false,
+    resolveKnownTags: false,
+    // The parser's own check takes time in the square of the keys' number.
+    uniqueKeys: false,
+    // The parser's messages would show the line.
+    prettyErrors: false,
+    lineCounter: lines,
+  });
+  const fail = (offset: number, fact: string): never => {
+    const { line, col } = lines.linePos(offset);
+    throw new ProxyError("credentials_invalid", `line ${line}, column ${col}: ${fact}`);
+  };
+  const [fault] = [...document.errors, ...document.warnings];
+  if (fault) fail(fault.pos[0], FACTS[fault.code] ?? fault.code.toLowerCase().replaceAll("_", " "));
+  const anchors = new Set<string>();
+  let aliases = 0;
+  const note = (node: { readonly anchor?: string | undefined }) => {
+    if (node.anchor !== undefined) anchors.add(node.anchor);
+  };
+  const checkDepth = (path: readonly unknown[], offset = 0) => {
+    if (path.length > DEPTH_LIMIT) fail(offset, FACTS.RESOURCE_EXHAUSTION ?? "");
+  };
+  yaml.visit(document, {
+    Scalar: (_key, node) => note(node),
+    Seq(_key, node, path) {
+      checkDepth(path, node.range?.[0]);
+      note(node);
+    },
+    Alias(_key, { source, range }) {
+      if (!anchors.has(source)) fail(range?.[0] ?? 0, "an alias has no anchor");
+      if (++aliases > ALIAS_LIMIT) fail(range?.[0] ?? 0, `it has more than ${ALIAS_LIMIT} aliases`);
+    },
+    Map(_key, node, path) {
+      checkDepth(path, node.range?.[0]);
+      note(node);
+      const seen = new Set<string>();
+      for (const { key } of node.items) {
+        const offset = yaml.isNode(key) ? key.range?.[0] ?? 0 : 0;
+        if (!yaml.isScalar(key)) return fail(offset, "a key must be a text");
+        // 1 and "1" are the same name of a member.
+        const name = String(key.value);
+        if (seen.has(name)) fail(offset, "the key is given twice");
+        seen.add(name);
+      }
+    },
+  });
+  try {
+    return document.toJS({ maxAliasCount: ALIAS_LIMIT });
+  } catch (error) {
+    if (error instanceof RangeError) return fail(0, FACTS.RESOURCE_EXHAUSTION ?? "");
+    // The only other reason: unknown anchors are refused above.
+    return fail(0, `it has aliases of more than ${ALIAS_LIMIT} values`);
+  }
+}
+
+/** Texts for the parser's codes. */
+const FACTS: Readonly<Record<string, string>> = {
+  TAG_RESOLVE_FAILED: "tags are not taken",
+  MULTIPLE_DOCS: "it has more than one document",
+  RESOURCE_EXHAUSTION: "it is nested too deeply",
+  TAB_AS_INDENT: "a tab cannot indent",
+};

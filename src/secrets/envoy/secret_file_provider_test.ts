@@ -1,8 +1,7 @@
-/** Envoy's secret files and the files that they name, on a real file system. */
 import assert from "node:assert/strict";
+import test from "node:test";
 import { mkdir, rename, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import test from "node:test";
 import {
   newPair,
   SecretRecord,
@@ -13,8 +12,11 @@ import { fileOptions } from "../../../test/kit/secrets/followed_files.ts";
 import { followChanges } from "../../../test/kit/secrets/secret_changes.ts";
 import { SteadyClock } from "../../../test/kit/clock/steady_clock.ts";
 import { FileHub } from "../file/file_hub.ts";
-import type { WatchedDirectory } from "../model/spec.ts";
-import { createSecretFileProvider } from "./secret_file.ts";
+import type { WatchedDirectory } from "../model/secret.ts";
+import type { SecretEvents, SecretRef } from "../model/plan.ts";
+import { watchSecretFile } from "./secret_file.ts";
+
+/** Envoy's secret files and the files that they name, on a real file system. */
 
 /** Longer than the tests, so that only watches find changes. */
 const POLL_MS = 3_600_000;
@@ -23,7 +25,10 @@ function follow(path: string, watchedDirectory?: WatchedDirectory) {
   const record = new SecretRecord();
   const clock = new SteadyClock();
   const hub = new FileHub({ clock, pollMs: POLL_MS });
-  const provider = createSecretFileProvider(fileOptions(hub, clock));
+  const options = fileOptions(hub, clock);
+  const provider = {
+    watch: (ref: SecretRef, events: SecretEvents) => watchSecretFile(ref, options, events),
+  };
   const watch = followChanges(provider, {
     type: "certificate",
     name: "web",
@@ -59,7 +64,7 @@ async function write(path: string, text: string): Promise<void> {
   await rename(`${path}.new`, path);
 }
 
-test("createSecretFileProvider() follows the description and the files that it names", async () => {
+test("watchSecretFile() follows the description and the files that it names", async () => {
   await using directory = await temporaryDirectory();
   const [first, second, third] = [newPair(), newPair(), newPair()];
   const path = join(directory.path, "sds.yaml");
@@ -83,7 +88,7 @@ test("createSecretFileProvider() follows the description and the files that it n
   assert.deepEqual(record.rejected, []);
 });
 
-test("createSecretFileProvider() keeps its secret while the description is broken", async () => {
+test("watchSecretFile() keeps its secret while the description is broken", async () => {
   await using directory = await temporaryDirectory();
   const [first, second] = [newPair(), newPair()];
   const path = join(directory.path, "sds.yaml");
@@ -108,7 +113,7 @@ test("createSecretFileProvider() keeps its secret while the description is broke
   assert.equal(record.secrets.length, 3);
 });
 
-test("createSecretFileProvider() reports no secret twice, and recovers when all files are good", async () => {
+test("watchSecretFile() reports no secret twice, and recovers when all files are good", async () => {
   await using directory = await temporaryDirectory();
   const pair = newPair();
   const path = join(directory.path, "sds.json");
@@ -128,7 +133,7 @@ test("createSecretFileProvider() reports no secret twice, and recovers when all 
   assert.equal(record.secrets.length, 1);
 });
 
-test("createSecretFileProvider() follows Kubernetes' ..data link", async () => {
+test("watchSecretFile() follows Kubernetes' ..data link", async () => {
   await using directory = await temporaryDirectory();
   const root = directory.path;
   const [first, second] = [newPair(), newPair()];
@@ -150,7 +155,7 @@ test("createSecretFileProvider() follows Kubernetes' ..data link", async () => {
   assert.deepEqual(followed.record.rejected, []);
 });
 
-test("createSecretFileProvider() reads an inline secret", async () => {
+test("watchSecretFile() reads an inline secret", async () => {
   await using directory = await temporaryDirectory();
   const pair = newPair();
   const path = join(directory.path, "sds.json");

@@ -4,8 +4,8 @@
  * @module
  */
 
-import { Buffer } from "node:buffer";
 import * as v from "valibot";
+import { Buffer } from "node:buffer";
 import { canonicalIpText } from "../../base/mod.ts";
 import {
   checked,
@@ -26,9 +26,16 @@ import {
   type SanType,
   type StringMatcher,
 } from "../../identity/mod.ts";
-import type { SpiffeBundlesSpec, ValidationSpec } from "../model/spec.ts";
-import { anyOf, choice, message, number } from "./message.ts";
-import { dataSource, type SecretOptions, watchedDirectory } from "./tls_certificate.ts";
+import type { SpiffeBundlesSpec, ValidationSpec } from "../model/secret.ts";
+import {
+  anyOf,
+  choice,
+  dataSource,
+  message,
+  number,
+  type SecretOptions,
+  watchedDirectory,
+} from "./message.ts";
 
 const LIST_LIMIT = 1_000;
 

@@ -1,9 +1,8 @@
-/** Faults of files and of watches, and recovery from them. */
 import assert from "node:assert/strict";
+import test from "node:test";
 import { execFileSync } from "node:child_process";
 import { mkdir, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import test from "node:test";
 import { FakeClock } from "../../../test/kit/clock/clock.ts";
 import {
   advanceUntil,
@@ -16,8 +15,10 @@ import { newPair, ROOT_PEM, temporaryDirectory } from "../../../test/kit/secrets
 import { SteadyClock } from "../../../test/kit/clock/steady_clock.ts";
 import { ProxyError, sleep } from "../../base/mod.ts";
 import { NO_RULES } from "../../identity/mod.ts";
-import type { SecretSpec } from "../model/spec.ts";
+import type { SecretSpec } from "../model/secret.ts";
 import { type FileSystem, realFiles } from "./file_system.ts";
+
+/** Faults of files and of watches, and recovery from them. */
 
 for (const first of ["web.key", "web.pem"] as const) {
   test(`a pair whose ${first} is written two seconds early is one value, without a fault`, async () => {

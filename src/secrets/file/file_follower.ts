@@ -15,10 +15,9 @@ import {
   type Timer,
 } from "../../base/mod.ts";
 import type { ReadSource, SecretFile } from "../load/mod.ts";
-import type { SecretWatch } from "../model/secret_provider.ts";
+import type { FileEvents, SecretWatch } from "../model/plan.ts";
 import { type DirectoryWatches, placesOf, type WatchedName } from "./watches.ts";
-import type { FileSystem } from "./file_system.ts";
-import { type FileSet, readStable } from "./stable_read.ts";
+import { type FileSet, type FileSystem, readStable } from "./file_system.ts";
 
 export interface FollowTarget<T> {
   /** Read together. */
@@ -31,11 +30,8 @@ export interface FollowTarget<T> {
   load(read: ReadSource): Promise<T>;
 }
 
-/** See `FileEvents`. */
-export interface FollowEvents<T> {
+export interface FollowEvents<T> extends Pick<FileEvents, "onRejected" | "onRecovered"> {
   onValue(value: T): void;
-  onRejected(reason: string): void;
-  onRecovered(): void;
 }
 
 export interface FollowerContext {
@@ -164,29 +160,10 @@ export class FileFollower<T> implements SecretWatch {
     if (!full && this.#badSinceMs === null && await this.#stampsNow() === this.#stamps) return;
     // Watches are made before the files are read, so that no later change is missed.
     await this.#watchPlaces();
-    const read = await this.#readAndLoad();
-    if (this.#closed) return;
-    switch (read.kind) {
-      case "fault":
-        return this.#fail(read.reason);
-      case "same":
-        return this.#recover();
-      case "value":
-        this.#recover();
-        this.#events.onValue(read.value);
-        if (!this.#target.watch) this.close();
-        return;
-    }
-  }
-
-  async #readAndLoad(): Promise<
-    | { readonly kind: "fault"; readonly reason: string }
-    | { readonly kind: "same" }
-    | { readonly kind: "value"; readonly value: T }
-  > {
     const { clock, bounded, noteMode } = this.#context;
     const { files } = this.#target;
     let hash: string | undefined;
+    let value: T;
     try {
       const set = await readStable(files, {
         ...this.#context,
@@ -197,22 +174,25 @@ export class FileFollower<T> implements SecretWatch {
         this.#stamps = set.stamps;
         this.#changedMs = clock.monotonic();
       }
-      if (hash === this.#acceptedHash) return { kind: "same" };
+      if (hash === this.#acceptedHash) return this.#recover();
       const refused = this.#refused;
       if (hash === refused?.hash && clock.monotonic() - refused.atMs < REJUDGE_MS) {
-        return { kind: "fault", reason: refused.reason };
+        return this.#fail(refused.reason);
       }
-      const value = await bounded(() => this.#target.load(readFrom(set)));
+      value = await bounded(() => this.#target.load(readFrom(set)));
       for (const file of files) noteMode(file, set.readings.get(file.path)?.mode ?? 0);
-      this.#acceptedHash = hash;
-      this.#refused = null;
-      return { kind: "value", value };
     } catch (error) {
       if (!(error instanceof ProxyError)) throw error;
       const reason = error.message;
       if (hash !== undefined) this.#refused = { hash, reason, atMs: clock.monotonic() };
-      return { kind: "fault", reason };
+      return this.#fail(reason);
     }
+    this.#acceptedHash = hash;
+    this.#refused = null;
+    if (this.#closed) return;
+    this.#recover();
+    this.#events.onValue(value);
+    if (!this.#target.watch) this.close();
   }
 
   async #stampsNow(): Promise<string> {
@@ -247,7 +227,7 @@ export class FileFollower<T> implements SecretWatch {
   }
 
   #recover(): void {
-    if (this.#badSinceMs === null) return;
+    if (this.#closed || this.#badSinceMs === null) return;
     this.#badSinceMs = null;
     this.#isReported = false;
     this.#backoff.reset();

@@ -5,33 +5,31 @@
  * @module
  */
 
+import { type Log, ProxyError, silentLog, systemRandom, type Timer } from "../../base/mod.ts";
 import {
-  type Clock,
-  type Log,
-  type Random,
-  silentLog,
-  systemRandom,
-  type Timer,
-} from "../../base/mod.ts";
-import type { SecretFile } from "../load/mod.ts";
-import type { SecretWatch } from "../model/secret_provider.ts";
+  type Environment,
+  filesOf,
+  type LoadSecret,
+  type SecretFile,
+  withDefaults,
+} from "../load/mod.ts";
+import type { FileEvents, SecretRef, SecretWatch } from "../model/plan.ts";
 import {
   FileFollower,
   type FollowerContext,
   type FollowEvents,
   type FollowTarget,
 } from "./file_follower.ts";
-import { type FileSystem, realFiles } from "./file_system.ts";
+import { realFiles } from "./file_system.ts";
 import { DirectoryWatches } from "./watches.ts";
+import type { SecretSpec, ValidationSpec } from "../model/secret.ts";
 
 /** A change that only polling finds is in use ten seconds after it was written. */
 const POLL_MS = 9_000;
 const READ_LIMIT = 8;
 
 export class FileHub {
-  readonly #clock: Clock;
   readonly #pollMs: number;
-  readonly #watches: DirectoryWatches;
   readonly #followers = new Set<FileFollower<unknown>>();
   readonly #context: FollowerContext;
   #timer: Timer | null = null;
@@ -39,33 +37,26 @@ export class FileHub {
   #closed = false;
 
   constructor(
-    options: {
-      readonly clock: Clock;
-      readonly log?: Log;
-      readonly random?: Random;
-      readonly files?: FileSystem;
+    options: Pick<FollowerContext, "clock"> & Partial<FollowerContext> & {
       /** Default 9 s. */
       readonly pollMs?: number;
     },
   ) {
     const { clock, log = silentLog, random = systemRandom, files = realFiles } = options;
-    this.#clock = clock;
     this.#pollMs = options.pollMs ?? POLL_MS;
-    this.#watches = new DirectoryWatches(files, log);
     this.#context = {
       clock,
       log,
       random,
       files,
-      watches: this.#watches,
+      watches: new DirectoryWatches(files, log),
       noteMode: modeNotes(log),
       bounded: limiter(READ_LIMIT),
     };
   }
 
-  /** Directories with a live watch. */
   get watchedDirectories(): number {
-    return this.#watches.live;
+    return this.#context.watches.live;
   }
 
   /** Events come later, never before this returns. */
@@ -93,19 +84,19 @@ export class FileHub {
     const followers = [...this.#followers];
     for (const follower of followers) follower.close();
     this.#followers.clear();
-    this.#watches.close();
+    this.#context.watches.close();
     await Promise.all([this.#polling, ...followers.map((follower) => follower.settled())]);
   }
 
   #planPoll(): void {
     if (this.#closed) return;
-    this.#timer = this.#clock.after(this.#pollMs, () => {
+    this.#timer = this.#context.clock.after(this.#pollMs, () => {
       this.#polling = this.#poll().finally(() => this.#planPoll());
     });
   }
 
   async #poll(): Promise<void> {
-    await this.#watches.verify();
+    await this.#context.watches.verify();
     await Promise.all([...this.#followers].map((follower) => follower.poll()));
   }
 }
@@ -143,4 +134,45 @@ function modeNotes(log: Log): FollowerContext["noteMode"] {
     if (mode & OTHERS_READ) log.warn("key file is readable by others", fields);
     else log.info("key file is readable by its group", fields);
   };
+}
+
+export interface FileProviderOptions {
+  readonly hub: FileHub;
+  readonly load: LoadSecret;
+  readonly env: Environment;
+}
+
+/** Follows the files of `spec`. Events come later, never before this returns. */
+export function followSpec(
+  spec: SecretSpec,
+  { hub, load, env, watch, defaults }: FileProviderOptions & {
+    /** False: read until it is good once. */
+    readonly watch: boolean;
+    readonly defaults: ValidationSpec | undefined;
+  },
+  events: FileEvents,
+): SecretWatch {
+  const whole = withDefaults(spec, defaults);
+  return hub.follow({
+    files: filesOf(whole, env),
+    watch,
+    ...whole.watchedDirectory && { directory: whole.watchedDirectory.path },
+    load: (read) => load(whole, read),
+  }, {
+    onValue: (secret) => events.onSecret(secret, ""),
+    onRejected: (reason) => events.onRejected(reason),
+    onRecovered: () => events.onRecovered(),
+  });
+}
+
+/** Follows a reference of source kind `spec`. */
+export function watchSpec(
+  { source, defaults }: SecretRef,
+  options: FileProviderOptions,
+  events: FileEvents,
+): SecretWatch {
+  if (source.kind !== "spec") {
+    throw new ProxyError("internal", `Cannot follow a secret of source "${source.kind}" in files`);
+  }
+  return followSpec(source.spec, { ...options, watch: source.watch, defaults }, events);
 }

@@ -1,12 +1,11 @@
-/** Many rotations and many secrets, without losses and leaks. */
 import assert from "node:assert/strict";
+import test from "node:test";
 import { readdirSync } from "node:fs";
 import { mkdir, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import test from "node:test";
 import { settle } from "../../../test/kit/clock/clock.ts";
 import { rounds } from "../../../test/kit/clock/long.ts";
-import { fileOptions } from "../../../test/kit/secrets/followed_files.ts";
+import { fileProvider } from "../../../test/kit/secrets/followed_files.ts";
 import {
   newPair,
   pairSpec,
@@ -16,19 +15,15 @@ import {
 } from "../../../test/kit/secrets/secret_files.ts";
 import { followChanges } from "../../../test/kit/secrets/secret_changes.ts";
 import { SteadyClock } from "../../../test/kit/clock/steady_clock.ts";
-import type { Clock } from "../../base/mod.ts";
 import { type FileSystem, realFiles } from "./file_system.ts";
 import { FileHub } from "./file_hub.ts";
-import { createFileProvider } from "./file_provider.ts";
+
+/** Many rotations and many secrets, without losses and leaks. */
 
 /** Every ninth rotation is awaited. */
 const LINKED = rounds("rotations by a link", { few: 108, all: 999 });
 const IN_PLACE = rounds("rotations of each file in place", { few: 24, all: 200 });
 const SECRETS = rounds("secrets of one directory", { few: 100, all: 1_000 });
-
-function createProvider(hub: FileHub, clock: Clock) {
-  return createFileProvider(fileOptions(hub, clock));
-}
 
 test("many rotations by a link leave no descriptors or watches behind", async () => {
   await using directory = await temporaryDirectory();
@@ -50,7 +45,7 @@ test("many rotations by a link leave no descriptors or watches behind", async ()
   const record = new SecretRecord();
   const current = join(directory.path, "current");
   const spec = pairSpec(join(current, "web.pem"), join(current, "web.key"));
-  followChanges(createProvider(hub, clock), refOf(spec), record);
+  followChanges(fileProvider(hub, clock), refOf(spec), record);
   await record.holds(pairs[0]);
   const descriptors = () => readdirSync("/proc/self/fd").length;
   const before = descriptors();
@@ -79,7 +74,7 @@ test("the last pair of rotations in place is used", async () => {
   const hub = new FileHub({ clock, pollMs: 3_600_000 });
   const record = new SecretRecord();
   const spec = pairSpec(join(directory.path, "web.pem"), join(directory.path, "web.key"));
-  followChanges(createProvider(hub, clock), refOf(spec), record);
+  followChanges(fileProvider(hub, clock), refOf(spec), record);
   for (let round = 0; round < IN_PLACE; round++) {
     const pair = newPair();
     await writeFile(join(directory.path, "web.key"), pair.keyPem);
@@ -112,7 +107,7 @@ test("many secrets of one directory share a watch and one round of reading", asy
   };
   using clock = new SteadyClock();
   const hub = new FileHub({ clock, files, pollMs: 3_600_000 });
-  const provider = createProvider(hub, clock);
+  const provider = fileProvider(hub, clock);
   const pairs = [newPair(), newPair()] as const;
   const records: SecretRecord[] = [];
   for (let index = 0; index < SECRETS; index++) {

@@ -1,8 +1,7 @@
-/** Common schemes of file rotation, on a real file system. */
 import assert from "node:assert/strict";
+import test from "node:test";
 import { copyFile, mkdir, rename, rm, symlink, unlink } from "node:fs/promises";
 import { join } from "node:path";
-import test from "node:test";
 import { follow, specIn, writePair } from "../../../test/kit/secrets/followed_files.ts";
 import {
   newPair,
@@ -10,7 +9,9 @@ import {
   type TestPair,
 } from "../../../test/kit/secrets/secret_files.ts";
 import { SteadyClock } from "../../../test/kit/clock/steady_clock.ts";
-import type { CertificateSpec } from "../model/spec.ts";
+import type { CertificateSpec } from "../model/secret.ts";
+
+/** Common schemes of file rotation, on a real file system. */
 
 /** Each scheme prepares `root`, returns the files to follow, and rotates to the next pair. */
 interface Scheme {

@@ -1,8 +1,7 @@
 /**
  * Watches on the directories in which changes of files show, one each however many secrets are in it. They
  * only make changes visible sooner: the poll finds every change without them (quota, network file system),
- * and tries for the watch again. A watch ends with its directory; a new directory at the same path is
- * noticed.
+ * and makes a lost watch again, also on a new directory at the same path.
  *
  * @module
  */
@@ -22,7 +21,6 @@ interface Directory {
   identity: string;
   /** The watch broke, as a new one would now: the next poll tries again. */
   broken: boolean;
-  /** Counts the watches made. */
   generation: number;
   /** Pending while the watch is made, so that there are never two. */
   arming: Promise<void> | null;
@@ -32,7 +30,6 @@ export class DirectoryWatches {
   readonly #files: FileSystem;
   readonly #log: Log;
   readonly #directories = new Map<string, Directory>();
-  /** Paths of directories by follower. */
   readonly #paths = new Map<OnHint, ReadonlySet<string>>();
   /** Directories whose failure is logged. */
   readonly #logged = new Set<string>();
@@ -43,7 +40,6 @@ export class DirectoryWatches {
     this.#log = log;
   }
 
-  /** Directories with a live watch. */
   get live(): number {
     let live = 0;
     for (const { watch } of this.#directories.values()) if (watch) live++;

@@ -1,15 +1,14 @@
 import assert from "node:assert/strict";
+import test from "node:test";
 import { Buffer } from "node:buffer";
 import { createPrivateKey, createPublicKey, X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
-import test from "node:test";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { newPair } from "../../../test/kit/secrets/secret_files.ts";
 import { ProxyError } from "../../base/mod.ts";
-import type { CertificateSecret } from "../model/secret.ts";
-import type { CertificateSpec, DataSource } from "../model/spec.ts";
+import type { CertificateSecret, CertificateSpec, DataSource } from "../model/secret.ts";
 import { type LoadOptions, loadSecret } from "./load_secret.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../../test/fixtures/secrets/", import.meta.url));

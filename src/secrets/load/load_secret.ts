@@ -9,8 +9,14 @@
 import type { Clock } from "../../base/mod.ts";
 import { validateCertificatePair } from "../../identity/mod.ts";
 import { formatPem, parsePem } from "../../wire/mod.ts";
-import type { CertificateSecret, Secret } from "../model/secret.ts";
-import type { CertificateSpec, DataSource, SecretSpec, ValidationSpec } from "../model/spec.ts";
+import type {
+  CertificateSecret,
+  CertificateSpec,
+  DataSource,
+  Secret,
+  SecretSpec,
+  ValidationSpec,
+} from "../model/secret.ts";
 import { loadValidation, mergeValidation, systemRootsPath } from "./load_validation.ts";
 import { readPrivateKey, withoutPrivateKeys } from "./private_key.ts";
 import {
@@ -99,13 +105,6 @@ export function filesOf(spec: SecretSpec, env: Environment = {}): readonly Secre
   return [...files.values()];
 }
 
-interface Pair {
-  /** The name of the pair in errors. */
-  readonly what: string;
-  readonly certPem: string;
-  readonly keyPem: string;
-}
-
 async function loadCertificate(
   spec: CertificateSpec,
   context: LoadContext,
@@ -122,7 +121,8 @@ async function loadCertificate(
   return { type: "certificate", ...pair };
 }
 
-async function readPair(spec: CertificateSpec, context: LoadContext): Promise<Pair> {
+/** The PEM texts of a pair, and its name in errors. */
+async function readPair(spec: CertificateSpec, context: LoadContext) {
   const { chain, key, pkcs12 } = spec;
   const password = spec.password && await readPassword(spec.password, context);
   if (pkcs12) {

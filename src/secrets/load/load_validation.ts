@@ -18,8 +18,12 @@ import {
   sameBytes,
   type Validation,
 } from "../../identity/mod.ts";
-import type { ValidationSecret } from "../model/secret.ts";
-import type { DataSource, SpiffeBundlesSpec, ValidationSpec } from "../model/spec.ts";
+import type {
+  DataSource,
+  SpiffeBundlesSpec,
+  ValidationSecret,
+  ValidationSpec,
+} from "../model/secret.ts";
 import { formatPem, parsePem } from "../../wire/mod.ts";
 import {
   asFault,
@@ -42,9 +46,12 @@ export async function loadValidation(
 ): Promise<ValidationSecret> {
   const listed = spec.crl ? await readLists(spec.crl, context) : [];
   const rules = { ...spec.rules, crlPems: [...spec.rules.crlPems, ...listed] };
+  if (spec.spiffe && (spec.trustedCa || spec.systemRoots)) {
+    refuse("the validation has SPIFFE bundles and a trusted CA; only one of them can decide");
+  }
   const validation = spec.spiffe
-    ? await spiffeOf(spec, { spiffe: spec.spiffe, rules, context })
-    : await anchorsOf(spec, { rules, context });
+    ? await spiffeOf(spec.spiffe, rules, context)
+    : await anchorsOf(spec, rules, context);
   if (needsMatchers(validation)) await prepareRegexes();
   // The validator is made again where it is used; this proves that it can be made.
   const options = { serviceTrustDomains: [], strictSpiffeChain: false };
@@ -63,7 +70,8 @@ function faultOf(rootPems: readonly string[], { tlsFault }: LoadContext): string
 
 async function anchorsOf(
   spec: ValidationSpec,
-  { rules, context }: { readonly rules: PeerRules; readonly context: LoadContext },
+  rules: PeerRules,
+  context: LoadContext,
 ): Promise<Validation> {
   const parts: Bundle[] = [];
   if (spec.trustedCa) parts.push(await readAnchors(spec.trustedCa, context, "trusted CA"));
@@ -81,18 +89,10 @@ async function anchorsOf(
 }
 
 async function spiffeOf(
-  spec: ValidationSpec,
-  { spiffe, rules, context }: {
-    readonly spiffe: SpiffeBundlesSpec;
-    readonly rules: PeerRules;
-    readonly context: LoadContext;
-  },
+  spiffe: SpiffeBundlesSpec,
+  rules: PeerRules,
+  context: LoadContext,
 ): Promise<Validation> {
-  if (spec.trustedCa || spec.systemRoots) {
-    return refuse(
-      "the validation has SPIFFE bundles and a trusted CA; only one of them can decide",
-    );
-  }
   const bundles: Record<string, readonly string[]> = {};
   const crlPems = [...rules.crlPems];
   if (spiffe.kind === "map") {

@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
+import test from "node:test";
 import { readFileSync } from "node:fs";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import test from "node:test";
 import { rootCertificates } from "node:tls";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { ProxyError } from "../../base/mod.ts";
 import { NO_RULES, type PeerRules, type Validation } from "../../identity/mod.ts";
-import type { DataSource, ValidationSpec } from "../model/spec.ts";
+import type { DataSource, ValidationSpec } from "../model/secret.ts";
 import { filesOf, loadSecret } from "./load_secret.ts";
 import { mergeValidation, systemRootsPath } from "./load_validation.ts";
 

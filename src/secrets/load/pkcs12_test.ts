@@ -1,11 +1,10 @@
 import assert from "node:assert/strict";
-import { createCipheriv, createHmac, pbkdf2Sync } from "node:crypto";
 import test from "node:test";
+import { createCipheriv, createHmac, pbkdf2Sync } from "node:crypto";
 import { derElement, derNumber, derOctets, derOid, derSequence } from "../../wire/der_writer.ts";
 import { DerReader } from "../../wire/mod.ts";
-import { type Sealed, unseal } from "./encryption.ts";
-import { readPkcs12 } from "./pkcs12.ts";
-import { bmpOf, derive } from "./pkcs12_derivation.ts";
+import { type Sealed, unseal } from "./private_key.ts";
+import { bmpOf, derive, readPkcs12 } from "./pkcs12.ts";
 
 const DATA = derOid("1.2.840.113549.1.7.1");
 const ENCRYPTED_DATA = derOid("1.2.840.113549.1.7.6");

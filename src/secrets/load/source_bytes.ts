@@ -5,7 +5,7 @@
  */
 
 import { ProxyError } from "../../base/mod.ts";
-import type { DataSource } from "../model/spec.ts";
+import type { DataSource } from "../model/secret.ts";
 
 /** Reads a whole regular file; throws `credentials_invalid` that names it. */
 export type ReadSource = (path: string, limitBytes: number) => Promise<Uint8Array>;

@@ -1,6 +1,6 @@
 /**
  * The secrets that a listener or upstream needs, with their sources; configuration is parsed to these types.
- * Plain data; equal references share one subscription.
+ * Equal references share one subscription, and a provider follows one secret of a source for the store.
  *
  * @module
  */
@@ -9,10 +9,15 @@ import type { Address } from "../../base/mod.ts";
 import type { OnDemandRules } from "../../identity/mod.ts";
 import type { TlsDirection } from "../../snapshot/mod.ts";
 import type { XdsNode } from "../../xds/mod.ts";
-import type { SecretType } from "./secret.ts";
-import type { CertificateSpec, SecretSpec, ValidationSpec, WatchedDirectory } from "./spec.ts";
+import type {
+  CertificateSpec,
+  Secret,
+  SecretSpec,
+  SecretType,
+  ValidationSpec,
+  WatchedDirectory,
+} from "./secret.ts";
 
-/** How to reach an SDS server. */
 export interface SdsServer {
   /** Unique, for logs, metrics and `/certs`; Envoy's cluster name, e.g. `sds_cluster`. */
   readonly name: string;
@@ -66,7 +71,6 @@ export type SecretSource =
 /** A source that the store follows. */
 export type ExternalSource = Exclude<SecretSource, { kind: "consul" }>;
 
-/** A reference to one secret. */
 export interface SecretRef {
   readonly type: SecretType;
   /** The secret's name at its source (SDS), or a name for people: the path of a file. */
@@ -116,7 +120,6 @@ export const DEFAULT_ON_DEMAND_RULES: OnDemandRules = {
   waitMs: 8_000,
 };
 
-/** The credentials of one listener or upstream. */
 export interface CredentialsPlan {
   /** The first is the default certificate. Empty: only `onDemand`; for an upstream: no certificate. */
   readonly certificates: readonly SecretRef[];
@@ -130,3 +133,46 @@ export interface CredentialsPlan {
   /** Absent: the proxy's own. */
   readonly tls?: TlsDirection;
 }
+
+/** All that a provider sees, repetitions included; `store/subscription.ts` decides which are changes. */
+export interface SecretEvents {
+  /** A checked value, new or repeated. `version`: the source's own; "": it has none. */
+  onSecret(secret: Secret, version: string): void;
+  /**
+   * A value arrived or was read that cannot be used; the value before stays. `reason` names the file or
+   * resource and never contains key material.
+   */
+  onRejected(reason: string): void;
+  /** The last reported value is current and good: every fault reported since is over. */
+  onRecovered(): void;
+  /** The source cannot be reached or read now. Does not end the wait for a first value (envoy.md 1.5). */
+  onUnreachable(reason: string): void;
+  /** The source answers: an outage is over. A rejection before it still holds. */
+  onReached(): void;
+  /** The source denies us every secret before it gave one: a restored value goes, a first value is awaited. */
+  onDenied(reason: string): void;
+  /** The source has no such secret: delta removal, a withdrawn SVID. `reason`: the source's details. */
+  onRemoved(reason?: string): void;
+}
+
+/** The events of followed files. */
+export type FileEvents = Pick<SecretEvents, "onSecret" | "onRejected" | "onRecovered">;
+
+export interface SecretWatch {
+  /**
+   * Reads the source again at once, where it can be read. Resolves when its state is reported; does not
+   * wait for a server.
+   */
+  refresh(): void | Promise<void>;
+  close(): void;
+}
+
+/** Follows secrets of one source. Owns its sockets, timers and watches; `close` ends them all. */
+export interface SecretProvider {
+  /** Events come later, never before this returns. */
+  watch(ref: SecretRef, events: SecretEvents): SecretWatch;
+  close(): Promise<void>;
+}
+
+/** Makes the provider of a source. */
+export type ProviderFactory = (source: ExternalSource) => SecretProvider;

@@ -82,8 +82,6 @@ export class NegativeNames {
 function setNewest<T>(table: Map<string, T>, key: string, value: T, limit: number): void {
   table.delete(key);
   table.set(key, value);
-  for (const oldest of table.keys()) {
-    if (table.size <= limit) return;
-    table.delete(oldest);
-  }
+  const [oldest] = table.keys();
+  if (table.size > limit && oldest !== undefined) table.delete(oldest);
 }

@@ -1,19 +1,15 @@
 /**
- * The certificates of one listener that are fetched when a client names them. At any time it follows at
- * most `maxEntries` names that are there, `maxPending` that are awaited, and the names of the
- * configuration.
- *
- * A listener that has a certificate does not request it again, so the name that was requested here least
- * recently is dropped first, and comes back with the next client that wants it.
+ * The certificates of one listener that are fetched when a client names them: at most `maxEntries` that are
+ * there, `maxPending` that are awaited, and the names of the configuration. A listener does not request a
+ * certificate again that it has, so the least recently requested name is dropped first.
  *
  * @module
  */
 
-import type { Clock, Deadline, Deadlines, Random, Stats } from "../../base/mod.ts";
+import type { Clock, Counter, Deadline, Deadlines, Gauge, Random, Stats } from "../../base/mod.ts";
 import { judgeName } from "../../identity/mod.ts";
 import type { OnDemandPlan } from "../model/plan.ts";
 import { NegativeNames, SourceRates } from "./limits.ts";
-import { type OnDemandRefusal, OnDemandStats } from "./on_demand_stats.ts";
 
 /** A name that is followed at its source. */
 export interface OnDemandSecret {
@@ -54,6 +50,17 @@ export interface CertificateAnswer {
   readonly reason: string;
 }
 
+type OnDemandRefusal =
+  | "closed"
+  | "name"
+  | "negative"
+  | "no_name"
+  | "pending"
+  | "rate"
+  | "removed"
+  | "timed_out"
+  | "waiters";
+
 /** Why there is no certificate, for the client's log line and for stats. */
 interface Refusal {
   readonly reason: string;
@@ -86,7 +93,9 @@ export class OnDemand {
   readonly #held = new Map<string, Entry>();
   readonly #negatives: NegativeNames;
   readonly #rates: SourceRates;
-  readonly #stats: OnDemandStats;
+  readonly #requested: Counter;
+  readonly #updated: Counter;
+  readonly #active: Gauge;
   #waiting = 0;
   #closed = false;
 
@@ -95,7 +104,22 @@ export class OnDemand {
     this.#plan = options.plan;
     this.#negatives = new NegativeNames(options.clock, options.random);
     this.#rates = new SourceRates(options.clock);
-    this.#stats = new OnDemandStats(options.stats, options.credentials);
+    const { stats, credentials } = options;
+    this.#requested = stats.counter(
+      "on_demand_cert_requested_total",
+      "Server names whose certificate was requested from the source",
+      { credentials },
+    );
+    this.#updated = stats.counter(
+      "on_demand_cert_updated_total",
+      "Certificates that the source delivered, first ones and renewals",
+      { credentials },
+    );
+    this.#active = stats.gauge(
+      "on_demand_cert_active",
+      "Certificates fetched on demand that are held in memory now",
+      { credentials },
+    );
     this.#pin();
   }
 
@@ -168,7 +192,7 @@ export class OnDemand {
       table.clear();
       for (const entry of entries) this.#drop(entry, CLOSING);
     }
-    this.#stats.active.set(0);
+    this.#active.set(0);
   }
 
   #pin(): void {
@@ -197,20 +221,15 @@ export class OnDemand {
   }
 
   #follow(name: string, configured: boolean): Entry {
-    this.#stats.requested.add(1);
+    this.#requested.add(1);
     const events: OnDemandEvents = {
       onValue: () => this.#arrived(entry),
       onRemoved: () =>
         this.#forget(entry, { reason: "there is no certificate of this name", refusal: "removed" }),
     };
     const followed = this.#options.follow(name, { configured, events });
-    const entry: Entry = {
-      name,
-      ...followed,
-      waiters: [],
-      isKept: configured,
-      deadline: undefined,
-    };
+    const rest = { waiters: [], isKept: configured, deadline: undefined };
+    const entry: Entry = { name, ...followed, ...rest };
     return entry;
   }
 
@@ -231,7 +250,7 @@ export class OnDemand {
   }
 
   #arrived(entry: Entry): void {
-    this.#stats.updated.add(1);
+    this.#updated.add(1);
     this.#negatives.delete(entry.name);
     if (this.#pending.delete(entry.name)) this.#keep(entry);
     const waiters = this.#takeWaiters(entry);
@@ -243,10 +262,8 @@ export class OnDemand {
 
   /** The certificate cannot be had for now. Names of the configuration stay followed. */
   #forget(entry: Entry, why: Refusal): void {
-    this.#negatives.add(entry.name, {
-      reason: why.reason,
-      ttlMs: this.#plan.rules.negativeTtlMs,
-    });
+    const { negativeTtlMs: ttlMs } = this.#plan.rules;
+    this.#negatives.add(entry.name, { reason: why.reason, ttlMs });
     if (this.#pinned.get(entry.name) === entry) {
       this.#failWaiters(entry, why);
       return this.#changed();
@@ -281,7 +298,7 @@ export class OnDemand {
 
   #failWaiters(entry: Entry, { reason, refusal }: Refusal): void {
     for (const resolve of this.#takeWaiters(entry)) {
-      this.#stats.refused(refusal);
+      this.#countRefused(refusal);
       resolve({ available: false, reason });
     }
   }
@@ -295,13 +312,19 @@ export class OnDemand {
   }
 
   #refuse(refusal: OnDemandRefusal, reason: string): Promise<CertificateAnswer> {
-    this.#stats.refused(refusal);
+    this.#countRefused(refusal);
     return Promise.resolve({ available: false, reason });
+  }
+
+  #countRefused(reason: OnDemandRefusal): void {
+    const { stats, credentials } = this.#options;
+    const help = "TLS handshakes refused because no certificate could be had, by reason";
+    stats.counter("on_demand_refused_total", help, { credentials, reason }).add(1);
   }
 
   #changed(): void {
     const pinned = [...this.#pinned.values()].filter(({ secret }) => secret.isThere).length;
-    this.#stats.active.set(pinned + this.#held.size);
+    this.#active.set(pinned + this.#held.size);
     this.#options.onChange();
   }
 }

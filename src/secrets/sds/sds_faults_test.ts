@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
+import test from "node:test";
 import { Buffer } from "node:buffer";
 import { createHash, X509Certificate } from "node:crypto";
-import test from "node:test";
 import { createAuthority } from "../../../test/kit/certs/certificates.ts";
 import { startTcp, startTrickle } from "../../../test/kit/wire/grpc_server.ts";
 import { SdsClient } from "../../../test/kit/secrets/sds_client.ts";
@@ -14,7 +14,7 @@ import {
 import { SteadyClock } from "../../../test/kit/clock/steady_clock.ts";
 import { createLog, type LogRecord, systemClock } from "../../base/mod.ts";
 import { NO_RULES, type PeerRules } from "../../identity/mod.ts";
-import type { SecretSpec } from "../model/spec.ts";
+import type { SecretSpec } from "../model/secret.ts";
 
 const authority = createAuthority();
 const leaf = authority.issueLeaf({ service: "web" });
@@ -61,7 +61,7 @@ const MISDEEDS: readonly (readonly [
 ];
 
 for (const [name, wanted, act] of MISDEEDS) {
-  test(`createSdsProvider() reconnects to a server that ${name}`, async () => {
+  test(`SdsProvider reconnects to a server that ${name}`, async () => {
     await using server: SdsServer = await startSdsServer({
       onStream: (stream) => {
         if (server.streams > 2) return false;
@@ -87,7 +87,7 @@ for (const [name, wanted, act] of MISDEEDS) {
   });
 }
 
-test("createSdsProvider() tries the next server if one trickles, stalls or speaks another protocol", async () => {
+test("SdsProvider tries the next server if one trickles, stalls or speaks another protocol", async () => {
   await using trickling = await startTrickle();
   await using silent = await startTcp(() => {});
   await using other = await startTcp((socket) => void socket.end("220 mail.test ESMTP\r\n"));
@@ -159,7 +159,7 @@ for (
     ],
   ] as const
 ) {
-  test(`createSdsProvider() over mutual TLS ${name}`, async () => {
+  test(`SdsProvider over mutual TLS ${name}`, async () => {
     await using server = await startSdsServer({
       tcp: { port: 0 },
       tls: {
@@ -188,7 +188,7 @@ for (
   });
 }
 
-test("createSdsProvider() logs a lost server once, and only after a while", async () => {
+test("SdsProvider logs a lost server once, and only after a while", async () => {
   const lines: LogRecord[] = [];
   let offsetMs = 0;
   const clock = { ...systemClock, monotonic: () => systemClock.monotonic() + offsetMs };
@@ -214,7 +214,7 @@ test("createSdsProvider() logs a lost server once, and only after a while", asyn
   assert.equal(levels.filter((level) => level === "warn").length, 1);
 });
 
-test("createSdsProvider() follows the files that a server names, or refuses them if it may not name any", async () => {
+test("SdsProvider follows the files that a server names, or refuses them if it may not name any", async () => {
   await using server = await startSdsServer();
   const spec = {
     name: "web",

@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { certificateSecret, secretRef } from "../../../test/kit/secrets/secret_peers.ts";
-import type { FileEvents } from "../model/secret_provider.ts";
-import type { Secret } from "../model/secret.ts";
-import type { CertificateSpec, SecretSpec } from "../model/spec.ts";
+import type { FileEvents } from "../model/plan.ts";
+import type { CertificateSpec, Secret, SecretSpec } from "../model/secret.ts";
 import { NO_RULES } from "../../identity/mod.ts";
 import { SdsFollower } from "./sds_names.ts";
 

@@ -11,10 +11,8 @@ import type { PlainMessage } from "../../wire/mod.ts";
 import type { OfferedResource, ResourceHost, XdsStream } from "../../xds/mod.ts";
 import { parseSecret, SPEC_NOUNS } from "../envoy/envoy_secret.ts";
 import { filesOf, withDefaults } from "../load/mod.ts";
-import type { SecretRef } from "../model/plan.ts";
-import type { Secret } from "../model/secret.ts";
-import type { FileEvents, SecretEvents, SecretWatch } from "../model/secret_provider.ts";
-import type { SecretSpec } from "../model/spec.ts";
+import type { FileEvents, SecretEvents, SecretRef, SecretWatch } from "../model/plan.ts";
+import type { Secret, SecretSpec } from "../model/secret.ts";
 import type { SdsStats } from "./sds_reports.ts";
 
 /** One name and its followers. */
@@ -29,7 +27,7 @@ export interface NameEntry {
     | undefined;
 }
 
-export interface NamesOptions extends Pick<SdsFollowerOptions, "load" | "followFiles"> {
+interface NamesOptions extends Pick<SdsFollowerOptions, "load" | "followFiles"> {
   readonly clock: Clock;
   readonly stats: SdsStats;
   /** Names that are to be subscribed and unsubscribed: in one request for one turn of the event loop. */
@@ -54,7 +52,6 @@ export class SecretNames implements ResourceHost<PlainMessage> {
     return this.#entries.values();
   }
 
-  /** Calls `fn` with each follower of these names. */
   each(names: Iterable<string>, fn: (follower: SdsFollower) => void): void {
     for (const name of names) this.#entries.get(name)?.followers.forEach(fn);
   }
@@ -155,7 +152,7 @@ export class SecretNames implements ResourceHost<PlainMessage> {
   }
 }
 
-export interface SdsFollowerOptions {
+interface SdsFollowerOptions {
   readonly ref: SecretRef;
   readonly events: SecretEvents;
   /** Decodes and checks; throws `credentials_invalid`. */

@@ -17,7 +17,7 @@ const other = authority.issueLeaf({ service: "web" });
 
 for (const api of ["sotw", "delta", "auto"] as const) {
   for (const tcp of [undefined, { port: 0 }]) {
-    test(`createSdsProvider() follows a certificate and a bundle by ${api} over ${tcp ? "TCP" : "a unix socket"}`, async () => {
+    test(`SdsProvider follows a certificate and a bundle by ${api} over ${tcp ? "TCP" : "a unix socket"}`, async () => {
       await using server = await startSdsServer(tcp ? { tcp } : {});
       await using client = new SdsClient({ address: server.address, api });
       server.set(inlineCertificate("web", leaf), inlineBundle("ROOTCA", authority.rootPem));
@@ -39,7 +39,7 @@ function certOf({ secret }: SdsEvent & { kind: "secret" }): string {
   return secret.type === "certificate" ? secret.certPem : "";
 }
 
-test("createSdsProvider() sends its node, without the build version that SPIRE reads as an old Envoy's", async () => {
+test("SdsProvider sends its node, without the build version that SPIRE reads as an old Envoy's", async () => {
   await using server = await startSdsServer();
   await using client = new SdsClient({
     address: server.address,
@@ -83,7 +83,7 @@ test("createSdsProvider() sends its node, without the build version that SPIRE r
   });
 });
 
-test("createSdsProvider() requests the names of one turn in one request, and later ones on the same stream", async () => {
+test("SdsProvider requests the names of one turn in one request, and later ones on the same stream", async () => {
   await using server = await startSdsServer();
   await using client = new SdsClient({ address: server.address, api: "sotw" });
   server.set(...["a", "b", "c"].map((name) => inlineCertificate(name, leaf)));
@@ -94,7 +94,7 @@ test("createSdsProvider() requests the names of one turn in one request, and lat
   assert.equal(server.streams, 1);
 });
 
-test("createSdsProvider() gives the held secret to a later follower", async () => {
+test("SdsProvider gives the held secret to a later follower", async () => {
   await using server = await startSdsServer();
   await using client = new SdsClient({ address: server.address });
   server.set(inlineCertificate("web", leaf));
@@ -107,7 +107,7 @@ test("createSdsProvider() gives the held secret to a later follower", async () =
   assert.ok(server.requests.length <= seen + 1, "no other name is requested");
 });
 
-test("createSdsProvider() reports a change once, and none if only the bytes differ", async () => {
+test("SdsProvider reports a change once, and none if only the bytes differ", async () => {
   await using server = await startSdsServer();
   await using client = new SdsClient({ address: server.address });
   server.set(inlineCertificate("web", leaf));
@@ -120,7 +120,7 @@ test("createSdsProvider() reports a change once, and none if only the bytes diff
 });
 
 for (const api of ["sotw", "delta"] as const) {
-  test(`createSdsProvider() refuses an unusable secret with the reason, and keeps the last one (${api})`, async () => {
+  test(`SdsProvider refuses an unusable secret with the reason, and keeps the last one (${api})`, async () => {
     await using server = await startSdsServer();
     await using client = new SdsClient({ address: server.address, api });
     server.set(inlineCertificate("web", leaf), inlineCertificate("db", leaf));
@@ -145,7 +145,7 @@ for (const api of ["sotw", "delta"] as const) {
     assert.equal(certOf(await web.next("secret", 1)), other.certPem);
   });
 
-  test(`createSdsProvider() keeps its secrets while the server is away, and reconnects (${api})`, async () => {
+  test(`SdsProvider keeps its secrets while the server is away, and reconnects (${api})`, async () => {
     const first = await startSdsServer();
     await using client = new SdsClient({ address: first.address, api });
     first.set(inlineCertificate("web", leaf));
@@ -175,7 +175,7 @@ for (const api of ["sotw", "delta"] as const) {
 }
 
 for (const api of ["sotw", "delta"] as const) {
-  test(`createSdsProvider() reports the end of an outage without changes (${api})`, async () => {
+  test(`SdsProvider reports the end of an outage without changes (${api})`, async () => {
     const first = await startSdsServer();
     await using client = new SdsClient({ address: first.address, api });
     const bad = { certPem: leaf.certPem, keyPem: other.keyPem };
@@ -200,7 +200,7 @@ for (const api of ["sotw", "delta"] as const) {
   });
 }
 
-test("createSdsProvider() counts the silence of a server without changes as an answer", async () => {
+test("SdsProvider counts the silence of a server without changes as an answer", async () => {
   const first = await startSdsServer();
   const limits = { connectMs: 200, firstMessageMs: 300 };
   await using client = new SdsClient({ address: first.address, api: "delta", limits });
@@ -224,7 +224,7 @@ test("createSdsProvider() counts the silence of a server without changes as an a
   assert.deepEqual(new Set(second.requests.map((seen) => seen.stream)), new Set([stream]));
 });
 
-test("createSdsProvider() reports a removal by delta, and the secret when it is back", async () => {
+test("SdsProvider reports a removal by delta, and the secret when it is back", async () => {
   await using server = await startSdsServer();
   await using client = new SdsClient({ address: server.address, api: "delta" });
   const web = client.watch("web");
@@ -243,7 +243,7 @@ test("createSdsProvider() reports a removal by delta, and the secret when it is 
 });
 
 for (const api of ["delta", "auto"] as const) {
-  test(`createSdsProvider() falls back to state of the world if the server has no delta (${api})`, async () => {
+  test(`SdsProvider falls back to state of the world if the server has no delta (${api})`, async () => {
     await using server = await startSdsServer({ delta: false });
     await using client = new SdsClient({ address: server.address, api });
     server.set(inlineCertificate("web", leaf));
@@ -253,7 +253,7 @@ for (const api of ["delta", "auto"] as const) {
   });
 }
 
-test("createSdsProvider() opens one stream per name for a SPIRE agent, and retries unknown names", async () => {
+test("SdsProvider opens one stream per name for a SPIRE agent, and retries unknown names", async () => {
   await using server = await startSdsServer({ spire: true, delta: false });
   const lines: LogRecord[] = [];
   const write = (line: LogRecord) => void lines.push(line);
@@ -292,7 +292,7 @@ test("createSdsProvider() opens one stream per name for a SPIRE agent, and retri
   );
 });
 
-test("createSdsProvider() ends a subscription with its last follower", async () => {
+test("SdsProvider ends a subscription with its last follower", async () => {
   await using server = await startSdsServer();
   await using client = new SdsClient({ address: server.address, api: "delta" });
   server.set(inlineCertificate("web", leaf), inlineCertificate("db", leaf));
@@ -307,7 +307,7 @@ test("createSdsProvider() ends a subscription with its last follower", async () 
   while (server.open > 0) await new Promise((resolve) => setImmediate(resolve));
 });
 
-test("createSdsProvider() counts names beyond its limit together", async () => {
+test("SdsProvider counts names beyond its limit together", async () => {
   await using server = await startSdsServer();
   await using client = new SdsClient({ address: server.address });
   const names = Array.from({ length: 1_100 }, (_, index) => `name-${index}`);

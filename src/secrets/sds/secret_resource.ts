@@ -6,7 +6,7 @@
  * @module
  */
 
-import { type PlainMessage, Protobuf } from "../../wire/mod.ts";
+import { plainBytes, type PlainMessage, Protobuf } from "../../wire/mod.ts";
 import { type ResourceType, XDS_TYPES } from "../../xds/mod.ts";
 
 export const SDS_METHODS = {
@@ -128,9 +128,8 @@ function plainExtension(extension: PlainMessage): PlainMessage {
   const { typed_config: any } = extension;
   if (!isMessage(any)) return extension;
   const { type_url: type, value } = any;
-  const bytes = value instanceof Uint8Array ? value : new Uint8Array();
   const fields = type === SPIFFE_TYPE_URL
-    ? SDS_PROTOBUF.decode("SPIFFECertValidatorConfig", bytes)
+    ? SDS_PROTOBUF.decode("SPIFFECertValidatorConfig", plainBytes(value))
     : {};
   return { ...extension, typed_config: { ...fields, "@type": type ?? "" } };
 }

@@ -16,8 +16,7 @@ import {
 } from "../../http/mod.ts";
 import { needsMatchers, type PeerRules, type Validation } from "../../identity/mod.ts";
 import type { SdsServer } from "../model/plan.ts";
-import type { Secret } from "../model/secret.ts";
-import type { SecretSpec } from "../model/spec.ts";
+import type { Secret, SecretSpec } from "../model/secret.ts";
 
 export function serverTls(
   { tls, name }: SdsServer,

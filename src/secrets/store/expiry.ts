@@ -5,18 +5,9 @@
  * @module
  */
 
-import {
-  type Clock,
-  formatSpanMs,
-  type Gauge,
-  type Labels,
-  type Log,
-  type Stats,
-  type Timer,
-} from "../../base/mod.ts";
+import { formatSpanMs, type Gauge, type Labels, type Timer } from "../../base/mod.ts";
 import type { CertificateSecret } from "../model/secret.ts";
-import { isoTime } from "./journal.ts";
-import { type Named, SecretLabels } from "./labels.ts";
+import { isoTime, type JournalOptions, type Named, SecretLabels } from "./journal.ts";
 
 /** Timers do not notice when the wall clock is set. */
 const LOOK_AGAIN_MS = 600_000;
@@ -26,10 +17,7 @@ const DAY_MS = 86_400_000;
 
 const EXPIRY = "certificate_expiry_seconds";
 
-interface ExpiryOptions {
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly stats: Stats;
+interface ExpiryOptions extends JournalOptions {
   /** Remaining part of the lifetime at the first warning. */
   readonly warnFraction: number;
   /** Labels of the gauges over all certificates; default none. */
@@ -127,16 +115,13 @@ export class ExpiryWatch {
       serial,
       expires: isoTime(notAfterMs),
     });
-    if (leftMs <= 0) {
-      if (!watched.hasExpired) {
-        this.#options.log.error("certificate has expired", fieldsOf());
-      }
-      watched.hasExpired = true;
-      return;
-    }
+    const hadExpired = watched.hasExpired;
     // The wall clock may have been set back.
-    watched.hasExpired = false;
-    if (nowMs < watched.warnMs) return;
+    watched.hasExpired = leftMs <= 0;
+    if (watched.hasExpired && !hadExpired) {
+      this.#options.log.error("certificate has expired", fieldsOf());
+    }
+    if (watched.hasExpired || nowMs < watched.warnMs) return;
     this.#options.log.warn("certificate expires soon and was not replaced", {
       ...fieldsOf(),
       expires_in: formatSpanMs(leftMs),

@@ -1,12 +1,7 @@
-/**
- * The reports about secrets: events, log lines, counters. Never key material.
- *
- * @module
- */
+/** The reports about secrets: events, log lines, counters. Never key material. @module */
 
-import type { Clock, Log, LogFields, Stats } from "../../base/mod.ts";
+import type { Clock, Labels, Log, LogFields, Stats } from "../../base/mod.ts";
 import type { CertificateSecret, HeldSecret, Secret, SecretEvent } from "../model/secret.ts";
-import { type Named, OTHER_SECRETS, SecretLabels } from "./labels.ts";
 
 const EVENTS_LIMIT = 1_000;
 /** Distinct faults of one secret that are logged until it recovers. */
@@ -23,13 +18,12 @@ const UPDATES = "secret_updates_total";
 const FAILED = "secret_rotation_failed_total";
 const TIMEOUTS = "secret_init_fetch_timeouts_total";
 
-interface JournalOptions {
+export interface JournalOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly stats: Stats;
 }
 
-/** The subject of a report. */
 export interface Reported extends Named {
   /** An operator named it. Little is reported of a secret that a client named until it is there. */
   readonly configured: boolean;
@@ -281,4 +275,50 @@ function uriDetail(secret: Secret, oldUri?: string): string {
 /** Certificates have dates that JavaScript cannot print. */
 export function isoTime(atMs: number): string {
   return Math.abs(atMs) <= 8.64e15 ? new Date(atMs).toISOString() : "never";
+}
+
+const NAMES_LIMIT = 1_000;
+/** The labels of secrets beyond the limit. */
+const OTHER_SECRETS: Labels = { secret: "other", source: "other" };
+
+export interface Named {
+  readonly ref: { readonly name: string };
+  readonly source: string;
+}
+
+export class SecretLabels {
+  readonly #stats: Stats;
+  readonly #metrics: readonly string[];
+  readonly #known = new Map<string, { readonly labels: Labels; readonly users: Set<Named> }>();
+
+  /** `metrics` are removed with the last secret of a name. */
+  constructor(stats: Stats, metrics: readonly string[]) {
+    this.#stats = stats;
+    this.#metrics = metrics;
+  }
+
+  of(secret: Named): Labels | undefined {
+    const key = keyOf(secret);
+    let entry = this.#known.get(key);
+    if (!entry) {
+      if (this.#known.size >= NAMES_LIMIT) return undefined;
+      const labels = { secret: secret.ref.name, source: secret.source };
+      this.#known.set(key, entry = { labels, users: new Set() });
+    }
+    entry.users.add(secret);
+    return entry.labels;
+  }
+
+  /** Makes room for another name. */
+  forget(secret: Named): void {
+    const key = keyOf(secret);
+    const entry = this.#known.get(key);
+    if (!entry?.users.delete(secret) || entry.users.size > 0) return;
+    this.#known.delete(key);
+    for (const metric of this.#metrics) this.#stats.remove(metric, entry.labels);
+  }
+}
+
+function keyOf({ ref, source }: Named): string {
+  return `${source}\u0000${ref.name}`;
 }

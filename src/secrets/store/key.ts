@@ -8,7 +8,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import { formatAddress } from "../../base/mod.ts";
 import type { SecretRef, SecretSource } from "../model/plan.ts";
-import type { DataSource, SecretSpec } from "../model/spec.ts";
+import type { DataSource, SecretSpec } from "../model/secret.ts";
 
 /** References contain keys, passwords and metadata: an unsalted hash would let guesses be checked. */
 const SALT = randomBytes(16).toString("hex");

@@ -19,7 +19,6 @@ import type {
 import type { OnDemand } from "../on_demand/on_demand.ts";
 import type { Subscription } from "./subscription.ts";
 
-/** A secret of a plan. */
 interface PlannedSecret {
   readonly ref: SecretRef;
   /** `null`: the agent's, which is always there. */
@@ -35,7 +34,6 @@ export interface LivePlan {
   readonly onDemand: OnDemand | null;
 }
 
-/** The credentials of one listener or upstream. */
 export interface Credentials {
   /** In force. */
   open: LivePlan | undefined;

@@ -7,14 +7,16 @@
 
 import { type Clock, type Log, messageOf, type Random, type Stats } from "../../base/mod.ts";
 import type { Engine } from "../../net/mod.ts";
+import type { FileProviderOptions } from "../file/file_hub.ts";
 import { createLoader, type Environment } from "../load/mod.ts";
-import type { ExternalSource, SecretRef } from "../model/plan.ts";
 import type {
+  ExternalSource,
   ProviderFactory,
   SecretEvents,
   SecretProvider,
+  SecretRef,
   SecretWatch,
-} from "../model/secret_provider.ts";
+} from "../model/plan.ts";
 import { keyOfProvider } from "./key.ts";
 
 /** Dials servers of secrets, and checks a certificate and key. */
@@ -39,37 +41,48 @@ export function createProviders(deps: ProviderDeps): ProviderFactory {
 async function loadProvider(source: ExternalSource, given: ProviderDeps): Promise<SecretProvider> {
   const { clock, env, engine } = given;
   // Every source may have files of this machine; a hub without followers does nothing.
-  const { createFileProvider, followSpec } = await import("../file/file_provider.ts");
   const { FileHub } = await import("../file/file_hub.ts");
   const { readWhole: read } = await import("../file/file_system.ts");
   const load = createLoader({ clock, env, read, tlsFault: (pems) => engine.tlsFault(pems) });
   const hub = new FileHub(given);
-  const deps = { ...given, load, hub };
+  const provider = await providerOf(source, { ...given, load, hub });
+  return {
+    watch: (ref, events) => provider.watch(ref, events),
+    async close() {
+      await provider.close?.();
+      await hub.close();
+    },
+  };
+}
+
+/** Files need no end of their own beside the hub's. */
+type SourceProvider = Pick<SecretProvider, "watch"> & Partial<SecretProvider>;
+
+async function providerOf(
+  source: ExternalSource,
+  deps: ProviderDeps & FileProviderOptions,
+): Promise<SourceProvider> {
   switch (source.kind) {
-    case "spec":
-      return createFileProvider(deps);
+    case "spec": {
+      const { watchSpec } = await import("../file/file_hub.ts");
+      return { watch: (ref, events) => watchSpec(ref, deps, events) };
+    }
     case "secret_file": {
-      const { createSecretFileProvider } = await import("../envoy/secret_file.ts");
-      return createSecretFileProvider(deps);
+      const { watchSecretFile } = await import("../envoy/secret_file.ts");
+      return { watch: (ref, events) => watchSecretFile(ref, deps, events) };
     }
     case "sds": {
-      const { createSdsProvider } = await import("../sds/sds_provider.ts");
-      const provider = createSdsProvider(source.server, source.api, {
+      const { followSpec } = await import("../file/file_hub.ts");
+      const { SdsProvider } = await import("../sds/sds_provider.ts");
+      return new SdsProvider(source.server, source.api, {
         ...deps,
         followFiles: (spec, { defaults }, events) =>
           followSpec(spec, { ...deps, watch: true, defaults }, events),
       });
-      return {
-        watch: (ref, events) => provider.watch(ref, events),
-        async close() {
-          await provider.close();
-          await hub.close();
-        },
-      };
     }
     case "workload": {
-      const { createWorkloadProvider } = await import("../workload/workload_provider.ts");
-      return createWorkloadProvider(source.address, deps);
+      const { WorkloadProvider } = await import("../workload/workload_provider.ts");
+      return new WorkloadProvider(source.address, deps);
     }
   }
 }
@@ -111,7 +124,7 @@ export class LoadingProvider implements SecretProvider {
 }
 
 export interface ProviderLease {
-  readonly provider: SecretProvider;
+  readonly provider: Pick<SecretProvider, "watch">;
   release(): void;
 }
 

@@ -15,9 +15,8 @@ import {
   type Stats,
   type Timer,
 } from "../../base/mod.ts";
-import type { CredentialsPlan, OnDemandPlan } from "../model/plan.ts";
+import type { CredentialsPlan, OnDemandPlan, ProviderFactory } from "../model/plan.ts";
 import type { HeldSecrets, SecretEvent, SecretStatus } from "../model/secret.ts";
-import type { ProviderFactory } from "../model/secret_provider.ts";
 import { type CertificateAnswer, OnDemand } from "../on_demand/on_demand.ts";
 import { Coalescer } from "./coalescer.ts";
 import { ExpiryWatch } from "./expiry.ts";
@@ -122,7 +121,11 @@ export class SecretStore {
       const { open, next } = credentials;
       if ((next ?? open)?.fingerprint === fingerprint) continue;
       const isOpen = open?.fingerprint === fingerprint;
-      credentials.next = isOpen ? undefined : this.#live(key, plan, { fingerprint, open, next });
+      credentials.next = isOpen ? undefined : livePlan(plan, {
+        fingerprint,
+        onDemand: plan.onDemand && this.#onDemand(key, plan.onDemand, open ?? next),
+        follow: (ref) => this.#subscriptions.follow(ref, { configured: true }),
+      });
       if (next) ended.push(next);
     }
     // After the new plans began, so that common secrets stay subscribed.
@@ -190,18 +193,6 @@ export class SecretStore {
       for (const fn of this.#afterChange.splice(0)) fn();
     }
     await this.#providers.closed();
-  }
-
-  #live(
-    key: string,
-    plan: CredentialsPlan,
-    { fingerprint, open, next }: Credentials & { readonly fingerprint: string },
-  ): LivePlan {
-    return livePlan(plan, {
-      fingerprint,
-      onDemand: plan.onDemand && this.#onDemand(key, plan.onDemand, open ?? next),
-      follow: (ref) => this.#subscriptions.follow(ref, { configured: true }),
-    });
   }
 
   /** `before`: the listener's last plan, whose on-demand certificates stay if the source is equal. */

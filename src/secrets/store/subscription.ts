@@ -1,22 +1,18 @@
 /**
- * One followed secret: its last good value, which outlives its source's faults, and the events of the
- * source that are changes.
- *
- * A value is a change if its content differs, however it came. A source may skip bytes that it has read
- * before (files by their hash, SDS resources by their digest), but decides nothing by it. From here on
- * identity counts: {@link Subscription.held} is another object exactly when the value is another one. A
- * fault is reported when it begins or changes, and its end once.
+ * One followed secret: its last good value, which outlives its source's faults, and the events of the source
+ * that are changes. A value is a change if its content differs, however it came, and {@link Subscription.held}
+ * is another object exactly then. A fault is reported when it begins or changes, and its end once.
  *
  * @module
  */
 
 import { isDeepStrictEqual } from "node:util";
-import type { SecretRef } from "../model/plan.ts";
+import type { SecretEvents, SecretRef, SecretWatch } from "../model/plan.ts";
 import type { HeldSecret, Secret, SecretStatus } from "../model/secret.ts";
-import type { SecretEvents, SecretProvider, SecretWatch } from "../model/secret_provider.ts";
 import type { OnDemandEvents, OnDemandSecret } from "../on_demand/on_demand.ts";
 import type { SecretJournal } from "./journal.ts";
 import { sourceText } from "./key.ts";
+import type { ProviderLease } from "./providers.ts";
 
 export class Subscription implements SecretEvents, OnDemandSecret {
   readonly key: string;
@@ -24,6 +20,8 @@ export class Subscription implements SecretEvents, OnDemandSecret {
   readonly source: string;
   readonly startedMs: number;
   readonly observers = new Set<OnDemandEvents>();
+  /** Plans and on-demand names that follow it. */
+  users = 0;
   /** An operator named it. Little is reported of a secret that a client named until it is there. */
   configured = false;
   held: HeldSecret<Secret> | undefined;
@@ -40,6 +38,7 @@ export class Subscription implements SecretEvents, OnDemandSecret {
   #updatedMs = 0;
   #closed = false;
   #watch: SecretWatch | undefined;
+  readonly #lease: ProviderLease;
   readonly #journal: SecretJournal;
   readonly #onChange: () => void;
 
@@ -47,21 +46,22 @@ export class Subscription implements SecretEvents, OnDemandSecret {
     options: {
       readonly key: string;
       readonly ref: SecretRef;
-      readonly provider: SecretProvider;
+      readonly lease: ProviderLease;
       readonly journal: SecretJournal;
       readonly nowMs: number;
       /** {@link held} or {@link answered} has changed. */
       readonly onChange: () => void;
     },
   ) {
-    const { key, ref, provider, journal, nowMs, onChange } = options;
+    const { key, ref, lease, journal, nowMs, onChange } = options;
     this.key = key;
     this.ref = ref;
     this.source = sourceText(ref.source);
     this.startedMs = nowMs;
     this.#journal = journal;
     this.#onChange = onChange;
-    this.#watch = provider.watch(ref, this);
+    this.#lease = lease;
+    this.#watch = lease.provider.watch(ref, this);
   }
 
   get isThere(): boolean {
@@ -191,6 +191,7 @@ export class Subscription implements SecretEvents, OnDemandSecret {
     this.#closed = true;
     this.#watch?.close();
     this.#journal.ended(this);
+    this.#lease.release();
   }
 
   #hold(value: Secret): void {

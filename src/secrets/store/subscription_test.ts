@@ -1,11 +1,11 @@
-/** The events of a source that are reported as changes. */
 import assert from "node:assert/strict";
 import test from "node:test";
 import { followChanges } from "../../../test/kit/secrets/secret_changes.ts";
 import { certificateSecret, secretRef } from "../../../test/kit/secrets/secret_peers.ts";
 import { WORKLOAD } from "../../../test/kit/secrets/secret_store.ts";
-import type { SecretRef } from "../model/plan.ts";
-import type { SecretEvents } from "../model/secret_provider.ts";
+import type { SecretEvents, SecretRef } from "../model/plan.ts";
+
+/** The events of a source that are reported as changes. */
 
 function follow(ref: SecretRef = secretRef("web")) {
   const reported: string[] = [];

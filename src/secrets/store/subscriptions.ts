@@ -11,7 +11,7 @@ import type { CertificateSecret, Secret, ValidationSecret } from "../model/secre
 import type { ExpiryWatch } from "./expiry.ts";
 import type { SecretJournal } from "./journal.ts";
 import { keyOfRef } from "./key.ts";
-import type { ProviderLease, SharedProviders } from "./providers.ts";
+import type { SharedProviders } from "./providers.ts";
 import { Subscription } from "./subscription.ts";
 
 interface SubscriptionsOptions {
@@ -22,15 +22,9 @@ interface SubscriptionsOptions {
   readonly onChange: () => void;
 }
 
-interface Entry {
-  readonly subscription: Subscription;
-  readonly lease: ProviderLease;
-  users: number;
-}
-
 export class Subscriptions {
   readonly #options: SubscriptionsOptions;
-  readonly #entries = new Map<string, Entry>();
+  readonly #followed = new Map<string, Subscription>();
   #stored: StoredValues | undefined;
 
   constructor(options: SubscriptionsOptions) {
@@ -38,7 +32,7 @@ export class Subscriptions {
   }
 
   all(): readonly Subscription[] {
-    return [...this.#entries.values()].map(({ subscription }) => subscription);
+    return [...this.#followed.values()];
   }
 
   /** Subscriptions without a value, those made within `fn` included, get the value of an earlier run. */
@@ -55,32 +49,28 @@ export class Subscriptions {
   /** `configured`: an operator named it, not a client. To be released once. */
   follow(ref: ExternalRef, { configured }: { readonly configured: boolean }): Subscription {
     const key = keyOfRef(ref);
-    let entry = this.#entries.get(key);
-    if (!entry) this.#entries.set(key, entry = this.#begin(key, ref));
-    entry.users++;
-    const { subscription } = entry;
+    let subscription = this.#followed.get(key);
+    if (!subscription) this.#followed.set(key, subscription = this.#begin(key, ref));
+    subscription.users++;
     if (configured) subscription.configured = true;
     if (this.#stored) restore(subscription, this.#stored);
     return subscription;
   }
 
   release(subscription: Subscription): void {
-    const entry = this.#entries.get(subscription.key);
-    if (!entry || --entry.users > 0) return;
-    this.#entries.delete(subscription.key);
+    if (--subscription.users > 0) return;
+    this.#followed.delete(subscription.key);
     this.#options.expiry.forget(subscription);
     subscription.close();
-    entry.lease.release();
     if (subscription.held) this.#options.onChange();
   }
 
-  #begin(key: string, ref: ExternalRef): Entry {
+  #begin(key: string, ref: ExternalRef): Subscription {
     const { clock, journal, expiry, providers, onChange } = this.#options;
-    const lease = providers.lease(ref.source);
     const subscription: Subscription = new Subscription({
       key,
       ref,
-      provider: lease.provider,
+      lease: providers.lease(ref.source),
       journal,
       nowMs: clock.monotonic(),
       onChange: () => {
@@ -90,7 +80,7 @@ export class Subscriptions {
         onChange();
       },
     });
-    return { subscription, lease, users: 0 };
+    return subscription;
   }
 }
 
@@ -133,11 +123,11 @@ export class StoredValues {
   /** Names of the stored certificates of these credentials that came from `source`, in order. */
   namesOf(credentials: string, source: SecretSource): readonly string[] {
     const { salt, certificates, credentials: all } = this.#stored;
-    return (own(all, credentials) ?? []).filter((key) => {
+    return (own(all, credentials) ?? []).flatMap((key) => {
       const name = own(certificates, key)?.name ?? "";
-      return keyOfRef({ type: "certificate", name, source, initialFetchTimeoutMs: 0 }, salt) ===
-        key;
-    }).flatMap((key) => certificates[key]?.name ?? []);
+      const ref = { type: "certificate", name, source, initialFetchTimeoutMs: 0 } as const;
+      return name !== "" && keyOfRef(ref, salt) === key ? [name] : [];
+    });
   }
 }
 

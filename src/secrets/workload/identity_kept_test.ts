@@ -32,13 +32,13 @@ async function setUpWeb(choice: { readonly hint?: string } = {}) {
   };
 }
 
-test("createWorkloadProvider() keeps its identity when the agent lists another first", async () => {
+test("WorkloadProvider keeps its identity when the agent lists another first", async () => {
   await using rig = await setUpWeb();
   rig.send(api(), web());
   assert.equal(await rig.next(), WEB);
 });
 
-test("createWorkloadProvider() keeps its identity when the agent is back", async () => {
+test("WorkloadProvider keeps its identity when the agent is back", async () => {
   await using rig = await setUpWeb();
   const { set, followed } = rig;
   set.server.kill();
@@ -49,7 +49,7 @@ test("createWorkloadProvider() keeps its identity when the agent is back", async
   assert.equal(await rig.next(), WEB);
 });
 
-test("createWorkloadProvider() returns to its identity after a withdrawal of all", async () => {
+test("WorkloadProvider returns to its identity after a withdrawal of all", async () => {
   await using rig = await setUpWeb();
   const { set, followed } = rig;
   set.server.end("svids", 7, "no identity issued");
@@ -61,7 +61,7 @@ test("createWorkloadProvider() returns to its identity after a withdrawal of all
   assert.equal(await rig.next(), WEB);
 });
 
-test("createWorkloadProvider() keeps an absent identity for the grace before it uses another", async () => {
+test("WorkloadProvider keeps an absent identity for the grace before it uses another", async () => {
   await using rig = await setUpWeb();
   const { set, followed } = rig;
   rig.send(api());
@@ -75,7 +75,7 @@ test("createWorkloadProvider() keeps an absent identity for the grace before it 
   assert.equal(await rig.next(), API);
 });
 
-test("createWorkloadProvider() keeps an identity that is replaced within its grace", async () => {
+test("WorkloadProvider keeps an identity that is replaced within its grace", async () => {
   await using rig = await setUpWeb();
   const { set, followed } = rig;
   rig.send(api());
@@ -86,7 +86,7 @@ test("createWorkloadProvider() keeps an identity that is replaced within its gra
   assert.ok(followed.silent);
 });
 
-test("createWorkloadProvider() drops an absent identity if the other one cannot be used", async () => {
+test("WorkloadProvider drops an absent identity if the other one cannot be used", async () => {
   await using rig = await setUpWeb();
   const { set, followed } = rig;
   rig.send(api({ key: web().key }));
@@ -95,13 +95,13 @@ test("createWorkloadProvider() drops an absent identity if the other one cannot 
   await followed.removed();
 });
 
-test("createWorkloadProvider() follows a hint to another identity at once", async () => {
+test("WorkloadProvider follows a hint to another identity at once", async () => {
   await using rig = await setUpWeb({ hint: "inner" });
   rig.send(web(), api({ hint: "inner" }));
   assert.equal(await rig.next(), API);
 });
 
-test("createWorkloadProvider() uses the bundle of the identity in use", async () => {
+test("WorkloadProvider uses the bundle of the identity in use", async () => {
   await using rig = await setUpWeb();
   const { set } = rig;
   // The agent does not implement the method for bundles.

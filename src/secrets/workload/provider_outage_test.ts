@@ -10,7 +10,7 @@ const API = "spiffe://example.org/api";
 const CA = createAuthority({ trustDomain: "example.org" });
 const OTHER = createAuthority({ trustDomain: "other.test" });
 
-test("createWorkloadProvider() withdraws an SVID that is absent, until it is back", async () => {
+test("WorkloadProvider withdraws an SVID that is absent, until it is back", async () => {
   await using set = await setUp();
   const [web, api] = [svidOf(CA, WEB), svidOf(CA, API)];
   set.server.sendSvids({ svids: [web, api] });
@@ -28,7 +28,7 @@ test("createWorkloadProvider() withdraws an SVID that is absent, until it is bac
   await trust.validation();
 });
 
-test("createWorkloadProvider() reports once that an SVID never existed", async () => {
+test("WorkloadProvider reports once that an SVID never existed", async () => {
   await using set = await setUp();
   set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
   const followed = set.follow("certificate", { hint: "none" });
@@ -38,7 +38,7 @@ test("createWorkloadProvider() reports once that an SVID never existed", async (
   assert.deepEqual((await followed.certificate()).uris, [API]);
 });
 
-test("createWorkloadProvider() reads bundles from identities if the agent lacks the bundles method", async () => {
+test("WorkloadProvider reads bundles from identities if the agent lacks the bundles method", async () => {
   await using set = await setUp();
   set.server.end("bundles", 12, "unknown method");
   set.server.sendSvids({
@@ -55,7 +55,7 @@ test("createWorkloadProvider() reads bundles from identities if the agent lacks 
   assert.deepEqual(set.server.opened, { svids: 1, bundles: 1 });
 });
 
-test("createWorkloadProvider() keeps the last good secret when a message is bad", async () => {
+test("WorkloadProvider keeps the last good secret when a message is bad", async () => {
   await using set = await setUp();
   const followed = set.follow("certificate");
   const svid = svidOf(CA, WEB);
@@ -73,7 +73,7 @@ test("createWorkloadProvider() keeps the last good secret when a message is bad"
   assert.equal(set.server.opened.svids, 1);
 });
 
-test("createWorkloadProvider() waits while nothing is registered, and drops denied secrets", async () => {
+test("WorkloadProvider waits while nothing is registered, and drops denied secrets", async () => {
   await using set = await setUp();
   set.server.end("svids", 7, "no identity issued");
   const followed = set.follow("certificate");
@@ -90,7 +90,7 @@ test("createWorkloadProvider() waits while nothing is registered, and drops deni
   await followed.certificate();
 });
 
-test("createWorkloadProvider() keeps its secrets while the agent is away", async () => {
+test("WorkloadProvider keeps its secrets while the agent is away", async () => {
   await using set = await setUp();
   const svid = svidOf(CA, WEB);
   set.server.sendSvids({ svids: [svid] });
@@ -105,7 +105,7 @@ test("createWorkloadProvider() keeps its secrets while the agent is away", async
   await followed.certificate();
 });
 
-test("createWorkloadProvider() finds a socket that appears late", async () => {
+test("WorkloadProvider finds a socket that appears late", async () => {
   await using set = await setUp();
   set.server.kill();
   const followed = set.follow("certificate");
@@ -116,7 +116,7 @@ test("createWorkloadProvider() finds a socket that appears late", async () => {
   await followed.certificate();
 });
 
-test("createWorkloadProvider() does not wait out its backoff when an agent restarts", async () => {
+test("WorkloadProvider does not wait out its backoff when an agent restarts", async () => {
   await using set = await setUp();
   // After this status the next stream is due in half a minute.
   set.server.end("svids", 3, "no");
@@ -141,7 +141,7 @@ test("createWorkloadProvider() does not wait out its backoff when an agent resta
   await set.provider.close();
 });
 
-test("createWorkloadProvider() opens the next stream at once after one ended well", async () => {
+test("WorkloadProvider opens the next stream at once after one ended well", async () => {
   await using set = await setUp();
   set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
   const followed = set.follow("certificate");
@@ -154,7 +154,7 @@ test("createWorkloadProvider() opens the next stream at once after one ended wel
   assert.deepEqual((await followed.certificate()).uris, [WEB]);
 });
 
-test("createWorkloadProvider() ends a stream that stays silent", async () => {
+test("WorkloadProvider ends a stream that stays silent", async () => {
   await using set = await setUp();
   set.server.stall("svids");
   const followed = set.follow("certificate");
@@ -164,7 +164,7 @@ test("createWorkloadProvider() ends a stream that stays silent", async () => {
   await followed.fault("unreachable", /DEADLINE_EXCEEDED/);
 });
 
-test("createWorkloadProvider().close() ends every stream", async () => {
+test("new WorkloadProvider().close() ends every stream", async () => {
   await using set = await setUp();
   set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
   const followed = set.follow("certificate");
@@ -177,7 +177,7 @@ test("createWorkloadProvider().close() ends every stream", async () => {
   assert.ok(followed.silent);
 });
 
-test("createWorkloadProvider() separates the secrets of different references in one message", async () => {
+test("WorkloadProvider separates the secrets of different references in one message", async () => {
   await using set = await setUp();
   const good = svidOf(CA, WEB);
   const garbage = new Uint8Array([0x30, 0x01]);
@@ -193,7 +193,7 @@ test("createWorkloadProvider() separates the secrets of different references in 
   await trust.fault("rejected", /bundle of other.test/);
 });
 
-test("createWorkloadProvider() retries rarely after INVALID_ARGUMENT, and recovers", async () => {
+test("WorkloadProvider retries rarely after INVALID_ARGUMENT, and recovers", async () => {
   await using set = await setUp();
   set.server.end("svids", 3, "no");
   const followed = set.follow("certificate");
@@ -205,7 +205,7 @@ test("createWorkloadProvider() retries rarely after INVALID_ARGUMENT, and recove
   await followed.certificate();
 });
 
-test("createWorkloadProvider() reports an agent without X.509 identities, and retries on refresh()", async () => {
+test("WorkloadProvider reports an agent without X.509 identities, and retries on refresh()", async () => {
   await using set = await setUp();
   set.server.end("svids", 12, "unknown method");
   const followed = set.follow("certificate");
@@ -217,7 +217,7 @@ test("createWorkloadProvider() reports an agent without X.509 identities, and re
   await followed.certificate();
 });
 
-test("createWorkloadProvider() refuses a bundle and a revocation list that cannot be read", async () => {
+test("WorkloadProvider refuses a bundle and a revocation list that cannot be read", async () => {
   await using set = await setUp();
   const bundles = { "spiffe://example.org": CA.rootDer };
   const followed = set.follow("validation");

@@ -18,7 +18,7 @@ import {
   spkiOf,
 } from "../../identity/mod.ts";
 import { DerReader, formatPem, TAG } from "../../wire/mod.ts";
-import type { CertificateSpec, DataSource, ValidationSpec } from "../model/spec.ts";
+import type { CertificateSpec, DataSource, ValidationSpec } from "../model/secret.ts";
 import { type Bundles, shown, type Svid, type SvidMessage } from "./workload_messages.ts";
 
 /** Selects among several SVIDs; without id and hint any SVID fits. */

@@ -13,7 +13,7 @@ const WEB = "spiffe://example.org/web";
 const CA = createAuthority({ trustDomain: "example.org" });
 const deny = ({ server }: WorkloadFixture) => server.end("svids", 7, "no identity issued");
 
-test("createWorkloadProvider() requests a withdrawn SVID again at once, and keeps it meanwhile", async () => {
+test("WorkloadProvider requests a withdrawn SVID again at once, and keeps it meanwhile", async () => {
   await using set = await setUp();
   set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
   const followed = set.follow("certificate");
@@ -33,7 +33,7 @@ test("createWorkloadProvider() requests a withdrawn SVID again at once, and keep
   }
 });
 
-test("createWorkloadProvider() drops a withdrawn SVID after the grace", async () => {
+test("WorkloadProvider drops a withdrawn SVID after the grace", async () => {
   await using set = await setUp();
   set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
   const followed = set.follow("certificate");
@@ -46,7 +46,7 @@ test("createWorkloadProvider() drops a withdrawn SVID after the grace", async ()
   await followed.removed();
 });
 
-test("createWorkloadProvider() gives one grace to an SVID that comes and goes", async () => {
+test("WorkloadProvider gives one grace to an SVID that comes and goes", async () => {
   await using set = await setUp();
   const svid = svidOf(CA, WEB);
   set.server.sendSvids({ svids: [svid] });
@@ -76,7 +76,7 @@ test("createWorkloadProvider() gives one grace to an SVID that comes and goes", 
   await followed.fault("unreachable", /nothing is registered/);
 });
 
-test("createWorkloadProvider() keeps no SVID beyond its validity", async () => {
+test("WorkloadProvider keeps no SVID beyond its validity", async () => {
   await using set = await setUp();
   const notAfterMs = set.clock.now() + 60_000;
   set.server.sendSvids({ svids: [svidOf(CA, WEB, { overrides: { notAfterMs } })] });
@@ -89,7 +89,7 @@ test("createWorkloadProvider() keeps no SVID beyond its validity", async () => {
   await followed.removed();
 });
 
-test("createWorkloadProvider() reports a denial before the first value", async () => {
+test("WorkloadProvider reports a denial before the first value", async () => {
   await using set = await setUp();
   deny(set);
   const source = { kind: "workload", address: set.server.address } as const;
@@ -107,7 +107,7 @@ test("createWorkloadProvider() reports a denial before the first value", async (
   assert.match(reason, /nothing is registered/);
 });
 
-test("createWorkloadProvider() names the SVIDs that the agent offers instead", async () => {
+test("WorkloadProvider names the SVIDs that the agent offers instead", async () => {
   await using set = await setUp();
   set.server.sendSvids({
     svids: [
@@ -123,7 +123,7 @@ test("createWorkloadProvider() names the SVIDs that the agent offers instead", a
   );
 });
 
-test("createWorkloadProvider() drops an SVID without a grace at once", async () => {
+test("WorkloadProvider drops an SVID without a grace at once", async () => {
   await using set = await setUp();
   set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
   const followed = set.follow("certificate", { withdrawalGraceMs: 0 });

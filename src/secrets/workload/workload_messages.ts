@@ -7,7 +7,7 @@
 
 import { messageOf, ProxyError } from "../../base/mod.ts";
 import { parseTrustDomainId } from "../../identity/mod.ts";
-import { Protobuf } from "../../wire/mod.ts";
+import { plainBytes, plainList, type PlainMessage, plainText, Protobuf } from "../../wire/mod.ts";
 
 /** Field numbers of the standard (SPIFFE Workload API 5.1). Each response is the whole state. */
 export const WORKLOAD_PROTOBUF: Protobuf = new Protobuf({
@@ -66,7 +66,7 @@ const CRL_LIMIT = 100;
 export function decodeSvids(bytes: Uint8Array): SvidMessage {
   const what = "X509SVIDResponse";
   const message = decode(bytes, what);
-  const svids = listOf(message.svids).map((value) => svidOf(recordOf(value), what));
+  const svids = plainList(message.svids).map((svid) => svidOf(svid, what));
   if (svids.length === 0) fail(what, "it has no SVID");
   if (svids.length > SVID_LIMIT) fail(what, `it has more than ${SVID_LIMIT} SVIDs`);
   return {
@@ -85,9 +85,7 @@ export function decodeBundles(bytes: Uint8Array): BundlesMessage {
   return { bundles, crls: crlsOf(message.crl, what) };
 }
 
-type Fields = Readonly<Record<string, unknown>>;
-
-function decode(bytes: Uint8Array, what: string): Fields {
+function decode(bytes: Uint8Array, what: string): PlainMessage {
   if (bytes.length > MESSAGE_LIMIT_BYTES) {
     return fail(what, `it has more than ${MESSAGE_LIMIT_BYTES} bytes`);
   }
@@ -99,14 +97,14 @@ function decode(bytes: Uint8Array, what: string): Fields {
   }
 }
 
-function svidOf(fields: Fields, what: string): Svid {
-  const spiffeId = String(fields.spiffe_id ?? "");
+function svidOf(fields: PlainMessage, what: string): Svid {
+  const spiffeId = plainText(fields.spiffe_id);
   const svid = {
     spiffeId,
-    chain: bytesOf(fields.x509_svid),
-    key: bytesOf(fields.x509_svid_key),
-    bundle: bytesOf(fields.bundle),
-    hint: String(fields.hint ?? ""),
+    chain: plainBytes(fields.x509_svid),
+    key: plainBytes(fields.x509_svid_key),
+    bundle: plainBytes(fields.bundle),
+    hint: plainText(fields.hint),
   };
   const named = `the SVID of ${shown(spiffeId)}`;
   if (spiffeId === "") fail(what, "an SVID has no SPIFFE id");
@@ -118,12 +116,12 @@ function svidOf(fields: Fields, what: string): Svid {
 
 function bundlesOf(map: unknown, what: string): Bundles {
   const bundles = new Map<string, Uint8Array>();
-  for (const [id, value] of Object.entries(recordOf(map))) {
+  for (const [id, value] of Object.entries(map ?? {})) {
     const domain = parseTrustDomainId(id);
     if (domain === undefined) return fail(what, `${shown(id)} is not the id of a trust domain`);
     // Two spellings of one domain would leave open which bundle counts.
     if (bundles.has(domain)) return fail(what, `it has two bundles of ${domain}`);
-    const bundle = bytesOf(value);
+    const bundle = plainBytes(value);
     if (bundle.length === 0) return fail(what, `the bundle of ${domain} is empty`);
     bundles.set(domain, bundle);
     if (bundles.size > BUNDLE_LIMIT) fail(what, `it has more than ${BUNDLE_LIMIT} bundles`);
@@ -132,22 +130,10 @@ function bundlesOf(map: unknown, what: string): Bundles {
 }
 
 function crlsOf(value: unknown, what: string): Uint8Array[] {
-  const crls = listOf(value).map(bytesOf);
+  const crls = plainList(value).map(plainBytes);
   if (crls.length > CRL_LIMIT) fail(what, `it has more than ${CRL_LIMIT} revocation lists`);
   if (crls.some((crl) => crl.length === 0)) fail(what, "a revocation list is empty");
   return crls;
-}
-
-function recordOf(value: unknown): Fields {
-  return typeof value === "object" && value !== null ? value as Fields : {};
-}
-
-function listOf(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : [];
-}
-
-function bytesOf(value: unknown): Uint8Array {
-  return value instanceof Uint8Array ? value : new Uint8Array();
 }
 
 /** A text of the agent's, quoted and bounded. */

@@ -1,22 +1,26 @@
 /**
- * Secrets from a SPIFFE Workload API. Identities come from one stream. Bundles come from a second one,
- * because a process that only verifies peers needs no identity; they come from the first stream if a
- * reference selects an identity, or the agent does not implement the second method. All references share
- * the streams.
+ * Secrets from a SPIFFE Workload API. All references share a stream of identities and one of bundles, because
+ * a process that only verifies peers needs no identity. Bundles come from the first one if a reference selects
+ * an identity, or the agent does not implement the second method.
  *
  * @module
  */
 
 import { type Address, type Clock, formatAddress, type Random } from "../../base/mod.ts";
-import { createGrpcChannel, type GrpcChannel, type MessageTypes } from "../../grpc/mod.ts";
+import { GrpcChannel, type MessageTypes } from "../../grpc/mod.ts";
 import type { DialEngine } from "../../http/mod.ts";
 import type { FileSystem } from "../file/file_system.ts";
 import { SocketArrivals } from "../file/socket_arrivals.ts";
 import { type LoadSecret, withDefaults } from "../load/mod.ts";
-import { type SecretRef, WITHDRAWAL_GRACE_MS } from "../model/plan.ts";
+import {
+  type SecretEvents,
+  type SecretProvider,
+  type SecretRef,
+  type SecretWatch,
+  WITHDRAWAL_GRACE_MS,
+} from "../model/plan.ts";
 import type { SecretType } from "../model/secret.ts";
-import type { SecretEvents, SecretProvider, SecretWatch } from "../model/secret_provider.ts";
-import { Feed, type FeedFollower } from "./feed.ts";
+import { Feed, type FeedFollower, type ReadMessage, SvidFollower } from "./feed.ts";
 import {
   absence,
   bundlesFor,
@@ -25,7 +29,6 @@ import {
   type SvidChoice,
   validationSpecOf,
 } from "./svid.ts";
-import { type ReadMessage, SvidFollower } from "./svid_follower.ts";
 import {
   type BundlesMessage,
   decodeBundles,
@@ -34,7 +37,7 @@ import {
   type SvidMessage,
 } from "./workload_messages.ts";
 
-export interface WorkloadDeps {
+interface WorkloadDeps {
   readonly engine: DialEngine;
   readonly clock: Clock;
   readonly random: Random;
@@ -52,18 +55,14 @@ export const WORKLOAD_METHODS = {
 
 export type WorkloadMethod = keyof typeof WORKLOAD_METHODS;
 
-/** Every reference must be of kind `workload` and this address. */
-export function createWorkloadProvider(address: Address, deps: WorkloadDeps): SecretProvider {
-  return new WorkloadProvider(address, deps);
-}
-
 /** Requests have no fields; the feed decodes responses. */
 const RAW: MessageTypes<Uint8Array, Uint8Array> = {
   encode: (bytes) => bytes,
   decode: (bytes) => bytes,
 };
 
-class WorkloadProvider implements SecretProvider {
+/** Every reference must be of kind `workload` and this address. */
+export class WorkloadProvider implements SecretProvider {
   readonly #where: string;
   readonly #deps: WorkloadDeps;
   readonly #channel: GrpcChannel;
@@ -77,13 +76,10 @@ class WorkloadProvider implements SecretProvider {
   #closed = false;
 
   constructor(address: Address, deps: WorkloadDeps) {
-    const { engine, clock, random, files } = deps;
     this.#where = `the Workload API at ${formatAddress(address)}`;
     this.#deps = deps;
-    this.#channel = createGrpcChannel({
-      engine,
-      clock,
-      random,
+    this.#channel = new GrpcChannel({
+      ...deps,
       addresses: [address],
       tls: null,
       // Required by the agent: a proxy that can be made to fetch URLs does not send it.
@@ -93,9 +89,7 @@ class WorkloadProvider implements SecretProvider {
       limits: { messageBytes: MESSAGE_LIMIT_BYTES },
     });
     this.#arrivals = new SocketArrivals({
-      clock,
-      random,
-      ...files && { files },
+      ...deps,
       addresses: [address],
       onArrival: () => this.#refresh(),
     });
@@ -114,8 +108,7 @@ class WorkloadProvider implements SecretProvider {
         decode,
         ...onUnimplemented && { onUnimplemented },
         arrivals: this.#arrivals,
-        clock,
-        random,
+        ...deps,
         where: this.#where,
       });
     this.#svids = feed("svids", decodeSvids);

@@ -14,7 +14,7 @@ const OTHER = createAuthority({ trustDomain: "other.test" });
 
 const pemsOf = (...authorities: Authority[]) => authorities.map(({ rootPem }) => rootPem);
 
-test("createWorkloadProvider() reports the first SVID with its key", async () => {
+test("WorkloadProvider reports the first SVID with its key", async () => {
   await using set = await setUp();
   const svid = svidOf(CA, WEB);
   set.server.sendSvids({ svids: [svid, svidOf(CA, API)] });
@@ -25,7 +25,7 @@ test("createWorkloadProvider() reports the first SVID with its key", async () =>
   assert.equal(secret.certPem.match(/BEGIN CERTIFICATE/g)?.length, 1);
 });
 
-test("createWorkloadProvider() sends intermediates after the leaf", async () => {
+test("WorkloadProvider sends intermediates after the leaf", async () => {
   await using set = await setUp();
   const svid = svidOf(CA.intermediate(), WEB);
   set.server.sendSvids({ svids: [svid] });
@@ -43,7 +43,7 @@ for (
     ["that comes first", {}, WEB],
   ] as const
 ) {
-  test(`createWorkloadProvider() chooses the SVID ${name}`, async () => {
+  test(`WorkloadProvider chooses the SVID ${name}`, async () => {
     await using set = await setUp();
     set.server.sendSvids({
       svids: [
@@ -57,7 +57,7 @@ for (
   });
 }
 
-test("createWorkloadProvider() follows a rotation, and reports no unchanged secret", async () => {
+test("WorkloadProvider follows a rotation, and reports no unchanged secret", async () => {
   await using set = await setUp();
   const [first, second] = [svidOf(CA, WEB), svidOf(CA, WEB)];
   const [api, later] = [svidOf(CA, API), svidOf(CA, API)];
@@ -74,7 +74,7 @@ test("createWorkloadProvider() follows a rotation, and reports no unchanged secr
   assert.ok(web.silent);
 });
 
-test("createWorkloadProvider() shares one stream per method, and closes it with the last follower", async () => {
+test("WorkloadProvider shares one stream per method, and closes it with the last follower", async () => {
   await using set = await setUp();
   set.server.sendSvids({ svids: [svidOf(CA, WEB)] });
   set.server.sendBundles({ bundles: { "spiffe://example.org": CA.rootDer } });
@@ -97,7 +97,7 @@ test("createWorkloadProvider() shares one stream per method, and closes it with 
   assert.deepEqual((await set.follow("certificate").certificate()).uris, [API]);
 });
 
-test("createWorkloadProvider() reports each trust domain with its own bundle", async () => {
+test("WorkloadProvider reports each trust domain with its own bundle", async () => {
   await using set = await setUp();
   set.server.sendBundles({
     bundles: { "spiffe://example.org": CA.rootDer, "spiffe://other.test": OTHER.rootDer },
@@ -118,7 +118,7 @@ test("createWorkloadProvider() reports each trust domain with its own bundle", a
   assert.equal(set.server.opened.svids, 0);
 });
 
-test("createWorkloadProvider() reports the chosen SVID's bundle and the federated ones", async () => {
+test("WorkloadProvider reports the chosen SVID's bundle and the federated ones", async () => {
   await using set = await setUp();
   const third = createAuthority({ trustDomain: "third.test" });
   set.server.sendSvids({
@@ -130,7 +130,7 @@ test("createWorkloadProvider() reports the chosen SVID's bundle and the federate
   assert.equal(set.server.opened.bundles, 0);
 });
 
-test("createWorkloadProvider() merges bundles with the configuration's defaults", async () => {
+test("WorkloadProvider merges bundles with the configuration's defaults", async () => {
   await using set = await setUp();
   set.server.sendBundles({ bundles: { "spiffe://example.org": CA.rootDer } });
   const matcher = { kind: "exact", value: WEB, ignoreCase: false } as const;

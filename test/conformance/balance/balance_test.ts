@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { EndpointPool, LoadBalancing } from "../../../src/balance/mod.ts";
-import { hashText, mix32 } from "../../../src/balance/hash.ts";
+import { hashText, mix32 } from "../../../src/balance/consistent_hash.ts";
 import { balancerContract, endpoints, poolOf } from "./contract.ts";
 
 const RING = { kind: "ring_hash", minimumSize: 1024, maximumSize: 8_388_608 } as const;

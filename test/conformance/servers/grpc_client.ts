@@ -6,12 +6,7 @@
 
 import { seededRandom, systemClock } from "../../../src/base/mod.ts";
 import { MESSAGES } from "../../kit/dev_agent/servers/grpc/messages.ts";
-import {
-  createGrpcChannel,
-  type GrpcCall,
-  type GrpcChannel,
-  type MessageTypes,
-} from "../../../src/grpc/mod.ts";
+import { type GrpcCall, GrpcChannel, type MessageTypes } from "../../../src/grpc/mod.ts";
 import { runtimeEngine } from "../../../src/net/mod.ts";
 import type { PlainMessage } from "../../../src/wire/mod.ts";
 
@@ -81,7 +76,7 @@ export class GrpcClient {
     token: string = this.#server.managementToken,
   ): Followed {
     const { host, grpcPort } = this.#server;
-    const channel = createGrpcChannel({
+    const channel = new GrpcChannel({
       engine: runtimeEngine(),
       clock: systemClock,
       random: seededRandom(1),

@@ -17,7 +17,7 @@ import {
 } from "../../../src/consul/servers/methods.ts";
 import type { Method } from "../../../src/consul/servers/types.ts";
 import { generateKey } from "../../kit/certs/mint.ts";
-import { createGrpcChannel } from "../../../src/grpc/mod.ts";
+import { GrpcChannel } from "../../../src/grpc/mod.ts";
 import { altNamesOf, parseCertificate } from "../../../src/identity/mod.ts";
 import { runtimeEngine } from "../../../src/net/mod.ts";
 import { parsePem } from "../../../src/wire/mod.ts";
@@ -31,7 +31,7 @@ export function methodContract(server: ServerUnderTest): void {
   /** The first message that answers. */
   const ask = <Request, Response>(method: Method<Request, Response>, request: Request) =>
     new Promise<Response>((resolve, reject) => {
-      const channel = createGrpcChannel({
+      const channel = new GrpcChannel({
         engine: runtimeEngine(),
         clock: systemClock,
         random: seededRandom(1),

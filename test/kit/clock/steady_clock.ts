@@ -5,7 +5,7 @@
  *
  * @example
  * using clock = new SteadyClock();
- * createGrpcChannel({ clock, ... }); // the limits of which now mean time that the machine really gave
+ * new GrpcChannel({ clock, ... }); // the limits of which now mean time that the machine really gave
  *
  * @module
  */

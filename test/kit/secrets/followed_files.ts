@@ -9,13 +9,18 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type Clock, createLog, type LogRecord } from "../../../src/base/mod.ts";
 import { type FileSystem, readWhole, realFiles } from "../../../src/secrets/file/file_system.ts";
-import { FileHub } from "../../../src/secrets/file/file_hub.ts";
 import {
-  createFileProvider,
+  FileHub,
   type FileProviderOptions,
-} from "../../../src/secrets/file/file_provider.ts";
+  watchSpec,
+} from "../../../src/secrets/file/file_hub.ts";
 import { createLoader } from "../../../src/secrets/load/mod.ts";
-import type { CertificateSpec, SecretSpec, SecretWatch } from "../../../src/secrets/mod.ts";
+import type {
+  CertificateSpec,
+  SecretProvider,
+  SecretSpec,
+  SecretWatch,
+} from "../../../src/secrets/mod.ts";
 import { type FakeClock, settle } from "../clock/clock.ts";
 import { followChanges } from "./secret_changes.ts";
 import { newPair, pairSpec, refOf, SecretRecord, type TestPair } from "./secret_files.ts";
@@ -48,8 +53,7 @@ export function follow(spec: SecretSpec, setup: FollowSetup = {}): Followed {
   const log = createLog({ clock, write, holder: { level: "trace" } });
   const record = new SecretRecord();
   const hub = new FileHub({ clock, log, files, pollMs });
-  const provider = createFileProvider(fileOptions(hub, clock));
-  const watching = followChanges(provider, refOf(spec, watch), record);
+  const watching = followChanges(fileProvider(hub, clock), refOf(spec, watch), record);
   const close = async () => {
     await hub.close();
     if (!setup.clock && clock instanceof SteadyClock) clock[Symbol.dispose]();
@@ -68,6 +72,11 @@ export function follow(spec: SecretSpec, setup: FollowSetup = {}): Followed {
 export function fileOptions(hub: FileHub, clock: Clock): FileProviderOptions {
   const load = createLoader({ clock, read: readWhole, tlsFault: () => undefined });
   return { hub, env: {}, load };
+}
+
+/** Follows references of source kind `spec`. */
+export function fileProvider(hub: FileHub, clock: Clock): Pick<SecretProvider, "watch"> {
+  return { watch: (ref, events) => watchSpec(ref, fileOptions(hub, clock), events) };
 }
 
 let reading = 0;

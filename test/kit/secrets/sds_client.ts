@@ -23,7 +23,7 @@ import type {
   SecretRef,
 } from "../../../src/secrets/mod.ts";
 import { createLoader } from "../../../src/secrets/load/mod.ts";
-import { createSdsProvider, type SdsDeps } from "../../../src/secrets/sds/sds_provider.ts";
+import { type SdsDeps, SdsProvider } from "../../../src/secrets/sds/sds_provider.ts";
 import type { Subscription } from "../../../src/secrets/store/subscription.ts";
 import { followChanges } from "./secret_changes.ts";
 
@@ -83,7 +83,7 @@ export class SdsClient implements AsyncDisposable {
       node: { id: "web-1", cluster: "web", metadata: {} },
       ...options.server,
     };
-    this.provider = createSdsProvider(this.server, api, {
+    this.provider = new SdsProvider(this.server, api, {
       engine: runtimeEngine(),
       clock: options.clock ?? systemClock,
       random: Math.random,

@@ -15,14 +15,14 @@ type SecretChanges = Partial<SecretEvents>;
 
 /** Follows `ref` as the store does; `news` is called after `watch` has returned. */
 export function followChanges(
-  provider: SecretProvider,
+  provider: Pick<SecretProvider, "watch">,
   ref: SecretRef,
   news: SecretChanges,
 ): Subscription {
   return new Subscription({
     key: ref.name,
     ref,
-    provider,
+    lease: { provider, release() {} },
     journal: new ChangesJournal(news),
     nowMs: 0,
     onChange() {},

@@ -7,21 +7,22 @@
 import assert from "node:assert/strict";
 import { seededRandom } from "../../../src/base/mod.ts";
 import { runtimeEngine } from "../../../src/net/mod.ts";
-import { tlsFault } from "../../../src/net/tls_fault.ts";
+import { tlsFault } from "../../../src/net/tls_checks.ts";
 import { realFiles } from "../../../src/secrets/file/file_system.ts";
 import {
+  type SecretProvider,
   type SecretRef,
   type SecretSource,
+  type SecretWatch,
   WITHDRAWAL_GRACE_MS,
 } from "../../../src/secrets/model/plan.ts";
-import type { SecretProvider, SecretWatch } from "../../../src/secrets/model/secret_provider.ts";
 import type {
   CertificateSecret,
   Secret,
   ValidationSecret,
 } from "../../../src/secrets/model/secret.ts";
 import { createLoader } from "../../../src/secrets/load/mod.ts";
-import { createWorkloadProvider } from "../../../src/secrets/workload/workload_provider.ts";
+import { WorkloadProvider } from "../../../src/secrets/workload/workload_provider.ts";
 import { FakeClock } from "../clock/clock.ts";
 import { counted } from "./followed_files.ts";
 import { followChanges } from "./secret_changes.ts";
@@ -124,7 +125,7 @@ export async function setUpWorkload(): Promise<WorkloadFixture> {
   const server = await startWorkloadServer();
   const { address } = server;
   const clock = new FakeClock({ startMs: Date.now() });
-  const provider = createWorkloadProvider(address, {
+  const provider = new WorkloadProvider(address, {
     engine: runtimeEngine(),
     clock,
     random: seededRandom(1),

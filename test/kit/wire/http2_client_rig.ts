@@ -14,7 +14,7 @@ import {
   openHttp2Client,
   type RequestHead,
 } from "../../../src/http/mod.ts";
-import type { KeepAliveOptions } from "../../../src/http/h2/keep_alive.ts";
+import type { KeepAliveOptions } from "../../../src/http/h2/client.ts";
 import { memoryPair } from "../engine/memory_pair.ts";
 import { FakeClock, settle } from "../clock/clock.ts";
 import { ExchangeRecorder, requestHead } from "./http2_pair.ts";

@@ -5,10 +5,17 @@
  * @module
  */
 
+import { isBlank } from "../../field_names.ts";
 import { latin1 } from "../../latin1.ts";
-import { type FieldName, kindOfField, octets } from "./field_name.ts";
+import {
+  DEFAULT_TABLE_BYTES,
+  FIELD_OVERHEAD_BYTES,
+  type FieldName,
+  kindOfField,
+  octets,
+  STATIC_FIELDS,
+} from "./fields.ts";
 import { huffmanDecode, huffmanDecodedLimit } from "./huffman.ts";
-import { DEFAULT_TABLE_BYTES, FIELD_OVERHEAD_BYTES, STATIC_FIELDS } from "./static_table.ts";
 
 /** Receives the fields of a block. */
 export interface FieldSink {
@@ -33,8 +40,6 @@ const STATIC_NAMES: ReadonlyMap<string, FieldName> = new Map(
 
 /** Visible characters, those above 0x7F, space and tab. */
 const VALUE_OCTETS = octets("\\t\\x20-\\x7e\\x80-\\xff");
-const SPACE = 0x20;
-const TAB = 0x09;
 /** No valid length or index is above this. */
 const INTEGER_LIMIT = 1 << 24;
 /** Entries of at least {@link FIELD_OVERHEAD_BYTES} that fit the table; a power of two. */
@@ -170,10 +175,6 @@ export class HpackDecoder {
 }
 
 const KEPT_SCRATCH_BYTES = 4096;
-
-function isBlank(octet: number | undefined): boolean {
-  return octet === SPACE || octet === TAB;
-}
 
 function sizeOf({ name, value }: Entry): number {
   return name.text.length + value.length + FIELD_OVERHEAD_BYTES;

@@ -9,7 +9,7 @@
 
 import { writeLatin1 } from "../../latin1.ts";
 import { huffmanEncode, huffmanLength } from "./huffman.ts";
-import { DEFAULT_TABLE_BYTES, FIELD_OVERHEAD_BYTES, STATIC_FIELDS } from "./static_table.ts";
+import { DEFAULT_TABLE_BYTES, FIELD_OVERHEAD_BYTES, STATIC_FIELDS } from "./fields.ts";
 
 /** Octets that a field takes at most in addition to name and value: three integers below 2^28. */
 export const FIELD_ROOM_BYTES = 16;
@@ -29,9 +29,7 @@ interface KnownName {
   /** Index of a static field with this name; 0: none. */
   readonly staticIndex: number;
   readonly secret: boolean;
-  /**
-   * Places of its values. Static table: index; dynamic table: -1 minus the number of entries added before.
-   */
+  /** Places of its values. Static table: index; dynamic: -1 minus the number of entries added before. */
   readonly places: Map<string, number>;
   added: number;
   found: number;
@@ -75,10 +73,7 @@ export class HpackEncoder {
     this.#evict(0);
   }
 
-  /**
-   * Writes table size updates that have to begin a block, at most {@link FIELD_ROOM_BYTES}. Returns the
-   * end.
-   */
+  /** Writes table size updates that begin a block, at most {@link FIELD_ROOM_BYTES}. Returns the end. */
   begin(to: Uint8Array, at: number): number {
     if (this.#smallestLimit < 0) return at;
     if (this.#smallestLimit < this.#limitBytes) {
@@ -94,7 +89,8 @@ export class HpackEncoder {
     const place = known.places.get(value);
     if (place !== undefined) {
       known.found++;
-      return writeInteger(to, at, 0x80, 0x7f, place > 0 ? place : this.#indexOf(place));
+      const index = place > 0 ? place : STATIC_FIELDS.length + this.#added + place + 1;
+      return writeInteger(to, at, 0x80, 0x7f, index);
     }
     if (known.secret) return this.#literal(known, name, value, 0x10, to, at);
     const size = name.length + value.length + FIELD_OVERHEAD_BYTES;
@@ -123,10 +119,6 @@ export class HpackEncoder {
     if (this.#names.size >= NAMES_LIMIT) this.#names = new Map();
     this.#names.set(name, known);
     return known;
-  }
-
-  #indexOf(place: number): number {
-    return STATIC_FIELDS.length + this.#added + place + 1;
   }
 
   #literal(
